@@ -2,15 +2,22 @@ package dlq
 
 import (
 	"context"
-	"time"
 
 	"github.com/google/uuid"
 )
 
-// LabelBacklog marks a letter whose record was in its topic before ingestion first saw
-// the topic. It is not retried automatically, because it may be very old or already
+// LabelBacklog marks a letter whose record was in its topic before ingestion first looked
+// for topics. It is not retried automatically, because it may be very old or already
 // have been handled by other means.
 const LabelBacklog = "backlog"
+
+// Reader is a consumer group that looks for the topics of an expression on a cluster.
+// With another expression, or on another cluster, it looks for the first time.
+type Reader struct {
+	Group      string
+	Expression string
+	Cluster    string // "": the brokers do not tell
+}
 
 // Inflow is a partition of a life of a dead-letter topic, as a consumer group first
 // saw it.
@@ -18,25 +25,37 @@ type Inflow struct {
 	Topic     string
 	TopicID   uuid.UUID
 	Partition int32
-	// BacklogEnd is the offset of the first record after the group first saw the
-	// partition. BacklogBefore is when the group had last looked for topics: records
-	// written later are not backlog. Zero: never, so that everything below BacklogEnd
-	// is backlog.
-	BacklogEnd    int64
-	BacklogBefore time.Time
+	// BacklogEnd is the offset of the first record that is not backlog; 0: there is no
+	// backlog. Unmeasured: no broker could tell it yet.
+	BacklogEnd int64
 }
 
-// lookSkew is how far the clocks of producers may be behind ours.
-const lookSkew = 5 * time.Minute
+// Unmeasured is the end of a backlog that must still be asked for: the partition was
+// there when the group first looked, but had no leader.
+const Unmeasured int64 = -1
 
-// Backlog tells whether a record was there before the group looked. written is its
-// timestamp, zero without one.
-func (s Inflow) Backlog(offset int64, written time.Time) bool {
-	if offset >= s.BacklogEnd {
-		return false
+// Sight is what is known of a partition when a consumer group first sees it.
+type Sight struct {
+	FirstLook  bool  // the group has never looked for topics as this Reader
+	KnownTopic bool  // the group has seen other partitions of this life of the topic
+	Read       bool  // the group has committed an offset in the partition
+	End        int64 // offset after the last record, or Unmeasured
+}
+
+// BacklogEnd returns what Inflow.BacklogEnd is: only what was there when the group first
+// looked is backlog. A topic or a partition that is found later was created since, so
+// that all of its records are new, whatever their timestamps say: producers set these,
+// and those that copy records into dead-letter topics keep the originals'.
+func (s Sight) BacklogEnd() int64 {
+	if !s.FirstLook || s.KnownTopic || s.Read {
+		return 0
 	}
-	return s.BacklogBefore.IsZero() || written.Before(s.BacklogBefore.Add(-lookSkew))
+	return s.End
 }
+
+// Backlog tells whether a record was there before the group first looked. The end must
+// have been measured.
+func (s Inflow) Backlog(offset int64) bool { return offset < s.BacklogEnd }
 
 // Hold cancels the automatic retry of a letter that was never retried, and adds a label
 // that says why.
@@ -51,10 +70,10 @@ func (l Letter) Hold() Letter {
 
 // Inflows is what consumer groups have seen of dead-letter topics.
 type Inflows interface {
-	// Looked returns what a group has seen, and when it last looked; zero: never, or
-	// for other topics than those of the expression.
-	Looked(ctx context.Context, group, expression string) (at time.Time, seen []Inflow, err error)
+	// Looked returns what the reader's group has seen, and whether it has ever looked as
+	// this reader.
+	Looked(ctx context.Context, r Reader) (ever bool, seen []Inflow, err error)
 	// See adds what a group sees now, and records that it has looked. Existing entries
-	// stay unchanged.
-	See(ctx context.Context, group, expression string, inflows []Inflow) error
+	// stay unchanged, except that an Unmeasured end is replaced.
+	See(ctx context.Context, r Reader, inflows []Inflow) error
 }

@@ -11,23 +11,28 @@ import (
 
 func TestWhatIsBacklog(t *testing.T) {
 	t.Parallel()
-	looked := time.Date(2026, 3, 4, 5, 0, 0, 0, time.UTC)
-	for _, tt := range []struct {
-		name    string
-		before  time.Time
-		offset  int64
-		written time.Time
-		want    bool
-	}{
-		{"below the end, never looked before", time.Time{}, 9, looked, true},
-		{"at the end, never looked before", time.Time{}, 10, looked.Add(-time.Hour), false},
-		{"below the end, long before the last look", looked, 9, looked.Add(-lookSkew - time.Microsecond), true},
-		{"below the end, as the clocks may differ", looked, 9, looked.Add(-lookSkew), false},
-		{"below the end, after the last look", looked, 9, looked.Add(time.Second), false},
-		{"at the end, long before the last look", looked, 10, looked.Add(-time.Hour), false},
-	} {
-		if got := (Inflow{BacklogEnd: 10, BacklogBefore: tt.before}).Backlog(tt.offset, tt.written); got != tt.want {
-			t.Errorf("%s: backlog is %t", tt.name, got)
+	for _, first := range []bool{false, true} {
+		for _, known := range []bool{false, true} {
+			for _, read := range []bool{false, true} {
+				for _, end := range []int64{Unmeasured, 0, 10} {
+					sight := Sight{FirstLook: first, KnownTopic: known, Read: read, End: end}
+					want := int64(0)
+					if first && !known && !read {
+						want = end
+					}
+					if got := sight.BacklogEnd(); got != want {
+						t.Errorf("%+v: the backlog ends at %d, want %d", sight, got, want)
+					}
+				}
+			}
+		}
+	}
+	for offset, want := range map[int64]bool{0: true, 9: true, 10: false, 11: false} {
+		if got := (Inflow{BacklogEnd: 10}).Backlog(offset); got != want {
+			t.Errorf("offset %d is backlog: %t", offset, got)
+		}
+		if (Inflow{}).Backlog(offset) {
+			t.Errorf("offset %d is backlog, and there is none", offset)
 		}
 	}
 }

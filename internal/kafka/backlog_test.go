@@ -2,13 +2,20 @@ package kafka_test
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/kafka"
@@ -159,22 +166,160 @@ func (l locked) Write(p []byte) (int, error) {
 	return l.to.Write(p)
 }
 
-func TestTheBacklogOfAPartition(t *testing.T) {
+// aged are records that differ, each written at another time before now: those who copy
+// records into dead-letter topics keep the times of the originals.
+func aged(topic string, partitions int32, life int) (records []*kgo.Record) {
+	const day = 24 * time.Hour
+	ages := []time.Duration{0, 2 * time.Minute, 7 * time.Minute, time.Hour, day, 20 * 365 * day, -time.Hour}
+	records = lived(topic, partitions, life, len(ages))
+	for i, age := range ages {
+		records[i].Timestamp = time.Now().Add(-age)
+	}
+	return records
+}
+
+// What was there when the group first looked is backlog, by offsets: whatever the times
+// of the records say, and however a topic or a partition came to be there later.
+func TestOnlyWhatWasThereAtTheFirstLookIsBacklog(t *testing.T) {
 	t.Parallel()
-	looked := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	for _, tt := range []struct {
-		before  time.Time
-		offset  int64
-		written time.Time
-		want    bool
-	}{
-		{time.Time{}, 9, looked, true}, {time.Time{}, 10, looked, false}, {time.Time{}, 9, time.Time{}, true},
-		{looked, 9, looked.Add(-time.Hour), true}, {looked, 9, looked.Add(-time.Minute), false}, {looked, 9, looked.Add(time.Hour), false},
-		{looked, 10, looked.Add(-time.Hour), false}, {looked, 9, time.Time{}, true},
+	for name, later := range map[string]func(c *cluster, whileStopped func(func())) (topic string, partitions int32){
+		"a topic is created while a node runs": func(c *cluster, _ func(func())) (string, int32) {
+			return c.create("fresh.dlq", 2), 2
+		},
+		"a topic is created while no node runs": func(c *cluster, whileStopped func(func())) (topic string, n int32) {
+			whileStopped(func() { topic = c.create("meanwhile.dlq", 2) })
+			return topic, 2
+		},
+		"a topic is recreated while a node runs": func(c *cluster, _ func(func())) (string, int32) {
+			return c.anew("old.dlq", 2), 2
+		},
+		"a topic is recreated while no node runs": func(c *cluster, whileStopped func(func())) (topic string, n int32) {
+			whileStopped(func() { topic = c.anew("old.dlq", 2) })
+			return topic, 2
+		},
+		"a topic gets more partitions": func(c *cluster, _ func(func())) (string, int32) {
+			c.grow(c.name("old.dlq"), 4)
+			return c.name("old.dlq"), 4
+		},
+		"a topic gets more partitions while no node runs": func(c *cluster, whileStopped func(func())) (string, int32) {
+			whileStopped(func() { c.grow(c.name("old.dlq"), 4) })
+			return c.name("old.dlq"), 4
+		},
+		"a topic was empty": func(c *cluster, _ func(func())) (string, int32) { return c.name("empty.dlq"), 2 },
+		"a topic goes on":   func(c *cluster, _ func(func())) (string, int32) { return c.name("old.dlq"), 2 },
+		"a topic goes on after a pause": func(c *cluster, whileStopped func(func())) (string, int32) {
+			whileStopped(func() {})
+			return c.name("old.dlq"), 2
+		},
 	} {
-		s := dlq.Inflow{BacklogEnd: 10, BacklogBefore: tt.before}
-		if got := s.Backlog(tt.offset, tt.written); got != tt.want {
-			t.Errorf("%+v: %v", tt, got)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, b := newCluster(t), newInbox(t, testdb.DSN(t))
+			old := c.create("old.dlq", 2)
+			c.create("empty.dlq", 2)
+			first := c.produce(aged(old, 2, 1)...)
+			stop := b.ingest(c)
+			b.has(len(first))
+			wantCounts(t, b, len(first), 0)
+			topic, partitions := later(c, func(change func()) {
+				stop()
+				change()
+				c.produce(aged(c.create("more.dlq", 1), 1, 3)...)
+				stop = b.ingest(c)
+				b.has(2 * len(first))
+			})
+			_, before := b.counts()
+			second := c.produce(aged(topic, partitions, 2)...)
+			b.has(len(first) + before + len(second))
+			wantCounts(t, b, len(first), before+len(second))
+			stop()
+		})
+	}
+}
+
+func wantCounts(t *testing.T, b *inbox, held, retried int) {
+	t.Helper()
+	if h, r := b.counts(); h != held || r != retried {
+		t.Fatalf("%d are held and %d are retried, want %d and %d", h, r, held, retried)
+	}
+}
+
+// grow adds partitions to a topic, and waits until the brokers know them.
+func (c *cluster) grow(topic string, partitions int32) {
+	c.t.Helper()
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = topic, partitions
+	req.Topics, req.TimeoutMillis = append(req.Topics, rt), 10_000
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Topics[0].ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatalf("add partitions to %s: %v", topic, err)
+	}
+	c.client.PurgeTopicsFromClient(topic)
+}
+
+// A partition that has no leader at the first look has a backlog nevertheless, and is
+// asked for its end once it has one.
+func TestThePartitionWithoutALeaderHasItsBacklogToo(t *testing.T) {
+	t.Parallel()
+	c, b := newFake(t), newInbox(t, testdb.DSN(t))
+	old := c.create("old.dlq", 2)
+	first := c.produce(aged(old, 2, 1)...)
+	var leaderless atomic.Bool
+	leaderless.Store(true)
+	c.fake.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.fake.KeepControl()
+		if !leaderless.Load() {
+			return nil, nil, false
 		}
+		asked := req.(*kmsg.ListOffsetsRequest)
+		res := asked.ResponseKind().(*kmsg.ListOffsetsResponse)
+		for _, t := range asked.Topics {
+			rt := kmsg.NewListOffsetsResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rp := kmsg.NewListOffsetsResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, kerr.LeaderNotAvailable.Code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			res.Topics = append(res.Topics, rt)
+		}
+		return res, nil, true
+	})
+	looked := make(chan struct{}, 1000)
+	stop := b.ingest(c, func(cfg *kafka.IngestConfig) {
+		cfg.Observer.Topics = func([]string, []string) { looked <- struct{}{} }
+	})
+	<-looked
+	<-looked // the second look is no first one, and the partition is still unmeasured
+	leaderless.Store(false)
+	b.has(len(first))
+	wantCounts(t, b, len(first), 0)
+	second := c.produce(aged(old, 2, 2)...)
+	b.has(len(first) + len(second))
+	wantCounts(t, b, len(first), len(second))
+	stop()
+}
+
+// On another cluster a group looks for the first time, whatever it has seen elsewhere.
+func TestTheTopicsOfAnotherClusterHaveABacklog(t *testing.T) {
+	t.Parallel()
+	b := newInbox(t, testdb.DSN(t))
+	held := 0
+	for i, id := range []string{"first", "second", "second"} {
+		c := newFake(t, kfake.ClusterID(id))
+		c.mark = "moved"
+		held += len(c.produce(aged(c.create(fmt.Sprintf("old-%d.dlq", i), 2), 2, i)...))
+		stop := b.ingest(c)
+		b.has(held)
+		if i == 2 { // the same cluster: a topic that is found later has none
+			wantCounts(t, b, held*2/3, held/3)
+		} else {
+			wantCounts(t, b, held, 0)
+		}
+		stop()
 	}
 }

@@ -207,7 +207,7 @@ type ingest struct {
 	looked    time.Time                    // time of the last listing of topics; used by member alone
 	inflows   map[source]dlq.Inflow        // first sight of each partition
 	there     map[string]uuid.UUID         // topics at the last look
-	before    time.Time                    // time of the group's look before that; zero: never
+	before    bool                         // the group had looked before that
 	asked     *kgo.Client                  // client for listing topics: set before client is, which may call back earlier
 
 	looking  sync.Mutex // held during a look; guards told

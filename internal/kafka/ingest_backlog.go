@@ -8,7 +8,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,11 +16,11 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Records that are in a topic when ingestion first sees it are backlog. They may be
-// years old, and may have been reprocessed by other means: they become letters, but are
-// not retried automatically. So the topics are listed before anything is stored, and
-// then in the interval of looking for new topics; a topic that was not there the last
-// time is new, and so are its records.
+// Records that are in a topic when ingestion first looks for topics are backlog. They may
+// be years old, and may have been reprocessed by other means: they become letters, but
+// are not retried automatically. So the topics are listed before anything is stored, and
+// then in the interval of looking for new topics; a topic that was not there before is
+// new, and so are its records (dlq.Sight).
 
 // source is a partition of one incarnation of a topic.
 type source struct {
@@ -38,20 +37,17 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	if enough != nil && enough() {
 		return nil // another goroutine has just looked
 	}
-	topics, err := in.topics(ctx)
+	cluster, topics, err := in.topics(ctx)
 	if err != nil {
 		return fmt.Errorf("list the topics: %w", err)
 	}
-	expression := in.Topics + "\n" + in.Exclude
-	at, seen, err := in.Store.Looked(ctx, in.Group, expression)
+	reader := dlq.Reader{Group: in.Group, Expression: in.Topics + "\n" + in.Exclude, Cluster: cluster}
+	ever, seen, err := in.Store.Looked(ctx, reader)
 	if err != nil {
 		return err
 	}
-	known := make(map[source]dlq.Inflow, len(seen))
-	for _, s := range seen {
-		known[source{s.Topic, s.TopicID, s.Partition}] = s
-	}
-	lives, unseen := map[string]uuid.UUID{}, map[source]bool{}
+	known, started := in.index(seen)
+	lives, unseen := map[string]uuid.UUID{}, map[source]dlq.Sight{}
 	for _, t := range topics {
 		if t.Topic == nil || t.ErrorCode != 0 || t.IsInternal || !in.pattern.Forbidden(*t.Topic) {
 			continue
@@ -59,75 +55,85 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 		lives[*t.Topic] = t.TopicID
 		for _, p := range t.Partitions {
 			s := source{*t.Topic, t.TopicID, p.Partition}
-			if _, is := known[s]; !is {
-				unseen[s] = true
+			switch f, is := known[s]; {
+			case !is:
+				unseen[s] = dlq.Sight{FirstLook: !ever, KnownTopic: started[source{s.topic, s.life, 0}]}
+			case f.BacklogEnd == dlq.Unmeasured:
+				unseen[s] = dlq.Sight{FirstLook: true}
 			}
 		}
 	}
 	counts := map[string]int64{}
-	if len(unseen) > 0 {
-		fresh, err := in.firstSight(ctx, at, unseen, counts)
-		if err != nil {
-			return err
-		}
-		if err := in.Store.See(ctx, in.Group, expression, fresh); err != nil {
-			return err
-		}
-		// Another node may have been faster: its stored result is used.
-		if _, seen, err = in.Store.Looked(ctx, in.Group, expression); err != nil {
-			return err
-		}
-		for _, s := range seen {
-			known[source{s.Topic, s.TopicID, s.Partition}] = s
-		}
-	} else if err := in.Store.See(ctx, in.Group, expression, nil); err != nil {
+	fresh, err := in.firstSight(ctx, unseen, counts)
+	if err != nil {
 		return err
+	}
+	if err := in.Store.See(ctx, reader, fresh); err != nil {
+		return err
+	}
+	if len(fresh) > 0 { // another node may have been faster: its stored result is used
+		if _, seen, err = in.Store.Looked(ctx, reader); err != nil {
+			return err
+		}
+		known, _ = in.index(seen)
 	}
 	in.tell(ctx, topics, lives, counts)
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.inflows, in.before, in.there = known, at, lives
+	in.inflows, in.before, in.there = known, ever, lives
 	return nil
 }
 
-// firstSight finds the ends of partitions that were never seen. A partition that the
-// group has read before has been seen: it has no backlog. counts are the held records
-// by topic.
+// index returns what was seen by partition, and which topics were seen, as their
+// partition 0.
+func (in *ingest) index(seen []dlq.Inflow) (partitions map[source]dlq.Inflow, topics map[source]bool) {
+	partitions, topics = make(map[source]dlq.Inflow, len(seen)), map[source]bool{}
+	for _, s := range seen {
+		partitions[source{s.Topic, s.TopicID, s.Partition}] = s
+		topics[source{s.Topic, s.TopicID, 0}] = true
+	}
+	return partitions, topics
+}
+
+// firstSight finds the ends of partitions that were never seen. counts are the held
+// records by topic.
 func (in *ingest) firstSight(
 	ctx context.Context,
-	at time.Time,
-	unseen map[source]bool,
+	unseen map[source]dlq.Sight,
 	counts map[string]int64,
 ) ([]dlq.Inflow, error) {
-	partitions := map[string][]int32{}
-	for s := range unseen {
-		partitions[s.topic] = append(partitions[s.topic], s.partition)
+	partitions := map[string][]int32{} // those that may have a backlog
+	for s, sight := range unseen {
+		if sight.End = math.MaxInt64; sight.BacklogEnd() > 0 {
+			partitions[s.topic] = append(partitions[s.topic], s.partition)
+		}
 	}
-	read, err := in.readBefore(ctx, partitions)
-	if err != nil {
-		return nil, fmt.Errorf("read the group's offsets of topics: %w", err)
-	}
-	ends, err := in.offsets(ctx, partitions, -1)
-	if err != nil {
-		return nil, fmt.Errorf("read the end offsets of topics: %w", err)
-	}
-	begins, err := in.offsets(ctx, partitions, -2)
-	if err != nil {
-		return nil, fmt.Errorf("read the first offsets of topics: %w", err)
+	var read map[topicPartition]uuid.UUID
+	var ends, begins map[topicPartition]int64
+	var err error
+	if len(partitions) > 0 {
+		if read, err = in.readBefore(ctx, partitions); err != nil {
+			return nil, fmt.Errorf("read the group's offsets of topics: %w", err)
+		}
+		if ends, err = in.offsets(ctx, partitions, -1); err != nil {
+			return nil, fmt.Errorf("read the end offsets of topics: %w", err)
+		}
+		if begins, err = in.offsets(ctx, partitions, -2); err != nil {
+			return nil, fmt.Errorf("read the first offsets of topics: %w", err)
+		}
 	}
 	var fresh []dlq.Inflow
-	for s := range unseen {
+	for s, sight := range unseen {
 		where := topicPartition{s.topic, s.partition}
-		end, is := ends[where]
-		if !is {
-			continue // it has no leader at the moment: the next look sees it
+		sight.End = dlq.Unmeasured
+		if end, is := ends[where]; is {
+			sight.End = end
 		}
-		f := dlq.Inflow{Topic: s.topic, TopicID: s.life, Partition: s.partition, BacklogEnd: end, BacklogBefore: at}
-		if then, is := read[where]; is && (then == uuid.Nil || then == s.life) {
-			f.BacklogEnd = 0
-		}
-		if f.BacklogEnd > 0 && at.IsZero() {
-			counts[s.topic] += end - begins[where]
+		then, committed := read[where]
+		sight.Read = committed && (then == uuid.Nil || then == s.life)
+		f := dlq.Inflow{Topic: s.topic, TopicID: s.life, Partition: s.partition, BacklogEnd: sight.BacklogEnd()}
+		if f.BacklogEnd > 0 {
+			counts[s.topic] += f.BacklogEnd - begins[where]
 		}
 		fresh = append(fresh, f)
 	}
@@ -197,8 +203,9 @@ func (in *ingest) offsets(
 	return out, nil
 }
 
-// isBacklog tells whether a record is backlog; its topic has been listed before. For an
-// incarnation that ended before it was ever listed, only the record's time decides.
+// isBacklog tells whether a record is backlog; its topic has been listed before. An
+// incarnation that ended before it was ever listed is backlog only if nobody had looked
+// before: else it was created since.
 func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 	at := source{r.Topic, r.life, r.Partition}
 	if r.life == uuid.Nil {
@@ -208,7 +215,7 @@ func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		f, is = in.inflows[at]
-		return f, is
+		return f, is && f.BacklogEnd != dlq.Unmeasured
 	}
 	f, is := find()
 	if !is {
@@ -219,14 +226,13 @@ func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 	}
 	if !is {
 		in.mu.Lock()
-		ended := in.there[r.Topic] != at.life
-		f = dlq.Inflow{BacklogEnd: math.MaxInt64, BacklogBefore: in.before}
-		in.mu.Unlock()
-		if !ended {
+		defer in.mu.Unlock()
+		if in.there[r.Topic] == at.life {
 			return false, fmt.Errorf("partition %d of %s has no leader to ask for its end offset", r.Partition, r.Topic)
 		}
+		return !in.before, nil
 	}
-	return f.Backlog(r.Offset, r.Timestamp), nil
+	return f.Backlog(r.Offset), nil
 }
 
 // tell logs the topics that are read whenever they change, and those that are not read

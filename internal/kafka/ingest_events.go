@@ -28,11 +28,10 @@ func (in *ingest) skipsBacklog() bool { return in.Sources != nil && !in.Sources.
 // backlogEnd returns where to begin in a partition that was never read: at the end of
 // the records that are skipped; 0: at the beginning. mu is held.
 func (in *ingest) backlogEnd(s source) int64 {
-	f := in.inflows[s]
-	if !in.skipsBacklog() || !f.BacklogBefore.IsZero() {
-		return 0 // the record's time decides as well
+	if !in.skipsBacklog() {
+		return 0
 	}
-	return f.BacklogEnd
+	return max(in.inflows[s].BacklogEnd, 0)
 }
 
 // arrived counts letters that are stored.

@@ -84,7 +84,7 @@ func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
 
 // lives returns the ids of all topics that are read.
 func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
-	topics, err := in.topics(ctx)
+	_, topics, err := in.topics(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -97,17 +97,20 @@ func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
 	return lives, nil
 }
 
-// topics lists all topics of the cluster.
-func (in *ingest) topics(ctx context.Context) ([]kmsg.MetadataResponseTopic, error) {
+// topics lists all topics of the cluster, with its id.
+func (in *ingest) topics(ctx context.Context) (cluster string, topics []kmsg.MetadataResponseTopic, err error) {
 	req := kmsg.NewPtrMetadataRequest() // nil topics: all
 	res, err := req.RequestWith(ctx, in.asks())
+	if err == nil {
+		err = kerr.ErrorForCode(res.ErrorCode)
+	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	if err := kerr.ErrorForCode(res.ErrorCode); err != nil {
-		return nil, err
+	if res.ClusterID != nil {
+		cluster = dlq.Storable(*res.ClusterID, dlq.MaxWord)
 	}
-	return res.Topics, nil
+	return cluster, res.Topics, nil
 }
 
 func (in *ingest) asks() *kgo.Client {

@@ -95,13 +95,13 @@ func (b *inbox) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (d
 }
 
 // Looked implements kafka.Arrivals.
-func (b *inbox) Looked(ctx context.Context, group, expression string) (time.Time, []dlq.Inflow, error) {
-	return b.queue.Looked(ctx, group, expression)
+func (b *inbox) Looked(ctx context.Context, r dlq.Reader) (bool, []dlq.Inflow, error) {
+	return b.queue.Looked(ctx, r)
 }
 
 // See implements kafka.Arrivals.
-func (b *inbox) See(ctx context.Context, group, expression string, inflows []dlq.Inflow) error {
-	return b.queue.See(ctx, group, expression, inflows)
+func (b *inbox) See(ctx context.Context, r dlq.Reader, inflows []dlq.Inflow) error {
+	return b.queue.See(ctx, r, inflows)
 }
 
 // ingest runs a node until stop or the end of the test.
