@@ -4793,7 +4793,11 @@ type ExplainedStep struct {
 	Action StepAction `json:"action"`
 
 	// Attempts Calls made so far, as counted by the current retry policy.
-	Attempts    int    `json:"attempts"`
+	Attempts int `json:"attempts"`
+
+	// InDoubt True when an attempt may have been applied although no answer says
+	// so; otherwise absent. Only an attempt that is done ends a doubt.
+	InDoubt     *bool  `json:"in_doubt,omitempty"`
 	Index       int    `json:"index"`
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
@@ -8030,6 +8034,11 @@ type StepView struct {
 	CreatedAt         time.Time          `json:"created_at"`
 	Error             *SagaError         `json:"error,omitempty"`
 	ID                string             `json:"id"`
+
+	// InDoubt True when the action may have been applied although no answer says
+	// so; otherwise absent. Such a step is compensated like one that was
+	// done, even if a later attempt was refused.
+	InDoubt *bool `json:"in_doubt,omitempty"`
 
 	// InputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`

@@ -113,6 +113,7 @@ func (d *decision) stepAnswered(o Outcome) {
 	if o.Verdict == Done {
 		d.log(Execute, o, LogSuccess, true)
 		d.After = d.After.with(k, o.Output)
+		d.s.Uncertain = false
 		d.progress()
 		if d.s.ordered() && d.s.Interventions.Order.Verb == FailStep && d.s.EndCause == nil {
 			d.failed(d.orderError())
@@ -121,7 +122,7 @@ func (d *decision) stepAnswered(o Outcome) {
 		return
 	}
 	d.s.Failures++
-	d.s.Uncertain = o.Verdict == Unknown || d.s.Uncertain && o.Verdict != Refused
+	d.doubts(o)
 	policy := d.After.policy(k)
 	ordered := d.s.ordered() && d.s.EndCause == nil
 	giveUp := !ordered && gaveUp(policy, o, d.s.Failures)
@@ -136,7 +137,7 @@ func (d *decision) stepAnswered(o Outcome) {
 		return
 	case giveUp:
 		d.tellOfFailure(StepFailed, o, o.Verdict != Refused)
-		d.failed(d.outcomeError(o, fmt.Sprintf("step %q: %s", d.After.Def.Steps[k].Name, o.Message)))
+		d.failed(d.givenUp(o, fmt.Sprintf("step %q: ", d.After.Def.Steps[k].Name)))
 	default:
 		d.waitForRetry(policy, o)
 		return
@@ -173,6 +174,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	k := d.s.CurrentStep
 	if o.Verdict == Done {
 		d.log(Compensate, o, LogSuccess, true)
+		d.s.Uncertain = false
 		d.tellLetter(dlq.Succeeded)
 		d.progress()
 		d.tellOfStep(UndoCompleted)
@@ -181,6 +183,7 @@ func (d *decision) undoAnswered(o Outcome) {
 		return
 	}
 	d.s.Failures++
+	d.doubts(o)
 	policy := d.After.Def.CompensationPolicy(k)
 	ordered := d.s.ordered() && !d.s.CompensationExpired
 	giveUp := d.s.CompensationExpired || !ordered && gaveUp(policy, o, d.s.Failures)
@@ -195,9 +198,12 @@ func (d *decision) undoAnswered(o Outcome) {
 		d.waitForRetry(policy, o)
 		return
 	}
-	d.After.undoRefused = o.Verdict == Refused
+	d.After.undoRefused = o.Verdict == Refused && !d.s.Uncertain
 	d.tellOfFailure(UndoFailed, o, o.Verdict != Refused)
-	d.dirtyEnd(d.outcomeError(o, fmt.Sprintf("the compensation of step %q gave up: %s", d.After.Def.Steps[k].Name, o.Message)), "compensation_failed")
+	d.dirtyEnd(
+		d.givenUp(o, fmt.Sprintf("the compensation of step %q gave up: ", d.After.Def.Steps[k].Name)),
+		"compensation_failed",
+	)
 }
 
 // gaveUp tells whether no attempt may follow. A refusal is definite whatever class it bears.
@@ -292,16 +298,6 @@ func (d *decision) slow(e Slow) bool {
 		Action: d.After.Action(), Attempt: d.s.Attempt, Status: LogRunning, StartedAt: e.StartedAt, UpdatedAt: d.m.Now,
 	})
 	return true
-}
-
-// turnBackHere starts compensating at a current step that is not done. If that step may
-// have been applied, it is compensated first (trap X10).
-func (d *decision) turnBackHere() {
-	if d.s.Uncertain {
-		d.turnBack(d.s.CurrentStep)
-	} else {
-		d.turnBack(d.s.CurrentStep - 1)
-	}
 }
 
 // turnBack starts compensating at step from; -1 means that there is nothing to

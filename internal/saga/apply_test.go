@@ -44,6 +44,7 @@ var happenings = map[string]Event{
 	"deadline":   DeadlinePassed{},
 	"resume":     ResumeRequested{By: "op"},
 	"retry":      RetryRequested{By: "op"},
+	"fail":       FailureForced{By: "op"},
 }
 
 // started is the run of a saga that its creator drives.
@@ -98,7 +99,11 @@ func TestStories(t *testing.T) {
 		{"no answer is tried again", "uu", "timeout 500", Running, 0, "E0#1 TIMEOUT, E0#2 FAILED"},
 		{"no answer for good undoes the step itself, first", "uu", "done timeout 500 timeout", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED, E1#3 TIMEOUT!"},
 		{"an answer that is not retried gives up at once", "uu", "garbage", Compensating, 0, "E0#1 FAILED!"},
-		{"a refusal settles an earlier doubt", "uu", "done timeout refused", Compensating, 0, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!"},
+		{"a refusal does not settle an earlier doubt", "uu", "done timeout refused", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!"},
+		{"the step in doubt is undone first", "uu", "done timeout refused done done", Compensated, 0, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!, C1#1 SUCCESS!, C0#1 SUCCESS!"},
+		{"nor after it was forced to fail and retried", "uu", "done timeout fail retry refused", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!, E1#3 FAILED!"},
+		{"nor does a refusal under a cancel", "u", "timeout cancel refused", Compensating, 0, "E0#1 TIMEOUT, E0#2 FAILED!"},
+		{"an answer in the end does settle it", "uu", "timeout done refused", Compensating, 0, "E0#1 TIMEOUT, E0#2 SUCCESS!, E1#1 FAILED!"},
 		{"never having been reached does not settle one", "uu", "done timeout unreached unreached", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED, E1#3 FAILED!"},
 		{"never having been reached is no doubt", "uu", "done unreached unreached unreached", Compensating, 0, "E0#1 SUCCESS!, E1#1 FAILED, E1#2 FAILED, E1#3 FAILED!"},
 		{"an answer in the end is an answer", "u", "timeout unreached done", Completed, 1, "E0#1 TIMEOUT, E0#2 FAILED, E0#3 SUCCESS!"},
@@ -161,6 +166,9 @@ func TestARefusalNamesTheAllowedActions(t *testing.T) {
 		{"a compensating saga cannot be cancelled", "done refused", "cancel", undoing},
 		{"a failed saga cannot turn back", "done refused refused", "compensate", "resume-compensation retry skip-step complete-step acknowledge"},
 		{"what may have been undone cannot be retried", "done refused garbage", "retry", "resume-compensation skip-step complete-step acknowledge"},
+		{"nor what may have been undone before a refusal", "done refused timeout refused", "retry", "resume-compensation skip-step complete-step acknowledge"},
+		{"not even after it was resumed", "done refused garbage resume refused", "retry", "resume-compensation skip-step complete-step acknowledge"},
+		{"nor what was ended by force while it was being undone", "done refused fail resume refused", "retry", "resume-compensation skip-step complete-step acknowledge"},
 		{"what waits for no attempt cannot be retried", "done", "retry", forward},
 		{"a clean end is final", "refused", "resume", ""},
 		{"a late answer changes nothing", "refused", "done", ""},

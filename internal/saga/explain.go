@@ -47,6 +47,8 @@ type ExplainedStep struct {
 	Name                  string
 	Action                Action
 	Attempts, MaxAttempts int
+	// InDoubt: an attempt may have been applied, but no answer says so.
+	InDoubt bool
 }
 
 // Explain says what the run waits for. logs are all of the saga's; alive tells
@@ -69,6 +71,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		Action:      r.Action(),
 		Attempts:    r.Failures,
 		MaxAttempts: r.policy(k).MaxAttempts,
+		InDoubt:     r.Uncertain,
 	}
 	x.Deadline = r.TimeoutAt
 	doing := "executing"
@@ -120,6 +123,9 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 			strings.TrimSuffix(x.Errors[0].Message, "."),
 		)
 	}
+	if r.Uncertain {
+		x.Summary += doubtOf(x.Step)
+	}
 	if x.Deadline != nil && r.SuspendedAt == nil && !r.flagged() {
 		x.Summary += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
 	}
@@ -127,6 +133,14 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		x.Summary += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
 	}
 	return x
+}
+
+// doubtOf says what follows from an attempt whose answer was lost.
+func doubtOf(s *ExplainedStep) string {
+	if s.Action == Compensate {
+		return " An earlier attempt may have been applied."
+	}
+	return fmt.Sprintf(" An earlier attempt may have been applied: unless a later one is done, step %q is compensated, too.", s.Name)
 }
 
 // decided describes what was decided about the saga and is not carried out yet.
@@ -152,6 +166,7 @@ func (r *Instance) explainEnd(x *Explanation) {
 			Index: r.CurrentStep, Name: r.Def.Steps[r.CurrentStep].Name, Action: Compensate,
 			Attempts:    r.Attempt - r.base(r.CurrentStep, Compensate),
 			MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
+			InDoubt:     r.Uncertain,
 		}
 		x.Summary = fmt.Sprintf("The compensation of step %q gave up.", x.Step.Name)
 		if r.Error != nil {

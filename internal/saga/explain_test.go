@@ -3,6 +3,7 @@ package saga
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestTheExplanationOfAnEnd(t *testing.T) {
@@ -12,6 +13,9 @@ func TestTheExplanationOfAnEnd(t *testing.T) {
 		{"cancelled", "done cancel refused done", "It ended as cancelled. Cancelled by ann: too late."},
 		{"a compensation gave up", "done refused refused", `The compensation of step "s0" gave up: sold out. ` +
 			`Step "s0" and those before it are not compensated.`},
+		{"a step was refused after a doubt", "done timeout refused done done", `It ended as compensated. Step "s1": sold out; an earlier attempt may have been applied.`},
+		{"a compensation was refused after a doubt", "done refused timeout refused", `The compensation of step "s0" gave up: sold out; ` +
+			`an earlier attempt may have been applied. Step "s0" and those before it are not compensated.`},
 		{"the compensation's deadline passed", "done refused 500 deadline turn", "The compensation did not end before its deadline. " +
 			`Step "s0" and those before it are not compensated.`},
 	} {
@@ -23,5 +27,65 @@ func TestTheExplanationOfAnEnd(t *testing.T) {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
+	for _, tt := range []struct {
+		story   string
+		doubts  string // of the steps s0 and s1: ? is in doubt
+		summary string
+		explain bool
+	}{
+		{"", "--", "", false},
+		{"unreached", "--", "", false},
+		{"timeout", "?-", `An earlier attempt may have been applied: unless a later one is done, step "s0" is compensated, too.`, true},
+		{"timeout unreached", "?-", `step "s0" is compensated, too.`, true},
+		{"timeout done", "--", "", false},
+		{"done timeout refused", "-?", "", false}, // its undo is not in doubt
+		{"done timeout refused timeout", "-?", "An earlier attempt may have been applied.", true},
+		{"done timeout refused done", "-?", "", false},
+		{"done timeout refused done done", "-?", "an earlier attempt may have been applied", false},
+		{"done refused timeout refused", "--", "an earlier attempt may have been applied", true},
+		{"done refused done", "--", "", false},
+		{"timeout fail", "?-", "", false},
+	} {
+		var logs []StepLog
+		r := started("uu")
+		for i, word := range strings.Fields(tt.story) {
+			c, err := Apply(r, happenings[word], moments(noon.Add(time.Duration(i)*time.Minute)))
+			if err != nil {
+				t.Fatalf("%q: %v", tt.story, err)
+			}
+			r, logs = c.After, append(logs, c.Logs...)
+		}
+		doubts := ""
+		for _, v := range Steps(r, logs) {
+			doubts += map[bool]string{true: "?", false: "-"}[v.InDoubt]
+		}
+		x := Explain(&r, logs, true, noon)
+		if doubts != tt.doubts || !strings.Contains(x.Summary, tt.summary) ||
+			tt.summary == "" && strings.Contains(x.Summary, "may have been applied") ||
+			tt.explain != (x.Step != nil && x.Step.InDoubt) {
+			t.Errorf("%q: steps %s, %+v, %q; want %s, %v, %q", tt.story, doubts, x.Step, x.Summary, tt.doubts, tt.explain, tt.summary)
+		}
+	}
+}
+
+func TestADryRunUndoesTheStepInDoubt(t *testing.T) {
+	r, _, _ := tell(t, started("uu"), "done timeout")
+	c, err := Apply(r, happenings["cancel"], moments(noon.Add(time.Hour)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := r
+	waits.NextRunAt = new(noon.Add(2 * time.Hour)) // nothing is in flight
+	f := c.DryRun(&waits, moments(noon.Add(time.Hour)), Defaults{})
+	calls := ""
+	for _, p := range f.Calls {
+		calls += string(p.Action[0]) + p.Step + " "
+	}
+	if calls != "Cs1 Cs0 " || f.EndState != Cancelled || f.InFlight {
+		t.Errorf("%s to %s, in flight %v; want both undone, the one in doubt first", calls, f.EndState, f.InFlight)
 	}
 }

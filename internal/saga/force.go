@@ -151,9 +151,7 @@ func (d *decision) abandon(by string) {
 		return
 	}
 	a := d.After.Action()
-	if a == Execute {
-		d.s.Uncertain = true
-	}
+	d.s.Uncertain = true
 	text := fmt.Sprintf(
 		"an operator ended the saga before the answer of step %q came",
 		d.After.Def.Steps[d.s.CurrentStep].Name,

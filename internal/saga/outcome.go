@@ -13,7 +13,7 @@ type Verdict int
 // Verdicts.
 const (
 	Done       Verdict = iota + 1 // 2xx: applied
-	Refused                       // a definite no: not applied, not retried
+	Refused                       // a definite no: not applied by this attempt, not retried
 	Unknown                       // no answer, 5xx, garbage: may have been applied
 	NotApplied                    // certainly not applied, worth another try: dial failed, 425, 429
 )

@@ -9,8 +9,9 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// participant is the far side of one step. It remembers what it did, answers
-// a repeated call as the first, and never refuses what it has applied.
+// participant is the far side of one step. It remembers what it did and answers a
+// repeated call as the first. In front of it stands a gateway, which knows nothing and
+// may refuse any call, also the repetition of one that was applied.
 type participant struct {
 	applied, undone int // how often there was an effect
 }
@@ -60,7 +61,7 @@ func (w *world) receive(c Call) Outcome {
 		neverReached,
 	}
 	if already {
-		ways = []way{answersDone, answersNothing, appliesInSilence, neverReached}
+		ways = []way{answersDone, answersNothing, refuses, appliesInSilence, neverReached}
 	}
 	o := Outcome{Code: "code", Message: "message", Request: c.Body, StartedAt: w.now, EndedAt: w.now.Add(time.Millisecond)}
 	silence := []retry.Class{retry.Timeout, retry.Network, retry.ServerError, retry.BadResponse}

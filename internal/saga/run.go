@@ -26,8 +26,8 @@ type Instance struct {
 	run      uuid.UUID
 	runBegun time.Time
 	// undone: a compensation was committed as done since the saga last ran forward.
-	// undoRefused: the last attempt of the current one was refused, hence certainly not
-	// applied.
+	// undoRefused: the current one was refused and no attempt of it is in doubt, hence it
+	// was certainly not applied.
 	undone, undoRefused bool
 }
 
@@ -53,7 +53,8 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 			(l.Status == LogSuccess || l.Status == LogSkipped && (l.Outcome != nil || l.Response != nil)) {
 			r.undone = true // or given up by hand, or undone elsewhere
 		}
-		if l.Action == Compensate && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.refusal() {
+		if l.Action == Compensate && l.StepIndex == s.CurrentStep && l.Attempt == s.Attempt && l.refusal() &&
+			!s.Uncertain {
 			r.undoRefused = true
 		}
 		if l.Action == Execute && l.Status == LogSuccess && l.StepIndex < len(r.outputs) {

@@ -238,8 +238,8 @@ func inconsistent(r *Instance) string {
 		return "between two steps, but a call was made"
 	case r.State != Pending && r.State != StepCompleted && r.Attempt > 0 && r.StartedAt == nil:
 		return "under way, but not started"
-	case (r.State == Compensating || r.State == Failed && !r.halted()) && r.Uncertain:
-		return "doubt about an undo"
+	case r.Uncertain && r.undoRefused:
+		return "an undo in doubt that was certainly not applied"
 	case r.CompensationExpired && r.State.Forward():
 		return "the deadline of an undo that has not begun"
 	case r.recorded && (r.State.Terminal() || r.State == StepCompleted || r.State == Pending || r.Attempt == 0 ||

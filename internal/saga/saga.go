@@ -109,8 +109,10 @@ type Saga struct {
 	// Failures counts committed failed attempts of the current call. The retry policy
 	// uses this number, so that crashes do not consume attempts.
 	Failures int
-	// Uncertain: an attempt of the current step may have been applied although no
-	// definite answer says so. Such a step is compensated too (trap X10).
+	// Uncertain: an attempt of the current call may have been applied although no answer
+	// says so, because its answer was lost or its node died. Only an answer that it was
+	// done ends this. A step in doubt is compensated too (trap X10); a saga whose
+	// compensation is in doubt never goes forward again.
 	Uncertain bool
 
 	Version    int64  // 1 + number of accepted changes; the ETag

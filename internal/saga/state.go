@@ -7,8 +7,8 @@
 //
 // Files, each on top of those before it: state, interventions, saga, outcome, record, run,
 // audit, note, budget, event, actions, filter, trouble, trail, seal, apply, explain, new, store, archive,
-// faults, letter, patch, erase, force, foresee, job, order, publications, reopen, attempts, statistics,
-// steps, storage, verification.
+// faults, letter, patch, doubt, erase, force, foresee, job, order, publications, reopen, attempts,
+// statistics, steps, storage, verification.
 package saga
 
 import "slices"

@@ -64,6 +64,8 @@ type StepView struct {
 	Output        json.RawMessage   // nil when there is none
 	Error         *Error            // of the last attempt, when it was not a success
 	Compensation  *CompensationView // nil while no undo of the step is due
+	// InDoubt: the action may have been applied, but no answer says so.
+	InDoubt bool
 }
 
 // CompensationView is the progress of a step's compensation.
@@ -104,6 +106,7 @@ func Steps(r Instance, logs []StepLog) []StepView {
 			v.LastAttemptAt = v.StartedAt
 		}
 		r.viewUndo(&v, undone[i])
+		v.InDoubt = r.inDoubt(&v)
 		views[i] = v
 	}
 	return views
@@ -235,6 +238,21 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 	if t.last != nil {
 		u.Error = t.last.Error
 	}
+}
+
+// inDoubt tells whether the action of a step may have been applied although no answer
+// says so. Nothing else has to be undone that was not done.
+func (r *Instance) inDoubt(v *StepView) bool {
+	by := r.intervened(v.Index)
+	switch {
+	case r.outputs[v.Index] != nil:
+		return false
+	case by.Skipped:
+		return by.Doubt
+	case v.Index == r.CurrentStep && (r.State.Forward() || r.halted()):
+		return r.Uncertain
+	}
+	return v.Compensation != nil
 }
 
 // spared tells whether the current compensation skips step i: the step was skipped, or

@@ -17,7 +17,7 @@ import (
 // requirements/invariants.md section 2.2 speak about.
 type witness struct {
 	done      []bool       // EXECUTE SUCCESS is committed
-	doubt     []bool       // may have been applied, nobody knows
+	doubt     []bool       // may have been applied: no answer says that it was
 	ended     map[work]int // its outcome is decided, once more after a resume
 	answered  map[work]int // committed answers
 	takeovers map[work]int
@@ -141,9 +141,7 @@ func (w *world) note(e Event, before, after *Instance) {
 			switch e.Verdict {
 			case Done:
 				w.done[k], w.doubt[k] = true, false
-			case Refused:
-				w.doubt[k] = false
-			case Unknown:
+			case Unknown: // which no refusal ends
 				w.doubt[k] = true
 			}
 		}
@@ -244,6 +242,11 @@ func (w *world) noteByHand(before *Instance, c *Change) {
 	}
 	if after.State.Forward() && !before.State.Forward() {
 		w.forward, w.cause = len(w.calls), nil
+		for k := range after.CurrentStep {
+			if p := w.participants[k]; p.undone > 0 && !w.undoByHand[k] {
+				w.t.Fatalf("goes forward from step %d, but step %d was undone: %+v\n%s", after.CurrentStep, k, p, w.story())
+			}
+		}
 	}
 }
 

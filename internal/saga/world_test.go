@@ -148,7 +148,7 @@ func (w *world) claim() {
 	} else { // its owner is dead, and may have sent what the row intends
 		w.takenOver(&s)
 		s.Attempt++
-		s.Uncertain = s.Uncertain || s.State.Forward()
+		s.Uncertain = true
 		for i := range w.logs {
 			if l := &w.logs[i]; l.Status == LogRunning {
 				l.Status, l.CompletedAt = LogFailed, new(w.now)

@@ -146,13 +146,12 @@ type history struct {
 
 // stepHistory is what the ledger holds of one step, by arrival.
 type stepHistory struct {
-	name       string
-	executes   []Entry
-	undos      []Entry
-	hasUndo    bool // the workflow defines a compensation
-	nApplied   int  // executes that did their work
-	nUndone    int  // compensates that undid it
-	wasRefused bool // some execute was definitely refused
+	name     string
+	executes []Entry
+	undos    []Entry
+	hasUndo  bool // the workflow defines a compensation
+	nApplied int  // executes that did their work
+	nUndone  int  // compensates that undid it
 }
 
 // touched returns the arrival of the first call of the step.
@@ -165,10 +164,11 @@ func (s stepHistory) touched() (seq int64, called bool) {
 	return seq, called
 }
 
-// mayHaveHappened reports whether the orchestrator owes an undo: the step was
-// called, and no answer said that it was refused.
+// mayHaveHappened reports whether the orchestrator owes an undo: some call of
+// the step got no answer that it was refused. The refusal of another call does
+// not make up for it: it may come from a gateway in front of the participant.
 func (s stepHistory) mayHaveHappened() bool {
-	return s.nApplied > 0 || len(s.executes) > 0 && !s.wasRefused
+	return s.nApplied > 0 || slices.ContainsFunc(s.executes, func(e Entry) bool { return !e.Refused() && !e.Patient() })
 }
 
 // doneBefore reports whether one of calls was answered with success and had
@@ -206,7 +206,6 @@ func (h *history) sortCalls() {
 		switch e.Action {
 		case Execute:
 			s.executes = append(s.executes, e)
-			s.wasRefused = s.wasRefused || e.Refused()
 			if e.Effect == Applied {
 				s.nApplied++
 			}

@@ -103,6 +103,12 @@ func (e Entry) Done() bool {
 	return e.answered() && e.Status >= 200 && e.Status < 300
 }
 
+// Patient reports whether e told its caller that nothing was done and to come
+// back later: 425 or 429.
+func (e Entry) Patient() bool {
+	return e.answered() && (e.Status == http.StatusTooEarly || e.Status == http.StatusTooManyRequests)
+}
+
 // Refused reports whether e told its caller that the call is refused for good.
 // 408, 425 and 429 ask for patience and are no refusals.
 func (e Entry) Refused() bool {

@@ -16,7 +16,8 @@ import (
 
 // participants are the services behind every step of every saga. They behave as DESIGN.md
 // requires: a repeated key has no second effect, and a compensation may come before its
-// step, which is then refused forever. They keep the ledger against which the engine is
+// step, which is then refused forever. A gateway in front of them may refuse any call,
+// also one that repeats what was done. They keep the ledger against which the engine is
 // checked, and check each call when it arrives.
 type participants struct {
 	w *world
@@ -56,6 +57,7 @@ type reply struct {
 	verdict    saga.Verdict
 	class      retry.Class
 	silent     bool          // applied though the verdict does not say so
+	gateway    bool          // answered by a gateway, which knows nothing of earlier calls and passes nothing on
 	takes      time.Duration // until the answer; the call's timeout may end before it
 	retryAfter time.Duration
 	output     string // JSON; "" is an object that names the step
@@ -64,6 +66,7 @@ type reply struct {
 var (
 	yes         = reply{verdict: saga.Done}
 	no          = reply{verdict: saga.Refused, class: retry.Refused}
+	turnedAway  = reply{verdict: saga.Refused, class: retry.Refused, gateway: true}
 	lostReply   = reply{verdict: saga.Unknown, class: retry.Network, silent: true}
 	crashed     = reply{verdict: saga.Unknown, class: retry.ServerError}
 	unavailable = reply{verdict: saga.NotApplied, class: retry.Unavailable}
@@ -134,6 +137,7 @@ func (p *participants) receive(n *node, c saga.Call) (reply, *entry) {
 		p.effects[id] = &effect{}
 	}
 	switch e := p.effects[id]; {
+	case r.gateway:
 	case c.Action == saga.Execute && e.blocked:
 		r = slowly(no, r.takes)
 	case c.Action == saga.Execute && e.applied > 0:
@@ -255,5 +259,15 @@ func first(n int, r reply) func(int) reply {
 			return r
 		}
 		return yes
+	}
+}
+
+// then answers the first call of a step and direction with r, later ones with after.
+func then(r, after reply) func(int) reply {
+	return func(nth int) reply {
+		if nth == 1 {
+			return r
+		}
+		return after
 	}
 }

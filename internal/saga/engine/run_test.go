@@ -23,12 +23,23 @@ func TestSagaRunsToItsEnd(t *testing.T) {
 		{"a step whose outcome stays unknown is undone too, and first", "uuu", when(1, saga.Execute, always(lostReply)), saga.Compensated, "X0 X1 X1 X1 C1 C0"},
 		{"a step that certainly never happened is not", "uuu", when(1, saga.Execute, always(unavailable)), saga.Compensated, "X0 X1 X1 X1 C0"},
 		{"an unknown outcome is made definite by the same call again", "uuu", when(1, saga.Execute, first(2, lostReply)), saga.Completed, "X0 X1 X1 X1 X2"},
-		{"a refusal after an unknown outcome is definite", "uu", when(1, saga.Execute, func(nth int) reply {
+		{"a refusal after an unknown outcome leaves it unknown", "uu", when(1, saga.Execute, func(nth int) reply {
 			if nth == 1 {
 				return crashed
 			}
 			return no
-		}), saga.Compensated, "X0 X1 X1 C0"},
+		}), saga.Compensated, "X0 X1 X1 C1 C0"},
+		{"a gateway refuses what was applied", "uu", when(1, saga.Execute, then(lostReply, turnedAway)), saga.Compensated, "X0 X1 X1 C1 C0"},
+		{"a gateway refuses what was never reached", "uu", when(1, saga.Execute, then(unavailable, turnedAway)), saga.Compensated, "X0 X1 X1 C0"},
+		{"a gateway refuses an undo that was applied", "uu", func(c saga.Call, nth int) reply {
+			switch {
+			case c.Index == 1:
+				return no
+			case c.Action == saga.Compensate:
+				return then(lostReply, turnedAway)(nth)
+			}
+			return yes
+		}, saga.Failed, "X0 X1 C0 C0"},
 		{"an undo is tried again", "uu", func(c saga.Call, nth int) reply {
 			switch {
 			case c.Index == 1:

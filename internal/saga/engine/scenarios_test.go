@@ -65,6 +65,7 @@ func scenarios() []scenario {
 		{name: "deadline of the compensation", d: lateUndo, behavior: plain(both(2, always(no), 1, always(far))), timed: true, end: saga.Failed},
 		{name: "an undo that fails and then succeeds", d: steps("uuu"), behavior: plain(both(2, always(no), 1, first(2, crashed))), end: saga.Compensated},
 		{name: "an undo that gives up", d: steps("uuu"), behavior: plain(both(2, always(no), 1, always(crashed))), end: saga.Failed},
+		{name: "an undo whose reply is lost and that a gateway then refuses", d: steps("uuu"), behavior: plain(both(2, always(no), 1, then(lostReply, turnedAway))), end: saga.Failed},
 		{name: "an undo that is refused", d: steps("uuu"), behavior: plain(both(2, always(no), 1, always(no))), end: saga.Failed},
 	}
 	for step, where := range []string{"the first step", "the second step", "the third step", "the last step"} {
@@ -80,6 +81,12 @@ func scenarios() []scenario {
 				name:     "lost replies of " + where,
 				d:        steps("uunu"),
 				behavior: plain(when(step, saga.Execute, always(lostReply))),
+				end:      saga.Compensated,
+			},
+			scenario{
+				name:     "a lost reply of " + where + ", then a gateway refuses",
+				d:        steps("uunu"),
+				behavior: plain(when(step, saga.Execute, then(lostReply, turnedAway))),
 				end:      saga.Compensated,
 			},
 			scenario{

@@ -232,7 +232,9 @@ func (s *simulation) behavior(c saga.Call, nth int) reply {
 	case r < 0.23:
 		answer = hangs
 	case r < 0.25 && !undo, r < 0.24:
-		answer = no
+		if answer = no; s.roll("gateway", c.Key, nth) < 0.5 {
+			answer = turnedAway
+		}
 	case r < 0.27:
 		answer = reply{
 			verdict:    saga.NotApplied,

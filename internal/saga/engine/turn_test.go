@@ -31,6 +31,7 @@ func TestCancelUndoesWhatWasDone(t *testing.T) {
 		{"during a call whose reply is lost", when(1, saga.Execute, always(slowly(lostReply, time.Second))), 100 * time.Millisecond, "X0 X1 C1 C0"},
 		{"during a call that certainly did not happen", when(1, saga.Execute, always(slowly(unavailable, time.Second))), 100 * time.Millisecond, "X0 X1 C0"},
 		{"while it waits for a retry of an unknown outcome", when(1, saga.Execute, always(crashed)), 150 * time.Millisecond, "X0 X1 X1 C1 C0"},
+		{"during a call that is refused after a lost reply", when(1, saga.Execute, then(lostReply, slowly(turnedAway, time.Second))), 600 * time.Millisecond, "X0 X1 X1 C1 C0"},
 		{"while it waits for a retry that is far away", when(1, saga.Execute, always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour})), time.Minute, "X0 X1 C0"},
 		{"during the first call", when(0, saga.Execute, always(slowly(yes, time.Second))), 0, "X0 C0"},
 	} {

@@ -134,7 +134,7 @@ func (m *memory) claim(old *saga.Saga, owner int64, taken bool, now time.Time) *
 	s := *old
 	if taken {
 		m.closeRunning(s.Ref(), now)
-		s.Uncertain = s.Uncertain || s.State.Forward()
+		s.Uncertain = true
 	}
 	if taken || s.Attempt == 0 {
 		s.Attempt++

@@ -164,6 +164,9 @@ func toAPISteps(views []saga.StepView, brief bool) []api.StepView {
 			CreatedAt: v.CreatedAt, StartedAt: v.StartedAt, CompletedAt: v.CompletedAt, LastAttemptAt: v.LastAttemptAt,
 			InputData: v.Input, OutputData: v.Output, Error: ToAPIError(v.Error),
 		}
+		if v.InDoubt {
+			out[i].InDoubt = new(true)
+		}
 		if u := v.Compensation; u != nil {
 			out[i].CompensationState = &api.CompensationState{
 				State: int(u.State), StateName: api.CompensationStateName(u.State.String()),

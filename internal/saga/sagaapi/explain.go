@@ -87,6 +87,9 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 	if st := x.Step; st != nil {
 		out.Step = &api.ExplainedStep{Name: st.Name, Index: st.Index, Action: api.StepAction(st.Action),
 			Attempts: st.Attempts, MaxAttempts: st.MaxAttempts}
+		if st.InDoubt {
+			out.Step.InDoubt = new(true)
+		}
 	}
 	for _, e := range x.Errors {
 		out.Errors = append(out.Errors, *ToAPIError(e))

@@ -82,7 +82,7 @@ UPDATE saga.saga_states s
        next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
        started_at = coalesce(s.started_at, now()),
        step_attempt = CASE WHEN p.taken AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs) OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
-       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2) AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs))
+       step_uncertain = s.step_uncertain OR (p.taken AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs))
   FROM picked p
  WHERE s.id = p.id AND s.tenant_id = p.tenant_id
 RETURNING ` + sagaColumns

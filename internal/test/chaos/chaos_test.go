@@ -13,10 +13,12 @@ var plans = map[string]plan{
 	"": {
 		lease: 2 * time.Second, nodes: 2, clients: 24, think: 900 * time.Millisecond, sagas: 200, drain: time.Minute,
 		kills: 9, stops: 2, terms: 1, shops: 1, crashes: 1, cuts: 4, gap: 2000 * time.Millisecond,
+		gateway: true,
 	},
 	"long": {
 		lease: 2 * time.Second, nodes: 2, clients: 32, think: 900 * time.Millisecond, sagas: 2000, drain: 2 * time.Minute,
 		kills: 110, stops: 30, terms: 15, shops: 15, crashes: 6, cuts: 40, blackouts: 4, gap: 3 * time.Second,
+		gateway: true,
 	},
 }
 

@@ -1,8 +1,8 @@
 // Package chaos contains only tests: the real binary on a real PostgreSQL, killed with SIGKILL,
-// stopped and continued, while clients create, cancel and repeat, and participants fail in
-// every way they can. Afterwards the participants' ledgers, the clients' records and the
-// database are compared, and every promise of requirements/invariants.md 2.2 about sagas must
-// have been kept.
+// stopped and continued, while clients create, cancel and repeat, participants fail in every
+// way they can, and a gateway before them refuses calls that repeat others. Afterwards the
+// participants' ledgers, the clients' records and the database are compared, and every promise
+// of requirements/invariants.md 2.2 about sagas must have been kept.
 //
 // Two other campaigns do the same to dead letters and to job runs. Workers of job runs are
 // processes too, which record what they do by the machine's monotonic clock before they report

@@ -19,6 +19,7 @@ type participants struct {
 	addr    string
 	cfg     shop.Config
 	witness *witness
+	gateway *gateway // nil: there is none
 
 	mu     sync.Mutex
 	shop   *shop.Shop   // guarded by mu; nil while it is down
@@ -42,12 +43,12 @@ func unreliable(dir string, seed uint64) shop.Config {
 	}
 }
 
-func openParticipants(cfg shop.Config, w *witness) (*participants, error) {
+func openParticipants(cfg shop.Config, w *witness, g *gateway) (*participants, error) {
 	addr, err := steadyAddr()
 	if err != nil {
 		return nil, err
 	}
-	p := &participants{addr: addr, cfg: cfg, witness: w}
+	p := &participants{addr: addr, cfg: cfg, witness: w, gateway: g}
 	return p, p.open()
 }
 
@@ -60,7 +61,11 @@ func (p *participants) open() error {
 	if err != nil {
 		return errors.Join(err, s.Close())
 	}
-	server := &http.Server{Handler: p.witness.watch(s), ReadHeaderTimeout: 10 * time.Second}
+	handler := p.witness.watch(s)
+	if p.gateway != nil {
+		handler = p.gateway.before(handler)
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go server.Serve(l) //nolint:errcheck // it ends with close
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,7 +22,7 @@ func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 	return fmt.Sprintf(
 		"chaos: seed=%d kills=%d stops=%d terms=%d participant_restarts=%d pg_crashes=%d pg_cuts=%d blackouts=%d sagas=%d "+
 			"completed=%d compensated=%d cancelled=%d timed_out=%d dirty=%d (open effects %d) "+
-			"calls=%d duplicates=%d stragglers=%d takeovers=%d calls_lost=%d unknown_creates=%d replays=%d "+
+			"calls=%d duplicates=%d stragglers=%d takeovers=%d calls_lost=%d gateway_refused=%d+%d unknown_creates=%d replays=%d "+
 			"probes=%d witnessed=%d (missed %d) violations=%d in %s",
 		w.seed,
 		w.tally.kills.Load(),
@@ -44,6 +44,8 @@ func (w *world) summary(v *verdict, looks int, took time.Duration) string {
 		v.stragglers,
 		v.takeovers,
 		v.lost,
+		w.shop.gateway.count(ledger.Execute),
+		w.shop.gateway.count(ledger.Compensate),
 		v.unknown,
 		w.tally.replays.Load(),
 		looks,
@@ -165,6 +167,7 @@ func (w *world) unmet(v *verdict) []string {
 	need("calls whose owner died", v.lost, 1)
 	need("duplicates", v.duplicates, w.plan.kills)
 	need("repeated creates", int(w.tally.replays.Load()), 1)
+	need("repeated calls that the gateway refused", w.shop.gateway.count(ledger.Execute), w.plan.kills)
 	need("first calls witnessed", looked, missed+1)
 	return missing
 }

@@ -26,6 +26,8 @@ type plan struct {
 	sagas   int           // minimum number of orders
 	drain   time.Duration // T_drain: how long sagas may take after healing
 
+	gateway bool // one stands before the participants
+
 	calm bool // no node dies and no call is given up, so no call may be repeated
 
 	// What the nemesis does, in random order, and the longest pause between two faults.
@@ -86,7 +88,11 @@ func newWorld(t *testing.T, p plan, seed uint64, bin string) *world {
 func (w *world) open(db *database, faults shop.Config) {
 	w.t.Helper()
 	w.db = db
-	p, err := openParticipants(faults, newWitness(db, w.findings))
+	var g *gateway
+	if w.plan.gateway {
+		g = newGateway(w.dice("gateway"))
+	}
+	p, err := openParticipants(faults, newWitness(db, w.findings), g)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -6,11 +6,14 @@ import "slices"
 var All = slices.Concat(rules, stores)
 
 var rules = []Mutant{
-	{[]string{"X10"}, "internal/saga/apply.go",
+	{[]string{"X10"}, "internal/saga/doubt.go",
 		"	if d.s.Uncertain {\n		d.turnBack(", "	if d.s.Uncertain && d.s.CurrentStep < 0 {\n		d.turnBack(",
 		"saga.TestInvariantsHoldWhateverHappens"},
-	{[]string{"I4", "F16", "X20"}, "internal/saga/apply.go",
+	{[]string{"F16", "X20"}, "internal/saga/apply.go",
 		"true)\n		d.undoFrom(k - 1)\n		return", "true)\n		d.undoFrom(k - 2)\n		return",
+		"saga.TestInvariantsHoldWhateverHappens"},
+	{[]string{"I4"}, "internal/saga/doubt.go",
+		"	d.s.Uncertain = d.s.Uncertain || o.Verdict == Unknown\n", "	d.s.Uncertain = o.Verdict == Unknown\n",
 		"saga.TestInvariantsHoldWhateverHappens"},
 	{[]string{"X30"}, "internal/saga/apply.go",
 		"	if d.s.State.Terminal() || d.s.Attempt == 0 {\n		return false\n	}\n	if d.s.State == Comp",
@@ -20,7 +23,7 @@ var rules = []Mutant{
 		"case !allows(verb, &d.After), e.Verb == UndoneStep", "case verb == \"\", e.Verb == UndoneStep",
 		"saga.TestTheAllowedActionsAreExactlyWhatApplyAccepts"},
 	{[]string{"I1"}, "internal/saga/apply.go",
-		"	d.s.Failures++\n	policy := d.After.Def.CompensationPolicy(k)", "	policy := d.After.Def.CompensationPolicy(k)",
+		"	d.s.Failures++\n	d.doubts(o)\n	policy := d.After.Def.Comp", "	d.doubts(o)\n	policy := d.After.Def.Comp",
 		"saga.TestEveryRunCanEnd"},
 	{[]string{"X18"}, "internal/saga/state.go",
 		"	case s == Failed, s != Completed && !clean:\n		return \"failed\"\n", "",

@@ -177,7 +177,7 @@ func claimTakesOverUndo(f *fixture) {
 	run := f.play(f.stored(f.owned(dead))[0], f.done(`{}`), f.refused(``))
 	die()
 	before := f.load(run.ID).Saga
-	f.wantClaimed(before, f.claimOne(f.owner).Saga, func(want *saga.Saga) { want.Attempt = 2 })
+	f.wantClaimed(before, f.claimOne(f.owner).Saga, func(want *saga.Saga) { want.Attempt, want.Uncertain = 2, true })
 }
 
 func claimKeepsWait(f *fixture) {

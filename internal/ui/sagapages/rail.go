@@ -99,7 +99,9 @@ func newRail(s story) rail {
 // settled reports whether nothing is left to happen at the step, and nothing went wrong.
 func (r *railRow) settled() bool {
 	never := r.Forward.Tone == "muted" && !strings.HasPrefix(r.Forward.Words, "to come")
-	return !r.failed() && (never || r.Forward.Tone == "done") && (r.Back.Shape == "" || r.Back.Shape == "ring")
+	undone := r.Back.Shape == "ring" // which settles a step that may have been done, too
+	return !r.failed() && (never || r.Forward.Tone == "done") && (r.Back.Shape == "" || undone) ||
+		strings.HasPrefix(r.Forward.Words, mayBeDone) && undone
 }
 
 func (r *railRow) failed() bool { return r.Forward.Tone == "bad" || r.Back.Tone == "bad" }
@@ -145,7 +147,10 @@ func (s *story) forward(st *client.StepView, last int) node {
 	if !ok {
 		n = node{"dashed", "muted", string(st.StateName)}
 	}
+	inDoubt := st.InDoubt != nil && *st.InDoubt
 	switch {
+	case inDoubt && st.StateName != client.StepStateNameRunning:
+		n = node{"hollow", "wait", mayBeDone}
 	case st.StateName == client.StepStateNamePending && (s.turned() || s.saga.CompletedAt != nil):
 		n.Words = "never reached"
 	case st.StateName == client.StepStateNameFailed && st.Error != nil && st.Error.Type == "refused":
@@ -159,13 +164,19 @@ func (s *story) forward(st *client.StepView, last int) node {
 			n = node{"ring", "wait", "suspended"}
 		}
 	}
+	if inDoubt && st.StateName == client.StepStateNameRunning {
+		n.Words += ", " + mayBeDone
+	}
 	if st.Attempts > 1 {
 		n.Words += fmt.Sprintf(" %d/%d", st.Attempts, st.MaxAttempts)
 	}
 	return n
 }
 
-const noUndo = "no undo"
+const (
+	noUndo    = "no undo"
+	mayBeDone = "may have been done"
+)
 
 // callsOf says what a step calls, forward and back.
 func callsOf(st *client.Step) (kind, call, undo string) {

@@ -89,6 +89,24 @@ func TestTheRailTurnsWhereAStepWasRefused(t *testing.T) {
 	}
 }
 
+func TestAStepInDoubtIsNotShownAsDone(t *testing.T) {
+	s := brokenOff()
+	c := &s.steps[2]
+	c.InDoubt, c.StateName, c.CompensationState = new(true), client.StepStateNameCompensated, undo("completed")
+	if row := newRail(s).Rows[2]; row.Forward.Words != "may have been done" || row.Forward.Tone == "done" ||
+		row.Back.Words != "undone" || !row.settled() {
+		t.Errorf("undone: %+v %+v", row.Forward, row.Back)
+	}
+	c.StateName, c.CompensationState = client.StepStateNameFailed, nil
+	if row := newRail(s).Rows[2]; row.Forward.Words != "may have been done" || row.settled() {
+		t.Errorf("forced to fail: %+v, settled %v", row.Forward, row.settled())
+	}
+	c.StateName, c.Attempts, c.MaxAttempts = client.StepStateNameRunning, 2, 5
+	if row := newRail(s).Rows[2]; row.Forward.Words != "running, may have been done 2/5" {
+		t.Errorf("on its second attempt: %+v", row.Forward)
+	}
+}
+
 func TestWhatIsToComeIsDashed(t *testing.T) {
 	s := brokenOff()
 	s.saga.State, s.saga.Lifecycle = client.SagaStateCompensating, client.SagaLifecycleCompensating

@@ -57,7 +57,7 @@ UPDATE saga.saga_states s
        next_run_at = CASE WHEN p.taken AND s.next_run_at > now() THEN s.next_run_at END,
        started_at = coalesce(s.started_at, now()),
        step_attempt = CASE WHEN p.taken AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs) OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END,
-       step_uncertain = s.step_uncertain OR (p.taken AND s.state IN (0, 1, 2) AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs))
+       step_uncertain = s.step_uncertain OR (p.taken AND (s.id, s.tenant_id) NOT IN (SELECT id, tenant_id FROM runs))
   FROM picked p
  WHERE s.id = p.id AND s.tenant_id = p.tenant_id
 RETURNING s.id, s.tenant_id, s.tenant_in_keys, s.tenant_region, s.tenant_major, s.tenant_minor, s.saga_type, s.workflow_name, s.workflow_version, s.name, s.description, s.business_key, s.correlation_id, s.initiated_by, s.trace_id, s.span_id, s.payload, s.metadata, s.retry_policy, s.interventions, s.result_data, s.state, s.current_step, s.total_steps, s.step_attempt, s.step_failures, s.step_uncertain, s.version, s.lease_owner, s.lease_epoch, s.next_run_at, s.error, s.end_cause, s.clean, s.needs_attention, s.attention_reason, s.timeout_ms, s.compensation_timeout_ms, s.timeout_at, s.compensation_timeout_at, s.compensation_expired, s.timed_out_at, s.cancel_requested_at, s.suspended_at, s.created_at, s.started_at, s.completed_at, s.updated_at

@@ -1,0 +1,33 @@
+package saga
+
+// An attempt whose answer was lost leaves a doubt (Saga.Uncertain): the step, or its
+// compensation, may have been applied. The rules about it are here (decision 0101).
+
+// doubts notes what a call that was not done leaves behind. Only an answer that it was
+// done ends a doubt. A refusal does not: it may come from a gateway that knows nothing
+// of the attempt whose answer was lost (decision 0101).
+func (d *decision) doubts(o Outcome) {
+	d.s.Uncertain = d.s.Uncertain || o.Verdict == Unknown
+}
+
+// givenUp is the error of the current step or compensation, which has given up. A
+// refusal alone would say that nothing was applied.
+func (d *decision) givenUp(o Outcome, what string) *Error {
+	text := what + o.Message
+	if d.s.Uncertain && o.Verdict != Unknown {
+		text += earlierDoubt
+	}
+	return d.outcomeError(o, text)
+}
+
+const earlierDoubt = "; an earlier attempt may have been applied"
+
+// turnBackHere starts compensating at a current step that is not done. If that step may
+// have been applied, it is compensated first (trap X10).
+func (d *decision) turnBackHere() {
+	if d.s.Uncertain {
+		d.turnBack(d.s.CurrentStep)
+	} else {
+		d.turnBack(d.s.CurrentStep - 1)
+	}
+}
