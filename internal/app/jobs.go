@@ -58,13 +58,14 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	runs := jobdb.NewJobs(db, settings.Current)
 	events := jobdb.NewEvents(db, settings.Current)
 	kept := &jobStores{
-		definitions: jobdb.NewDefinitions(db), runs: runs, bulks: sweepdb.NewBulks(db, runs),
+		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: sweepdb.NewBulks(db, runs),
 		sagaBulks: sweepdb.NewSagaBulks(db, sagas),
 		workers:   jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,
 		events: events, records: events, outbox: events,
-		ensure: jobdb.NewDefinitions(db).EnsureBuiltIns, joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
+		ensure:    jobdb.NewDefinitions(db, settings.Current).EnsureBuiltIns,
+		joinSteps: sagas.ConfigureJobSteps, checkJobRun: sagas.CheckJobRun,
 		resealing: resealing{db.DB, letters, runs},
 	}
 	kept.leading = leading{
@@ -92,6 +93,7 @@ type jobs struct {
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
 	// refuseTopic says why events of job runs are not published to a topic; nil: no Kafka
 	refuseTopic func(topic string) string
+	argsAllow   []string                               // programs that take their arguments for data
 	woken       []func(tenant uuid.UUID, queue string) // called when runs become claimable; not changed after run begins
 }
 
@@ -108,6 +110,7 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 	}
 	j, batch, m := &jobs{jobStores: n.jobStores, metrics: n.metrics}, n.cfg.Engine.CommitBatch, n.metrics
 	var err error
+	j.argsAllow = n.cfg.Jobs.WorkerShellArgsAllow
 	if j.refuseTopic, err = refusedTopics(n.cfg); err != nil {
 		return nil, err
 	}
@@ -208,7 +211,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		},
 		Claim:     j.claim,
 		Finish:    j.finishes.Do,
-		Offloaded: j.logs.open(), RefuseTopic: j.refuseTopic,
+		Offloaded: j.logs.open(), RefuseTopic: j.refuseTopic, ArgsAllow: j.argsAllow,
 		Admitted: func(woke func(uuid.UUID, string)) { j.woken = append(j.woken, woke) },
 	}
 }

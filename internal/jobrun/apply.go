@@ -84,6 +84,8 @@ func (d *decision) apply(in Input) *fault.Error {
 		return d.reassign(in)
 	case Decided:
 		ok, what = d.decided(in), "skipped or canceled"
+	case Withdrawn:
+		ok, what = d.end(verdict{state: Skipped, by: Operator, actor: in.Actor, reason: in.Reason}), "withdrawn"
 	case LeaseExpired:
 		d.leaseExpired(in.Settings)
 	case Detached:

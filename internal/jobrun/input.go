@@ -39,6 +39,10 @@ type Decided struct {
 	Reason string
 }
 
+// Withdrawn is a change of the run's definition that takes its slot away, before any
+// worker had it (Following).
+type Withdrawn struct{ Actor, Reason string }
+
 // LeaseExpired is the leader looking at a lease (sweeps 2 to 4). What is not over
 // yet changes nothing; so with the inputs that follow.
 type LeaseExpired struct{ Settings Settings }
@@ -65,6 +69,7 @@ func (CancelAcknowledged) input() {}
 func (CancelRequested) input()    {}
 func (ReassignRequested) input()  {}
 func (Decided) input()            {}
+func (Withdrawn) input()          {}
 func (LeaseExpired) input()       {}
 func (Detached) input()           {}
 func (LossesExhausted) input()    {}

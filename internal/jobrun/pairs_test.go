@@ -147,6 +147,12 @@ var inputs = []struct {
 		}
 		return ""
 	}},
+	{"withdraw", jobrun.Withdrawn{Actor: "ann", Reason: "moved"}, func(p point) jobrun.State {
+		if p.state == jobrun.Pending {
+			return jobrun.Skipped
+		}
+		return ""
+	}},
 	{"replace", jobrun.Decided{Step: jobrun.StepCancel, Reason: "replaced"}, func(p point) jobrun.State {
 		if p.state.Terminal() || p.state == jobrun.Running {
 			return ""

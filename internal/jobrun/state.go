@@ -6,7 +6,7 @@
 // Files, each on top of those before it: definition, state, run, problems, settings,
 // admit, leader, events, worker, store, input, new, args, bulk_head, ends, backfill,
 // check, sweep, apply, audited, builtin, bulk, claim, deliver, emit, explain, hints,
-// logline, outbox, plan, records, story.
+// logline, outbox, plan, follow, program, records, story.
 package jobrun
 
 import "slices"
@@ -95,7 +95,7 @@ type Edge struct {
 var Edges = []Edge{
 	{Pending, Assigned, []Mover{Worker}}, // it asks; any node assigns under the present epoch
 	{Pending, Canceled, []Mover{Operator, Leader}},
-	{Pending, Skipped, []Mover{Leader}},
+	{Pending, Skipped, []Mover{Leader, Operator}}, // an operator by changing its schedule
 	{Assigned, Running, []Mover{Worker}},
 	{Assigned, Orphaned, []Mover{Leader, Worker, Operator}}, // its lease ran out; given back; taken away
 	{Assigned, Canceled, []Mover{Operator, Leader}},

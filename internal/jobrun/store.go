@@ -122,6 +122,7 @@ type SlotRun struct {
 	At           time.Time
 	State        State
 	Reason       string // why it was skipped
+	Withdrawn    bool   // the slot was taken away; it has another run if the schedule has it again
 }
 
 // RunEnd is how a run of a definition ended.

@@ -116,6 +116,10 @@ func (s *Handlers) calendarOf(
 		}
 		one := slot(t.At, t.LocalTime, t.Note)
 		r, has := known[t.At.UTC()]
+		if has && r.Withdrawn && d.Enabled && !t.At.Before(now) { // the schedule has it again, and its run is to come
+			has = false
+			delete(known, t.At.UTC())
+		}
 		switch {
 		case t.Note == schedule.SkippedGap:
 		case has:

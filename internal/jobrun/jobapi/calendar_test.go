@@ -57,6 +57,11 @@ func TestCalendarSaysWhatHappenedAndWhatIsToCome(t *testing.T) {
 	ran := func(at string, state jobrun.State, reason string) jobrun.SlotRun {
 		return jobrun.SlotRun{DefinitionID: uuid.UUID{1}, RunID: uuid.New(), At: stamp(t, at), State: state, Reason: reason}
 	}
+	taken := func(at string) jobrun.SlotRun {
+		r := ran(at, jobrun.Skipped, "moved")
+		r.Withdrawn = true
+		return r
+	}
 	paused := nightly("0 0,6,18 * * *", "UTC")
 	paused.PausedAt, paused.PausedUntil = new(stamp(t, "2027-03-27T01:00:00Z")), new(stamp(t, "2027-03-28T00:00:00Z"))
 	disabled := nightly("0 0,6,18 * * *", "UTC")
@@ -74,6 +79,14 @@ func TestCalendarSaysWhatHappenedAndWhatIsToCome(t *testing.T) {
 			},
 			"2027-03-26T12:00:00Z", "2027-03-28T06:00:00Z",
 			[]string{"26T18:00 SKIPPED overlap", "27T00:00 SUCCEEDED", "27T18:00", "28T00:00"},
+		},
+		"a slot that was taken away, one that came back, and one that came back too late": {
+			nightly("0 0,6,18 * * *", "UTC"),
+			[]jobrun.SlotRun{
+				taken("2027-03-27T06:00:00Z"), taken("2027-03-27T18:00:00Z"), taken("2027-03-27T19:00:00Z"),
+			},
+			"2027-03-27T01:00:00Z", "2027-03-28T00:00:00Z",
+			[]string{"27T06:00 SKIPPED moved", "27T18:00", "27T19:00 SKIPPED moved"},
 		},
 		"the end is not part of it, the beginning is": {
 			nightly("0 0,6,18 * * *", "UTC"), nil, "2027-03-27T18:00:00Z", "2027-03-28T00:00:00Z", []string{"27T18:00"},

@@ -53,7 +53,7 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
-		Definitions: jobdb.NewDefinitions(base), Runs: runs, Elections: leader, Settings: settings,
+		Definitions: jobdb.NewDefinitions(base, settings.Current), Runs: runs, Elections: leader, Settings: settings,
 		Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: masses,
 		Events: jobdb.NewEvents(base, settings.Current),
 	}}

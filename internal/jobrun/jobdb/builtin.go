@@ -21,30 +21,56 @@ WITH kept AS (
 	   SET spec = excluded.spec, type = excluded.type, command_name = excluded.command_name, spec_version = d.spec_version + 1, version = d.version + 1,
 	       next_due_at = excluded.next_due_at, last_materialized_at = excluded.last_materialized_at, updated_at = excluded.updated_at
 	 WHERE d.built_in AND d.updated_by = '' AND d.spec <> excluded.spec
-	RETURNING d.id, d.tenant_id, d.spec_version, d.spec, d.updated_at
+	RETURNING `+DefinitionColumns+`
+), version AS (
+	INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at)
+	SELECT id, tenant_id, spec_version, spec, updated_at FROM kept
 )
-INSERT INTO jobs.job_definition_versions (definition_id, tenant_id, spec_version, spec, created_at)
-SELECT id, tenant_id, spec_version, spec, updated_at FROM kept`, builtIn.As("n"))
+SELECT `+DefinitionColumns+` FROM kept d`, builtIn.As("n"))
 
 // builtIn are the columns that a built-in definition sets.
 var builtIn = DefinitionTable.Only("id", "tenant_id", "name", "type", "command_name", "spec", "built_in",
 	"last_materialized_at", "next_due_at", "created_at", "updated_at")
 
 // EnsureBuiltIns stores the built-in definitions of a tenant: new ones, and those
-// whose spec has changed and that no operator has changed. Idempotent.
+// whose spec has changed and that no operator has changed; the runs of their slots
+// follow. Idempotent.
 func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error {
-	_, err := postgres.RetryCollision(func() (struct{}, error) {
-		return struct{}{}, st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+	const doing = "store the built-in job definitions"
+	set, err := st.settings(ctx)
+	if err != nil {
+		return postgres.Wrap(doing, err)
+	}
+	followed, err := postgres.RetryCollision(func() (followed []jobrun.Run, err error) {
+		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+			followed = nil
 			for _, d := range all {
 				d.TenantID, d.BuiltIn, d.CreatedAt, d.UpdatedAt = tenant, true, d.LastMaterializedAt, d.LastMaterializedAt
-				if _, err := tx.ExecContext(ctx, ensureBuiltIn.Text, ensureBuiltIn.Args(builtIn.Row(&d))...); err != nil {
+				runs, err := st.ensure(ctx, tx, &d, set)
+				if err != nil {
 					return err
 				}
+				followed = append(followed, runs...)
 			}
 			return nil
 		})
+		return followed, err
 	})
-	return postgres.Wrap("store the built-in job definitions", err)
+	if err == nil {
+		st.db.runsFollowed(followed)
+	}
+	return postgres.Wrap(doing, err)
+}
+
+// ensure stores one built-in definition, and returns the runs that followed its change.
+func (st *Definitions) ensure(
+	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings,
+) ([]jobrun.Run, error) {
+	stored, err := DefinitionTable.All(tx.QueryContext(ctx, ensureBuiltIn.Text, ensureBuiltIn.Args(builtIn.Row(d))...))
+	if err != nil || len(stored) == 0 || stored[0].SpecVersion == 1 {
+		return nil, err
+	}
+	return st.db.follow(ctx, tx, &stored[0], set, "")
 }
 
 // Expired is how much Retain has deleted.

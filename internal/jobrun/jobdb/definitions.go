@@ -17,10 +17,15 @@ import (
 
 // Definitions is jobrun.Definitions on PostgreSQL. A transaction that locks both a
 // definition and its runs locks the definition first.
-type Definitions struct{ db *DB }
+type Definitions struct {
+	db       *DB
+	settings func(context.Context) (jobrun.Settings, error)
+}
 
-// NewDefinitions returns the job definitions of db.
-func NewDefinitions(db *DB) *Definitions { return &Definitions{db} }
+// NewDefinitions returns the job definitions of db. settings returns the current settings.
+func NewDefinitions(db *DB, settings func(context.Context) (jobrun.Settings, error)) *Definitions {
+	return &Definitions{db, settings}
+}
 
 var (
 	insertDefinition = postgres.Named(`
@@ -116,24 +121,46 @@ var (
 
 // Change implements jobrun.Definitions.
 func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by operator.Action) error {
-	err := st.db.InTenant(ctx, d.TenantID, func(tx *sqlx.Tx) error {
-		before, err := lockDefinition(ctx, tx, &d, d.Version-1)
-		if err != nil {
+	set, err := st.settings(ctx)
+	if err != nil {
+		return postgres.Wrap("change job definition", err)
+	}
+	followed, err := postgres.RetryCollision(func() (followed []jobrun.Run, err error) {
+		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+			followed, err = st.change(ctx, tx, &d, set, by)
 			return err
-		}
-		// The stored form is hashed, not the one sent: jsonb has its own format of
-		// numbers.
-		after, err := DefinitionTable.One(
-			tx.QueryRowContext(ctx, changeDefinition.Text, changeDefinition.Args(changeable.Row(&d))...))
-		if err == nil && d.SpecVersion > before.SpecVersion {
-			err = putSpec(ctx, tx, &d)
-		}
-		if err != nil {
-			return err
-		}
-		return auditdb.PutAction(ctx, tx, by.From(before.Audited(), after.Audited()))
+		})
+		return followed, err
 	})
-	return postgres.Wrap("change job definition", definitionRefused(&d, err))
+	if err != nil {
+		return postgres.Wrap("change job definition", definitionRefused(&d, err))
+	}
+	st.db.runsFollowed(followed)
+	return nil
+}
+
+// change is Change in a transaction; it returns the runs that followed.
+func (st *Definitions) change(
+	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by operator.Action,
+) (followed []jobrun.Run, err error) {
+	before, err := lockDefinition(ctx, tx, d, d.Version-1)
+	if err != nil {
+		return nil, err
+	}
+	// The stored form is hashed, not the one sent: jsonb has its own format of
+	// numbers.
+	after, err := DefinitionTable.One(
+		tx.QueryRowContext(ctx, changeDefinition.Text, changeDefinition.Args(changeable.Row(d))...))
+	if err == nil && d.SpecVersion > before.SpecVersion {
+		err = putSpec(ctx, tx, d)
+	}
+	if err == nil && d.Reaches(&before) {
+		followed, err = st.db.follow(ctx, tx, d, set, by.Actor)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return followed, auditdb.PutAction(ctx, tx, by.From(before.Audited(), after.Audited()))
 }
 
 // lockDefinition locks a definition that is to be changed and returns it as it is

@@ -29,6 +29,9 @@ func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) 
 // SlotsOf is the query of the calendar, RecentEnds that of how the last runs of definitions ended.
 var SlotsOf, RecentEnds = slotsOf, recentEnds
 
+// LockUnclaimed is the query for the runs that follow a change of their definition.
+var LockUnclaimed = lockUnclaimed.Text
+
 // HotRunStatements are the statements of the hot path of job runs, by the names of
 // their files in testdata.
 var HotRunStatements = map[string]string{

@@ -12,13 +12,18 @@ import (
 )
 
 // slotsOf reads the runs of slots, a part for each definition, so that the index of slots serves it however many
-// there are.
+// there are. Of a slot whose runs were all withdrawn it reads the last one.
 const slotsOf = `
-	SELECT r.definition_id, r.id, r.scheduled_for, r.state, coalesce(e.reason, '')
+	SELECT r.definition_id, r.id, r.scheduled_for, r.state, coalesce(e.reason, ''), r.withdrawn
 	  FROM unnest($2::uuid[]) AS d (id) CROSS JOIN LATERAL (
-	       SELECT j.definition_id, j.id, j.scheduled_for, j.state FROM jobs.job_runs j
-	        WHERE j.tenant_id = $1 AND j.definition_id = d.id AND j.trigger = 'TIME' AND j.scheduled_for >= $3 AND j.scheduled_for < $4
-	        ORDER BY j.scheduled_for LIMIT $5) AS r
+	       (SELECT j.definition_id, j.id, j.scheduled_for, j.state, j.withdrawn FROM jobs.job_runs j
+	         WHERE j.tenant_id = $1 AND j.definition_id = d.id AND j.trigger = 'TIME' AND NOT j.withdrawn AND j.scheduled_for >= $3 AND j.scheduled_for < $4
+	         ORDER BY j.scheduled_for LIMIT $5)
+	       UNION ALL
+	       (SELECT DISTINCT ON (j.scheduled_for) j.definition_id, j.id, j.scheduled_for, j.state, j.withdrawn FROM jobs.job_runs j
+	         WHERE j.tenant_id = $1 AND j.definition_id = d.id AND j.withdrawn AND j.scheduled_for >= $3 AND j.scheduled_for < $4
+	           AND NOT EXISTS (SELECT FROM jobs.job_runs o WHERE o.definition_id = j.definition_id AND o.scheduled_for = j.scheduled_for AND o.trigger = 'TIME' AND NOT o.withdrawn)
+	         ORDER BY j.scheduled_for, j.id DESC LIMIT $5)) AS r
 	  LEFT JOIN LATERAL (
 	       SELECT v.reason FROM jobs.job_run_events v WHERE v.tenant_id = $1 AND v.run_id = r.id AND v.kind = 'skipped'
 	        ORDER BY v.id DESC LIMIT 1) AS e ON r.state = 'SKIPPED'
@@ -51,7 +56,7 @@ func (st *Jobs) RecentEnds(
 func (st *Jobs) Slots(ctx context.Context, tenant uuid.UUID, q jobrun.SlotQuery) (slots []jobrun.SlotRun, err error) {
 	err = st.db.ListTenant(ctx, tenant, slotsOf, func(rows *sql.Rows) error {
 		var s jobrun.SlotRun
-		err := rows.Scan(&s.DefinitionID, &s.RunID, &s.At, &s.State, &s.Reason)
+		err := rows.Scan(&s.DefinitionID, &s.RunID, &s.At, &s.State, &s.Reason, &s.Withdrawn)
 		slots = append(slots, s)
 		return err
 	}, tenant, pq.Array(q.Definitions), q.From, q.To, q.Each)

@@ -83,6 +83,12 @@ func (s *Schedule) Next(after time.Time) (Tick, bool) {
 	return first, found
 }
 
+// Has tells whether a time is a slot.
+func (s *Schedule) Has(at time.Time) bool {
+	next, ok := s.Next(at.Add(-1))
+	return ok && next.At.Equal(at)
+}
+
 // Ticks returns the slots in (after, until] in order, no more than limit of them.
 func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 	var ticks []Tick

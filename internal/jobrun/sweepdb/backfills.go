@@ -115,7 +115,7 @@ var slotStates = `
 SELECT first.slot, bool_or(run.state` + jobdb.Is(jobrun.ActiveStates...) + `), bool_or(run.state` +
 	jobdb.Is(jobrun.Succeeded) + `), bool_or(run.state` + jobdb.Is(jobrun.UnsuccessfulStates...) + `)
   FROM (SELECT r.scheduled_for AS slot, r.id, r.state FROM jobs.job_runs r
-         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger` + jobdb.Is(jobrun.ByTime) + `
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger` + jobdb.Is(jobrun.ByTime) + ` AND NOT r.withdrawn
         UNION ALL
         SELECT r.scheduled_for, r.id, r.state FROM jobs.job_runs r
          WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger` + jobdb.Is(jobrun.ByBackfill) + `) AS first

@@ -61,7 +61,8 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 	e.Edge = apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now = time.Now
 		c.Jobs = &httpapi.Jobs{
-			Definitions: jobdb.NewDefinitions(base), Runs: runs, Elections: leader, Settings: settings, Work: runs,
+			Definitions: jobdb.NewDefinitions(base, settings.Current),
+			Runs:        runs, Elections: leader, Settings: settings, Work: runs,
 			Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: sweepdb.NewBulks(base, runs),
 			Events: jobdb.NewEvents(base, settings.Current), Current: settings.Current,
 		}

@@ -182,6 +182,12 @@ func (j Jobs) Define(t *testing.T, change func(*jobrun.Definition)) jobrun.Defin
 	return d
 }
 
+// Every is the spec of a job that is due at an interval.
+func Every(interval string) jobrun.Spec {
+	return jobrun.Spec{Type: jobrun.OnTime, CommandName: "report",
+		Schedule: &schedule.Spec{Type: schedule.Interval, Value: interval}}.Complete()
+}
+
 // NewRun returns a new run of d that can be claimed immediately.
 func (j Jobs) NewRun(d jobrun.Definition, change ...func(*jobrun.Request)) jobrun.Run {
 	a := jobrun.Request{Trigger: jobrun.ByHand, Key: jobrun.ManualKey(NewID().String())}

@@ -1,0 +1,87 @@
+package jobrun
+
+import (
+	"time"
+
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
+)
+
+// Why the run of a slot to come is withdrawn.
+const (
+	ScheduleChanged = "the schedule was changed"
+	JobDisabled     = "the job is disabled"
+)
+
+// MaxFollowing is how many runs of past slots that still wait for a worker follow a
+// change of their definition, the oldest first. All slots to come do: they are created
+// at most an hour ahead (assign_ahead_seconds), one a second at most.
+const MaxFollowing = 10_000
+
+// Following is a change of a definition, as the runs of its slots see it that no worker
+// has claimed: they are PENDING, and their trigger is TIME.
+type Following struct {
+	d   *Definition
+	s   *schedule.Schedule // nil: there is none, or it cannot be used
+	set Settings
+	m   Moment
+}
+
+// NewFollowing returns the change to d, which was made at d.UpdatedAt and is stored now
+// (m).
+func NewFollowing(d *Definition, set Settings, m Moment) *Following {
+	f := &Following{d: d, set: set, m: m}
+	if d.Spec.Schedule != nil {
+		f.s, _ = d.Spec.Schedule.Compile() // nil when its zone is gone: see noSlot
+	}
+	return f
+}
+
+// Reaches tells whether the change to d from what it was before may concern runs that
+// exist.
+func (d *Definition) Reaches(before *Definition) bool {
+	return d.SpecVersion != before.SpecVersion || d.Enabled != before.Enabled || d.Name != before.Name
+}
+
+// Run decides what becomes of a run. A slot to come that the definition does not have any
+// more is withdrawn: the run is SKIPPED, and gives its key back, so that the slot can
+// have another one when the change is reverted. All others take what the definition
+// says now, as if they were created now; a past slot was due under the schedule of its
+// time and stays due. A run that already follows this version does not change.
+func (f *Following) Run(r Run, by string) (Change, error) {
+	if why := f.noSlot(r.ScheduledFor); why != "" {
+		c, err := Apply(r, &f.d.Spec, Withdrawn{Actor: by, Reason: why}, f.m)
+		c.Run.IdempotencyKey = WithdrawnKey(&r)
+		return c, err
+	}
+	c := Change{Before: Precondition{r.State, r.Version}, Run: r}
+	if r.State != Pending || r.SpecVersion == f.d.SpecVersion && r.DefinitionName == f.d.Name {
+		return c, nil
+	}
+	m := f.m
+	m.Jitter = chance(r.IdempotencyKey)
+	n := New(f.d, Request{ID: r.ID, Trigger: r.Trigger, Key: r.IdempotencyKey, ScheduledFor: r.ScheduledFor,
+		By: f.d.UpdatedBy}, f.set, m)
+	n.Version, n.CreatedAt, n.AdmittedAt = r.Version+1, r.CreatedAt, r.AdmittedAt
+	if n.ConcurrencyKey != r.ConcurrencyKey || n.Concurrency != r.Concurrency {
+		n.AdmittedAt = nil // the leader decides once more
+	}
+	c.Run = n
+	return c, nil
+}
+
+// noSlot says why the definition does not have a slot any more; "": it has it, or had it
+// when it was due.
+func (f *Following) noSlot(slot time.Time) string {
+	switch {
+	case !slot.After(f.d.UpdatedAt):
+		return ""
+	case !f.d.Enabled:
+		return JobDisabled
+	case f.d.Spec.Schedule == nil, f.s != nil && !f.s.Has(slot):
+		return ScheduleChanged
+	}
+	return ""
+}
+
+// WithdrawnKey is the key of a slot's run that was withdrawn.
+func WithdrawnKey(r *Run) string { return r.IdempotencyKey + ":withdrawn:" + r.ID.String() }

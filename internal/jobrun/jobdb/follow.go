@@ -1,0 +1,159 @@
+package jobdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobnotify"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// A change of a definition reaches, in its transaction, the runs of slots that no worker
+// has claimed (jobrun.Following). The definition is locked, so the leader creates no
+// others meanwhile; runs that are being claimed are waited for, and then stay.
+
+var (
+	// unclaimed is what is read of such runs.
+	unclaimed = runTable.Only("id", "tenant_id", "definition_name", "spec_version", "version", "state", "trigger",
+		"scheduled_for", "available_at", "admitted_at", "queue", "idempotency_key", "concurrency_key", "concurrency_policy",
+		"created_at")
+
+	// lockUnclaimed locks those of slots after @since, which the index of slots finds, and
+	// the first @most of those before, among all that wait: not all that the definition
+	// ever had.
+	lockUnclaimed = postgres.Named(`
+WITH ahead AS MATERIALIZED (
+	SELECT r.id FROM jobs.job_runs r
+	 WHERE r.definition_id = @definition::uuid AND r.scheduled_for > @since AND r.trigger`+Is(jobrun.ByTime)+` AND NOT r.withdrawn AND r.state || ''`+Is(jobrun.Pending)+`
+), behind AS MATERIALIZED (
+	SELECT r.id FROM jobs.job_runs r
+	 WHERE r.tenant_id = @tenant AND r.phase`+Waits+` AND r.scheduled_for <= @since AND r.definition_id::text = @definition::uuid::text AND r.trigger || ''`+Is(jobrun.ByTime)+`
+	 ORDER BY r.scheduled_for, r.id LIMIT @most
+)
+SELECT `+unclaimed.Selected("r")+`, clock_timestamp() FROM (SELECT id FROM ahead UNION ALL SELECT id FROM behind) AS f JOIN jobs.job_runs r ON r.id = f.id
+ WHERE r.state || ''`+Is(jobrun.Pending)+` ORDER BY r.id FOR NO KEY UPDATE OF r`,
+		postgres.Single("tenant", "definition", "since", "most"))
+
+	withdrawn    = runTable.Only("id", "version", "idempotency_key", "finished_at")
+	withdrawRuns = postgres.Named(`
+UPDATE jobs.job_runs r SET state = 'SKIPPED', withdrawn = true, version = n.version, idempotency_key = n.idempotency_key, finished_at = n.finished_at, updated_at = n.finished_at
+  FROM `+postgres.Unnest("n", withdrawn.As("n"))+`
+ WHERE r.id = n.id AND r.state || ''`+movableTo(jobrun.Skipped, jobrun.Operator), withdrawn.As("n"))
+
+	followed = runTable.Only("id", "definition_name", "spec_version", "command_name", "version", "available_at",
+		"admitted_at", "queue", "priority", "required_labels", "labels", "args", "concurrency_key",
+		"concurrency_policy", "timeout_ms", "max_losses", "updated_at", "initiated_by")
+	followRuns = postgres.Named(`
+UPDATE jobs.job_runs r SET (`+followed.Inserted()+`) = ROW(`+followed.Stored("n")+`)
+  FROM `+postgres.Unnest("n", followed.As("n"))+`
+ WHERE r.id = n.id AND r.state || ''`+Is(jobrun.Pending), followed.As("n"))
+)
+
+// followedAtOnce is how many bytes of arguments one statement stores, roughly.
+const followedAtOnce = 8 << 20
+
+// follow carries out the change to d, which was made by by and is locked, on the runs of
+// its slots. It returns those that it has changed; runsFollowed tells others, after the
+// commit.
+func (db *DB) follow(
+	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by string,
+) (changed []jobrun.Run, err error) {
+	runs, now, err := db.unclaimed(ctx, tx, d)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	m := db.At(now)
+	change := jobrun.NewFollowing(d, set, m)
+	gone, told := withdrawn.Batch(1), RunEvents{}
+	stay, bytes := followed.Batch(1), 0
+	store := func() error {
+		if stay.Len() == 0 {
+			return nil
+		}
+		err := db.ExecIn(ctx, tx, followRuns.Text, followRuns.Args(stay)...)
+		stay, bytes = followed.Batch(1), 0
+		return err
+	}
+	for i := range runs {
+		c, err := change.Run(runs[i], by)
+		if err != nil {
+			return nil, err
+		}
+		if !c.Changes() {
+			continue
+		}
+		changed = append(changed, c.Run)
+		row := runRow{Run: &changed[len(changed)-1]}
+		if c.Run.State.Terminal() {
+			gone.Add(&row)
+			for _, e := range c.Events {
+				told.Add(&c.Run, e)
+			}
+			continue
+		}
+		sealer := db.Keys.SealerFor(d.TenantID, c.Run.ID)
+		if row.args, err = postgres.Seal(&sealer, fieldRunArgs, c.Run.Args); err != nil {
+			return nil, err
+		}
+		stay.Add(&row)
+		if bytes += len(row.args); bytes > followedAtOnce {
+			if err := store(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := store(); err != nil {
+		return nil, err
+	}
+	if gone.Len() > 0 {
+		if err := db.ExecIn(ctx, tx, withdrawRuns.Text, withdrawRuns.Args(gone)...); err != nil {
+			return nil, err
+		}
+	}
+	return changed, db.PutRunEvents(ctx, tx, &told)
+}
+
+// unclaimed locks the runs of d's slots that no worker has claimed; now is the database's
+// clock.
+func (db *DB) unclaimed(
+	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition,
+) (runs []jobrun.Run, now time.Time, err error) {
+	rows, err := db.QueryIn(ctx, tx, lockUnclaimed.Text,
+		lockUnclaimed.Args(postgres.Values{d.TenantID, d.ID, d.UpdatedAt, jobrun.MaxFollowing})...)
+	if err != nil {
+		return nil, now, err
+	}
+	err = postgres.EachRow(rows, func() error {
+		var r jobrun.Run
+		stored := runRow{Run: &r}
+		err := unclaimed.Scan(rows, &stored, &now)
+		runs = append(runs, r)
+		return err
+	})
+	return runs, now, err
+}
+
+// runsFollowed tells those that wait for runs of their end, workers of runs that they may
+// claim now, and the leader of those that it has to decide about again.
+func (db *DB) runsFollowed(changed []jobrun.Run) {
+	told, wanted := map[jobnotify.TenantQueue]struct{}{}, false
+	for i := range changed {
+		r := &changed[i]
+		at := jobnotify.TenantQueue{Tenant: r.TenantID, Queue: r.Queue}
+		switch _, known := told[at]; {
+		case r.State.Terminal():
+			db.RunEnded(r)
+		case r.AdmittedAt == nil:
+			wanted = true
+		case !known:
+			told[at] = struct{}{}
+			db.Hub.Admitted(at.Tenant, at.Queue)
+		}
+	}
+	if wanted {
+		db.Hub.WantLeader()
+	}
+}
