@@ -16,7 +16,7 @@ func (n *node) newJobWorker(j *jobs) *jobworker.Worker {
 	commands := n.commands(j)
 	if c.WorkerShell {
 		commands[jobrun.ShellCommand] = jobworker.Shell(jobworker.ShellConfig{
-			Allow: c.WorkerShellAllow, EnvAllow: c.WorkerShellEnvAllow, Spec: j.runs.Spec,
+			Allow: c.WorkerShellAllow, EnvAllow: c.WorkerShellEnvAllow, ArgsAllow: c.WorkerShellArgsAllow, Spec: j.runs.Spec,
 		})
 	}
 	if !n.works() || len(commands) == 0 {

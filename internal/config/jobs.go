@@ -102,6 +102,15 @@ var jobsRules = []rule{
 			"must list absolute paths without . or ..",
 		)
 	}},
+	{"jobs.worker_shell_args_allow", nil, func(c Config) string {
+		return unless(
+			!slices.ContainsFunc(
+				c.Jobs.WorkerShellArgsAllow,
+				func(p string) bool { return !path.IsAbs(p) || path.Clean(p) != p },
+			),
+			"must list absolute paths without . or ..",
+		)
+	}},
 	{"jobs.worker_shell_env_allow", nil, func(c Config) string {
 		return unless(
 			!slices.ContainsFunc(

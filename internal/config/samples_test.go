@@ -98,6 +98,7 @@ var samples = map[string]struct {
 	"jobs.worker_concurrency":             {"7", 7},
 	"jobs.worker_shell":                   {"true", true},
 	"jobs.worker_shell_allow":             {"/bin/sh, /usr/bin/env", []string{"/bin/sh", "/usr/bin/env"}},
+	"jobs.worker_shell_args_allow":        {"/opt/report, /opt/backup", []string{"/opt/report", "/opt/backup"}},
 	"jobs.worker_shell_env_allow":         {"REPORT_DIR, BATCH", []string{"REPORT_DIR", "BATCH"}},
 	"egress.allow_loopback":               {"false", false},
 	"audit.seal_interval":                 {"300ms", 300 * time.Millisecond},

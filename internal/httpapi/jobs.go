@@ -44,6 +44,8 @@ type Jobs struct {
 	// RefuseTopic says why events of job runs are not published to a Kafka topic, "" if
 	// they may be. Nil: there is no Kafka.
 	RefuseTopic func(topic string) string
+	// ArgsAllow lists the programs of job definitions that take their arguments for data.
+	ArgsAllow []string
 	// MaxWaiting limits the claims that wait at the same time on this node; 0: 10,000.
 	MaxWaiting int
 }

@@ -113,7 +113,7 @@ func (s *server) assemble() {
 		s.jobs = &jobs{
 			Kit: s.kit, Definitions: j.Definitions, Runs: j.Runs, Bulks: j.Bulks, Events: j.Events, Elections: j.Elections,
 			Settings: j.Settings, Workers: j.Workers, StoreNow: j.Now, Offloaded: j.Offloaded, Sagas: of.Store,
-			RefuseTopic: j.RefuseTopic,
+			RefuseTopic: j.RefuseTopic, ArgsAllow: j.ArgsAllow,
 		}
 		if q := cfg.DeadLetters; q != nil {
 			s.jobs.MaxLetters = q.RedriveLimits.Bulk

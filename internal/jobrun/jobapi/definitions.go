@@ -49,7 +49,7 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 	if err := jobrun.CheckNew(d.Name, &d.Spec); err != nil {
 		return nil, err
 	}
-	if err := d.Spec.CheckEmit(s.RefuseTopic); err != nil {
+	if err := s.mayStore(&d.Spec); err != nil {
 		return nil, err
 	}
 	if err := s.mayRun(ctx, &d, nil); err != nil {
@@ -62,6 +62,15 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 	a := s.definitionAnswer(&d)
 	a.Status, a.Location = http.StatusCreated, definitionPath(&d)
 	return a, nil
+}
+
+// mayStore checks what this node's configuration decides of a new spec. A stored one is
+// not checked again until it changes.
+func (s *Handlers) mayStore(spec *jobrun.Spec) error {
+	if err := spec.CheckEmit(s.RefuseTopic); err != nil {
+		return err
+	}
+	return spec.CheckProgram(s.ArgsAllow)
 }
 
 // toDefinition is an action of the caller on a definition.

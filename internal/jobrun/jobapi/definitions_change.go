@@ -44,7 +44,7 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 			return s.definitionAnswer(&before), nil
 		}
 		if d.SpecVersion != before.SpecVersion {
-			if err := d.Spec.CheckEmit(s.RefuseTopic); err != nil {
+			if err := s.mayStore(&d.Spec); err != nil {
 				return rest.Answer{}, err
 			}
 			if err := s.mayRun(ctx, &d, nil); err != nil {

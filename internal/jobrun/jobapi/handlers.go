@@ -38,6 +38,8 @@ type Handlers struct {
 	// RefuseTopic says why events of job runs are not published to a Kafka topic, "" if
 	// they may be.
 	RefuseTopic func(topic string) string
+	// ArgsAllow lists the programs of definitions that take their arguments for data.
+	ArgsAllow []string
 	// MaxLetters is how many dead letters a run may touch that was requested without
 	// dlq:admin.
 	MaxLetters int64

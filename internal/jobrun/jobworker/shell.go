@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -25,17 +26,11 @@ type ShellConfig struct {
 	Allow []string
 	// EnvAllow lists the variables that definitions may set.
 	EnvAllow []string
+	// ArgsAllow lists the programs that take their arguments for data, so that those of
+	// runs may be among them.
+	ArgsAllow []string
 	// Spec returns the spec that the definition of a run had when the run was created.
 	Spec func(context.Context, *jobrun.Run) (*jobrun.Spec, error)
-}
-
-// program is the default_args of a definition with the command shell: either Script or
-// Argv.
-type program struct {
-	Script string            `json:"script"` // for /bin/sh -c
-	Argv   []string          `json:"argv"`   // a program by its absolute path, and its arguments
-	Env    map[string]string `json:"env"`
-	Dir    string            `json:"dir"`
 }
 
 const (
@@ -85,23 +80,22 @@ func Shell(c ShellConfig) Command {
 
 // program reads the program of a definition, and rejects what this node does not allow.
 // Its Argv is never empty.
-func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, error) {
-	bad := func(format string, args ...any) (*program, error) {
+func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Program, error) {
+	bad := func(format string, args ...any) (*jobrun.Program, error) {
 		return nil, &Failure{Code: "BAD_DEFINITION", Message: "default_args of the definition " + definition + " " + fmt.Sprintf(format, args...),
 			Permanent: true}
 	}
 	if spec.CommandName != jobrun.ShellCommand {
 		return bad("are of the command %q, which is not %s", spec.CommandName, jobrun.ShellCommand)
 	}
-	var p program
-	if spec.DefaultArgs != nil {
-		if err := json.Unmarshal(spec.DefaultArgs, &p); err != nil {
-			return bad("must have script or argv, env and dir: %v", err)
-		}
+	p, err := jobrun.ProgramOf(spec.DefaultArgs)
+	if err != nil {
+		return bad("must have script or argv, env and dir: %v", err)
 	}
 	if (p.Script == "") == (len(p.Argv) == 0) {
 		return bad("must have either script or argv: the program comes from the definition, the arguments of a run are only its data")
 	}
+	misplaced := p.CheckSlots(c.ArgsAllow) // also of definitions that are older than the rule
 	if p.Script != "" {
 		p.Argv = []string{shell, "-c", p.Script}
 	}
@@ -113,13 +107,16 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*program, e
 			return nil, &Failure{Code: "NOT_ALLOWED", Message: "jobs.worker_shell_env_allow of this node does not list the variable " + strconv.Quote(name), Permanent: true}
 		}
 	}
+	if misplaced != nil {
+		return bad("cannot run: %s", fault.As(misplaced).Detail)
+	}
 	return &p, nil
 }
 
 // environment is the environment of a program: Skald's variables, those of the node and
 // of the definition, and the run's arguments. No name occurs twice: those of the first
 // three cannot begin with the prefix of the last.
-func environment(r *Run, p *program, d *runData) []string {
+func environment(r *Run, p *jobrun.Program, d *runData) []string {
 	env := []string{
 		"SKALD_RUN_ID=" + r.ID.String(), "SKALD_ATTEMPT=" + strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN=" +
 			r.FencingToken(),
@@ -137,7 +134,7 @@ func environment(r *Run, p *program, d *runData) []string {
 	return append(env, d.variables...)
 }
 
-func execute(ctx context.Context, r *Run, p *program, d *runData) error {
+func execute(ctx context.Context, r *Run, p *jobrun.Program, d *runData) error {
 	cmd := exec.CommandContext(ctx, p.Argv[0], p.Argv[1:]...) //nolint:gosec // on the list of allowed programs
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = p.Dir, r.Stdout, r.Stderr, environment(r, p, d)
 	if !readsProgram(p.Argv) {

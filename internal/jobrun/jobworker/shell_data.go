@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/skald-saga/skald/internal/jobrun"
 )
 
 // runData are the arguments of a run in the form for a program: its standard input,
@@ -24,8 +26,6 @@ const (
 	// argPrefix is the prefix of variables with a run's arguments. No variable with a
 	// meaning for a loader, a shell or an interpreter begins like this.
 	argPrefix = "SKALD_ARG_"
-	// argsSlot is the element of argv that the arguments replace.
-	argsSlot = "{args}"
 	// maxInline is the greatest length of arguments, in bytes, that are passed as
 	// variables and in argv, for which systems have limits. Standard input has none.
 	maxInline = 64 << 10
@@ -101,21 +101,19 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// fill puts the arguments into their slot in argv. That slot is never the program, nor
-// an argument that a program reads as code or may take for an option.
+// fill puts the arguments into their slot in argv, where the program takes them for data
+// (Program.CheckSlots). They begin with a brace, so they are never an option.
 func (d *runData) fill(argv []string) ([]string, error) {
 	out := slices.Clone(argv)
 	for i, element := range argv {
 		switch {
-		case i == 0 || element != argsSlot:
+		case element != jobrun.ArgsSlot:
 			continue
-		case strings.HasPrefix(argv[i-1], "-") && codeFlag.MatchString(argv[i-1]):
-			return nil, &Failure{Code: "BAD_DEFINITION", Message: argsSlot + " after " + argv[i-1] + " would run the arguments as a program", Permanent: true}
 		case len(d.doc) > maxInline:
 			return nil, &Failure{Code: "BAD_ARGS", Message: fmt.Sprintf("the arguments of the run are too long for %s (%d bytes at most): have the program read standard input",
-				argsSlot, maxInline), Permanent: true}
+				jobrun.ArgsSlot, maxInline), Permanent: true}
 		case d.doc[0] != '{' && d.doc[0] != '[':
-			return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run must be an object or a list to stand for " + argsSlot, Permanent: true}
+			return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run must be an object or a list to stand for " + jobrun.ArgsSlot, Permanent: true}
 		}
 		out[i] = string(d.doc)
 	}
@@ -130,11 +128,17 @@ func (d *runData) reader() io.Reader { return strings.NewReader(string(d.doc) + 
 // interpreters matches programs that execute their standard input by default.
 var interpreters = regexp.MustCompile(`^(a|ba|da|k|mk|z|fi|c|tc|r)?sh$|^(python|perl|ruby|node|nodejs|php|lua|tclsh)[0-9.]*$`)
 
+// starters make commands of their standard input.
+var starters = []string{"xargs", "parallel", "at", "batch"}
+
 // readsProgram tells whether argv starts an interpreter that takes its program from
-// standard input, directly or through another program (env, ssh). It gets an empty
-// input, or a run's arguments could be executed.
+// standard input, directly or through another program (env, ssh), or a program that
+// makes commands of it. It gets an empty input, or a run's arguments could be executed.
 func readsProgram(argv []string) bool {
 	for i := range argv {
+		if slices.Contains(starters, filepath.Base(argv[i])) {
+			return true
+		}
 		if interpreters.MatchString(filepath.Base(argv[i])) && takesProgram(argv[i+1:]) {
 			return true
 		}

@@ -83,7 +83,8 @@ func TestOnlyWhatIsAllowedRuns(t *testing.T) {
 		`{"script":"true","argv":["/bin/echo"]}`: "BAD_DEFINITION", `[1]`: "BAD_DEFINITION", `{"script":"exit 3"}`: "EXIT_3", `{"script":"kill -9 $$"}`: "SIGNALED",
 		`{"script":"true","dir":"/no/such"}`: "NOT_STARTED", `{"script":"true","env":{"Y":"1"}}`: "NOT_ALLOWED", `{"script":"true","env":{"LD_PRELOAD":"/x"}}`: "NOT_ALLOWED",
 		`{"script":"true","env":{"SKALD_ARG_X":"1"}}`: "NOT_ALLOWED", `{"script":"true","env":{"PATH":"/x"}}`: "NOT_ALLOWED", `{"script":"true","env":{"":"1"}}`: "NOT_ALLOWED",
-		`{"script":"{args}"}`: "BAD_DEFINITION", `{"argv":["/bin/sh","-ec","{args}"]}`: "BAD_DEFINITION", `{"argv":["{args}"]}`: "NOT_ALLOWED",
+		`{"script":"{args}"}`: "BAD_DEFINITION", `{"argv":["/bin/sh","-ec","{args}"]}`: "BAD_DEFINITION", `{"argv":["/bin/sh","-c","--","{args}"]}`: "BAD_DEFINITION", `{"argv":["/usr/bin/env","echo","{args}"]}`: "BAD_DEFINITION",
+		`{"argv":["/bin/echo","{args}x"]}`: "BAD_DEFINITION", `{"argv":["{args}"]}`: "NOT_ALLOWED",
 	} {
 		if r := shell(t, t.Context(), defaults, ""); r.code() != code {
 			t.Errorf("%s: %v, want %s", defaults, r.err, code)
@@ -144,7 +145,9 @@ func TestArgumentsOfARunAreData(t *testing.T) {
 		{variables, `{"a":"x\u0000y"}`, "", "BAD_ARGS"},
 		{variables, `{"a":`, "", "BAD_ARGS"},
 		{`{"script":"env | grep -c ^SKALD_ARG_; wc -c"}`, `{"a":"` + long + `"}`, "0\n70009\n", ""},
-		{`{"argv":["/bin/echo","-n","{args}","{args}x"]}`, `{"a": 1}`, `{"a":1} {args}x`, ""},
+		{`{"argv":["/bin/echo","-n","{args}","{args}"]}`, `{"a": 1}`, `{"a":1} {"a":1}`, ""},
+		{`{"argv":["/bin/sh","-c","printf %s \"$1\"","sh","{args}"]}`, `["$(id)"]`, `["$(id)"]`, ""},
+		{`{"argv":["/bin/cat","{args}"]}`, `{"a":1}`, "", "BAD_DEFINITION"},
 		{`{"argv":["/bin/echo","{args}"]}`, ``, "{}\n", ""},
 		{`{"argv":["/bin/echo","{args}"]}`, `-1`, "", "BAD_ARGS"},
 		{`{"argv":["/bin/echo","{args}"]}`, `{"a":"` + long + `"}`, "", "BAD_ARGS"},

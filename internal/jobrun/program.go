@@ -1,0 +1,126 @@
+package jobrun
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Program is the default_args of a definition with ShellCommand: either Script or Argv.
+type Program struct {
+	Script string            `json:"script"` // for /bin/sh -c
+	Argv   []string          `json:"argv"`   // a program by its absolute path, and its arguments
+	Env    map[string]string `json:"env"`
+	Dir    string            `json:"dir"`
+}
+
+// ProgramOf reads the program of a definition.
+func ProgramOf(defaultArgs json.RawMessage) (p Program, err error) {
+	if defaultArgs != nil {
+		err = json.Unmarshal(defaultArgs, &p)
+	}
+	return p, err
+}
+
+// ArgsSlot is the element of Argv that the arguments of a run replace.
+const ArgsSlot = "{args}"
+
+// Whether a program takes an argument for data or executes it, only who knows the
+// program can tell: a list of shells, interpreters, programs that start others (env,
+// sudo, xargs, find) and those with commands of their own (awk, sed, ssh) would never be
+// complete. So the slot is refused wherever it is not known to be data (decision 0100).
+var (
+	// dataPrograms execute none of their arguments.
+	dataPrograms = pathsOf("echo", "printf", "logger")
+	// shells execute the element after -c, and take those behind it for parameters of
+	// that code.
+	shells = pathsOf("sh", "ash", "bash", "dash", "ksh", "mksh", "zsh")
+)
+
+func pathsOf(names ...string) (paths []string) {
+	for _, name := range names {
+		paths = append(paths, "/bin/"+name, "/usr/bin/"+name)
+	}
+	return paths
+}
+
+// CheckSlots returns what is wrong with the places of ArgsSlot: a fault of kind Invalid
+// with a field for each. listed are the programs that, as the operator says, take their
+// arguments for data; their paths are compared as they are written.
+func (p *Program) CheckSlots(listed []string) error {
+	var w mistakes
+	const at = "/default_args"
+	if strings.TrimSpace(p.Script) == ArgsSlot {
+		w.Add(at+"/script", "placeholder", "a script cannot be %s: the arguments of a run would be a program", ArgsSlot)
+	}
+	if misused(p.Dir) {
+		w.Add(at+"/dir", "placeholder", "%s is only replaced in argv", ArgsSlot)
+	}
+	for name, value := range p.Env {
+		if misused(name) || misused(value) {
+			w.Add(at+"/env", "placeholder", "%s is only replaced in argv; a program has the arguments of a run in $SKALD_ARG_<NAME>", ArgsSlot)
+		}
+	}
+	data := p.dataFrom(listed)
+	for i, element := range p.Argv {
+		switch {
+		case element == ArgsSlot && i < data:
+			w.Add(fmt.Sprintf("%s/argv/%d", at, i), "placeholder", "%s", p.notData(i))
+		case element != ArgsSlot && misused(element):
+			w.Add(fmt.Sprintf("%s/argv/%d", at, i), "placeholder", "%s must be an element of its own", ArgsSlot)
+		}
+	}
+	return w.fault()
+}
+
+// dataFrom returns from which element on Argv is only data.
+func (p *Program) dataFrom(listed []string) int {
+	none := len(p.Argv)
+	switch { // a code that begins with - or + would be options, and the code would come later
+	case none == 0:
+		return none
+	case slices.Contains(dataPrograms, p.Argv[0]) || slices.Contains(listed, p.Argv[0]):
+		return 1
+	case none > 3 && slices.Contains(shells, p.Argv[0]) && p.Argv[1] == "-c" && p.Argv[2] != ArgsSlot &&
+		!strings.HasPrefix(p.Argv[2], "-") && !strings.HasPrefix(p.Argv[2], "+"):
+		return 4 // after the code and the name that it has as $0
+	}
+	return none
+}
+
+func (p *Program) notData(i int) string {
+	if i == 0 {
+		return "the program cannot be " + ArgsSlot
+	}
+	return p.Argv[0] + " might execute " + ArgsSlot + " here. It is allowed for programs that jobs.worker_shell_args_allow lists, " +
+		`and after the code and the name of a shell: ["/bin/sh", "-c", "code", "name", "` + ArgsSlot + `"]. ` +
+		"Any program has the arguments of a run on standard input and in $SKALD_ARG_<NAME>"
+}
+
+// misused tells whether a text has the slot as a part that is not the variable args of a
+// shell: it would not be replaced.
+func misused(text string) bool {
+	for rest := text; ; {
+		i := strings.Index(rest, ArgsSlot)
+		if i < 0 {
+			return false
+		}
+		if i == 0 || rest[i-1] != '$' {
+			return true
+		}
+		rest = rest[i+len(ArgsSlot):]
+	}
+}
+
+// CheckProgram is CheckSlots of a definition's program; nil if it has none.
+func (s *Spec) CheckProgram(listed []string) error {
+	if s.CommandName != ShellCommand {
+		return nil
+	}
+	p, err := ProgramOf(s.DefaultArgs)
+	if err != nil {
+		return nil //nolint:nilerr // it cannot run
+	}
+	return p.CheckSlots(listed)
+}
