@@ -243,14 +243,17 @@ func written(change saga.Change, now saga.Loaded) bool {
 }
 
 // withoutContent turns an outcome whose content the database refuses into one that it can
-// store: the answer was unusable, and whether the call had an effect is unknown.
+// store. That of a success was its output: the answer was unusable, and whether the call
+// had an effect is unknown. Any other outcome stands without its content.
 func withoutContent(event saga.Event) saga.Event {
 	a, ok := event.(saga.Answered)
 	if !ok {
 		return event
 	}
-	a.Verdict, a.Class, a.Code = saga.Unknown, retry.BadResponse, "unstorable_response"
+	if a.Verdict == saga.Done {
+		a.Verdict, a.Class, a.Code = saga.Unknown, retry.BadResponse, "unstorable_response"
+	}
 	a.Message = "the participant's answer cannot be stored"
-	a.Output, a.Response, a.Request = nil, nil, nil
+	a.Output, a.Response, a.Request, a.StackTrace, a.Cause = nil, nil, nil, "", nil
 	return a
 }

@@ -109,6 +109,9 @@ func (p *participants) call(ctx context.Context, n *node, c saga.Call) saga.Outc
 		}
 	}
 	o.EndedAt = now()
+	if o.Verdict == saga.Refused && r.output != "" {
+		o.Response = []byte(r.output)
+	}
 	if o.Verdict == saga.Done {
 		o.Code, o.Message = "", ""
 		if o.Output = []byte(r.output); r.output == "" {

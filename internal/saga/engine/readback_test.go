@@ -10,11 +10,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // A participant's answer that the database cannot hold (jsonb knows no NUL).
 var unstorable = reply{verdict: saga.Done, output: `{"name":"\u0000"}`}
+
+// TestAnUnstorableRefusalStands: the reasons are lost, the refusal is not.
+func TestAnUnstorableRefusalStands(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *world) {
+		refusal := unstorable
+		refusal.verdict, refusal.class = saga.Refused, retry.Refused
+		w.participants.behavior = when(1, saga.Execute, always(refusal))
+		id := w.start("a").create(steps("uu"))
+		w.untilEnded(id)
+		s := w.load(id).Saga
+		if sequence := w.participants.sequence(id); s.State != saga.Compensated || sequence != "X0 X1 C0" {
+			t.Errorf("%s by %s; want compensated by X0 X1 C0", s.State, sequence)
+		}
+		if s.Error == nil || s.Error.Code != string(retry.Refused) || !strings.Contains(s.Error.Message, "cannot be stored") {
+			t.Errorf("error %+v", s.Error)
+		}
+		w.checkInvariants(id)
+	})
+}
 
 func TestUnstorableAnswerIsRecordedWithoutItsContent(t *testing.T) {
 	for _, tt := range []struct {

@@ -1,7 +1,10 @@
 package participant
 
 import (
+	"bytes"
+	"compress/gzip"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +18,20 @@ import (
 // response writes an answer with a correct Content-Length.
 func response(status, headers, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\n%sContent-Length: %d\r\n\r\n%s", status, headers, len(body), body)
+}
+
+// zipped writes an answer whose body is compressed.
+func zipped(status, body string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, body)
+	_ = w.Close()
+	return response(status, "Content-Encoding: gzip\r\n", b.String())
+}
+
+// chunked writes an answer of unknown length.
+func chunked(status, body string) string {
+	return fmt.Sprintf("HTTP/1.1 %s\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", status, len(body), body)
 }
 
 const maxTestBody = 64 << 10
@@ -48,6 +65,13 @@ func TestOutcomesOfAnswers(t *testing.T) {
 		message: "not valid HTTP",
 		closed:  true,
 	}
+	notGzip := garbage("not the gzip")
+	notGzip.closed = true
+	refusal := func(status int, message, response string) want {
+		return want{verdict: saga.Refused, class: retry.Refused, code: fmt.Sprint("http_", status), message: message,
+			response: response, closed: true}
+	}
+	long := `{"error":"sold out","code":"OUT","stack":"` + strings.Repeat("x", maxTestBody) + `"}` // beyond the limit
 	tooLarge := want{verdict: saga.Unknown, class: retry.BadResponse, code: CodeResponseTooLarge, closed: true}
 
 	for _, tt := range []struct {
@@ -79,13 +103,19 @@ func TestOutcomesOfAnswers(t *testing.T) {
 		{"duplicate keys", response("200 OK", "", `{"a":1,"a":2}`), garbage("duplicate_key")},
 		{"nested too deeply", response("200 OK", "", strings.Repeat("[", 10_000)+strings.Repeat("]", 10_000)), garbage("too_deep")},
 		{"a number no database holds", response("200 OK", "", `1e999999999`), garbage("number_out_of_range")},
-		{"compressed though not asked for", response("200 OK", "Content-Encoding: gzip\r\n", "\x1f\x8b\x08\x00"), garbage("cannot be used")},
+		{"compressed though not asked for", response("200 OK", "Content-Encoding: gzip\r\n", "\x1f\x8b\x08\x00"), notGzip},
+		{"compressed", zipped("200 OK", `{"a":1}`), want{verdict: saga.Done, output: `{"a":1}`, closed: true}},
+		{"compressed, and without a body", response("200 OK", "Content-Encoding: gzip\r\n", ""), want{verdict: saga.Done, closed: true}},
+		{"compressed, and too large", zipped("200 OK", strings.Repeat(" ", maxTestBody)+"1"), tooLarge},
+		{"compressed, and cut", zipped("200 OK", strings.Repeat("1", 1000))[:80], lost},
+		{"compressed in another way", response("200 OK", "Content-Encoding: br\r\n", "\x0b\x02\x80{}\x03"), garbage("cannot be used")},
+		{"a byte order mark", response("200 OK", "", "\ufeff{}"), want{verdict: saga.Done, output: `{}`}},
+		{"another charset", response("200 OK", "Content-Type: application/json; charset=iso-8859-1\r\n", "{\"a\":\"\xe9\"}"), garbage("invalid_utf8")},
 		{"too small a Content-Length", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{\"a\":1}", want{verdict: saga.Unknown, class: retry.BadResponse, code: CodeInvalidResponse, closed: true}},
 		{"too large", response("200 OK", "", strings.Repeat(" ", maxTestBody)+"1"), tooLarge},
 		{"too large in chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1000\r\n"+strings.Repeat("1", 0x1000)+"\r\n", 17) + "0\r\n\r\n", tooLarge},
 		{"too large by its numbers", response("200 OK", "", "["+strings.Repeat("1e399,", 150)+strings.Repeat("1,", 4000)+"1]"), want{verdict: saga.Unknown, class: retry.BadResponse, code: CodeResponseTooLarge}},
 		{"blown up by its numbers", response("200 OK", "", "["+strings.Repeat("1e399,", 1000)+"1]"), want{verdict: saga.Unknown, class: retry.BadResponse, code: CodeInvalidResponse}},
-		{"a refusal that is too large", response("409 Conflict", "", strings.Repeat(" ", maxTestBody)+"1"), tooLarge},
 		{"a promise of 50 MB", "HTTP/1.1 200 OK\r\nContent-Length: 52428800\r\n\r\n{", tooLarge},
 		{"a header without end", "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", maxHead), tooLarge},
 		{"headers without number", "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: y\r\n", maxHead/6), tooLarge},
@@ -108,6 +138,25 @@ func TestOutcomesOfAnswers(t *testing.T) {
 		{"422 ignores Retry-After", response("422 Unprocessable Entity", "Retry-After: 5\r\n", `{"message":"no"}`), want{verdict: saga.Refused, class: retry.Refused, code: "http_422", message: "no", response: `{"message":"no"}`}},
 		{"499", response("499 Whatever", "", ""), want{verdict: saga.Refused, class: retry.Refused, code: "http_499", message: "the participant answered 499"}},
 
+		{"409 that is too large", response("409 Conflict", "Retry-After: 5\r\n", long), refusal(409, "sold out", `{"_cut":true,"code":"OUT","error":"sold out"}`)},
+		{"409 that is too large in chunks", chunked("409 Conflict", long), refusal(409, "sold out", `{"_cut":true,"code":"OUT","error":"sold out"}`)},
+		{"409 that promises 50 MB", "HTTP/1.1 409 Conflict\r\nContent-Length: 52428800\r\n\r\n" + long, refusal(409, "sold out", `{"_cut":true,"code":"OUT","error":"sold out"}`)},
+		{"409 that is too large and no object", response("409 Conflict", "", strings.Repeat(" ", maxTestBody)+"1"), refusal(409, "409 Conflict", `{"_cut":true}`)},
+		{"409 that is too large and no JSON", response("409 Conflict", "", strings.Repeat("<", maxTestBody+1)), refusal(409, "409 Conflict", `{"_cut":true}`)},
+		{"409 that is too large by its numbers", response("409 Conflict", "", `{"error":"no","n":[`+strings.Repeat("1e399,", 150)+strings.Repeat("1,", 4000)+`1]}`), want{verdict: saga.Refused, class: retry.Refused, code: "http_409", message: "no", response: `{"_cut":true,"error":"no"}`}},
+		{"409 cut in its body", "HTTP/1.1 409 Conflict\r\nContent-Length: 500\r\n\r\n" + `{"error":"sold out","code":"OUT","left`, refusal(409, "sold out", `{"_cut":true,"code":"OUT","error":"sold out"}`)},
+		{"409 cut in a chunk", "HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\n\r\n50\r\n" + `{"error":"sold out",`, refusal(409, "sold out", `{"_cut":true,"error":"sold out"}`)},
+		{"409 with half a NUL", "HTTP/1.1 409 Conflict\r\nContent-Length: 500\r\n\r\n" + `{"error":"\u0000",`, refusal(409, "409 Conflict", `{"_cut":true}`)},
+		{"409 with too small a Content-Length", "HTTP/1.1 409 Conflict\r\nContent-Length: 5\r\n\r\n{\"a\":1}", want{verdict: saga.Refused, class: retry.Refused, code: "http_409", message: "409 Conflict", closed: true}},
+		{"409 compressed", zipped("409 Conflict", `{"error":"sold out"}`), refusal(409, "sold out", `{"error":"sold out"}`)},
+		{"409 compressed badly", response("409 Conflict", "Content-Encoding: gzip\r\n", "no"), refusal(409, "409 Conflict", `{"_cut":true}`)},
+		{"429 that is too large", response("429 Too Many Requests", "Retry-After: 120\r\n", long), want{verdict: saga.NotApplied, class: retry.Unavailable, code: "http_429", message: "sold out", retryAfter: 2 * time.Minute, closed: true}},
+		{"429 cut in its body", "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 120\r\nContent-Length: 5\r\n\r\n{}", want{verdict: saga.NotApplied, class: retry.Unavailable, code: "http_429", retryAfter: 2 * time.Minute, closed: true}},
+		{"503 that is too large", response("503 Service Unavailable", "Retry-After: 120\r\n", long), want{verdict: saga.Unknown, class: retry.Unavailable, code: "http_503", message: "sold out", retryAfter: 2 * time.Minute, closed: true}},
+		{"503 without a valid chunk", "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 120\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", want{verdict: saga.Unknown, class: retry.Unavailable, code: "http_503", retryAfter: 2 * time.Minute, closed: true}},
+		{"500 that is too large", response("500 Internal Server Error", "", long), want{verdict: saga.Unknown, class: retry.ServerError, code: "http_500", message: "sold out", closed: true}},
+		{"302 that is too large", response("302 Found", "Location: /\r\n", long), want{verdict: saga.Unknown, class: retry.BadResponse, code: "http_302", message: "neither a success nor a failure", closed: true}},
+
 		{"408", response("408 Request Timeout", "Retry-After: 7\r\n", ""), want{verdict: saga.Unknown, class: retry.Unavailable, code: "http_408", retryAfter: 7 * time.Second}},
 		{"425", response("425 Too Early", "", ""), want{verdict: saga.NotApplied, class: retry.Unavailable, code: "http_425"}},
 		{"429", response("429 Too Many Requests", "Retry-After: 120\r\n", `{"error":"slow down"}`), want{verdict: saga.NotApplied, class: retry.Unavailable, code: "http_429", message: "slow down", retryAfter: 2 * time.Minute}},
@@ -123,7 +172,6 @@ func TestOutcomesOfAnswers(t *testing.T) {
 		{"cut in the headers", "HTTP/1.1 200 OK\r\nContent-Le", lost},
 		{"cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{}", lost},
 		{"cut in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}", lost},
-		{"a refusal cut in its body", "HTTP/1.1 409 Conflict\r\nContent-Length: 5\r\n\r\n{}", lost},
 		{"no HTTP at all", "220 smtp.example ESMTP\r\n\r\n", notHTTP},
 		{"an HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", notHTTP},
 		{"binary garbage", "\x16\x03\x01\x00\xff\r\n\r\n", notHTTP},

@@ -3,6 +3,7 @@ package participant
 import (
 	"bufio"
 	"cmp"
+	"compress/gzip"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -72,14 +74,23 @@ func (l limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer is a participant's answer, received whole unless it is too large.
+// answer is a participant's answer. Its status and headers are whole; of its body, what
+// has come.
 type answer struct {
 	status     int
 	retryAfter string
 	body       []byte
-	tooLarge   bool
-	reusable   bool // the connection can take another request
+	tooLarge   bool  // the body is longer than may be
+	broken     error // why the body has no proper end; nil: it has
+	zipped     bool  // the body was sent as gzip
+	reusable   bool  // the connection can take another request
 }
+
+// success tells whether the status is 2xx. The body of any other answer only explains it.
+func (a *answer) success() bool { return a.status >= 200 && a.status < 300 }
+
+// whole tells whether the body is all that the participant had to say.
+func (a *answer) whole() bool { return !a.tooLarge && a.broken == nil }
 
 // exchange sends head and body once and receives the answer, within the connection's
 // deadline. sent is false only when nothing at all has left this process, so that the
@@ -126,21 +137,59 @@ func (c *conn) receive(maxBody int64) (answer, error) {
 	}
 	c.left = math.MaxInt64
 	a := answer{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
-	for a.tooLarge = resp.ContentLength > maxBody; !a.tooLarge; {
+	c.readBody(&a, resp, maxBody)
+	if a.broken != nil && a.success() {
+		return answer{}, a.broken
+	}
+	// Bytes after the answer belong to no request of this client.
+	a.reusable = !resp.Close && !a.zipped && a.whole() && resp.StatusCode >= 200 && c.r.Buffered() == 0
+	return a, nil
+}
+
+// readBody reads the body up to its end, the limit or an error. A success whose length
+// alone exceeds the limit is not read.
+func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
+	if resp.ContentLength > maxBody {
+		if a.tooLarge = true; a.success() {
+			return
+		}
+	}
+	var body io.Reader = resp.Body
+	a.zipped = strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip")
+	if a.zipped { // we have not asked for it, but that forbids it to nobody
+		plain, err := gzip.NewReader(body)
+		switch {
+		case err == io.EOF:
+			return // there is none
+		case err != nil:
+			a.broken = c.unzipped()
+			return
+		}
+		body = plain
+	}
+	for int64(len(a.body)) <= maxBody {
 		if len(a.body) == cap(a.body) {
 			a.body = slices.Grow(a.body, max(usualAnswer, len(a.body)+1))
 		}
-		n, err := resp.Body.Read(a.body[len(a.body):cap(a.body)])
+		n, err := body.Read(a.body[len(a.body):cap(a.body)])
 		a.body = a.body[:len(a.body)+n]
-		a.tooLarge = int64(len(a.body)) > maxBody
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return answer{}, err
+		switch {
+		case err == io.EOF:
+			a.tooLarge = a.tooLarge || int64(len(a.body)) > maxBody
+			return
+		case err != nil && a.zipped:
+			a.broken = c.unzipped()
+			return
+		case err != nil:
+			a.broken = err
+			return
 		}
 	}
-	// Bytes after the answer belong to no request of this client.
-	a.reusable = !resp.Close && !a.tooLarge && resp.StatusCode >= 200 && c.r.Buffered() == 0
-	return a, nil
+	a.tooLarge = true
 }
+
+var errNotGzip = errors.New("its body is not the gzip that it claims to be")
+
+// unzipped returns why a body could not be unpacked: the connection broke, or it was not
+// well packed.
+func (c *conn) unzipped() error { return cmp.Or(c.readErr, errNotGzip) }

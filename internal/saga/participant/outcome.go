@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ const (
 	CodeTimeout          = "timeout"
 	CodeConnectionLost   = "connection_lost"    // reset or closed before the whole answer
 	CodeInvalidResponse  = "invalid_response"   // not HTTP, or a success whose body is not storable JSON
-	CodeResponseTooLarge = "response_too_large" // over Config.MaxResponseBytes
+	CodeResponseTooLarge = "response_too_large" // a success over Config.MaxResponseBytes
 
 	// CodeAborted is the code of a call that was ended by its own context: Unknown if
 	// something had been sent, otherwise NotApplied.
@@ -95,6 +96,8 @@ func noAnswer(ctx context.Context, err error) saga.Outcome {
 		return aborted(saga.Unknown)
 	case timedOut(err):
 		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no answer in time")
+	case errors.Is(err, errNotGzip):
+		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer cannot be used: "+err.Error())
 	case errors.Is(err, errHeadTooLarge):
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge, err.Error())
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
@@ -138,14 +141,16 @@ func handshake(err error) string {
 	return ""
 }
 
-// answered returns the outcome of a complete answer (requirements/invariants.md 3.7).
+// answered returns the outcome of an answer (requirements/invariants.md 3.7). The body of
+// a success must be complete, because it is the step's output; that of any other answer
+// only explains the status, which decides alone.
 func (c *Client) answered(a answer) saga.Outcome {
 	code := "http_" + strconv.Itoa(a.status)
 	switch s := a.status; {
-	case a.tooLarge:
+	case a.tooLarge && a.success():
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
 			fmt.Sprintf("the answer (status %d) is larger than %d bytes", s, c.cfg.MaxResponseBytes))
-	case s >= 200 && s < 300:
+	case a.success():
 		return c.done(a)
 	case s == http.StatusTooEarly, s == http.StatusTooManyRequests:
 		return c.unsuccessful(saga.NotApplied, retry.Unavailable, code, a)
@@ -192,7 +197,13 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 		o.RetryAfter = retryAfter(a.retryAfter, c.cfg.Now())
 	}
 	body, err := c.canonical(a.body)
-	if err == nil && int64(len(body)) <= c.cfg.MaxResponseBytes {
+	if !a.whole() || err == nil && int64(len(body)) > c.cfg.MaxResponseBytes {
+		body, err = c.canonical(cut(a.body))
+		if err != nil {
+			body, err = []byte(nothingButCut), nil
+		}
+	}
+	if err == nil {
 		o.Message = messageIn(body)
 		o.StackTrace, o.Cause = whyIn(body)
 		if v == saga.Refused {
@@ -206,7 +217,8 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 }
 
 func (c *Client) canonical(body []byte) ([]byte, error) {
-	if len(body) == 0 { // saves the parser's error for the common empty answer
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // some put a byte order mark before UTF-8
+	if len(body) == 0 {                             // saves the parser's error for the common empty answer
 		return nil, &strictjson.Error{Code: strictjson.CodeEmpty}
 	}
 	return strictjson.Canonical(nil, body, strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth})

@@ -1,6 +1,7 @@
 package participant
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"unicode"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 const (
@@ -17,6 +19,7 @@ const (
 	maxStackTrace = 8000           // characters
 	maxCauses     = 5              // causes of causes
 	maxRetryAfter = 24 * time.Hour // package retry limits it further
+	maxCut        = 16 << 10       // bytes kept of a body that cannot be kept whole
 )
 
 // retryAfter parses a Retry-After header, in seconds or as an HTTP date. It returns 0 if
@@ -133,4 +136,34 @@ func shown(s string, most int, lines bool) string {
 		n++
 	}
 	return s
+}
+
+// nothingButCut is what is kept of a body of which nothing can be kept.
+const nothingButCut = `{"_cut":true}`
+
+// cut returns what is worth keeping of a body that is too long or has no end: the members
+// of its JSON object that are there whole, without those that are long themselves, and a
+// mark. As a JSON object it can be redacted like any other body; a text could not.
+func cut(body []byte) []byte {
+	kept := map[string]json.RawMessage{"_cut": json.RawMessage("true")}
+	d := json.NewDecoder(bytes.NewReader(body))
+	if open, err := d.Token(); err == nil && open == json.Delim('{') {
+		for size := 0; d.More(); {
+			name, err := d.Token()
+			var value json.RawMessage
+			if err != nil || d.Decode(&value) != nil {
+				break
+			}
+			value, err = strictjson.Canonical(nil, value, strictjson.Limits{})
+			if n := len(value) + len(name.(string)); err == nil && size+n <= maxCut {
+				kept[name.(string)] = value
+				size += n
+			}
+		}
+	}
+	b, err := json.Marshal(kept)
+	if err != nil {
+		return []byte(nothingButCut)
+	}
+	return b
 }
