@@ -25,7 +25,7 @@ type auditVerify struct {
 var errTampered = errors.New("the audit trail was tampered with")
 
 func (a auditVerify) Run(ctx context.Context, c *cli) error {
-	cfg, log, err := c.load()
+	cfg, log, err := c.loadExisting()
 	if err != nil {
 		return err
 	}

@@ -156,7 +156,7 @@ func newChance() (chance [access.EntropyBytes]byte, err error) {
 }
 
 func withKeys(ctx context.Context, c *cli, f func(access.Store, config.Config) error) error {
-	cfg, log, err := c.load()
+	cfg, log, err := c.loadExisting()
 	if err != nil {
 		return err
 	}

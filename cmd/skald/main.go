@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	_ "time/tzdata" // time zones, for machines that have none
 
@@ -19,6 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
 
 // version is set by the build: -ldflags "-X main.version=1.2.3".
@@ -27,13 +29,16 @@ var version = "dev"
 type cli struct {
 	Config string `short:"c" type:"existingfile" help:"YAML file with settings; environment variables override it."`
 
-	Serve    serveCmd    `cmd:"" default:"1" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
+	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
+
+	Serve    serveCmd    `cmd:"" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
 	Migrate  migrateCmd  `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
 	Key      keyCmd      `cmd:"" help:"Create, list and revoke API keys."`
 	Workflow workflowCmd `cmd:"" help:"Validate workflow definitions."`
 	Audit    auditCmd    `cmd:"" help:"Verify the audit trail."`
 	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
 	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Help     helpCmd     `cmd:"" help:"Show the commands, or the flags of one."`
 
 	overrides []string       // settings given as flags, in the form of variables
 	level     *slog.LevelVar // of the logger that load returned
@@ -43,8 +48,15 @@ type cli struct {
 
 func main() {
 	var c cli
-	k := kong.Parse(&c, kong.Name("skald"), kong.UsageOnError(),
+	// After a mistake only one line of usage is printed: all of it would bury the mistake.
+	parser := kong.Must(&c, kong.Name("skald"), kong.ShortUsageOnError(), kong.Vars{"version": versionLine()},
 		kong.Description("A saga orchestrator on PostgreSQL. Settings: docs/configuration.md."))
+	args := os.Args[1:]
+	if len(args) == 0 { // a server starts only on request
+		args = []string{"--help"}
+	}
+	k, err := parser.Parse(args)
+	parser.FatalIfErrorf(err)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	k.BindTo(ctx, (*context.Context)(nil))
@@ -72,6 +84,17 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 		return cfg, slog.New(slog.NewTextHandler(os.Stderr, opts)), nil
 	}
 	return cfg, slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
+}
+
+// loadExisting does the same for commands that read or change what a server has stored. The private PostgreSQL
+// must exist: a new one would be empty, and whoever forgot to name a database would believe the command.
+func (c *cli) loadExisting() (config.Config, *slog.Logger, error) {
+	cfg, log, err := c.load()
+	if err == nil && cfg.Database.Embedded() && !devpg.Exists(cfg.Database.EmbeddedDir) {
+		err = fmt.Errorf("no database is configured, and there is no private PostgreSQL in %s: "+
+			"set SKALD_DATABASE_URL, or the settings under database", cfg.Database.EmbeddedDir)
+	}
+	return cfg, log, err
 }
 
 // ballast is memory that is reserved and never touched: it takes no RAM, but the
@@ -111,9 +134,22 @@ func (s serveCmd) Run(ctx context.Context, c *cli) error {
 type versionCmd struct{}
 
 func (versionCmd) Run() error {
-	v := buildInfo()
-	fmt.Println("skald", v.Version, v.Commit, v.Go)
+	fmt.Println(versionLine())
 	return nil
+}
+
+func versionLine() string {
+	v := buildInfo()
+	return strings.Join([]string{"skald", v.Version, v.Commit, v.Go}, " ")
+}
+
+type helpCmd struct {
+	Command []string `arg:"" optional:"" help:"Command to explain."`
+}
+
+func (h helpCmd) Run(k *kong.Kong) error {
+	_, err := k.Parse(append(h.Command, "--help"))
+	return err
 }
 
 type failpointsCmd struct{}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 
@@ -11,6 +12,8 @@ import (
 )
 
 type migrateCmd struct {
+	Private bool `help:"Use the private PostgreSQL of database.embedded_dir, if no database is configured."`
+
 	Up     migrateUp     `cmd:"" help:"Apply all pending migrations."`
 	Down   migrateDown   `cmd:"" help:"Revert the newest migrations. Data in the tables and columns that they added is lost."`
 	Status migrateStatus `cmd:"" help:"List migrations and when they were applied, and the extra indexes that exist."`
@@ -101,12 +104,16 @@ func (m migrateRoles) Run(c *cli) error {
 	return nil
 }
 
-// withDatabase calls f with the address of the configured database. If none is
+// withDatabase calls f with the address of the configured database. With --private and none
 // configured, it starts the private one until f returns.
 func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 	cfg, log, err := c.load()
 	if err != nil {
 		return err
+	}
+	if cfg.Database.Embedded() && !c.Migrate.Private {
+		return errors.New("no database is configured: set SKALD_DATABASE_URL, or the settings under database; " +
+			"--private migrates the private PostgreSQL in " + cfg.Database.EmbeddedDir)
 	}
 	_, stop, err := app.PrivateDatabase(ctx, &cfg, log)
 	if err != nil {

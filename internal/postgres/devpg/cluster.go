@@ -23,6 +23,12 @@ type cluster struct {
 
 const passwordFile = "skald.password"
 
+// Exists reports whether dir has a cluster that Start would use rather than create.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "pgdata", "PG_VERSION"))
+	return err == nil
+}
+
 // openCluster returns the cluster of cfg.Dir, which the caller owns and on which no server
 // runs, and creates it if there is none.
 func openCluster(ctx context.Context, cfg Config) (cluster, error) {

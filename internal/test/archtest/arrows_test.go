@@ -129,7 +129,7 @@ var arrows = map[string][]string{
 	"internal/ui": {"internal/ui/accesspages", "internal/ui/jobpages", "internal/ui/letterpages", "internal/ui/manual",
 		"internal/ui/sagapages", "internal/ui/systempages", "internal/ui/web", "internal/ui/workflowpages"},
 	"internal/app/demo": {"api/client", "api/worker", "examples/order/ledger", "examples/order/shop", "internal/app", "internal/config", "internal/httpapi"},
-	"cmd/skald":         {"db", "internal/access", "internal/app", "internal/app/demo", "internal/config", "internal/failpoint", "internal/fault", "internal/httpapi", "internal/saga", "internal/saga/workflow", "internal/rest/page"},
+	"cmd/skald":         {"db", "internal/access", "internal/app", "internal/app/demo", "internal/config", "internal/failpoint", "internal/fault", "internal/httpapi", "internal/postgres/devpg", "internal/saga", "internal/saga/workflow", "internal/rest/page"},
 	// benchmarks and examples
 	"cmd/skald-bench": {"internal/bench", "internal/postgres/devpg"},
 	"internal/bench": {"db", "internal/dlq", "internal/fault", "internal/audit/operator", "internal/postgres",

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// Whoever forgets to name the database must not believe that the command reached it.
+func TestNoCommandCreatesADatabaseInsteadOfTheOneThatIsMeant(t *testing.T) {
+	for _, args := range [][]string{
+		{"migrate", "up"}, {"migrate", "down", "1"}, {"migrate", "status"},
+		{"migrate", "extras"}, {"migrate", "extras", "up"}, {"migrate", "extras", "down"},
+		{"key", "create", "--name", "ops", "--role", "admin"}, {"key", "list"},
+		{"key", "revoke", "0192f0c1-0000-7000-8000-000000000001", "--reason", "gone"}, {"audit", "verify"},
+	} {
+		dir := filepath.Join(t.TempDir(), "private")
+		out, code := run(t, []string{"SKALD_DATABASE_EMBEDDED_DIR=" + dir}, args...)
+		if code != 1 || !strings.Contains(out, "no database is configured") || !strings.Contains(out, "SKALD_DATABASE_URL") {
+			t.Errorf("%v without a database: exit %d, %s", args, code, out)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%v created %s", args, dir)
+		}
+	}
+}
+
+func TestMigratePrivateUsesThePrivateDatabase(t *testing.T) {
+	env := []string{"SKALD_DATABASE_EMBEDDED_DIR=" + filepath.Join(t.TempDir(), "private")}
+	for _, step := range []struct{ args, want string }{
+		{"migrate --private up", "migrations applied"},
+		{"migrate up --private", "0 migrations applied"},
+		{"key list", "ROLE"}, // now that it exists
+	} {
+		if out, code := run(t, env, strings.Fields(step.args)...); code != 0 || !strings.Contains(out, step.want) {
+			t.Errorf("skald %s: exit %d, %s", step.args, code, out)
+		}
+	}
+	// A database that is configured is used all the same.
+	configured := []string{"SKALD_DATABASE_URL=" + testdb.Empty(t)}
+	out, code := run(t, configured, "migrate", "--private", "status")
+	if code != 0 || !strings.Contains(out, "not applied") {
+		t.Errorf("with a configured database: exit %d, %s", code, out)
+	}
+}
+
+func TestTheCommandLineExplainsItself(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"", 0, "Commands:"},
+		{"help", 0, "Commands:"},
+		{"help migrate up", 0, "Apply all pending migrations."},
+		{"help nothing", 1, "unexpected argument nothing"},
+		{"--help", 0, "Commands:"},
+		{"--version", 0, "skald dev"},
+		{"-v", 0, "skald dev"},
+		{"version", 0, "skald dev"},
+		{"serve --prot 1", 80, "unknown flag --prot"},
+		{"migrate upp", 80, "unexpected argument upp"},
+		{"migrate", 80, `expected one of "up", "down", "status", "extras"`},
+		{"sevre", 80, "unexpected argument sevre"},
+	} {
+		out, code := run(t, nil, strings.Fields(tt.args)...)
+		if code != tt.code || !strings.Contains(out, tt.want) {
+			t.Errorf("skald %s: exit %d, %s; want exit %d and %q", tt.args, code, out, tt.code, tt.want)
+		}
+		if lines := strings.Count(out, "\n"); code != 0 && lines > 5 {
+			t.Errorf("skald %s: the mistake is told in %d lines:\n%s", tt.args, lines, out)
+		}
+	}
+}
