@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -183,10 +182,9 @@ func TestAFormerLeaderDeliversNothing(t *testing.T) {
 	if _, err := tx.ExecContext(t.Context(), `SELECT FROM jobs.events WHERE id = $1 FOR UPDATE`, id); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	l.deliver()
-	if e := l.event(id); e.ProcessedAt != nil || time.Since(began) > 5*time.Second {
-		t.Errorf("the event is %+v after %s", e, time.Since(began))
+	l.deliver() // it comes back although that transaction is open
+	if e := l.event(id); e.ProcessedAt != nil {
+		t.Errorf("the event is %+v", e)
 	}
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)

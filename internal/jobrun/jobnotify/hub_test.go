@@ -3,12 +3,12 @@ package jobnotify
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/notify"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -39,8 +39,8 @@ func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
 		t.Cleanup(func() { stop(); <-ended; db.Close() })
 	}
 	want := hint{uuid.New(), "mail:urgent"}
-	deadline := time.After(20 * time.Second)
-	for got := map[string]bool{}; len(got) < 2; {
+	got := map[string]bool{}
+	patience.Until(t, "both nodes hear of it", func() bool {
 		nodes["here"].Admitted(want.tenant, want.queue) // repeated until the other one listens
 		for name, c := range heard {
 			select {
@@ -49,12 +49,11 @@ func TestOtherNodesHearOfRunsThatMayBeClaimed(t *testing.T) {
 					t.Fatalf("%s heard %v", name, h)
 				}
 				got[name] = true
-			case <-time.After(10 * time.Millisecond):
-			case <-deadline:
-				t.Fatalf("heard: %v", got)
+			default:
 			}
 		}
-	}
+		return len(got) == 2
+	})
 }
 
 func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
@@ -85,17 +84,16 @@ func TestOtherNodesHearThatTheLeaderIsWanted(t *testing.T) {
 		}()
 		t.Cleanup(func() { stop(); <-ended; db.Close() })
 	}
-	deadline := time.After(20 * time.Second)
-	for got := map[string]bool{}; len(got) < 2; {
+	got := map[string]bool{}
+	patience.Until(t, "both nodes hear of it", func() bool {
 		nodes["here"].WantLeader() // repeated until the other one listens
 		for name, c := range heard {
 			select {
 			case <-c:
 				got[name] = true
-			case <-time.After(10 * time.Millisecond):
-			case <-deadline:
-				t.Fatalf("heard: %v", got)
+			default:
 			}
 		}
-	}
+		return len(got) == 2
+	})
 }

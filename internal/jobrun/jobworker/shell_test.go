@@ -13,12 +13,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // ran is the result of a program.
@@ -168,31 +168,21 @@ func TestAProgramAndItsChildrenEndWithItsRun(t *testing.T) {
 		ended <- r.err
 	}()
 	var pid int
-	for deadline := time.Now().Add(30 * time.Second); pid == 0; time.Sleep(5 * time.Millisecond) {
-		if text, err := os.ReadFile(mark); err == nil {
-			if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
-				t.Fatal(err)
-			}
+	patience.Until(t, "the program begins", func() bool {
+		text, err := os.ReadFile(mark)
+		if err != nil {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the program did not begin")
+		if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil {
+			t.Fatal(err)
 		}
-	}
+		return true
+	})
 	cancel(jobworker.ErrLost)
-	select {
-	case err := <-ended:
-		if !errors.Is(err, jobworker.ErrLost) {
-			t.Errorf("it ended with %v", err)
-		}
-	case <-time.After(30 * time.Second):
-		t.Fatal("the program does not end")
+	if err := patience.Receive(t, "the program ends", ended); !errors.Is(err, jobworker.ErrLost) {
+		t.Errorf("it ended with %v", err)
 	}
-	for deadline := time.Now().Add(20 * time.Second); syscall.Kill(pid, 0) == nil &&
-		!zombie(pid); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("what the program has started is still there")
-		}
-	}
+	patience.Until(t, "what the program has started ends", func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) })
 }
 
 // zombie tells whether a process has ended and was not waited for.

@@ -1,7 +1,6 @@
 package logstore_test
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 func TestURLsAreReadStrictly(t *testing.T) {
@@ -161,7 +161,7 @@ func TestWrongKeysAndMissingBucketsAreOutages(t *testing.T) {
 		"a wrong key":      open(t, server.url(server.addr), wrong),
 		"a missing bucket": open(t, strings.Replace(server.url(server.addr), bucket, "nowhere", 1), keys),
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx := patience.Context(t)
 		_, putting := s.Put(ctx, newName(), strings.NewReader("x"))
 		_, getting := s.Get(ctx, o.Ref, 0)
 		for what, err := range map[string]error{"Put": putting, "Get": getting} {
@@ -169,6 +169,5 @@ func TestWrongKeysAndMissingBucketsAreOutages(t *testing.T) {
 				t.Errorf("%s: %s: %v; want an outage", name, what, err)
 			}
 		}
-		cancel()
 	}
 }

@@ -21,6 +21,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
+	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 const (
@@ -107,17 +109,12 @@ func (s *s3) start(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 20 { // another test may be faster at taking the port
+	patience.Until(t, "an S3 server starts", func() bool { // another test may be faster at taking the port
 		if s.addr == "" || s.proc == nil {
-			s.addr = freePort(t)
+			s.addr = testnet.FreeAddress(t)
 		}
-		if s.try(t, program, meta) {
-			break
-		}
-	}
-	if s.proc == nil {
-		t.Fatal("no S3 server would start")
-	}
+		return s.try(t, program, meta)
+	})
 	client, err := minio.New(s.addr, &minio.Options{Creds: credentials.NewStaticV4(keys.AccessKey, keys.SecretKey, ""),
 		Region: "us-east-1"})
 	if err != nil {
@@ -129,55 +126,62 @@ func (s *s3) start(t *testing.T) {
 	}
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// try tells whether the server answers. The server ends with this process in any case:
-// its shell reads a pipe that only this process holds open.
+// try tells whether the server answers; else it has ended. The server ends with this process in any
+// case: a shell beside it reads a pipe that only this process holds open.
 func (s *s3) try(t *testing.T, program, meta string) bool {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", `"$@" </dev/null & child=$!; cat >/dev/null; kill -9 $child`, "sh",
+	cmd := exec.Command("sh", "-c",
+		`exec 3<&0; "$@" </dev/null & child=$!; (cat <&3; kill -9 $child) >/dev/null 2>&1 & wait $child`, "sh",
 		program, "--quiet", "--port", s.addr, "--access", keys.AccessKey, "--secret", keys.SecretKey, "posix",
 		"--sidecar", meta, s.dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if _, err := cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	out, in := io.Pipe()
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd.Stdout, cmd.Stderr = in, in
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	_ = in.Close()
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.proc = cmd
-	said := make(chan struct{})
+	said, ended := make(chan struct{}), make(chan struct{})
 	go func() { // it prints its banner just before it listens
-		lines := bufio.NewScanner(out)
-		if lines.Scan() {
+		defer close(ended)
+		defer out.Close()
+		if lines := bufio.NewScanner(out); lines.Scan() {
 			close(said)
 		}
 		_, _ = io.Copy(io.Discard, out)
 	}()
 	select {
 	case <-said:
-	case <-time.After(time.Minute):
-		t.Error("the S3 server says nothing")
+	case <-ended:
+		s.kill()
+		return false
 	}
-	for range 600 {
-		if conn, err := net.DialTimeout("tcp", s.addr, time.Second); err == nil {
-			_ = conn.Close()
+	listens := false
+	patience.Until(t, "the S3 server listens, or ends", func() bool {
+		select {
+		case <-ended:
 			return true
+		default:
 		}
-		time.Sleep(10 * time.Millisecond)
+		conn, err := net.DialTimeout("tcp", s.addr, time.Second)
+		if err == nil {
+			_ = conn.Close()
+		}
+		listens = err == nil
+		return listens
+	})
+	if !listens {
+		s.kill()
 	}
-	s.kill()
-	return false
+	return listens
 }
 
 func (s *s3) signal(sig syscall.Signal) { _ = syscall.Kill(-s.proc.Process.Pid, sig) }
@@ -187,13 +191,7 @@ func (s *s3) signal(sig syscall.Signal) { _ = syscall.Kill(-s.proc.Process.Pid, 
 func (s *s3) stop(t *testing.T) {
 	t.Helper()
 	s.signal(syscall.SIGSTOP)
-	for range 3000 {
-		if s.stopped(t) {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Fatal("the server runs on after SIGSTOP")
+	patience.Until(t, "the server is stopped by SIGSTOP", func() bool { return s.stopped(t) })
 }
 
 // stopped tells whether every thread of the server's process group is stopped.

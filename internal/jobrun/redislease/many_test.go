@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // newCluster is three masters, each with a third of the slots.
@@ -20,24 +20,22 @@ func newCluster(t *testing.T, flags ...string) []*server {
 	t.Helper()
 	var nodes []*server
 	for i := range 3 {
-		_, bus, _ := net.SplitHostPort(freePort(t))
-		n := newServer(t,
-			append([]string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}, flags...)...)
+		n := &server{cluster: true, flags: flags}
+		n.start(t)
+		t.Cleanup(n.kill)
 		n.do(t, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		n.do(t, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1)
 		if len(nodes) > 0 {
 			host, port, _ := net.SplitHostPort(n.addr)
-			nodes[0].do(t, "CLUSTER", "MEET", host, port, bus)
+			nodes[0].do(t, "CLUSTER", "MEET", host, port, n.bus)
 		}
 		nodes = append(nodes, n)
 	}
 	for _, n := range nodes {
-		if !until(30*time.Second, func() bool {
+		patience.Until(t, "the cluster comes up", func() bool {
 			info := n.do(t, "CLUSTER", "INFO").(string)
 			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:3")
-		}) {
-			t.Fatalf("the cluster does not come up: %v", n.do(t, "CLUSTER", "INFO"))
-		}
+		})
 	}
 	return nodes
 }
@@ -66,9 +64,7 @@ func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 		return func() bool { return !slices.Contains(w.alive(t, fences...), !want) }
 	}
 	w.Hold(held...)
-	if !until(10*time.Second, all(true)) {
-		t.Fatalf("not all are alive: %s", w.said())
-	}
+	patience.Until(t, "all are alive", all(true))
 	notes := 0
 	for _, n := range nodes {
 		here := int(n.do(t, "DBSIZE").(int64))
@@ -97,13 +93,9 @@ func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 	}
 	others := newWorld(t, nodes[0], "redis+cluster://hints:hush@127.0.0.1:1,"+addrs(nodes))
 	others.Hold(held...)
-	if !until(10*time.Second, func() bool { return !slices.Contains(others.alive(t, fences...), false) }) {
-		t.Errorf("another node does not see all: %s", others.said())
-	}
+	patience.Until(t, "another node sees all", func() bool { return !slices.Contains(others.alive(t, fences...), false) })
 	w.Release(fences...)
-	if !until(10*time.Second, all(false)) {
-		t.Error("some are alive that were released")
-	}
+	patience.Until(t, "none is alive", all(false))
 	if said := w.said() + others.said(); said != "" {
 		t.Errorf("it is logged: %s", said)
 	}
@@ -130,9 +122,7 @@ func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	nodes[from].do(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", id)
 	to.do(t, "CLUSTER", "SETSLOT", slot, "NODE", id)
 	nodes[from].do(t, "CLUSTER", "SETSLOT", slot, "NODE", id)
-	if !until(20*time.Second, func() bool { w.Hold(run); return w.alive(t, run.RunFence)[0] }) {
-		t.Errorf("the slot is not found again: %s", w.said())
-	}
+	w.heals(t, run) // the slot is found again
 	if n := to.do(t, "CLUSTER", "COUNTKEYSINSLOT", slot).(int64); n != 1 {
 		t.Errorf("the new master has %d notes", n)
 	}
@@ -140,9 +130,7 @@ func TestSlotsThatMoveAreFollowed(t *testing.T) {
 	w.Hold(run)
 	w.settles(t, false, run.RunFence)
 	w.quick(t, "while a node is dead")
-	if !until(5*time.Second, func() bool { return strings.Contains(w.said(), "is unreachable") }) {
-		t.Errorf("it is logged: %s", w.said())
-	}
+	w.says(t, "is unreachable")
 }
 
 // TestSentinelsAreAskedForTheMaster, also after the master died. The passwords of
@@ -168,11 +156,9 @@ sentinel failover-timeout the-master 2000
 	sentinel := &server{conf: conf, flags: []string{"--sentinel"}, password: "sesame"}
 	sentinel.start(t)
 	t.Cleanup(sentinel.kill)
-	if !until(30*time.Second, func() bool {
+	patience.Until(t, "the sentinel sees the replica", func() bool {
 		return strings.Contains(fmt.Sprint(sentinel.do(t, "SENTINEL", "REPLICAS", "the-master")), "master-link-status ok")
-	}) {
-		t.Fatal("the sentinel sees no replica")
-	}
+	})
 
 	w := newWorld(t, master, "redis+sentinel://:hush@127.0.0.1:1,"+sentinel.addr+"/the-master/2?sentinel_password=sesame")
 	run := newRun()
@@ -180,9 +166,7 @@ sentinel failover-timeout the-master 2000
 	w.settles(t, true, run.RunFence)
 	master.kill()
 	w.quick(t, "after the master died")
-	if !until(40*time.Second, func() bool { w.Hold(run); return w.alive(t, run.RunFence)[0] }) {
-		t.Errorf("the new master is not used: %s", w.said())
-	}
+	w.heals(t, run) // the new master is used
 	if role := fmt.Sprint(replica.do(t, "ROLE")); !strings.HasPrefix(role, "[master") {
 		t.Errorf("the replica is %s", role)
 	}

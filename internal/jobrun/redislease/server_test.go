@@ -1,9 +1,13 @@
 package redislease_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,12 +21,16 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
+	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // server is a real redis-server of a test, on loopback, without any files.
 type server struct {
 	addr     string
 	conf     string // "": none
+	cluster  bool
+	bus      string // the port on which nodes of a cluster talk
 	flags    []string
 	password string // "": none
 	proc     *exec.Cmd
@@ -36,67 +44,73 @@ func newServer(t *testing.T, flags ...string) *server {
 	return s
 }
 
-// start starts the server, on its previous port if it had one. It ends with this
-// process in any case: its shell reads a pipe that only this process holds open.
+// start starts the server, on its previous port if it had one. Whoever else takes a port meanwhile
+// makes the server exit, and it is started again: on other ports, or until its own one is free.
 func (s *server) start(t *testing.T) {
+	t.Helper()
+	fixed := s.addr != ""
+	patience.Until(t, "a redis-server starts", func() bool {
+		if !fixed {
+			s.addr = testnet.FreeAddress(t)
+		}
+		if s.cluster {
+			_, s.bus, _ = net.SplitHostPort(testnet.FreeAddress(t))
+		}
+		return s.launch(t)
+	})
+}
+
+// launch reports whether the server listens; else it has exited. It ends with this process in any
+// case: a shell beside it reads a pipe that only this process holds open.
+func (s *server) launch(t *testing.T) bool {
 	t.Helper()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		t.Fatalf("%v: apt-get install redis-server, or make redis", err)
 	}
-	fixed := s.addr != ""
-	for range 20 { // another test may be faster at taking the port
-		if !fixed {
-			s.addr = freePort(t)
-		}
-		_, port, _ := net.SplitHostPort(s.addr)
-		args := []string{"-c", `"$@" </dev/null & child=$!; cat >/dev/null; kill -9 $child`, "sh", program}
-		if s.conf != "" {
-			args = append(args, s.conf) // must be first
-		}
-		args = append(args, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir",
-			filepath.Clean(t.TempDir()), "--repl-diskless-sync-delay", "0")
-		args = append(args, s.flags...)
-		s.proc = exec.Command("sh", args...)
-		s.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if _, err := s.proc.StdinPipe(); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.proc.Start(); err != nil {
-			t.Fatal(err)
-		}
-		if until(5*time.Second, func() bool { return reachable(s.addr) }) {
-			return
-		}
-		s.kill()
+	_, port, _ := net.SplitHostPort(s.addr)
+	args := []string{"-c", `exec 3<&0; "$@" </dev/null & child=$!; (cat <&3; kill -9 $child) >/dev/null 2>&1 & wait $child`,
+		"sh", program}
+	if s.conf != "" {
+		args = append(args, s.conf) // must be first
 	}
-	t.Fatal("no redis-server would start")
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	args = append(args, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no", "--dir",
+		filepath.Clean(t.TempDir()), "--repl-diskless-sync-delay", "0")
+	if s.cluster {
+		args = append(args, "--cluster-enabled", "yes", "--cluster-port", s.bus, "--cluster-node-timeout", "2000")
+	}
+	s.proc = exec.Command("sh", append(args, s.flags...)...)
+	s.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if _, err := s.proc.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-func reachable(addr string) bool {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
-	if err == nil {
-		_ = conn.Close()
+	s.proc.Stdout = in
+	err = s.proc.Start()
+	_ = in.Close()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return err == nil
-}
-
-// until repeats ok until it holds, and tells whether it did in time.
-func until(d time.Duration, ok func() bool) bool {
-	for end := time.Now().Add(d); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			return false
+	listens := make(chan bool, 1)
+	go func() {
+		defer out.Close()
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if line := lines.Text(); strings.Contains(line, "Ready to accept connections") ||
+				strings.Contains(line, "Sentinel ID is") {
+				listens <- true
+				_, _ = io.Copy(io.Discard, out)
+				return
+			}
 		}
+		listens <- false
+	}()
+	if !patience.Receive(t, "the redis-server says that it listens, or exits", listens) {
+		s.kill()
+		return false
 	}
 	return true
 }
@@ -151,10 +165,21 @@ func (w *world) counts() (answered, lost int) {
 	return w.answered, w.lost
 }
 
+// patient is the timeout of hints whose server answers or is gone: however busy the machine is, no
+// answer counts as lost because it came late.
+const patient = time.Minute
+
+// newWorld returns hints on the servers of a URL.
 func newWorld(t *testing.T, s *server, url string) *world {
 	t.Helper()
+	return newWorldWithin(t, s, url, patient)
+}
+
+func newWorldWithin(t *testing.T, s *server, url string, timeout time.Duration) *world {
+	t.Helper()
 	w := &world{server: s}
-	h, err := redislease.New(redislease.Config{URL: url, Prefix: "scheduler", Log: slog.New(slog.NewTextHandler(w, nil)),
+	h, err := redislease.New(redislease.Config{URL: url, Prefix: "scheduler", Timeout: timeout,
+		Log: slog.New(slog.NewTextHandler(w, nil)),
 		Done: func(commands int, lost bool, _ time.Duration) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -196,7 +221,18 @@ func (w *world) alive(t *testing.T, runs ...jobrun.RunFence) []bool {
 // settles waits until Alive says want of a run.
 func (w *world) settles(t *testing.T, want bool, run jobrun.RunFence) {
 	t.Helper()
-	if !until(10*time.Second, func() bool { return w.alive(t, run)[0] == want }) {
-		t.Errorf("run %s: alive is not %v", run.RunID, want)
-	}
+	what := fmt.Sprintf("alive is %v of run %s", want, run.RunID)
+	patience.Until(t, what, func() bool { return w.alive(t, run)[0] == want })
+}
+
+// heals waits until a run that is held again and again is alive.
+func (w *world) heals(t *testing.T, run jobrun.HeldRun) {
+	t.Helper()
+	patience.Until(t, "Redis is used again", func() bool { w.Hold(run); return w.alive(t, run.RunFence)[0] })
+}
+
+// says waits until the log has a text.
+func (w *world) says(t *testing.T, text string) {
+	t.Helper()
+	patience.Until(t, "the log says "+text, func() bool { return strings.Contains(w.said(), text) })
 }

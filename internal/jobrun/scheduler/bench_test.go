@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // BenchmarkDefinitionsDueAtOnce measures how long it takes until the runs of
@@ -31,12 +32,12 @@ SELECT gen_random_uuid(), $1, 'job ' || i, 'time', 'c', jsonb_build_object('type
 				b.StartTimer()
 				began := time.Now()
 				leader := start(b, w.config())
-				until(b, "all are made", 5*time.Minute, func() bool {
+				patience.Until(b, "all are made", func() bool {
 					time.Sleep(50 * time.Millisecond)
 					return w.count(b, `SELECT count(*) FROM jobs.job_definitions WHERE next_due_at <= now()`) == 0
 				})
 				b.ReportMetric(time.Since(began).Seconds(), "s/made")
-				until(b, "all are admitted", 5*time.Minute, func() bool {
+				patience.Until(b, "all are admitted", func() bool {
 					time.Sleep(50 * time.Millisecond)
 					return w.count(b, `SELECT count(*) FROM jobs.job_runs WHERE admitted_at IS NULL`) == 0
 				})

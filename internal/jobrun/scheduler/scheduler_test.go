@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -145,28 +146,22 @@ func start(t testing.TB, cfg scheduler.Config) *node {
 	return n
 }
 
-// until waits for a condition and fails after a time.
-func until(t testing.TB, what string, within time.Duration, f func() bool) time.Duration {
-	t.Helper()
-	began := time.Now()
-	for !f() {
-		if time.Since(began) > within {
-			t.Fatalf("not within %s: %s", within, what)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
-	return time.Since(began)
-}
+// lasting is elections in which a lease lasts longer than any test, unless its holder leaves it.
+type lasting struct{ jobrun.Elections }
 
-const patient = 30 * time.Second
+func (l lasting) Acquire(ctx context.Context, id uuid.UUID, node string, _ time.Duration) (jobrun.Term, bool, error) {
+	return l.Elections.Acquire(ctx, id, node, time.Hour)
+}
 
 func TestALeaderThatStopsIsFollowedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a := start(t, w.config())
-	until(t, "the first leads", patient, func() bool { return a.epoch.Load() == 1 && a.rounds.Load() > 2 })
-	b := start(t, w.config())
-	until(t, "the second stands by", patient, func() bool { return w.count(t, `SELECT count(*) FROM jobs.schedulers`) == 2 })
+	cfg := w.config()
+	cfg.Elections = lasting{cfg.Elections}
+	a := start(t, cfg)
+	patience.Until(t, "the first leads", func() bool { return a.epoch.Load() == 1 && a.rounds.Load() > 2 })
+	b := start(t, cfg)
+	patience.Until(t, "the second stands by", func() bool { return w.count(t, `SELECT count(*) FROM jobs.schedulers`) == 2 })
 	if b.epoch.Load() != 0 {
 		t.Error("two lead")
 	}
@@ -174,10 +169,7 @@ func TestALeaderThatStopsIsFollowedAtOnce(t *testing.T) {
 	if a.epoch.Load() != 0 {
 		t.Error("it leads after its end")
 	}
-	took := until(t, "the second leads", patient, func() bool { return b.epoch.Load() == 2 })
-	if took > 2500*time.Millisecond { // shorter than the lease
-		t.Errorf("nobody led for %s", took)
-	}
+	patience.Until(t, "the second leads before the lease ends", func() bool { return b.epoch.Load() == 2 })
 	if n := w.count(t, `SELECT count(*) FROM jobs.schedulers`); n != 1 {
 		t.Errorf("%d are listed", n)
 	}
@@ -210,8 +202,8 @@ func (c *cutOff) StepDown(ctx context.Context, t jobrun.Term) error {
 	return c.Elections.StepDown(ctx, t)
 }
 
-// A-08: a leader that cannot renew its lease stops before another node leads, and
-// another node leads within the lease's length and two seconds.
+// A-08: a leader that cannot renew its lease stops before another node leads. That another node leads
+// within the lease's length and two seconds is shown on a fake clock, in the package lease.
 func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,22 +211,20 @@ func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	cut := &cutOff{Elections: cfg.Elections}
 	cfg.Elections = cut
 	a := start(t, cfg)
-	until(t, "the first leads", patient, func() bool { return a.rounds.Load() > 0 })
-	b := start(t, w.config())
+	patience.Until(t, "the first leads", func() bool { return a.rounds.Load() > 0 })
+	cfg.Elections = lasting{cut.Elections}
+	b := start(t, cfg)
 	cut.cut.Store(true)
-	took := until(t, "the second leads", patient, func() bool {
+	patience.Until(t, "the second leads", func() bool {
 		second := b.epoch.Load() // read before the first, so that two leaders at once would be detected
 		if first := a.epoch.Load(); first != 0 && second != 0 {
 			t.Fatalf("epochs %d and %d at once", first, second)
 		}
-		return second == 2
+		return second > 1
 	})
-	if took > 5*time.Second {
-		t.Errorf("nobody led for %s", took)
-	}
 	cut.cut.Store(false) // another node has the lease it had
 	rounds := a.rounds.Load()
-	until(t, "rounds of the second", patient, func() bool { return b.rounds.Load() > 20 })
+	patience.Until(t, "rounds of the second", func() bool { return b.rounds.Load() > 20 })
 	if a.rounds.Load() != rounds || a.epoch.Load() != 0 {
 		t.Error("the first one goes on")
 	}
@@ -245,11 +235,11 @@ func TestADeposedLeaderStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := start(t, w.config())
-	until(t, "the first leads", patient, func() bool { return a.epoch.Load() == 1 })
+	patience.Until(t, "the first leads", func() bool { return a.epoch.Load() == 1 })
 	b := start(t, w.config())
-	until(t, "the second stands by", patient, func() bool { return w.count(t, `SELECT count(*) FROM jobs.schedulers`) == 2 })
+	patience.Until(t, "the second stands by", func() bool { return w.count(t, `SELECT count(*) FROM jobs.schedulers`) == 2 })
 	w.exec(t, `UPDATE jobs.leader SET expires_at = clock_timestamp()`)
-	until(t, "another one leads", patient, func() bool { return b.epoch.Load() > 1 && a.epoch.Load() == 0 })
+	patience.Until(t, "another one leads", func() bool { return b.epoch.Load() > 1 && a.epoch.Load() == 0 })
 }
 
 // F44: a call that hangs is cancelled, and the other sweeps continue; F48 and O5: a
@@ -270,12 +260,12 @@ func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 			return jobrun.Swept{}, nil
 		}}}
 	a := start(t, cfg)
-	until(t, "the others go on", patient, func() bool { return a.count("admit") >= 3 && a.count("slots") >= 3 })
+	patience.Until(t, "the others go on", func() bool { return a.count("admit") >= 3 && a.count("slots") >= 3 })
 	if a.rounds.Load() != 0 || a.count("hangs") != 0 {
 		t.Error("a round with a failure counts")
 	}
 	hangs.Store(false)
-	until(t, "rounds", patient, func() bool { return a.rounds.Load() > 0 })
+	patience.Until(t, "rounds", func() bool { return a.rounds.Load() > 0 })
 }
 
 // F48: a leader that cannot start its term steps down completely.
@@ -287,11 +277,11 @@ func TestALeaderThatCannotBeginStepsDown(t *testing.T) {
 		return jobrun.NewSettings(1, w.set), errors.New("no settings")
 	}
 	a := start(t, cfg)
-	until(t, "it has stepped down", patient, func() bool {
+	patience.Until(t, "it has stepped down", func() bool {
 		return w.count(t, `SELECT count(*) FROM jobs.leader WHERE epoch >= 1 AND expires_at <= now()`) == 1
 	})
 	b := start(t, w.config())
-	until(t, "another one leads", patient, func() bool { return b.rounds.Load() > 0 })
+	patience.Until(t, "another one leads", func() bool { return b.rounds.Load() > 0 })
 	if a.count("slots") != 0 {
 		t.Error("it swept")
 	}
@@ -306,11 +296,11 @@ func TestALeaderWithoutProgressStepsDown(t *testing.T) {
 	broken := &brokenSweeps{Sweeps: cfg.Sweeps}
 	cfg.Sweeps = broken
 	a := start(t, cfg)
-	until(t, "the first leads", patient, func() bool { return a.rounds.Load() > 0 })
+	patience.Until(t, "the first leads", func() bool { return a.rounds.Load() > 0 })
 	b := start(t, w.config())
-	until(t, "the second stands by", patient, func() bool { return w.count(t, `SELECT count(*) FROM jobs.schedulers`) == 2 })
+	patience.Until(t, "the second stands by", func() bool { return w.count(t, `SELECT count(*) FROM jobs.schedulers`) == 2 })
 	broken.broken.Store(true)
-	until(t, "another one leads", patient, func() bool { return b.rounds.Load() > 0 })
+	patience.Until(t, "another one leads", func() bool { return b.rounds.Load() > 0 })
 }
 
 // brokenSweeps is sweeps that all hang once broken is set.
@@ -348,10 +338,10 @@ func TestAWokenLeaderAdmitsAtOnce(t *testing.T) {
 			return w.count(t, `SELECT count(*) FROM jobs.job_runs WHERE id = $1 AND admitted_at IS NOT NULL`, id) == 1
 		}
 	}
-	until(t, "the first is admitted", patient, admitted(first))
-	until(t, "the round is over", patient, func() bool { return a.rounds.Load() == 1 })
+	patience.Until(t, "the first is admitted", admitted(first))
+	patience.Until(t, "the round is over", func() bool { return a.rounds.Load() == 1 })
 	second := run()
 	w.exec(t, `UPDATE jobs.job_runs SET state = 'CANCELED', version = version + 1, finished_at = now() WHERE id = $1`, first)
 	a.Wake()
-	until(t, "the second is admitted", 10*time.Second, admitted(second))
+	patience.Until(t, "the second is admitted", admitted(second))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // fastClock is sweeps whose time advances by a step with every call of Now.
@@ -70,7 +71,7 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 	leaders := []*node{start(t, cfg), start(t, cfg)}
 	for turn := 0; clock.Load() < end.Unix(); turn++ {
 		before := clock.Load()
-		until(t, "somebody leads", patient, func() bool { return clock.Load() > before+3600*9 })
+		patience.Until(t, "somebody leads", func() bool { return clock.Load() > before+3600*9 })
 		switch turn % 3 {
 		case 0: // the leader ends and another node begins
 			for i, n := range leaders {
@@ -87,7 +88,7 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 		}
 	}
 	epochs := w.count(t, `SELECT epoch FROM jobs.leader`)
-	until(t, "all have come that far", patient, func() bool {
+	patience.Until(t, "all have come that far", func() bool {
 		return w.count(t, `SELECT count(*) FROM jobs.job_definitions WHERE last_materialized_at >= $1`, end) == len(ids)
 	})
 	for _, n := range leaders {
@@ -125,7 +126,7 @@ func TestALostNextSlotIsRestored(t *testing.T) {
 	w.exec(t, `UPDATE jobs.job_definitions SET next_due_at = NULL WHERE id = $1`, lost)
 	w.exec(t, `UPDATE jobs.job_definitions SET next_due_at = now() + interval '1 year' WHERE id = $1`, late)
 	start(t, w.config())
-	until(t, "both are right", patient, func() bool {
+	patience.Until(t, "both are right", func() bool {
 		return w.count(t, `SELECT count(*) FROM jobs.job_definitions WHERE next_due_at BETWEEN now() - interval '2 hours' AND now() + interval '2 hours'`) == 2
 	})
 }
@@ -138,8 +139,8 @@ func TestAScheduleThatCannotBeUsedIsSkippedForAWhile(t *testing.T) {
 	bad := w.define(t, timed(schedule.EveryNMinutes, "1", "Mars/Olympus"), now)
 	good := w.define(t, timed(schedule.EveryNMinutes, "1", ""), now)
 	start(t, w.config())
-	until(t, "the good one has runs", patient, func() bool { return len(w.slotsOf(t, good)) >= 2 })
-	until(t, "the bad one waits", patient, func() bool {
+	patience.Until(t, "the good one has runs", func() bool { return len(w.slotsOf(t, good)) >= 2 })
+	patience.Until(t, "the bad one waits", func() bool {
 		return w.count(t, `SELECT count(*) FROM jobs.job_definitions WHERE id = $1 AND next_due_at > now() AND last_materialized_at = $2`, bad, now) == 1
 	})
 }
@@ -169,8 +170,8 @@ func TestADefinitionWhoseSlotsAreRefusedDoesNotDelayOthers(t *testing.T) {
 	cfg := w.config()
 	cfg.Sweeps = &refusing{cfg.Sweeps, bad}
 	a := start(t, cfg)
-	until(t, "the good one has runs", patient, func() bool { return len(w.slotsOf(t, good)) >= 2 })
-	until(t, "rounds go on", patient, func() bool { return a.rounds.Load() > 3 })
+	patience.Until(t, "the good one has runs", func() bool { return len(w.slotsOf(t, good)) >= 2 })
+	patience.Until(t, "rounds go on", func() bool { return a.rounds.Load() > 3 })
 	if n := w.count(t, `SELECT count(*) FROM jobs.job_definitions WHERE id = $1 AND next_due_at > now() AND last_materialized_at = $2`, bad, now); n != 1 {
 		t.Error("what was refused counts as made")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // waiting sends a claim for one run in the background and waits until its first look is over.
@@ -74,13 +75,8 @@ func TestARunWakesOneOfThoseWhoWait(t *testing.T) {
 			}
 		}()
 	}
-	select {
-	case first := <-got:
-		if first != id {
-			t.Errorf("claimed %s, want %s", first, id)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("nobody got the run")
+	if first := patience.Receive(t, "somebody gets the run", got); first != id {
+		t.Errorf("claimed %s, want %s", first, id)
 	}
 	// The hint wakes one claim; a claim that was filled wakes two more; each queue polls once a
 	// second. Without that, all would look at the same time.

@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // TestThePageOfKafka runs docs/kafka.md on the brokers of SKALD_TEST_KAFKA_BROKERS, such as the
@@ -23,7 +24,7 @@ func TestThePageOfKafka(t *testing.T) {
 		t.Cleanup(fake.Close)
 		brokers = strings.Join(fake.ListenAddrs(), ",")
 	}
-	addr := FreeAddress(t)
+	addr := testnet.FreeAddress(t)
 	Session{
 		Page: "docs/kafka.md",
 		Env:  []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "SKALD_LISTEN_ADDR=" + addr, "SKALD_KAFKA_BROKERS=" + brokers},

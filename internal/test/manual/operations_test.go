@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/test/testnet"
 	"github.com/skald-saga/skald/internal/test/testprogram"
 )
 
@@ -120,7 +121,7 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 	masks := []Mask{{`\b\d+ migrations applied`, "N migrations applied"}}
 	Session{
 		Page: "docs/operations.md", Heading: "First production start", Dir: dir, Masks: masks,
-		Env: append(append(pg.Admin(), given...), "SKALD_LISTEN_ADDR="+FreeAddress(t)),
+		Env: append(append(pg.Admin(), given...), "SKALD_LISTEN_ADDR="+testnet.FreeAddress(t)),
 	}.Run(t)
 
 	// Its node is stopped. Another one, with a login as Vault creates them, has sagas in
@@ -159,7 +160,7 @@ func TestTheFirstProductionStartAndTheWayBackFromADump(t *testing.T) {
 		Page: "docs/operations.md", Heading: "A dump, and back", Masks: masks,
 		Env: append(
 			append(pg.Admin(), given...),
-			"SKALD_LISTEN_ADDR="+FreeAddress(t),
+			"SKALD_LISTEN_ADDR="+testnet.FreeAddress(t),
 			"RESTORED_PGHOST=127.0.0.1",
 			"RESTORED_PGPORT="+strconv.Itoa(other.Port()),
 		),

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // page is one session from top to bottom: a user who copies its commands in order gets what it
@@ -82,7 +84,7 @@ func (p page) run(t *testing.T) {
 		)
 	}
 	if p.stub {
-		addr := FreeAddress(t)
+		addr := testnet.FreeAddress(t)
 		Background(t, Program(t, "./examples/stub"), []string{"-listen", addr})
 		replace["127.0.0.1:9001"] = addr
 	}

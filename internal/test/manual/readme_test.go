@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 func TestTheSessionOfTheREADME(t *testing.T) {
 	t.Parallel()
-	shop, dir := FreeAddress(t), t.TempDir()
+	shop, dir := testnet.FreeAddress(t), t.TempDir()
 	Background(t, Program(t, "./examples/order"), []string{"-listen", shop})
 	for _, file := range []string{"examples/order/workflow.yaml", "examples/worker/worker.sh"} {
 		content, err := os.ReadFile(filepath.Join(root(t), file))

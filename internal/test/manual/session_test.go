@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 func TestASessionIsOneShellThatStopsAtTheFirstFailure(t *testing.T) {
@@ -61,11 +63,5 @@ func TestWhatASessionLeavesRunningEndsWithIt(t *testing.T) {
 		}
 		return strings.Fields(string(stat)[strings.LastIndex(string(stat), ")")+1:])[0]
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if got := state(); got == "gone" || got == "Z" {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("process %s is %s", text, got)
-		}
-	}
+	patience.Until(t, "process "+string(text)+" ends", func() bool { got := state(); return got == "gone" || got == "Z" })
 }

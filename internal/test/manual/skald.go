@@ -3,8 +3,6 @@ package manual
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // root is the directory of go.mod.
@@ -75,45 +75,26 @@ func Clean() {
 	_ = os.RemoveAll(filepath.Join(os.TempDir(), fmt.Sprintf("skald-manual-%d-%d", os.Getuid(), os.Getpid())))
 }
 
-// FreeAddress returns a host:port on loopback that is free now, and that the kernel does not
-// assign to others.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			_ = l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no free port in a hundred tries")
-	return ""
-}
-
 // Serve starts `skald serve` on its own database and returns its address, host:port, once it is
 // ready. env is added to its environment; a SKALD_DATABASE_URL there is used instead. It ends
 // with the test.
 func Serve(t testing.TB, env ...string) string {
 	t.Helper()
-	addr := FreeAddress(t)
+	addr := testnet.FreeAddress(t)
 	given := func(v string) bool { return strings.HasPrefix(v, "SKALD_DATABASE_URL=") }
 	if !slices.ContainsFunc(env, given) {
 		env = append(env, "SKALD_DATABASE_URL="+testdb.DSN(t))
 	}
 	ended := Background(t, Skald(t), []string{"serve"}, append(env, "SKALD_LISTEN_ADDR="+addr)...)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if ready(t.Context(), "http://"+addr+"/readyz") {
-			return addr
-		}
+	patience.Until(t, "skald serve is ready", func() bool {
 		select {
 		case <-ended:
 			t.Fatal("skald serve ended before it was ready")
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("skald serve is not ready after a minute")
-		}
-	}
+		return ready(t.Context(), "http://"+addr+"/readyz")
+	})
+	return addr
 }
 
 func ready(ctx context.Context, url string) bool {
