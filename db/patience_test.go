@@ -3,15 +3,16 @@ package db_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -37,11 +38,7 @@ func TestAMigrationGivesWayToATransactionThatHoldsALock(t *testing.T) {
 	const waiting = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'saga.saga_schema_version'::regclass)`
 	until := func(want bool) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); ask[bool](t, pool, waiting) != want; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("after a minute, the migration waits for the lock: %t", !want)
-			}
-		}
+		patience.Until(t, fmt.Sprint("the migration waits for the lock: ", want), func() bool { return ask[bool](t, pool, waiting) == want })
 	}
 	until(true)
 	until(false) // it has left the queue
@@ -82,11 +79,7 @@ func TestAMigrationLocksTablesInTheOrderOfWriters(t *testing.T) {
 		migrated <- err
 	}()
 	const waiting = `SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'saga.saga_states'::regclass)`
-	for deadline := time.Now().Add(time.Minute); !ask[bool](t, pool, waiting); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("after a minute, the migration does not wait for the writer")
-		}
-	}
+	patience.Until(t, "the migration waits for the writer", func() bool { return ask[bool](t, pool, waiting) })
 	if _, err := writer.ExecContext(t.Context(), `LOCK TABLE saga.saga_step_logs IN ROW EXCLUSIVE MODE NOWAIT`); err != nil {
 		t.Errorf("the migration that waits for the writer makes it wait: %v", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -26,7 +26,7 @@ func TestAClientWaitsForASagaWhoseNodeIsKilled(t *testing.T) {
 	}))
 	t.Cleanup(participant.Close)
 	dsn := testdb.DSN(t)
-	env := []string{"SKALD_LEASE_TTL=2s"}
+	env := []string{"SKALD_LEASE_TTL=2s", "SKALD_SERVER_MAX_WAIT=10m", "SKALD_SERVER_WRITE_TIMEOUT=20m"}
 	driving, url, _ := launch(t, dsn, env)
 	t.Cleanup(func() {
 		_ = driving.Process.Kill() // unless the test got so far
@@ -40,8 +40,7 @@ func TestAClientWaitsForASagaWhoseNodeIsKilled(t *testing.T) {
 	<-called
 	answer := make(chan string, 1)
 	go func() {
-		impatient := http.Client{Timeout: 40 * time.Second} // at the end of its wait it would be answered anyhow
-		res, err := impatient.Get(other + "/api/v1/sagas/" + id + "?wait=60s")
+		res, err := http.Get(other + "/api/v1/sagas/" + id + "?wait=10m") // at its end, the test has failed
 		if err != nil {
 			answer <- err.Error()
 			return
@@ -50,15 +49,17 @@ func TestAClientWaitsForASagaWhoseNodeIsKilled(t *testing.T) {
 		doc, _ := io.ReadAll(res.Body)
 		answer <- string(doc)
 	}()
-	for !strings.Contains(metricsOf(t, other), "\nskald_waiting_requests 1\n") {
-		time.Sleep(10 * time.Millisecond) // only the metric shows it from outside
-	}
+	// Only the metric shows it from outside.
+	patience.Until(t, "the request waits", func() bool {
+		return strings.Contains(metricsOf(t, other), "\nskald_waiting_requests 1\n")
+	})
 	if err := driving.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	<-called // by the other node
 	close(release)
-	if got := <-answer; !strings.Contains(got, `"status":"COMPLETED"`) || !strings.Contains(got, `"step_name":"one"`) {
+	got := patience.Receive(t, "the client is answered", answer)
+	if !strings.Contains(got, `"status":"COMPLETED"`) || !strings.Contains(got, `"step_name":"one"`) {
 		t.Errorf("the client that waits got %s", got)
 	}
 }

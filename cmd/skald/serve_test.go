@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +10,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // serve starts the program on a database and returns its URL, once it is ready, and the
@@ -34,12 +36,7 @@ func serve(t *testing.T, dsn string, env []string, flags ...string) (url, logged
 // launch starts the program on a database. Whoever launches it ends it.
 func launch(t *testing.T, dsn string, env []string, flags ...string) (cmd *exec.Cmd, url, logged string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := listener.Addr().String()
-	listener.Close()
+	addr := testnet.FreeAddress(t)
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,15 +54,14 @@ func launch(t *testing.T, dsn string, env []string, flags ...string) (cmd *exec.
 // ready waits until a node is ready.
 func ready(t *testing.T, url string) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if res, err := http.Get(url + "/readyz"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
+	patience.Until(t, "the node at "+url+" is ready", func() bool {
+		res, err := http.Get(url + "/readyz")
+		if err != nil {
+			return false
 		}
-	}
-	t.Fatalf("the node at %s is not ready after two minutes", url)
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
 }
 
 // ask makes a request and decodes its JSON answer.
@@ -101,11 +97,9 @@ func must(t *testing.T, method, url, body string) map[string]any {
 func awaitDoc(t *testing.T, url, member, want string) map[string]any {
 	t.Helper()
 	var doc map[string]any
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if doc = must(t, "GET", url, ""); doc[member] == want {
-			return doc
-		}
-	}
-	t.Fatalf("%s: %v, and %s is not %s", url, doc, member, want)
-	return nil
+	patience.Until(t, url+" has "+member+" "+want, func() bool {
+		doc = must(t, "GET", url, "")
+		return doc[member] == want
+	})
+	return doc
 }

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testprogram"
 
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -81,11 +81,7 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 		default:
 		}
 	}()
-	base := ""
-	select {
-	case base = <-found:
-	case <-time.After(2 * time.Minute):
-	}
+	base := patience.Receive(t, "it starts, or ends", found)
 	if !strings.HasPrefix(base, "http://") {
 		t.Fatalf("it does not start: %s", base)
 	}

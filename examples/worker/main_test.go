@@ -12,10 +12,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -42,7 +42,7 @@ func serve(t *testing.T) string {
 	case err := <-ended:
 		ended <- err
 		t.Fatalf("the server did not start: %v", err)
-	case <-time.After(time.Minute):
+	case <-patience.Context(t).Done():
 		t.Fatal("the server did not become ready")
 	}
 	return ""
@@ -71,15 +71,12 @@ func send(t *testing.T, method, url, body string) (doc map[string]any) {
 func shouted(t *testing.T, url, line string) string {
 	t.Helper()
 	id := send(t, "POST", url+"/api/v1/job-definitions/shout/runs", `{"args":{"line":"`+line+`"}}`)["id"].(string)
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		doc := send(t, "GET", url+"/api/v1/job-runs/"+id, "")
-		if doc["state"] == "SUCCEEDED" {
-			return doc["result"].(map[string]any)["shouted"].(string)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not done: %v", doc)
-		}
-	}
+	var doc map[string]any
+	patience.Until(t, "the run succeeds", func() bool {
+		doc = send(t, "GET", url+"/api/v1/job-runs/"+id, "")
+		return doc["state"] == "SUCCEEDED"
+	})
+	return doc["result"].(map[string]any)["shouted"].(string)
 }
 
 // work starts a program and stops it with SIGTERM at the end; it must end well.

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // brokenSagas is a store that fails, or panics.
@@ -228,14 +229,9 @@ func TestSagaIsStartedEvenIfItsClientLeaves(t *testing.T) {
 		t.Fatal("the client got a response")
 	}
 	close(goOn)
-	deadline := time.After(10 * time.Second)
-	for len(e.List("correlation_id=left&status=COMPLETED").Sagas) == 0 {
-		select {
-		case <-deadline:
-			t.Fatal("the saga was not stored and run")
-		case <-time.After(time.Millisecond):
-		}
-	}
+	patience.Until(t, "the saga is stored and run", func() bool {
+		return len(e.List("correlation_id=left&status=COMPLETED").Sagas) > 0
+	})
 }
 
 func TestARequestThatTakesTooLongIsA503(t *testing.T) {

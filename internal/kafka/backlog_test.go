@@ -19,6 +19,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -106,7 +107,7 @@ func TestRecordsThatTheGroupHasReadAreNoBacklog(t *testing.T) {
 	c.produce(lived(old, 1, 1, 5)...)
 	stop := b.ingest(c)
 	b.has(5)
-	wait(t, "the offsets are committed", func() bool { return c.committed(c.mark, old) == 5 })
+	patience.Until(t, "the offsets are committed", func() bool { return c.committed(c.mark, old) == 5 })
 	stop()
 	if _, err := b.db.SQL().ExecContext(t.Context(), `DELETE FROM dlq.dlq_inflows; DELETE FROM dlq.dlq_readers`); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // cluster is the brokers of a test: those of SKALD_TEST_KAFKA_BROKERS, which other
@@ -125,7 +126,7 @@ func (c *cluster) assigned(group string) bool {
 // produce writes records and returns them with their partitions and offsets.
 func (c *cluster) produce(records ...*kgo.Record) []*kgo.Record {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience.Limit)
 	defer cancel()
 	if err := c.client.ProduceSync(ctx, records...).FirstErr(); err != nil {
 		c.t.Fatalf("produce: %v", err)
@@ -147,7 +148,7 @@ func (c *cluster) consume(topic string, n int) (records []*kgo.Record) {
 		c.t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience.Limit)
 	defer cancel()
 	for len(records) < n {
 		fetches := client.PollFetches(ctx)

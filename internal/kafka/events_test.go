@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -18,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -83,7 +83,7 @@ func (b *inbox) count(query string, args ...any) (n int) {
 // record is one, in the order of its partition.
 func (b *inbox) hasEvents(records []*kgo.Record) {
 	b.t.Helper()
-	wait(b.t, fmt.Sprintf("%d events are stored", len(records)), func() bool {
+	patience.Until(b.t, fmt.Sprintf("%d events are stored", len(records)), func() bool {
 		return b.count("SELECT count(*) FROM jobs.events") >= len(records)
 	})
 	if n := b.count("SELECT count(*) FROM jobs.events"); n != len(records) {
@@ -149,7 +149,7 @@ func TestARecordThatIsReadAgainIsNoOtherEventEvenIfItsEventWasDeleted(t *testing
 
 	// One that is created again has other records at the same offsets.
 	again := c.produce(values(c.anew("orders", 2), 2, 50, 20)...)
-	wait(t, "the records of the new topic are events", func() bool {
+	patience.Until(t, "the records of the new topic are events", func() bool {
 		return b.count("SELECT count(*) FROM jobs.events WHERE payload_json >= '50'") == len(again)
 	})
 }
@@ -164,7 +164,7 @@ func TestOnlyRecordsWrittenAfterATopicWasFirstSeenBecomeEventsIfThatIsAskedFor(t
 	stop := b.source(c, newEvents(b), topics, latest, func(cfg *kafka.IngestConfig) {
 		cfg.Observer.Round = func() { rounds.Add(1) }
 	})
-	wait(t, "the topic is seen", func() bool {
+	patience.Until(t, "the topic is seen", func() bool {
 		return rounds.Load() > 0 && b.count("SELECT count(*) FROM dlq.dlq_inflows WHERE topic = $1", old) == 1
 	})
 	stop() // it has read nothing and committed nothing
@@ -235,11 +235,13 @@ func TestEventsWaitForTheDatabase(t *testing.T) {
 	}
 	records := c.produce(values(c.create("orders", 1), 1, 0, 10)...)
 	b.source(c, s, []string{"orders"})
-	wait(t, "reading is paused", b.paused.Load)
+	patience.Until(t, "reading is paused", b.paused.Load)
 	away.Store(false)
 	b.hasEvents(records)
-	wait(t, "reading goes on", func() bool { return !b.paused.Load() })
-	wait(t, "the offsets are committed", func() bool { return c.offset(c.mark+"-events", c.name("orders"), 0) == 10 })
+	patience.Until(t, "reading goes on", func() bool { return !b.paused.Load() })
+	patience.Until(t, "the offsets are committed", func() bool {
+		return c.offset(c.mark+"-events", c.name("orders"), 0) == 10
+	})
 }
 
 // offset returns what a group has committed, -1 for nothing.
@@ -250,9 +252,7 @@ func (c *cluster) offset(group, topic string, partition int32) int64 {
 	rt := kmsg.NewOffsetFetchRequestTopic()
 	rt.Topic, rt.Partitions = topic, []int32{partition}
 	req.Topics = append(req.Topics, rt)
-	ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
-	defer cancel()
-	res, err := req.RequestWith(ctx, c.client)
+	res, err := req.RequestWith(c.t.Context(), c.client)
 	if err != nil || len(res.Topics) != 1 {
 		return -1
 	}

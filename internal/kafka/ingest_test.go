@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -133,24 +134,12 @@ func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop fu
 	return stop
 }
 
-// wait blocks until a condition holds.
-func wait(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("after three minutes still not: %s", what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
 // has waits until n letters are stored, and fails when there are more. It queries the
 // database: a node that dies while it commits does not get the answer.
 func (b *inbox) has(n int) {
 	b.t.Helper()
 	var there int
-	wait(b.t, fmt.Sprintf("%d letters are stored", n), func() bool {
+	patience.Until(b.t, fmt.Sprintf("%d letters are stored", n), func() bool {
 		err := b.db.SQL().QueryRowContext(b.t.Context(), "SELECT count(*) FROM dlq.dlq_messages").Scan(&there)
 		return err == nil && there >= n
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 const topic = "skald.saga.events"
@@ -126,7 +127,7 @@ func (w *world) wantTopic(want map[string][]string) (records []*kgo.Record) {
 		missing += len(ids)
 	}
 	seen, first := map[string]bool{}, map[string][]string{}
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience.Limit)
 	defer cancel()
 	for missing > 0 {
 		fetches := client.PollFetches(ctx)
@@ -355,9 +356,7 @@ func TestSigningInWithSCRAMAndPlain(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			return p.Send(ctx, []publication.Message{{Key: []byte("k"), Value: []byte("v"), At: time.Now()}})
+			return p.Send(patience.Context(t), []publication.Message{{Key: []byte("k"), Value: []byte("v"), At: time.Now()}})
 		}
 		if err := send("correct horse"); err != nil {
 			t.Errorf("%s: %v", mechanism, err)

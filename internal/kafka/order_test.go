@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/event/publication"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // After a request that the broker refused for good nothing later may be stored: the
@@ -71,7 +72,7 @@ func (w *world) stored() []string {
 		end += w.broker.PartitionInfo(topic, p).HighWatermark
 	}
 	var values []string
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience.Limit)
 	defer cancel()
 	for int64(len(values)) < end {
 		fetches := client.PollFetches(ctx)

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -131,13 +132,13 @@ func TestWhileTheDatabaseIsAwayReadingPausesAndNothingIsLost(t *testing.T) {
 	records := c.produce(dead(topic, 3, 0, 300)...)
 	b.ingest(c)
 	b.has(len(records))
-	wait(t, "it has been told so", func() bool { return b.stored.Load() == 300 })
+	patience.Until(t, "it has been told so", func() bool { return b.stored.Load() == 300 })
 	g.shut()
 	records = append(records, c.produce(dead(topic, 3, 300, 300)...)...)
-	wait(t, "it is paused", b.paused.Load)
+	patience.Until(t, "it is paused", b.paused.Load)
 	records = append(records, c.produce(dead(topic, 3, 600, 300)...)...)
 	failures := b.failed.Load()
-	wait(t, "it has tried again", func() bool { return b.failed.Load() >= failures+4 })
+	patience.Until(t, "it has tried again", func() bool { return b.failed.Load() >= failures+4 })
 	if ids, state := c.members(); len(ids) != 1 || state != "Stable" {
 		t.Errorf("while the database is away the group is %s with %v", state, ids)
 	}
@@ -146,7 +147,7 @@ func TestWhileTheDatabaseIsAwayReadingPausesAndNothingIsLost(t *testing.T) {
 	}
 	g.open.Store(true)
 	b.has(len(records))
-	wait(t, "it goes on", func() bool { return !b.paused.Load() })
+	patience.Until(t, "it goes on", func() bool { return !b.paused.Load() })
 	for _, r := range records {
 		same(t, r, b.letter(r))
 	}
@@ -160,10 +161,13 @@ func TestANodeThatWaitsForItsDatabaseLetsOthersTakeOver(t *testing.T) {
 	lost := newInboxOf(b) // a node whose network is broken
 	lost.before = func([]dlq.Arrival) error { return errors.New("no route to the database") }
 	stop := lost.ingest(c)
-	wait(t, "the first node waits", lost.paused.Load)
+	patience.Until(t, "the first node waits", lost.paused.Load)
 	b.ingest(c)
-	wait(t, "both are members", func() bool { ids, state := c.members(); return len(ids) == 2 && state == "Stable" })
-	wait(t, "the second node stores its share", func() bool { return b.stored.Load() > 0 })
+	patience.Until(t, "both are members", func() bool {
+		ids, state := c.members()
+		return len(ids) == 2 && state == "Stable"
+	})
+	patience.Until(t, "the second node stores its share", func() bool { return b.stored.Load() > 0 })
 	stop()
 	b.has(len(records))
 	for _, r := range records {
@@ -184,19 +188,19 @@ func TestANodeThatLosesItsPartitionsWhileTheDatabaseIsAwayReadsThoseThatItGetsLa
 		return nil
 	}
 	b.ingest(c)
-	wait(t, "it is paused", b.paused.Load)
+	patience.Until(t, "it is paused", b.paused.Load)
 	before, _ := c.members()
 	if len(before) != 1 {
 		t.Fatalf("the group has %v", before)
 	}
 	c.expel(before[0])
-	wait(t, "it is a member anew", func() bool {
+	patience.Until(t, "it is a member anew", func() bool {
 		now, state := c.members()
 		return state == "Stable" && len(now) == 1 && now[0] != before[0]
 	})
 	back.Store(true)
 	b.has(len(records))
-	wait(t, "it goes on", func() bool { return !b.paused.Load() })
+	patience.Until(t, "it goes on", func() bool { return !b.paused.Load() })
 	for _, r := range records {
 		same(t, r, b.letter(r))
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -71,34 +72,22 @@ func (b *inbox) publish(c *cluster, node string, change ...func(*publication.Con
 }
 
 // heard returns the ids of events in a topic by key, each once, in the order of their
-// first copies, and how many records there are.
-func (c *cluster) heard(topic string) (ids map[string][]string, records []*kgo.Record) {
+// first copies, and all records that are there now.
+func (c *cluster) heard(topic string, partitions int32) (ids map[string][]string, records []*kgo.Record) {
 	c.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.addrs...), kgo.ConsumeTopics(topic))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer client.Close()
 	ids = map[string][]string{}
-	for {
-		ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Second)
-		fetches := client.PollFetches(ctx)
-		cancel()
-		if fetches.NumRecords() == 0 {
-			return ids, records
+	records = c.consume(topic, int(c.ends(topic, partitions)))
+	for _, r := range records {
+		if key, id := string(r.Key), header(r, "ce_id"); !slices.Contains(ids[key], id) {
+			ids[key] = append(ids[key], id)
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			records = append(records, r)
-			if key, id := string(r.Key), header(r, "ce_id"); !slices.Contains(ids[key], id) {
-				ids[key] = append(ids[key], id)
-			}
-		})
 	}
+	return ids, records
 }
 
 func (b *inbox) emptied() {
 	b.t.Helper()
-	wait(b.t, "the outbox is empty", func() bool {
+	patience.Until(b.t, "the outbox is empty", func() bool {
 		return b.count("SELECT count(*) FROM jobs.event_publications WHERE ended_at IS NULL") == 0
 	})
 }
@@ -137,7 +126,7 @@ func TestEveryEmittedEventIsPublishedInOrderAlthoughANodeDiesBeforeItRecordsThat
 	b.publish(c, "b")
 	b.publish(c, "c")
 	b.emptied()
-	got, records := c.heard(topic)
+	got, records := c.heard(topic, 3)
 	for key, ids := range want {
 		if !slices.Equal(got[key], ids) {
 			t.Errorf("the events of %s came as\n%v, want\n%v", key, got[key], ids)
@@ -174,7 +163,7 @@ func TestAnEventThatItsTopicRefusesBecomesALetterAndStopsNothing(t *testing.T) {
 		}
 	})
 	b.emptied()
-	got, records := c.heard(topic)
+	got, records := c.heard(topic, 1)
 	if len(records) != 9 {
 		t.Errorf("%d records, want 9", len(records))
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -39,19 +39,15 @@ func (c *cluster) remove(name string) {
 func (c *cluster) anew(topic string, partitions int32) string {
 	c.t.Helper()
 	c.remove(c.name(topic))
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		id, err := c.tryCreate(topic, partitions)
-		if err == nil {
-			wait(c.t, "the brokers know the new "+topic, func() bool { return c.knows(topic, id) })
-			c.client.PurgeTopicsFromClient(c.name(topic))
-			return c.name(topic)
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("make %s anew: %v", topic, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	var id [16]byte
+	patience.Until(c.t, topic+" is made anew", func() bool {
+		made, err := c.tryCreate(topic, partitions)
+		id = made
+		return err == nil
+	})
+	patience.Until(c.t, "the brokers know the new "+topic, func() bool { return c.knows(topic, id) })
+	c.client.PurgeTopicsFromClient(c.name(topic))
+	return c.name(topic)
 }
 
 // lived returns records of one incarnation of a topic, which differ from those of any
@@ -134,7 +130,7 @@ func TestARecreatedTopicLosesNothing(t *testing.T) {
 			stop := b.ingest(c, config)
 			b.has(tt.first)
 			if tt.latest {
-				wait(t, "the end is read from", func() bool { return c.assigned(c.mark) })
+				patience.Until(t, "the end is read from", func() bool { return c.assigned(c.mark) })
 			}
 			for life := range 2 { // twice: the second time the first incarnation's offsets are known
 				if tt.stop {

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
@@ -270,13 +271,10 @@ func TestABrokerThatDoesNotAnswerHoldsNobodyUp(t *testing.T) {
 		return nil, errors.New("never"), true
 	})
 	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Timeout = 2 * time.Second })
-	begun := time.Now()
-	results := r.Drive(t.Context(), []dlq.Drive{driven(topic, nil, []byte("a"))})
-	if results[0].Outcome != dlq.Uncertain {
+	over := make(chan []dlq.Result, 1)
+	go func() { over <- r.Drive(t.Context(), []dlq.Drive{driven(topic, nil, []byte("a"))}) }()
+	if results := patience.Receive(t, "the attempt ends", over); results[0].Outcome != dlq.Uncertain {
 		t.Errorf("%+v", results[0])
-	}
-	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 
@@ -284,15 +282,13 @@ func TestNothingIsCountedWhenNoBrokerCouldBeReached(t *testing.T) {
 	t.Parallel()
 	c := &cluster{t: t, addrs: []string{testnet.ClosedAddress(t)}}
 	r := c.redriver(func(cfg *targets.KafkaConfig) { cfg.Timeout = time.Second })
-	begun := time.Now()
 	drives := []dlq.Drive{driven("orders", nil, []byte("a")), driven("orders", nil, make([]byte, 1<<20))}
-	for _, res := range r.Drive(t.Context(), drives) {
+	over := make(chan []dlq.Result, 1)
+	go func() { over <- r.Drive(t.Context(), drives) }()
+	for _, res := range patience.Receive(t, "the attempts end", over) {
 		if res.Outcome != dlq.Withdrawn || res.Error == "" {
 			t.Errorf("%+v; want it withdrawn", res)
 		}
-	}
-	if took := time.Since(begun); took > 10*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

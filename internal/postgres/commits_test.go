@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -44,32 +45,31 @@ func (a *alone) standby(name string) {
 	pgtest.Execute(a.t, a.own, `ALTER SYSTEM SET synchronous_standby_names = '`+name+`'`)
 	pgtest.Execute(a.t, a.own, `SELECT pg_reload_conf()`)
 	// Sessions wait once the checkpointer has read the settings as well, and nothing tells.
-	for a.probe() != (name != "") {
-		time.Sleep(time.Millisecond)
-	}
+	patience.Until(a.t, "the settings are read", func() bool { return a.probe() == (name != "") })
 }
 
 // probe reports whether commits wait.
 func (a *alone) probe() bool {
 	done := make(chan struct{})
-	ctx, cancel := context.WithTimeout(a.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithCancel(a.t.Context())
 	defer cancel()
 	go func() {
 		defer close(done)
 		_ = a.db.Read.QueryRowContext(ctx, `SELECT pg_logical_emit_message(true, 'test', '') IS NULL`).Scan(new(bool))
 	}()
-	for {
+	waits := false
+	patience.Until(a.t, "the commit is over, or waits", func() bool {
 		select {
 		case <-done:
-			return false
-		case <-time.After(5 * time.Millisecond):
-			if a.waits("") {
-				cancel()
-				<-done
-				return true
-			}
+			return true
+		default:
+			waits = a.waits("")
+			return waits
 		}
-	}
+	})
+	cancel()
+	<-done
+	return waits
 }
 
 const waiting = `FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%' || $1 || '%'`
@@ -110,13 +110,14 @@ func (a *alone) start(session string, write func() error) <-chan error {
 	a.t.Helper()
 	answer := make(chan error, 1)
 	go func() { answer <- write() }()
-	for !a.waits(session) {
+	patience.Until(a.t, "the commit waits for the standby", func() bool {
 		select {
 		case err := <-answer:
 			a.t.Fatalf("the commit did not wait for the standby, and returned %v", err)
-		case <-time.After(time.Millisecond):
+		default:
 		}
-	}
+		return a.waits(session)
+	})
 	return answer
 }
 

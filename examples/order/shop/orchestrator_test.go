@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/examples/order/ledger"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // orchestrator is a minimal orchestrator, in memory, that keeps all promises unless it
@@ -72,7 +73,7 @@ func (c orchestrator) call(saga, step string, action ledger.Action, attempt int,
 	case sameAttempt:
 		attempt = 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	go func() {
 		select {
@@ -194,7 +195,7 @@ func play(t *testing.T, shop Config, s defect, sagas int, checker ledger.Checker
 	c := open(t, shop, func(s *Shop) {
 		s.after = func(d time.Duration) <-chan time.Time {
 			paused <- d
-			return time.After(d)
+			return time.NewTimer(d).C
 		}
 	})
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}

@@ -3,6 +3,7 @@ package identity_test
 import (
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -121,4 +122,33 @@ func TestASessionThatHasEndedIsForgottenAtOnceHere(t *testing.T) {
 	if who, err := c.Identify(t.Context(), string(token)); err == nil {
 		t.Errorf("signed out, and still %+v", who)
 	}
+}
+
+// A node that is told nothing, because another one ended the session, remembers it for less than five seconds.
+func TestASessionThatHasEndedElsewhereIsRefusedWithinFiveSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(time.Now)
+		c := identity.New(identity.Config{
+			Keys: store.Keys, Sessions: store.Sessions, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
+		token := access.NewSessionToken([32]byte{1})
+		s, err := access.OpenSession(token, access.Principal{Subject: "jwt:a", Tenant: saga.Tenant{ID: uuid.New()}}, "",
+			uuid.New(), time.Now())
+		if err == nil {
+			err = store.Sessions.Open(t.Context(), s)
+		}
+		if err == nil {
+			_, err = c.Identify(t.Context(), string(token))
+		}
+		if err == nil {
+			err = store.Sessions.End(t.Context(), nil, "", s.ID, time.Now())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		if who, err := c.Identify(t.Context(), string(token)); err == nil {
+			t.Errorf("five seconds after it has ended, the session is still %+v", who)
+		}
+	})
 }

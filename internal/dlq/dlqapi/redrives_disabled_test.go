@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -31,12 +30,7 @@ func TestARedriveSkipsLettersOfADisabledWebhook(t *testing.T) {
 	first, second, other := hooked(), hooked(), q.push(q.toTarget(""))
 	ids := `["` + first.ID.String() + `","` + second.ID.String() + `","` + other.ID.String() + `"]`
 	made := q.Bulk(`{"action":"RETRY","ids":` + ids + `,"rate_per_second":1000,"stop_on":{"failures":1},"reason":"r"}`)
-	var done client.Redrive
-	for deadline := time.Now().Add(20 * time.Second); done.State != "COMPLETED"; time.Sleep(20 * time.Millisecond) {
-		if q.Send("GET", apitest.RedrivesPath+"/"+made.ID.String(), "").Into(&done); time.Now().After(deadline) {
-			t.Fatalf("it does not end: %s, done %d, failed %d, skipped %d", done.State, done.Done, done.Failed, done.Skipped)
-		}
-	}
+	done := q.Until(made.ID, "completed", func(r client.Redrive) bool { return r.State == "COMPLETED" })
 	if done.Done != 1 || done.Skipped != 2 || done.Failed != 0 || done.Sent != 1 {
 		t.Errorf("done %d, skipped %d, failed %d, sent %d", done.Done, done.Skipped, done.Failed, done.Sent)
 	}

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -57,17 +57,14 @@ const storeAsBefore = `INSERT INTO dlq.dlq_messages OVERRIDING SYSTEM VALUE SELE
 // waiting blocks until a statement waits for a lock, or done is closed.
 func (v lastVersion) waiting(done <-chan struct{}, statement string) {
 	v.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	patience.Until(v.t, statement+" waits for a lock, or ends", func() bool {
 		select {
 		case <-done:
-			return
+			return true
 		default:
 		}
-		if pgtest.Ask[int](v.t, v.look, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1`, "%"+statement+"%") > 0 {
-			return
-		}
-	}
-	v.t.Fatalf("%s neither waits nor ends", statement)
+		return pgtest.Ask[int](v.t, v.look, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1`, "%"+statement+"%") > 0
+	})
 }
 
 // A node of the last version and a newer one store one record at the same moment: the

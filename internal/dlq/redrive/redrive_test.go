@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -170,16 +171,7 @@ func run(t *testing.T, cfg redrive.Config) (stop func()) {
 // await polls the database until ok.
 func (p *post) await(what string, ok func() bool) {
 	p.t.Helper()
-	deadline := time.After(40 * time.Second)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			p.t.Fatalf("waited in vain for: %s", what)
-		case <-tick.C:
-		}
-	}
+	patience.Until(p.t, what, ok)
 }
 
 // statuses counts letters.

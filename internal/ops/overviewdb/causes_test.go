@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 	"github.com/skald-saga/skald/internal/test/uitest"
@@ -230,22 +231,25 @@ func (t trouble) fails(sub *testing.T) uuid.UUID {
 func (t trouble) finds(sub *testing.T, want wanted) {
 	sub.Helper()
 	var all []any
-	for end := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+	defer func() {
+		if sub.Failed() {
+			for _, c := range all {
+				sub.Log(c.(object)["kind"], c.(object)["summary"])
+			}
+		}
+	}()
+	var found object
+	patience.Until(sub, fmt.Sprintf("%s is found: %q", want.kind, want.summary), func() bool {
 		all = t.made("GET", "/overview", nil)["causes"].([]any)
 		i := slices.IndexFunc(all, func(c any) bool {
 			return c.(object)["kind"] == want.kind && strings.Contains(c.(object)["summary"].(string), want.summary)
 		})
 		if i >= 0 {
-			t.follows(sub, want, all[i].(object))
-			return
+			found = all[i].(object)
 		}
-		if time.Now().After(end) {
-			for _, c := range all {
-				sub.Log(c.(object)["kind"], c.(object)["summary"])
-			}
-			sub.Fatalf("%s is not found: %q", want.kind, want.summary)
-		}
-	}
+		return i >= 0
+	})
+	t.follows(sub, want, found)
 }
 
 func (t trouble) follows(sub *testing.T, want wanted, c object) {

@@ -4,13 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/notify"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -31,16 +31,6 @@ func startNode(t *testing.T, dsn string) (*ends.Board, *notify.Line) {
 	return board, line
 }
 
-// eventually polls a condition that other processes bring about.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
-
 func told(w *ends.Waiter) bool {
 	select {
 	case <-w.Told:
@@ -55,13 +45,13 @@ func TestAnotherNodeIsToldOfAnEnd(t *testing.T) {
 	dsn := testdb.DSN(t)
 	here, a := startNode(t, dsn)
 	there, b := startNode(t, dsn)
-	eventually(t, "both lines are open", func() bool { return a.Open() && b.Open() })
+	patience.Until(t, "both lines are open", func() bool { return a.Open() && b.Open() })
 	k := ends.Key{Kind: ends.Saga, Tenant: uuid.New(), ID: uuid.New()}
 	w := there.Watch(k)
 	defer w.Stop()
 	here.Ended(k, nil) // before anybody asked: it is remembered for the question
 	w.Ask()
-	eventually(t, "told", func() bool { return told(w) })
+	patience.Until(t, "told", func() bool { return told(w) })
 }
 
 func TestALineOpensAgainAfterItsConnectionWasCut(t *testing.T) {
@@ -69,7 +59,7 @@ func TestALineOpensAgainAfterItsConnectionWasCut(t *testing.T) {
 	dsn := testdb.DSN(t)
 	here, a := startNode(t, dsn)
 	there, b := startNode(t, dsn)
-	eventually(t, "both lines are open", func() bool { return a.Open() && b.Open() })
+	patience.Until(t, "both lines are open", func() bool { return a.Open() && b.Open() })
 	raw, err := sql.Open("postgres", dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -79,12 +69,12 @@ func TestALineOpensAgainAfterItsConnectionWasCut(t *testing.T) {
 		WHERE datname = current_database() AND query LIKE 'LISTEN%'`); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the lines notice", func() bool { return !a.Open() || !b.Open() })
-	eventually(t, "both lines are open again", func() bool { return a.Open() && b.Open() })
+	patience.Until(t, "the lines notice", func() bool { return !a.Open() || !b.Open() })
+	patience.Until(t, "both lines are open again", func() bool { return a.Open() && b.Open() })
 	k := ends.Key{Kind: ends.JobRun, Tenant: uuid.New(), ID: uuid.New()}
 	w := there.Watch(k)
 	defer w.Stop()
 	here.Ended(k, nil)
 	w.Ask()
-	eventually(t, "told", func() bool { return told(w) })
+	patience.Until(t, "told", func() bool { return told(w) })
 }

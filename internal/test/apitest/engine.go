@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // node is the engine as an edge sees it. It checks the edge's duty towards the engine:
@@ -122,15 +123,11 @@ func (n *node) Admit(ctx context.Context) (*int64, func(*saga.Instance)) {
 
 // Rest returns when no saga is driven any more.
 func (n *node) Rest() {
-	for {
-		if running, waiting := n.Load(); running+waiting == 0 {
-			return
-		}
-		select {
-		case <-n.changed:
-		case <-time.After(time.Millisecond): // a drive that ends without an end of its saga tells nobody
-		}
-	}
+	n.t.Helper()
+	patience.Until(n.t, "no saga is driven", func() bool {
+		running, waiting := n.Load()
+		return running+waiting == 0
+	})
 }
 
 // Instance reads one saga of the default tenant.

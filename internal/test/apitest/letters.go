@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // Kept returns the reason of the only action on a subject; "" is none given.
@@ -77,20 +77,14 @@ func (e *Edge) Bulk(body string, header ...string) client.Redrive {
 }
 
 // Until reads a redrive until it is as it should be.
-func (e *Edge) Until(id uuid.UUID, what string, is func(client.Redrive) bool) client.Redrive {
+func (e *Edge) Until(id uuid.UUID, what string, is func(client.Redrive) bool) (out client.Redrive) {
 	e.T.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for {
-		var out client.Redrive
+	patience.Until(e.T, "the redrive is "+what, func() bool {
+		out = client.Redrive{}
 		e.Send("GET", RedrivesPath+"/"+id.String(), "").Into(&out)
-		if is(out) {
-			return out
-		}
-		if time.Now().After(deadline) {
-			e.T.Fatalf("the redrive is not %s: %+v", what, out)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return is(out)
+	})
+	return out
 }
 
 // Wants2xx fails the test unless the answer is a success.

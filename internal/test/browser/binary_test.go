@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,7 +14,9 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/test/browser"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // TestTheProgram takes ways through the pages of the program as it is delivered.
@@ -146,12 +147,7 @@ func picture(t *testing.T, tab *browser.Tab, name string) {
 
 // killed: a page that is open says when the server has died, and goes on when it is back on the same database.
 func killed(t *testing.T, program string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, dsn := l.Addr().String(), testdb.DSN(t)
-	l.Close()
+	addr, dsn := testnet.FreeAddress(t), testdb.DSN(t)
 	out, kill := starts(t, program, dsn, addr, "serve")
 	drain := func(out io.Reader) { go io.Copy(io.Discard, out) } //nolint:errcheck // until it ends
 	drain(out)
@@ -184,13 +180,12 @@ func killed(t *testing.T, program string) {
 // ready waits until a server is.
 func ready(t *testing.T, addr string) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if res, err := http.Get("http://" + addr + "/readyz"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
+	patience.Until(t, addr+" is ready", func() bool {
+		res, err := http.Get("http://" + addr + "/readyz")
+		if err != nil {
+			return false
 		}
-	}
-	t.Fatalf("%s is not ready", addr)
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
 }

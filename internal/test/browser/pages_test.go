@@ -230,7 +230,7 @@ func checkMainPages(t *testing.T, server string) {
 
 // TestWhatCannotBeReadIsFound plants what the gate on layout is there for.
 func TestWhatCannotBeReadIsFound(t *testing.T) {
-	page := `<!doctype html><html lang="en"><title>Planted</title><style>body { margin: 0 }
+	page := `<!doctype html><html lang="en"><title>Planted</title><link rel="icon" href="data:,"><style>body { margin: 0 }
 		.cut { width: 40px; overflow: hidden; white-space: nowrap } .over { position: relative; top: -1em } .wide { width: 2000px }</style>%s`
 	tab := browser.Open(t)
 	for _, c := range []struct{ body, want string }{

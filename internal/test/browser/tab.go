@@ -20,10 +20,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-)
 
-// patience is how long a page may take on a machine that has much else to do.
-const patience = time.Minute
+	"github.com/skald-saga/skald/internal/test/patience"
+)
 
 // Tab is a window of a person who has no others open: without cookies, and with nothing in the cache.
 type Tab struct {
@@ -116,7 +115,7 @@ func command[P, R any](ctx context.Context, c cdp.Command[P, R], params P) error
 
 func (b *Tab) run(do func(context.Context) error) {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, patience.Limit)
 	defer cancel()
 	if err := do(ctx); err != nil {
 		b.Fatalf("the browser: %v\n%s", err, b.State())
@@ -175,18 +174,13 @@ func (b *Tab) evaluate(expression string, out any, options ...chromedp.EvaluateO
 // Until waits until an expression is true.
 func (b *Tab) Until(what, expression string) {
 	b.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(b.ctx, patience)
+	patience.Until(b.TB, "the page shows "+what, func() bool {
+		ctx, cancel := context.WithTimeout(b.ctx, patience.Limit)
+		defer cancel()
 		// An error is a page on its way to another one.
 		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
-		cancel()
-		if ok && err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			b.Fatalf("the page never showed %s (%v)\n%s", what, err, b.State())
-		}
-	}
+		return ok && err == nil
+	})
 }
 
 // See waits until the page shows a text.
@@ -305,9 +299,12 @@ func (b *Tab) Path() (path string) {
 	return path
 }
 
+// glance is how long a message waits for what the page shows.
+const glance = 5 * time.Second
+
 // State is where the tab is and what it shows, for messages.
 func (b *Tab) State() string {
-	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, glance)
 	defer cancel()
 	shown, err := chromedp.Run(ctx, chromedp.Evaluate[string](
 		`location.href + "\n" + (document.body ? document.body.innerText.slice(0, 4000) : "")`))

@@ -208,13 +208,15 @@ func work(t *testing.T, url string) {
 		t.Fatal(err)
 	}
 	w.Handle("clean", func(ctx context.Context, r *worker.Run) (any, error) {
+		next := time.NewTicker(200 * time.Millisecond)
+		defer next.Stop()
 		for n := 1; ; n++ {
 			fmt.Fprintf(r.Stdout(), "room %d is \x1b[32mclean\x1b[0m\n", n)
 			select {
 			case <-ctx.Done():
 				fmt.Fprintln(r.Stderr(), "put the bucket away")
 				return nil, context.Cause(ctx)
-			case <-time.After(200 * time.Millisecond):
+			case <-next.C:
 			}
 		}
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -129,15 +130,10 @@ func Ask[T any](t *testing.T, db *sql.DB, query string, args ...any) (v T) {
 // session are complete when it has ended.
 func Quiet(t *testing.T, db *sql.DB) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for others := 1; others > 0; {
-		err := db.QueryRowContext(ctx, `SELECT count(*) FROM pg_stat_activity, pg_sleep(0.01)
-			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`).Scan(&others)
-		if err != nil {
-			t.Fatalf("sessions do not end: %v", err)
-		}
-	}
+	patience.Until(t, "other sessions end", func() bool {
+		return Ask[int](t, db, `SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'`) == 0
+	})
 }
 
 // Connection reserves one connection for the whole test, so that its settings apply throughout.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // Login creates a database login that is not a superuser, and returns dsn with it instead of
@@ -16,7 +18,7 @@ import (
 // "CREATEROLE". It may create objects in dsn's database; they and it are dropped with the test.
 func Login(t testing.TB, dsn, options string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	own := func(string) string { return dsn }
 	a := address{maintenance: dsn, dsn: own}
@@ -41,7 +43,7 @@ func Login(t testing.TB, dsn, options string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 		defer cancel()
 		if err := run(ctx, a, "DROP OWNED BY "+quoted+" CASCADE", "DROP ROLE "+quoted); err != nil {
 			t.Errorf("drop the test's login: %v", err)

@@ -37,6 +37,8 @@ func migrated(ctx context.Context) (string, error) {
 	err = connected(ctx, a, func(conn *sql.Conn) error {
 		// Processes may share an external server. It polls, because a session that waits for
 		// the lock inside PostgreSQL holds a snapshot.
+		again := time.NewTicker(50 * time.Millisecond)
+		defer again.Stop()
 		for {
 			var ours bool
 			if err := conn.QueryRowContext(ctx, `SELECT pg_try_advisory_lock($1)`, templateLock).Scan(&ours); err != nil {
@@ -46,7 +48,7 @@ func migrated(ctx context.Context) (string, error) {
 				return makeTemplate(ctx, a, conn, name)
 			}
 			select {
-			case <-time.After(50 * time.Millisecond):
+			case <-again.C:
 			case <-ctx.Done():
 				return ctx.Err()
 			}

@@ -20,14 +20,11 @@ import (
 	"database/sql"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/lib/pq"
-)
 
-// patience limits everything that is done for one test: a first start on a busy machine takes
-// seconds.
-const patience = 2 * time.Minute
+	"github.com/skald-saga/skald/internal/test/patience"
+)
 
 const (
 	testPrefix     = "skald_test_"
@@ -38,7 +35,7 @@ const (
 // test and its subtests end, even with open connections.
 func DSN(t testing.TB) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	template, err := migrated(ctx)
 	if err != nil {
@@ -50,7 +47,7 @@ func DSN(t testing.TB) string {
 // Empty is DSN without the migrations.
 func Empty(t testing.TB) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	return create(ctx, t, "template0")
 }
@@ -66,7 +63,7 @@ func create(ctx context.Context, t testing.TB, template string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 		defer cancel()
 		if err := run(ctx, address, "DROP DATABASE "+pq.QuoteIdentifier(name)+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop the test's database: %v", err)

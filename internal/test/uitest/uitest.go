@@ -15,10 +15,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -75,7 +75,7 @@ func Start(t testing.TB, change ...func(*config.Config)) *Server {
 	case err := <-ended:
 		cancel()
 		t.Fatalf("Skald did not start: %v\n%s", err, s.logs)
-	case <-time.After(2 * time.Minute):
+	case <-patience.Context(t).Done():
 		cancel()
 		t.Fatalf("Skald did not become ready:\n%s", s.logs)
 	}

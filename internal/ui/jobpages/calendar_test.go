@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -29,7 +30,7 @@ func TestTheCalendarShowsWhatHappenedToSlotsAndWhatIsToCome(t *testing.T) {
 	}
 	began := time.Now()
 	range_ := "/job-calendar?from=" + began.Add(-time.Minute).UTC().Format(time.RFC3339) +
-		"&to=" + began.Add(5*time.Minute).UTC().Format(time.RFC3339)
+		"&to=" + began.Add(2*patience.Limit).UTC().Format(time.RFC3339)
 	skipped := func() (found bool) {
 		_, doc := s.Call(t, "GET", range_, nil)
 		slots, _ := doc["slots"].([]any)
@@ -40,11 +41,7 @@ func TestTheCalendarShowsWhatHappenedToSlotsAndWhatIsToCome(t *testing.T) {
 		}
 		return found
 	}
-	for until := time.Now().Add(time.Minute); !skipped(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("no slot of a paused job is skipped")
-		}
-	}
+	patience.Until(t, "a slot of a paused job is skipped", skipped)
 	if _, doc := s.Call(t, "GET", range_, nil); !strings.Contains(text(doc["slots"]), "paused:true") {
 		t.Errorf("slots to come of a paused job: %v", doc["slots"])
 	}

@@ -3,8 +3,8 @@ package jobpages_test
 import (
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -142,13 +142,8 @@ func blocked(t *testing.T, s *uitest.Server) {
 	if first, _ := claims(t, s, worker(t, s, "serial")); first != runs[0] {
 		t.Fatalf("claimed %s, want %s", first, runs[0])
 	}
-	for until := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	patience.Until(t, "the second run says what it waits for", func() bool {
 		_, page := s.Get(t, "/ui/runs/"+runs[1])
-		if strings.Contains(page, `It waits for <a href="/ui/runs/`+runs[0]) {
-			return
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the second run does not say what it waits for:\n%s", page)
-		}
-	}
+		return strings.Contains(page, `It waits for <a href="/ui/runs/`+runs[0])
+	})
 }

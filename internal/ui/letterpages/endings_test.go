@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
@@ -42,16 +42,10 @@ func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 		t.Errorf("a target that no policy allows: %d", status)
 	}
 	s.act(t, "/ui/dlq/topics/orders/policy", "allowed_targets", elsewhere.URL+"/*", "reason", "it moves")
-	for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		// A node knows the policy within a second.
-		status, page, to := send()
-		if status == http.StatusSeeOther && to == letter+"?accepted=retry" {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the retry: %d %s\n%s", status, to, page)
-		}
-	}
+	patience.Until(t, "the node knows the policy, and the retry is accepted", func() bool {
+		status, _, to := send()
+		return status == http.StatusSeeOther && to == letter+"?accepted=retry"
+	})
 	body, _ := elsewhere.last()
 	if at, _ := s.target.last(); at != "" || !strings.Contains(body, "9007199254740993") {
 		t.Errorf("its own target got %q, the other one %q", at, body)
@@ -72,14 +66,10 @@ func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 	if status, doc := s.Call(t, "POST", "/job-definitions/system.dlq.archive/runs", map[string]any{}); status != 201 {
 		t.Fatalf("archive: %d %v", status, doc)
 	}
-	for until := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		if _, page := s.Get(t, "/ui/dlq/archive"); strings.Contains(page, letter) {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("it is not archived")
-		}
-	}
+	patience.Until(t, "it is archived", func() bool {
+		_, page := s.Get(t, "/ui/dlq/archive")
+		return strings.Contains(page, letter)
+	})
 	restore := letter + "/actions/restore"
 	s.page(t, letter, "It is in the archive", restore)
 	s.page(t, "/ui/search?q="+id, `href="`+letter+`"`)

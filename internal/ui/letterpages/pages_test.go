@@ -8,9 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -265,12 +265,10 @@ func TestALetterOfASagaSaysWhatItsActionsMean(t *testing.T) {
 	}
 	_, doc = s.Call(t, "POST", "/sagas", map[string]any{"workflow_name": "order", "payload": map[string]any{}})
 	saga := doc["saga_id"].(string)
-	for until := time.Now().Add(time.Minute); doc["dead_letter_id"] == nil; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("the compensation does not give up: %v", doc)
-		}
+	patience.Until(t, "the compensation gives up", func() bool {
 		_, doc = s.Call(t, "GET", "/sagas/"+saga, nil)
-	}
+		return doc["dead_letter_id"] != nil
+	})
 	letter := "/ui/dlq/letters/" + doc["dead_letter_id"].(string)
 	page := s.page(t, letter, "/ui/sagas/"+saga, "was compensated by hand", "gave up",
 		`aria-label="Steps of the saga"`, `aria-current="step"`)

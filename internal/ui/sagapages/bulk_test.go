@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -46,7 +47,7 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 	if status != 303 || !strings.HasPrefix(to, "/ui/sagas/bulk/") {
 		t.Fatalf("it is not started: %d %s\n%s", status, to, page)
 	}
-	until(t, func() bool {
+	patience.Until(t, "both sagas have accepted", func() bool {
 		_, page = s.Get(t, to)
 		return strings.Contains(page, "2 of 2 sagas have accepted")
 	})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -29,7 +30,10 @@ func TestSagasAreFoundByTheirError(t *testing.T) {
 		t.Fatalf("saga: %d %v", status, doc)
 	}
 	id := doc["saga_id"].(string)
-	until(t, func() bool { _, doc := s.Call(t, "GET", "/sagas/"+id, nil); return doc["needs_attention"] == true })
+	patience.Until(t, "the saga needs attention", func() bool {
+		_, doc := s.Call(t, "GET", "/sagas/"+id, nil)
+		return doc["needs_attention"] == true
+	})
 
 	status, page := s.Get(t, "/ui/sagas/errors")
 	if status != 200 || !strings.Contains(page, `undo of</span> reserve`) || strings.Contains(page, hostile) {

@@ -5,9 +5,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -47,7 +47,10 @@ func TestAFailedSagaIsRetriedFromItsPage(t *testing.T) {
 		t.Fatalf("saga: %d %v", status, doc)
 	}
 	id := doc["saga_id"].(string)
-	until(t, func() bool { _, doc := s.Call(t, "GET", "/sagas/"+id, nil); return doc["needs_attention"] == true })
+	patience.Until(t, "the saga needs attention", func() bool {
+		_, doc := s.Call(t, "GET", "/sagas/"+id, nil)
+		return doc["needs_attention"] == true
+	})
 	for _, path := range []string{
 		"/ui/", "/ui/sagas", "/ui/sagas?needs_attention=true", "/ui/sagas/" + id, "/ui/sagas/" + id + "?tab=attempts",
 		"/ui/sagas/" + id + "?tab=events", "/ui/sagas/" + id + "?tab=related", "/ui/sagas/" + id + "?tab=preview",
@@ -175,7 +178,10 @@ func lists(t *testing.T, s *uitest.Server, id string) {
 func retryWithAnotherInput(t *testing.T, s *uitest.Server, saga string) {
 	t.Helper()
 	id := strings.TrimPrefix(saga, "/ui/sagas/")
-	until(t, func() bool { _, doc := s.Call(t, "GET", "/sagas/"+id, nil); return doc["next_run_at"] != nil })
+	patience.Until(t, "the saga waits for its retry", func() bool {
+		_, doc := s.Call(t, "GET", "/sagas/"+id, nil)
+		return doc["next_run_at"] != nil
+	})
 	if _, page := s.Get(t, saga); !strings.Contains(page, "waits to retry") {
 		t.Errorf("the rail does not say what the step waits for:\n%s", page)
 	}
@@ -197,18 +203,9 @@ func retryWithAnotherInput(t *testing.T, s *uitest.Server, saga string) {
 	if status, page, to := s.Post(t, action, form); status != 303 || to != saga+"?accepted=retry" {
 		t.Fatalf("the retry: %d %s\n%s", status, to, page)
 	}
-	until(t, func() bool {
+	patience.Until(t, "the step has the new output", func() bool {
 		_, doc := s.Call(t, "GET", "/sagas/"+id+"/steps", nil)
 		text, err := json.Marshal(doc["steps"])
 		return err == nil && strings.Contains(string(text), `{"id":9007199254740993,"more":9007199254740995,"text":"new"}`)
 	})
-}
-
-func until(t *testing.T, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not come about")
-		}
-	}
 }

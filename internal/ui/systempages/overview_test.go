@@ -7,20 +7,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
-
-// until calls f until it reports true.
-func until(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !f(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
 
 // TestTheOverviewNamesCauses fills a server with things that need a person, finds each of them, and follows them.
 func TestTheOverviewNamesCauses(t *testing.T) {
@@ -58,7 +48,7 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	})
 	run := made("POST", "/job-definitions/nightly/runs", map[string]any{})["id"].(string)
 	var page string
-	until(t, "both causes are on the page", func() bool {
+	patience.Until(t, "both causes are on the page", func() bool {
 		_, page = s.Get(t, "/ui/")
 		return strings.Contains(page, "1 saga of order: the undo of reserve gave up (http_503)") &&
 			strings.Contains(page, "Two things need a person")

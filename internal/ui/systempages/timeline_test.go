@@ -4,8 +4,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -31,7 +31,7 @@ func TestATimelineShowsEverythingOfACorrelation(t *testing.T) {
 		}
 	}
 	of := "?" + url.Values{"correlation_id": {hostile}}.Encode()
-	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	patience.Until(t, "both sagas end", func() bool {
 		_, doc := s.Call(t, "GET", "/timeline"+of, nil)
 		ends := 0
 		for _, e := range doc["entries"].([]any) {
@@ -39,13 +39,8 @@ func TestATimelineShowsEverythingOfACorrelation(t *testing.T) {
 				ends++
 			}
 		}
-		if ends == 2 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the sagas do not end: %v", doc)
-		}
-	}
+		return ends == 2
+	})
 	s.get("/ui/timeline", 200, "Enter the ID")
 	s.get("/ui/timeline?correlation_id=nobody", 200, "Nothing has the correlation ID")
 	s.get("/ui/timeline?correlation_id="+strings.Repeat("x", 1000), 400)

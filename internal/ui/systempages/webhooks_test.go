@@ -4,8 +4,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -87,14 +87,10 @@ func TestAWebhookFromItsCreationToItsDeletion(t *testing.T) {
 	if !strings.HasPrefix(delivery, one+"/deliveries/") {
 		t.Fatalf("a test leads to %s", delivery)
 	}
-	for until := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if _, page = s.Get(t, delivery); strings.Contains(page, "answered <strong>503</strong>") {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatalf("the test has no answer:\n%s", page)
-		}
-	}
+	patience.Until(t, "the test has an answer", func() bool {
+		_, page = s.Get(t, delivery)
+		return strings.Contains(page, "answered <strong>503</strong>")
+	})
 	s.get(delivery, 200, "failed", "io.skald.webhook.ping", "Redeliver")
 	s.get(one+"/deliveries/nothing", 404)
 	s.get(one+"/deliveries/00000000-0000-4000-8000-000000000000", 404)
