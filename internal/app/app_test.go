@@ -17,6 +17,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -61,6 +62,7 @@ func startWith(
 	cfg.Server.ListenAddr = "127.0.0.1:0"
 	cfg.Engine.NodeID = name
 	cfg.Engine.LeaseTTL = 2 * time.Second
+	cfg.Server.MaxWait, cfg.Server.WriteTimeout = 10*time.Minute, 20*time.Minute // longer than any test waits
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -84,7 +86,7 @@ func startWith(
 	case err := <-ended:
 		ended <- err // for stop
 		t.Fatalf("node %s did not start: %v\n%s", name, err, n.logs)
-	case <-time.After(time.Minute):
+	case <-patience.Context(t).Done():
 		t.Fatalf("node %s did not become ready:\n%s", name, n.logs)
 	}
 	return n
@@ -174,7 +176,7 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 		{`{"busy": true}`, "COMPLETED", "/one /one /two "},
 	} {
 		calls = syncBuffer{}
-		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair", "payload": `+tt.payload+`}`)
+		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=4m", `{"workflow_name": "pair", "payload": `+tt.payload+`}`)
 		if doc["status"] != tt.status || doc["clean"] != true || calls.String() != tt.calls {
 			t.Errorf(
 				"payload %s: %v, clean %v, calls %q; want %s, clean, %q",
@@ -237,15 +239,14 @@ func TestAStopHandsOverAndAnotherNodeFinishes(t *testing.T) {
 	id := doc["saga_id"].(string)
 	stopped := make(chan error)
 	go func() { stopped <- a.stop() }()
-	for !strings.Contains(a.logs.String(), `"stopping"`) {
-		time.Sleep(time.Millisecond) // only the log shows it from outside
-	}
+	// Only the log shows it from outside.
+	patience.Until(t, "the node stops", func() bool { return strings.Contains(a.logs.String(), `"stopping"`) })
 	close(release)
 	if err := <-stopped; err != nil {
 		t.Fatalf("stop: %v", err)
 	}
 	b := start(t, dsn, "b")
-	_, doc = call(t, "GET", b.url+"/api/v1/sagas/"+id+"?wait=10s", "")
+	_, doc = call(t, "GET", b.url+"/api/v1/sagas/"+id+"?wait=4m", "")
 	logs := doc["step_logs"].([]any)
 	if doc["status"] != "COMPLETED" || len(logs) != 2 {
 		t.Errorf("after the stop: %v with %d step logs, want COMPLETED with 2", doc["status"], len(logs))

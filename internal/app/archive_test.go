@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -30,15 +31,12 @@ func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {
 	if status, doc := call(t, "POST", n.url+"/api/v1/workflows", short); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
-	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`)
+	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=4m", `{"workflow_name": "pair"}`)
 	at := n.url + "/api/v1/sagas/" + doc["saga_id"].(string)
-	deadline := time.Now().Add(30 * time.Second)
-	for doc["archived"] != true {
-		if time.Now().After(deadline) {
-			t.Fatalf("after half a minute the saga is not archived: %v", doc)
-		}
+	patience.Until(t, "the saga is archived", func() bool {
 		_, doc = call(t, "GET", at, "")
-	}
+		return doc["archived"] == true
+	})
 	if doc["status"] != "COMPLETED" || len(doc["step_logs"].([]any)) != 2 {
 		t.Errorf("archived: %v", doc)
 	}
@@ -52,11 +50,8 @@ func TestAnEndedSagaGoesIntoTheArchiveAndComesBack(t *testing.T) {
 		t.Errorf("storage: %d %v", status, doc)
 	}
 	for _, want := range []string{`skald_table_bytes{part="heap",table="saga_states"}`, `skald_loop_last_success_timestamp_seconds{loop="retention"}`, "skald_sagas_archived_total "} {
-		for !strings.Contains(metrics(t, n), want) { // the round may still be running
-			if time.Now().After(deadline) {
-				t.Fatalf("the metrics lack %s", want)
-			}
-		}
+		// The round may still be running.
+		patience.Until(t, "the metrics have "+want, func() bool { return strings.Contains(metrics(t, n), want) })
 	}
 	if strings.Contains(metrics(t, n), "skald_sagas_archived_total 0\n") {
 		t.Error("no archived saga was counted")
@@ -89,10 +84,10 @@ func TestOldAuditEventsGoIntoTheirArchive(t *testing.T) {
 		c.Retention.Interval, c.Retention.Events = 50*time.Millisecond, time.Millisecond
 	})
 	call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL))
-	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`)
+	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=4m", `{"workflow_name": "pair"}`)
 	_, events := call(t, "GET", n.url+"/api/v1/sagas/"+doc["saga_id"].(string)+"/events", "")
 	var verified map[string]any
-	eventually(t, "the events are archived", func() bool {
+	patience.Until(t, "the events are archived", func() bool {
 		_, verified = call(t, "GET", n.url+"/api/v1/audit/verify", "")
 		return verified["archived_seals"] != nil && verified["unsealed_events"] == float64(0) &&
 			verified["archived_seals"] == verified["checked_seals"]

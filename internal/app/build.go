@@ -45,6 +45,8 @@ type Options struct {
 	Level  *slog.LevelVar
 	// Ready is called once the API answers, with its base URL. Optional.
 	Ready func(url string)
+	// After tells when server.drain_delay is over; nil: time.After.
+	After func(time.Duration) <-chan time.Time
 }
 
 // node is the assembled program.

@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	_ "github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -22,13 +22,11 @@ func ran(t *testing.T, n *node, name, args string) map[string]any {
 		t.Fatalf("run %s: %d %v", name, status, doc)
 	}
 	url := n.url + "/api/v1/job-runs/" + fmt.Sprint(doc["id"])
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if _, doc = call(t, "GET", url, ""); doc["finished_at"] != nil {
-			return doc
-		}
-	}
-	t.Fatalf("%s does not end: %v", name, doc)
-	return nil
+	patience.Until(t, name+" ends", func() bool {
+		_, doc = call(t, "GET", url, "")
+		return doc["finished_at"] != nil
+	})
+	return doc
 }
 
 func TestBuiltInDefinitionsExistOnceAndRun(t *testing.T) {
@@ -98,12 +96,10 @@ func TestLettersOfATopicAreRedrivenByARun(t *testing.T) {
 	}
 	for _, id := range ids {
 		var doc map[string]any
-		for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-			if _, doc = call(t, "GET", n.url+"/api/v1/dlq/messages/"+id, ""); doc["status"] != "RETRYING" &&
-				doc["status"] != "PENDING" {
-				break
-			}
-		}
+		patience.Until(t, "the letter is driven", func() bool {
+			_, doc = call(t, "GET", n.url+"/api/v1/dlq/messages/"+id, "")
+			return doc["status"] != "RETRYING" && doc["status"] != "PENDING"
+		})
 		if doc["status"] != "RESOLVED" || doc["resolution"] != "CONFIRMED" {
 			t.Errorf("the letter is %v", doc)
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // definitionsOf are job definitions in which every text is set: by schedule, and by events.
@@ -48,7 +50,7 @@ func (a *canaryNode) writeJobs() {
 		`{"action":"CANCEL","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","error_code":"#"},"reason":"#"}`,
 	)
 	a.keeps("bulk_id", field(bulk, "id"))
-	eventually(a.t, "the bulk is canceled before the scheduler has ended it", func() bool {
+	patience.Until(a.t, "the bulk is canceled before the scheduler has ended it", func() bool {
 		a.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, a.ids["bulk_id"])
 		status, _ := a.send(a.owner, "POST", "/api/v1/job-runs/bulk/"+a.ids["bulk_id"]+"/cancel", `{"reason":"`+canary+`"}`,
 			"Idempotency-Key", canary+uuid.NewString())
@@ -71,7 +73,7 @@ func (a *canaryNode) fence() (run, fence string) {
 	a.t.Helper()
 	a.does("createJobRun", `{"args":{"#":"#"},"labels":{"#":"#"},"correlation_id":"#","reason":"#"}`, "definition:#-work")
 	var text string
-	eventually(a.t, "a run is claimed", func() bool {
+	patience.Until(a.t, "a run is claimed", func() bool {
 		text = a.does("claimRuns", `{"slots":1,"wait_ms":1000,"queues":["#-work"],"claim_id":"#-`+newToken(a.t)[:20]+`"}`)
 		return field(text, "run_id") != ""
 	})

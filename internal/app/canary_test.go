@@ -12,11 +12,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -92,7 +92,7 @@ func (a *canaryNode) participate(w http.ResponseWriter, r *http.Request) {
 // send makes a request and returns the response including its headers.
 func (a *canaryNode) send(credential, method, path, body string, header ...string) (int, string) {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience.Limit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body))
 	if err != nil {
@@ -156,16 +156,8 @@ func TestNoContentOfATenantReachesAnother(t *testing.T) {
 	a.takesTheSameNames()
 	a.searchesForCanary()
 	stream.quiet()
-	for range 300 { // its events are being delivered
-		if strings.Contains(a.heard.String(), "saga.") {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	patience.Until(t, "the stranger's webhook hears of its sagas", func() bool { return strings.Contains(a.heard.String(), "saga.") })
 	a.quiet(200, a.heard.String())
-	if !strings.Contains(a.heard.String(), "saga.") {
-		t.Errorf("the stranger's webhook heard nothing: %q", a.heard)
-	}
 	for line := range strings.SplitSeq(a.logs.String(), "\n") {
 		if strings.Contains(line, "stranger") {
 			a.quiet(200, line)
@@ -296,11 +288,10 @@ func (a *canaryNode) takesTheSameNames() {
 		if status != 201 || field(text, "saga_id") != id {
 			a.t.Errorf("the owner's id: %d %s", status, text)
 		}
-		for end := time.Now().Add(time.Minute); field(text, "status") != "COMPLETED"; time.Sleep(50 * time.Millisecond) {
-			if status, text = a.send(a.stranger, "GET", "/api/v1/sagas/"+id+"?include=running", ""); time.Now().After(end) {
-				a.t.Fatalf("%d %s", status, text)
-			}
-		}
+		patience.Until(a.t, "the stranger's saga is completed", func() bool {
+			status, text = a.send(a.stranger, "GET", "/api/v1/sagas/"+id+"?include=running", "")
+			return field(text, "status") == "COMPLETED"
+		})
 		own := strings.ReplaceAll(text, canary+"-answer", "") // the participant's answer, now the stranger's
 		a.quiet(status, strings.ReplaceAll(own, canary, ""))
 		if n := strings.Count(text, `"step_name"`); n != 1 {
@@ -365,12 +356,7 @@ func (a *canaryNode) listen() *liveStream {
 
 // quiet waits for the stranger's own sagas in the stream, and closes it.
 func (c *liveStream) quiet() {
-	for end := time.Now().Add(time.Minute); !strings.Contains(c.text.String(),
-		"saga.completed"); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			c.a.t.Fatalf("the stream says %q", c.text)
-		}
-	}
+	patience.Until(c.a.t, "the stream has the stranger's saga", func() bool { return strings.Contains(c.text.String(), "saga.completed") })
 	c.stop()
 	<-c.done
 	c.a.quiet(200, c.text.String())

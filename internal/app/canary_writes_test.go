@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // does makes the owner send a request that must succeed, and returns the response. In body and
@@ -153,7 +155,7 @@ func (a *canaryNode) writeSagas() {
 	run := func(workflow, ready string) string {
 		text := a.does("createSaga", `{"workflow_name":"#-`+workflow+`","business_key":"#-`+uuid.NewString()+`",`+common)
 		id := a.keeps("saga_id", field(text, "saga_id"))
-		eventually(a.t, "saga of "+workflow, func() bool {
+		patience.Until(a.t, "saga of "+workflow, func() bool {
 			text := a.looks("sagas/" + id)
 			return strings.Contains(text, `"state":"`+ready+`"`) &&
 				(workflow != "waits" || strings.Contains(text, `"current_step":1`) && strings.Contains(text, `"next_run_at":"`))
@@ -209,7 +211,7 @@ func (a *canaryNode) writeWebhooks() {
 	hook := a.keeps("webhook_id", create("hook"))
 	a.does("updateWebhook", `{"url":"@/#-hook-refuse","description":"#","workflow_names":["#-good"],"reason":"#"}`)
 	delivery := a.keeps("delivery_id", field(a.does("testWebhook", ""), "id"))
-	eventually(
+	patience.Until(
 		a.t,
 		"the delivery fails",
 		func() bool { return field(a.looks("webhooks/"+hook+"/deliveries/"+delivery), "status") == "failed" },

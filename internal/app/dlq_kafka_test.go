@@ -1,17 +1,16 @@
 package app_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -48,18 +47,12 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 	}
 	a, b := start(t, dsn, "a", read), start(t, dsn, "b", read)
 
-	deadline := time.Now().Add(time.Minute)
 	var list map[string]any
-	for {
+	patience.Until(t, "all are letters", func() bool {
 		_, list = call(t, "GET", a.url+"/api/v1/dlq/orders?view=full&page_size=200", "")
-		if messages, _ := list["messages"].([]any); len(messages) == all {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute: %v", list)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		messages, _ := list["messages"].([]any)
+		return len(messages) == all
+	})
 	first := list["messages"].([]any)[0].(map[string]any)
 	if first["error_message"] != "no stock" || first["source"] != "KAFKA" || first["status"] != "PENDING" {
 		t.Errorf("a letter: %v", first)
@@ -77,18 +70,17 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 		b.url+"/api/v1/dlq/redrives",
 		`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000}`,
 	)
-	for status/100 == 2 && redrive["state"] != "COMPLETED" {
-		if time.Now().After(deadline) {
-			t.Fatalf("after a minute: %v", redrive)
-		}
-		time.Sleep(20 * time.Millisecond)
-		status, redrive = call(t, "GET", a.url+"/api/v1/dlq/redrives/"+redrive["id"].(string), "")
+	if status/100 != 2 {
+		t.Fatalf("redrive: %d %v", status, redrive)
 	}
+	patience.Until(t, "the redrive ends", func() bool {
+		status, redrive = call(t, "GET", a.url+"/api/v1/dlq/redrives/"+redrive["id"].(string), "")
+		return status != 200 || redrive["state"] == "COMPLETED"
+	})
 	if status != 200 || redrive["done"] != float64(all-1) || redrive["failed"] != 0.0 {
 		t.Fatalf("redrive: %d %v", status, redrive)
 	}
-	ctx, cancel := context.WithDeadline(t.Context(), deadline)
-	defer cancel()
+	ctx := patience.Context(t)
 	got := map[string]string{}
 	for records := 0; records < all; {
 		fetches := client.PollFetches(ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -34,11 +35,10 @@ func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
 		t.Fatalf("push: %d %v", status, doc)
 	}
 	at := n.url + "/api/v1/dlq/messages/" + doc["id"].(string)
-	for deadline := time.Now().Add(30 * time.Second); doc["status"] != "RESOLVED"; time.Sleep(10 * time.Millisecond) {
-		if _, doc = call(t, "GET", at+"?include=attempts", ""); time.Now().After(deadline) {
-			t.Fatalf("the letter stays %v", doc)
-		}
-	}
+	patience.Until(t, "the letter is resolved", func() bool {
+		_, doc = call(t, "GET", at+"?include=attempts", "")
+		return doc["status"] == "RESOLVED"
+	})
 	if attempts, _ := doc["attempts"].([]any); doc["retry_count"] != 2.0 || doc["resolution"] != "REDRIVEN" ||
 		len(attempts) != 3 ||
 		calls.Load() != 3 {

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -13,34 +15,37 @@ import (
 // balancers have had time to notice.
 func TestANodeThatStopsIsNotReadyFirstAndClosesLater(t *testing.T) {
 	t.Parallel()
-	const delay = 5 * time.Second
-	n := start(t, testdb.DSN(t), "draining", func(c *config.Config) { c.Server.DrainDelay = delay })
-	begun, ended := time.Now(), make(chan error, 1)
+	const delay = 3 * time.Minute
+	asked, over := make(chan time.Duration, 1), make(chan time.Time)
+	n := startWith(t, testdb.DSN(t), "draining", func(o *app.Options) {
+		o.After = func(d time.Duration) <-chan time.Time { asked <- d; return over }
+	}, func(c *config.Config) { c.Server.DrainDelay = delay })
+	ended := make(chan error, 1)
 	go func() { ended <- n.stop() }()
-	for {
-		res, err := http.Get(n.url + "/readyz")
-		if err != nil {
-			t.Fatalf("the socket is closed %s after the signal: %v", time.Since(begun), err)
-		}
-		_ = res.Body.Close()
-		if res.StatusCode == http.StatusServiceUnavailable {
-			break
-		}
-		if time.Since(begun) > delay {
-			t.Fatal("it is ready for as long as it is there")
-		}
-		time.Sleep(time.Millisecond)
+	if d := patience.Receive(t, "it drains", asked); d != delay {
+		t.Errorf("it drains for %s, want %s", d, delay)
 	}
-	// On a new connection, like a client that has not noticed yet.
+	// On new connections, like a client that has not noticed yet.
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
-	if status := served(t, n.url); status != 200 && time.Since(begun) < delay {
+	res, err := http.Get(n.url + "/readyz")
+	if err != nil {
+		t.Fatalf("the socket is closed while it drains: %v", err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while it drains /readyz answers %d", res.StatusCode)
+	}
+	if status := served(t, n.url); status != 200 {
 		t.Errorf("not ready, and it no longer serves: %d", status)
 	}
-	if err := <-ended; err != nil {
-		t.Error(err)
+	select {
+	case err := <-ended:
+		t.Errorf("it ended before its time: %v", err)
+	default:
 	}
-	if took := time.Since(begun); took < delay {
-		t.Errorf("it was gone after %s", took)
+	close(over)
+	if err := patience.Receive(t, "it ends", ended); err != nil {
+		t.Error(err)
 	}
 	if res, err := http.Get(n.url + "/readyz"); err == nil {
 		_ = res.Body.Close()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -51,19 +52,13 @@ func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 	forward, backward := begin(`{"who": "canary-1", "sum": 1.50}`), begin(`{"who": "canary-2", "refuse": true}`)
 	c.seen("/two/execute", 2)
 	d := owner(t, dsn)
-	for deadline := time.Now().Add(30 * time.Second); ; { // the calls in flight are in the log
+	patience.Until(t, "the calls in flight are in the log", func() bool {
 		var running int
 		if err := d.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.saga_step_logs WHERE status = 'RUNNING'`).Scan(&running); err != nil {
 			t.Fatal(err)
 		}
-		if running == 2 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d calls are recorded as RUNNING", running)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return running == 2
+	})
 	if err := a.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +66,7 @@ func TestSealedSagasRunThroughARestartAndAnotherKey(t *testing.T) {
 	b := start(t, dsn, "b", with(masterTwo+","+masterOne))
 	for _, tt := range []struct{ id, status, who string }{{forward, "COMPLETED", "canary-1"},
 		{backward, "FAILED", "canary-2"}} {
-		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+tt.id+"?wait=30s", "")
+		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+tt.id+"?wait=4m", "")
 		payload, _ := doc["payload"].(map[string]any)
 		if doc["status"] != tt.status || payload["who"] != tt.who {
 			t.Errorf("saga %s: %v %v, want %s", tt.id, doc["status"], doc["payload"], tt.status)

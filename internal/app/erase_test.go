@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // After an erasure no table contains the content of a person's sagas, letters, runs and
@@ -33,13 +34,13 @@ func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 		{"name":"two","action":{"http":{"url":"`+services.URL+`/refuse"}},"compensation":"none"}]}`)
 	id := w.do("createSaga", `{"workflow_name":"sad","correlation_id":"c-81","payload":{"who":"`+said+`"},"metadata":{"who":"`+said+`"},
 		"name":"`+said+`","description":"`+said+`"}`).text("saga_id")
-	eventually(t, "the saga fails", func() bool { return w.get("/api/v1/sagas/" + id)["state"] == "failed" })
+	patience.Until(t, "the saga fails", func() bool { return w.get("/api/v1/sagas/" + id)["state"] == "failed" })
 	w.do("createJobDefinition", `{"name":"tell","type":"manual","command_name":"tell"}`)
 	_, begun := w.send("run", "POST", "/api/v1/job-definitions/tell/runs", `{"correlation_id":"c-81","args":{"who":"`+said+`"}}`)
 	run := answered(begun).text("id")
 	letter := w.do("pushDeadLetter", `{"original_topic":"people","error_message":"`+said+`","error_type":"odd","correlation_id":"c-81",
 		"payload":{"who":"`+said+`"},"target":{"kind":"http","url":"`+services.URL+`/one"}}`).text("id")
-	eventually(t, "every failure was delivered", func() bool {
+	patience.Until(t, "every failure was delivered", func() bool {
 		var n int
 		err := w.db.QueryRowContext(t.Context(), `SELECT count(*) FROM saga.webhook_deliveries
 			WHERE saga_id = $1 AND status = 'delivered' AND body LIKE '%zqperson%'`, id).Scan(&n)
@@ -125,7 +126,7 @@ func TestRequestsForErasure(t *testing.T) {
 			"action":{"http":{"url":"http://127.0.0.1:9/"}}}]}`)
 		id := w.do("createSaga", `{"workflow_name":"none","business_key":"k-1","payload":{}}`).text("saga_id")
 		w.do("forceFail", `{"reason":"not needed"}`, id)
-		eventually(t, "it ends", func() bool { return w.get("/api/v1/sagas/" + id)["status"] == "FAILED" })
+		patience.Until(t, "it ends", func() bool { return w.get("/api/v1/sagas/" + id)["status"] == "FAILED" })
 		w.send("acknowledge", "POST", "/api/v1/sagas/"+id+"/acknowledge", `{"reason":"seen"}`)
 		return id
 	}

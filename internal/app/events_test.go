@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -107,7 +107,7 @@ func TestTheAuditTrailShowsEveryState(t *testing.T) {
 				if strings.Contains(payload, "cancel") {
 					call(t, "POST", node.url+"/api/v1/sagas/"+id+"/cancel", `{}`)
 				}
-				_, doc = call(t, "GET", node.url+"/api/v1/sagas/"+id+"?wait=20s", "")
+				_, doc = call(t, "GET", node.url+"/api/v1/sagas/"+id+"?wait=4m", "")
 				mu.Lock()
 				states[id] = fmt.Sprint(doc["state"])
 				mu.Unlock()
@@ -120,10 +120,10 @@ func TestTheAuditTrailShowsEveryState(t *testing.T) {
 	}
 	clients.Wait()
 	told := feed(t, a.url)
-	for len(ends(told)) < len(states) {
-		time.Sleep(10 * time.Millisecond) // until no older transaction of the test server is open
+	patience.Until(t, "no older transaction of the test server is open", func() bool {
 		told = feed(t, a.url)
-	}
+		return len(ends(told)) >= len(states)
+	})
 	replayed := map[string]string{}
 	for _, e := range told {
 		if e.NewState == "" {
@@ -160,16 +160,13 @@ func ends(events []event) map[string]bool {
 // verified waits until everything is sealed and checks the chain.
 func verified(t *testing.T, url string, events int) {
 	t.Helper()
-	for {
+	patience.Until(t, "all events are sealed", func() bool {
 		_, doc := call(t, "GET", url+"/api/v1/audit/verify?limit=1000", "")
 		if doc["ok"] != true || doc["next_seq"] != nil || doc["checked_events"] != float64(events) {
 			t.Fatalf("the chain: %v; want %d events", doc, events)
 		}
-		if doc["unsealed_events"] == 0.0 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return doc["unsealed_events"] == 0.0
+	})
 	res, err := http.Get(url + "/metrics")
 	if err != nil {
 		t.Fatal(err)

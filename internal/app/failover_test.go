@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // startServer starts a private server on the data in dir.
@@ -66,16 +66,11 @@ func touch(t *testing.T, dir, name string) {
 // until waits for a condition of the server.
 func until(t *testing.T, d *sql.DB, condition string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	patience.Until(t, condition, func() bool {
 		var ok bool
 		err := d.QueryRowContext(t.Context(), `SELECT coalesce((`+condition+`), false)`).Scan(&ok)
-		if err == nil && ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: still not, %v", condition, err)
-		}
-	}
+		return err == nil && ok
+	})
 }
 
 // The primary dies under load and its synchronous standby is promoted, as Patroni does it. The

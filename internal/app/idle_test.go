@@ -67,7 +67,7 @@ func TestNoTransactionIsHeldDuringACall(t *testing.T) {
 			answer <- struct{}{}
 		}
 	}()
-	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=30s", `{"workflow_name": "pair"}`)
+	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=4m", `{"workflow_name": "pair"}`)
 	if doc["state"] != "completed" {
 		t.Errorf("ended as %v", doc)
 	}

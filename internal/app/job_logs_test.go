@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -112,19 +113,18 @@ func TestALogIsReadTheSameAfterItHasMoved(t *testing.T) {
 	if status, doc := call(t, "PATCH", n.url+"/api/v1/settings", `{"values":{"log_retention_days_db":0}}`); status != 200 {
 		t.Fatalf("settings: %d %v", status, doc)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		if status, doc := call(t, "GET", n.url+"/api/v1/job-runs/"+run, ""); status != 200 {
+	var ref string
+	patience.Until(t, "the log moves", func() bool {
+		status, doc := call(t, "GET", n.url+"/api/v1/job-runs/"+run, "")
+		if status != 200 {
 			t.Fatalf("read the run: %d %v", status, doc)
-		} else if ref, _ := doc["log_ref"].(string); ref != "" {
-			if got := objects(t, dir); len(got) != 1 || got[0] != ref ||
-				strings.Contains(n.logs.String(), "stays in the database") {
-				t.Errorf("ref %q; there are %v\n%s", ref, got, n.logs)
-			}
-			break
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the log does not move:\n%s", n.logs)
-		}
+		ref, _ = doc["log_ref"].(string)
+		return ref != ""
+	})
+	if got := objects(t, dir); len(got) != 1 || got[0] != ref ||
+		strings.Contains(n.logs.String(), "stays in the database") {
+		t.Errorf("ref %q; there are %v\n%s", ref, got, n.logs)
 	}
 	if after := logOf(t, n.url, run); after != before {
 		t.Errorf("after it has moved the log is %q", after)

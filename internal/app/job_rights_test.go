@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -39,27 +39,23 @@ func (c *campaign) over(id any) map[string]any {
 		c.t.Fatal("there is no run")
 	}
 	var doc map[string]any
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if doc = c.must(c.operator, "GET", fmt.Sprintf("/api/v1/job-runs/%v", id), "", 200); doc["finished_at"] != nil {
-			return doc
-		}
-	}
-	c.t.Errorf("the run does not end: %v", doc)
+	patience.Until(c.t, "the run ends", func() bool {
+		doc = c.must(c.operator, "GET", fmt.Sprintf("/api/v1/job-runs/%v", id), "", 200)
+		return doc["finished_at"] != nil
+	})
 	return doc
 }
 
 // newest waits for n runs of a trigger of a definition and returns one that has ended.
 func (c *campaign) newest(definition, trigger string, n int) map[string]any {
 	c.t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		runs := c.must(c.operator, "GET", "/api/v1/job-runs?definition="+definition+"&trigger="+trigger, "",
-			200)["job_runs"].([]any)
-		if len(runs) >= n {
-			return c.over(runs[0].(map[string]any)["id"])
-		}
-	}
-	c.t.Errorf("no run of %s by %s", definition, trigger)
-	return nil
+	var runs []any
+	patience.Until(c.t, fmt.Sprintf("%d runs of %s by %s", n, definition, trigger), func() bool {
+		doc := c.must(c.operator, "GET", "/api/v1/job-runs?definition="+definition+"&trigger="+trigger, "", 200)
+		runs = doc["job_runs"].([]any)
+		return len(runs) >= n
+	})
+	return c.over(runs[0].(map[string]any)["id"])
 }
 
 func refused(run map[string]any) bool {
@@ -228,14 +224,13 @@ func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 	// A schedule has the rights of an administrator.
 	c.must(c.admin, "PATCH", "/api/v1/job-definitions/"+archive, `{"schedule":{"type":"interval","value":"1s"}}`, 200)
 	var run map[string]any // slots are created ahead, and skipped while another one runs
-	for deadline := time.Now().Add(time.Minute); run == nil &&
-		time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if runs := c.must(c.operator, "GET", "/api/v1/job-runs?trigger=TIME&state=SUCCEEDED&definition="+archive, "", 200)["job_runs"].([]any); len(
-			runs,
-		) > 0 {
+	patience.Until(t, "a run by its schedule succeeds", func() bool {
+		runs := c.must(c.operator, "GET", "/api/v1/job-runs?trigger=TIME&state=SUCCEEDED&definition="+archive, "", 200)["job_runs"].([]any)
+		if len(runs) > 0 {
 			run = runs[0].(map[string]any)
 		}
-	}
+		return run != nil
+	})
 	if run["state"] != "SUCCEEDED" || run["initiated_by"] != "key:*:bootstrap" {
 		t.Errorf("by its schedule: %v", run)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -98,26 +99,25 @@ func (s *settling) begin(n *node, more string) (id string, run jobrun.Offer) {
 // claim waits for a run of a command and starts it.
 func (s *settling) claim(command string) jobrun.Offer {
 	s.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if _, _, err := s.jobs.Heartbeat(s.t.Context(), s.tenant, s.worker, time.Now().UnixNano(), 0, nil); err != nil {
+	var offers []jobrun.Offer
+	patience.Until(s.t, "a run of "+command, func() bool {
+		_, _, err := s.jobs.Heartbeat(s.t.Context(), s.tenant, s.worker, time.Now().UnixNano(), 0, nil)
+		if err != nil {
 			s.t.Fatal(err)
 		}
-		offers, err := s.jobs.Claim(
+		offers, err = s.jobs.Claim(
 			s.t.Context(),
 			jobrun.ClaimRequest{TenantID: s.tenant, WorkerID: s.worker, Slots: 1, Start: true},
 		)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if len(offers) == 1 {
-			if offers[0].CommandName != command {
-				s.t.Fatalf("a run of %s; want %s", offers[0].CommandName, command)
-			}
-			return offers[0]
-		}
+		return len(offers) == 1
+	})
+	if offers[0].CommandName != command {
+		s.t.Fatalf("a run of %s; want %s", offers[0].CommandName, command)
 	}
-	s.t.Fatalf("no run of %s", command)
-	return jobrun.Offer{}
+	return offers[0]
 }
 
 // finish reports the end of a run.
@@ -136,13 +136,11 @@ func (s *settling) finish(r jobrun.Offer, value string, failure *jobrun.Error) {
 func (s *settling) ends(n *node, id, state string) map[string]any {
 	s.t.Helper()
 	var doc map[string]any
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if _, doc = call(s.t, "GET", n.url+"/api/v1/sagas/"+id, ""); doc["state"] == state {
-			return doc
-		}
-	}
-	s.t.Fatalf("the saga stays %v; want %s", doc, state)
-	return nil
+	patience.Until(s.t, "the saga is "+state, func() bool {
+		_, doc = call(s.t, "GET", n.url+"/api/v1/sagas/"+id, "")
+		return doc["state"] == state
+	})
+	return doc
 }
 
 func TestASagaGoesThroughAJob(t *testing.T) {
@@ -203,15 +201,13 @@ func TestACancelReachesTheRun(t *testing.T) {
 // asked waits until a cancel of a run is requested.
 func (s *settling) asked(run jobrun.Offer) {
 	s.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	patience.Until(s.t, "a cancel of the run is requested", func() bool {
 		r, err := s.jobs.Run(s.t.Context(), s.tenant, run.ID)
-		if err != nil || time.Now().After(deadline) {
-			s.t.Fatalf("the run is %+v: %v", r, err)
+		if err != nil {
+			s.t.Fatal(err)
 		}
-		if r.CancelRequestedAt != nil {
-			return
-		}
-	}
+		return r.CancelRequestedAt != nil
+	})
 }
 
 func TestADeadlineReachesTheRunAndALateSuccessIsUndone(t *testing.T) {

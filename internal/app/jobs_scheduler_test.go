@@ -5,21 +5,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
-
-// within waits until f returns true.
-func within(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
 
 // leaderOf returns the leader according to a node.
 func leaderOf(t *testing.T, n *node) (node string, epoch float64) {
@@ -43,7 +33,7 @@ func TestADefinitionWithAScheduleGetsItsRuns(t *testing.T) {
 	dsn := testdb.DSN(t)
 	never := start(t, dsn, "never", func(c *config.Config) { c.Jobs.Scheduler = false })
 	first := start(t, dsn, "first")
-	within(t, "the first leads", func() bool { n, _ := leaderOf(t, never); return n == "first" })
+	patience.Until(t, "the first leads", func() bool { n, _ := leaderOf(t, never); return n == "first" })
 	status, doc := call(t, "POST", never.url+"/api/v1/job-definitions",
 		`{"name":"tick","type":"time","command_name":"tick","schedule":{"type":"interval","value":"1s"}}`)
 	if status != http.StatusCreated {
@@ -54,7 +44,7 @@ func TestADefinitionWithAScheduleGetsItsRuns(t *testing.T) {
 		list, _ := doc["job_runs"].([]any)
 		return len(list)
 	}
-	within(t, "runs", func() bool { return runs() > 10 })
+	patience.Until(t, "runs", func() bool { return runs() > 10 })
 	metrics := func(n *node) string {
 		res, err := http.Get(n.url + "/metrics")
 		if err != nil {
@@ -67,7 +57,7 @@ func TestADefinitionWithAScheduleGetsItsRuns(t *testing.T) {
 		}
 		return string(text)
 	}
-	within(t, "metrics", func() bool {
+	patience.Until(t, "metrics", func() bool {
 		m := metrics(first)
 		return strings.Contains(m, "skald_job_leader 1") && strings.Contains(m, `loop="job_scheduler"`) &&
 			strings.Contains(m, `skald_job_sweep_rows_total{sweep="slots"}`)
@@ -79,7 +69,10 @@ func TestADefinitionWithAScheduleGetsItsRuns(t *testing.T) {
 	if err := first.stop(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "the second leads", func() bool { n, epoch := leaderOf(t, second); return n == "second" && epoch == 2 })
+	patience.Until(t, "the second leads", func() bool {
+		n, epoch := leaderOf(t, second)
+		return n == "second" && epoch == 2
+	})
 	if status, _ := call(t, "GET", never.url+"/readyz", ""); status != http.StatusOK {
 		t.Errorf("a node that does not lead is not ready: %d", status)
 	}

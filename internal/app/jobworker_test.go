@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -79,13 +80,13 @@ func TestANodesDetachedWorkerFinishesWhatItHas(t *testing.T) {
 	y.must("POST", "/api/v1/job-definitions",
 		`{"name":"slow","type":"manual","command_name":"shell","default_args":{"script":"`+script+`"}}`, 201)
 	run := y.must("POST", "/api/v1/job-definitions/slow/runs", "", 201)["id"].(string)
-	eventually(t, "the script runs", func() bool {
+	patience.Until(t, "the script runs", func() bool {
 		_, err := os.Stat(dir + "/began")
 		return err == nil
 	})
 	id := y.active()[0]
 	y.must("POST", "/api/v1/workers/"+id+"/detach", `{"reason":"test"}`, 200)
-	eventually(t, "the worker confirms its run", func() bool {
+	patience.Until(t, "the worker confirms its run", func() bool {
 		return y.must("GET", "/api/v1/job-runs/"+run, "", 200)["continuation_state"] == "NONE"
 	})
 	if err := os.WriteFile(dir+"/go", nil, 0o600); err != nil {
@@ -94,7 +95,7 @@ func TestANodesDetachedWorkerFinishesWhatItHas(t *testing.T) {
 	if doc := y.becomes(run, "SUCCEEDED"); doc["attempt"] != float64(1) || doc["assigned_worker_id"] != id {
 		t.Errorf("the run of the detached worker: %v", doc)
 	}
-	eventually(t, "the worker is there again", func() bool {
+	patience.Until(t, "the worker is there again", func() bool {
 		now := y.active()
 		return len(now) == 1 && now[0] != id
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/api/worker"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -45,8 +46,7 @@ func TestARecordStartsARunWhoseEventIsPublished(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := patience.Context(t)
 	if err := client.ProduceSync(ctx,
 		&kgo.Record{Topic: "orders", Value: []byte(`{"order":7}`), Headers: []kgo.RecordHeader{
 			{Key: "event_type", Value: []byte("order.paid")}, {Key: "x-correlation-id", Value: []byte("c-7")}}},
@@ -80,12 +80,12 @@ func TestARecordStartsARunWhoseEventIsPublished(t *testing.T) {
 		string(record.Key) != "c-7" || doc.Data["order"] != 7.0 {
 		t.Errorf("%s was published (%v)", record.Value, err)
 	}
-	within(t, "its publication is recorded", func() bool {
+	patience.Until(t, "its publication is recorded", func() bool {
 		p, _ := y.must("GET", "/api/v1/events/"+doc.ID, "", 200)["publication"].(map[string]any)
 		return p != nil && p["topic"] == "handled" && p["published_at"] != nil
 	})
 	letters := map[string]map[string]any{}
-	within(t, "the record that is no event and the event that no topic takes are letters", func() bool {
+	patience.Until(t, "the record that is no event and the event that no topic takes are letters", func() bool {
 		for _, m := range y.must("GET", "/api/v1/dlq/messages", "", 200)["messages"].([]any) {
 			letter := m.(map[string]any)
 			letters[letter["error_type"].(string)] = letter

@@ -24,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -79,7 +80,7 @@ func newStranded(t *testing.T) *stranded {
 // fail runs a saga to its dirty end and returns it.
 func (s *stranded) fail() (id, letter uuid.UUID) {
 	s.t.Helper()
-	_, doc := call(s.t, "POST", s.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair", "correlation_id": "order-7"}`)
+	_, doc := call(s.t, "POST", s.url+"/api/v1/sagas?wait=4m", `{"workflow_name": "pair", "correlation_id": "order-7"}`)
 	if doc["state"] != "failed" || doc["dead_letter_id"] == nil {
 		s.t.Fatalf("the saga is %v, its letter %v", doc["state"], doc["dead_letter_id"])
 	}
@@ -114,15 +115,12 @@ func (s *stranded) claimed(id uuid.UUID) dlq.Drive {
 // ends waits for the saga to be in a state, and returns it.
 func (s *stranded) ends(id uuid.UUID, is func(doc map[string]any) bool) map[string]any {
 	s.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		_, doc := call(s.t, "GET", s.url+"/api/v1/sagas/"+id.String(), "")
-		if is(doc) {
-			return doc
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("the saga stays %v", doc)
-		}
-	}
+	var doc map[string]any
+	patience.Until(s.t, "the saga is in its state", func() bool {
+		_, doc = call(s.t, "GET", s.url+"/api/v1/sagas/"+id.String(), "")
+		return is(doc)
+	})
+	return doc
 }
 
 func isState(state string) func(map[string]any) bool {
@@ -215,12 +213,7 @@ func TestAClaimThatDidNotReachTheSagaIsReverted(t *testing.T) {
 	if _, err := s.db.ExecContext(t.Context(), `UPDATE dlq.dlq_messages SET retry_lease_until = now() - interval '1 second' WHERE id = $1`, letter); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); s.letter(letter).Status == dlq.Retrying; time.Sleep(
-		20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("nobody takes the letter back")
-		}
-	}
+	patience.Until(t, "somebody takes the letter back", func() bool { return s.letter(letter).Status != dlq.Retrying })
 	if l := s.letter(letter); l.Status != dlq.Pending || l.RetryCount != 1 {
 		t.Errorf("the letter is %s after %d retries", l.Status, l.RetryCount)
 	}

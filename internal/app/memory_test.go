@@ -29,7 +29,7 @@ func TestTheMemoryStoreServesSagasAndSaysWhatItLacks(t *testing.T) {
 		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != 201 {
 		t.Fatalf("register: %d %v", status, doc)
 	}
-	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`)
+	_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=4m", `{"workflow_name": "pair"}`)
 	if doc["state"] != "compensated" || doc["clean"] != true {
 		t.Errorf("ended as %v", doc)
 	}

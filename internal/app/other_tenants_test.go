@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // notMissing are the operations that answer neither another tenant's id nor an unknown one with
@@ -128,7 +130,7 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	ids["event_id"] = w.do("publishJobEvent", `{"event_type":"orders.created","payload":{}}`).text("event_id")
 	ids["worker_id"] = w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
 	ids["run_id"] = w.do("createJobRun", `{"reason":"why not"}`, "private-job").text("id")
-	eventually(w.t, "the run is the worker's", func() bool {
+	patience.Until(w.t, "the run is the worker's", func() bool {
 		_, doc := w.send("claim", "POST", "/api/v1/workers/"+ids["worker_id"]+"/claim", `{"slots":4}`)
 		runs, _ := doc["runs"].([]any)
 		for _, r := range runs {

@@ -13,14 +13,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // documented is the configuration of PgBouncer in docs/operations.md: every line of its section
@@ -54,12 +55,8 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	_ = l.Close()
+	addr := testnet.FreeAddress(t)
+	_, port, _ := net.SplitHostPort(addr)
 	dir, err := os.MkdirTemp("", "skald-pgbouncer")
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +66,7 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 	files := map[string]string{
 		"users": fmt.Sprintf("%q %q\n", u.User.Username(), password),
 		"ini": fmt.Sprintf(
-			"[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\nauth_type = plain\nauth_file = %s\n%s",
+			"[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir =\nauth_type = plain\nauth_file = %s\n%s",
 			u.Hostname(),
 			u.Port(),
 			port,
@@ -100,15 +97,15 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 			t.Logf("PgBouncer said:\n%s", log.String())
 		}
 	})
-	u.Host = fmt.Sprintf("127.0.0.1:%d", port)
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		if c, err := net.Dial("tcp", u.Host); err == nil {
+	u.Host = addr
+	patience.Until(t, "PgBouncer listens", func() bool {
+		c, err := net.Dial("tcp", u.Host)
+		if err == nil {
 			_ = c.Close()
-			return u.String()
-		} else if time.Now().After(deadline) {
-			t.Fatalf("PgBouncer does not listen: %v", err)
 		}
-	}
+		return err == nil
+	})
+	return u.String()
 }
 
 // inDev is inProd with the development profile, which otherwise accepts almost anything.

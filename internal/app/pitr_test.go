@@ -41,9 +41,9 @@ func TestARestoreToAPointInTimeIsFinishedByTheEngine(t *testing.T) {
 		}
 		return doc["saga_id"].(string)
 	}
-	ended := begin("?wait=10s")
+	ended := begin("?wait=4m")
 	dir := takeBase(t, primary)
-	afterwards := begin("?wait=10s") // only in the WAL
+	afterwards := begin("?wait=4m") // only in the WAL
 	c.held.Store("/two", true)
 	flying := begin("")
 	c.seen("/two/execute", 3)
@@ -82,7 +82,7 @@ func TestARestoreToAPointInTimeIsFinishedByTheEngine(t *testing.T) {
 		"in flight at the moment": {flying, "COMPLETED", 2},
 		"begun after the moment":  {undone, 404.0, 1},
 	} {
-		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+tt.id+"?wait=30s", "")
+		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+tt.id+"?wait=4m", "")
 		if doc["status"] != tt.want || c.count(tt.id+"/two/execute") > tt.two {
 			t.Errorf(
 				"%s: %v after %d calls of step two, want %v after at most %d",

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // What a hangup reads again, and what it says about the rest.
@@ -36,12 +36,7 @@ func TestAHangupReadsAgainWhatItCanAndNamesWhatNeedsARestart(t *testing.T) {
 	})
 	logs := func(part string) {
 		t.Helper()
-		deadline := time.Now().Add(time.Minute)
-		for ; !strings.Contains(n.logs.String(), part); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("the log lacks %s:\n%s", part, n.logs)
-			}
-		}
+		patience.Until(t, "the log has "+part, func() bool { return strings.Contains(n.logs.String(), part) })
 	}
 	changed := running
 	changed.Log.Level, changed.Engine.MaxRunning, changed.Participants.SigningSecrets = "debug", 7, secretTwo

@@ -80,7 +80,7 @@ func TestAKeyIsRetiredAfterEverythingIsSealedAgain(t *testing.T) {
 	for _, refuse := range []string{"false", "true"} {
 		s := api(a, "POST", "/sagas", `{"workflow_name":"pair","payload":{"who":"canary","refuse":`+refuse+`}}`)
 		paths = append(paths, fmt.Sprintf("/sagas/%v", s["saga_id"]))
-		api(a, "GET", paths[len(paths)-1]+"?wait=30s", "")
+		api(a, "GET", paths[len(paths)-1]+"?wait=4m", "")
 	}
 	letter := api(a, "POST", "/dlq/messages", `{"original_topic":"t","error_message":"e","error_stack":"canary","key":"canary","payload":{"n":1},
 		"headers":[{"name":"h","value":"canary"}],"target":{"kind":"http","url":"URL/letters"}}`)

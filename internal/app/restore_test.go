@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -78,24 +80,17 @@ func (c *calls) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // seen waits until n calls of one kind have arrived.
 func (c *calls) seen(suffix string, n int) {
 	c.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
+	patience.Until(c.t, fmt.Sprintf("%d calls of %s", n, suffix), func() bool {
 		got := 0
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		for key := range c.bodies {
 			if strings.HasSuffix(key, suffix) {
 				got++
 			}
 		}
-		c.mu.Unlock()
-		if got >= n {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("%d calls of %s, want %d", got, suffix, n)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return got >= n
+	})
 }
 
 func (c *calls) count(key string) int {
@@ -131,7 +126,7 @@ func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
 	}
 	var forward, backward, ended []string
 	for range 3 {
-		ended = append(ended, begin(`{}`, "?wait=10s"))
+		ended = append(ended, begin(`{}`, "?wait=4m"))
 	}
 	c.held.Store("/one/undo", true)
 	for range 5 {
@@ -157,7 +152,7 @@ func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
 
 	status := func(id string) map[string]any {
 		t.Helper()
-		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+id+"?wait=30s", "")
+		_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+id+"?wait=4m", "")
 		return doc
 	}
 	for _, id := range ended {
@@ -198,7 +193,7 @@ func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
 	if doc := status(lost); doc["status"] != 404.0 {
 		t.Errorf("a saga that was accepted after the dump: %v, want 404", doc["status"])
 	}
-	if code, doc := call(t, "POST", b.url+"/api/v1/sagas?wait=10s", `{"workflow_name": "pair"}`); code != 201 ||
+	if code, doc := call(t, "POST", b.url+"/api/v1/sagas?wait=4m", `{"workflow_name": "pair"}`); code != 201 ||
 		doc["status"] != "COMPLETED" {
 		t.Errorf("a new saga: %d %v", code, doc)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // What retention archives and deletes is recorded: per round and tenant, and only for rounds
@@ -50,7 +51,7 @@ func TestRetentionIsRecorded(t *testing.T) {
 		}
 		return rows
 	}
-	eventually(w.t, "the saga is archived, and that is on record", func() bool { return len(told("sagas")) > 0 })
+	patience.Until(w.t, "the saga is archived, and that is on record", func() bool { return len(told("sagas")) > 0 })
 	if doc := w.get("/api/v1/sagas/" + saga); doc["archived_at"] == nil && doc["archived"] != true {
 		t.Errorf("the saga is not archived: %v", doc)
 	}
@@ -62,7 +63,7 @@ func TestRetentionIsRecorded(t *testing.T) {
 		t.Helper()
 		path := "/api/v1/job-runs/" + w.do("createJobRun", `{"reason":"now"}`, command).text("id")
 		var doc map[string]any
-		eventually(w.t, command+" ends", func() bool { doc = w.get(path); return doc["finished_at"] != nil })
+		patience.Until(w.t, command+" ends", func() bool { doc = w.get(path); return doc["finished_at"] != nil })
 		if doc["state"] != "SUCCEEDED" {
 			t.Fatalf("%s: %v", command, doc)
 		}

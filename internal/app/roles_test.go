@@ -10,12 +10,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -65,14 +65,13 @@ func set(t *testing.T, admin, name, value string) {
 		t.Fatal(err)
 	}
 	defer pool.Close()
-	for is, deadline := "", time.Now().Add(time.Minute); is != value; {
+	patience.Until(t, name+" is "+value, func() bool {
+		var is string
 		if err := pool.QueryRowContext(t.Context(), "SELECT current_setting($1)", name).Scan(&is); err != nil {
 			t.Fatal(err)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s stays %s", name, is)
-		}
-	}
+		return is == value
+	})
 }
 
 func execute(t *testing.T, dsn string, statements ...string) {
@@ -237,12 +236,7 @@ func TestThePrivateDatabasesSuperuserActsAsTheRoles(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	var url string
-	select {
-	case url = <-ready:
-	case <-time.After(time.Minute):
-		t.Fatalf("not ready: %s", logs)
-	}
+	url := patience.Receive(t, "it is ready", ready)
 	if strings.Contains(logs.String(), "row-level security") {
 		t.Errorf("the log warns: %s", logs)
 	}

@@ -170,7 +170,7 @@ func (o *orders) settled(n int) {
 		o.t.Errorf("%d sagas for %d orders", len(o.ids), n)
 	}
 	for id := range o.ids {
-		if _, doc := call(o.t, "GET", o.url+"/api/v1/sagas/"+id+"?wait=30s", ""); doc["status"] != "COMPLETED" {
+		if _, doc := call(o.t, "GET", o.url+"/api/v1/sagas/"+id+"?wait=4m", ""); doc["status"] != "COMPLETED" {
 			o.t.Errorf("saga %s ended as %v: %v", id, doc["status"], doc["error_message"])
 		}
 	}

@@ -116,7 +116,11 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 			"no longer ready; the socket closes after server.drain_delay",
 			slog.Duration("drain_delay", s.DrainDelay),
 		)
-		err = ended(nil, time.After(s.DrainDelay))
+		after := n.opt.After
+		if after == nil {
+			after = time.After
+		}
+		err = ended(nil, after(s.DrainDelay))
 	}
 	close(n.stopping)
 	n.opt.Log.Info("stopping")

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -154,7 +154,7 @@ func (c *campaign) must(key, method, path, body string, want int) map[string]any
 func (c *campaign) ended(definition string, n int) []map[string]any {
 	c.t.Helper()
 	var runs []map[string]any
-	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	patience.Until(c.t, fmt.Sprintf("%d runs of %s end", n, definition), func() bool {
 		runs = runs[:0]
 		over := 0
 		for cursor := ""; ; {
@@ -167,16 +167,12 @@ func (c *campaign) ended(definition string, n int) []map[string]any {
 			}
 			next, _ := page["pagination"].(map[string]any)["next_cursor"].(string)
 			if next == "" {
-				break
+				return over >= n
 			}
 			cursor = "&cursor=" + next
 		}
-		if over >= n {
-			return runs
-		}
-	}
-	c.t.Fatalf("of %s there are %d runs, and not %d that have ended", definition, len(runs), n)
-	return nil
+	})
+	return runs
 }
 
 func (c *campaign) log(run string) string {

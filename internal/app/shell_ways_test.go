@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // The ways of the attack: each creates a run of "fixed", or of the definitions triggered by
@@ -150,18 +152,13 @@ func (c *campaign) byClock(fixed string) {
 		)
 	}
 	until := func(what string, ok func(triggers map[string]int) bool) {
-		for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		patience.Until(c.t, what, func() bool {
 			n := map[string]int{}
 			for _, r := range runs() {
 				n[r["trigger"].(string)]++
 			}
-			if ok(n) {
-				return
-			}
-			if time.Now().After(deadline) {
-				c.t.Fatalf("waited in vain for %s: %v", what, n)
-			}
-		}
+			return ok(n)
+		})
 	}
 	until("a schedule", func(n map[string]int) bool { return n["TIME"] >= 2 })
 	first := runs()[0]["id"].(string)
@@ -206,7 +203,7 @@ func (c *campaign) byWorkers() {
 		some := c.docs[at:min(at+50, len(c.docs))]
 		c.must(c.operator, "POST", "/api/v1/job-definitions/outside/runs", ``, 201)
 		var run map[string]any
-		for deadline := time.Now().Add(time.Minute); run == nil; {
+		patience.Until(c.t, "a run is claimed", func() bool {
 			claimed := c.must(
 				c.operator,
 				"POST",
@@ -216,10 +213,9 @@ func (c *campaign) byWorkers() {
 			)
 			if runs := claimed["runs"].([]any); len(runs) > 0 {
 				run = runs[0].(map[string]any)
-			} else if time.Now().After(deadline) {
-				c.t.Fatal("nothing is claimed")
 			}
-		}
+			return run != nil
+		})
 		emit := make([]string, 0, 2*len(some))
 		for _, doc := range some {
 			emit = append(
@@ -249,15 +245,13 @@ func (c *campaign) failing(fixed string) {
 	}
 	runs := c.ended("failing", 2*len(some)) // each is retried once
 	var letters []string
-	for deadline := time.Now().Add(time.Minute); len(letters) < len(some); time.Sleep(50 * time.Millisecond) {
+	patience.Until(c.t, fmt.Sprintf("there are letters of %d runs", len(runs)), func() bool {
 		letters = letters[:0]
 		for _, l := range c.must(c.operator, "GET", "/api/v1/dlq/messages?source=JOB", "", 200)["messages"].([]any) {
 			letters = append(letters, l.(map[string]any)["id"].(string))
 		}
-		if time.Now().After(deadline) {
-			c.t.Fatalf("there are %d letters of %d runs", len(letters), len(runs))
-		}
-	}
+		return len(letters) >= len(some)
+	})
 	for i, id := range letters {
 		c.must(c.operator, "POST", "/api/v1/dlq/messages/"+id+"/retry", `{"payload":`+some[i]+`}`, 202)
 	}

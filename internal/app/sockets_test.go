@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // inMemory starts a node without a database.
@@ -117,20 +118,20 @@ func TestAClientHoldsNoMoreConnectionsThanItMay(t *testing.T) {
 		t.Error("a connection within the limit is closed by the fourth")
 	}
 	open[0].Close()
-	for deadline := time.Now().Add(time.Minute); !served(dial(t, addr)); { // until the server has seen the close
-		if time.Now().After(deadline) {
-			t.Fatal("a place that is free again is not given away")
-		}
-	}
+	// Once the server has seen the close.
+	patience.Until(t, "a place that is free again is given away", func() bool { return served(dial(t, addr)) })
 	open[1].Close()
 	open[2].Close()
 	var text []byte
-	for deadline := time.Now().Add(time.Minute); text == nil && time.Now().Before(deadline); {
-		if res, err := http.Get(n.url + "/metrics"); err == nil {
-			text, _ = io.ReadAll(res.Body)
-			res.Body.Close()
+	patience.Until(t, "the metrics are served", func() bool {
+		res, err := http.Get(n.url + "/metrics")
+		if err != nil {
+			return false
 		}
-	}
+		defer res.Body.Close()
+		text, err = io.ReadAll(res.Body)
+		return err == nil
+	})
 	if !strings.Contains(string(text), "skald_http_connections_refused_total") ||
 		strings.Contains(string(text), "skald_http_connections_refused_total 0") {
 		t.Error("the metric does not count what was refused")

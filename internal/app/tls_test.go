@@ -10,9 +10,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
@@ -61,27 +61,21 @@ func TestTheServerSpeaksTLSAndTakesNewCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca.Issue(t, 11, cert, "")
-	time.Sleep(1100 * time.Millisecond) // until the files are looked at again
-	if serial, _, err := get(tlsClient(t, ca.Pool())); err != nil || serial != 10 {
-		t.Errorf("while the files do not fit: certificate %d, %v", serial, err)
-	}
-	if !strings.Contains(n.logs.String(), "tls_key_file") {
-		t.Error("nothing is logged about files that do not fit")
-	}
+	// They are looked at when a client comes, and a second after the last look.
+	patience.Until(t, "the log says that the files do not fit", func() bool {
+		if serial, _, err := get(tlsClient(t, ca.Pool())); err != nil || serial != 10 {
+			t.Fatalf("while the files do not fit: certificate %d, %v", serial, err)
+		}
+		return strings.Contains(n.logs.String(), "tls_key_file")
+	})
 	ca.Issue(t, 12, cert, key)
-	for deadline := time.Now().Add(time.Minute); ; {
+	patience.Until(t, "the new certificate is used", func() bool {
 		serial, _, err := get(tlsClient(t, ca.Pool()))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if serial == 12 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the certificate is still %d", serial)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return serial == 12
+	})
 }
 
 func TestClientsNeedACertificateWhereACAIsNamed(t *testing.T) {
@@ -138,7 +132,7 @@ func TestParticipantsAndWebhooksSeeTheCertificatesOfTheirSettings(t *testing.T) 
 		w.TLSCertFile, w.TLSKeyFile, w.TLSCAFile = path("w.pem"), path("w.key"), path("ca.pem")
 	})
 	run := func(url string) map[string]any {
-		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=60s", `{"steps": [{"name": "a", "compensation": "none",
+		_, doc := call(t, "POST", n.url+"/api/v1/sagas?wait=4m", `{"steps": [{"name": "a", "compensation": "none",
 			"retry": {"max_attempts": 1}, "action": {"http": {"url": "`+url+`"}}}]}`)
 		return doc
 	}

@@ -5,9 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // works registers a worker of the tenant.
@@ -29,21 +30,21 @@ func (of *twin) works() (worker string) {
 // claims waits for the tenant's next run and starts it.
 func (of *twin) claims(worker, command string) map[string]any {
 	of.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	var run map[string]any
+	patience.Until(of.t, of.name+" gets a run of "+command, func() bool {
 		runs, _ := of.does("POST", "/workers/"+worker+"/claim", `{"slots":5,"wait_ms":500,"start":true}`)["runs"].([]any)
-		switch {
-		case len(runs) > 1:
+		if len(runs) > 1 {
 			of.t.Fatalf("%s has %d runs: %v", of.name, len(runs), runs)
-		case len(runs) == 1:
-			run := runs[0].(map[string]any)
-			if run["command"] != command || fmt.Sprint(run["args"]) != "map[of:"+of.name+"]" {
-				of.t.Fatalf("%s has got %v", of.name, run)
-			}
-			return run
 		}
+		if len(runs) == 1 {
+			run = runs[0].(map[string]any)
+		}
+		return run != nil
+	})
+	if run["command"] != command || fmt.Sprint(run["args"]) != "map[of:"+of.name+"]" {
+		of.t.Fatalf("%s has got %v", of.name, run)
 	}
-	of.t.Fatalf("%s gets no run of %s", of.name, command)
-	return nil
+	return run
 }
 
 // ends reports the outcome of a run.

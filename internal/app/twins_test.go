@@ -11,11 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -179,15 +179,12 @@ func (of *twin) saga(id string) map[string]any {
 // until waits until is returns true for the tenant's saga.
 func (of *twin) until(id string, is func(doc map[string]any) bool) map[string]any {
 	of.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		doc := of.saga(id)
-		if is(doc) {
-			return doc
-		}
-		if time.Now().After(end) {
-			of.t.Fatalf("the saga of %s stays %v", of.name, doc)
-		}
-	}
+	var doc map[string]any
+	patience.Until(of.t, "the saga of "+of.name+" gets there", func() bool {
+		doc = of.saga(id)
+		return is(doc)
+	})
+	return doc
 }
 
 func inState(state string) func(map[string]any) bool {
@@ -302,20 +299,16 @@ func TestWaitingForATwinIsNotAnsweredByTheOther(t *testing.T) {
 	for of, all := range map[*twin]*[]chan reply{w.a: &mine, w.b: &theirs} {
 		*all = append(
 			*all,
-			of.waits("GET", "/sagas/"+byGet+"?wait=30s", ""),
+			of.waits("GET", "/sagas/"+byGet+"?wait=4m", ""),
 			of.waits(
 				"POST",
-				"/sagas?wait=30s",
+				"/sagas?wait=4m",
 				fmt.Sprintf(`{"saga_id":%q,"workflow_name":"waits","payload":{"of":%q},"correlation_id":%[2]q}`, byCreate, of.name),
 			),
 		)
 	}
 	for _, of := range []*twin{w.a, w.b} {
-		for end := time.Now().Add(time.Minute); len(of.keys("/two")) < 2; time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatal("the second steps are not called")
-			}
-		}
+		patience.Until(t, "the second steps are called", func() bool { return len(of.keys("/two")) >= 2 })
 		of.until(byCreate, waitsAtTwo)
 	}
 	ends := func(of *twin, replies []chan reply) {
@@ -323,13 +316,9 @@ func TestWaitingForATwinIsNotAnsweredByTheOther(t *testing.T) {
 		of.opens("/two")
 		for i, id := range []string{byGet, byCreate} {
 			of.does("POST", "/sagas/"+id+"/retry", `{}`)
-			select {
-			case r := <-replies[i]:
-				if r.err != nil || r.doc["status"] != "COMPLETED" || r.doc["correlation_id"] != of.name {
-					t.Errorf("%s was answered %d %v, %v", of.name, r.status, r.doc, r.err)
-				}
-			case <-time.After(time.Minute):
-				t.Fatalf("%s is not answered", of.name)
+			r := patience.Receive(t, of.name+" is answered", replies[i])
+			if r.err != nil || r.doc["status"] != "COMPLETED" || r.doc["correlation_id"] != of.name {
+				t.Errorf("%s was answered %d %v, %v", of.name, r.status, r.doc, r.err)
 			}
 		}
 	}
@@ -368,12 +357,9 @@ func TestWebhooksGetOnlyTheEventsOfTheirTwin(t *testing.T) {
 		{w.a, []string{"saga.started", "saga.completed"}, []string{"saga.failed", "birch", w.b.tenant.String()}},
 		{w.b, []string{"saga.started", "saga.failed"}, []string{"saga.completed", "alder", w.a.tenant.String()}},
 	} {
-		for end := time.Now().Add(time.Minute); slices.ContainsFunc(tt.hears,
-			func(s string) bool { return !strings.Contains(tt.of.hears(), s) }); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("%s hears %s", tt.of.name, tt.of.hears())
-			}
-		}
+		patience.Until(t, tt.of.name+" hears of its saga", func() bool {
+			return !slices.ContainsFunc(tt.hears, func(s string) bool { return !strings.Contains(tt.of.hears(), s) })
+		})
 		for _, s := range tt.hearsNot {
 			if strings.Contains(tt.of.hears(), s) {
 				t.Errorf("%s hears %s: %s", tt.of.name, s, tt.of.hears())

@@ -1,7 +1,6 @@
 package app_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,9 +8,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -43,9 +42,8 @@ func TestAnotherNodesWaiterIsAnswered(t *testing.T) {
 		}},
 		{"the driving node stops", func() {
 			go func() { stopped <- a.stop() }()
-			for !strings.Contains(a.logs.String(), `"stopping"`) {
-				time.Sleep(time.Millisecond) // only the log shows it from outside
-			}
+			// Only the log shows it from outside.
+			patience.Until(t, "the node stops", func() bool { return strings.Contains(a.logs.String(), `"stopping"`) })
 			release <- struct{}{}
 			if err := <-stopped; err != nil {
 				t.Errorf("stop: %v", err)
@@ -56,12 +54,11 @@ func TestAnotherNodesWaiterIsAnswered(t *testing.T) {
 		id := doc["saga_id"].(string)
 		answer := make(chan map[string]any, 1)
 		go func() {
-			_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+id+"?wait=30s", "")
+			_, doc := call(t, "GET", b.url+"/api/v1/sagas/"+id+"?wait=4m", "")
 			answer <- doc
 		}()
-		for waitingAt(t, b) != "1" {
-			time.Sleep(time.Millisecond) // only the metric shows it from outside
-		}
+		// Only the metric shows it from outside.
+		patience.Until(t, "the request waits", func() bool { return waitingAt(t, b) == "1" })
 		tt.meanwhile()
 		if doc := <-answer; doc["status"] != "COMPLETED" || len(doc["step_logs"].([]any)) != 2 {
 			t.Errorf("%s: the waiter was told %v", tt.name, doc)
@@ -97,7 +94,7 @@ func TestRerunsAndRedrivesAnswerWhenTheyHaveEnded(t *testing.T) {
 	var worker string
 	claimed := func() (id, fence string) {
 		var runs []any
-		within(t, "a run is claimed", func() bool {
+		patience.Until(t, "a run is claimed", func() bool {
 			_, doc := call(t, "POST", a.url+"/api/v1/workers/"+worker+"/claim", `{"slots":1,"wait_ms":1000,"start":true}`)
 			runs, _ = doc["runs"].([]any)
 			return len(runs) == 1
@@ -132,14 +129,13 @@ func TestRerunsAndRedrivesAnswerWhenTheyHaveEnded(t *testing.T) {
 		{"a redrive", "/api/v1/dlq/redrives", `{"action":"RETRY","filter":{"topic":"t"},"reason":"again","max_messages":1}`,
 			"COMPLETED", func() { release <- struct{}{} }},
 	} {
-		impatient, cancel := context.WithTimeout(t.Context(), 40*time.Second) // less than it waits
-		defer cancel()
-		req, err := http.NewRequestWithContext(impatient, "POST", b.url+tt.path, strings.NewReader(tt.body))
+		// It would wait for longer than the test.
+		req, err := http.NewRequestWithContext(t.Context(), "POST", b.url+tt.path, strings.NewReader(tt.body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		req.Header.Set("Content-Type", "application/json")
-		req.Header.Set("Prefer", "wait=60")
+		req.Header.Set("Prefer", "wait=600")
 		type answered struct {
 			res *http.Response
 			doc map[string]any
@@ -150,10 +146,10 @@ func TestRerunsAndRedrivesAnswerWhenTheyHaveEnded(t *testing.T) {
 			res, doc, err := answerOf(req)
 			answer <- answered{res, doc, err}
 		}()
-		within(t, "the request waits", func() bool { return waitingAt(t, b) == "1" })
+		patience.Until(t, "the request waits", func() bool { return waitingAt(t, b) == "1" })
 		tt.end()
-		got := <-answer
-		if got.err != nil || got.doc["state"] != tt.want || got.res.Header.Get("Preference-Applied") != "wait=60" {
+		got := patience.Receive(t, "the request is answered", answer)
+		if got.err != nil || got.doc["state"] != tt.want || got.res.Header.Get("Preference-Applied") != "wait=600" {
 			t.Errorf("%s: %v %v %v", tt.name, got.res, got.doc, got.err)
 		}
 	}

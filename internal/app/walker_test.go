@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -152,16 +151,6 @@ func (a answered) text(name string) string {
 		return "-"
 	}
 	return s
-}
-
-// eventually waits until f returns true and fails the test if it has not within a minute.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
 }
 
 func (w *walker) get(path string) map[string]any {

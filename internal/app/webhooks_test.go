@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -87,19 +88,11 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // wait returns when n events were accepted.
 func (r *receiver) wait(n int) {
 	r.t.Helper()
-	for deadline := time.After(time.Minute); ; {
+	patience.Until(r.t, fmt.Sprintf("%d events come", n), func() bool {
 		r.mu.Lock()
-		got := len(r.events)
-		r.mu.Unlock()
-		if got >= n {
-			return
-		}
-		select {
-		case <-r.changed:
-		case <-deadline:
-			r.t.Fatalf("%d of %d events came", got, n)
-		}
-	}
+		defer r.mu.Unlock()
+		return len(r.events) >= n
+	})
 }
 
 // subscribe registers the receiver and returns the webhook's path.
@@ -144,7 +137,7 @@ func runSagas(t *testing.T, base string, n int) {
 		_, doc := call(
 			t,
 			"POST",
-			base+"/api/v1/sagas?wait=20s",
+			base+"/api/v1/sagas?wait=4m",
 			fmt.Sprintf(`{"workflow_name": "pair", "correlation_id": "c%d", "payload": {"refuse": %t}}`, i, i%3 == 2),
 		)
 		if doc["completed_at"] == nil {
@@ -153,7 +146,7 @@ func runSagas(t *testing.T, base string, n int) {
 		last[doc["saga_id"]] = true
 	}
 	// The feed returns an event once every transaction that began before its own has ended.
-	eventually(t, "the feed has every event", func() bool {
+	patience.Until(t, "the feed has every event", func() bool {
 		for _, e := range happened(t, base) {
 			if s := e["status"]; s == "COMPLETED" || s == "FAILED" {
 				delete(last, e["saga_id"])
@@ -277,15 +270,10 @@ func TestWhatADeadNodeHadClaimedIsSentByAnother(t *testing.T) {
 	runSagas(t, b.url, 2)
 	want := happened(t, b.url)
 	tenant := config.Default(config.Test).Tenant.DefaultID
-	for deadline := time.Now().Add(time.Minute); ; {
+	patience.Until(t, fmt.Sprintf("%d deliveries are made", len(want)), func() bool {
 		_, doc := call(t, "GET", b.url+path+"/deliveries", "")
-		if doc["pagination"].(map[string]any)["total_count"] == float64(len(want)) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d deliveries were to be made: %v", len(want), doc)
-		}
-	}
+		return doc["pagination"].(map[string]any)["total_count"] == float64(len(want))
+	})
 	if err := b.stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // Every operation of the contract that changes something records who did it, and from where. A
@@ -105,7 +106,7 @@ func (w *walker) sagas() {
 
 	run := func(workflow string, ready func(map[string]any) bool) string {
 		id := w.do("createSaga", `{"workflow_name":"`+workflow+`","payload":{}}`).text("saga_id")
-		eventually(w.t, "saga of "+workflow, func() bool { return ready(w.get("/api/v1/sagas/" + id)) })
+		patience.Until(w.t, "saga of "+workflow, func() bool { return ready(w.get("/api/v1/sagas/" + id)) })
 		return id
 	}
 	waits := func() string {
@@ -240,7 +241,7 @@ func (w *walker) jobs() {
 		hour.Format(time.RFC3339)+`","max_active":1,"reason":"lost"}`, "report")
 	w.do("cancelBackfill", why, backfill.text("id"))
 	bulk := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"reason":"a mistake"}`)
-	eventually(w.t, "the bulk is canceled before the scheduler has ended it", func() bool {
+	patience.Until(w.t, "the bulk is canceled before the scheduler has ended it", func() bool {
 		w.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, bulk.text("id"))
 		id := "cancelJobBulk-" + uuid.NewString()
 		w.called["cancelJobBulk"] = id
@@ -255,7 +256,7 @@ func (w *walker) jobs() {
 
 	worker := w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
 	id = run()
-	eventually(w.t, "the run is claimed", func() bool {
+	patience.Until(w.t, "the run is claimed", func() bool {
 		w.send("claim", "POST", "/api/v1/workers/"+worker+"/claim", `{"slots":4}`)
 		return w.get("/api/v1/job-runs/" + id)["state"] != "PENDING"
 	})

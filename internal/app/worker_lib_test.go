@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -118,13 +119,8 @@ func (y *workerNode) work() (stop func()) {
 		}
 		stopped = true
 		cancel()
-		select {
-		case err := <-ended:
-			if err != nil {
-				y.t.Errorf("the worker ended with %v", err)
-			}
-		case <-time.After(time.Minute):
-			y.t.Error("the worker did not end")
+		if err := patience.Receive(y.t, "the worker ends", ended); err != nil {
+			y.t.Errorf("the worker ended with %v", err)
 		}
 	}
 	y.t.Cleanup(stop)
@@ -135,23 +131,11 @@ func (y *workerNode) work() (stop func()) {
 func (y *workerNode) becomes(id, state string) map[string]any {
 	y.t.Helper()
 	var doc map[string]any
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if _, doc = call(y.t, "GET", y.url+"/api/v1/job-runs/"+id, ""); doc["state"] == state {
-			return doc
-		}
-	}
-	y.t.Fatalf("the run is %v, and not %s", doc, state)
-	return nil
-}
-
-func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
-	t.Helper()
-	select {
-	case v = <-from:
-	case <-time.After(time.Minute):
-		t.Fatal("waited in vain: " + what)
-	}
-	return v
+	patience.Until(y.t, "the run is "+state, func() bool {
+		_, doc = call(y.t, "GET", y.url+"/api/v1/job-runs/"+id, "")
+		return doc["state"] == state
+	})
+	return doc
 }
 
 func TestTheWorkerLibraryExecutesRuns(t *testing.T) {
@@ -219,7 +203,7 @@ func TestARunOutlivesTheServer(t *testing.T) {
 	})
 	y.work()
 	id := y.run("1")
-	receive(t, began, "the handler")
+	patience.Receive(t, "the handler", began)
 	if err := y.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -247,11 +231,11 @@ func TestALeaseThatEndsStopsTheHandler(t *testing.T) {
 	})
 	y.work()
 	y.run("1")
-	receive(t, began, "the handler")
+	patience.Receive(t, "the handler", began)
 	if err := y.stop(); err != nil {
 		t.Fatal(err)
 	}
-	if err := receive(t, ended, "the end of the lease"); !errors.Is(err, worker.ErrLeaseOver) {
+	if err := patience.Receive(t, "the end of the lease", ended); !errors.Is(err, worker.ErrLeaseOver) {
 		t.Errorf("the handler was stopped by %v", err)
 	}
 }
@@ -261,7 +245,7 @@ func TestALeaseThatEndsStopsTheHandler(t *testing.T) {
 func (y *workerNode) detached(began <-chan struct{}) (id, run string) {
 	y.t.Helper()
 	run = y.run("1")
-	receive(y.t, began, "the handler")
+	patience.Receive(y.t, "the handler", began)
 	id = y.active()[0]
 	y.must("POST", "/api/v1/workers/"+id+"/detach", `{"reason":"test"}`, 200)
 	return id, run
@@ -294,7 +278,7 @@ func TestADetachedWorkerFinishesWhatItHasAndRegistersAnew(t *testing.T) {
 	y.work()
 	id, run := y.detached(began)
 	next := y.run("2") // which the detached worker must not claim, although it has free slots
-	eventually(t, "the worker confirms its run", func() bool {
+	patience.Until(t, "the worker confirms its run", func() bool {
 		return y.must("GET", "/api/v1/job-runs/"+run, "", 200)["continuation_state"] == "NONE"
 	})
 	if doc := y.must("GET", "/api/v1/job-runs/"+next, "", 200); doc["state"] != "PENDING" {
@@ -325,7 +309,7 @@ func TestADetachedWorkerGivesBackWhatItCannotFinish(t *testing.T) {
 	})
 	y.work()
 	id, run := y.detached(began)
-	if err := receive(t, ended, "the end of the handler"); !errors.Is(err, worker.ErrStopping) {
+	if err := patience.Receive(t, "the end of the handler", ended); !errors.Is(err, worker.ErrStopping) {
 		t.Errorf("the handler was stopped by %v", err)
 	}
 	if doc := y.becomes(run, "SUCCEEDED"); doc["attempt"] != float64(2) || doc["losses_used"] != float64(0) ||
@@ -369,7 +353,7 @@ func TestACancelReachesTheHandler(t *testing.T) {
 	})
 	y.work()
 	id := y.run("1")
-	receive(t, began, "the handler")
+	patience.Receive(t, "the handler", began)
 	y.must("POST", "/api/v1/job-runs/"+id+"/cancel", `{"reason":"enough"}`, 202)
 	y.becomes(id, "CANCELED")
 }
@@ -385,7 +369,7 @@ func TestAWorkerThatStopsGivesItsRunsBack(t *testing.T) {
 	})
 	stop := y.work()
 	id := y.run("1")
-	receive(t, began, "the handler")
+	patience.Receive(t, "the handler", began)
 	stop()
 	if doc := y.becomes(id, "ORPHANED"); doc["losses_used"] != nil && doc["losses_used"] != float64(0) {
 		t.Errorf("giving it back counts as a loss: %v", doc)

@@ -10,10 +10,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/app/demo"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -46,7 +46,7 @@ func TestADemoThatStaysHasSomethingInEveryStateToLookAt(t *testing.T) {
 		"/dlq/groups?state=":    "NEW ACKNOWLEDGED REGRESSED",
 	} {
 		for _, v := range strings.Fields(values) {
-			eventually(t, server+"/api/v1"+path+url.QueryEscape(v)+"&page_size=1")
+			isFilled(t, server+"/api/v1"+path+url.QueryEscape(v)+"&page_size=1")
 		}
 	}
 	cancel()
@@ -58,10 +58,10 @@ func TestADemoThatStaysHasSomethingInEveryStateToLookAt(t *testing.T) {
 	}
 }
 
-// eventually waits until a list is not empty: runs are claimed and lost while the demo already stands.
-func eventually(t *testing.T, list string) {
+// isFilled waits until a list is not empty: runs are claimed and lost while the demo already stands.
+func isFilled(t *testing.T, list string) {
 	t.Helper()
-	for end := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+	patience.Until(t, list+" is not empty", func() bool {
 		res, err := http.Get(list)
 		if err != nil {
 			t.Fatal(err)
@@ -77,12 +77,9 @@ func eventually(t *testing.T, list string) {
 		}
 		for _, v := range page {
 			if strings.HasPrefix(string(v), "[{") {
-				return
+				return true
 			}
 		}
-		if time.Now().After(end) {
-			t.Errorf("%s is empty", list)
-			return
-		}
-	}
+		return false
+	})
 }
