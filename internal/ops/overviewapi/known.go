@@ -13,10 +13,11 @@ import (
 type tenantID = uuid.UUID
 
 // How often a node reads an overview that people look at, and for how long after somebody has asked for it: pages ask
-// every ten seconds. Where reading takes long it is read more seldom, so that it never takes more than a two-hundredth
-// of a connection's time.
+// every ten seconds. Where reading takes long it is read more seldom, so that it takes no more than a two-hundredth
+// of a connection's time; but what is shown is never older than twice seldom, or two readings that take longer.
 const (
 	every    = 5 * time.Second
+	seldom   = 15 * time.Second
 	lookedAt = 15 * time.Second
 	share    = 200
 	maxKnown = 1000 // tenants
@@ -52,7 +53,7 @@ type reading struct {
 }
 
 // again is how long after a reading the next one begins.
-func (o *kept) again() time.Duration { return max(every, share*o.took) }
+func (o *kept) again() time.Duration { return max(every, min(share*o.took, max(seldom, o.took))) }
 
 // tooOld reports whether the overview is no longer shown.
 func (o *kept) tooOld(now time.Time) bool { return o.at.IsZero() || now.Sub(o.at) >= 2*o.again() }
