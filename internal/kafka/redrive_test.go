@@ -27,7 +27,7 @@ import (
 
 func (c *cluster) redriver(change ...func(*targets.KafkaConfig)) *targets.Kafka {
 	c.t.Helper()
-	cfg := targets.KafkaConfig{Connection: c.connection(), Now: time.Now, Timeout: 10 * time.Second}
+	cfg := targets.KafkaConfig{Connection: c.connection(), Now: time.Now, Timeout: time.Minute}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -26,7 +26,7 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		"Idempotency-Key": testID.String() + "/reserve-stock/execute",
 		"X-Saga-Tenant":   "00000000-0000-0000-0000-000000000000",
 		"X-Saga-Id":       testID.String(), "X-Saga-Step": "reserve-stock", "X-Saga-Action": "execute",
-		"X-Saga-Attempt": "1", "X-Saga-Fence": "7", "X-Saga-Deadline": "2026-03-04T04:06:17.123Z",
+		"X-Saga-Attempt": "1", "X-Saga-Fence": "7", "X-Saga-Deadline": "2026-03-04T04:07:07.123Z",
 		"Traceparent": "00-" + strings.ReplaceAll(testID.String(), "-", "") + "-00f067aa0ba902b7-01",
 	}
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -67,7 +67,7 @@ func callTo(url string) saga.Call {
 		Key:     testID.String() + "/reserve-stock/execute",
 		Body:    []byte(`{"saga_id":"` + testID.String() + `","payload":{"order_id":"A-1"},"outputs":{}}`),
 		By:      workflow.Call{HTTP: &workflow.HTTPCall{Method: "POST", URL: url}},
-		Timeout: 10 * time.Second,
+		Timeout: time.Minute,
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // brokers is the Kafka of a run, one of whose brokers may be down for a while.
@@ -144,7 +146,7 @@ func startRealBroker(w *world, libs string) (*realBroker, error) {
 	if err := format.Run(); err != nil {
 		return nil, fmt.Errorf("format the data of Kafka, its log is %s: %w", b.log.Name(), err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience.Limit)
 	defer cancel()
 	if err := b.start(ctx); err != nil {
 		b.close()

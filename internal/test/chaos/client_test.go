@@ -61,12 +61,12 @@ func (r reply) sagaID() string {
 	return s.SagaID
 }
 
-// patience is how long a client waits for an answer. A node held by SIGSTOP takes
+// impatience is how long a client waits for an answer. A node held by SIGSTOP takes
 // longer, and its answer then reaches nobody.
-const patience = 1500 * time.Millisecond
+const impatience = 1500 * time.Millisecond
 
 func (w *world) request(ctx context.Context, n *node, method, path, key string, body []byte) reply {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, impatience)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, n.url+path, bytes.NewReader(body))
 	if err != nil {

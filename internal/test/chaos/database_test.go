@@ -12,6 +12,7 @@ import (
 	_ "github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // database is the PostgreSQL of a run.
@@ -150,7 +151,7 @@ func (db *database) close() error {
 	if db.server == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience.Limit)
 	defer cancel()
 	return db.server.Stop(ctx)
 }

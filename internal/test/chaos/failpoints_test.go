@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/examples/order/shop"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -109,7 +110,7 @@ func TestLostCommitAnswersAreReadBack(t *testing.T) {
 func TestLostClaimsAreRecovered(t *testing.T) {
 	t.Parallel()
 	w := newSweep(t, binary(t, buildFailpoints), sweep)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	n := w.nodes[0]
 	if err := n.start(); err != nil {

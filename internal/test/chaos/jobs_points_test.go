@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -35,7 +36,7 @@ func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
 	if err := w.db.use(testdb.DSN(t)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute+perPoint*time.Duration(len(names)))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience.Limit+perPoint*time.Duration(len(names)))
 	defer cancel()
 	few := []string{"every-second", "queue", "chain", "chained", "listener", "flaky", jobBook, jobUnbook, jobBill}
 	c := newCampaign(t, w, p)
@@ -58,7 +59,7 @@ func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
 	r, v := c.through(ctx, from, func() {
 		select {
 		case <-died:
-		case <-time.After(30*time.Second + perPoint*time.Duration(len(points))):
+		case <-time.After(patience.Limit + perPoint*time.Duration(len(points))):
 			t.Fatalf("%v: the node did not die of each", points)
 		}
 		for _, name := range names {

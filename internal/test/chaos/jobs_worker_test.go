@@ -133,8 +133,8 @@ func (h heard) unknown() bool {
 }
 
 // call sends one call to one of the nodes.
-func (w *jobWorker) call(ctx context.Context, path string, body any, patience time.Duration) heard {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func (w *jobWorker) call(ctx context.Context, path string, body any, within time.Duration) heard {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	w.diceMu.Lock()
 	node := w.cfg.Nodes[w.dice.IntN(len(w.cfg.Nodes))]

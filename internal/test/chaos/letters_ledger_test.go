@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // Bulk redrives under kills: letters, and how often the node dies.
@@ -63,7 +65,7 @@ func copies(t *testing.T, broker *kfake.Cluster) map[string]int {
 			written += p.HighWatermark
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Limit)
 	defer cancel()
 	seen := map[string]int{}
 	for n := int64(0); n < written; {

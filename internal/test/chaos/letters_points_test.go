@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -122,7 +123,7 @@ func (m *letterWorld) start(extra ...string) *process {
 
 func (m *letterWorld) await(what string, ok func() bool) {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(m.t.Context(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), patience.Limit)
 	defer cancel()
 	for !ok() {
 		if !pause(ctx, 20*time.Millisecond) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -142,7 +143,7 @@ func dieAtLetter(t *testing.T, bin string, name failpoint.Name) {
 	if err := w.db.use(testdb.DSN(t)); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience.Limit)
 	defer cancel()
 	n, hit := w.nodes[0], 1+w.dice("hit").IntN(2)
 	work := func() {
@@ -250,7 +251,7 @@ func (p *post) until(ctx context.Context, t *testing.T, what string, done func()
 	t.Helper()
 	// The timeout is generous: a busy machine is slow after an outage, and only the result is
 	// judged.
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience.Limit)
 	defer cancel()
 	for !done() {
 		if !pause(ctx, 50*time.Millisecond) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/examples/order/shop"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // plan is what a run consists of.
@@ -182,7 +183,7 @@ func (w *world) heal(ctx context.Context) error {
 }
 
 func (w *world) allReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience.Limit)
 	defer cancel()
 	for _, n := range w.nodes {
 		if err := n.awaitReady(ctx); err != nil {
