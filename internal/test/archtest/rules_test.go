@@ -12,7 +12,7 @@ import (
 // rules are the packages that decide without side effects: values in, values out.
 var rules = []string{
 	"internal/fault", "internal/retry", "internal/strictjson/plaintext", "internal/strictjson",
-	"internal/saga/workflow", "internal/saga", "internal/dlq",
+	"internal/saga/workflow", "internal/saga", "internal/dlq", "internal/dlq/errortext",
 	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent",
 	"internal/jobrun/schedule", "internal/rest/page", "internal/saga/sagabulk",
 }
@@ -22,7 +22,8 @@ var rules = []string{
 // and is only passed on.
 var pure = []string{
 	"bytes", "cmp", "context", "crypto/sha256", "crypto/subtle", "encoding/base32", "encoding/base64", "encoding/binary",
-	"encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "io", "maps", "math", "math/bits", "mime", "net/url",
+	"encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "io", "maps", "math", "math/bits", "mime", "net/netip",
+	"net/url",
 	"path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode",
 	"unicode/utf16", "unicode/utf8",
 	"github.com/adhocore/gronx", "github.com/evanphx/json-patch/v5", "github.com/google/uuid",

@@ -1,0 +1,121 @@
+package errortext
+
+import "strings"
+
+// class is a set of characters of ASCII.
+type class uint16
+
+const (
+	digit class = 1 << iota
+	upper
+	small
+	hex
+	space
+	inLocal  // of the local part of an email address
+	inBase64 // of Base64, also for URLs
+	inToken  // of a JWT
+	inFile   // of the name of a file
+	inPath   // of a path
+	inURL    // of a URL
+	inIPv6   // of an address
+	inHost   // of the name of a host
+	joint    // between the parts of something that varies
+	under    // the underscore
+	mark     // #, which stands for what varied
+
+	letter = upper | small
+	word   = letter | digit | under
+	begun  = word | mark // what begins after one of these is not looked at as a whole
+)
+
+// The classes of longer things have #, so that what is between # and the rest of a thing is
+// not taken for a whole one. Those of paths and URLs end there.
+var classes = func() (all [256]class) {
+	add := func(c class, chars string) {
+		for i := range len(chars) {
+			all[chars[i]] |= c
+		}
+	}
+	const digits, uppers, smalls = "0123456789", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+	add(digit, digits)
+	add(upper, uppers)
+	add(small, smalls)
+	add(hex|inIPv6, digits+"abcdefABCDEF")
+	add(space, " \t\n\v\f\r")
+	add(under, "_")
+	add(mark, "#")
+	add(joint, " ,;:.-_+=")
+	add(inLocal, digits+uppers+smalls+"_.%+-#")
+	add(inBase64, digits+uppers+smalls+"_+/-=#")
+	add(inToken, digits+uppers+smalls+"_.-#")
+	add(inFile, digits+uppers+smalls+"_.~-#")
+	add(inIPv6, ":.#")
+	add(inHost, digits+uppers+smalls+"_.-#")
+	for c := '!'; c < 256; c++ {
+		all[c] |= inPath | inURL
+	}
+	for _, c := range "\"'`,;:()[]{}<>|#" {
+		all[c] &^= inPath
+	}
+	for _, c := range "\"'`<>()[]{}|\\^#" {
+		all[c] &^= inURL
+	}
+	return all
+}()
+
+func is(c byte, of class) bool { return classes[c]&of != 0 }
+
+// at tells whether a character of a class is at i.
+func at(s string, i int, of class) bool { return i < len(s) && classes[s[i]]&of != 0 }
+
+// after tells whether a character of a class is before i.
+func after(s string, i int, of class) bool { return i > 0 && classes[s[i-1]]&of != 0 }
+
+// span returns where the characters end that begin at i and are of a class.
+func span(s string, i int, of class) int {
+	for i < len(s) && classes[s[i]]&of != 0 {
+		i++
+	}
+	return i
+}
+
+func all(s string, of class) bool { return span(s, 0, of) == len(s) }
+
+// set is the words of a list.
+func set(list string) map[string]bool {
+	words := map[string]bool{}
+	for w := range strings.FieldsSeq(list) {
+		words[w] = true
+	}
+	return words
+}
+
+// lower is an ASCII letter in lower case.
+func lower(c byte) byte {
+	if is(c, upper) {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// inLower appends s in lower case to a buffer, as far as it has room: longer texts are none
+// of the names that are looked up.
+func inLower(buf []byte, s string) []byte {
+	for i := 0; i < len(s) && len(buf) < cap(buf); i++ {
+		buf = append(buf, lower(s[i]))
+	}
+	return buf
+}
+
+// hasPrefixFold is strings.HasPrefix for ASCII in any case; prefix is in lower case.
+func hasPrefixFold(s, prefix string) bool {
+	if len(s) < len(prefix) {
+		return false
+	}
+	for i := range len(prefix) {
+		if lower(s[i]) != prefix[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,49 @@
+package errortext
+
+import "strings"
+
+// units are what may follow a number without a space: the number and its unit are one.
+var units = set(`
+	ns us ms s sec secs m min mins h hr hrs d w y b e k kb kib mb mib g gb gib t tb tib hz khz mhz ghz x
+	px pt st nd rd th`)
+
+// isNumber tells whether a word is a number, also with units, as in 5ms and 1m30s. What
+// points and commas join are several words, and as many numbers.
+func isNumber(word string) bool {
+	for i := 0; i < len(word); {
+		digits := span(word, i, digit)
+		if digits == i {
+			return false
+		}
+		if i = digits; i < len(word) {
+			if i = unitEnd(word, i); i == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// microEnd returns where the µs ends that follows a number at i, else i.
+func microEnd(s string, i int) int {
+	rest := s[i:]
+	if (strings.HasPrefix(rest, "µs") || strings.HasPrefix(rest, "μs")) && !at(rest, 3, begun) {
+		return i + 3
+	}
+	return i
+}
+
+// unitEnd returns where a unit ends that begins at i; 0: there is none. The e of an exponent
+// is one: what follows its sign is another number, with a joint between the two.
+func unitEnd(s string, i int) int {
+	end := span(s, i, letter)
+	if end == i || end-i > 4 {
+		return 0
+	}
+	var buf [4]byte
+	name := inLower(buf[:0], s[i:end])
+	if units[string(name)] {
+		return end
+	}
+	return 0
+}
