@@ -5782,9 +5782,11 @@ type JobRetry struct {
 	Jitter *float64 `json:"jitter,omitempty"`
 
 	// MaxAttempts Total number of runs, including the first; 1 for no retry.
-	MaxAttempts   *int     `json:"max_attempts,omitempty"`
-	MaxIntervalMS *int64   `json:"max_interval_ms,omitempty"`
-	Multiplier    *float64 `json:"multiplier,omitempty"`
+	MaxAttempts   *int   `json:"max_attempts,omitempty"`
+	MaxIntervalMS *int64 `json:"max_interval_ms,omitempty"`
+
+	// Multiplier The factor by which each wait exceeds the previous one.
+	Multiplier *float64 `json:"multiplier,omitempty"`
 }
 
 // JobRun defines model for JobRun.

@@ -27,14 +27,26 @@ func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	if err == nil {
 		return nil
 	}
-	var fields []fault.Field
+	fields := violationsIn(err)
+	slices.SortFunc(fields, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
+	return fields
+}
+
+// violationsIn returns what is wrong at each place. A member that refers to its schema by
+// allOf, because it has a description of its own, is not such a place: what is wrong
+// inside of it is.
+func violationsIn(err error) (fields []fault.Field) {
 	for _, e := range Flatten(err) {
 		var violation *openapi3.SchemaError
-		if errors.As(e, &violation) {
+		var inside openapi3.MultiError
+		switch {
+		case !errors.As(e, &violation):
+		case violation.SchemaField == "allOf" && errors.As(violation.Origin, &inside):
+			fields = append(fields, violationsIn(inside)...)
+		default:
 			fields = append(fields, ViolationField(violation))
 		}
 	}
-	slices.SortFunc(fields, func(a, b fault.Field) int { return strings.Compare(a.Pointer, b.Pointer) })
 	return fields
 }
 

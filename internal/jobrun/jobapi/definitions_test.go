@@ -2,6 +2,7 @@ package jobapi_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -74,7 +75,6 @@ func TestAnInvalidDefinitionIsRefusedWithAPointer(t *testing.T) {
 		{"default arguments that do not fit", `"name":"x","type":"manual","command_name":"x","args_schema":{"properties":{"n":{"type":"integer"}}},"default_args":{"n":"1"}`, "/default_args/n"},
 		{"no default for what is due by itself", `"name":"x",` + nightly + `,"args_schema":{"required":["n"]}`, "/default_args"},
 		{"a label of no name", `"name":"x","type":"manual","command_name":"x","labels":{"a b":"1"}`, "/labels/a b"},
-		{"a multiplier below one", `"name":"x","type":"manual","command_name":"x","retry":{"multiplier":0.5}`, "/retry/multiplier"},
 		{"a key for any number at once", `"name":"x","type":"manual","command_name":"x","concurrency_key":"k"`, "/concurrency_key"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -85,6 +85,39 @@ func TestAnInvalidDefinitionIsRefusedWithAPointer(t *testing.T) {
 		})
 	}
 	e.Send("POST", definitions, `{"name":"x","type":"manual","command_name":"x","priority":1000}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+}
+
+// TestNumbersOfARetryAreTakenAsTheyAre: one that is out of range is refused, zero is not the default, and what is
+// accepted is what is shown.
+func TestNumbersOfARetryAreTakenAsTheyAre(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	e.define("x", "")
+	for member, values := range map[string][]string{
+		"max_attempts": {"0", "-1", "1001", "1.5"}, "initial_interval_ms": {"0", "-1", "604800001"},
+		"max_interval_ms": {"0", "-1", "604800001"}, "multiplier": {"0", "0.0", "-0", "0.5", "0.999", "-2", "100.1", "1e300"},
+		"jitter": {"-0.1", "1.1"},
+	} {
+		for _, value := range values {
+			retry := `"retry":{"` + member + `":` + value + `}`
+			whole := `{"name":"x","type":"manual","command_name":"report",` + retry + `}`
+			for _, r := range []apitest.Reply{
+				e.Send("POST", definitions, strings.Replace(whole, `"x"`, `"y"`, 1)), e.Send("PUT", definitions+"/x", whole),
+				e.Send("PATCH", definitions+"/x", `{`+retry+`}`),
+			} {
+				p := r.Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+				if len(p.Errors) != 1 || p.Errors[0].Pointer != "/retry/"+member {
+					t.Errorf("%s: %+v", retry, p.Errors)
+				}
+			}
+		}
+	}
+	for _, value := range []string{"1", "1.5", "100"} {
+		d := e.Send("PATCH", definitions+"/x", `{"retry":{"max_attempts":2,"multiplier":`+value+`,"jitter":0}}`).Definition(http.StatusOK)
+		if got := fmt.Sprint(*d.Retry.Multiplier); got != value || *d.Retry.Jitter != 0 {
+			t.Errorf("the multiplier %s is %s, the jitter %v", value, got, *d.Retry.Jitter)
+		}
+	}
 }
 
 func TestEachChangeOfADefinitionIsAVersion(t *testing.T) {

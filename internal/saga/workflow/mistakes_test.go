@@ -85,6 +85,11 @@ func TestEveryMistakeHasItsCodeAndPointer(t *testing.T) {
 		{"a retry policy that is no object", with(`"retry":3`), bad, []string{"/retry"}},
 		{"an unknown field in a policy", with(`"retry":{"attempts":3}`), bad, []string{"/retry/attempts"}},
 		{"no attempts", with(`"retry":{"max_attempts":0}`), bad, []string{"/retry/max_attempts"}},
+		{"zeros, which are no defaults", with(`"timeout_ms":0,"compensation_timeout_ms":0,"retry":{"multiplier":0,"initial_interval_ms":0,"max_interval_ms":0},"compensation_retry":{"multiplier":0.0}`), bad,
+			[]string{
+				"/timeout_ms", "/compensation_timeout_ms", "/retry/initial_interval_ms", "/retry/max_interval_ms",
+				"/retry/multiplier", "/compensation_retry/multiplier",
+			}},
 		{"a multiplier below one", with(`"retry":{"multiplier":0.5}`), bad, []string{"/retry/multiplier"}},
 		{"a jitter above one", with(`"compensation_retry":{"jitter":1.01}`), bad, []string{"/compensation_retry/jitter"}},
 		{"an unknown class", with(`"retry":{"retry_on":["timeout","refused"]}`), bad, []string{"/retry/retry_on/1"}},
