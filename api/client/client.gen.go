@@ -3679,7 +3679,8 @@ type DeadLetter struct {
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	DeliveryID   *openapi_types.UUID `json:"delivery_id,omitempty"`
 
-	// ErrorClass Whether a retry is likely to succeed.
+	// ErrorClass Whether a retry is likely to succeed. PERMANENT letters are not retried
+	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
 	// ErrorMessage Why the message originally failed.
@@ -3960,7 +3961,8 @@ type DeadLetterDiscardInput struct {
 // a string; `binary` is in `payload_base64`.
 type DeadLetterEncoding string
 
-// DeadLetterErrorClass Whether a retry is likely to succeed.
+// DeadLetterErrorClass Whether a retry is likely to succeed. PERMANENT letters are not retried
+// automatically unless the policy says so (`retry_permanent`).
 type DeadLetterErrorClass string
 
 // DeadLetterFilter The filters of `GET /dlq/messages`, under the same names; all must match.
@@ -4142,7 +4144,8 @@ type DeadLetterInput struct {
 	// `skald:`.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
 
-	// ErrorClass Whether a retry is likely to succeed.
+	// ErrorClass Whether a retry is likely to succeed. PERMANENT letters are not retried
+	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
 
 	// ErrorMessage 1 to 8,192 bytes.
@@ -4246,6 +4249,11 @@ type DeadLetterPolicy struct {
 	// Inherited True if there is no own policy; this is the one that applies instead.
 	Inherited bool `json:"inherited"`
 
+	// KeepHeaders Headers that retries send although they describe the failure or count a
+	// framework's own retries, such as `kafka_dlt-exception-message` or
+	// `retry_topic-*`: names in any case, or the beginning of names and `*`.
+	KeepHeaders []string `json:"keep_headers"`
+
 	// Known Whether this topic has, or ever had, a letter. A policy can be set in
 	// advance; `false` may also mean that the topic is misspelled.
 	Known *bool `json:"known,omitempty"`
@@ -4266,6 +4274,10 @@ type DeadLetterPolicy struct {
 	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
 	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
+
+	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically
+	// like others. Otherwise they wait for a person or a redrive.
+	RetryPermanent bool `json:"retry_permanent"`
 
 	// Topic Absent for the tenant's default policy.
 	Topic     *string    `json:"topic,omitempty"`
@@ -4301,6 +4313,11 @@ type DeadLetterPolicyInput struct {
 	// automatically, whatever the topic's own policy says. Absent for topics.
 	HoldAll *bool `json:"hold_all,omitempty"`
 
+	// KeepHeaders Headers that retries send although they describe the failure or count a
+	// framework's own retries, such as `kafka_dlt-exception-message` or
+	// `retry_topic-*`: names in any case, or the beginning of names and `*`.
+	KeepHeaders []string `json:"keep_headers,omitempty"`
+
 	// MaxGenerations How often a letter may come back before it is POISON.
 	MaxGenerations int32 `json:"max_generations"`
 
@@ -4320,6 +4337,10 @@ type DeadLetterPolicyInput struct {
 	// RetentionDays How long RESOLVED and discarded letters stay live; other DEAD letters stay
 	// three times as long.
 	RetentionDays int32 `json:"retention_days"`
+
+	// RetryPermanent Whether letters whose `error_class` is PERMANENT are retried automatically
+	// like others. Otherwise they wait for a person or a redrive.
+	RetryPermanent *bool `json:"retry_permanent,omitempty"`
 }
 
 // DeadLetterPolicyPatch A JSON merge patch (RFC 7396) of the policy in effect: omitted members keep
@@ -4336,15 +4357,17 @@ type DeadLetterPolicyPatch struct {
 	Backoff *DeadLetterBackoffPatch `json:"backoff,omitempty"`
 
 	// HoldAll In the default policy only.
-	HoldAll        *bool  `json:"hold_all,omitempty"`
-	MaxGenerations *int32 `json:"max_generations,omitempty"`
-	MaxRetries     *int32 `json:"max_retries,omitempty"`
-	Ordered        *bool  `json:"ordered,omitempty"`
+	HoldAll        *bool    `json:"hold_all,omitempty"`
+	KeepHeaders    []string `json:"keep_headers,omitempty"`
+	MaxGenerations *int32   `json:"max_generations,omitempty"`
+	MaxRetries     *int32   `json:"max_retries,omitempty"`
+	Ordered        *bool    `json:"ordered,omitempty"`
 
 	// Reason Recorded in the audit trail.
-	Reason        *Reason  `json:"reason,omitempty"`
-	Redact        []string `json:"redact,omitempty"`
-	RetentionDays *int32   `json:"retention_days,omitempty"`
+	Reason         *Reason  `json:"reason,omitempty"`
+	Redact         []string `json:"redact,omitempty"`
+	RetentionDays  *int32   `json:"retention_days,omitempty"`
+	RetryPermanent *bool    `json:"retry_permanent,omitempty"`
 }
 
 // DeadLetterRequeueInput defines model for DeadLetterRequeueInput.

@@ -316,7 +316,7 @@ type DLQ struct {
 // Ingest says which topics of Kafka are dead-letter topics, and how their
 // records become letters.
 type Ingest struct {
-	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) ignores case; new topics are found automatically. Letters are never sent to a matching topic. Empty means that none are read."`
+	Topics             string   `koanf:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) ignores case, or ^error[.].+[.] for the names that Spring Cloud Stream chooses (docs/kafka.md has both in one); new topics are found automatically. Letters are never sent to a matching topic. Empty means that none are read."`
 	Exclude            string   `koanf:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics to skip even if they match."`
 	Group              string   `koanf:"group" validate:"required,max=249" doc:"Consumer group; nodes that share it share the partitions."`
 	Tenant             string   `koanf:"tenant" validate:"omitempty,uuid" doc:"Tenant that the letters belong to; empty means tenant.default_id."`

@@ -199,8 +199,23 @@ func (l *Letter) opened(on Trigger, p *Policy, m Moment) {
 // waits gives l, which is PENDING, the time of its next retry.
 func (l *Letter) waits(p *Policy, m Moment) {
 	l.Resolution, l.TerminalAt = "", nil
-	l.NextRetryAt = p.NextRetry(l.Source, l.Failures(), m.Now, m.Jitter)
+	l.NextRetryAt = l.nextRetry(p, l.Failures(), m)
 	l.HeldRetryAt, l.RetryAsked = nil, false
+}
+
+// nextRetry returns when l is retried automatically after this many failures; nil:
+// never.
+func (l *Letter) nextRetry(p *Policy, failures int, m Moment) *time.Time {
+	if l.HeldAsPermanent(p) {
+		return nil
+	}
+	return p.NextRetry(l.Source, failures, m.Now, m.Jitter)
+}
+
+// HeldAsPermanent tells whether l waits for a person because a retry would only fail
+// again.
+func (l *Letter) HeldAsPermanent(p *Policy) bool {
+	return l.Failure.Class == Permanent && l.Source.automatic() && !p.RetryPermanent
 }
 
 // ended makes l terminal.

@@ -8,8 +8,8 @@ func (p *Policy) Audited() any {
 	}
 	return map[string]any{
 		"topic": p.Topic, "version": p.Version, "max_retries": p.MaxRetries, "backoff": p.Backoff, "auto_retry": p.AutoRetry,
-		"hold_all": p.HoldAll,
-		"ordered":  p.Ordered, "retention_days": p.RetentionDays, "archive_days": p.ArchiveDays,
+		"hold_all": p.HoldAll, "retry_permanent": p.RetryPermanent, "keep_headers": p.KeepHeaders,
+		"ordered": p.Ordered, "retention_days": p.RetentionDays, "archive_days": p.ArchiveDays,
 		"max_generations": p.MaxGenerations,
 		"alert":           p.Alert, "redact": p.Redact, "allowed_targets": p.AllowedTargets,
 	}

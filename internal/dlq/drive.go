@@ -19,6 +19,8 @@ type Drive struct {
 	Forced bool       // it was DEAD: a failure leaves it DEAD
 	Was    Resolution // of a Forced one, before it was claimed
 	Due    bool       // automatic: its time had come
+	// KeepHeaders is what the policy keeps of the headers that are otherwise left out.
+	KeepHeaders []string
 }
 
 // Result is the outcome of a drive.
@@ -35,6 +37,10 @@ type Result struct {
 	// Missing: FailedDrive, because there is no such target, so that nothing was
 	// sent. It counts only when the target is the letter's own.
 	Missing bool
+	// TooLarge: FailedDrive, because its target takes nothing as large as this, so that
+	// nothing was sent. It does not count, and only a person can change it: there is no
+	// automatic retry.
+	TooLarge bool
 	// Fault is set for Withdrawn only: what prevents the retry until someone changes
 	// it; nil: an outage.
 	Fault *fault.Error
@@ -108,13 +114,15 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 		f.Status = Retrying
 	case r.Outcome == Acknowledged:
 		end(Acked, Redriven)
-	case unmade && d.Forced:
+	case (unmade || r.TooLarge) && d.Forced:
 		end(RetryWithdraw, cmp.Or(d.Was, Exhausted))
 	case unmade:
 		f.Status = moved(Retrying, Pending, RetryWithdraw)
 		again := *p
 		again.AutoRetry = p.AutoRetry || d.Due // what was to be retried still is: a policy holds it, and may let it go
-		f.NextRetryAt = again.NextRetry(d.Source, d.Failures(), m.Now, m.Jitter)
+		f.NextRetryAt = d.nextRetry(&again, d.Failures(), m)
+	case r.TooLarge:
+		f.Status = moved(Retrying, Pending, RetryWithdraw)
 	default:
 		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
 		switch {
@@ -126,7 +134,7 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 			return f
 		}
 		f.Status = moved(Retrying, Pending, RetryFailed)
-		f.NextRetryAt = p.NextRetry(d.Source, d.Failures()+1, m.Now, m.Jitter)
+		f.NextRetryAt = d.nextRetry(p, d.Failures()+1, m)
 	}
 	return f
 }

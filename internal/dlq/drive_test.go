@@ -1,8 +1,11 @@
 package dlq
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 func TestARetryWhoseNodeIsGone(t *testing.T) {
@@ -34,6 +37,65 @@ func TestARetryWhoseNodeIsGone(t *testing.T) {
 		if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.after ||
 			(f.NextRetryAt != nil) != (tt.status == Pending) {
 			t.Errorf("%s: %s %s after %d, next %v; want %s %s after %d", tt.name, f.Status, f.Resolution, f.RetryCount, f.NextRetryAt, tt.status, tt.why, tt.after)
+		}
+	}
+}
+
+// A target takes a record of that size tomorrow as little as today: no retry is used up
+// for it, and none is planned.
+func TestWhatIsTooLargeCostsNoRetryAndWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	p := DefaultPolicy
+	tooLarge := Result{Outcome: FailedDrive, TooLarge: true, Error: "too large by 7 bytes"}
+	for _, tt := range []struct {
+		name   string
+		d      Drive
+		status Status
+		why    Resolution
+	}{
+		{"automatic", Drive{Due: true}, Pending, ""},
+		{"the last retry", Drive{Letter: Letter{RetryCount: 2}}, Pending, ""},
+		{"DEAD before", Drive{Letter: Letter{RetryCount: 3}, Forced: true}, Dead, Exhausted},
+		{"POISON before", Drive{Letter: Letter{RetryCount: 1}, Forced: true, Was: Poison}, Dead, Poison},
+	} {
+		tt.d.Source, tt.d.MaxRetries = FromKafka, 3
+		f := tt.d.Finished(tooLarge, &p, testMoment())
+		if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.d.RetryCount || f.NextRetryAt != nil ||
+			f.Attempt.Outcome != FailedDrive || f.Attempt.Error != tooLarge.Error {
+			t.Errorf("%s: %+v", tt.name, f)
+		}
+	}
+}
+
+// What cannot be read is not read better the next time: it waits for a person, from
+// whatever state it gets there, unless the policy says otherwise.
+func TestPermanentErrorsAreNotRetriedAutomatically(t *testing.T) {
+	t.Parallel()
+	for _, class := range Classes {
+		for _, retried := range []bool{false, true} {
+			for _, source := range []Source{FromKafka, FromREST, FromJob} {
+				p := DefaultPolicy
+				p.RetryPermanent = retried
+				l := Letter{Source: source, MaxRetries: 3, Failure: Failure{Class: class}}
+				want := slices.Contains(Automatic, source) && (class != Permanent || retried)
+				pending := New(l, uuid.New(), &p, testMoment())
+				if got := pending.NextRetryAt != nil; got != want || pending.Status != Pending {
+					t.Errorf("%s of %s, permanent ones retried %v: new is %s, retried %v", class, source, retried, pending.Status, got)
+				}
+				for name, r := range map[string]Result{"failed": {Outcome: FailedDrive},
+					"withdrawn": {Outcome: Withdrawn}, "uncertain": {Outcome: Uncertain}} {
+					d := Drive{Letter: pending}
+					if f := d.Finished(r, &p, testMoment()); f.Status != Pending || (f.NextRetryAt != nil) != want {
+						t.Errorf("%s of %s, permanent ones retried %v: %s, next %v", class, source, retried, name, f.NextRetryAt)
+					}
+				}
+				dead := pending
+				dead.Status, dead.Resolution, dead.NextRetryAt = Dead, Exhausted, nil
+				again, err := dead.Requeued(false, nil, &p, testMoment())
+				if err != nil || (again.NextRetryAt != nil) != want {
+					t.Errorf("%s of %s, permanent ones retried %v: requeued, next %v (%v)", class, source, retried, again.NextRetryAt, err)
+				}
+			}
 		}
 	}
 }

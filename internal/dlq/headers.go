@@ -144,16 +144,13 @@ func (a *Arrival) failure(t *told) {
 		}
 		return ""
 	}
-	kind := pick(fCause, fType)
-	name, rest, printed := strings.Cut(kind, ": ")
-	if printed { // an exception as Java prints it, with its message
-		kind = name
-	}
-	a.Failure.Type = Storable(kind, MaxWord)
-	message := pick(fMessage)
+	outer, rest, printed := strings.Cut(pick(fType), ": ") // an exception as Java prints it, with its message
+	message, stack := pick(fMessage), pick(fStack)
 	if message == "" && printed {
 		message = rest
 	}
+	kind := typeOf(outer, pick(fCause), message, stack)
+	a.Failure.Type = Storable(kind, MaxWord)
 	a.Failure.Message = Storable(message, MaxError)
 	if a.Failure.Message == "" {
 		a.Failure.Message = Storable(kind, MaxError)
@@ -161,14 +158,19 @@ func (a *Arrival) failure(t *told) {
 	if a.Failure.Message == "" {
 		a.Failure.Message = noReason
 	}
-	a.Failure.Stack = Storable(pick(fStack), MaxStack)
+	a.Failure.Stack = Storable(stack, MaxStack)
 	a.ConsumerGroup = Storable(pick(fGroup), MaxWord)
 	if a.ConsumerGroup == "" {
 		if connector := pick(fConnector); connector != "" {
 			a.ConsumerGroup = Storable("connect-"+connector, MaxWord) // as Connect names it
 		}
 	}
-	a.Failure.Class = classOf(ErrorClass(strings.ToUpper(pick(fClass))), kind, pick(fType), message)
+	if a.ConsumerGroup == "" { // Spring Cloud Stream tells it only by the name that it gives the topic
+		if group, ok := strings.CutPrefix(a.Arrived.Topic, "error."+a.OriginalTopic+"."); ok {
+			a.ConsumerGroup = Storable(group, MaxWord)
+		}
+	}
+	a.Failure.Class = classOf(ErrorClass(strings.ToUpper(pick(fClass))), kind, outer, message)
 }
 
 // topicName returns a header's value if it is a valid topic name, otherwise "".

@@ -43,6 +43,13 @@ var families = [...]map[string]field{
 		"kafka_dlt-exception-fqcn": fType, "kafka_dlt-exception-cause-fqcn": fCause, "kafka_dlt-exception-message": fMessage, "kafka_dlt-exception-stacktrace": fStack,
 		"kafka_dlt-key-exception-fqcn": fType, "kafka_dlt-key-exception-message": fMessage, "kafka_dlt-key-exception-stacktrace": fStack,
 	},
+	{ // Spring for Apache Kafka's non-blocking retries (@RetryableTopic)
+		"kafka_original-topic": fTopic, "kafka_original-partition": fPartition, "kafka_original-offset": fOffset,
+		"kafka_original-timestamp": fTimestamp, "kafka_original-consumer-group": fGroup,
+		"kafka_exception-fqcn": fType, "kafka_exception-cause-fqcn": fCause, "kafka_exception-message": fMessage,
+		"kafka_exception-stacktrace": fStack,
+		"kafka_key-exception-fqcn":   fType, "kafka_key-exception-message": fMessage, "kafka_key-exception-stacktrace": fStack,
+	},
 	{ // Kafka Connect
 		"__connect.errors.topic": fTopic, "__connect.errors.partition": fPartition, "__connect.errors.offset": fOffset,
 		"__connect.errors.connector.name": fConnector, "__connect.errors.exception.class.name": fType,
@@ -69,7 +76,68 @@ var families = [...]map[string]field{
 		"dead-letter-topic": fTopic, "dead-letter-partition": fPartition, "dead-letter-offset": fOffset,
 		"dead-letter-reason": fMessage, "dead-letter-exception-class-name": fType, "dead-letter-cause-class-name": fCause,
 	},
+	{ // its delayed retries: the place is that in the last retry topic, so only the time is that of the original
+		"delayed-retry-original-timestamp": fTimestamp,
+		"delayed-retry-reason":             fMessage, "delayed-retry-exception-class-name": fType,
+		"delayed-retry-cause-class-name": fCause,
+	},
+	{"topic_poisoned": fTopic, "reason_poisoned": fMessage}, // Watermill
+	{}, // Spring's names with a prefix of the application's own (renamed)
 }
+
+// renamedFamily is that of names which only a record itself explains.
+const renamedFamily = len(families) - 1
+
+// springNames are the ends of the names of Spring's headers. Applications can choose
+// the beginning (DeadLetterPublishingRecoverer.setHeaderNamesSupplier).
+var springNames = map[string]field{
+	"original-topic": fTopic, "original-partition": fPartition, "original-offset": fOffset,
+	"original-timestamp": fTimestamp, "original-consumer-group": fGroup,
+	"exception-fqcn": fType, "exception-cause-fqcn": fCause, "exception-message": fMessage, "exception-stacktrace": fStack,
+}
+
+// springName splits the name of a header, in lower case, that ends as one of Spring's.
+func springName(name string) (prefix string, x field, ok bool) {
+	at := strings.LastIndex(name, "original-")
+	if at < 0 {
+		at = strings.LastIndex(name, "exception-")
+	}
+	if at <= 0 {
+		return "", 0, false
+	}
+	x, ok = springNames[name[at:]]
+	return name[:at], x, ok
+}
+
+// renamed returns the beginning of the names under which an application has Spring
+// describe the failure, "" if the headers have none: there must be both a topic and an
+// exception, because either alone may mean anything.
+func renamed(headers []Header) string {
+	topics, failures := map[string]bool{}, map[string]bool{}
+	for _, h := range headers {
+		if len(h.Name) > maxHeaderName {
+			continue
+		}
+		name := strings.ToLower(h.Name)
+		prefix, x, ok := springName(name)
+		if _, known := slots[name]; known || !ok {
+			continue
+		}
+		switch x {
+		case fTopic:
+			topics[prefix] = true
+		case fType, fCause, fMessage, fStack:
+			failures[prefix] = true
+		}
+		if topics[prefix] && failures[prefix] {
+			return prefix
+		}
+	}
+	return ""
+}
+
+// maxHeaderName is more than the longest name that tells anything.
+const maxHeaderName = 64
 
 var familyOrder = func() []int {
 	all := make([]int, len(families))
@@ -123,21 +191,14 @@ func CorrelationOf(headers []Header) string {
 // tell sorts headers into t, which must be empty. It visits each once, because it runs
 // for every record.
 func (t *told) tell(headers []Header) {
-	best := len(correlations) + 1
+	best, spring := len(correlations)+1, false
 	for i, h := range headers {
-		if len(h.Name) > 64 {
+		if len(h.Name) > maxHeaderName {
 			continue // none of the names is that long
 		}
 		name := strings.ToLower(h.Name)
 		if s, ok := slots[name]; ok {
-			v := &t.vals[s.family][s.field]
-			if len(h.Value) == 0 {
-				continue // it tells nothing
-			}
-			if v.at == 0 {
-				v.first = h.Value
-			}
-			v.last, v.at = h.Value, i+1
+			t.vals[s.family][s.field].add(h.Value, i)
 			continue
 		}
 		if rank, ok := correlations[name]; ok && rank < best && len(h.Value) > 0 {
@@ -150,8 +211,40 @@ func (t *told) tell(headers []Header) {
 			}
 		case name == "x-b3-traceid" && t.trace == "":
 			t.trace = hexID(string(h.Value))
+		case strings.HasSuffix(name, "original-topic"):
+			spring = true
 		}
 	}
+	if spring {
+		t.tellRenamed(headers)
+	}
+}
+
+// tellRenamed sorts headers with names that an application has chosen.
+func (t *told) tellRenamed(headers []Header) {
+	prefix := renamed(headers)
+	if prefix == "" {
+		return
+	}
+	for i, h := range headers {
+		if len(h.Name) > maxHeaderName {
+			continue
+		}
+		if p, x, ok := springName(strings.ToLower(h.Name)); ok && p == prefix {
+			t.vals[renamedFamily][x].add(h.Value, i)
+		}
+	}
+}
+
+// add takes the value of the header at index i.
+func (v *value) add(b []byte, i int) {
+	if len(b) == 0 {
+		return // it tells nothing
+	}
+	if v.at == 0 {
+		v.first = b
+	}
+	v.last, v.at = b, i+1
 }
 
 // first returns the first value that a family has for a field: of a record that

@@ -37,14 +37,16 @@ type CarriedOverHTTP struct {
 
 // CarryOverHTTP returns the HTTP headers that carry everything but the payload of a
 // content to an HTTP target. own: the target is on the letter's own host, so it may
-// receive credentials. Fault: Invalid with a field at /headers when key and headers
+// receive credentials. keep: what the policy keeps of the headers that are otherwise
+// left out (Left). Fault: Invalid with a field at /headers when key and headers
 // take more than MaxHTTPHeaders.
 //
 // A header keeps its name if no server on the way would change or interpret it: every
 // header of that name, in any case, has a name of letters, digits and hyphens without a
 // meaning in HTTP, and a value of printable ASCII. All others are sent as HTTPHeader.
-func CarryOverHTTP(c Content, own bool) (CarriedOverHTTP, error) {
+func CarryOverHTTP(c Content, own bool, keep ...string) (CarriedOverHTTP, error) {
 	var out CarriedOverHTTP
+	left := LeftOf(c.Headers, keep)
 	if c.Key != nil {
 		out.Headers = append(out.Headers, Header{Name: HTTPKey, Value: []byte(percent(string(c.Key)))})
 	}
@@ -60,7 +62,7 @@ func CarryOverHTTP(c Content, own bool) (CarriedOverHTTP, error) {
 	for _, h := range c.Headers {
 		name := strings.ToLower(h.Name)
 		switch {
-		case toldOtherwise(name):
+		case left.Out(name):
 			out.Dropped = append(out.Dropped, h.Name)
 		case name == headerTrace && trace, name == headerType && media:
 		case !own && secret(name):
@@ -125,7 +127,7 @@ func cleanType(s string) string {
 
 // CarryOverHTTP is what the request of a drive carries. Fault: as above.
 func (d *Drive) CarryOverHTTP() (CarriedOverHTTP, error) {
-	return CarryOverHTTP(d.Send, d.SameHost(&d.To))
+	return CarryOverHTTP(d.Send, d.SameHost(&d.To), d.KeepHeaders...)
 }
 
 // SameHost tells whether a URL is on the host of the letter's own target, the only host
@@ -165,14 +167,6 @@ var (
 	}
 )
 
-func words(s string) map[string]bool {
-	all := map[string]bool{}
-	for _, w := range strings.Fields(s) {
-		all[w] = true
-	}
-	return all
-}
-
 func meansSomething(name string) bool {
 	if meaningful[name] {
 		return true
@@ -202,16 +196,6 @@ func secret(name string) bool {
 		}
 	}
 	return false
-}
-
-// k1s0 is the family whose names are words that mean other things elsewhere.
-const k1s0 = 1
-
-// toldOtherwise tells whether the content of a header is sent in another way: it is one
-// of Skald's own, or part of the letter's failure.
-func toldOtherwise(name string) bool {
-	s, ok := slots[name]
-	return OwnHeader(name) || ok && s.family != k1s0
 }
 
 // percent encodes all but the unreserved characters of RFC 3986.

@@ -2,33 +2,26 @@ package dlq
 
 import (
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/google/uuid"
 )
 
-// Headers that a redrive adds to a record, by which a letter that comes back is
-// recognized (a bounce).
-const (
-	ownPrefix        = "x-dlq-"
-	HeaderMessageID  = ownPrefix + "message-id" // the first letter of the lineage
-	HeaderRedriveID  = ownPrefix + "redrive-id" // only of a bulk redrive
-	HeaderGeneration = ownPrefix + "generation"
-	HeaderAttempt    = ownPrefix + "attempt"
-	HeaderRevision   = ownPrefix + "revision" // 0: never edited
-	HeaderEdited     = ownPrefix + "edited"   // Drive.EditTag; only of what differs from the original
-	HeaderTopic      = ownPrefix + "original-topic"
-	HeaderPartition  = ownPrefix + "original-partition"
-	HeaderOffset     = ownPrefix + "original-offset"
-)
+// RedriveHeaders returns the headers of the record that drives a letter to Kafka: what
+// is to be sent, in its order and with repetitions, without what is left out (Left), and
+// ours at the end.
+func RedriveHeaders(d *Drive) []Header { return d.redriveHeaders(true) }
 
-// RedriveHeaders returns the headers of the record that drives a letter to
-// Kafka: what is to be sent, in its order and with repetitions, without any
-// x-dlq- header of an earlier redrive, and ours at the end.
-func RedriveHeaders(d *Drive) []Header {
-	out := make([]Header, 0, len(d.Send.Headers)+9)
+// FewRedriveHeaders returns the same without those of ours that only inform: for a
+// record that is too large with them. What remains tells whose letter it is when it
+// comes back, and that its content differs from the original.
+func FewRedriveHeaders(d *Drive) []Header { return d.redriveHeaders(false) }
+
+func (d *Drive) redriveHeaders(all bool) []Header {
+	left := LeftOf(d.Send.Headers, d.KeepHeaders)
+	out := make([]Header, 0, len(d.Send.Headers)+10)
 	for _, h := range d.Send.Headers {
-		if !OwnHeader(h.Name) {
+		if !left.Out(h.Name) {
 			out = append(out, h)
 		}
 	}
@@ -38,22 +31,27 @@ func RedriveHeaders(d *Drive) []Header {
 		add(HeaderRedriveID, d.RedriveID.String())
 	}
 	add(HeaderGeneration, strconv.Itoa(d.Generation))
-	add(HeaderAttempt, strconv.Itoa(d.Number))
-	add(HeaderRevision, strconv.Itoa(d.Revision))
+	if all {
+		add(HeaderAttempt, strconv.Itoa(d.Number))
+		add(HeaderRevision, strconv.Itoa(d.Revision))
+	}
 	if tag := d.EditTag(); tag != "" {
 		add(HeaderEdited, tag)
 	}
-	add(HeaderTopic, d.OriginalTopic)
+	if all || d.To.Topic != "" && d.To.Topic != d.OriginalTopic { // a consumer names the topic that it read from
+		add(HeaderTopic, d.OriginalTopic)
+	}
+	if !all {
+		return out
+	}
 	if d.Origin.Partition != nil {
 		add(HeaderPartition, strconv.FormatInt(int64(*d.Origin.Partition), 10))
 	}
 	if d.Origin.Offset != nil {
 		add(HeaderOffset, strconv.FormatInt(*d.Origin.Offset, 10))
 	}
+	if d.Origin.Timestamp != nil {
+		add(HeaderTimestamp, d.Origin.Timestamp.UTC().Format(time.RFC3339Nano))
+	}
 	return out
-}
-
-// OwnHeader tells whether a header is one of Skald's, which every retry rewrites.
-func OwnHeader(name string) bool {
-	return len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix)
 }

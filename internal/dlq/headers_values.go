@@ -142,3 +142,12 @@ func plain(value []byte) string {
 	}
 	return s
 }
+
+// words is a set of words with blanks between them.
+func words(s string) map[string]bool {
+	all := map[string]bool{}
+	for _, w := range strings.Fields(s) {
+		all[w] = true
+	}
+	return all
+}

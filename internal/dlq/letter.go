@@ -4,9 +4,10 @@
 // package is pure: it stores nothing, and time, ids and randomness are arguments.
 //
 // Files, each on top of those before it: state, letter, problems, normalise, group,
-// policy, apply, filter, redrive, drive, headers_values, headers_families, fingerprint,
-// patch, new, headers, redrive_items, redrive_state, routes, headers_redrive, inflow,
-// redrive_new, audited, edited, headers_http, imported, news, place, policy_check,
+// policy, apply, headers_values, filter, redrive, drive, headers_causes,
+// headers_families, fingerprint, patch, new, headers, headers_own, headers_left,
+// redrive_items, redrive_state, routes, inflow, redrive_new, audited, edited,
+// headers_http, headers_redrive, headers_sizes, imported, news, place, policy_check,
 // redrive_choose, redrive_judge, store.
 package dlq
 

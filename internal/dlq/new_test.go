@@ -33,12 +33,13 @@ func TestANewLetterIsComplete(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change, want func(*Letter)
 	}{
-		"with every default":  {func(*Letter) {}, func(*Letter) {}},
-		"a class of its own":  {func(l *Letter) { l.Failure.Class = Permanent }, func(l *Letter) { l.Failure.Class = Permanent }},
-		"retries of its own":  {func(l *Letter) { l.MaxRetries = 1 }, func(l *Letter) { l.MaxRetries = 1 }},
-		"a target of its own": {func(l *Letter) { l.Target.Kind = ToHTTP }, func(l *Letter) { l.Target.Kind = ToHTTP }},
-		"without a key":       {func(l *Letter) { l.Content.Key = nil }, func(l *Letter) { l.Content.Key, l.Ordered = nil, false }},
-		"with an empty key":   {func(l *Letter) { l.Content.Key = []byte{} }, func(l *Letter) { l.Content.Key = []byte{} }},
+		"with every default":   {func(*Letter) {}, func(*Letter) {}},
+		"a class of its own":   {func(l *Letter) { l.Failure.Class = Transient }, func(l *Letter) { l.Failure.Class = Transient }},
+		"nothing to be gained": {func(l *Letter) { l.Failure.Class = Permanent }, func(l *Letter) { l.Failure.Class, l.NextRetryAt = Permanent, nil }},
+		"retries of its own":   {func(l *Letter) { l.MaxRetries = 1 }, func(l *Letter) { l.MaxRetries = 1 }},
+		"a target of its own":  {func(l *Letter) { l.Target.Kind = ToHTTP }, func(l *Letter) { l.Target.Kind = ToHTTP }},
+		"without a key":        {func(l *Letter) { l.Content.Key = nil }, func(l *Letter) { l.Content.Key, l.Ordered = nil, false }},
+		"with an empty key":    {func(l *Letter) { l.Content.Key = []byte{} }, func(l *Letter) { l.Content.Key = []byte{} }},
 		"of a lineage": {func(l *Letter) { l.RootID, l.Generation = root, 2 },
 			func(l *Letter) {
 				l.RootID, l.Generation, l.NextRetryAt = root, 2, policy.NextRetry(FromREST, 2, testNow, 0.5)

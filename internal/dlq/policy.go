@@ -22,7 +22,10 @@ type Policy struct {
 	Backoff   retry.Policy
 	AutoRetry bool // letters are retried automatically
 	HoldAll   bool // of the tenant's default: no letter of any topic is
-	Ordered   bool // letters of one key one after the other, as they arrived
+	// RetryPermanent has letters of class PERMANENT retried automatically like others. Without
+	// it they are held: sending such a record again only makes it fail again.
+	RetryPermanent bool
+	Ordered        bool // letters of one key one after the other, as they arrived
 	// RetentionDays is how long RESOLVED and dealt-with DEAD letters stay live,
 	// ArchiveDays how long they stay in the archive after that (seed 3: 30, 365).
 	RetentionDays int
@@ -36,8 +39,11 @@ type Policy struct {
 	// topic, that a retry may name; patterns as in path.Match. Empty: any topic that is
 	// not a dead-letter topic, and no URL but the letter's own.
 	AllowedTargets []string
-	UpdatedBy      string
-	UpdatedAt      time.Time
+	// KeepHeaders names headers that are sent although they describe the failure or a
+	// framework's own retries (Left): names, or beginnings of names and an asterisk.
+	KeepHeaders []string
+	UpdatedBy   string
+	UpdatedAt   time.Time
 
 	// Held is what currently prevents automatic retries, as found by PolicyOf; "":
 	// nothing.

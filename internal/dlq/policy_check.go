@@ -56,6 +56,7 @@ func CheckPolicy(p *Policy) error {
 		return !slices.Contains(strings.Split(s, "."), "")
 	})
 	w.list("/allowed_targets", p.AllowedTargets, maxURL, "a topic or an http or https URL, perhaps with *, ? or [a-z]", targetPattern)
+	w.list("/keep_headers", p.KeepHeaders, MaxWord, "the name of a header or the beginning of one and *, not of x-dlq-*", keepable)
 	return w.fault()
 }
 

@@ -17,13 +17,20 @@ func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Clai
 	to := l.Destination(claim.Target)
 	var lost []string // names of what cannot be sent
 	switch to.Kind {
-	case dlq.ToKafka:
-	case dlq.ToHTTP:
+	case dlq.ToKafka, dlq.ToHTTP:
 		content, err := s.sent(ctx, l, claim.Revision)
 		if err != nil {
 			return err
 		}
-		carried, err := dlq.CarryOverHTTP(content, l.SameHost(&to))
+		policy, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+		if err != nil {
+			return err
+		}
+		if to.Kind == dlq.ToKafka {
+			lost = dlq.LeftOut(content.Headers, policy.KeepHeaders)
+			break
+		}
+		carried, err := dlq.CarryOverHTTP(content, l.SameHost(&to), policy.KeepHeaders...)
 		if err != nil {
 			return invalidAt(carriedIn(b), err)
 		}
@@ -43,7 +50,7 @@ func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Clai
 		case dlq.OwnHeader(p.Name):
 			return rest.SchemaFault(fault.Field{Pointer: pointer, Code: "reserved", Message: "is reserved: Skald sets it on every retry"})
 		case slices.Contains(lost, p.Name):
-			return rest.SchemaFault(fault.Field{Pointer: pointer, Code: "not_sent", Message: "is not sent to this HTTP target: it describes the failure or holds credentials"})
+			return rest.SchemaFault(fault.Field{Pointer: pointer, Code: "not_sent", Message: "is not sent to this target: it describes the failure, counts a framework's own retries or holds credentials"})
 		}
 	}
 	return nil

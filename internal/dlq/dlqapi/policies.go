@@ -148,7 +148,8 @@ func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
 		MaxRetries: int(b.MaxRetries), AutoRetry: b.AutoRetry, Ordered: b.Ordered, RetentionDays: int(b.RetentionDays),
 		ArchiveDays:    int(b.ArchiveDays),
 		MaxGenerations: int(b.MaxGenerations), Redact: b.Redact, AllowedTargets: b.AllowedTargets,
-		HoldAll: b.HoldAll != nil && *b.HoldAll,
+		KeepHeaders: b.KeepHeaders,
+		HoldAll:     b.HoldAll != nil && *b.HoldAll, RetryPermanent: b.RetryPermanent != nil && *b.RetryPermanent,
 		Backoff: retry.Policy{
 			InitialIntervalMS: b.Backoff.InitialIntervalMS, MaxIntervalMS: b.Backoff.MaxIntervalMS,
 			Multiplier: b.Backoff.Multiplier, Jitter: &b.Backoff.Jitter,
@@ -180,6 +181,7 @@ func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
 	number(&p.MaxGenerations, b.MaxGenerations)
 	replace(&p.AutoRetry, b.AutoRetry)
 	replace(&p.HoldAll, b.HoldAll)
+	replace(&p.RetryPermanent, b.RetryPermanent)
 	replace(&p.Ordered, b.Ordered)
 	if in := b.Backoff; in != nil {
 		replace(&p.Backoff.InitialIntervalMS, in.InitialIntervalMS)
@@ -201,6 +203,9 @@ func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
 	if b.AllowedTargets != nil {
 		p.AllowedTargets = b.AllowedTargets
 	}
+	if b.KeepHeaders != nil {
+		p.KeepHeaders = b.KeepHeaders
+	}
 	return p
 }
 
@@ -218,7 +223,7 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 		RetentionDays: int32(p.RetentionDays),
 		//nolint:gosec // as above
 		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact,
-		AllowedTargets: p.AllowedTargets,
+		AllowedTargets: p.AllowedTargets, KeepHeaders: p.KeepHeaders, RetryPermanent: p.RetryPermanent,
 		Backoff: api.DeadLetterBackoff{InitialIntervalMS: p.Backoff.InitialIntervalMS, MaxIntervalMS: p.Backoff.MaxIntervalMS,
 			Multiplier: p.Backoff.Multiplier},
 		Alert: api.DeadLetterAlert{Count: &p.Alert.Count, Rate: &p.Alert.Rate, AgeMS: &p.Alert.AgeMS,
@@ -236,6 +241,9 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 	}
 	if out.AllowedTargets == nil {
 		out.AllowedTargets = []string{}
+	}
+	if out.KeepHeaders == nil {
+		out.KeepHeaders = []string{}
 	}
 	if !p.UpdatedAt.IsZero() {
 		out.UpdatedAt = &p.UpdatedAt

@@ -166,7 +166,7 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 // elsewhere is not lost: a saga that is being compensated, a webhook delivery under
 // way.
 var lostRetries = `
-SELECT m.id, m.tenant_id, m.source, m.original_topic, m.retry_count, m.max_retries, m.generation, m.retry_token, m.attempts, m.revision, m.target,
+SELECT m.id, m.tenant_id, m.source, m.error_class, m.original_topic, m.retry_count, m.max_retries, m.generation, m.retry_token, m.attempts, m.revision, m.target,
        coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
        substr(m.retry_token::text, 15, 1) = '8' AND NOT EXISTS (
 	SELECT 1 FROM dlq.dlq_handovers h WHERE h.tenant_id = m.tenant_id AND m.retry_token = ANY (h.tokens)),
@@ -223,7 +223,7 @@ func (st *Queue) lost(ctx context.Context, limit int,
 		var redrive uuid.NullUUID
 		var target []byte
 		var goesOn, unsent bool
-		if err := rows.Scan(&d.ID, &d.TenantID, &d.Source, &d.OriginalTopic, &d.RetryCount, &d.MaxRetries,
+		if err := rows.Scan(&d.ID, &d.TenantID, &d.Source, &d.Failure.Class, &d.OriginalTopic, &d.RetryCount, &d.MaxRetries,
 			&d.Generation, &d.Token, &d.Number, &d.Revision, &target, &started, &now, &unsent, &redrive,
 			&goesOn); err != nil {
 			return err

@@ -182,6 +182,7 @@ func TestATopicHasItsPolicyOrTheTenantsDefault(t *testing.T) {
 			"key:ann", pgtest.Now()
 		p.Alert, p.Redact, p.AllowedTargets = dlq.Alert{Count: 1, AgeMS: 1, Rate: 1, NewGroup: true}, []string{"a.b"},
 			[]string{"retry.*"}
+		p.KeepHeaders, p.RetryPermanent = []string{"kafka_dlt-*"}, true
 		return p, b.PutPolicy(t.Context(), p, b.Did(operator.TopicPolicy, topic, "update"))
 	}
 	common, err := put("", 1, 5)

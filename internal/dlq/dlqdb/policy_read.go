@@ -19,6 +19,7 @@ var policyTable = postgres.NewTable(
 	postgres.Doc("backoff", func(p *dlq.Policy) *retry.Policy { return &p.Backoff }),
 	postgres.Bool("auto_retry", func(p *dlq.Policy) *bool { return &p.AutoRetry }),
 	postgres.Bool("hold_all", func(p *dlq.Policy) *bool { return &p.HoldAll }),
+	postgres.Bool("retry_permanent", func(p *dlq.Policy) *bool { return &p.RetryPermanent }),
 	postgres.Bool("ordered", func(p *dlq.Policy) *bool { return &p.Ordered }),
 	postgres.Int("retention_days", func(p *dlq.Policy) *int { return &p.RetentionDays }),
 	postgres.Int("archive_days", func(p *dlq.Policy) *int { return &p.ArchiveDays }),
@@ -26,6 +27,7 @@ var policyTable = postgres.NewTable(
 	postgres.Doc("alert", func(p *dlq.Policy) *dlq.Alert { return &p.Alert }),
 	postgres.Texts("redact", func(p *dlq.Policy) *[]string { return &p.Redact }),
 	postgres.Texts("allowed_targets", func(p *dlq.Policy) *[]string { return &p.AllowedTargets }),
+	postgres.Texts("keep_headers", func(p *dlq.Policy) *[]string { return &p.KeepHeaders }),
 	postgres.Text("updated_by", func(p *dlq.Policy) *string { return &p.UpdatedBy }),
 	postgres.Time("updated_at", func(p *dlq.Policy) *time.Time { return &p.UpdatedAt }),
 )

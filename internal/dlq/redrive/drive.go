@@ -57,7 +57,8 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions
 	return ends, failpoint.Hit(failpoint.LetterBeforeFinish) == nil
 }
 
-// policies returns the policy of each letter; if the database fails, the built-in one,
+// policies returns the policy of each letter, and notes what it keeps of headers; if the database fails, the built-in
+// one,
 // which allows any topic.
 func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy {
 	out := make([]dlq.Policy, len(batch))
@@ -68,6 +69,7 @@ func (r *Redriver) policies(ctx context.Context, batch []dlq.Drive) []dlq.Policy
 			p = dlq.DefaultPolicy
 		}
 		out[i] = p
+		batch[i].KeepHeaders = p.KeepHeaders
 	}
 	return out
 }

@@ -105,6 +105,7 @@ var waitingTable = postgres.NewTable(
 	postgres.TimeOrNil("created_at", func(i *item) **time.Time { return &i.createdAt }),
 	postgres.TextOrEmpty("fingerprint", func(i *item) *string { return &i.letter.Fingerprint }),
 	postgres.TextOrEmpty("error_type", func(i *item) *string { return &i.letter.Failure.Type }),
+	postgres.TextOrEmpty("error_class", func(i *item) *dlq.ErrorClass { return &i.letter.Failure.Class }),
 	postgres.UUIDOrZero("root_id", func(i *item) *uuid.UUID { return &i.letter.RootID }),
 )
 

@@ -59,6 +59,9 @@ func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 			web.Ago(now, *l.NextRetryAt), l.RetryCount+1, l.MaxRetries))
 	case l.NextRetryAt != nil:
 		all = append(all, web.Sentence("It is due for retry %s of %s.", l.RetryCount+1, l.MaxRetries))
+	case l.ErrorClass == client.DeadLetterErrorClassPERMANENT && fromOutside(l.Source):
+		all = append(all, "It is not retried automatically, because a retry of the same content would hardly succeed: it waits "+
+			"for a person or a redrive.")
 	case l.RetryCount > 0:
 		all = append(all, web.Sentence("It was retried in vain, %s of %s times. It is not retried automatically: it waits for "+
 			"a person or a redrive.", l.RetryCount, l.MaxRetries))
@@ -66,6 +69,11 @@ func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 		all = append(all, "It is not retried automatically: it waits for a person or a redrive.")
 	}
 	return append(all, ofSaga(l)...)
+}
+
+// fromOutside tells whether letters of this source are retried automatically.
+func fromOutside(s client.DeadLetterSource) bool {
+	return s == client.DeadLetterSourceKAFKA || s == client.DeadLetterSourceREST
 }
 
 func retrying(l *client.DeadLetter, now time.Time) (all []template.HTML) {

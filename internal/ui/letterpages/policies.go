@@ -44,6 +44,7 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 		{"backoff.multiplier", "Each wait longer by a factor of", number(p.Backoff.Multiplier), "number"},
 		{"backoff.max_interval_ms", "Longest wait, ms", strconv.FormatInt(p.Backoff.MaxIntervalMS, 10), "number"},
 		{"backoff.jitter", "Waits vary by a fraction of", number(p.Backoff.Jitter), "number"},
+		{"retry_permanent", "Also when the error is permanent", yes(p.RetryPermanent), "bool"},
 		{"ordered", "One after the other for each key", yes(p.Ordered), "bool"},
 		{"max_generations", "May come back, at most", whole(p.MaxGenerations), "number"},
 		{"retention_days", "Days until ended letters are archived", whole(p.RetentionDays), "number"},
@@ -54,6 +55,7 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 		{"alert.new_group", "Alert on an error never seen before", yes(p.Alert.NewGroup != nil && *p.Alert.NewGroup), "bool"},
 		{"redact", "Members never shown, one a line", strings.Join(p.Redact, "\n"), "lines"},
 		{"allowed_targets", "Other targets allowed, one a line", strings.Join(p.AllowedTargets, "\n"), "lines"},
+		{"keep_headers", "Headers about the failure to send anyway, one a line", strings.Join(p.KeepHeaders, "\n"), "lines"},
 	}
 	if p.HoldAll != nil || p.Topic == nil {
 		hold := setting{"hold_all", "Hold every topic, whatever its policy", yes(p.HoldAll != nil && *p.HoldAll), "bool"}
@@ -148,11 +150,13 @@ func policyBody(now *client.DeadLetterPolicy, members map[string]any) error {
 			in[name] = s == "true"
 		}
 	}
-	for _, name := range []string{"auto_retry", "ordered", "hold_all"} {
+	for _, name := range []string{"auto_retry", "retry_permanent", "ordered", "hold_all"} {
 		truth(members, name)
 	}
 	if !now.Inherited {
-		for name, before := range map[string][]string{"redact": now.Redact, "allowed_targets": now.AllowedTargets} {
+		for name, before := range map[string][]string{
+			"redact": now.Redact, "allowed_targets": now.AllowedTargets, "keep_headers": now.KeepHeaders,
+		} {
 			if members[name] == nil && len(before) > 0 {
 				members[name] = []string{} // it was emptied
 			}

@@ -1,0 +1,96 @@
+package dlq
+
+import (
+	"regexp"
+	"strings"
+)
+
+// wrappers are exceptions in which libraries wrap whatever went wrong: the last part of
+// their names, in lower case. Alone they would put every failure of a topic into one
+// group of unknown class.
+var wrappers = words(`
+	listenerexecutionfailedexception timestampedexception batchlistenerfailedexception kafkaexception
+	messagingexception messagehandlingexception messagedeliveryexception messagetransformationexception
+	nestedruntimeexception nestedcheckedexception nestedservletexception servletexception exhaustedretryexception
+	retryexhaustedexception reactiveexception compositeexception
+	completionexception executionexception invocationtargetexception undeclaredthrowableexception
+	privilegedactionexception uncheckedexecutionexception executionerror exceptionininitializererror
+	runtimeexception exception throwable connectexception streamsexception ejbexception
+	camelexecutionexception runtimecamelexception workerexception
+	aggregateexception targetinvocationexception`)
+
+// wrapper tells whether an exception only wraps another one.
+func wrapper(name string) bool {
+	if strings.HasPrefix(name, "java.net.") { // a ConnectException of its own
+		return false
+	}
+	return wrappers[strings.ToLower(name[strings.LastIndexAny(name, ".$")+1:])]
+}
+
+// typeOf returns the exception that a failure is of: the innermost of what a known
+// wrapper wraps, otherwise the cause that the tool names, otherwise the exception.
+func typeOf(kind, cause, message, stack string) string {
+	named := kind
+	if cause != "" {
+		named = cause
+	}
+	if !wrapper(kind) && !wrapper(named) {
+		return named
+	}
+	if inner := innermost(stack); inner != "" {
+		return inner
+	}
+	if wrapper(named) {
+		if inner := nested(message); inner != "" {
+			return inner
+		}
+	}
+	return named
+}
+
+// className is the name of an exception with its package or outer class.
+var className = regexp.MustCompile(`^[\p{L}_][\p{L}\p{N}_]*(?:[.$][\p{L}_][\p{L}\p{N}_]*)+$`)
+
+// innermost returns the last cause in a stack trace that is not a wrapper, "" if it has
+// none. Java begins a line with "Caused by: ", .NET with blanks and "---> ".
+func innermost(stack string) (name string) {
+	for _, mark := range []string{"Caused by: ", "---> "} {
+		for at := 0; ; {
+			i := strings.Index(stack[at:], mark)
+			if i < 0 {
+				break
+			}
+			before, after := stack[:at+i], stack[at+i+len(mark):]
+			at += i + len(mark)
+			if mark == "---> " {
+				before = strings.TrimRight(before, " ")
+			}
+			if before != "" && before[len(before)-1] != '\n' {
+				continue // in a message, or the cause of something suppressed
+			}
+			found := after[:min(len(after), MaxWord)]
+			if end := strings.IndexAny(found, ": \t\r\n("); end >= 0 {
+				found = found[:end]
+			}
+			if className.MatchString(found) && (name == "" || !wrapper(found)) {
+				name = found
+			}
+		}
+	}
+	return name
+}
+
+// nested returns the exception with which a wrapper's message continues: Spring 5 writes
+// "…; nested exception is NAME: …", and an exception that was made of a cause alone has
+// that cause as its message.
+func nested(message string) string {
+	const is = "nested exception is "
+	if at := strings.LastIndex(message, is); at >= 0 {
+		message = message[at+len(is):]
+	}
+	name, _, _ := strings.Cut(message[:min(len(message), MaxWord)], ":")
+	if className.MatchString(name) && (strings.HasSuffix(name, "Exception") || strings.HasSuffix(name, "Error")) {
+		return name
+	}
+	return ""
+}

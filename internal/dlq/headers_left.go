@@ -1,0 +1,115 @@
+package dlq
+
+import "strings"
+
+// A retry sends the record as it was before it failed. Left out are the headers with
+// which tools describe the failure: the letter has them, and a consumer that fails
+// again appends its own, so that a record would grow until its topic refuses it. So are
+// those by which frameworks count their own retries: with them a consumer would give up
+// at once.
+var (
+	// leftBegins are beginnings of names, in lower case, that nothing else bears.
+	leftBegins = []string{
+		"kafka_dlt-", "kafka_original-", "kafka_exception-", "kafka_key-exception-", // Spring for Apache Kafka
+		"springdeserializerexception", // a Java object, which no consumer should read from others
+		"retry_topic-",                // Spring's @RetryableTopic: attempts, backoff
+		"__connect.errors.", "__streams.errors.", "__dlq.errors.", "_dlq.errors.",
+		"x-exception-",                   // Spring Cloud Stream
+		"dead-letter-", "delayed-retry-", // SmallRye
+	}
+	// leftNames are whole names: their beginnings mean other things elsewhere.
+	leftNames = words(`x-original-topic x-original-partition x-original-offset x-original-timestamp x-original-timestamp-type
+		kafka_deliveryattempt deliveryattempt kafka_listenerinfo
+		topic_poisoned reason_poisoned handler_poisoned subscriber_poisoned`)
+)
+
+// k1s0 is the family whose names are words that mean other things elsewhere: they are
+// left out where both are there, as k1s0 writes them.
+const k1s0 = 1
+
+// Left decides which headers of one record a retry leaves out.
+type Left struct {
+	keep    []string // of the policy, in lower case
+	renamed string   // what names begin with that the application has chosen
+	k1s0    bool
+}
+
+// LeftOf returns what is left out of a record with these headers by a policy that keeps
+// some of them.
+func LeftOf(headers []Header, keep []string) Left {
+	l := Left{renamed: renamed(headers)}
+	for _, k := range keep {
+		l.keep = append(l.keep, strings.ToLower(k))
+	}
+	told := 0
+	for name, x := range families[k1s0] {
+		for _, h := range headers {
+			if strings.EqualFold(h.Name, name) && (x != fTopic || topicName(h.Value) != "") {
+				told++
+				break
+			}
+		}
+	}
+	l.k1s0 = told == len(families[k1s0])
+	return l
+}
+
+// Out tells whether a header is left out. Skald's own are whatever a policy says: every
+// retry writes them anew.
+func (l *Left) Out(name string) bool {
+	if OwnHeader(name) {
+		return true
+	}
+	name = strings.ToLower(name)
+	return l.describes(name) && !matchesAny(l.keep, name)
+}
+
+// LeftOut returns the names of the headers that are left out, as they are written.
+func LeftOut(headers []Header, keep []string) (names []string) {
+	left := LeftOf(headers, keep)
+	for _, h := range headers {
+		if left.Out(h.Name) {
+			names = append(names, h.Name)
+		}
+	}
+	return names
+}
+
+// describes tells whether a header, its name in lower case, is about the failure or the
+// consumer's own retries.
+func (l *Left) describes(name string) bool {
+	if leftNames[name] {
+		return true
+	}
+	for _, p := range leftBegins {
+		if strings.HasPrefix(name, p) {
+			return true
+		}
+	}
+	if _, ok := families[k1s0][name]; ok {
+		return l.k1s0
+	}
+	if l.renamed == "" || !strings.HasPrefix(name, l.renamed) {
+		return false
+	}
+	rest := name[len(l.renamed):]
+	return strings.HasPrefix(rest, "original-") || strings.HasPrefix(rest, "exception-") ||
+		strings.HasPrefix(rest, "key-exception-")
+}
+
+// matchesAny tells whether a name is one of the patterns: a name, or the beginning of
+// names and an asterisk.
+func matchesAny(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if begin, many := strings.CutSuffix(p, "*"); many && strings.HasPrefix(name, begin) || p == name {
+			return true
+		}
+	}
+	return false
+}
+
+// keepable tells whether a policy may name these headers to be sent.
+func keepable(pattern string) bool {
+	name := strings.TrimSuffix(pattern, "*")
+	return pattern != "" && !strings.Contains(name, "*") && !OwnHeader(name)
+}
