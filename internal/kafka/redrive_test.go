@@ -194,6 +194,81 @@ func (c *cluster) control(f func(n int32, req *kmsg.ProduceRequest) (kmsg.Respon
 	return &calls
 }
 
+// with sets a setting of a topic.
+func (c *cluster) with(topic, name, value string) {
+	c.t.Helper()
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	of := kmsg.NewIncrementalAlterConfigsRequestResource()
+	of.ResourceType, of.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+	of.Configs = []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: name, Value: &value}}
+	req.Resources = append(req.Resources, of)
+	res, err := req.RequestWith(c.t.Context(), c.client)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Resources[0].ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatalf("set %s of %s: %v", name, topic, err)
+	}
+}
+
+// A record that failed is larger than it was: with the headers of the failure its own
+// topic might refuse it.
+func TestARecordThatItsTopicOnceTookIsTakenAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	topic := c.create("orders", 1)
+	c.with(topic, "max.message.bytes", "100000")
+	payload := noise(95_000)
+	stack := dlq.Header{Name: "kafka_dlt-exception-stacktrace", Value: noise(8_000)}
+	failed := driven(topic, nil, payload, stack)
+	// As large as a record may be: with the headers that only inform it would not fit.
+	full := driven(topic, nil, noise(100_000-61-150))
+	full.OriginalTopic, full.Origin.Offset = topic, new(int64(1)<<60)
+	kept := driven(topic, nil, payload, dlq.Header{Name: "n", Value: noise(1_000)}, stack, stack, stack)
+	kept.KeepHeaders = []string{"kafka_dlt-*"}
+	results := c.redriver().Drive(t.Context(), []dlq.Drive{failed, full, kept})
+	if diff := cmp.Diff([]string{"ACKNOWLEDGED", "ACKNOWLEDGED", "FAILED"}, outcomes(results)); diff != "" {
+		t.Fatalf("outcomes (-want +got):\n%s\n%+v", diff, results)
+	}
+	for i, rec := range c.consume(topic, 2) {
+		if got := header(rec, dlq.HeaderAttempt) != ""; got != (i == 0) {
+			t.Errorf("record %d has the headers that only inform: %v", i, got)
+		}
+		if header(rec, dlq.HeaderMessageID) == "" || header(rec, dlq.HeaderGeneration) == "" {
+			t.Errorf("nobody would know record %d again: %v", i, rec.Headers)
+		}
+	}
+	r := results[2]
+	var over, size, limit int
+	if n, err := fmt.Sscanf(r.Error, "Kafka: "+topic+": the record is too large by %d bytes: it has %d as it is sent, max.message.bytes is %d.",
+		&over, &size, &limit); n != 3 || over != size-limit || limit != 100_000 || over < 20_000 || over > 22_000 {
+		t.Errorf("%q: %d bytes too many of %d (%v)", r.Error, over, size, err)
+	}
+	for _, part := range []string{"Payload 95000", "kafka_dlt-exception-stacktrace 24090 (3 times)", "n 1001", dlq.HeaderMessageID} {
+		if !strings.Contains(r.Error, part) {
+			t.Errorf("%q does not name %q", r.Error, part)
+		}
+	}
+	if !r.TooLarge || results[0].TooLarge {
+		t.Errorf("too large: %v, %v", r.TooLarge, results[0].TooLarge)
+	}
+}
+
+// Brokers that do not tell the limit, and clients that do not tell the size.
+func TestARecordThatIsTooLargeForWhoKnowsWhat(t *testing.T) {
+	t.Parallel()
+	c := newFake(t)
+	topic := c.create("orders", 1)
+	c.control(func(_ int32, req *kmsg.ProduceRequest) (kmsg.Response, error, bool) {
+		return refused(req, kerr.RecordListTooLarge.Code), nil, true
+	})
+	r := c.redriver().Drive(t.Context(), []dlq.Drive{driven(topic, []byte("k"), []byte("abc"))})[0]
+	if !r.TooLarge || !strings.Contains(r.Error, "too large: it has") || !strings.Contains(r.Error,
+		"Payload 3, key 1, headers") {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestABatchThatIsTooLargeIsSentOneByOne(t *testing.T) {
 	t.Parallel()
 	c := newFake(t)

@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"errors"
+	"regexp"
 	"slices"
+	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -12,6 +14,30 @@ func BatchRefused(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
 		errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
+}
+
+// TooLarge tells whether a batch was refused because of its size.
+func TooLarge(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+}
+
+// batchHeader is what a batch takes beside its records.
+const batchHeader = 61
+
+var compressedBytes = regexp.MustCompile(`compressed_bytes=([0-9]+)\)`)
+
+// RefusedSize returns how many bytes a batch that was TooLarge had as it was sent,
+// compressed: brokers compare that with their limit. 0: the client does not say.
+func RefusedSize(err error) int {
+	if err == nil {
+		return 0
+	}
+	if m := compressedBytes.FindStringSubmatch(err.Error()); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			return n + batchHeader
+		}
+	}
+	return 0
 }
 
 // missingTopic are errors that mean that the topic does not exist.

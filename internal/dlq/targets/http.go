@@ -105,12 +105,19 @@ func (h *HTTP) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 
 func (h *HTTP) one(ctx context.Context, d *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: h.cfg.Now()}
-	r.Outcome, r.StatusCode, r.Error = h.request(ctx, d)
+	if carried, err := d.CarryOverHTTP(); err != nil {
+		r.Outcome, r.TooLarge = dlq.FailedDrive, true
+		r.Error = fmt.Sprintf("%v: retry it with headers_patch or key_base64. Key %d, headers %s", err,
+			len(d.Send.Key), dlq.HeaderSizes(d.Send.Headers))
+	} else {
+		r.Outcome, r.StatusCode, r.Error = h.request(ctx, d, &carried)
+	}
 	r.EndedAt = h.cfg.Now()
 	return r
 }
 
-func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOutcome, status int, problem string) {
+func (h *HTTP) request(ctx context.Context, d *dlq.Drive,
+	carried *dlq.CarriedOverHTTP) (outcome dlq.AttemptOutcome, status int, problem string) {
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL,
 		bytes.NewReader(d.Send.Payload))
 	if err != nil {
@@ -118,10 +125,6 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive) (outcome dlq.AttemptOu
 	}
 	req.GetBody = nil // or net/http might send it twice unnoticed (trap X45)
 	req.Header.Set("User-Agent", "skald/"+h.cfg.Version)
-	carried, err := d.CarryOverHTTP()
-	if err != nil {
-		return dlq.FailedDrive, 0, fmt.Sprintf("%v: retry it with headers_patch or key_base64", err)
-	}
 	for _, h := range carried.Headers { // first, so that none of them overrides the headers below
 		req.Header.Add(h.Name, string(h.Value))
 	}

@@ -89,7 +89,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 			results[i] = dlq.Result{Outcome: dlq.FailedDrive, Error: why}
 			continue
 		}
-		records[i] = recordFor(ctx, &batch[i])
+		records[i] = recordFor(ctx, &batch[i], dlq.RedriveHeaders)
 		if kafka.SizeOf(records[i]) > largeRecord {
 			alone = append(alone, i)
 		} else {
@@ -100,7 +100,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	if len(together) > 1 {
 		for _, i := range together {
 			if kafka.BatchRefused(errs[i]) { // sending each by itself shows which record caused it
-				records[i], errs[i] = recordFor(ctx, &batch[i]), nil
+				records[i], errs[i] = recordFor(ctx, &batch[i], dlq.RedriveHeaders), nil
 				alone = append(alone, i)
 			}
 		}
@@ -108,9 +108,19 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	for _, i := range alone {
 		produce(ctx, r.single, []int{i}, records, errs)
 	}
+	for i := range records {
+		if kafka.TooLarge(errs[i]) { // headers that only inform are no reason to keep a letter
+			records[i], errs[i] = recordFor(ctx, &batch[i], dlq.FewRedriveHeaders), nil
+			produce(ctx, r.single, []int{i}, records, errs)
+		}
+	}
 	silent := r.written.Load() == before
 	for i := range results {
-		if records[i] != nil {
+		switch {
+		case records[i] == nil:
+		case kafka.TooLarge(errs[i]):
+			results[i] = dlq.Result{Outcome: dlq.FailedDrive, TooLarge: true, Error: r.tooLarge(ctx, records[i], errs[i])}
+		default:
 			results[i] = resultOf(records[i], errs[i], silent)
 		}
 		results[i].StartedAt, results[i].EndedAt = started, r.cfg.Now()
@@ -136,13 +146,13 @@ func topicOf(d *dlq.Drive) string {
 	return d.OriginalTopic
 }
 
-func recordFor(ctx context.Context, d *dlq.Drive) *kgo.Record {
+func recordFor(ctx context.Context, d *dlq.Drive, headers func(*dlq.Drive) []dlq.Header) *kgo.Record {
 	r := &kgo.Record{Topic: topicOf(d), Key: d.Send.Key, Value: d.Send.Payload, Partition: byKey}
 	if d.To.Partition != nil {
 		r.Partition = *d.To.Partition
 		r.Context = context.WithValue(ctx, missing{}, new(bool))
 	}
-	for _, h := range dlq.RedriveHeaders(d) {
+	for _, h := range headers(d) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Name, Value: h.Value})
 	}
 	return r
