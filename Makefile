@@ -86,7 +86,7 @@ kafka: ## start a real Apache Kafka broker on 127.0.0.1:19092 (KAFKA_PORT=29092)
 kafka-stop: ## stop the broker of `make kafka`; the next start creates an empty cluster
 	@sh scripts/kafka.sh stop
 
-test-kafka: postgres ## run the integration tests of internal/kafka on a real broker, and a short chaos-kafka
+test-kafka: postgres ## run the integration tests of internal/kafka on a real broker with real consumers, and a short chaos-kafka
 	@GO='$(GO)' sh scripts/kafka.sh test
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)

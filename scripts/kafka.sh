@@ -8,7 +8,10 @@
 #                             run a command with the broker, so that its Kafka tests use it; chaos
 #                             campaigns also start and kill brokers of their own
 #   scripts/kafka.sh test     run only the Kafka tests: the integration suite of internal/kafka,
+#                             real consumers that give records up (scripts/kafka/consumers),
 #                             the session of docs/kafka.md and a short campaign
+#   scripts/kafka.sh records  rewrite the records of those consumers, which make test reads
+#                             (internal/dlq/testdata/consumers)
 #   scripts/kafka.sh chaos    run the long campaign: 10,000 records in topics that are deleted and recreated
 #
 # KAFKA_PORT is its port, and the controller uses the next one; without it, two that are free. The address is in
@@ -42,24 +45,44 @@ install() {
 	DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install "$@" >&2 || true
 }
 
-jars() {
-	[ -f "$dir/libs/kafka_2.13-$version.jar" ] && [ -f "$dir/libs/.complete" ] && return 0
+# fetch POM FOLDER copies what a pom names into a folder, once.
+fetch() {
+	[ -f "$2/.complete" ] && return 0
 	command -v mvn >/dev/null || install maven
-	command -v mvn >/dev/null || unavailable "Maven (mvn) is missing, which fetches Kafka's jars"
+	command -v mvn >/dev/null || { echo "Maven (mvn) is missing, which fetches Java programs" >&2; return 1; }
 	mkdir -p "$dir"
-	set -- -q -B -f scripts/kafka/pom.xml
+	from=$1 to=$2
+	set -- -q -B -f "$from"
 	if [ -n "${MAVEN_CENTRAL:-}" ]; then
 		cat >"$dir/settings.xml" <<-XML
 			<settings><mirrors><mirror><id>central-mirror</id><mirrorOf>central</mirrorOf><url>$MAVEN_CENTRAL</url></mirror></mirrors></settings>
 		XML
 		set -- "$@" -s "$dir/settings.xml"
 	fi
-	rm -rf "$dir/libs"
-	if ! mvn "$@" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$dir/libs" >"$dir/maven.log" 2>&1; then
+	rm -rf "$to"
+	if ! mvn "$@" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$to" >"$dir/maven.log" 2>&1; then
 		tail -n 3 "$dir/maven.log" >&2
-		unavailable "Maven could not fetch Kafka's jars (all of it is in $dir/maven.log)"
+		return 1
 	fi
-	touch "$dir/libs/.complete"
+	touch "$to/.complete"
+}
+
+jars() {
+	[ -f "$dir/libs/kafka_2.13-$version.jar" ] || rm -f "$dir/libs/.complete"
+	fetch scripts/kafka/pom.xml "$dir/libs" || unavailable "Maven could not fetch Kafka's jars (all of it is in $dir/maven.log)"
+}
+
+# consumers fetches and compiles real consumers that give records up: Spring for Apache
+# Kafka, Spring Cloud Stream, Kafka Connect. Their tests are skipped without them.
+consumers() {
+	command -v javac >/dev/null || install default-jdk-headless
+	if command -v javac >/dev/null && fetch scripts/kafka/consumers/spring/pom.xml "$dir/spring" &&
+		fetch scripts/kafka/consumers/connect/pom.xml "$dir/connect" &&
+		javac -nowarn -cp "$dir/spring/*" -d "$dir/classes" scripts/kafka/consumers/spring/*.java; then
+		export SKALD_TEST_KAFKA_CONSUMERS="$dir"
+	else
+		echo "REAL CONSUMERS ARE NOT AVAILABLE: only their recorded records are tried" >&2
+	fi
 }
 
 programs() {
@@ -157,17 +180,27 @@ with | test)
 		shift
 		"$@"
 	else
+		consumers
 		${GO:-go} test -count=1 -timeout 10m ./internal/kafka
 		${GO:-go} test -count=1 -timeout 10m -run TestThePageOfKafka ./internal/test/manual
 		${GO:-go} test -v -count=1 -timeout 10m -run "$campaign" ./internal/test/chaos
 	fi
+	;;
+records)
+	if ! running; then
+		trap stop EXIT
+		trap 'exit 1' HUP INT TERM
+		start
+	fi
+	consumers
+	SKALD_TEST_KAFKA_BROKERS=$(cat "$address") ${GO:-go} test -count=1 -timeout 10m -run TestWhatRealConsumers ./internal/kafka -update-records
 	;;
 chaos)
 	programs
 	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run "$campaign" ./internal/test/chaos
 	;;
 *)
-	sed -n '2,22p' "$0" >&2
+	sed -n '2,25p' "$0" >&2
 	exit 2
 	;;
 esac

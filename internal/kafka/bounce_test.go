@@ -22,6 +22,12 @@ import (
 // retry drives one letter to Kafka, as an operator's retry does, and stores the result.
 func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 	b.t.Helper()
+	b.retryWith(r, id, nil)
+}
+
+// retryWith sends another payload; nil: the letter's.
+func (b *inbox) retryWith(r *targets.Kafka, id uuid.UUID, payload []byte) {
+	b.t.Helper()
 	by := operator.By{
 		Actor: "ada",
 	}.Did(
@@ -39,6 +45,10 @@ func (b *inbox) retry(r *targets.Kafka, id uuid.UUID) {
 		Routes:   dlq.Routes{Kinds: []dlq.TargetKind{dlq.ToKafka}},
 		Actor:    "ada",
 		By:       by,
+	}
+	if payload != nil {
+		claim.Revision = &dlq.Revision{LetterID: id, Number: 1, Content: dlq.Content{Payload: payload},
+			Author: "ada", CreatedAt: time.Now()}
 	}
 	d, err := b.queue.Take(b.t.Context(), claim, time.Minute)
 	if err != nil {
