@@ -36,10 +36,12 @@ var ready = `r.admitted_at IS NULL AND (r.phase` + jobdb.WaitsAgain + ` OR r.pha
 var findReady = `
 SELECT r.id, h.why FROM jobs.job_runs r` + withheld + ` WHERE ` + ready + ` ORDER BY r.available_at, r.id LIMIT $1`
 
+// admitReady admits runs that were found, except slots whose job was paused or disabled
+// since then: the next round skips those.
 var admitReady = `
 WITH due AS MATERIALIZED (
-	SELECT r.id FROM jobs.job_runs r
-	 WHERE r.id = ANY ($1::uuid[]) AND r.admitted_at IS NULL AND r.state || ''` + jobdb.Is(jobrun.From(jobrun.Assigned, jobrun.Worker)...) + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+	SELECT r.id FROM jobs.job_runs r` + withheld + `
+	 WHERE r.id = ANY ($1::uuid[]) AND r.admitted_at IS NULL AND r.state || ''` + jobdb.Is(jobrun.From(jobrun.Assigned, jobrun.Worker)...) + ` AND h.why IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 )
 UPDATE jobs.job_runs r SET admitted_at = clock_timestamp(), updated_at = clock_timestamp() FROM due WHERE r.id = due.id
 RETURNING r.tenant_id, r.queue`

@@ -203,6 +203,33 @@ func TestASlotMadeAheadIsSkippedInAPause(t *testing.T) {
 	}
 }
 
+// A slot that the leader has found is not admitted once its job was paused, disabled or moved.
+func TestASlotThatWasFoundIsNotAdmittedAfterAChange(t *testing.T) {
+	t.Parallel()
+	for change, want := range map[string]string{
+		`UPDATE jobs.job_definitions SET paused_at = now() - interval '1 hour' WHERE id = $1`:                                               "skipped",
+		`UPDATE jobs.job_definitions SET enabled = false WHERE id = $1`:                                                                     "skipped",
+		`UPDATE jobs.job_runs SET state = 'SKIPPED', version = version + 1, finished_at = now(), withdrawn = true WHERE definition_id = $1`: "skipped",
+		`UPDATE jobs.job_definitions SET paused_at = now() - interval '1 hour', paused_until = now() - interval '50 minutes' WHERE id = $1`: "pending+",
+		`UPDATE jobs.job_definitions SET version = version + 1 WHERE id = $1`:                                                               "pending+",
+	} {
+		s := newSweeping(t)
+		d := s.policed(t, jobrun.Allow)
+		r := s.NewRun(d, func(a *jobrun.Request) {
+			a.Trigger, a.ScheduledFor = jobrun.ByTime, pgtest.Now().Add(-time.Minute)
+		})
+		r.AdmittedAt = nil
+		id := s.CreateAll(t, r)[0].ID
+		pgtest.Execute(t, s.see, change, d.ID)
+		moved, err := s.AdmitFound(t.Context(), s.term, id)
+		if err != nil || moved != map[string]int{"pending+": 1}[want] {
+			t.Errorf("after %s: moved %d, %v", change, moved, err)
+		}
+		s.admit(t, 10)
+		s.expect(t, want, id)
+	}
+}
+
 // However many keys wait, each is decided, page by page.
 func TestManyKeysAreAdmittedPageByPage(t *testing.T) {
 	t.Parallel()

@@ -3,12 +3,19 @@ package sweepdb
 import (
 	"context"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
 // AskToStop is what the sweep of keys does with replaced runs.
 func (st *Sweeps) AskToStop(ctx context.Context, t jobrun.Term, asked []jobrun.Admission) (int, error) {
 	return st.askToStop(ctx, t, asked)
+}
+
+// AdmitFound admits runs as a sweep does that found them a while ago.
+func (st *Sweeps) AdmitFound(ctx context.Context, t jobrun.Term, ids ...uuid.UUID) (int, error) {
+	return st.carryOut(ctx, t, &decisions{admit: ids})
 }
 
 // SlotStates is the query of backfills for slots.
