@@ -75,7 +75,7 @@ type IngestObserver struct {
 	NoEvent func()                    // a record is no event, and is stored as a letter
 	Failed  func()                    // a batch could not be stored, or a fetch or a commit failed
 	Paused  func(paused bool)         // the database is unavailable
-	Lag     func(records int64)       // unread records in the partitions of this node
+	Lag     func(records int64)       // offsets of this node's partitions that are not read yet
 	Held    func(records int)         // records of a batch that are backlog, whose letters are not retried automatically
 	Topics  func(read, near []string) // topics that are read, and those that the expression matches only in another case
 	Round   func()                    // everything that was read is stored and committed
@@ -132,7 +132,7 @@ func (c IngestConfig) options() []kgo.Opt {
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeRegex(), kgo.ConsumeTopics(c.Topics),
 		// Records that are already deleted are skipped, the rest is read.
 		kgo.ConsumeStartOffset(start), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		// Partitions of a dead node are reassigned after this time.
 		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(2 * time.Second),
@@ -198,7 +198,10 @@ type ingest struct {
 	owned   map[topicPartition]bool // partitions of this member
 	gone    map[topicPartition]bool // partitions lost since the last poll
 	waiting bool                    // the database is unavailable: partitions are paused
-	lags    map[topicPartition]int64
+
+	positions map[topicPartition]position // how far partitions were read
+	highs     map[topicPartition]int64    // offsets after their last records
+	measured  time.Time                   // when these were last asked for; used by member alone
 
 	committed map[topicPartition]uuid.UUID // topic ids of the offsets that the group has committed
 	assumed   map[string]uuid.UUID         // topic ids under which topics are read
@@ -219,8 +222,8 @@ type ingest struct {
 // failpoint simulates a crash; in that case without committing.
 func (in *ingest) member(ctx context.Context) error {
 	in.mu.Lock()
-	in.owned, in.gone, in.lags, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{},
-		map[topicPartition]int64{}, false
+	in.owned, in.gone, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{}, false
+	in.positions, in.highs, in.measured = map[topicPartition]position{}, map[topicPartition]int64{}, time.Time{}
 	in.committed, in.ended, in.looked = map[topicPartition]uuid.UUID{}, map[string]bool{}, time.Time{}
 	if in.assumed == nil { // the store remembers records across members
 		in.assumed, in.recreated = map[string]uuid.UUID{}, map[string]uuid.UUID{}
@@ -246,16 +249,19 @@ func (in *ingest) member(ctx context.Context) error {
 	defer client.CloseAllowingRebalance()
 	in.lookAround(ctx) // if it fails, the next records repeat it
 	for {
-		records, err := in.poll(ctx)
+		records, ends, err := in.poll(ctx)
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
-		if len(records) > 0 {
-			if err := in.round(ctx, records); err != nil {
+		if len(ends) > 0 {
+			if err := in.round(ctx, records, ends); err != nil {
 				return err
 			}
 		}
-		in.Observer.Lag(in.lag())
+		in.measure(ctx, len(ends) == 0)
+		if lag, known := in.lag(); known {
+			in.Observer.Lag(lag)
+		}
 		client.AllowRebalance()
 		in.lookAround(ctx)
 		in.leave(ctx)
@@ -267,9 +273,9 @@ func (in *ingest) member(ctx context.Context) error {
 // reached.
 const idle = 5 * time.Second
 
-// poll returns the fetched records; none when there are none and a broker confirms it.
-// An error comes from a failpoint.
-func (in *ingest) poll(ctx context.Context) ([]read, error) {
+// poll returns the fetched records, and where they end; none when there are none and a
+// broker confirms it. An error comes from a failpoint.
+func (in *ingest) poll(ctx context.Context) ([]read, map[topicPartition]end, error) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, idle)
 		// Everything available, which MaxBytes bounds: the first few thousand records
@@ -282,8 +288,9 @@ func (in *ingest) poll(ctx context.Context) ([]read, error) {
 		in.suspect(fetches)
 		failed := in.failures(ctx, fetches)
 		if !fetches.Empty() {
-			in.measure(fetches)
-			return reads(fetches), failpoint.Hit(failpoint.IngestAfterPoll)
+			in.heard(fetches)
+			records, ends := polled(fetches)
+			return records, ends, failpoint.Hit(failpoint.IngestAfterPoll)
 		}
 		in.client.AllowRebalance()
 		in.lookAround(ctx)
@@ -300,10 +307,10 @@ func (in *ingest) poll(ctx context.Context) ([]read, error) {
 		case failed:
 			pause(ctx, time.Second)
 		default:
-			return nil, nil
+			return nil, nil, nil
 		}
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 // failures reports failed fetches, and returns whether there were any.
@@ -326,26 +333,6 @@ func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed boo
 		)
 	}
 	return failed
-}
-
-// measure stores the lag of the fetched partitions.
-func (in *ingest) measure(fetches kgo.Fetches) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	fetches.EachPartition(func(p kgo.FetchTopicPartition) {
-		if n := len(p.Records); n > 0 {
-			in.lags[topicPartition{p.Topic, p.Partition}] = max(0, p.HighWatermark-p.Records[n-1].Offset-1)
-		}
-	})
-}
-
-func (in *ingest) lag() (sum int64) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, n := range in.lags {
-		sum += n
-	}
-	return sum
 }
 
 // assigned records partitions that are now ours.
@@ -371,7 +358,8 @@ func (in *ingest) lost(m map[string][]int32) {
 		for _, p := range partitions {
 			at := topicPartition{topic, p}
 			delete(in.owned, at)
-			delete(in.lags, at)
+			delete(in.positions, at)
+			delete(in.highs, at)
 			in.gone[at] = true
 		}
 	}

@@ -177,6 +177,22 @@ func (in *ingest) offsets(
 ) (map[topicPartition]int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
+	return in.listOffsets(ctx, req, partitions, which)
+}
+
+// stableOffsets gets the offsets of the first records of open transactions, or the ends.
+func (in *ingest) stableOffsets(ctx context.Context, partitions map[string][]int32) (map[topicPartition]int64, error) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID, req.IsolationLevel = -1, 1
+	return in.listOffsets(ctx, req, partitions, -1)
+}
+
+func (in *ingest) listOffsets(
+	ctx context.Context,
+	req *kmsg.ListOffsetsRequest,
+	partitions map[string][]int32,
+	which int64,
+) (map[topicPartition]int64, error) {
 	for topic, list := range partitions {
 		t := kmsg.NewListOffsetsRequestTopic()
 		t.Topic = topic

@@ -28,6 +28,10 @@ func (in *ingest) begin(
 			return nil, err
 		}
 	}
+	ends, err := in.latest(ctx, offsets)
+	if err != nil {
+		return nil, err
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	for topic, partitions := range offsets {
@@ -54,8 +58,33 @@ func (in *ingest) begin(
 				partitions[p] = kgo.NewOffset().AtStart()
 			} else if end := in.backlogEnd(source{topic, now, p}); !committed && end > 0 {
 				partitions[p] = kgo.NewOffset().At(end)
+			} else if end, is := ends[topicPartition{topic, p}]; is && !committed {
+				partitions[p] = kgo.NewOffset().At(end)
 			}
+			in.beginsAt(topicPartition{topic, p}, partitions[p], committed && !anew)
 		}
 	}
 	return offsets, nil
+}
+
+// latest returns the ends of partitions that are to be read from their ends, as a reader of
+// committed transactions sees them: the client would find them too, but not tell them.
+func (in *ingest) latest(
+	ctx context.Context,
+	offsets map[string]map[int32]kgo.Offset,
+) (map[topicPartition]int64, error) {
+	if !in.Latest {
+		return nil, nil
+	}
+	partitions := map[string][]int32{}
+	for topic, list := range offsets {
+		for p := range list {
+			partitions[topic] = append(partitions[topic], p)
+		}
+	}
+	ends, err := in.stableOffsets(ctx, partitions)
+	if err != nil {
+		return nil, fmt.Errorf("read the end offsets of topics: %w", err)
+	}
+	return ends, nil
 }

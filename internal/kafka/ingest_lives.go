@@ -28,21 +28,6 @@ type read struct {
 	life uuid.UUID
 }
 
-// reads returns the records of fetches.
-func reads(fetches kgo.Fetches) []read {
-	out := make([]read, 0, fetches.NumRecords())
-	for _, f := range fetches {
-		for _, t := range f.Topics {
-			for _, p := range t.Partitions {
-				for _, r := range p.Records {
-					out = append(out, read{r, t.TopicID})
-				}
-			}
-		}
-	}
-	return out
-}
-
 // commitNote is the prefix of our commits' metadata, before the topic's id.
 const commitNote = "skald topic="
 

@@ -23,11 +23,7 @@ import (
 // round stores the polled records and commits their offsets. A partition's records are
 // stored one batch after the other, so that letters arrive in order. An error comes
 // from a failpoint, or is ctx's.
-func (in *ingest) round(ctx context.Context, records []read) error {
-	ends := map[topicPartition]end{} // without contents, which are freed as soon as they are stored
-	for _, r := range records {
-		ends[topicPartition{r.Topic, r.Partition}] = end{kgo.EpochOffset{Epoch: r.LeaderEpoch, Offset: r.Offset + 1}, r.life}
-	}
+func (in *ingest) round(ctx context.Context, records []read, ends map[topicPartition]end) error {
 	todo := newWork(records, in.Batch, in.BatchBytes)
 	clear(records)
 	errs := make([]error, in.Workers)
@@ -57,19 +53,15 @@ func (in *ingest) round(ctx context.Context, records []read) error {
 	// The records are stored: a stop must not cause them to be read again.
 	commit, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
-	if err := in.commit(commit, ends); err != nil {
+	err := in.commit(commit, ends)
+	in.reached(ends, err == nil)
+	if err != nil {
 		// The next commit includes these offsets; until then the records may be read
 		// again, and are recognised by their place.
 		in.Observer.Failed()
 		in.Log.WarnContext(ctx, "cannot commit the offsets of stored records", slog.Any("error", err))
 	}
 	return nil
-}
-
-// end is the next offset of a partition, with the topic's id.
-type end struct {
-	kgo.EpochOffset
-	life uuid.UUID
 }
 
 // commit commits how far partitions were read, with the topic's id in the metadata.

@@ -2,8 +2,9 @@
 // records of dead-letter topics and of topics whose records start job runs. (Package
 // targets drives dead letters back.)
 //
-// Files, each on top of those before it: ingest_lives, ingest_backlog, connection, pattern,
-// ingest, ingest_share, ingest_store, refusals, ingest_begin, ingest_events, kafka.
+// Files, each on top of those before it: ingest_lives, ingest_backlog, connection,
+// ingest_lag, pattern, ingest, ingest_share, ingest_store, refusals, ingest_begin,
+// ingest_events, kafka.
 package kafka
 
 import (

@@ -39,7 +39,10 @@ func newIngest(
 			"skald_dlq_ingest_failures_total",
 			"Failed fetches, batches and offset commits; they are retried.",
 		).WithLabelValues(),
-		lag: gauge("skald_dlq_ingest_lag_records", "Unread records in the partitions of this node.").WithLabelValues(),
+		lag: gauge(
+			"skald_dlq_ingest_lag_records",
+			"Offsets not read yet in the partitions of this node, up to their ends, also behind open transactions.",
+		).WithLabelValues(),
 		paused: gauge(
 			"skald_dlq_ingest_paused",
 			"1 while this node waits for the database to store what it has read.",
