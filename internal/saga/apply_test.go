@@ -29,6 +29,9 @@ var happenings = map[string]Event{
 	"oversize": Answered{
 		Outcome{Verdict: Refused, Class: retry.ServerError, Code: "too_large", Message: "too large"},
 	}, // a class that is retried
+	"resent": Answered{ // within the attempt, and then refused
+		Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_404", Message: "no route", InDoubt: true},
+	},
 	"timeout": Answered{Outcome{Verdict: Unknown, Class: retry.Timeout, Code: "timeout", Message: "no answer in 1s"}},
 	"500":     Answered{Outcome{Verdict: Unknown, Class: retry.ServerError, Code: "http_500", Message: "oops"}},
 	"garbage": Answered{
@@ -102,6 +105,7 @@ func TestStories(t *testing.T) {
 		{"a refusal does not settle an earlier doubt", "uu", "done timeout refused", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!"},
 		{"the step in doubt is undone first", "uu", "done timeout refused done done", Compensated, 0, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!, C1#1 SUCCESS!, C0#1 SUCCESS!"},
 		{"nor after it was forced to fail and retried", "uu", "done timeout fail retry refused", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED!, E1#3 FAILED!"},
+		{"nor one of what was sent twice", "uu", "done resent", Compensating, 1, "E0#1 SUCCESS!, E1#1 FAILED!"},
 		{"nor does a refusal under a cancel", "u", "timeout cancel refused", Compensating, 0, "E0#1 TIMEOUT, E0#2 FAILED!"},
 		{"an answer in the end does settle it", "uu", "timeout done refused", Compensating, 0, "E0#1 TIMEOUT, E0#2 SUCCESS!, E1#1 FAILED!"},
 		{"never having been reached does not settle one", "uu", "done timeout unreached unreached", Compensating, 1, "E0#1 SUCCESS!, E1#1 TIMEOUT, E1#2 FAILED, E1#3 FAILED!"},
@@ -168,6 +172,7 @@ func TestARefusalNamesTheAllowedActions(t *testing.T) {
 		{"what may have been undone cannot be retried", "done refused garbage", "retry", "resume-compensation skip-step complete-step acknowledge"},
 		{"nor what may have been undone before a refusal", "done refused timeout refused", "retry", "resume-compensation skip-step complete-step acknowledge"},
 		{"not even after it was resumed", "done refused garbage resume refused", "retry", "resume-compensation skip-step complete-step acknowledge"},
+		{"nor what was sent twice and then refused", "done refused resent", "retry", "resume-compensation skip-step complete-step acknowledge"},
 		{"nor what was ended by force while it was being undone", "done refused fail resume refused", "retry", "resume-compensation skip-step complete-step acknowledge"},
 		{"what waits for no attempt cannot be retried", "done", "retry", forward},
 		{"a clean end is final", "refused", "resume", ""},

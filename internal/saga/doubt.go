@@ -7,7 +7,7 @@ package saga
 // done ends a doubt. A refusal does not: it may come from a gateway that knows nothing
 // of the attempt whose answer was lost (decision 0101).
 func (d *decision) doubts(o Outcome) {
-	d.s.Uncertain = d.s.Uncertain || o.Verdict == Unknown
+	d.s.Uncertain = d.s.Uncertain || o.Verdict == Unknown || o.InDoubt
 }
 
 // givenUp is the error of the current step or compensation, which has given up. A

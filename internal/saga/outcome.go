@@ -32,6 +32,9 @@ type Outcome struct {
 	RetryAfter time.Duration   // the participant's wish; 0 when none
 	StartedAt  time.Time
 	EndedAt    time.Time
+	// InDoubt: within this attempt the request had been sent before, over a kept connection
+	// that broke without an answer. That may have been applied, whatever this answer says.
+	InDoubt bool
 	// Last: the retries are used up elsewhere (by the job). No further attempt follows,
 	// whatever the step's policy says.
 	Last bool

@@ -40,6 +40,7 @@ const (
 	appliesInSilence // applied, and the answer is lost
 	failsInSilence   // not applied, and the caller cannot know
 	neverReached     // certainly not applied
+	refusesTheSecond // sent twice within the attempt: the first was applied in silence, the second refused
 )
 
 // receive is one call arriving, or not, and its outcome as the caller sees it.
@@ -59,6 +60,7 @@ func (w *world) receive(c Call) Outcome {
 		appliesInSilence,
 		failsInSilence,
 		neverReached,
+		refusesTheSecond,
 	}
 	if already {
 		ways = []way{answersDone, answersNothing, refuses, appliesInSilence, neverReached}
@@ -73,6 +75,9 @@ func (w *world) receive(c Call) Outcome {
 	case answersNothing:
 		p.does(c.Action)
 		o.Verdict, o.Code = Done, ""
+	case refusesTheSecond:
+		p.does(c.Action)
+		o.Verdict, o.Class, o.InDoubt = Refused, retry.Refused, true
 	case refuses:
 		o.Verdict, o.Class, o.Response = Refused, retry.Refused, json.RawMessage(`{"why":"no"}`)
 	case appliesInSilence:

@@ -138,10 +138,10 @@ func (w *world) note(e Event, before, after *Instance) {
 		w.answered[at(before)]++
 		goesOn := after.State.Forward() == before.State.Forward() && after.CurrentStep == k && !after.State.Terminal()
 		if before.State.Forward() {
-			switch e.Verdict {
-			case Done:
+			switch { // no refusal ends a doubt
+			case e.Verdict == Done:
 				w.done[k], w.doubt[k] = true, false
-			case Unknown: // which no refusal ends
+			case e.Verdict == Unknown, e.InDoubt:
 				w.doubt[k] = true
 			}
 		}

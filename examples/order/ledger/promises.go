@@ -38,7 +38,7 @@ func (h *history) checkRepetition(step string, calls []Entry, limit int) {
 		return
 	}
 	first, highest := calls[0], calls[0]
-	attempts := map[int]bool{first.Attempt: true}
+	attempts := map[int][]Entry{first.Attempt: calls[:1]}
 	for i, e := range calls[1:] {
 		if e.Key != first.Key {
 			h.add("I7", h.id, step, "%s attempt %d has key %q, the first had %q", e.Action, e.Attempt, e.Key, first.Key)
@@ -49,20 +49,28 @@ func (h *history) checkRepetition(step string, calls []Entry, limit int) {
 		switch {
 		case e.Attempt > highest.Attempt:
 			highest = e
-		case attempts[e.Attempt]:
-			h.add("I7", h.id, step, "%s attempt %d was sent twice", e.Action, e.Attempt)
+		case attempts[e.Attempt] != nil:
+			if !h.sentOnceMore(attempts[e.Attempt], e) {
+				h.add("I7", h.id, step, "%s attempt %d was sent again", e.Action, e.Attempt)
+			}
 		case !h.overtaken(e, highest.Time):
 			h.add("I7", h.id, step, "%s attempt %d came after attempt %d", e.Action, e.Attempt, highest.Attempt)
 		}
-		attempts[e.Attempt] = true
+		attempts[e.Attempt] = append(slices.Clip(attempts[e.Attempt]), e)
 		if before := calls[i]; h.Calm && before.Reply == Sent && (before.Done() || before.Refused()) {
 			h.add("I8", h.id, step, "%s was repeated although attempt %d was answered %d",
 				e.Action, before.Attempt, before.Status)
 		}
 	}
-	if limit > 0 && len(calls) > limit {
-		h.add("I8", h.id, step, "%s was called %d times, at most %d are allowed", first.Action, len(calls), limit)
+	if limit > 0 && len(attempts) > limit {
+		h.add("I8", h.id, step, "%s was called %d times, at most %d are allowed", first.Action, len(attempts), limit)
 	}
+}
+
+// sentOnceMore reports whether e may be the second sending of an attempt: a caller may
+// send the same bytes once more if its connection breaks before an answer comes.
+func (h *history) sentOnceMore(before []Entry, e Entry) bool {
+	return len(before) == 1 && before[0].Fence == e.Fence && (!h.Calm || before[0].Reply == Dropped)
 }
 
 // checkOrder holds the saga to its direction: forward only past steps that

@@ -46,7 +46,6 @@ const (
 	executeAfterUndo  defect = "a step is executed again after its undo"
 	firstNotUndone    defect = "the first step is never undone"
 	undoAfterComplete defect = "a completed saga is undone"
-	transportRepeats  defect = "the HTTP client repeats calls on its own"
 )
 
 type result int
@@ -86,9 +85,7 @@ func (c orchestrator) call(saga, step string, action ledger.Action, attempt int,
 	if err != nil {
 		return unknown
 	}
-	if c.defect != transportRepeats {
-		req.GetBody = nil
-	}
+	req.GetBody = nil // or net/http might send it twice unnoticed
 	for name, value := range map[string]string{"Idempotency-Key": key, "X-Saga-Id": saga, "X-Saga-Step": step,
 		"X-Saga-Action": string(action), "X-Saga-Attempt": fmt.Sprint(attempt), "X-Saga-Fence": "1"} {
 		req.Header.Set(name, value)
@@ -269,7 +266,6 @@ func TestEachViolationIsFound(t *testing.T) {
 		{executeAfterUndo, ledger.Checker{}, []string{"I5"}},
 		{firstNotUndone, ledger.Checker{}, []string{"I2", "I4"}},
 		{undoAfterComplete, ledger.Checker{}, []string{"I2", "I4"}},
-		{transportRepeats, ledger.Checker{}, []string{"I7"}},
 	} {
 		t.Run(string(tt.defect), func(t *testing.T) {
 			_, found := play(t, faultyConfig, tt.defect, 60, tt.checker)

@@ -38,6 +38,7 @@ type conn struct {
 	since    time.Time   // idle since, guarded by the pool
 	secure   *tls.Config // with which TLS began; nil: there is none
 	answered bool        // an answer has come over it
+	heard    bool        // something has come since the last request was begun
 }
 
 func newConn(tcp net.Conn) *conn {
@@ -70,6 +71,7 @@ func (l limited) Read(p []byte) (int, error) {
 	}
 	n, err := l.c.Conn.Read(p)
 	l.c.left -= int64(n)
+	l.c.heard = l.c.heard || n > 0
 	l.c.readErr = err
 	return n, err
 }
@@ -100,6 +102,7 @@ func (c *conn) exchange(head, body []byte, maxBody int64) (a answer, sent bool, 
 		head = append(head, body...)
 		body = nil
 	}
+	c.heard = false
 	n, writeErr := c.Write(head)
 	if writeErr == nil && len(body) > 0 {
 		_, writeErr = c.Write(body)

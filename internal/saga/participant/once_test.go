@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -30,43 +32,82 @@ func wantSeen(t *testing.T, s *rawServer, requests, conns int) {
 	}
 }
 
-// Trap X45: net/http would send the second request again, over a new connection.
-func TestAResetOfAKeptAliveConnectionIsNotASecondSend(t *testing.T) {
+// A participant may close a kept connection at the moment in which it is used (trap X45).
+// The request is sent once more, over a new connection, and only in this case.
+func TestWhatAKeptConnectionLosesIsSentOnceMore(t *testing.T) {
+	hangUp := func(e exchange) { e.Close() }
+	halfAnAnswer := func(e exchange) { e.say("HTTP/1.1 200"); e.Close() }
+	says := func(answer string) func(exchange) { return func(e exchange) { e.say(answer) } }
+	done := saga.Outcome{Verdict: saga.Done}
+	lost := saga.Outcome{Verdict: saga.Unknown, Class: retry.Network, Code: CodeConnectionLost}
+	doubted := func(o saga.Outcome) saga.Outcome { o.InDoubt = true; return o }
+	refused := saga.Outcome{Verdict: saga.Refused, Class: retry.Refused, Code: "http_404"}
+	busy := saga.Outcome{Verdict: saga.NotApplied, Class: retry.Unavailable, Code: "http_429"}
 	for _, tt := range []struct {
-		name string
-		end  func(exchange)
+		name   string
+		kept   bool             // a call before has left a connection
+		script []func(exchange) // how the requests of the call end
+		want   saga.Outcome
 	}{
-		{"reset", exchange.reset},
-		{"closed", func(e exchange) { e.Close() }},
-		{"closed after half an answer", func(e exchange) { e.say("HTTP/1.1 200"); e.Close() }},
+		{"closed", true, []func(exchange){hangUp, says(okAnswer)}, done},
+		{"reset", true, []func(exchange){exchange.reset, says(okAnswer)}, done},
+		{"closed, then refused by somebody", true, []func(exchange){hangUp, says(response("404 Not Found", "", ""))}, doubted(refused)},
+		{"closed, then too busy", true, []func(exchange){hangUp, says(response("429 Too Many Requests", "", ""))}, doubted(busy)},
+		{"closed twice", true, []func(exchange){hangUp, hangUp}, doubted(lost)},
+		{"closed after half an answer", true, []func(exchange){halfAnAnswer}, lost},
+		{"a new connection closed", false, []func(exchange){hangUp}, lost},
+		{"a new connection reset", false, []func(exchange){exchange.reset}, lost},
 	} {
-		for _, method := range []string{"POST", "PUT", "DELETE"} {
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
 			t.Run(method+" "+tt.name, func(t *testing.T) {
+				before := 0
 				srv := serveRaw(t, func(e exchange) bool {
-					if e.nth == 2 {
-						tt.end(e)
-						return false
+					if e.nth == before {
+						e.say(okAnswer)
+						return true
 					}
-					e.say(okAnswer)
-					return true
+					tt.script[e.nth-before-1](e)
+					return false
 				})
 				c := newClient(t, nil)
 				call := callTo(srv.url())
 				call.By.HTTP.Method = method
-				wantDone(t, c.Call(t.Context(), call))
-				call.Attempt = 2
-				o := c.Call(t.Context(), call)
-				if o.Verdict != saga.Unknown || o.Class != retry.Network || o.Code != CodeConnectionLost {
-					t.Errorf("verdict %d, class %s, code %s; want unknown, network, connection_lost", o.Verdict, o.Class, o.Code)
+				if tt.kept {
+					before = 1
+					wantDone(t, c.Call(t.Context(), call))
+					call.Attempt = 2
 				}
-				wantSeen(t, srv, 2, 1)
-				// The third attempt is a decision of the engine.
-				call.Attempt = 3
-				wantDone(t, c.Call(t.Context(), call))
-				wantSeen(t, srv, 3, 2)
+				o := c.Call(t.Context(), call)
+				got := saga.Outcome{Verdict: o.Verdict, Class: o.Class, Code: o.Code, InDoubt: o.InDoubt}
+				if diff := cmp.Diff(tt.want, got); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", o.Message, diff)
+				}
+				wantSeen(t, srv, before+len(tt.script), len(tt.script))
+				if n := len(tt.script); n > 1 && srv.requests[before] != srv.requests[before+1] {
+					t.Errorf("it sent\n%s\nand then\n%s", srv.requests[before], srv.requests[before+1])
+				}
 			})
 		}
 	}
+}
+
+func TestALateAnswerOverAKeptConnectionIsNotAskedForAgain(t *testing.T) {
+	srv := serveRaw(t, func(e exchange) bool {
+		if e.nth == 2 {
+			e.Read(make([]byte, 1)) // until the client gives up
+			return false
+		}
+		e.say(okAnswer)
+		return true
+	})
+	c := newClient(t, nil)
+	call := callTo(srv.url())
+	wantDone(t, c.Call(t.Context(), call))
+	call.Timeout = 50 * time.Millisecond
+	if o := c.Call(t.Context(), call); o.Verdict != saga.Unknown || o.Code != CodeTimeout {
+		t.Errorf("verdict %d, code %s; want unknown, timeout", o.Verdict, o.Code)
+	}
+	wantSeen(t, srv, 2, 1)
 }
 
 func TestAConnectionThatWasClosedMeanwhileIsReplacedBeforeSending(t *testing.T) {

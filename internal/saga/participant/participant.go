@@ -2,12 +2,12 @@
 // into an outcome.
 //
 // A call is one attempt and never more. The rules must know whether anything was sent at
-// all, and that it was sent once. net/http's client guarantees neither: it silently repeats
-// a request that carries an Idempotency-Key when a kept-alive connection breaks (trap X45).
-// So this package writes HTTP/1.1 requests to its own connections, one write, one answer.
-// This also costs about half the CPU, because it does not need net/http's two goroutines
-// per connection, and the call is the most expensive thing Skald does. Answers are still
-// parsed by net/http.
+// all, and whether an earlier sending may have been applied. net/http's client tells
+// neither: it silently repeats a request that carries an Idempotency-Key when a kept-alive
+// connection breaks (trap X45). This package does so too, but once, and says so. It writes
+// HTTP/1.1 requests to its own connections, one write, one answer. This also costs about
+// half the CPU, because it does not need net/http's two goroutines per connection, and the
+// call is the most expensive thing Skald does. Answers are still parsed by net/http.
 package participant
 
 import (
@@ -126,7 +126,7 @@ func (c *Client) Close() { c.idle.close() }
 // defaultTimeout applies to a call without a timeout, so that no call lasts forever.
 const defaultTimeout = 30 * time.Second
 
-// Call sends the call once and returns its outcome, by the rules of
+// Call makes one attempt of the call and returns its outcome, by the rules of
 // requirements/invariants.md 3.7 and outcome.go. It returns within call.Timeout (0 means
 // 30 s), including the time to connect, or soon after ctx ends. An outcome is Unknown
 // unless it is certain that the participant received the request and acted on it, or that
@@ -168,12 +168,29 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 		return neverSendable(CodeInvalidRequest, err)
 	}
 	deadline := time.Now().Add(call.Timeout)
-	cn, err := c.connection(ctx, t, deadline)
+	o, again := c.send(ctx, call, t, head, deadline, false)
+	if again {
+		sent := o.Verdict == saga.Unknown
+		o, _ = c.send(ctx, call, t, head, deadline, true)
+		o.InDoubt = sent && o.Verdict != saga.Done
+	}
+	return o
+}
+
+// send sends the request once and returns its outcome; fresh: over a new connection.
+//
+// again: a connection that had served an earlier call was closed before a byte of an
+// answer came, most likely before the participant saw the request: it closes connections
+// that are idle. Then the same bytes are to be sent once more, over a new one. That is no
+// other attempt, and the key covers it.
+func (c *Client) send(ctx context.Context, call *saga.Call, t *target, head []byte, deadline time.Time, fresh bool,
+) (o saga.Outcome, again bool) {
+	cn, err := c.connection(ctx, t, deadline, fresh)
 	if err != nil {
 		c.warn(ctx, call, err)
-		return notConnected(ctx, err)
+		return notConnected(ctx, err), false
 	}
-	fresh := !cn.answered
+	fresh = !cn.answered
 	stop := context.AfterFunc(ctx, cn.abort)
 	a, sent, err := cn.exchange(head, call.Body, c.cfg.MaxResponseBytes)
 	// Once abort runs it may touch the connection at any later moment.
@@ -182,17 +199,18 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 	} else {
 		cn.Close()
 	}
+	again = err != nil && !fresh && !cn.heard && ctx.Err() == nil && !timedOut(err)
 	switch {
 	case err != nil && !sent:
-		return nothingSent(ctx, err)
+		return nothingSent(ctx, err), again
 	case err != nil && fresh && ctx.Err() == nil && egress.RefusedUs(err):
 		err = &handshakeError{err}
 		c.warn(ctx, call, err)
-		return notConnected(ctx, err)
+		return notConnected(ctx, err), false
 	case err != nil:
-		return noAnswer(ctx, err)
+		return noAnswer(ctx, err), again
 	}
-	return c.answered(a)
+	return c.answered(a), false
 }
 
 // warn logs what the outcome must not contain, because it is shown to users: which address
@@ -211,9 +229,17 @@ func (c *Client) warn(ctx context.Context, call *saga.Call, err error) {
 		slog.String("step", call.Step), slog.Any("error", err))
 }
 
+// kept returns an idle connection to t, nil when there is none or it shall be fresh.
+func (c *Client) kept(t *target, fresh bool) *conn {
+	if fresh {
+		return nil
+	}
+	return c.idle.get(t.key)
+}
+
 // connection returns an idle connection to t that is still open, or a new one, with its
-// deadline set. If it fails, nothing of the request has been sent.
-func (c *Client) connection(ctx context.Context, t *target, deadline time.Time) (*conn, error) {
+// deadline set. If it fails, nothing of the request has been sent. fresh: a new one.
+func (c *Client) connection(ctx context.Context, t *target, deadline time.Time, fresh bool) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -221,7 +247,7 @@ func (c *Client) connection(ctx context.Context, t *target, deadline time.Time) 
 	if t.tls {
 		secure = c.cfg.TLS()
 	}
-	for cn := c.idle.get(t.key); cn != nil; cn = c.idle.get(t.key) {
+	for cn := c.kept(t, fresh); cn != nil; cn = c.kept(t, fresh) {
 		// The deadline first: that of the previous call may have passed, and then quiet
 		// could not read.
 		if cn.secure == secure && cn.SetDeadline(deadline) == nil && cn.quiet() {

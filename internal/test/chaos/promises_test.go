@@ -58,11 +58,16 @@ func checkBounds(r *record, add func(invariant, step, format string, args ...any
 		step   string
 		action ledger.Action
 	}
-	n := map[call]int{}
+	n := map[call]map[int]bool{} // an attempt may be sent twice, when its connection breaks
 	for _, c := range r.calls {
-		n[call{c.Step, c.Action}]++
+		of := call{c.Step, c.Action}
+		if n[of] == nil {
+			n[of] = map[int]bool{}
+		}
+		n[of][c.Attempt] = true
 	}
-	for c, calls := range n {
+	for c, attempts := range n {
+		calls := len(attempts)
 		limit := r.flow.attempts
 		if c.action == ledger.Compensate {
 			limit = r.flow.undos

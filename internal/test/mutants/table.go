@@ -13,7 +13,7 @@ var rules = []Mutant{
 		"true)\n		d.undoFrom(k - 1)\n		return", "true)\n		d.undoFrom(k - 2)\n		return",
 		"saga.TestInvariantsHoldWhateverHappens"},
 	{[]string{"I4"}, "internal/saga/doubt.go",
-		"	d.s.Uncertain = d.s.Uncertain || o.Verdict == Unknown\n", "	d.s.Uncertain = o.Verdict == Unknown\n",
+		"d.s.Uncertain = d.s.Uncertain || o", "d.s.Uncertain = o",
 		"saga.TestInvariantsHoldWhateverHappens"},
 	{[]string{"X30"}, "internal/saga/apply.go",
 		"	if d.s.State.Terminal() || d.s.Attempt == 0 {\n		return false\n	}\n	if d.s.State == Comp",
