@@ -7249,7 +7249,10 @@ type SagaBulkItem struct {
 	At time.Time `json:"at"`
 
 	// Code Of a skipped saga, as in the answer of the operation on a single saga.
-	Code   *string `json:"code,omitempty"`
+	Code *string `json:"code,omitempty"`
+
+	// Detail Why the saga was skipped; or, of a suspended one that has accepted
+	// the action, that it takes effect once the saga is resumed.
 	Detail *string `json:"detail,omitempty"`
 
 	// Outcome `DONE`: the saga has accepted the action, which says nothing about how it goes

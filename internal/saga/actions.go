@@ -118,6 +118,9 @@ func retriable(r *Instance) bool {
 	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
 }
 
+// erasedWhy is why nothing can be done with a saga without content.
+const erasedWhy = "its content was erased, so it cannot go on"
+
 // allows tells whether the saga accepts the verb now. One without content cannot go on.
 func (v *VerbRule) allows(r *Instance) bool { return !r.Erased() && v.allowed(r) }
 

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -47,11 +48,12 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok = d.intervene(e)
 	}
 	if !ok {
-		if d.why == "" {
-			d.why = "this action is not allowed in that state"
+		if r.Erased() {
+			d.why = erasedWhy
 		}
+		why := cmp.Or(d.why, r.Pending(), "this action is not allowed in that state")
 		return Change{}, fault.New(fault.Conflict, CodeStateConflict,
-			"the saga is %s; %s", r.State, d.why).Allowing(r.AllowedActions())
+			"the saga is %s; %s", r.State, why).Allowing(r.AllowedActions())
 	}
 	d.beginRun()
 	d.steerRun(&r)

@@ -48,6 +48,7 @@ var happenings = map[string]Event{
 	"resume":     ResumeRequested{By: "op"},
 	"retry":      RetryRequested{By: "op"},
 	"fail":       FailureForced{By: "op"},
+	"suspend":    SuspendRequested{By: "op"},
 }
 
 // started is the run of a saga that its creator drives.

@@ -85,6 +85,10 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	case r.SuspendedAt != nil:
 		x.WaitsFor, x.Since = WaitsResume, *r.SuspendedAt
 		x.Summary = "It is suspended; nothing is sent until it is resumed."
+		if decision := r.Pending(); decision != "" {
+			x.Next = "once it is resumed, the decision is carried out"
+			x.Summary += " " + sentence(decision)
+		}
 	case r.LeaseOwner != nil && !alive:
 		x.WaitsFor = WaitsNewOwner
 		x.Next = "another node takes it over and repeats the call in flight"
@@ -92,11 +96,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	case r.flagged() || r.ordered():
 		x.WaitsFor = WaitsTurn
 		x.Next = "its node carries out the decision once no call is in flight"
-		x.Summary = fmt.Sprintf(
-			"%s while step %q was in progress; this takes effect once no call is in flight.",
-			r.decided(),
-			x.Step.Name,
-		)
+		x.Summary = sentence(r.Pending())
 	case r.recorded && r.job() != nil:
 		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, r.runBegun
 		x.Next = "the outcome of the run decides"
@@ -143,20 +143,38 @@ func doubtOf(s *ExplainedStep) string {
 	return fmt.Sprintf(" An earlier attempt may have been applied: unless a later one is done, step %q is compensated, too.", s.Name)
 }
 
+// Pending says what was decided about the saga and is not carried out yet, and when it
+// will be; "" nothing.
+func (r *Instance) Pending() string {
+	if r.State.Terminal() || !r.flagged() && !r.ordered() {
+		return ""
+	}
+	when := "this takes effect once no call is in flight"
+	if r.SuspendedAt != nil {
+		when = "it is suspended, so this takes effect once it is resumed"
+	}
+	return r.decided() + "; " + when
+}
+
 // decided describes what was decided about the saga and is not carried out yet.
 func (r *Instance) decided() string {
 	switch {
 	case r.CompensationExpired && r.State == Compensating:
-		return "The deadline of its compensation has passed"
+		return "the deadline of its compensation has passed"
+	case r.flagged() && *r.EndCause == CauseDeadline:
+		return "its deadline has passed"
 	case r.flagged():
-		return "Compensation was requested (" + string(*r.EndCause) + ")"
+		return "compensation was requested (" + string(*r.EndCause) + ")"
 	}
-	return "An operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
+	return "an operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
 }
 
 func (r *Instance) explainEnd(x *Explanation) {
 	x.Since = *r.CompletedAt
 	switch {
+	case r.Erased():
+		x.WaitsFor = WaitsNothing
+		x.Summary = fmt.Sprintf("It ended as %s. %s.", r.State, sentence(erasedWhy))
 	case r.State == Failed && r.halted():
 		x.WaitsFor = WaitsOperator
 		x.Summary = fmt.Sprintf("It was forced to fail at step %q; nothing was compensated.", r.Def.Steps[r.CurrentStep].Name)

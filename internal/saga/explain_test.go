@@ -89,3 +89,47 @@ func TestADryRunUndoesTheStepInDoubt(t *testing.T) {
 		t.Errorf("%s to %s, in flight %v; want both undone, the one in doubt first", calls, f.EndState, f.InFlight)
 	}
 }
+
+// TestWhatWaitsBehindASuspensionSaysSo: a decision about a suspended saga is accepted and
+// shows nowhere until the saga is resumed, unless it is said.
+func TestWhatWaitsBehindASuspensionSaysSo(t *testing.T) {
+	for _, tt := range []struct{ story, again, want string }{
+		{"timeout suspend cancel", "cancel", "compensation was requested (cancelled); it is suspended, so this takes effect once it is resumed"},
+		{"timeout suspend compensate", "compensate", "compensation was requested (operator); it is suspended, so this takes effect once it is resumed"},
+		{"timeout deadline suspend", "deadline", "its deadline has passed; it is suspended, so this takes effect once it is resumed"},
+		{"timeout cancel suspend", "compensate", "compensation was requested (cancelled); it is suspended, so this takes effect once it is resumed"},
+		{"done refused 500 deadline suspend", "deadline", "the deadline of its compensation has passed; it is suspended, so this takes effect once it is resumed"},
+		{"timeout cancel", "cancel", "compensation was requested (cancelled); this takes effect once no call is in flight"},
+	} {
+		r, _, _ := tell(t, started("uu"), tt.story)
+		x := Explain(&r, nil, true, noon.Add(time.Hour))
+		if !strings.Contains(x.Summary, sentence(tt.want)) {
+			t.Errorf("%q is explained by %q", tt.story, x.Summary)
+		}
+		if _, err := Apply(r, happenings[tt.again], moments(noon)); err == nil ||
+			!strings.Contains(err.Error(), "the saga is "+r.State.String()+"; "+tt.want) {
+			t.Errorf("%q, then %s: %v", tt.story, tt.again, err)
+		}
+	}
+	r, _, _ := tell(t, started("uu"), "timeout suspend")
+	if x := Explain(&r, nil, true, noon); strings.Contains(x.Summary, "takes effect") {
+		t.Errorf("nothing was decided, yet %q", x.Summary)
+	}
+}
+
+func TestAnErasedSagaSaysWhyNothingCanBeDone(t *testing.T) {
+	for _, story := range []string{"done done", "refused", "done refused refused", "timeout fail"} {
+		r, _, _ := tell(t, started("uu"), story)
+		r.Payload = ErasedContent
+		for _, word := range []string{"retry", "resume", "cancel", "suspend"} {
+			_, err := Apply(r, happenings[word], moments(noon))
+			if err == nil || !strings.Contains(err.Error(), "its content was erased") {
+				t.Errorf("%q, then %s: %v", story, word, err)
+			}
+		}
+		x := Explain(&r, nil, true, noon)
+		if x.WaitsFor != WaitsNothing || !strings.Contains(x.Summary, "Its content was erased") || len(x.Allowed) > 0 {
+			t.Errorf("%q: %+v", story, x)
+		}
+	}
+}

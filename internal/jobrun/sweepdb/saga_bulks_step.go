@@ -169,7 +169,11 @@ func (st *SagaBulks) write(
 func itemsOf(decided []sagadb.Decided, done map[uuid.UUID]*fault.Error, now time.Time) []sagabulk.Item {
 	items := make([]sagabulk.Item, len(decided))
 	for i := range decided {
-		items[i] = sagabulk.ItemOf(decided[i].ID, done[decided[i].ID], now)
+		if refusal := done[decided[i].ID]; refusal != nil {
+			items[i] = sagabulk.Refused(decided[i].ID, refusal, now)
+		} else {
+			items[i] = sagabulk.Accepted(&decided[i].Change.After, now)
+		}
 	}
 	return items
 }

@@ -2,6 +2,7 @@ package sweepdb_test
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -176,6 +177,30 @@ func TestASagaThatRefusesIsSkippedWithTheReason(t *testing.T) {
 	}
 	if done := m.items(b.ID, sagabulk.Done); len(done) != 0 {
 		t.Errorf("%d are done", len(done))
+	}
+}
+
+// A suspended saga accepts a cancel, and nothing shows it until it is resumed: the item says so.
+func TestASuspendedSagaThatAcceptsSaysWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	m := newManySagas(t, 2)
+	node, err := m.sagas.Register(t.Context(), "a", "process", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.sagas.Claim(t.Context(), node, 10); err != nil { // else a cancel ends them at once
+		t.Fatal(err)
+	}
+	m.create(sagabulk.Bulk{Action: saga.SuspendVerb, IDs: m.ids[:1]})
+	m.sweep(2)
+	b := m.create(sagabulk.Bulk{Action: saga.Cancel, IDs: m.ids})
+	m.sweep(2)
+	details := map[uuid.UUID]string{}
+	for _, i := range m.items(b.ID, sagabulk.Done) {
+		details[i.SagaID] = i.Detail
+	}
+	if len(details) != 2 || !strings.Contains(details[m.ids[0]], "once it is resumed") || details[m.ids[1]] != "" {
+		t.Errorf("%v", details)
 	}
 }
 

@@ -27,7 +27,7 @@ type Item struct {
 	Position int64 // from 1
 	Outcome  Outcome
 	Code     string // of the refusal
-	Detail   string
+	Detail   string // of the refusal, or what the accepted action waits for
 	At       time.Time
 	// Workflow and State are those of the saga when the item is read; "" and nil if it is
 	// no longer live.
@@ -35,11 +35,17 @@ type Item struct {
 	State    *saga.State
 }
 
-// ItemOf returns the item of a saga that accepted the action, or refused it by a fault.
-func ItemOf(id uuid.UUID, refusal *fault.Error, at time.Time) Item {
-	if refusal == nil {
-		return Item{SagaID: id, Outcome: Done, At: at}
+// Accepted returns the item of a saga that accepted the action, which made it after.
+func Accepted(after *saga.Instance, at time.Time) Item {
+	i := Item{SagaID: after.ID, Outcome: Done, At: at}
+	if after.SuspendedAt != nil { // until then nothing shows that it was accepted
+		i.Detail = after.Pending()
 	}
+	return i
+}
+
+// Refused returns the item of a saga that refused the action.
+func Refused(id uuid.UUID, refusal *fault.Error, at time.Time) Item {
 	detail := []rune(refusal.Detail)
 	return Item{SagaID: id, Outcome: Skipped, Code: refusal.Code, Detail: string(detail[:min(len(detail), 500)]), At: at}
 }

@@ -105,7 +105,7 @@ func TestIDsAreTakenOnceInOrder(t *testing.T) {
 		ids, more = b.NextIDs(2)
 		items := make([]sagabulk.Item, len(ids))
 		for i, id := range ids {
-			items[i] = sagabulk.ItemOf(id, saga.NotFound(id), noon)
+			items[i] = sagabulk.Refused(id, saga.NotFound(id), noon)
 		}
 		b.Advance(items, nil, more, noon)
 		seen = append(seen, ids...)
