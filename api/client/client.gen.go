@@ -4908,6 +4908,10 @@ type GroupDiscardInput struct {
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
+	// Expected How many letters are meant, for example those of a dry run: the redrive halts
+	// before the first letter if there are more.
+	Expected *int64 `json:"expected,omitempty"`
+
 	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
@@ -4926,7 +4930,11 @@ type GroupRedriveInput struct {
 
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
-	Force  *bool `json:"force,omitempty"`
+
+	// Expected How many letters are meant, for example those of a dry run: the redrive halts
+	// before the first letter if there are more.
+	Expected *int64 `json:"expected,omitempty"`
+	Force    *bool  `json:"force,omitempty"`
 
 	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
@@ -6576,20 +6584,30 @@ type Redrive struct {
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
 	// Eta Estimated end at its rate, while it is RUNNING and not stalled.
-	Eta    *time.Time `json:"eta,omitempty"`
-	Failed int64      `json:"failed"`
+	Eta *time.Time `json:"eta,omitempty"`
+
+	// Expected How many letters it was for when it was requested.
+	Expected *int64 `json:"expected,omitempty"`
+	Failed   int64  `json:"failed"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter   AnyJSON `json:"filter,omitempty"`
 	Force    bool    `json:"force"`
 	Gathered bool    `json:"gathered"`
 
-	// HaltReason Why it is HALTED: `failures`, `failure_ratio` or `bounce_ratio`. A redrive that is canceled after a halt keeps it; resuming clears it.
+	// HaltReason Why it is HALTED: `failures`, `failure_ratio`, `bounce_ratio`, or `expected` (it found more letters than `halts_above`, and touched none). A redrive that is canceled after a halt keeps it; resuming clears it.
 	HaltReason *string `json:"halt_reason,omitempty"`
 
 	// Halts Number of automatic halts.
-	Halts int                `json:"halts"`
-	ID    openapi_types.UUID `json:"id"`
+	Halts int `json:"halts"`
+
+	// HaltsAbove It halts before the first letter if it finds more than this: the request's
+	// `expected`; for DISCARD and DELETE at most the number counted at the request.
+	HaltsAbove *int64             `json:"halts_above,omitempty"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// IncludeLater Whether it also covers letters that arrive before it starts.
+	IncludeLater bool `json:"include_later"`
 
 	// LastError The error of the latest unsuccessful send.
 	LastError   *string    `json:"last_error,omitempty"`
@@ -6697,7 +6715,7 @@ type RedriveCounts struct {
 type RedriveHalt struct {
 	At time.Time `json:"at"`
 
-	// Reason `failures`, `failure_ratio` or `bounce_ratio`.
+	// Reason `failures`, `failure_ratio`, `bounce_ratio` or `expected`.
 	Reason string `json:"reason"`
 }
 
@@ -6722,6 +6740,10 @@ type RedriveInput struct {
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
 
+	// Expected How many letters are meant, for example those of a dry run: the redrive halts
+	// before the first letter if there are more.
+	Expected *int64 `json:"expected,omitempty"`
+
 	// Filter The filters of `GET /dlq/messages`, under the same names; all must match.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
@@ -6730,6 +6752,10 @@ type RedriveInput struct {
 
 	// Ids 1 to 10,000 letters.
 	Ids []UUID `json:"ids,omitempty"`
+
+	// IncludeLater Also letters that arrive until it starts, at `scheduled_for` or when it is
+	// approved. Without it, only letters that exist when it is requested.
+	IncludeLater *bool `json:"include_later,omitempty"`
 
 	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
@@ -6910,6 +6936,10 @@ type RetentionResult struct {
 type RetryAllInput struct {
 	// DryRun Only count.
 	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Expected How many letters are meant, for example those of a dry run: the redrive halts
+	// before the first letter if there are more.
+	Expected *int64 `json:"expected,omitempty"`
 
 	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`

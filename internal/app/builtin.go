@@ -172,7 +172,7 @@ func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMe
 		return nil, err
 	}
 	by := operator.By{Actor: asked.Actor, Reason: asked.Reason}
-	err = n.deadLetters.redrives.Create(
+	_, err = n.deadLetters.redrives.Create(
 		ctx,
 		asked,
 		by.Did(newID(), r.TenantID, n.now(), operator.Redrive, asked.ID.String(), "create", way),

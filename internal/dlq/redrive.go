@@ -60,7 +60,7 @@ type Redrive struct {
 	// stopped. Resuming clears it; LastHalt stays.
 	HaltReason string
 	IDs        []uuid.UUID     // the letters that it applies to: these,
-	Filter     *Filter         // or what fits this when it begins
+	Filter     *Filter         // or what fits this when it begins, of those that it covers
 	Query      json.RawMessage // the filter as requested, for display
 	Max        int64           // at most this many; 0: all
 
@@ -73,8 +73,12 @@ type Redrive struct {
 	Canary       *Canary
 	StopOn       StopOn
 	ScheduledFor *time.Time
-	Approval     bool   // it was asked for with approval_required
-	RequestHash  []byte // of the request whose Idempotency-Key made the id; nil: none
+	IncludeLater bool     // it also covers letters that arrive before it starts
+	Snapshot     Snapshot // which letters it covers; "": as CoveredBefore says
+	Expected     *int64   // letters when it was requested; nil: they were not counted
+	HaltsAbove   *int64   // more letters than this halt it; nil: any number is right
+	Approval     bool     // it was asked for with approval_required
+	RequestHash  []byte   // of the request whose Idempotency-Key made the id; nil: none
 	Reason       string
 	Actor        string
 	ApprovedBy   string

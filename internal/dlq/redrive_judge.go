@@ -72,10 +72,7 @@ func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) 
 		return r, false
 	}
 	if why := r.halts(); why != "" {
-		r.to(HaltRedrive, now)
-		r.HaltReason = why
-		r.Halts, r.LastHalt, r.LastHaltedAt = r.Halts+1, why, &now
-		return r.judged(now), true
+		return r.halted(why, now), true
 	}
 	if c := r.watched(); c != nil && busy == 0 && r.Gathered && (r.Matched-r.Left() >= int64(c.Count) || r.Left() == 0) {
 		switch {
@@ -97,6 +94,14 @@ func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) 
 	return r.judged(now), true
 }
 
+// halted is a running redrive that stops itself.
+func (r Redrive) halted(why string, now time.Time) Redrive {
+	r.to(HaltRedrive, now)
+	r.HaltReason = why
+	r.Halts, r.LastHalt, r.LastHaltedAt = r.Halts+1, why, &now
+	return r.judged(now)
+}
+
 // judged is r as its next version.
 func (r Redrive) judged(now time.Time) Redrive {
 	r.Version++
@@ -109,6 +114,8 @@ func (r *Redrive) halts() string {
 	tried, failed := r.Counted()
 	c := r.watched()
 	switch s := r.StopOn; {
+	case r.overrun():
+		return HaltExpected
 	case s.Failures > 0 && failed >= s.Failures:
 		return "failures"
 	case s.FailureRatio > 0 && tried >= ratioFrom && float64(failed) > s.FailureRatio*float64(tried):

@@ -71,6 +71,12 @@ func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLim
 	if r.Max < 0 {
 		wrong.Add("/max_messages", "too_small", "must be at least 1")
 	}
+	if r.HaltsAbove != nil && *r.HaltsAbove < 0 {
+		wrong.Add("/expected", "too_small", "must be at least 0")
+	}
+	if r.IncludeLater && r.IDs != nil {
+		wrong.Add("/include_later", "excluded", "cannot be combined with ids, which name their letters")
+	}
 	if r.ScheduledFor != nil && (r.ScheduledFor.Year() < 1970 || r.ScheduledFor.After(now.Add(maxAhead))) {
 		wrong.Add("/scheduled_for", "invalid", "must be at most a year ahead")
 	}

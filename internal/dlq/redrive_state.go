@@ -118,9 +118,9 @@ func (r *Redrive) Actions() []string {
 }
 
 // Moved applies a verb of an operator. A resumed redrive is PENDING until a node takes
-// it up, immediately afterwards. Resuming after a canary's halt ends the canary. The
-// stop condition stays and counts from there. Faults: Conflict; Forbidden when the
-// requester approves.
+// it up, immediately afterwards. Resuming after a canary's halt ends the canary; after
+// one for too many letters, it is for all that were found. The stop condition stays and
+// counts from there. Faults: Conflict; Forbidden when the requester approves.
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
 	if _, can := r.State.after(verb); !can || !slices.Contains(RedriveVerbs, verb) {
 		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
@@ -132,7 +132,12 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 		r.ApprovedBy = actor
 	}
 	if verb == Recounting.On && r.State == Recounting.From {
-		r.HaltReason, r.CanaryOK, r.WatchedAt = "", true, nil
+		if r.overrun() { // nothing was sent yet: a canary still comes first
+			r.HaltsAbove = new(r.Matched)
+		} else {
+			r.CanaryOK, r.WatchedAt = true, nil
+		}
+		r.HaltReason = ""
 		r.DoneBefore, r.FailedBefore = r.Done, r.Failed
 	}
 	r.to(verb, now)
@@ -148,14 +153,17 @@ func (r *Redrive) Active() bool {
 	return begins || ends
 }
 
-// Begun returns a redrive that a node takes up; begins is false when it runs already,
-// or is not to run.
-func (r Redrive) Begun(now time.Time) (after Redrive, begins bool) {
+// Begun returns a redrive that a node takes up, with what the store sees now; begins is
+// false when it runs already, or is not to run.
+func (r Redrive) Begun(snapshot Snapshot, now time.Time) (after Redrive, begins bool) {
 	if _, begins = r.State.after(BeginRedrive); !begins {
 		return r, false
 	}
 	if r.StartedAt == nil {
 		r.StartedAt = &now
+		if r.IncludeLater {
+			r.Snapshot = snapshot
+		}
 	}
 	r.to(BeginRedrive, now)
 	r.Version++

@@ -17,7 +17,7 @@ var happenings = map[string]func(Redrive) (Redrive, bool){
 	"resume":  byOperator(ResumeRedrive, "ann"),
 	"cancel":  byOperator(CancelRedrive, "ann"),
 	"approve": byOperator(ApproveRedrive, "bob"),
-	"begin":   func(r Redrive) (Redrive, bool) { return r.Begun(testNow) },
+	"begin":   func(r Redrive) (Redrive, bool) { return r.Begun("", testNow) },
 	"through": func(r Redrive) (Redrive, bool) { r.Done = r.Matched; return r.Judge(0, testNow) },
 	"fail":    func(r Redrive) (Redrive, bool) { r.Failed += 3; return r.Judge(0, testNow) },
 	"watch":   func(r Redrive) (Redrive, bool) { return r.Judge(0, testNow.Add(time.Hour)) },
@@ -173,7 +173,7 @@ func TestARedriveBegins(t *testing.T) { //nolint:paralleltest // another test ch
 	first := testNow.Add(-time.Hour)
 	for _, state := range RedriveStates {
 		r := redriveIn(state)
-		got, begins := r.Begun(testNow)
+		got, begins := r.Begun("", testNow)
 		if begins != (state == RedrivePending) || r.Active() != (state == RedrivePending || state == RedriveRunning) {
 			t.Errorf("%s: begins %t, active %t", state, begins, r.Active())
 		}
@@ -183,7 +183,7 @@ func TestARedriveBegins(t *testing.T) { //nolint:paralleltest // another test ch
 	}
 	again := redriveIn(RedrivePending)
 	again.StartedAt = &first
-	if got, _ := again.Begun(testNow); !got.StartedAt.Equal(first) {
+	if got, _ := again.Begun("", testNow); !got.StartedAt.Equal(first) {
 		t.Errorf("one that goes on began at %v, and says %v", first, got.StartedAt)
 	}
 }

@@ -121,9 +121,10 @@ type Backlog struct {
 
 // Redrives is bulk operations: as users see them, and as the loop does.
 type Redrives interface {
-	// Create stores a redrive durably. Fault: Conflict with CodeRedriveExists when
-	// there is one of its id, which stays as it is: ids are made of Idempotency-Keys.
-	Create(ctx context.Context, r Redrive, by operator.Action) error
+	// Create stores a redrive durably, completed by Redrive.Requested. Fault: Conflict
+	// with CodeRedriveExists when there is one of its id, which stays as it is: ids are
+	// made of Idempotency-Keys.
+	Create(ctx context.Context, r Redrive, by operator.Action) (Redrive, error)
 	// Get returns a redrive with its progress. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
 	// List returns a page of redrives in any of states (none: all), newest first.
@@ -139,9 +140,9 @@ type Redrives interface {
 
 	// Active returns redrives that have something to do now, of all tenants.
 	Active(ctx context.Context, limit int) ([]Redrive, error)
-	// Gather makes a PENDING redrive RUNNING and adds up to limit more of its letters,
-	// in its order; done: these were the last. Safe for concurrent use by several
-	// nodes.
+	// Gather makes a PENDING redrive RUNNING and adds up to limit more of the letters
+	// that it covers, in its order; done: these were the last. It halts then if they are
+	// too many (Redrive.Collected). Safe for concurrent use by several nodes.
 	Gather(ctx context.Context, r Redrive, limit int) (done bool, err error)
 	// TakeItems claims up to limit letters of a running redrive, no more than its rate
 	// and its canary allow now over all nodes. Letters that cannot be claimed, or whose

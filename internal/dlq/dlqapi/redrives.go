@@ -45,7 +45,7 @@ func (s *Handlers) RetryDeadLetterGroup(ctx context.Context,
 		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint},
 		MaxMessages:   b.MaxMessages,
 		RatePerSecond: b.RatePerSecond, Order: b.Order, Force: b.Force, Canary: b.Canary, StopOn: b.StopOn, DryRun: b.DryRun,
-		Reason: b.Reason,
+		Expected: b.Expected, Reason: b.Reason,
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Handlers) DiscardDeadLetterGroup(ctx context.Context,
 	asked, err := redriveAsked(ctx, &api.RedriveInput{
 		Action: api.RedriveAction(dlq.BulkDiscard), Filter: &api.DeadLetterFilter{Fingerprint: &in.Fingerprint},
 		MaxMessages:   b.MaxMessages,
-		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Reason: &b.Reason,
+		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Expected: b.Expected, Reason: &b.Reason,
 	})
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	}
 	asked, err := redriveAsked(ctx, &api.RedriveInput{
 		Action: api.RedriveAction(dlq.BulkRetry), Filter: &api.DeadLetterFilter{Topic: &in.Topic}, MaxMessages: b.MaxMessages,
-		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Reason: b.Reason,
+		RatePerSecond: b.RatePerSecond, DryRun: b.DryRun, Expected: b.Expected, Reason: b.Reason,
 	})
 	if err != nil {
 		return nil, err
@@ -242,10 +242,10 @@ func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	by := s.Did(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), rest.VerbCreate, r.Reason, redriveDetail(&r))
-	switch err := s.Redrives.Create(ctx, r, by); {
+	switch made, err := s.Redrives.Create(ctx, r, by); {
 	case err == nil:
 		s.WakeRedrives()
-		return r, false, nil
+		return made, false, nil
 	case !fault.IsCode(err, dlq.CodeRedriveExists):
 		return r, false, err
 	}
@@ -301,8 +301,11 @@ func redriveDetail(r *dlq.Redrive) map[string]any {
 	if r.Max > 0 {
 		out["max_messages"] = r.Max
 	}
+	if r.HaltsAbove != nil {
+		out["expected"] = *r.HaltsAbove
+	}
 	for name, set := range map[string]bool{"force": r.Force, "transform": r.Transform != nil,
-		"approval_required": r.Approval} {
+		"include_later": r.IncludeLater, "approval_required": r.Approval} {
 		if set {
 			out[name] = true
 		}

@@ -20,6 +20,7 @@ func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 	r := dlq.Redrive{
 		Action: dlq.RedriveAction(b.Action), Order: dlq.Order(rest.Text(b.Order)), Force: b.Force != nil && *b.Force,
 		Approval: b.ApprovalRequired != nil && *b.ApprovalRequired, Reason: rest.Text(b.Reason),
+		IncludeLater: b.IncludeLater != nil && *b.IncludeLater, HaltsAbove: b.Expected,
 	}
 	if b.Ids != nil {
 		r.IDs = make([]uuid.UUID, len(b.Ids))
@@ -101,6 +102,7 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
 		AllowedActions: rest.Enums[api.RedriveVerb](r.Actions()),
 	}
+	out.IncludeLater, out.Expected, out.HaltsAbove = r.IncludeLater, r.Expected, r.HaltsAbove
 	if r.IDs != nil {
 		out.Selected = new(int64(len(r.IDs)))
 	}

@@ -39,10 +39,10 @@ func TestListsOfColumnsOfLettersAreComplete(t *testing.T) {
 		table   string
 		but     []string
 	}{
-		{"what is read of a letter", selected(dlqdb.ColumnsOfLetters), "dlq_messages", []string{"payload", "terms", "attempts", "order_key"}},
+		{"what is read of a letter", selected(dlqdb.ColumnsOfLetters), "dlq_messages", []string{"payload", "terms", "attempts", "order_key", "txid"}},
 		{"what is read of an archived letter", selected(dlqdb.ColumnsOfLetters), "dlq_messages_archive", []string{"payload", "terms", "attempts", "order_key", "archived_at", "archive_reason"}},
-		{"what is written of a letter", selected(dlqdb.InsertedLetters), "dlq_messages", []string{"seq", "attempts", "retry_token", "retry_lease_until", "held_retry_at", "retry_asked"}},
-		{"what is moved of a letter", selected(dlqdb.MovedColumns), "dlq_messages", []string{"retry_token", "retry_lease_until", "held_retry_at", "retry_asked"}},
+		{"what is written of a letter", selected(dlqdb.InsertedLetters), "dlq_messages", []string{"seq", "attempts", "retry_token", "retry_lease_until", "held_retry_at", "retry_asked", "txid"}},
+		{"what is moved of a letter", selected(dlqdb.MovedColumns), "dlq_messages", []string{"retry_token", "retry_lease_until", "held_retry_at", "retry_asked", "txid"}},
 		{"what is read of an attempt", selected(dlqdb.AttemptColumns), "dlq_attempts", []string{"tenant_id"}},
 		{"what is read of a revision", selected(dlqdb.RevisionColumns), "dlq_revisions", []string{"tenant_id"}},
 		{"what is read of a group", selected(dlqdb.GroupColumns), "dlq_groups", nil},

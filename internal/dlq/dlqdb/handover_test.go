@@ -94,7 +94,7 @@ func TestNothingIsHandedOverForARedriveThatIsNotRunning(t *testing.T) {
 		IDs: []uuid.UUID{l.ID}, Rate: 1, Concurrency: 1,
 		Order: dlq.Oldest, CreatedAt: pgtest.Now(), UpdatedAt: pgtest.Now(),
 	}
-	if err := redrivedb.NewRedrives(m.DB, m.Queue).Create(t.Context(), r, m.Action(l, "create")); err != nil {
+	if _, err := redrivedb.NewRedrives(m.DB, m.Queue).Create(t.Context(), r, m.Action(l, "create")); err != nil {
 		t.Fatal(err)
 	}
 	d := m.ClaimDue(t, 1)[0]

@@ -23,7 +23,7 @@ func (p *post) redrive(ids []uuid.UUID, change ...func(*dlq.Redrive)) dlq.Redriv
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.redrives.Create(p.t.Context(), r, p.did(r, "create")); err != nil {
+	if _, err := p.redrives.Create(p.t.Context(), r, p.did(r, "create")); err != nil {
 		p.t.Fatal(err)
 	}
 	return r

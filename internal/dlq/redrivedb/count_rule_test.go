@@ -26,7 +26,7 @@ func TestFinishedItemsAreCountedAsTheRuleSays(t *testing.T) {
 	for seed := range uint64(countWorlds) {
 		random := rand.New(rand.NewPCG(seed, 14))
 		r := m.redrive(t, dlq.BulkRetry)
-		if err := m.redrives.Create(t.Context(), r, m.did(r, "create")); err != nil {
+		if _, err := m.redrives.Create(t.Context(), r, m.did(r, "create")); err != nil {
 			t.Fatal(err)
 		}
 		var want dlq.Progress

@@ -207,9 +207,15 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Ch
 	if !changed {
 		return r, nil
 	}
-	_, err = tx.ExecContext(ctx, storeJudged.Text, storeJudged.Args(judgedRedrive.Row(&after))...)
+	return after, storeVerdict(ctx, tx, &after, chance.NewID)
+}
+
+// storeVerdict stores what the rules made of a redrive; newID makes the id of the record
+// of a halt.
+func storeVerdict(ctx context.Context, tx *sqlx.Tx, after *dlq.Redrive, newID func() uuid.UUID) error {
+	_, err := tx.ExecContext(ctx, storeJudged.Text, storeJudged.Args(judgedRedrive.Row(after))...)
 	if err != nil || after.State != dlq.RedriveHalted {
-		return after, err
+		return err
 	}
-	return after, auditdb.PutAction(ctx, tx, after.AuditHalt(chance.NewID()))
+	return auditdb.PutAction(ctx, tx, after.AuditHalt(newID()))
 }

@@ -5,12 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
-	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
@@ -18,55 +16,12 @@ import (
 	"github.com/skald-saga/skald/internal/rest/page"
 )
 
-// selection is a query of at, id and seq for the letters of a redrive.
-type selection struct {
-	query string
-	args  []any
-}
-
-// arg adds an argument and returns its placeholder.
-func (s *selection) arg(v any) string {
-	s.args = append(s.args, v)
-	return fmt.Sprintf("$%d", len(s.args))
-}
-
-const selectedColumns = "m.created_at AS at, m.id, m.seq"
-
-// selected returns the letters of a redrive after a cursor, the oldest limit of them;
-// 0: all. Letters that arrive after before are excluded: a redrive that took letters
-// bounced by its own drives would never end.
-func selected(r *dlq.Redrive, after *page.TimeID, before time.Time, limit int64) selection {
-	var s selection
-	order := " ORDER BY m.created_at, m.id"
-	if limit > 0 {
-		order += fmt.Sprint(" LIMIT ", limit)
-	}
-	if r.Filter == nil {
-		s.args = []any{r.TenantID, pq.Array(r.IDs)}
-		s.query = "SELECT " + selectedColumns + " FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])" + order
-		return s
-	}
-	f := *r.Filter
-	if f.CreatedTo.IsZero() || before.Before(f.CreatedTo) {
-		f.CreatedTo = before
-	}
-	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID,
-		dlq.Query{Filter: f, Oldest: true, ByTime: page.ByTime{After: after}},
-		selectedColumns, order)
-	s.args = args
-	s.query = "SELECT p.at, p.id, p.seq FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.at, p.id"
-	if limit > 0 {
-		s.query += fmt.Sprint(" LIMIT ", limit)
-	}
-	return s
-}
-
 // Gather implements dlq.Redrives, with the rights of the redrive's tenant. The gathered
 // items and the cursor are stored together, under the lock of the redrive.
 func (st *Redrives) Gather(ctx context.Context, r dlq.Redrive, limit int) (done bool, err error) {
 	done, err = postgres.RetryCollision(func() (done bool, err error) {
 		err = st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
-			done, err = gather(ctx, tx, r.TenantID, r.ID, limit)
+			done, err = st.gather(ctx, tx, r.TenantID, r.ID, limit)
 			return err
 		})
 		return done, err
@@ -74,14 +29,16 @@ func (st *Redrives) Gather(ctx context.Context, r dlq.Redrive, limit int) (done 
 	return done, postgres.Wrap("gather letters of a redrive", err)
 }
 
-func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (done bool, err error) {
+func (st *Redrives) gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID,
+	limit int) (done bool, err error) {
 	var now time.Time
 	var at sql.NullTime
 	var last uuid.NullUUID
 	var seq int64 // of the last item; nodes of the version before only count the matches
+	var snapshot dlq.Snapshot
 	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
-		SELECT `+redriveColumns+`, clock_timestamp(), d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched) FROM dlq.dlq_redrives d
-		 WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &at, &last, &seq)
+		SELECT `+redriveColumns+`, clock_timestamp(), pg_current_snapshot()::text, d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched)
+		  FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &snapshot, &at, &last, &seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, noRedrive(id)
 	}
@@ -89,7 +46,7 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 		return true, err
 	}
 	now = now.UTC()
-	if begun, begins := r.Begun(now); begins {
+	if begun, begins := r.Begun(snapshot, now); begins {
 		r = begun
 		_, err = tx.ExecContext(ctx, beginRedrive.Text, beginRedrive.Args(begunRedrive.Row(&r))...)
 	}
@@ -100,23 +57,24 @@ func gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, limit int) (
 	if at.Valid && last.Valid {
 		after = &page.TimeID{At: at.Time, ID: last.UUID}
 	}
-	return gatherMore(ctx, tx, &r, after, seq, now, limit)
+	return st.gatherMore(ctx, tx, &r, after, seq, now, limit)
 }
 
 // begunRedrive are the columns that the start of a redrive changes.
-var begunRedrive = redriveTable.Only("tenant_id", "id", "state", "started_at", "version", "updated_at", "progress_at")
+var begunRedrive = redriveTable.Only("tenant_id", "id", "state", "started_at", "covers", "version",
+	"updated_at", "progress_at")
 
 var beginRedrive = postgres.Named(`UPDATE dlq.dlq_redrives SET `+begunRedrive.Set("r", "tenant_id", "id")+`
  WHERE tenant_id = @r.tenant_id AND id = @r.id`, begunRedrive.As("r"))
 
 // gatherMore stores one page of the letters of r, numbered after seq.
-func gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *page.TimeID, seq int64, now time.Time,
-	limit int) (done bool, err error) {
+func (st *Redrives) gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive, after *page.TimeID, seq int64,
+	now time.Time, limit int) (done bool, err error) {
 	size := r.PageSize(limit)
 	var found, stored int64
 	at, last := sql.NullTime{}, uuid.NullUUID{}
 	if size > 0 {
-		s := selected(r, after, *r.StartedAt, size)
+		s := selected(r, after, size)
 		query := `
 WITH page AS MATERIALIZED (` + s.query + `
 ), stored AS (
@@ -135,7 +93,14 @@ SELECT (SELECT count(*) FROM page), (SELECT count(*) FROM stored), l.at, l.id
 	done = r.GatheredBy(size, found, stored)
 	_, err = tx.ExecContext(ctx, storeGathered.Text, storeGathered.Args(
 		postgres.Values{r.TenantID, r.ID, done, stored, at, last, seq + found, now})...)
-	return done, err
+	if err != nil {
+		return done, err
+	}
+	collected, halted := r.Collected(stored, done, now)
+	if !halted {
+		return done, nil
+	}
+	return done, storeVerdict(ctx, tx, &collected, st.db.NewID)
 }
 
 var storeGathered = postgres.Named(`
@@ -166,7 +131,8 @@ SELECT count(*) FROM (
 func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive) (dlq.Preview, error) {
 	r.TenantID = tenant
 	p := dlq.Preview{ByTopic: map[string]int64{}, ByGroup: map[string]int64{}, ByStatus: map[dlq.Status]int64{}}
-	s := selected(&r, nil, r.CreatedAt.Add(time.Hour), r.Max) // nothing arrives meanwhile: it is one snapshot
+	r = asIfRequested(r, r.CreatedAt)
+	s := selected(&r, nil, r.Max)
 	with := `WITH page AS MATERIALIZED (` + s.query + `) `
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, with+`

@@ -1,5 +1,6 @@
-// Package redrivedb stores redrives in PostgreSQL: their rows (tables.go), creating,
-// reading and changing them (redrives.go), gathering their letters (gather.go), taking
+// Package redrivedb stores redrives in PostgreSQL: their rows (tables.go), which
+// letters they cover (cover.go), creating, reading and changing them (redrives.go),
+// gathering their letters (gather.go), taking
 // the next ones to send (take.go), storing how those ended (finish.go), and redrives
 // that only change letters (apply.go).
 package redrivedb
@@ -36,9 +37,23 @@ var createRedrive = postgres.Named(`
 INSERT INTO dlq.dlq_redrives (`+redriveTable.Inserted()+`) VALUES (`+redriveTable.Values("r")+`)
 ON CONFLICT (id) DO NOTHING`, redriveTable.As("r"))
 
-// Create implements dlq.Redrives.
-func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Action) error {
-	return postgres.Wrap("create redrive", st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
+// Create implements dlq.Redrives. A second request is found before the letters are
+// counted again.
+func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Action) (dlq.Redrive, error) {
+	exists := fault.New(fault.Conflict, dlq.CodeRedriveExists, "redrive %s already exists", r.ID)
+	err := st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
+		var there bool
+		if err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $1)`, r.ID); err != nil {
+			return err
+		}
+		if there {
+			return exists
+		}
+		seen, err := look(ctx, tx, &r)
+		if err != nil {
+			return err
+		}
+		r = r.Requested(seen)
 		res, err := tx.ExecContext(ctx, createRedrive.Text, createRedrive.Args(redriveTable.Row(&r))...)
 		if err != nil {
 			return err
@@ -47,10 +62,11 @@ func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Actio
 		case err != nil:
 			return err
 		case n == 0:
-			return fault.New(fault.Conflict, dlq.CodeRedriveExists, "redrive %s already exists", r.ID)
+			return exists
 		}
 		return auditdb.PutAction(ctx, tx, by)
-	}))
+	})
+	return r, postgres.Wrap("create redrive", err)
 }
 
 func noRedrive(id uuid.UUID) error {
@@ -124,7 +140,7 @@ UPDATE dlq.dlq_redrives
  WHERE tenant_id = @r.tenant_id AND id = @r.id AND version + 1 = @r.version`, changedRedrive.As("r"))
 
 var changedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "halt_reason", "rate", "concurrency",
-	"stop_on", "scheduled_for", "approved_by", "canary_ok", "watched_at", "ended_at", "updated_at")
+	"stop_on", "scheduled_for", "halts_above", "approved_by", "canary_ok", "watched_at", "ended_at", "updated_at")
 
 // Change implements dlq.Redrives.
 func (st *Redrives) Change(ctx context.Context, r dlq.Redrive, by operator.Action) error {

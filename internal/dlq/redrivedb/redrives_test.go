@@ -55,7 +55,7 @@ func (m redriving) did(r dlq.Redrive, verb string) operator.Action {
 // create stores a redrive and gathers its letters.
 func (m redriving) create(t *testing.T, r dlq.Redrive) dlq.Redrive {
 	t.Helper()
-	if err := m.redrives.Create(t.Context(), r, m.did(r, "create")); err != nil {
+	if _, err := m.redrives.Create(t.Context(), r, m.did(r, "create")); err != nil {
 		t.Fatal(err)
 	}
 	for done := false; !done; {
@@ -146,7 +146,8 @@ func TestARedriveIsReadAsItWasCreated(t *testing.T) {
 		r.ScheduledFor, r.Approval, r.RequestHash, r.Order, r.Max = new(pgtest.Now().Add(time.Hour)), true,
 			[]byte{7}, dlq.PerKey, 9
 	})
-	if err := m.redrives.Create(t.Context(), want, m.did(want, "create")); err != nil {
+	want, err := m.redrives.Create(t.Context(), want, m.did(want, "create"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	got := m.read(t, want)
@@ -154,7 +155,7 @@ func TestARedriveIsReadAsItWasCreated(t *testing.T) {
 		cmpopts.IgnoreFields(dlq.Redrive{}, "Query", "Transform")); diff != "" {
 		t.Errorf("(-created +read):\n%s", diff)
 	}
-	if err := m.redrives.Create(t.Context(), want, m.did(want, "create")); !fault.IsCode(err, dlq.CodeRedriveExists) {
+	if _, err := m.redrives.Create(t.Context(), want, m.did(want, "create")); !fault.IsCode(err, dlq.CodeRedriveExists) {
 		t.Errorf("created twice: %v", err)
 	}
 	if _, err := m.redrives.Get(t.Context(), pgtest.NewID(), want.ID); fault.KindOf(err) != fault.NotFound {
@@ -172,7 +173,7 @@ func TestARedriveIsReadAsItWasCreated(t *testing.T) {
 	}
 	for range 3 {
 		r := m.redrive(t, dlq.BulkDiscard)
-		if err := m.redrives.Create(t.Context(), r, m.did(r, "create")); err != nil {
+		if _, err := m.redrives.Create(t.Context(), r, m.did(r, "create")); err != nil {
 			t.Fatal(err)
 		}
 	}

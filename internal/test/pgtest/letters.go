@@ -155,7 +155,7 @@ func (b LetterStore) FillLetterTables(t *testing.T, super func(string, ...any)) 
 		IDs: []uuid.UUID{l[1].ID}, Rate: 1, Concurrency: 1,
 		Order: dlq.Oldest, CreatedAt: Now(), UpdatedAt: Now(),
 	}
-	if err := redrivedb.NewRedrives(b.DB, dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)).Create(t.Context(), redrive,
+	if _, err := redrivedb.NewRedrives(b.DB, dlqdb.NewQueue(b.DB, dlq.DefaultPolicy)).Create(t.Context(), redrive,
 		b.Action(l[1], "create")); err != nil {
 		t.Fatal(err)
 	}

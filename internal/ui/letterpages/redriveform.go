@@ -89,6 +89,7 @@ var howFields = []web.Field{
 var whenFields = []web.Field{
 	{Name: "max_messages", Label: "Letters, at most", Kind: "number", Hint: "all"},
 	{Name: "scheduled_for", Label: "Not before", Hint: "2h, or 2026-11-23T22:00:00Z"},
+	{Name: "include_later", Label: "Also letters that arrive before it starts", Kind: "check"},
 	{Name: "approval_required", Label: "Another person has to approve it first", Kind: "check"},
 }
 
@@ -119,8 +120,8 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start the redrive", Title: "New redrive", Nav: "Redrives", Template: "action-redrive",
 		Back: web.Link{Name: "Redrives", URL: "/ui/redrives"}, Class: web.Changes, Needs: "dlq:write",
-		Means: "It works on those letters that fit when it begins, at its rate across all nodes. It can be paused, " +
-			"changed and canceled at any time.",
+		Means: "It works on the letters below, at its rate across all nodes, and on none that arrives later. If there are " +
+			"more than shown, it halts before the first. It can be paused, changed and canceled at any time.",
 		DryRun: web.DryRunInBody, Extra: &x,
 	}
 	part := func(title, means, fold string, fields ...web.Field) {
@@ -143,14 +144,21 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
 	part("When", "", "", whenFields...)
 	part("Another target or content", "For retries only.", "target", targetFields...)
-	a.Body = func(form web.Form, members map[string]any) error { return redriveBody(v.Now, form, members) }
+	seen := v.Form.Get("matched") // what the visitor has looked at
+	a.Body = func(form web.Form, members map[string]any) error {
+		if n, err := strconv.ParseInt(seen, 10, 64); err == nil && n >= 0 {
+			members["expected"] = n
+		}
+		return redriveBody(v.Now, form, members)
+	}
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.CreateRedriveWithBody(ctx, &client.CreateRedriveParams{}, web.JSON, body, edit)
 	}
 	a.Show = func(answer []byte) (*web.Preview, error) {
 		shown, n, err := p.showRedrive(v, answer)
+		seen = strconv.FormatInt(n, 10)
 		if action == "DELETE" || action == "DISCARD" {
-			a.Confirm = strconv.FormatInt(n, 10)
+			a.Confirm = seen
 		}
 		return shown, err
 	}

@@ -74,6 +74,10 @@ func rowOf(r *client.Redrive) redriveRow {
 		row.Size = "1 letter"
 	case r.Matched > 0 || r.Gathered:
 		row.Size = web.Count(r.Matched) + " letters"
+	case r.Expected != nil && *r.Expected == 1:
+		row.Size = "1 letter"
+	case r.Expected != nil:
+		row.Size = web.Count(*r.Expected) + " letters"
 	}
 	return row
 }
@@ -305,6 +309,9 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 			return known.send(p.kit.Client, ctx, r.ID, body, edit)
 		},
 		Done: func([]byte) string { return path },
+	}
+	if name == client.RedriveVerbApprove && r.Expected != nil {
+		a.Means += " It was requested for " + rowOf(r).Size + "."
 	}
 	if name == client.RedriveVerbUpdate {
 		a.Title, a.NoKey = "Change the redrive", true

@@ -106,3 +106,31 @@ func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	s.act(t, to+"/actions/cancel", "reason", "test")
 	s.page(t, to, "It was canceled")
 }
+
+// The page sends the number that it has shown: what arrived since it was opened is not
+// touched, whatever the action, until a person has seen it.
+func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
+	s := start(t)
+	for _, action := range []string{"RETRY", "DISCARD", "RESOLVE", "DELETE"} {
+		topic := strings.ToLower(action)
+		more := func() { s.push(t, map[string]any{"original_topic": topic}) }
+		more()
+		more()
+		path := "/ui/redrives/new?action=" + action + "&filter.topic=" + topic
+		form := uitest.Form(s.page(t, path, "<code>2</code> letters fit"))
+		more()
+		for name, value := range map[string]string{"confirm": "2", "reason": "test data", "do": "act"} {
+			form.Set(name, value)
+		}
+		status, page, to := s.Post(t, path, form)
+		if status != http.StatusSeeOther {
+			t.Fatalf("%s: %d\n%s", action, status, page)
+		}
+		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
+		s.page(t, to, "it found more letters", "There are <code>3</code> instead of at most <code>2</code>. None was touched.",
+			"it takes all 3 letters")
+		s.act(t, to+"/actions/resume", "reason", "seen")
+		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
+		s.page(t, to, "It has ended", "<code>3</code>")
+	}
+}

@@ -15,6 +15,7 @@ import (
 var haltReasons = map[string]string{
 	"failures":      "as many letters have failed as its condition allows",
 	"failure_ratio": "a greater fraction of the letters has failed than its condition allows",
+	"expected":      "it found more letters than it was meant for",
 	"bounce_ratio":  "more of the canary's letters came back than it allows",
 }
 
@@ -39,8 +40,13 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 		if words, known := haltReasons[reason]; known {
 			reason = words
 		}
-		say(plain("It was halted automatically: "+reason+". ") + web.Sentence("%s of %s tried have failed, %s came back.",
-			web.Count(r.Counted.Failed), web.Count(r.Counted.Tried), web.Count(r.Bounced)))
+		numbers := web.Sentence("%s of %s tried have failed, %s came back.",
+			web.Count(r.Counted.Failed), web.Count(r.Counted.Tried), web.Count(r.Bounced))
+		if tooMany(r) {
+			numbers = web.Sentence("There are %s instead of at most %s. None was touched.", web.Count(r.Matched),
+				web.Count(*r.HaltsAbove))
+		}
+		say(plain("It was halted automatically: "+reason+". ") + numbers)
 		say(plain(resumed(r)))
 	case client.RedriveStateCOMPLETED:
 		say(web.Sentence("It has ended: %s of %s done, %s failed, %s skipped, %s came back.", web.Count(r.Done),
@@ -67,9 +73,15 @@ func running(r *client.Redrive, now time.Time, say func(template.HTML)) {
 	}
 }
 
+// tooMany tells whether a redrive was halted because it found more letters than it was meant for.
+func tooMany(r *client.Redrive) bool { return text(r.HaltReason) == "expected" && r.HaltsAbove != nil }
+
 // resumed says what follows from resuming a redrive that was halted.
 func resumed(r *client.Redrive) string {
 	var parts []string
+	if tooMany(r) {
+		return "If you resume: it takes all " + web.Count(r.Matched) + " letters."
+	}
 	if r.Canary != nil && (r.CanaryPassed == nil || !*r.CanaryPassed) {
 		parts = append(parts, "the canary counts as passed, so all the rest follows at its rate")
 	}
@@ -123,6 +135,7 @@ func phasesOf(r *client.Redrive, now time.Time) []phase {
 	}
 	if r.State == client.RedriveStateHALTED {
 		switch {
+		case tooMany(r): // it has not begun
 		case text(r.HaltReason) == "bounce_ratio":
 			watch.Tone, watch.Words = "bad", web.Count(r.Bounced)+" came back: halted"
 		case passed || canary.Tone == "done":

@@ -1,0 +1,82 @@
+package redrivedb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/rest/page"
+)
+
+// selection is a query of at, id and seq for the letters of a redrive.
+type selection struct {
+	query string
+	args  []any
+}
+
+// arg adds an argument and returns its placeholder.
+func (s *selection) arg(v any) string {
+	s.args = append(s.args, v)
+	return fmt.Sprintf("$%d", len(s.args))
+}
+
+const selectedColumns = "m.created_at AS at, m.id, m.seq"
+
+// selected returns the letters that a redrive covers after a cursor, the oldest limit of
+// them; 0: all.
+func selected(r *dlq.Redrive, after *page.TimeID, limit int64) selection {
+	var s selection
+	order := " ORDER BY m.created_at, m.id"
+	if limit > 0 {
+		order += fmt.Sprint(" LIMIT ", limit)
+	}
+	if r.Filter == nil {
+		s.args = []any{r.TenantID, pq.Array(r.IDs)}
+		s.query = "SELECT " + selectedColumns + " FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = ANY ($2::uuid[])"
+		if r.Snapshot != "" {
+			s.query += " AND " + dlqdb.Covered(s.arg(string(r.Snapshot)))
+		}
+		s.query += order
+		return s
+	}
+	f := *r.Filter
+	if before := r.CoveredBefore(); f.CreatedTo.IsZero() || before.Before(f.CreatedTo) {
+		f.CreatedTo = before
+	}
+	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID,
+		dlq.Query{Filter: f, Oldest: true, ByTime: page.ByTime{After: after}, Snapshot: r.Snapshot},
+		selectedColumns, order)
+	s.args = args
+	s.query = "SELECT p.at, p.id, p.seq FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.at, p.id"
+	if limit > 0 {
+		s.query += fmt.Sprint(" LIMIT ", limit)
+	}
+	return s
+}
+
+// asIfRequested returns a redrive that is not stored yet as it would be if it were
+// requested at that time: for what is counted in one look.
+func asIfRequested(r dlq.Redrive, at time.Time) dlq.Redrive {
+	r.CreatedAt, r.Snapshot = at.Add(dlq.ClockSlack), ""
+	return r
+}
+
+// look counts the letters of a redrive that is being requested. It is one statement: what
+// it counts, and what it says was visible, is the same.
+func look(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive) (seen dlq.Seen, err error) {
+	if err := tx.GetContext(ctx, &seen.At, `SELECT clock_timestamp()`); err != nil {
+		return seen, err
+	}
+	now := asIfRequested(*r, seen.At)
+	s := selected(&now, nil, r.Max)
+	err = tx.QueryRowContext(ctx, `SELECT clock_timestamp(), pg_current_snapshot()::text, (SELECT count(*) FROM (`+s.query+`) AS p)`, s.args...).
+		Scan(&seen.At, &seen.Snapshot, &seen.Letters)
+	seen.At = seen.At.UTC()
+	return seen, err
+}
