@@ -57,6 +57,9 @@ type Candidate struct {
 	// state of that letter in this redrive, or Elsewhere when it does not belong to it;
 	// "": the letter does not wait.
 	Behind ItemState
+	// Other is the redrive that began earlier and holds the letter (Ahead, Holding);
+	// zero: none.
+	Other uuid.UUID
 }
 
 // Elsewhere is Candidate.Behind of a letter that waits for one of no redrive, or of
@@ -117,8 +120,12 @@ func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out 
 		switch behind := r.behind(c, keys); {
 		case c.Status == "":
 			skip(c, whyGone)
+		case oneByOne && c.Status == Retrying: // since before it was collected
+			busy[key] = true
 		case !r.claims(c.Status):
 			skip(c, fmt.Sprintf("it is %s", c.Status))
+		case c.Other != uuid.Nil:
+			skip(c, fmt.Sprintf("it belongs to redrive %s, which began earlier", c.Other))
 		case !routes.Reaches(c.To.Kind):
 			skip(c, fmt.Sprintf("target kind %s is not configured on this server", c.To.Kind))
 		case behind == ItemFailed:

@@ -232,6 +232,9 @@ func TestWhatIsChosenIsChosenOnce(t *testing.T) { //nolint:paralleltest // anoth
 		}
 		for i := range all {
 			c := &all[i]
+			if r.Order == PerKey && c.Key != nil && c.Status == Retrying { // since before it was collected
+				keys[string(c.Key)] = true
+			}
 			waits := c.Behind == ItemWaiting || c.Behind == ItemTaken || r.Order == PerKey && keys[string(c.Key)]
 			if !seen[c.Seq] && !waits && len(got.Taken) < n {
 				t.Fatalf("%+v is neither taken nor skipped, and waits for nobody", c)

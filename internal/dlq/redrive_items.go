@@ -24,6 +24,12 @@ const (
 // ItemStates is every state.
 var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemSkipped, ItemBounced}
 
+// Holding lists the states of items whose letters their redrive holds while it has begun
+// and not ended, halted or not: they are not retried automatically. It sends them at its
+// rate, in its order and up to its stop condition, and so does nothing else. A letter
+// that is done may be PENDING again by what was done to it, and then goes its own way.
+var Holding = []ItemState{ItemWaiting, ItemTaken, ItemFailed, ItemSkipped}
+
 // Ended tells whether this state is final.
 func (s ItemState) Ended() bool { return s == ItemDone || s == ItemFailed || s == ItemBounced }
 

@@ -88,6 +88,11 @@ func RedrivesFrom(on ...RedriveVerb) (from []RedriveState) {
 	return from
 }
 
+// Ahead lists the states in which a redrive that began earlier keeps its letters from
+// others: a person has let it go on, and not stopped it. One that has halted does not
+// keep a person from requesting another one.
+var Ahead = []RedriveState{RedrivePending, RedriveRunning, RedrivePaused}
+
 // Running is the states in which letters are driven: those in which a redrive may halt.
 var Running = RedrivesFrom(HaltRedrive)
 

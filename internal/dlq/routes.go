@@ -151,3 +151,10 @@ type Claim struct {
 	Actor  string
 	By     operator.Action
 }
+
+// InOrderOf is the fault of a retry by hand of a letter whose redrive sends the letters
+// of its key one after the other.
+func InOrderOf(redrive uuid.UUID) *fault.Error {
+	return fault.New(fault.Conflict, CodeKeyBlocked, "redrive %s sends the letters of this key in their order: cancel it, "+
+		"or wait for its end", redrive).Allowing([]string{VerbDiscard, VerbResolve})
+}

@@ -31,5 +31,14 @@ var notDiscarded = "m.resolution <> '" + string(dlq.Discarded) + "'"
 // letters may be retried automatically.
 func retriedAutomatically(at string) string { return IsOneOf(at+".source", dlq.Automatic) }
 
+// CollectedBy is a query of the redrives that have begun and not ended, alias d, and hold
+// letter m. It is meant for a subquery of a single value: as a join it would read all
+// items of all redrives.
+var CollectedBy = `FROM dlq.dlq_redrives d JOIN dlq.dlq_redrive_items i ON i.redrive_id = d.id AND i.message_id = m.id
+	  WHERE d.tenant_id = m.tenant_id AND d.started_at IS NOT NULL AND d.ended_at IS NULL AND ` + IsOneOf("i.state", dlq.Holding)
+
+// collected is the condition that a redrive holds letter m.
+var collected = `coalesce((SELECT true ` + CollectedBy + ` LIMIT 1), false)`
+
 // retryEnds are the triggers that end a retry.
 var retryEnds = []dlq.Trigger{dlq.Acked, dlq.RetryFailed, dlq.RetryWithdraw, dlq.LastFailed}

@@ -25,16 +25,17 @@ func heldTopic(at string, common int) string {
 		fmt.Sprintf(", $%d::boolean)", common)
 }
 
-// parkHeld parks held letters among the first that are due, more than are claimed at
-// once. Otherwise each claim would pass over all held letters again.
+// parkHeld parks letters that a policy or a redrive holds, among the first that are due,
+// more than are claimed at once. Otherwise each claim would pass over all held letters
+// again.
 var parkHeld = `
 WITH due AS MATERIALIZED (
 	SELECT m.tenant_id, m.id, m.original_topic, m.source, m.retry_asked FROM dlq.dlq_messages m
 	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	 ORDER BY m.next_retry_at, m.seq LIMIT $2
 ), held AS MATERIALIZED (
-	SELECT m.tenant_id, m.id FROM due d JOIN dlq.dlq_messages m ON m.tenant_id = d.tenant_id AND m.id = d.id
-	 WHERE ` + retriedAutomatically("d") + ` AND NOT d.retry_asked AND (` + heldTopic("d", 3) + `)
+	SELECT m.tenant_id, m.id FROM due w JOIN dlq.dlq_messages m ON m.tenant_id = w.tenant_id AND m.id = w.id
+	 WHERE ` + retriedAutomatically("w") + ` AND NOT w.retry_asked AND (` + heldTopic("w", 3) + `) OR ` + collected + `
 	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = NULL
@@ -48,11 +49,13 @@ const (
 )
 
 // park parks letters that are due and held; done means that the first due letter is not
-// held. While no policy holds anything, as nearly always, this is a single query.
+// held. While no policy and no redrive holds anything, as nearly always, this is a single
+// query.
 func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, err error) {
 	if st.common.AutoRetry {
 		var any bool
-		err := st.db.Read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_policies p WHERE NOT p.auto_retry OR p.hold_all)`).Scan(&any)
+		err := st.db.Read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_policies p WHERE NOT p.auto_retry OR p.hold_all)
+			OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.started_at IS NOT NULL AND d.ended_at IS NULL)`).Scan(&any)
 		if err != nil || !any {
 			return true, err
 		}
@@ -69,7 +72,7 @@ func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, e
 	return false, nil
 }
 
-// freedRow is a letter that no policy holds any more, and when it is retried.
+// freedRow is a letter that nothing holds any more, and when it is retried.
 type freedRow struct {
 	tenant, id uuid.UUID
 	topic      string
@@ -87,7 +90,7 @@ var freedTable = postgres.NewTable(
 	postgres.Time("at", func(f *freedRow) *time.Time { return &f.at }).InputOnly(),
 )
 
-// freedLetters are parked letters that no policy holds any more. It steps from topic to
+// freedLetters are parked letters that neither a policy nor a redrive holds any more. It steps from topic to
 // topic along the index of parked letters.
 var freedLetters = `
 WITH RECURSIVE topics AS (
@@ -101,7 +104,8 @@ WITH RECURSIVE topics AS (
 SELECT ` + freedTable.Selected("m") + `
   FROM topics t CROSS JOIN LATERAL (
 	SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, m.generation FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL LIMIT $1) AS m
+	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
+	   AND NOT ` + collected + ` LIMIT $1) AS m
  WHERE NOT (` + heldTopic("t", 2) + `)
  LIMIT $1`
 

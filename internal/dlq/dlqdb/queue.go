@@ -65,6 +65,7 @@ WITH locked AS MATERIALIZED (
 	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + OlderOfKey + `))
 	   AND NOT (` + retriedAutomatically("m") + ` AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
+	   AND NOT ` + collected + `
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
 	 FOR NO KEY UPDATE OF m SKIP LOCKED
 ), due AS (

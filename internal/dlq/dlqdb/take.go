@@ -66,10 +66,29 @@ func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time
 	return drives[0], auditdb.PutAction(ctx, tx, c.By)
 }
 
+// inOrder is the redrive that sends the letters of a letter's key in their order, if one
+// does at present.
+var inOrder = `
+SELECT d.id FROM dlq.dlq_messages m CROSS JOIN LATERAL (SELECT d.id ` + CollectedBy + `
+	   AND d.key_order = '` + string(dlq.PerKey) + `' AND ` + IsOneOf("d.state", dlq.Ahead) + ` LIMIT 1) AS d
+ WHERE m.tenant_id = $1 AND m.id = $2`
+
 // takeable returns why a letter, whose row is locked, cannot be claimed.
 func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
-	if err := l.Claimable(c); err != nil || !l.Ordered {
+	if err := l.Claimable(c); err != nil {
 		return err
+	}
+	if l.Content.Key != nil {
+		var by uuid.UUID
+		switch err := tx.GetContext(ctx, &by, inOrder, l.TenantID, l.ID); {
+		case err == nil:
+			return dlq.InOrderOf(by)
+		case !errors.Is(err, sql.ErrNoRows):
+			return err
+		}
+	}
+	if !l.Ordered {
+		return nil
 	}
 	var older []string
 	err := tx.SelectContext(ctx, &older, `

@@ -138,14 +138,16 @@ var waitingItems = `
 SELECT i.seq, i.message_id, coalesce(m.status, ''), coalesce(m.original_topic, ''), m.message_key, coalesce(m.target, '{}'),
        CASE WHEN m.ordered THEN (
 	SELECT coalesce((SELECT x.state FROM dlq.dlq_redrive_items x WHERE x.redrive_id = $2 AND x.message_id = o.id), '` + string(dlq.Elsewhere) + `')
-	  FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) END
+	  FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) END,
+       (SELECT d.id ` + dlqdb.CollectedBy + `
+	       AND d.id <> $2 AND (d.started_at, d.id) < ($4, $2) AND ` + dlqdb.IsOneOf("d.state", dlq.Ahead) + ` LIMIT 1)
   FROM (SELECT w.seq, w.message_id FROM dlq.dlq_redrive_items w
          WHERE w.tenant_id = $1 AND w.redrive_id = $2 AND ` + waiting("w.state") + ` ORDER BY w.seq LIMIT $3) AS i
   LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = i.message_id
  ORDER BY i.seq`
 
 func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, error) {
-	rows, err := t.tx.QueryContext(ctx, waitingItems, t.r.TenantID, t.r.ID, limit)
+	rows, err := t.tx.QueryContext(ctx, waitingItems, t.r.TenantID, t.r.ID, limit, t.r.StartedAt)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +156,9 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 		var c dlq.Candidate
 		var target []byte
 		var behind sql.NullString
-		if err := rows.Scan(&c.Seq, &c.LetterID, &c.Status, &c.Topic, &c.Key, &target, &behind); err != nil {
+		err := rows.Scan(&c.Seq, &c.LetterID, &c.Status, &c.Topic, &c.Key, &target, &behind,
+			postgres.ScanOr(&c.Other, uuid.Nil))
+		if err != nil {
 			return err
 		}
 		c.Behind = dlq.ItemState(behind.String)

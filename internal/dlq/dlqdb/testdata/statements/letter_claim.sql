@@ -5,6 +5,8 @@ WITH locked AS MATERIALIZED (
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND coalesce(o.order_key, o.message_key) = coalesce(m.order_key, m.message_key)
 		   AND o.seq < m.seq AND o.ordered AND o.status IN ('PENDING', 'RETRYING')))
 	   AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND (coalesce((SELECT p.hold_all FROM dlq.dlq_policies p WHERE p.tenant_id = m.tenant_id AND p.topic = ''), false) OR NOT coalesce((SELECT p.auto_retry FROM dlq.dlq_policies p WHERE p.tenant_id = m.tenant_id AND p.topic = m.original_topic), (SELECT p.auto_retry FROM dlq.dlq_policies p WHERE p.tenant_id = m.tenant_id AND p.topic = ''), $5::boolean)))
+	   AND NOT coalesce((SELECT true FROM dlq.dlq_redrives d JOIN dlq.dlq_redrive_items i ON i.redrive_id = d.id AND i.message_id = m.id
+	  WHERE d.tenant_id = m.tenant_id AND d.started_at IS NOT NULL AND d.ended_at IS NULL AND i.state IN ('WAITING', 'TAKEN', 'FAILED', 'SKIPPED') LIMIT 1), false)
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
 	 FOR NO KEY UPDATE OF m SKIP LOCKED
 ), due AS (
