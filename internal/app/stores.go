@@ -120,7 +120,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		log.Warn("the database was restored from another cluster: the event feed continues after the restored events")
 	}
 	queue := dlqdb.NewQueue(db, common)
-	letters := dlqdb.NewLetters(db, common)
+	letters := dlqdb.NewLetters(db, common).Telling(queue.Forget)
 	tell := dlqdb.NewLetterUpdater(db, common.MaxRetries)
 	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: mathrand.Float64, NewID: newID}, tell)
 	sagas := sagadb.NewSagasWith(jobs)

@@ -128,3 +128,26 @@ func TestManyHeldLettersDoNotDelayOthers(t *testing.T) {
 		t.Errorf("%d letters are put aside", n)
 	}
 }
+
+// What a node stores it sees at once: a policy that it read before is not cached any
+// longer, also for topics that the default serves.
+func TestAPolicyIsSeenAtOnceWhereItWasChanged(t *testing.T) {
+	t.Parallel()
+	m := pgtest.NewLetterQueue(t)
+	m.LetterStore.Letters = m.Letters.Telling(m.Queue.Forget)
+	for n := range 20 {
+		for _, topic := range []string{"orders", ""} {
+			for _, of := range []string{"orders", "others"} {
+				if _, err := m.Queue.PolicyOf(t.Context(), m.Tenant, of); err != nil {
+					t.Fatal(err)
+				}
+			}
+			m.ChangePolicy(t, topic, func(p *dlq.Policy) { p.MaxRetries = 1 + n })
+			of := map[string]string{"orders": "orders", "": "others"}[topic]
+			p, err := m.Queue.PolicyOf(t.Context(), m.Tenant, of)
+			if err != nil || p.MaxRetries != 1+n {
+				t.Fatalf("change %d of %q: %s has %d retries, %v", n, topic, of, p.MaxRetries, err)
+			}
+		}
+	}
+}

@@ -15,6 +15,8 @@
 package dlqdb
 
 import (
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/secret/envelope"
@@ -29,11 +31,23 @@ import (
 type Letters struct {
 	db     *postgres.DB
 	common dlq.Policy
+	// changed is told of tenants whose policies have changed; nil: nobody is.
+	changed func(tenant uuid.UUID)
 }
 
 // NewLetters returns the dead letters of db. common is the policy for topics without
 // one in tenants without a default; its Version is 0.
-func NewLetters(db *postgres.DB, common dlq.Policy) *Letters { return &Letters{db, common} }
+func NewLetters(db *postgres.DB, common dlq.Policy) *Letters {
+	return &Letters{db: db, common: common}
+}
+
+// Telling returns the letters with somebody to tell of tenants whose policies are changed
+// through them.
+func (st *Letters) Telling(changed func(tenant uuid.UUID)) *Letters {
+	told := *st
+	told.changed = changed
+	return &told
+}
 
 // The sealed fields of a letter and, by number, of its revisions. A letter is moved to
 // the archive as it is stored.

@@ -52,6 +52,9 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 	if p.Version == 1 {
 		statement = createPolicy
 	}
+	if st.changed != nil {
+		defer st.changed(p.TenantID) // also after an error: it may be stored
+	}
 	return postgres.Wrap("set the policy of a topic", st.db.InTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
 		// Locked, so that it is the row that the statement below replaces.
 		before, err := policyTable.One(tx.QueryRowContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic = $2 FOR UPDATE`, p.TenantID, p.Topic))

@@ -24,6 +24,8 @@ type Queue struct {
 
 	mu       sync.Mutex
 	policies map[policyKey]knownPolicy // guarded by mu
+	// forgotten is how often policies were forgotten; guarded by mu
+	forgotten int
 }
 
 // NewQueue returns the queue of db. common is the policy for topics without one in

@@ -146,11 +146,26 @@ const (
 	policiesKnown = 10_000
 )
 
-// PolicyOf implements dlq.Queue. What it returns may be a second old.
+// Forget makes PolicyOf read the policies of a tenant again: one of them has changed, and
+// its default serves many topics.
+func (st *Queue) Forget(tenant uuid.UUID) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.forgotten++
+	for key := range st.policies {
+		if key.tenant == tenant {
+			delete(st.policies, key)
+		}
+	}
+}
+
+// PolicyOf implements dlq.Queue. What it returns may be a second old, but not older than
+// a change that was made on this node (Letters.Telling).
 func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
 	key := policyKey{tenant, topic}
 	st.mu.Lock()
 	known, ok := st.policies[key]
+	forgotten := st.forgotten
 	st.mu.Unlock()
 	if ok && time.Since(known.read) < policyAge {
 		return known.Policy, nil
@@ -183,6 +198,8 @@ func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (
 	if len(st.policies) >= policiesKnown { // topics are free text
 		clear(st.policies)
 	}
-	st.policies[key] = knownPolicy{p, time.Now()}
+	if st.forgotten == forgotten { // else it may have been read before the change
+		st.policies[key] = knownPolicy{p, time.Now()}
+	}
 	return p, nil
 }
