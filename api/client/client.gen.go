@@ -7138,8 +7138,12 @@ type Saga struct {
 	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
 
 	// DefinitionID Name and version of the workflow, `name@version`.
-	DefinitionID string  `json:"definition_id"`
-	Description  *string `json:"description,omitempty"`
+	DefinitionID string `json:"definition_id"`
+
+	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
+	// absent. What comes from the definition is left out.
+	DefinitionUnreadable *bool   `json:"definition_unreadable,omitempty"`
+	Description          *string `json:"description,omitempty"`
 
 	// EndCause Why the saga stopped running forward.
 	EndCause     *EndCause  `json:"end_cause,omitempty"`
@@ -8509,9 +8513,13 @@ type WorkerState string
 // Workflow defines model for Workflow.
 type Workflow struct {
 	// CreatedAt When this version was registered.
-	CreatedAt   time.Time           `json:"created_at"`
-	Definition  *WorkflowDefinition `json:"definition,omitempty"`
-	Description *string             `json:"description,omitempty"`
+	CreatedAt  time.Time           `json:"created_at"`
+	Definition *WorkflowDefinition `json:"definition,omitempty"`
+
+	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
+	// absent. What comes from the definition is left out.
+	DefinitionUnreadable *bool   `json:"definition_unreadable,omitempty"`
+	Description          *string `json:"description,omitempty"`
 
 	// Enabled Whether new sagas are accepted, for any version.
 	Enabled bool `json:"enabled"`
@@ -8519,7 +8527,9 @@ type Workflow struct {
 	// LatestVersion The version used by new sagas that name none.
 	LatestVersion int    `json:"latest_version"`
 	Name          string `json:"name"`
-	StepCount     int    `json:"step_count"`
+
+	// StepCount 0 if the definition is unreadable.
+	StepCount int `json:"step_count"`
 
 	// StepNames In execution order.
 	StepNames []string `json:"step_names"`

@@ -64,13 +64,17 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 	}
 	place := func(a *saga.Archived) page.TimeID { return a.Saga.Place() }
 	out := api.SagaList{Sagas: make([]api.Saga, len(listed.Items)), Pagination: rest.Pagination(asked, listed, place)}
+	damaged := map[string]bool{}
 	for i := range listed.Items {
 		a := &listed.Items[i]
-		def, err := s.definitions.Version(ctx, tenant, a.Saga.WorkflowName, a.Saga.WorkflowVersion)
+		def, readable, err := s.pinnedOrNone(ctx, tenant, &a.Saga, damaged)
 		if err != nil {
-			return nil, pinnedIsGone(err)
+			return nil, err
 		}
 		item := (&sagaWithLogs{saga: a.Saga, archivedAt: &a.ArchivedAt}).convert(def)
+		if !readable {
+			item.DefinitionUnreadable = new(true)
+		}
 		if p.View == nil || *p.View != api.ListSagasParamsViewFull {
 			item.Payload, item.Metadata = nil, nil
 		}

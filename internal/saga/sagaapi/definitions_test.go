@@ -1,8 +1,14 @@
 package sagaapi
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -16,5 +22,46 @@ func TestCachesStaySmall(t *testing.T) {
 	}
 	if _, ok := d.versions[versionKey{version: 3*maxCached - 1}]; !ok {
 		t.Error("the newest entry is not there")
+	}
+}
+
+// brokenStore has one definition, a damaged one, a missing one, and an outage.
+type brokenStore struct {
+	workflow.Store
+	reads int
+}
+
+func (b *brokenStore) Get(_ context.Context, _ uuid.UUID, name string, version int) (workflow.Registered, error) {
+	b.reads++
+	switch name {
+	case "damaged":
+		return workflow.Registered{}, fmt.Errorf("get: %w", workflow.ErrUnreadable)
+	case "missing":
+		return workflow.Registered{}, workflow.NotFound(name, version)
+	case "outage":
+		return workflow.Registered{}, errors.New("no answer")
+	}
+	return workflow.Registered{Definition: &workflow.Definition{Name: name, Steps: []workflow.Step{{Name: "a"}}}}, nil
+}
+
+// TestASagaOfADamagedDefinitionIsListed, without what needs the definition; an outage is
+// not taken for damage.
+func TestASagaOfADamagedDefinitionIsListed(t *testing.T) {
+	store := &brokenStore{}
+	s := &Handlers{definitions: newDefinitions(store, workflow.Limits{}, nil)}
+	damaged := map[string]bool{}
+	for range 2 {
+		for name, marked := range map[string]bool{"whole": false, "damaged": true, "missing": true} {
+			out, err := s.listed(t.Context(), uuid.Nil, &saga.Saga{WorkflowName: name, TotalSteps: 1}, true, damaged)
+			if err != nil || (out.DefinitionUnreadable != nil) != marked || (out.CurrentStepName == nil) != marked {
+				t.Errorf("%s: %+v, %v", name, out, err)
+			}
+		}
+	}
+	if store.reads != 3 {
+		t.Errorf("%d reads of three definitions", store.reads)
+	}
+	if _, err := s.listed(t.Context(), uuid.Nil, &saga.Saga{WorkflowName: "outage"}, true, damaged); err == nil {
+		t.Error("an outage is taken for a damaged definition")
 	}
 }

@@ -54,8 +54,9 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	full := p.View != nil && *p.View == api.ListSagasParamsViewFull
 	out := api.SagaList{Sagas: make([]api.Saga, len(found.Items)),
 		Pagination: rest.Pagination(asked, found, (*saga.Saga).Place)}
+	damaged := map[string]bool{}
 	for i := range found.Items {
-		item, err := s.listed(ctx, req.Tenant.ID, &found.Items[i], full)
+		item, err := s.listed(ctx, req.Tenant.ID, &found.Items[i], full, damaged)
 		if err != nil {
 			return nil, err
 		}
@@ -67,16 +68,42 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-func (s *Handlers) listed(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool) (*api.Saga, error) {
-	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+func (s *Handlers) listed(
+	ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool, damaged map[string]bool,
+) (*api.Saga, error) {
+	def, readable, err := s.pinnedOrNone(ctx, tenant, sg, damaged)
 	if err != nil {
-		return nil, pinnedIsGone(err)
+		return nil, err
 	}
 	out := toAPISaga(sg, def)
+	if !readable {
+		out.DefinitionUnreadable = new(true)
+	}
 	if !full {
 		out.Payload, out.Metadata = nil, nil
 	}
 	return out, nil
+}
+
+// pinnedOrNone returns the definition of a listed saga. One that is damaged or gone must
+// not take the list away: then there are no steps, and readable is false. damaged
+// remembers such definitions within one list.
+func (s *Handlers) pinnedOrNone(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, damaged map[string]bool,
+) (def *workflow.Definition, readable bool, err error) {
+	none := &workflow.Definition{Name: sg.WorkflowName}
+	id := definitionID(sg.WorkflowName, sg.WorkflowVersion)
+	if damaged[id] {
+		return none, false, nil
+	}
+	def, err = s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+	switch {
+	case err == nil:
+		return def, true, nil
+	case errors.Is(err, workflow.ErrUnreadable), fault.KindOf(err) == fault.NotFound:
+		damaged[id] = true
+		return none, false, nil
+	}
+	return nil, false, pinnedIsGone(err)
 }
 
 // filterOf reads the filters. none reports that no saga can match, because two filters

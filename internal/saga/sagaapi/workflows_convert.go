@@ -19,6 +19,10 @@ func toAPIWorkflow(w *workflow.Registered, full bool) api.Workflow {
 	if w.Definition.Description != "" {
 		out.Description = &w.Definition.Description
 	}
+	if w.Unreadable {
+		out.DefinitionUnreadable = new(true)
+		return out
+	}
 	if full {
 		out.Definition = definitionJSON(w.Definition)
 	}

@@ -25,19 +25,38 @@ type Workflows struct{ db *postgres.DB }
 // NewWorkflows returns the definition store of db.
 func NewWorkflows(db *postgres.DB) *Workflows { return &Workflows{db} }
 
+// workflowRow is a row of workflowTable.
+type workflowRow struct {
+	workflow.Registered
+	kept keptDefinition
+}
+
+// keptDefinition is a stored definition; nil: it is damaged, by a bad restore for example.
+// One such row must not keep the others of a list from being read.
+type keptDefinition struct{ def *workflow.Definition }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (k *keptDefinition) UnmarshalJSON(b []byte) error {
+	def := &workflow.Definition{}
+	if k.def = nil; json.Unmarshal(b, def) == nil && len(def.Steps) > 0 {
+		k.def = def
+	}
+	return nil
+}
+
 // workflowTable is a version, from saga.workflow_definitions as d, with the head of
 // its name, from saga.workflows as w.
 var workflowTable = postgres.NewTable(
-	postgres.UUID("tenant_id", func(r *workflow.Registered) *uuid.UUID { return &r.TenantID }),
-	postgres.Text("name", func(r *workflow.Registered) *string { return &r.Name }),
-	postgres.Int("version", func(r *workflow.Registered) *int { return &r.Version }),
-	postgres.Doc("definition", func(r *workflow.Registered) **workflow.Definition { return &r.Definition }),
-	postgres.Time("created_at", func(r *workflow.Registered) *time.Time { return &r.CreatedAt }),
-	postgres.Bool("inline", func(r *workflow.Registered) *bool { return &r.Inline }).ReadFrom("w.inline"),
-	postgres.Int("latest_version", func(r *workflow.Registered) *int { return &r.Latest }).ReadFrom("w.latest_version"),
-	postgres.Bool("enabled", func(r *workflow.Registered) *bool { return &r.Enabled }).ReadFrom("w.enabled"),
-	postgres.Int("revision", func(r *workflow.Registered) *int64 { return &r.Revision }).ReadFrom("w.revision"),
-	postgres.Time("updated_at", func(r *workflow.Registered) *time.Time { return &r.UpdatedAt }).ReadFrom("w.updated_at"),
+	postgres.UUID("tenant_id", func(r *workflowRow) *uuid.UUID { return &r.TenantID }),
+	postgres.Text("name", func(r *workflowRow) *string { return &r.Name }),
+	postgres.Int("version", func(r *workflowRow) *int { return &r.Version }),
+	postgres.Doc("definition", func(r *workflowRow) *keptDefinition { return &r.kept }),
+	postgres.Time("created_at", func(r *workflowRow) *time.Time { return &r.CreatedAt }),
+	postgres.Bool("inline", func(r *workflowRow) *bool { return &r.Inline }).ReadFrom("w.inline"),
+	postgres.Int("latest_version", func(r *workflowRow) *int { return &r.Latest }).ReadFrom("w.latest_version"),
+	postgres.Bool("enabled", func(r *workflowRow) *bool { return &r.Enabled }).ReadFrom("w.enabled"),
+	postgres.Int("revision", func(r *workflowRow) *int64 { return &r.Revision }).ReadFrom("w.revision"),
+	postgres.Time("updated_at", func(r *workflowRow) *time.Time { return &r.UpdatedAt }).ReadFrom("w.updated_at"),
 )
 
 var workflowColumns = workflowTable.Selected("d")
@@ -45,10 +64,15 @@ var workflowColumns = workflowTable.Selected("d")
 const fromWorkflows = ` FROM saga.workflows w JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name`
 
 func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
-	r, err := workflowTable.One(row)
-	if err == nil {
-		r.Definition.Output, err = postgres.Canonical(r.Definition.Output)
+	read, err := workflowTable.One(row)
+	if err != nil {
+		return workflow.Registered{}, err
 	}
+	r := read.Registered
+	if r.Definition = read.kept.def; r.Definition == nil {
+		r.Definition, r.Unreadable = &workflow.Definition{Name: r.Name}, true
+	}
+	r.Definition.Output, err = postgres.Canonical(r.Definition.Output)
 	return r, err
 }
 
@@ -163,6 +187,9 @@ func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver
 	}, name, ver)
 	if err != nil {
 		return workflow.Registered{}, postgres.Wrap("get workflow", err)
+	}
+	if r.Unreadable {
+		return workflow.Registered{}, fmt.Errorf("get workflow %q version %d: %w", name, ver, workflow.ErrUnreadable)
 	}
 	return r, nil
 }

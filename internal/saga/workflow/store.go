@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,12 +29,17 @@ func NotFound(name string, ver int) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no workflow %q", name)
 }
 
+// ErrUnreadable: a stored definition is damaged. A list has its row, marked; nothing is done
+// by it.
+var ErrUnreadable = errors.New("the stored workflow definition cannot be read")
+
 // Registered is one version of a workflow together with the head of its name.
 type Registered struct {
 	TenantID   uuid.UUID
 	Name       string
 	Version    int // from 1, without gaps
 	Definition *Definition
+	Unreadable bool // the stored definition is damaged; Definition has no steps
 	CreatedAt  time.Time
 	Inline     bool // made for sagas with inline steps; not listed
 
@@ -54,7 +60,8 @@ func (d *Definition) Hash() []byte {
 }
 
 // Store keeps definitions. Versions are immutable. Faults: NotFound with
-// CodeNotFound, Precondition with CodeStale; anything else is an outage.
+// CodeNotFound, Precondition with CodeStale; a version that must be read and is damaged is
+// ErrUnreadable; anything else is an outage.
 type Store interface {
 	// Register stores a definition as the next version of its name, durable on
 	// return. Content that a version already has returns that version and false.
