@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/retry"
 )
 
 // Drive is a claimed letter on its way, and what is to be sent of it.
@@ -28,6 +29,7 @@ type Result struct {
 	Outcome    AttemptOutcome
 	Error      string // unless Acknowledged
 	StatusCode int
+	RetryAfter time.Duration // how long the target asked to be left alone; 0: it did not
 	Written    *Position
 	StartedAt  time.Time
 	EndedAt    time.Time
@@ -134,7 +136,17 @@ func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 			return f
 		}
 		f.Status = moved(Retrying, Pending, RetryFailed)
-		f.NextRetryAt = d.nextRetry(p, d.Failures()+1, m)
+		f.NextRetryAt = later(d.nextRetry(p, d.Failures()+1, m), r.RetryAfter, m)
 	}
 	return f
+}
+
+// later moves the time of an automatic retry to when the target wants to be called again,
+// if it has asked to be left alone for longer: at most an hour, as for steps of sagas.
+func later(at *time.Time, asked time.Duration, m Moment) *time.Time {
+	wanted := m.Now.Add(min(asked, retry.MaxAfter)).Truncate(time.Microsecond) // as it is stored
+	if at == nil || !wanted.After(*at) {
+		return at
+	}
+	return &wanted
 }

@@ -99,3 +99,32 @@ func TestPermanentErrorsAreNotRetriedAutomatically(t *testing.T) {
 		}
 	}
 }
+
+// The next automatic retry waits for the larger of the backoff and what the target asked
+// for, at most an hour as for steps; where nothing is retried automatically it changes
+// nothing.
+func TestATargetThatAsksToWaitIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	p := DefaultPolicy // a minute, without jitter at 0.5
+	for asked, want := range map[time.Duration]time.Duration{
+		0: time.Minute, time.Second: time.Minute, 10 * time.Minute: 10 * time.Minute, 24 * time.Hour: time.Hour,
+	} {
+		for _, outcome := range []AttemptOutcome{FailedDrive, Uncertain} {
+			d := Drive{Letter: Letter{Source: FromREST, Status: Retrying, MaxRetries: 5}, Number: 1}
+			first := p
+			f := d.Finished(Result{Outcome: outcome, StatusCode: 503, RetryAfter: asked}, &first, testMoment())
+			backoff := *p.NextRetry(FromREST, 1, testNow, testMoment().Jitter)
+			want := testNow.Add(want)
+			if backoff.After(want) {
+				want = backoff
+			}
+			if f.NextRetryAt == nil || !f.NextRetryAt.Equal(want) {
+				t.Errorf("%s, asked for %v: the next retry is at %v, want %v", outcome, asked, f.NextRetryAt, want)
+			}
+			first.AutoRetry = false
+			if f := d.Finished(Result{Outcome: outcome, RetryAfter: asked}, &first, testMoment()); f.NextRetryAt != nil {
+				t.Errorf("%s: it is retried automatically although its policy says no", outcome)
+			}
+		}
+	}
+}

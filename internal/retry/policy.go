@@ -40,9 +40,9 @@ type Policy struct {
 
 func share(f float64) *float64 { return &f }
 
-// maxRetryAfter limits the wait that a participant may request, so that a wrong
+// MaxAfter limits the wait that a participant or a target may request, so that a wrong
 // Retry-After cannot park a saga for years.
-const maxRetryAfter = time.Hour
+const MaxAfter = time.Hour
 
 // Default is the policy of a forward step that has none of its own: three attempts.
 var Default = Policy{
@@ -99,5 +99,5 @@ func (p Policy) Delay(failures int, jitter float64, retryAfter time.Duration) ti
 	if p.Jitter != nil {
 		base *= 1 + *p.Jitter*(2*jitter-1)
 	}
-	return max(time.Duration(base*float64(time.Millisecond)), min(retryAfter, maxRetryAfter), 0)
+	return max(time.Duration(base*float64(time.Millisecond)), min(retryAfter, MaxAfter), 0)
 }

@@ -199,3 +199,23 @@ func TestConcurrentRequestsAreBoundedAndTheRestIsWithdrawnWhenTheNodeStops(t *te
 		t.Errorf("%v, %d at once; want 2 uncertain, 3 withdrawn, 2 at once", count, most.Load())
 	}
 }
+
+// Which answers of a target ask to be left alone for a time: those that steps honour.
+func TestATargetSaysWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int32
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "600")
+		w.WriteHeader(int(status.Load()))
+	})
+	h := httpDriver(t, true, time.Minute, 1)
+	for code, want := range map[int32]time.Duration{
+		200: 0, 400: 0, 404: 0, 408: 10 * time.Minute, 425: 10 * time.Minute, 429: 10 * time.Minute, 500: 0,
+		502: 0, 503: 10 * time.Minute,
+	} {
+		status.Store(code)
+		if r := h.Drive(t.Context(), []dlq.Drive{parcel(url, "{}")})[0]; r.RetryAfter != want || r.StatusCode != int(code) {
+			t.Errorf("%d: come back after %v, want %v (%d)", code, r.RetryAfter, want, r.StatusCode)
+		}
+	}
+}

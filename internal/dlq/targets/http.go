@@ -19,6 +19,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/retry"
 )
 
 // Headers of a request that drives a letter, besides Idempotency-Key
@@ -110,18 +111,19 @@ func (h *HTTP) one(ctx context.Context, d *dlq.Drive) dlq.Result {
 		r.Error = fmt.Sprintf("%v: retry it with headers_patch or key_base64. Key %d, headers %s", err,
 			len(d.Send.Key), dlq.HeaderSizes(d.Send.Headers))
 	} else {
-		r.Outcome, r.StatusCode, r.Error = h.request(ctx, d, &carried)
+		h.request(ctx, d, &carried, &r)
 	}
 	r.EndedAt = h.cfg.Now()
 	return r
 }
 
-func (h *HTTP) request(ctx context.Context, d *dlq.Drive,
-	carried *dlq.CarriedOverHTTP) (outcome dlq.AttemptOutcome, status int, problem string) {
+// request sends the letter and notes in r what came of it.
+func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOverHTTP, r *dlq.Result) {
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL,
 		bytes.NewReader(d.Send.Payload))
 	if err != nil {
-		return dlq.FailedDrive, 0, "invalid URL or method"
+		r.Outcome, r.Error = dlq.FailedDrive, "invalid URL or method"
+		return
 	}
 	req.GetBody = nil // or net/http might send it twice unnoticed (trap X45)
 	req.Header.Set("User-Agent", "skald/"+h.cfg.Version)
@@ -140,24 +142,29 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive,
 	}
 	res, err := h.client.Do(req)
 	if err != nil {
-		outcome, problem = h.failed(ctx, d, err)
-		return outcome, 0, problem
+		r.Outcome, r.Error = h.failed(ctx, d, err)
+		return
 	}
 	defer res.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the status alone decides
+	r.StatusCode = res.StatusCode
 	switch code := res.StatusCode; {
 	case code/100 == 2:
-		return dlq.Acknowledged, code, ""
+		r.Outcome = dlq.Acknowledged
+		return
 	case code/100 == 4 || code == http.StatusServiceUnavailable:
-		outcome = dlq.FailedDrive
+		r.Outcome = dlq.FailedDrive
 	default:
-		outcome = dlq.Uncertain
+		r.Outcome = dlq.Uncertain
 	}
-	problem = fmt.Sprintf("the target answered %d", res.StatusCode)
+	if retry.AsksToWait(res.StatusCode) {
+		r.RetryAfter = retry.After(res.Header.Get("Retry-After"), h.cfg.Now())
+	}
+	problem := fmt.Sprintf("the target answered %d", res.StatusCode)
 	if shown := strings.TrimSpace(dlq.Storable(string(answer[:min(len(answer), maxShown)]), maxShown)); shown != "" {
 		problem += ": " + shown
 	}
-	return outcome, res.StatusCode, problem
+	r.Error = problem
 }
 
 // failed describes an error for the tenant, without addresses: those are for the

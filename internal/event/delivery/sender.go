@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/retry"
 )
 
 // maxAnswer is how many bytes of a response are read, only so that the connection can
@@ -81,7 +82,7 @@ func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.
 	}
 	defer res.Body.Close()
 	_, _ = io.CopyN(io.Discard, res.Body, maxAnswer) // the status alone decides
-	return webhook.Outcome{Status: res.StatusCode, RetryAfter: retryAfter(res.Header.Get("Retry-After"), now)}
+	return webhook.Outcome{Status: res.StatusCode, RetryAfter: retry.After(res.Header.Get("Retry-After"), now)}
 }
 
 // failed describes an error for the tenant, without addresses: those are for the
@@ -110,15 +111,4 @@ func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) web
 	s.log.DebugContext(ctx, "webhook attempt failed", slog.String("webhook_id", d.WebhookID.String()),
 		slog.String("delivery_id", d.ID.String()), slog.Int("attempt", d.Attempt), slog.Any("error", err))
 	return webhook.Outcome{Error: words}
-}
-
-// retryAfter reads the header, seconds or a date; 0 for anything else.
-func retryAfter(header string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(header); err == nil {
-		return max(at.Sub(now), 0)
-	}
-	return 0
 }

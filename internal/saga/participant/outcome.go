@@ -192,9 +192,8 @@ func (c *Client) done(a answer) saga.Outcome {
 
 func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a answer) saga.Outcome {
 	o := saga.Outcome{Verdict: v, Class: class, Code: code}
-	switch a.status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		o.RetryAfter = retryAfter(a.retryAfter, c.cfg.Now())
+	if retry.AsksToWait(a.status) {
+		o.RetryAfter = retry.After(a.retryAfter, c.cfg.Now())
 	}
 	body, err := c.canonical(a.body)
 	if !a.whole() || err == nil && int64(len(body)) > c.cfg.MaxResponseBytes {

@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"net/http"
-	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/skald-saga/skald/internal/saga"
@@ -15,33 +12,11 @@ import (
 )
 
 const (
-	maxMessage    = 1000           // characters, as documented for saga.Outcome.Message
-	maxStackTrace = 8000           // characters
-	maxCauses     = 5              // causes of causes
-	maxRetryAfter = 24 * time.Hour // package retry limits it further
-	maxCut        = 16 << 10       // bytes kept of a body that cannot be kept whole
+	maxMessage    = 1000     // characters, as documented for saga.Outcome.Message
+	maxStackTrace = 8000     // characters
+	maxCauses     = 5        // causes of causes
+	maxCut        = 16 << 10 // bytes kept of a body that cannot be kept whole
 )
-
-// retryAfter parses a Retry-After header, in seconds or as an HTTP date. It returns 0 if
-// the header is neither or is in the past, and at most 24 hours.
-func retryAfter(header string, now time.Time) time.Duration {
-	header = strings.TrimSpace(header)
-	if header == "" {
-		return 0
-	}
-	if strings.Trim(header, "0123456789") == "" {
-		seconds, err := strconv.ParseInt(header, 10, 32)
-		if err != nil { // more digits than any plausible number has
-			return maxRetryAfter
-		}
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	at, err := http.ParseTime(header)
-	if err != nil {
-		return 0
-	}
-	return min(max(at.Sub(now), 0), maxRetryAfter)
-}
 
 // messageIn returns the text that a participant put into the JSON body of a refusal under
 // one of the usual names, "" when there is none.

@@ -1,0 +1,46 @@
+package retry
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// longestAfter bounds what After returns; Policy.Delay limits it further.
+const longestAfter = 24 * time.Hour
+
+// After returns the wait that a Retry-After header asks for, in seconds or as an HTTP
+// date: 0 if it is neither or has passed, and at most 24 hours. It is one rule for
+// participants, receivers of webhooks and the targets of dead letters.
+func After(header string, now time.Time) time.Duration {
+	header = strings.TrimSpace(header)
+	if header == "" {
+		return 0
+	}
+	if strings.Trim(header, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(header, 10, 32)
+		if err != nil { // more digits than any plausible number has
+			return longestAfter
+		}
+		return min(time.Duration(seconds)*time.Second, longestAfter)
+	}
+	for _, form := range httpDates {
+		if at, err := time.Parse(form, header); err == nil {
+			return min(max(at.Sub(now), 0), longestAfter)
+		}
+	}
+	return 0
+}
+
+// httpDates are the forms of a date in HTTP (RFC 9110, 5.6.7).
+var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
+
+// AsksToWait tells whether an answer with this HTTP status means that the caller should
+// come back later, so that its Retry-After counts: 408, 425, 429 and 503.
+func AsksToWait(status int) bool {
+	switch status {
+	case 408, 425, 429, 503:
+		return true
+	}
+	return false
+}
