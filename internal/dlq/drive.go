@@ -79,6 +79,8 @@ type Finish struct {
 	At          time.Time
 	Handover    uuid.UUID    // the note to be taken back; zero: none, or others need it still
 	Fault       *fault.Error // of Result; not stored
+
+	RetryAfter time.Duration // of Result; redrives honour it
 }
 
 // elsewhere tells whether a target other than the letter's was requested.
@@ -99,7 +101,7 @@ func (d *Drive) elsewhere() bool {
 func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
 	f := Finish{
 		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID,
-		At: m.Now, Fault: r.Fault,
+		At: m.Now, Fault: r.Fault, RetryAfter: r.RetryAfter,
 		Attempt: Attempt{
 			LetterID: d.ID, Number: d.Number, Token: d.Token, Revision: d.Revision, Target: d.To,
 			Outcome: r.Outcome, Error: r.Error,

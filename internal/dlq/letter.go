@@ -4,11 +4,11 @@
 // package is pure: it stores nothing, and time, ids and randomness are arguments.
 //
 // Files, each on top of those before it: state, letter, problems, normalise, group,
-// policy, apply, headers_values, filter, redrive, drive, headers_causes,
+// policy, apply, filter, redrive, headers_values, drive, headers_causes,
 // headers_families, fingerprint, patch, new, headers, headers_own, headers_left,
 // redrive_items, redrive_state, routes, inflow, redrive_cover, redrive_new, audited,
 // edited, headers_http, headers_redrive, headers_sizes, imported, news, place,
-// policy_check, redrive_choose, redrive_judge, store.
+// policy_check, redrive_choose, redrive_judge, redrive_pause, store.
 package dlq
 
 import (

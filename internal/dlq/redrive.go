@@ -48,6 +48,20 @@ type StopOn struct {
 	FailureRatio float64 `json:"failure_ratio,omitempty"` // of at least 20 that were tried
 }
 
+// Pauses says until when targets have asked a redrive to leave them alone, by their names.
+type Pauses map[string]time.Time
+
+// next is the target that may be called again first, of those that are left alone now;
+// "": there is none.
+func (p Pauses) next(now time.Time) (name string, until time.Time) {
+	for n, at := range p {
+		if now.Before(at) && (name == "" || at.Before(until)) {
+			name, until = n, at
+		}
+	}
+	return name, until
+}
+
 // Redrive is a bulk operation on letters, a resource with progress.
 type Redrive struct {
 	ID       uuid.UUID
@@ -107,6 +121,7 @@ type Redrive struct {
 	ProgressAt  *time.Time // when a letter was last done, failed or skipped
 	WaitingFor  string     // what a node waits for, as reported at WaitingAt
 	WaitingAt   *time.Time
+	Pauses      Pauses // its letters for these targets wait
 	LastError   string // of the last send that failed
 	LastErrorAt *time.Time
 

@@ -57,6 +57,8 @@ type Candidate struct {
 	// state of that letter in this redrive, or Elsewhere when it does not belong to it;
 	// "": the letter does not wait.
 	Behind ItemState
+	// Paused: its target has asked to be left alone until later.
+	Paused bool
 	// Other is the redrive that began earlier and holds the letter (Ahead, Holding);
 	// zero: none.
 	Other uuid.UUID
@@ -133,6 +135,8 @@ func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out 
 		case behind == ItemWaiting, behind == ItemTaken, oneByOne && busy[key]:
 		case behind != "":
 			skip(c, "an older dead letter with the same key is open")
+		case c.Paused:
+			busy[key] = busy[key] || oneByOne
 		default:
 			out.Taken = append(out.Taken, *c)
 			busy[key] = oneByOne

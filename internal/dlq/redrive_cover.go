@@ -26,7 +26,7 @@ const ClockSlack = 10 * time.Minute
 // Requested completes a new redrive with what its store saw. What cannot be undone is
 // never done to more letters than were counted, whatever changed meanwhile.
 func (r Redrive) Requested(s Seen) Redrive {
-	r.CreatedAt, r.UpdatedAt, r.Expected = s.At, s.At, &s.Letters
+	r.CreatedAt, r.UpdatedAt, r.Expected, r.Pauses = s.At, s.At, &s.Letters, Pauses{}
 	if !r.IncludeLater {
 		r.Snapshot = s.Snapshot
 	}

@@ -58,6 +58,9 @@ func (r *Redrive) Stalled(now time.Time) (since *time.Time, waitingFor string) {
 	if now.Sub(*r.ProgressAt) < stallAfter+time.Duration(float64(time.Second)/r.Rate) {
 		return nil, ""
 	}
+	if name, until := r.Pauses.next(now); name != "" {
+		return r.ProgressAt, fmt.Sprintf("%s, which asked to be left alone until %s", name, until.UTC().Format(time.RFC3339))
+	}
 	if r.WaitingAt == nil || now.Sub(*r.WaitingAt) > stallAfter {
 		return r.ProgressAt, WaitingForLease
 	}

@@ -149,12 +149,15 @@ func (r *Redriver) sendInTurn(ctx context.Context, at *handoverBatch, kind dlq.T
 			for i := range next {
 				if ctx.Err() != nil {
 					results[i] = r.withdrawn("the node stopped before it was sent")
+				} else if at.paused(i) {
+					results[i] = r.withdrawn(notYet)
 				} else if why, err := handovers.Do(context.WithoutCancel(ctx), i); err != nil {
 					results[i] = r.withdrawn(notNoted)
 				} else if why != "" {
 					results[i] = r.withdrawn(why)
 				} else {
 					results[i] = r.sendTo(ctx, kind, at, []int{i})[0]
+					at.heard(i, &results[i])
 				}
 			}
 		})

@@ -3,6 +3,7 @@ package redrive_test
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -170,4 +171,33 @@ func TestAHeldTopicIsNotRetriedAutomatically(t *testing.T) {
 	}
 	p.retried(2, true)
 	p.await("all letters to be resolved", func() bool { return p.statuses()[dlq.Resolved] == 41 })
+}
+
+// A target that asks to be left alone gets no further letters of the redrive: those that
+// wait stay as they are, also the rest of the batch, and the redrive says why.
+func TestARedriveWaitsAsLongAsItsTargetAsks(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		w.Header().Set("Retry-After", "1800")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	p := newPost(t)
+	p.retried(1, false)
+	ids := p.push(200, false, func(l *dlq.Letter) { l.Target = dlq.Target{Kind: dlq.ToHTTP, URL: url} })
+	r := p.redrive(ids, func(r *dlq.Redrive) { r.Rate, r.Concurrency = 10_000, 4 })
+	p.full(r)
+	cfg := p.config(t)
+	cfg.Drivers = map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: httpDriver(t, true, time.Minute, 4)}
+	run(t, cfg)
+	p.await("the redrive to wait for its target", func() bool {
+		now := p.read(r)
+		_, what := now.Stalled(time.Now())
+		return strings.Contains(what, "asked to be left alone until")
+	})
+	got := p.read(r)
+	if n := calls.Load(); n == 0 || n > 8 || got.Failed != n || got.Left() != 200-n || got.State != dlq.RedriveRunning {
+		t.Errorf("%d calls, %d failed, %d left: %s", n, got.Failed, got.Left(), got.State)
+	}
 }

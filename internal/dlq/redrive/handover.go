@@ -96,6 +96,7 @@ const (
 	notHeld    = "its lease expired before it was sent"
 	notNoted   = "the intent to send it could not be recorded"
 	notRunning = "the redrive was stopped before it was sent"
+	notYet     = "its target asked to be left alone for a while"
 )
 
 // handoverBatch hands over the letters of a batch: it stores a note that they are about
@@ -109,6 +110,26 @@ type handoverBatch struct {
 
 	mu     sync.Mutex
 	passed []uuid.UUID // hand-over id of each letter, zero before; guarded by mu
+	pauses dlq.Pauses  // of a redrive: targets that have asked to wait meanwhile; guarded by mu
+}
+
+// paused tells whether the target of a redrive's letter has asked to be left alone since
+// the batch was claimed. An automatic retry is of a single letter, and waits by itself.
+func (d *handoverBatch) paused(i int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.pauses.Hold(&d.batch[i].To, d.r.cfg.Now())
+}
+
+// heard notes what the target of a redrive's letter has asked for.
+func (d *handoverBatch) heard(i int, r *dlq.Result) {
+	if d.redrive == uuid.Nil || r.RetryAfter <= 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	end := dlq.Finish{RetryAfter: r.RetryAfter, Attempt: dlq.Attempt{Target: d.batch[i].To}}
+	d.pauses, _ = d.pauses.After([]dlq.Finish{end}, d.r.cfg.Now())
 }
 
 // pass hands letters over, and returns for each why it must not be sent, "" if it may

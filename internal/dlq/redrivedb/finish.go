@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -97,11 +98,40 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 			}
 			_, err = tx.ExecContext(ctx, finishItems.Text,
 				finishItems.Args(postgres.Values{batch[0].TenantID, r}, items, reaches, postgres.Values{problem})...)
-			return err
+			if err != nil {
+				return err
+			}
+			return pause(ctx, tx, batch[0].TenantID, r, batch)
 		})
 	})
 	return postgres.Wrap("finish letters of a redrive", err)
 }
+
+// pause stores until when targets have asked to be left alone, if any has. The redrive is
+// locked: its progress was stored just now.
+func pause(ctx context.Context, tx *sqlx.Tx, tenant, redrive uuid.UUID, ends []dlq.Finish) error {
+	if !slices.ContainsFunc(ends, func(f dlq.Finish) bool { return f.RetryAfter > 0 }) {
+		return nil
+	}
+	var now time.Time
+	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
+		SELECT `+redriveColumns+`, clock_timestamp() FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`,
+		tenant, redrive), &now)
+	if err != nil {
+		return err
+	}
+	var longer bool
+	if r.Pauses, longer = r.Pauses.After(ends, now.UTC()); !longer {
+		return nil
+	}
+	_, err = tx.ExecContext(ctx, storePauses.Text, storePauses.Args(pausedRedrive.Row(&r))...)
+	return err
+}
+
+var pausedRedrive = redriveTable.Only("tenant_id", "id", "pauses")
+
+var storePauses = postgres.Named(`UPDATE dlq.dlq_redrives SET `+pausedRedrive.Set("r", "tenant_id", "id")+`
+ WHERE tenant_id = @r.tenant_id AND id = @r.id`, pausedRedrive.As("r"))
 
 // lockLost locks letters that were taken and whose leases have expired, and returns
 // what has become of them since. Letters are looked up one by one, for the same reason

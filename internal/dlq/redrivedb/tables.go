@@ -58,6 +58,7 @@ var redriveTable = postgres.NewTable(
 	postgres.TimeOrNil("progress_at", func(r *dlq.Redrive) **time.Time { return &r.ProgressAt }),
 	postgres.Text("waiting_for", func(r *dlq.Redrive) *string { return &r.WaitingFor }),
 	postgres.TimeOrNil("waiting_at", func(r *dlq.Redrive) **time.Time { return &r.WaitingAt }),
+	postgres.Doc("pauses", func(r *dlq.Redrive) *dlq.Pauses { return &r.Pauses }),
 	postgres.Text("last_error", func(r *dlq.Redrive) *string { return &r.LastError }),
 	postgres.TimeOrNil("last_error_at", func(r *dlq.Redrive) **time.Time { return &r.LastErrorAt }),
 	postgres.Time("created_at", func(r *dlq.Redrive) *time.Time { return &r.CreatedAt }),

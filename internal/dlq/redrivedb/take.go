@@ -167,6 +167,7 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 			return err
 		}
 		c.To = l.Destination(t.r.Target)
+		c.Paused = t.r.Pauses.Hold(&c.To, t.at)
 		if t.r.Order == dlq.PerKey {
 			c.Key, err = t.open(c.LetterID, c.Key)
 		}

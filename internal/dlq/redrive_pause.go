@@ -1,0 +1,36 @@
+package dlq
+
+import (
+	"maps"
+	"time"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// Hold tells whether a target is to be left alone now.
+func (p Pauses) Hold(t *Target, now time.Time) bool { return now.Before(p[t.Name()]) }
+
+// After returns the pauses after the ends of drives, without those that are over; changed:
+// a target has asked for more time. No pause is longer than the wait that a step honours.
+func (p Pauses) After(ends []Finish, now time.Time) (after Pauses, changed bool) {
+	after = maps.Clone(p)
+	for name, until := range p {
+		if !now.Before(until) {
+			delete(after, name)
+		}
+	}
+	for i := range ends {
+		f := &ends[i]
+		if f.RetryAfter <= 0 {
+			continue
+		}
+		name, until := f.Attempt.Target.Name(), now.Add(min(f.RetryAfter, retry.MaxAfter))
+		if until.After(after[name]) {
+			if after == nil {
+				after = Pauses{}
+			}
+			after[name], changed = until, true
+		}
+	}
+	return after, changed
+}
