@@ -134,7 +134,8 @@ func TestOutcomesOfAnswers(t *testing.T) {
 		{"404 without a body", response("404 Not Found", "", ""), want{verdict: saga.Refused, class: retry.Refused, code: "http_404", message: "the participant answered 404 Not Found"}},
 		{"409 with a problem document", response("409 Conflict", "", `{"title":"Conflict","detail":"sold out"}`), want{verdict: saga.Refused, class: retry.Refused, code: "http_409", message: "sold out", response: `{"title":"Conflict","detail":"sold out"}`}},
 		{"409 with HTML", response("409 Conflict", "", `<h1>no</h1>`), want{verdict: saga.Refused, class: retry.Refused, code: "http_409", message: "409 Conflict"}},
-		{"409 with a NUL", response("409 Conflict", "", `{"error":"\u0000"}`), want{verdict: saga.Refused, class: retry.Refused, code: "http_409", message: "409 Conflict"}},
+		{"409 with a NUL", response("409 Conflict", "", `{"error":"a\u0000b\ud800"}`), want{verdict: saga.Refused, class: retry.Refused, code: "http_409", message: "a\uFFFDb\uFFFD"}},
+		{"409 with a key twice", response("409 Conflict", "", `{"error":"a","error":"b"}`), want{verdict: saga.Refused, class: retry.Refused, code: "http_409", message: "409 Conflict"}},
 		{"422 ignores Retry-After", response("422 Unprocessable Entity", "Retry-After: 5\r\n", `{"message":"no"}`), want{verdict: saga.Refused, class: retry.Refused, code: "http_422", message: "no", response: `{"message":"no"}`}},
 		{"499", response("499 Whatever", "", ""), want{verdict: saga.Refused, class: retry.Refused, code: "http_499", message: "the participant answered 499"}},
 

@@ -202,12 +202,16 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 			body, err = []byte(nothingButCut), nil
 		}
 	}
+	if err == nil && v == saga.Refused {
+		o.Response = body
+	}
+	if strictjson.Mendable(err) { // what it says of the failure is text, which is cleaned
+		body, err = strictjson.Mended(nil, withoutMark(a.body), strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth},
+			func([]string) bool { return true })
+	}
 	if err == nil {
 		o.Message = messageIn(body)
 		o.StackTrace, o.Cause = whyIn(body)
-		if v == saga.Refused {
-			o.Response = body
-		}
 	}
 	if o.Message == "" {
 		o.Message = "the participant answered " + statusLine(a.status)
@@ -216,12 +220,14 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 }
 
 func (c *Client) canonical(body []byte) ([]byte, error) {
-	body = bytes.TrimPrefix(body, []byte("\ufeff")) // some put a byte order mark before UTF-8
-	if len(body) == 0 {                             // saves the parser's error for the common empty answer
+	if body = withoutMark(body); len(body) == 0 { // saves the parser's error for the common empty answer
 		return nil, &strictjson.Error{Code: strictjson.CodeEmpty}
 	}
 	return strictjson.Canonical(nil, body, strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth})
 }
+
+// withoutMark removes the byte order mark that some put before UTF-8.
+func withoutMark(body []byte) []byte { return bytes.TrimPrefix(body, []byte("\ufeff")) }
 
 func statusLine(status int) string {
 	if text := http.StatusText(status); text != "" {

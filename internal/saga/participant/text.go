@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/strictjson"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 const (
@@ -89,28 +90,22 @@ const typeOfCause = "participant"
 // characters.
 func cleaned(s string) string { return shown(s, maxMessage, false) }
 
-// shown makes text from outside safe to show and store: valid UTF-8 of at most so many
-// characters, with a blank for each character that would control a terminal, change the
-// direction of writing or, unless lines are allowed, break a line.
+// shown makes text from outside storable, in at most so many characters, and safe to show: with
+// a blank for each character that would control a terminal, change the direction of writing or,
+// unless lines are allowed, break a line.
 func shown(s string, most int, lines bool) string {
-	s = strings.Map(func(r rune) rune {
+	s, _ = plaintext.Storable(s, plaintext.Limit{})
+	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if lines && (r == '\n' || r == '\t') {
 			return r
 		}
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
-		return r // Map itself replaces what is not UTF-8
-	}, s)
-	s = strings.TrimSpace(s)
-	n := 0
-	for i := range s {
-		if n == most {
-			return strings.TrimSpace(s[:i])
-		}
-		n++
-	}
-	return s
+		return r
+	}, s))
+	s, _ = plaintext.Storable(s, plaintext.Characters(most))
+	return strings.TrimSpace(s)
 }
 
 // nothingButCut is what is kept of a body of which nothing can be kept.
