@@ -3613,7 +3613,10 @@ type CompleteItem struct {
 	Attempt int32         `json:"attempt"`
 	Emit    []EmittedItem `json:"emit,omitempty"`
 
-	// Error Why a run failed.
+	// Error Why a run failed. Its texts are never refused for what they contain: what cannot
+	// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+	// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
+	// the members that were changed.
 	Error       *RunErrorInput `json:"error,omitempty"`
 	ExitCode    *int32         `json:"exit_code,omitempty"`
 	LeaderEpoch int64          `json:"leader_epoch"`
@@ -3655,6 +3658,9 @@ type CreatedAPIKey struct {
 
 // DeadLetter defines model for DeadLetter.
 type DeadLetter struct {
+	// Adjusted In responses to a push: JSON Pointers of the texts sent that were cleaned or cut.
+	Adjusted []string `json:"adjusted,omitempty"`
+
 	// AllowedActions The actions that are currently possible.
 	AllowedActions []DeadLetterVerb `json:"allowed_actions"`
 	ArchiveReason  *string          `json:"archive_reason,omitempty"`
@@ -4098,6 +4104,15 @@ type DeadLetterHeaderPatchOp string
 // server's configuration (`dlq.auto_retry`), or `hold_all` in the default policy.
 type DeadLetterHold string
 
+// DeadLetterImportAdjusted defines model for DeadLetterImportAdjusted.
+type DeadLetterImportAdjusted struct {
+	// Line From 1.
+	Line int `json:"line"`
+
+	// Members JSON Pointers of the texts.
+	Members []string `json:"members"`
+}
+
 // DeadLetterImportDuplicate defines model for DeadLetterImportDuplicate.
 type DeadLetterImportDuplicate struct {
 	// ID The existing letter.
@@ -4118,6 +4133,9 @@ type DeadLetterImportError struct {
 
 // DeadLetterImportResult defines model for DeadLetterImportResult.
 type DeadLetterImportResult struct {
+	// Adjusted The first hundred letters with a text that was cleaned or cut.
+	Adjusted []DeadLetterImportAdjusted `json:"adjusted,omitempty"`
+
 	// Duplicates Lines whose letter already existed.
 	Duplicates int `json:"duplicates"`
 
@@ -4134,7 +4152,10 @@ type DeadLetterImportResult struct {
 // DeadLetterInput The payload is either JSON (`payload`), stored in canonical form: without
 // insignificant whitespace, members sorted by length and then by name; or
 // arbitrary bytes (`payload_base64`), stored as they are. Lengths are in bytes of
-// UTF-8.
+// UTF-8. The texts of the error are never refused for what they contain, as those
+// of a record from Kafka: what cannot be stored (a NUL character, half of a
+// surrogate pair, bytes that are not UTF-8) becomes U+FFFD, and what is too long is
+// cut. `adjusted` in the response names the members that were changed.
 type DeadLetterInput struct {
 	// ConsumerGroup At most 255 bytes, like the following members up to `trace_id`.
 	ConsumerGroup *string `json:"consumer_group,omitempty"`
@@ -4148,12 +4169,14 @@ type DeadLetterInput struct {
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass *DeadLetterErrorClass `json:"error_class,omitempty"`
 
-	// ErrorMessage 1 to 8,192 bytes.
+	// ErrorMessage At least 1 byte. Cleaned, and cut to 8,192 bytes.
 	ErrorMessage string `json:"error_message"`
 
-	// ErrorStack At most 64 KiB.
+	// ErrorStack Cleaned, and cut to 64 KiB.
 	ErrorStack *string `json:"error_stack,omitempty"`
-	ErrorType  *string `json:"error_type,omitempty"`
+
+	// ErrorType Cleaned, and cut to 255 bytes.
+	ErrorType *string `json:"error_type,omitempty"`
 
 	// Headers At most 200.
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
@@ -4387,6 +4410,8 @@ type DeadLetterResolution string
 
 // DeadLetterResult The result for one letter.
 type DeadLetterResult struct {
+	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	Adjusted     []string            `json:"adjusted,omitempty"`
 	Deduplicated *bool               `json:"deduplicated,omitempty"`
 	ID           *openapi_types.UUID `json:"id,omitempty"`
 
@@ -4722,7 +4747,9 @@ type EndCause string
 
 // EndedRun The state in which a run ended.
 type EndedRun struct {
-	Attempt int32 `json:"attempt"`
+	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	Adjusted []string `json:"adjusted,omitempty"`
+	Attempt  int32    `json:"attempt"`
 
 	// DlqMessageID The dead letter, if it is not retried.
 	DlqMessageID *openapi_types.UUID `json:"dlq_message_id,omitempty"`
@@ -4830,7 +4857,10 @@ type ExplainedStep struct {
 type FailInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Error Why a run failed.
+	// Error Why a run failed. Its texts are never refused for what they contain: what cannot
+	// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+	// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
+	// the members that were changed.
 	Error       RunErrorInput `json:"error"`
 	ExitCode    *int32        `json:"exit_code,omitempty"`
 	LeaderEpoch int64         `json:"leader_epoch"`
@@ -4982,8 +5012,11 @@ type Heartbeat struct {
 	HeartbeatIntervalMS int64 `json:"heartbeat_interval_ms"`
 
 	// LeaseMS Duration of the leases, from when the heartbeat was sent.
-	LeaseMS         int64        `json:"lease_ms"`
-	Leases          []LeaseState `json:"leases"`
+	LeaseMS int64        `json:"lease_ms"`
+	Leases  []LeaseState `json:"leases"`
+
+	// Problem Why `load` was refused; the leases are renewed anyway.
+	Problem         *ItemProblem `json:"problem,omitempty"`
 	SettingsVersion int64        `json:"settings_version"`
 
 	// State ACTIVE. DRAINING: finishes its runs and gets no new ones. LOST: has sent neither
@@ -6113,22 +6146,35 @@ type Label = string
 
 // LeaseState The result of a heartbeat for one run.
 type LeaseState struct {
+	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	Adjusted []string `json:"adjusted,omitempty"`
+
 	// CancelRequested Stop the run and acknowledge the cancel.
 	CancelRequested *bool      `json:"cancel_requested,omitempty"`
 	LeaseExpiresAt  *time.Time `json:"lease_expires_at,omitempty"`
 
-	// Ok False: stop the run.
+	// Ok False: stop the run; with `problem`, only this item was refused, and the
+	// lease is not renewed.
 	Ok bool `json:"ok"`
+
+	// Problem What of the item was refused. If `ok`, the lease is renewed and `progress` or
+	// `checkpoint` stay as they were.
+	Problem *ItemProblem `json:"problem,omitempty"`
 
 	// Reason If not `ok`: the code of the rejection, or TIMED_OUT if the leader ended the
 	// run `timeout_grace_seconds` after its `timeout_ms`. Otherwise the reason for
 	// the cancel.
-	Reason *string            `json:"reason,omitempty"`
-	RunID  openapi_types.UUID `json:"run_id"`
+	Reason *string `json:"reason,omitempty"`
+
+	// RunID Missing if the item has none that is a UUID.
+	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 }
 
 // LogAppendResult The stored chunk of a log.
 type LogAppendResult struct {
+	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	Adjusted []string `json:"adjusted,omitempty"`
+
 	// NextSeq The number after the highest stored chunk.
 	NextSeq int32 `json:"next_seq"`
 }
@@ -6137,7 +6183,7 @@ type LogAppendResult struct {
 type LogInput struct {
 	Attempt int32 `json:"attempt"`
 
-	// Chunk As text.
+	// Chunk As text, cleaned. Bytes that are to stay as they are go into `chunk_base64`.
 	Chunk *string `json:"chunk,omitempty"`
 
 	// ChunkBase64 As bytes.
@@ -6515,9 +6561,11 @@ type ProgressInput struct {
 	Counters    map[string]float64 `json:"counters,omitempty"`
 	LeaderEpoch int64              `json:"leader_epoch"`
 	LeaseToken  UUID               `json:"lease_token"`
-	Message     *string            `json:"message,omitempty"`
-	Percent     *float64           `json:"percent,omitempty"`
-	WorkerID    UUID               `json:"worker_id"`
+
+	// Message Cleaned, and cut to 1,000 characters.
+	Message  *string  `json:"message,omitempty"`
+	Percent  *float64 `json:"percent,omitempty"`
+	WorkerID UUID     `json:"worker_id"`
 }
 
 // Readiness defines model for Readiness.
@@ -6883,10 +6931,12 @@ type ReleaseInput struct {
 	LeaderEpoch int64 `json:"leader_epoch"`
 
 	// LeaseLost The worker could not renew the lease in time. Counts as a loss.
-	LeaseLost  *bool   `json:"lease_lost,omitempty"`
-	LeaseToken UUID    `json:"lease_token"`
-	Reason     *string `json:"reason,omitempty"`
-	WorkerID   UUID    `json:"worker_id"`
+	LeaseLost  *bool `json:"lease_lost,omitempty"`
+	LeaseToken UUID  `json:"lease_token"`
+
+	// Reason Cleaned, and cut to 500 characters.
+	Reason   *string `json:"reason,omitempty"`
+	WorkerID UUID    `json:"worker_id"`
 }
 
 // ResumeInput defines model for ResumeInput.
@@ -7034,20 +7084,32 @@ type RunConfirmation struct {
 	RunID   openapi_types.UUID `json:"run_id"`
 }
 
-// RunErrorInput Why a run failed.
+// RunErrorInput Why a run failed. Its texts are never refused for what they contain: what cannot
+// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
+// becomes U+FFFD, and what is too long is cut. `adjusted` in the response names
+// the members that were changed.
 type RunErrorInput struct {
-	Code    string  `json:"code"`
+	// Code Cleaned, and cut to 100 bytes.
+	Code string `json:"code"`
+
+	// Message Cleaned, and cut to 8,192 bytes.
 	Message *string `json:"message,omitempty"`
 
 	// Retryable Default: true. False: another attempt will not help.
-	Retryable *bool   `json:"retryable,omitempty"`
-	Stack     *string `json:"stack,omitempty"`
-	Type      *string `json:"type,omitempty"`
+	Retryable *bool `json:"retryable,omitempty"`
+
+	// Stack Cleaned, and cut to 65,536 bytes.
+	Stack *string `json:"stack,omitempty"`
+
+	// Type Cleaned, and cut to 255 bytes.
+	Type *string `json:"type,omitempty"`
 }
 
 // RunLease The lease of a run.
 type RunLease struct {
-	CancelReason *string `json:"cancel_reason,omitempty"`
+	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	Adjusted     []string `json:"adjusted,omitempty"`
+	CancelReason *string  `json:"cancel_reason,omitempty"`
 
 	// CancelRequested Stop the run and acknowledge the cancel.
 	CancelRequested bool       `json:"cancel_requested"`
@@ -7061,8 +7123,10 @@ type RunLease struct {
 // RunProgress The progress of a run.
 type RunProgress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
-	Message  *string            `json:"message,omitempty"`
-	Percent  *float64           `json:"percent,omitempty"`
+
+	// Message Cleaned, and cut to 1,000 characters.
+	Message *string  `json:"message,omitempty"`
+	Percent *float64 `json:"percent,omitempty"`
 }
 
 // RunResources Resources used by a run.
@@ -7075,6 +7139,8 @@ type RunResources struct {
 
 // RunResult The result for one run.
 type RunResult struct {
+	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
+	Adjusted        []string            `json:"adjusted,omitempty"`
 	CancelRequested *bool               `json:"cancel_requested,omitempty"`
 	DlqMessageID    *openapi_types.UUID `json:"dlq_message_id,omitempty"`
 	LeaseExpiresAt  *time.Time          `json:"lease_expires_at,omitempty"`
@@ -7084,7 +7150,9 @@ type RunResult struct {
 	Replayed   *bool               `json:"replayed,omitempty"`
 	RetryAt    *time.Time          `json:"retry_at,omitempty"`
 	RetryRunID *openapi_types.UUID `json:"retry_run_id,omitempty"`
-	RunID      openapi_types.UUID  `json:"run_id"`
+
+	// RunID Missing if the item has none that is a UUID.
+	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State *JobRunState `json:"state,omitempty"`

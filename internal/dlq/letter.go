@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // Source is where a letter came from.
@@ -62,8 +63,7 @@ const (
 	Binary    Encoding = "binary"
 )
 
-// Limits of a letter, in bytes. Texts from Kafka beyond MaxError and MaxStack are cut;
-// the REST API refuses them.
+// Limits of a letter, in bytes. The texts of its failure are cut to them, wherever it comes from.
 const (
 	MaxTopic    = 255     // characters (seed 3: VARCHAR(255))
 	MaxError    = 8 << 10 // bytes
@@ -107,6 +107,15 @@ type Failure struct {
 	Type    string // e.g. an exception's class
 	Class   ErrorClass
 	Stack   string
+}
+
+// Storable returns f with texts that can be stored; texts remembers which were changed, under
+// the pointers of a pushed letter.
+func (f Failure) Storable(texts *plaintext.Members) Failure {
+	f.Message = texts.Storable("/error_message", f.Message, plaintext.Bytes(MaxError))
+	f.Type = texts.Storable("/error_type", f.Type, plaintext.Bytes(MaxWord))
+	f.Stack = texts.Storable("/error_stack", f.Stack, plaintext.Bytes(MaxStack))
+	return f
 }
 
 // TargetKind is the kind of thing a letter is driven to.

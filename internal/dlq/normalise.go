@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/dlq/errortext"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // Normalised returns an error message as its group shows it: with what varies from one
@@ -15,12 +16,8 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// Storable returns s as PostgreSQL can keep it: UTF-8 without NUL, at most max
-// bytes. For what others have written; what it changes is not repeated anywhere.
+// Storable returns s as it is stored, in at most limit bytes (plaintext.Storable).
 func Storable(s string, limit int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	if len(s) > limit {
-		s = strings.ToValidUTF8(s[:limit], "")
-	}
-	return s
+	text, _ := plaintext.Storable(s, plaintext.Bytes(limit))
+	return text
 }

@@ -145,15 +145,33 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 		}
 		return data, nil
 	}
-	canonical, err := strictjson.Canonical(nil, data, strictjson.Limits{MaxDepth: s.cfg.Limits.MaxJSONDepth})
-	if err != nil {
-		return nil, rest.NotStrict(err)
+	return s.readJSON(rt, rest.RequestOf(r.Context()), data)
+}
+
+// readJSON returns the canonical form of a JSON body that is in order. A list whose items are
+// judged on their own is split only if the whole is not in order, so that this costs nothing
+// otherwise.
+func (s *server) readJSON(rt *route, req *rest.Request, data []byte) ([]byte, error) {
+	limits := strictjson.Limits{MaxDepth: s.cfg.Limits.MaxJSONDepth}
+	canonical, adjusted, why := rest.Read(rt.body, data, limits)
+	if why == nil {
+		req.Adjusted = adjusted
+		return canonical, nil
 	}
-	if rt.body != nil {
-		if fields := rest.Violations(rt.body, canonical); fields != nil {
-			return nil, rest.SchemaFault(rt.allMistakes(canonical, fields)...)
+	if rt.list == nil {
+		if why.Code == rest.CodeSchema {
+			return nil, rest.SchemaFault(rt.allMistakes(canonical, why.Fields)...)
 		}
+		return nil, why
 	}
+	judged, items, around, ok := rt.list.Judge(data, s.cfg.Limits.MaxJSONDepth)
+	if !ok {
+		return nil, why
+	}
+	if canonical, _, why = rest.Read(rt.list.Body, judged, limits); why != nil {
+		return nil, why
+	}
+	req.Items, req.Around, req.Raw = items, around, data
 	return canonical, nil
 }
 

@@ -28,7 +28,7 @@ type contract struct {
 	doc      *openapi3.T
 	routes   map[routeKey]*route
 	redactor rest.Redactor
-	letter   *openapi3.Schema // of one message of a batch; each is checked on its own
+	letter   *openapi3.Schema // of a pushed message, whose texts may have to be mended in an import
 	json     []byte           // the published contract
 	etag     string
 }
@@ -51,6 +51,7 @@ type route struct {
 	read         string           // the GET that returns the ETag for If-Match
 	stream       bool             // the handler reads the body as it arrives
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
+	list         *rest.List       // whose items are judged on their own; nil: none
 	feature      string           // deadLetters or jobRuns, which may not be configured; "": always there
 	checked      routers.Route    // for the validator of parameters
 	// together finds mistakes in addition to those of the schema; nil: only the schema is
@@ -94,6 +95,9 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op)
+			if rt.body != nil {
+				rt.list = rest.ListOf(rt.body, doc.Components.Schemas["AnyJSON"])
+			}
 			if rt.guarded, rt.read, err = guardOf(doc, path, op); err != nil {
 				return nil, fmt.Errorf("%s: %w", rt.name, err)
 			}
@@ -177,7 +181,6 @@ const definition = "#/components/schemas/WorkflowInput"
 func relax(doc *openapi3.T) {
 	free := doc.Components.Schemas["AnyJSON"]
 	doc.Components.Schemas["SagaInput"].Value.Properties["steps"] = free
-	doc.Components.Schemas["DeadLetterBatch"].Value.Properties["messages"].Value.Items = free
 	for _, item := range doc.Paths.Map() {
 		for _, op := range item.Operations() {
 			if op.RequestBody == nil {

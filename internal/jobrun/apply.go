@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // Chance supplies ids and random numbers to rules that stores call for many runs;
@@ -218,11 +219,8 @@ func (d *decision) hasten(what Event) {
 	d.tell(what)
 }
 
-// shorten returns a reason, cut to the stored length.
+// shorten returns a reason as it is stored.
 func shorten(reason string) string {
-	if len(reason) <= MaxReason {
-		return reason
-	}
-	all := []rune(reason)
-	return string(all[:min(len(all), MaxReason)])
+	text, _ := plaintext.Storable(reason, plaintext.Characters(MaxReason))
+	return text
 }

@@ -157,7 +157,9 @@ const (
 	DefaultQueue    = "default"
 	SystemQueue     = "system" // of built-in definitions, which Skald's own worker runs
 	SystemPrefix    = "system."
-	MaxReason       = 500
+	MaxReason       = 500 // characters
+	MaxProgress     = 1000
+	MaxErrorCode    = 100 // bytes
 	MaxWord         = 255
 	MaxPriority     = 100
 	MaxRetries      = 1000

@@ -6,7 +6,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // Run is one execution of a definition (seed 5's JobRun, A-03).
@@ -98,6 +100,13 @@ type Progress struct {
 	Counters map[string]float64 `json:"counters,omitempty"`
 }
 
+// Storable returns p with a message that can be stored; texts remembers whether it was changed,
+// under its pointer in a document in which p is at the pointer at.
+func (p Progress) Storable(at string, texts *plaintext.Members) *Progress {
+	p.Message = texts.Storable(at+"/message", p.Message, plaintext.Characters(MaxProgress))
+	return &p
+}
+
 // Error is why a run failed.
 type Error struct {
 	Code      string `json:"code"` // the worker's word, or one of ours (ErrLost …)
@@ -105,6 +114,16 @@ type Error struct {
 	Message   string `json:"message"`
 	Stack     string `json:"stack,omitempty"`
 	Retryable bool   `json:"retryable"` // false: another attempt will not help
+}
+
+// Storable returns e with texts that can be stored, as Progress.Storable does: as those of a dead
+// letter, which it may become.
+func (e Error) Storable(at string, texts *plaintext.Members) *Error {
+	e.Code = texts.Storable(at+"/code", e.Code, plaintext.Bytes(MaxErrorCode))
+	e.Type = texts.Storable(at+"/type", e.Type, plaintext.Bytes(dlq.MaxWord))
+	e.Message = texts.Storable(at+"/message", e.Message, plaintext.Bytes(dlq.MaxError))
+	e.Stack = texts.Storable(at+"/stack", e.Stack, plaintext.Bytes(dlq.MaxStack))
+	return &e
 }
 
 // Codes of errors that Skald itself gives.

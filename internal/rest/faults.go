@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -80,9 +81,13 @@ func NotStrict(err error) error {
 // the contract checks the form of times and whole numbers, but knows nothing of leap years.
 func Unreadable(err error) error {
 	var when *time.ParseError
+	var typ *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &typ) && typ.Field != "": // the schema calls 1.0 an integer; Go does not
+		return SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type",
+			Message: "has the wrong type, or has a fraction"})
 	case errors.As(err, &when):
 		return SchemaFault(fault.Field{Code: "invalid", Message: "holds " + Clip(when.Value) + ", which is not a valid time"})
 	}

@@ -16,6 +16,7 @@ func KeyOf(req *Request, header *string) *saga.IdempotencyKey {
 	h := sha256.New()
 	h.Write([]byte(req.Method + "\n" + req.Path + "\n"))
 	h.Write(req.Body)
+	h.Write(req.Raw)
 	return &saga.IdempotencyKey{
 		TenantID: req.Tenant.ID, Principal: req.Principal, Route: req.Route, Key: *header, Hash: h.Sum(nil),
 	}

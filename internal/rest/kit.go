@@ -2,8 +2,9 @@
 // them: requests and their callers, answers, faults of parameters and bodies, pages and
 // cursors, entity tags, waiting, live streams, redaction, and the record of who did what.
 //
-// Files, each on top of those before it: codes, faults, cursor, request, etag, redact,
-// streams, values, answer, audit, check, in_use, key, kit, list, trace, violations, wait.
+// Files, each on top of those before it: codes, faults, cursor, violations, items,
+// request, etag, streams, kit, redact, values, answer, audit, check, in_use, key, list,
+// trace, wait.
 package rest
 
 import (

@@ -28,6 +28,13 @@ type Request struct {
 	// Permission is what the route requires; "": nothing, or only a valid credential.
 	Permission access.Permission
 	Body       []byte // canonical JSON, or text as sent; nil when there is none
+	// Adjusted are the pointers of texts in the body that were mended, Items what was found of
+	// the items of its list (nil: nothing is wrong with any), Around why a member around it was
+	// left out.
+	Adjusted []string
+	Items    []Judged
+	Around   *fault.Error
+	Raw      []byte // the body as sent, if Body lacks items or members of it
 }
 
 type requestKey struct{}

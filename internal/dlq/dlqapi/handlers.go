@@ -59,7 +59,7 @@ type Handlers struct {
 	// CheckEndpoint returns why a URL could never be sent to, "" if it can; in words
 	// that the tenant may read.
 	CheckEndpoint func(url string) (reason string)
-	// LetterSchema is the schema of a message in a batch, each of which is checked on
-	// its own.
+	// LetterSchema is the schema of a pushed letter. It says which texts of an imported one
+	// are cleaned.
 	LetterSchema *openapi3.Schema
 }

@@ -137,13 +137,16 @@ type importing struct {
 // take reads a line and stores the batch when it is full. It returns an error only for
 // an outage.
 func (in *importing) take(ctx context.Context, line int, text []byte) error {
-	l, err := in.letter(ctx, text)
+	l, texts, err := in.letter(ctx, text)
 	switch f := fault.As(err); {
 	case f != nil:
 		in.refuse(line, f)
 		return nil
 	case err != nil:
 		return err
+	}
+	if adjusted := rest.Merged(nil, texts); adjusted != nil && len(in.out.Adjusted) < importErrors {
+		in.out.Adjusted = append(in.out.Adjusted, api.DeadLetterImportAdjusted{Line: line, Members: adjusted})
 	}
 	in.batch, in.lines, in.bytes = append(in.batch, l), append(in.lines, line), in.bytes+len(text)
 	if len(in.batch) < importBatch && in.bytes < importBytes {
@@ -152,22 +155,23 @@ func (in *importing) take(ctx context.Context, line int, text []byte) error {
 	return in.store(ctx)
 }
 
-func (in *importing) letter(ctx context.Context, text []byte) (dlq.Letter, error) {
-	r, err := readRecord(text, in.s.Limits.MaxJSONDepth)
+// letter reads a line; texts are the pointers of those that were cleaned or cut.
+func (in *importing) letter(ctx context.Context, text []byte) (l dlq.Letter, texts []string, err error) {
+	r, err := readRecord(in.s.LetterSchema, text, in.s.Limits.MaxJSONDepth)
 	if err != nil {
-		return dlq.Letter{}, err
+		return l, nil, err
 	}
 	p, err := in.policies(ctx, r.OriginalTopic)
 	if err != nil {
-		return dlq.Letter{}, err
+		return l, nil, err
 	}
-	l, err := r.letter(in.tenant, p, in.moment)
+	l, err = r.letter(in.tenant, p, in.moment)
 	if err == nil && l.Target.Kind == dlq.ToHTTP {
 		if reason := in.s.CheckEndpoint(l.Target.URL); reason != "" {
 			err = notAllowed("/target/url", reason)
 		}
 	}
-	return l, err
+	return l, r.texts.Changed, err
 }
 
 func (in *importing) refuse(line int, f *fault.Error) {

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"reflect"
@@ -19,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 const (
@@ -33,7 +33,8 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	key := in.Params.IdempotencyKey
-	l, err := s.letterOf(ctx, tenant, in.Body, s.policies(tenant))
+	var texts plaintext.Members
+	l, err := s.letterOf(ctx, tenant, in.Body, s.policies(tenant), &texts)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +67,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	a.Location, a.Replayed = lettersURL+p.Letter.ID.String(), p.Duplicate && key != nil
 	body := a.Body.(api.DeadLetter)
 	body.Warnings = s.undrivableWarning(&p.Letter)
+	body.Adjusted = rest.Merged(rest.RequestOf(ctx).Adjusted, texts.Changed)
 	if p.Duplicate {
 		body.Deduplicated = new(true)
 	}
@@ -109,11 +111,20 @@ func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRe
 	defer cancel()
 	tenant := rest.RequestOf(ctx).Tenant.ID
 	policies := s.policies(tenant)
+	req := rest.RequestOf(ctx)
 	out := api.DeadLetterResults{Results: make([]api.DeadLetterResult, len(in.Body.Messages))}
 	var batch []dlq.Letter
 	var at []int // index of each letter of the batch
-	for i, raw := range in.Body.Messages {
-		l, err := s.batched(ctx, tenant, raw, policies)
+	for i := range in.Body.Messages {
+		m := &in.Body.Messages[i]
+		judged := req.Item(i, m.Err)
+		if judged.Refused != nil {
+			out.Results[i] = refusedItem(judged.Refused)
+			continue
+		}
+		var texts plaintext.Members
+		l, err := s.letterOf(ctx, tenant, &m.Value, policies, &texts)
+		out.Results[i].Adjusted = rest.Merged(judged.Adjusted, texts.Changed)
 		switch f := fault.As(err); {
 		case f != nil:
 			out.Results[i] = refusedItem(f)
@@ -129,26 +140,14 @@ func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRe
 			return nil, err
 		}
 		for i := range pushed {
-			out.Results[at[i]] = pushedItem(&pushed[i])
+			r := pushedItem(&pushed[i])
 			if pushed[i].Err == nil {
-				out.Results[at[i]].Warnings = s.undrivableWarning(&pushed[i].Letter)
+				r.Adjusted, r.Warnings = out.Results[at[i]].Adjusted, s.undrivableWarning(&pushed[i].Letter)
 			}
+			out.Results[at[i]] = r
 		}
 	}
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
-}
-
-// batched reads one message of a batch, which is canonical JSON. Faults: Invalid.
-func (s *Handlers) batched(ctx context.Context, tenant uuid.UUID, raw json.RawMessage,
-	policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
-	if fields := rest.Violations(s.LetterSchema, raw); fields != nil {
-		return dlq.Letter{}, rest.SchemaFault(fields...)
-	}
-	var b api.DeadLetterInput
-	if err := json.Unmarshal(raw, &b); err != nil {
-		return dlq.Letter{}, rest.SchemaFault(fault.Field{Code: "type", Message: "holds a value of the wrong type or a time that does not exist"})
-	}
-	return s.letterOf(ctx, tenant, &b, policies)
 }
 
 func pushedItem(p *dlq.Pushed) api.DeadLetterResult {
@@ -182,10 +181,11 @@ func (s *Handlers) policies(tenant uuid.UUID) func(context.Context, string) (*dl
 	}
 }
 
-// letterOf makes a letter from a push. Faults: Invalid.
+// letterOf makes a letter from a push; texts remembers which of its texts were cut. Faults:
+// Invalid.
 func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLetterInput,
-	policies func(context.Context, string) (*dlq.Policy, error)) (dlq.Letter, error) {
-	l, wrong := readLetter(b)
+	policies func(context.Context, string) (*dlq.Policy, error), texts *plaintext.Members) (dlq.Letter, error) {
+	l, wrong := readLetter(b, texts)
 	l.TenantID = tenant
 	for _, prefix := range []string{keyPrefix, ownPrefix} {
 		if strings.HasPrefix(l.DedupeKey, prefix) {
@@ -210,7 +210,7 @@ func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLe
 }
 
 // readLetter checks what the contract cannot express.
-func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
+func readLetter(b *api.DeadLetterInput, texts *plaintext.Members) (l dlq.Letter, wrong fault.Mistakes) {
 	bytesOf := func(pointer string, asText, asBase64 *string) []byte {
 		switch {
 		case asText != nil && asBase64 != nil:
@@ -233,6 +233,7 @@ func readLetter(b *api.DeadLetterInput) (l dlq.Letter, wrong fault.Mistakes) {
 		CorrelationID: rest.Text(b.CorrelationID), TraceID: rest.Text(b.TraceID), DedupeKey: rest.Text(b.DedupeKey),
 		Labels: b.Labels, MaxRetries: -1,
 	}
+	l.Failure = l.Failure.Storable(texts)
 	if b.ErrorClass != nil {
 		l.Failure.Class = dlq.ErrorClass(*b.ErrorClass)
 	}

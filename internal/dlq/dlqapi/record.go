@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
@@ -18,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/strictjson"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // letterRecord is a line of an export and of an import: the members of a push, and the
@@ -44,6 +46,8 @@ type letterRecord struct {
 	ParentID    *uuid.UUID         `json:"parent_id,omitempty"`
 	Generation  int                `json:"generation,omitempty"`
 	Cursor      string             `json:"cursor,omitempty"`
+
+	texts plaintext.Members // that were cleaned or cut
 }
 
 // maxURL is the contract's bound of a target's URL.
@@ -85,12 +89,13 @@ func asBase64(b []byte) *string {
 	return new(base64.StdEncoding.EncodeToString(b))
 }
 
-// readRecord reads a line. Faults: Malformed, Invalid.
-func readRecord(line []byte, maxDepth int) (r letterRecord, err error) {
-	canonical, err := strictjson.Canonical(nil, line, strictjson.Limits{MaxDepth: maxDepth})
+// readRecord reads a line; schema is that of a pushed letter. Faults: Malformed, Invalid.
+func readRecord(schema *openapi3.Schema, line []byte, maxDepth int) (r letterRecord, err error) {
+	canonical, adjusted, err := rest.Mended(schema, line, strictjson.Limits{MaxDepth: maxDepth})
 	if err != nil {
 		return r, rest.NotStrict(err)
 	}
+	r.texts.Changed = adjusted
 	dec := json.NewDecoder(bytes.NewReader(canonical))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&r); err != nil {
@@ -120,7 +125,7 @@ func notARecord(err error) fault.Field {
 // letter makes a letter from a record: as it was, but without a retry under way or
 // scheduled. Fault: Invalid.
 func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dlq.Letter, error) {
-	l, wrong := readLetter(&r.DeadLetterInput)
+	l, wrong := readLetter(&r.DeadLetterInput, &r.texts)
 	if r.ID == nil || *r.ID == uuid.Nil {
 		wrong.Add("/id", "required", "is required")
 		r.ID = new(uuid.UUID)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // runEvent is a row of jobs.job_run_events.
@@ -62,13 +63,10 @@ func (c *RunEvents) Add(r *jobrun.Run, e jobrun.Event) {
 	c.batch.Add(&runEvent{r.ID, r.TenantID, e})
 }
 
-// Shortened returns s cut to at most that many characters.
+// Shortened returns s as it is stored, in at most that many characters.
 func Shortened(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	runes := []rune(s)
-	return string(runes[:min(len(runes), most)])
+	text, _ := plaintext.Storable(s, plaintext.Characters(most))
+	return text
 }
 
 // PutRunEvents stores the events collected in c, in tx of the writers' connections.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // held is a run that this worker has.
@@ -129,7 +130,8 @@ func resultOf(tenant, run uuid.UUID, f jobrun.Fence, r *Run, value json.RawMessa
 	}
 	failure := &Failure{Code: "ERROR", Message: err.Error()}
 	errors.As(err, &failure)
-	res.Value, res.Error = nil, &jobrun.Error{Code: failure.Code, Message: failure.Message, Retryable: !failure.Permanent}
+	told := jobrun.Error{Code: failure.Code, Message: failure.Message, Retryable: !failure.Permanent}
+	res.Value, res.Error = nil, told.Storable("", &plaintext.Members{})
 	return res
 }
 

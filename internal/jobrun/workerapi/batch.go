@@ -2,7 +2,6 @@ package workerapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -11,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // WorkerHeartbeat renews the leases of a worker (W2).
@@ -28,13 +28,29 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	if b.Load != nil {
 		load = *b.Load
 	}
-	w, leases, err := s.Work.Heartbeat(ctx, rest.RequestOf(ctx).Tenant.ID, in.WorkerID, b.Seq, load,
-		toBeats(in.WorkerID, b.Running))
+	req := rest.RequestOf(ctx)
+	items := make([]found, len(b.Running))
+	var beats []jobrun.Beat
+	var places []int // of the beats in the list
+	for i := range b.Running {
+		r, goOn := &b.Running[i], false
+		if items[i], goOn = foundIn(req, i, r, r.Value.RunID); !goOn {
+			continue
+		}
+		var texts plaintext.Members
+		beats, places = append(beats, toBeat(in.WorkerID, &r.Value, &texts)), append(places, i)
+		items[i].adjusted = rest.Merged(items[i].adjusted, texts.Changed)
+	}
+	w, leases, err := s.Work.Heartbeat(ctx, req.Tenant.ID, in.WorkerID, b.Seq, load, beats)
 	if err != nil {
 		return nil, err
 	}
-	s.waits.NoteHeartbeat(rest.RequestOf(ctx).Tenant.ID, in.WorkerID)
-	return rest.Answer{Status: http.StatusOK, Body: toHeartbeat(&w, settings, leases)}, nil
+	s.waits.NoteHeartbeat(req.Tenant.ID, in.WorkerID)
+	out := toHeartbeat(&w, settings, leases, items, places)
+	if req.Around != nil {
+		out.Problem = rest.ItemProblem(req.Around)
+	}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // StartRuns starts many runs, each on its own.
@@ -44,19 +60,29 @@ func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject)
 	if err := s.bound(ctx, in.WorkerID); err != nil {
 		return nil, err
 	}
-	fences := toFences(in.WorkerID, in.Body)
-	if err := onceEach(len(fences), func(i int) uuid.UUID { return fences[i].RunID }); err != nil {
-		return nil, err
+	req, b := rest.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
+	var fences []jobrun.RunFence
+	for i := range in.Body.Runs {
+		r := &in.Body.Runs[i]
+		if take(&b, req, i, r, r.Value.RunID) {
+			v := &r.Value
+			fences = append(fences, jobrun.RunFence{
+				RunID: v.RunID, Fence: fenceOf(in.WorkerID, v.Attempt, v.LeaseToken, v.LeaderEpoch),
+			})
+		}
 	}
 	lease, err := s.runLease(ctx)
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.Work.Start(ctx, rest.RequestOf(ctx).Tenant.ID, fences)
-	if err != nil {
-		return nil, err
+	if len(fences) > 0 {
+		done, err := s.Work.Start(ctx, req.Tenant.ID, fences)
+		if err != nil {
+			return nil, err
+		}
+		b.put(done)
 	}
-	return resultsAnswer(lease, done, func(i int) uuid.UUID { return fences[i].RunID })
+	return b.answer(lease)
 }
 
 // CompleteRuns ends many runs, each on its own.
@@ -66,54 +92,81 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 	if err := s.bound(ctx, in.WorkerID); err != nil {
 		return nil, err
 	}
-	results, err := toResults(rest.RequestOf(ctx).Tenant.ID, in.WorkerID, in.Body)
-	if err != nil {
-		return nil, err
-	}
-	if err := onceEach(len(results), func(i int) uuid.UUID { return results[i].RunID }); err != nil {
-		return nil, err
-	}
-	done := make([]jobrun.Done, len(results))
-	var allowed []jobrun.Result
-	var places []int // indexes in the list
-	for i := range results {
-		if done[i].Err = mayEmit(ctx, &results[i]); done[i].Err == nil {
-			allowed, places = append(allowed, results[i]), append(places, i)
+	req, b := rest.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
+	var results []jobrun.Result
+	for i := range in.Body.Runs {
+		r := &in.Body.Runs[i]
+		if !take(&b, req, i, r, r.Value.RunID) {
+			continue
+		}
+		var texts plaintext.Members
+		res, wrong := toResult(req.Tenant.ID, in.WorkerID, &r.Value, &texts)
+		b.items[i].adjusted = rest.Merged(b.items[i].adjusted, texts.Changed)
+		switch err := mayEmit(ctx, &res); {
+		case wrong != nil:
+			b.refuse(i, wrong)
+		case err != nil:
+			b.refuse(i, err)
+		default:
+			results = append(results, res)
 		}
 	}
-	if len(allowed) > 0 {
-		ended, err := s.Work.Finish(ctx, allowed)
+	if len(results) > 0 {
+		done, err := s.Work.Finish(ctx, results)
 		if err != nil {
 			return nil, err
 		}
-		for i, at := range places {
-			done[at] = ended[i]
-		}
+		b.put(done)
 	}
-	return resultsAnswer(0, done, func(i int) uuid.UUID { return results[i].RunID })
+	return b.answer(0)
 }
 
-// resultsAnswer returns a result for each of many runs. If the outcome of one is
+// batch collects what becomes of the items of a list.
+type batch struct {
+	items  []found
+	done   []jobrun.Done
+	places []int // of those that reach the store
+	seen   map[uuid.UUID]struct{}
+}
+
+// take tells whether item i reaches the store. A run that the list names again does not.
+func take[T any](b *batch, req *rest.Request, i int, item *api.Item[T], id uuid.UUID) bool {
+	f, goOn := foundIn(req, i, item, id)
+	if _, twice := b.seen[id]; twice && goOn {
+		f.refused = rest.SchemaFault(fault.Field{Pointer: "/run_id", Code: "repeated",
+			Message: "must not be repeated: an earlier item of the list names this run"})
+		goOn = false
+	}
+	b.items, b.done = append(b.items, f), append(b.done, jobrun.Done{})
+	if !goOn {
+		b.done[i].Err = f.refused
+		return false
+	}
+	b.seen[id] = struct{}{}
+	b.places = append(b.places, i)
+	return true
+}
+
+// refuse takes back the item that was taken last.
+func (b *batch) refuse(i int, err error) {
+	b.done[i].Err, b.places = err, b.places[:len(b.places)-1]
+}
+
+// put stores what has become of those that reached the store.
+func (b *batch) put(done []jobrun.Done) {
+	for i, at := range b.places {
+		b.done[at] = done[i]
+	}
+}
+
+// answer returns a result for each of the items. If the outcome of one is
 // unknown, that of the whole batch is: the worker repeats it, and the runs that were
 // done are answered as repetitions.
-func resultsAnswer(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) (rest.Answer, error) {
-	for i := range done {
-		if err := done[i].Err; err != nil && fault.As(err) == nil {
+func (b *batch) answer(lease int64) (rest.Answer, error) {
+	for i := range b.done {
+		if err := b.done[i].Err; err != nil && fault.As(err) == nil {
 			return rest.Answer{}, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toRunResults(lease, done, id)}, nil
-}
-
-// onceEach refuses a batch that names a run twice. Fault: Invalid.
-func onceEach(n int, id func(i int) uuid.UUID) error {
-	seen := make(map[uuid.UUID]struct{}, n)
-	for i := range n {
-		if _, twice := seen[id(i)]; twice {
-			return rest.SchemaFault(fault.Field{Pointer: fmt.Sprintf("/runs/%d/run_id", i), Code: "repeated",
-				Message: "must not be repeated"})
-		}
-		seen[id(i)] = struct{}{}
-	}
-	return nil
+	return rest.Answer{Status: http.StatusOK, Body: toRunResults(lease, b.done, b.items)}, nil
 }

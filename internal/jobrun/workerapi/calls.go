@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // StartRun makes a run RUNNING (W4, J-25). After a refusal the worker must not start it
@@ -58,10 +59,12 @@ func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequ
 	if err := s.bound(ctx, b.WorkerID); err != nil {
 		return nil, err
 	}
+	var texts plaintext.Members
 	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
 		Checkpoint: rest.UnlessNull(b.Checkpoint)}
 	if b.Percent != nil || b.Message != nil || b.Counters != nil {
-		beat.Progress = &jobrun.Progress{Percent: b.Percent, Message: rest.Text(b.Message), Counters: b.Counters}
+		told := jobrun.Progress{Percent: b.Percent, Message: rest.Text(b.Message), Counters: b.Counters}
+		beat.Progress = told.Storable("", &texts)
 	}
 	lease, err := s.runLease(ctx)
 	if err != nil {
@@ -72,7 +75,7 @@ func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequ
 		return nil, err
 	}
 	out := api.RunLease{RunID: in.RunID, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
-		CancelRequested: r.CancelRequestedAt != nil}
+		CancelRequested: r.CancelRequestedAt != nil, Adjusted: adjusted(ctx, &texts)}
 	if out.CancelRequested {
 		out.CancelReason = rest.UnlessEmpty(r.CancelReason)
 	}
@@ -111,7 +114,13 @@ func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestO
 		return nil, err
 	}
 	//nolint:gosec // counts chunks
-	return rest.Answer{Status: http.StatusOK, Body: api.LogAppendResult{NextSeq: int32(next)}}, nil
+	out := api.LogAppendResult{NextSeq: int32(next), Adjusted: adjusted(ctx, &plaintext.Members{})}
+	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// adjusted returns the pointers of the texts of a body that were mended or cut.
+func adjusted(ctx context.Context, cut *plaintext.Members) []string {
+	return rest.Merged(rest.RequestOf(ctx).Adjusted, cut.Changed)
 }
 
 // CompleteRun ends a run that has succeeded (W7).
@@ -122,25 +131,27 @@ func (s *Handlers) CompleteRun(ctx context.Context, in api.CompleteRunRequestObj
 		Value: rest.UnlessNull(b.Result), ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
 	}
 	var wrong fault.Mistakes
-	if res.Emit = emittedOf(b.Emit, "", &wrong); wrong != nil {
+	if res.Emit = emittedOf(b.Emit, &wrong); wrong != nil {
 		return nil, rest.SchemaFault(wrong...)
 	}
 	if err := mayEmit(ctx, &res); err != nil {
 		return nil, err
 	}
-	return s.finish(ctx, res)
+	return s.finish(ctx, res, &plaintext.Members{})
 }
 
 // FailRun ends a run that has failed (W8).
 func (s *Handlers) FailRun(ctx context.Context, in api.FailRunRequestObject) (api.Response, error) {
 	b := in.Body
+	var texts plaintext.Members
 	return s.finish(ctx, jobrun.Result{
-		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), Error: runErrorOf(&b.Error),
+		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
+		Error:    runErrorOf(&b.Error, &texts),
 		TimedOut: b.TimedOut != nil && *b.TimedOut, ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
-	})
+	}, &texts)
 }
 
-func (s *Handlers) finish(ctx context.Context, res jobrun.Result) (rest.Answer, error) {
+func (s *Handlers) finish(ctx context.Context, res jobrun.Result, texts *plaintext.Members) (rest.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	if err := s.bound(ctx, res.Fence.WorkerID); err != nil {
@@ -148,21 +159,22 @@ func (s *Handlers) finish(ctx context.Context, res jobrun.Result) (rest.Answer, 
 	}
 	res.TenantID = rest.RequestOf(ctx).Tenant.ID
 	var wrong fault.Mistakes
-	if checkResult(&res, "", &wrong); wrong != nil {
+	if checkResult(&res, &wrong); wrong != nil {
 		return rest.Answer{}, rest.SchemaFault(wrong...)
 	}
 	done, err := s.Finish(ctx, res)
 	if err == nil {
 		err = done.Err
 	}
-	return endedAnswer(done, err)
+	return endedAnswer(ctx, done, err, texts)
 }
 
-func endedAnswer(done jobrun.Done, err error) (rest.Answer, error) {
+func endedAnswer(ctx context.Context, done jobrun.Done, err error, texts *plaintext.Members) (rest.Answer, error) {
 	if err != nil {
 		return rest.Answer{}, err
 	}
 	out := toRunEnded(&done.Run)
+	out.Adjusted = adjusted(ctx, texts)
 	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = rest.UnlessFalse(done.Replayed),
 		rest.UnlessNil(done.RetryID), done.RetryAt, rest.UnlessNil(done.LetterID)
 	return rest.Answer{Status: http.StatusOK, Body: out}, nil
@@ -193,9 +205,14 @@ func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObjec
 	if err := s.bound(ctx, b.WorkerID); err != nil {
 		return nil, err
 	}
-	return endedAnswer(s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
-		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
-		jobrun.Released{Reason: rest.Text(b.Reason), LeaseLost: b.LeaseLost != nil && *b.LeaseLost}))
+	var texts plaintext.Members
+	how := jobrun.Released{
+		Reason:    texts.Storable("/reason", rest.Text(b.Reason), plaintext.Characters(jobrun.MaxReason)),
+		LeaseLost: b.LeaseLost != nil && *b.LeaseLost,
+	}
+	done, err := s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), how)
+	return endedAnswer(ctx, done, err, &texts)
 }
 
 // AcknowledgeCancel ends a run that was asked to cancel (W10).
@@ -206,8 +223,9 @@ func (s *Handlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCanc
 	if err := s.bound(ctx, b.WorkerID); err != nil {
 		return nil, err
 	}
-	return endedAnswer(s.Work.AckCancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
-		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)))
+	done, err := s.Work.AckCancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
+	return endedAnswer(ctx, done, err, &plaintext.Members{})
 }
 
 // ConfirmContinuation ends the doubt about a run (W11).

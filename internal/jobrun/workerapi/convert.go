@@ -1,6 +1,7 @@
 package workerapi
 
 import (
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -10,62 +11,70 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// toFences converts a StartBatch.
-func toFences(worker uuid.UUID, b *api.StartBatch) []jobrun.RunFence {
-	out := make([]jobrun.RunFence, len(b.Runs))
-	for i := range b.Runs {
-		r := &b.Runs[i]
-		out[i] = jobrun.RunFence{RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch)}
-	}
-	return out
+// found is what became of one item of a list before it reached the store.
+type found struct {
+	id       uuid.UUID // uuid.Nil: it names no run
+	refused  *fault.Error
+	adjusted []string
 }
 
-// toResults converts a CompleteBatch, and checks what involves several members. Fault:
+// foundIn returns what was found of item i, which names the run id as far as it was decoded. goOn:
+// the store gets it.
+func foundIn[T any](req *rest.Request, i int, item *api.Item[T], id uuid.UUID) (f found, goOn bool) {
+	j := req.Item(i, item.Err)
+	if id == uuid.Nil {
+		id, _ = uuid.Parse(j.ID)
+	}
+	if id == uuid.Nil && item.Err != nil {
+		var named struct {
+			RunID uuid.UUID `json:"run_id"`
+		}
+		if json.Unmarshal(item.Text, &named) == nil {
+			id = named.RunID
+		}
+	}
+	return found{id, j.Refused, j.Adjusted}, j.Refused == nil || j.Kept
+}
+
+// toResult converts an item of a CompleteBatch, and checks what involves several members. Fault:
 // that of the schema.
-func toResults(tenant, worker uuid.UUID, b *api.CompleteBatch) ([]jobrun.Result, error) {
-	out := make([]jobrun.Result, len(b.Runs))
+func toResult(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Members) (jobrun.Result, *fault.Error) {
 	var wrong fault.Mistakes
-	for i := range b.Runs {
-		r, at := &b.Runs[i], "/runs/"+strconv.Itoa(i)
-		res := &out[i]
-		*res = jobrun.Result{
-			TenantID: tenant, RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
-			Value: rest.UnlessNull(r.Result), ExitCode: rest.AsInt(r.ExitCode), Resources: resourcesOf(r.Resources),
-			TimedOut: r.TimedOut != nil && *r.TimedOut, Emit: emittedOf(r.Emit, at, &wrong),
-		}
-		if r.Error != nil {
-			res.Error = runErrorOf(r.Error)
-		}
-		switch {
-		case res.Error == nil && res.TimedOut:
-			wrong.Add(at+"/error", "required", "is required with timed_out")
-		case res.Error != nil && (res.Value != nil || res.Emit != nil):
-			wrong.Add(at+"/error", "excluded", "cannot be combined with result or emit")
-		}
-		checkResult(res, at, &wrong)
+	res := jobrun.Result{
+		TenantID: tenant, RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
+		Value: rest.UnlessNull(r.Result), ExitCode: rest.AsInt(r.ExitCode), Resources: resourcesOf(r.Resources),
+		TimedOut: r.TimedOut != nil && *r.TimedOut, Emit: emittedOf(r.Emit, &wrong),
 	}
+	if r.Error != nil {
+		res.Error = runErrorOf(r.Error, texts)
+	}
+	switch {
+	case res.Error == nil && res.TimedOut:
+		wrong.Add("/error", "required", "is required with timed_out")
+	case res.Error != nil && (res.Value != nil || res.Emit != nil):
+		wrong.Add("/error", "excluded", "cannot be combined with result or emit")
+	}
+	checkResult(&res, &wrong)
 	if wrong != nil {
-		return nil, rest.SchemaFault(wrong...)
+		return res, rest.SchemaFault(wrong...)
 	}
-	return out, nil
+	return res, nil
 }
 
-// toBeats converts the runs of a heartbeat.
-func toBeats(worker uuid.UUID, runs []api.HeartbeatRun) []jobrun.Beat {
-	out := make([]jobrun.Beat, len(runs))
-	for i := range runs {
-		r := &runs[i]
-		out[i] = jobrun.Beat{
-			RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
-			Checkpoint: rest.UnlessNull(r.Checkpoint),
-		}
-		if p := r.Progress; p != nil {
-			out[i].Progress = &jobrun.Progress{Percent: p.Percent, Message: rest.Text(p.Message), Counters: p.Counters}
-		}
+// toBeat converts a run of a heartbeat.
+func toBeat(worker uuid.UUID, r *api.HeartbeatRun, texts *plaintext.Members) jobrun.Beat {
+	b := jobrun.Beat{
+		RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
+		Checkpoint: rest.UnlessNull(r.Checkpoint),
 	}
-	return out
+	if p := r.Progress; p != nil {
+		told := jobrun.Progress{Percent: p.Percent, Message: rest.Text(p.Message), Counters: p.Counters}
+		b.Progress = told.Storable("/progress", texts)
+	}
+	return b
 }
 
 func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer) api.ClaimedRuns {
@@ -89,16 +98,15 @@ func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer)
 	return out
 }
 
-// toRunResults converts the results of many runs; lease 0: left out. ids are those of
-// the items, in order.
-func toRunResults(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) api.RunResults {
+// toRunResults converts the results of many runs, which were found so; lease 0: left out.
+func toRunResults(lease int64, done []jobrun.Done, items []found) api.RunResults {
 	out := api.RunResults{Results: make([]api.RunResult, len(done))}
 	if lease > 0 {
 		out.LeaseMS = &lease
 	}
 	for i := range done {
 		d, r := &done[i], &out.Results[i]
-		r.RunID = id(i)
+		r.RunID, r.Adjusted = rest.UnlessNil(items[i].id), items[i].adjusted
 		if f := fault.As(d.Err); f != nil {
 			r.Status, r.Problem = int32(rest.StatusOf(f.Kind)), rest.ItemProblem(f) //nolint:gosec // three digits
 			continue
@@ -114,20 +122,27 @@ func toRunResults(lease int64, done []jobrun.Done, id func(i int) uuid.UUID) api
 	return out
 }
 
-func toHeartbeat(w *jobrun.WorkerProcess, settings jobrun.Settings, leases []jobrun.Lease) api.Heartbeat {
+// toHeartbeat converts the answer to a heartbeat: a lease for each item that reached the store,
+// in order.
+func toHeartbeat(w *jobrun.WorkerProcess, settings jobrun.Settings, leases []jobrun.Lease, items []found,
+	places []int) api.Heartbeat {
 	out := api.Heartbeat{
 		State: api.WorkerState(w.State), SettingsVersion: settings.Version,
 		HeartbeatIntervalMS: settings.Seconds(jobrun.HeartbeatInterval).Milliseconds(),
-		LeaseMS:             settings.Seconds(jobrun.RunLease).Milliseconds(), Leases: make([]api.LeaseState, len(leases)),
+		LeaseMS:             settings.Seconds(jobrun.RunLease).Milliseconds(), Leases: make([]api.LeaseState, len(items)),
+	}
+	for i := range items {
+		f, l := &items[i], &out.Leases[i]
+		l.RunID, l.Adjusted = rest.UnlessNil(f.id), f.adjusted
+		if f.refused != nil {
+			l.Problem, l.Reason = rest.ItemProblem(f.refused), &f.refused.Code
+		}
 	}
 	for i := range leases {
-		l := &leases[i]
-		out.Leases[i] = api.LeaseState{
-			RunID: l.RunID, Ok: l.OK, CancelRequested: rest.UnlessFalse(l.CancelRequested),
-			Reason: rest.UnlessEmpty(l.Reason),
-		}
+		l, to := &leases[i], &out.Leases[places[i]]
+		to.Ok, to.CancelRequested, to.Reason = l.OK, rest.UnlessFalse(l.CancelRequested), rest.UnlessEmpty(l.Reason)
 		if l.OK {
-			out.Leases[i].LeaseExpiresAt = new(l.ExpiresAt.UTC())
+			to.LeaseExpiresAt = new(l.ExpiresAt.UTC())
 		}
 	}
 	return out
@@ -153,19 +168,20 @@ func resourcesOf(r *api.RunResources) jobrun.Resources {
 		IOWriteBytes: r.IoWriteBytes}
 }
 
-func runErrorOf(e *api.RunErrorInput) *jobrun.Error {
-	return &jobrun.Error{
+func runErrorOf(e *api.RunErrorInput, texts *plaintext.Members) *jobrun.Error {
+	told := jobrun.Error{
 		Code: e.Code, Type: rest.Text(e.Type), Message: rest.Text(e.Message), Stack: rest.Text(e.Stack),
 		Retryable: e.Retryable == nil || *e.Retryable,
 	}
+	return told.Storable("/error", texts)
 }
 
-// emittedOf converts what a run emits; at is the pointer of its result in the body.
-func emittedOf(list []api.EmittedItem, at string, wrong *fault.Mistakes) (out []jobrun.Emitted) {
+// emittedOf converts what a run emits.
+func emittedOf(list []api.EmittedItem, wrong *fault.Mistakes) (out []jobrun.Emitted) {
 	for i := range list {
 		e := &list[i]
 		if (e.Event == nil) == (e.Run == nil) {
-			wrong.Add(at+"/emit/"+strconv.Itoa(i), "required", "must have either event or run")
+			wrong.Add("/emit/"+strconv.Itoa(i), "required", "must have either event or run")
 			continue
 		}
 		if e.Run != nil {
@@ -184,10 +200,9 @@ func emittedOf(list []api.EmittedItem, at string, wrong *fault.Mistakes) (out []
 	return out
 }
 
-// checkResult reports the parts of a result that are too large; at is its pointer in
-// the body.
-func checkResult(r *jobrun.Result, at string, wrong *fault.Mistakes) {
+// checkResult reports the parts of a result that are too large.
+func checkResult(r *jobrun.Result, wrong *fault.Mistakes) {
 	if len(r.Value) > jobrun.MaxResult {
-		wrong.Add(at+"/result", "maxLength", "must have at most %d bytes", jobrun.MaxResult)
+		wrong.Add("/result", "maxLength", "must have at most %d bytes", jobrun.MaxResult)
 	}
 }

@@ -170,7 +170,7 @@ func TestBatchesAnswerForEach(t *testing.T) {
 		t.Errorf("started: %+v", started)
 	}
 	lost := started.Results[3]
-	if lost.Status != 409 || lost.Problem.Code != "JOB_FENCE_LOST" || lost.RunID != foreign.RunID {
+	if lost.Status != 409 || lost.Problem.Code != "JOB_FENCE_LOST" || lost.RunID == nil || *lost.RunID != foreign.RunID {
 		t.Errorf("started with a foreign token: %+v", lost)
 	}
 	again := batch("start", item(runs[0], ""), item(runs[4], ""))
@@ -187,15 +187,13 @@ func TestBatchesAnswerForEach(t *testing.T) {
 			}
 			continue
 		}
-		if string(*r.State) != want[i] || (r.RetryRunID != nil) != (i == 1) || s.state(r.RunID) != want[i] {
+		if string(*r.State) != want[i] || (r.RetryRunID != nil) != (i == 1) || s.state(*r.RunID) != want[i] {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
 	if replayed := batch("complete", item(runs[0], `,"result":{"a":1}`)); replayed.Results[0].Replayed == nil {
 		t.Errorf("replayed: %+v", replayed)
 	}
-	twice := s.Send("POST", workerPath(w, "complete"), `{"runs":[`+item(runs[4], "")+","+item(runs[4], "")+`]}`)
-	twice.Wants(422, "REQ_SCHEMA")
 }
 
 // Batches are refused exactly when the contract refuses them.
@@ -249,7 +247,8 @@ func TestBatchesKeepTheContract(t *testing.T) {
 		}
 		fits := schemas[b.schema].Value.VisitJSON(v) == nil
 		r := s.Send("POST", workerPath(w, b.call), b.body)
-		if read := r.Status == 200; read != fits {
+		refused := strings.Contains(string(r.Body), `"code":"REQ_`) // the call, an item or a member around the items
+		if read := r.Status == 200 && !refused; read != fits {
 			t.Errorf("%s %.200s: %d %s; the contract takes it: %t", b.call, b.body, r.Status, r.Body, fits)
 		}
 	}

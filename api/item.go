@@ -1,0 +1,25 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Item is an element of a list whose elements are decoded each on its own: one that cannot be
+// decoded does not keep the others from it.
+type Item[T any] struct {
+	Value T
+	Err   error  // why Value is incomplete; nil: it is not
+	Text  []byte // with Err: what could not be decoded
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It never fails.
+func (i *Item[T]) UnmarshalJSON(text []byte) error {
+	if i.Err = json.Unmarshal(text, &i.Value); i.Err != nil {
+		i.Text = bytes.Clone(text)
+	}
+	return nil
+}
+
+// MarshalJSON implements json.Marshaler.
+func (i Item[T]) MarshalJSON() ([]byte, error) { return json.Marshal(i.Value) }

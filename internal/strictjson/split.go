@@ -1,0 +1,147 @@
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Member is one member of an object whose value was not read.
+type Member struct {
+	Key string
+	Raw []byte // the value as it was sent, which need not be JSON
+}
+
+// Members splits an object into its members, in their order. It looks at keys, quotes and
+// brackets only, so that what is wrong with a value concerns that value alone. False: it is no
+// object that can be split, or has very many members.
+func Members(src []byte) (members []Member, ok bool) {
+	s := splitter{src: src}
+	if !s.take('{') {
+		return nil, false
+	}
+	for first := true; !s.take('}'); first = false {
+		if !first && !s.take(',') || len(members) == mostMembers {
+			return nil, false
+		}
+		key, ok := s.key()
+		if !ok || !s.take(':') {
+			return nil, false
+		}
+		raw, ok := s.value('}')
+		if !ok {
+			return nil, false
+		}
+		members = append(members, Member{key, raw})
+	}
+	return members, s.atEnd()
+}
+
+// mostMembers is far beyond what an object of the API has.
+const mostMembers = 1000
+
+// Elements splits an array of at most so many elements, as Members splits an object. An element
+// may be empty: [1,] has two.
+func Elements(src []byte, most int) (elements [][]byte, ok bool) {
+	s := splitter{src: src}
+	if !s.take('[') {
+		return nil, false
+	}
+	if s.take(']') {
+		return nil, s.atEnd()
+	}
+	for more := true; more; more = s.take(',') {
+		raw, ok := s.value(']')
+		if !ok || len(elements) == most {
+			return nil, false
+		}
+		elements = append(elements, raw)
+	}
+	return elements, s.take(']') && s.atEnd()
+}
+
+type splitter struct {
+	src []byte
+	pos int
+}
+
+func (s *splitter) next() byte {
+	p := parser{src: s.src, pos: s.pos}
+	c := p.next()
+	s.pos = p.pos
+	return c
+}
+
+func (s *splitter) take(c byte) bool {
+	if s.next() != c {
+		return false
+	}
+	s.pos++
+	return true
+}
+
+func (s *splitter) atEnd() bool { return s.next() == 0 && s.pos == len(s.src) }
+
+// key reads a key.
+func (s *splitter) key() (key string, ok bool) {
+	if s.next() != '"' {
+		return "", false
+	}
+	end, ok := stringEnd(s.src, s.pos)
+	if !ok || json.Unmarshal(s.src[s.pos:end], &key) != nil {
+		return "", false
+	}
+	s.pos = end
+	return key, true
+}
+
+// value reads up to the comma or the bracket that ends the value. Brackets within it that do not
+// match are part of what is wrong with it: a brace closes what is open within it, and a square
+// bracket that closes nothing is passed over.
+func (s *splitter) value(closing byte) (raw []byte, ok bool) {
+	var open []byte
+	start := s.pos
+	for i := start; i < len(s.src); i++ {
+		c := s.src[i]
+		if len(open) == 0 && (c == ',' || c == closing) {
+			s.pos = i
+			return bytes.TrimSpace(s.src[start:i]), true
+		}
+		switch c {
+		case '"':
+			end, ok := stringEnd(s.src, i)
+			if !ok {
+				return nil, false
+			}
+			i = end - 1
+		case '{', '[':
+			open = append(open, c)
+		case ']':
+			if n := len(open); n > 0 && open[n-1] == '[' {
+				open = open[:n-1]
+			}
+		case '}':
+			n := bytes.LastIndexByte(open, '{')
+			switch {
+			case n >= 0:
+				open = open[:n]
+			case closing == '}':
+				s.pos = i
+				return bytes.TrimSpace(s.src[start:i]), true
+			}
+		}
+	}
+	return nil, false
+}
+
+// stringEnd returns the offset after the string that begins at i.
+func stringEnd(src []byte, i int) (end int, ok bool) {
+	for i++; i < len(src); i++ {
+		switch src[i] {
+		case '"':
+			return i + 1, true
+		case '\\':
+			i++
+		}
+	}
+	return 0, false
+}
