@@ -143,7 +143,7 @@ func (l *List) judge(raw []byte, limits strictjson.Limits, grown *int) ([]byte, 
 	if why == nil {
 		return text, Judged{Adjusted: adjusted}
 	}
-	members, _ := strictjson.Members(raw)
+	members := strictjson.Salvaged(raw)
 	var kept bytes.Buffer
 	kept.WriteByte('{')
 	id := ""

@@ -15,21 +15,31 @@ type Member struct {
 // brackets only, so that what is wrong with a value concerns that value alone. False: it is no
 // object that can be split, or has very many members.
 func Members(src []byte) (members []Member, ok bool) {
-	s := splitter{src: src}
+	return (&splitter{src: src}).members()
+}
+
+// Salvaged returns the members of what should be an object, as far as they can be told apart: an
+// array that is not closed ends with the object, and what follows the object does not matter.
+func Salvaged(src []byte) []Member {
+	members, _ := (&splitter{src: src, salvages: true}).members()
+	return members
+}
+
+func (s *splitter) members() (members []Member, ok bool) {
 	if !s.take('{') {
 		return nil, false
 	}
 	for first := true; !s.take('}'); first = false {
 		if !first && !s.take(',') || len(members) == mostMembers {
-			return nil, false
+			return members, false
 		}
 		key, ok := s.key()
 		if !ok || !s.take(':') {
-			return nil, false
+			return members, false
 		}
 		raw, ok := s.value('}')
 		if !ok {
-			return nil, false
+			return members, false
 		}
 		members = append(members, Member{key, raw})
 	}
@@ -60,8 +70,9 @@ func Elements(src []byte, most int) (elements [][]byte, ok bool) {
 }
 
 type splitter struct {
-	src []byte
-	pos int
+	src      []byte
+	pos      int
+	salvages bool // see Salvaged
 }
 
 func (s *splitter) next() byte {
@@ -95,8 +106,8 @@ func (s *splitter) key() (key string, ok bool) {
 }
 
 // value reads up to the comma or the bracket that ends the value. Brackets within it that do not
-// match are part of what is wrong with it: a brace closes what is open within it, and a square
-// bracket that closes nothing is passed over.
+// match are part of what is wrong with it: a brace closes what is open within it, and a bracket
+// that closes nothing is passed over.
 func (s *splitter) value(closing byte) (raw []byte, ok bool) {
 	var open []byte
 	start := s.pos
@@ -124,7 +135,7 @@ func (s *splitter) value(closing byte) (raw []byte, ok bool) {
 			switch {
 			case n >= 0:
 				open = open[:n]
-			case closing == '}':
+			case s.salvages:
 				s.pos = i
 				return bytes.TrimSpace(s.src[start:i]), true
 			}

@@ -41,9 +41,27 @@ func TestWhatIsWrongWithOneElementStaysWithinIt(t *testing.T) {
 			t.Errorf("as a member %s: %v, %v", in, members, ok)
 		}
 	}
-	members, ok := strictjson.Members([]byte(`{"a":1,"b":[1,2}`))
-	if !ok || len(members) != 2 || string(members[1].Raw) != `[1,2` {
-		t.Errorf("an array that is not closed: %v, %v", members, ok)
+	for in, want := range map[string]string{
+		`{"a":1,"b":[1,2}`:    `a=1 b=[1,2`,
+		`{"a":1,"b":[1,2}}`:   `a=1 b=[1,2`,
+		`{"a":1,"b":{"c":[}}`: `a=1 b={"c":[}`,
+		`{"a":1,"b":"x`:       `a=1`,
+		`{"a":1,"b" 2,"c":3}`: `a=1`,
+		`{"a":1,"b":}`:        `a=1 b=`,
+		`{"a":1} {"b":2}`:     `a=1`,
+		`[1]`:                 ``,
+	} {
+		var got []string
+		for _, m := range strictjson.Salvaged([]byte(in)) {
+			got = append(got, m.Key+"="+string(m.Raw))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: salvaged %v", in, got)
+		}
+	}
+	whole := `{"n":1,"list":[{"b":[1}},{"c":2}]}`
+	if members, ok := strictjson.Members([]byte(whole)); !ok || len(members) != 2 {
+		t.Errorf("%s: %v, %v", whole, members, ok)
 	}
 	for _, in := range []string{
 		``, `{`, `{"a"}`, `{"a":1,}`, `{"a":1}}`, `{a:1}`, `[]`, `{"\u00":1}`, `{"a":"`,

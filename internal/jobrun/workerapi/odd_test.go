@@ -37,6 +37,8 @@ var oddities = []struct{ more, pointer, code string }{
 	{`,"checkpoint":{"a":1,"a":2}`, "/checkpoint/a", "duplicate_key"},
 	{`,"checkpoint":1e400`, "/checkpoint", "number_out_of_range"},
 	{`,"checkpoint":` + strings.Repeat("[", 100) + strings.Repeat("]", 100), "", "too_deep"},
+	{`,"checkpoint":[1}`, "/checkpoint", "syntax"},
+	{`,"checkpoint":{"a":[}`, "/checkpoint/a/0", "syntax"},
 	{`,"checkpoint":{"a" "b"}`, "/checkpoint", "syntax"},
 	{`,"checkpoint":undefined`, "/checkpoint", "syntax"},
 	{`,"checkpoint":{'a':1}`, "/checkpoint", "syntax"},
