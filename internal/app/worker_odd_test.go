@@ -53,7 +53,7 @@ func TestWhatOneHandlerReportsCostsNoOtherRunItsLease(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 100.0000001, 1e300, -0.0}
+		odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 100.0000001, 1e300, math.Copysign(0, -1)}
 		texts := []string{"a\x00b", "\xff", "\xed\xa0\x80", strings.Repeat("💥", 2000), "\u202e"}
 		for n := 0; n < 15 && ctx.Err() == nil; n++ { // longer than two leases
 			for i, p := range odd {

@@ -121,7 +121,8 @@ func calendarAt(s string, i int) int {
 		}
 		i = end + 1
 	}
-	end, year := 0, false
+	var end int
+	var year bool
 	if at(s, i, digit) {
 		day := span(s, i, digit)
 		if day-i > 2 || day == len(s) || strings.IndexByte(" -/", s[day]) < 0 {

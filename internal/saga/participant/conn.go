@@ -162,7 +162,7 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 	if a.zipped { // we have not asked for it, but that forbids it to nobody
 		plain, err := gzip.NewReader(body)
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return // there is none
 		case err != nil:
 			a.broken = c.unzipped()
