@@ -33,8 +33,9 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	var beats []jobrun.Beat
 	var places []int // of the beats in the list
 	for i := range b.Running {
-		r, goOn := &b.Running[i], false
-		if items[i], goOn = foundIn(req, i, r, r.Value.RunID); !goOn {
+		r := &b.Running[i]
+		item, sound := foundIn(req, i, r, r.Value.RunID)
+		if items[i] = item; !sound {
 			continue
 		}
 		var texts plaintext.Members

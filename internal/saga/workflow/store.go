@@ -29,8 +29,7 @@ func NotFound(name string, ver int) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no workflow %q", name)
 }
 
-// ErrUnreadable: a stored definition is damaged. A list has its row, marked; nothing is done
-// by it.
+// ErrUnreadable reports that a stored definition is damaged. Lists show its row, marked; nothing acts by it.
 var ErrUnreadable = errors.New("the stored workflow definition cannot be read")
 
 // Registered is one version of a workflow together with the head of its name.
