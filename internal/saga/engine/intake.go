@@ -108,13 +108,7 @@ func (s *session) startLoaded(
 	for _, l := range loaded {
 		run, err := s.rebuild(ctx, l)
 		if err != nil {
-			s.e.cfg.Log.ErrorContext(
-				ctx,
-				"cannot read a saga's workflow definition",
-				slog.String("saga_id", l.Saga.ID.String()),
-				slog.Any("error", err),
-			)
-			s.waitUntil(l.Saga.Ref(), s.e.cfg.Now().Add(s.e.jittered(time.Second)))
+			s.waitUntil(l.Saga.Ref(), s.unreadable(ctx, l.Saga.Ref(), err))
 			continue
 		}
 		if l.Saga.LeaseOwner == nil || *l.Saga.LeaseOwner != s.owner {
@@ -134,7 +128,48 @@ func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Instance, er
 	if err != nil {
 		return saga.Instance{}, err
 	}
+	s.mu.Lock()
+	delete(s.damaged, l.Saga.Ref())
+	s.mu.Unlock()
 	return saga.Rebuild(l.Saga, def, l.Logs), nil
+}
+
+// pause is how long a saga whose workflow definition cannot be read is left alone.
+type pause struct {
+	until  time.Time
+	length time.Duration
+}
+
+// longestPause bounds how long a saga waits after its definition can be read again.
+const longestPause = time.Minute
+
+// unreadable returns when to try again to read the workflow definition of a saga. The time doubles with each
+// failure, and the log has one line for each: a definition that was damaged, by a bad restore for example, stays so
+// until a person acts, and may have thousands of sagas.
+func (s *session) unreadable(ctx context.Context, ref saga.Ref, err error) time.Time {
+	now := s.e.cfg.Now()
+	s.mu.Lock()
+	p, known := s.damaged[ref]
+	told := known && now.Before(p.until)
+	if !told {
+		p.length = min(max(2*p.length, time.Second), longestPause)
+		p.until = now.Add(s.e.jittered(p.length))
+		s.damaged[ref] = p
+	}
+	s.mu.Unlock()
+	if !told {
+		s.e.cfg.Log.ErrorContext(ctx, "cannot read a saga's workflow definition",
+			slog.String("saga_id", ref.ID.String()), slog.Any("error", err))
+	}
+	return p.until
+}
+
+// paused reports whether a saga is left alone because its definition could not be read.
+func (s *session) paused(ref saga.Ref) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, known := s.damaged[ref]
+	return known && s.e.cfg.Now().Before(p.until)
 }
 
 // adoptStrays finds sagas of this node that are due but not driven: a flag was set by
@@ -147,7 +182,9 @@ func (s *session) adoptStrays(ctx context.Context) {
 		return
 	}
 	for _, ref := range refs {
-		s.wake(ref)
+		if !s.paused(ref) {
+			s.wake(ref)
+		}
 	}
 }
 
@@ -206,10 +243,9 @@ const reapBatch = 500
 // flagOverdue sets the deadline's flag on one saga. One that cannot be flagged
 // is logged and left for the next round, and does not stop the others.
 func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
-	log := s.e.cfg.Log.With(slog.String("saga_id", l.Saga.ID.String()))
 	run, err := s.rebuild(ctx, l)
 	if err != nil {
-		log.ErrorContext(ctx, "cannot read a saga's workflow definition", slog.Any("error", err))
+		s.unreadable(ctx, l.Saga.Ref(), err)
 		return
 	}
 	change, err := saga.Apply(run, saga.DeadlinePassed{}, s.e.moment())
@@ -219,7 +255,8 @@ func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
 	_ = failpoint.Hit(failpoint.ReaperBeforeFlag)
 	if err := s.e.cfg.Commit(ctx, change); err != nil {
 		if !stale(err) {
-			log.WarnContext(ctx, "cannot flag an overdue saga", slog.Any("error", err))
+			s.e.cfg.Log.WarnContext(ctx, "cannot flag an overdue saga",
+				slog.String("saga_id", l.Saga.ID.String()), slog.Any("error", err))
 		}
 		return
 	}

@@ -30,6 +30,7 @@ type session struct {
 	running map[saga.Ref]bool        // guarded by mu: sagas with a goroutine, or being loaded for one
 	adopted map[saga.Ref]bool        // guarded by mu: new sagas that were loaded before Admit's done came for them
 	waiting map[saga.Ref]*time.Timer // guarded by mu: sagas that wait a short time
+	damaged map[saga.Ref]pause       // guarded by mu: sagas whose workflow definition cannot be read
 	ready   ready                    // guarded by mu
 	queued  map[saga.Ref]bool        // guarded by mu: those in ready
 	readied chan struct{}            // capacity 1
@@ -49,7 +50,7 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 	s := &session{
 		e: e, owner: owner, slots: newSlots(e.cfg.MaxRunning),
 		running: map[saga.Ref]bool{}, adopted: map[saga.Ref]bool{}, waiting: map[saga.Ref]*time.Timer{},
-		queued: map[saga.Ref]bool{}, readied: make(chan struct{}, 1),
+		damaged: map[saga.Ref]pause{}, queued: map[saga.Ref]bool{}, readied: make(chan struct{}, 1),
 	}
 	s.calls, s.giveUp = context.WithCancel(context.WithoutCancel(ctx))
 	s.lease.Extend(sent, e.cfg.LeaseTTL)
