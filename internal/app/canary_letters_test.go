@@ -41,11 +41,11 @@ func (a *canaryNode) writeLetters() {
 	a.keeps("topic", canary+"-topic")
 	const policy = `{"max_retries":4,"auto_retry":false,"ordered":false,"retention_days":30,"archive_days":365,"max_generations":5,
 		"backoff":{"initial_interval_ms":1000,"max_interval_ms":60000,"multiplier":2,"jitter":0},"alert":{"count":1},
-		"redact":["#"],"allowed_targets":["@/#","@/#-refuse","#"],"reason":"#"}`
+		"redact":["#"],"keep_headers":["#"],"allowed_targets":["@/#","@/#-refuse","#"],"reason":"#"}`
 	a.does("putTopicPolicy", policy)
-	a.does("updateTopicPolicy", `{"max_retries":3,"redact":["#"],"allowed_targets":["@/#","@/#-refuse","#"],"reason":"#"}`)
+	a.does("updateTopicPolicy", `{"max_retries":3,"redact":["#"],"keep_headers":["#"],"allowed_targets":["@/#","@/#-refuse","#"],"reason":"#"}`)
 	a.does("putDefaultPolicy", policy)
-	a.does("updateDefaultPolicy", `{"redact":["#"],"allowed_targets":["@/#","@/#-refuse","#"],"reason":"#"}`)
+	a.does("updateDefaultPolicy", `{"redact":["#"],"keep_headers":["#"],"allowed_targets":["@/#","@/#-refuse","#"],"reason":"#"}`)
 
 	for i, target := range []string{toHTTP, toKafka, toJob} {
 		a.does("pushDeadLetter", letterOf("kinds", target, fmt.Sprint("one", i)))

@@ -41,7 +41,9 @@ func RawTables(t *testing.T, dsn string) *sql.DB {
 // ConnectWith is Connect with encryption.
 func ConnectWith(t *testing.T, dsn string, keys *envelope.Keyring) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second, Encryption: keys})
+	// Tests fill tables with tens of thousands of rows in one statement.
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second, Encryption: keys,
+		StatementTimeout: patience.Limit, IOTimeout: 2 * patience.Limit})
 	if err != nil {
 		t.Fatal(err)
 	}
