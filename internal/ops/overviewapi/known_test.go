@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +19,15 @@ import (
 func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
-		reads, takes, failing := 0, 20*time.Millisecond, false
+		var reads, slow atomic.Int64 // the second in nanoseconds
+		var failing atomic.Bool
+		takes := 20 * time.Millisecond // what the visitors expect
+		slow.Store(int64(takes))
 		k := known{of: map[uuid.UUID]*kept{}, now: time.Now, within: time.Minute, stopping: stopping}
 		k.read = func(context.Context, tenantID) (overview.Overview, error) {
-			time.Sleep(takes)
-			reads++
-			if failing {
+			time.Sleep(time.Duration(slow.Load()))
+			reads.Add(1)
+			if failing.Load() {
 				return overview.Overview{}, errors.New("down")
 			}
 			return overview.Overview{At: time.Now()}, nil
@@ -51,8 +55,8 @@ func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 			t.Errorf("who leaves waits: %v", err)
 		}
 		all.Wait()
-		if reads != 2 {
-			t.Errorf("%d readings, want one for each tenant", reads)
+		if n := reads.Load(); n != 2 {
+			t.Errorf("%d readings, want one for each tenant", n)
 		}
 		for range 12 { // two minutes of an open page
 			time.Sleep(10 * time.Second)
@@ -61,10 +65,10 @@ func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		before := reads
+		before := reads.Load()
 		time.Sleep(time.Minute)
-		if reads != before {
-			t.Errorf("%d readings while nobody looks", reads-before)
+		if n := reads.Load() - before; n != 0 {
+			t.Errorf("%d readings while nobody looks", n)
 		}
 		if waited, age := look(); waited != takes || age != 0 {
 			t.Errorf("after a pause: waited %s for an overview %s old", waited, age)
@@ -76,32 +80,33 @@ func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 			{20 * time.Second, 40 * time.Second, 40 * time.Second},
 		} {
 			takes = c.takes
+			slow.Store(int64(takes))
 			time.Sleep(time.Minute)
 			look()
-			before = reads
+			before = reads.Load()
 			for range 60 {
 				time.Sleep(10 * time.Second)
 				if _, age := look(); age > c.oldest {
 					t.Errorf("readings take %s, and an overview %s old is shown", takes, age)
 				}
 			}
-			if n := reads - before; n > int(11*time.Minute/c.each) {
+			if n := reads.Load() - before; n > int64(11*time.Minute/c.each) {
 				t.Errorf("%d readings of %s in ten minutes", n, takes)
 			}
 		}
 
-		failing = true
+		failing.Store(true)
 		time.Sleep(time.Hour)
-		before = reads
+		before = reads.Load()
 		for range 2 {
 			if _, err := k.get(t.Context(), uuid.UUID{1}); err == nil {
 				t.Error("it cannot be read, and is shown")
 			}
 		}
-		if reads-before != 2 {
+		if reads.Load()-before != 2 {
 			t.Error("an error is kept")
 		}
-		failing = false
+		failing.Store(false)
 		look()
 		close(stopping)
 	})
