@@ -183,6 +183,12 @@ func (b *Tab) Until(what, expression string) {
 	})
 }
 
+// loaded waits until the scripts of the page have run: before that, what opens a dialog is a link to a page.
+func (b *Tab) loaded() {
+	b.Helper()
+	b.Until("all of itself", `document.readyState === "complete"`)
+}
+
 // See waits until the page shows a text.
 func (b *Tab) See(text string) {
 	b.Helper()
@@ -195,6 +201,7 @@ func (b *Tab) Click(selector, text string) {
 	b.Helper()
 	find := fmt.Sprintf(`[...document.querySelectorAll(%s)].find(e => e.checkVisibility() && !e.disabled &&
 		(e.innerText || e.value || "").toLowerCase().includes(%s))`, quote(selector), quote(strings.ToLower(text)))
+	b.loaded()
 	b.Until(fmt.Sprintf("%s %q", selector, text), find)
 	var at struct{ X, Y float64 }
 	b.Eval(fmt.Sprintf(`(() => { const e = %s; e.scrollIntoView({block: "center", behavior: "instant"});
@@ -226,6 +233,7 @@ func (b *Tab) Front() {
 // TabTo presses Tab until the element with the focus fits a selector and has a text.
 func (b *Tab) TabTo(selector, text string) {
 	b.Helper()
+	b.loaded()
 	for range 400 {
 		b.Press(kb.Tab)
 		var there bool
