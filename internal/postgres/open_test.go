@@ -50,7 +50,11 @@ func TestTimeoutsMayBeLeftToTheServer(t *testing.T) {
 // it is replaced.
 func TestPoolsHaveTheirOwnSettings(t *testing.T) {
 	t.Parallel()
-	db := pgtest.Connect(t, testdb.DSN(t))
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
 	settings := map[string]pgtest.Querier{
 		"tenants' reads by key": db.Points(), "tenants' lists": db.Lists(),
 		"upkeep": db.SQL(), "writers": db.Write.DB, "leases": db.Lease.DB,
