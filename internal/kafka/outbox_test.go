@@ -154,6 +154,7 @@ func TestAnEventThatItsTopicRefusesBecomesALetterAndStopsNothing(t *testing.T) {
 	want := b.emits(topic, 9, `{"a":1}`)
 	var refused atomic.Int32
 	b.publish(c, "a", func(cfg *publication.Config) {
+		cfg.Lease = time.Hour // who loses it sends a batch again
 		cfg.Batch, cfg.Observer.Refused = 100, func() { refused.Add(1) }
 		cfg.Refuse = func(topic string) string {
 			if topic == c.name("source") {
