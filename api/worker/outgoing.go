@@ -7,7 +7,6 @@ import (
 	"math"
 
 	"github.com/skald-saga/skald/internal/strictjson"
-	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // What a handler reports goes through this file before it is sent: one odd text or number must
@@ -27,12 +26,6 @@ const (
 	// server's own limit is for the whole body.
 	maxDepth = strictjson.DefaultMaxDepth - 8
 )
-
-// textOf makes text storable: valid UTF-8 without NUL, cut between two characters.
-func textOf(s string, most plaintext.Limit) string {
-	text, _ := plaintext.Storable(s, most)
-	return text
-}
 
 // percentOf returns a percentage within its bounds. False: it is no number, such as 0/0 before
 // the total is known.

@@ -37,7 +37,7 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 		_ = call("cancel-ack", nil)
 		return
 	case err != nil && (errors.Is(cause, ErrStopping) || errors.Is(cause, ErrLeaseOver)):
-		more := map[string]any{"reason": textOf(cause.Error(), plaintext.Characters(maxReason))}
+		more := map[string]any{"reason": plaintext.Text(cause.Error(), plaintext.Characters(maxReason))}
 		if errors.Is(cause, ErrLeaseOver) {
 			more["lease_lost"] = true
 		}
@@ -210,7 +210,7 @@ func (w *Worker) settle(s *session, r *report, status int, p *problem) {
 		slog.String("run_id", r.h.RunID), slog.Int("status", status), slog.Any("problem", p))
 	if why := r.instead["error"].(map[string]any); p != nil {
 		said := fmt.Sprintf("%s: %d %s: %s", why["message"], status, p.Code, p.Detail)
-		why["message"] = textOf(said, plaintext.Bytes(maxMessage))
+		why["message"] = plaintext.Text(said, plaintext.Bytes(maxMessage))
 	}
 	_ = w.insist(s, r.h, "/api/v1/job-runs/"+r.h.RunID+"/fail", r.h.of(s.id, r.instead))
 }

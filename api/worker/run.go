@@ -56,7 +56,7 @@ func (r *Run) DecodeCheckpoint(into any) error {
 // next heartbeat. A percent that is no number is left out, one beyond the bounds is at
 // the bound, and the message is cut to 1,000 characters.
 func (r *Run) Progress(percent float64, message string) {
-	told := map[string]any{"message": textOf(message, plaintext.Characters(maxProgressText))}
+	told := map[string]any{"message": plaintext.Text(message, plaintext.Characters(maxProgressText))}
 	if p, ok := percentOf(percent); ok {
 		told["percent"] = p
 	}
@@ -102,7 +102,7 @@ func (r *Run) emits(kind, naming, name, holding string, held any) error {
 	doc, err := documentOf(held, maxEmission-r.emitted)
 	switch {
 	case err != nil:
-	case name == "" || name != textOf(name, plaintext.Characters(maxName)):
+	case name == "" || name != plaintext.Text(name, plaintext.Characters(maxName)):
 		err = fmt.Errorf("worker: the %s must have 1 to %d characters, in UTF-8 without NUL", naming, maxName)
 	case len(r.emit) == maxEmitted:
 		err = fmt.Errorf("worker: a run emits at most %d events and runs", maxEmitted)
@@ -139,8 +139,8 @@ func failureOf(err error) (body map[string]any, exit *int32) {
 		code = "ERROR"
 	}
 	return map[string]any{
-		"code":      textOf(code, plaintext.Bytes(maxCode)),
-		"message":   textOf(f.Message, plaintext.Bytes(maxMessage)),
+		"code":      plaintext.Text(code, plaintext.Bytes(maxCode)),
+		"message":   plaintext.Text(f.Message, plaintext.Bytes(maxMessage)),
 		"retryable": !f.Permanent,
 	}, exitOf(f.ExitCode)
 }

@@ -145,7 +145,7 @@ func (s *session) release(c claimed, reason string) {
 		context.Background(),
 		5*time.Second,
 		"/api/v1/job-runs/"+c.RunID+"/release",
-		c.of(s.id, map[string]any{"reason": textOf(reason, plaintext.Characters(maxReason))}),
+		c.of(s.id, map[string]any{"reason": plaintext.Text(reason, plaintext.Characters(maxReason))}),
 		nil,
 	)
 }

@@ -149,8 +149,8 @@ func (w *Worker) register(ctx context.Context) (*session, error) {
 	slices.Sort(commands)
 	host, _ := os.Hostname()
 	body := map[string]any{
-		"name":     textOf(w.cfg.Name, plaintext.Characters(maxName)),
-		"node":     textOf(host, plaintext.Characters(maxName)),
+		"name":     plaintext.Text(w.cfg.Name, plaintext.Characters(maxName)),
+		"node":     plaintext.Text(host, plaintext.Characters(maxName)),
 		"pid":      os.Getpid(),
 		"sdk":      "skald-go",
 		"version":  "1",

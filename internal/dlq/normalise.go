@@ -16,8 +16,7 @@ func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
-// Storable returns s as it is stored, in at most limit bytes (plaintext.Storable).
+// Storable returns s as it is stored, in at most limit bytes (plaintext.Text).
 func Storable(s string, limit int) string {
-	text, _ := plaintext.Storable(s, plaintext.Bytes(limit))
-	return text
+	return plaintext.Text(s, plaintext.Bytes(limit))
 }

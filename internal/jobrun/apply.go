@@ -143,7 +143,7 @@ func (d *decision) askToStop(by Mover, actor, reason string) {
 	if r.CancelRequestedAt != nil {
 		return
 	}
-	r.CancelRequestedAt, r.CancelReason, r.UpdatedAt = &d.m.Now, shorten(reason), d.m.Now
+	r.CancelRequestedAt, r.CancelReason, r.UpdatedAt = &d.m.Now, StoredReason(reason), d.m.Now
 	d.tell(Event{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
 }
 
@@ -219,8 +219,7 @@ func (d *decision) hasten(what Event) {
 	d.tell(what)
 }
 
-// shorten returns a reason as it is stored.
-func shorten(reason string) string {
-	text, _ := plaintext.Storable(reason, plaintext.Characters(MaxReason))
-	return text
+// StoredReason returns a reason as it is stored: cleaned, and cut to MaxReason characters.
+func StoredReason(reason string) string {
+	return plaintext.Text(reason, plaintext.Characters(MaxReason))
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // runEvent is a row of jobs.job_run_events.
@@ -59,14 +58,8 @@ func (c *RunEvents) Add(r *jobrun.Run, e jobrun.Event) {
 	if c.batch == nil {
 		c.batch = RunEventTable.Batch(1)
 	}
-	e.Reason = Shortened(e.Reason, jobrun.MaxReason)
+	e.Reason = jobrun.StoredReason(e.Reason)
 	c.batch.Add(&runEvent{r.ID, r.TenantID, e})
-}
-
-// Shortened returns s as it is stored, in at most that many characters.
-func Shortened(s string, most int) string {
-	text, _ := plaintext.Storable(s, plaintext.Characters(most))
-	return text
 }
 
 // PutRunEvents stores the events collected in c, in tx of the writers' connections.
@@ -112,7 +105,7 @@ func (db *DB) putRunAttempt(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, a j
 	if r.AssignedAt == nil {
 		return fmt.Errorf("an attempt of job run %s ended although the run was never assigned", r.ID)
 	}
-	a.AssignedAt, a.Reason = *r.AssignedAt, Shortened(a.Reason, jobrun.MaxReason)
+	a.AssignedAt, a.Reason = *r.AssignedAt, jobrun.StoredReason(a.Reason)
 	batch := AttemptTable.Batch(1)
 	batch.Add(&runAttempt{r.ID, r.TenantID, a})
 	return db.ExecIn(ctx, tx, storeRunAttempts.Text, storeRunAttempts.Args(batch)...)

@@ -256,7 +256,7 @@ func (st *Events) settle(
 					At:           dlq.Moment{Now: m.Now},
 				})
 			}
-			row.Error = Shortened(why, jobrun.MaxReason)
+			row.Error = jobrun.StoredReason(why)
 		}
 		batch.Add(&row)
 	}

@@ -112,7 +112,7 @@ func (st *Events) Sent(
 		var letters []dlqdb.LetterUpdate
 		for i := range refused {
 			f := &refused[i]
-			res, err := tx.ExecContext(ctx, refusePublication, f.ID, Shortened(f.Why, jobrun.MaxReason), f.Letter.ID)
+			res, err := tx.ExecContext(ctx, refusePublication, f.ID, jobrun.StoredReason(f.Why), f.Letter.ID)
 			is, err := postgres.ChangedOne(res, "give up publishing an event", err)
 			if err != nil {
 				return err

@@ -154,7 +154,7 @@ func (st *Sweeps) askToStop(ctx context.Context, t jobrun.Term, asked []jobrun.A
 	var ids, reasons postgres.BinaryColumn
 	for _, a := range asked {
 		ids.UUID(a.ID)
-		reasons.Text(jobdb.Shortened(a.Reason, jobrun.MaxReason))
+		reasons.Text(jobrun.StoredReason(a.Reason))
 	}
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		rows, err := st.db.QueryIn(ctx, tx, `

@@ -94,7 +94,7 @@ func cleaned(s string) string { return shown(s, maxMessage, false) }
 // a blank for each character that would control a terminal, change the direction of writing or,
 // unless lines are allowed, break a line.
 func shown(s string, most int, lines bool) string {
-	s, _ = plaintext.Storable(s, plaintext.Limit{})
+	s = plaintext.Text(s, plaintext.Limit{})
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
 		if lines && (r == '\n' || r == '\t') {
 			return r
@@ -104,8 +104,7 @@ func shown(s string, most int, lines bool) string {
 		}
 		return r
 	}, s))
-	s, _ = plaintext.Storable(s, plaintext.Characters(most))
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(plaintext.Text(s, plaintext.Characters(most)))
 }
 
 // nothingButCut is what is kept of a body of which nothing can be kept.

@@ -32,6 +32,12 @@ func Storable(s string, most Limit) (text string, changed bool) {
 	return text, len(text) != len(s) || text != s
 }
 
+// Text is Storable for those who need not know whether the text was changed.
+func Text(s string, most Limit) string {
+	text, _ := Storable(s, most)
+	return text
+}
+
 // end returns where a text of valid UTF-8 is cut.
 func (l Limit) end(s string) int {
 	switch {

@@ -49,7 +49,7 @@ var arrows = map[string][]string{
 		"internal/jobrun", "internal/jobrun/jobdb", "internal/postgres", "internal/retry", "internal/saga",
 		"internal/saga/workflow",
 		"internal/secret/envelope", "internal/rest/page"},
-	"internal/jobrun/jobdb": {"internal/strictjson/plaintext", "internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
+	"internal/jobrun/jobdb": {"internal/audit/auditdb", "internal/audit/operator", "internal/dlq", "internal/dlq/dlqdb",
 		"internal/fault",
 		"internal/jobrun", "internal/jobrun/jobnotify", "internal/postgres", "internal/postgres/notify",
 		"internal/secret/envelope",
