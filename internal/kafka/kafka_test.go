@@ -97,6 +97,10 @@ func (w *world) publisher(node string, change ...func(*publication.Config)) (sto
 	return stop
 }
 
+// undisturbed makes a publication send every batch once, however busy the machine is: who loses its lease, or waits
+// too long for the broker, sends a batch again.
+func undisturbed(c *publication.Config) { c.Lease, c.Timeout = time.Hour, patience.Limit }
+
 // expected returns the ids of every event, by saga, in order.
 func (w *world) expected(tenants ...uuid.UUID) map[string][]string {
 	w.t.Helper()
@@ -167,7 +171,7 @@ func TestEveryTenantsEventsArriveInOrderWithTheirHeaders(t *testing.T) {
 	for _, tenant := range tenants {
 		w.sagas(tenant, 20)
 	}
-	w.publisher("a")
+	w.publisher("a", undisturbed)
 	records := w.wantTopic(w.expected(tenants...))
 	partitions := map[int32]bool{}
 	of := map[string]int32{}
@@ -198,11 +202,11 @@ func TestARestartGoesOnWhereItWas(t *testing.T) {
 	w := newWorld(t)
 	tenant := uuid.New()
 	w.sagas(tenant, 10)
-	stop := w.publisher("a")
+	stop := w.publisher("a", undisturbed)
 	w.wantTopic(w.expected(tenant))
 	stop()
 	w.sagas(tenant, 10)
-	w.publisher("a")
+	w.publisher("a", undisturbed)
 	want := w.expected(tenant)
 	records := w.wantTopic(want)
 	events := 0

@@ -117,15 +117,14 @@ func TestEveryEmittedEventIsPublishedInOrderAlthoughANodeDiesBeforeItRecordsThat
 	topic := c.create("orders", 3)
 	want := b.emits(topic, 60, `{"a":1}`)
 	dead := &deadAfterSend{died: make(chan struct{})}
-	stop := b.publish(c, "a", func(cfg *publication.Config) { dead.Outbox = cfg.Outbox; cfg.Outbox = dead })
+	stop := b.publish(c, "a", undisturbed, func(cfg *publication.Config) { dead.Outbox = cfg.Outbox; cfg.Outbox = dead })
 	<-dead.died
 	stop()
 	if n := b.count("SELECT count(*) FROM jobs.event_publications WHERE ended_at IS NULL"); n != 60-3*7 {
 		t.Fatalf("the node died with %d of 60 events recorded", 60-n)
 	}
-	for _, node := range []string{"b", "c"} { // who loses its lease sends a batch again
-		b.publish(c, node, func(cfg *publication.Config) { cfg.Lease = time.Hour })
-	}
+	b.publish(c, "b", undisturbed)
+	b.publish(c, "c", undisturbed)
 	b.emptied()
 	got, records := c.heard(topic, 3)
 	for key, ids := range want {
@@ -154,8 +153,7 @@ func TestAnEventThatItsTopicRefusesBecomesALetterAndStopsNothing(t *testing.T) {
 	loops := b.emits(c.name("source"), 1, `1`)
 	want := b.emits(topic, 9, `{"a":1}`)
 	var refused atomic.Int32
-	b.publish(c, "a", func(cfg *publication.Config) {
-		cfg.Lease = time.Hour // who loses it sends a batch again
+	b.publish(c, "a", undisturbed, func(cfg *publication.Config) {
 		cfg.Batch, cfg.Observer.Refused = 100, func() { refused.Add(1) }
 		cfg.Refuse = func(topic string) string {
 			if topic == c.name("source") {
