@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -225,7 +226,7 @@ func TestAnArchivedSagasIDStaysTaken(t *testing.T) {
 	if moved := cleanup(t, s.pool, -time.Hour); moved != 1 {
 		t.Fatalf("%d sagas were moved, want 1", moved)
 	}
-	fresh := saga.New(saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id},
+	fresh := saga.New(saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant.Tenant{ID: s.id},
 		Payload: json.RawMessage(`{}`)}, s.def, 1, &node, s.now(), 0)
 	again := fresh
 	again.ID = run.ID

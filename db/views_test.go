@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -126,7 +127,7 @@ func (s *story) now() time.Time {
 // begin stores a saga that node 1 drives, or none.
 func (s *story) begin(owner *int64) saga.Instance {
 	s.t.Helper()
-	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: s.id},
+	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant.Tenant{ID: s.id},
 		Payload: json.RawMessage(`{"amount":1.50}`), Metadata: json.RawMessage(`{"region":"eu","owner":"shop"}`)}
 	results,
 		err := s.st.Create(s.t.Context(), []saga.NewSaga{{Saga: saga.New(spec, s.def, 1, owner, s.now(), time.Minute)}})

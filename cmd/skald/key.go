@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/rest/page"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 type keyCmd struct {
@@ -53,14 +53,14 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 	}
 	return withKeys(ctx, c, func(keys access.Store, cfg config.Config) error {
 		if !k.AnyTenant {
-			t := saga.Tenant{
+			t := tenant.Tenant{
 				ID:     cfg.Tenant.DefaultID,
 				Region: cfg.Tenant.DefaultRegion,
 				Major:  cfg.Tenant.DefaultMajor,
 				Minor:  cfg.Tenant.DefaultMinor,
 			}
 			if k.Tenant != uuid.Nil && k.Tenant != t.ID {
-				t = saga.Tenant{ID: k.Tenant}
+				t = tenant.Tenant{ID: k.Tenant}
 			}
 			want.Tenant = &t
 		}

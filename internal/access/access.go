@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Codes of problems.
@@ -130,7 +130,7 @@ type Principal struct {
 	Role    Role
 	// Tenant is the one the credential belongs to; with a zero ID it has none, and the
 	// configured default applies.
-	Tenant saga.Tenant
+	Tenant tenant.Tenant
 	// AnyTenant allows requests to choose their tenant.
 	AnyTenant bool
 	KeyID     uuid.UUID // of the API key; zero for other credentials
@@ -180,9 +180,9 @@ type Choice struct {
 // region and versions unless the choice names them: those of another tenant do not
 // apply. Fault: Forbidden when the choice differs from what the credential is bound to.
 // (Seed 4; DESIGN.md section 3.)
-func (p *Principal) TenantFor(choice Choice, fallback saga.Tenant) (saga.Tenant, error) {
+func (p *Principal) TenantFor(choice Choice, fallback tenant.Tenant) (tenant.Tenant, error) {
 	t := p.Tenant
-	if t.ID == uuid.Nil || t == (saga.Tenant{ID: fallback.ID}) {
+	if t.ID == uuid.Nil || t == (tenant.Tenant{ID: fallback.ID}) {
 		t = fallback
 	}
 	if choice == (Choice{}) {
@@ -190,7 +190,7 @@ func (p *Principal) TenantFor(choice Choice, fallback saga.Tenant) (saga.Tenant,
 	}
 	chosen := t
 	if choice.ID != nil && *choice.ID != t.ID {
-		chosen = saga.Tenant{ID: *choice.ID}
+		chosen = tenant.Tenant{ID: *choice.ID}
 	}
 	if choice.Region != nil {
 		chosen.Region = *choice.Region

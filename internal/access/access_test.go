@@ -11,7 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // wanted is the table of docs/security.md.
@@ -89,9 +89,9 @@ func TestOperatorIncludesWorkerAndAuditorAndAdminIncludesAll(t *testing.T) {
 }
 
 func TestTenantOfARequest(t *testing.T) {
-	home := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu", Major: 1, Minor: 2}
+	home := tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu", Major: 1, Minor: 2}
 	other := uuid.MustParse("00000000-0000-0000-0000-00000000000b")
-	fallback := saga.Tenant{
+	fallback := tenant.Tenant{
 		ID:     uuid.MustParse("00000000-0000-0000-0000-000000000001"),
 		Region: "default",
 		Major:  7,
@@ -99,13 +99,13 @@ func TestTenantOfARequest(t *testing.T) {
 	}
 	bound := access.Principal{Tenant: home}
 	unnamed := access.Principal{}
-	bare := access.Principal{Tenant: saga.Tenant{ID: fallback.ID}}
+	bare := access.Principal{Tenant: tenant.Tenant{ID: fallback.ID}}
 	free := access.Principal{AnyTenant: true}
 	for _, tt := range []struct {
 		name   string
 		who    access.Principal
 		choice access.Choice
-		want   saga.Tenant
+		want   tenant.Tenant
 		wrong  bool
 	}{
 		{"without headers a bound credential is for its tenant", bound, access.Choice{}, home, false},
@@ -113,14 +113,14 @@ func TestTenantOfARequest(t *testing.T) {
 		{"one that names the default tenant has its region and versions too", bare, access.Choice{}, fallback, false},
 		{"without headers a free one is for the default", free, access.Choice{}, fallback, false},
 		{"a bound one may name its own tenant", bound, access.Choice{ID: &home.ID, Region: new("eu"), Major: new(1), Minor: new(2)}, home, false},
-		{"a bound one may not name another tenant", bound, access.Choice{ID: &other}, saga.Tenant{}, true},
-		{"a bound one may not name another region", bound, access.Choice{Region: new("us")}, saga.Tenant{}, true},
-		{"a bound one may not name another major version", bound, access.Choice{Major: new(9)}, saga.Tenant{}, true},
-		{"a bound one may not name another minor version", bound, access.Choice{Minor: new(0)}, saga.Tenant{}, true},
-		{"one that names no tenant is bound to the default", unnamed, access.Choice{ID: &other}, saga.Tenant{}, true},
-		{"a free one may choose, and begins without region and versions", free, access.Choice{ID: &other}, saga.Tenant{ID: other}, false},
-		{"a free one may choose everything", free, access.Choice{ID: &other, Region: new("us"), Major: new(3), Minor: new(4)}, saga.Tenant{ID: other, Region: "us", Major: 3, Minor: 4}, false},
-		{"a free one that names the default keeps what it has", free, access.Choice{ID: &fallback.ID, Minor: new(9)}, saga.Tenant{ID: fallback.ID, Region: "default", Major: 7, Minor: 9}, false},
+		{"a bound one may not name another tenant", bound, access.Choice{ID: &other}, tenant.Tenant{}, true},
+		{"a bound one may not name another region", bound, access.Choice{Region: new("us")}, tenant.Tenant{}, true},
+		{"a bound one may not name another major version", bound, access.Choice{Major: new(9)}, tenant.Tenant{}, true},
+		{"a bound one may not name another minor version", bound, access.Choice{Minor: new(0)}, tenant.Tenant{}, true},
+		{"one that names no tenant is bound to the default", unnamed, access.Choice{ID: &other}, tenant.Tenant{}, true},
+		{"a free one may choose, and begins without region and versions", free, access.Choice{ID: &other}, tenant.Tenant{ID: other}, false},
+		{"a free one may choose everything", free, access.Choice{ID: &other, Region: new("us"), Major: new(3), Minor: new(4)}, tenant.Tenant{ID: other, Region: "us", Major: 3, Minor: 4}, false},
+		{"a free one that names the default keeps what it has", free, access.Choice{ID: &fallback.ID, Minor: new(9)}, tenant.Tenant{ID: fallback.ID, Region: "default", Major: 7, Minor: 9}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tt.who.TenantFor(tt.choice, fallback)

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // The form of an API key: skald_PREFIX_SECRET. The prefix is public and identifies the
@@ -75,7 +75,7 @@ type Key struct {
 	// for the role worker.
 	Queues []string
 	// Tenant is the one the key is bound to; nil: any, which only admins' keys may have.
-	Tenant     *saga.Tenant
+	Tenant     *tenant.Tenant
 	CreatedBy  string // a Principal's Subject
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time // nil: never
@@ -146,9 +146,9 @@ func (k *Key) Principal() Principal {
 type Request struct {
 	Name      string
 	Role      Role
-	Queues    []string     // of workers; nil: all. Not empty: that would be all by mistake.
-	Tenant    *saga.Tenant // nil: any
-	ExpiresAt *time.Time   // nil: never
+	Queues    []string       // of workers; nil: all. Not empty: that would be all by mistake.
+	Tenant    *tenant.Tenant // nil: any
+	ExpiresAt *time.Time     // nil: never
 }
 
 // Issue makes the key that by requests and its token; nothing is stored. All mistakes
@@ -214,7 +214,7 @@ func validQueues(names []string) bool {
 	})
 }
 
-func validTenant(t saga.Tenant) bool {
+func validTenant(t tenant.Tenant) bool {
 	return t.ID != uuid.Nil && len([]rune(t.Region)) <= 32 && 0 <= t.Major && t.Major <= 65535 && 0 <= t.Minor &&
 		t.Minor <= 65535
 }

@@ -14,12 +14,12 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 var (
 	noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	home = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu"}
+	home = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu"}
 	root = access.Principal{Subject: "key:*:root", Role: access.Admin, AnyTenant: true}
 )
 
@@ -139,7 +139,7 @@ func TestPrincipalOfAKey(t *testing.T) {
 }
 
 func TestRulesOfNewKeys(t *testing.T) {
-	other := saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000b")}
+	other := tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000b")}
 	elsewhere := home
 	elsewhere.Region = "us"
 	past, far := noon, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -166,8 +166,8 @@ func TestRulesOfNewKeys(t *testing.T) {
 		{"a name with a colon", root, func(r *access.Request) { r.Name = "*:root" }, fault.Invalid, "/name"},
 		{"a long name", root, func(r *access.Request) { r.Name = strings.Repeat("a", 101) }, fault.Invalid, "/name"},
 		{"no role", root, func(r *access.Request) { r.Role = "" }, fault.Invalid, "/role"},
-		{"a tenant of zeros", root, func(r *access.Request) { r.Tenant = &saga.Tenant{} }, fault.Invalid, "/tenant_id"},
-		{"a version out of range", root, func(r *access.Request) { r.Tenant = &saga.Tenant{ID: home.ID, Minor: 65536} }, fault.Invalid, "/tenant_id"},
+		{"a tenant of zeros", root, func(r *access.Request) { r.Tenant = &tenant.Tenant{} }, fault.Invalid, "/tenant_id"},
+		{"a version out of range", root, func(r *access.Request) { r.Tenant = &tenant.Tenant{ID: home.ID, Minor: 65536} }, fault.Invalid, "/tenant_id"},
 		{"an end in the past", root, func(r *access.Request) { r.ExpiresAt = &past }, fault.Invalid, "/expires_at"},
 		{"an end that no text can hold", root, func(r *access.Request) { r.ExpiresAt = &far }, fault.Invalid, "/expires_at"},
 		{"a worker for queues", root, worker([]string{"b", "a", "b"}), 0, ""},
@@ -177,7 +177,7 @@ func TestRulesOfNewKeys(t *testing.T) {
 		{"a worker for the longest name", root, worker([]string{strings.Repeat("ж", 100)}), 0, ""},
 		{"a worker for many queues", root, worker(strings.Split(strings.Repeat("a,", 100)+"a", ",")), fault.Invalid, "/queues"},
 		{"an operator for queues", root, func(r *access.Request) { r.Queues = []string{"a"} }, fault.Invalid, "/queues"},
-		{"everything wrong", root, func(r *access.Request) { *r = access.Request{Tenant: &saga.Tenant{}, ExpiresAt: &past} }, fault.Invalid, "/name /role /tenant_id /expires_at"},
+		{"everything wrong", root, func(r *access.Request) { *r = access.Request{Tenant: &tenant.Tenant{}, ExpiresAt: &past} }, fault.Invalid, "/name /role /tenant_id /expires_at"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := good

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest/page"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // How long a session lasts.
@@ -65,8 +65,8 @@ type Session struct {
 	Subject string // a Principal's
 	Role    Role   // of a JWT: as it was at sign-in
 	KeyID   *uuid.UUID
-	Tenant  *saga.Tenant // nil: of a key for any tenant
-	Address string       // of the client that signed in
+	Tenant  *tenant.Tenant // nil: of a key for any tenant
+	Address string         // of the client that signed in
 
 	CreatedAt, ExpiresAt time.Time
 	LastUsedAt           time.Time // with a precision of about a minute

@@ -19,17 +19,18 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/ratelimit"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/ops"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/ratelimit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
+	"github.com/skald-saga/skald/internal/tenant"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // Options of a run beyond the configuration.
@@ -70,7 +71,7 @@ type node struct {
 	writes      *writes
 	calls       *participant.Client
 	definitions *pinned
-	ends        *ends.Board
+	ends        *waiting.Board
 	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, together
 	engine      *engine.Engine
 	notices     *notices
@@ -170,17 +171,17 @@ func (n *node) addNotices(context.Context) (err error) {
 
 // addEnds adds the board of those that wait for ends, here and on other nodes.
 func (n *node) addEnds(context.Context) error {
-	cfg := ends.Config{Max: n.cfg.Server.MaxWaiting, Count: n.metrics.Waiting}
+	cfg := waiting.Config{Max: n.cfg.Server.MaxWaiting, Count: n.metrics.Waiting}
 	if n.jobStores != nil {
 		line := n.jobStores.line
-		cfg.Tell, cfg.Linked = func(message string) { line.Tell(endsChannel, message) }, line.Open
-		n.ends = ends.New(cfg)
-		line.On(endsChannel, n.ends.Hear)
+		cfg.Send, cfg.Linked = func(message string) { line.Send(endsChannel, message) }, line.Open
+		n.ends = waiting.New(cfg)
+		line.On(endsChannel, n.ends.Receive)
 		n.jobStores.onOver(func(tenant, run uuid.UUID) {
-			n.ends.Ended(ends.Key{Kind: ends.JobRun, Tenant: tenant, ID: run}, nil)
+			n.ends.Ended(waiting.Key{Kind: waiting.JobRun, Tenant: tenant, ID: run}, nil)
 		})
 	} else {
-		n.ends = ends.New(cfg)
+		n.ends = waiting.New(cfg)
 	}
 	n.loads = groupcommit.New(groupcommit.Config[*saga.Ref, *saga.Loaded]{
 		Flush: func(ctx context.Context, batch []*saga.Ref) ([]*saga.Loaded, error) {
@@ -191,7 +192,7 @@ func (n *node) addEnds(context.Context) error {
 	return nil
 }
 
-// endsChannel is the channel of ends.Board's messages.
+// endsChannel is the channel of waiting.Board's messages.
 const endsChannel = "skald_ends"
 
 // loadEach reads each of the sagas; nil: it is not there, or cannot be read.
@@ -218,7 +219,7 @@ func loadEach(ctx context.Context, store saga.Store, batch []*saga.Ref) ([]*saga
 
 // sagaEnded tells those that wait for a saga of its end.
 func (n *node) sagaEnded(ref saga.Ref, committed *saga.Loaded) {
-	n.ends.Ended(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID}, ends.Committed(committed))
+	n.ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
 }
 
 func (n *node) addEngine(context.Context) error {
@@ -309,7 +310,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Webhooks: httpapi.Webhooks{
 			Store: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(n.policy, n.cfg.Webhooks.AllowHTTP),
 		},
-		Access: httpapi.Access{Keys: n.keys, Sessions: n.sessions, Development: n.checker == nil, Tenant: saga.Tenant{
+		Access: httpapi.Access{Keys: n.keys, Sessions: n.sessions, Development: n.checker == nil, Tenant: tenant.Tenant{
 			ID:     n.cfg.Tenant.DefaultID,
 			Region: n.cfg.Tenant.DefaultRegion,
 			Major:  n.cfg.Tenant.DefaultMajor,
@@ -318,7 +319,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		DeadLetters: n.lettersEdge(), Jobs: n.jobs.edge(),
 		Loops:    n.rounds,
 		Overview: n.overview, Storage: n.storage, Answers: n.answers, CursorKey: cursorKey,
-		Limits: rest.Limits{
+		Limits: httpkit.Limits{
 			ReadTimeout: server.ReadTimeout, BodyGrace: server.HeaderTimeout, MinBodyRate: server.MinBodyRate,
 			MaxBodyBytes: server.MaxBodyBytes, MaxWait: server.MaxWait, RequestTimeout: server.RequestTimeout,
 			MaxStreams: server.MaxStreams, TenantStreams: n.cfg.Limits.TenantStreams,

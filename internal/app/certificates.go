@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
-	"github.com/skald-saga/skald/internal/rest/listen"
+	"github.com/skald-saga/skald/internal/httpkit/listen"
 	"github.com/skald-saga/skald/internal/secret/credentials"
 	"github.com/skald-saga/skald/internal/secret/files"
 )

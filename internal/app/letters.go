@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
-	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // deadLetterStores are the stores of dead letters.
@@ -114,7 +114,7 @@ func (n *node) newLetters() (*letters, error) {
 			n.retained(ctx, operator.By{}, "dead_letters", do)
 		},
 		Ended: func(r dlq.Redrive) {
-			n.ends.Ended(ends.Key{Kind: ends.Redrive, Tenant: r.TenantID, ID: r.ID}, nil)
+			n.ends.Ended(waiting.Key{Kind: waiting.Redrive, Tenant: r.TenantID, ID: r.ID}, nil)
 		},
 		Observer: redrive.Observer{
 			Drove: m.LetterRetried, Loop: func(name string) { m.Loop("dlq_" + name) },

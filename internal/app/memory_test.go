@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Not in parallel: there is one cache per process, and each node that starts replaces it.
@@ -51,9 +51,9 @@ func TestTheMemoryStoreServesSagasAndSaysWhatItLacks(t *testing.T) {
 			t.Errorf("GET %s: %d %v", path, status, doc)
 		}
 	}
-	tenant := config.Default(config.Test).Tenant.DefaultID
+	tenantID := config.Default(config.Test).Tenant.DefaultID
 	// The process's cache (seed 4) is the node's store.
-	s, found := cache.Current().GetById(cache.WithTenant(t.Context(), saga.Tenant{ID: tenant}), id)
+	s, found := cache.Current().GetById(cache.WithTenant(t.Context(), tenant.Tenant{ID: tenantID}), id)
 	if !found || s.Status != cache.Completed {
 		t.Errorf("in the cache: %v %+v", found, s)
 	}

@@ -18,13 +18,13 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/ops/overviewdb"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/rest/keyed"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
@@ -39,7 +39,7 @@ type stores struct {
 	trail        trailStore
 	keys         access.Store
 	sessions     access.Sessions
-	answers      keyed.Store
+	answers      idempotency.Store
 	hooks        hookStore
 	publications saga.Publications
 	eraser       saga.Eraser       // nil: nothing can be erased

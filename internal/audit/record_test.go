@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -44,7 +45,7 @@ func newRecord(t *testing.T) record {
 
 // write creates keys of a tenant, two in each of three seals and one that is not
 // sealed, with texts that are awkward to encode.
-func (r record) write(t *testing.T, tenant uuid.UUID) {
+func (r record) write(t *testing.T, tenantID uuid.UUID) {
 	t.Helper()
 	ctx := operator.As(t.Context(), operator.By{
 		Actor:      "jwt:ann \"ж\", 5:x",
@@ -59,17 +60,17 @@ func (r record) write(t *testing.T, tenant uuid.UUID) {
 		k := access.Key{
 			ID:     uuid.Must(uuid.NewV7()),
 			Name:   fmt.Sprintf("key \u2028 <%d>", i),
-			Prefix: fmt.Sprintf("%s%d", tenant.String()[:7], i),
+			Prefix: fmt.Sprintf("%s%d", tenantID.String()[:7], i),
 			Hash:   make([]byte, 32),
 			Role:   access.Auditor,
-			Tenant: &saga.Tenant{ID: tenant}, CreatedBy: "ann", CreatedAt: at,
+			Tenant: &tenant.Tenant{ID: tenantID}, CreatedBy: "ann", CreatedAt: at,
 		}
 		if err := r.keys.Create(ctx, k); err != nil {
 			t.Fatal(err)
 		}
 		if i%2 == 1 {
 			r.settle(t)
-			if n, err := r.Seal(t.Context(), tenant); err != nil || n != 2 {
+			if n, err := r.Seal(t.Context(), tenantID); err != nil || n != 2 {
 				t.Fatalf("sealed %d actions, %v", n, err)
 			}
 		}
@@ -90,9 +91,9 @@ func (r record) settle(t *testing.T) {
 	}
 }
 
-func (r record) verify(t *testing.T, tenant uuid.UUID) saga.Verification {
+func (r record) verify(t *testing.T, tenantID uuid.UUID) saga.Verification {
 	t.Helper()
-	v, err := audit.Verify(t.Context(), r, tenant, 1, 100)
+	v, err := audit.Verify(t.Context(), r, tenantID, 1, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +104,9 @@ func (r record) verify(t *testing.T, tenant uuid.UUID) saga.Verification {
 // the digest leaves out a column.
 func TestAnyChangeOfAnActionIsDetected(t *testing.T) {
 	r := newRecord(t)
-	tenant := uuid.New()
-	r.write(t, tenant)
-	if v := r.verify(t, tenant); v.FirstBad != nil || v.CheckedSeals != 3 || v.CheckedEvents != 7 || v.Unsealed != 1 {
+	tenantID := uuid.New()
+	r.write(t, tenantID)
+	if v := r.verify(t, tenantID); v.FirstBad != nil || v.CheckedSeals != 3 || v.CheckedEvents != 7 || v.Unsealed != 1 {
 		t.Fatalf("untouched: %+v, %+v", v, v.FirstBad)
 	}
 	var columns []string
@@ -145,13 +146,13 @@ func TestAnyChangeOfAnActionIsDetected(t *testing.T) {
 			var place int64
 			var id uuid.UUID
 			pick := fmt.Sprintf(`SELECT n, id FROM saga.audit_actions WHERE tenant_id = $1 ORDER BY n OFFSET %d LIMIT 1`, i%7)
-			if err := r.super.QueryRowContext(t.Context(), pick, tenant).Scan(&place, &id); err != nil {
+			if err := r.super.QueryRowContext(t.Context(), pick, tenantID).Scan(&place, &id); err != nil {
 				t.Fatal(err)
 			}
 			r.must(t, `CREATE TABLE IF NOT EXISTS saved AS SELECT a.* FROM saga.audit_actions a WHERE false`)
 			r.must(t, `INSERT INTO saved SELECT a.* FROM saga.audit_actions a WHERE a.n = $1`, place)
 			r.must(t, `UPDATE saga.audit_actions SET `+column+` = `+value+` WHERE n = $1`, place)
-			v := r.verify(t, tenant)
+			v := r.verify(t, tenantID)
 			if bad := v.FirstBad; bad == nil || bad.Kind != saga.DigestMismatch || bad.EventID != place ||
 				column != "id" && bad.Subject != id.String() {
 				t.Errorf("found %+v, want row %d named", bad, place)
@@ -161,7 +162,7 @@ func TestAnyChangeOfAnActionIsDetected(t *testing.T) {
 				`UPDATE saga.audit_actions a SET `+column+` = s.`+column+` FROM saved s WHERE a.n = s.n AND s.n = $1`,
 				place,
 			)
-			if v := r.verify(t, tenant); v.FirstBad != nil {
+			if v := r.verify(t, tenantID); v.FirstBad != nil {
 				t.Fatalf("put back as it was: %+v", v.FirstBad)
 			}
 		})
@@ -192,19 +193,19 @@ func TestRemovedInsertedAndForgedActionsAreDetected(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecord(t)
-			tenant := uuid.New()
-			r.write(t, tenant)
+			tenantID := uuid.New()
+			r.write(t, tenantID)
 			if tt.want == saga.UnexpectedEvents {
 				r.must(
 					t,
 					`INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb) SELECT gen_random_uuid(), $1, now(), 'redrive', 'x', 'create'`,
-					tenant,
+					tenantID,
 				)
 				tt.meddle = `UPDATE saga.audit_actions SET txid = (SELECT from_txid FROM saga.audit_action_seals WHERE tenant_id = $1 AND seq = 2)
 					WHERE tenant_id = $1 AND kind = 'redrive'`
 			}
-			r.must(t, tt.meddle, tenant)
-			v := r.verify(t, tenant)
+			r.must(t, tt.meddle, tenantID)
+			v := r.verify(t, tenantID)
 			if v.FirstBad == nil || v.FirstBad.Kind != tt.want || v.FirstBad.Seq != 2 && tt.want != saga.SealMismatch {
 				t.Errorf("found %+v, want %s in seal 2", v.FirstBad, tt.want)
 			}

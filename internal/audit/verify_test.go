@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -66,7 +67,7 @@ func inPostgres(t *testing.T) (world, *sql.DB) {
 // started and cancelled, and a fourth saga that is not sealed.
 func (w world) write(t *testing.T) uuid.UUID {
 	t.Helper()
-	tenant := saga.Tenant{ID: uuid.New()}
+	tenant := tenant.Tenant{ID: uuid.New()}
 	def, err := workflow.ParseJSON(
 		[]byte(`{"name":"order","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`),
 		workflow.Limits{},

@@ -13,7 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // authorize decides who makes a request, whether it is allowed, and for which tenant. It is
@@ -22,7 +22,7 @@ import (
 func (s *server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
-		req := rest.RequestOf(r.Context())
+		req := httpkit.RequestOf(r.Context())
 		req.Route, req.Operation, req.Permission = rt.name, rt.operation, rt.permission
 		if rt.open {
 			next.ServeHTTP(w, r)
@@ -49,7 +49,7 @@ var privately = []string{"private, no-cache"}
 
 // allow sets the caller and the tenant of req. Faults: Unauthenticated, Forbidden,
 // Malformed.
-func (s *server) allow(req *rest.Request, rt *route, r *http.Request) error {
+func (s *server) allow(req *httpkit.Request, rt *route, r *http.Request) error {
 	who := access.Anonymous
 	if s.cfg.Access.Development {
 		if err := ownMachine(r); err != nil {
@@ -86,11 +86,11 @@ var otherSites = http.NewCrossOriginProtection()
 // theirs that resolves to this machine. They are not trusted. Fault: Forbidden.
 func ownMachine(r *http.Request) error {
 	if r.Host != "" && !loopbackHost(r.Host) {
-		return fault.New(fault.Forbidden, rest.CodeCrossSite,
-			"in development mode, requests must be addressed to localhost or 127.0.0.1, not to %q", rest.Clip(r.Host))
+		return fault.New(fault.Forbidden, httpkit.CodeCrossSite,
+			"in development mode, requests must be addressed to localhost or 127.0.0.1, not to %q", httpkit.Clip(r.Host))
 	}
 	if err := otherSites.Check(r); err != nil {
-		return fault.New(fault.Forbidden, rest.CodeCrossSite, "in development mode, cross-site requests may not change anything").Because(err)
+		return fault.New(fault.Forbidden, httpkit.CodeCrossSite, "in development mode, cross-site requests may not change anything").Because(err)
 	}
 	return nil
 }
@@ -127,7 +127,7 @@ func sessionOf(r *http.Request) (string, error) {
 	proof := site != "none" && (site != "" || r.Header.Get("Origin") != "") // every browser sends one of them
 	reads := r.Method == http.MethodGet
 	if err := otherSites.Check(r); err != nil || !reads && !proof {
-		return "", fault.New(fault.Forbidden, rest.CodeCrossSite,
+		return "", fault.New(fault.Forbidden, httpkit.CodeCrossSite,
 			"the request was made with a session, and nothing proves that a page of this server sent it").Because(err)
 	}
 	return cookie.Value, nil
@@ -193,7 +193,7 @@ func choiceOf(h http.Header) (c access.Choice, err error) {
 	read("X-Tenant-Major", version(&c.Major), "a whole number from 0 to 65535")
 	read("X-Tenant-Minor", version(&c.Minor), "a whole number from 0 to 65535")
 	if wrong != nil {
-		return c, rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
+		return c, httpkit.ParameterFault(httpkit.CodeInvalidParameter, wrong...)
 	}
 	return c, nil
 }

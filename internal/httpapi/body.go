@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // paced is a body that must arrive at a minimum rate, so that a client cannot hold a connection
@@ -79,7 +79,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.waited, b.arrived = b.waited+time.Since(start), b.arrived+int64(n)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fault.New(fault.Slow, rest.CodeTooSlow, "the body did not arrive in time: only %d bytes were received", b.arrived).Because(err)
+		err = fault.New(fault.Slow, httpkit.CodeTooSlow, "the body did not arrive in time: only %d bytes were received", b.arrived).Because(err)
 	}
 	return n, err
 }

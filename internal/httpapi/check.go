@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -35,10 +35,10 @@ func (s *server) checkQuery(next http.Handler) http.Handler {
 func (rt *route) checkQuery(raw string) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return fault.New(fault.Malformed, rest.CodeInvalidParameter, "the query string is malformed").Because(err)
+		return fault.New(fault.Malformed, httpkit.CodeInvalidParameter, "the query string is malformed").Because(err)
 	}
 	var fields []fault.Field
-	code := rest.CodeUnknownParameter
+	code := httpkit.CodeUnknownParameter
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		repeatable, known := rt.query[name]
 		field := fault.Field{Pointer: name}
@@ -47,20 +47,20 @@ func (rt *route) checkQuery(raw string) error {
 			field.Code, field.Message = "unknown", "is not a parameter of this operation"
 		case !repeatable && len(query[name]) > 1:
 			field.Code, field.Message = "repeated", "must not be repeated"
-		case slices.ContainsFunc(query[name], rest.Unstorable):
+		case slices.ContainsFunc(query[name], httpkit.Unstorable):
 			field.Code, field.Message = "invalid", "contains a NUL character or is not UTF-8"
 		default:
 			continue
 		}
 		if known {
-			code = rest.CodeInvalidParameter
+			code = httpkit.CodeInvalidParameter
 		}
 		fields = append(fields, field)
 	}
 	if fields == nil {
 		return nil
 	}
-	return rest.ParameterFault(code, fields...)
+	return httpkit.ParameterFault(code, fields...)
 }
 
 // checkBody reads the body within its limit, makes JSON canonical and checks it against the
@@ -85,7 +85,7 @@ func (s *server) checkBody(next http.Handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
-		rest.RequestOf(r.Context()).Body = body
+		httpkit.RequestOf(r.Context()).Body = body
 		r.Body, r.ContentLength = http.NoBody, int64(len(body))
 		if len(body) > 0 {
 			r.Body = io.NopCloser(bytes.NewReader(body))
@@ -101,7 +101,7 @@ func plain(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	w.Header().Set("Accept-Encoding", "identity") // RFC 9110, 12.5.3
-	return fault.New(fault.Unsupported, rest.CodeEncoding, "the Content-Encoding %q is not supported: send the body without one", rest.Clip(encodings[0]))
+	return fault.New(fault.Unsupported, httpkit.CodeEncoding, "the Content-Encoding %q is not supported: send the body without one", httpkit.Clip(encodings[0]))
 }
 
 // stream passes on a body that the handler reads as it arrives, of any size, as long as data
@@ -120,7 +120,8 @@ func (s *server) stream(next http.Handler, rt *route, w http.ResponseWriter, r *
 }
 
 func wrongMedia(rt *route) error {
-	return fault.New(fault.Unsupported, rest.CodeMediaType, "the Content-Type must be %s, in UTF-8", strings.Join(slices.Sorted(slices.Values(rt.media)), " or "))
+	return fault.New(fault.Unsupported, httpkit.CodeMediaType, "the Content-Type must be %s, in UTF-8",
+		strings.Join(slices.Sorted(slices.Values(rt.media)), " or "))
 }
 
 func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -139,28 +140,28 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 		return nil, wrongMedia(rt)
 	}
 	r.Header.Set("Content-Type", media) // in the spelling that the generated code compares with
-	if media != rest.MediaJSON {
+	if media != httpkit.MediaJSON {
 		if !utf8.Valid(data) {
-			return nil, fault.New(fault.Malformed, rest.CodeInvalidUTF8, "the body is not UTF-8")
+			return nil, fault.New(fault.Malformed, httpkit.CodeInvalidUTF8, "the body is not UTF-8")
 		}
 		return data, nil
 	}
-	return s.readJSON(rt, rest.RequestOf(r.Context()), data)
+	return s.readJSON(rt, httpkit.RequestOf(r.Context()), data)
 }
 
 // readJSON returns the canonical form of a JSON body that is in order. A list whose items are
 // judged on their own is split only if the whole is not in order, so that this costs nothing
 // otherwise.
-func (s *server) readJSON(rt *route, req *rest.Request, data []byte) ([]byte, error) {
+func (s *server) readJSON(rt *route, req *httpkit.Request, data []byte) ([]byte, error) {
 	limits := strictjson.Limits{MaxDepth: s.cfg.Limits.MaxJSONDepth}
-	canonical, adjusted, why := rest.Read(rt.body, data, limits)
+	canonical, adjusted, why := httpkit.Read(rt.body, data, limits)
 	if why == nil {
 		req.Adjusted = adjusted
 		return canonical, nil
 	}
 	if rt.list == nil {
-		if why.Code == rest.CodeSchema {
-			return nil, rest.SchemaFault(rt.allMistakes(canonical, why.Fields)...)
+		if why.Code == httpkit.CodeSchema {
+			return nil, httpkit.SchemaFault(rt.allMistakes(canonical, why.Fields)...)
 		}
 		return nil, why
 	}
@@ -168,7 +169,7 @@ func (s *server) readJSON(rt *route, req *rest.Request, data []byte) ([]byte, er
 	if !ok {
 		return nil, why
 	}
-	if canonical, _, why = rest.Read(rt.list.Body, judged, limits); why != nil {
+	if canonical, _, why = httpkit.Read(rt.list.Body, judged, limits); why != nil {
 		return nil, why
 	}
 	req.Items, req.Around, req.Raw = items, around, data
@@ -184,7 +185,7 @@ func noBody(w http.ResponseWriter, r *http.Request) error {
 	data, err := readAll(w, r, mostOfNothing)
 	switch said := bytes.TrimSpace(data); {
 	case fault.KindOf(err) == fault.TooLarge, err == nil && len(said) > 0 && !emptyObject(said):
-		return rest.SchemaFault(fault.Field{Code: "unexpected", Message: "this operation takes no body: leave it out, or send {}"})
+		return httpkit.SchemaFault(fault.Field{Code: "unexpected", Message: "this operation takes no body: leave it out, or send {}"})
 	default:
 		return err
 	}
@@ -222,19 +223,19 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 	case fault.KindOf(err) == fault.Slow:
 		return nil, err
 	case err != nil:
-		return nil, fault.New(fault.Malformed, rest.CodeUnreadable, "the body ended before it was complete: send it again").Because(err)
+		return nil, fault.New(fault.Malformed, httpkit.CodeUnreadable, "the body ended before it was complete: send it again").Because(err)
 	}
 	return data, nil
 }
 
 func tooLarge(limit int64) error {
-	return fault.New(fault.TooLarge, rest.CodeTooLarge, "the body has more than %d bytes", limit)
+	return fault.New(fault.TooLarge, httpkit.CodeTooLarge, "the body has more than %d bytes", limit)
 }
 
 // mediaType returns the media type of a Content-Type in the spelling of the contract, "" when
 // it is invalid or its charset is not UTF-8.
 func mediaType(header string) string {
-	if header == rest.MediaJSON {
+	if header == httpkit.MediaJSON {
 		return header
 	}
 	media, params, err := mime.ParseMediaType(header)
@@ -242,7 +243,7 @@ func mediaType(header string) string {
 		return ""
 	}
 	if media == "text/yaml" || media == "application/x-yaml" {
-		return rest.MediaYAML
+		return httpkit.MediaYAML
 	}
 	return media
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
@@ -17,39 +17,39 @@ import (
 
 // problems lists every code of the API, in the order of the document.
 var problems = slices.Concat([]problemKind{
-	{rest.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
-	{rest.CodeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
-	{rest.CodeRateLimited, []int{429}, "Too many requests", "The credential or its tenant has made more requests than `limits` allows; `detail` and the header RateLimit name the limit. Nothing was done; retry after Retry-After."},
-	{rest.CodeTooSlow, []int{408}, "Request body too slow", "The client sent the body more slowly than `server.min_body_rate`, or took longer than `server.read_timeout`. Nothing was done; send the request again."},
-	{rest.CodeTwoLengths, []int{400}, "Two lengths", "The request, or an earlier one on the same connection, had both Content-Length and Transfer-Encoding. Servers disagree about where such a request ends, so it is refused and the connection is closed."},
-	{rest.CodeManyHeaders, []int{431}, "Too many headers", "The request has more than 100 header lines. Headers of more than 64 KiB in total are refused with the same status and without a problem document."},
-	{rest.CodeInvalidUTF8, []int{400}, "Not UTF-8", "The body is not UTF-8."},
-	{rest.CodeInvalidJSON, []int{400}, "Invalid JSON", "The body is not exactly one JSON value: a syntax error, data after the value, half a surrogate pair, or a number with too many digits. `detail` gives the position."},
-	{rest.CodeDuplicateKey, []int{400}, "Duplicate key", "An object in the body has the same key twice."},
-	{rest.CodeTooDeep, []int{400}, "JSON too deep", "The body nests deeper than the server's limit."},
-	{rest.CodeNUL, []int{400}, "NUL character", "A string holds the character U+0000, which cannot be stored."},
-	{rest.CodeSchema, []int{422}, "Request does not match the contract", "The body is valid JSON but does not match the contract. `errors` lists every error with a JSON Pointer; unknown members count as errors."},
-	{rest.CodeInvalidParameter, []int{400}, "Invalid parameter", "A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is damaged, belongs to another list, or is used with other filters is also reported this way."},
-	{rest.CodeUnknownParameter, []int{400}, "Unknown parameter", "The operation has no such query parameter. It is not ignored, because the answer could then be wrong."},
-	{rest.CodeIfMatch, []int{428}, "If-Match required", "The operation changes what another client may have changed meanwhile, and requires If-Match: always where the contract marks it `x-if-match: required`, otherwise because of `server.require_if_match`. Read the resource with the GET that `detail` names, and send its ETag. `If-Match: *` changes whatever version there is."},
-	{rest.CodeKeepsChanging, []int{409}, "The resource keeps changing", "Other requests changed the resource each of the few times that this change was decided. Nothing was done; send it again after Retry-After. With If-Match the answer would have been 412 at once."},
-	{rest.CodeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
-	{rest.CodeEncoding, []int{415}, "Unsupported content encoding", "The body was sent with a Content-Encoding, such as gzip. Send it without one."},
-	{rest.CodeNotFound, []int{404}, "No such path", "The API has no such path."},
-	{rest.CodeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
+	{httpkit.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
+	{httpkit.CodeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
+	{httpkit.CodeRateLimited, []int{429}, "Too many requests", "The credential or its tenant has made more requests than `limits` allows; `detail` and the header RateLimit name the limit. Nothing was done; retry after Retry-After."},
+	{httpkit.CodeTooSlow, []int{408}, "Request body too slow", "The client sent the body more slowly than `server.min_body_rate`, or took longer than `server.read_timeout`. Nothing was done; send the request again."},
+	{httpkit.CodeTwoLengths, []int{400}, "Two lengths", "The request, or an earlier one on the same connection, had both Content-Length and Transfer-Encoding. Servers disagree about where such a request ends, so it is refused and the connection is closed."},
+	{httpkit.CodeManyHeaders, []int{431}, "Too many headers", "The request has more than 100 header lines. Headers of more than 64 KiB in total are refused with the same status and without a problem document."},
+	{httpkit.CodeInvalidUTF8, []int{400}, "Not UTF-8", "The body is not UTF-8."},
+	{httpkit.CodeInvalidJSON, []int{400}, "Invalid JSON", "The body is not exactly one JSON value: a syntax error, data after the value, half a surrogate pair, or a number with too many digits. `detail` gives the position."},
+	{httpkit.CodeDuplicateKey, []int{400}, "Duplicate key", "An object in the body has the same key twice."},
+	{httpkit.CodeTooDeep, []int{400}, "JSON too deep", "The body nests deeper than the server's limit."},
+	{httpkit.CodeNUL, []int{400}, "NUL character", "A string holds the character U+0000, which cannot be stored."},
+	{httpkit.CodeSchema, []int{422}, "Request does not match the contract", "The body is valid JSON but does not match the contract. `errors` lists every error with a JSON Pointer; unknown members count as errors."},
+	{httpkit.CodeInvalidParameter, []int{400}, "Invalid parameter", "A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is damaged, belongs to another list, or is used with other filters is also reported this way."},
+	{httpkit.CodeUnknownParameter, []int{400}, "Unknown parameter", "The operation has no such query parameter. It is not ignored, because the answer could then be wrong."},
+	{httpkit.CodeIfMatch, []int{428}, "If-Match required", "The operation changes what another client may have changed meanwhile, and requires If-Match: always where the contract marks it `x-if-match: required`, otherwise because of `server.require_if_match`. Read the resource with the GET that `detail` names, and send its ETag. `If-Match: *` changes whatever version there is."},
+	{httpkit.CodeKeepsChanging, []int{409}, "The resource keeps changing", "Other requests changed the resource each of the few times that this change was decided. Nothing was done; send it again after Retry-After. With If-Match the answer would have been 412 at once."},
+	{httpkit.CodeMediaType, []int{415}, "Unsupported media type", "The Content-Type is missing or not one the operation takes, or a body was sent to an operation that takes none."},
+	{httpkit.CodeEncoding, []int{415}, "Unsupported content encoding", "The body was sent with a Content-Encoding, such as gzip. Send it without one."},
+	{httpkit.CodeNotFound, []int{404}, "No such path", "The API has no such path."},
+	{httpkit.CodeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
 	{access.CodeRequired, []int{401}, "Credential required", "The request has no credential, and this operation needs one."},
 	{access.CodeInvalid, []int{401}, "Invalid credential", "The credential was not accepted: it is unknown, expired, revoked, malformed, or from another issuer or audience. The server's log says which, under the request id."},
 	{access.CodeForbidden, []int{403}, "Permission denied", "The credential is valid but lacks the permission that `detail` names, or is a worker's key for other queues. See docs/security.md for the roles."},
 	{access.CodeTenantMismatch, []int{403}, "Wrong tenant", "The credential belongs to one tenant, but the X-Tenant headers or the requested resource name another."},
-	{rest.CodeCrossSite, []int{403}, "Cross-site request refused", "The request was made with a session, which browsers send automatically, and nothing proves that a page of this server sent it: neither Sec-Fetch-Site nor Origin says so. In development mode, which requires no credential, requests from web pages of other sites are refused, and so are requests that are not addressed to localhost or a loopback address."},
+	{httpkit.CodeCrossSite, []int{403}, "Cross-site request refused", "The request was made with a session, which browsers send automatically, and nothing proves that a page of this server sent it: neither Sec-Fetch-Site nor Origin says so. In development mode, which requires no credential, requests from web pages of other sites are refused, and so are requests that are not addressed to localhost or a loopback address."},
 	{access.CodeKeyNotFound, []int{404}, "No such API key", "There is no API key with this id, or not for this tenant."},
 	{access.CodeSessionNotFound, []int{404}, "No such session", "There is no session with this id, or not for this caller, or it has ended: 12 hours after sign-in, an hour after its last use, or because it was deleted."},
 	{access.CodeSessionRefused, []int{409}, "No session possible", "No session can be made: the request was itself made with a session, or the server runs in development mode, where no credential is required."},
 	{access.CodeProviderDown, []int{503}, "Identity provider unavailable", "Signing in at the identity provider is not possible: it cannot be reached, or does not answer as it should. The server's log says more. Try again, or sign in with an API key."},
 	{access.CodeKeyRefused, []int{422}, "Invalid API key request", "The requested API key is not allowed: `errors` says why."},
 	{saga.CodeKeyUsed, []int{422}, "Idempotency-Key used for another request", "The key belongs to an earlier request with another path or body. Use a new key for a new request."},
-	{rest.CodeKeyInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
-	{rest.CodeAnswerNotKept, []int{409}, "Response not kept", "A request with this Idempotency-Key took effect, but its response cannot be repeated: it held a secret, was larger than 1 MiB, or the server ended before storing it. `detail` names what it created. Read that; use a new key to do it again."},
+	{httpkit.CodeKeyInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
+	{httpkit.CodeAnswerNotKept, []int{409}, "Response not kept", "A request with this Idempotency-Key took effect, but its response cannot be repeated: it held a secret, was larger than 1 MiB, or the server ended before storing it. `detail` names what it created. Read that; use a new key to do it again."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga with this id."},
 	{sagaapi.CodeSagaExists, []int{409}, "Saga already exists", "A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have received the original response."},
 	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also returned when a saga cannot be reopened because another saga now has its key."},
@@ -103,9 +103,9 @@ var problems = slices.Concat([]problemKind{
 	{dlq.CodeImport, []int{422}, "Some lines could not be imported", "The other lines are imported; `import` has the counts and the error of each line. Fix them and import the same file again: lines already imported are not changed."},
 	{dlq.CodeUnavailable, []int{503}, "Dead-letter queue unavailable", "The server was started with `--store memory`, which has no dead-letter queue."},
 }, jobProblems, []problemKind{
-	{rest.CodeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is unreachable. Retry after Retry-After. A write may have happened: with an Idempotency-Key or your own saga_id, a retry is safe."},
-	{rest.CodeTooManyStreams, []int{429}, "Too many streams", "This node has reached its maximum of live streams, in all (`server.max_streams`) or of this tenant (`limits.tenant_streams`). Retry after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
-	{rest.CodeInternal, []int{500}, "Internal error", "A bug in Skald. The server logs it under the request id."},
+	{httpkit.CodeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is unreachable. Retry after Retry-After. A write may have happened: with an Idempotency-Key or your own saga_id, a retry is safe."},
+	{httpkit.CodeTooManyStreams, []int{429}, "Too many streams", "This node has reached its maximum of live streams, in all (`server.max_streams`) or of this tenant (`limits.tenant_streams`). Retry after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
+	{httpkit.CodeInternal, []int{500}, "Internal error", "A bug in Skald. The server logs it under the request id."},
 })
 
 // problemsPage is where the codes are explained, in the manual of the server that answered.

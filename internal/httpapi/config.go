@@ -13,13 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/loop/ends"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/ratelimit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/ops/overview"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/keyed"
-	"github.com/skald-saga/skald/internal/rest/ratelimit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
+	"github.com/skald-saga/skald/internal/tenant"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // Version describes the running program.
@@ -53,11 +54,11 @@ type Config struct {
 	Storage func(context.Context) (saga.Storage, error)
 	// Answers stores the responses of requests with an Idempotency-Key for operations that
 	// create no resource with the key.
-	Answers keyed.Store
+	Answers idempotency.Store
 	// CursorKey signs cursors: at least 32 random bytes, the same on every node and after
 	// every restart; otherwise cursors in clients' hands become invalid.
 	CursorKey []byte
-	Limits    rest.Limits
+	Limits    httpkit.Limits
 	// Docs is what comes before /docs/problems in the types of problems; "" for the root of this server.
 	Docs  string
 	Now   func() time.Time
@@ -75,7 +76,7 @@ type Config struct {
 	Stopping <-chan struct{}
 	// Ends is who waits for the end of what. Nil: nobody is told of ends, and requests that
 	// wait look every few seconds.
-	Ends *ends.Board
+	Ends *waiting.Board
 	// Limiter limits requests; nil: there are no limits. Limited is called with the limit
 	// that refused a request; nil: not called.
 	Limiter *ratelimit.Limiter
@@ -121,7 +122,7 @@ type Access struct {
 	// access.Anonymous.
 	Development bool
 	// Tenant is the tenant of requests whose credential names none.
-	Tenant saga.Tenant
+	Tenant tenant.Tenant
 }
 
 func (c *Config) complete() error {
@@ -150,7 +151,7 @@ func (c *Config) complete() error {
 		c.Overview = overview.OfSagas{Sagas: c.Sagas.Store, Now: c.Now}
 	}
 	if c.Ends == nil {
-		c.Ends = ends.New(ends.Config{})
+		c.Ends = waiting.New(waiting.Config{})
 	}
 	if c.Loops == nil {
 		c.Loops = func() []overview.Loop { return nil }

@@ -20,14 +20,14 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // contract is openapi.yaml, prepared for checking requests.
 type contract struct {
 	doc      *openapi3.T
 	routes   map[routeKey]*route
-	redactor rest.Redactor
+	redactor httpkit.Redactor
 	letter   *openapi3.Schema // of a pushed message, whose texts may have to be mended in an import
 	json     []byte           // the published contract
 	etag     string
@@ -51,7 +51,7 @@ type route struct {
 	read         string           // the GET that returns the ETag for If-Match
 	stream       bool             // the handler reads the body as it arrives
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
-	list         *rest.List       // whose items are judged on their own; nil: none
+	list         *httpkit.List    // whose items are judged on their own; nil: none
 	feature      string           // deadLetters or jobRuns, which may not be configured; "": always there
 	checked      routers.Route    // for the validator of parameters
 	// together finds mistakes in addition to those of the schema; nil: only the schema is
@@ -60,7 +60,7 @@ type route struct {
 }
 
 // loadContract returns the embedded contract with the configured limits.
-func loadContract(l rest.Limits) (*contract, error) {
+func loadContract(l httpkit.Limits) (*contract, error) {
 	read, err := embedded()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func loadContract(l rest.Limits) (*contract, error) {
 	for key, rt := range read.routes {
 		here := *rt
 		here.bodyLimit = max(l.MaxBodyBytes, rt.bodyAtLeast)
-		if slices.Contains(rt.media, rest.MediaYAML) {
+		if slices.Contains(rt.media, httpkit.MediaYAML) {
 			here.bodyLimit = l.MaxWorkflowBytes
 		}
 		c.routes[key] = &here
@@ -90,13 +90,13 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 		return nil, err
 	}
 	relax(doc)
-	c := &contract{doc: doc, routes: map[routeKey]*route{}, redactor: rest.NewRedactor(doc),
+	c := &contract{doc: doc, routes: map[routeKey]*route{}, redactor: httpkit.NewRedactor(doc),
 		letter: doc.Components.Schemas["DeadLetterInput"].Value}
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			rt := newRoute(method, path, item, op)
 			if rt.body != nil {
-				rt.list = rest.ListOf(rt.body, doc.Components.Schemas["AnyJSON"])
+				rt.list = httpkit.ListOf(rt.body, doc.Components.Schemas["AnyJSON"])
 			}
 			if rt.guarded, rt.read, err = guardOf(doc, path, op); err != nil {
 				return nil, fmt.Errorf("%s: %w", rt.name, err)
@@ -186,7 +186,7 @@ func relax(doc *openapi3.T) {
 			if op.RequestBody == nil {
 				continue
 			}
-			if m := op.RequestBody.Value.Content[rest.MediaJSON]; m != nil && m.Schema.Ref == definition {
+			if m := op.RequestBody.Value.Content[httpkit.MediaJSON]; m != nil && m.Schema.Ref == definition {
 				m.Schema = nil
 			}
 		}
@@ -213,7 +213,7 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 	rt.bodyRequired = op.RequestBody.Value.Required
 	for media, m := range op.RequestBody.Value.Content {
 		rt.media = append(rt.media, media)
-		if media == rest.MediaJSON && m.Schema != nil {
+		if media == httpkit.MediaJSON && m.Schema != nil {
 			rt.body, rt.together = m.Schema.Value, together[m.Schema.Ref]
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // GuardOf returns the guard of an operation with this security and permission, in JSON.
@@ -27,12 +27,12 @@ func GuardOf(t *testing.T, path, security, permission string) error {
 }
 
 // Cover redacts the member payload in the body of a response.
-func Cover(body any) (covered any, ok bool) { return rest.Redactor{"payload": true}.Redact(body) }
+func Cover(body any) (covered any, ok bool) { return httpkit.Redactor{"payload": true}.Redact(body) }
 
 // Veiled lists the members that are redacted for callers without payloads:read.
 func Veiled(t *testing.T) []string {
 	t.Helper()
-	c, err := loadContract(rest.Limits{})
+	c, err := loadContract(httpkit.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // Every operation that accepts If-Match requires it where the server is configured to, but
@@ -14,7 +14,7 @@ import (
 // the dead-letter queue and the notes on sagas always do: two people work there at once, and
 // the later one would undo what the earlier one wrote without a word.
 func TestWhichOperationsRequireIfMatch(t *testing.T) {
-	c, err := loadContract(rest.Limits{})
+	c, err := loadContract(httpkit.Limits{})
 	if err != nil {
 		t.Fatal(err)
 	}

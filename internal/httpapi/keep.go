@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 )
 
 // keptKey is the parameter of operations whose responses are stored with the Idempotency-Key.
@@ -31,19 +31,20 @@ func (s *server) keep(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		req := rest.RequestOf(r.Context())
+		req := httpkit.RequestOf(r.Context())
 		if dry, _ := strconv.ParseBool(req.Values().Get("dry_run")); dry {
 			next.ServeHTTP(w, r)
 			return
 		}
-		key := rest.KeyOf(req, &header)
+		key := httpkit.KeyOf(req, &header)
 		release, err := s.inUse.Hold(req.Tenant.ID, uuid.Nil, key)
 		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
 		defer release()
-		claim := keyed.NewClaim(keyed.Key{Tenant: key.TenantID, Principal: key.Principal, Route: key.Route, Key: key.Key,
+		claim := idempotency.NewClaim(idempotency.Key{Tenant: key.TenantID, Principal: key.Principal, Route: key.Route,
+			Key:  key.Key,
 			Hash: key.Hash}, s.cfg.NewID())
 		switch prior, err := s.prior(r.Context(), claim.Key); {
 		case err != nil:
@@ -54,7 +55,7 @@ func (s *server) keep(next http.Handler) http.Handler {
 			return
 		}
 		out := &kept{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(out, r.WithContext(keyed.With(r.Context(), claim)))
+		next.ServeHTTP(out, r.WithContext(idempotency.With(r.Context(), claim)))
 		s.settle(r.Context(), claim, out)
 		out.send()
 	})
@@ -62,7 +63,7 @@ func (s *server) keep(next http.Handler) http.Handler {
 
 // prior returns the response of an earlier request with the key; nil: there was none. Faults:
 // Invalid when the key was used for another request, Conflict when there is no response (yet).
-func (s *server) prior(ctx context.Context, key keyed.Key) (*keyed.Answer, error) {
+func (s *server) prior(ctx context.Context, key idempotency.Key) (*idempotency.Answer, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
 	found, err := s.cfg.Answers.Find(ctx, key)
@@ -70,11 +71,11 @@ func (s *server) prior(ctx context.Context, key keyed.Key) (*keyed.Answer, error
 	case err != nil || found == nil:
 		return nil, err
 	case subtle.ConstantTimeCompare(found.Hash, key.Hash) == 0:
-		return nil, rest.KeyReused()
+		return nil, httpkit.KeyReused()
 	case found.Answer == nil && found.Age < s.cfg.Limits.RequestTimeout+s.cfg.Limits.MaxWait:
-		return nil, keyed.InUse() // another node may be about to store it
+		return nil, idempotency.InUse() // another node may be about to store it
 	case found.Answer == nil:
-		return nil, fault.New(fault.Conflict, rest.CodeAnswerNotKept,
+		return nil, fault.New(fault.Conflict, httpkit.CodeAnswerNotKept,
 			"a request with this Idempotency-Key took effect, and the server ended before its response was stored: "+
 				"read the resource to see what it did")
 	case found.Answer.Withheld:
@@ -82,28 +83,28 @@ func (s *server) prior(ctx context.Context, key keyed.Key) (*keyed.Answer, error
 		if at := found.Answer.Location; at != "" {
 			what = "created " + at
 		}
-		return nil, fault.New(fault.Conflict, rest.CodeAnswerNotKept,
+		return nil, fault.New(fault.Conflict, httpkit.CodeAnswerNotKept,
 			"a request with this Idempotency-Key %s; its response held a secret or was too large, and is not kept", what)
 	}
 	return found.Answer, nil
 }
 
-func replay(w http.ResponseWriter, a *keyed.Answer) {
-	answer := rest.Answer{Status: a.Status, Raw: a.Body, ETag: a.ETag, Location: a.Location, Replayed: true}
+func replay(w http.ResponseWriter, a *idempotency.Answer) {
+	answer := httpkit.Answer{Status: a.Status, Raw: a.Body, ETag: a.ETag, Location: a.Location, Replayed: true}
 	_ = answer.Write(w) // it is already encoded
 }
 
 // settle stores the response before it is sent. If that fails, the key stays without a
 // response, so that a retry has no second effect.
-func (s *server) settle(ctx context.Context, claim *keyed.Claim, out *kept) {
+func (s *server) settle(ctx context.Context, claim *idempotency.Claim, out *kept) {
 	ctx, cancel := s.kit.Promised(ctx)
 	defer cancel()
 	var err error
 	switch done := out.status < http.StatusMultipleChoices; {
 	case done:
-		a := keyed.Answer{Status: out.status, ETag: out.Header().Get("ETag"), Location: out.Header().Get("Location"),
+		a := idempotency.Answer{Status: out.status, ETag: out.Header().Get("ETag"), Location: out.Header().Get("Location"),
 			Body: out.body.Bytes()}
-		if out.Header().Get("Cache-Control") == rest.NotStored || len(a.Body) > mostKept {
+		if out.Header().Get("Cache-Control") == httpkit.NotStored || len(a.Body) > mostKept {
 			a.Body, a.Withheld = nil, true
 		}
 		err = s.cfg.Answers.Keep(ctx, claim, a)
@@ -112,7 +113,7 @@ func (s *server) settle(ctx context.Context, claim *keyed.Claim, out *kept) {
 	}
 	if err != nil {
 		s.cfg.Log.ErrorContext(ctx, "the response of an Idempotency-Key could not be stored",
-			slog.String("request_id", rest.RequestOf(ctx).ID), slog.Any("error", err))
+			slog.String("request_id", httpkit.RequestOf(ctx).ID), slog.Any("error", err))
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // creating are the operations whose requests create work for Skald.
@@ -21,7 +21,7 @@ var creating = map[string]bool{
 
 // limit counts a request against the limits of its credential and its tenant. Reports of
 // workers are not counted: a worker that had to wait would lose its runs. Fault: TooMany.
-func (s *server) limit(w http.ResponseWriter, req *rest.Request) error {
+func (s *server) limit(w http.ResponseWriter, req *httpkit.Request) error {
 	if s.cfg.Limiter == nil || req.Permission == access.JobsWork && req.Operation != "claimRuns" {
 		return nil
 	}
@@ -37,5 +37,5 @@ func (s *server) limit(w http.ResponseWriter, req *rest.Request) error {
 	}
 	s.cfg.Limited(v.Limit)
 	h.Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(v.Wait.Seconds())))))
-	return fault.New(fault.TooMany, rest.CodeRateLimited, "too many requests: the limit %q allows the next one in %s", v.Limit, v.Wait.Round(time.Millisecond))
+	return fault.New(fault.TooMany, httpkit.CodeRateLimited, "too many requests: the limit %q allows the next one in %s", v.Limit, v.Wait.Round(time.Millisecond))
 }

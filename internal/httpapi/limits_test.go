@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/rest/ratelimit"
+	"github.com/skald-saga/skald/internal/httpkit/ratelimit"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 

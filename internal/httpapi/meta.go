@@ -6,13 +6,13 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // GetHealth succeeds as long as the process can respond.
 func (s *server) GetHealth(context.Context, api.GetHealthRequestObject) (api.Response, error) {
-	return rest.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: api.Health{Status: api.HealthStatusOk}}, nil
 }
 
 // GetReadiness reports whether this node can serve.
@@ -23,14 +23,14 @@ func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 	if s.cfg.Ready != nil {
 		is, err := s.cfg.Ready(ctx)
 		if err != nil {
-			return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "not ready: %s", err)
+			return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "not ready: %s", err)
 		}
 		if is.SchemaVersion > 0 {
 			out.SchemaVersion = &is.SchemaVersion
 		}
 		out.Warnings = append(out.Warnings, is.Warnings...)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // GetVersion returns the running version.
@@ -42,25 +42,26 @@ func (s *server) GetVersion(context.Context, api.GetVersionRequestObject) (api.R
 	if s.cfg.Version.BuiltAt != "" {
 		v.BuiltAt = &s.cfg.Version.BuiltAt
 	}
-	return rest.Answer{Status: http.StatusOK, Body: v}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: v}, nil
 }
 
 // GetContract returns the contract itself.
 func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject) (api.Response, error) {
-	return rest.Answer{Status: http.StatusOK, Raw: s.contract.json, ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
+	return httpkit.Answer{Status: http.StatusOK, Raw: s.contract.json,
+		ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
 }
 
 // GetMetrics is in the contract, but another handler in front of this package serves it; here
 // it returns 404.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {
-	return nil, fault.New(fault.NotFound, rest.CodeNotFound, "metrics are not served on this port")
+	return nil, fault.New(fault.NotFound, httpkit.CodeNotFound, "metrics are not served on this port")
 }
 
 // GetStorage reports the sizes of the store's tables and indexes, which all tenants share.
 func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) (api.Response, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
-	if err := rest.ForDeployment(ctx, "the storage report"); err != nil {
+	if err := httpkit.ForDeployment(ctx, "the storage report"); err != nil {
 		return nil, err
 	}
 	var report saga.Storage
@@ -87,5 +88,5 @@ func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) 
 		}
 		out.Tables = append(out.Tables, row)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

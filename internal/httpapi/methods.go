@@ -7,7 +7,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // methods are those of the contract, and HEAD, which every GET supports.
@@ -31,7 +31,7 @@ func (s *server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
 	s.writeProblem(w, r, http.StatusMethodNotAllowed,
-		fault.New(0, rest.CodeMethod, "this path supports %s, not %s", list, rest.Clip(rest.RequestOf(r.Context()).Method)))
+		fault.New(0, httpkit.CodeMethod, "this path supports %s, not %s", list, httpkit.Clip(httpkit.RequestOf(r.Context()).Method)))
 }
 
 // ownPaths keeps a literal path of the contract, such as /workflows/validate, from matching a

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
-	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -43,7 +43,7 @@ func (rt *route) allMistakes(body []byte, violations []fault.Field) []fault.Fiel
 // wrongDefinition checks the members of a job definition whose form is right.
 func wrongDefinition(body []byte, wrong func(string) bool) []fault.Field {
 	right := map[string]json.RawMessage{}
-	for name, value := range rest.Members(body) {
+	for name, value := range httpkit.Members(body) {
 		if !wrong("/" + strictjson.Token(name)) {
 			right[name] = value
 		}

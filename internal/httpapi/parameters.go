@@ -11,7 +11,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 var checkedParameters = openapi3filter.Options{
@@ -71,7 +71,7 @@ func pathParameters(r *http.Request) (map[string]string, bool) {
 func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error) {
 	var fields []fault.Field
 	unexplained := true // the only mistake is that the required reason is missing
-	for _, e := range rest.Flatten(err) {
+	for _, e := range httpkit.Flatten(err) {
 		var bad *openapi3filter.RequestError
 		if !errors.As(e, &bad) || bad.Parameter == nil {
 			// Bodies are checked elsewhere.
@@ -82,22 +82,22 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 		fields = append(fields, parameterFields(bad)...)
 	}
 	if unexplained { // the same problem as for a reason in the body
-		s.fail(w, r, rest.SchemaFault(fault.Field{
+		s.fail(w, r, httpkit.SchemaFault(fault.Field{
 			Pointer: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail records it",
 		}))
 		return
 	}
-	s.fail(w, r, rest.ParameterFault(rest.CodeInvalidParameter, fields...))
+	s.fail(w, r, httpkit.ParameterFault(httpkit.CodeInvalidParameter, fields...))
 }
 
 func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	var fields []fault.Field
-	for _, cause := range rest.Flatten(bad.Err) {
+	for _, cause := range httpkit.Flatten(bad.Err) {
 		field := fault.Field{Pointer: bad.Parameter.Name, Code: "invalid", Message: "does not match the format in the contract"}
 		var violation *openapi3.SchemaError
 		switch {
 		case errors.As(cause, &violation):
-			field = rest.ViolationField(violation)
+			field = httpkit.ViolationField(violation)
 			field.Pointer = bad.Parameter.Name
 		case errors.Is(cause, openapi3filter.ErrInvalidRequired):
 			field.Code, field.Message = "required", "is required"
@@ -115,7 +115,7 @@ func (s *server) unguarded(rt *route, r *http.Request) error {
 	if rt.guarded == never || rt.guarded == configured && !s.cfg.RequireIfMatch || r.Header["If-Match"] != nil {
 		return nil
 	}
-	return fault.New(fault.Unguarded, rest.CodeIfMatch,
+	return fault.New(fault.Unguarded, httpkit.CodeIfMatch,
 		"the header If-Match is required: send the ETag of GET %s, or * to change whatever version there is", rt.read).
 		With(fault.Field{Pointer: "If-Match", Code: "required", Message: "is required"})
 }

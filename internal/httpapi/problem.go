@@ -13,13 +13,14 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // retryAfter is the Retry-After of a 503, and of problems that end by themselves, in seconds.
 const retryAfter = "1"
 
-var soon = map[string]bool{rest.CodeKeyInUse: true, rest.CodeTooManyStreams: true, rest.CodeKeepsChanging: true}
+var soon = map[string]bool{httpkit.CodeKeyInUse: true, httpkit.CodeTooManyStreams: true,
+	httpkit.CodeKeepsChanging: true}
 
 // answer sends the result of an operation, redacted for callers who may not see all of it.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
@@ -37,7 +38,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response
 // fail responds with err: a fault according to its kind, anything else as an outage without
 // details. Outages are logged here and nowhere else.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	req := rest.RequestOf(r.Context())
+	req := httpkit.RequestOf(r.Context())
 	if f := fault.As(err); f != nil {
 		if f.Kind == fault.Unauthenticated && f.Unwrap() != nil { // only the log contains the cause
 			s.cfg.Log.InfoContext(r.Context(), "credential refused",
@@ -45,7 +46,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		var more detailed
 		errors.As(err, &more)
-		s.writeProblemAbout(w, r, rest.StatusOf(f.Kind), f, more)
+		s.writeProblemAbout(w, r, httpkit.StatusOf(f.Kind), f, more)
 		return
 	}
 	if errors.Is(r.Context().Err(), context.Canceled) {
@@ -56,7 +57,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			slog.String("request_id", req.ID), slog.String("route", req.Route), slog.Any("error", err))
 	}
 	s.writeProblem(w, r, http.StatusServiceUnavailable,
-		fault.New(fault.Unavailable, rest.CodeUnavailable, "the server cannot do this right now; try again"))
+		fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the server cannot do this right now; try again"))
 }
 
 func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {
@@ -72,14 +73,14 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		Type:      s.cfg.Docs + typeOf(f.Code),
 		Title:     titleOf(f.Code, status),
 		Status:    status,
-		Detail:    rest.Clip(f.Detail),
-		Instance:  rest.Clip(r.URL.EscapedPath()),
+		Detail:    httpkit.Clip(f.Detail),
+		Instance:  httpkit.Clip(r.URL.EscapedPath()),
 		Code:      f.Code,
-		RequestID: rest.RequestOf(r.Context()).ID,
+		RequestID: httpkit.RequestOf(r.Context()).ID,
 	}
-	for _, field := range f.Fields[:min(len(f.Fields), rest.MaxProblemFields)] {
-		p.Errors = append(p.Errors, api.ProblemField{Pointer: rest.Clip(field.Pointer), Code: field.Code,
-			Message: rest.Clip(field.Message)})
+	for _, field := range f.Fields[:min(len(f.Fields), httpkit.MaxProblemFields)] {
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: httpkit.Clip(field.Pointer), Code: field.Code,
+			Message: httpkit.Clip(field.Message)})
 	}
 	if f.Allowed != nil {
 		p.AllowedActions = &f.Allowed
@@ -112,7 +113,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.fail(w, r, fault.New(fault.NotFound, rest.CodeNotFound, "no such path"))
+	s.fail(w, r, fault.New(fault.NotFound, httpkit.CodeNotFound, "no such path"))
 }
 
 // apiOpen responds 404 to every operation of the API when the process does not have the API
@@ -120,7 +121,7 @@ func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
 func (s *server) apiOpen(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.cfg.ProbesOnly && strings.HasPrefix(r.URL.Path, "/api/") {
-			s.fail(w, r, fault.New(fault.NotFound, rest.CodeNotFound,
+			s.fail(w, r, fault.New(fault.NotFound, httpkit.CodeNotFound,
 				"this process does not serve the API: its roles do not include api"))
 			return
 		}
@@ -141,19 +142,20 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	)
 	switch {
 	case errors.As(err, &format):
-		err = rest.BadParameter(format.ParamName, "invalid", "does not match the format in the contract")
+		err = httpkit.BadParameter(format.ParamName, "invalid", "does not match the format in the contract")
 	case errors.As(err, &missing):
-		err = rest.BadParameter(missing.ParamName, "required", "is required")
+		err = httpkit.BadParameter(missing.ParamName, "required", "is required")
 	case errors.As(err, &header):
-		err = rest.BadParameter(header.ParamName, "required", "is required")
+		err = httpkit.BadParameter(header.ParamName, "required", "is required")
 	case errors.As(err, &many):
-		err = rest.BadParameter(many.ParamName, "repeated", "must not be repeated")
+		err = httpkit.BadParameter(many.ParamName, "repeated", "must not be repeated")
 	case errors.As(err, &typ):
 		// The schema calls 1.0 an integer; Go does not.
-		err = rest.SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type", Message: "has the wrong type, or has a fraction"})
+		err = httpkit.SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type",
+			Message: "has the wrong type, or has a fraction"})
 	case errors.As(err, &when):
 		// The schema checks the form of a time, but knows nothing of leap years.
-		err = rest.SchemaFault(fault.Field{Code: "invalid", Message: "holds " + rest.Clip(when.Value) +
+		err = httpkit.SchemaFault(fault.Field{Code: "invalid", Message: "holds " + httpkit.Clip(when.Value) +
 			", which is not a valid time"})
 	}
 	s.fail(w, r, err)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/problems.md")
@@ -48,8 +48,8 @@ Every error of the API is a problem document (RFC 9457, ` + "`application/proble
 
 ` + "```json" + `
 {
-  "type": "` + typeOf(rest.CodeSchema) + `",
-  "title": "` + titleOf(rest.CodeSchema, 0) + `",
+  "type": "` + typeOf(httpkit.CodeSchema) + `",
+  "title": "` + titleOf(httpkit.CodeSchema, 0) + `",
   "status": 422,
   "detail": "/correlation_id must have at most 255 characters",
   "instance": "/api/v1/sagas",
@@ -100,7 +100,7 @@ func TestEveryCodeIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(edges, ".", "../rest", "../rest/keyed", "../access", "../saga", "../saga/sagabulk",
+	for _, dir := range append(edges, ".", "../httpkit", "../idempotency", "../access", "../saga", "../saga/sagabulk",
 		"../saga/workflow", "../event/webhook", "../dlq", "../jobrun") {
 		for code := range codeConstants(t, dir, name, shape) {
 			found[code] = true

@@ -5,12 +5,12 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // redactable is a response that can be redacted; false: this one cannot.
 type redactable interface {
-	Redacted(rest.Redactor) (api.Response, bool)
+	Redacted(httpkit.Redactor) (api.Response, bool)
 }
 
 // redact removes from successful responses what the caller may not see. It is the only place
@@ -18,7 +18,7 @@ type redactable interface {
 // not sent at all. A worker sees the content of the runs that it holds, because it could not
 // execute them without it.
 func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	if req.Who.Subject == "" || req.Who.Role.Allows(access.PayloadsRead) || req.Permission == access.JobsWork {
 		return out, nil
 	}

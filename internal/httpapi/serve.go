@@ -8,19 +8,20 @@ import (
 	"unicode/utf8"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/listen"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/listen"
 )
 
 // serve gives the request its id, catches panics, and routes it.
 func (s *server) serve(w http.ResponseWriter, r *http.Request) {
-	req := &rest.Request{ID: requestID(r), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery, Remote: r.RemoteAddr}
+	req := &httpkit.Request{ID: requestID(r), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
+		Remote: r.RemoteAddr}
 	if req.ID == "" {
 		req.ID = s.cfg.NewID().String()
 	}
 	w.Header().Set("X-Request-Id", req.ID)
 	out := &response{ResponseWriter: w}
-	r = r.WithContext(rest.WithRequest(r.Context(), req))
+	r = r.WithContext(httpkit.WithRequest(r.Context(), req))
 	defer s.recover(out, r)
 	if err := oneMeaning(r); err != nil {
 		w.Header().Set("Connection", "close") // the following bytes may belong to another request
@@ -35,7 +36,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		r.Method = http.MethodGet // net/http leaves the body out
 	}
 	if strings.IndexByte(r.URL.Path, 0) >= 0 || !utf8.ValidString(r.URL.Path) {
-		s.fail(out, r, fault.New(fault.Malformed, rest.CodeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
+		s.fail(out, r, fault.New(fault.Malformed, httpkit.CodeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
 		return
 	}
 	// Routing uses the path as it was sent: parameters are decoded afterwards, exactly once. A
@@ -57,7 +58,7 @@ type unread struct {
 // differently, or that has too many headers; else nil.
 func oneMeaning(r *http.Request) *unread {
 	if len(r.TransferEncoding) > 0 && listen.TwoLengths(r.Context()) {
-		return &unread{http.StatusBadRequest, fault.New(0, rest.CodeTwoLengths, "the request has both Content-Length and Transfer-Encoding: send one of them")}
+		return &unread{http.StatusBadRequest, fault.New(0, httpkit.CodeTwoLengths, "the request has both Content-Length and Transfer-Encoding: send one of them")}
 	}
 	headers := 0
 	for _, values := range r.Header {
@@ -65,7 +66,7 @@ func oneMeaning(r *http.Request) *unread {
 	}
 	if headers > maxHeaders {
 		return &unread{http.StatusRequestHeaderFieldsTooLarge,
-			fault.New(0, rest.CodeManyHeaders, "the request has %d header lines; at most %d are allowed", headers, maxHeaders)}
+			fault.New(0, httpkit.CodeManyHeaders, "the request has %d header lines; at most %d are allowed", headers, maxHeaders)}
 	}
 	return nil
 }
@@ -95,14 +96,14 @@ func (s *server) recover(w *response, r *http.Request) {
 	if p == http.ErrAbortHandler { //nolint:errorlint // this value itself, not an error that wraps it
 		panic(p)
 	}
-	req := rest.RequestOf(r.Context())
+	req := httpkit.RequestOf(r.Context())
 	s.cfg.Log.ErrorContext(r.Context(), "request handler panicked",
 		slog.String("request_id", req.ID), slog.String("route", req.Route),
 		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if w.begun {
 		panic(http.ErrAbortHandler) // an incomplete response must not look complete
 	}
-	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, rest.CodeInternal, "internal error: see the server log under the request id"))
+	s.writeProblem(w, r, http.StatusInternalServerError, fault.New(0, httpkit.CodeInternal, "internal error: see the server log under the request id"))
 }
 
 // response records whether the response has begun.

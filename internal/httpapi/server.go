@@ -23,10 +23,10 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditapi"
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/event/eventapi"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
 	"github.com/skald-saga/skald/internal/jobrun/workerapi"
 	"github.com/skald-saga/skald/internal/ops/overviewapi"
-	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
@@ -45,10 +45,10 @@ type (
 // server implements api.Operations with the handlers of all subjects.
 type server struct {
 	cfg      Config
-	kit      *rest.Kit
+	kit      *httpkit.Kit
 	contract *contract
 	router   chi.Router
-	inUse    rest.InUse // Idempotency-Keys of requests in progress
+	inUse    httpkit.InUse // Idempotency-Keys of requests in progress
 	*sagas
 	*trail
 	*letters // nil without a dead-letter queue; its operations are then unreachable
@@ -70,10 +70,10 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("HTTP edge: read the contract: %w", err)
 	}
-	kit := &rest.Kit{
+	kit := &httpkit.Kit{
 		Clock: cfg.Now, NewID: cfg.NewID, Limits: cfg.Limits, Stopping: cfg.Stopping, Ends: cfg.Ends, Log: cfg.Log,
-		Cursors: rest.Cursors{Key: cfg.CursorKey},
-		Streams: &rest.Streams{
+		Cursors: httpkit.Cursors{Key: cfg.CursorKey},
+		Streams: &httpkit.Streams{
 			Max: cfg.Limits.MaxStreams, MaxOfTenant: cfg.Limits.TenantStreams, Changed: cfg.Trail.Streams,
 		},
 	}
@@ -83,7 +83,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	checked := s.router.With(s.apiOpen, s.authorize, s.queueOpen,
 		s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters, s.keep)
-	decoded := api.Decode(s, api.Ways{Check: rest.Check, Unbound: s.unbound, Answer: s.answer})
+	decoded := api.Decode(s, api.Ways{Check: httpkit.Check, Unbound: s.unbound, Answer: s.answer})
 	api.HandlerWithOptions(decoded, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
 	s.ownPaths()
 	return http.HandlerFunc(s.serve), nil

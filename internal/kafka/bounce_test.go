@@ -32,7 +32,7 @@ func (b *inbox) retryWith(r *targets.Kafka, id uuid.UUID, payload []byte) {
 		Actor: "ada",
 	}.Did(
 		uuid.New(),
-		tenant,
+		tenantID,
 		time.Now(),
 		operator.DeadLetter,
 		id.String(),
@@ -40,7 +40,7 @@ func (b *inbox) retryWith(r *targets.Kafka, id uuid.UUID, payload []byte) {
 		nil,
 	)
 	claim := dlq.Claim{
-		TenantID: tenant,
+		TenantID: tenantID,
 		LetterID: id,
 		Routes:   dlq.Routes{Kinds: []dlq.TargetKind{dlq.ToKafka}},
 		Actor:    "ada",
@@ -108,7 +108,7 @@ func TestALetterThatComesBackIsLinkedUntilItIsPoison(t *testing.T) {
 		if l.Status != wantStatus || wantStatus == dlq.Dead && l.Resolution != dlq.Poison {
 			t.Errorf("generation %d is %s %s, want %s", generation, l.Status, l.Resolution, wantStatus)
 		}
-		before, err := b.letters.Get(t.Context(), tenant, parent.ID)
+		before, err := b.letters.Get(t.Context(), tenantID, parent.ID)
 		if err != nil || before.Status != dlq.Resolved || before.Resolution != dlq.Bounced {
 			t.Errorf(
 				"the letter of generation %d is %s %s, %v; want it bounced",

@@ -52,7 +52,7 @@ func (b *inbox) source(
 	return b.ingest(c, func(cfg *kafka.IngestConfig) {
 		tenants, names := map[string]uuid.UUID{}, []string{}
 		for _, topic := range topics {
-			tenants[c.name(topic)] = tenant
+			tenants[c.name(topic)] = tenantID
 			names = append(names, regexp.QuoteMeta(c.name(topic)))
 		}
 		cfg.Topics, cfg.Group = "^(?:"+strings.Join(names, "|")+")$", c.mark+"-events"

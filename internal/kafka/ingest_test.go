@@ -26,7 +26,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-var tenant = uuid.MustParse("00000000-0000-0000-0000-000000000001")
+var tenantID = uuid.MustParse("00000000-0000-0000-0000-000000000001")
 
 // inbox is the real store of letters, and records which ids each record was given: a
 // record that is read twice has two, and only one of them is stored.
@@ -91,8 +91,8 @@ func (b *inbox) Arrive(ctx context.Context, batch []dlq.Arrival) (int, error) {
 }
 
 // PolicyOf implements kafka.Arrivals.
-func (b *inbox) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
-	return b.queue.PolicyOf(ctx, tenant, topic)
+func (b *inbox) PolicyOf(ctx context.Context, tenantID uuid.UUID, topic string) (dlq.Policy, error) {
+	return b.queue.PolicyOf(ctx, tenantID, topic)
 }
 
 // Looked implements kafka.Arrivals.
@@ -110,7 +110,7 @@ func (b *inbox) ingest(c *cluster, change ...func(*kafka.IngestConfig)) (stop fu
 	b.t.Helper()
 	cfg := kafka.IngestConfig{
 		Connection: c.connection(), Topics: "^" + regexp.QuoteMeta(c.mark) + `.*[.-]dlq$`, Group: c.mark,
-		Intake: dlq.Intake{Tenant: tenant, Suffixes: []string{".dlq", "-dlq"}},
+		Intake: dlq.Intake{Tenant: tenantID, Suffixes: []string{".dlq", "-dlq"}},
 		Store:  b,
 		NewID:  func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 		Now:    time.Now, Log: slog.New(slog.DiscardHandler), Batch: 100, NewTopics: time.Second,
@@ -158,7 +158,7 @@ func (b *inbox) letter(r *kgo.Record) dlq.Letter {
 	b.mu.Unlock()
 	var found []dlq.Letter
 	for _, id := range ids {
-		l, err := b.letters.Get(b.t.Context(), tenant, id)
+		l, err := b.letters.Get(b.t.Context(), tenantID, id)
 		switch {
 		case err == nil:
 			found = append(found, l)

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -52,13 +53,13 @@ func newWorld(t *testing.T, opts ...kfake.Opt) *world {
 }
 
 // sagas makes n sagas of a tenant, each with five events.
-func (w *world) sagas(tenant uuid.UUID, n int) {
+func (w *world) sagas(tenantID uuid.UUID, n int) {
 	w.t.Helper()
 	for range n {
-		spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: tenant}, InitiatedBy: "t"}
+		spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant.Tenant{ID: tenantID}, InitiatedBy: "t"}
 		at := time.Now().UTC().Truncate(time.Microsecond)
 		ns := saga.NewSaga{Saga: saga.New(spec, w.def, 1, nil, at, 0)}
-		if _, _, err := w.store.Workflows.Register(w.t.Context(), tenant, w.def, false, at); err != nil {
+		if _, _, err := w.store.Workflows.Register(w.t.Context(), tenantID, w.def, false, at); err != nil {
 			w.t.Fatal(err)
 		}
 		if r, err := w.store.Sagas.Create(w.t.Context(), []saga.NewSaga{ns}); err != nil || r[0].Created != saga.Stored {
@@ -105,8 +106,8 @@ func undisturbed(c *publication.Config) { c.Lease, c.Timeout = time.Hour, patien
 func (w *world) expected(tenants ...uuid.UUID) map[string][]string {
 	w.t.Helper()
 	all := map[string][]string{}
-	for _, tenant := range tenants {
-		events, _, err := w.store.Trail.Feed(w.t.Context(), tenant, saga.Position{}, saga.EventFilter{}, 100_000)
+	for _, tenantID := range tenants {
+		events, _, err := w.store.Trail.Feed(w.t.Context(), tenantID, saga.Position{}, saga.EventFilter{}, 100_000)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -168,8 +169,8 @@ func header(r *kgo.Record, name string) string {
 func TestEveryTenantsEventsArriveInOrderWithTheirHeaders(t *testing.T) {
 	w := newWorld(t)
 	tenants := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
-	for _, tenant := range tenants {
-		w.sagas(tenant, 20)
+	for _, tenantID := range tenants {
+		w.sagas(tenantID, 20)
 	}
 	w.publisher("a", undisturbed)
 	records := w.wantTopic(w.expected(tenants...))
@@ -200,14 +201,14 @@ func TestEveryTenantsEventsArriveInOrderWithTheirHeaders(t *testing.T) {
 
 func TestARestartGoesOnWhereItWas(t *testing.T) {
 	w := newWorld(t)
-	tenant := uuid.New()
-	w.sagas(tenant, 10)
+	tenantID := uuid.New()
+	w.sagas(tenantID, 10)
 	stop := w.publisher("a", undisturbed)
-	w.wantTopic(w.expected(tenant))
+	w.wantTopic(w.expected(tenantID))
 	stop()
-	w.sagas(tenant, 10)
+	w.sagas(tenantID, 10)
 	w.publisher("a", undisturbed)
-	want := w.expected(tenant)
+	want := w.expected(tenantID)
 	records := w.wantTopic(want)
 	events := 0
 	for _, ids := range want {
@@ -243,15 +244,15 @@ func TestABrokerThatFailsLosesNothingAndChangesNoOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			tenant := uuid.New()
-			w.sagas(tenant, 15)
+			tenantID := uuid.New()
+			w.sagas(tenantID, 15)
 			var calls, failures atomic.Int32
 			w.broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
 				w.broker.KeepControl()
 				return fail(req, calls.Add(1))
 			})
 			w.publisher("a", func(c *publication.Config) { c.Observer.Failed = func() { failures.Add(1) } })
-			w.wantTopic(w.expected(tenant))
+			w.wantTopic(w.expected(tenantID))
 			if calls.Load() < 3 {
 				t.Errorf("%d calls: nothing failed", calls.Load())
 			}
@@ -278,8 +279,8 @@ func refused(req *kmsg.ProduceRequest, code int16) *kmsg.ProduceResponse {
 func TestAnotherNodeTakesOverAndAFormerLeaderWritesNoCursor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	tenant := uuid.New()
-	w.sagas(tenant, 10)
+	tenantID := uuid.New()
+	w.sagas(tenantID, 10)
 	// The leader stops in the middle of a batch that the broker has, before it
 	// could write that down: as after a kill.
 	var held atomic.Bool
@@ -291,8 +292,8 @@ func TestAnotherNodeTakesOverAndAFormerLeaderWritesNoCursor(t *testing.T) {
 	stop := w.publisher("a", dead)
 	<-stuck
 	w.publisher("b")
-	w.sagas(tenant, 5)
-	w.wantTopic(w.expected(tenant))
+	w.sagas(tenantID, 5)
+	w.wantTopic(w.expected(tenantID))
 	stop()
 	if epoch, err := w.store.Publications.Lead(t.Context(), "kafka", "c", time.Minute); epoch != 0 || err != nil {
 		t.Errorf("the former leader's end ended the present term: %d, %v", epoch, err)
@@ -322,8 +323,8 @@ func (s lostAdvance) Renew(ctx context.Context, _ string, _ int64, _ time.Durati
 func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	tenant := uuid.New()
-	w.sagas(tenant, 5)
+	tenantID := uuid.New()
+	w.sagas(tenantID, 5)
 	var down atomic.Bool
 	down.Store(true)
 	w.broker.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -345,7 +346,7 @@ func TestABrokerThatIsAwayIsWaitedFor(t *testing.T) {
 		t.Error("no lag is reported while the broker is away")
 	}
 	down.Store(false)
-	w.wantTopic(w.expected(tenant))
+	w.wantTopic(w.expected(tenantID))
 }
 
 func TestSigningInWithSCRAMAndPlain(t *testing.T) {

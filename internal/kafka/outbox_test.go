@@ -35,7 +35,7 @@ func (b *inbox) emits(topic string, n int, payload string) map[string][]string {
 			 VALUES ($1, $2, 'order.paid', $3, $4, now(), $1, now())`,
 			`INSERT INTO jobs.event_publications (event_id, tenant_id, topic, key, created_at) VALUES ($1, $2, $3, $4, now())`,
 		} {
-			args := []any{id, tenant, payload, key}
+			args := []any{id, tenantID, payload, key}
 			if strings.Contains(statement, "event_publications") {
 				args[2] = topic
 			}

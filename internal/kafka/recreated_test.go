@@ -74,7 +74,7 @@ func (b *inbox) each() map[string][]dlq.Letter {
 		if err := rows.Scan(&id); err != nil {
 			b.t.Fatal(err)
 		}
-		l, err := b.letters.Get(b.t.Context(), tenant, id)
+		l, err := b.letters.Get(b.t.Context(), tenantID, id)
 		if err != nil {
 			b.t.Fatal(err)
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Answers keeps the answers of requests with an Idempotency-Key. It implements keyed.Store.
+// Answers keeps the answers of requests with an Idempotency-Key. It implements idempotency.Store.
 type Answers struct{ db *DB }
 
 // NewAnswers returns the store on db.
@@ -25,12 +25,12 @@ var findAnswer = OfTenant(`SELECT a.request_id, a.request_hash, a.status, a.etag
   FROM saga.idempotency_answers a
  WHERE a.tenant_id = tenant.id AND a.principal = $2 AND a.route = $3 AND a.key = $4`, "")
 
-// Find implements keyed.Store.
-func (st *Answers) Find(ctx context.Context, k keyed.Key) (found *keyed.Kept, err error) {
+// Find implements idempotency.Store.
+func (st *Answers) Find(ctx context.Context, k idempotency.Key) (found *idempotency.Kept, err error) {
 	err = st.db.ReadTenant(ctx, k.Tenant, findAnswer, func(rows *sql.Rows) error {
 		var (
-			kept   keyed.Kept
-			a      keyed.Answer
+			kept   idempotency.Kept
+			a      idempotency.Answer
 			id     uuid.UUID
 			status sql.NullInt32
 			age    float64
@@ -63,8 +63,8 @@ ON CONFLICT (tenant_id, principal, route, key) DO UPDATE
        withheld = EXCLUDED.withheld
  WHERE a.request_id = EXCLUDED.request_id`
 
-// Keep implements keyed.Store.
-func (st *Answers) Keep(ctx context.Context, c *keyed.Claim, a keyed.Answer) error {
+// Keep implements idempotency.Store.
+func (st *Answers) Keep(ctx context.Context, c *idempotency.Claim, a idempotency.Answer) error {
 	sealer := st.db.Keys.SealerFor(c.Tenant, c.ID)
 	body, err := sealer.SealBytes(fieldAnswer, a.Body)
 	if err != nil {
@@ -78,13 +78,13 @@ const dropKey = `
 DELETE FROM saga.idempotency_answers
  WHERE tenant_id = $1 AND principal = $2 AND route = $3 AND key = $4 AND request_id = $5`
 
-// Drop implements keyed.Store.
-func (st *Answers) Drop(ctx context.Context, c *keyed.Claim) error {
+// Drop implements idempotency.Store.
+func (st *Answers) Drop(ctx context.Context, c *idempotency.Claim) error {
 	return st.write(ctx, c, "forget an Idempotency-Key", dropKey, c.Tenant, c.Principal, c.Route, c.Key.Key, c.ID)
 }
 
-func (st *Answers) write(ctx context.Context, c *keyed.Claim, what, query string, args ...any) error {
-	ctx = keyed.With(ctx, nil) // this is no effect of the request
+func (st *Answers) write(ctx context.Context, c *idempotency.Claim, what, query string, args ...any) error {
+	ctx = idempotency.With(ctx, nil) // this is no effect of the request
 	return Wrap(what, st.db.InTenant(ctx, c.Tenant, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, query, args...)
 		return err

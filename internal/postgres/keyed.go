@@ -6,7 +6,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/idempotency"
 )
 
 // An Idempotency-Key is stored in the first transaction of its request that writes
@@ -22,9 +22,9 @@ INSERT INTO saga.idempotency_answers (tenant_id, principal, route, key, request_
 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant_id, principal, route, key) DO NOTHING`
 
 // commit ends a transaction, with the Idempotency-Key of the request it works for.
-// Fault: keyed.InUse when another request has the key; then nothing is written.
+// Fault: idempotency.InUse when another request has the key; then nothing is written.
 func commit(ctx context.Context, tx *sqlx.Tx) error {
-	c := keyed.Of(ctx)
+	c := idempotency.Of(ctx)
 	if c == nil || c.Stored() {
 		return tx.Commit()
 	}
@@ -41,7 +41,7 @@ func commit(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
 		if err == nil {
-			err = keyed.InUse()
+			err = idempotency.InUse()
 		}
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/idempotency"
 )
 
 // InWrite runs f in a transaction of the writers' connections.
@@ -73,7 +73,7 @@ func (db *DB) WriteEach(ctx context.Context, query string, row func(*sql.Rows) e
 		}
 		return EachRow(rows, func() error { return row(rows) })
 	}
-	if keyed.Of(ctx) == nil {
+	if idempotency.Of(ctx) == nil {
 		return each(db.QueryWrite)
 	}
 	return db.InWrite(ctx, func(tx *sqlx.Tx) error { return each(db.QueryFuncIn(tx)) })

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // Filter selects sagas, and a page of them; zero fields do not restrict. JSON is how a

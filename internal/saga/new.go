@@ -8,12 +8,13 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Spec is what a client asks for.
 type Spec struct {
 	ID            uuid.UUID // the client's, or one made by the server
-	Tenant        Tenant
+	Tenant        tenant.Tenant
 	SagaType      string // "" : the first 64 characters of the workflow's name
 	Name          *string
 	Description   *string

@@ -8,11 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 func TestNewTakesEverythingTheClientSaid(t *testing.T) {
 	spec := Spec{
-		ID: uuid.UUID{1}, Tenant: Tenant{ID: uuid.UUID{2}, Region: "eu", Major: 3, Minor: 4}, SagaType: "checkout",
+		ID: uuid.UUID{1}, Tenant: tenant.Tenant{ID: uuid.UUID{2}, Region: "eu", Major: 3, Minor: 4}, SagaType: "checkout",
 		Name: new("n"), Description: new("d"), BusinessKey: new("b"), CorrelationID: new("c"), InitiatedBy: "shop",
 		TraceID: new("t"), SpanID: new("s"), Payload: json.RawMessage(`1`), Metadata: json.RawMessage(`{}`), TimeoutMS: 5,
 	}

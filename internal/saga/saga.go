@@ -8,18 +8,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/tenant"
 )
-
-// Tenant is seed 4's tenant: every row contains it, every query is restricted to its
-// ID.
-type Tenant struct {
-	ID     uuid.UUID
-	Region string // at most 32 characters
-	Major  int    // 0..65535
-	Minor  int    // 0..65535
-}
 
 // Cause says why a saga stopped running forward (requirements/saga.md D2).
 type Cause string
@@ -80,7 +72,7 @@ func (s *Saga) Ref() Ref { return Ref{Tenant: s.Tenant.ID, ID: s.ID} }
 // of its steps are in its step logs, from which Rebuild makes the Instance.
 type Saga struct {
 	ID uuid.UUID
-	Tenant
+	tenant.Tenant
 	// TenantInKeys: the idempotency keys of its calls contain the tenant. Fixed at
 	// creation, because keys never change (invariant I7).
 	TenantInKeys    bool

@@ -6,12 +6,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // Handlers are the operations on API keys and credentials.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	Keys     access.Store
 	Sessions access.Sessions
 	// Forget makes this node forget a session that has ended.

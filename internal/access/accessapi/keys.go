@@ -12,12 +12,12 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // scopeOf is the tenant whose keys the caller may manage; nil: all keys.
-func scopeOf(req *rest.Request) *uuid.UUID {
+func scopeOf(req *httpkit.Request) *uuid.UUID {
 	if req.Who.AnyTenant {
 		return nil
 	}
@@ -26,7 +26,7 @@ func scopeOf(req *rest.Request) *uuid.UUID {
 
 // CreateAPIKey creates a key and returns its token, only this once.
 func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestObject) (api.Response, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	want := keyRequestOf(req, in.Body)
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -37,7 +37,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 		}
 		key, token, err := access.Issue(want, req.Who, s.NewID(), chance, s.Now())
 		if err == nil {
-			err = s.Keys.Create(rest.WithActor(ctx, in.Body.Reason), key)
+			err = s.Keys.Create(httpkit.WithActor(ctx, in.Body.Reason), key)
 		}
 		switch {
 		case errors.Is(err, access.ErrPrefixTaken): // one in 2^40; the next attempt has another prefix
@@ -45,7 +45,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 		case err != nil:
 			return nil, err
 		}
-		return rest.Answer{
+		return httpkit.Answer{
 			Status: http.StatusCreated, Location: "/api/v1/api-keys/" + key.ID.String(), Secret: true,
 			Body: api.CreatedAPIKey{Key: string(token), APIKey: toAPIKey(&key, key.CreatedAt)},
 		}, nil
@@ -53,20 +53,20 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 }
 
 // keyRequestOf reads the parameters of a new key.
-func keyRequestOf(req *rest.Request, b *api.APIKeyInput) access.Request {
+func keyRequestOf(req *httpkit.Request, b *api.APIKeyInput) access.Request {
 	want := access.Request{Name: b.Name, Role: access.Role(b.Role), Queues: b.Queues}
 	if b.ExpiresAt != nil {
 		at := b.ExpiresAt.UTC().Truncate(time.Microsecond)
 		want.ExpiresAt = &at
 	}
-	tenant := req.Tenant
+	of := req.Tenant
 	details := b.TenantRegion != nil || b.TenantMajor != nil || b.TenantMinor != nil
-	if b.TenantID != nil && (*b.TenantID != tenant.ID || details) {
-		tenant = saga.Tenant{ID: *b.TenantID, Region: rest.Text(b.TenantRegion), Major: number(b.TenantMajor),
+	if b.TenantID != nil && (*b.TenantID != of.ID || details) {
+		of = tenant.Tenant{ID: *b.TenantID, Region: httpkit.Text(b.TenantRegion), Major: number(b.TenantMajor),
 			Minor: number(b.TenantMinor)}
 	}
 	if b.AnyTenant == nil || !*b.AnyTenant {
-		want.Tenant = &tenant
+		want.Tenant = &of
 	}
 	return want
 }
@@ -82,9 +82,9 @@ func number(n *int32) int {
 func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	p := in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +101,9 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.APIKeyList{
-		APIKeys:    rest.Each(found.Items, func(k *access.Key) api.APIKey { return toAPIKey(k, now) }),
-		Pagination: rest.Pagination(asked, found, func(k *access.Key) uuid.UUID { return k.ID }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.APIKeyList{
+		APIKeys:    httpkit.Each(found.Items, func(k *access.Key) api.APIKey { return toAPIKey(k, now) }),
+		Pagination: httpkit.Pagination(asked, found, func(k *access.Key) uuid.UUID { return k.ID }),
 	}}, nil
 }
 
@@ -111,26 +111,27 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 func (s *Handlers) GetAPIKey(ctx context.Context, in api.GetAPIKeyRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	key, err := s.Keys.Get(ctx, scopeOf(rest.RequestOf(ctx)), in.KeyID)
+	key, err := s.Keys.Get(ctx, scopeOf(httpkit.RequestOf(ctx)), in.KeyID)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
 }
 
 // RevokeAPIKey revokes a key.
 func (s *Handlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
-	if err := rest.RequireReason(rest.Text(rest.ReasonOf(in.Body)), "a revoked key cannot be restored, so the audit trail must say why"); err != nil {
+	req := httpkit.RequestOf(ctx)
+	if err := httpkit.RequireReason(httpkit.Text(httpkit.ReasonOf(in.Body)), "a revoked key cannot be restored, so the audit trail must say why"); err != nil {
 		return nil, err
 	}
-	key, err := s.Keys.Revoke(rest.WithActor(ctx, rest.ReasonOf(in.Body)), scopeOf(req), in.KeyID, req.Principal, s.Now())
+	key, err := s.Keys.Revoke(httpkit.WithActor(ctx, httpkit.ReasonOf(in.Body)), scopeOf(req), in.KeyID, req.Principal,
+		s.Now())
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
 }
 
 func toAPIKey(k *access.Key, now time.Time) api.APIKey {
@@ -151,7 +152,7 @@ func toAPIKey(k *access.Key, now time.Time) api.APIKey {
 
 // WhoAmI returns the caller's identity.
 func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.Response, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	who := req.Who
 	out := api.CallerIdentity{
 		Subject: who.Subject, Permissions: []string{}, AnyTenant: who.AnyTenant, Development: s.Development,
@@ -171,5 +172,5 @@ func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.R
 	if who.SessionID != uuid.Nil {
 		out.SessionID = &who.SessionID
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

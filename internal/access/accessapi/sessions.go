@@ -10,12 +10,12 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // CreateSession signs a browser in: the answer sets its cookie.
 func (s *Handlers) CreateSession(ctx context.Context, _ api.CreateSessionRequestObject) (api.Response, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	if s.Development {
 		return nil, access.SessionRefused("development mode requires no credential, so there are no sessions")
 	}
@@ -34,17 +34,17 @@ func (s *Handlers) CreateSession(ctx context.Context, _ api.CreateSessionRequest
 	}
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	if err := s.Sessions.Open(rest.WithActor(ctx, nil), session); err != nil {
+	if err := s.Sessions.Open(httpkit.WithActor(ctx, nil), session); err != nil {
 		return nil, err
 	}
-	return rest.Answer{
+	return httpkit.Answer{
 		Status: http.StatusCreated, Location: "/api/v1/sessions/" + session.ID.String(), Secret: true,
 		Cookie: cookieOf(req, string(token)), Body: toSession(&session, uuid.Nil),
 	}, nil
 }
 
 // cookieOf is the cookie of a session. The browser forgets it when it is closed; "" makes it forget now.
-func cookieOf(req *rest.Request, token string) string {
+func cookieOf(req *httpkit.Request, token string) string {
 	c := http.Cookie{
 		Name: access.SessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 	}
@@ -58,7 +58,7 @@ func cookieOf(req *rest.Request, token string) string {
 }
 
 // ownerOf is the subject whose sessions the caller may see and end; "": everybody's.
-func ownerOf(req *rest.Request) string {
+func ownerOf(req *httpkit.Request) string {
 	if req.Who.Role.Allows(access.AccessAdmin) {
 		return ""
 	}
@@ -69,8 +69,8 @@ func ownerOf(req *rest.Request) string {
 func (s *Handlers) ListSessions(ctx context.Context, in api.ListSessionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -79,11 +79,11 @@ func (s *Handlers) ListSessions(ctx context.Context, in api.ListSessionsRequestO
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.SessionList{
-		Sessions: rest.Each(found.Items, func(x *access.Session) api.Session {
+	return httpkit.Answer{Status: http.StatusOK, Body: api.SessionList{
+		Sessions: httpkit.Each(found.Items, func(x *access.Session) api.Session {
 			return toSession(x, req.Who.SessionID)
 		}),
-		Pagination: rest.Pagination(asked, found, func(x *access.Session) uuid.UUID { return x.ID }),
+		Pagination: httpkit.Pagination(asked, found, func(x *access.Session) uuid.UUID { return x.ID }),
 	}}, nil
 }
 
@@ -91,7 +91,7 @@ func (s *Handlers) ListSessions(ctx context.Context, in api.ListSessionsRequestO
 func (s *Handlers) GetCurrentSession(ctx context.Context, _ api.GetCurrentSessionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	if req.Who.SessionID == uuid.Nil {
 		return nil, access.SessionNotFound()
 	}
@@ -99,20 +99,20 @@ func (s *Handlers) GetCurrentSession(ctx context.Context, _ api.GetCurrentSessio
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toSession(&x, x.ID)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toSession(&x, x.ID)}, nil
 }
 
 // DeleteSession ends a session.
 func (s *Handlers) DeleteSession(ctx context.Context, in api.DeleteSessionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
-	err := s.Sessions.End(rest.WithActor(ctx, in.Params.Reason), scopeOf(req), ownerOf(req), in.SessionID, s.Now())
+	req := httpkit.RequestOf(ctx)
+	err := s.Sessions.End(httpkit.WithActor(ctx, in.Params.Reason), scopeOf(req), ownerOf(req), in.SessionID, s.Now())
 	if err != nil {
 		return nil, err
 	}
 	s.Forget(in.SessionID)
-	out := rest.Answer{Status: http.StatusNoContent}
+	out := httpkit.Answer{Status: http.StatusNoContent}
 	if in.SessionID == req.Who.SessionID {
 		out.Cookie = cookieOf(req, "")
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/rest/page"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Keys is access.Store on PostgreSQL.
@@ -36,17 +36,17 @@ type keyRow struct {
 // boundTo is the stored form of the tenant of a key or session.
 type boundTo struct {
 	bound  *uuid.UUID // nil: any tenant
-	tenant saga.Tenant
+	tenant tenant.Tenant
 }
 
-func bind(t *saga.Tenant) (b boundTo) {
+func bind(t *tenant.Tenant) (b boundTo) {
 	if t != nil {
 		b.bound, b.tenant = &t.ID, *t
 	}
 	return b
 }
 
-func (b *boundTo) tenantOf() *saga.Tenant {
+func (b *boundTo) tenantOf() *tenant.Tenant {
 	if b.bound == nil {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // claims are the claims of a verified token.
@@ -53,7 +53,7 @@ func (c claims) role(claim string) access.Role {
 }
 
 // tenant reads the tenant of a token, the zero one when it has none.
-func (c claims) tenant(claim string) (t saga.Tenant, err error) {
+func (c claims) tenant(claim string) (t tenant.Tenant, err error) {
 	if v := c.at(claim); v != nil {
 		text, _ := v.(string)
 		if t.ID, err = uuid.Parse(text); err != nil || t.ID == uuid.Nil || len(text) != 36 {
@@ -73,7 +73,7 @@ func (c claims) tenant(claim string) (t saga.Tenant, err error) {
 			}
 		}
 	}
-	if t.ID == uuid.Nil && t != (saga.Tenant{}) {
+	if t.ID == uuid.Nil && t != (tenant.Tenant{}) {
 		return t, fmt.Errorf("the token has a tenant's region or version, but no %s", claim)
 	}
 	return t, nil

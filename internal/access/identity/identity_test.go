@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // world is a store of keys that counts look-ups, and a checker on it.
@@ -60,7 +60,7 @@ func (w *world) Used(ctx context.Context, at map[uuid.UUID]time.Time) error {
 	return w.Store.Used(ctx, at)
 }
 
-var home = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a")}
+var home = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a")}
 
 // issue stores a key with the given lifetime, 0: unlimited.
 func (w *world) issue(name string, life time.Duration) (access.Key, string) {

@@ -23,7 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
@@ -52,7 +52,7 @@ func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
 		{"a worker", "es", map[string]any{"role": "worker"}, with(func(p *access.Principal) { p.Role = access.Worker })},
 		{"the last of several roles", "es", map[string]any{"role": []any{"auditor", "viewer", 7, "admin", "operator"}}, with(func(p *access.Principal) { p.Role = access.Admin })},
 		{"all of a tenant", "es", map[string]any{"tenant_region": "eu", "tenant_major": 3, "tenant_minor": 65535},
-			with(func(p *access.Principal) { p.Tenant = saga.Tenant{ID: home.ID, Region: "eu", Major: 3, Minor: 65535} })},
+			with(func(p *access.Principal) { p.Tenant = tenant.Tenant{ID: home.ID, Region: "eu", Major: 3, Minor: 65535} })},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := i.checker().Identify(t.Context(), i.token(tt.kid, tt.changes))

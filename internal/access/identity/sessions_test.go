@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
@@ -26,7 +26,7 @@ func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
 		})
 		return c.Identify(t.Context(), string(token))
 	}
-	tenant := saga.Tenant{ID: uuid.New()}
+	tenant := tenant.Tenant{ID: uuid.New()}
 	root := access.Principal{Subject: "test", AnyTenant: true}
 	expires := now.Add(3 * time.Hour)
 	asked := access.Request{Name: "ops", Role: access.Operator, Tenant: &tenant, ExpiresAt: &expires}
@@ -104,7 +104,7 @@ func TestASessionThatHasEndedIsForgottenAtOnceHere(t *testing.T) {
 		Keys: store.Keys, Sessions: store.Sessions, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	token := access.NewSessionToken([32]byte{1})
-	s, err := access.OpenSession(token, access.Principal{Subject: "jwt:a", Tenant: saga.Tenant{ID: uuid.New()}}, "",
+	s, err := access.OpenSession(token, access.Principal{Subject: "jwt:a", Tenant: tenant.Tenant{ID: uuid.New()}}, "",
 		uuid.New(), time.Now())
 	if err == nil {
 		err = store.Sessions.Open(t.Context(), s)
@@ -132,7 +132,7 @@ func TestASessionThatHasEndedElsewhereIsRefusedWithinFiveSeconds(t *testing.T) {
 			Keys: store.Keys, Sessions: store.Sessions, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		token := access.NewSessionToken([32]byte{1})
-		s, err := access.OpenSession(token, access.Principal{Subject: "jwt:a", Tenant: saga.Tenant{ID: uuid.New()}}, "",
+		s, err := access.OpenSession(token, access.Principal{Subject: "jwt:a", Tenant: tenant.Tenant{ID: uuid.New()}}, "",
 			uuid.New(), time.Now())
 		if err == nil {
 			err = store.Sessions.Open(t.Context(), s)

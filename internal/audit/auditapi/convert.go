@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
@@ -17,9 +17,10 @@ func toAPIEvent(e *saga.StoredEvent, cursor string) api.AuditEvent {
 	out := api.AuditEvent{
 		ID: strconv.FormatInt(e.ID, 10), SagaID: e.SagaID, EventType: api.AuditEventType(e.Type), Timestamp: e.At,
 		OldState: toAPIState(e.Old), NewState: toAPIState(e.New),
-		StepName: rest.UnlessEmpty(e.StepName), EventData: e.Data, Error: sagaapi.ToAPIError(e.Error),
-		Actor: rest.UnlessEmpty(e.Actor), RequestID: rest.UnlessEmpty(e.RequestID), TraceID: e.TraceID, SpanID: e.SpanID,
-		WorkflowName: rest.UnlessEmpty(e.WorkflowName), CorrelationID: e.CorrelationID, BusinessKey: e.BusinessKey,
+		StepName: httpkit.UnlessEmpty(e.StepName), EventData: e.Data, Error: sagaapi.ToAPIError(e.Error),
+		Actor: httpkit.UnlessEmpty(e.Actor), RequestID: httpkit.UnlessEmpty(e.RequestID), TraceID: e.TraceID,
+		SpanID:       e.SpanID,
+		WorkflowName: httpkit.UnlessEmpty(e.WorkflowName), CorrelationID: e.CorrelationID, BusinessKey: e.BusinessKey,
 		Cursor: cursor,
 	}
 	if e.New != saga.NoState {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -28,7 +28,9 @@ const lookLonger = time.Second
 
 // feedOf identifies the feed of a tenant for its cursors. They do not depend on
 // filters: a position in the feed is valid with any filter.
-func feedOf(tenant uuid.UUID) rest.ListID { return rest.NewListID(tenant, "/api/v1/saga-events", nil) }
+func feedOf(tenant uuid.UUID) httpkit.ListID {
+	return httpkit.NewListID(tenant, "/api/v1/saga-events", nil)
+}
 
 func positionKeys(p saga.Position) []byte {
 	//nolint:gosec // ids are positive
@@ -36,13 +38,13 @@ func positionKeys(p saga.Position) []byte {
 }
 
 // positionOf decodes a cursor of the feed.
-func (s *Handlers) positionOf(list rest.ListID, cursor string) (saga.Position, error) {
+func (s *Handlers) positionOf(list httpkit.ListID, cursor string) (saga.Position, error) {
 	b, err := s.Cursors.Open(list, cursor)
 	if err != nil {
 		return saga.Position{}, err
 	}
 	if len(b) != 16 {
-		return saga.Position{}, rest.BadCursor()
+		return saga.Position{}, httpkit.BadCursor()
 	}
 	//nolint:gosec // as it was put in
 	return saga.Position{TxID: binary.BigEndian.Uint64(b), ID: int64(binary.BigEndian.Uint64(b[8:]))}, nil
@@ -51,13 +53,13 @@ func (s *Handlers) positionOf(list rest.ListID, cursor string) (saga.Position, e
 // eventFilter reads the filter from a feed's parameters.
 func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, actor *string, from,
 	to *time.Time) (saga.EventFilter, error) {
-	f := saga.EventFilter{WorkflowName: rest.Text(workflow), TraceID: rest.Text(trace), Actor: rest.Text(actor)}
+	f := saga.EventFilter{WorkflowName: httpkit.Text(workflow), TraceID: httpkit.Text(trace), Actor: httpkit.Text(actor)}
 	for _, t := range types {
 		f.Types = append(f.Types, saga.AuditType(t))
 	}
 	if id != nil {
 		if *id == uuid.Nil {
-			return f, rest.BadParameter("saga_id", "invalid", "must be a saga id")
+			return f, httpkit.BadParameter("saga_id", "invalid", "must be a saga id")
 		}
 		f.SagaID = *id
 	}
@@ -70,7 +72,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 			continue
 		}
 		if *bound.out = bound.in.UTC(); bound.out.Year() < 1970 || bound.out.Year() > 9999 {
-			return f, rest.BadParameter(bound.name, "invalid", "must be in the years 1970 to 9999")
+			return f, httpkit.BadParameter(bound.name, "invalid", "must be in the years 1970 to 9999")
 		}
 	}
 	return f, nil
@@ -79,7 +81,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 // ListEvents returns a page of the feed, at once or when something has come.
 func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
 	p := in.Params
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	wait, _, err := s.WaitOf(p.Wait, nil)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	list, size, at := feedOf(tenant), rest.DefaultPageSize, saga.Position{}
+	list, size, at := feedOf(tenant), httpkit.DefaultPageSize, saga.Position{}
 	if p.PageSize != nil {
 		size = int(*p.PageSize)
 	}
@@ -113,7 +115,7 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 		e := &page.events[i]
 		out.Events[i] = toAPIEvent(e, s.Cursors.Seal(list, positionKeys(e.Position)))
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // feedPage is a page of the feed, and how far the feed was read.
@@ -207,9 +209,9 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	p := in.Params
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	list := req.List()
-	size, after := rest.DefaultPageSize, int64(0)
+	size, after := httpkit.DefaultPageSize, int64(0)
 	if p.PageSize != nil {
 		size = int(*p.PageSize)
 	}
@@ -219,7 +221,7 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 			return nil, err
 		}
 		if len(b) != 8 {
-			return nil, rest.BadCursor()
+			return nil, httpkit.BadCursor()
 		}
 		after = int64(binary.BigEndian.Uint64(b)) //nolint:gosec // as it was put in
 	}
@@ -246,7 +248,7 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 			out.Pagination.NextCursor = &cursor
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // hasEvents returns nil when the tenant has, or had, a saga of this id: each has an
@@ -283,13 +285,14 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 	case ofActions:
 		check = s.VerifyActions
 	case tenant == operator.Deployment:
-		return nil, rest.ParameterFault(rest.CodeInvalidParameter, fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
+		return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter,
+			fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
 	}
 	v, err := check(ctx, tenant, from, limit)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toAPIVerification(&v, ofActions)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIVerification(&v, ofActions)}, nil
 }
 
 // NoRecord is the fault of a server without an audit trail of actions.

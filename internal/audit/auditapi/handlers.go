@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/audit/timeline"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -19,7 +19,7 @@ type Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (
 // Handlers are the operations on the audit trail: events of sagas, the actions of
 // operators, and timelines. Fields are required unless a comment says otherwise.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	Sagas saga.Store
 	// Trail is the audit trail of sagas, Follow sends new events, and Verify checks its
 	// seals.

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -22,7 +22,7 @@ const streamPage = 200
 // StreamEvents checks the parameters; the returned response writes the stream.
 func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestObject) (api.Response, error) {
 	p := in.Params
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	filter, err := eventFilter(p.EventType, p.SagaID, p.WorkflowName, p.TraceID, p.Actor, p.From, p.To)
 	if err != nil {
 		return nil, err
@@ -34,10 +34,10 @@ func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestO
 	switch {
 	case resumed:
 		if st.at, err = s.positionOf(st.list, *p.LastEventID); err != nil {
-			return nil, rest.BadParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
+			return nil, httpkit.BadParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
 		}
 	case fromStart && p.Cursor != nil:
-		return nil, rest.BadParameter("from_start", "excluded", "cannot be combined with cursor")
+		return nil, httpkit.BadParameter("from_start", "excluded", "cannot be combined with cursor")
 	case p.Cursor != nil:
 		st.at, err = s.positionOf(st.list, *p.Cursor)
 	case !fromStart:
@@ -61,10 +61,10 @@ type stream struct {
 	ctx      context.Context //nolint:containedctx // of the request, which this responds to
 	leave    func()
 	tenant   uuid.UUID
-	list     rest.ListID
+	list     httpkit.ListID
 	filter   saga.EventFilter
-	bare     bool          // a HEAD request: no body
-	redactor rest.Redactor // hides what the client may not read; nil: nothing
+	bare     bool             // a HEAD request: no body
+	redactor httpkit.Redactor // hides what the client may not read; nil: nothing
 
 	out    *http.ResponseController
 	w      http.ResponseWriter
@@ -77,7 +77,7 @@ type stream struct {
 }
 
 // Redacted makes the stream redact each event.
-func (st *stream) Redacted(by rest.Redactor) (api.Response, bool) {
+func (st *stream) Redacted(by httpkit.Redactor) (api.Response, bool) {
 	st.redactor = by
 	return st, true
 }
@@ -87,7 +87,7 @@ func (st *stream) Redacted(by rest.Redactor) (api.Response, bool) {
 func (st *stream) Write(w http.ResponseWriter) error {
 	defer st.leave()
 	h := w.Header()
-	h.Set("Content-Type", rest.MediaStream)
+	h.Set("Content-Type", httpkit.MediaStream)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
 	w.WriteHeader(http.StatusOK)
@@ -180,7 +180,7 @@ func (st *stream) send(batch []saga.StoredEvent) {
 			continue
 		}
 		st.write(e)
-		if st.buf.Len() >= rest.StreamChunk {
+		if st.buf.Len() >= httpkit.StreamChunk {
 			st.flush()
 		}
 		if st.closed {
@@ -252,7 +252,7 @@ func (st *stream) flush() {
 // end closes the stream with an error hint: the client reconnects with its last id.
 func (st *stream) end(because error) {
 	if because != nil && st.ctx.Err() == nil {
-		st.s.Log.WarnContext(st.ctx, "event stream interrupted", slog.String("request_id", rest.RequestOf(st.ctx).ID),
+		st.s.Log.WarnContext(st.ctx, "event stream interrupted", slog.String("request_id", httpkit.RequestOf(st.ctx).ID),
 			slog.Any("error", because))
 	}
 	st.buf.WriteString(": come back with the last id\nretry: 1000\n")

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // GetTimeline returns the timeline of a correlation id.
@@ -19,8 +19,8 @@ func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObj
 	}
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.ByTimeAndKey, p.PageSize, p.Cursor)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.ForwardOf(ctx, s.Cursors, httpkit.ByTimeAndKey, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -30,22 +30,22 @@ func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObj
 	if err != nil {
 		return nil, err
 	}
-	out := api.Timeline{Entries: rest.Each(found.Items, toAPITimeline), Omitted: []api.TimelineOmitted{},
-		NextCursor: rest.Pagination(asked, found, (*timeline.Entry).Place).NextCursor}
+	out := api.Timeline{Entries: httpkit.Each(found.Items, toAPITimeline), Omitted: []api.TimelineOmitted{},
+		NextCursor: httpkit.Pagination(asked, found, (*timeline.Entry).Place).NextCursor}
 	if !show.Runs {
 		out.Omitted = append(out.Omitted, api.TimelineOmittedJobRuns)
 	}
 	if !show.Letters {
 		out.Omitted = append(out.Omitted, api.TimelineOmittedDeadLetters)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 func toAPITimeline(e *timeline.Entry) api.TimelineEntry {
 	out := api.TimelineEntry{
-		At: e.At, Kind: api.TimelineEntryKind(e.Kind), SagaID: rest.UnlessNil(e.SagaID), RunID: rest.UnlessNil(e.RunID),
-		MessageID: rest.UnlessNil(e.Letter),
-		Name:      e.Name, Action: rest.UnlessEmpty(e.Action), State: e.State, Code: rest.UnlessEmpty(e.Code),
+		At: e.At, Kind: api.TimelineEntryKind(e.Kind), SagaID: httpkit.UnlessNil(e.SagaID), RunID: httpkit.UnlessNil(e.RunID),
+		MessageID: httpkit.UnlessNil(e.Letter),
+		Name:      e.Name, Action: httpkit.UnlessEmpty(e.Action), State: e.State, Code: httpkit.UnlessEmpty(e.Code),
 		EndedAt: e.EndedAt,
 	}
 	if e.Number > 0 {

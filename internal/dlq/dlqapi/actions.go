@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // UpdateDeadLetter changes labels, assignee and note of a letter, and when it is
@@ -22,7 +22,7 @@ func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetter
 	}
 	if b.NextRetryAt != nil {
 		if y := b.NextRetryAt.UTC().Year(); y < 1970 || y > 9999 {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/next_retry_at", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/next_retry_at", Code: "invalid", Message: "must be in the years 1970 to 9999"})
 		}
 		changed["next_retry_at"] = b.NextRetryAt.UTC()
 	}
@@ -36,7 +36,7 @@ func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetter
 		changed["note"] = *b.Note
 	}
 	if len(changed) == 0 {
-		return nil, rest.SchemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
+		return nil, httpkit.SchemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
 	}
 	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, changed,
 		func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
@@ -74,7 +74,7 @@ func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLett
 	if b != nil {
 		why = b.Reason
 	}
-	if err := rest.RequireReason(why, "a discarded dead letter is never retried, so the audit trail must say why"); err != nil {
+	if err := httpkit.RequireReason(why, "a discarded dead letter is never retried, so the audit trail must say why"); err != nil {
 		return nil, err
 	}
 	force := b.Force != nil && *b.Force
@@ -106,7 +106,7 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 	}
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.Reloads(ctx) {
+	for range httpkit.Reloads(ctx) {
 		l, err := s.live(ctx, in.MessageID, in.Params.IfMatch)
 		if err != nil {
 			return nil, err
@@ -116,7 +116,7 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 		case err != nil:
 			return nil, withCurrentLetter(err, &l)
 		case l.Source == dlq.FromSaga:
-			after, err = s.UndoneByHand(ctx, l, rest.ByOf(ctx, reason))
+			after, err = s.UndoneByHand(ctx, l, httpkit.ByOf(ctx, reason))
 		default:
 			err = s.Letters.Change(ctx, after, s.didLetter(ctx, l.ID, dlq.VerbResolve, reason, nil))
 		}
@@ -127,7 +127,7 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 			return nil, err
 		}
 	}
-	return nil, rest.KeepsChanging("dead letter")
+	return nil, httpkit.KeepsChanging("dead letter")
 }
 
 // AcknowledgeDeadLetter records a consumer's confirmation of a redriven letter.
@@ -150,7 +150,7 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	force := in.Params.Force != nil && *in.Params.Force
-	for range rest.Reloads(ctx) {
+	for range httpkit.Reloads(ctx) {
 		l, err := s.live(ctx, in.MessageID, in.Params.IfMatch)
 		if err == nil {
 			if err = l.Deletable(); err == nil && !force {
@@ -163,12 +163,12 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 		}
 		switch err := s.Letters.Delete(ctx, l, s.didLetter(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
 		case err == nil:
-			return rest.Answer{Status: http.StatusOK, Body: api.DeletedDeadLetter{ID: l.ID}}, nil
+			return httpkit.Answer{Status: http.StatusOK, Body: api.DeletedDeadLetter{ID: l.ID}}, nil
 		case !fault.IsCode(err, dlq.CodeStale):
 			return nil, err
 		}
 	}
-	return nil, rest.KeepsChanging("dead letter")
+	return nil, httpkit.KeepsChanging("dead letter")
 }
 
 // RestoreDeadLetter makes an archived letter live again.
@@ -179,7 +179,7 @@ func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLett
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	l, err := s.Letters.Restore(ctx, tenant, in.MessageID, s.Now(),
 		s.didLetter(ctx, in.MessageID, verbRestore, reason, nil))
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // carryable returns nil when the target can carry everything that the retry is to send:
@@ -37,10 +37,10 @@ func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Clai
 		lost = append(carried.Dropped, carried.Withheld...)
 	default:
 		if len(b.HeadersPatch) > 0 {
-			return rest.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "excluded", Message: "headers are allowed for Kafka and HTTP targets only"})
+			return httpkit.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "excluded", Message: "headers are allowed for Kafka and HTTP targets only"})
 		}
 		if b.KeyBase64 != nil || b.Target != nil && b.Target.KeyBase64 != nil {
-			return rest.SchemaFault(fault.Field{Pointer: "/key_base64", Code: "excluded", Message: "a key is allowed for Kafka and HTTP targets only"})
+			return httpkit.SchemaFault(fault.Field{Pointer: "/key_base64", Code: "excluded", Message: "a key is allowed for Kafka and HTTP targets only"})
 		}
 	}
 	for i, p := range b.HeadersPatch {
@@ -48,9 +48,9 @@ func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Clai
 		switch {
 		case p.Op == api.DeadLetterHeaderPatchOpRemove:
 		case dlq.OwnHeader(p.Name):
-			return rest.SchemaFault(fault.Field{Pointer: pointer, Code: "reserved", Message: "is reserved: Skald sets it on every retry"})
+			return httpkit.SchemaFault(fault.Field{Pointer: pointer, Code: "reserved", Message: "is reserved: Skald sets it on every retry"})
 		case slices.Contains(lost, p.Name):
-			return rest.SchemaFault(fault.Field{Pointer: pointer, Code: "not_sent", Message: "is not sent to this target: it describes the failure, counts a framework's own retries or holds credentials"})
+			return httpkit.SchemaFault(fault.Field{Pointer: pointer, Code: "not_sent", Message: "is not sent to this target: it describes the failure, counts a framework's own retries or holds credentials"})
 		}
 	}
 	return nil
@@ -97,5 +97,5 @@ func invalidAt(pointer string, err error) error {
 	for i := range fields {
 		fields[i].Pointer = pointer
 	}
-	return rest.FieldsFault(f.Kind, f.Code, fields)
+	return httpkit.FieldsFault(f.Kind, f.Code, fields)
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // letterView is how much of a letter is shown.
@@ -23,25 +23,26 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount,
 		MaxRetries:      l.MaxRetries,
 		Status:          api.DeadLetterStatus(l.Status),
-		Resolution:      rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
-		PayloadEncoding: rest.EnumUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
+		Resolution:      httpkit.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+		PayloadEncoding: httpkit.EnumUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
 		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt,
-		LastError: rest.UnlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetry(),
+		LastError: httpkit.UnlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetry(),
 		TerminalAt: l.TerminalAt,
 		LeaseUntil: l.LeaseUntil, Version: l.Version, Source: api.DeadLetterSource(l.Source),
 		OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
-		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup),
-		ErrorType:  rest.UnlessEmpty(l.Failure.Type),
+		ReadFrom: toAPIPlace(l.Arrived), ConsumerGroup: httpkit.UnlessEmpty(l.ConsumerGroup),
+		ErrorType:  httpkit.UnlessEmpty(l.Failure.Type),
 		ErrorClass: api.DeadLetterErrorClass(l.Failure.Class), Fingerprint: l.Fingerprint,
-		SagaID: rest.UnlessNil(l.Link.SagaID), JobRunID: rest.UnlessNil(l.Link.JobRunID),
-		WebhookID: rest.UnlessNil(l.Link.WebhookID), DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
-		StepName: rest.UnlessEmpty(l.Link.StepName), StepAction: rest.EnumUnlessEmpty[api.StepAction](l.Link.Action),
-		CorrelationID: rest.UnlessEmpty(l.CorrelationID), TraceID: rest.UnlessEmpty(l.TraceID),
-		DedupeKey: rest.UnlessEmpty(l.DedupeKey),
-		Labels:    append([]string{}, l.Labels...), Assignee: rest.UnlessEmpty(l.Assignee), Note: rest.UnlessEmpty(l.Note),
-		Target: toAPITarget(&l.Target), Revision: l.Revision, Ordered: l.Ordered, RedriveID: rest.UnlessNil(l.RedriveID),
-		RootID: l.RootID, ParentID: rest.UnlessNil(l.ParentID), Generation: l.Generation,
-		ArchivedAt: l.ArchivedAt, ArchiveReason: rest.UnlessEmpty(l.ArchiveReason), AllowedActions: []api.DeadLetterVerb{},
+		SagaID: httpkit.UnlessNil(l.Link.SagaID), JobRunID: httpkit.UnlessNil(l.Link.JobRunID),
+		WebhookID: httpkit.UnlessNil(l.Link.WebhookID), DeliveryID: httpkit.UnlessNil(l.Link.DeliveryID),
+		StepName: httpkit.UnlessEmpty(l.Link.StepName), StepAction: httpkit.EnumUnlessEmpty[api.StepAction](l.Link.Action),
+		CorrelationID: httpkit.UnlessEmpty(l.CorrelationID), TraceID: httpkit.UnlessEmpty(l.TraceID),
+		DedupeKey: httpkit.UnlessEmpty(l.DedupeKey),
+		Labels:    append([]string{}, l.Labels...), Assignee: httpkit.UnlessEmpty(l.Assignee),
+		Note:   httpkit.UnlessEmpty(l.Note),
+		Target: toAPITarget(&l.Target), Revision: l.Revision, Ordered: l.Ordered, RedriveID: httpkit.UnlessNil(l.RedriveID),
+		RootID: l.RootID, ParentID: httpkit.UnlessNil(l.ParentID), Generation: l.Generation,
+		ArchivedAt: l.ArchivedAt, ArchiveReason: httpkit.UnlessEmpty(l.ArchiveReason), AllowedActions: []api.DeadLetterVerb{},
 	}
 	if l.Link.StepName != "" {
 		out.StepIndex = &l.Link.StepIndex
@@ -59,7 +60,7 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	if v.content && l.Omitted {
 		out.ContentOmitted = new(true)
 	} else if v.content {
-		out.ErrorStack = rest.UnlessEmpty(l.Failure.Stack)
+		out.ErrorStack = httpkit.UnlessEmpty(l.Failure.Stack)
 		c := &l.Content
 		if c.Payload != nil {
 			out.PayloadBytes = new(len(c.Payload))
@@ -79,7 +80,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	}
 	switch {
 	case len(v.redact) > 0 && enc != dlq.JSON:
-		asJSON = rest.Redacted // members cannot be located in it, so nothing of it is shown
+		asJSON = httpkit.Redacted // members cannot be located in it, so nothing of it is shown
 	case enc == dlq.JSON:
 		asJSON = masked(payload, v.redact)
 	case enc == dlq.Text:
@@ -87,7 +88,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	}
 	if v.raw || enc == dlq.Binary {
 		if len(v.redact) > 0 {
-			return asJSON, new(rest.RedactedText)
+			return asJSON, new(httpkit.RedactedText)
 		}
 		asBase64 = new(base64.StdEncoding.EncodeToString(payload))
 	}
@@ -117,9 +118,9 @@ func showHeaders(headers []dlq.Header) []api.DeadLetterHeader {
 
 func toAPITarget(t *dlq.Target) api.DeadLetterTarget {
 	return api.DeadLetterTarget{
-		Kind: api.DeadLetterTargetKind(t.Kind), Topic: rest.UnlessEmpty(t.Topic), Partition: t.Partition,
-		URL: rest.UnlessEmpty(t.URL), Job: rest.UnlessEmpty(t.Job),
-		Method: rest.EnumUnlessEmpty[api.DeadLetterTargetMethod](t.Method),
+		Kind: api.DeadLetterTargetKind(t.Kind), Topic: httpkit.UnlessEmpty(t.Topic), Partition: t.Partition,
+		URL: httpkit.UnlessEmpty(t.URL), Job: httpkit.UnlessEmpty(t.Job),
+		Method: httpkit.EnumUnlessEmpty[api.DeadLetterTargetMethod](t.Method),
 	}
 }
 
@@ -127,7 +128,8 @@ func toAPIPlace(p *dlq.Position) *api.KafkaPosition {
 	if p == nil {
 		return nil
 	}
-	return &api.KafkaPosition{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, TopicID: rest.UnlessEmpty(p.ID())}
+	return &api.KafkaPosition{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset,
+		TopicID: httpkit.UnlessEmpty(p.ID())}
 }
 
 func toAPIAttempts(attempts []dlq.Attempt) []api.DeadLetterAttempt {
@@ -135,10 +137,10 @@ func toAPIAttempts(attempts []dlq.Attempt) []api.DeadLetterAttempt {
 	for i := range attempts {
 		a := &attempts[i]
 		out[i] = api.DeadLetterAttempt{
-			Number: a.Number, Outcome: api.DeadLetterAttemptOutcome(a.Outcome), Error: rest.UnlessEmpty(a.Error),
+			Number: a.Number, Outcome: api.DeadLetterAttemptOutcome(a.Outcome), Error: httpkit.UnlessEmpty(a.Error),
 			Target:   toAPITarget(&a.Target),
-			Revision: a.Revision, Written: toAPIPlace(a.Written), RedriveID: rest.UnlessNil(a.RedriveID),
-			Actor:     rest.UnlessEmpty(a.Actor),
+			Revision: a.Revision, Written: toAPIPlace(a.Written), RedriveID: httpkit.UnlessNil(a.RedriveID),
+			Actor:     httpkit.UnlessEmpty(a.Actor),
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt,
 		}
 		if a.StatusCode != 0 {
@@ -153,9 +155,9 @@ func toAPILineage(letters []dlq.Letter) []api.DeadLetterAncestor {
 	for i := range letters {
 		l := &letters[i]
 		out[i] = api.DeadLetterAncestor{
-			ID: l.ID, ParentID: rest.UnlessNil(l.ParentID), Status: api.DeadLetterStatus(l.Status),
-			Resolution: rest.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
-			Generation: l.Generation, RedriveID: rest.UnlessNil(l.RedriveID), CreatedAt: l.CreatedAt,
+			ID: l.ID, ParentID: httpkit.UnlessNil(l.ParentID), Status: api.DeadLetterStatus(l.Status),
+			Resolution: httpkit.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+			Generation: l.Generation, RedriveID: httpkit.UnlessNil(l.RedriveID), CreatedAt: l.CreatedAt,
 		}
 		if l.ArchivedAt != nil {
 			out[i].Archived = new(true)
@@ -168,13 +170,13 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 	out := make([]api.DeadLetterRevision, len(revisions))
 	for i := range revisions {
 		r := &revisions[i]
-		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, Reason: rest.UnlessEmpty(r.Reason),
+		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, Reason: httpkit.UnlessEmpty(r.Reason),
 			CreatedAt: r.CreatedAt, PayloadPatch: r.Patch}
 		enc := dlq.EncodingOf(r.Content.Payload)
-		shown.PayloadEncoding = rest.EnumUnlessEmpty[api.DeadLetterEncoding](string(enc))
+		shown.PayloadEncoding = httpkit.EnumUnlessEmpty[api.DeadLetterEncoding](string(enc))
 		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})
 		if len(redact) > 0 && r.Patch != nil {
-			shown.PayloadPatch = rest.Redacted // it may contain the redacted member
+			shown.PayloadPatch = httpkit.Redacted // it may contain the redacted member
 		}
 		shown.Key, shown.KeyBase64 = showBytes(r.Content.Key)
 		shown.Headers = showHeaders(r.Content.Headers)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // exportPage is how many letters an export reads at once: each may be megabytes.
@@ -22,7 +22,7 @@ const exportPage = 10
 // ExportDeadLetters checks the parameters and reads the first letters; the returned
 // response writes them and the rest.
 func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLettersRequestObject) (api.Response, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	f, err := letterFilter(ctx, in.Params)
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (s *Handlers) ExportDeadLetters(ctx context.Context, in api.ExportDeadLette
 		if err != nil {
 			return nil, err
 		}
-		place, err := rest.ByTime.Place(after)
+		place, err := httpkit.ByTime.Place(after)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ type export struct {
 	s      *Handlers
 	ctx    context.Context //nolint:containedctx // of the request, which this responds to
 	tenant uuid.UUID
-	list   rest.ListID
+	list   httpkit.ListID
 	query  dlq.Query
 	page   page.Of[dlq.Letter]
 	left   int // how many more may follow; negative: no limit
@@ -83,7 +83,7 @@ func (e *export) read() (err error) {
 // long or the database fails: then the last line has the cursor to continue with.
 func (e *export) Write(w http.ResponseWriter) error {
 	h := w.Header()
-	h.Set("Content-Type", rest.MediaNDJSON)
+	h.Set("Content-Type", httpkit.MediaNDJSON)
 	h.Set("Content-Disposition", `attachment; filename="dead-letters.ndjson"`)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
@@ -111,7 +111,7 @@ func (e *export) Write(w http.ResponseWriter) error {
 			if err = e.read(); err == nil {
 				continue
 			}
-			e.s.Log.WarnContext(e.ctx, "dead-letter export interrupted", slog.String("request_id", rest.RequestOf(e.ctx).ID), slog.Any("error", err))
+			e.s.Log.WarnContext(e.ctx, "dead-letter export interrupted", slog.String("request_id", httpkit.RequestOf(e.ctx).ID), slog.Any("error", err))
 		}
 		e.end(w, out, false)
 		return nil
@@ -136,7 +136,9 @@ func (e *export) lines() ([]byte, error) {
 }
 
 // cursor is the cursor after the last letter that was sent.
-func (e *export) cursor() string { return e.s.Cursors.Seal(e.list, rest.ByTime.Keys(*e.query.After)) }
+func (e *export) cursor() string {
+	return e.s.Cursors.Seal(e.list, httpkit.ByTime.Keys(*e.query.After))
+}
 
 // push sends data as a whole; false: the client is gone or too slow.
 func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // filterAsked is the filter of a list: those of its parameters that have the names of
@@ -36,7 +36,7 @@ func letterFilter(ctx context.Context, params any) (dlq.Filter, error) {
 	}
 	f, wrong, err := filterOf(ctx, asked)
 	if err == nil && wrong != nil {
-		err = rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
+		err = httpkit.ParameterFault(httpkit.CodeInvalidParameter, wrong...)
 	}
 	return f, err
 }
@@ -53,7 +53,7 @@ func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, 
 		for i := range wrong {
 			wrong[i].Pointer = "/filter/" + wrong[i].Pointer
 		}
-		err = rest.SchemaFault(wrong...)
+		err = httpkit.SchemaFault(wrong...)
 	}
 	return &f, doc, err
 }
@@ -71,25 +71,25 @@ func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wron
 		{"payload", len(in.Payload) > 0},
 	} {
 		if content.asked {
-			if err := rest.MayFilterByContent(ctx, content.name); err != nil {
+			if err := httpkit.MayFilterByContent(ctx, content.name); err != nil {
 				return f, nil, err
 			}
 		}
 	}
 	var w filterMistakes
 	f = dlq.Filter{
-		Topic: rest.Text(in.Topic), Statuses: rest.Enums[dlq.Status](in.Status),
-		Resolutions: rest.Enums[dlq.Resolution](in.Resolution), Sources: rest.Enums[dlq.Source](in.Source),
-		Classes: rest.Enums[dlq.ErrorClass](in.ErrorClass), Fingerprint: rest.Text(in.Fingerprint),
-		ErrorType: rest.Text(in.ErrorType), ErrorContains: rest.Text(in.ErrorContains),
-		ConsumerGroup: rest.Text(in.ConsumerGroup), Key: w.key(in), Headers: w.pairs("header", in.Header),
-		Payload: w.pairs("payload", in.Payload), Labels: rest.Enums[string](in.Label), Assignee: rest.Text(in.Assignee),
-		CorrelationID: rest.Text(in.CorrelationID), TraceID: rest.Text(in.TraceID),
+		Topic: httpkit.Text(in.Topic), Statuses: httpkit.Enums[dlq.Status](in.Status),
+		Resolutions: httpkit.Enums[dlq.Resolution](in.Resolution), Sources: httpkit.Enums[dlq.Source](in.Source),
+		Classes: httpkit.Enums[dlq.ErrorClass](in.ErrorClass), Fingerprint: httpkit.Text(in.Fingerprint),
+		ErrorType: httpkit.Text(in.ErrorType), ErrorContains: httpkit.Text(in.ErrorContains),
+		ConsumerGroup: httpkit.Text(in.ConsumerGroup), Key: w.key(in), Headers: w.pairs("header", in.Header),
+		Payload: w.pairs("payload", in.Payload), Labels: httpkit.Enums[string](in.Label), Assignee: httpkit.Text(in.Assignee),
+		CorrelationID: httpkit.Text(in.CorrelationID), TraceID: httpkit.Text(in.TraceID),
 		SagaID: w.id("saga_id", in.SagaID), JobRunID: w.id("job_run_id", in.JobRunID),
 		RootID: w.id("root_id", in.RootID), RedriveID: w.id("redrive_id", in.RedriveID),
 		CreatedFrom: w.time("created_from", in.CreatedFrom), CreatedTo: w.time("created_to", in.CreatedTo),
 		LastRetryFrom: w.time("last_retry_from", in.LastRetryFrom), LastRetryTo: w.time("last_retry_to", in.LastRetryTo),
-		RetryCountMin: rest.AsInt(in.RetryCountMin), RetryCountMax: rest.AsInt(in.RetryCountMax),
+		RetryCountMin: httpkit.AsInt(in.RetryCountMin), RetryCountMax: httpkit.AsInt(in.RetryCountMax),
 	}
 	if in.GenerationMin != nil {
 		f.GenerationMin = int(*in.GenerationMin)
@@ -153,7 +153,7 @@ func (w *filterMistakes) pairs(member string, in []string) map[string]string {
 			continue
 		}
 		if before, known := out[name]; known && before != value {
-			w.add(member, "repeated", "names "+rest.Clip(name)+" with two values")
+			w.add(member, "repeated", "names "+httpkit.Clip(name)+" with two values")
 		}
 		if out == nil {
 			out = map[string]string{}

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // ListDeadLetterGroups returns a page of groups, those seen last first.
@@ -16,19 +16,19 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context,
 	in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTimeAndKey, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTimeAndKey, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	f := dlq.GroupFilter{States: rest.Enums[dlq.GroupState](p.State), Topic: rest.Text(p.Topic)}
+	f := dlq.GroupFilter{States: httpkit.Enums[dlq.GroupState](p.State), Topic: httpkit.Text(p.Topic)}
 	found, err := s.Overview.Groups(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	out := api.DeadLetterGroupList{Groups: rest.Each(found.Items, toAPIGroup),
-		Pagination: rest.Pagination(asked, found, (*dlq.Group).Place)}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	out := api.DeadLetterGroupList{Groups: httpkit.Each(found.Items, toAPIGroup),
+		Pagination: httpkit.Pagination(asked, found, (*dlq.Group).Place)}
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // GetDeadLetterGroup returns a group.
@@ -36,7 +36,7 @@ func (s *Handlers) GetDeadLetterGroup(ctx context.Context,
 	in api.GetDeadLetterGroupRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	g, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, in.Fingerprint)
+	g, err := s.Overview.Group(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.Fingerprint)
 	if err != nil {
 		return nil, err
 	}
@@ -53,23 +53,24 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 	if b.State != nil {
 		edit.State = new(dlq.GroupState(*b.State))
 	}
-	for range rest.Reloads(ctx) {
-		g, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, in.Fingerprint)
+	for range httpkit.Reloads(ctx) {
+		g, err := s.Overview.Group(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.Fingerprint)
 		if err != nil {
 			return nil, err
 		}
-		switch fits, err := rest.IfMatch(in.Params.IfMatch, g.Version); {
+		switch fits, err := httpkit.IfMatch(in.Params.IfMatch, g.Version); {
 		case err != nil:
 			return nil, err
 		case !fits:
-			return nil, rest.Stale(dlq.CodeStale, "group", g.Version)
+			return nil, httpkit.Stale(dlq.CodeStale, "group", g.Version)
 		}
 		after, err := g.Edited(edit, s.Now())
 		if err != nil {
 			return nil, err
 		}
 		detail := map[string]any{"from": g.State, "to": after.State}
-		by := s.Did(ctx, after.UpdatedAt, operator.DeadGroup, g.Fingerprint, rest.VerbUpdate, rest.Text(b.Reason), detail)
+		by := s.Did(ctx, after.UpdatedAt, operator.DeadGroup, g.Fingerprint, httpkit.VerbUpdate, httpkit.Text(b.Reason),
+			detail)
 		switch err := s.Overview.ChangeGroup(ctx, after, by); {
 		case err == nil:
 			return groupAnswer(&after), nil
@@ -77,19 +78,20 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 			return nil, err
 		}
 	}
-	return nil, rest.KeepsChanging("group")
+	return nil, httpkit.KeepsChanging("group")
 }
 
-func groupAnswer(g *dlq.Group) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIGroup(g), ETag: rest.ETagOf(g.Version)}
+func groupAnswer(g *dlq.Group) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIGroup(g), ETag: httpkit.ETagOf(g.Version)}
 }
 
 func toAPIGroup(g *dlq.Group) api.DeadLetterGroup {
 	return api.DeadLetterGroup{
 		Fingerprint: g.Fingerprint, State: api.DeadLetterGroupState(g.State), Topic: g.Topic,
-		ErrorType: rest.UnlessEmpty(g.ErrorType), Message: g.Message,
+		ErrorType: httpkit.UnlessEmpty(g.ErrorType), Message: g.Message,
 		Received: g.Received, Open: &g.Open, OpenIsCapped: &g.OpenCapped, FirstSeen: g.FirstSeen, LastSeen: g.LastSeen,
 		SampleID: g.Sample,
-		Assignee: rest.UnlessEmpty(g.Assignee), Note: rest.UnlessEmpty(g.Note), UpdatedAt: g.UpdatedAt, Version: g.Version,
+		Assignee: httpkit.UnlessEmpty(g.Assignee), Note: httpkit.UnlessEmpty(g.Note), UpdatedAt: g.UpdatedAt,
+		Version: g.Version,
 	}
 }

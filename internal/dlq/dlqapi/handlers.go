@@ -14,7 +14,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -54,7 +54,7 @@ func (d *DeadLetters) Complete() bool {
 
 // Handlers are the operations on the dead-letter queue.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	DeadLetters
 	// CheckEndpoint returns why a URL could never be sent to, "" if it can; in words
 	// that the tenant may read.

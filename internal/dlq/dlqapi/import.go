@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 const (
@@ -42,7 +42,7 @@ func (s *Handlers) recordImport(ctx context.Context) error {
 // ImportDeadLetters stores the lines of an export, each on its own, as they come.
 func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	req api.ImportDeadLettersRequestObject) (api.Response, error) {
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	in := importing{s: s, tenant: tenant, policies: s.policies(tenant), moment: s.moment()}
 	in.out.Errors, in.out.Known = []api.DeadLetterImportError{}, []api.DeadLetterImportDuplicate{}
 	if err := s.recordImport(ctx); err != nil {
@@ -53,11 +53,11 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	for line, end := 1, false; !end; line++ {
 		text, fits, err := nextLine(lines, importLine)
 		if end = errors.Is(err, io.EOF); err != nil && !end {
-			return nil, in.cutShort(ctx, line, fault.New(fault.Malformed, rest.CodeUnreadable, "the body ended before it was complete: send it again").Because(err))
+			return nil, in.cutShort(ctx, line, fault.New(fault.Malformed, httpkit.CodeUnreadable, "the body ended before it was complete: send it again").Because(err))
 		}
 		switch {
 		case !fits:
-			in.refuse(line, fault.New(fault.TooLarge, rest.CodeTooLarge, "the line has more than %d bytes, more than any exported dead letter", importLine))
+			in.refuse(line, fault.New(fault.TooLarge, httpkit.CodeTooLarge, "the line has more than %d bytes, more than any exported dead letter", importLine))
 		case len(text) == 0 || isEnd(text):
 		default:
 			if err := in.take(ctx, line, text); err != nil {
@@ -65,7 +65,7 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 			}
 		}
 		if !end && s.over(over) {
-			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, rest.CodeUnavailable, "the server is stopping or the import took too long: import the same lines again"))
+			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the server is stopping or the import took too long: import the same lines again"))
 		}
 	}
 	if err := in.store(ctx); err != nil {
@@ -75,7 +75,7 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 		return nil, &letterFault{imported: &in.out, error: fault.New(fault.Invalid, dlq.CodeImport,
 			"%d lines could not be imported; %d were imported, %d already existed", in.out.Failed, in.out.Imported, in.out.Duplicates)}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: in.out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: in.out}, nil
 }
 
 // cutShort stores the letters read so far, and reports the first line that was not
@@ -145,7 +145,7 @@ func (in *importing) take(ctx context.Context, line int, text []byte) error {
 	case err != nil:
 		return err
 	}
-	if adjusted := rest.Merged(nil, texts); adjusted != nil && len(in.out.Adjusted) < importErrors {
+	if adjusted := httpkit.Merged(nil, texts); adjusted != nil && len(in.out.Adjusted) < importErrors {
 		in.out.Adjusted = append(in.out.Adjusted, api.DeadLetterImportAdjusted{Line: line, Members: adjusted})
 	}
 	in.batch, in.lines, in.bytes = append(in.batch, l), append(in.lines, line), in.bytes+len(text)
@@ -177,14 +177,14 @@ func (in *importing) letter(ctx context.Context, text []byte) (l dlq.Letter, tex
 func (in *importing) refuse(line int, f *fault.Error) {
 	in.out.Failed++
 	if len(in.out.Errors) < importErrors {
-		in.out.Errors = append(in.out.Errors, api.DeadLetterImportError{Line: line, Problem: *rest.ItemProblem(f)})
+		in.out.Errors = append(in.out.Errors, api.DeadLetterImportError{Line: line, Problem: *httpkit.ItemProblem(f)})
 	}
 }
 
 // store pushes the batch. A letter whose id belongs to another tenant gets another id,
 // the same one each time it is imported.
 func (in *importing) store(ctx context.Context) error {
-	ctx, cancel := in.s.Promised(rest.WithActor(ctx, nil))
+	ctx, cancel := in.s.Promised(httpkit.WithActor(ctx, nil))
 	defer cancel()
 	batch, lines := in.batch, in.lines
 	in.batch, in.lines, in.bytes = nil, nil, 0

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // letterFault is an error about a dead letter, with what its problem document contains.
@@ -45,13 +45,13 @@ func (s *Handlers) moment() dlq.Moment {
 // didLetter is an action of the caller on a letter.
 func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string,
 	detail any) operator.Action {
-	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, rest.Text(reason), detail)
+	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, httpkit.Text(reason), detail)
 }
 
 // live reads a letter that is to be changed. Faults: NotFound; Conflict when it is
 // archived; Precondition when match names another version.
 func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.Letter, error) {
-	l, err := s.Letters.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+	l, err := s.Letters.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 	if err != nil {
 		return l, err
 	}
@@ -61,11 +61,11 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 				fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is archived").Allowing([]string{verbRestore}),
 				&l)
 	}
-	switch fits, err := rest.IfMatch(match, l.Version); {
+	switch fits, err := httpkit.IfMatch(match, l.Version); {
 	case err != nil:
 		return l, err
 	case !fits:
-		return l, withCurrentLetter(rest.Stale(dlq.CodeStale, "dead letter", l.Version), &l)
+		return l, withCurrentLetter(httpkit.Stale(dlq.CodeStale, "dead letter", l.Version), &l)
 	}
 	return l, nil
 }
@@ -75,17 +75,17 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 // changes nothing. The detail is stored with the action.
 func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string, verb string, reason *string,
 	detail map[string]any,
-	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (rest.Answer, error) {
+	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.Reloads(ctx) {
+	for range httpkit.Reloads(ctx) {
 		l, err := s.live(ctx, id, match)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		after, err := decide(ctx, l)
 		if err != nil {
-			return rest.Answer{}, withCurrentLetter(err, &l)
+			return httpkit.Answer{}, withCurrentLetter(err, &l)
 		}
 		if after.Version == l.Version {
 			return s.letterAnswer(ctx, http.StatusOK, &l)
@@ -94,26 +94,26 @@ func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string
 		case err == nil:
 			return s.letterAnswer(ctx, http.StatusOK, &after)
 		case !fault.IsCode(err, dlq.CodeStale):
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 	}
-	return rest.Answer{}, rest.KeepsChanging("dead letter")
+	return httpkit.Answer{}, httpkit.KeepsChanging("dead letter")
 }
 
 // letterAnswer returns a letter with its content.
-func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) (rest.Answer, error) {
+func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) (httpkit.Answer, error) {
 	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
-	return rest.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}),
+	return httpkit.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}),
 		ETag: letterETag(l)}, nil
 }
 
 // letterETag is the entity tag of a letter; an archived one has another form.
 func letterETag(l *dlq.Letter) string {
 	if l.ArchivedAt != nil {
-		return rest.ArchivedETag(l.Version)
+		return httpkit.ArchivedETag(l.Version)
 	}
-	return rest.ETagOf(l.Version)
+	return httpkit.ETagOf(l.Version)
 }

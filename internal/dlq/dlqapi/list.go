@@ -8,8 +8,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // letterPage are the page parameters of a list of letters.
@@ -26,8 +26,8 @@ type readLetters func(context.Context, uuid.UUID, dlq.Query) (page.Of[dlq.Letter
 func (s *Handlers) ListDeadLettersOfTopic(ctx context.Context,
 	in api.ListDeadLettersOfTopicRequestObject) (api.Response, error) {
 	p := in.Params
-	if rest.Unstorable(in.Topic) {
-		return nil, rest.BadParameter("topic", "invalid", "contains a NUL character or is not UTF-8")
+	if httpkit.Unstorable(in.Topic) {
+		return nil, httpkit.BadParameter("topic", "invalid", "contains a NUL character or is not UTF-8")
 	}
 	return s.listLetters(ctx, in.Topic, p, letterPage{p.Page, p.PageSize, p.Cursor, p.Include},
 		func(ctx context.Context, tenant uuid.UUID, q dlq.Query) (page.Of[dlq.Letter], error) {
@@ -55,44 +55,44 @@ func (s *Handlers) ListArchivedDeadLetters(ctx context.Context,
 // listLetters returns a page of a list, of one topic unless that is "". params are the
 // list's, including its filters.
 func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p letterPage,
-	read readLetters) (rest.Answer, error) {
+	read readLetters) (httpkit.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	query := req.Values()
 	f, err := letterFilter(ctx, params)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	if topic != "" {
 		f.Topic = topic
 	}
 	full, oldest := query.Get("view") == "full", query.Get("order") == "asc"
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.page, p.size, p.cursor, p.include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.page, p.size, p.cursor, p.include)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	found, err := read(ctx, req.Tenant.ID, dlq.Query{Filter: f, ByTime: asked.Request, Oldest: oldest, Bare: !full,
 		Largest: largestListed})
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	policies := s.policies(req.Tenant.ID)
 	out := api.DeadLetterList{Messages: make([]api.DeadLetter, len(found.Items)),
-		Pagination: rest.Pagination(asked, found, (*dlq.Letter).Place)}
+		Pagination: httpkit.Pagination(asked, found, (*dlq.Letter).Place)}
 	for i := range found.Items {
 		l := &found.Items[i]
 		view := letterView{content: full}
 		if full || l.Scheduled() {
 			policy, err := policies(ctx, l.OriginalTopic)
 			if err != nil {
-				return rest.Answer{}, err
+				return httpkit.Answer{}, err
 			}
 			view.redact, view.held = policy.Redact, policy.Held
 		}
 		out.Messages[i] = toAPILetter(l, view)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // largestListed is how many bytes of a letter a list shows: for 200 letters that is 50
@@ -112,7 +112,7 @@ func (s *Handlers) letterAndPolicy(ctx context.Context, tenant, id uuid.UUID) (l
 func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	l, p, err := s.letterAndPolicy(ctx, tenant, in.MessageID)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 		}
 		shown.Lineage = toAPILineage(lineage)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l)}.Unchanged(in.Params.IfNoneMatch)
+	return httpkit.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l)}.Unchanged(in.Params.IfNoneMatch)
 }
 
 // GetArchivedDeadLetter returns an archived letter.
@@ -145,7 +145,7 @@ func (s *Handlers) GetArchivedDeadLetter(ctx context.Context,
 	in api.GetArchivedDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	l, err := s.Letters.Get(ctx, rest.RequestOf(ctx).Tenant.ID, in.MessageID)
+	l, err := s.Letters.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.MessageID)
 	if err == nil && l.ArchivedAt == nil {
 		err = noLetter("there is no archived dead letter of this id")
 	}
@@ -164,7 +164,7 @@ func (s *Handlers) ListDeadLetterAttempts(ctx context.Context,
 	in api.ListDeadLetterAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	attempts, err := s.Letters.Attempts(ctx, tenant, in.MessageID)
 	if err == nil && len(attempts) == 0 {
 		_, err = s.Letters.Get(ctx, tenant, in.MessageID)
@@ -172,7 +172,7 @@ func (s *Handlers) ListDeadLetterAttempts(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterAttemptList{Attempts: toAPIAttempts(attempts)}}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: api.DeadLetterAttemptList{Attempts: toAPIAttempts(attempts)}}, nil
 }
 
 // GetDeadLetterLineage returns the lineage of a letter.
@@ -180,14 +180,14 @@ func (s *Handlers) GetDeadLetterLineage(ctx context.Context,
 	in api.GetDeadLetterLineageRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	lineage, err := s.Letters.Lineage(ctx, rest.RequestOf(ctx).Tenant.ID, in.MessageID)
+	lineage, err := s.Letters.Lineage(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.MessageID)
 	if err == nil && len(lineage) == 0 {
 		err = noLetter("there is no dead letter of this id")
 	}
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterLineage{Lineage: toAPILineage(lineage)}}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: api.DeadLetterLineage{Lineage: toAPILineage(lineage)}}, nil
 }
 
 // ListDeadLetterRevisions returns the edits of a letter.
@@ -195,7 +195,7 @@ func (s *Handlers) ListDeadLetterRevisions(ctx context.Context,
 	in api.ListDeadLetterRevisionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	l, p, err := s.letterAndPolicy(ctx, tenant, in.MessageID)
 	if err != nil {
 		return nil, err
@@ -204,6 +204,6 @@ func (s *Handlers) ListDeadLetterRevisions(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK,
+	return httpkit.Answer{Status: http.StatusOK,
 		Body: api.DeadLetterRevisionList{Revisions: toAPIRevisions(revisions, p.Redact)}}, nil
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -17,7 +17,7 @@ func masked(doc []byte, paths []string) json.RawMessage {
 	}
 	canonical, err := strictjson.Canonical(nil, doc, strictjson.Limits{})
 	if err != nil {
-		return rest.Redacted
+		return httpkit.Redacted
 	}
 	split := make([][]string, len(paths))
 	for i, path := range paths {
@@ -33,14 +33,14 @@ func mask(out, value []byte, paths [][]string) []byte {
 		return append(out, value...)
 	case value[0] == '{':
 		out = append(out, '{')
-		for name, member := range rest.Members(value) {
+		for name, member := range httpkit.Members(value) {
 			if out[len(out)-1] != '{' {
 				out = append(out, ',')
 			}
 			key, _ := json.Marshal(name) // a string always encodes
 			out = append(append(out, key...), ':')
 			if below, hidden := step(paths, name); hidden {
-				out = append(out, rest.Redacted...)
+				out = append(out, httpkit.Redacted...)
 			} else {
 				out = mask(out, member, below)
 			}
@@ -48,7 +48,7 @@ func mask(out, value []byte, paths [][]string) []byte {
 		return append(out, '}')
 	case value[0] == '[':
 		out = append(out, '[')
-		for element := range rest.Elements(value) {
+		for element := range httpkit.Elements(value) {
 			if out[len(out)-1] != '[' {
 				out = append(out, ',')
 			}

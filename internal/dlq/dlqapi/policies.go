@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -48,12 +48,12 @@ func (s *Handlers) UpdateDefaultPolicy(ctx context.Context,
 	return s.patchPolicy(ctx, "", in.Params.IfMatch, in.Body)
 }
 
-func (s *Handlers) policy(ctx context.Context, topic string, ifNone *string) (rest.Answer, error) {
+func (s *Handlers) policy(ctx context.Context, topic string, ifNone *string) (httpkit.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	p, err := s.Overview.Policy(ctx, rest.RequestOf(ctx).Tenant.ID, topic)
+	p, err := s.Overview.Policy(ctx, httpkit.RequestOf(ctx).Tenant.ID, topic)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	a, err := s.policyAnswer(ctx, &p, topic)
 	if err != nil || p.Version == 0 {
@@ -64,72 +64,72 @@ func (s *Handlers) policy(ctx context.Context, topic string, ifNone *string) (re
 }
 
 func (s *Handlers) putPolicy(ctx context.Context, topic string, match *string,
-	b *api.DeadLetterPolicyInput) (rest.Answer, error) {
-	return s.setPolicy(ctx, topic, match, rest.Text(b.Reason), func(dlq.Policy) dlq.Policy { return policyOf(b) })
+	b *api.DeadLetterPolicyInput) (httpkit.Answer, error) {
+	return s.setPolicy(ctx, topic, match, httpkit.Text(b.Reason), func(dlq.Policy) dlq.Policy { return policyOf(b) })
 }
 
 func (s *Handlers) patchPolicy(ctx context.Context, topic string, match *string,
-	b *api.DeadLetterPolicyPatch) (rest.Answer, error) {
-	return s.setPolicy(ctx, topic, match, rest.Text(b.Reason),
+	b *api.DeadLetterPolicyPatch) (httpkit.Answer, error) {
+	return s.setPolicy(ctx, topic, match, httpkit.Text(b.Reason),
 		func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
 }
 
 // setPolicy stores what decide makes of the policy that applies to a topic as the
 // topic's policy.
 func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, reason string,
-	decide func(there dlq.Policy) dlq.Policy) (rest.Answer, error) {
+	decide func(there dlq.Policy) dlq.Policy) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
-	for range rest.Reloads(ctx) {
+	req := httpkit.RequestOf(ctx)
+	for range httpkit.Reloads(ctx) {
 		there, err := s.Overview.Policy(ctx, req.Tenant.ID, topic)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
-		switch fits, err := rest.IfMatch(match, there.Version); {
+		switch fits, err := httpkit.IfMatch(match, there.Version); {
 		case err != nil:
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		case !fits:
-			return rest.Answer{}, rest.Stale(dlq.CodeStale, "policy", there.Version)
+			return httpkit.Answer{}, httpkit.Stale(dlq.CodeStale, "policy", there.Version)
 		}
 		p := decide(there)
 		p.TenantID, p.Topic, p.UpdatedBy = req.Tenant.ID, topic, req.Principal
 		if err := dlq.CheckPolicy(&p); err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		// Unchanged targets are not checked: a topic must be held by one field, whatever
 		// was allowed before.
 		if err := s.mayBeAllowed(&p); err != nil && !slices.Equal(p.AllowedTargets, there.AllowedTargets) {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		p.Version, p.UpdatedAt = there.Version+1, s.Now()
 		subject := topic
 		if subject == "" {
 			subject = defaultSubject
 		}
-		by := s.Did(ctx, p.UpdatedAt, operator.TopicPolicy, subject, rest.VerbUpdate, reason,
+		by := s.Did(ctx, p.UpdatedAt, operator.TopicPolicy, subject, httpkit.VerbUpdate, reason,
 			map[string]any{"before": toAPIPolicy(&there, topic), "policy": toAPIPolicy(&p, topic)})
 		switch err := s.Overview.PutPolicy(ctx, p, by); {
 		case err == nil:
 			return s.policyAnswer(ctx, &p, topic)
 		case !fault.IsCode(err, dlq.CodeStale):
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 	}
-	return rest.Answer{}, rest.KeepsChanging("policy")
+	return httpkit.Answer{}, httpkit.KeepsChanging("policy")
 }
 
 // policyAnswer returns a policy, and whether its topic is known.
-func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (rest.Answer, error) {
+func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string) (httpkit.Answer, error) {
 	out := toAPIPolicy(p, topic)
 	if topic != "" {
 		known, _, err := s.Overview.KnownTopic(ctx, p.TenantID, topic)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		out.Known = &known
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(p.Version)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(p.Version)}, nil
 }
 
 // mayBeAllowed returns nil when letters may be driven to all targets that a policy
@@ -219,7 +219,7 @@ func replace[T any](to, from *T) {
 func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 	out := api.DeadLetterPolicy{
 		//nolint:gosec // CheckPolicy bounds them
-		Topic: rest.UnlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered,
+		Topic: httpkit.UnlessEmpty(topic), MaxRetries: int32(p.MaxRetries), AutoRetry: p.AutoRetry, Ordered: p.Ordered,
 		RetentionDays: int32(p.RetentionDays),
 		//nolint:gosec // as above
 		ArchiveDays: int32(p.ArchiveDays), MaxGenerations: int32(p.MaxGenerations), Redact: p.Redact,
@@ -228,7 +228,7 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 			Multiplier: p.Backoff.Multiplier},
 		Alert: api.DeadLetterAlert{Count: &p.Alert.Count, Rate: &p.Alert.Rate, AgeMS: &p.Alert.AgeMS,
 			NewGroup: &p.Alert.NewGroup},
-		Version: p.Version, Inherited: p.Version == 0, UpdatedBy: rest.UnlessEmpty(p.UpdatedBy),
+		Version: p.Version, Inherited: p.Version == 0, UpdatedBy: httpkit.UnlessEmpty(p.UpdatedBy),
 	}
 	if topic == "" {
 		out.HoldAll = &p.HoldAll

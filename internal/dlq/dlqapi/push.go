@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
@@ -29,9 +29,9 @@ const (
 
 // PushDeadLetter stores a letter.
 func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequestObject) (api.Response, error) {
-	ctx, cancel := s.Promised(rest.WithActor(ctx, nil))
+	ctx, cancel := s.Promised(httpkit.WithActor(ctx, nil))
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	key := in.Params.IdempotencyKey
 	var texts plaintext.Members
 	l, err := s.letterOf(ctx, tenant, in.Body, s.policies(tenant), &texts)
@@ -41,7 +41,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	switch {
 	case key == nil:
 	case l.DedupeKey != "":
-		return nil, rest.BadParameter("Idempotency-Key", "excluded", "cannot be combined with dedupe_key")
+		return nil, httpkit.BadParameter("Idempotency-Key", "excluded", "cannot be combined with dedupe_key")
 	default:
 		l.DedupeKey = dedupeKeyOf(*key)
 	}
@@ -54,7 +54,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	case p.Err != nil:
 		return nil, p.Err
 	case p.Duplicate && key != nil && !sameLetter(&p.Letter, &l):
-		return nil, rest.KeyReused()
+		return nil, httpkit.KeyReused()
 	}
 	status := http.StatusCreated
 	if p.Duplicate {
@@ -67,7 +67,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	a.Location, a.Replayed = lettersURL+p.Letter.ID.String(), p.Duplicate && key != nil
 	body := a.Body.(api.DeadLetter)
 	body.Warnings = s.undrivableWarning(&p.Letter)
-	body.Adjusted = rest.Merged(rest.RequestOf(ctx).Adjusted, texts.Changed)
+	body.Adjusted = httpkit.Merged(httpkit.RequestOf(ctx).Adjusted, texts.Changed)
 	if p.Duplicate {
 		body.Deduplicated = new(true)
 	}
@@ -107,11 +107,11 @@ func sameHeaders(a, b []dlq.Header) bool {
 
 // PushDeadLetters stores letters, each on its own.
 func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.Response, error) {
-	ctx, cancel := s.Promised(rest.WithActor(ctx, nil))
+	ctx, cancel := s.Promised(httpkit.WithActor(ctx, nil))
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	policies := s.policies(tenant)
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	out := api.DeadLetterResults{Results: make([]api.DeadLetterResult, len(in.Body.Messages))}
 	var batch []dlq.Letter
 	var at []int // index of each letter of the batch
@@ -124,7 +124,7 @@ func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRe
 		}
 		var texts plaintext.Members
 		l, err := s.letterOf(ctx, tenant, &m.Value, policies, &texts)
-		out.Results[i].Adjusted = rest.Merged(judged.Adjusted, texts.Changed)
+		out.Results[i].Adjusted = httpkit.Merged(judged.Adjusted, texts.Changed)
 		switch f := fault.As(err); {
 		case f != nil:
 			out.Results[i] = refusedItem(f)
@@ -147,7 +147,7 @@ func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRe
 			out.Results[at[i]] = r
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 func pushedItem(p *dlq.Pushed) api.DeadLetterResult {
@@ -162,7 +162,7 @@ func pushedItem(p *dlq.Pushed) api.DeadLetterResult {
 }
 
 func refusedItem(f *fault.Error) api.DeadLetterResult {
-	return api.DeadLetterResult{Status: rest.StatusOf(f.Kind), Problem: rest.ItemProblem(f)}
+	return api.DeadLetterResult{Status: httpkit.StatusOf(f.Kind), Problem: httpkit.ItemProblem(f)}
 }
 
 // policies returns PolicyOf with the result for each topic cached.
@@ -194,7 +194,7 @@ func (s *Handlers) letterOf(ctx context.Context, tenant uuid.UUID, b *api.DeadLe
 	}
 	wrong = append(wrong, undrivable(&l)...)
 	if wrong != nil {
-		return l, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
+		return l, httpkit.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	if err := dlq.Check(&l); err != nil {
 		return l, err
@@ -227,10 +227,11 @@ func readLetter(b *api.DeadLetterInput, texts *plaintext.Members) (l dlq.Letter,
 		return nil
 	}
 	l = dlq.Letter{
-		Source: dlq.FromREST, OriginalTopic: b.OriginalTopic, ConsumerGroup: rest.Text(b.ConsumerGroup),
-		Origin:        dlq.Origin{Partition: b.OriginalPartition, Offset: b.OriginalOffset},
-		Failure:       dlq.Failure{Message: b.ErrorMessage, Type: rest.Text(b.ErrorType), Stack: rest.Text(b.ErrorStack)},
-		CorrelationID: rest.Text(b.CorrelationID), TraceID: rest.Text(b.TraceID), DedupeKey: rest.Text(b.DedupeKey),
+		Source: dlq.FromREST, OriginalTopic: b.OriginalTopic, ConsumerGroup: httpkit.Text(b.ConsumerGroup),
+		Origin: dlq.Origin{Partition: b.OriginalPartition, Offset: b.OriginalOffset},
+		Failure: dlq.Failure{Message: b.ErrorMessage, Type: httpkit.Text(b.ErrorType),
+			Stack: httpkit.Text(b.ErrorStack)},
+		CorrelationID: httpkit.Text(b.CorrelationID), TraceID: httpkit.Text(b.TraceID), DedupeKey: httpkit.Text(b.DedupeKey),
 		Labels: b.Labels, MaxRetries: -1,
 	}
 	l.Failure = l.Failure.Storable(texts)
@@ -261,8 +262,8 @@ func readLetter(b *api.DeadLetterInput, texts *plaintext.Members) (l dlq.Letter,
 			dlq.Header{Name: h.Name, Value: bytesOf(fmt.Sprintf("/headers/%d/value", i), h.Value, h.ValueBase64)})
 	}
 	if t := b.Target; t != nil {
-		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: rest.Text(t.Topic), Partition: t.Partition,
-			URL: rest.Text(t.URL), Job: rest.Text(t.Job)}
+		l.Target = dlq.Target{Kind: dlq.TargetKind(t.Kind), Topic: httpkit.Text(t.Topic), Partition: t.Partition,
+			URL: httpkit.Text(t.URL), Job: httpkit.Text(t.Job)}
 		if t.Method != nil {
 			l.Target.Method = string(*t.Method)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/strictjson"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
@@ -59,20 +59,21 @@ func recordOf(l *dlq.Letter, cursor string) letterRecord {
 		ID: &l.ID, Source: l.Source, Status: l.Status, Resolution: l.Resolution, RetryCount: l.RetryCount,
 		CreatedAt:   &l.CreatedAt,
 		LastRetryAt: l.LastRetryAt, TerminalAt: l.TerminalAt, ReadFrom: toAPIPlace(l.Arrived), StepIndex: l.Link.StepIndex,
-		StepName: l.Link.StepName, StepAction: l.Link.Action, WebhookID: rest.UnlessNil(l.Link.WebhookID),
-		DeliveryID: rest.UnlessNil(l.Link.DeliveryID),
-		Assignee:   l.Assignee, Note: l.Note, RootID: &l.RootID, ParentID: rest.UnlessNil(l.ParentID),
+		StepName: l.Link.StepName, StepAction: l.Link.Action, WebhookID: httpkit.UnlessNil(l.Link.WebhookID),
+		DeliveryID: httpkit.UnlessNil(l.Link.DeliveryID),
+		Assignee:   l.Assignee, Note: l.Note, RootID: &l.RootID, ParentID: httpkit.UnlessNil(l.ParentID),
 		Generation: l.Generation, Cursor: cursor,
 		DeadLetterInput: api.DeadLetterInput{
-			OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, ErrorType: rest.UnlessEmpty(l.Failure.Type),
-			ErrorStack:        rest.UnlessEmpty(l.Failure.Stack),
-			ErrorClass:        rest.EnumUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
+			OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, ErrorType: httpkit.UnlessEmpty(l.Failure.Type),
+			ErrorStack:        httpkit.UnlessEmpty(l.Failure.Stack),
+			ErrorClass:        httpkit.EnumUnlessEmpty[api.DeadLetterErrorClass](string(l.Failure.Class)),
 			OriginalPartition: l.Origin.Partition, OriginalOffset: l.Origin.Offset, OriginalTimestamp: l.Origin.Timestamp,
-			ConsumerGroup: rest.UnlessEmpty(l.ConsumerGroup), DedupeKey: rest.UnlessEmpty(l.DedupeKey),
-			CorrelationID: rest.UnlessEmpty(l.CorrelationID),
+			ConsumerGroup: httpkit.UnlessEmpty(l.ConsumerGroup), DedupeKey: httpkit.UnlessEmpty(l.DedupeKey),
+			CorrelationID: httpkit.UnlessEmpty(l.CorrelationID),
 			//nolint:gosec // at most MaxRetries
-			TraceID: rest.UnlessEmpty(l.TraceID), MaxRetries: new(int32(l.MaxRetries)), SagaID: rest.UnlessNil(l.Link.SagaID),
-			JobRunID: rest.UnlessNil(l.Link.JobRunID), Labels: l.Labels, Target: &target,
+			TraceID: httpkit.UnlessEmpty(l.TraceID), MaxRetries: new(int32(l.MaxRetries)),
+			SagaID:   httpkit.UnlessNil(l.Link.SagaID),
+			JobRunID: httpkit.UnlessNil(l.Link.JobRunID), Labels: l.Labels, Target: &target,
 			PayloadBase64: asBase64(l.Content.Payload), KeyBase64: asBase64(l.Content.Key),
 		},
 	}
@@ -91,9 +92,9 @@ func asBase64(b []byte) *string {
 
 // readRecord reads a line; schema is that of a pushed letter. Faults: Malformed, Invalid.
 func readRecord(schema *openapi3.Schema, line []byte, maxDepth int) (r letterRecord, err error) {
-	canonical, adjusted, err := rest.Mended(schema, line, strictjson.Limits{MaxDepth: maxDepth})
+	canonical, adjusted, err := httpkit.Mended(schema, line, strictjson.Limits{MaxDepth: maxDepth})
 	if err != nil {
-		return r, rest.NotStrict(err)
+		return r, httpkit.NotStrict(err)
 	}
 	r.texts.Changed = adjusted
 	dec := json.NewDecoder(bytes.NewReader(canonical))
@@ -101,9 +102,9 @@ func readRecord(schema *openapi3.Schema, line []byte, maxDepth int) (r letterRec
 	if err := dec.Decode(&r); err != nil {
 		var typ *json.UnmarshalTypeError
 		if errors.As(err, &typ) {
-			return r, rest.SchemaFault(fault.Field{Pointer: "/" + typ.Field, Code: "type", Message: "has the wrong type"})
+			return r, httpkit.SchemaFault(fault.Field{Pointer: "/" + typ.Field, Code: "type", Message: "has the wrong type"})
 		}
-		return r, rest.SchemaFault(notARecord(err))
+		return r, httpkit.SchemaFault(notARecord(err))
 	}
 	return r, nil
 }
@@ -178,7 +179,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 		wrong.Add("/read_from", "invalid", "must be a topic, partition and offset in Kafka")
 	}
 	if wrong != nil {
-		return l, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
+		return l, httpkit.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	if err := dlq.Check(&l); err != nil {
 		return l, err
@@ -208,7 +209,7 @@ func (r *letterRecord) place() (*dlq.Position, bool) {
 	if at == nil {
 		return nil, true
 	}
-	id, err := dlq.ParseTopicID(rest.Text(at.TopicID))
+	id, err := dlq.ParseTopicID(httpkit.Text(at.TopicID))
 	return &dlq.Position{Topic: at.Topic, Partition: at.Partition, Offset: at.Offset, TopicID: id},
 		err == nil && dlq.CanBeTopic(at.Topic) && at.Partition >= 0 && at.Offset >= 0
 }

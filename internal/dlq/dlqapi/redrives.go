@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // retryAllWait is how long retry-all waits by default.
@@ -70,9 +70,9 @@ func (s *Handlers) DiscardDeadLetterGroup(ctx context.Context,
 	return s.redriveGroup(ctx, in.Fingerprint, asked)
 }
 
-func (s *Handlers) redriveGroup(ctx context.Context, fingerprint string, asked bulk) (rest.Answer, error) {
-	if _, err := s.Overview.Group(ctx, rest.RequestOf(ctx).Tenant.ID, fingerprint); err != nil {
-		return rest.Answer{}, err
+func (s *Handlers) redriveGroup(ctx context.Context, fingerprint string, asked bulk) (httpkit.Answer, error) {
+	if _, err := s.Overview.Group(ctx, httpkit.RequestOf(ctx).Tenant.ID, fingerprint); err != nil {
+		return httpkit.Answer{}, err
 	}
 	return s.redrive(ctx, asked)
 }
@@ -114,10 +114,10 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 		if err != nil {
 			return nil, err
 		}
-		return rest.Answer{Status: http.StatusOK,
+		return httpkit.Answer{Status: http.StatusOK,
 			Body: api.RetryAllResult{Message: fmt.Sprintf("%d letters would be retried", p.Matched), Preview: p}}, nil
 	}
-	r, replayed, err := s.storeRedrive(ctx, r, rest.RequestOf(ctx).Who)
+	r, replayed, err := s.storeRedrive(ctx, r, httpkit.RequestOf(ctx).Who)
 	waited := false
 	if err == nil {
 		r, waited, err = s.awaitRedrive(ctx, endOf(&r), wait, &r)
@@ -125,7 +125,7 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	out := rest.Answer{Status: http.StatusAccepted, Location: redrivePath(r.ID), Replayed: replayed}
+	out := httpkit.Answer{Status: http.StatusAccepted, Location: redrivePath(r.ID), Replayed: replayed}
 	if waited {
 		out.Waited = honoured
 	}
@@ -139,24 +139,24 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 }
 
 // redrive handles a request for a redrive: it returns a preview, or the stored redrive.
-func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error) {
+func (s *Handlers) redrive(ctx context.Context, asked bulk) (httpkit.Answer, error) {
 	r, err := s.newRedrive(ctx, asked)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	if asked.dryRun {
 		p, err := s.preview(ctx, r)
-		return rest.Answer{Status: http.StatusOK, Body: p}, err
+		return httpkit.Answer{Status: http.StatusOK, Body: p}, err
 	}
-	who := rest.RequestOf(ctx).Who
+	who := httpkit.RequestOf(ctx).Who
 	if r.NeedsAdmin(s.RedriveLimits.Bulk) {
 		if err := who.Require(access.DLQAdmin); err != nil {
-			return rest.Answer{}, s.tooMuch(&r)
+			return httpkit.Answer{}, s.tooMuch(&r)
 		}
 	}
 	unknown, err := s.unknownIDs(ctx, &r) // before anything may be deleted
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	r, replayed, err := s.storeRedrive(ctx, r, who)
 	waited := false
@@ -164,15 +164,15 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (rest.Answer, error)
 		r, waited, err = s.awaitRedrive(ctx, endOf(&r), asked.wait, &r)
 	}
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	if !waited {
 		asked.honoured = ""
 	}
 	shown := toAPIRedrive(&r, s.Now())
 	shown.UnknownIds = unknown
-	return rest.Answer{
-		Status: http.StatusAccepted, Body: shown, ETag: rest.ETagOf(r.Version), Location: redrivePath(r.ID),
+	return httpkit.Answer{
+		Status: http.StatusAccepted, Body: shown, ETag: httpkit.ETagOf(r.Version), Location: redrivePath(r.ID),
 		Replayed: replayed, Waited: asked.honoured,
 	}, nil
 }
@@ -189,11 +189,11 @@ func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 // newRedrive makes the requested redrive, complete except for what the store adds.
 // Faults: those of the rules; Unavailable without letters.
 func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	r := asked.redrive
 	r.TenantID, r.Actor = req.Tenant.ID, req.Principal
 	id := s.NewID()
-	if key := rest.KeyOf(req, asked.key); key != nil {
+	if key := httpkit.KeyOf(req, asked.key); key != nil {
 		id, r.RequestHash = redriveID(req, key.Key), key.Hash
 	}
 	r, err := dlq.NewRedrive(r, asked.asked, id, s.RedriveLimits, s.Now())
@@ -205,7 +205,7 @@ func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, err
 
 // redriveID derives the id of a redrive from an Idempotency-Key, so that a second
 // request with it finds the first one on any node: a UUIDv8.
-func redriveID(req *rest.Request, key string) uuid.UUID {
+func redriveID(req *httpkit.Request, key string) uuid.UUID {
 	sum := sha256.Sum256([]byte("redrive\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" +
 		req.Route + "\n" + key))
 	id := uuid.UUID(sum[:16])
@@ -241,7 +241,7 @@ func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	by := s.Did(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), rest.VerbCreate, r.Reason, redriveDetail(&r))
+	by := s.Did(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), httpkit.VerbCreate, r.Reason, redriveDetail(&r))
 	switch made, err := s.Redrives.Create(ctx, r, by); {
 	case err == nil:
 		s.WakeRedrives()
@@ -251,7 +251,7 @@ func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	}
 	there, err := s.Redrives.Get(ctx, r.TenantID, r.ID)
 	if err == nil && string(there.RequestHash) != string(r.RequestHash) {
-		err = rest.KeyReused()
+		err = httpkit.KeyReused()
 	}
 	return there, err == nil, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // PauseRedrive stops a redrive from taking more letters.
@@ -24,14 +24,14 @@ func (s *Handlers) ResumeRedrive(ctx context.Context, in api.ResumeRedriveReques
 	reason, detail := "", map[string]any(nil)
 	var stop *dlq.StopOn
 	if b := in.Body; b != nil {
-		reason = rest.Text(b.Reason)
+		reason = httpkit.Text(b.Reason)
 		if stop = stopOf(b.StopOn); stop != nil {
 			detail = map[string]any{"stop_on": *stop}
 		}
 	}
 	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, string(dlq.ResumeRedrive), reason, detail,
 		func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
-			return r.Resumed(stop, rest.RequestOf(ctx).Principal, now)
+			return r.Resumed(stop, httpkit.RequestOf(ctx).Principal, now)
 		})
 }
 
@@ -46,14 +46,14 @@ func (s *Handlers) ApproveRedrive(ctx context.Context, in api.ApproveRedriveRequ
 }
 
 func (s *Handlers) moveRedrive(ctx context.Context, id uuid.UUID, match *string, verb dlq.RedriveVerb,
-	b *api.DeadLetterActionInput) (rest.Answer, error) {
+	b *api.DeadLetterActionInput) (httpkit.Answer, error) {
 	reason := ""
 	if b != nil {
-		reason = rest.Text(b.Reason)
+		reason = httpkit.Text(b.Reason)
 	}
 	return s.changeRedrive(ctx, id, match, string(verb), reason, nil,
 		func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
-			return r.Moved(verb, rest.RequestOf(ctx).Principal, now)
+			return r.Moved(verb, httpkit.RequestOf(ctx).Principal, now)
 		})
 }
 
@@ -74,7 +74,7 @@ func (s *Handlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveReques
 	if edit.StopOn != nil {
 		detail["stop_on"] = *edit.StopOn
 	}
-	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, rest.VerbUpdate, rest.Text(b.Reason), detail,
+	return s.changeRedrive(ctx, in.RedriveID, in.Params.IfMatch, httpkit.VerbUpdate, httpkit.Text(b.Reason), detail,
 		func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
 			return r.Edited(edit, s.RedriveLimits, now)
 		})
@@ -84,23 +84,23 @@ func (s *Handlers) UpdateRedrive(ctx context.Context, in api.UpdateRedriveReques
 // the redrive was changed meanwhile.
 func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *string, verb, reason string,
 	detail map[string]any,
-	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (rest.Answer, error) {
+	decide func(r dlq.Redrive, now time.Time) (dlq.Redrive, error)) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.Reloads(ctx) {
-		r, err := s.Redrives.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+	for range httpkit.Reloads(ctx) {
+		r, err := s.Redrives.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
-		switch fits, err := rest.IfMatch(match, r.Version); {
+		switch fits, err := httpkit.IfMatch(match, r.Version); {
 		case err != nil:
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		case !fits:
-			return rest.Answer{}, rest.Stale(dlq.CodeStale, "redrive", r.Version)
+			return httpkit.Answer{}, httpkit.Stale(dlq.CodeStale, "redrive", r.Version)
 		}
 		after, err := decide(r, s.Now())
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		by := s.Did(ctx, after.UpdatedAt, operator.Redrive, id.String(), verb, reason, detail)
 		switch err := s.Redrives.Change(ctx, after, by); {
@@ -111,12 +111,12 @@ func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *strin
 			}
 			return s.redriveAnswer(&after), nil
 		case !fault.IsCode(err, dlq.CodeStale):
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 	}
-	return rest.Answer{}, rest.KeepsChanging("redrive")
+	return httpkit.Answer{}, httpkit.KeepsChanging("redrive")
 }
 
-func (s *Handlers) redriveAnswer(r *dlq.Redrive) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIRedrive(r, s.Now()), ETag: rest.ETagOf(r.Version)}
+func (s *Handlers) redriveAnswer(r *dlq.Redrive) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIRedrive(r, s.Now()), ETag: httpkit.ETagOf(r.Version)}
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // redriveAsked reads a request for a redrive. Faults: Invalid; Forbidden when its
@@ -18,8 +18,8 @@ func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 	dry := b.DryRun != nil && *b.DryRun
 	out := bulk{asked: dlq.RedriveRequest{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}
 	r := dlq.Redrive{
-		Action: dlq.RedriveAction(b.Action), Order: dlq.Order(rest.Text(b.Order)), Force: b.Force != nil && *b.Force,
-		Approval: b.ApprovalRequired != nil && *b.ApprovalRequired, Reason: rest.Text(b.Reason),
+		Action: dlq.RedriveAction(b.Action), Order: dlq.Order(httpkit.Text(b.Order)), Force: b.Force != nil && *b.Force,
+		Approval: b.ApprovalRequired != nil && *b.ApprovalRequired, Reason: httpkit.Text(b.Reason),
 		IncludeLater: b.IncludeLater != nil && *b.IncludeLater, HaltsAbove: b.Expected,
 	}
 	if b.Ids != nil {
@@ -70,8 +70,8 @@ func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 }
 
 func targetOf(in *api.DeadLetterTarget) dlq.Target {
-	return dlq.Target{Kind: dlq.TargetKind(in.Kind), Topic: rest.Text(in.Topic), Partition: in.Partition,
-		URL: rest.Text(in.URL), Method: rest.Text(in.Method)}
+	return dlq.Target{Kind: dlq.TargetKind(in.Kind), Topic: httpkit.Text(in.Topic), Partition: in.Partition,
+		URL: httpkit.Text(in.URL), Method: httpkit.Text(in.Method)}
 }
 
 func stopOf(in *api.RedriveStop) *dlq.StopOn {
@@ -91,16 +91,17 @@ func stopOf(in *api.RedriveStop) *dlq.StopOn {
 func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 	out := api.Redrive{
 		ID: r.ID, Action: api.RedriveAction(r.Action), State: api.RedriveState(r.State),
-		HaltReason: rest.UnlessEmpty(r.HaltReason),
+		HaltReason: httpkit.UnlessEmpty(r.HaltReason),
 		Filter:     r.Query, RatePerSecond: r.Rate, Concurrency: r.Concurrency, Order: api.RedriveOrder(r.Order),
 		Transform: r.Transform, Force: r.Force, ScheduledFor: r.ScheduledFor, ApprovalRequired: r.Approval,
-		Reason: rest.UnlessEmpty(r.Reason),
-		Actor:  r.Actor, ApprovedBy: rest.UnlessEmpty(r.ApprovedBy), Matched: r.Matched, Gathered: r.Gathered, Done: r.Done,
+		Reason: httpkit.UnlessEmpty(r.Reason),
+		Actor:  r.Actor, ApprovedBy: httpkit.UnlessEmpty(r.ApprovedBy), Matched: r.Matched, Gathered: r.Gathered,
+		Done:    r.Done,
 		Failed:  r.Failed,
 		Skipped: r.Skipped, Bounced: r.Bounced, Left: r.Left(), Eta: r.ETA(now), CreatedAt: r.CreatedAt,
 		StartedAt: r.StartedAt,
 		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
-		AllowedActions: rest.Enums[api.RedriveVerb](r.Actions()),
+		AllowedActions: httpkit.Enums[api.RedriveVerb](r.Actions()),
 	}
 	out.IncludeLater, out.Expected, out.HaltsAbove = r.IncludeLater, r.Expected, r.HaltsAbove
 	if r.IDs != nil {
@@ -127,12 +128,12 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 	tried, failed := r.Counted()
 	out.Counted = api.RedriveCounts{Tried: tried, Failed: failed}
 	out.Sent, out.MaybeSent, out.Repeated, out.NeverSent = r.Sent, r.MaybeSent, r.Repeated, r.NeverSent()
-	out.LastError, out.LastErrorAt = rest.UnlessEmpty(r.LastError), r.LastErrorAt
+	out.LastError, out.LastErrorAt = httpkit.UnlessEmpty(r.LastError), r.LastErrorAt
 	if out.Halts = r.Halts; r.LastHaltedAt != nil {
 		out.LastHalt = &api.RedriveHalt{Reason: r.LastHalt, At: *r.LastHaltedAt}
 	}
 	if since, what := r.Stalled(now); since != nil {
-		out.StalledSince, out.WaitingFor = since, rest.UnlessEmpty(what)
+		out.StalledSince, out.WaitingFor = since, httpkit.UnlessEmpty(what)
 	}
 	if out.AllowedActions == nil {
 		out.AllowedActions = []api.RedriveVerb{}

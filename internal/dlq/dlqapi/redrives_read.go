@@ -9,8 +9,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/loop/ends"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // GetRedrive returns a redrive; if the client asks to wait, when it is over.
@@ -19,7 +19,7 @@ func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	of := ends.Key{Kind: ends.Redrive, Tenant: rest.RequestOf(ctx).Tenant.ID, ID: in.RedriveID}
+	of := waiting.Key{Kind: waiting.Redrive, Tenant: httpkit.RequestOf(ctx).Tenant.ID, ID: in.RedriveID}
 	r, waited, err := s.awaitRedrive(ctx, of, wait, nil)
 	if err != nil {
 		return nil, err
@@ -37,17 +37,17 @@ func (s *Handlers) GetRedrive(ctx context.Context, in api.GetRedriveRequestObjec
 func (s *Handlers) readRedrive(ctx context.Context, id uuid.UUID) (dlq.Redrive, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	return s.Redrives.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+	return s.Redrives.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 }
 
-func endOf(r *dlq.Redrive) ends.Key {
-	return ends.Key{Kind: ends.Redrive, Tenant: r.TenantID, ID: r.ID}
+func endOf(r *dlq.Redrive) waiting.Key {
+	return waiting.Key{Kind: waiting.Redrive, Tenant: r.TenantID, ID: r.ID}
 }
 
-// awaitRedrive is rest.AwaitBy for a redrive.
-func (s *Handlers) awaitRedrive(ctx context.Context, of ends.Key, wait time.Duration,
+// awaitRedrive is httpkit.AwaitBy for a redrive.
+func (s *Handlers) awaitRedrive(ctx context.Context, of waiting.Key, wait time.Duration,
 	first *dlq.Redrive) (r dlq.Redrive, waited bool, err error) {
-	return rest.AwaitBy(ctx, s.Kit, of, wait, first, func(r *dlq.Redrive) bool { return r.State.Over() },
+	return httpkit.AwaitBy(ctx, s.Kit, of, wait, first, func(r *dlq.Redrive) bool { return r.State.Over() },
 		func(ctx context.Context) (dlq.Redrive, error) { return s.readRedrive(ctx, of.ID) })
 }
 
@@ -55,18 +55,18 @@ func (s *Handlers) awaitRedrive(ctx context.Context, of ends.Key, wait time.Dura
 func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Redrives.List(ctx, req.Tenant.ID, rest.Enums[dlq.RedriveState](p.State), asked.Request)
+	found, err := s.Redrives.List(ctx, req.Tenant.ID, httpkit.Enums[dlq.RedriveState](p.State), asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.RedriveList{
-		Redrives:   rest.Each(found.Items, func(r *dlq.Redrive) api.Redrive { return toAPIRedrive(r, s.Now()) }),
-		Pagination: rest.Pagination(asked, found, (*dlq.Redrive).Place),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.RedriveList{
+		Redrives:   httpkit.Each(found.Items, func(r *dlq.Redrive) api.Redrive { return toAPIRedrive(r, s.Now()) }),
+		Pagination: httpkit.Pagination(asked, found, (*dlq.Redrive).Place),
 	}}, nil
 }
 
@@ -74,22 +74,22 @@ func (s *Handlers) ListRedrives(ctx context.Context, in api.ListRedrivesRequestO
 func (s *Handlers) ListRedriveItems(ctx context.Context, in api.ListRedriveItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.BySequence, p.PageSize, p.Cursor)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.ForwardOf(ctx, s.Cursors, httpkit.BySequence, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, rest.Enums[dlq.ItemState](p.State), asked.Request)
+	found, err := s.Redrives.Items(ctx, req.Tenant.ID, in.RedriveID, httpkit.Enums[dlq.ItemState](p.State), asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.RedriveItemList{
-		Items:      rest.Each(found.Items, toAPIItem),
-		Pagination: rest.Pagination(asked, found, func(i *dlq.Item) int64 { return i.Seq }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.RedriveItemList{
+		Items:      httpkit.Each(found.Items, toAPIItem),
+		Pagination: httpkit.Pagination(asked, found, func(i *dlq.Item) int64 { return i.Seq }),
 	}}, nil
 }
 
 func toAPIItem(i *dlq.Item) api.RedriveItem {
 	return api.RedriveItem{Position: i.Seq, MessageID: i.LetterID, State: api.RedriveItemState(i.State),
-		Detail: rest.UnlessEmpty(i.Detail), UpdatedAt: i.UpdatedAt}
+		Detail: httpkit.UnlessEmpty(i.Detail), UpdatedAt: i.UpdatedAt}
 }

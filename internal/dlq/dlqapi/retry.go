@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // RetryDeadLetter drives a letter again and returns the result.
@@ -21,13 +21,13 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		b = &api.DeadLetterRetryInput{}
 	}
 	if b.Force != nil && *b.Force {
-		if err := rest.RequireReason(rest.Text(b.Reason), "force drives a letter that was given up"); err != nil {
+		if err := httpkit.RequireReason(httpkit.Text(b.Reason), "force drives a letter that was given up"); err != nil {
 			return nil, err
 		}
 	}
 	work, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.Reloads(work) {
+	for range httpkit.Reloads(work) {
 		l, err := s.live(work, in.MessageID, in.Params.IfMatch)
 		if err != nil {
 			return nil, err
@@ -44,7 +44,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 			return nil, s.withCurrentState(work, err, &l)
 		}
 	}
-	return nil, rest.KeepsChanging("dead letter")
+	return nil, httpkit.KeepsChanging("dead letter")
 }
 
 // withCurrentState adds the letter's present state to a conflict, which may have caused it.
@@ -56,34 +56,34 @@ func (s *Handlers) withCurrentState(ctx context.Context, err error, l *dlq.Lette
 }
 
 // driven returns a letter whose retry has ended with end.
-func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (rest.Answer, error) {
+func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	after, p, err := s.letterAndPolicy(ctx, l.TenantID, l.ID)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	status := http.StatusOK
 	switch {
 	case end.Status == dlq.Retrying:
 		status = http.StatusAccepted
 	case end.Attempt.Outcome == dlq.Withdrawn && end.Fault != nil:
-		return rest.Answer{}, withCurrentLetter(end.Fault, &after)
+		return httpkit.Answer{}, withCurrentLetter(end.Fault, &after)
 	case end.Attempt.Outcome == dlq.Withdrawn:
-		return rest.Answer{}, fault.New(fault.Unavailable, rest.CodeUnavailable, "the retry was not attempted: %s", end.Attempt.Error)
+		return httpkit.Answer{}, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the retry was not attempted: %s", end.Attempt.Error)
 	case end.Attempt.Outcome != dlq.Acknowledged:
-		return rest.Answer{}, &letterFault{
+		return httpkit.Answer{}, &letterFault{
 			error:   fault.New(fault.Upstream, dlq.CodeFailed, "the target did not accept the dead letter: %s", end.Attempt.Error).Allowing(after.Actions()),
 			message: new(toAPILetter(&after, letterView{})),
 		}
 	}
 	shown := toAPILetter(&after, letterView{content: true, redact: p.Redact, held: p.Held})
-	return rest.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown}, ETag: letterETag(&after)}, nil
+	return httpkit.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown}, ETag: letterETag(&after)}, nil
 }
 
 // claimOf returns what is to be driven and where to. Faults: Invalid.
 func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (dlq.Claim, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	claim := dlq.Claim{
 		TenantID: l.TenantID, LetterID: l.ID, Version: l.Version, Force: b.Force != nil && *b.Force, Actor: req.Principal,
 	}
@@ -129,7 +129,7 @@ func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLe
 		to.Topic = *t.Topic
 	}
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
-		return nil, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
+		return nil, httpkit.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	return &to, s.checkTarget(ctx, l, &to)
 }
@@ -144,10 +144,10 @@ func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target,
 		to.Method = string(*t.Method)
 	}
 	if to.URL == "" {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/target/url", Code: "required", Message: "is required"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/target/url", Code: "required", Message: "is required"})
 	}
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
-		return nil, rest.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
+		return nil, httpkit.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
 	if reason := s.CheckEndpoint(to.URL); reason != "" {
 		return nil, notAllowed("/target/url", reason)
@@ -177,7 +177,7 @@ func (s *Handlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLet
 	key := b.KeyBase64
 	if b.Target != nil && b.Target.KeyBase64 != nil {
 		if key != nil {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/target/key_base64", Code: "excluded", Message: "cannot be combined with key_base64"})
+			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/target/key_base64", Code: "excluded", Message: "cannot be combined with key_base64"})
 		}
 		key = b.Target.KeyBase64
 	}
@@ -185,9 +185,9 @@ func (s *Handlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLet
 		return nil, nil //nolint:nilnil // no edit
 	}
 	if l.Target.Kind != dlq.ToKafka && l.Target.Kind != dlq.ToHTTP && l.Target.Kind != dlq.ToJobRun {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source"})
 	}
-	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: rest.RequestOf(ctx).Principal, Reason: rest.Text(b.Reason),
+	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: httpkit.RequestOf(ctx).Principal, Reason: httpkit.Text(b.Reason),
 		CreatedAt: s.Now()}
 	revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
 	if err != nil {
@@ -252,16 +252,16 @@ func underMember(member string, err error) error {
 	if fields == nil {
 		return err
 	}
-	return rest.FieldsFault(f.Kind, f.Code, fields)
+	return httpkit.FieldsFault(f.Kind, f.Code, fields)
 }
 
 func bytesOfBase64(pointer, encoded string, most int) ([]byte, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	switch {
 	case err != nil:
-		return nil, rest.SchemaFault(fault.Field{Pointer: pointer, Code: "invalid", Message: "is not base64"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: pointer, Code: "invalid", Message: "is not base64"})
 	case len(raw) > most:
-		return nil, rest.SchemaFault(fault.Field{Pointer: pointer, Code: "too_long", Message: "is too long"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: pointer, Code: "too_long", Message: "is too long"})
 	}
 	return append([]byte{}, raw...), nil
 }
@@ -272,7 +272,7 @@ func patchedHeaders(headers []dlq.Header, patch []api.DeadLetterHeaderPatch) ([]
 	for i := range patch {
 		p := &patch[i]
 		mistake := func(member, code, message string) error {
-			return rest.SchemaFault(fault.Field{Pointer: "/headers_patch/" + strconv.Itoa(i) + member, Code: code,
+			return httpkit.SchemaFault(fault.Field{Pointer: "/headers_patch/" + strconv.Itoa(i) + member, Code: code,
 				Message: message})
 		}
 		out = slices.DeleteFunc(out, func(h dlq.Header) bool { return h.Name == p.Name })
@@ -298,7 +298,7 @@ func patchedHeaders(headers []dlq.Header, patch []api.DeadLetterHeaderPatch) ([]
 		out = append(out, dlq.Header{Name: p.Name, Value: value})
 	}
 	if len(out) > dlq.MaxHeaders {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "too_many",
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "too_many",
 			Message: "makes more than " + strconv.Itoa(dlq.MaxHeaders) + " headers"})
 	}
 	return out, nil

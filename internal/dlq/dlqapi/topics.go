@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // ListDeadLetterTopics returns a page of topics by name.
@@ -19,8 +19,8 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	in api.ListDeadLetterTopicsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.ByName, p.PageSize, p.Cursor)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.ForwardOf(ctx, s.Cursors, httpkit.ByName, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -32,9 +32,9 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.DeadLetterTopicList{
-		Topics:     rest.Each(found.Items, func(t *dlq.TopicStats) api.DeadLetterTopic { return toAPITopic(t, s.Now()) }),
-		Pagination: rest.Pagination(asked, found, func(t *dlq.TopicStats) string { return t.Topic }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.DeadLetterTopicList{
+		Topics:     httpkit.Each(found.Items, func(t *dlq.TopicStats) api.DeadLetterTopic { return toAPITopic(t, s.Now()) }),
+		Pagination: httpkit.Pagination(asked, found, func(t *dlq.TopicStats) string { return t.Topic }),
 	}}, nil
 }
 
@@ -43,14 +43,14 @@ func (s *Handlers) GetDeadLetterTopic(ctx context.Context,
 	in api.GetDeadLetterTopicRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	t, err := s.Overview.Topic(ctx, rest.RequestOf(ctx).Tenant.ID, in.Topic)
+	t, err := s.Overview.Topic(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.Topic)
 	if err != nil {
 		return nil, err
 	}
 	out := toAPITopic(&t, s.Now())
-	out.TopGroups = rest.Each(t.TopGroups, toAPIGroup)
-	out.Alerts = rest.Enums[api.DeadLetterTopicAlerts](t.Alerts)
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	out.TopGroups = httpkit.Each(t.TopGroups, toAPIGroup)
+	out.Alerts = httpkit.Enums[api.DeadLetterTopicAlerts](t.Alerts)
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // GetDeadLetterStats counts letters by topic and status.
@@ -58,7 +58,7 @@ func (s *Handlers) GetDeadLetterStats(ctx context.Context,
 	_ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	topics, err := s.Overview.Stats(ctx, rest.RequestOf(ctx).Tenant.ID)
+	topics, err := s.Overview.Stats(ctx, httpkit.RequestOf(ctx).Tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (s *Handlers) GetDeadLetterStats(ctx context.Context,
 			}
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // knownTopic returns nil for a topic that exists in any form; a prefix ending in * does
@@ -85,7 +85,7 @@ func (s *Handlers) knownTopic(ctx context.Context, tenant uuid.UUID, topic strin
 	if err != nil || letters || policy {
 		return err
 	}
-	return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "topic %q has no dead letters and no policy: check the spelling", rest.Clip(topic))
+	return fault.New(fault.NotFound, dlq.CodeTopicNotFound, "topic %q has no dead letters and no policy: check the spelling", httpkit.Clip(topic))
 }
 
 func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {
@@ -94,7 +94,7 @@ func toAPITopic(t *dlq.TopicStats, now time.Time) api.DeadLetterTopic {
 		Counts: api.DeadLetterCounts{PENDING: t.Counts[dlq.Pending], RETRYING: t.Counts[dlq.Retrying],
 			RESOLVED: t.Counts[dlq.Resolved], DEAD: t.Counts[dlq.Dead]},
 		Arrivals:       api.DeadLetterArrivals{Last5M: t.Last5m, Last1H: t.Last1h, Last24H: t.Last24h},
-		ArrivalsByHour: t.Hourly[:], CountsCapped: rest.Enums[api.DeadLetterStatus](t.Capped),
+		ArrivalsByHour: t.Hourly[:], CountsCapped: httpkit.Enums[api.DeadLetterStatus](t.Capped),
 	}
 	if t.Oldest != nil {
 		out.OldestOpenAgeMS = new(max(0, now.Sub(*t.Oldest).Milliseconds()))

@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 // Redrives is dlq.Redrives on PostgreSQL. Its loops lock rows in one order: letters (a

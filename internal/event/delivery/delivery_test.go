@@ -14,13 +14,14 @@ import (
 
 	"github.com/skald-saga/skald/internal/event/delivery"
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
-var tenant = uuid.New()
+var tenantID = uuid.New()
 
 // world is a store, and endpoints whose responses a test sets.
 type world struct {
@@ -52,7 +53,7 @@ func newWorld(t *testing.T) *world {
 			return webhook.Outcome{Status: 200}
 		},
 	}
-	if _, _, err := w.store.Workflows.Register(t.Context(), tenant, def, false, time.Now()); err != nil {
+	if _, _, err := w.store.Workflows.Register(t.Context(), tenantID, def, false, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -61,7 +62,7 @@ func newWorld(t *testing.T) *world {
 func (w *world) subscribe(url string, types ...string) webhook.Subscription {
 	w.t.Helper()
 	s, err := webhook.New(
-		tenant,
+		tenantID,
 		uuid.Must(uuid.NewV7()),
 		webhook.Settings{URL: &url, EventTypes: &types},
 		[]byte("k"),
@@ -81,7 +82,7 @@ func (w *world) subscribe(url string, types ...string) webhook.Subscription {
 func (w *world) happen(n int) {
 	w.t.Helper()
 	for range n {
-		spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: tenant}, InitiatedBy: "t"}
+		spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant.Tenant{ID: tenantID}, InitiatedBy: "t"}
 		r, err := w.store.Sagas.Create(w.t.Context(), []saga.NewSaga{{Saga: saga.New(spec, w.def, 1, nil, time.Now(), 0)}})
 		if err != nil || r[0].Created != saga.Stored {
 			w.t.Fatalf("create: %+v, %v", r, err)
@@ -171,7 +172,7 @@ func TestADeadEndpointDoesNotDelayOthers(t *testing.T) {
 			w.happen(1)
 			time.Sleep(10 * time.Second)
 		}
-		found, err := w.store.Webhooks.Deliveries(t.Context(), tenant, s.ID,
+		found, err := w.store.Webhooks.Deliveries(t.Context(), tenantID, s.ID,
 			webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 100}})
 		if err != nil || len(found.Items) != 25 {
 			t.Fatalf("%d deliveries, %v", len(found.Items), err)
@@ -212,7 +213,7 @@ func TestAttemptsAreSpacedAndTheEndpointIsFinallyDisabled(t *testing.T) {
 				t.Errorf("%s: %d attempts", key, len(at))
 			}
 		}
-		got, err := w.store.Webhooks.Get(t.Context(), tenant, s.ID)
+		got, err := w.store.Webhooks.Get(t.Context(), tenantID, s.ID)
 		if err != nil || got.Enabled || w.results["failed"] < 10 {
 			t.Errorf("%+v, %v after %v", got, err, w.results)
 		}

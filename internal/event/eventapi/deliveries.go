@@ -10,15 +10,15 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // ListWebhooks returns a page of webhooks, oldest first.
 func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -26,9 +26,9 @@ func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestO
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.WebhookList{
-		Webhooks:   rest.Each(found.Items, toAPIListed),
-		Pagination: rest.Pagination(asked, found, func(s *webhook.Listed) uuid.UUID { return s.ID }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.WebhookList{
+		Webhooks:   httpkit.Each(found.Items, toAPIListed),
+		Pagination: httpkit.Pagination(asked, found, func(s *webhook.Listed) uuid.UUID { return s.ID }),
 	}}, nil
 }
 
@@ -37,8 +37,8 @@ func (s *Handlers) ListWebhookDeliveries(ctx context.Context,
 	in api.ListWebhookDeliveriesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByID, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +50,9 @@ func (s *Handlers) ListWebhookDeliveries(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.DeliveryList{
-		Deliveries: rest.Each(found.Items, toAPIDelivery),
-		Pagination: rest.Pagination(asked, found, func(d *webhook.Delivery) uuid.UUID { return d.ID }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.DeliveryList{
+		Deliveries: httpkit.Each(found.Items, toAPIDelivery),
+		Pagination: httpkit.Pagination(asked, found, func(d *webhook.Delivery) uuid.UUID { return d.ID }),
 	}}, nil
 }
 
@@ -61,11 +61,11 @@ func (s *Handlers) GetWebhookDelivery(ctx context.Context,
 	in api.GetWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	d, err := s.Deliveries.Delivery(ctx, rest.RequestOf(ctx).Tenant.ID, in.WebhookID, in.DeliveryID)
+	d, err := s.Deliveries.Delivery(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.WebhookID, in.DeliveryID)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toAPIDelivery(&d)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIDelivery(&d)}, nil
 }
 
 // RedeliverWebhookDelivery makes a delivery due again.
@@ -73,11 +73,11 @@ func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context,
 	in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	d, err := s.Deliveries.Redeliver(rest.WithActor(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.moment())
+	d, err := s.Deliveries.Redeliver(httpkit.WithActor(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.moment())
 	if err != nil {
 		return nil, err
 	}
@@ -88,19 +88,19 @@ func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context,
 func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	since := in.Body.Since.UTC()
 	if since.Year() < 1970 || since.Year() > 9999 {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/since", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/since", Code: "invalid", Message: "must be in the years 1970 to 9999"})
 	}
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
-	n, more, err := s.Deliveries.RedeliverFailed(rest.WithActor(ctx, nil), tenant, in.WebhookID, since, s.moment())
+	n, more, err := s.Deliveries.RedeliverFailed(httpkit.WithActor(ctx, nil), tenant, in.WebhookID, since, s.moment())
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusAccepted, Body: api.RedeliverResult{Redelivered: n, More: more}}, nil
+	return httpkit.Answer{Status: http.StatusAccepted, Body: api.RedeliverResult{Redelivered: n, More: more}}, nil
 }
 
 // moment returns the time, jitter and ids for the rules of redeliveries.
@@ -108,8 +108,8 @@ func (s *Handlers) moment() webhook.Moment {
 	return webhook.Moment{Now: s.Now(), NewID: s.NewID}
 }
 
-func deliveryAccepted(d *webhook.Delivery) rest.Answer {
-	return rest.Answer{
+func deliveryAccepted(d *webhook.Delivery) httpkit.Answer {
+	return httpkit.Answer{
 		Status: http.StatusAccepted, Body: toAPIDelivery(d),
 		Location: "/api/v1/webhooks/" + d.WebhookID.String() + "/deliveries/" + d.ID.String(),
 	}
@@ -125,7 +125,7 @@ func toAPIWebhook(s *webhook.Subscription) api.Webhook {
 	out := api.Webhook{
 		ID: s.ID, URL: s.URL, Description: s.Description, EventTypes: s.EventTypes, WorkflowNames: s.WorkflowNames,
 		Enabled:        s.Enabled,
-		DisabledReason: rest.UnlessEmpty(s.DisabledReason), DisabledAt: s.DisabledAt, FailingSince: s.Health.FailingSince,
+		DisabledReason: httpkit.UnlessEmpty(s.DisabledReason), DisabledAt: s.DisabledAt, FailingSince: s.Health.FailingSince,
 		CreatedBy: s.CreatedBy, CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt, Version: s.Version,
 		Secrets: []api.WebhookSecret{},
 	}
@@ -147,7 +147,7 @@ func toAPIWebhook(s *webhook.Subscription) api.Webhook {
 func toAPIDelivery(d *webhook.Delivery) api.Delivery {
 	out := api.Delivery{
 		ID: d.ID, WebhookID: d.WebhookID, EventType: d.EventType, Status: api.DeliveryStatus(d.Status), Attempts: d.Attempt,
-		LastAttemptAt: d.LastAttemptAt, Error: rest.UnlessEmpty(d.Error), CreatedAt: d.CreatedAt,
+		LastAttemptAt: d.LastAttemptAt, Error: httpkit.UnlessEmpty(d.Error), CreatedAt: d.CreatedAt,
 		EndedAt: d.EndedAt, Body: d.Body,
 	}
 	if !d.IsTest() {

@@ -3,14 +3,14 @@ package eventapi
 
 import (
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // Handlers are the operations on webhooks and their deliveries. Every field
 // is required.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	Webhooks   webhook.Store
 	Deliveries webhook.Log
 	Workflows  workflow.Store

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 )
 
 // secretBytes is the length of a webhook's key: that of the hash it is used with.
@@ -29,7 +29,7 @@ func newSecret() ([]byte, error) {
 func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	req, b := rest.RequestOf(ctx), in.Body
+	req, b := httpkit.RequestOf(ctx), in.Body
 	key, err := newSecret()
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Webhooks.Create(rest.WithActor(ctx, b.Reason), sub, b.From != nil &&
+	if err := s.Webhooks.Create(httpkit.WithActor(ctx, b.Reason), sub, b.From != nil &&
 		*b.From == api.WebhookInputFromBeginning); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (s *Handlers) checkEndpoint(url *string) error {
 func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	sub, err := s.Webhooks.Get(ctx, rest.RequestOf(ctx).Tenant.ID, in.WebhookID)
+	sub, err := s.Webhooks.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.WebhookID)
 	if err != nil {
 		return nil, err
 	}
@@ -89,29 +89,29 @@ func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reaso
 	webhook.Subscription, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.Reloads(ctx) {
-		sub, err := s.Webhooks.Get(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+	for range httpkit.Reloads(ctx) {
+		sub, err := s.Webhooks.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 		if err != nil {
 			return sub, err
 		}
-		switch fits, err := rest.IfMatch(match, sub.Version); {
+		switch fits, err := httpkit.IfMatch(match, sub.Version); {
 		case err != nil:
 			return sub, err
 		case !fits:
-			return sub, rest.Stale(webhook.CodeStale, "webhook", sub.Version)
+			return sub, httpkit.Stale(webhook.CodeStale, "webhook", sub.Version)
 		}
 		after, skip, change, err := decide(sub)
 		if err != nil || !change {
 			return sub, err
 		}
-		switch err := s.Webhooks.Replace(rest.WithActor(ctx, reason), after, skip); {
+		switch err := s.Webhooks.Replace(httpkit.WithActor(ctx, reason), after, skip); {
 		case err == nil:
 			return after, nil
 		case !fault.IsCode(err, webhook.CodeStale):
 			return sub, err
 		}
 	}
-	return webhook.Subscription{}, rest.KeepsChanging("webhook")
+	return webhook.Subscription{}, httpkit.KeepsChanging("webhook")
 }
 
 // UpdateWebhook changes the members of a webhook that the body contains.
@@ -157,7 +157,7 @@ func (s *Handlers) EnableWebhook(ctx context.Context, in api.EnableWebhookReques
 
 // DisableWebhook disables a webhook.
 func (s *Handlers) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.Response, error) {
-	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonOf(in.Body), false, false)
+	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body), false, false)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, rest.ReasonOf(in.Body),
+	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body),
 		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 			return sub.Rotated(key, s.Now()), false, true, nil
 		})
@@ -194,32 +194,32 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 func (s *Handlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	var version int64
 	if in.Params.IfMatch != nil {
 		sub, err := s.Webhooks.Get(ctx, tenant, in.WebhookID)
 		if err != nil {
 			return nil, err
 		}
-		switch fits, err := rest.IfMatch(in.Params.IfMatch, sub.Version); {
+		switch fits, err := httpkit.IfMatch(in.Params.IfMatch, sub.Version); {
 		case err != nil:
 			return nil, err
 		case !fits:
-			return nil, rest.Stale(webhook.CodeStale, "webhook", sub.Version)
+			return nil, httpkit.Stale(webhook.CodeStale, "webhook", sub.Version)
 		}
 		version = sub.Version
 	}
-	if err := s.Webhooks.Delete(rest.WithActor(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
+	if err := s.Webhooks.Delete(httpkit.WithActor(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusNoContent}, nil
+	return httpkit.Answer{Status: http.StatusNoContent}, nil
 }
 
 // TestWebhook creates a delivery of a test event.
 func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
@@ -235,7 +235,7 @@ func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObj
 	if d.Body, err = json.Marshal(doc); err != nil {
 		return nil, err
 	}
-	if err := s.Deliveries.Add(rest.WithActor(ctx, nil), d); err != nil {
+	if err := s.Deliveries.Add(httpkit.WithActor(ctx, nil), d); err != nil {
 		return nil, err
 	}
 	return deliveryAccepted(&d), nil
@@ -255,7 +255,7 @@ func (s *Handlers) sending(ctx context.Context, tenant, id uuid.UUID) error {
 // be misspelt.
 func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
 	for _, name := range names {
-		switch _, err := s.Workflows.Get(ctx, rest.RequestOf(ctx).Tenant.ID, name, 0); {
+		switch _, err := s.Workflows.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, name, 0); {
 		case fault.KindOf(err) == fault.NotFound:
 			unknown = append(unknown, name)
 		case err != nil:
@@ -266,18 +266,18 @@ func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknow
 }
 
 // wondering adds a warning about unknown workflows to the response.
-func wondering(a rest.Answer, unknown []string) rest.Answer {
+func wondering(a httpkit.Answer, unknown []string) httpkit.Answer {
 	out := a.Body.(api.Webhook)
 	out.UnknownWorkflows = unknown
 	a.Body = out
 	return a
 }
 
-func webhookAnswer(s webhook.Subscription, key []byte) rest.Answer {
+func webhookAnswer(s webhook.Subscription, key []byte) httpkit.Answer {
 	out := toAPIWebhook(&s)
 	if key != nil {
 		secret := webhooks.FormatSecret(key)
 		out.Secret = &secret
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(s.Version), Secret: key != nil}
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(s.Version), Secret: key != nil}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -229,7 +229,7 @@ func TestAWebhookOfAnotherTenantIsNotFound(t *testing.T) {
 	w := mine.Hook(`{"url":"https://h.example/in"}`)
 	d := mine.Failed(w.ID)
 	other := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Webhooks, c.Access.Tenant = mine.Cfg.Webhooks, saga.Tenant{ID: uuid.New()}
+		c.Webhooks, c.Access.Tenant = mine.Cfg.Webhooks, tenant.Tenant{ID: uuid.New()}
 	})
 	for _, call := range [][3]string{
 		{"GET", "", ""}, {"PATCH", "", `{"description":"x"}`}, {"DELETE", "", ""}, {"POST", "/enable", ""}, {"POST", "/disable", ""},

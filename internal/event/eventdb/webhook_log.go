@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDelivery.Inserted()+`) VALUES (`+addedDelivery.Values("d")+`)`,

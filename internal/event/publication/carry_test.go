@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 const name = "kafka:events"
@@ -136,8 +137,8 @@ func (tr *trail) happen(n int, tenants ...uuid.UUID) {
 		}
 	}
 	for range n {
-		for _, tenant := range tenants {
-			spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: saga.Tenant{ID: tenant}, InitiatedBy: "t"}
+		for _, tenantID := range tenants {
+			spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant.Tenant{ID: tenantID}, InitiatedBy: "t"}
 			r, err := tr.store.Sagas.Create(ctx, []saga.NewSaga{{Saga: saga.New(spec, tr.def, 1, nil, time.Now(), 0)}})
 			if err != nil || r[0].Created != saga.Stored {
 				tr.t.Fatalf("create: %d, %v", r[0].Created, err)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // previewedSlots is how many slots a dry run shows.
@@ -25,7 +25,7 @@ func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
 	if key == nil {
 		return s.NewID()
 	}
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	sum := sha256.Sum256([]byte("jobs\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" + req.Route + "\n" + *key))
 	id := uuid.UUID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
@@ -34,10 +34,10 @@ func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
 
 // bulkHead are the common fields of a new backfill or bulk operation.
 func (s *Handlers) bulkHead(ctx context.Context, key, reason *string, now time.Time) jobrun.BulkHead {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	return jobrun.BulkHead{
 		ID: s.bulkID(ctx, key), TenantID: req.Tenant.ID, Version: 1, State: jobrun.BulkRunning,
-		Reason: rest.Text(reason), Actor: req.Principal, CreatedAt: now,
+		Reason: httpkit.Text(reason), Actor: req.Principal, CreatedAt: now,
 	}
 }
 
@@ -62,10 +62,10 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 		DefinitionID: d.ID,
 		From:         body.From.UTC().Truncate(time.Microsecond),
 		To:           body.To.UTC().Truncate(time.Microsecond),
-		Reprocess:    cmp.Or(jobrun.Reprocess(rest.Text(body.Reprocess)), jobrun.ReprocessNone),
-		NewestFirst:  rest.Text(body.Order) == "newest",
+		Reprocess:    cmp.Or(jobrun.Reprocess(httpkit.Text(body.Reprocess)), jobrun.ReprocessNone),
+		NewestFirst:  httpkit.Text(body.Order) == "newest",
 		MaxActive:    jobrun.DefaultBackfillActive,
-		Overlap:      jobrun.Policy(rest.Text(body.Overlap)),
+		Overlap:      jobrun.Policy(httpkit.Text(body.Overlap)),
 	}
 	if body.MaxActive != nil {
 		b.MaxActive = *body.MaxActive
@@ -77,7 +77,7 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	if body.DryRun != nil && *body.DryRun {
 		return s.previewBackfill(ctx, &b, &d, slots)
 	}
-	by := s.Did(ctx, now, operator.JobBackfill, b.ID.String(), rest.VerbCreate, b.Reason, map[string]any{
+	by := s.Did(ctx, now, operator.JobBackfill, b.ID.String(), httpkit.VerbCreate, b.Reason, map[string]any{
 		"definition_id": d.ID, "from": b.From, "to": b.To, "reprocess": b.Reprocess,
 		"max_active": b.MaxActive, "slots": slots,
 	})
@@ -88,7 +88,7 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	if !created && (stored.DefinitionID != b.DefinitionID || !stored.From.Equal(b.From) || !stored.To.Equal(b.To) ||
 		stored.Reprocess != b.Reprocess ||
 		stored.NewestFirst != b.NewestFirst || stored.MaxActive != b.MaxActive || stored.Overlap != b.Overlap) {
-		return nil, rest.KeyReused()
+		return nil, httpkit.KeyReused()
 	}
 	a := backfillAnswer(&stored, nil)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, backfillPath(stored.ID), !created
@@ -96,30 +96,30 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 }
 
 func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *jobrun.Definition,
-	slots int) (rest.Answer, error) {
+	slots int) (httpkit.Answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	shown := b.Next(compiled, previewedSlots)
 	states, err := s.Bulks.SlotStates(ctx, b.TenantID, d.ID, shown)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	out := api.BackfillPreview{SlotsTotal: slots, Truncated: slots > len(shown),
 		Slots: make([]api.BackfillSlot, len(shown))}
 	for i, slot := range shown {
 		out.Slots[i] = api.BackfillSlot{At: slot, Runs: b.Reprocess.Wants(states[slot])}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // ListBackfills returns a page of the backfills of a definition, newest first.
 func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +131,9 @@ func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsReques
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.BackfillList{
-		Backfills:  rest.Each(found.Items, func(b *jobrun.Backfill) api.Backfill { return toAPIBackfill(b, nil) }),
-		Pagination: rest.Pagination(asked, found, (*jobrun.Backfill).Place),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.BackfillList{
+		Backfills:  httpkit.Each(found.Items, func(b *jobrun.Backfill) api.Backfill { return toAPIBackfill(b, nil) }),
+		Pagination: httpkit.Pagination(asked, found, (*jobrun.Backfill).Place),
 	}}, nil
 }
 
@@ -141,7 +141,7 @@ func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsReques
 func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	b, active, err := s.Bulks.GetBackfill(ctx, rest.RequestOf(ctx).Tenant.ID, in.BackfillID)
+	b, active, err := s.Bulks.GetBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.BackfillID)
 	if err != nil {
 		return nil, err
 	}
@@ -152,8 +152,8 @@ func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObj
 func (s *Handlers) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	by := s.Did(ctx, s.Now(), operator.JobBackfill, in.BackfillID.String(), rest.VerbCancel, reasonOf(in.Body), nil)
-	b, err := s.Bulks.CancelBackfill(ctx, rest.RequestOf(ctx).Tenant.ID, in.BackfillID, by)
+	by := s.Did(ctx, s.Now(), operator.JobBackfill, in.BackfillID.String(), httpkit.VerbCancel, reasonOf(in.Body), nil)
+	b, err := s.Bulks.CancelBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.BackfillID, by)
 	if err != nil {
 		return nil, err
 	}
@@ -164,13 +164,13 @@ func reasonOf(b *api.JobReasonInput) string {
 	if b == nil {
 		return ""
 	}
-	return rest.Text(b.Reason)
+	return httpkit.Text(b.Reason)
 }
 
 func backfillPath(id uuid.UUID) string { return "/api/v1/backfills/" + id.String() }
 
-func backfillAnswer(b *jobrun.Backfill, active *int64) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIBackfill(b, active), ETag: rest.ETagOf(b.Version)}
+func backfillAnswer(b *jobrun.Backfill, active *int64) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIBackfill(b, active), ETag: httpkit.ETagOf(b.Version)}
 }
 
 func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
@@ -181,10 +181,11 @@ func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
 	return api.Backfill{
 		ID: b.ID, DefinitionID: b.DefinitionID, State: api.BulkState(b.State), From: b.From, To: b.To,
 		Reprocess: api.BackfillReprocess(b.Reprocess),
-		Order:     order, MaxActive: b.MaxActive, Overlap: rest.EnumUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)),
+		Order:     order, MaxActive: b.MaxActive,
+		Overlap: httpkit.EnumUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)),
 		Reached: b.Cursor,
-		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: rest.UnlessEmpty(b.Reason),
-		Actor: rest.UnlessEmpty(b.Actor), Version: b.Version,
+		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: httpkit.UnlessEmpty(b.Reason),
+		Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
 		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{
 			"self": backfillPath(b.ID), "job_definition": "/api/v1/job-definitions/" + b.DefinitionID.String(),

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // CreateJobBulk stores a bulk operation, or counts the runs it would apply to.
@@ -33,9 +33,9 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 	case err != nil:
 		return nil, err
 	case wrong != nil:
-		return nil, rest.SchemaFault(wrong...)
+		return nil, httpkit.SchemaFault(wrong...)
 	case none:
-		return nil, noDefinitionIn("/filter/definition", rest.Text(body.Filter.Definition))
+		return nil, noDefinitionIn("/filter/definition", httpkit.Text(body.Filter.Definition))
 	}
 	b := jobrun.Bulk{
 		BulkHead: s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
@@ -48,21 +48,21 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 	}
 	if body.DryRun != nil && *body.DryRun {
 		found, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter,
-			page.ByTime{Limit: 1, Total: true, TotalCap: rest.MaxPageDepth})
+			page.ByTime{Limit: 1, Total: true, TotalCap: httpkit.MaxPageDepth})
 		if err != nil {
 			return nil, err
 		}
-		return rest.Answer{Status: http.StatusOK,
+		return httpkit.Answer{Status: http.StatusOK,
 			Body: api.JobBulkPreview{Matched: found.Total, MatchedIsCapped: found.TotalCapped}}, nil
 	}
-	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), rest.VerbCreate, b.Reason,
+	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), httpkit.VerbCreate, b.Reason,
 		map[string]any{"action": b.Action, "filter": b.Filter})
 	stored, created, err := s.Bulks.CreateBulk(ctx, b, by)
 	if err != nil {
 		return nil, err
 	}
 	if !created && (stored.Action != b.Action || !alike(stored.Filter, b.Filter)) {
-		return nil, rest.KeyReused()
+		return nil, httpkit.KeyReused()
 	}
 	a, err := bulkAnswer(&stored)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, bulkPath(stored.ID), !created
@@ -73,7 +73,7 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 func (s *Handlers) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	b, err := s.Bulks.GetBulk(ctx, rest.RequestOf(ctx).Tenant.ID, in.BulkID)
+	b, err := s.Bulks.GetBulk(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.BulkID)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (s *Handlers) GetJobBulk(ctx context.Context, in api.GetJobBulkRequestObjec
 func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -98,21 +98,21 @@ func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestO
 		return nil, err
 	}
 	out := api.JobBulkList{Bulks: make([]api.JobBulk, len(found.Items)),
-		Pagination: rest.Pagination(asked, found, (*jobrun.Bulk).Place)}
+		Pagination: httpkit.Pagination(asked, found, (*jobrun.Bulk).Place)}
 	for i := range found.Items {
 		if out.Bulks[i], err = toAPIBulk(&found.Items[i]); err != nil {
 			return nil, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // CancelJobBulk ends a bulk.
 func (s *Handlers) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	by := s.Did(ctx, s.Now(), operator.JobBulk, in.BulkID.String(), rest.VerbCancel, reasonOf(in.Body), nil)
-	b, err := s.Bulks.CancelBulk(ctx, rest.RequestOf(ctx).Tenant.ID, in.BulkID, by)
+	by := s.Did(ctx, s.Now(), operator.JobBulk, in.BulkID.String(), httpkit.VerbCancel, reasonOf(in.Body), nil)
+	b, err := s.Bulks.CancelBulk(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.BulkID, by)
 	if err != nil {
 		return nil, err
 	}
@@ -120,15 +120,15 @@ func (s *Handlers) CancelJobBulk(ctx context.Context, in api.CancelJobBulkReques
 }
 
 func noDefinitionIn(pointer, ref string) error {
-	f := fault.New(fault.Invalid, jobrun.CodeNotFound, "there is no job definition %s", rest.Clip(ref))
+	f := fault.New(fault.Invalid, jobrun.CodeNotFound, "there is no job definition %s", httpkit.Clip(ref))
 	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
 }
 
 func bulkPath(id uuid.UUID) string { return "/api/v1/job-runs/bulk/" + id.String() }
 
-func bulkAnswer(b *jobrun.Bulk) (rest.Answer, error) {
+func bulkAnswer(b *jobrun.Bulk) (httpkit.Answer, error) {
 	out, err := toAPIBulk(b)
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(b.Version)}, err
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(b.Version)}, err
 }
 
 func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
@@ -139,8 +139,9 @@ func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
 	return api.JobBulk{
 		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.BulkState(b.State), Filter: filter, Matched: b.Matched,
 		Done: b.Done, Skipped: b.Skipped,
-		Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt,
-		EndedAt: b.EndedAt,
-		Links:   api.JobLinks{"self": bulkPath(b.ID)},
+		Reason: httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
+		CreatedAt: b.CreatedAt,
+		EndedAt:   b.EndedAt,
+		Links:     api.JobLinks{"self": bulkPath(b.ID)},
 	}, nil
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // Bounds of a calendar.
@@ -28,18 +28,18 @@ const (
 func (s *Handlers) GetJobCalendar(ctx context.Context, in api.GetJobCalendarRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	from, err := rest.TimeOf("from", &in.Params.From)
+	from, err := httpkit.TimeOf("from", &in.Params.From)
 	if err != nil {
 		return nil, err
 	}
-	to, err := rest.TimeOf("to", &in.Params.To)
+	to, err := httpkit.TimeOf("to", &in.Params.To)
 	if err != nil {
 		return nil, err
 	}
 	if !to.After(from) || to.Sub(from) > calendarDays*24*time.Hour {
-		return nil, rest.BadParameter("to", "invalid", "must be after from, by at most 62 days")
+		return nil, httpkit.BadParameter("to", "invalid", "must be after from, by at most 62 days")
 	}
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	found, err := s.Definitions.ListDefinitions(
 		ctx, tenant, jobrun.DefinitionFilter{Type: jobrun.OnTime}, page.ByTime{Limit: calendarJobs},
 	)
@@ -76,7 +76,7 @@ func (s *Handlers) GetJobCalendar(ctx context.Context, in api.GetJobCalendarRequ
 	if len(out.Slots) > calendarSlots {
 		out.Slots, out.Truncated = out.Slots[:calendarSlots], true
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // calendarOf returns the slots of a definition: those that have a run, those to come, and what clock changes skip.
@@ -102,7 +102,7 @@ func (s *Handlers) calendarOf(
 	slot := func(at time.Time, local string, note schedule.Note) api.JobCalendarSlot {
 		return api.JobCalendarSlot{
 			At: at, DefinitionID: d.ID, Definition: d.Name, Timezone: zoneName(d.Spec.Schedule), LocalTime: local,
-			ConcurrencyKey: key, Note: rest.EnumUnlessEmpty[api.TickNote](string(note)),
+			ConcurrencyKey: key, Note: httpkit.EnumUnlessEmpty[api.TickNote](string(note)),
 		}
 	}
 	known := map[time.Time]jobrun.SlotRun{}

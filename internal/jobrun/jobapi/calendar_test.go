@@ -7,15 +7,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // calendar is what GetJobCalendar says of one definition at noon of 27 March 2027.
 func calendar(t *testing.T, d *jobrun.Definition, runs []jobrun.SlotRun, from, to string) ([]string, bool) {
 	t.Helper()
-	s := &Handlers{Kit: &rest.Kit{Clock: func() time.Time { return stamp(t, "2027-03-27T12:00:00Z") }}}
+	s := &Handlers{Kit: &httpkit.Kit{Clock: func() time.Time { return stamp(t, "2027-03-27T12:00:00Z") }}}
 	slots, listed := s.calendarOf(d, runs, stamp(t, from), stamp(t, to))
 	var said []string
 	for _, slot := range slots {

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // toAPIRun converts a run; with content its arguments, result and checkpoint are
@@ -21,23 +21,24 @@ func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 		ScheduledFor: r.ScheduledFor, AvailableAt: r.AvailableAt, AdmittedAt: r.AdmittedAt, Queue: r.Queue,
 		Priority:       r.Priority,
 		RequiredLabels: labelsOf(r.RequiredLabels), Labels: labelsOf(r.Labels), IdempotencyKey: r.IdempotencyKey,
-		ConcurrencyKey: rest.UnlessEmpty(r.ConcurrencyKey), ConcurrencyPolicy: api.JobConcurrencyPolicy(r.Concurrency),
+		ConcurrencyKey: httpkit.UnlessEmpty(r.ConcurrencyKey), ConcurrencyPolicy: api.JobConcurrencyPolicy(r.Concurrency),
 		Attempt: r.Attempt, FailuresUsed: r.FailuresUsed, LossesUsed: r.LossesUsed, MaxLosses: r.MaxLosses,
-		AssignedAt: r.AssignedAt, AssignedWorkerID: rest.UnlessNil(r.WorkerID), LeaseExpiresAt: r.LeaseExpiresAt,
+		AssignedAt: r.AssignedAt, AssignedWorkerID: httpkit.UnlessNil(r.WorkerID), LeaseExpiresAt: r.LeaseExpiresAt,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ContinuationState: api.JobRunContinuationState(r.Continuation),
 		ContinuationCheckStartedAt: r.ConfirmStartedAt, ContinuationCheckDeadlineAt: r.ConfirmDeadlineAt,
-		CancelRequestedAt: r.CancelRequestedAt, CancelReason: rest.UnlessEmpty(r.CancelReason), ExitCode: r.ExitCode,
-		ErrorSummary:            rest.UnlessEmpty(r.Summary()),
+		CancelRequestedAt: r.CancelRequestedAt, CancelReason: httpkit.UnlessEmpty(r.CancelReason), ExitCode: r.ExitCode,
+		ErrorSummary:            httpkit.UnlessEmpty(r.Summary()),
 		ResourceCPUSecondsTotal: r.Resources.CPUSecondsTotal, ResourcePeakRssBytes: r.Resources.PeakRSSBytes,
 		ResourceIoReadBytes: r.Resources.IOReadBytes, ResourceIoWriteBytes: r.Resources.IOWriteBytes, LogBytes: r.LogBytes,
-		LogRef:    rest.UnlessEmpty(r.LogRef),
-		RootRunID: r.RootRunID, RetryOfRunID: rest.UnlessNil(r.RetryOfRunID), RetryNumber: r.RetryNumber,
-		SagaID: rest.UnlessNil(r.SagaID), SagaAction: rest.UnlessEmpty(r.SagaAction), EventID: rest.UnlessNil(r.EventID),
-		DlqMessageID: rest.UnlessNil(r.LetterID),
-		BackfillID:   rest.UnlessNil(r.BackfillID), CorrelationID: rest.UnlessEmpty(r.CorrelationID),
-		TraceID:   rest.UnlessEmpty(r.TraceID),
+		LogRef:    httpkit.UnlessEmpty(r.LogRef),
+		RootRunID: r.RootRunID, RetryOfRunID: httpkit.UnlessNil(r.RetryOfRunID), RetryNumber: r.RetryNumber,
+		SagaID: httpkit.UnlessNil(r.SagaID), SagaAction: httpkit.UnlessEmpty(r.SagaAction),
+		EventID:      httpkit.UnlessNil(r.EventID),
+		DlqMessageID: httpkit.UnlessNil(r.LetterID),
+		BackfillID:   httpkit.UnlessNil(r.BackfillID), CorrelationID: httpkit.UnlessEmpty(r.CorrelationID),
+		TraceID:   httpkit.UnlessEmpty(r.TraceID),
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, AllowedActions: verbsOf(r), Links: linksOf(r),
-		InitiatedBy: rest.UnlessEmpty(r.InitiatedBy),
+		InitiatedBy: httpkit.UnlessEmpty(r.InitiatedBy),
 	}
 	if r.TimeoutMS > 0 {
 		out.TimeoutMS = &r.TimeoutMS
@@ -50,16 +51,16 @@ func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 		out.SagaStep = &r.SagaStep
 	}
 	if p := r.Progress; p != nil {
-		out.Progress = &api.JobProgress{Percent: p.Percent, Message: rest.UnlessEmpty(p.Message), Counters: p.Counters}
+		out.Progress = &api.JobProgress{Percent: p.Percent, Message: httpkit.UnlessEmpty(p.Message), Counters: p.Counters}
 	}
 	if r.Error != nil {
-		out.Error = &api.JobRunError{Code: r.Error.Code, Type: rest.UnlessEmpty(r.Error.Type), Message: r.Error.Message,
+		out.Error = &api.JobRunError{Code: r.Error.Code, Type: httpkit.UnlessEmpty(r.Error.Type), Message: r.Error.Message,
 			Retryable: r.Error.Retryable}
 	}
 	if content {
 		out.Args, out.Result, out.Checkpoint = r.Args, r.Result, r.Checkpoint
 		if r.Error != nil {
-			out.Error.Stack = rest.UnlessEmpty(r.Error.Stack)
+			out.Error.Stack = httpkit.UnlessEmpty(r.Error.Stack)
 		}
 	}
 	return out
@@ -113,8 +114,8 @@ func toAPIJobAttempt(a *jobrun.Attempt) api.JobAttempt {
 	r := jobrun.Run{LeaderEpoch: a.Fence.LeaderEpoch, FencingSeq: a.FencingSeq}
 	return api.JobAttempt{
 		Attempt: a.Number, WorkerID: a.Fence.WorkerID, LeaderEpoch: a.Fence.LeaderEpoch, FencingToken: new(r.FencingToken()),
-		AssignedAt: a.AssignedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: rest.UnlessEmpty(a.Outcome),
-		Reason: rest.UnlessEmpty(a.Reason),
+		AssignedAt: a.AssignedAt, StartedAt: a.StartedAt, EndedAt: a.EndedAt, Outcome: httpkit.UnlessEmpty(a.Outcome),
+		Reason: httpkit.UnlessEmpty(a.Reason),
 	}
 }
 
@@ -123,9 +124,9 @@ func toAPIJobEvents(events []jobrun.Event) []api.JobEvent {
 	for i := range events {
 		e := &events[i]
 		out[i] = api.JobEvent{
-			At: e.At, Kind: api.JobEventKind(e.Kind), FromState: rest.EnumUnlessEmpty[api.JobRunState](string(e.From)),
-			ToState:  rest.EnumUnlessEmpty[api.JobRunState](string(e.To)),
-			WorkerID: rest.UnlessNil(e.WorkerID), Actor: rest.UnlessEmpty(e.Actor), Reason: rest.UnlessEmpty(e.Reason),
+			At: e.At, Kind: api.JobEventKind(e.Kind), FromState: httpkit.EnumUnlessEmpty[api.JobRunState](string(e.From)),
+			ToState:  httpkit.EnumUnlessEmpty[api.JobRunState](string(e.To)),
+			WorkerID: httpkit.UnlessNil(e.WorkerID), Actor: httpkit.UnlessEmpty(e.Actor), Reason: httpkit.UnlessEmpty(e.Reason),
 		}
 		if e.Version > 0 {
 			out[i].Version = &e.Version

@@ -8,8 +8,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // definitionBody is a job definition as a request contains it.
@@ -24,7 +24,7 @@ type definitionBody struct {
 // Invalid.
 func DefinitionSent(body []byte) (b definitionBody, err error) {
 	err = json.Unmarshal(body, &b)
-	return b, rest.Unreadable(err)
+	return b, httpkit.Unreadable(err)
 }
 
 // CreateJobDefinition stores a new definition.
@@ -32,7 +32,7 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 	_ api.CreateJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	b, err := DefinitionSent(req.Body)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 		return nil, err
 	}
 	d = d.Rescheduled(now)
-	if err := s.Definitions.Create(ctx, d, s.toDefinition(ctx, &d, rest.VerbCreate, b.Reason)); err != nil {
+	if err := s.Definitions.Create(ctx, d, s.toDefinition(ctx, &d, httpkit.VerbCreate, b.Reason)); err != nil {
 		return nil, err
 	}
 	a := s.definitionAnswer(&d)
@@ -85,14 +85,14 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	in api.ListJobDefinitionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
 	f := jobrun.DefinitionFilter{
-		Name: rest.Text(p.Name), Type: jobrun.Type(rest.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused,
-		Label: rest.Text(p.Label), Command: rest.Text(p.CommandName), BuiltIn: p.BuiltIn,
+		Name: httpkit.Text(p.Name), Type: jobrun.Type(httpkit.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused,
+		Label: httpkit.Text(p.Label), Command: httpkit.Text(p.CommandName), BuiltIn: p.BuiltIn,
 	}
 	found, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: shownDefinitions{
-		JobDefinitions: shown, Pagination: rest.Pagination(asked, found, (*jobrun.Definition).Place),
+	return httpkit.Answer{Status: http.StatusOK, Body: shownDefinitions{
+		JobDefinitions: shown, Pagination: httpkit.Pagination(asked, found, (*jobrun.Definition).Place),
 	}}, nil
 }
 
@@ -114,7 +114,7 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 func (s *Handlers) GetJobDefinition(ctx context.Context, in api.GetJobDefinitionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, in.Definition)
+	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.Definition)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (s *Handlers) ListJobDefinitionVersions(ctx context.Context,
 	in api.ListJobDefinitionVersionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	d, err := s.Definitions.Definition(ctx, tenant, in.Definition)
 	if err != nil {
 		return nil, err
@@ -153,9 +153,9 @@ func (s *Handlers) ListJobDefinitionVersions(ctx context.Context,
 		out.Versions[i] = shownVersion{Number: v.Number, Spec: spec, Event: event, CreatedAt: v.CreatedAt,
 			CreatedBy: v.CreatedBy}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-func (s *Handlers) definitionAnswer(d *jobrun.Definition) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: showDefinition(d, s.Now()), ETag: rest.ETagOf(d.Version)}
+func (s *Handlers) definitionAnswer(d *jobrun.Definition) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: showDefinition(d, s.Now()), ETag: httpkit.ETagOf(d.Version)}
 }

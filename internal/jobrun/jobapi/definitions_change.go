@@ -9,8 +9,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 const (
@@ -24,59 +24,59 @@ const (
 // again when the definition was changed meanwhile. A decision that changes nothing
 // returns the definition as it is.
 func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
-	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (rest.Answer, error) {
+	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.Reloads(ctx) {
+	for range httpkit.Reloads(ctx) {
 		before, err := s.definitionAt(ctx, ref, match)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		now, err := s.jobsNow(ctx)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		d, err := decide(before, now)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		if same(&before, &d) {
 			return s.definitionAnswer(&before), nil
 		}
 		if d.SpecVersion != before.SpecVersion {
 			if err := s.mayStore(&d.Spec); err != nil {
-				return rest.Answer{}, err
+				return httpkit.Answer{}, err
 			}
 			if err := s.mayRun(ctx, &d, nil); err != nil {
-				return rest.Answer{}, err
+				return httpkit.Answer{}, err
 			}
 		}
-		d.Version, d.UpdatedAt, d.UpdatedBy = before.Version+1, now, rest.RequestOf(ctx).Principal
+		d.Version, d.UpdatedAt, d.UpdatedBy = before.Version+1, now, httpkit.RequestOf(ctx).Principal
 		switch err := s.Definitions.Change(ctx, d, s.toDefinition(ctx, &d, verb, reason)); {
 		case err == nil:
 			return s.definitionAnswer(&d), nil
 		case !fault.IsCode(err, jobrun.CodeStale):
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 	}
-	return rest.Answer{}, rest.KeepsChanging("job definition")
+	return httpkit.Answer{}, httpkit.KeepsChanging("job definition")
 }
 
 // definitionAt reads a definition that is to be changed. Faults: NotFound, also when it
 // is deleted; Precondition when match names another version.
 func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) (jobrun.Definition, error) {
-	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, ref)
+	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, ref)
 	if err != nil {
 		return d, err
 	}
 	if d.DeletedAt != nil {
 		return d, fault.New(fault.NotFound, jobrun.CodeNotFound, "the job definition %s is deleted", ref)
 	}
-	switch fits, err := rest.IfMatch(match, d.Version); {
+	switch fits, err := httpkit.IfMatch(match, d.Version); {
 	case err != nil:
 		return d, err
 	case !fits:
-		return d, rest.Stale(jobrun.CodeStale, "job definition", d.Version)
+		return d, httpkit.Stale(jobrun.CodeStale, "job definition", d.Version)
 	}
 	return d, nil
 }
@@ -143,7 +143,7 @@ func alike(a, b any) bool {
 // ReplaceJobDefinition replaces the spec of a definition.
 func (s *Handlers) ReplaceJobDefinition(ctx context.Context,
 	in api.ReplaceJobDefinitionRequestObject) (api.Response, error) {
-	b, err := DefinitionSent(rest.RequestOf(ctx).Body)
+	b, err := DefinitionSent(httpkit.RequestOf(ctx).Body)
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +156,12 @@ func (s *Handlers) ReplaceJobDefinition(ctx context.Context,
 // UpdateJobDefinition changes members of a definition.
 func (s *Handlers) UpdateJobDefinition(ctx context.Context,
 	in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
-	body := rest.RequestOf(ctx).Body
+	body := httpkit.RequestOf(ctx).Body
 	given, err := DefinitionSent(body)
 	if err != nil {
 		return nil, err
 	}
-	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, rest.VerbUpdate, given.Reason,
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, httpkit.VerbUpdate, given.Reason,
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 			b, err := overlaid(&d, body)
 			if err != nil {
@@ -182,7 +182,7 @@ func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 	if err := json.Unmarshal(doc, &all); err != nil {
 		return definitionBody{}, err
 	}
-	for name, value := range rest.Members(body) {
+	for name, value := range httpkit.Members(body) {
 		all[name] = value
 	}
 	if doc, err = json.Marshal(all); err != nil {
@@ -198,7 +198,7 @@ func (s *Handlers) PauseJobDefinition(ctx context.Context,
 	if b == nil {
 		b = &api.JobPauseInput{}
 	}
-	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbPause, rest.Text(b.Reason),
+	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbPause, httpkit.Text(b.Reason),
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 			if b.Until != nil && (!b.Until.After(now) || b.Until.UTC().Year() > 9999) {
 				return d, fault.New(fault.Invalid, jobrun.CodeInvalid, "/until must be later than now, and before the year 10000").
@@ -207,7 +207,7 @@ func (s *Handlers) PauseJobDefinition(ctx context.Context,
 			if !d.Paused(now) {
 				d.PausedAt = &now
 			}
-			d.PausedUntil, d.PauseReason = nil, rest.Text(b.Reason)
+			d.PausedUntil, d.PauseReason = nil, httpkit.Text(b.Reason)
 			if b.Until != nil {
 				d.PausedUntil = new(b.Until.UTC().Truncate(time.Microsecond))
 			}
@@ -220,7 +220,7 @@ func (s *Handlers) ResumeJobDefinition(ctx context.Context,
 	in api.ResumeJobDefinitionRequestObject) (api.Response, error) {
 	var reason string
 	if in.Body != nil {
-		reason = rest.Text(in.Body.Reason)
+		reason = httpkit.Text(in.Body.Reason)
 	}
 	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason,
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
@@ -240,10 +240,10 @@ func (s *Handlers) DeleteJobDefinition(ctx context.Context,
 	defer cancel()
 	p := in.Params
 	force := p.Force != nil && *p.Force
-	if force && strings.TrimSpace(rest.Text(p.Reason)) == "" {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, so the audit trail must say why"})
+	if force && strings.TrimSpace(httpkit.Text(p.Reason)) == "" {
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, so the audit trail must say why"})
 	}
-	for range rest.Reloads(ctx) {
+	for range httpkit.Reloads(ctx) {
 		d, err := s.definitionAt(ctx, in.Definition, p.IfMatch)
 		if err != nil {
 			return nil, err
@@ -252,14 +252,14 @@ func (s *Handlers) DeleteJobDefinition(ctx context.Context,
 			return nil, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in and cannot be deleted: pause it instead")
 		}
 		now := s.Now()
-		switch err := s.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, rest.Text(p.Reason))); {
+		switch err := s.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, httpkit.Text(p.Reason))); {
 		case err == nil:
 			d.Version, d.DeletedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy = d.Version+1, &now, nil, now,
-				rest.RequestOf(ctx).Principal
+				httpkit.RequestOf(ctx).Principal
 			return s.definitionAnswer(&d), nil
 		case !fault.IsCode(err, jobrun.CodeStale):
 			return nil, err
 		}
 	}
-	return nil, rest.KeepsChanging("job definition")
+	return nil, httpkit.KeepsChanging("job definition")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // shownDefinition is a job definition in responses: the members of its spec have the
@@ -118,7 +118,7 @@ func (s *Handlers) showWith(
 		ids[i] = definitions[i].ID
 	}
 	if with.recentRuns && len(ids) > 0 {
-		found, err := s.Runs.RecentEnds(ctx, rest.RequestOf(ctx).Tenant.ID, ids, recentRuns)
+		found, err := s.Runs.RecentEnds(ctx, httpkit.RequestOf(ctx).Tenant.ID, ids, recentRuns)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (s *Handlers) showWith(
 			})
 		}
 	}
-	return rest.Each(definitions, func(d *jobrun.Definition) shownDefinition {
+	return httpkit.Each(definitions, func(d *jobrun.Definition) shownDefinition {
 		out := showDefinition(d, now)
 		if with.recentRuns {
 			out.RecentRuns = append([]api.JobRunOutcome{}, ends[d.ID]...)

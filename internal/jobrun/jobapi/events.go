@@ -14,8 +14,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // PublishJobEvent stores an event, unless its dedupe key is known.
@@ -24,30 +24,30 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 	defer cancel()
 	b := in.Body
 	e := jobrun.NewEvent{
-		ID: s.NewID(), Type: b.EventType, Payload: b.Payload, DedupeKey: rest.Text(b.DedupeKey),
-		CorrelationID: rest.Text(b.CorrelationID),
-		By:            rest.RequestOf(ctx).Principal,
+		ID: s.NewID(), Type: b.EventType, Payload: b.Payload, DedupeKey: httpkit.Text(b.DedupeKey),
+		CorrelationID: httpkit.Text(b.CorrelationID),
+		By:            httpkit.RequestOf(ctx).Principal,
 	}
 	if strings.HasSuffix(e.Type, "*") {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *: that is for the selectors of definitions"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/event_type", Code: "pattern", Message: "must not end with *: that is for the selectors of definitions"})
 	}
 	if b.OccurredAt != nil {
 		at := b.OccurredAt.UTC().Truncate(time.Microsecond)
 		if at.Year() < 1970 || at.Year() > 9999 {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/occurred_at", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/occurred_at", Code: "invalid", Message: "must be in the years 1970 to 9999"})
 		}
 		e.OccurredAt = &at
 	}
-	stored, created, err := s.Events.Publish(ctx, rest.RequestOf(ctx).Tenant.ID, e)
+	stored, created, err := s.Events.Publish(ctx, httpkit.RequestOf(ctx).Tenant.ID, e)
 	if err != nil {
 		return nil, err
 	}
 	out := toAPIJobEvent(&stored)
-	a := rest.Answer{Status: http.StatusOK, Replayed: !created}
+	a := httpkit.Answer{Status: http.StatusOK, Replayed: !created}
 	if created {
 		a.Status, a.Location = http.StatusAccepted, "/api/v1/events/"+stored.ID.String()
 	} else {
-		out.Duplicate, out.PayloadDiffers = new(true), rest.UnlessFalse(!samePayload(stored.Payload, e.Payload))
+		out.Duplicate, out.PayloadDiffers = new(true), httpkit.UnlessFalse(!samePayload(stored.Payload, e.Payload))
 	}
 	a.Body = out
 	return a, nil
@@ -94,53 +94,53 @@ func sameValue(a, b any) bool {
 func (s *Handlers) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	e, err := s.Events.Event(ctx, rest.RequestOf(ctx).Tenant.ID, in.EventID)
+	e, err := s.Events.Event(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.EventID)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toAPIJobEvent(&e)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIJobEvent(&e)}, nil
 }
 
 // ListJobEvents returns a page of events, newest first.
 func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	f := jobrun.EventFilter{Type: rest.Text(p.EventType), Processed: p.Processed,
-		CorrelationID: rest.Text(p.CorrelationID)}
-	if f.From, err = rest.TimeOf("created_from", p.CreatedFrom); err != nil {
+	f := jobrun.EventFilter{Type: httpkit.Text(p.EventType), Processed: p.Processed,
+		CorrelationID: httpkit.Text(p.CorrelationID)}
+	if f.From, err = httpkit.TimeOf("created_from", p.CreatedFrom); err != nil {
 		return nil, err
 	}
-	if f.To, err = rest.TimeOf("created_to", p.CreatedTo); err != nil {
+	if f.To, err = httpkit.TimeOf("created_to", p.CreatedTo); err != nil {
 		return nil, err
 	}
 	found, err := s.Events.ListEvents(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.JobEventRecordList{
-		Events:     rest.Each(found.Items, toAPIJobEvent),
-		Pagination: rest.Pagination(asked, found, (*jobrun.PublishedEvent).Place),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.JobEventRecordList{
+		Events:     httpkit.Each(found.Items, toAPIJobEvent),
+		Pagination: httpkit.Pagination(asked, found, (*jobrun.PublishedEvent).Place),
 	}}, nil
 }
 
 func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {
 	out := api.JobEventRecord{
-		EventID: e.ID, EventType: e.Type, Payload: e.Payload, DedupeKey: rest.UnlessEmpty(e.DedupeKey),
-		CorrelationID: rest.UnlessEmpty(e.CorrelationID),
+		EventID: e.ID, EventType: e.Type, Payload: e.Payload, DedupeKey: httpkit.UnlessEmpty(e.DedupeKey),
+		CorrelationID: httpkit.UnlessEmpty(e.CorrelationID),
 		OccurredAt:    *e.OccurredAt, CreatedAt: e.CreatedAt, ProcessedAt: e.ProcessedAt,
-		SourceRunID: rest.UnlessNil(e.SourceRunID),
+		SourceRunID: httpkit.UnlessNil(e.SourceRunID),
 	}
 	if r := e.Record; r != nil {
 		out.Record = &api.JobEventSource{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset}
 	}
 	if p := e.Publication; p != nil {
-		out.Publication = &api.JobEventPublication{Topic: p.Topic, Error: rest.UnlessEmpty(p.Error),
-			MessageID: rest.UnlessNil(p.LetterID)}
+		out.Publication = &api.JobEventPublication{Topic: p.Topic, Error: httpkit.UnlessEmpty(p.Error),
+			MessageID: httpkit.UnlessNil(p.LetterID)}
 		if p.LetterID == uuid.Nil {
 			out.Publication.PublishedAt = p.EndedAt
 		}
@@ -148,8 +148,9 @@ func toAPIJobEvent(e *jobrun.PublishedEvent) api.JobEventRecord {
 	for i := range e.Deliveries {
 		d := &e.Deliveries[i]
 		out.Deliveries = append(out.Deliveries, api.JobEventDelivery{
-			DefinitionID: d.DefinitionID, RunID: rest.UnlessNil(d.RunID), Attempts: d.Attempts, Error: rest.UnlessEmpty(d.Error),
-			DeliveredAt: d.DeliveredAt, NextTryAt: d.NextTryAt, MessageID: rest.UnlessNil(d.LetterID),
+			DefinitionID: d.DefinitionID, RunID: httpkit.UnlessNil(d.RunID), Attempts: d.Attempts,
+			Error:       httpkit.UnlessEmpty(d.Error),
+			DeliveredAt: d.DeliveredAt, NextTryAt: d.NextTryAt, MessageID: httpkit.UnlessNil(d.LetterID),
 		})
 	}
 	return out

@@ -8,9 +8,9 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // explainedWorkers is how many workers are examined for whether they could take a run.
@@ -20,7 +20,7 @@ const explainedWorkers = 200
 func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	r, err := s.Runs.Run(ctx, tenant, in.RunID)
 	if err != nil {
 		return nil, err
@@ -37,12 +37,12 @@ func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunReques
 	out := api.JobRunExplanation{
 		RunID: r.ID, State: api.JobRunState(r.State), WaitsFor: api.JobRunWaitReason(x.WaitsFor), Summary: x.Summary,
 		Since: x.Since, Until: x.Until,
-		BlockingRunID: rest.UnlessNil(x.Blocking), Decisions: toAPIJobEvents(events), AllowedActions: verbsOf(&r),
+		BlockingRunID: httpkit.UnlessNil(x.Blocking), Decisions: toAPIJobEvents(events), AllowedActions: verbsOf(&r),
 	}
 	if situation.Leader.Epoch > 0 {
 		out.LeaderEpoch, out.LeaderAlive = &situation.Leader.Epoch, &situation.Leader.Alive
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // situation reads what the explanation of a run depends on; for a run that has ended

@@ -11,15 +11,15 @@ import (
 	"io"
 	"time"
 
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Handlers are the operations on job definitions, runs, bulk operations, events and the
 // scheduler. Fields are required unless a comment says otherwise.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	Definitions jobrun.Definitions
 	Runs        jobrun.Runs
 	Bulks       jobrun.BulkOperations

@@ -16,8 +16,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 const (
@@ -53,10 +53,10 @@ var errLogLeft = errors.New("the client reading the log disconnected")
 
 // GetRunLog checks the parameters; the returned response writes the log.
 func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
-	req, p := rest.RequestOf(ctx), in.Params
+	req, p := httpkit.RequestOf(ctx), in.Params
 	l := &runLog{
-		s: s, ctx: ctx, tenant: req.Tenant.ID, media: logMedia(rest.Text(p.Accept)), bare: req.Method == http.MethodHead,
-		stream: rest.Text(p.Stream), follow: p.Follow != nil && *p.Follow, end: jobrun.LogEnd,
+		s: s, ctx: ctx, tenant: req.Tenant.ID, media: logMedia(httpkit.Text(p.Accept)), bare: req.Method == http.MethodHead,
+		stream: httpkit.Text(p.Stream), follow: p.Follow != nil && *p.Follow, end: jobrun.LogEnd,
 	}
 	if p.Format != nil {
 		l.media = logFormats[string(*p.Format)]
@@ -73,7 +73,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 	}
 	if l.run.LogRef != "" {
 		if s.Offloaded == nil {
-			return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "the log is in a log store that is not configured on this server: set jobs.log_offload_url")
+			return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the log is in a log store that is not configured on this server: set jobs.log_offload_url")
 		}
 		var err error
 		l.stored, err = s.Offloaded(ctx, &l.run)
@@ -92,7 +92,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 	if p.Before != nil {
 		if l.follow {
-			return rest.BadParameter("before", "invalid", "cannot be combined with follow: new chunks come after it")
+			return httpkit.BadParameter("before", "invalid", "cannot be combined with follow: new chunks come after it")
 		}
 		if l.end, err = logPosition("before", *p.Before); err != nil {
 			return err
@@ -103,9 +103,9 @@ func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 		l.next, err = logPosition("Last-Event-ID", *p.LastEventID)
 		l.next.Seq++
 	case p.AfterSeq != nil && p.Attempt == nil:
-		return rest.BadParameter("after_seq", "required", "needs attempt")
+		return httpkit.BadParameter("after_seq", "required", "needs attempt")
 	case p.AfterSeq != nil && p.TailBytes != nil:
-		return rest.BadParameter("tail_bytes", "invalid", "cannot be combined with after_seq: it says itself where to begin")
+		return httpkit.BadParameter("tail_bytes", "invalid", "cannot be combined with after_seq: it says itself where to begin")
 	case p.AfterSeq != nil:
 		l.next.Seq = int(*p.AfterSeq) + 1
 	case p.TailBytes != nil:
@@ -119,22 +119,22 @@ func logPosition(parameter, text string) (at jobrun.LogPosition, err error) {
 	var more string
 	n, _ := fmt.Sscanf(text, "%d.%d%s", &at.Attempt, &at.Seq, &more)
 	if n != 2 || at.Attempt < 1 || at.Seq < 0 || !at.Before(jobrun.LogEnd) {
-		return at, rest.BadParameter(parameter, "invalid", "is not an event id of this stream, such as 1.20")
+		return at, httpkit.BadParameter(parameter, "invalid", "is not an event id of this stream, such as 1.20")
 	}
 	return at, nil
 }
 
 // logFormats are the values of the parameter format.
-var logFormats = map[string]string{"text": rest.MediaText, "ndjson": rest.MediaNDJSON, "sse": rest.MediaStream}
+var logFormats = map[string]string{"text": httpkit.MediaText, "ndjson": httpkit.MediaNDJSON, "sse": httpkit.MediaStream}
 
 // logMedia chooses how a log is written.
 func logMedia(accept string) string {
-	for _, media := range []string{rest.MediaStream, rest.MediaText} {
+	for _, media := range []string{httpkit.MediaStream, httpkit.MediaText} {
 		if strings.Contains(accept, media) {
 			return media
 		}
 	}
-	return rest.MediaNDJSON
+	return httpkit.MediaNDJSON
 }
 
 // read reads the run again.
@@ -155,8 +155,8 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 	}
 	h := w.Header()
 	h.Set("Content-Type", l.media)
-	if l.media == rest.MediaText {
-		h.Set("Content-Type", rest.MediaText+"; charset=utf-8")
+	if l.media == httpkit.MediaText {
+		h.Set("Content-Type", httpkit.MediaText+"; charset=utf-8")
 	}
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
@@ -170,8 +170,8 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 		err = l.flush()
 	}
 	if err != nil && !errors.Is(err, errLogLeft) && l.ctx.Err() == nil {
-		l.s.Log.WarnContext(l.ctx, "reading a job run's log was interrupted", slog.String("request_id", rest.RequestOf(l.ctx).ID), slog.Any("error", err))
-		if l.media != rest.MediaStream {
+		l.s.Log.WarnContext(l.ctx, "reading a job run's log was interrupted", slog.String("request_id", httpkit.RequestOf(l.ctx).ID), slog.Any("error", err))
+		if l.media != httpkit.MediaStream {
 			panic(http.ErrAbortHandler) // a truncated log must not look complete
 		}
 	}
@@ -289,20 +289,20 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 	if l.stream != "" && c.Stream != l.stream {
 		return nil
 	}
-	if l.media == rest.MediaText {
+	if l.media == httpkit.MediaText {
 		l.buf.Write(c.Body)
 	} else {
 		line, err := json.Marshal(jobrun.LineOf(c))
 		if err != nil {
 			return err
 		}
-		if l.media == rest.MediaStream {
+		if l.media == httpkit.MediaStream {
 			fmt.Fprintf(&l.buf, "id: %d.%d\nevent: log\ndata: %s\n\n", c.Attempt, c.Seq, line)
 		} else {
 			l.buf.Write(append(line, '\n'))
 		}
 	}
-	if l.buf.Len() >= rest.StreamChunk {
+	if l.buf.Len() >= httpkit.StreamChunk {
 		return l.flush()
 	}
 	return nil
@@ -310,7 +310,7 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 
 // pause waits for the next poll; false: the response ends.
 func (l *runLog) pause(over time.Time) (bool, error) {
-	if l.media == rest.MediaStream && time.Since(l.was) >= l.s.Limits.StreamSilence {
+	if l.media == httpkit.MediaStream && time.Since(l.was) >= l.s.Limits.StreamSilence {
 		l.buf.WriteString(": still here\n\n")
 		if err := l.flush(); err != nil {
 			return false, err

@@ -17,9 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/loop/ends"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 const (
@@ -70,17 +70,17 @@ func (s *Handlers) CreateJobRun(client context.Context, in api.CreateJobRunReque
 		labels = *b.Labels
 	}
 	a := jobrun.Request{
-		Trigger: jobrun.ByHand, Args: rest.UnlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil &&
+		Trigger: jobrun.ByHand, Args: httpkit.UnlessNull(b.Args), Labels: labels, Immediate: b.RespectConcurrency != nil &&
 			!*b.RespectConcurrency,
-		CorrelationID: rest.Text(b.CorrelationID),
+		CorrelationID: httpkit.Text(b.CorrelationID),
 	}
 	if in.Params.Traceparent != nil {
-		trace, _ := rest.TraceOf(*in.Params.Traceparent)
-		a.TraceID = rest.Text(trace)
+		trace, _ := httpkit.TraceOf(*in.Params.Traceparent)
+		a.TraceID = httpkit.Text(trace)
 	}
 	if b.ScheduledFor != nil {
-		if a.ScheduledFor, err = rest.TimeOf("scheduled_for", b.ScheduledFor); err != nil {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/scheduled_for", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+		if a.ScheduledFor, err = httpkit.TimeOf("scheduled_for", b.ScheduledFor); err != nil {
+			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/scheduled_for", Code: "invalid", Message: "must be in the years 1970 to 9999"})
 		}
 		a.ScheduledFor = a.ScheduledFor.Truncate(time.Microsecond)
 	}
@@ -90,7 +90,7 @@ func (s *Handlers) CreateJobRun(client context.Context, in api.CreateJobRunReque
 	if err := jobrun.CheckLabels("/labels", labels); err != nil {
 		return nil, err
 	}
-	r, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, rest.Text(b.Reason))
+	r, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, httpkit.Text(b.Reason))
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 	if err != nil {
 		return stored, false, err
 	}
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	a.ID, a.By, a.As = m.NewID(), req.Principal, string(req.Who.Role)
 	a.Key = jobrun.ManualKey(a.ID.String())
 	if key != nil {
@@ -132,7 +132,7 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 	}
 	stored, created, err := s.Runs.Create(ctx, r, s.didRun(ctx, r.ID, verb, reason, detail))
 	if err == nil && !created && !askedTheSame(&stored, &r, a.ScheduledFor) {
-		err = rest.KeyReused()
+		err = httpkit.KeyReused()
 	}
 	return stored, !created, err
 }
@@ -140,11 +140,11 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 // started is the answer to the request that has started r, or did so before; it waits for
 // the end of r, as long as the client is there.
 func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool, wait time.Duration,
-	honoured string) (rest.Answer, error) {
+	honoured string) (httpkit.Answer, error) {
 	if wait > 0 {
 		ended, waited, err := s.awaitRun(client, r.ID, wait, r)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		if r = &ended; !waited {
 			honoured = ""
@@ -163,7 +163,7 @@ func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool,
 func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
 	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), s.MaxLetters)
 	need, asked := access.ForJob(d.Spec.CommandName, beyond)
-	who := rest.RequestOf(ctx).Who
+	who := httpkit.RequestOf(ctx).Who
 	if !asked || who.Role.Allows(need) {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.R
 // keyOfRun is the idempotency key of a run for an Idempotency-Key of a principal, short
 // enough to be stored. The definition is not part of it: a request for another one with
 // the same key is another request, which is refused.
-func keyOfRun(req *rest.Request, verb, key string) string {
+func keyOfRun(req *httpkit.Request, verb, key string) string {
 	if k := verb + ":" + req.Principal + ":" + key; len(k) <= 300 {
 		return k
 	}
@@ -233,19 +233,19 @@ func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject)
 func (s *Handlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	return s.Runs.Run(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+	return s.Runs.Run(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 }
 
-// awaitRun is rest.AwaitBy for a run.
+// awaitRun is httpkit.AwaitBy for a run.
 func (s *Handlers) awaitRun(ctx context.Context, id uuid.UUID, wait time.Duration,
 	first *jobrun.Run) (r jobrun.Run, waited bool, err error) {
-	of := ends.Key{Kind: ends.JobRun, Tenant: rest.RequestOf(ctx).Tenant.ID, ID: id}
-	return rest.AwaitBy(ctx, s.Kit, of, wait, first, func(r *jobrun.Run) bool { return r.State.Terminal() },
+	of := waiting.Key{Kind: waiting.JobRun, Tenant: httpkit.RequestOf(ctx).Tenant.ID, ID: id}
+	return httpkit.AwaitBy(ctx, s.Kit, of, wait, first, func(r *jobrun.Run) bool { return r.State.Terminal() },
 		func(ctx context.Context) (jobrun.Run, error) { return s.readRun(ctx, id) })
 }
 
-func (s *Handlers) runAnswer(r *jobrun.Run) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIRun(r, true), ETag: rest.ETagOf(r.Version)}
+func (s *Handlers) runAnswer(r *jobrun.Run) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIRun(r, true), ETag: httpkit.ETagOf(r.Version)}
 }
 
 // CancelJobRun ends a run, or asks its worker to.
@@ -256,8 +256,8 @@ func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestO
 	if err != nil {
 		return nil, err
 	}
-	by := s.didRun(ctx, in.RunID, rest.VerbCancel, reason, map[string]any{"force": force})
-	r, err := s.Runs.Cancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
+	by := s.didRun(ctx, in.RunID, httpkit.VerbCancel, reason, map[string]any{"force": force})
+	r, err := s.Runs.Cancel(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +277,7 @@ func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequ
 		return nil, err
 	}
 	by := s.didRun(ctx, in.RunID, verbReassign, reason, map[string]any{"force": force})
-	r, err := s.Runs.Reassign(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
+	r, err := s.Runs.Reassign(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
 	if err != nil {
 		return nil, err
 	}
@@ -290,9 +290,9 @@ func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	if b == nil {
 		return false, "", nil
 	}
-	force, reason = b.Force != nil && *b.Force, rest.Text(b.Reason)
+	force, reason = b.Force != nil && *b.Force, httpkit.Text(b.Reason)
 	if force {
-		err = rest.RequireReason(reason, "force does not wait for the worker, which may still be running")
+		err = httpkit.RequireReason(reason, "force does not wait for the worker, which may still be running")
 	}
 	return force, reason, err
 }
@@ -305,7 +305,7 @@ func (s *Handlers) RerunJobRun(client context.Context, in api.RerunJobRunRequest
 	}
 	ctx, cancel := s.Promised(client)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	r, err := s.Runs.Run(ctx, tenant, in.RunID)
 	if err != nil {
 		return nil, err
@@ -325,11 +325,11 @@ func (s *Handlers) RerunJobRun(client context.Context, in api.RerunJobRunRequest
 		b = &api.JobRerunInput{}
 	}
 	a := jobrun.RerunRequest(&r)
-	if args := rest.UnlessNull(b.Args); args != nil {
+	if args := httpkit.UnlessNull(b.Args); args != nil {
 		a.Args = args
 	}
 	a.Immediate = b.RespectConcurrency != nil && !*b.RespectConcurrency
-	again, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, rest.Text(b.Reason))
+	again, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, httpkit.Text(b.Reason))
 	if err != nil {
 		return nil, err
 	}

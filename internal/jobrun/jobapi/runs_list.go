@@ -9,16 +9,16 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // ListJobRuns returns a page of runs, newest first.
 func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -31,9 +31,9 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 		return nil, err
 	}
 	full := p.View != nil && *p.View == api.ListJobRunsParamsViewFull
-	return rest.Answer{Status: http.StatusOK, Body: api.JobRunList{
-		JobRuns:    rest.Each(found.Items, func(r *jobrun.Run) api.JobRun { return toAPIRun(r, full) }),
-		Pagination: rest.Pagination(asked, found, (*jobrun.Run).Place),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.JobRunList{
+		JobRuns:    httpkit.Each(found.Items, func(r *jobrun.Run) api.JobRun { return toAPIRun(r, full) }),
+		Pagination: httpkit.Pagination(asked, found, (*jobrun.Run).Place),
 	}}, nil
 }
 
@@ -50,7 +50,7 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 		LateByMin: p.LateByMin,
 	})
 	if wrong != nil {
-		return f, rest.ParameterFault(rest.CodeInvalidParameter, wrong...)
+		return f, httpkit.ParameterFault(httpkit.CodeInvalidParameter, wrong...)
 	}
 	if err == nil && none {
 		return f, noDefinitionIn("definition", *p.Definition)
@@ -63,9 +63,9 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 func (s *Handlers) filterOfRuns(ctx context.Context,
 	p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
 	f = jobrun.Filter{
-		States: rest.Enums[jobrun.State](p.States), Triggers: rest.Enums[jobrun.Trigger](p.Triggers),
-		Queue: rest.Text(p.Queue), Label: rest.Text(p.Label),
-		CorrelationID: rest.Text(p.CorrelationID), ErrorCode: rest.Text(p.ErrorCode),
+		States: httpkit.Enums[jobrun.State](p.States), Triggers: httpkit.Enums[jobrun.Trigger](p.Triggers),
+		Queue: httpkit.Text(p.Queue), Label: httpkit.Text(p.Label),
+		CorrelationID: httpkit.Text(p.CorrelationID), ErrorCode: httpkit.Text(p.ErrorCode),
 	}
 	if p.LateByMin != nil {
 		f.LateByMS = int64(*p.LateByMin) * time.Minute.Milliseconds()
@@ -93,7 +93,7 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
 		{"finished_from", p.FinishedFrom, &f.FinishedFrom}, {"finished_to", p.FinishedTo, &f.FinishedTo},
 	} {
-		if *bound.out, err = rest.TimeOf(bound.name, bound.in); err != nil {
+		if *bound.out, err = httpkit.TimeOf(bound.name, bound.in); err != nil {
 			wrong = append(wrong, fault.As(err).Fields...)
 		}
 	}
@@ -107,7 +107,7 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 // definitionNamed returns the id of a definition; none: there is none with that id or
 // name.
 func (s *Handlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
-	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, ref)
+	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, ref)
 	if fault.KindOf(err) == fault.NotFound {
 		return uuid.Nil, true, nil
 	}
@@ -119,7 +119,7 @@ func (s *Handlers) ListJobRunAttempts(ctx context.Context,
 	in api.ListJobRunAttemptsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	attempts, err := s.Runs.Attempts(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID)
+	attempts, err := s.Runs.Attempts(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -127,16 +127,16 @@ func (s *Handlers) ListJobRunAttempts(ctx context.Context,
 	for i := range attempts {
 		out.Attempts[i] = toAPIJobAttempt(&attempts[i])
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // ListJobRunEvents returns the events of a run.
 func (s *Handlers) ListJobRunEvents(ctx context.Context, in api.ListJobRunEventsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	events, err := s.Runs.Events(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID)
+	events, err := s.Runs.Events(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.JobEventList{Events: toAPIJobEvents(events)}}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: api.JobEventList{Events: toAPIJobEvents(events)}}, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // GetLeader returns the leader of the scheduler.
@@ -22,48 +22,48 @@ func (s *Handlers) GetLeader(ctx context.Context, _ api.GetLeaderRequestObject) 
 	return s.leader(ctx)
 }
 
-func (s *Handlers) leader(ctx context.Context) (rest.Answer, error) {
+func (s *Handlers) leader(ctx context.Context) (httpkit.Answer, error) {
 	l, err := s.Elections.Leadership(ctx)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	out := api.SchedulerLeader{Alive: l.Alive, Epoch: l.Epoch, Standbys: make([]api.SchedulerNode, len(l.Standbys)),
 		SweptAt: l.SweptAt}
 	if l.Epoch > 0 {
-		out.Node, out.LeaderID, out.AcquiredAt, out.ExpiresAt = rest.UnlessEmpty(l.Node), rest.UnlessNil(l.LeaderID),
+		out.Node, out.LeaderID, out.AcquiredAt, out.ExpiresAt = httpkit.UnlessEmpty(l.Node), httpkit.UnlessNil(l.LeaderID),
 			&l.AcquiredAt, &l.ExpiresAt
 	}
-	if !rest.RequestOf(ctx).Who.AnyTenant {
+	if !httpkit.RequestOf(ctx).Who.AnyTenant {
 		// By default nodes are named by host and port, which tenants must not see.
 		out.Node, out.Standbys = nil, []api.SchedulerNode{}
-		return rest.Answer{Status: http.StatusOK, Body: out}, nil
+		return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 	}
 	for i, st := range l.Standbys {
 		out.Standbys[i] = api.SchedulerNode{Node: st.Node, LeaderID: st.LeaderID, StartedAt: st.StartedAt, SeenAt: st.SeenAt,
 			IsLeader: st.IsLeader}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // StepDownLeader ends the term of the present leader.
 func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	if err := rest.ForDeployment(ctx, "the scheduler"); err != nil {
+	if err := httpkit.ForDeployment(ctx, "the scheduler"); err != nil {
 		return nil, err
 	}
 	var reason *string
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	if err := rest.RequireReason(rest.Text(reason), "the scheduler serves all tenants, and nothing is scheduled until another node is elected"); err != nil {
+	if err := httpkit.RequireReason(httpkit.Text(reason), "the scheduler serves all tenants, and nothing is scheduled until another node is elected"); err != nil {
 		return nil, err
 	}
 	l, err := s.Elections.Leadership(ctx)
 	if err != nil {
 		return nil, err
 	}
-	by := s.Did(ctx, s.Now(), operator.JobScheduler, l.Node, "step-down", rest.Text(reason),
+	by := s.Did(ctx, s.Now(), operator.JobScheduler, l.Node, "step-down", httpkit.Text(reason),
 		map[string]any{"epoch": l.Epoch})
 	by.TenantID = operator.Deployment
 	if err := s.Elections.ForceResign(ctx, by); err != nil {
@@ -83,10 +83,10 @@ func (s *Handlers) GetSettings(ctx context.Context, in api.GetSettingsRequestObj
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
-func (s *Handlers) settings(ctx context.Context) (rest.Answer, error) {
+func (s *Handlers) settings(ctx context.Context) (httpkit.Answer, error) {
 	values, version, err := s.Settings.SettingValues(ctx)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	out := api.Settings{Version: version, Settings: make([]api.Setting, len(values))}
 	for i := range values {
@@ -96,11 +96,11 @@ func (s *Handlers) settings(ctx context.Context) (rest.Answer, error) {
 			Unit: v.Unit, Integer: v.Integer || v.Switch,
 			Effect: v.Effect, Description: v.Description, UpdatedAt: v.UpdatedAt,
 		}
-		if rest.RequestOf(ctx).Who.AnyTenant { // see ListSettingChanges
-			out.Settings[i].UpdatedBy = rest.UnlessEmpty(v.UpdatedBy)
+		if httpkit.RequestOf(ctx).Who.AnyTenant { // see ListSettingChanges
+			out.Settings[i].UpdatedBy = httpkit.UnlessEmpty(v.UpdatedBy)
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(version)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(version)}, nil
 }
 
 // ChangeSettings changes settings, all or none of those given. They apply to all
@@ -108,7 +108,7 @@ func (s *Handlers) settings(ctx context.Context) (rest.Answer, error) {
 func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	if err := rest.ForDeployment(ctx, "a setting"); err != nil {
+	if err := httpkit.ForDeployment(ctx, "a setting"); err != nil {
 		return nil, err
 	}
 	var version int64
@@ -117,11 +117,11 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 		if err != nil {
 			return nil, err
 		}
-		switch fits, err := rest.IfMatch(in.Params.IfMatch, present); {
+		switch fits, err := httpkit.IfMatch(in.Params.IfMatch, present); {
 		case err != nil:
 			return nil, err
 		case !fits:
-			return nil, rest.Stale(jobrun.CodeStale, "settings", present)
+			return nil, httpkit.Stale(jobrun.CodeStale, "settings", present)
 		}
 		version = present // what was read must still be current when they are written
 	}
@@ -133,7 +133,8 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 	if err != nil {
 		return nil, fault.New(fault.Invalid, jobrun.CodeSetting, "the values must be numbers")
 	}
-	by := s.Did(ctx, s.Now(), operator.JobSettings, subject, "change", rest.Text(in.Body.Reason), json.RawMessage(detail))
+	by := s.Did(ctx, s.Now(), operator.JobSettings, subject, "change", httpkit.Text(in.Body.Reason),
+		json.RawMessage(detail))
 	by.TenantID = operator.Deployment
 	if _, err := s.Settings.ChangeSettings(ctx, version, in.Body.Values, by); err != nil {
 		return nil, err
@@ -160,9 +161,9 @@ func (s *Handlers) ListSettingChanges(ctx context.Context,
 		c := &changes[i]
 		out.Changes[i] = api.SettingChange{Version: c.Version, Name: c.Name, OldValue: c.Old, NewValue: c.New,
 			ChangedAt: c.At}
-		if rest.RequestOf(ctx).Who.AnyTenant {
-			out.Changes[i].ChangedBy, out.Changes[i].Reason = rest.UnlessEmpty(c.By), rest.UnlessEmpty(c.Reason)
+		if httpkit.RequestOf(ctx).Who.AnyTenant {
+			out.Changes[i].ChangedBy, out.Changes[i].Reason = httpkit.UnlessEmpty(c.By), httpkit.UnlessEmpty(c.Reason)
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

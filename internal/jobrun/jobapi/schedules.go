@@ -8,9 +8,9 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // previewed is how many slots are shown by default.
@@ -20,16 +20,16 @@ const previewed = 20
 func (s *Handlers) ListNextJobRuns(ctx context.Context, in api.ListNextJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	from, err := rest.TimeOf("from", in.Params.From)
+	from, err := httpkit.TimeOf("from", in.Params.From)
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.Definitions.Definition(ctx, rest.RequestOf(ctx).Tenant.ID, in.Definition)
+	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.Definition)
 	if err != nil {
 		return nil, err
 	}
 	if d.Spec.Schedule == nil {
-		return rest.Answer{Status: http.StatusOK,
+		return httpkit.Answer{Status: http.StatusOK,
 			Body: api.TickList{Timezone: "UTC", Ticks: []api.Tick{}, Omitted: []api.Tick{}}}, nil
 	}
 	return s.ticks(*d.Spec.Schedule, from, in.Params.Count)
@@ -42,12 +42,12 @@ func (s *Handlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReq
 		From     *time.Time    `json:"from"`
 		Count    *int          `json:"count"`
 	}
-	if err := rest.Unreadable(json.Unmarshal(rest.RequestOf(ctx).Body, &b)); err != nil {
+	if err := httpkit.Unreadable(json.Unmarshal(httpkit.RequestOf(ctx).Body, &b)); err != nil {
 		return nil, err
 	}
-	from, err := rest.TimeOf("from", b.From)
+	from, err := httpkit.TimeOf("from", b.From)
 	if err != nil {
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/from", Code: "invalid", Message: "must be in the years 1970 to 9999"})
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/from", Code: "invalid", Message: "must be in the years 1970 to 9999"})
 	}
 	return s.ticks(b.Schedule, from, b.Count)
 }
@@ -55,10 +55,10 @@ func (s *Handlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReq
 // ticks lists the slots at or after a time, now when it is zero, and separately those
 // that clock changes skip. Fault: Invalid (jobrun.CodeInvalid), with pointers into
 // /schedule.
-func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (rest.Answer, error) {
+func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (httpkit.Answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", spec)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	if from.IsZero() {
 		from = s.Now()
@@ -72,12 +72,12 @@ func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (rest.A
 		out.Timezone = "UTC"
 	}
 	for _, t := range compiled.Preview(from.Add(-1), n) { // Preview starts after the given time
-		tick := api.Tick{At: t.At, LocalTime: t.LocalTime, Note: rest.EnumUnlessEmpty[api.TickNote](string(t.Note))}
+		tick := api.Tick{At: t.At, LocalTime: t.LocalTime, Note: httpkit.EnumUnlessEmpty[api.TickNote](string(t.Note))}
 		if t.Note == schedule.SkippedGap {
 			out.Omitted = append(out.Omitted, tick)
 		} else {
 			out.Ticks = append(out.Ticks, tick)
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

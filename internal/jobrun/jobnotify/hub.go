@@ -46,7 +46,7 @@ const leaderMessage = "leader"
 // called or the node dies before others know: waiting claims also poll, every second or
 // two.
 func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
-	h.line.Tell(runsChannel, tenant.String()+":"+queue)
+	h.line.Send(runsChannel, tenant.String()+":"+queue)
 	if woke, _ := h.listeners(); woke != nil {
 		woke(tenant, queue)
 	}
@@ -56,7 +56,7 @@ func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
 // decide before its next sweep: a concurrency key is free, a run waits for one, or an
 // event was published. Call it after the commit. Like Admitted it is a hint.
 func (h *Hub) WantLeader() {
-	h.line.Tell(runsChannel, leaderMessage)
+	h.line.Send(runsChannel, leaderMessage)
 	if _, wanted := h.listeners(); wanted != nil {
 		wanted()
 	}

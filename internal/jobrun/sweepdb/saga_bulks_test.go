@@ -13,10 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -46,7 +47,7 @@ func newManySagas(t *testing.T, n int) *manySagas {
 
 func (m *manySagas) start(key *string) uuid.UUID {
 	m.t.Helper()
-	spec := saga.Spec{ID: pgtest.NewID(), Tenant: saga.Tenant{ID: m.j.Tenant}, BusinessKey: key}
+	spec := saga.Spec{ID: pgtest.NewID(), Tenant: tenant.Tenant{ID: m.j.Tenant}, BusinessKey: key}
 	batch := []saga.NewSaga{{Saga: saga.New(spec, pgtest.Order, 1, nil, pgtest.Now(), 0)}}
 	created, err := m.sagas.Create(m.t.Context(), batch)
 	if err != nil || created[0].Created != saga.Stored {

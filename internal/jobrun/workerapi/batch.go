@@ -8,8 +8,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
@@ -28,7 +28,7 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	if b.Load != nil {
 		load = *b.Load
 	}
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	items := make([]found, len(b.Running))
 	var beats []jobrun.Beat
 	var places []int // of the beats in the list
@@ -40,7 +40,7 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 		}
 		var texts plaintext.Members
 		beats, places = append(beats, toBeat(in.WorkerID, &r.Value, &texts)), append(places, i)
-		items[i].adjusted = rest.Merged(items[i].adjusted, texts.Changed)
+		items[i].adjusted = httpkit.Merged(items[i].adjusted, texts.Changed)
 	}
 	w, leases, err := s.Work.Heartbeat(ctx, req.Tenant.ID, in.WorkerID, b.Seq, load, beats)
 	if err != nil {
@@ -49,9 +49,9 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	s.waits.NoteHeartbeat(req.Tenant.ID, in.WorkerID)
 	out := toHeartbeat(&w, settings, leases, items, places)
 	if req.Around != nil {
-		out.Problem = rest.ItemProblem(req.Around)
+		out.Problem = httpkit.ItemProblem(req.Around)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // StartRuns starts many runs, each on its own.
@@ -61,7 +61,7 @@ func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject)
 	if err := s.bound(ctx, in.WorkerID); err != nil {
 		return nil, err
 	}
-	req, b := rest.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
+	req, b := httpkit.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
 	var fences []jobrun.RunFence
 	for i := range in.Body.Runs {
 		r := &in.Body.Runs[i]
@@ -93,7 +93,7 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 	if err := s.bound(ctx, in.WorkerID); err != nil {
 		return nil, err
 	}
-	req, b := rest.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
+	req, b := httpkit.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
 	var results []jobrun.Result
 	for i := range in.Body.Runs {
 		r := &in.Body.Runs[i]
@@ -102,7 +102,7 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 		}
 		var texts plaintext.Members
 		res, wrong := toResult(req.Tenant.ID, in.WorkerID, &r.Value, &texts)
-		b.items[i].adjusted = rest.Merged(b.items[i].adjusted, texts.Changed)
+		b.items[i].adjusted = httpkit.Merged(b.items[i].adjusted, texts.Changed)
 		switch err := mayEmit(ctx, &res); {
 		case wrong != nil:
 			b.refuse(i, wrong)
@@ -131,10 +131,10 @@ type batch struct {
 }
 
 // take tells whether item i reaches the store. A run that the list names again does not.
-func take[T any](b *batch, req *rest.Request, i int, item *api.Item[T], id uuid.UUID) bool {
+func take[T any](b *batch, req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID) bool {
 	f, goOn := foundIn(req, i, item, id)
 	if _, twice := b.seen[id]; twice && goOn {
-		f.refused = rest.SchemaFault(fault.Field{Pointer: "/run_id", Code: "repeated",
+		f.refused = httpkit.SchemaFault(fault.Field{Pointer: "/run_id", Code: "repeated",
 			Message: "must not be repeated: an earlier item of the list names this run"})
 		goOn = false
 	}
@@ -163,11 +163,11 @@ func (b *batch) put(done []jobrun.Done) {
 // answer returns a result for each of the items. If the outcome of one is
 // unknown, that of the whole batch is: the worker repeats it, and the runs that were
 // done are answered as repetitions.
-func (b *batch) answer(lease int64) (rest.Answer, error) {
+func (b *batch) answer(lease int64) (httpkit.Answer, error) {
 	for i := range b.done {
 		if err := b.done[i].Err; err != nil && fault.As(err) == nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toRunResults(lease, b.done, b.items)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toRunResults(lease, b.done, b.items)}, nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
@@ -27,7 +27,7 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	done, err := s.Start(ctx, rest.RequestOf(ctx).Tenant.ID,
+	done, err := s.Start(ctx, httpkit.RequestOf(ctx).Tenant.ID,
 		jobrun.RunFence{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)})
 	if err == nil {
 		err = done.Err
@@ -39,9 +39,9 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	out := api.StartedRun{
 		RunID: in.RunID, State: api.JobRunState(r.State), Version: r.Version, StartedAt: r.StartedAt,
 		LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
-		Replayed: rest.UnlessFalse(done.Replayed), CancelRequested: rest.UnlessFalse(r.CancelRequestedAt != nil),
+		Replayed: httpkit.UnlessFalse(done.Replayed), CancelRequested: httpkit.UnlessFalse(r.CancelRequestedAt != nil),
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // runLease is the length of a run's lease in milliseconds, counted by the worker from
@@ -61,25 +61,25 @@ func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequ
 	}
 	var texts plaintext.Members
 	beat := jobrun.Beat{RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
-		Checkpoint: rest.UnlessNull(b.Checkpoint)}
+		Checkpoint: httpkit.UnlessNull(b.Checkpoint)}
 	if b.Percent != nil || b.Message != nil || b.Counters != nil {
-		told := jobrun.Progress{Percent: b.Percent, Message: rest.Text(b.Message), Counters: b.Counters}
+		told := jobrun.Progress{Percent: b.Percent, Message: httpkit.Text(b.Message), Counters: b.Counters}
 		beat.Progress = told.Storable("", &texts)
 	}
 	lease, err := s.runLease(ctx)
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.Work.Progress(ctx, rest.RequestOf(ctx).Tenant.ID, beat)
+	r, err := s.Work.Progress(ctx, httpkit.RequestOf(ctx).Tenant.ID, beat)
 	if err != nil {
 		return nil, err
 	}
 	out := api.RunLease{RunID: in.RunID, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
 		CancelRequested: r.CancelRequestedAt != nil, Adjusted: adjusted(ctx, &texts)}
 	if out.CancelRequested {
-		out.CancelReason = rest.UnlessEmpty(r.CancelReason)
+		out.CancelReason = httpkit.UnlessEmpty(r.CancelReason)
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // AppendRunLog stores a chunk of a log (W6).
@@ -99,28 +99,28 @@ func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestO
 	} else { // the contract requires one of them
 		raw, err := base64.StdEncoding.Strict().DecodeString(*b.ChunkBase64)
 		if err != nil {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/chunk_base64", Code: "invalid", Message: "is not base64"})
+			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/chunk_base64", Code: "invalid", Message: "is not base64"})
 		}
 		c.Body = raw
 	}
 	if len(c.Body) == 0 || len(c.Body) > jobrun.MaxLogChunk {
 		return nil,
-			rest.SchemaFault(fault.Field{Pointer: "/chunk", Code: "maxLength",
+			httpkit.SchemaFault(fault.Field{Pointer: "/chunk", Code: "maxLength",
 				Message: fmt.Sprintf("must have 1 to %d bytes", jobrun.MaxLogChunk)})
 	}
-	next, err := s.Work.AppendLog(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+	next, err := s.Work.AppendLog(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID,
 		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), c)
 	if err != nil {
 		return nil, err
 	}
 	//nolint:gosec // counts chunks
 	out := api.LogAppendResult{NextSeq: int32(next), Adjusted: adjusted(ctx, &plaintext.Members{})}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // adjusted returns the pointers of the texts of a body that were mended or cut.
 func adjusted(ctx context.Context, cut *plaintext.Members) []string {
-	return rest.Merged(rest.RequestOf(ctx).Adjusted, cut.Changed)
+	return httpkit.Merged(httpkit.RequestOf(ctx).Adjusted, cut.Changed)
 }
 
 // CompleteRun ends a run that has succeeded (W7).
@@ -128,11 +128,11 @@ func (s *Handlers) CompleteRun(ctx context.Context, in api.CompleteRunRequestObj
 	b := in.Body
 	res := jobrun.Result{
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
-		Value: rest.UnlessNull(b.Result), ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
+		Value: httpkit.UnlessNull(b.Result), ExitCode: httpkit.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
 	}
 	var wrong fault.Mistakes
 	if res.Emit = emittedOf(b.Emit, &wrong); wrong != nil {
-		return nil, rest.SchemaFault(wrong...)
+		return nil, httpkit.SchemaFault(wrong...)
 	}
 	if err := mayEmit(ctx, &res); err != nil {
 		return nil, err
@@ -147,20 +147,20 @@ func (s *Handlers) FailRun(ctx context.Context, in api.FailRunRequestObject) (ap
 	return s.finish(ctx, jobrun.Result{
 		RunID: in.RunID, Fence: fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch),
 		Error:    runErrorOf(&b.Error, &texts),
-		TimedOut: b.TimedOut != nil && *b.TimedOut, ExitCode: rest.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
+		TimedOut: b.TimedOut != nil && *b.TimedOut, ExitCode: httpkit.AsInt(b.ExitCode), Resources: resourcesOf(b.Resources),
 	}, &texts)
 }
 
-func (s *Handlers) finish(ctx context.Context, res jobrun.Result, texts *plaintext.Members) (rest.Answer, error) {
+func (s *Handlers) finish(ctx context.Context, res jobrun.Result, texts *plaintext.Members) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	if err := s.bound(ctx, res.Fence.WorkerID); err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
-	res.TenantID = rest.RequestOf(ctx).Tenant.ID
+	res.TenantID = httpkit.RequestOf(ctx).Tenant.ID
 	var wrong fault.Mistakes
 	if checkResult(&res, &wrong); wrong != nil {
-		return rest.Answer{}, rest.SchemaFault(wrong...)
+		return httpkit.Answer{}, httpkit.SchemaFault(wrong...)
 	}
 	done, err := s.Finish(ctx, res)
 	if err == nil {
@@ -169,15 +169,15 @@ func (s *Handlers) finish(ctx context.Context, res jobrun.Result, texts *plainte
 	return endedAnswer(ctx, done, err, texts)
 }
 
-func endedAnswer(ctx context.Context, done jobrun.Done, err error, texts *plaintext.Members) (rest.Answer, error) {
+func endedAnswer(ctx context.Context, done jobrun.Done, err error, texts *plaintext.Members) (httpkit.Answer, error) {
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	out := toRunEnded(&done.Run)
 	out.Adjusted = adjusted(ctx, texts)
-	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = rest.UnlessFalse(done.Replayed),
-		rest.UnlessNil(done.RetryID), done.RetryAt, rest.UnlessNil(done.LetterID)
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	out.Replayed, out.RetryRunID, out.RetryAt, out.DlqMessageID = httpkit.UnlessFalse(done.Replayed),
+		httpkit.UnlessNil(done.RetryID), done.RetryAt, httpkit.UnlessNil(done.LetterID)
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 func toRunEnded(r *jobrun.Run) api.EndedRun {
@@ -189,7 +189,7 @@ func toRunEnded(r *jobrun.Run) api.EndedRun {
 // mayEmit returns nil when the caller may publish what the result emits. Fault:
 // Forbidden.
 func mayEmit(ctx context.Context, r *jobrun.Result) error {
-	who := &rest.RequestOf(ctx).Who
+	who := &httpkit.RequestOf(ctx).Who
 	if len(r.Emit) == 0 || who.Role.Allows(access.JobsWrite) {
 		return nil
 	}
@@ -207,10 +207,10 @@ func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObjec
 	}
 	var texts plaintext.Members
 	how := jobrun.Released{
-		Reason:    texts.Storable("/reason", rest.Text(b.Reason), plaintext.Characters(jobrun.MaxReason)),
+		Reason:    texts.Storable("/reason", httpkit.Text(b.Reason), plaintext.Characters(jobrun.MaxReason)),
 		LeaseLost: b.LeaseLost != nil && *b.LeaseLost,
 	}
-	done, err := s.Work.Release(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+	done, err := s.Work.Release(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID,
 		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch), how)
 	return endedAnswer(ctx, done, err, &texts)
 }
@@ -223,7 +223,7 @@ func (s *Handlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCanc
 	if err := s.bound(ctx, b.WorkerID); err != nil {
 		return nil, err
 	}
-	done, err := s.Work.AckCancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+	done, err := s.Work.AckCancel(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID,
 		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
 	return endedAnswer(ctx, done, err, &plaintext.Members{})
 }
@@ -241,13 +241,13 @@ func (s *Handlers) ConfirmContinuation(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	r, err := s.Work.Confirm(ctx, rest.RequestOf(ctx).Tenant.ID, in.RunID,
+	r, err := s.Work.Confirm(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID,
 		fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch))
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.RunConfirmation{
+	return httpkit.Answer{Status: http.StatusOK, Body: api.RunConfirmation{
 		RunID: in.RunID, Continue: true, LeaseExpiresAt: r.LeaseExpiresAt, LeaseMS: lease,
-		CancelRequested: rest.UnlessFalse(r.CancelRequestedAt != nil),
+		CancelRequested: httpkit.UnlessFalse(r.CancelRequestedAt != nil),
 	}}, nil
 }

@@ -11,17 +11,18 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // ClaimRuns gives a worker runs, and waits for the first one (W3).
 func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
 	ask := jobrun.ClaimRequest{
-		TenantID: rest.RequestOf(ctx).Tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots), ClaimID: rest.Text(b.ClaimID),
-		Start: b.Start != nil && *b.Start,
+		TenantID: httpkit.RequestOf(ctx).Tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots),
+		ClaimID: httpkit.Text(b.ClaimID),
+		Start:   b.Start != nil && *b.Start,
 	}
 	if b.Queues != nil {
 		ask.Queues = distinct(b.Queues)
@@ -34,7 +35,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	if err := rest.RequestOf(ctx).Who.RequireQueues(k.Queues); err != nil {
+	if err := httpkit.RequestOf(ctx).Who.RequireQueues(k.Queues); err != nil {
 		return nil, err
 	}
 	if ask.Queues == nil && len(k.Queues) == 1 {
@@ -70,7 +71,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 			return nil, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease.Milliseconds(), state, offers)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease.Milliseconds(), state, offers)}, nil
 }
 
 // alive records a sign of life of a worker, and returns its state. Fault: Gone.
@@ -127,7 +128,7 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 	}
 	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, to miss no hint
 	if !room {
-		return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
+		return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
 	}
 	defer func() { p.Leave(err == nil && len(offers) == ask.Slots) }()
 	over := time.NewTimer(wait)
@@ -156,7 +157,7 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 // the worker has registered for, and so for every run that the worker can hold. Faults:
 // Forbidden, Gone.
 func (s *Handlers) bound(ctx context.Context, worker uuid.UUID) error {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	if len(req.Who.Queues) == 0 {
 		return nil
 	}

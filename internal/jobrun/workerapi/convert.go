@@ -9,8 +9,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
@@ -23,7 +23,7 @@ type found struct {
 
 // foundIn returns what was found of item i, which names the run id as far as it was decoded. goOn:
 // the store gets it.
-func foundIn[T any](req *rest.Request, i int, item *api.Item[T], id uuid.UUID) (f found, goOn bool) {
+func foundIn[T any](req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID) (f found, goOn bool) {
 	j := req.Item(i, item.Err)
 	if id == uuid.Nil {
 		id, _ = uuid.Parse(j.ID)
@@ -45,7 +45,7 @@ func toResult(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Me
 	var wrong fault.Mistakes
 	res := jobrun.Result{
 		TenantID: tenant, RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
-		Value: rest.UnlessNull(r.Result), ExitCode: rest.AsInt(r.ExitCode), Resources: resourcesOf(r.Resources),
+		Value: httpkit.UnlessNull(r.Result), ExitCode: httpkit.AsInt(r.ExitCode), Resources: resourcesOf(r.Resources),
 		TimedOut: r.TimedOut != nil && *r.TimedOut, Emit: emittedOf(r.Emit, &wrong),
 	}
 	if r.Error != nil {
@@ -59,7 +59,7 @@ func toResult(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Me
 	}
 	checkResult(&res, &wrong)
 	if wrong != nil {
-		return res, rest.SchemaFault(wrong...)
+		return res, httpkit.SchemaFault(wrong...)
 	}
 	return res, nil
 }
@@ -68,10 +68,10 @@ func toResult(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Me
 func toBeat(worker uuid.UUID, r *api.HeartbeatRun, texts *plaintext.Members) jobrun.Beat {
 	b := jobrun.Beat{
 		RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
-		Checkpoint: rest.UnlessNull(r.Checkpoint),
+		Checkpoint: httpkit.UnlessNull(r.Checkpoint),
 	}
 	if p := r.Progress; p != nil {
-		told := jobrun.Progress{Percent: p.Percent, Message: rest.Text(p.Message), Counters: p.Counters}
+		told := jobrun.Progress{Percent: p.Percent, Message: httpkit.Text(p.Message), Counters: p.Counters}
 		b.Progress = told.Storable("/progress", texts)
 	}
 	return b
@@ -82,7 +82,7 @@ func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer)
 	for i := range offers {
 		o := &offers[i]
 		out.Runs[i] = api.ClaimedRun{
-			RunID: o.ID, Definition: o.DefinitionName, DefinitionID: rest.UnlessNil(o.DefinitionID),
+			RunID: o.ID, Definition: o.DefinitionName, DefinitionID: httpkit.UnlessNil(o.DefinitionID),
 			Command: o.CommandName, Args: o.Args, Checkpoint: o.LastCheckpoint,
 			Attempt:    int32(o.Attempt), //nolint:gosec // counts assignments
 			LeaseToken: o.LeaseToken, LeaderEpoch: o.LeaderEpoch, FencingToken: o.FencingToken(),
@@ -90,9 +90,9 @@ func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer)
 			LeaseExpiresAt: *inUTC(o.LeaseExpiresAt), ScheduledFor: o.ScheduledFor.UTC(), TimeoutMS: o.TimeoutMS,
 			Trigger: string(o.Trigger), Queue: o.Queue,
 			Priority:       int32(o.Priority), //nolint:gosec // jobrun.MaxPriority bounds it
-			IdempotencyKey: o.IdempotencyKey, ConcurrencyKey: rest.UnlessEmpty(o.ConcurrencyKey),
-			CorrelationID: rest.UnlessEmpty(o.CorrelationID), TraceID: rest.UnlessEmpty(o.TraceID),
-			SagaID: rest.UnlessNil(o.SagaID), EventID: rest.UnlessNil(o.EventID),
+			IdempotencyKey: o.IdempotencyKey, ConcurrencyKey: httpkit.UnlessEmpty(o.ConcurrencyKey),
+			CorrelationID: httpkit.UnlessEmpty(o.CorrelationID), TraceID: httpkit.UnlessEmpty(o.TraceID),
+			SagaID: httpkit.UnlessNil(o.SagaID), EventID: httpkit.UnlessNil(o.EventID),
 		}
 	}
 	return out
@@ -106,18 +106,18 @@ func toRunResults(lease int64, done []jobrun.Done, items []found) api.RunResults
 	}
 	for i := range done {
 		d, r := &done[i], &out.Results[i]
-		r.RunID, r.Adjusted = rest.UnlessNil(items[i].id), items[i].adjusted
+		r.RunID, r.Adjusted = httpkit.UnlessNil(items[i].id), items[i].adjusted
 		if f := fault.As(d.Err); f != nil {
-			r.Status, r.Problem = int32(rest.StatusOf(f.Kind)), rest.ItemProblem(f) //nolint:gosec // three digits
+			r.Status, r.Problem = int32(httpkit.StatusOf(f.Kind)), httpkit.ItemProblem(f) //nolint:gosec // three digits
 			continue
 		}
 		r.Status, r.State, r.Version = 200, new(api.JobRunState(d.Run.State)), &d.Run.Version
 		if !d.Run.State.Terminal() {
 			r.LeaseExpiresAt = inUTC(d.Run.LeaseExpiresAt)
-			r.CancelRequested = rest.UnlessFalse(d.Run.CancelRequestedAt != nil)
+			r.CancelRequested = httpkit.UnlessFalse(d.Run.CancelRequestedAt != nil)
 		}
-		r.Replayed, r.DlqMessageID = rest.UnlessFalse(d.Replayed), rest.UnlessNil(d.LetterID)
-		r.RetryRunID, r.RetryAt = rest.UnlessNil(d.RetryID), d.RetryAt
+		r.Replayed, r.DlqMessageID = httpkit.UnlessFalse(d.Replayed), httpkit.UnlessNil(d.LetterID)
+		r.RetryRunID, r.RetryAt = httpkit.UnlessNil(d.RetryID), d.RetryAt
 	}
 	return out
 }
@@ -133,14 +133,14 @@ func toHeartbeat(w *jobrun.WorkerProcess, settings jobrun.Settings, leases []job
 	}
 	for i := range items {
 		f, l := &items[i], &out.Leases[i]
-		l.RunID, l.Adjusted = rest.UnlessNil(f.id), f.adjusted
+		l.RunID, l.Adjusted = httpkit.UnlessNil(f.id), f.adjusted
 		if f.refused != nil {
-			l.Problem, l.Reason = rest.ItemProblem(f.refused), &f.refused.Code
+			l.Problem, l.Reason = httpkit.ItemProblem(f.refused), &f.refused.Code
 		}
 	}
 	for i := range leases {
 		l, to := &leases[i], &out.Leases[places[i]]
-		to.Ok, to.CancelRequested, to.Reason = l.OK, rest.UnlessFalse(l.CancelRequested), rest.UnlessEmpty(l.Reason)
+		to.Ok, to.CancelRequested, to.Reason = l.OK, httpkit.UnlessFalse(l.CancelRequested), httpkit.UnlessEmpty(l.Reason)
 		if l.OK {
 			to.LeaseExpiresAt = new(l.ExpiresAt.UTC())
 		}
@@ -170,7 +170,7 @@ func resourcesOf(r *api.RunResources) jobrun.Resources {
 
 func runErrorOf(e *api.RunErrorInput, texts *plaintext.Members) *jobrun.Error {
 	told := jobrun.Error{
-		Code: e.Code, Type: rest.Text(e.Type), Message: rest.Text(e.Message), Stack: rest.Text(e.Stack),
+		Code: e.Code, Type: httpkit.Text(e.Type), Message: httpkit.Text(e.Message), Stack: httpkit.Text(e.Stack),
 		Retryable: e.Retryable == nil || *e.Retryable,
 	}
 	return told.Storable("/error", texts)
@@ -186,14 +186,14 @@ func emittedOf(list []api.EmittedItem, wrong *fault.Mistakes) (out []jobrun.Emit
 		}
 		if e.Run != nil {
 			out = append(out, jobrun.Emitted{Run: &jobrun.NextRun{
-				Definition: e.Run.Definition, Args: rest.UnlessNull(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor),
-				Key: rest.Text(e.Run.IdempotencyKey),
+				Definition: e.Run.Definition, Args: httpkit.UnlessNull(e.Run.Args), ScheduledFor: inUTC(e.Run.ScheduledFor),
+				Key: httpkit.Text(e.Run.IdempotencyKey),
 			}})
 			continue
 		}
 		out = append(out, jobrun.Emitted{Event: &jobrun.NewEvent{
-			Type: e.Event.EventType, Payload: rest.UnlessNull(e.Event.Payload), DedupeKey: rest.Text(e.Event.DedupeKey),
-			CorrelationID: rest.Text(e.Event.CorrelationID),
+			Type: e.Event.EventType, Payload: httpkit.UnlessNull(e.Event.Payload), DedupeKey: httpkit.Text(e.Event.DedupeKey),
+			CorrelationID: httpkit.Text(e.Event.CorrelationID),
 			OccurredAt:    inUTC(e.Event.OccurredAt),
 		}})
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // CheckFence tells whether a fencing token is not older than the newest one shown for
@@ -22,18 +22,18 @@ func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObjec
 	epoch, errEpoch := strconv.ParseInt(epochText, 10, 64)
 	seq, errSeq := strconv.ParseInt(seqText, 10, 64)
 	if errEpoch != nil || errSeq != nil { // the contract has checked it
-		return nil, rest.SchemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid",
+		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/fencing_token", Code: "invalid",
 			Message: "is not a fencing token"})
 	}
 	token := jobrun.ShownToken{Epoch: epoch, Seq: seq}
 	if in.Body.RunID != nil {
 		token.Run = *in.Body.RunID
 	}
-	ok, err := s.Work.CheckFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey, token)
+	ok, err := s.Work.CheckFence(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.FenceKey, token)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK,
+	return httpkit.Answer{Status: http.StatusOK,
 		Body: api.FenceCheck{Ok: ok, FenceKey: in.FenceKey, FencingToken: in.Body.FencingToken}}, nil
 }
 
@@ -41,8 +41,8 @@ func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObjec
 func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.ByName, p.PageSize, p.Cursor)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.ForwardOf(ctx, s.Cursors, httpkit.ByName, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +50,9 @@ func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.FenceList{
-		Fences:     rest.Each(found.Items, toAPIFence),
-		Pagination: rest.Pagination(asked, found, func(f *jobrun.KeyFence) string { return f.Key }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.FenceList{
+		Fences:     httpkit.Each(found.Items, toAPIFence),
+		Pagination: httpkit.Pagination(asked, found, func(f *jobrun.KeyFence) string { return f.Key }),
 	}}, nil
 }
 
@@ -60,18 +60,18 @@ func (s *Handlers) ListFences(ctx context.Context, in api.ListFencesRequestObjec
 func (s *Handlers) GetFence(ctx context.Context, in api.GetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	f, err := s.Fences.Fence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey)
+	f, err := s.Fences.Fence(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.FenceKey)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
 }
 
 // ResetFence forgets the newest token of a fence.
 func (s *Handlers) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	f, err := s.Fences.ResetFence(ctx, rest.RequestOf(ctx).Tenant.ID, in.FenceKey,
+	f, err := s.Fences.ResetFence(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.FenceKey,
 		func(f jobrun.KeyFence) operator.Action {
 			return s.Did(ctx, s.Now(), operator.JobFence, in.FenceKey, "reset", in.Params.Reason,
 				map[string]any{"fencing_token": f.FencingToken(), "checked_at": f.CheckedAt})
@@ -79,7 +79,7 @@ func (s *Handlers) ResetFence(ctx context.Context, in api.ResetFenceRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
 }
 
 func toAPIFence(f *jobrun.KeyFence) api.Fence {

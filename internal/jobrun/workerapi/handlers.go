@@ -7,15 +7,15 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // Handlers are the protocol of workers, and the operations on workers and
 // fences. Every field is required.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	Work    jobrun.Work
 	Workers jobrun.Workers
 	Fences  jobrun.Fences

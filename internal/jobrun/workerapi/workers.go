@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 const workersURL = "/api/v1/workers/"
@@ -21,15 +21,16 @@ const workersURL = "/api/v1/workers/"
 func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	req, b, now := rest.RequestOf(ctx), in.Body, s.Now()
+	req, b, now := httpkit.RequestOf(ctx), in.Body, s.Now()
 	settings, err := s.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
 	w := jobrun.WorkerProcess{
-		ID: s.NewID(), TenantID: req.Tenant.ID, Version: 1, State: jobrun.WorkerActive, Name: b.Name, Node: rest.Text(b.Node),
-		SDK:        rest.Text(b.Sdk),
-		SDKVersion: rest.Text(b.Version), Labels: jobrun.Pairs(b.Labels), Queues: distinct(b.Queues),
+		ID: s.NewID(), TenantID: req.Tenant.ID, Version: 1, State: jobrun.WorkerActive, Name: b.Name,
+		Node:       httpkit.Text(b.Node),
+		SDK:        httpkit.Text(b.Sdk),
+		SDKVersion: httpkit.Text(b.Version), Labels: jobrun.Pairs(b.Labels), Queues: distinct(b.Queues),
 		Commands: distinct(b.Commands),
 		MaxRuns:  settings.Int(jobrun.MaxRunsPerWorker), Principal: req.Principal, RegisteredAt: now, HeartbeatAt: now,
 	}
@@ -52,7 +53,7 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 		return nil, err
 	}
 	s.waits.Know(&w)
-	return rest.Answer{
+	return httpkit.Answer{
 		Status: http.StatusCreated, Location: workersURL + w.ID.String(),
 		Body: api.WorkerRegistration{
 			//nolint:gosec // at most 10,000
@@ -68,12 +69,13 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 // checkWorker rejects what only Skald's own workers may be. Fault: Invalid.
 func checkWorker(w *jobrun.WorkerProcess) error {
 	if slices.Contains(w.Queues, jobrun.SystemQueue) {
-		return rest.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved",
+		return httpkit.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved",
 			Message: "must not have " + jobrun.SystemQueue + ", which is reserved"})
 	}
 	for _, l := range w.Labels {
 		if l[0] == '=' {
-			return rest.SchemaFault(fault.Field{Pointer: "/labels", Code: "minLength", Message: "must not have an empty name"})
+			return httpkit.SchemaFault(fault.Field{Pointer: "/labels", Code: "minLength",
+				Message: "must not have an empty name"})
 		}
 	}
 	return nil
@@ -88,8 +90,8 @@ func distinct(list []string) []string {
 func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req, p := rest.RequestOf(ctx), in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	req, p := httpkit.RequestOf(ctx), in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +103,9 @@ func (s *Handlers) ListWorkers(ctx context.Context, in api.ListWorkersRequestObj
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.WorkerList{
-		Workers:    rest.Each(found.Items, toAPIWorker),
-		Pagination: rest.Pagination(asked, found, (*jobrun.WorkerProcess).Place),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.WorkerList{
+		Workers:    httpkit.Each(found.Items, toAPIWorker),
+		Pagination: httpkit.Pagination(asked, found, (*jobrun.WorkerProcess).Place),
 	}}, nil
 }
 
@@ -120,13 +122,13 @@ func (s *Handlers) GetWorker(ctx context.Context, in api.GetWorkerRequestObject)
 func (s *Handlers) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProcess, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	return s.Workers.Worker(ctx, rest.RequestOf(ctx).Tenant.ID, id)
+	return s.Workers.Worker(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 }
 
 // DrainWorker stops assigning runs to a worker. With jobs:work alone a caller can only
 // drain workers that it has registered itself.
 func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
-	if req := rest.RequestOf(ctx); !req.Who.Role.Allows(access.JobsWrite) {
+	if req := httpkit.RequestOf(ctx); !req.Who.Role.Allows(access.JobsWrite) {
 		w, err := s.worker(ctx, in.WorkerID)
 		if err != nil {
 			return nil, err
@@ -158,36 +160,36 @@ func (s *Handlers) UndetachWorker(ctx context.Context, in api.UndetachWorkerRequ
 }
 
 func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.WorkerState, verb string,
-	b *api.WorkerActionInput) (rest.Answer, error) {
+	b *api.WorkerActionInput) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	if b == nil {
 		b = &api.WorkerActionInput{}
 	}
-	w, err := s.Workers.Move(ctx, rest.RequestOf(ctx).Tenant.ID, id, to,
-		s.Did(ctx, s.Now(), operator.JobWorker, id.String(), verb, rest.Text(b.Reason), nil))
+	w, err := s.Workers.Move(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, to,
+		s.Did(ctx, s.Now(), operator.JobWorker, id.String(), verb, httpkit.Text(b.Reason), nil))
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	return workerAnswer(&w), nil
 }
 
-func workerAnswer(w *jobrun.WorkerProcess) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIWorker(w), ETag: rest.ETagOf(w.Version)}
+func workerAnswer(w *jobrun.WorkerProcess) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIWorker(w), ETag: httpkit.ETagOf(w.Version)}
 }
 
 func toAPIWorker(w *jobrun.WorkerProcess) api.Worker {
 	out := api.Worker{
-		WorkerID: w.ID, Version: w.Version, State: api.WorkerState(w.State), Name: w.Name, Node: rest.UnlessEmpty(w.Node),
-		Sdk: rest.UnlessEmpty(w.SDK),
+		WorkerID: w.ID, Version: w.Version, State: api.WorkerState(w.State), Name: w.Name, Node: httpkit.UnlessEmpty(w.Node),
+		Sdk: httpkit.UnlessEmpty(w.SDK),
 		//nolint:gosec // at most 10,000
-		SdkVersion: rest.UnlessEmpty(w.SDKVersion), Labels: w.Labels, Queues: w.Queues, Commands: w.Commands,
+		SdkVersion: httpkit.UnlessEmpty(w.SDKVersion), Labels: w.Labels, Queues: w.Queues, Commands: w.Commands,
 		MaxRuns: int32(w.MaxRuns),
 		//nolint:gosec // at most 10,000
-		Running: int32(w.Running), Load: w.Load, HeartbeatSeq: &w.HeartbeatSeq, Principal: rest.UnlessEmpty(w.Principal),
+		Running: int32(w.Running), Load: w.Load, HeartbeatSeq: &w.HeartbeatSeq, Principal: httpkit.UnlessEmpty(w.Principal),
 		RegisteredAt: w.RegisteredAt, HeartbeatAt: w.HeartbeatAt, DrainAt: w.DrainAt, LostAt: w.LostAt,
 		DetachedAt: w.DetachedAt,
-		Reason:     rest.UnlessEmpty(w.Reason), AllowedActions: w.Actions(),
+		Reason:     httpkit.UnlessEmpty(w.Reason), AllowedActions: w.Actions(),
 	}
 	if w.PID != 0 {
 		out.Pid = &w.PID

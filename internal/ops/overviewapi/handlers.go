@@ -4,13 +4,13 @@
 package overviewapi
 
 import (
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/ops/overview"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // Handlers are the operations of the overview.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	Store overview.Store
 	// Loops are those of this node.
 	Loops func() []overview.Loop

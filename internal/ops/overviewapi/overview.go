@@ -10,15 +10,15 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/ops/overview"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // GetOverview returns what needs a person.
 func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	o, err := s.known.get(ctx, rest.RequestOf(ctx).Tenant.ID)
+	o, err := s.known.get(ctx, httpkit.RequestOf(ctx).Tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -34,10 +34,10 @@ func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObj
 	out.Counts = toAPICounts(&o, shown)
 	out.Traffic = toAPITraffic(&o.Traffic, shown)
 	if shown(overview.DeadLetters) {
-		out.Topics = rest.Each(o.Topics, toAPITopic)
+		out.Topics = httpkit.Each(o.Topics, toAPITopic)
 	}
 	if shown(overview.JobRuns) {
-		out.NextRuns = rest.Each(o.Next, func(n *overview.Slot) api.OverviewSlot {
+		out.NextRuns = httpkit.Each(o.Next, func(n *overview.Slot) api.OverviewSlot {
 			return api.OverviewSlot{Definition: n.Definition, DueAt: n.DueAt}
 		})
 		if l := o.Leader; l != nil {
@@ -46,7 +46,7 @@ func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObj
 		}
 	}
 	if shown(overview.Nodes) {
-		out.Nodes = rest.Each(o.Nodes, func(n *overview.Node) api.OverviewNode {
+		out.Nodes = httpkit.Each(o.Nodes, func(n *overview.Node) api.OverviewNode {
 			return api.OverviewNode{Name: n.Name, Alive: n.Alive, LeaseUntil: n.LeaseUntil}
 		})
 	}
@@ -54,7 +54,7 @@ func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObj
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: tag}.Unchanged(in.Params.IfNoneMatch)
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: tag}.Unchanged(in.Params.IfNoneMatch)
 }
 
 // tagOf is the entity tag of an overview: that of everything but when something was looked at or renewed.
@@ -99,8 +99,8 @@ func toAPICause(ctx context.Context, c *overview.Cause) api.OverviewCause {
 	return api.OverviewCause{
 		Key: c.Key(), Kind: api.OverviewCauseKind(c.Kind), Part: api.OverviewPart(c.Part()),
 		Summary: c.Summary(), Means: c.Means(), Count: c.Count.N, IsCapped: c.Count.Capped, Since: c.Since,
-		Name: rest.UnlessEmpty(c.Name), Step: rest.UnlessEmpty(c.Step), Code: rest.UnlessEmpty(c.Code),
-		ID: rest.UnlessEmpty(c.Only()), Link: c.Link(),
+		Name: httpkit.UnlessEmpty(c.Name), Step: httpkit.UnlessEmpty(c.Step), Code: httpkit.UnlessEmpty(c.Code),
+		ID: httpkit.UnlessEmpty(c.Only()), Link: c.Link(),
 		Next: api.OverviewStep{Operation: next.Operation, Permission: string(next.Permission),
 			Allowed: may(ctx, next.Permission)},
 	}

@@ -6,13 +6,13 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/ops/overview"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // may reports whether the caller has a permission. Without authentication everybody has.
 func may(ctx context.Context, p access.Permission) bool {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	return req.Who.Subject == "" || req.Who.Role.Allows(p)
 }
 

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/ops/overview"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // Search finds anything by an id, key or name.
@@ -17,17 +17,17 @@ func (s *Handlers) Search(ctx context.Context, in api.SearchRequestObject) (api.
 	q := overview.AskedFor(in.Params.Q, overview.Shown{
 		Letters: shown(overview.DeadLetters), Runs: shown(overview.JobRuns),
 	})
-	hits, err := s.Store.Search(ctx, rest.RequestOf(ctx).Tenant.ID, q)
+	hits, err := s.Store.Search(ctx, httpkit.RequestOf(ctx).Tenant.ID, q)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.SearchResult{
-		Hits: rest.Each(hits, toAPIHit), Omitted: omitted,
+	return httpkit.Answer{Status: http.StatusOK, Body: api.SearchResult{
+		Hits: httpkit.Each(hits, toAPIHit), Omitted: omitted,
 	}}, nil
 }
 
 func toAPIHit(h *overview.Hit) api.SearchHit {
-	out := api.SearchHit{Kind: api.SearchHitKind(h.Kind), ID: h.ID, Title: h.Title, State: rest.UnlessEmpty(h.State),
+	out := api.SearchHit{Kind: api.SearchHitKind(h.Kind), ID: h.ID, Title: h.Title, State: httpkit.UnlessEmpty(h.State),
 		At: h.At, Matched: api.SearchHitMatched(h.Matched), Link: h.Link()}
 	if h.Archived {
 		out.Archived = new(true)

@@ -13,9 +13,9 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/ops/overview"
-	"github.com/skald-saga/skald/internal/rest"
 )
 
 // watchEvery is how often a stream looks at what it follows.
@@ -27,9 +27,9 @@ func (s *Handlers) Watch(ctx context.Context, in api.WatchRequestObject) (api.Re
 	w := &overview.Watched{Sagas: p.Saga, Runs: p.Run, Letters: p.Letter, Redrives: p.Redrive, Groups: p.Group}
 	switch n := w.Len(); {
 	case n == 0:
-		return nil, rest.BadParameter("saga", "required", "name at least one resource: saga, run, letter, redrive or group")
+		return nil, httpkit.BadParameter("saga", "required", "name at least one resource: saga, run, letter, redrive or group")
 	case n > overview.MostWatched:
-		return nil, rest.BadParameter("saga", "too_many", "%d resources are named; a stream follows at most %d", n,
+		return nil, httpkit.BadParameter("saga", "too_many", "%d resources are named; a stream follows at most %d", n,
 			overview.MostWatched)
 	}
 	_, shown := s.omitted(ctx)
@@ -44,14 +44,14 @@ func (s *Handlers) Watch(ctx context.Context, in api.WatchRequestObject) (api.Re
 		if part.named == 0 || shown(part.part) {
 			continue
 		}
-		req := rest.RequestOf(ctx)
+		req := httpkit.RequestOf(ctx)
 		if err := req.Who.Require(needs[part.part]); req.Who.Subject != "" && err != nil {
 			return nil, err
 		}
 		return nil, fault.New(fault.Unavailable, part.code, "the memory store has only sagas: use PostgreSQL")
 	}
-	st := &stream{s: s, ctx: ctx, tenant: rest.RequestOf(ctx).Tenant.ID, watched: w, seen: overview.Watch(w),
-		bare: rest.RequestOf(ctx).Method == http.MethodHead}
+	st := &stream{s: s, ctx: ctx, tenant: httpkit.RequestOf(ctx).Tenant.ID, watched: w, seen: overview.Watch(w),
+		bare: httpkit.RequestOf(ctx).Method == http.MethodHead}
 	found, err := st.look()
 	if err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ type stream struct {
 }
 
 // Redacted returns the stream: states have no content of clients.
-func (st *stream) Redacted(rest.Redactor) (api.Response, bool) { return st, true }
+func (st *stream) Redacted(httpkit.Redactor) (api.Response, bool) { return st, true }
 
 func (st *stream) look() ([]overview.State, error) {
 	ctx, cancel := st.s.Bounded(st.ctx)
@@ -92,8 +92,8 @@ func (st *stream) look() ([]overview.State, error) {
 func (st *stream) Write(w http.ResponseWriter) error {
 	defer st.leave()
 	h := w.Header()
-	h.Set("Content-Type", rest.MediaStream)
-	h.Set("Cache-Control", rest.NotStored)
+	h.Set("Content-Type", httpkit.MediaStream)
+	h.Set("Cache-Control", httpkit.NotStored)
 	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
 	w.WriteHeader(http.StatusOK)
 	if st.bare {
@@ -172,7 +172,7 @@ func (st *stream) flush() {
 func (st *stream) fail(err error) {
 	if st.ctx.Err() == nil {
 		st.s.Log.WarnContext(st.ctx, "watch stream interrupted",
-			slog.String("request_id", rest.RequestOf(st.ctx).ID), slog.Any("error", err))
+			slog.String("request_id", httpkit.RequestOf(st.ctx).ID), slog.Any("error", err))
 	}
 	st.end()
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/rest/page"
 )
 
 var incarnationTable = postgres.NewTable(

@@ -41,7 +41,7 @@ func (l *Line) connected(ctx context.Context) {
 			return
 		}
 	}
-	l.Tell(selfChannel, l.self)
+	l.Send(selfChannel, l.self)
 	ping := time.NewTicker(listenPing)
 	defer ping.Stop()
 	for {

@@ -44,9 +44,9 @@ func (l *Line) On(channel string, heard func(message string)) {
 	l.heard[channel] = heard
 }
 
-// Tell sends a message to every node soon. It is dropped when Run is not running, or the
+// Send sends a message to every node soon. It is dropped when Run is not running, or the
 // database does not take it.
-func (l *Line) Tell(channel, message string) {
+func (l *Line) Send(channel, message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.pending == nil {

@@ -7,23 +7,23 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // startNode returns a board whose messages go over a line, and the line.
-func startNode(t *testing.T, dsn string) (*ends.Board, *notify.Line) {
+func startNode(t *testing.T, dsn string) (*waiting.Board, *notify.Line) {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
 		t.Fatal(err)
 	}
 	line := notify.NewLine(db)
-	board := ends.New(ends.Config{Tell: func(m string) { line.Tell("ends", m) }, Linked: line.Open})
-	line.On("ends", board.Hear)
+	board := waiting.New(waiting.Config{Send: func(m string) { line.Send("ends", m) }, Linked: line.Open})
+	line.On("ends", board.Receive)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); line.Run(ctx) }()
@@ -31,9 +31,9 @@ func startNode(t *testing.T, dsn string) (*ends.Board, *notify.Line) {
 	return board, line
 }
 
-func told(w *ends.Waiter) bool {
+func told(w *waiting.Waiter) bool {
 	select {
-	case <-w.Told:
+	case <-w.Done:
 		return true
 	default:
 		return false
@@ -46,7 +46,7 @@ func TestAnotherNodeIsToldOfAnEnd(t *testing.T) {
 	here, a := startNode(t, dsn)
 	there, b := startNode(t, dsn)
 	patience.Until(t, "both lines are open", func() bool { return a.Open() && b.Open() })
-	k := ends.Key{Kind: ends.Saga, Tenant: uuid.New(), ID: uuid.New()}
+	k := waiting.Key{Kind: waiting.Saga, Tenant: uuid.New(), ID: uuid.New()}
 	w := there.Watch(k)
 	defer w.Stop()
 	here.Ended(k, nil) // before anybody asked: it is remembered for the question
@@ -71,7 +71,7 @@ func TestALineOpensAgainAfterItsConnectionWasCut(t *testing.T) {
 	}
 	patience.Until(t, "the lines notice", func() bool { return !a.Open() || !b.Open() })
 	patience.Until(t, "both lines are open again", func() bool { return a.Open() && b.Open() })
-	k := ends.Key{Kind: ends.JobRun, Tenant: uuid.New(), ID: uuid.New()}
+	k := waiting.Key{Kind: waiting.JobRun, Tenant: uuid.New(), ID: uuid.New()}
 	w := there.Watch(k)
 	defer w.Stop()
 	here.Ended(k, nil)

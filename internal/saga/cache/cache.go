@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Cache is seed 4's interface (section Cache Interface). Every method sees only the
@@ -53,8 +54,8 @@ const (
 // Saga is seed 4's row (section sagas).
 type Saga struct {
 	TransactionID uuid.UUID
-	Tenant        saga.Tenant // Put uses the one in ctx
-	SagaType      string      // "": derived from the workflow's name
+	Tenant        tenant.Tenant // Put uses the one in ctx
+	SagaType      string        // "": derived from the workflow's name
 	InitiatedBy   string
 	Status        Status
 	Data          Data
@@ -103,12 +104,12 @@ func (e *VersionConflictError) Error() string {
 type tenantKey struct{}
 
 // WithTenant returns a context whose cache calls are for tenant t.
-func WithTenant(ctx context.Context, t saga.Tenant) context.Context {
+func WithTenant(ctx context.Context, t tenant.Tenant) context.Context {
 	return context.WithValue(ctx, tenantKey{}, t)
 }
 
-func tenantOf(ctx context.Context) (saga.Tenant, bool) {
-	t, ok := ctx.Value(tenantKey{}).(saga.Tenant)
+func tenantOf(ctx context.Context) (tenant.Tenant, bool) {
+	t, ok := ctx.Value(tenantKey{}).(tenant.Tenant)
 	return t, ok
 }
 

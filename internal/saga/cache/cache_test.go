@@ -19,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -60,7 +61,7 @@ func caches(t *testing.T, test func(w world)) {
 
 func newWorld(t *testing.T, c cache.Cache, sagas store, workflows workflow.Store) world {
 	t.Helper()
-	tenant := saga.Tenant{ID: uuid.New(), Region: "eu", Major: 2, Minor: 7}
+	tenant := tenant.Tenant{ID: uuid.New(), Region: "eu", Major: 2, Minor: 7}
 	def, err := workflow.ParseJSON([]byte(`{"name":"order","steps":[
 		{"name":"reserve","action":{"http":{"url":"http://stock/reserve"}},"compensation":{"http":{"url":"http://stock/release"}}}]}`), workflow.Limits{MaxSteps: 10})
 	if err != nil {
@@ -134,7 +135,7 @@ func TestAPutSagaIsTheTenantsActiveOne(t *testing.T) {
 			w.t.Errorf("the mark of erased content as a payload: %v", err)
 		}
 		for what, ctx := range map[string]context.Context{
-			"another tenant": cache.WithTenant(w.ctx, saga.Tenant{ID: uuid.New()}), "no tenant": w.t.Context(),
+			"another tenant": cache.WithTenant(w.ctx, tenant.Tenant{ID: uuid.New()}), "no tenant": w.t.Context(),
 		} {
 			if _, found := w.GetById(ctx, s.TransactionID); found || len(w.GetAll(ctx)) > 0 || w.Remove(ctx, s.TransactionID) {
 				w.t.Errorf("%s can see or remove the saga", what)

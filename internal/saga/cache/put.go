@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // CodeUnsupported is the code of the fault when a Put changes what only the engine may
@@ -16,7 +17,7 @@ import (
 const CodeUnsupported = "SAGA_CHANGE_UNSUPPORTED"
 
 // add stores a new saga, unowned: the first engine that polls runs it.
-func (c *Stored) add(ctx context.Context, t saga.Tenant, s Saga) error {
+func (c *Stored) add(ctx context.Context, t tenant.Tenant, s Saga) error {
 	w, err := c.cfg.Workflows.Get(ctx, t.ID, s.Data.Workflow.Name, s.Data.Workflow.Version)
 	if fault.KindOf(err) == fault.NotFound {
 		f := fault.As(err)
@@ -56,7 +57,7 @@ func (c *Stored) add(ctx context.Context, t saga.Tenant, s Saga) error {
 }
 
 // update changes a saga that is still at the version the caller has read.
-func (c *Stored) update(ctx context.Context, t saga.Tenant, s Saga) error {
+func (c *Stored) update(ctx context.Context, t tenant.Tenant, s Saga) error {
 	run, err := c.run(ctx, t, s.TransactionID)
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
@@ -117,7 +118,7 @@ func (c *Stored) Remove(ctx context.Context, id uuid.UUID) bool {
 }
 
 // run reads a saga of the tenant in the form that the rules need.
-func (c *Stored) run(ctx context.Context, t saga.Tenant, id uuid.UUID) (saga.Instance, error) {
+func (c *Stored) run(ctx context.Context, t tenant.Tenant, id uuid.UUID) (saga.Instance, error) {
 	loaded, err := c.cfg.Sagas.Load(ctx, []saga.Ref{{Tenant: t.ID, ID: id}})
 	if err != nil {
 		return saga.Instance{}, err
@@ -133,7 +134,7 @@ func (c *Stored) run(ctx context.Context, t saga.Tenant, id uuid.UUID) (saga.Ins
 }
 
 // move applies an event to a run and writes the change.
-func (c *Stored) move(ctx context.Context, t saga.Tenant, run saga.Instance, e saga.Event) error {
+func (c *Stored) move(ctx context.Context, t tenant.Tenant, run saga.Instance, e saga.Event) error {
 	change, err := saga.Apply(run, e, saga.Moment{Now: c.cfg.Now(), NewID: c.cfg.NewID, Actor: "cache"})
 	if err != nil {
 		return err
@@ -149,7 +150,7 @@ func (c *Stored) move(ctx context.Context, t saga.Tenant, run saga.Instance, e s
 }
 
 // conflict returns the conflict with a saga's current version.
-func (c *Stored) conflict(ctx context.Context, t saga.Tenant, id uuid.UUID, expected int64) error {
+func (c *Stored) conflict(ctx context.Context, t tenant.Tenant, id uuid.UUID, expected int64) error {
 	now, err := c.cfg.Sagas.Get(ctx, t.ID, id)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err

@@ -158,7 +158,7 @@ func TestFloodOfCreatesStarvesNoOtherSaga(t *testing.T) {
 // startOn stores a saga for which a node has room, and starts it there.
 func (w *world) startOn(n *node, owner *int64, done func(*saga.Instance), d *workflow.Definition) saga.Saga {
 	w.register(d)
-	s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, owner, now(), 0)
+	s := saga.New(saga.Spec{ID: w.newID(), Tenant: home}, d, 1, owner, now(), 0)
 	if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
 		w.t.Error(err)
 	}
@@ -170,7 +170,7 @@ func TestWatchersAreNotifiedOfTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.participants.behavior = when(0, saga.Execute, always(slowly(yes, time.Second)))
 		n, other := w.start("a"), w.start("b")
-		spec := saga.Spec{ID: w.newID(), Tenant: tenant}
+		spec := saga.Spec{ID: w.newID(), Tenant: home}
 		first, stop := n.watcher(refOf(spec.ID))
 		defer stop()
 		second, stop2 := n.watcher(refOf(spec.ID))
@@ -258,7 +258,7 @@ func TestStrayIsAdopted(t *testing.T) {
 				d := steps("uu")
 				w.register(d)
 				owner, done := n.engine.Admit(context.Background())
-				s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, owner, now(), 0)
+				s := saga.New(saga.Spec{ID: w.newID(), Tenant: home}, d, 1, owner, now(), 0)
 				if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
 					t.Fatal(err)
 				}

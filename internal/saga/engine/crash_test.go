@@ -69,7 +69,7 @@ func crash(t *testing.T, sc scenario, c *writes, next string) outcome {
 	c.w = w
 	w.participants.behavior = sc.behavior(w)
 	w.register(sc.d)
-	spec := saga.Spec{ID: w.newID(), Tenant: tenant, Payload: []byte(`{"order":1.50}`)}
+	spec := saga.Spec{ID: w.newID(), Tenant: home, Payload: []byte(`{"order":1.50}`)}
 	if sc.unowned {
 		spec.ID = w.createUnowned(sc.d)
 	}

@@ -47,13 +47,13 @@ func TestADamagedDefinitionIsToldAtGrowingIntervals(t *testing.T) {
 		damaged := true
 		w.start("a", func(c *engine.Config) {
 			c.Log = slog.New(log)
-			c.Definition = func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+			c.Definition = func(ctx context.Context, home uuid.UUID, name string, version int) (*workflow.Definition, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				if damaged {
 					return nil, errors.New("it cannot be read")
 				}
-				return w.definition(ctx, tenant, name, version)
+				return w.definition(ctx, home, name, version)
 			}
 		})
 		ids := []uuid.UUID{w.createUnowned(steps("uu"))}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // checkInvariants checks ended sagas against the participants' ledger
@@ -32,13 +32,13 @@ func (w *world) checkInvariants(ids ...uuid.UUID) {
 
 // watcher returns a channel that receives what this node tells of the end of a saga.
 func (n *node) watcher(ref saga.Ref) (ended <-chan any, stop func()) {
-	w := n.ends.Watch(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID})
-	return w.Told, w.Stop
+	w := n.ends.Watch(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID})
+	return w.Done, w.Stop
 }
 
 // watch lets checkInvariants compare what this node tells of the end of a saga.
 func (n *node) watch(id uuid.UUID) {
-	ended, _ := n.watcher(saga.Ref{Tenant: tenant.ID, ID: id})
+	ended, _ := n.watcher(saga.Ref{Tenant: home.ID, ID: id})
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	n.w.watched[id] = append(n.w.watched[id], ended)

@@ -11,7 +11,7 @@ import (
 
 func TestTenantsTakeTurns(t *testing.T) {
 	var r ready
-	ref := func(tenant, n byte) saga.Ref { return saga.Ref{Tenant: uuid.UUID{tenant}, ID: uuid.UUID{n}} }
+	ref := func(home, n byte) saga.Ref { return saga.Ref{Tenant: uuid.UUID{home}, ID: uuid.UUID{n}} }
 	for n := range byte(100) {
 		r.push(ref(1, n))
 	}

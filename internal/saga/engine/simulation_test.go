@@ -181,7 +181,7 @@ func (s *simulation) client(i int) {
 	time.Sleep(s.between(0, troubled*3/4, "start", i))
 	for try := 0; ; try++ {
 		if n := s.any("client", i, try); n != nil &&
-			n.submit(saga.Spec{ID: id, Tenant: tenant, Payload: s.payload(i)}, d) == nil {
+			n.submit(saga.Spec{ID: id, Tenant: home, Payload: s.payload(i)}, d) == nil {
 			break
 		}
 		time.Sleep(200 * time.Millisecond)

@@ -85,7 +85,7 @@ func TestCancelBetweenTheCreateAndItsStart(t *testing.T) {
 		d := steps("uu")
 		w.register(d)
 		owner, done := n.engine.Admit(context.Background())
-		s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, owner, now(), 0)
+		s := saga.New(saga.Spec{ID: w.newID(), Tenant: home}, d, 1, owner, now(), 0)
 		if _, err := n.creates.Do(context.Background(), saga.NewSaga{Saga: s}); err != nil {
 			t.Fatal(err)
 		}
@@ -192,11 +192,11 @@ func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {
 			always(reply{verdict: saga.NotApplied, class: "unavailable", retryAfter: time.Hour}),
 		)
 		a := w.start("a", func(c *engine.Config) {
-			c.Definition = func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
+			c.Definition = func(ctx context.Context, home uuid.UUID, name string, version int) (*workflow.Definition, error) {
 				if name == "lost" {
 					return nil, errors.New("it cannot be read")
 				}
-				return w.definition(ctx, tenant, name, version)
+				return w.definition(ctx, home, name, version)
 			}
 		})
 		d := steps("uu")

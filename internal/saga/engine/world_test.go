@@ -19,12 +19,13 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/groupcommit"
-	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // world is everything around the engines of one test: the database, the
@@ -49,7 +50,7 @@ type world struct {
 	told      int // watchers that were told an end with all its logs
 }
 
-var tenant = saga.Tenant{ID: uuid.UUID{15: 7}}
+var home = tenant.Tenant{ID: uuid.UUID{15: 7}}
 
 // inBubble runs f in its own world, and stops its nodes afterwards.
 func inBubble(t *testing.T, f func(*testing.T, *world)) {
@@ -106,7 +107,7 @@ type node struct {
 	name       string
 	connection *connection
 	engine     *engine.Engine
-	ends       *ends.Board
+	ends       *waiting.Board
 	creates    *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes    *groupcommit.Committer[saga.Change, error]
 	cancel     context.CancelFunc
@@ -136,7 +137,7 @@ func (n *node) run() {
 // prepare returns a node that does not run yet.
 func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 	n := &node{w: w, name: name, connection: &connection{Sagas: w.store.Sagas, w: w}, cancel: func() {},
-		ends: ends.New(ends.Config{Max: math.MaxInt})}
+		ends: waiting.New(waiting.Config{Max: math.MaxInt})}
 	n.creates = groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
 		Flush: n.connection.Create, Key: func(s saga.NewSaga) any { return s.ID },
 	})
@@ -156,7 +157,7 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 		Gone:    func(string) bool { return true },
 		Now:     now,
 		Ended: func(ref saga.Ref, committed *saga.Loaded) {
-			n.ends.Ended(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID}, ends.Committed(committed))
+			n.ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
 		},
 		NewID: w.newID,
 		Log:   w.log.With(slog.String("on", name)),
@@ -173,11 +174,11 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 
 func (w *world) definition(
 	ctx context.Context,
-	tenant uuid.UUID,
+	home uuid.UUID,
 	name string,
 	version int,
 ) (*workflow.Definition, error) {
-	r, err := w.store.Workflows.Get(ctx, tenant, name, version)
+	r, err := w.store.Workflows.Get(ctx, home, name, version)
 	return r.Definition, err
 }
 
@@ -221,7 +222,7 @@ func (n *node) submit(spec saga.Spec, d *workflow.Definition) error {
 // create submits a saga until a node has accepted it, and returns its id.
 func (n *node) create(d *workflow.Definition) uuid.UUID {
 	n.w.t.Helper()
-	spec := saga.Spec{ID: n.w.newID(), Tenant: tenant, Payload: []byte(`{"order":1.50}`)}
+	spec := saga.Spec{ID: n.w.newID(), Tenant: home, Payload: []byte(`{"order":1.50}`)}
 	n.w.register(d)
 	for range 10 {
 		if n.submit(spec, d) == nil {
@@ -236,7 +237,7 @@ func (n *node) create(d *workflow.Definition) uuid.UUID {
 func (w *world) createUnowned(d *workflow.Definition) uuid.UUID {
 	w.t.Helper()
 	w.register(d)
-	s := saga.New(saga.Spec{ID: w.newID(), Tenant: tenant}, d, 1, nil, now(), 0)
+	s := saga.New(saga.Spec{ID: w.newID(), Tenant: home}, d, 1, nil, now(), 0)
 	if _, err := w.api.Create(context.Background(), []saga.NewSaga{{Saga: s}}); err != nil {
 		w.t.Fatal(err)
 	}
@@ -245,7 +246,7 @@ func (w *world) createUnowned(d *workflow.Definition) uuid.UUID {
 
 func (w *world) register(d *workflow.Definition) {
 	w.t.Helper()
-	if _, _, err := w.store.Workflows.Register(context.Background(), tenant.ID, d, false, now()); err != nil {
+	if _, _, err := w.store.Workflows.Register(context.Background(), home.ID, d, false, now()); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -282,7 +283,7 @@ func (w *world) wake(id uuid.UUID) {
 }
 
 // refOf returns the ref of a saga; all sagas of a world have one tenant.
-func refOf(id uuid.UUID) saga.Ref { return saga.Ref{Tenant: tenant.ID, ID: id} }
+func refOf(id uuid.UUID) saga.Ref { return saga.Ref{Tenant: home.ID, ID: id} }
 
 // load returns a saga as committed.
 func (w *world) load(id uuid.UUID) saga.Loaded {
@@ -295,7 +296,7 @@ func (w *world) load(id uuid.UUID) saga.Loaded {
 
 func (w *world) run(id uuid.UUID) saga.Instance {
 	l := w.load(id)
-	d, err := w.definition(context.Background(), tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
+	d, err := w.definition(context.Background(), home.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
 	if err != nil {
 		w.t.Fatal(err)
 	}

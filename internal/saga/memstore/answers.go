@@ -5,17 +5,17 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/idempotency"
 )
 
-// Answers implements keyed.Store. A node that keeps everything in memory loses the
+// Answers implements idempotency.Store. A node that keeps everything in memory loses the
 // effects with the keys, so it needs no transaction around both.
 type Answers struct{ m *memory }
 
-func answerID(k keyed.Key) keyID { return keyID{k.Tenant, k.Principal, k.Route, k.Key} }
+func answerID(k idempotency.Key) keyID { return keyID{k.Tenant, k.Principal, k.Route, k.Key} }
 
-// Find implements keyed.Store.
-func (st *Answers) Find(_ context.Context, k keyed.Key) (*keyed.Kept, error) {
+// Find implements idempotency.Store.
+func (st *Answers) Find(_ context.Context, k idempotency.Key) (*idempotency.Kept, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	row, ok := st.m.answers[answerID(k)]
@@ -23,11 +23,11 @@ func (st *Answers) Find(_ context.Context, k keyed.Key) (*keyed.Kept, error) {
 		return nil, nil
 	}
 	a := row.answer
-	return &keyed.Kept{Hash: row.hash, Answer: &a, Age: st.m.now().Sub(row.createdAt)}, nil
+	return &idempotency.Kept{Hash: row.hash, Answer: &a, Age: st.m.now().Sub(row.createdAt)}, nil
 }
 
-// Keep implements keyed.Store.
-func (st *Answers) Keep(_ context.Context, c *keyed.Claim, a keyed.Answer) error {
+// Keep implements idempotency.Store.
+func (st *Answers) Keep(_ context.Context, c *idempotency.Claim, a idempotency.Answer) error {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	if row, ok := st.m.answers[answerID(c.Key)]; !ok || row.request == c.ID {
@@ -36,8 +36,8 @@ func (st *Answers) Keep(_ context.Context, c *keyed.Claim, a keyed.Answer) error
 	return nil
 }
 
-// Drop implements keyed.Store.
-func (st *Answers) Drop(_ context.Context, c *keyed.Claim) error {
+// Drop implements idempotency.Store.
+func (st *Answers) Drop(_ context.Context, c *idempotency.Claim) error {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	if st.m.answers[answerID(c.Key)].request == c.ID && c.ID != uuid.Nil {

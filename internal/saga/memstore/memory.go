@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/rest/keyed"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -64,7 +64,7 @@ type keyRow struct {
 type answerRow struct {
 	request   uuid.UUID
 	hash      []byte
-	answer    keyed.Answer
+	answer    idempotency.Answer
 	createdAt time.Time
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -58,23 +58,23 @@ func words(ctx context.Context, b *api.ActionInput) (by, reason string) {
 }
 
 func wordsOf(ctx context.Context, requestedBy, why *string) (by, reason string) {
-	by = rest.RequestOf(ctx).Principal
+	by = httpkit.RequestOf(ctx).Principal
 	if requestedBy != nil {
 		by = *requestedBy
 	}
-	return by, rest.Text(why)
+	return by, httpkit.Text(why)
 }
 
 // act applies an operator's event and returns the saga as changed.
-func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
+func (s *Handlers) act(ctx context.Context, a action) (httpkit.Answer, error) {
 	if a.dryRun != nil && *a.dryRun {
 		return s.dryRunOf(ctx, a)
 	}
-	req := rest.RequestOf(ctx)
-	key := rest.KeyOf(req, a.key)
+	req := httpkit.RequestOf(ctx)
+	key := httpkit.KeyOf(req, a.key)
 	release, err := s.inUse.Hold(req.Tenant.ID, uuid.Nil, key)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	defer release()
 	ctx, cancel := s.Promised(ctx)
@@ -83,45 +83,45 @@ func (s *Handlers) act(ctx context.Context, a action) (rest.Answer, error) {
 	var made saga.Change
 	if key != nil {
 		if _, replayed, err = s.prior(ctx, key); err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		key.SagaID = a.id
 	}
 	if !replayed {
 		if made, replayed, err = s.apply(ctx, a, key); err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		s.Engine.Wake(saga.Ref{Tenant: req.Tenant.ID, ID: a.id})
 	}
 	run, _, err := s.load(ctx, req.Tenant.ID, a.id)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	if !replayed && run.Version > made.After.Version {
 		run = made.After // respond with what this request wrote, not with a later change (invariant I12)
 	}
 	f := sagaWithLogs{saga: run.Saga}
 	if err := s.withNote(ctx, &f); err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	out := f.convert(run.Def)
 	out.AllowedActions = actionsOf(run.AllowedActions())
-	return rest.Answer{Status: http.StatusAccepted, Body: out, ETag: f.notedETag(), Replayed: replayed}, nil
+	return httpkit.Answer{Status: http.StatusAccepted, Body: out, ETag: f.notedETag(), Replayed: replayed}, nil
 }
 
 // decide returns the change that an action would make now, and the run before it.
 func (s *Handlers) decide(ctx context.Context,
 	a action) (change saga.Change, run saga.Instance, m saga.Moment, err error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	run, logs, err := s.load(ctx, req.Tenant.ID, a.id)
 	if err != nil {
 		return change, run, m, err
 	}
-	switch fits, err := rest.IfMatch(rest.WithoutNote(a.match), run.Version); {
+	switch fits, err := httpkit.IfMatch(httpkit.WithoutNote(a.match), run.Version); {
 	case err != nil:
 		return change, run, m, err
 	case !fits:
-		return change, run, m, rest.Stale(saga.CodeStale, "saga", run.Version)
+		return change, run, m, httpkit.Stale(saga.CodeStale, "saga", run.Version)
 	}
 	e, err := a.event(&run, logs)
 	if err != nil {
@@ -137,7 +137,7 @@ func (s *Handlers) decide(ctx context.Context,
 // it committed. used reports that the same request was committed by another node meanwhile.
 func (s *Handlers) apply(ctx context.Context, a action,
 	key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
-	for range rest.Reloads(ctx) {
+	for range httpkit.Reloads(ctx) {
 		change, _, _, err := s.decide(ctx, a)
 		if err != nil {
 			return change, false, err
@@ -149,14 +149,14 @@ func (s *Handlers) apply(ctx context.Context, a action,
 		case fault.IsCode(err, saga.CodeKeyUsed):
 			_, used, err := s.prior(ctx, key)
 			if err == nil && !used {
-				err = fault.New(fault.Unavailable, rest.CodeUnavailable, "the Idempotency-Key was used moments ago: retry")
+				err = fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the Idempotency-Key was used moments ago: retry")
 			}
 			return change, used, err
 		case !fault.IsCode(err, saga.CodeStale):
 			return change, false, s.afterUnknownChange(ctx, change, err)
 		}
 	}
-	return change, false, rest.KeepsChanging("saga")
+	return change, false, httpkit.KeepsChanging("saga")
 }
 
 // afterUnknownChange returns nil when a change was stored although its commit returned
@@ -173,6 +173,7 @@ func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, e
 		return err
 	}
 	s.Log.WarnContext(ctx, "action was stored although its commit reported an error",
-		slog.String("request_id", rest.RequestOf(ctx).ID), slog.String("saga_id", after.ID.String()), slog.Any("error", err))
+		slog.String("request_id", httpkit.RequestOf(ctx).ID), slog.String("saga_id", after.ID.String()),
+		slog.Any("error", err))
 	return nil
 }

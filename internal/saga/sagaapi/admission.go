@@ -8,10 +8,10 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/loop/ends"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // created is the result of a request for a new saga.
@@ -21,7 +21,7 @@ type created struct {
 	joined   bool // id is the unfinished saga of the business key; the rest is not set
 	saga     saga.Saga
 	def      *workflow.Definition
-	waiter   *ends.Waiter // for its end; must be stopped; nil unless watched
+	waiter   *waiting.Waiter // for its end; must be stopped; nil unless watched
 }
 
 // create stores a saga and starts it. Whatever can be refused before the group commit of
@@ -41,7 +41,7 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 		}
 	}
 	if limit := s.Budget.Saga; limit > 0 && int64(len(spec.Payload)) > limit {
-		return created{}, fault.New(fault.TooLarge, rest.CodeTooLarge, "the payload has more than %d bytes", limit)
+		return created{}, fault.New(fault.TooLarge, httpkit.CodeTooLarge, "the payload has more than %d bytes", limit)
 	}
 	if spec.ID != uuid.Nil {
 		switch _, err := s.Store.Get(ctx, spec.Tenant.ID, spec.ID); {
@@ -80,7 +80,7 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 	var run *saga.Instance
 	defer func() { done(run) }()
 	for retried := false; ; retried = true {
-		n := s.newSaga(rest.RequestOf(ctx), spec, c, owner, s.Now(), key, joins(b))
+		n := s.newSaga(httpkit.RequestOf(ctx), spec, c, owner, s.Now(), key, joins(b))
 		result, err := s.Create(ctx, n)
 		if err != nil || result.Created == saga.IDTaken {
 			result, err = s.unlessStored(ctx, n, result, err)
@@ -104,7 +104,7 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 		case result.Created == saga.KeyActive:
 			return saga.BusinessKeyActive(*spec.BusinessKey, result.Prior)
 		case result.Created == saga.KeyReused:
-			return rest.KeyReused()
+			return httpkit.KeyReused()
 		case result.Created == saga.IDTaken:
 			return sagaExists(spec.ID)
 		case result.Created == saga.Unstorable:
@@ -113,7 +113,7 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 		// NotCurrent or NotRunnable: the cached definition was outdated. After it is read
 		// again it is current or gone, unless it changes faster than it can be read.
 		if retried {
-			return fault.New(fault.Unavailable, rest.CodeUnavailable, "the workflow keeps changing; try again")
+			return fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the workflow keeps changing; try again")
 		}
 		if c, err = s.choose(ctx, spec.Tenant.ID, b, true); err != nil {
 			return err
@@ -137,7 +137,7 @@ func (s *Handlers) unlessStored(ctx context.Context, n saga.NewSaga, result saga
 		return result, err
 	}
 	s.Log.WarnContext(ctx, "saga was stored although its commit reported an error",
-		slog.String("request_id", rest.RequestOf(ctx).ID), slog.String("saga_id", n.ID.String()), slog.Any("error", err))
+		slog.String("request_id", httpkit.RequestOf(ctx).ID), slog.String("saga_id", n.ID.String()), slog.Any("error", err))
 	return saga.CreateResult{Created: saga.Stored, Saga: found}, nil
 }
 

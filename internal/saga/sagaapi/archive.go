@@ -9,8 +9,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -53,8 +53,8 @@ func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 
 // listArchived returns a page of the archive, newest sagas first.
 func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool,
-	asked rest.Asked[page.TimeID]) (api.Response, error) {
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	asked httpkit.Asked[page.TimeID]) (api.Response, error) {
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	var listed page.Of[saga.Archived]
 	if !none {
 		var err error
@@ -63,7 +63,7 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 		}
 	}
 	place := func(a *saga.Archived) page.TimeID { return a.Saga.Place() }
-	out := api.SagaList{Sagas: make([]api.Saga, len(listed.Items)), Pagination: rest.Pagination(asked, listed, place)}
+	out := api.SagaList{Sagas: make([]api.Saga, len(listed.Items)), Pagination: httpkit.Pagination(asked, listed, place)}
 	damaged := map[string]bool{}
 	for i := range listed.Items {
 		a := &listed.Items[i]
@@ -83,14 +83,14 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 	if err := s.withNotes(ctx, tenant, out.Sagas); err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // RestoreSaga makes an archived saga live again.
 func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.Response, error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	by, reason := words(ctx, in.Body)
-	key := rest.KeyOf(req, in.Params.IdempotencyKey)
+	key := httpkit.KeyOf(req, in.Params.IdempotencyKey)
 	release, err := s.inUse.Hold(req.Tenant.ID, uuid.Nil, key)
 	if err != nil {
 		return nil, err
@@ -119,14 +119,14 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 // through another node.
 func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by,
 	reason string) (used bool, err error) {
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	a, err := s.Archive.GetArchived(ctx, req.Tenant.ID, id, saga.Logs{Brief: true})
 	if err == nil {
-		switch fits, err := rest.IfMatchTag(rest.WithoutNote(match), rest.ArchivedETag(a.Saga.Version)); {
+		switch fits, err := httpkit.IfMatchTag(httpkit.WithoutNote(match), httpkit.ArchivedETag(a.Saga.Version)); {
 		case err != nil:
 			return false, err
 		case !fits:
-			return false, rest.Stale(saga.CodeStale, "archived saga", a.Saga.Version)
+			return false, httpkit.Stale(saga.CodeStale, "archived saga", a.Saga.Version)
 		}
 		err = s.Archive.Restore(ctx, saga.Restoration{
 			TenantID: req.Tenant.ID, SagaID: id, Key: key, Event: a.Saga.Restored(req.Principal, req.ID, by, reason, s.Now()),

@@ -13,9 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 )
@@ -36,11 +36,11 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 		return s.previewBulk(ctx, &b, none)
 	}
 	if b.Filter != nil || len(b.IDs) > freeIDs {
-		if err := rest.RequestOf(ctx).Who.Require(access.SagasAdmin); err != nil {
+		if err := httpkit.RequestOf(ctx).Who.Require(access.SagasAdmin); err != nil {
 			return nil, err
 		}
 	}
-	if err := rest.RequireReason(b.Reason, "the action is done to many sagas"); err != nil {
+	if err := httpkit.RequireReason(b.Reason, "the action is done to many sagas"); err != nil {
 		return nil, err
 	}
 	if none {
@@ -59,13 +59,13 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 	} else {
 		detail["ids"] = len(b.IDs)
 	}
-	by := s.Did(ctx, b.CreatedAt, operator.SagaBulk, b.ID.String(), rest.VerbCreate, b.Reason, detail)
+	by := s.Did(ctx, b.CreatedAt, operator.SagaBulk, b.ID.String(), httpkit.VerbCreate, b.Reason, detail)
 	stored, created, err := s.Bulks.Create(ctx, b, by)
 	if err != nil {
 		return nil, err
 	}
 	if !created && !stored.Same(&b) {
-		return nil, rest.KeyReused()
+		return nil, httpkit.KeyReused()
 	}
 	a, err := sagaBulkAnswer(&stored)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, sagaBulkPath(stored.ID), !created
@@ -76,14 +76,14 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, key *string) (
 	b sagabulk.Bulk, none bool, err error) {
 	if (in.Filter == nil) == (in.Ids == nil) {
-		return b, false, rest.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
+		return b, false, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
 			Message: "needs exactly one of filter and ids"})
 	}
-	req, now := rest.RequestOf(ctx), s.Now()
+	req, now := httpkit.RequestOf(ctx), s.Now()
 	b = sagabulk.Bulk{
 		BulkHead: jobrun.BulkHead{
 			ID: s.sagaBulkID(req, key), TenantID: req.Tenant.ID, Version: 1, State: jobrun.BulkRunning,
-			Reason: rest.Text(in.Reason), Actor: req.Principal, CreatedAt: now,
+			Reason: httpkit.Text(in.Reason), Actor: req.Principal, CreatedAt: now,
 		},
 		Action: saga.Verb(in.Action), Before: now, IDs: in.Ids,
 	}
@@ -115,7 +115,7 @@ func bulkFilter(ctx context.Context, in *api.SagaFilter) (
 		return f, nil, false, err
 	}
 	if p.Metadata != nil {
-		if err := rest.MayFilterByContent(ctx, "metadata"); err != nil {
+		if err := httpkit.MayFilterByContent(ctx, "metadata"); err != nil {
 			return f, nil, false, err
 		}
 	}
@@ -126,13 +126,13 @@ func bulkFilter(ctx context.Context, in *api.SagaFilter) (
 			field.Pointer = "/filter/" + field.Pointer
 			fields[i] = field
 		}
-		err = rest.SchemaFault(fields...)
+		err = httpkit.SchemaFault(fields...)
 	}
 	return f, asked, none, err
 }
 
 // sagaBulkID is the id of a new bulk; the same for the same Idempotency-Key.
-func (s *Handlers) sagaBulkID(req *rest.Request, key *string) uuid.UUID {
+func (s *Handlers) sagaBulkID(req *httpkit.Request, key *string) uuid.UUID {
 	if key == nil {
 		return s.NewID()
 	}
@@ -147,7 +147,7 @@ func (s *Handlers) sagaBulkID(req *rest.Request, key *string) uuid.UUID {
 func (s *Handlers) GetSagaBulk(ctx context.Context, in api.GetSagaBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	b, err := s.Bulks.Get(ctx, rest.RequestOf(ctx).Tenant.ID, in.SagaBulkID)
+	b, err := s.Bulks.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.SagaBulkID)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +159,7 @@ func (s *Handlers) ListSagaBulks(ctx context.Context, in api.ListSagaBulksReques
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	p := in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -167,40 +167,40 @@ func (s *Handlers) ListSagaBulks(ctx context.Context, in api.ListSagaBulksReques
 	if p.State != nil {
 		state = jobrun.BulkState(*p.State)
 	}
-	found, err := s.Bulks.List(ctx, rest.RequestOf(ctx).Tenant.ID, state, asked.Request)
+	found, err := s.Bulks.List(ctx, httpkit.RequestOf(ctx).Tenant.ID, state, asked.Request)
 	if err != nil {
 		return nil, err
 	}
 	out := api.SagaBulkList{Bulks: make([]api.SagaBulk, len(found.Items)),
-		Pagination: rest.Pagination(asked, found, (*sagabulk.Bulk).Place)}
+		Pagination: httpkit.Pagination(asked, found, (*sagabulk.Bulk).Place)}
 	for i := range found.Items {
 		if out.Bulks[i], err = toAPISagaBulk(&found.Items[i]); err != nil {
 			return nil, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // UpdateSagaBulk changes the rate of a bulk.
 func (s *Handlers) UpdateSagaBulk(ctx context.Context, in api.UpdateSagaBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	b, err := s.Bulks.Get(ctx, tenant, in.SagaBulkID)
 	if err != nil {
 		return nil, err
 	}
-	switch fits, err := rest.IfMatch(in.Params.IfMatch, b.Version); {
+	switch fits, err := httpkit.IfMatch(in.Params.IfMatch, b.Version); {
 	case err != nil:
 		return nil, err
 	case !fits:
-		return nil, rest.Stale(sagabulk.CodeStale, "bulk operation", b.Version)
+		return nil, httpkit.Stale(sagabulk.CodeStale, "bulk operation", b.Version)
 	}
 	var rate float64
 	if in.Body.RatePerSecond != nil {
 		rate = *in.Body.RatePerSecond
 	}
-	by := s.Did(ctx, s.Now(), operator.SagaBulk, b.ID.String(), rest.VerbUpdate, rest.Text(in.Body.Reason),
+	by := s.Did(ctx, s.Now(), operator.SagaBulk, b.ID.String(), httpkit.VerbUpdate, httpkit.Text(in.Body.Reason),
 		map[string]any{"rate_per_second": rate})
 	if b, err = s.Bulks.SetRate(ctx, tenant, b.ID, b.Version, rate, by); err != nil {
 		return nil, err
@@ -212,9 +212,9 @@ func (s *Handlers) UpdateSagaBulk(ctx context.Context, in api.UpdateSagaBulkRequ
 func (s *Handlers) CancelSagaBulk(ctx context.Context, in api.CancelSagaBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	by := s.Did(ctx, s.Now(), operator.SagaBulk, in.SagaBulkID.String(), rest.VerbCancel,
-		rest.Text(rest.ReasonOf(in.Body)), nil)
-	b, err := s.Bulks.Cancel(ctx, rest.RequestOf(ctx).Tenant.ID, in.SagaBulkID, by)
+	by := s.Did(ctx, s.Now(), operator.SagaBulk, in.SagaBulkID.String(), httpkit.VerbCancel,
+		httpkit.Text(httpkit.ReasonOf(in.Body)), nil)
+	b, err := s.Bulks.Cancel(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.SagaBulkID, by)
 	if err != nil {
 		return nil, err
 	}
@@ -226,8 +226,8 @@ func (s *Handlers) CancelSagaBulk(ctx context.Context, in api.CancelSagaBulkRequ
 func (s *Handlers) ListSagaBulkItems(ctx context.Context, in api.ListSagaBulkItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	tenant, p := rest.RequestOf(ctx).Tenant.ID, in.Params
-	asked, err := rest.ForwardOf(ctx, s.Cursors, rest.BySequence, p.PageSize, p.Cursor)
+	tenant, p := httpkit.RequestOf(ctx).Tenant.ID, in.Params
+	asked, err := httpkit.ForwardOf(ctx, s.Cursors, httpkit.BySequence, p.PageSize, p.Cursor)
 	if err != nil {
 		return nil, err
 	}
@@ -242,26 +242,27 @@ func (s *Handlers) ListSagaBulkItems(ctx context.Context, in api.ListSagaBulkIte
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.SagaBulkItemList{
-		Items:      rest.Each(found.Items, toAPISagaBulkItem),
-		Pagination: rest.Pagination(asked, found, func(i *sagabulk.Item) int64 { return i.Position }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.SagaBulkItemList{
+		Items:      httpkit.Each(found.Items, toAPISagaBulkItem),
+		Pagination: httpkit.Pagination(asked, found, func(i *sagabulk.Item) int64 { return i.Position }),
 	}}, nil
 }
 
 func sagaBulkPath(id uuid.UUID) string { return "/api/v1/sagas/bulk/" + id.String() }
 
-func sagaBulkAnswer(b *sagabulk.Bulk) (rest.Answer, error) {
+func sagaBulkAnswer(b *sagabulk.Bulk) (httpkit.Answer, error) {
 	out, err := toAPISagaBulk(b)
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(b.Version)}, err
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(b.Version)}, err
 }
 
 func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {
 	out := api.SagaBulk{
 		ID: b.ID, Action: api.SagaBulkAction(b.Action), State: api.BulkState(b.State), Expected: b.Expected,
 		ExpectedIsCapped: b.ExpectedCapped, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
-		Reason: rest.UnlessEmpty(b.Reason), Actor: rest.UnlessEmpty(b.Actor), Version: b.Version, CreatedAt: b.CreatedAt,
-		EndedAt: b.EndedAt,
-		Links:   api.JobLinks{"self": sagaBulkPath(b.ID), "items": sagaBulkPath(b.ID) + "/items"},
+		Reason: httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
+		CreatedAt: b.CreatedAt,
+		EndedAt:   b.EndedAt,
+		Links:     api.JobLinks{"self": sagaBulkPath(b.ID), "items": sagaBulkPath(b.ID) + "/items"},
 	}
 	if b.Rate > 0 {
 		out.RatePerSecond = &b.Rate
@@ -275,7 +276,8 @@ func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {
 
 func toAPISagaBulkItem(i *sagabulk.Item) api.SagaBulkItem {
 	out := api.SagaBulkItem{SagaID: i.SagaID, Position: i.Position, Outcome: api.SagaBulkOutcome(i.Outcome), At: i.At,
-		Code: rest.UnlessEmpty(i.Code), Detail: rest.UnlessEmpty(i.Detail), WorkflowName: rest.UnlessEmpty(i.Workflow)}
+		Code: httpkit.UnlessEmpty(i.Code), Detail: httpkit.UnlessEmpty(i.Detail),
+		WorkflowName: httpkit.UnlessEmpty(i.Workflow)}
 	if i.State != nil {
 		out.State = new(api.SagaState(i.State.String()))
 	}
@@ -285,6 +287,6 @@ func toAPISagaBulkItem(i *sagabulk.Item) api.SagaBulkItem {
 // bulkPage returns the first sagas of a bulk with a filter, and their number.
 func (s *Handlers) bulkPage(ctx context.Context, b *sagabulk.Bulk, limit int) (page.Of[saga.Saga], error) {
 	f := b.Scope(limit)
-	f.Total, f.TotalCap = true, rest.MaxPageDepth
+	f.Total, f.TotalCap = true, httpkit.MaxPageDepth
 	return s.Store.List(ctx, b.TenantID, f)
 }

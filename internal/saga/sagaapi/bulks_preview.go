@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 )
@@ -20,14 +20,14 @@ const (
 )
 
 // previewBulk decides about the first sagas of a bulk, and stores nothing.
-func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool) (rest.Answer, error) {
+func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool) (httpkit.Answer, error) {
 	out := api.SagaBulkPreview{ByWorkflow: api.CountsByName{}, ByState: api.CountsByName{}, Sample: []api.SagaBulkSample{}}
 	ids := b.IDs[:min(len(b.IDs), examined)]
 	out.Matched = int64(len(b.IDs))
 	if b.Filter != nil && !none {
 		found, err := s.bulkPage(ctx, b, examined)
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		out.Matched, out.MatchedIsCapped = found.Total, found.TotalCapped
 		for i := range found.Items {
@@ -40,7 +40,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 	}
 	loaded, err := s.Store.Load(ctx, refs)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	byID := make(map[uuid.UUID]*saga.Loaded, len(loaded))
 	for i := range loaded {
@@ -50,7 +50,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 	for _, id := range ids {
 		sample, err := s.sampleOf(ctx, b, id, byID[id])
 		if err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 		if out.Examined++; sample.Outcome == api.SagaBulkOutcome(sagabulk.Done) {
 			out.Done++
@@ -73,7 +73,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 		return refused(&a) - refused(&b)
 	})
 	out.Sample = append(out.Sample, all[:min(len(all), sampled)]...)
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // sampleOf returns what a bulk would do to one saga; l is nil for one that is not live.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -23,12 +23,12 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	spec, err := specOf(req, in)
 	if err != nil {
 		return nil, err
 	}
-	created, err := s.create(ctx, in.Body, spec, rest.KeyOf(req, in.Params.IdempotencyKey), wait > 0)
+	created, err := s.create(ctx, in.Body, spec, httpkit.KeyOf(req, in.Params.IdempotencyKey), wait > 0)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	a := rest.Answer{Status: http.StatusCreated}
+	a := httpkit.Answer{Status: http.StatusCreated}
 	switch {
 	case ended != nil && !earlier:
 		a, err = full(sagaWithLogs{saga: ended.Saga, logs: ended.Logs}, created.def, shown{})
@@ -59,7 +59,7 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	case wait > 0 || earlier:
 		a, err = s.createdEarlier(ctx, req.Tenant.ID, created.id, wait > 0)
 	default:
-		a.Body, a.ETag = toAPISaga(&created.saga, created.def), rest.ETagOf(created.saga.Version)
+		a.Body, a.ETag = toAPISaga(&created.saga, created.def), httpkit.ETagOf(created.saga.Version)
 	}
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 
 // createdEarlier returns the response to a create whose saga is not the one just stored:
 // a replay, or a join by business key.
-func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (rest.Answer, error) {
+func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, logs bool) (httpkit.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	if !logs {
@@ -87,7 +87,7 @@ func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, log
 
 // specOf reads the request. ID stays nil when the client gave none; a client's uuid.Nil is
 // refused, so the two cannot be confused.
-func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error) {
+func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, error) {
 	b := in.Body
 	spec := saga.Spec{
 		Tenant: req.Tenant, Name: b.Name, Description: b.Description, BusinessKey: b.BusinessKey,
@@ -115,12 +115,12 @@ func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error
 	if b.RetryPolicy != nil {
 		spec.RetryPolicy = new(retry.Policy)
 		if err := json.Unmarshal(b.RetryPolicy, spec.RetryPolicy); err != nil { // the contract was checked before
-			return spec, rest.SchemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid",
+			return spec, httpkit.SchemaFault(fault.Field{Pointer: "/retry_policy", Code: "invalid",
 				Message: "is not a retry policy"})
 		}
 	}
 	if in.Params.Traceparent != nil {
-		spec.TraceID, spec.SpanID = rest.TraceOf(*in.Params.Traceparent)
+		spec.TraceID, spec.SpanID = httpkit.TraceOf(*in.Params.Traceparent)
 	}
 	var wrong fault.Mistakes
 	switch {
@@ -135,7 +135,7 @@ func specOf(req *rest.Request, in api.CreateSagaRequestObject) (saga.Spec, error
 		wrong.Add("/saga_id", "invalid", "must not be all zeros")
 	}
 	if wrong != nil {
-		return spec, rest.SchemaFault(wrong...)
+		return spec, httpkit.SchemaFault(wrong...)
 	}
 	return spec, nil
 }
@@ -153,12 +153,12 @@ func (s *Handlers) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInpu
 	switch {
 	case b.Steps != nil:
 		if int64(len(b.Steps)) > s.Limits.MaxWorkflowBytes {
-			return chosen{}, fault.New(fault.TooLarge, rest.CodeTooLarge, "the steps have more than %d bytes", s.Limits.MaxWorkflowBytes)
+			return chosen{}, fault.New(fault.TooLarge, httpkit.CodeTooLarge, "the steps have more than %d bytes", s.Limits.MaxWorkflowBytes)
 		}
-		w, err := s.definitions.Inline(ctx, tenant, rest.Text(b.WorkflowName), b.Steps, fresh, s.Now())
+		w, err := s.definitions.Inline(ctx, tenant, httpkit.Text(b.WorkflowName), b.Steps, fresh, s.Now())
 		return chosen{w.Definition, w.Version, false}, err
 	case !workflow.ValidName(*b.WorkflowName):
-		return chosen{}, noWorkflow("/workflow_name", "there is no workflow %q", rest.Clip(*b.WorkflowName))
+		return chosen{}, noWorkflow("/workflow_name", "there is no workflow %q", httpkit.Clip(*b.WorkflowName))
 	case b.WorkflowVersion != nil:
 		version := int(*b.WorkflowVersion)
 		def, err := s.definitions.Pinned(ctx, tenant, *b.WorkflowName, version, fresh)
@@ -180,7 +180,7 @@ func noWorkflow(pointer, format string, args ...any) error {
 }
 
 // newSaga returns the first version of the requested saga.
-func (s *Handlers) newSaga(req *rest.Request, spec saga.Spec, c chosen, owner *int64, now time.Time,
+func (s *Handlers) newSaga(req *httpkit.Request, spec saga.Spec, c chosen, owner *int64, now time.Time,
 	key *saga.IdempotencyKey, join bool) saga.NewSaga {
 	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
 	return saga.NewSaga{

@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -17,22 +17,22 @@ import (
 // or counts it.
 func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestObject) (api.Response, error) {
 	if s.Eraser == nil {
-		return nil, fault.New(fault.Unavailable, rest.CodeUnavailable, "the memory store erases nothing: use PostgreSQL")
+		return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the memory store erases nothing: use PostgreSQL")
 	}
 	subject, err := subjectOf(in.Body)
 	if err != nil {
 		return nil, err
 	}
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	e := saga.Erasure{ID: s.NewID(), TenantID: req.Tenant.ID, Subject: subject, At: s.Now(), Actor: req.Principal,
 		RequestID: req.ID, Reason: in.Body.Reason, DryRun: in.Params.DryRun != nil && *in.Params.DryRun}
-	ctx, cancel := s.Promised(rest.WithActor(ctx, &in.Body.Reason))
+	ctx, cancel := s.Promised(httpkit.WithActor(ctx, &in.Body.Reason))
 	defer cancel()
 	erased, err := s.Eraser.Erase(ctx, e)
 	if err != nil {
 		return nil, err
 	}
-	out := rest.Answer{Status: http.StatusOK, Body: api.ErasureResult{
+	out := httpkit.Answer{Status: http.StatusOK, Body: api.ErasureResult{
 		DryRun: e.DryRun, Sagas: erased.Sagas, StepLogs: erased.StepLogs, AuditEvents: erased.Events,
 		DeadLetters: erased.Letters, JobRuns: erased.Runs, WebhookDeliveries: erased.Deliveries, More: erased.More,
 	}}
@@ -46,7 +46,7 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 
 // subjectOf reads the one member that says what is to be erased.
 func subjectOf(b *api.ErasureInput) (saga.Subject, error) {
-	subject := saga.Subject{BusinessKey: rest.Text(b.BusinessKey), CorrelationID: rest.Text(b.CorrelationID)}
+	subject := saga.Subject{BusinessKey: httpkit.Text(b.BusinessKey), CorrelationID: httpkit.Text(b.CorrelationID)}
 	given := 0
 	for _, id := range []struct{ from, to *uuid.UUID }{
 		{b.SagaID, &subject.SagaID}, {b.DeadLetterID, &subject.LetterID}, {b.JobRunID, &subject.RunID},
@@ -64,7 +64,7 @@ func subjectOf(b *api.ErasureInput) (saga.Subject, error) {
 		}
 	}
 	if given != 1 {
-		return saga.Subject{}, rest.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
+		return saga.Subject{}, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
 			Message: "needs exactly one of saga_id, business_key, correlation_id, dead_letter_id and job_run_id, and no zero id"})
 	}
 	return subject, nil

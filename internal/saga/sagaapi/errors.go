@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -19,11 +19,11 @@ func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequ
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	p := in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, bySize, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, bySize, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	f := saga.ErrorFilter{WorkflowName: rest.Text(p.WorkflowName), NeedsAttention: p.NeedsAttention}
+	f := saga.ErrorFilter{WorkflowName: httpkit.Text(p.WorkflowName), NeedsAttention: p.NeedsAttention}
 	for _, state := range saga.States {
 		status := api.SagaStatus(state.Status())
 		if p.Status == nil && (status == "FAILED" || !state.Terminal()) || slices.Contains(p.Status, status) {
@@ -38,21 +38,21 @@ func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequ
 		{"created_from", p.CreatedFrom, &f.CreatedFrom}, {"created_to", p.CreatedTo, &f.CreatedTo},
 		{"ended_from", p.EndedFrom, &f.EndedFrom}, {"ended_to", p.EndedTo, &f.EndedTo},
 	} {
-		if *bound.out, err = rest.TimeOf(bound.name, bound.in); err != nil {
+		if *bound.out, err = httpkit.TimeOf(bound.name, bound.in); err != nil {
 			return nil, err
 		}
 	}
-	found, err := s.Reports.Errors(ctx, rest.RequestOf(ctx).Tenant.ID, f)
+	found, err := s.Reports.Errors(ctx, httpkit.RequestOf(ctx).Tenant.ID, f)
 	if err != nil {
 		return nil, err
 	}
 	listed := page.In(asked.Request, found.Groups, func(g *saga.ErrorGroup, after size) bool {
 		return g.Compare(after.count, after.key) > 0
 	})
-	return rest.Answer{Status: http.StatusOK, Body: api.SagaErrorList{
-		Groups:   rest.Each(listed.Items, func(g *saga.ErrorGroup) api.SagaErrorGroup { return toAPIErrorGroup(g, &f) }),
+	return httpkit.Answer{Status: http.StatusOK, Body: api.SagaErrorList{
+		Groups:   httpkit.Each(listed.Items, func(g *saga.ErrorGroup) api.SagaErrorGroup { return toAPIErrorGroup(g, &f) }),
 		Examined: found.Examined, IsCapped: found.Capped,
-		Pagination: rest.Pagination(asked, listed, func(g *saga.ErrorGroup) size { return size{g.Count, g.Key()} }),
+		Pagination: httpkit.Pagination(asked, listed, func(g *saga.ErrorGroup) size { return size{g.Count, g.Key()} }),
 	}}, nil
 }
 
@@ -62,13 +62,13 @@ type size struct {
 	key   string
 }
 
-var bySize = rest.Order[size]{
+var bySize = httpkit.Order[size]{
 	Keys: func(p size) []byte {
 		return append(binary.BigEndian.AppendUint64(nil, uint64(p.count)), p.key...) //nolint:gosec // not negative
 	},
 	Place: func(keys []byte) (size, error) {
 		if len(keys) < 8 {
-			return size{}, rest.BadCursor()
+			return size{}, httpkit.BadCursor()
 		}
 		return size{int64(binary.BigEndian.Uint64(keys)), string(keys[8:])}, nil //nolint:gosec // as it was made
 	},
@@ -76,8 +76,8 @@ var bySize = rest.Order[size]{
 
 func toAPIErrorGroup(g *saga.ErrorGroup, f *saga.ErrorFilter) api.SagaErrorGroup {
 	out := api.SagaErrorGroup{
-		WorkflowName: g.WorkflowName, Step: rest.UnlessEmpty(g.Step), Action: api.StepAction(g.Action),
-		Code: rest.UnlessEmpty(g.Code), Count: g.Count, NeedsAttention: g.Attention, FirstAt: g.First, LastAt: g.Last,
+		WorkflowName: g.WorkflowName, Step: httpkit.UnlessEmpty(g.Step), Action: api.StepAction(g.Action),
+		Code: httpkit.UnlessEmpty(g.Code), Count: g.Count, NeedsAttention: g.Attention, FirstAt: g.First, LastAt: g.Last,
 		SampleSagaID: g.Sample,
 	}
 	sagas := url.Values{"workflow_name": {g.WorkflowName}}

@@ -8,17 +8,17 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // dryRunOf returns what an action would do, without doing it.
-func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) {
+func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	change, before, m, err := s.decide(ctx, a)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	f := change.DryRun(&before, m, saga.Defaults{})
 	out := api.DryRunResult{
@@ -39,7 +39,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (rest.Answer, error) 
 	for i := range change.Audit {
 		out.AuditEvents = append(out.AuditEvents, string(change.Audit[i].Type))
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: rest.ETagOf(before.Version)}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(before.Version)}, nil
 }
 
 // ExplainSaga reports what a saga waits for and who can act on it, and for an archived
@@ -98,12 +98,12 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 		out.Actions = append(out.Actions, api.ExplainedAction{Action: api.SagaAction(v.Verb), Permission: string(v.Needs),
 			Description: v.Description})
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.
 func (s *Handlers) look(ctx context.Context, id uuid.UUID, want saga.Logs) (sagaWithLogs, saga.Instance, error) {
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	f, err := s.find(ctx, tenant, id, want)
 	if err != nil {
 		return sagaWithLogs{}, saga.Instance{}, err
@@ -130,5 +130,5 @@ func (s *Handlers) GetSagaResult(ctx context.Context, in api.GetSagaResultReques
 	if found == nil {
 		return nil, fault.New(fault.Conflict, CodeNoResult, "the saga is %s; only a completed one has a result", run.State)
 	}
-	return rest.Answer{Status: http.StatusOK, Raw: found, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
+	return httpkit.Answer{Status: http.StatusOK, Raw: found, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }

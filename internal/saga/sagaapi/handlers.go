@@ -11,10 +11,11 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Codes of problems that are reported here; the rules define those of their faults.
@@ -95,18 +96,18 @@ func (s *Sagas) Complete() bool {
 
 // Handlers are the operations on sagas and their workflows.
 type Handlers struct {
-	*rest.Kit
+	*httpkit.Kit
 	Sagas
 	// Actions records what operators do. Nil: nothing is recorded.
 	Actions operator.Log
 	// Tenant is the tenant of requests whose credential names none; the idempotency keys
 	// of its sagas' calls do not contain it.
-	Tenant saga.Tenant
+	Tenant tenant.Tenant
 	// Jobs reports that job runs are configured; steps of workflows may require them.
 	Jobs bool
 
 	definitions *definitions
-	inUse       rest.InUse
+	inUse       httpkit.InUse
 }
 
 // New returns the handlers with their cache of definitions.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -121,7 +121,7 @@ func (s *Handlers) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequ
 		e.TimeoutMS = *b.TimeoutMS
 	default: // the contract requires one of the two
 		if e.TimeoutMS = b.Until.Sub(s.Now()).Milliseconds(); e.TimeoutMS < 1 || e.TimeoutMS > maxDeadline.Milliseconds() {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/until", Code: "invalid", Message: "must be in the future, at most a year ahead"})
+			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/until", Code: "invalid", Message: "must be in the future, at most a year ahead"})
 		}
 	}
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun, always(e)})

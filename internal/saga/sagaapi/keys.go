@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -17,7 +17,7 @@ func (s *Handlers) prior(ctx context.Context, key *saga.IdempotencyKey) (id uuid
 	case err != nil:
 		return uuid.Nil, false, err
 	case state == saga.KeyOther:
-		return uuid.Nil, false, rest.KeyReused()
+		return uuid.Nil, false, httpkit.KeyReused()
 	}
 	return id, state == saga.KeySame, nil
 }

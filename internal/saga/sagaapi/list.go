@@ -14,8 +14,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -25,14 +25,14 @@ import (
 func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	p := in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
 	if p.Metadata != nil {
-		if err := rest.MayFilterByContent(ctx, "metadata"); err != nil {
+		if err := httpkit.MayFilterByContent(ctx, "metadata"); err != nil {
 			return nil, err
 		}
 	}
@@ -53,7 +53,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	}
 	full := p.View != nil && *p.View == api.ListSagasParamsViewFull
 	out := api.SagaList{Sagas: make([]api.Saga, len(found.Items)),
-		Pagination: rest.Pagination(asked, found, (*saga.Saga).Place)}
+		Pagination: httpkit.Pagination(asked, found, (*saga.Saga).Place)}
 	damaged := map[string]bool{}
 	for i := range found.Items {
 		item, err := s.listed(ctx, req.Tenant.ID, &found.Items[i], full, damaged)
@@ -65,7 +65,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	if err := s.withNotes(ctx, req.Tenant.ID, out.Sagas); err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 func (s *Handlers) listed(
@@ -110,10 +110,10 @@ func (s *Handlers) pinnedOrNone(ctx context.Context, tenant uuid.UUID, sg *saga.
 // exclude each other.
 func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 	f = saga.Filter{
-		WorkflowName: rest.Text(p.WorkflowName), CorrelationID: rest.Text(p.CorrelationID),
-		InitiatedBy: rest.Text(p.InitiatedBy),
-		TraceID:     rest.Text(p.TraceID), BusinessKey: rest.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
-		Assignee: rest.Text(p.Assignee),
+		WorkflowName: httpkit.Text(p.WorkflowName), CorrelationID: httpkit.Text(p.CorrelationID),
+		InitiatedBy: httpkit.Text(p.InitiatedBy),
+		TraceID:     httpkit.Text(p.TraceID), BusinessKey: httpkit.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
+		Assignee: httpkit.Text(p.Assignee),
 	}
 	if p.Status != nil || p.State != nil || p.Lifecycle != nil || p.Active != nil {
 		f.States = statesOf(p)
@@ -146,7 +146,7 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 		{"attention_since_from", p.AttentionSinceFrom, &f.AttentionFrom},
 		{"attention_since_to", p.AttentionSinceTo, &f.AttentionTo},
 	} {
-		if *bound.out, err = rest.TimeOf(bound.name, bound.in); err != nil {
+		if *bound.out, err = httpkit.TimeOf(bound.name, bound.in); err != nil {
 			return f, none, err
 		}
 	}
@@ -154,19 +154,19 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 		none = none || f.NeedsAttention != nil && !*f.NeedsAttention
 		f.NeedsAttention = new(true)
 	}
-	f.ErrorCode, f.Step = rest.Text(p.ErrorCode), rest.Text(p.Step)
+	f.ErrorCode, f.Step = httpkit.Text(p.ErrorCode), httpkit.Text(p.Step)
 	return f, none, checkErrorFilters(p, &f)
 }
 
 // checkErrorFilters refuses filters by the error that no index serves.
 func checkErrorFilters(p api.ListSagasParams, f *saga.Filter) error {
 	if f.Step != "" && f.WorkflowName == "" {
-		return rest.BadParameter("step", "required_with",
+		return httpkit.BadParameter("step", "required_with",
 			"needs workflow_name or definition_id too: names of steps belong to a workflow")
 	}
 	for name, asked := range map[string]bool{"error_code": f.ErrorCode != "", "step": f.Step != ""} {
 		if asked && p.Archived != nil && *p.Archived {
-			return rest.BadParameter(name, "excluded",
+			return httpkit.BadParameter(name, "excluded",
 				"cannot be combined with archived=true: archived sagas are not indexed by their errors; use state and ended_from")
 		}
 	}
@@ -197,7 +197,7 @@ func definitionOf(id string) (name string, version int, err error) {
 			return id[:at], version, nil
 		}
 	}
-	return "", 0, rest.BadParameter("definition_id", "invalid", "must be the name of a workflow, @ and its version")
+	return "", 0, httpkit.BadParameter("definition_id", "invalid", "must be the name of a workflow, @ and its version")
 }
 
 func metadataOf(text string) (json.RawMessage, error) {
@@ -205,12 +205,12 @@ func metadataOf(text string) (json.RawMessage, error) {
 	var e *strictjson.Error
 	switch {
 	case errors.As(err, &e):
-		return nil, rest.ParameterFault(rest.CodeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code,
+		return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code,
 			Message: "is not valid JSON: " + e.Detail})
 	case err != nil:
 		return nil, err
 	case canonical[0] != '{':
-		return nil, rest.BadParameter("metadata", "type", "must be a JSON object")
+		return nil, httpkit.BadParameter("metadata", "type", "must be a JSON object")
 	}
 	return canonical, nil
 }
@@ -219,9 +219,9 @@ func metadataOf(text string) (json.RawMessage, error) {
 func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	p := in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByName, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByName, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -241,9 +241,9 @@ func (s *Handlers) ListWorkflowVersions(ctx context.Context,
 	if err := checkName(in.Name); err != nil {
 		return nil, err
 	}
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	p := in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, rest.ByNumber, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByNumber, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -255,10 +255,10 @@ func (s *Handlers) ListWorkflowVersions(ctx context.Context,
 	return workflowPage(asked, found, full, func(r *workflow.Registered) int { return r.Version }), nil
 }
 
-func workflowPage[C any](asked rest.Asked[C], found page.Of[workflow.Registered], full bool,
-	place func(*workflow.Registered) C) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: api.WorkflowList{
-		Workflows:  rest.Each(found.Items, func(r *workflow.Registered) api.Workflow { return toAPIWorkflow(r, full) }),
-		Pagination: rest.Pagination(asked, found, place),
+func workflowPage[C any](asked httpkit.Asked[C], found page.Of[workflow.Registered], full bool,
+	place func(*workflow.Registered) C) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: api.WorkflowList{
+		Workflows:  httpkit.Each(found.Items, func(r *workflow.Registered) api.Workflow { return toAPIWorkflow(r, full) }),
+		Pagination: httpkit.Pagination(asked, found, place),
 	}}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -15,17 +15,17 @@ import (
 func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObject) (api.Response, error) {
 	b := in.Body
 	if b.Assignee == nil && b.Note == nil {
-		return nil, rest.SchemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
+		return nil, httpkit.SchemaFault(fault.Field{Code: "required", Message: "must name at least one field to change"})
 	}
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	for range rest.Reloads(ctx) {
+	for range httpkit.Reloads(ctx) {
 		f, err := s.heads(ctx, req.Tenant.ID, in.SagaID)
 		if err != nil {
 			return nil, err
 		}
-		switch fits, err := rest.IfNoteMatches(in.Params.IfMatch, f.note.Version); {
+		switch fits, err := httpkit.IfNoteMatches(in.Params.IfMatch, f.note.Version); {
 		case err != nil:
 			return nil, err
 		case !fits:
@@ -34,7 +34,7 @@ func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObjec
 		}
 		after, changed := f.note.Edited(saga.NoteEdit{Assignee: b.Assignee, Text: b.Note})
 		if changed != nil {
-			err = s.Notes.PutNote(ctx, f.saga.Noted(after, changed, req.Principal, req.ID, rest.Text(b.Reason), s.Now()))
+			err = s.Notes.PutNote(ctx, f.saga.Noted(after, changed, req.Principal, req.ID, httpkit.Text(b.Reason), s.Now()))
 		}
 		switch {
 		case err == nil:
@@ -44,5 +44,5 @@ func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObjec
 			return nil, err
 		}
 	}
-	return nil, rest.KeepsChanging("note")
+	return nil, httpkit.KeepsChanging("note")
 }

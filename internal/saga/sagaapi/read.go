@@ -13,7 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -23,7 +23,7 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	if err != nil {
 		return nil, err
 	}
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	var ended *saga.Loaded
 	if ref := (saga.Ref{Tenant: tenant, ID: in.SagaID}); wait > 0 {
 		w := s.watch(ref)
@@ -42,7 +42,7 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 		if err != nil {
 			return nil, err
 		}
-		a, err := rest.Answer{ETag: f.notedETag(), Waited: waited}.Unchanged(in.Params.IfNoneMatch)
+		a, err := httpkit.Answer{ETag: f.notedETag(), Waited: waited}.Unchanged(in.Params.IfNoneMatch)
 		if err != nil || a.Status == http.StatusNotModified {
 			return a, err
 		}
@@ -51,7 +51,7 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 		running: slices.Contains(in.Params.Include, "running"), steps: slices.Contains(in.Params.Include, "steps"),
 		brief: brief(in.Params.View),
 	}
-	var a rest.Answer
+	var a httpkit.Answer
 	if ended != nil {
 		a, err = s.endedAnswer(ctx, ended, show)
 	} else {
@@ -65,14 +65,14 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 }
 
 // endedAnswer is withLogs for a live saga whose logs are known.
-func (s *Handlers) endedAnswer(ctx context.Context, l *saga.Loaded, show shown) (rest.Answer, error) {
+func (s *Handlers) endedAnswer(ctx context.Context, l *saga.Loaded, show shown) (httpkit.Answer, error) {
 	def, err := s.definitions.Version(ctx, l.Saga.Tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
 	if err != nil {
-		return rest.Answer{}, pinnedIsGone(err)
+		return httpkit.Answer{}, pinnedIsGone(err)
 	}
 	f := sagaWithLogs{saga: l.Saga, logs: saga.InOrder(l.Logs)}
 	if err := s.withNote(ctx, &f); err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	return full(f, def, show)
 }
@@ -81,23 +81,23 @@ func (s *Handlers) endedAnswer(ctx context.Context, l *saga.Loaded, show shown) 
 type shown struct{ running, steps, brief bool }
 
 // withLogs reads a saga, then its logs, so that they are never older than its state.
-func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, show shown) (rest.Answer, error) {
+func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, show shown) (httpkit.Answer, error) {
 	f, err := s.find(ctx, tenant, id, saga.Logs{Brief: show.brief})
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
 	if err != nil {
-		return rest.Answer{}, pinnedIsGone(err)
+		return httpkit.Answer{}, pinnedIsGone(err)
 	}
 	if err := s.withNote(ctx, &f); err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	return full(f, def, show)
 }
 
 // full is the answer with a saga and its logs.
-func full(f sagaWithLogs, def *workflow.Definition, show shown) (rest.Answer, error) {
+func full(f sagaWithLogs, def *workflow.Definition, show shown) (httpkit.Answer, error) {
 	out := f.convert(def)
 	out.StepLogs = toAPIStepLogs(f.logs, show.running, show.brief)
 	run := saga.Rebuild(f.saga, def, f.logs)
@@ -110,34 +110,34 @@ func full(f sagaWithLogs, def *workflow.Definition, show shown) (rest.Answer, er
 	if !show.brief {
 		var err error
 		if out.Result, err = result(&run); err != nil {
-			return rest.Answer{}, err
+			return httpkit.Answer{}, err
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out, ETag: f.notedETag()}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: f.notedETag()}, nil
 }
 
 // head reads a saga and returns it without step logs.
-func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (rest.Answer, error) {
+func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (httpkit.Answer, error) {
 	f, err := s.heads(ctx, tenant, id) // the saga of an idempotency key may be archived
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	return s.headAnswer(ctx, f, status)
 }
 
-func (s *Handlers) headAnswer(ctx context.Context, f sagaWithLogs, status int) (rest.Answer, error) {
+func (s *Handlers) headAnswer(ctx context.Context, f sagaWithLogs, status int) (httpkit.Answer, error) {
 	def, err := s.definitions.Version(ctx, f.saga.Tenant.ID, f.saga.WorkflowName, f.saga.WorkflowVersion)
 	if err != nil {
-		return rest.Answer{}, pinnedIsGone(err)
+		return httpkit.Answer{}, pinnedIsGone(err)
 	}
-	return rest.Answer{Status: status, Body: f.convert(def), ETag: f.notedETag()}, nil
+	return httpkit.Answer{Status: status, Body: f.convert(def), ETag: f.notedETag()}, nil
 }
 
 // ListStepLogs returns the step logs of a saga.
 func (s *Handlers) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	less := brief(in.Params.View)
 	f, err := s.find(ctx, tenant, in.SagaID, saga.Logs{Brief: less, IDs: in.Params.ID})
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Handlers) ListStepLogs(ctx context.Context, in api.ListStepLogsRequestO
 		Archived: f.archived(), ArchivedAt: f.archivedAt,
 		StepLogs: toAPIStepLogs(f.logs, slices.Contains(in.Params.Include, "running"), less),
 	}
-	return rest.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
+	return httpkit.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }
 
 // ListSteps returns the current state of a saga's steps.
@@ -161,7 +161,7 @@ func (s *Handlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject)
 	}
 	steps := toAPISteps(saga.Steps(run, f.logs), less)
 	list := api.StepList{Archived: f.archived(), ArchivedAt: f.archivedAt, Steps: steps}
-	return rest.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
+	return httpkit.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }
 
 // brief tells whether a view leaves out what saga.Logs.Brief does.
@@ -212,13 +212,13 @@ func (f *sagaWithLogs) archived() *bool {
 
 func (f *sagaWithLogs) etag() string {
 	if f.archivedAt != nil {
-		return rest.ArchivedETag(f.saga.Version)
+		return httpkit.ArchivedETag(f.saga.Version)
 	}
-	return rest.ETagOf(f.saga.Version)
+	return httpkit.ETagOf(f.saga.Version)
 }
 
 // notedETag is the tag of an answer that has the note.
-func (f *sagaWithLogs) notedETag() string { return rest.NotedETag(f.etag(), f.note.Version) }
+func (f *sagaWithLogs) notedETag() string { return httpkit.NotedETag(f.etag(), f.note.Version) }
 
 func (f *sagaWithLogs) convert(def *workflow.Definition) *api.Saga {
 	out := toAPISaga(&f.saga, def)

@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -25,12 +25,12 @@ const (
 func (s *Handlers) RunRetention(ctx context.Context, in api.RunRetentionRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	e := saga.Expiry{Tenant: rest.RequestOf(ctx).Tenant.ID, Default: s.Retention}
+	e := saga.Expiry{Tenant: httpkit.RequestOf(ctx).Tenant.ID, Default: s.Retention}
 	began := s.Now()
 	if in.Body != nil && in.Body.OlderThan != nil {
 		e.Before = in.Body.OlderThan.UTC()
 		if e.Before.After(began) || e.Before.Year() < 1970 {
-			return nil, rest.SchemaFault(fault.Field{Pointer: "/older_than", Code: "invalid", Message: "must be in the past, and not before 1970"})
+			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/older_than", Code: "invalid", Message: "must be in the past, and not before 1970"})
 		}
 	}
 	if in.Params.DryRun != nil && *in.Params.DryRun {
@@ -55,7 +55,7 @@ func (s *Handlers) RunRetention(ctx context.Context, in api.RunRetentionRequestO
 			break
 		}
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 func (s *Handlers) dryRetention(ctx context.Context, e saga.Expiry) (api.Response, error) {
@@ -69,5 +69,5 @@ func (s *Handlers) dryRetention(ctx context.Context, e saga.Expiry) (api.Respons
 			Failed: c.Failed})
 		out.More = out.More || max(c.Completed, c.Failed) == maxCounted
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -21,20 +21,20 @@ const defaultBuckets = 24
 
 // period reads the times of sagas' creation; by default, the latest span of time until now.
 func (s *Handlers) period(from, to *time.Time, span time.Duration) (first, beyond time.Time, err error) {
-	if beyond, err = rest.TimeOf("created_to", to); err != nil {
+	if beyond, err = httpkit.TimeOf("created_to", to); err != nil {
 		return first, beyond, err
 	}
 	if to == nil {
 		beyond = s.Now().UTC()
 	}
-	if first, err = rest.TimeOf("created_from", from); err != nil {
+	if first, err = httpkit.TimeOf("created_from", from); err != nil {
 		return first, beyond, err
 	}
 	if from == nil {
 		first = beyond.Add(-span)
 	}
 	if !first.Before(beyond) {
-		return first, beyond, rest.BadParameter("created_from", "invalid", "must be before created_to")
+		return first, beyond, httpkit.BadParameter("created_from", "invalid", "must be before created_to")
 	}
 	return first, beyond, nil
 }
@@ -47,7 +47,7 @@ func (s *Handlers) GetSagaSeries(ctx context.Context, in api.GetSagaSeriesReques
 	if in.Params.Bucket != nil {
 		length = *in.Params.Bucket
 	}
-	f := saga.SeriesFilter{WorkflowName: rest.Text(in.Params.WorkflowName), Bucket: bucketLengths[length]}
+	f := saga.SeriesFilter{WorkflowName: httpkit.Text(in.Params.WorkflowName), Bucket: bucketLengths[length]}
 	from, to, err := s.period(in.Params.CreatedFrom, in.Params.CreatedTo, defaultBuckets*f.Bucket)
 	if err != nil {
 		return nil, err
@@ -60,14 +60,14 @@ func (s *Handlers) GetSagaSeries(ctx context.Context, in api.GetSagaSeriesReques
 	case in.Params.CreatedFrom == nil && f.Buckets() > defaultBuckets:
 		f.From = f.From.Add(f.Bucket)
 	case f.Buckets() > saga.MostBuckets:
-		return nil, rest.BadParameter("created_from", "invalid", "the period has %d buckets of %s, more than %d: "+
+		return nil, httpkit.BadParameter("created_from", "invalid", "the period has %d buckets of %s, more than %d: "+
 			"use longer buckets or a shorter period", f.Buckets(), length, saga.MostBuckets)
 	}
 	if f.Bucket < time.Hour && f.From.Before(s.Now().Add(-saga.MinutesKept)) {
-		return nil, rest.BadParameter("created_from", "invalid", "sagas are counted by the minute for 3 days only: "+
+		return nil, httpkit.BadParameter("created_from", "invalid", "sagas are counted by the minute for 3 days only: "+
 			"use buckets of 1h or 1d")
 	}
-	found, err := s.Reports.Series(ctx, rest.RequestOf(ctx).Tenant.ID, f)
+	found, err := s.Reports.Series(ctx, httpkit.RequestOf(ctx).Tenant.ID, f)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *Handlers) GetSagaSeries(ctx context.Context, in api.GetSagaSeriesReques
 		b.To = b.From.Add(f.Bucket)
 		out.Buckets[i] = b
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 func toAPIBucket(b *saga.SeriesBucket, timed int) api.SagaSeriesBucket {
@@ -113,18 +113,18 @@ func (s *Handlers) GetStepStatistics(ctx context.Context, in api.GetStepStatisti
 	if f.From, f.To, err = s.period(in.Params.CreatedFrom, in.Params.CreatedTo, 24*time.Hour); err != nil {
 		return nil, err
 	}
-	found, err := s.Reports.Attempts(ctx, rest.RequestOf(ctx).Tenant.ID, f)
+	found, err := s.Reports.Attempts(ctx, httpkit.RequestOf(ctx).Tenant.ID, f)
 	if err != nil {
 		return nil, err
 	}
 	out := api.StepStatisticsList{
 		WorkflowName: f.WorkflowName, CreatedFrom: f.From, CreatedTo: f.To, Sagas: int64(found.Sagas),
-		Attempts: int64(len(found.Attempts)), Sampled: found.Sampled, Steps: rest.Each(found.ByStep(), toAPIStep),
+		Attempts: int64(len(found.Attempts)), Sampled: found.Sampled, Steps: httpkit.Each(found.ByStep(), toAPIStep),
 	}
 	if f.WorkflowVersion != 0 {
 		out.WorkflowVersion = &f.WorkflowVersion
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // mostCodes is how many codes of failures a step shows.
@@ -136,7 +136,7 @@ func toAPIStep(s *saga.StepStatistics) api.StepStatistics {
 		Attempts: int64(s.Attempts), Running: int64(s.Running), Completed: int64(s.Completed), Failed: int64(s.Failed),
 		GaveUp: int64(s.GaveUp), Retries: int64(s.Retries), ByOperator: int64(s.ByOperator),
 		AttemptDuration: toAPIDurations(s.Each), StepDuration: toAPIDurations(s.Whole),
-		Failures: rest.Each(s.Failures[:min(len(s.Failures), mostCodes)], toAPIStepFailures),
+		Failures: httpkit.Each(s.Failures[:min(len(s.Failures), mostCodes)], toAPIStepFailures),
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/rest"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -19,14 +19,14 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	in api.ListSagaStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	req := rest.RequestOf(ctx)
+	req := httpkit.RequestOf(ctx)
 	p := in.Params
-	asked, err := rest.PageOf(ctx, s.Cursors, byVersion, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, byVersion, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
-	filter := saga.StatisticsFilter{WorkflowName: rest.Text(p.WorkflowName)}
-	if filter.CreatedFrom, err = rest.TimeOf("created_from", p.CreatedFrom); err != nil {
+	filter := saga.StatisticsFilter{WorkflowName: httpkit.Text(p.WorkflowName)}
+	if filter.CreatedFrom, err = httpkit.TimeOf("created_from", p.CreatedFrom); err != nil {
 		return nil, err
 	}
 	filter.CreatedFrom = filter.CreatedFrom.Truncate(time.Hour)
@@ -40,8 +40,8 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	listed := page.In(asked.Request, found.Definitions, func(d *saga.DefinitionStatistics, after version) bool {
 		return cmp.Or(strings.Compare(d.WorkflowName, after.name), cmp.Compare(d.WorkflowVersion, after.number)) > 0
 	})
-	out := api.SagaStatisticsList{AsOf: found.AsOf, Statistics: rest.Each(listed.Items, toAPIStatistics),
-		Pagination: rest.Pagination(asked, listed, func(d *saga.DefinitionStatistics) version {
+	out := api.SagaStatisticsList{AsOf: found.AsOf, Statistics: httpkit.Each(listed.Items, toAPIStatistics),
+		Pagination: httpkit.Pagination(asked, listed, func(d *saga.DefinitionStatistics) version {
 			return version{d.WorkflowName, d.WorkflowVersion}
 		})}
 	if p.CreatedFrom != nil {
@@ -50,17 +50,17 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	if p.CreatedTo != nil {
 		out.CreatedTo = &filter.CreatedTo
 	}
-	return rest.Answer{Status: http.StatusOK, Body: out}, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // fullHour is TimeOf, rounded up to an hour.
 func fullHour(name string, in *time.Time) (time.Time, error) {
-	t, err := rest.TimeOf(name, in)
+	t, err := httpkit.TimeOf(name, in)
 	if err != nil || t.IsZero() || t.Equal(t.Truncate(time.Hour)) {
 		return t, err
 	}
 	t = t.Truncate(time.Hour).Add(time.Hour)
-	return rest.TimeOf(name, &t)
+	return httpkit.TimeOf(name, &t)
 }
 
 // version is the position of a definition in the list of statistics.
@@ -69,14 +69,14 @@ type version struct {
 	number int
 }
 
-var byVersion = rest.Order[version]{
+var byVersion = httpkit.Order[version]{
 	Keys: func(v version) []byte {
 		//nolint:gosec // versions are positive and 32 bits long
 		return append(binary.BigEndian.AppendUint32(nil, uint32(v.number)), v.name...)
 	},
 	Place: func(keys []byte) (version, error) {
 		if len(keys) < 4 {
-			return version{}, rest.BadCursor()
+			return version{}, httpkit.BadCursor()
 		}
 		return version{string(keys[4:]), int(binary.BigEndian.Uint32(keys))}, nil
 	},

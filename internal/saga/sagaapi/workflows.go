@@ -12,8 +12,8 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -21,11 +21,11 @@ import (
 func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	def, err := s.parseDefinition(rest.RequestOf(ctx), in.JSONBody != nil)
+	def, err := s.parseDefinition(httpkit.RequestOf(ctx), in.JSONBody != nil)
 	if err != nil {
 		return nil, err
 	}
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	if in.Params.IfMatch != nil {
 		// A version that appears between this read and the next line is kept in addition
 		// to ours: versions are immutable, so nothing can be lost.
@@ -33,7 +33,7 @@ func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflow
 			return nil, err
 		}
 	}
-	w, isNew, err := s.Workflows.Register(rest.WithActor(ctx, nil), tenant, def, false, s.Now())
+	w, isNew, err := s.Workflows.Register(httpkit.WithActor(ctx, nil), tenant, def, false, s.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -47,17 +47,17 @@ func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflow
 
 // ValidateWorkflow checks a definition and stores nothing.
 func (s *Handlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.Response, error) {
-	def, err := s.parseDefinition(rest.RequestOf(ctx), in.JSONBody != nil)
+	def, err := s.parseDefinition(httpkit.RequestOf(ctx), in.JSONBody != nil)
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer{Status: http.StatusOK, Body: api.WorkflowValidation{
+	return httpkit.Answer{Status: http.StatusOK, Body: api.WorkflowValidation{
 		Valid: true, Name: def.Name, StepCount: len(def.Steps), StepNames: def.StepNames(), Definition: definitionJSON(def),
 	}}, nil
 }
 
 // parseDefinition parses the definition in the body: JSON, YAML, or JSON that contains YAML.
-func (s *Handlers) parseDefinition(req *rest.Request, isJSON bool) (*workflow.Definition, error) {
+func (s *Handlers) parseDefinition(req *httpkit.Request, isJSON bool) (*workflow.Definition, error) {
 	text, parse := req.Body, workflow.ParseYAML
 	if isJSON {
 		inside, found, err := yamlInside(req.Body)
@@ -107,7 +107,7 @@ func (s *Handlers) runnable(def *workflow.Definition) error {
 	if wrong == nil {
 		return nil
 	}
-	return rest.FieldsFault(fault.Invalid, workflow.CodeURLNotAllowed, wrong)
+	return httpkit.FieldsFault(fault.Invalid, workflow.CodeURLNotAllowed, wrong)
 }
 
 // yamlInside returns the text of {"workflow_yaml": "…"}, which must have no other members.
@@ -121,10 +121,11 @@ func yamlInside(body []byte) (text string, isYAML bool, err error) {
 		return "", false, nil
 	}
 	if json.Unmarshal(raw, &text) != nil {
-		return "", true, rest.SchemaFault(fault.Field{Pointer: "/workflow_yaml", Code: "type", Message: "must be a string"})
+		return "", true, httpkit.SchemaFault(fault.Field{Pointer: "/workflow_yaml", Code: "type",
+			Message: "must be a string"})
 	}
 	if len(members) > 1 {
-		return "", true, rest.SchemaFault(fault.Field{Pointer: "", Code: "unknown", Message: "must have no members but workflow_yaml"})
+		return "", true, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "unknown", Message: "must have no members but workflow_yaml"})
 	}
 	return text, true, nil
 }
@@ -140,44 +141,45 @@ func (s *Handlers) GetWorkflowVersion(ctx context.Context,
 	return s.workflowVersion(ctx, in.Name, int(in.Version), in.Params.IfNoneMatch)
 }
 
-func (s *Handlers) workflowVersion(ctx context.Context, name string, version int, ifNone *string) (rest.Answer, error) {
+func (s *Handlers) workflowVersion(ctx context.Context, name string, version int, ifNone *string) (httpkit.Answer,
+	error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	if err := checkName(name); err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
-	w, err := s.Workflows.Get(ctx, rest.RequestOf(ctx).Tenant.ID, name, version)
+	w, err := s.Workflows.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, name, version)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	return workflowAnswer(w).Unchanged(ifNone)
 }
 
 // EnableWorkflow allows new sagas of a workflow.
 func (s *Handlers) EnableWorkflow(ctx context.Context, in api.EnableWorkflowRequestObject) (api.Response, error) {
-	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, rest.ReasonOf(in.Body))
+	return s.setEnabled(ctx, in.Name, true, in.Params.IfMatch, httpkit.ReasonOf(in.Body))
 }
 
 // DisableWorkflow refuses new sagas of a workflow.
 func (s *Handlers) DisableWorkflow(ctx context.Context, in api.DisableWorkflowRequestObject) (api.Response, error) {
-	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, rest.ReasonOf(in.Body))
+	return s.setEnabled(ctx, in.Name, false, in.Params.IfMatch, httpkit.ReasonOf(in.Body))
 }
 
 func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, match,
-	reason *string) (rest.Answer, error) {
+	reason *string) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	if err := checkName(name); err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
-	tenant := rest.RequestOf(ctx).Tenant.ID
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	revision, err := s.matching(ctx, tenant, name, match)
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
-	w, err := s.Workflows.SetEnabled(rest.WithActor(ctx, reason), tenant, name, enabled, revision, s.Now())
+	w, err := s.Workflows.SetEnabled(httpkit.WithActor(ctx, reason), tenant, name, enabled, revision, s.Now())
 	if err != nil {
-		return rest.Answer{}, err
+		return httpkit.Answer{}, err
 	}
 	return workflowAnswer(w), nil
 }
@@ -192,11 +194,11 @@ func (s *Handlers) matching(ctx context.Context, tenant uuid.UUID, name string, 
 	if err != nil {
 		return 0, err
 	}
-	switch fits, err := rest.IfMatch(match, w.Revision); {
+	switch fits, err := httpkit.IfMatch(match, w.Revision); {
 	case err != nil:
 		return 0, err
 	case !fits:
-		return 0, rest.Stale(workflow.CodeStale, "workflow", w.Revision)
+		return 0, httpkit.Stale(workflow.CodeStale, "workflow", w.Revision)
 	}
 	return w.Revision, nil
 }
@@ -207,5 +209,5 @@ func checkName(name string) error {
 	if workflow.ValidName(name) {
 		return nil
 	}
-	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q: the name is not valid", rest.Clip(name))
+	return fault.New(fault.NotFound, workflow.CodeNotFound, "there is no workflow %q: the name is not valid", httpkit.Clip(name))
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -39,6 +39,6 @@ func definitionJSON(def *workflow.Definition) json.RawMessage {
 
 // workflowAnswer returns the response for a version; its ETag is the revision of the name,
 // because enabling and newer versions change the response.
-func workflowAnswer(w workflow.Registered) rest.Answer {
-	return rest.Answer{Status: http.StatusOK, Body: toAPIWorkflow(&w, true), ETag: rest.ETagOf(w.Revision)}
+func workflowAnswer(w workflow.Registered) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIWorkflow(&w, true), ETag: httpkit.ETagOf(w.Revision)}
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -58,7 +59,7 @@ func newJobSagas(t *testing.T, change ...func(*workflow.Definition)) *jobSagas {
 // begun stores a saga and applies events to it.
 func (k *jobSagas) begun(events ...saga.Event) saga.Instance {
 	k.t.Helper()
-	spec := saga.Spec{ID: pgtest.NewID(), Tenant: saga.Tenant{ID: k.Tenant}, Payload: json.RawMessage(`{"order":7}`)}
+	spec := saga.Spec{ID: pgtest.NewID(), Tenant: tenant.Tenant{ID: k.Tenant}, Payload: json.RawMessage(`{"order":7}`)}
 	s := saga.NewSaga{Saga: saga.New(spec, k.def, 1, new(int64(1)), pgtest.Now(), time.Minute)}
 	if r, err := k.sagas.Create(k.t.Context(), []saga.NewSaga{s}); err != nil || r[0].Created != saga.Stored {
 		k.t.Fatal(r, err)

@@ -21,14 +21,15 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/rest"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Tenant is whose requests are those of edges that ask for no credential.
-var Tenant = saga.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-000000000001")}
+var Tenant = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-000000000001")}
 
 // Edge is the HTTP edge on a store in memory, with the engine.
 type Edge struct {
@@ -80,7 +81,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 		Access:   httpapi.Access{Keys: e.Store.Keys, Sessions: e.Store.Sessions, Development: true, Tenant: Tenant},
 		Ends:     e.Node.Ends,
 		Answers:  e.Store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32),
-		Limits: rest.Limits{MaxWait: 10 * time.Second},
+		Limits: httpkit.Limits{MaxWait: 10 * time.Second},
 		Now:    clock.now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 		Version: httpapi.Version{Version: "1.2.3", Go: "go1.26"},
 		Log:     slog.New(slog.NewJSONHandler(e.Log, nil)),

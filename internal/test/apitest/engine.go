@@ -10,13 +10,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/loop/ends"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/waiting"
 )
 
 // node is the engine as an edge sees it. It checks the edge's duty towards the engine:
@@ -34,7 +34,7 @@ type node struct {
 	// Silent: nobody is told of the end of a saga. Set it before the first waiting request.
 	Silent bool
 	// Ends is who waits for the end of what.
-	Ends *ends.Board
+	Ends *waiting.Board
 
 	mu      sync.Mutex
 	rooms   int           // guarded by mu: given and not yet used or given back
@@ -46,7 +46,7 @@ type node struct {
 func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 	commit func(context.Context, saga.Change) error) *node {
 	t.Helper()
-	n := &node{t: t, store: store, Ends: ends.New(ends.Config{}), changed: make(chan struct{}, 1)}
+	n := &node{t: t, store: store, Ends: waiting.New(waiting.Config{}), changed: make(chan struct{}, 1)}
 	looked, log := make(chan struct{}, 1), &syncBuffer{}
 	n.Engine = engine.New(engine.Config{
 		Store: store.Sagas, Ownership: store.Sagas, Commit: commit,
@@ -57,7 +57,7 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 		Call: func(_ context.Context, c saga.Call) saga.Outcome { return n.call(c, now) },
 		Ended: func(ref saga.Ref, committed *saga.Loaded) {
 			if !n.Silent {
-				n.Ends.Ended(ends.Key{Kind: ends.Saga, Tenant: ref.Tenant, ID: ref.ID}, ends.Committed(committed))
+				n.Ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
 			}
 		},
 		Node: "edge", Now: now, NewID: uuid.New,

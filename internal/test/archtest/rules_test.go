@@ -14,7 +14,7 @@ var rules = []string{
 	"internal/fault", "internal/retry", "internal/strictjson/plaintext", "internal/strictjson",
 	"internal/saga/workflow", "internal/saga", "internal/dlq", "internal/dlq/errortext",
 	"internal/jobrun", "internal/audit/operator", "internal/access", "internal/event/webhook", "internal/event/cloudevent",
-	"internal/jobrun/schedule", "internal/rest/page", "internal/saga/sagabulk",
+	"internal/jobrun/schedule", "internal/page", "internal/saga/sagabulk", "internal/tenant",
 }
 
 // pure lists what a rule package may import of the standard library and of other modules.

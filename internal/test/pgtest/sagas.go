@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/secret/envelope"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Order is a workflow of three steps.
@@ -44,7 +45,7 @@ func SomeSagas(n int) []saga.NewSaga {
 	owner := int64(1)
 	batch := make([]saga.NewSaga, n)
 	for i := range batch {
-		spec := saga.Spec{ID: NewID(), Tenant: saga.Tenant{ID: Big}, Payload: json.RawMessage(`{"order":1}`)}
+		spec := saga.Spec{ID: NewID(), Tenant: tenant.Tenant{ID: Big}, Payload: json.RawMessage(`{"order":1}`)}
 		batch[i].Saga = saga.New(spec, Order, 1, &owner, Now(), time.Minute)
 		batch[i].Key = &saga.IdempotencyKey{TenantID: Big, Principal: "p", Route: "r", Key: fmt.Sprint(spec.ID),
 			Hash: []byte("h"), SagaID: spec.ID}

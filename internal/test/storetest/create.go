@@ -10,8 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 var creates = []contract{
@@ -169,7 +170,7 @@ func createIDTaken(f *fixture) {
 func createNotRunnable(f *fixture) {
 	unknown, foreign, disabled := f.unowned(), f.unowned(), withKey(f.unowned(), f.key("k", "hash"))
 	unknown.WorkflowName = "ordeR"
-	foreign.Tenant = saga.Tenant{ID: newID()}
+	foreign.Tenant = tenant.Tenant{ID: newID()}
 	for what, n := range map[string]saga.NewSaga{"unknown": unknown, "foreign": foreign} {
 		if r := f.create(n)[0]; r.Created != saga.NotRunnable {
 			f.t.Errorf("%s: result %d, want not runnable", what, r.Created)

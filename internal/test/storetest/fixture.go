@@ -15,13 +15,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // fixture is a tenant with one workflow and one node, used by one test.
 type fixture struct {
 	Env
 	t      *testing.T
-	tenant saga.Tenant
+	tenant tenant.Tenant
 	def    *workflow.Definition
 	owner  int64 // a node with a lease of an hour
 
@@ -42,7 +43,7 @@ const orderWorkflow = `{
 
 func begin(t *testing.T, env Env) *fixture {
 	t.Helper()
-	f := &fixture{Env: env, t: t, tenant: saga.Tenant{ID: newID(), Region: "eu", Major: 3, Minor: 65535}}
+	f := &fixture{Env: env, t: t, tenant: tenant.Tenant{ID: newID(), Region: "eu", Major: 3, Minor: 65535}}
 	f.def = f.definition(orderWorkflow)
 	if r, created, err := env.Workflows.Register(t.Context(), f.tenant.ID, f.def, false, f.now()); err != nil ||
 		!created ||

@@ -14,8 +14,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest/page"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 var keys = []contract{
@@ -63,7 +63,7 @@ func keyReadsBack(f *fixture) {
 	free, _ := f.apiKey("root")
 	free.Role, free.Tenant = access.Admin, nil
 	plain, _ := f.apiKey("plain")
-	plain.Role, plain.Tenant = access.Auditor, &saga.Tenant{ID: f.tenant.ID}
+	plain.Role, plain.Tenant = access.Auditor, &tenant.Tenant{ID: f.tenant.ID}
 	worker, _ := f.apiKey("worker")
 	worker.Role = access.Worker
 	some, _ := f.apiKey("worker-of-queues")

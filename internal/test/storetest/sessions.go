@@ -9,13 +9,13 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Sessions tests access.Sessions on an empty store.
 func Sessions(t *testing.T, store access.Sessions) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	tenant := saga.Tenant{ID: uuid.New(), Region: "eu", Major: 1, Minor: 2}
+	home := tenant.Tenant{ID: uuid.New(), Region: "eu", Major: 1, Minor: 2}
 	open := func(n byte, who access.Principal, at time.Time) access.Session {
 		t.Helper()
 		s, err := access.OpenSession(access.NewSessionToken([32]byte{n}), who, "127.0.0.1", uuid.Must(uuid.NewV7()), at)
@@ -28,11 +28,11 @@ func Sessions(t *testing.T, store access.Sessions) {
 		return s
 	}
 	hour, life := now.Add(-access.SessionIdle), now.Add(-access.SessionLife)
-	alice := open(1, access.Principal{Subject: "jwt:alice", Role: access.Operator, Tenant: tenant}, now)
+	alice := open(1, access.Principal{Subject: "jwt:alice", Role: access.Operator, Tenant: home}, now)
 	ops := open(2, access.Principal{Subject: "key:*:ops", Role: access.Admin, AnyTenant: true, KeyID: uuid.New()}, now)
-	nobody := open(3, access.Principal{Subject: "jwt:nobody", Tenant: saga.Tenant{ID: tenant.ID}}, now)
-	idle := open(4, access.Principal{Subject: "jwt:alice", Role: access.Admin, Tenant: tenant}, hour)
-	old := open(5, access.Principal{Subject: "jwt:alice", Role: access.Admin, Tenant: tenant}, life)
+	nobody := open(3, access.Principal{Subject: "jwt:nobody", Tenant: tenant.Tenant{ID: home.ID}}, now)
+	idle := open(4, access.Principal{Subject: "jwt:alice", Role: access.Admin, Tenant: home}, hour)
+	old := open(5, access.Principal{Subject: "jwt:alice", Role: access.Admin, Tenant: home}, life)
 
 	for n, s := range map[byte]access.Session{1: alice, 2: ops, 3: nobody, 4: idle} {
 		got, err := store.Find(t.Context(), access.NewSessionToken([32]byte{n}).Hash())
@@ -63,8 +63,8 @@ func Sessions(t *testing.T, store access.Sessions) {
 		}
 	}
 	wants("all that live", listed(nil, ""), nobody.ID, ops.ID, alice.ID)
-	wants("of a tenant", listed(&tenant.ID, ""), nobody.ID, alice.ID)
-	wants("of a subject", listed(&tenant.ID, "jwt:alice"), alice.ID)
+	wants("of a tenant", listed(&home.ID, ""), nobody.ID, alice.ID)
+	wants("of a subject", listed(&home.ID, "jwt:alice"), alice.ID)
 
 	got := func(scope *uuid.UUID, owner string, id uuid.UUID) (ids []uuid.UUID) {
 		t.Helper()
@@ -79,10 +79,10 @@ func Sessions(t *testing.T, store access.Sessions) {
 	}
 	another := uuid.New()
 	wants("one", got(nil, "", ops.ID), ops.ID)
-	wants("one's own", got(&tenant.ID, "jwt:alice", alice.ID), alice.ID)
-	wants("of another subject", got(&tenant.ID, "jwt:nobody", alice.ID))
+	wants("one's own", got(&home.ID, "jwt:alice", alice.ID), alice.ID)
+	wants("of another subject", got(&home.ID, "jwt:nobody", alice.ID))
 	wants("of another tenant", got(&another, "", alice.ID))
-	wants("of a key for any tenant, in one", got(&tenant.ID, "", ops.ID))
+	wants("of a key for any tenant, in one", got(&home.ID, "", ops.ID))
 	wants("one that was idle for too long", got(nil, "", idle.ID))
 	wants("one that has ended", got(nil, "", old.ID))
 	wants("none", got(nil, "", uuid.New()))
@@ -107,8 +107,8 @@ func Sessions(t *testing.T, store access.Sessions) {
 	other := uuid.New()
 	for what, err := range map[string]error{
 		"another tenant's":  store.End(t.Context(), &other, "", alice.ID, now),
-		"another subject's": store.End(t.Context(), &tenant.ID, "jwt:bob", alice.ID, now),
-		"of no tenant":      store.End(t.Context(), &tenant.ID, "", ops.ID, now),
+		"another subject's": store.End(t.Context(), &home.ID, "jwt:bob", alice.ID, now),
+		"of no tenant":      store.End(t.Context(), &home.ID, "", ops.ID, now),
 		"unknown":           store.End(t.Context(), nil, "", uuid.New(), now),
 	} {
 		if fault.KindOf(err) != fault.NotFound {
@@ -116,7 +116,7 @@ func Sessions(t *testing.T, store access.Sessions) {
 		}
 	}
 	for _, err := range []error{
-		store.End(t.Context(), &tenant.ID, "jwt:alice", alice.ID, now), store.End(t.Context(), nil, "", ops.ID, now),
+		store.End(t.Context(), &home.ID, "jwt:alice", alice.ID, now), store.End(t.Context(), nil, "", ops.ID, now),
 	} {
 		if err != nil {
 			t.Error(err)

@@ -8,9 +8,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 var tenants = []contract{
@@ -121,9 +122,9 @@ func tenantTakenID(f *fixture) {
 func tenantStays(f *fixture) {
 	c := f.apply(f.stored(f.owned(f.owner))[0], f.done(`{}`))
 	moved := c
-	moved.After.Tenant = saga.Tenant{ID: newID(), Region: "us", Major: 7, Minor: 8}
+	moved.After.Tenant = tenant.Tenant{ID: newID(), Region: "us", Major: 7, Minor: 8}
 	f.unchanged(c.After.ID, func() { f.wantFault(f.commit(moved)[0], fault.Conflict, saga.CodeStale) })
-	c.After.Tenant = saga.Tenant{ID: f.tenant.ID, Region: "us", Major: 7, Minor: 8}
+	c.After.Tenant = tenant.Tenant{ID: f.tenant.ID, Region: "us", Major: 7, Minor: 8}
 	if err := f.commit(c)[0]; err != nil {
 		f.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 var turns = []contract{
@@ -17,9 +18,9 @@ var turns = []contract{
 }
 
 // tenants returns the fixture's tenant and two more that have its workflow.
-func (f *fixture) tenants() [3]saga.Tenant {
+func (f *fixture) tenants() [3]tenant.Tenant {
 	f.t.Helper()
-	all := [3]saga.Tenant{f.tenant, {ID: newID()}, {ID: newID()}}
+	all := [3]tenant.Tenant{f.tenant, {ID: newID()}, {ID: newID()}}
 	for _, t := range all[1:] {
 		if _, _, err := f.Env.Workflows.Register(f.t.Context(), t.ID, f.def, false, f.now()); err != nil {
 			f.t.Fatal(err)
@@ -28,12 +29,12 @@ func (f *fixture) tenants() [3]saga.Tenant {
 	return all
 }
 
-func forTenant(t saga.Tenant) func(*saga.NewSaga) { return func(n *saga.NewSaga) { n.Tenant = t } }
+func forTenant(t tenant.Tenant) func(*saga.NewSaga) { return func(n *saga.NewSaga) { n.Tenant = t } }
 
 // crowd stores 40 sagas of the first tenant, then 3 of the second and 1 of the third, made by
 // newSaga. It returns the ids by tenant, oldest first.
 func (f *fixture) crowd(
-	all [3]saga.Tenant,
+	all [3]tenant.Tenant,
 	newSaga func(...func(*saga.NewSaga)) saga.NewSaga,
 ) map[uuid.UUID][]uuid.UUID {
 	f.t.Helper()
@@ -50,7 +51,7 @@ func (f *fixture) crowd(
 
 // wantTurns claims four sagas, three times. The tenants with few sagas must have all of theirs
 // claimed, the tenant with many some of its oldest.
-func (f *fixture) wantTurns(all [3]saga.Tenant, ids map[uuid.UUID][]uuid.UUID) {
+func (f *fixture) wantTurns(all [3]tenant.Tenant, ids map[uuid.UUID][]uuid.UUID) {
 	f.t.Helper()
 	got := map[uuid.UUID][]uuid.UUID{}
 	for range 3 {

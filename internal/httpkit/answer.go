@@ -1,0 +1,96 @@
+package httpkit
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/skald-saga/skald/api"
+)
+
+// Media types of bodies.
+const (
+	MediaJSON   = "application/json"
+	MediaYAML   = "application/yaml"
+	MediaText   = "text/plain"
+	MediaNDJSON = "application/x-ndjson"
+	MediaStream = "text/event-stream"
+)
+
+// NotStored is the Cache-Control of what nobody may keep.
+const NotStored = "no-store"
+
+// Answer is the successful response of any operation except those that stream. Tests check
+// every answer against the contract.
+type Answer struct {
+	Status   int
+	Body     any    // nil: no body
+	Raw      []byte // JSON sent unchanged, instead of Body
+	ETag     string // "": none
+	Location string // "": none
+	Replayed bool   // an earlier request of this Idempotency-Key is answered again
+	Waited   string // the honoured Prefer, "" none
+	Cookie   string // to set; "": none
+	Secret   bool   // must not be stored by caches
+}
+
+// Write implements api.Response.
+func (a Answer) Write(w http.ResponseWriter) error {
+	body := a.Raw
+	if a.Body != nil {
+		var buf bytes.Buffer
+		enc := json.NewEncoder(&buf)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(a.Body); err != nil {
+			return err
+		}
+		body = buf.Bytes()
+	}
+	h := w.Header()
+	if body != nil {
+		h.Set("Content-Type", MediaJSON)
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	if a.ETag != "" {
+		h.Set("ETag", a.ETag)
+	}
+	if a.Location != "" {
+		h.Set("Location", a.Location)
+	}
+	if a.Replayed {
+		h.Set("Idempotent-Replayed", "true")
+	}
+	if a.Waited != "" {
+		h.Set("Preference-Applied", a.Waited)
+	}
+	if a.Cookie != "" {
+		h.Set("Set-Cookie", a.Cookie)
+	}
+	if a.Secret {
+		h.Set("Cache-Control", NotStored)
+	}
+	w.WriteHeader(a.Status)
+	if body != nil {
+		_, _ = w.Write(body) // an error means that the client has left
+	}
+	return nil
+}
+
+// Redacted returns the answer redacted by by; false: its body cannot be redacted.
+func (a Answer) Redacted(by Redactor) (api.Response, bool) {
+	ok := a.Raw == nil
+	if ok && a.Body != nil {
+		a.Body, ok = by.Redact(a.Body)
+	}
+	return a, ok
+}
+
+// Unchanged returns a 304 when the client already has this version, otherwise a.
+func (a Answer) Unchanged(ifNone *string) (Answer, error) {
+	has, err := ifNoneMatch(ifNone, a.ETag)
+	if err != nil || !has {
+		return a, err
+	}
+	return Answer{Status: http.StatusNotModified, ETag: a.ETag}, nil
+}

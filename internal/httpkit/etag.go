@@ -1,0 +1,109 @@
+package httpkit
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// ETagOf returns the strong entity tag of a resource: its version in quotes.
+func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+// ArchivedETag returns the entity tag of an archived saga, whose representation differs from
+// that of the live saga of the same version.
+func ArchivedETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `-archived"` }
+
+// notedMark separates, in an entity tag, the version of a saga from that of its note.
+const notedMark = "-noted-"
+
+// NotedETag returns the entity tag of a saga with a note, whose version is 0 while there is
+// none.
+func NotedETag(etag string, note int64) string {
+	if note == 0 {
+		return etag
+	}
+	return strings.TrimSuffix(etag, `"`) + notedMark + strconv.FormatInt(note, 10) + `"`
+}
+
+// WithoutNote returns an If-Match as far as it is about the saga and not about its note: an
+// action on a saga is not refused because somebody has written something beside it.
+func WithoutNote(header *string) *string {
+	if header == nil || !strings.Contains(*header, notedMark) {
+		return header
+	}
+	list := strings.Split(*header, ",")
+	for i, tag := range list {
+		if of, _, noted := strings.Cut(tag, notedMark); noted {
+			list[i] = of + `"`
+		}
+	}
+	return new(strings.Join(list, ","))
+}
+
+// IfNoteMatches reports whether a note may be changed: whether an If-Match names the version
+// that it has now, whatever it says of the saga's own.
+func IfNoteMatches(header *string, note int64) (bool, error) {
+	return ifMatch(header, func(tag string) bool {
+		_, of, noted := strings.Cut(tag, notedMark)
+		return !strings.HasPrefix(tag, "W/") && (noted && of == strconv.FormatInt(note, 10)+`"` || !noted && note == 0)
+	})
+}
+
+// tags parses If-Match or If-None-Match: "*", or entity tags separated by commas.
+func tags(name, header string) (list []string, anything bool, err error) {
+	if strings.TrimSpace(header) == "*" {
+		return nil, true, nil
+	}
+	for part := range strings.SplitSeq(header, ",") {
+		tag := strings.TrimSpace(part)
+		opaque := strings.TrimPrefix(tag, "W/")
+		if len(opaque) < 2 || opaque[0] != '"' || opaque[len(opaque)-1] != '"' {
+			return nil, false, BadParameter(name, "invalid", `must be "*" or entity tags in double quotes`)
+		}
+		list = append(list, tag)
+	}
+	return list, false, nil
+}
+
+// IfMatch reports whether a change of a resource may proceed, by the strong comparison of
+// RFC 9110 13.1.1. Without the header it may.
+func IfMatch(header *string, version int64) (bool, error) { return IfMatchTag(header, ETagOf(version)) }
+
+// IfMatchTag is IfMatch for a resource whose entity tag has more than its version.
+func IfMatchTag(header *string, etag string) (bool, error) {
+	return ifMatch(header, func(tag string) bool { return tag == etag })
+}
+
+// ifMatch reports whether a tag of an If-Match fits, or any does. Without the header it does.
+func ifMatch(header *string, fits func(tag string) bool) (bool, error) {
+	if header == nil {
+		return true, nil
+	}
+	list, anything, err := tags("If-Match", *header)
+	return err == nil && (anything || slices.ContainsFunc(list, fits)), err
+}
+
+// ifNoneMatch reports whether the client already has the resource, by the weak comparison
+// of RFC 9110 13.1.2.
+func ifNoneMatch(header *string, etag string) (has bool, err error) {
+	if header == nil {
+		return false, nil
+	}
+	list, anything, err := tags("If-None-Match", *header)
+	if err != nil || anything {
+		return anything, err
+	}
+	for _, tag := range list {
+		if strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// Stale returns the fault of an If-Match that names another version than the current one.
+func Stale(code, what string, present int64) error {
+	return fault.New(fault.Precondition, code, "the %s is at version %d, which does not match If-Match: read it again", what, present)
+}

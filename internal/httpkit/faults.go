@@ -1,0 +1,142 @@
+package httpkit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// Limits of a problem document, which repeats parts of what the client sent.
+const (
+	MaxProblemFields = 100
+	maxProblemText   = 1000 // bytes of one text
+)
+
+// Clip shortens a text that contains what a client sent.
+func Clip(s string) string {
+	if len(s) <= maxProblemText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxProblemText], "") + "…"
+}
+
+// BadParameter returns the fault of one parameter.
+func BadParameter(name, code, format string, args ...any) *fault.Error {
+	return ParameterFault(CodeInvalidParameter, fault.Field{Pointer: name, Code: code,
+		Message: fmt.Sprintf(format, args...)})
+}
+
+// ParameterFault returns the fault of several parameters.
+func ParameterFault(code string, fields ...fault.Field) *fault.Error {
+	return FieldsFault(fault.Malformed, code, fields)
+}
+
+// SchemaFault returns the fault of a body that does not match the contract.
+func SchemaFault(fields ...fault.Field) *fault.Error {
+	return FieldsFault(fault.Invalid, CodeSchema, fields)
+}
+
+// FieldsFault returns one fault for several mistakes; its detail is the first.
+func FieldsFault(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
+	detail := fields[0].Message
+	if at := fields[0].Pointer; at != "" {
+		detail = at + " " + detail
+	}
+	if n := len(fields); n > 1 {
+		detail = fmt.Sprintf("%s (and %d more)", detail, n-1)
+	}
+	return fault.New(kind, code, "%s", detail).With(fields...)
+}
+
+// strictCodes are the problem codes for what strictjson refuses; all others are REQ_INVALID_JSON.
+var strictCodes = map[string]string{
+	strictjson.CodeInvalidUTF8:  CodeInvalidUTF8,
+	strictjson.CodeDuplicateKey: CodeDuplicateKey,
+	strictjson.CodeTooDeep:      CodeTooDeep,
+	strictjson.CodeNULCharacter: CodeNUL,
+}
+
+// NotStrict returns the fault of JSON that strictjson refuses.
+func NotStrict(err error) error {
+	var e *strictjson.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	code := strictCodes[e.Code]
+	if code == "" {
+		code = CodeInvalidJSON
+	}
+	return fault.New(fault.Malformed, code, "at byte %d: %s", e.Offset, e.Detail).
+		With(fault.Field{Pointer: e.Pointer, Code: e.Code, Message: e.Detail})
+}
+
+// Unreadable returns the fault of a body that matches the contract but cannot be decoded:
+// the contract checks the form of times and whole numbers, but knows nothing of leap years.
+func Unreadable(err error) error {
+	var when *time.ParseError
+	var typ *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &typ) && typ.Field != "": // the schema calls 1.0 an integer; Go does not
+		return SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type",
+			Message: "has the wrong type, or has a fraction"})
+	case errors.As(err, &when):
+		return SchemaFault(fault.Field{Code: "invalid", Message: "holds " + Clip(when.Value) + ", which is not a valid time"})
+	}
+	return SchemaFault(fault.Field{Code: "type", Message: "holds a fractional number or a value of the wrong type"})
+}
+
+// ItemProblem returns the problem of one item of a batch.
+func ItemProblem(f *fault.Error) *api.ItemProblem {
+	p := &api.ItemProblem{Code: f.Code, Detail: Clip(f.Detail)}
+	for _, field := range f.Fields[:min(len(f.Fields), MaxProblemFields)] {
+		p.Errors = append(p.Errors, api.ProblemField{Pointer: Clip(field.Pointer), Code: field.Code,
+			Message: Clip(field.Message)})
+	}
+	return p
+}
+
+// StatusOf returns the HTTP status of faults of a kind.
+func StatusOf(k fault.Kind) int {
+	switch k {
+	case fault.Invalid:
+		return http.StatusUnprocessableEntity
+	case fault.Malformed:
+		return http.StatusBadRequest
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict:
+		return http.StatusConflict
+	case fault.Precondition:
+		return http.StatusPreconditionFailed
+	case fault.Unguarded:
+		return http.StatusPreconditionRequired
+	case fault.TooLarge:
+		return http.StatusRequestEntityTooLarge
+	case fault.Unsupported:
+		return http.StatusUnsupportedMediaType
+	case fault.Unavailable:
+		return http.StatusServiceUnavailable
+	case fault.Unauthenticated:
+		return http.StatusUnauthorized
+	case fault.Forbidden:
+		return http.StatusForbidden
+	case fault.Upstream:
+		return http.StatusBadGateway
+	case fault.Gone:
+		return http.StatusGone
+	case fault.Slow:
+		return http.StatusRequestTimeout
+	case fault.TooMany:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusInternalServerError
+}

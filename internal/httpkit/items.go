@@ -1,0 +1,259 @@
+package httpkit
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// List describes a list of items in a body that are judged each on its own: the x-judged of its
+// schema.
+type List struct {
+	Name  string           // of the member that contains it
+	Item  *openapi3.Schema // of each item
+	Most  int              // items
+	ID    string           // the member of an item that names it in the response; "": none
+	Spare []string         // members of an item that are left out when they are wrong
+	// Around are such members of the body, beside the list. Body is the schema of the body with
+	// any items.
+	Around []string
+	Body   *openapi3.Schema
+}
+
+// ListOf returns the list that a schema declares with x-judged; nil: none. free is the schema of
+// any JSON.
+func ListOf(body *openapi3.Schema, free *openapi3.SchemaRef) *List {
+	declared, is := body.Extensions["x-judged"].(map[string]any)
+	if !is {
+		return nil
+	}
+	words := func(name string) (words []string) {
+		list, _ := declared[name].([]any)
+		for _, w := range list {
+			word, _ := w.(string)
+			words = append(words, word)
+		}
+		return words
+	}
+	l := &List{Spare: words("spare"), Around: words("around")}
+	l.Name, _ = declared["list"].(string)
+	l.ID, _ = declared["id"].(string)
+	list := *body.Properties[l.Name].Value
+	l.Item, l.Most = list.Items.Value, int(*list.MaxItems) //nolint:gosec // thousands
+	list.Items = free
+	around := *body
+	around.Properties = maps.Clone(body.Properties)
+	around.Properties[l.Name] = &openapi3.SchemaRef{Value: &list}
+	l.Body = &around
+	return l
+}
+
+// Judged is what was found of one item; the zero value: nothing is wrong with it.
+type Judged struct {
+	ID       string       // text of the member that names a refused item, if it has one
+	Refused  *fault.Error // pointers are relative to the item
+	Kept     bool         // only spare members were refused, and left out
+	Adjusted []string     // pointers of texts that were mended
+}
+
+// Item returns what was found of item i of the body's list; undecoded is why it could not be
+// decoded, nil if it was.
+func (r *Request) Item(i int, undecoded error) (j Judged) {
+	if r.Items != nil {
+		j = r.Items[i]
+	}
+	if undecoded != nil && (j.Refused == nil || j.Kept) {
+		j.Refused, j.Kept = fault.As(Unreadable(undecoded)), false
+	}
+	return j
+}
+
+// Merged returns pointers of texts that were mended and of texts that were cut, each once.
+func Merged(mended, cut []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(mended, cut))))
+}
+
+// Judge splits a body that was refused as a whole, and judges its items. It returns the body with
+// null in the place of each refused item, and what was found of each. False: it is no object with
+// such a list.
+func (l *List) Judge(body []byte, maxDepth int) (judged []byte, items []Judged, around *fault.Error, ok bool) {
+	members, ok := strictjson.Members(body)
+	if !ok {
+		return nil, nil, nil, false
+	}
+	limits := strictjson.Limits{MaxDepth: maxDepth}
+	within := strictjson.Limits{MaxDepth: maxDepth - 2}
+	var out bytes.Buffer
+	out.WriteByte('{')
+	found, grown := false, 0
+	for _, m := range members {
+		raw := m.Raw
+		switch {
+		case m.Key == l.Name && !found:
+			elements, list := strictjson.Elements(raw, l.Most)
+			if !list {
+				return nil, nil, nil, false
+			}
+			found = true
+			items = make([]Judged, len(elements))
+			texts := make([][]byte, len(elements))
+			for i := range elements {
+				texts[i], items[i] = l.judge(elements[i], within, &grown)
+			}
+			raw = append(append([]byte{'['}, bytes.Join(texts, []byte{','})...), ']')
+		case slices.Contains(l.Around, m.Key):
+			if why := refusal(l.Body, m, limits); why != nil {
+				around = why
+				continue
+			}
+		}
+		if out.Len() > 1 {
+			out.WriteByte(',')
+		}
+		out.Write(quoted(m.Key))
+		out.WriteByte(':')
+		out.Write(raw)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), items, around, found
+}
+
+var null = []byte("null")
+
+// mostGrowth is how many digits the exponents of all items together may add, as strictjson allows
+// for a whole document.
+const mostGrowth = 64 << 10
+
+// judge returns the canonical form of an item, without the spare members that are wrong; null if
+// it is refused.
+func (l *List) judge(raw []byte, limits strictjson.Limits, grown *int) ([]byte, Judged) {
+	text, adjusted, why := Read(l.Item, raw, limits)
+	if why == nil {
+		if more := len(text) - len(raw); more > 0 {
+			if *grown += more; *grown > mostGrowth {
+				why = fault.New(fault.Malformed, CodeInvalidJSON, "the numbers of all items together have too many digits")
+			}
+		}
+	}
+	if why == nil {
+		return text, Judged{Adjusted: adjusted}
+	}
+	members := strictjson.Salvaged(raw)
+	var kept bytes.Buffer
+	kept.WriteByte('{')
+	id := ""
+	for _, m := range members {
+		if m.Key == l.ID && len(m.Raw) > 2 && len(m.Raw) < 100 && m.Raw[0] == '"' {
+			id = string(m.Raw[1 : len(m.Raw)-1])
+		}
+		if slices.Contains(l.Spare, m.Key) && refusal(l.Item, m, limits) != nil {
+			continue
+		}
+		if kept.Len() > 1 {
+			kept.WriteByte(',')
+		}
+		kept.Write(quoted(m.Key))
+		kept.WriteByte(':')
+		kept.Write(m.Raw)
+	}
+	kept.WriteByte('}')
+	if l.Spare != nil && members != nil {
+		if text, adjusted, still := Read(l.Item, kept.Bytes(), limits); still == nil {
+			return text, Judged{ID: id, Refused: why, Kept: true, Adjusted: adjusted}
+		}
+	}
+	return null, Judged{ID: id, Refused: why}
+}
+
+// refusal is why one member of an object is refused, whatever the others are; nil if it is not.
+func refusal(object *openapi3.Schema, m strictjson.Member, limits strictjson.Limits) *fault.Error {
+	alone := slices.Concat([]byte{'{'}, quoted(m.Key), []byte{':'}, m.Raw, []byte{'}'})
+	only := openapi3.Schema{
+		Type: object.Type, AdditionalProperties: object.AdditionalProperties,
+		Properties: openapi3.Schemas{m.Key: object.Properties[m.Key]},
+	}
+	_, _, why := Read(&only, alone, limits)
+	return why
+}
+
+func quoted(key string) []byte {
+	text, err := strictjson.Encode(key)
+	if err != nil { // it contains what cannot be stored, and is refused by its name
+		return []byte(`"\u0000"`)
+	}
+	return text
+}
+
+// Read checks one JSON value strictly and against its schema, and returns it in canonical form,
+// also if only the schema refuses it; adjusted are as those of Mended.
+func Read(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
+	text []byte, adjusted []string, why *fault.Error,
+) {
+	text, adjusted, err := Mended(schema, raw, limits)
+	switch {
+	case err != nil:
+		return nil, nil, fault.As(NotStrict(err))
+	case schema == nil:
+		return text, nil, nil
+	}
+	if fields := Violations(schema, text); fields != nil {
+		return text, nil, SchemaFault(fields...)
+	}
+	return text, adjusted, nil
+}
+
+// Mended checks one JSON value strictly, and returns it in canonical form. Texts that the schema
+// says are cleaned (x-cleaned) are mended instead of refused; adjusted are the pointers of those
+// that were.
+func Mended(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
+	text []byte, adjusted []string, err error,
+) {
+	text, err = strictjson.Canonical(nil, raw, limits)
+	if err == nil || schema == nil || !strictjson.Mendable(err) {
+		return text, nil, err
+	}
+	text, err = strictjson.Mended(nil, raw, limits, func(path []string) bool {
+		if !cleaned(schema, path) {
+			return false
+		}
+		if p := pointerOf(path); !slices.Contains(adjusted, p) {
+			adjusted = append(adjusted, p)
+		}
+		return true
+	})
+	return text, adjusted, err
+}
+
+// cleaned tells whether the contract says that the text at path is cleaned.
+func cleaned(s *openapi3.Schema, path []string) bool {
+	for _, name := range path {
+		s = plain(s)
+		property := s.Properties[name]
+		if property == nil {
+			return false
+		}
+		s = property.Value
+	}
+	is, _ := plain(s).Extensions["x-cleaned"].(bool)
+	return is
+}
+
+// plain returns the schema that a reference with its own description refers to.
+func plain(s *openapi3.Schema) *openapi3.Schema {
+	for s.Type == nil && len(s.AllOf) == 1 && s.Properties == nil {
+		s = s.AllOf[0].Value
+	}
+	return s
+}
+
+func pointerOf(path []string) (pointer string) {
+	for _, token := range path {
+		pointer += "/" + strictjson.Token(token)
+	}
+	return pointer
+}

@@ -1,0 +1,170 @@
+package httpkit
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/page"
+)
+
+const (
+	DefaultPageSize = 20
+	MaxPageDepth    = 10_000 // rows that page can reach and that are counted; OFFSET reads all rows before the page
+)
+
+// Order encodes a position in the order of a list in a cursor and decodes it. Clients hold
+// cursors, so the bytes must not change.
+type Order[C any] struct {
+	Keys  func(C) []byte
+	Place func(keys []byte) (C, error) // fault: Malformed
+}
+
+// The orders of the lists.
+var (
+	ByTime = Order[page.TimeID]{
+		func(p page.TimeID) []byte { return append(microseconds(p.At), p.ID[:]...) },
+		func(keys []byte) (page.TimeID, error) {
+			if len(keys) != 8+16 {
+				return page.TimeID{}, BadCursor()
+			}
+			return page.TimeID{At: timeAt(keys), ID: uuid.UUID(keys[8:])}, nil
+		},
+	}
+	ByTimeAndKey = Order[page.TimeKey]{
+		func(p page.TimeKey) []byte { return append(microseconds(p.At), p.Key...) },
+		func(keys []byte) (page.TimeKey, error) {
+			if len(keys) < 8 {
+				return page.TimeKey{}, BadCursor()
+			}
+			return page.TimeKey{At: timeAt(keys), Key: string(keys[8:])}, nil
+		},
+	}
+	ByID = Order[uuid.UUID]{
+		func(id uuid.UUID) []byte { return id[:] },
+		func(keys []byte) (uuid.UUID, error) {
+			if len(keys) != 16 {
+				return uuid.Nil, BadCursor()
+			}
+			return uuid.UUID(keys), nil
+		},
+	}
+	ByName = Order[string]{
+		func(name string) []byte { return []byte(name) },
+		func(keys []byte) (string, error) { return string(keys), nil },
+	}
+	ByNumber = Order[int]{ // in decimal
+		func(n int) []byte { return []byte(strconv.Itoa(n)) },
+		func(keys []byte) (int, error) {
+			n, err := strconv.Atoi(string(keys))
+			if err != nil {
+				return 0, BadCursor()
+			}
+			return n, nil
+		},
+	}
+	BySequence = Order[int64]{
+		func(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }, //nolint:gosec // read back as it was
+		func(keys []byte) (int64, error) {
+			if len(keys) != 8 {
+				return 0, BadCursor()
+			}
+			return int64(binary.BigEndian.Uint64(keys)), nil //nolint:gosec // as it was made
+		},
+	}
+)
+
+func microseconds(at time.Time) []byte {
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMicro())) //nolint:gosec // read back as it was
+}
+
+func timeAt(keys []byte) time.Time {
+	return time.UnixMicro(int64(binary.BigEndian.Uint64(keys))).UTC() //nolint:gosec // as it was made
+}
+
+// Asked is the page of a list that a client requested. Stores read only its Request.
+type Asked[C any] struct {
+	page.Request[C]
+	number  int // from 1; 0: by cursor
+	list    ListID
+	order   Order[C]
+	cursors Cursors
+}
+
+// PageOf reads the parameters of a list that has numbered pages as well as cursors. Their
+// ranges are checked against the contract before.
+func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
+	number, size *int32, cursor *string, include []I) (Asked[C], error) {
+	if cursor != nil && number != nil {
+		return Asked[C]{}, ParameterFault(CodeInvalidParameter,
+			fault.Field{Pointer: "cursor", Code: "excluded", Message: "cannot be combined with page"},
+			fault.Field{Pointer: "page", Code: "excluded", Message: "cannot be combined with cursor"})
+	}
+	a, err := ForwardOf(ctx, c, order, size, cursor)
+	exact := slices.Contains(include, "exact_total")
+	a.Total = exact || slices.Contains(include, "total") || cursor == nil
+	if !exact {
+		a.TotalCap = MaxPageDepth
+	}
+	if err != nil || cursor != nil {
+		return a, err
+	}
+	if a.number = 1; number != nil {
+		a.number = int(*number)
+	}
+	if a.number*a.Limit > MaxPageDepth {
+		return a, BadParameter("page", "maximum", "goes beyond the first %d rows: use next_cursor instead", MaxPageDepth)
+	}
+	a.Offset = (a.number - 1) * a.Limit
+	return a, nil
+}
+
+// ForwardOf reads the parameters of a list that has only cursors, and so only goes forward.
+func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int32, cursor *string) (Asked[C], error) {
+	a := Asked[C]{list: RequestOf(ctx).List(), order: order, cursors: c}
+	if a.Limit = DefaultPageSize; size != nil {
+		a.Limit = int(*size)
+	}
+	if cursor == nil {
+		return a, nil
+	}
+	keys, err := c.Open(a.list, *cursor)
+	if err != nil {
+		return a, err
+	}
+	place, err := order.Place(keys)
+	a.After = &place
+	return a, err
+}
+
+// Pagination describes the page that was found. place returns the position of an item.
+func Pagination[C, T any](a Asked[C], found page.Of[T], place func(*T) C) api.Pagination {
+	out := api.Pagination{PageSize: a.Limit, HasNext: found.More}
+	if a.number > 0 {
+		out.Page = &a.number
+	}
+	if a.Total {
+		found.CapTotal(a.TotalCap) // some stores count everything, because their lists are short
+		out.TotalCount, out.TotalIsCapped = &found.Total, &found.TotalCapped
+	}
+	if found.More {
+		last := place(&found.Items[len(found.Items)-1])
+		out.NextCursor = new(a.cursors.Seal(a.list, a.order.Keys(last)))
+	}
+	return out
+}
+
+// Each converts the items of a list.
+func Each[T, A any](items []T, convert func(*T) A) []A {
+	out := make([]A, len(items))
+	for i := range items {
+		out[i] = convert(&items[i])
+	}
+	return out
+}

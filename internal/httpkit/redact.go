@@ -1,0 +1,103 @@
+package httpkit
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// Redacted replaces content for callers without payloads:read.
+var Redacted = json.RawMessage(`"***"`)
+
+// RedactedText is Redacted for members that are text.
+const RedactedText = "***"
+
+// Redactor is the set of names of members with content of clients and participants: those
+// that the contract anywhere declares as AnyJSON or ContentText.
+type Redactor map[string]bool
+
+// NewRedactor reads the names from the contract, so that a new member is redacted as soon as
+// it is declared.
+func NewRedactor(doc *openapi3.T) Redactor {
+	out := Redactor{}
+	for _, schema := range doc.Components.Schemas {
+		for name, member := range schema.Value.Properties {
+			text := member.Ref
+			if len(member.Value.AllOf) == 1 {
+				text = member.Value.AllOf[0].Ref
+			}
+			if member.Ref == "#/components/schemas/AnyJSON" || text == "#/components/schemas/ContentText" {
+				out[name] = true
+			}
+		}
+	}
+	return out
+}
+
+// Redact returns a copy of an answer's body with the text *** for each value of those
+// members. Handlers make a body for one answer, so what pointers and slices refer to is
+// redacted in place. ok is false for a body with parts that do not name their members, so
+// that they cannot be redacted.
+func (n Redactor) Redact(body any) (covered any, ok bool) {
+	v := reflect.New(reflect.TypeOf(body)).Elem()
+	v.Set(reflect.ValueOf(body))
+	ok = n.walk(v)
+	return v.Interface(), ok
+}
+
+var (
+	rawJSON = reflect.TypeFor[json.RawMessage]()
+	anyText = reflect.TypeFor[string]()
+)
+
+func (n Redactor) walk(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer:
+		return v.IsNil() || n.walk(v.Elem())
+	case reflect.Slice:
+		if v.Type() == rawJSON {
+			return false
+		}
+		for i := range v.Len() {
+			if !n.walk(v.Index(i)) {
+				return false
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			// Members of embedded structs are part of the answer too, exported or not.
+			if of := v.Type().Field(i); (of.IsExported() || of.Anonymous) && !n.member(v.Field(i), of) {
+				return false
+			}
+		}
+	case reflect.Map: // maps have names and numbers, no content
+		k := v.Type().Elem().Kind()
+		return v.IsNil() || k == reflect.String || k == reflect.Float64
+	case reflect.Interface:
+		return v.IsNil()
+	}
+	return true
+}
+
+func (n Redactor) member(f reflect.Value, of reflect.StructField) bool {
+	name, _, _ := strings.Cut(of.Tag.Get("json"), ",")
+	switch {
+	case f.Type() == rawJSON:
+		if n[name] && !f.IsNil() {
+			f.Set(reflect.ValueOf(Redacted))
+		}
+	// An enum of the contract has its own type and contains no content, such as the
+	// outcome of an action, whose name the result of a saga has too.
+	case n[name] && f.Type() == anyText:
+		f.SetString(RedactedText)
+	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem() == anyText:
+		if !f.IsNil() {
+			f.Set(reflect.ValueOf(new(RedactedText))) // what the handler points to may be shared
+		}
+	default:
+		return n.walk(f)
+	}
+	return true
+}

@@ -1,0 +1,96 @@
+package httpkit
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/tenant"
+)
+
+// Request is what is known of a request in addition to its parameters.
+type Request struct {
+	ID        string
+	Who       access.Principal // for the tenant of this request; zero where no credential is required
+	Tenant    tenant.Tenant
+	Principal string // the subject of who
+	Operation string // operationId of the contract; "" before routing
+	Remote    string // address and port of the peer
+	Plain     bool   // plain HTTP on a loopback address, where cookies cannot be Secure
+	Method    string
+	Path      string // decoded
+	Query     string // as sent
+	Route     string // method and path template; "" before routing
+	// Permission is what the route requires; "": nothing, or only a valid credential.
+	Permission access.Permission
+	Body       []byte // canonical JSON, or text as sent; nil when there is none
+	// Adjusted are the pointers of texts in the body that were mended, Items what was found of
+	// the items of its list (nil: nothing is wrong with any), Around why a member around it was
+	// left out.
+	Adjusted []string
+	Items    []Judged
+	Around   *fault.Error
+	Raw      []byte // the body as sent, if Body lacks items or members of it
+}
+
+type requestKey struct{}
+
+// WithRequest returns a context for the handler of a request.
+func WithRequest(ctx context.Context, r *Request) context.Context {
+	return context.WithValue(ctx, requestKey{}, r)
+}
+
+// RequestOf returns the request a handler works on.
+func RequestOf(ctx context.Context) *Request {
+	return ctx.Value(requestKey{}).(*Request)
+}
+
+// List identifies the requested list: its path and all its filters.
+func (r *Request) List() ListID { return NewListID(r.Tenant.ID, r.Path, r.Values()) }
+
+// Values returns the query, which has been checked before.
+func (r *Request) Values() url.Values {
+	query, _ := url.ParseQuery(r.Query)
+	return query
+}
+
+// ForDeployment returns nil when the caller may do what concerns all tenants: an
+// administrator whose credential is for any tenant. Fault: Forbidden.
+func ForDeployment(ctx context.Context, what string) error {
+	if RequestOf(ctx).Who.AnyTenant {
+		return nil
+	}
+	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
+}
+
+// RequireReason returns nil when a reason is given, for an action that cannot be undone.
+// Fault: that of the schema, at /reason.
+func RequireReason(reason, because string) error {
+	if strings.TrimSpace(reason) == "" {
+		return SchemaFault(fault.Field{Pointer: "/reason", Code: "required", Message: "is required: " + because})
+	}
+	return nil
+}
+
+// ReasonOf returns the reason in a body; nil: none.
+func ReasonOf(b *api.ReasonInput) *string {
+	if b == nil {
+		return nil
+	}
+	return b.Reason
+}
+
+// MayFilterByContent returns nil when the caller may select items by their content, which
+// what names: a caller who may not see a value must not be able to guess it either. Fault:
+// Forbidden.
+func MayFilterByContent(ctx context.Context, what string) error {
+	req := RequestOf(ctx)
+	if err := req.Who.Require(access.PayloadsRead); err != nil {
+		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by %s needs the permission %s", what, access.PayloadsRead)
+	}
+	return nil
+}

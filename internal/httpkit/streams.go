@@ -1,0 +1,57 @@
+package httpkit
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+)
+
+// StreamChunk is how many bytes are gathered, at least, before they are sent even though
+// more are available.
+const StreamChunk = 32 << 10
+
+// Streams counts the open streams.
+type Streams struct {
+	Max         int
+	MaxOfTenant int
+	Changed     func(open int) // called with the number of open streams whenever it changes
+
+	mu      sync.Mutex
+	open    int
+	tenants map[uuid.UUID]int // open streams of each
+}
+
+// Enter takes a slot for one more stream of the tenant of a request; leave gives it
+// back. Fault: TooMany.
+func (s *Streams) Enter(ctx context.Context) (leave func(), err error) {
+	tenant := RequestOf(ctx).Tenant.ID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch of := s.tenants[tenant]; {
+	case s.open >= s.Max:
+		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "%d streams are open, which is the limit: retry later or on another node", s.open)
+	case of >= s.MaxOfTenant:
+		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "%d streams of this tenant are open, which is the limit: close one first, or retry on another node", of)
+	}
+	s.count(tenant, 1)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.count(tenant, -1)
+	}, nil
+}
+
+// count changes how many are open. The caller holds mu.
+func (s *Streams) count(tenant uuid.UUID, by int) {
+	if s.tenants == nil {
+		s.tenants = map[uuid.UUID]int{}
+	}
+	s.open += by
+	if s.tenants[tenant] += by; s.tenants[tenant] == 0 {
+		delete(s.tenants, tenant)
+	}
+	s.Changed(s.open)
+}
