@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/google/uuid"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -230,7 +231,7 @@ func TestAnArchivedSagasIDStaysTaken(t *testing.T) {
 		Payload: json.RawMessage(`{}`)}, s.def, 1, &node, s.now(), 0)
 	again := fresh
 	again.ID = run.ID
-	key := &saga.IdempotencyKey{TenantID: s.id, Principal: "p", Route: "r", Key: "k", Hash: []byte("h"), SagaID: run.ID}
+	key := &idempotency.Key{TenantID: s.id, Principal: "p", Route: "r", Key: "k", Hash: []byte("h")}
 	results, err := s.st.Create(t.Context(), []saga.NewSaga{{Saga: again, Key: key}, {Saga: fresh}})
 	if err != nil || results[0].Created != saga.IDTaken || results[1].Created != saga.Stored {
 		t.Errorf("results %v, %v; want the archived id taken and the other stored", fmt.Sprint(results[0].Created, results[1].Created), err)

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -27,7 +28,7 @@ type keyCmd struct {
 }
 
 // shell is the principal of these commands: anyone who can connect to the database.
-var shell = access.Principal{Subject: "cli", Role: access.Admin, AnyTenant: true}
+var shell = principal.Principal{Subject: "cli", Role: principal.Admin, AnyTenant: true}
 
 type keyCreate struct {
 	Name      string        `required:"" help:"Name of the user of the key. Keys with the same name are one actor in audit records."`
@@ -46,7 +47,7 @@ func (k keyCreate) Run(ctx context.Context, c *cli) error {
 		}
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	want := access.Request{Name: k.Name, Role: access.Role(k.Role), Queues: k.Queues}
+	want := access.Request{Name: k.Name, Role: principal.Role(k.Role), Queues: k.Queues}
 	if k.Expires != 0 {
 		at := now.Add(k.Expires)
 		want.ExpiresAt = &at

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -70,7 +71,7 @@ type Key struct {
 	// Prefix and Hash are all that is stored of the token.
 	Prefix string
 	Hash   []byte
-	Role   Role
+	Role   principal.Role
 	// Queues are those that workers with the key may serve; none: all of the tenant. Only
 	// for the role worker.
 	Queues []string
@@ -132,8 +133,8 @@ func (k *Key) Check(t Token, now time.Time) error {
 
 // Principal is the caller that uses the key. Keys of one name and tenant are the same
 // subject, so that one can replace another without a change of identity.
-func (k *Key) Principal() Principal {
-	p := Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID, Queues: k.Queues}
+func (k *Key) Principal() principal.Principal {
+	p := principal.Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID, Queues: k.Queues}
 	if k.Tenant == nil {
 		p.Subject, p.AnyTenant = "key:*:"+k.Name, true
 	} else {
@@ -145,7 +146,7 @@ func (k *Key) Principal() Principal {
 // Request is the parameters of a new key.
 type Request struct {
 	Name      string
-	Role      Role
+	Role      principal.Role
 	Queues    []string       // of workers; nil: all. Not empty: that would be all by mistake.
 	Tenant    *tenant.Tenant // nil: any
 	ExpiresAt *time.Time     // nil: never
@@ -155,14 +156,15 @@ type Request struct {
 // are returned at once. by.Tenant is the tenant of the request, as TenantFor returned
 // it. Faults: Invalid; Forbidden when by may not create keys for that tenant. The
 // caller must check that by may create keys at all.
-func Issue(r Request, by Principal, id uuid.UUID, chance [EntropyBytes]byte, now time.Time) (Key, Token, error) {
+func Issue(r Request, by principal.Principal, id uuid.UUID, chance [EntropyBytes]byte, now time.Time) (Key, Token,
+	error) {
 	t := NewToken(chance)
 	k, err := IssueFor(t, r, by, id, now)
 	return k, t, err
 }
 
 // IssueFor is Issue for a token that exists already.
-func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Key, error) {
+func IssueFor(t Token, r Request, by principal.Principal, id uuid.UUID, now time.Time) (Key, error) {
 	var fields fault.Mistakes
 	if !validName(r.Name) {
 		fields.Add("/name", "pattern", "must have 1 to 100 letters, digits and . _ @ -")
@@ -170,12 +172,12 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 	switch {
 	case !r.Role.Valid():
 		fields.Add("/role", "enum", "must be worker, auditor, operator or admin")
-	case r.Tenant == nil && r.Role != Admin:
+	case r.Tenant == nil && r.Role != principal.Admin:
 		fields.Add("/any_tenant", "excluded", "is for the role admin only")
 	}
 	switch {
 	case r.Queues == nil:
-	case r.Role != Worker:
+	case r.Role != principal.Worker:
 		fields.Add("/queues", "excluded", "is for the role worker only")
 	case !validQueues(r.Queues):
 		fields.Add("/queues", "invalid", "must be 1 to 100 names of 1 to 100 characters")
@@ -196,7 +198,7 @@ func IssueFor(t Token, r Request, by Principal, id uuid.UUID, now time.Time) (Ke
 	if !by.AnyTenant && (r.Tenant == nil || *r.Tenant != by.Tenant) {
 		return Key{}, fault.New(
 			fault.Forbidden,
-			CodeTenantMismatch,
+			principal.CodeTenantMismatch,
 			"the credential belongs to a tenant and can make keys for that one only",
 		)
 	}

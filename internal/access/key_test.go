@@ -14,13 +14,14 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
 var (
 	noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	home = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000a"), Region: "eu"}
-	root = access.Principal{Subject: "key:*:root", Role: access.Admin, AnyTenant: true}
+	root = principal.Principal{Subject: "key:*:root", Role: principal.Admin, AnyTenant: true}
 )
 
 func chance(t *testing.T) (c [access.EntropyBytes]byte) {
@@ -65,7 +66,7 @@ func TestTokenHasOneFormAndCanBeParsed(t *testing.T) {
 
 func TestStoredKeyDoesNotContainTheToken(t *testing.T) {
 	key, token, err := access.Issue(
-		access.Request{Name: "orders", Role: access.Operator, Tenant: &home},
+		access.Request{Name: "orders", Role: principal.Operator, Tenant: &home},
 		root,
 		uuid.New(),
 		chance(t),
@@ -84,7 +85,7 @@ func TestStoredKeyDoesNotContainTheToken(t *testing.T) {
 func TestKeyIsValidWithItsTokenUntilItExpires(t *testing.T) {
 	expires := noon.Add(time.Hour)
 	key, token, err := access.Issue(
-		access.Request{Name: "orders", Role: access.Operator, Tenant: &home, ExpiresAt: &expires},
+		access.Request{Name: "orders", Role: principal.Operator, Tenant: &home, ExpiresAt: &expires},
 		root,
 		uuid.New(),
 		chance(t),
@@ -121,16 +122,16 @@ func TestKeyIsValidWithItsTokenUntilItExpires(t *testing.T) {
 
 func TestPrincipalOfAKey(t *testing.T) {
 	id := uuid.New()
-	bound := access.Key{ID: id, Name: "orders", Role: access.Operator, Tenant: &home}
-	free := access.Key{ID: id, Name: "orders", Role: access.Admin}
-	queues := access.Key{ID: id, Name: "reports", Role: access.Worker, Tenant: &home, Queues: []string{"a"}}
+	bound := access.Key{ID: id, Name: "orders", Role: principal.Operator, Tenant: &home}
+	free := access.Key{ID: id, Name: "orders", Role: principal.Admin}
+	queues := access.Key{ID: id, Name: "reports", Role: principal.Worker, Tenant: &home, Queues: []string{"a"}}
 	for _, tt := range []struct {
 		key  access.Key
-		want access.Principal
+		want principal.Principal
 	}{
-		{bound, access.Principal{Subject: "key:orders", Role: access.Operator, Tenant: home, KeyID: id}},
-		{queues, access.Principal{Subject: "key:reports", Role: access.Worker, Tenant: home, KeyID: id, Queues: []string{"a"}}},
-		{free, access.Principal{Subject: "key:*:orders", Role: access.Admin, AnyTenant: true, KeyID: id}},
+		{bound, principal.Principal{Subject: "key:orders", Role: principal.Operator, Tenant: home, KeyID: id}},
+		{queues, principal.Principal{Subject: "key:reports", Role: principal.Worker, Tenant: home, KeyID: id, Queues: []string{"a"}}},
+		{free, principal.Principal{Subject: "key:*:orders", Role: principal.Admin, AnyTenant: true, KeyID: id}},
 	} {
 		if diff := cmp.Diff(tt.want, tt.key.Principal()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -143,22 +144,22 @@ func TestRulesOfNewKeys(t *testing.T) {
 	elsewhere := home
 	elsewhere.Region = "us"
 	past, far := noon, time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
-	bound := access.Principal{Subject: "key:boss", Role: access.Admin, Tenant: home}
-	good := access.Request{Name: "orders", Role: access.Operator, Tenant: &home}
+	bound := principal.Principal{Subject: "key:boss", Role: principal.Admin, Tenant: home}
+	good := access.Request{Name: "orders", Role: principal.Operator, Tenant: &home}
 	worker := func(queues []string) func(*access.Request) {
-		return func(r *access.Request) { r.Role, r.Queues = access.Worker, queues }
+		return func(r *access.Request) { r.Role, r.Queues = principal.Worker, queues }
 	}
 	for _, tt := range []struct {
 		name   string
-		by     access.Principal
+		by     principal.Principal
 		change func(*access.Request)
 		kind   fault.Kind
 		fields string
 	}{
 		{"an operator of a tenant", root, func(*access.Request) {}, 0, ""},
-		{"an admin of a tenant by one of that tenant", bound, func(r *access.Request) { r.Role = access.Admin }, 0, ""},
-		{"an admin of any tenant", root, func(r *access.Request) { r.Role, r.Tenant = access.Admin, nil }, 0, ""},
-		{"a key for any tenant by one bound to one", bound, func(r *access.Request) { r.Role, r.Tenant = access.Admin, nil }, fault.Forbidden, ""},
+		{"an admin of a tenant by one of that tenant", bound, func(r *access.Request) { r.Role = principal.Admin }, 0, ""},
+		{"an admin of any tenant", root, func(r *access.Request) { r.Role, r.Tenant = principal.Admin, nil }, 0, ""},
+		{"a key for any tenant by one bound to one", bound, func(r *access.Request) { r.Role, r.Tenant = principal.Admin, nil }, fault.Forbidden, ""},
 		{"a key for another tenant", bound, func(r *access.Request) { r.Tenant = &other }, fault.Forbidden, ""},
 		{"a key for another region", bound, func(r *access.Request) { r.Tenant = &elsewhere }, fault.Forbidden, ""},
 		{"an operator of any tenant", root, func(r *access.Request) { r.Tenant = nil }, fault.Invalid, "/any_tenant"},

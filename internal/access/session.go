@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -62,8 +63,8 @@ func (t SessionToken) Hash() []byte {
 type Session struct {
 	ID      uuid.UUID // UUIDv7: listed newest first by it
 	Hash    []byte
-	Subject string // a Principal's
-	Role    Role   // of a JWT: as it was at sign-in
+	Subject string         // a Principal's
+	Role    principal.Role // of a JWT: as it was at sign-in
 	KeyID   *uuid.UUID
 	Tenant  *tenant.Tenant // nil: of a key for any tenant
 	Address string         // of the client that signed in
@@ -74,7 +75,8 @@ type Session struct {
 
 // OpenSession makes the session of who; nothing is stored. who.Tenant is the tenant of the request. Fault: Conflict
 // when who has signed in with a session, which would then never end.
-func OpenSession(t SessionToken, who Principal, address string, id uuid.UUID, now time.Time) (Session, error) {
+func OpenSession(t SessionToken, who principal.Principal, address string, id uuid.UUID, now time.Time) (Session,
+	error) {
 	if who.SessionID != uuid.Nil {
 		return Session{}, SessionRefused("the request was made with a session: sign in with an API key or a JWT")
 	}
@@ -100,8 +102,8 @@ func (s *Session) Ends() time.Time {
 }
 
 // Principal is the caller with a session that was made with a JWT.
-func (s *Session) Principal() Principal {
-	p := Principal{Subject: s.Subject, Role: s.Role, SessionID: s.ID}
+func (s *Session) Principal() principal.Principal {
+	p := principal.Principal{Subject: s.Subject, Role: s.Role, SessionID: s.ID}
 	if s.Tenant != nil {
 		p.Tenant = *s.Tenant
 	}

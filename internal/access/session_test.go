@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -33,8 +34,8 @@ func TestOnlyTokensOfSessionsAreTakenForThem(t *testing.T) {
 func TestASessionEndsAfterTwelveHoursOrAnHourWithoutUse(t *testing.T) {
 	now := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
 	token := access.NewSessionToken([32]byte{7})
-	who := access.Principal{
-		Subject: "jwt:alice", Role: access.Operator, Tenant: tenant.Tenant{ID: uuid.New()},
+	who := principal.Principal{
+		Subject: "jwt:alice", Role: principal.Operator, Tenant: tenant.Tenant{ID: uuid.New()},
 	}
 	s, err := access.OpenSession(token, who, "10.0.0.1", uuid.New(), now)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/ui"
 
 	"github.com/google/uuid"
@@ -79,8 +80,8 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 	}
 	key, err := access.IssueFor(
 		token,
-		access.Request{Name: "bootstrap", Role: access.Admin},
-		access.Principal{Subject: "configuration", AnyTenant: true},
+		access.Request{Name: "bootstrap", Role: principal.Admin},
+		principal.Principal{Subject: "configuration", AnyTenant: true},
 		newID(),
 		now,
 	)

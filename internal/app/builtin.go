@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -18,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // Periodic work of the deployment is done by runs of built-in definitions, which the
@@ -60,8 +60,8 @@ func (n *node) letterUpkeep() time.Duration {
 // run was created. The API has already refused requests of principals that may not.
 func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
-		need, asked := access.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
-		if role := access.Role(r.Rights()); asked && !role.Allows(need) {
+		need, asked := principal.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
+		if role := principal.Role(r.Rights()); asked && !role.Allows(need) {
 			return nil, &jobworker.Failure{Code: "NOT_ALLOWED", Permanent: true, Message: fmt.Sprintf(
 				"this needs the permission %s, which %s, who requested the run, does not have: %s",
 				need,

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -67,12 +67,12 @@ func TestABuiltInRunRequiresThePermissionForWhatItDoes(t *testing.T) {
 	t.Parallel()
 	c := newRights(t)
 	for _, b := range jobrun.BuiltIns {
-		need, asked := access.ForJob(b.Name, jobrun.Beyond(b.Name, nil, 2))
+		need, asked := principal.ForJob(b.Name, jobrun.Beyond(b.Name, nil, 2))
 		if !asked {
 			t.Errorf("%s needs nothing", b.Name)
 		}
 		want := 403
-		if access.Operator.Allows(need) {
+		if principal.Operator.Allows(need) {
 			want = 201
 		}
 		status, doc := c.try(c.operator, "POST", "/api/v1/job-definitions/"+b.Name+"/runs", ``)

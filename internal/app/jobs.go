@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/saga"
@@ -29,7 +29,7 @@ type jobStores struct {
 	runs        *jobdb.Jobs
 	definitions jobrun.Definitions
 	bulks       jobrun.BulkOperations
-	sagaBulks   *sweepdb.SagaBulks
+	sagaBulks   *leaderdb.SagaBulks
 	workers     jobrun.Workers
 	fences      jobrun.Fences
 	elections   jobrun.Elections
@@ -58,8 +58,8 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	runs := jobdb.NewJobs(db, settings.Current)
 	events := jobdb.NewEvents(db, settings.Current)
 	kept := &jobStores{
-		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: sweepdb.NewBulks(db, runs),
-		sagaBulks: sweepdb.NewSagaBulks(db, sagas),
+		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: leaderdb.NewBulks(db, runs),
+		sagaBulks: leaderdb.NewSagaBulks(db, sagas),
 		workers:   jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,
@@ -69,7 +69,7 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 		resealing: resealing{db.DB, letters, runs},
 	}
 	kept.leading = leading{
-		sweeps: sweepdb.NewSweeps(db), wanted: db.Hub.OnLeaderWanted,
+		sweeps: leaderdb.NewSweeps(db), wanted: db.Hub.OnLeaderWanted,
 		more: []scheduler.Sweep{
 			{Name: "events", Run: kept.events.Deliver, Prompt: true},
 			{Name: "backfills", Run: kept.bulks.Backfill},

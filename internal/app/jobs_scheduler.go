@@ -5,13 +5,13 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 )
 
 // leading holds what the leader of the job runs uses.
 type leading struct {
-	sweeps *sweepdb.Sweeps
+	sweeps *leaderdb.Sweeps
 	more   []scheduler.Sweep // what the leader does in addition to the built-in sweeps
 	wanted func(func())      // registers a function that wakes the leader
 }

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // TestPagesOfferEachRoleWhatItMayDo compares, for each role, what pages offer with what the contract says that the
@@ -26,7 +26,7 @@ func TestPagesOfferEachRoleWhatItMayDo(t *testing.T) {
 	a.writeAll()
 	m := &rights{crawl: newCrawl(a, a.url, 3), contract: contract, forms: formsOf(t), needs: map[string]string{},
 		where: map[string][]string{}}
-	for _, role := range access.Roles {
+	for _, role := range principal.Roles {
 		text := a.does("createAPIKey", `{"name":"`+string(role)+`","role":"`+string(role)+`","reason":"x"}`)
 		m.visitors = append(m.visitors, a.visitor(string(role), field(text, "key")))
 	}
@@ -184,7 +184,7 @@ func (m *rights) asked(method, path string, who visitor, form url.Values) (int, 
 }
 
 // adminAt is the place of a tenant's administrator among the visitors.
-var adminAt = slices.Index(access.Roles, access.Admin)
+var adminAt = slices.Index(principal.Roles, principal.Admin)
 
 func (m *rights) offered(path string, who visitor) *offers {
 	m.a.t.Helper()

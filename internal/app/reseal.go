@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/idempotency/idempotencydb"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
@@ -47,7 +48,8 @@ func (s resealing) sealAgain(ctx context.Context, r *jobworker.Run) (json.RawMes
 	if r.Checkpoint != nil && json.Unmarshal(r.Checkpoint, &from) != nil {
 		from = postgres.Resealing{}
 	}
-	tables := slices.Concat(sagadb.SealedTables(), dlqdb.SealedTables(), jobdb.SealedTables(), postgres.SealedTables())
+	tables := slices.Concat(sagadb.SealedTables(), dlqdb.SealedTables(), jobdb.SealedTables(),
+		idempotencydb.SealedTables())
 	done, err := s.db.Reseal(ctx, tables, from, 0, func(at postgres.Resealing) {
 		var moved int64
 		for _, n := range at.Resealed {

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpkit/listen"
-	"github.com/skald-saga/skald/internal/janitor"
 	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/janitor"
 	"github.com/skald-saga/skald/internal/saga"
 )
 

@@ -18,10 +18,11 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/idempotency"
-	"github.com/skald-saga/skald/internal/janitor"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
+	"github.com/skald-saga/skald/internal/idempotency/idempotencydb"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/ops/janitor"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/ops/overviewdb"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -39,7 +40,7 @@ type stores struct {
 	trail        trailStore
 	keys         access.Store
 	sessions     access.Sessions
-	answers      idempotency.Store
+	answers      claims.Store
 	hooks        hookStore
 	publications saga.Publications
 	eraser       saga.Eraser       // nil: nothing can be erased
@@ -127,7 +128,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	return stores{
 		sagas: sagas, eraser: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
 		sessions: accessdb.NewSessions(db),
-		answers:  postgres.NewAnswers(db),
+		answers:  idempotencydb.NewAnswers(db),
 		hooks:    eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{
 			letters:  letters,

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -62,7 +63,7 @@ func (r record) write(t *testing.T, tenantID uuid.UUID) {
 			Name:   fmt.Sprintf("key \u2028 <%d>", i),
 			Prefix: fmt.Sprintf("%s%d", tenantID.String()[:7], i),
 			Hash:   make([]byte, 32),
-			Role:   access.Auditor,
+			Role:   principal.Auditor,
 			Tenant: &tenant.Tenant{ID: tenantID}, CreatedBy: "ann", CreatedAt: at,
 		}
 		if err := r.keys.Create(ctx, k); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // authorize decides who makes a request, whether it is allowed, and for which tenant. It is
@@ -50,7 +51,7 @@ var privately = []string{"private, no-cache"}
 // allow sets the caller and the tenant of req. Faults: Unauthenticated, Forbidden,
 // Malformed.
 func (s *server) allow(req *httpkit.Request, rt *route, r *http.Request) error {
-	who := access.Anonymous
+	who := principal.Anonymous
 	if s.cfg.Access.Development {
 		if err := ownMachine(r); err != nil {
 			return err
@@ -104,7 +105,7 @@ func credentialOf(r *http.Request) (string, error) {
 	}
 	credential, err := credentialOfHeaders(bearer, key)
 	if _, session := access.ParseSessionToken(credential); session {
-		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential is not valid here").
+		return "", fault.New(fault.Unauthenticated, principal.CodeInvalid, "the credential is not valid here").
 			Because(errors.New("a session outside its cookie"))
 	}
 	return credential, err
@@ -118,10 +119,10 @@ func sessionOf(r *http.Request) (string, error) {
 	}
 	cookie, err := r.Cookie(name)
 	if err != nil {
-		return "", fault.New(fault.Unauthenticated, access.CodeRequired, "an API key or a JWT is required: send Authorization: Bearer … or X-API-Key: …")
+		return "", fault.New(fault.Unauthenticated, principal.CodeRequired, "an API key or a JWT is required: send Authorization: Bearer … or X-API-Key: …")
 	}
 	if _, ok := access.ParseSessionToken(cookie.Value); !ok {
-		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the cookie %s is not a session", name)
+		return "", fault.New(fault.Unauthenticated, principal.CodeInvalid, "the cookie %s is not a session", name)
 	}
 	site := r.Header.Get("Sec-Fetch-Site")
 	proof := site != "none" && (site != "" || r.Header.Get("Origin") != "") // every browser sends one of them
@@ -150,19 +151,19 @@ func loopbackHost(hostport string) bool {
 func credentialOfHeaders(bearer, key []string) (string, error) {
 	switch {
 	case len(bearer)+len(key) > 1:
-		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the request has more than one credential: send exactly one")
+		return "", fault.New(fault.Unauthenticated, principal.CodeInvalid, "the request has more than one credential: send exactly one")
 	case len(key) == 1:
 		return key[0], nil
 	}
 	scheme, credential, _ := strings.Cut(bearer[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", fault.New(fault.Unauthenticated, access.CodeInvalid, "the scheme of Authorization must be Bearer")
+		return "", fault.New(fault.Unauthenticated, principal.CodeInvalid, "the scheme of Authorization must be Bearer")
 	}
 	return strings.TrimSpace(credential), nil
 }
 
 // choiceOf reads the headers that choose a tenant. Fault: Malformed.
-func choiceOf(h http.Header) (c access.Choice, err error) {
+func choiceOf(h http.Header) (c principal.Choice, err error) {
 	var wrong fault.Mistakes
 	read := func(name string, parse func(string) bool, want string) {
 		values := h[name]

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -41,12 +41,12 @@ func TestCredentialIsAcceptedInSeveralHeadersButOnlyOnce(t *testing.T) {
 		{"a bearer", apitest.As("operator"), 200, ""},
 		{"a bearer in small letters", []string{"authorization", "bearer operator"}, 200, ""},
 		{"an API key", []string{"X-API-Key", "operator"}, 200, ""},
-		{"none", nil, 401, access.CodeRequired},
-		{"an unknown one", apitest.As("stranger"), 401, access.CodeInvalid},
-		{"an empty bearer", []string{"Authorization", "Bearer"}, 401, access.CodeInvalid},
-		{"an empty key", []string{"X-API-Key", ""}, 401, access.CodeInvalid},
-		{"another scheme", []string{"Authorization", "Basic b3A6b3A="}, 401, access.CodeInvalid},
-		{"both", append(apitest.As("operator"), "X-API-Key", "operator"), 401, access.CodeInvalid},
+		{"none", nil, 401, principal.CodeRequired},
+		{"an unknown one", apitest.As("stranger"), 401, principal.CodeInvalid},
+		{"an empty bearer", []string{"Authorization", "Bearer"}, 401, principal.CodeInvalid},
+		{"an empty key", []string{"X-API-Key", ""}, 401, principal.CodeInvalid},
+		{"another scheme", []string{"Authorization", "Basic b3A6b3A="}, 401, principal.CodeInvalid},
+		{"both", append(apitest.As("operator"), "X-API-Key", "operator"), 401, principal.CodeInvalid},
 		{"while nothing can be known", apitest.As("outage"), 503, "SYS_UNAVAILABLE"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestCredentialIsAcceptedInSeveralHeadersButOnlyOnce(t *testing.T) {
 			}
 			r.Wants(tt.status, tt.code)
 			challenge := map[string]string{
-				access.CodeRequired: `Bearer realm="skald"`, access.CodeInvalid: `Bearer realm="skald", error="invalid_token"`,
+				principal.CodeRequired: `Bearer realm="skald"`, principal.CodeInvalid: `Bearer realm="skald", error="invalid_token"`,
 			}[tt.code]
 			if got := r.Header.Get("WWW-Authenticate"); got != challenge {
 				t.Errorf("WWW-Authenticate = %q, want %q", got, challenge)
@@ -96,7 +96,7 @@ func TestAuthenticationComesBeforeAllOtherChecks(t *testing.T) {
 		{"POST", "/api/v1/sagas", "{"},
 		{"GET", "/api/v1/sagas/01234567-89ab-7def-8123-456789abcdef", ""},
 	} {
-		e.Send(tt.method, tt.path, tt.body).Wants(401, access.CodeRequired)
+		e.Send(tt.method, tt.path, tt.body).Wants(401, principal.CodeRequired)
 	}
 }
 
@@ -123,20 +123,20 @@ func TestEveryOperationForEveryRole(t *testing.T) {
 			if who == "" {
 				header = nil
 			}
-			allowed := op.Permission == "anybody" || apitest.People[who].Role.Allows(access.Permission(op.Permission))
+			allowed := op.Permission == "anybody" || apitest.People[who].Role.Allows(principal.Permission(op.Permission))
 			r := e.Send(op.Method, op.Path, "", header...)
 			checked++
 			switch {
 			case who == "":
-				r.Wants(401, access.CodeRequired)
+				r.Wants(401, principal.CodeRequired)
 			case who == "stranger":
-				r.Wants(401, access.CodeInvalid)
+				r.Wants(401, principal.CodeInvalid)
 			case !allowed:
-				if p := r.Wants(403, access.CodeForbidden); !strings.Contains(p.Detail, op.Permission) {
+				if p := r.Wants(403, principal.CodeForbidden); !strings.Contains(p.Detail, op.Permission) {
 					t.Errorf("%s %s as %s: %q does not name %s", op.Method, op.Path, who, p.Detail, op.Permission)
 				}
 			case ofAllTenants[op.Method+" "+op.Path] && !apitest.People[who].AnyTenant:
-				if p := r.Wants(403, access.CodeForbidden); !strings.Contains(p.Detail, "any tenant") {
+				if p := r.Wants(403, principal.CodeForbidden); !strings.Contains(p.Detail, "any tenant") {
 					t.Errorf("%s %s as %s: %q does not mention any tenant", op.Method, op.Path, who, p.Detail)
 				}
 			case r.Status == 401 || r.Status == 403 || r.Status >= 500 && !noQueue(r):
@@ -149,9 +149,9 @@ func TestEveryOperationForEveryRole(t *testing.T) {
 			r = e.Send(op.Method, op.Path, "", append(header, "X-Tenant-Id", uuid.NewString())...)
 			switch {
 			case !allowed:
-				r.Wants(403, access.CodeForbidden)
+				r.Wants(403, principal.CodeForbidden)
 			case !apitest.People[who].AnyTenant:
-				r.Wants(403, access.CodeTenantMismatch)
+				r.Wants(403, principal.CodeTenantMismatch)
 			case r.Status == 401 || r.Status == 403 || r.Status >= 500 && !noQueue(r):
 				t.Errorf("%s %s as %s for another tenant: %d %s", op.Method, op.Path, who, r.Status, r.Body)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
@@ -117,8 +118,8 @@ func BenchmarkCreate(b *testing.B) {
 
 func benchKey(b *testing.B, keys access.Store) string {
 	b.Helper()
-	k, token, err := access.Issue(access.Request{Name: "bench", Role: access.Operator, Tenant: &apitest.Tenant},
-		access.Anonymous, uuid.New(), [access.EntropyBytes]byte{1}, time.Now())
+	k, token, err := access.Issue(access.Request{Name: "bench", Role: principal.Operator, Tenant: &apitest.Tenant},
+		principal.Anonymous, uuid.New(), [access.EntropyBytes]byte{1}, time.Now())
 	if err == nil {
 		err = keys.Create(b.Context(), k)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
@@ -37,18 +39,18 @@ var problems = slices.Concat([]problemKind{
 	{httpkit.CodeEncoding, []int{415}, "Unsupported content encoding", "The body was sent with a Content-Encoding, such as gzip. Send it without one."},
 	{httpkit.CodeNotFound, []int{404}, "No such path", "The API has no such path."},
 	{httpkit.CodeMethod, []int{405}, "Method not allowed", "The path exists without this method. The header Allow lists those it has."},
-	{access.CodeRequired, []int{401}, "Credential required", "The request has no credential, and this operation needs one."},
-	{access.CodeInvalid, []int{401}, "Invalid credential", "The credential was not accepted: it is unknown, expired, revoked, malformed, or from another issuer or audience. The server's log says which, under the request id."},
-	{access.CodeForbidden, []int{403}, "Permission denied", "The credential is valid but lacks the permission that `detail` names, or is a worker's key for other queues. See docs/security.md for the roles."},
-	{access.CodeTenantMismatch, []int{403}, "Wrong tenant", "The credential belongs to one tenant, but the X-Tenant headers or the requested resource name another."},
+	{principal.CodeRequired, []int{401}, "Credential required", "The request has no credential, and this operation needs one."},
+	{principal.CodeInvalid, []int{401}, "Invalid credential", "The credential was not accepted: it is unknown, expired, revoked, malformed, or from another issuer or audience. The server's log says which, under the request id."},
+	{principal.CodeForbidden, []int{403}, "Permission denied", "The credential is valid but lacks the permission that `detail` names, or is a worker's key for other queues. See docs/security.md for the roles."},
+	{principal.CodeTenantMismatch, []int{403}, "Wrong tenant", "The credential belongs to one tenant, but the X-Tenant headers or the requested resource name another."},
 	{httpkit.CodeCrossSite, []int{403}, "Cross-site request refused", "The request was made with a session, which browsers send automatically, and nothing proves that a page of this server sent it: neither Sec-Fetch-Site nor Origin says so. In development mode, which requires no credential, requests from web pages of other sites are refused, and so are requests that are not addressed to localhost or a loopback address."},
 	{access.CodeKeyNotFound, []int{404}, "No such API key", "There is no API key with this id, or not for this tenant."},
 	{access.CodeSessionNotFound, []int{404}, "No such session", "There is no session with this id, or not for this caller, or it has ended: 12 hours after sign-in, an hour after its last use, or because it was deleted."},
 	{access.CodeSessionRefused, []int{409}, "No session possible", "No session can be made: the request was itself made with a session, or the server runs in development mode, where no credential is required."},
 	{access.CodeProviderDown, []int{503}, "Identity provider unavailable", "Signing in at the identity provider is not possible: it cannot be reached, or does not answer as it should. The server's log says more. Try again, or sign in with an API key."},
 	{access.CodeKeyRefused, []int{422}, "Invalid API key request", "The requested API key is not allowed: `errors` says why."},
-	{saga.CodeKeyUsed, []int{422}, "Idempotency-Key used for another request", "The key belongs to an earlier request with another path or body. Use a new key for a new request."},
-	{httpkit.CodeKeyInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
+	{idempotency.CodeUsed, []int{422}, "Idempotency-Key used for another request", "The key belongs to an earlier request with another path or body. Use a new key for a new request."},
+	{idempotency.CodeInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
 	{httpkit.CodeAnswerNotKept, []int{409}, "Response not kept", "A request with this Idempotency-Key took effect, but its response cannot be repeated: it held a secret, was larger than 1 MiB, or the server ended before storing it. `detail` names what it created. Read that; use a new key to do it again."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga with this id."},
 	{sagaapi.CodeSagaExists, []int{409}, "Saga already exists", "A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have received the original response."},

@@ -15,8 +15,9 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/httpkit/ratelimit"
-	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -54,7 +55,7 @@ type Config struct {
 	Storage func(context.Context) (saga.Storage, error)
 	// Answers stores the responses of requests with an Idempotency-Key for operations that
 	// create no resource with the key.
-	Answers idempotency.Store
+	Answers claims.Store
 	// CursorKey signs cursors: at least 32 random bytes, the same on every node and after
 	// every restart; otherwise cursors in clients' hands become invalid.
 	CursorKey []byte
@@ -112,14 +113,14 @@ type Webhooks struct {
 type Access struct {
 	Keys access.Store
 	// Identify returns the principal of a credential. Fault: Unauthenticated with
-	// access.CodeInvalid. It is called for every request.
-	Identify func(ctx context.Context, credential string) (access.Principal, error)
+	// principal.CodeInvalid. It is called for every request.
+	Identify func(ctx context.Context, credential string) (principal.Principal, error)
 	// Sessions stores the sessions of browsers, and Forget makes this node forget a session that has ended. Forget is
 	// nil where Identify remembers nothing.
 	Sessions access.Sessions
 	Forget   func(session uuid.UUID)
 	// Development replaces Identify: no credential is required, and every caller is
-	// access.Anonymous.
+	// principal.Anonymous.
 	Development bool
 	// Tenant is the tenant of requests whose credential names none.
 	Tenant tenant.Tenant

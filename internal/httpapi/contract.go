@@ -18,9 +18,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // contract is openapi.yaml, prepared for checking requests.
@@ -37,12 +37,12 @@ type routeKey struct{ method, path string }
 
 // route is what the contract defines for the query and the body of one operation.
 type route struct {
-	name         string            // method and path template
-	operation    string            // operationId
-	open         bool              // requires no credential
-	permission   access.Permission // what the caller needs; "": only a valid credential
-	query        map[string]bool   // known parameters; true: repeatable
-	media        []string          // media types of the body; nil: no body
+	name         string               // method and path template
+	operation    string               // operationId
+	open         bool                 // requires no credential
+	permission   principal.Permission // what the caller needs; "": only a valid credential
+	query        map[string]bool      // known parameters; true: repeatable
+	media        []string             // media types of the body; nil: no body
 	bodyRequired bool
 	bodyAtLeast  int64            // minimum of bodyLimit that the contract sets, whatever is configured
 	bodyLimit    int64            // maximum size of the body in bytes
@@ -134,7 +134,7 @@ func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.Securit
 	word, declared := op.Extensions["x-permission"].(string)
 	rt.open = !declared && !strings.HasPrefix(path, "/api/")
 	if word != anybody {
-		rt.permission = access.Permission(word)
+		rt.permission = principal.Permission(word)
 	}
 	switch {
 	case rt.open == (len(all) > 0):

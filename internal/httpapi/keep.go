@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
 )
 
 // keptKey is the parameter of operations whose responses are stored with the Idempotency-Key.
@@ -43,9 +44,7 @@ func (s *server) keep(next http.Handler) http.Handler {
 			return
 		}
 		defer release()
-		claim := idempotency.NewClaim(idempotency.Key{Tenant: key.TenantID, Principal: key.Principal, Route: key.Route,
-			Key:  key.Key,
-			Hash: key.Hash}, s.cfg.NewID())
+		claim := claims.NewClaim(*key, s.cfg.NewID())
 		switch prior, err := s.prior(r.Context(), claim.Key); {
 		case err != nil:
 			s.fail(w, r, err)
@@ -55,7 +54,7 @@ func (s *server) keep(next http.Handler) http.Handler {
 			return
 		}
 		out := &kept{ResponseWriter: w, status: http.StatusOK}
-		next.ServeHTTP(out, r.WithContext(idempotency.With(r.Context(), claim)))
+		next.ServeHTTP(out, r.WithContext(claims.With(r.Context(), claim)))
 		s.settle(r.Context(), claim, out)
 		out.send()
 	})
@@ -71,7 +70,7 @@ func (s *server) prior(ctx context.Context, key idempotency.Key) (*idempotency.A
 	case err != nil || found == nil:
 		return nil, err
 	case subtle.ConstantTimeCompare(found.Hash, key.Hash) == 0:
-		return nil, httpkit.KeyReused()
+		return nil, idempotency.Used()
 	case found.Answer == nil && found.Age < s.cfg.Limits.RequestTimeout+s.cfg.Limits.MaxWait:
 		return nil, idempotency.InUse() // another node may be about to store it
 	case found.Answer == nil:
@@ -96,7 +95,7 @@ func replay(w http.ResponseWriter, a *idempotency.Answer) {
 
 // settle stores the response before it is sent. If that fails, the key stays without a
 // response, so that a retry has no second effect.
-func (s *server) settle(ctx context.Context, claim *idempotency.Claim, out *kept) {
+func (s *server) settle(ctx context.Context, claim *claims.Claim, out *kept) {
 	ctx, cancel := s.kit.Promised(ctx)
 	defer cancel()
 	var err error

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // creating are the operations whose requests create work for Skald.
@@ -22,7 +22,7 @@ var creating = map[string]bool{
 // limit counts a request against the limits of its credential and its tenant. Reports of
 // workers are not counted: a worker that had to wait would lose its runs. Fault: TooMany.
 func (s *server) limit(w http.ResponseWriter, req *httpkit.Request) error {
-	if s.cfg.Limiter == nil || req.Permission == access.JobsWork && req.Operation != "claimRuns" {
+	if s.cfg.Limiter == nil || req.Permission == principal.JobsWork && req.Operation != "claimRuns" {
 		return nil
 	}
 	key := req.Who.Subject

@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // retryAfter is the Retry-After of a 503, and of problems that end by themselves, in seconds.
 const retryAfter = "1"
 
-var soon = map[string]bool{httpkit.CodeKeyInUse: true, httpkit.CodeTooManyStreams: true,
+var soon = map[string]bool{idempotency.CodeInUse: true, httpkit.CodeTooManyStreams: true,
 	httpkit.CodeKeepsChanging: true}
 
 // answer sends the result of an operation, redacted for callers who may not see all of it.
@@ -100,9 +101,9 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("Cache-Control", "no-store")
 	switch f.Code { // RFC 6750
-	case access.CodeRequired:
+	case principal.CodeRequired:
 		h.Set("WWW-Authenticate", `Bearer realm="skald"`)
-	case access.CodeInvalid:
+	case principal.CodeInvalid:
 		h.Set("WWW-Authenticate", `Bearer realm="skald", error="invalid_token"`)
 	}
 	if status == http.StatusServiceUnavailable || soon[f.Code] {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -158,7 +158,7 @@ func TestResponsesThatCannotBeRedactedAreNotSent(t *testing.T) {
 func TestWithoutPayloadsReadContentCannotBeFilteredBy(t *testing.T) {
 	e := apitest.NewEdge(t, apitest.Guarded)
 	filter := `/api/v1/sagas?metadata=%7B%22card%22%3A%224111%22%7D`
-	if p := e.Send("GET", filter, "", apitest.As("auditor")...).Wants(403, access.CodeForbidden); !strings.Contains(
+	if p := e.Send("GET", filter, "", apitest.As("auditor")...).Wants(403, principal.CodeForbidden); !strings.Contains(
 		p.Detail, "payloads:read") {
 		t.Errorf("detail %q does not name the permission", p.Detail)
 	}

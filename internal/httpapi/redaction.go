@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // redactable is a response that can be redacted; false: this one cannot.
@@ -19,7 +19,7 @@ type redactable interface {
 // execute them without it.
 func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
-	if req.Who.Subject == "" || req.Who.Role.Allows(access.PayloadsRead) || req.Permission == access.JobsWork {
+	if req.Who.Subject == "" || req.Who.Role.Allows(principal.PayloadsRead) || req.Permission == principal.JobsWork {
 		return out, nil
 	}
 	if c, can := out.(redactable); can {
@@ -27,5 +27,5 @@ func (s *server) redact(ctx context.Context, out api.Response) (api.Response, er
 			return redacted, nil
 		}
 	}
-	return nil, req.Who.Require(access.PayloadsRead)
+	return nil, req.Who.Require(principal.PayloadsRead)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/event/eventapi"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
 	"github.com/skald-saga/skald/internal/jobrun/workerapi"
 	"github.com/skald-saga/skald/internal/ops/overviewapi"
@@ -48,7 +49,7 @@ type server struct {
 	kit      *httpkit.Kit
 	contract *contract
 	router   chi.Router
-	inUse    httpkit.InUse // Idempotency-Keys of requests in progress
+	inUse    claims.Requests // Idempotency-Keys of requests in progress
 	*sagas
 	*trail
 	*letters // nil without a dead-letter queue; its operations are then unreachable

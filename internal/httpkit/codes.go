@@ -1,7 +1,5 @@
 package httpkit
 
-import "github.com/skald-saga/skald/internal/idempotency"
-
 // Codes of problems that requests to any subject may have.
 const (
 	CodeTooLarge         = "REQ_TOO_LARGE"
@@ -25,7 +23,6 @@ const (
 	CodeKeepsChanging    = "REQ_KEEPS_CHANGING"
 	CodeMethod           = "REQ_METHOD_NOT_ALLOWED"
 	CodeCrossSite        = "AUTH_CROSS_SITE"
-	CodeKeyInUse         = idempotency.CodeInUse
 	CodeAnswerNotKept    = "REQ_IDEMPOTENCY_ANSWER_NOT_KEPT"
 	CodeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
 	CodeUnavailable      = "SYS_UNAVAILABLE"

@@ -3,8 +3,8 @@
 // cursors, entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: codes, faults, cursor, violations, items,
-// request, etag, streams, kit, redact, values, answer, audit, check, in_use, key, list,
-// trace, wait.
+// request, etag, streams, kit, redact, values, answer, audit, check, key, list, trace,
+// wait.
 package httpkit
 
 import (

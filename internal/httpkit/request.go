@@ -7,15 +7,15 @@ import (
 	"strings"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Request is what is known of a request in addition to its parameters.
 type Request struct {
 	ID        string
-	Who       access.Principal // for the tenant of this request; zero where no credential is required
+	Who       principal.Principal // for the tenant of this request; zero where no credential is required
 	Tenant    tenant.Tenant
 	Principal string // the subject of who
 	Operation string // operationId of the contract; "" before routing
@@ -26,7 +26,7 @@ type Request struct {
 	Query     string // as sent
 	Route     string // method and path template; "" before routing
 	// Permission is what the route requires; "": nothing, or only a valid credential.
-	Permission access.Permission
+	Permission principal.Permission
 	Body       []byte // canonical JSON, or text as sent; nil when there is none
 	// Adjusted are the pointers of texts in the body that were mended, Items what was found of
 	// the items of its list (nil: nothing is wrong with any), Around why a member around it was
@@ -64,7 +64,7 @@ func ForDeployment(ctx context.Context, what string) error {
 	if RequestOf(ctx).Who.AnyTenant {
 		return nil
 	}
-	return fault.New(fault.Forbidden, access.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
+	return fault.New(fault.Forbidden, principal.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
 }
 
 // RequireReason returns nil when a reason is given, for an action that cannot be undone.
@@ -89,8 +89,8 @@ func ReasonOf(b *api.ReasonInput) *string {
 // Forbidden.
 func MayFilterByContent(ctx context.Context, what string) error {
 	req := RequestOf(ctx)
-	if err := req.Who.Require(access.PayloadsRead); err != nil {
-		return fault.New(fault.Forbidden, access.CodeForbidden, "filtering by %s needs the permission %s", what, access.PayloadsRead)
+	if err := req.Who.Require(principal.PayloadsRead); err != nil {
+		return fault.New(fault.Forbidden, principal.CodeForbidden, "filtering by %s needs the permission %s", what, principal.PayloadsRead)
 	}
 	return nil
 }

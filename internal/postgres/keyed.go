@@ -7,6 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
 )
 
 // An Idempotency-Key is stored in the first transaction of its request that writes
@@ -24,7 +25,7 @@ VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant_id, principal, route, key) D
 // commit ends a transaction, with the Idempotency-Key of the request it works for.
 // Fault: idempotency.InUse when another request has the key; then nothing is written.
 func commit(ctx context.Context, tx *sqlx.Tx) error {
-	c := idempotency.Of(ctx)
+	c := claims.Of(ctx)
 	if c == nil || c.Stored() {
 		return tx.Commit()
 	}
@@ -35,7 +36,7 @@ func commit(ctx context.Context, tx *sqlx.Tx) error {
 	if !effect {
 		return tx.Commit()
 	}
-	res, err := tx.ExecContext(ctx, claimKey, c.Tenant, c.Principal, c.Route, c.Key.Key, c.ID, c.Hash)
+	res, err := tx.ExecContext(ctx, claimKey, c.TenantID, c.Principal, c.Route, c.Key.Key, c.ID, c.Hash)
 	if err != nil {
 		return fmt.Errorf("store the Idempotency-Key: %w", err)
 	}

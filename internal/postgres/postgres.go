@@ -15,10 +15,10 @@
 // connections, so that they are renewed however busy the others are (invariant F30):
 // one for the engine's lease, one for the lease of the leader of the job runs.
 //
-// Files, each on top of those before it: rows, columns, errors, dial, commits, connector,
-// postgres, condition, statement, table, values, where, batch, listener, page, pooler,
-// sealing, sealing_keys, ordering, secrets, table_alike, table_columns, keyed, tenant,
-// sealed_tables, answers, reseal, tx.
+// Files, each on top of those before it: errors, rows, commits, dial, connector, postgres,
+// columns, keyed, statement, table, sealed_tables, sealing_keys, values, where, batch,
+// condition, listener, ordering, page, pooler, reseal, sealing, secrets, table_alike,
+// table_columns, tenant, tx.
 package postgres
 
 import (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
-	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
 )
 
 // InWrite runs f in a transaction of the writers' connections.
@@ -73,7 +73,7 @@ func (db *DB) WriteEach(ctx context.Context, query string, row func(*sql.Rows) e
 		}
 		return EachRow(rows, func() error { return row(rows) })
 	}
-	if idempotency.Of(ctx) == nil {
+	if claims.Of(ctx) == nil {
 		return each(db.QueryWrite)
 	}
 	return db.InWrite(ctx, func(tx *sqlx.Tx) error { return each(db.QueryFuncIn(tx)) })

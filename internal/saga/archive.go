@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 )
 
@@ -32,7 +33,7 @@ type Archive interface {
 	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Archived], error)
 	// Restore makes an archived saga live again exactly as it was, durable on return;
 	// its retention starts over. Faults: NotFound when the tenant's archive has no such
-	// saga (it may be live); Conflict with CodeKeyUsed when r.Key is taken.
+	// saga (it may be live); Conflict with idempotency.CodeUsed when r.Key is taken.
 	Restore(ctx context.Context, r Restoration) error
 }
 
@@ -73,8 +74,8 @@ type Archived struct {
 type Restoration struct {
 	TenantID uuid.UUID
 	SagaID   uuid.UUID
-	Event    AuditEvent      // Saga.Restored; stored with it
-	Key      *IdempotencyKey // nil: none
+	Event    AuditEvent       // Saga.Restored; stored with it
+	Key      *idempotency.Key // nil: none
 }
 
 // restore is the only verb that an archived saga accepts; live sagas refuse it.

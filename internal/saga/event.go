@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/idempotency"
 )
 
 // Event is something that happened to a saga. Exactly the types below are events.
@@ -143,8 +144,8 @@ type Change struct {
 	Before Precondition
 	After  Instance
 	Logs   []StepLog
-	Audit  []AuditEvent    // what the audit trail tells of the change, in order
-	Key    *IdempotencyKey // the API's, nil for the engine's changes
+	Audit  []AuditEvent     // what the audit trail tells of the change, in order
+	Key    *idempotency.Key // the API's, nil for the engine's changes
 	// StartsCompensation: the store sets CompensationTimeoutAt to the database's
 	// clock plus After.CompensationTimeoutMS.
 	StartsCompensation bool
@@ -165,17 +166,6 @@ type Change struct {
 	// Steer is what the change does to the job run that the saga was waiting for; nil
 	// for nearly every change. PostgreSQL does it in the same transaction.
 	Steer *RunSteer
-}
-
-// IdempotencyKey is a client's Idempotency-Key. It is stored in the transaction of the
-// request that it identifies (invariant F01) and kept for at least 24 hours.
-type IdempotencyKey struct {
-	TenantID  uuid.UUID
-	Principal string // who asked
-	Route     string // method and path template
-	Key       string // at most 255 characters
-	Hash      []byte // SHA-256 of method, path and canonical body
-	SagaID    uuid.UUID
 }
 
 // Released returns the change with the saga's ownership released, so that any node may

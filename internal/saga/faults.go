@@ -4,12 +4,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/idempotency"
 )
 
 // Codes of faults that stores return.
 const (
 	CodeStale      = "SAGA_VERSION_CONFLICT"
-	CodeKeyUsed    = "REQ_IDEMPOTENCY_KEY_REUSED"
 	CodeNotFound   = "SAGA_NOT_FOUND"
 	CodeUnstorable = "SAGA_UNSTORABLE"
 
@@ -30,7 +30,7 @@ func (c *Change) Stale() *fault.Error {
 
 // KeyUsed is the fault of a change whose idempotency key was used before.
 func KeyUsed() *fault.Error {
-	return fault.New(fault.Conflict, CodeKeyUsed, "this idempotency key is in use")
+	return fault.New(fault.Conflict, idempotency.CodeUsed, "this idempotency key is in use")
 }
 
 // IsArchived is the fault of an action on a saga that is in the archive.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -38,7 +39,7 @@ type NewSaga struct {
 	// Floating: the client gave no workflow version, so the store refuses the saga
 	// (NotCurrent) unless its version is still the latest.
 	Floating bool
-	Key      *IdempotencyKey
+	Key      *idempotency.Key
 	// Join: an unfinished saga of the workflow with this business key is returned
 	// instead (on_conflict: return_existing).
 	Join bool

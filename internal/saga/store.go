@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 )
 
@@ -46,7 +47,7 @@ type Store interface {
 	Create(ctx context.Context, batch []NewSaga) ([]CreateResult, error)
 	// Commit writes each change if its precondition (version and epoch) still holds,
 	// durably on return. Per change: nil, or a fault: Conflict with CodeStale when the
-	// row has changed since, or CodeKeyUsed when Change.Key was used before; Invalid
+	// row has changed since, or idempotency.CodeUsed when Change.Key was used before; Invalid
 	// with CodeUnstorable when the database cannot store its content; Conflict with
 	// CodeBusinessKey when it would reopen a saga whose business key another saga has
 	// now. Nothing of a refused change is written, and the others are not affected. A
@@ -64,7 +65,7 @@ type Store interface {
 	StepLogs(ctx context.Context, tenant, id uuid.UUID, want Logs) ([]StepLog, error)
 	// Key returns what an idempotency key refers to: KeyNew, KeySame with the saga, or
 	// KeyOther when it was used with another hash.
-	Key(ctx context.Context, k IdempotencyKey) (KeyState, uuid.UUID, error)
+	Key(ctx context.Context, k idempotency.Key) (KeyState, uuid.UUID, error)
 }
 
 // KeyState is what is known about an idempotency key.

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -54,7 +55,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 
 // keyRequestOf reads the parameters of a new key.
 func keyRequestOf(req *httpkit.Request, b *api.APIKeyInput) access.Request {
-	want := access.Request{Name: b.Name, Role: access.Role(b.Role), Queues: b.Queues}
+	want := access.Request{Name: b.Name, Role: principal.Role(b.Role), Queues: b.Queues}
 	if b.ExpiresAt != nil {
 		at := b.ExpiresAt.UTC().Truncate(time.Microsecond)
 		want.ExpiresAt = &at
@@ -94,7 +95,7 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	case scope == nil:
 		scope = p.TenantID
 	case *scope != *p.TenantID:
-		return nil, fault.New(fault.Forbidden, access.CodeTenantMismatch, "the credential is bound to a tenant, and tenant_id is a different one")
+		return nil, fault.New(fault.Forbidden, principal.CodeTenantMismatch, "the credential is bound to a tenant, and tenant_id is a different one")
 	}
 	now := s.Now()
 	found, err := s.Keys.List(ctx, scope, access.Filter{Active: p.Active, Now: now, Request: asked.Request})

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -90,8 +91,8 @@ func TestEveryMistakeInANewKeyIsReported(t *testing.T) {
 		{"any tenant and one", "root", `{"name":"a","role":"admin","any_tenant":true,"tenant_id":"00000000-0000-0000-0000-00000000000f"}`, 422, "REQ_SCHEMA", "/tenant_id"},
 		{"a region of no tenant", "root", `{"name":"a","role":"admin","tenant_region":"eu"}`, 422, "REQ_SCHEMA", "/tenant_id"},
 		{"the tenant of zeros", "root", `{"name":"a","role":"admin","tenant_id":"00000000-0000-0000-0000-000000000000"}`, 422, access.CodeKeyRefused, "/tenant_id"},
-		{"any tenant by one who has one", "admin", `{"name":"a","role":"admin","any_tenant":true}`, 403, access.CodeTenantMismatch, ""},
-		{"another tenant", "admin", `{"name":"a","role":"admin","tenant_id":"00000000-0000-0000-0000-00000000000f"}`, 403, access.CodeTenantMismatch, ""},
+		{"any tenant by one who has one", "admin", `{"name":"a","role":"admin","any_tenant":true}`, 403, principal.CodeTenantMismatch, ""},
+		{"another tenant", "admin", `{"name":"a","role":"admin","tenant_id":"00000000-0000-0000-0000-00000000000f"}`, 403, principal.CodeTenantMismatch, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := e.Send("POST", apitest.KeysPath, tt.body, apitest.As(tt.who)...).Wants(tt.status, tt.code)
@@ -134,7 +135,7 @@ func TestCallersSeeTheKeysThatTheyMayCreate(t *testing.T) {
 		}
 	}
 	e.Send("GET", apitest.KeysPath+"?tenant_id="+apitest.ForeignTenant.ID.String(), "", apitest.As("admin")...).Wants(403,
-		access.CodeTenantMismatch)
+		principal.CodeTenantMismatch)
 	e.Send("POST", apitest.KeysPath+"/"+ours.APIKey.ID.String()+"/revoke", `{"reason":"lost"}`,
 		apitest.As("foreign")...).Wants(404, access.CodeKeyNotFound)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // CreateSession signs a browser in: the answer sets its cookie.
@@ -59,7 +60,7 @@ func cookieOf(req *httpkit.Request, token string) string {
 
 // ownerOf is the subject whose sessions the caller may see and end; "": everybody's.
 func ownerOf(req *httpkit.Request) string {
-	if req.Who.Role.Allows(access.AccessAdmin) {
+	if req.Who.Role.Allows(principal.AccessAdmin) {
 		return ""
 	}
 	return req.Principal

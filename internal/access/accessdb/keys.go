@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -61,7 +62,7 @@ var keyTable = postgres.NewTable(
 	postgres.Text("name", func(r *keyRow) *string { return &r.Name }),
 	postgres.Text("prefix", func(r *keyRow) *string { return &r.Prefix }),
 	postgres.Bytes("hash", func(r *keyRow) *[]byte { return &r.Hash }),
-	postgres.Text("role", func(r *keyRow) *access.Role { return &r.Role }),
+	postgres.Text("role", func(r *keyRow) *principal.Role { return &r.Role }),
 	postgres.Texts("queues", func(r *keyRow) *[]string { return &r.Queues }),
 	postgres.UUIDOrNil("bound_tenant_id", func(r *keyRow) **uuid.UUID { return &r.bound }),
 	postgres.Text("tenant_region", func(r *keyRow) *string { return &r.tenant.Region }),

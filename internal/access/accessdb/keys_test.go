@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/accessdb"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -18,7 +19,7 @@ import (
 func TestIdentityOfAnAPIKeyIsImmutable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	k := access.Key{ID: uuid.New(), Name: "a", Prefix: "aaaaaaaa", Hash: make([]byte, 32), Role: access.Admin,
+	k := access.Key{ID: uuid.New(), Name: "a", Prefix: "aaaaaaaa", Hash: make([]byte, 32), Role: principal.Admin,
 		CreatedBy: "x", CreatedAt: time.Now()}
 	keys := accessdb.NewKeys(db)
 	if err := keys.Create(t.Context(), k); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // Sessions is access.Sessions on PostgreSQL.
@@ -32,7 +33,7 @@ var sessionTable = postgres.NewTable(
 	postgres.UUID("id", func(r *sessionRow) *uuid.UUID { return &r.ID }),
 	postgres.Bytes("hash", func(r *sessionRow) *[]byte { return &r.Hash }),
 	postgres.Text("subject", func(r *sessionRow) *string { return &r.Subject }),
-	postgres.Text("role", func(r *sessionRow) *access.Role { return &r.Role }),
+	postgres.Text("role", func(r *sessionRow) *principal.Role { return &r.Role }),
 	postgres.UUIDOrNil("key_id", func(r *sessionRow) **uuid.UUID { return &r.KeyID }),
 	postgres.UUIDOrNil("bound_tenant_id", func(r *sessionRow) **uuid.UUID { return &r.bound }),
 	postgres.Text("tenant_region", func(r *sessionRow) *string { return &r.tenant.Region }),

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -33,10 +33,10 @@ func (c claims) at(name string) any {
 	return v
 }
 
-// role is the last of access.Roles that a claim contains, as text or in a list. Other
+// role is the last of principal.Roles that a claim contains, as text or in a list. Other
 // words belong to other systems and are ignored; without a role the caller is known but
 // has no permissions.
-func (c claims) role(claim string) access.Role {
+func (c claims) role(claim string) principal.Role {
 	list, ok := c.at(claim).([]any)
 	if !ok {
 		list = []any{c.at(claim)}
@@ -44,12 +44,12 @@ func (c claims) role(claim string) access.Role {
 	best := -1
 	for _, v := range list {
 		word, _ := v.(string)
-		best = max(best, slices.Index(access.Roles, access.Role(word)))
+		best = max(best, slices.Index(principal.Roles, principal.Role(word)))
 	}
 	if best < 0 {
 		return ""
 	}
-	return access.Roles[best]
+	return principal.Roles[best]
 }
 
 // tenant reads the tenant of a token, the zero one when it has none.

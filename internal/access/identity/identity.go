@@ -16,6 +16,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // cacheFor is how long a result is cached, counted from before the look-up. With it a
@@ -85,11 +86,11 @@ func New(cfg Config) *Checker {
 }
 
 // Identify returns the caller with an API key or JWT. Fault: Unauthenticated with
-// access.CodeInvalid, which does not tell the client why; its cause is for the log.
+// principal.CodeInvalid, which does not tell the client why; its cause is for the log.
 // Other errors are outages: the credential was not checked.
-func (c *Checker) Identify(ctx context.Context, credential string) (access.Principal, error) {
+func (c *Checker) Identify(ctx context.Context, credential string) (principal.Principal, error) {
 	if len(credential) > maxCredential {
-		return access.Principal{}, refuse(errTooLong)
+		return principal.Principal{}, refuse(errTooLong)
 	}
 	id := sha256.Sum256([]byte(credential))
 	if strings.HasPrefix(credential, ticketBegin) {
@@ -103,7 +104,7 @@ func (c *Checker) Identify(ctx context.Context, credential string) (access.Princ
 	case turn <- struct{}{}:
 		defer func() { <-turn }()
 	case <-ctx.Done():
-		return access.Principal{}, ctx.Err()
+		return principal.Principal{}, ctx.Err()
 	}
 	if f, ok := c.cached(id); ok { // another request has looked it up meanwhile
 		return c.result(f)
@@ -111,7 +112,7 @@ func (c *Checker) Identify(ctx context.Context, credential string) (access.Princ
 	asked := time.Now()
 	f, err := c.ask(ctx, credential)
 	if err != nil {
-		return access.Principal{}, err
+		return principal.Principal{}, err
 	}
 	f.until = asked.Add(cacheFor)
 	c.remember(id, f)
@@ -126,15 +127,15 @@ var (
 )
 
 func refuse(why error) error {
-	return fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential is not valid here").Because(why)
+	return fault.New(fault.Unauthenticated, principal.CodeInvalid, "the credential is not valid here").Because(why)
 }
 
-func (c *Checker) result(f found) (access.Principal, error) {
+func (c *Checker) result(f found) (principal.Principal, error) {
 	switch {
 	case f.wrong != nil:
-		return access.Principal{}, refuse(f.wrong)
+		return principal.Principal{}, refuse(f.wrong)
 	case !f.expires.IsZero() && !c.now().Before(f.expires):
-		return access.Principal{}, refuse(errExpired)
+		return principal.Principal{}, refuse(errExpired)
 	}
 	return f.who, nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/tenant"
 )
@@ -65,14 +66,14 @@ var home = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000
 // issue stores a key with the given lifetime, 0: unlimited.
 func (w *world) issue(name string, life time.Duration) (access.Key, string) {
 	w.t.Helper()
-	r := access.Request{Name: name, Role: access.Operator, Tenant: &home}
+	r := access.Request{Name: name, Role: principal.Operator, Tenant: &home}
 	if life > 0 {
 		at := time.Now().Add(life)
 		r.ExpiresAt = &at
 	}
 	var chance [access.EntropyBytes]byte
 	_, _ = rand.Read(chance[:])
-	k, token, err := access.Issue(r, access.Anonymous, uuid.Must(uuid.NewV7()), chance, time.Now())
+	k, token, err := access.Issue(r, principal.Anonymous, uuid.Must(uuid.NewV7()), chance, time.Now())
 	if err == nil {
 		err = w.Create(w.t.Context(), k)
 	}
@@ -91,7 +92,7 @@ func (w *world) wants(when, credential string, why error) {
 		if err != nil {
 			w.t.Errorf("%s: %v, want that it counts", when, err)
 		}
-	case fault.KindOf(err) != fault.Unauthenticated || !fault.IsCode(err, access.CodeInvalid) || !errors.Is(err, why):
+	case fault.KindOf(err) != fault.Unauthenticated || !fault.IsCode(err, principal.CodeInvalid) || !errors.Is(err, why):
 		w.t.Errorf("%s: %v, want it refused because %v", when, err, why)
 	}
 }
@@ -122,7 +123,7 @@ func TestCauseOfARefusedCredentialIsNotShown(t *testing.T) {
 	} {
 		_, err := w.checker.Identify(t.Context(), credential)
 		f := fault.As(err)
-		if f == nil || f.Kind != fault.Unauthenticated || f.Code != access.CodeInvalid || f.Unwrap() == nil {
+		if f == nil || f.Kind != fault.Unauthenticated || f.Code != principal.CodeInvalid || f.Unwrap() == nil {
 			t.Fatalf("%s: %v, want it refused with a cause", name, err)
 		}
 		if said == "" {
@@ -294,8 +295,8 @@ func BenchmarkIdentifyCached(b *testing.B) {
 	w := newWorld(&testing.T{})
 	var chance [access.EntropyBytes]byte
 	k, token, err := access.Issue(
-		access.Request{Name: "a", Role: access.Admin},
-		access.Anonymous,
+		access.Request{Name: "a", Role: principal.Admin},
+		principal.Anonymous,
 		uuid.New(),
 		chance,
 		time.Now(),

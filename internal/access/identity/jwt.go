@@ -8,7 +8,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // tokens checks JWTs.
@@ -75,29 +75,29 @@ func (t *tokens) timely(token *oidc.IDToken, c claims) error {
 	return nil
 }
 
-// maxSubject leaves room for the prefix in access.Principal.
+// maxSubject leaves room for the prefix in principal.Principal.
 const maxSubject = 200
 
-func (t *tokens) principal(subject string, c claims) (access.Principal, error) {
+func (t *tokens) principal(subject string, c claims) (principal.Principal, error) {
 	if !printable(subject) || len(subject) > maxSubject {
-		return access.Principal{}, fmt.Errorf("the token's sub is not 1 to %d bytes of printable text", maxSubject)
+		return principal.Principal{}, fmt.Errorf("the token's sub is not 1 to %d bytes of printable text", maxSubject)
 	}
 	tenant, err := c.tenant(t.cfg.TenantClaim)
 	if err != nil {
-		return access.Principal{}, err
+		return principal.Principal{}, err
 	}
 	if tenant.ID == uuid.Nil && !t.cfg.DefaultTenant {
-		return access.Principal{}, fmt.Errorf(
+		return principal.Principal{}, fmt.Errorf(
 			"the token has no %s; set auth.jwt_default_tenant to map such tokens to the default tenant",
 			t.cfg.TenantClaim,
 		)
 	}
-	return access.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
+	return principal.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim), Tenant: tenant}, nil
 }
 
 // found is the result of checking a credential.
 type found struct {
-	who     access.Principal
+	who     principal.Principal
 	expires time.Time // zero: never
 	wrong   error     // why it is refused; nil: it is accepted
 	until   time.Time // with a monotonic reading: when it is checked again

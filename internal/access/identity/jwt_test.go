@@ -20,17 +20,17 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
 func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
 	i := newIssuer(t)
 	i.serve()
-	alice := access.Principal{Subject: "jwt:alice", Role: access.Operator, Tenant: home}
-	with := func(change func(*access.Principal)) access.Principal {
+	alice := principal.Principal{Subject: "jwt:alice", Role: principal.Operator, Tenant: home}
+	with := func(change func(*principal.Principal)) principal.Principal {
 		p := alice
 		change(&p)
 		return p
@@ -39,7 +39,7 @@ func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
 		name    string
 		kid     string
 		changes map[string]any
-		want    access.Principal
+		want    principal.Principal
 	}{
 		{"ES256", "es", nil, alice},
 		{"EdDSA", "ed", nil, alice},
@@ -47,12 +47,14 @@ func TestTokenOfTheIssuerIsAccepted(t *testing.T) {
 		{"several audiences", "es", map[string]any{"aud": []string{"other", "skald"}}, alice},
 		{"expired within the leeway", "es", map[string]any{"exp": time.Now().Add(-20 * time.Second).Unix()}, alice},
 		{"from a clock that is ahead within the leeway", "es", map[string]any{"iat": time.Now().Add(20 * time.Second).Unix(), "nbf": time.Now().Add(20 * time.Second).Unix()}, alice},
-		{"no role: known, and may do nothing", "es", map[string]any{"role": nil}, with(func(p *access.Principal) { p.Role = "" })},
-		{"a role that is none here", "es", map[string]any{"role": "superuser"}, with(func(p *access.Principal) { p.Role = "" })},
-		{"a worker", "es", map[string]any{"role": "worker"}, with(func(p *access.Principal) { p.Role = access.Worker })},
-		{"the last of several roles", "es", map[string]any{"role": []any{"auditor", "viewer", 7, "admin", "operator"}}, with(func(p *access.Principal) { p.Role = access.Admin })},
+		{"no role: known, and may do nothing", "es", map[string]any{"role": nil}, with(func(p *principal.Principal) { p.Role = "" })},
+		{"a role that is none here", "es", map[string]any{"role": "superuser"}, with(func(p *principal.Principal) { p.Role = "" })},
+		{"a worker", "es", map[string]any{"role": "worker"}, with(func(p *principal.Principal) { p.Role = principal.Worker })},
+		{"the last of several roles", "es", map[string]any{"role": []any{"auditor", "viewer", 7, "admin", "operator"}}, with(func(p *principal.Principal) { p.Role = principal.Admin })},
 		{"all of a tenant", "es", map[string]any{"tenant_region": "eu", "tenant_major": 3, "tenant_minor": 65535},
-			with(func(p *access.Principal) { p.Tenant = tenant.Tenant{ID: home.ID, Region: "eu", Major: 3, Minor: 65535} })},
+			with(func(p *principal.Principal) {
+				p.Tenant = tenant.Tenant{ID: home.ID, Region: "eu", Major: 3, Minor: 65535}
+			})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := i.checker().Identify(t.Context(), i.token(tt.kid, tt.changes))
@@ -126,8 +128,8 @@ func TestInvalidTokensAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := i.checker().Identify(t.Context(), token)
-			if fault.KindOf(err) != fault.Unauthenticated || !fault.IsCode(err, access.CodeInvalid) ||
-				!reflect.DeepEqual(got, access.Principal{}) {
+			if fault.KindOf(err) != fault.Unauthenticated || !fault.IsCode(err, principal.CodeInvalid) ||
+				!reflect.DeepEqual(got, principal.Principal{}) {
 				t.Errorf("%+v, %v; want it refused", got, err)
 			}
 		})
@@ -195,7 +197,7 @@ func TestNamesOfClaimsAreConfigurable(t *testing.T) {
 		j.RoleClaim, j.TenantClaim = "realm_access.roles", "https://skald.example/tenant"
 	})
 	got, err := c.Identify(t.Context(), i.token("rs", claims))
-	want := access.Principal{Subject: "jwt:alice", Role: access.Auditor, Tenant: home}
+	want := principal.Principal{Subject: "jwt:alice", Role: principal.Auditor, Tenant: home}
 	if !reflect.DeepEqual(got, want) || err != nil {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -310,7 +312,7 @@ func TestTokenWithoutATenantNeedsTheSetting(t *testing.T) {
 		t.Errorf("by default: %v", err)
 	}
 	allows := i.checker(func(j *identity.JWT) { j.DefaultTenant = true })
-	want := access.Principal{Subject: "jwt:alice", Role: access.Operator}
+	want := principal.Principal{Subject: "jwt:alice", Role: principal.Operator}
 	if got, err := allows.Identify(t.Context(), without); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("where it is allowed: %v, %v", got, err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // How a sign-in is bounded.
@@ -135,24 +136,24 @@ func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (cre
 }
 
 // identified is who an ID token is about.
-func (l *Login) identified(ctx context.Context, raw, nonce string) (access.Principal, error) {
+func (l *Login) identified(ctx context.Context, raw, nonce string) (principal.Principal, error) {
 	f, claims, err := l.tokens.claimed(ctx, raw)
 	switch {
 	case err != nil:
-		return access.Principal{}, l.unavailable(ctx, err)
+		return principal.Principal{}, l.unavailable(ctx, err)
 	case f.wrong != nil:
-		return access.Principal{}, refuseLogin("The ID token of the identity provider is not accepted here: %v.", f.wrong).
+		return principal.Principal{}, refuseLogin("The ID token of the identity provider is not accepted here: %v.", f.wrong).
 			Because(f.wrong)
 	}
 	said, _ := claims["nonce"].(string)
 	party, named := claims["azp"]
 	switch {
 	case subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1:
-		return access.Principal{}, refuseLogin("The ID token belongs to another sign-in. Begin again.")
+		return principal.Principal{}, refuseLogin("The ID token belongs to another sign-in. Begin again.")
 	case named && party != l.cfg.ClientID:
-		return access.Principal{}, refuseLogin("The ID token was made for another client than %s.", l.cfg.ClientID)
+		return principal.Principal{}, refuseLogin("The ID token was made for another client than %s.", l.cfg.ClientID)
 	case !f.who.Role.Valid():
-		return access.Principal{}, refuseLogin("The identity provider knows you as %s, and gives you no role here: "+
+		return principal.Principal{}, refuseLogin("The identity provider knows you as %s, and gives you no role here: "+
 			"the claim %s of the ID token has none of %s.", strings.TrimPrefix(f.who.Subject, "jwt:"), l.cfg.RoleClaim,
 			strings.Join(roleNames(), ", "))
 	}
@@ -160,7 +161,7 @@ func (l *Login) identified(ctx context.Context, raw, nonce string) (access.Princ
 }
 
 func roleNames() (all []string) {
-	for _, r := range slices.Backward(access.Roles) {
+	for _, r := range slices.Backward(principal.Roles) {
 		all = append(all, string(r))
 	}
 	return all
@@ -204,7 +205,7 @@ func (l *Login) unavailable(ctx context.Context, err error) error {
 }
 
 func refuseLogin(format string, args ...any) *fault.Error {
-	return fault.New(fault.Unauthenticated, access.CodeInvalid, format, args...)
+	return fault.New(fault.Unauthenticated, principal.CodeInvalid, format, args...)
 }
 
 // said is an error as the issuer puts it, for people: without what is not text, and not endless.

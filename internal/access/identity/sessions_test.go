@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/tenant"
 )
@@ -19,7 +20,7 @@ func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
 	store := memstore.New(time.Now)
 	now := time.Now()
 	clock := now
-	check := func(token access.SessionToken) (access.Principal, error) { // a checker that remembers nothing
+	check := func(token access.SessionToken) (principal.Principal, error) { // a checker that remembers nothing
 		c := identity.New(identity.Config{
 			Keys: store.Keys, Sessions: store.Sessions, Now: func() time.Time { return clock },
 			Log: slog.New(slog.DiscardHandler),
@@ -27,9 +28,9 @@ func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
 		return c.Identify(t.Context(), string(token))
 	}
 	tenant := tenant.Tenant{ID: uuid.New()}
-	root := access.Principal{Subject: "test", AnyTenant: true}
+	root := principal.Principal{Subject: "test", AnyTenant: true}
 	expires := now.Add(3 * time.Hour)
-	asked := access.Request{Name: "ops", Role: access.Operator, Tenant: &tenant, ExpiresAt: &expires}
+	asked := access.Request{Name: "ops", Role: principal.Operator, Tenant: &tenant, ExpiresAt: &expires}
 	key, _, err := access.Issue(asked, root, uuid.New(), [access.EntropyBytes]byte{1}, now)
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +38,7 @@ func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
 	if err := store.Keys.Create(t.Context(), key); err != nil {
 		t.Fatal(err)
 	}
-	open := func(n byte, who access.Principal) (access.SessionToken, access.Session) {
+	open := func(n byte, who principal.Principal) (access.SessionToken, access.Session) {
 		t.Helper()
 		token := access.NewSessionToken([32]byte{n})
 		s, err := access.OpenSession(token, who, "", uuid.New(), now)
@@ -50,10 +51,10 @@ func TestASessionHasTheRightsOfItsKeyAndEndsWithIt(t *testing.T) {
 		return token, s
 	}
 	ofKey, s := open(1, key.Principal())
-	ofJWT, other := open(2, access.Principal{Subject: "jwt:alice", Role: access.Auditor, Tenant: tenant})
+	ofJWT, other := open(2, principal.Principal{Subject: "jwt:alice", Role: principal.Auditor, Tenant: tenant})
 
 	who, err := check(ofKey)
-	if err != nil || who.Subject != "key:ops" || who.Role != access.Operator || who.Tenant != tenant ||
+	if err != nil || who.Subject != "key:ops" || who.Role != principal.Operator || who.Tenant != tenant ||
 		who.KeyID != key.ID || who.SessionID != s.ID {
 		t.Errorf("a session of a key: %+v %v", who, err)
 	}
@@ -104,7 +105,7 @@ func TestASessionThatHasEndedIsForgottenAtOnceHere(t *testing.T) {
 		Keys: store.Keys, Sessions: store.Sessions, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	token := access.NewSessionToken([32]byte{1})
-	s, err := access.OpenSession(token, access.Principal{Subject: "jwt:a", Tenant: tenant.Tenant{ID: uuid.New()}}, "",
+	s, err := access.OpenSession(token, principal.Principal{Subject: "jwt:a", Tenant: tenant.Tenant{ID: uuid.New()}}, "",
 		uuid.New(), time.Now())
 	if err == nil {
 		err = store.Sessions.Open(t.Context(), s)
@@ -132,7 +133,7 @@ func TestASessionThatHasEndedElsewhereIsRefusedWithinFiveSeconds(t *testing.T) {
 			Keys: store.Keys, Sessions: store.Sessions, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		token := access.NewSessionToken([32]byte{1})
-		s, err := access.OpenSession(token, access.Principal{Subject: "jwt:a", Tenant: tenant.Tenant{ID: uuid.New()}}, "",
+		s, err := access.OpenSession(token, principal.Principal{Subject: "jwt:a", Tenant: tenant.Tenant{ID: uuid.New()}}, "",
 			uuid.New(), time.Now())
 		if err == nil {
 			err = store.Sessions.Open(t.Context(), s)

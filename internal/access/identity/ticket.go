@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // How tickets are bounded.
@@ -19,7 +19,7 @@ const (
 var errNoTicket = errors.New("no such ticket, or it has been used")
 
 // ticket returns a ticket of who.
-func (c *Checker) ticket(who access.Principal) (string, error) {
+func (c *Checker) ticket(who principal.Principal) (string, error) {
 	var chance [32]byte
 	if _, err := rand.Read(chance[:]); err != nil {
 		return "", err
@@ -35,13 +35,13 @@ func (c *Checker) ticket(who access.Principal) (string, error) {
 }
 
 // takeTicket returns whose ticket it is, once.
-func (c *Checker) takeTicket(id digest) (access.Principal, error) {
+func (c *Checker) takeTicket(id digest) (principal.Principal, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f, ok := c.tickets[id]
 	delete(c.tickets, id)
 	if !ok || time.Now().After(f.until) {
-		return access.Principal{}, refuse(errNoTicket)
+		return principal.Principal{}, refuse(errNoTicket)
 	}
 	return f.who, nil
 }

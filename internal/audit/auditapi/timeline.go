@@ -5,11 +5,11 @@ import (
 	"net/http"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // GetTimeline returns the timeline of a correlation id.
@@ -24,8 +24,8 @@ func (s *Handlers) GetTimeline(ctx context.Context, in api.GetTimelineRequestObj
 	if err != nil {
 		return nil, err
 	}
-	may := func(p access.Permission) bool { return req.Who.Subject == "" || req.Who.Role.Allows(p) }
-	show := timeline.Shown{Sagas: true, Runs: may(access.JobsRead), Letters: may(access.DLQRead)}
+	may := func(p principal.Permission) bool { return req.Who.Subject == "" || req.Who.Role.Allows(p) }
+	show := timeline.Shown{Sagas: true, Runs: may(principal.JobsRead), Letters: may(principal.DLQRead)}
 	found, err := s.Timeline.Timeline(ctx, req.Tenant.ID, p.CorrelationID, show, asked.Request)
 	if err != nil {
 		return nil, err

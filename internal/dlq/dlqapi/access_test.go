@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -33,7 +33,7 @@ func TestTheStoreInMemoryHasNoDeadLetterQueue(t *testing.T) {
 	if n < 20 {
 		t.Errorf("only %d operations", n)
 	}
-	apitest.NewEdge(t, apitest.Guarded).Send("GET", letters, "").Wants(401, access.CodeRequired)
+	apitest.NewEdge(t, apitest.Guarded).Send("GET", letters, "").Wants(401, principal.CodeRequired)
 }
 
 func TestWithoutPayloadsReadALetterIsShownWithoutItsContent(t *testing.T) {
@@ -72,7 +72,7 @@ func TestWithoutPayloadsReadALetterIsShownWithoutItsContent(t *testing.T) {
 	for _, filter := range []string{"key=canary", "key_base64=AA%3D%3D", "header=h=canary", "payload=a=canary"} {
 		for _, list := range []string{letters, "/api/v1/dlq/archive"} {
 			if p := q.Send("GET", list+"?"+filter, "", apitest.As("auditor")...).Wants(403,
-				access.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
+				principal.CodeForbidden); !strings.Contains(p.Detail, "payloads:read") {
 				t.Errorf("%s: %s", filter, p.Detail)
 			}
 			if r := q.Send("GET", list+"?"+filter, "", apitest.As("operator")...); r.Status != 200 {
@@ -155,7 +155,7 @@ func TestEveryOperationOnALetterForEveryRole(t *testing.T) {
 			r := q.Send(op.Method, op.Path, letterBody(op), apitest.As(role)...)
 			switch allowed := slices.Contains(may, op.Permission); {
 			case !allowed:
-				r.Wants(403, access.CodeForbidden)
+				r.Wants(403, principal.CodeForbidden)
 			case r.Status >= 400 && r.Status != 404 && r.Status != 409:
 				t.Errorf("%s %s as %s: %d %s", op.Method, op.Path, role, r.Status, r.Body)
 			}

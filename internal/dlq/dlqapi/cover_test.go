@@ -15,8 +15,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
@@ -168,9 +168,9 @@ func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) {
 		people := c.Access.Identify
-		c.Access.Identify = func(ctx context.Context, credential string) (access.Principal, error) {
+		c.Access.Identify = func(ctx context.Context, credential string) (principal.Principal, error) {
 			if credential == "deputy" {
-				return access.Principal{Subject: "key:deputy", Role: access.Admin, Tenant: apitest.Tenant}, nil
+				return principal.Principal{Subject: "key:deputy", Role: principal.Admin, Tenant: apitest.Tenant}, nil
 			}
 			return people(ctx, credential)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
@@ -54,7 +55,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	case p.Err != nil:
 		return nil, p.Err
 	case p.Duplicate && key != nil && !sameLetter(&p.Letter, &l):
-		return nil, httpkit.KeyReused()
+		return nil, idempotency.Used()
 	}
 	status := http.StatusCreated
 	if p.Duplicate {

@@ -14,11 +14,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -164,7 +164,7 @@ func TestNoMessageIsStoredByAPolicyThatCouldNotBeRead(t *testing.T) {
 func TestTheDeploymentsAuditTrailNeedsCredentialsForAllTenants(t *testing.T) {
 	e := newQueueEdge(t, apitest.Guarded)
 	const path = "/api/v1/audit?scope=deployment"
-	e.Send("GET", path, "", apitest.As("admin")...).Wants(403, access.CodeForbidden)
+	e.Send("GET", path, "", apitest.As("admin")...).Wants(403, principal.CodeForbidden)
 	for path, who := range map[string]string{path: "root", "/api/v1/audit?scope=tenant": "admin"} {
 		if r := e.Send("GET", path, "", apitest.As(who)...); r.Status != 200 {
 			t.Errorf("%s as %s: %d %s", path, who, r.Status, r.Body)

@@ -10,11 +10,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // retryAllWait is how long retry-all waits by default.
@@ -150,7 +151,7 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (httpkit.Answer, err
 	}
 	who := httpkit.RequestOf(ctx).Who
 	if r.NeedsAdmin(s.RedriveLimits.Bulk) {
-		if err := who.Require(access.DLQAdmin); err != nil {
+		if err := who.Require(principal.DLQAdmin); err != nil {
 			return httpkit.Answer{}, s.tooMuch(&r)
 		}
 	}
@@ -180,10 +181,10 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (httpkit.Answer, err
 // tooMuch returns why an operator may not create a redrive of this size.
 func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 	if r.Action == dlq.BulkDelete || r.Action == dlq.BulkRequeue {
-		return fault.New(fault.Forbidden, access.CodeForbidden, "a bulk %s needs the permission %s", r.Action, access.DLQAdmin)
+		return fault.New(fault.Forbidden, principal.CodeForbidden, "a bulk %s needs the permission %s", r.Action, principal.DLQAdmin)
 	}
-	return fault.New(fault.Forbidden, access.CodeForbidden,
-		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", access.DLQAdmin, s.RedriveLimits.Bulk)
+	return fault.New(fault.Forbidden, principal.CodeForbidden,
+		"without %s a redrive may touch at most %d letters: set max_messages or name fewer ids", principal.DLQAdmin, s.RedriveLimits.Bulk)
 }
 
 // newRedrive makes the requested redrive, complete except for what the store adds.
@@ -236,9 +237,9 @@ func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 }
 
 // storeRedrive stores a redrive, or finds the one of the same request. Fault: Invalid
-// with CodeKeyUsed when its Idempotency-Key was used for another request.
+// with idempotency.CodeUsed when its Idempotency-Key was used for another request.
 func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
-	who access.Principal) (stored dlq.Redrive, replayed bool, err error) {
+	who principal.Principal) (stored dlq.Redrive, replayed bool, err error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	by := s.Did(ctx, r.CreatedAt, operator.Redrive, r.ID.String(), httpkit.VerbCreate, r.Reason, redriveDetail(&r))
@@ -251,7 +252,7 @@ func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	}
 	there, err := s.Redrives.Get(ctx, r.TenantID, r.ID)
 	if err == nil && string(there.RequestHash) != string(r.RequestHash) {
-		err = httpkit.KeyReused()
+		err = idempotency.Used()
 	}
 	return there, err == nil, err
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -47,13 +47,13 @@ func TestTheSizeLimitOfARedriveIsCheckedBeforeAnythingIsStored(t *testing.T) {
 		if r.Status != tt.status {
 			t.Errorf("%s, %s %s: %d %s, want %d", tt.who, tt.path, tt.body, r.Status, r.Body, tt.status)
 		} else if r.Status == http.StatusForbidden {
-			r.Wants(http.StatusForbidden, access.CodeForbidden)
+			r.Wants(http.StatusForbidden, principal.CodeForbidden)
 		}
 	}
 	made := e.Bulk(`{"action":"RETRY","reason":"r","ids":[`+quoted[0]+`],"scheduled_for":"`+later()+`"}`, apitest.As("operator")...)
 	for _, verb := range []string{"pause", "resume", "cancel", "approve"} {
 		e.Send("POST", apitest.RedrivesPath+"/"+made.ID.String()+"/"+verb, "",
-			apitest.As("operator")...).Wants(http.StatusForbidden, access.CodeForbidden)
+			apitest.As("operator")...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
 }
 

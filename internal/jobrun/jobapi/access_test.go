@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -83,14 +83,15 @@ func TestRolesOfJobs(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t, apitest.Guarded)
 	body := `{"name":"job","type":"manual","command_name":"report"}`
-	e.Send("POST", definitions, body, apitest.As("operator")...).Wants(http.StatusForbidden, access.CodeForbidden)
+	e.Send("POST", definitions, body, apitest.As("operator")...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	e.Send("POST", definitions, body, apitest.As("admin")...).Definition(201)
-	e.Send("POST", definitions+"/job/runs", "", apitest.As("auditor")...).Wants(http.StatusForbidden, access.CodeForbidden)
+	e.Send("POST", definitions+"/job/runs", "", apitest.As("auditor")...).Wants(http.StatusForbidden,
+		principal.CodeForbidden)
 	e.Send("POST", definitions+"/job/pause", "", apitest.As("operator")...).Definition(200)
 	r := e.Send("POST", definitions+"/job/runs", "", apitest.As("operator")...).Run(201)
-	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"queue":"default"}}`, apitest.As("operator")...).Wants(http.StatusForbidden, access.CodeForbidden)
+	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"queue":"default"}}`, apitest.As("operator")...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	e.Send("POST", jobRuns+"/"+r.ID.String()+"/cancel", "", apitest.As("auditor")...).Wants(http.StatusForbidden,
-		access.CodeForbidden)
+		principal.CodeForbidden)
 	e.Send("GET", jobRuns+"/"+r.ID.String(), "", apitest.As("auditor")...).Run(200)
 }
 

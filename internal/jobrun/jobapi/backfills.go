@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -88,7 +89,7 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	if !created && (stored.DefinitionID != b.DefinitionID || !stored.From.Equal(b.From) || !stored.To.Equal(b.To) ||
 		stored.Reprocess != b.Reprocess ||
 		stored.NewestFirst != b.NewestFirst || stored.MaxActive != b.MaxActive || stored.Overlap != b.Overlap) {
-		return nil, httpkit.KeyReused()
+		return nil, idempotency.Used()
 	}
 	a := backfillAnswer(&stored, nil)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, backfillPath(stored.ID), !created

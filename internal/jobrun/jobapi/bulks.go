@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/page"
 )
@@ -62,7 +63,7 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 		return nil, err
 	}
 	if !created && (stored.Action != b.Action || !alike(stored.Filter, b.Filter)) {
-		return nil, httpkit.KeyReused()
+		return nil, idempotency.Used()
 	}
 	a, err := bulkAnswer(&stored)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, bulkPath(stored.ID), !created

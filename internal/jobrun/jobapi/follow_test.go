@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -26,7 +26,7 @@ import (
 // leading is what the leader does, when the test says so.
 type leading struct {
 	*jobEdge
-	*sweepdb.Sweeps
+	*leaderdb.Sweeps
 	set jobrun.Settings
 }
 
@@ -34,7 +34,7 @@ func newLeading(t *testing.T) *leading {
 	t.Helper()
 	e := newJobEdge(t)
 	base := jobdb.NewDB(e.db, jobrun.Chance{Jitter: func() float64 { return 0.5 }, NewID: uuid.New}, nil)
-	return &leading{e, sweepdb.NewSweeps(base), jobrun.NewSettings(1, nil)}
+	return &leading{e, leaderdb.NewSweeps(base), jobrun.NewSettings(1, nil)}
 }
 
 // ahead is how long before a slot its run is made.

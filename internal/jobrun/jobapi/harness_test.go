@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/apitest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -46,7 +46,7 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	settings := jobdb.NewSettings(db)
 	base := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
 	runs := jobdb.NewJobs(base, settings.Current)
-	masses := sweepdb.NewBulks(base, runs)
+	masses := leaderdb.NewBulks(base, runs)
 	leader := jobdb.NewElections(db)
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {

@@ -14,11 +14,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
@@ -132,7 +133,7 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 	}
 	stored, created, err := s.Runs.Create(ctx, r, s.didRun(ctx, r.ID, verb, reason, detail))
 	if err == nil && !created && !askedTheSame(&stored, &r, a.ScheduledFor) {
-		err = httpkit.KeyReused()
+		err = idempotency.Used()
 	}
 	return stored, !created, err
 }
@@ -162,16 +163,16 @@ func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool,
 // with these arguments; nil: its default ones. Fault: Forbidden.
 func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
 	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), s.MaxLetters)
-	need, asked := access.ForJob(d.Spec.CommandName, beyond)
+	need, asked := principal.ForJob(d.Spec.CommandName, beyond)
 	who := httpkit.RequestOf(ctx).Who
 	if !asked || who.Role.Allows(need) {
 		return nil
 	}
 	if beyond {
-		return fault.New(fault.Forbidden, access.CodeForbidden,
+		return fault.New(fault.Forbidden, principal.CodeForbidden,
 			"without %s a run of %s may touch at most %d letters: set max_messages", need, d.Name, s.MaxLetters)
 	}
-	return fault.New(fault.Forbidden, access.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
+	return fault.New(fault.Forbidden, principal.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
 }
 
 // keyOfRun is the idempotency key of a run for an Idempotency-Key of a principal, short

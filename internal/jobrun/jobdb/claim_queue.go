@@ -6,7 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/jobnotify"
+	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -16,10 +16,10 @@ func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]
 	if err != nil {
 		return nil, err
 	}
-	of := map[jobnotify.TenantQueue][]jobrun.ClaimRequest{}
+	of := map[jobqueue.TenantQueue][]jobrun.ClaimRequest{}
 	for _, a := range asks {
 		if len(a.Queues) == 1 && !a.Start {
-			at := jobnotify.TenantQueue{Tenant: a.TenantID, Queue: a.Queues[0]}
+			at := jobqueue.TenantQueue{Tenant: a.TenantID, Queue: a.Queues[0]}
 			of[at] = append(of[at], a)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/jobnotify"
+	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -139,10 +139,10 @@ func (db *DB) unclaimed(
 // runsFollowed tells those that wait for runs of their end, workers of runs that they may
 // claim now, and the leader of those that it has to decide about again.
 func (db *DB) runsFollowed(changed []jobrun.Run) {
-	told, wanted := map[jobnotify.TenantQueue]struct{}{}, false
+	told, wanted := map[jobqueue.TenantQueue]struct{}{}, false
 	for i := range changed {
 		r := &changed[i]
-		at := jobnotify.TenantQueue{Tenant: r.TenantID, Queue: r.Queue}
+		at := jobqueue.TenantQueue{Tenant: r.TenantID, Queue: r.Queue}
 		switch _, known := told[at]; {
 		case r.State.Terminal():
 			db.RunEnded(r)

@@ -7,7 +7,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/jobnotify"
+	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -77,7 +77,7 @@ func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (c
 // RunsCreated wakes workers for new runs that may be claimed, and the leader for those
 // that are due and wait for their key. It is called after the commit of InsertRuns.
 func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
-	told, wanted := map[jobnotify.TenantQueue]struct{}{}, false
+	told, wanted := map[jobqueue.TenantQueue]struct{}{}, false
 	for i := range runs {
 		r := &runs[i]
 		if !created[i] || r.State != jobrun.Pending {
@@ -87,7 +87,7 @@ func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
 			wanted = wanted || r.ConcurrencyKey != "" && !r.AvailableAt.After(r.CreatedAt)
 			continue
 		}
-		at := jobnotify.TenantQueue{Tenant: r.TenantID, Queue: r.Queue}
+		at := jobqueue.TenantQueue{Tenant: r.TenantID, Queue: r.Queue}
 		if _, ok := told[at]; !ok {
 			told[at] = struct{}{}
 			db.Hub.Admitted(at.Tenant, at.Queue)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/jobnotify"
+	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/secret/envelope"
@@ -46,7 +46,7 @@ type Jobs struct {
 type DB struct {
 	*postgres.DB
 	Line          *notify.Line         // between the nodes
-	Hub           *jobnotify.Hub       // wakes requests that wait for runs
+	Hub           *jobqueue.Hub        // wakes requests that wait for runs
 	Tell          *dlqdb.LetterUpdater // of dead letters
 	jobrun.Chance                      // the source of ids and jitter for decisions about runs
 	specs         specCache
@@ -60,7 +60,7 @@ type DB struct {
 func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB {
 	line := notify.NewLine(db)
 	return &DB{
-		DB: db, Line: line, Hub: jobnotify.NewHub(line), Tell: tell.Or(db), Chance: chance,
+		DB: db, Line: line, Hub: jobqueue.NewHub(line), Tell: tell.Or(db), Chance: chance,
 		over: func(tenant, run uuid.UUID) {},
 	}
 }

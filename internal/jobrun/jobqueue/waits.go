@@ -1,5 +1,6 @@
 // Package jobqueue is the queue of workers whose claims found no run: each is woken
-// when there may be one for it, in the order of their arrival.
+// when there may be one for it, in the order of their arrival. Its Hub carries the hints
+// that wake them, and those that wake the leader.
 package jobqueue
 
 import (

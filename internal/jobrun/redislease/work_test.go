@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -27,7 +27,7 @@ type jobFixture struct {
 	t           *testing.T
 	db          *postgres.DB
 	runs        *jobdb.Jobs
-	sweeps      *sweepdb.Sweeps
+	sweeps      *leaderdb.Sweeps
 	term        jobrun.Term
 	settings    jobrun.Settings
 	tenant      uuid.UUID
@@ -47,7 +47,7 @@ func newJobFixture(t *testing.T) *jobFixture {
 		worker: uuid.New()}
 	s.runs = jobdb.NewJobs(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil),
 		func(context.Context) (jobrun.Settings, error) { return s.settings, nil })
-	s.sweeps = sweepdb.NewSweeps(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil))
+	s.sweeps = leaderdb.NewSweeps(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil))
 	s.uses(s.world)
 	var leads bool
 	if s.term, leads, err = jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {

@@ -18,9 +18,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -109,7 +109,7 @@ func (n *node) count(sweep string) int {
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
 		Elections: jobdb.NewElections(w.db),
-		Sweeps:    sweepdb.NewSweeps(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: newID}, nil)),
+		Sweeps:    leaderdb.NewSweeps(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: newID}, nil)),
 		Settings:  func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, w.set), nil },
 		NewID:     newID, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	}

@@ -7,10 +7,10 @@ import (
 	"net/http"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
@@ -190,11 +190,11 @@ func toRunEnded(r *jobrun.Run) api.EndedRun {
 // Forbidden.
 func mayEmit(ctx context.Context, r *jobrun.Result) error {
 	who := &httpkit.RequestOf(ctx).Who
-	if len(r.Emit) == 0 || who.Role.Allows(access.JobsWrite) {
+	if len(r.Emit) == 0 || who.Role.Allows(principal.JobsWrite) {
 		return nil
 	}
-	return fault.New(fault.Forbidden, access.CodeForbidden,
-		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", access.JobsWrite, who.Role)
+	return fault.New(fault.Forbidden, principal.CodeForbidden,
+		"emit publishes events and creates runs, which needs the permission %s; the credential has the role %s", principal.JobsWrite, who.Role)
 }
 
 // ReleaseRun releases a run, so that it can be claimed again (W9).

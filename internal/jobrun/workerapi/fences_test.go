@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -50,7 +50,7 @@ func TestFencesAreShownAndReset(t *testing.T) {
 	s.Send("DELETE", fencesPath+"/ledger?reason=r", "", apitest.As("foreign")...).Wants(http.StatusNotFound,
 		"JOB_FENCE_NOT_FOUND")
 	s.Send("DELETE", fencesPath+"/ledger?reason=r", "", apitest.As("operator")...).Wants(http.StatusForbidden,
-		access.CodeForbidden)
+		principal.CodeForbidden)
 	for _, query := range []string{"", "?reason=", "?reason=%20"} {
 		if p := s.Send("DELETE", fencesPath+"/ledger"+query, "", apitest.As("admin")...).Wants(422,
 			"REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {

@@ -8,21 +8,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 // boundTo makes the credential worker-a a key of the same name as worker, for the queue a.
 func boundTo(cfg *httpapi.Config) {
 	identify := cfg.Access.Identify
-	cfg.Access.Identify = func(ctx context.Context, credential string) (access.Principal, error) {
+	cfg.Access.Identify = func(ctx context.Context, credential string) (principal.Principal, error) {
 		if credential != "worker-a" {
 			return identify(ctx, credential)
 		}
-		return access.Principal{
-			Subject: "key:worker", Role: access.Worker, Tenant: apitest.Tenant, Queues: []string{"a"},
+		return principal.Principal{
+			Subject: "key:worker", Role: principal.Worker, Tenant: apitest.Tenant, Queues: []string{"a"},
 		}, nil
 	}
 }
@@ -42,7 +42,7 @@ func TestAKeyBoundToQueuesServesTheseAndNoOthers(t *testing.T) {
 	}
 	for _, queues := range []string{``, `,"queues":["b"]`, `,"queues":["a","b"]`} {
 		s.Send("POST", "/api/v1/workers", `{"name":"w"`+queues+`}`, bound...).
-			Wants(http.StatusForbidden, access.CodeForbidden)
+			Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
 	// A worker of the queue b, whose id and fence the bound key has got hold of.
 	w := s.worker(`,"queues":["a","b"]`, apitest.As("worker")...)
@@ -55,13 +55,13 @@ func TestAKeyBoundToQueuesServesTheseAndNoOthers(t *testing.T) {
 		"start": `{"runs":[` + item(c, "") + `]}`, "complete": `{"runs":[` + item(c, "") + `]}`,
 		"drain": "",
 	} {
-		s.Send("POST", workerPath(w, call), body, bound...).Wants(http.StatusForbidden, access.CodeForbidden)
+		s.Send("POST", workerPath(w, call), body, bound...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
 	for call, more := range map[string]string{
 		"start": "", "progress": `,"percent":1`, "logs": `,"seq":0,"chunk":"x"`, "complete": "",
 		"fail": `,"error":{"code":"A","message":"b"}`, "release": "", "cancel-ack": "", "confirm-continuation": "",
 	} {
-		s.call(w, c, call, more, bound...).Wants(http.StatusForbidden, access.CodeForbidden)
+		s.call(w, c, call, more, bound...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
 	// A worker of its own does not help: the fence names the one that holds the run.
 	mine := s.worker(`,"queues":["a"]`, bound...)

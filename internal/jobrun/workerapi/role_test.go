@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -18,7 +18,7 @@ func TestWhatAWorkersCredentialOpens(t *testing.T) {
 	t.Parallel()
 	var open []string
 	for _, op := range apitest.Operations(t, strings.NewReplacer()) {
-		if op.Permission == "anybody" || access.Worker.Allows(access.Permission(op.Permission)) {
+		if op.Permission == "anybody" || principal.Worker.Allows(principal.Permission(op.Permission)) {
 			open = append(open, op.Method+" "+strings.TrimPrefix(op.Path, "/api/v1"))
 		}
 	}
@@ -63,7 +63,7 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	// What a run emits requires the permission to publish.
 	emit := `,"emit":[{"event":{"event_type":"a"}}]`
 	if p := s.call(w, c, "complete", emit, apitest.As("worker")...).Wants(http.StatusForbidden,
-		access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
+		principal.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
 		t.Errorf("the refusal of emit: %+v", p)
 	}
 	other := s.run(s.job)
@@ -86,11 +86,11 @@ func TestAWorkersCredentialDoesARunFromBeginningToEnd(t *testing.T) {
 	}
 	for path, body := range map[string]string{"/events": `{"event_type":"a"}`, "/job-runs/" + id.String() + "/cancel": "",
 		"/sagas": "{}", "/workflows": "{}"} {
-		s.Send("POST", "/api/v1"+path, body, apitest.As("worker")...).Wants(http.StatusForbidden, access.CodeForbidden)
+		s.Send("POST", "/api/v1"+path, body, apitest.As("worker")...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
 	for _, path := range []string{"/job-runs", "/job-runs/" + id.String(), "/job-runs/" + id.String() + "/logs",
 		"/workers", "/sagas", "/events"} {
-		s.Send("GET", "/api/v1"+path, "", apitest.As("worker")...).Wants(http.StatusForbidden, access.CodeForbidden)
+		s.Send("GET", "/api/v1"+path, "", apitest.As("worker")...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestAWorkersCredentialDrainsOnlyWhatItHasRegistered(t *testing.T) {
 	s := newWorkerEdge(t, apitest.Guarded)
 	own, others := s.worker("", apitest.As("worker")...), s.worker("", apitest.As("operator")...)
 	if p := s.Send("POST", workerPath(others, "drain"), "", apitest.As("worker")...).Wants(http.StatusForbidden,
-		access.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
+		principal.CodeForbidden); !strings.Contains(p.Detail, "jobs:write") {
 		t.Errorf("the refusal: %+v", p)
 	}
 	for _, who := range []string{"worker", "operator"} {
@@ -110,5 +110,5 @@ func TestAWorkersCredentialDrainsOnlyWhatItHasRegistered(t *testing.T) {
 		}
 	}
 	s.Send("POST", workerPath(own, "undrain"), "", apitest.As("worker")...).Wants(http.StatusForbidden,
-		access.CodeForbidden)
+		principal.CodeForbidden)
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 const workersURL = "/api/v1/workers/"
@@ -128,14 +128,14 @@ func (s *Handlers) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProce
 // DrainWorker stops assigning runs to a worker. With jobs:work alone a caller can only
 // drain workers that it has registered itself.
 func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
-	if req := httpkit.RequestOf(ctx); !req.Who.Role.Allows(access.JobsWrite) {
+	if req := httpkit.RequestOf(ctx); !req.Who.Role.Allows(principal.JobsWrite) {
 		w, err := s.worker(ctx, in.WorkerID)
 		if err != nil {
 			return nil, err
 		}
 		if w.Principal != req.Principal {
-			return nil, fault.New(fault.Forbidden, access.CodeForbidden,
-				"this worker was registered by another credential: draining it needs the permission %s", access.JobsWrite)
+			return nil, fault.New(fault.Forbidden, principal.CodeForbidden,
+				"this worker was registered by another credential: draining it needs the permission %s", principal.JobsWrite)
 		}
 		if err := req.Who.RequireQueues(w.Queues); err != nil {
 			return nil, err

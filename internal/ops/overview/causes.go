@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // Kind of a cause.
@@ -81,7 +81,7 @@ func (c *Cause) Only() string {
 // Step is what helps: an operation of the contract, and the permission that it requires.
 type Step struct {
 	Operation  string
-	Permission access.Permission
+	Permission principal.Permission
 }
 
 // Part returns what the caller must be allowed to read.
@@ -102,29 +102,29 @@ func (c *Cause) Next() Step {
 	switch c.Kind {
 	case SagasAttention:
 		if c.Why == whyForced || c.Why == whyOther {
-			return Step{"acknowledgeSaga", access.SagasWrite}
+			return Step{"acknowledgeSaga", principal.SagasWrite}
 		}
-		return Step{"resumeCompensation", access.SagasWrite}
+		return Step{"resumeCompensation", principal.SagasWrite}
 	case SagasStuck:
-		return Step{"explainSaga", access.SagasRead}
+		return Step{"explainSaga", principal.SagasRead}
 	case GroupNew, GroupRegressed:
-		return Step{"retryDeadLetterGroup", access.DLQWrite}
+		return Step{"retryDeadLetterGroup", principal.DLQWrite}
 	case RedriveHalted:
-		return Step{"resumeRedrive", access.DLQAdmin}
+		return Step{"resumeRedrive", principal.DLQAdmin}
 	case RedriveWaiting:
-		return Step{"approveRedrive", access.DLQAdmin}
+		return Step{"approveRedrive", principal.DLQAdmin}
 	case RunsFailed:
-		return Step{"rerunJobRun", access.JobsWrite}
+		return Step{"rerunJobRun", principal.JobsWrite}
 	case RunsLate, QueueUntaken:
-		return Step{"explainJobRun", access.JobsRead}
+		return Step{"explainJobRun", principal.JobsRead}
 	case WorkerLost:
-		return Step{"detachWorker", access.JobsWrite}
+		return Step{"detachWorker", principal.JobsWrite}
 	case WebhookDisabled:
-		return Step{"enableWebhook", access.SagasAdmin}
+		return Step{"enableWebhook", principal.SagasAdmin}
 	case WebhookFailing:
-		return Step{"testWebhook", access.SagasAdmin}
+		return Step{"testWebhook", principal.SagasAdmin}
 	}
-	return Step{"getLeader", access.JobsRead}
+	return Step{"getLeader", principal.JobsRead}
 }
 
 // Link returns path and query of the operation that returns the items.

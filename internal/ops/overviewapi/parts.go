@@ -5,21 +5,21 @@ import (
 	"slices"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // may reports whether the caller has a permission. Without authentication everybody has.
-func may(ctx context.Context, p access.Permission) bool {
+func may(ctx context.Context, p principal.Permission) bool {
 	req := httpkit.RequestOf(ctx)
 	return req.Who.Subject == "" || req.Who.Role.Allows(p)
 }
 
 // needs is the permission that each part requires besides that of the operation.
-var needs = map[overview.Part]access.Permission{
-	overview.Sagas: access.SagasRead, overview.Webhooks: access.SagasRead, overview.Nodes: access.SagasRead,
-	overview.DeadLetters: access.DLQRead, overview.JobRuns: access.JobsRead,
+var needs = map[overview.Part]principal.Permission{
+	overview.Sagas: principal.SagasRead, overview.Webhooks: principal.SagasRead, overview.Nodes: principal.SagasRead,
+	overview.DeadLetters: principal.DLQRead, overview.JobRuns: principal.JobsRead,
 }
 
 // omitted lists the parts that the caller does not get; shown reports which parts they do.

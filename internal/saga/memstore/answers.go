@@ -6,15 +6,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
 )
 
-// Answers implements idempotency.Store. A node that keeps everything in memory loses the
+// Answers implements claims.Store. A node that keeps everything in memory loses the
 // effects with the keys, so it needs no transaction around both.
 type Answers struct{ m *memory }
 
-func answerID(k idempotency.Key) keyID { return keyID{k.Tenant, k.Principal, k.Route, k.Key} }
+func answerID(k idempotency.Key) keyID { return keyID{k.TenantID, k.Principal, k.Route, k.Key} }
 
-// Find implements idempotency.Store.
+// Find implements claims.Store.
 func (st *Answers) Find(_ context.Context, k idempotency.Key) (*idempotency.Kept, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
@@ -26,8 +27,8 @@ func (st *Answers) Find(_ context.Context, k idempotency.Key) (*idempotency.Kept
 	return &idempotency.Kept{Hash: row.hash, Answer: &a, Age: st.m.now().Sub(row.createdAt)}, nil
 }
 
-// Keep implements idempotency.Store.
-func (st *Answers) Keep(_ context.Context, c *idempotency.Claim, a idempotency.Answer) error {
+// Keep implements claims.Store.
+func (st *Answers) Keep(_ context.Context, c *claims.Claim, a idempotency.Answer) error {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	if row, ok := st.m.answers[answerID(c.Key)]; !ok || row.request == c.ID {
@@ -36,8 +37,8 @@ func (st *Answers) Keep(_ context.Context, c *idempotency.Claim, a idempotency.A
 	return nil
 }
 
-// Drop implements idempotency.Store.
-func (st *Answers) Drop(_ context.Context, c *idempotency.Claim) error {
+// Drop implements claims.Store.
+func (st *Answers) Drop(_ context.Context, c *claims.Claim) error {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	if st.m.answers[answerID(c.Key)].request == c.ID && c.ID != uuid.Nil {

@@ -91,7 +91,7 @@ type version struct {
 	createdAt time.Time
 }
 
-func keyOf(k *saga.IdempotencyKey) keyID { return keyID{k.TenantID, k.Principal, k.Route, k.Key} }
+func keyOf(k *idempotency.Key) keyID { return keyID{k.TenantID, k.Principal, k.Route, k.Key} }
 
 // micro truncates a time to PostgreSQL's precision, microseconds.
 func micro(t *time.Time) *time.Time {

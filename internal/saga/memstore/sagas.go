@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -291,7 +292,7 @@ func leaveErrors(logs []saga.StepLog, most int) {
 }
 
 // Key implements saga.Store.
-func (st *Sagas) Key(_ context.Context, k saga.IdempotencyKey) (saga.KeyState, uuid.UUID, error) {
+func (st *Sagas) Key(_ context.Context, k idempotency.Key) (saga.KeyState, uuid.UUID, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	switch row, used := st.m.keys[keyOf(&k)]; {

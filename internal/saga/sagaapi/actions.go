@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -85,7 +86,6 @@ func (s *Handlers) act(ctx context.Context, a action) (httpkit.Answer, error) {
 		if _, replayed, err = s.prior(ctx, key); err != nil {
 			return httpkit.Answer{}, err
 		}
-		key.SagaID = a.id
 	}
 	if !replayed {
 		if made, replayed, err = s.apply(ctx, a, key); err != nil {
@@ -136,7 +136,7 @@ func (s *Handlers) decide(ctx context.Context,
 // apply decides and commits, and decides again when the saga has changed; change is what
 // it committed. used reports that the same request was committed by another node meanwhile.
 func (s *Handlers) apply(ctx context.Context, a action,
-	key *saga.IdempotencyKey) (change saga.Change, used bool, err error) {
+	key *idempotency.Key) (change saga.Change, used bool, err error) {
 	for range httpkit.Reloads(ctx) {
 		change, _, _, err := s.decide(ctx, a)
 		if err != nil {
@@ -146,7 +146,7 @@ func (s *Handlers) apply(ctx context.Context, a action,
 		switch err := s.Commit(ctx, change); {
 		case err == nil:
 			return change, false, nil
-		case fault.IsCode(err, saga.CodeKeyUsed):
+		case fault.IsCode(err, idempotency.CodeUsed):
 			_, used, err := s.prior(ctx, key)
 			if err == nil && !used {
 				err = fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the Idempotency-Key was used moments ago: retry")

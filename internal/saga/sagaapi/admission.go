@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/waiting"
@@ -26,7 +27,7 @@ type created struct {
 
 // create stores a saga and starts it. Whatever can be refused before the group commit of
 // new sagas is refused before it: a refusal inside costs the other sagas of the batch time.
-func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *saga.IdempotencyKey,
+func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec, key *idempotency.Key,
 	watch bool) (created, error) {
 	release, err := s.inUse.Hold(spec.Tenant.ID, spec.ID, key)
 	if err != nil {
@@ -57,9 +58,6 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 	if err != nil {
 		return created{}, err
 	}
-	if key != nil {
-		key.SagaID = spec.ID
-	}
 	out := created{id: spec.ID}
 	if watch {
 		// before it starts, so that its end is not missed
@@ -74,7 +72,7 @@ func (s *Handlers) create(ctx context.Context, b *api.SagaInput, spec saga.Spec,
 
 // admit reserves room in the engine, stores the saga, and starts it in that room, or
 // gives the room back.
-func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *saga.IdempotencyKey,
+func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, c chosen, key *idempotency.Key,
 	out *created) error {
 	owner, done := s.Engine.Admit(ctx)
 	var run *saga.Instance
@@ -104,7 +102,7 @@ func (s *Handlers) admit(ctx context.Context, b *api.SagaInput, spec saga.Spec, 
 		case result.Created == saga.KeyActive:
 			return saga.BusinessKeyActive(*spec.BusinessKey, result.Prior)
 		case result.Created == saga.KeyReused:
-			return httpkit.KeyReused()
+			return idempotency.Used()
 		case result.Created == saga.IDTaken:
 			return sagaExists(spec.ID)
 		case result.Created == saga.Unstorable:

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -103,7 +104,6 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 		if _, replayed, err = s.prior(ctx, key); err != nil {
 			return nil, err
 		}
-		key.SagaID = in.SagaID
 	}
 	if !replayed {
 		if replayed, err = s.restore(ctx, in.SagaID, key, in.Params.IfMatch, by, reason); err != nil {
@@ -117,7 +117,7 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 
 // restore restores a saga. used reports that the same request has restored it meanwhile,
 // through another node.
-func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.IdempotencyKey, match *string, by,
+func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.Key, match *string, by,
 	reason string) (used bool, err error) {
 	req := httpkit.RequestOf(ctx)
 	a, err := s.Archive.GetArchived(ctx, req.Tenant.ID, id, saga.Logs{Brief: true})
@@ -138,7 +138,7 @@ func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *saga.Idempote
 		}
 	}
 	gone := fault.KindOf(err) == fault.NotFound
-	if key != nil && (gone || fault.IsCode(err, saga.CodeKeyUsed)) {
+	if key != nil && (gone || fault.IsCode(err, idempotency.CodeUsed)) {
 		if _, used, err := s.prior(ctx, key); err != nil || used {
 			return used, err
 		}

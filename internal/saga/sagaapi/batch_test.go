@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -92,7 +93,7 @@ func TestAnActionDoneByAnotherNodeWithTheSameKeyIsReplayed(t *testing.T) {
 					if err := commit(ctx, other); err != nil { // the other node is faster
 						return err
 					}
-					return fault.New(fault.Conflict, saga.CodeKeyUsed, "this idempotency key is in use")
+					return fault.New(fault.Conflict, idempotency.CodeUsed, "this idempotency key is in use")
 				}
 			})
 			at, g := apitest.Held(t, e, nil)

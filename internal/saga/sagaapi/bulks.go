@@ -10,12 +10,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 )
@@ -36,7 +37,7 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 		return s.previewBulk(ctx, &b, none)
 	}
 	if b.Filter != nil || len(b.IDs) > freeIDs {
-		if err := httpkit.RequestOf(ctx).Who.Require(access.SagasAdmin); err != nil {
+		if err := httpkit.RequestOf(ctx).Who.Require(principal.SagasAdmin); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +66,7 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 		return nil, err
 	}
 	if !created && !stored.Same(&b) {
-		return nil, httpkit.KeyReused()
+		return nil, idempotency.Used()
 	}
 	a, err := sagaBulkAnswer(&stored)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, sagaBulkPath(stored.ID), !created

@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/apitest"
@@ -37,7 +37,7 @@ func (resting) Drives(saga.Ref) bool { return false }
 // bulkEdge is an edge on PostgreSQL on which nothing runs but what the test sweeps.
 type bulkEdge struct {
 	*apitest.Edge
-	bulks *sweepdb.SagaBulks
+	bulks *leaderdb.SagaBulks
 	term  jobrun.Term
 }
 
@@ -52,7 +52,7 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 	settings, sagas := jobdb.NewSettings(db), sagadb.NewSagasWith(base)
 	runs := jobdb.NewJobs(base, settings.Current)
 	leader := jobdb.NewElections(db)
-	e := &bulkEdge{bulks: sweepdb.NewSagaBulks(base, sagas)}
+	e := &bulkEdge{bulks: leaderdb.NewSagaBulks(base, sagas)}
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
 		t.Fatalf("no leader was elected: %v", err)
@@ -63,7 +63,7 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 		c.Jobs = &httpapi.Jobs{
 			Definitions: jobdb.NewDefinitions(base, settings.Current),
 			Runs:        runs, Elections: leader, Settings: settings, Work: runs,
-			Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: sweepdb.NewBulks(base, runs),
+			Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: leaderdb.NewBulks(base, runs),
 			Events: jobdb.NewEvents(base, settings.Current), Current: settings.Current,
 		}
 		c.Sagas.Store, c.Sagas.Workflows, c.Sagas.Archive = sagas, sagadb.NewWorkflows(db), sagas
@@ -252,13 +252,14 @@ func TestABulkThatCannotBeIsRefused(t *testing.T) {
 		`{"action":"cancel","ids":[` + strings.Join(distinct, ",") + `],"reason":"x"}`:            "202 ",
 		`{"action":"cancel","filter":{"active":true},"reason":"x"}`:                               "202 ",
 	} {
-		for _, role := range []access.Role{access.Admin, access.Operator, access.Auditor} {
+		for _, role := range []principal.Role{principal.Admin, principal.Operator, principal.Auditor} {
 			expected := want
 			wide := strings.Contains(body, "filter") || strings.Contains(body, distinct[0])
 			switch {
-			case role == access.Auditor, role == access.Operator && want == "202 " && wide:
+			case role == principal.Auditor, role == principal.Operator && want == "202 " && wide:
 				expected = "403 AUTH_FORBIDDEN"
-			case role == access.Operator && strings.Contains(body, "filter") && strings.Contains(want, "422 SAGA_BULK_INVALID"):
+			case role == principal.Operator && strings.Contains(body, "filter") &&
+				strings.Contains(want, "422 SAGA_BULK_INVALID"):
 				// which of the two is said first does not matter
 				continue
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -181,7 +182,7 @@ func noWorkflow(pointer, format string, args ...any) error {
 
 // newSaga returns the first version of the requested saga.
 func (s *Handlers) newSaga(req *httpkit.Request, spec saga.Spec, c chosen, owner *int64, now time.Time,
-	key *saga.IdempotencyKey, join bool) saga.NewSaga {
+	key *idempotency.Key, join bool) saga.NewSaga {
 	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
 	return saga.NewSaga{
 		Saga:     saga.New(spec, c.def, c.version, owner, now, s.Timeout),

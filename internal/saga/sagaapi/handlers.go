@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -107,7 +108,7 @@ type Handlers struct {
 	Jobs bool
 
 	definitions *definitions
-	inUse       httpkit.InUse
+	inUse       claims.Requests
 }
 
 // New returns the handlers with their cache of definitions.

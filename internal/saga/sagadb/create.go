@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -178,7 +179,7 @@ var getKey = postgres.OfTenant(`SELECT k.request_hash, k.saga_id FROM saga.idemp
  WHERE k.tenant_id = tenant.id AND k.principal = $2 AND k.route = $3 AND k.key = $4`, "")
 
 // Key implements saga.Store.
-func (st *Sagas) Key(ctx context.Context, k saga.IdempotencyKey) (saga.KeyState, uuid.UUID, error) {
+func (st *Sagas) Key(ctx context.Context, k idempotency.Key) (saga.KeyState, uuid.UUID, error) {
 	state, id := saga.KeyNew, uuid.Nil
 	err := st.db.ReadTenant(ctx, k.TenantID, getKey, func(rows *sql.Rows) error {
 		var hash []byte

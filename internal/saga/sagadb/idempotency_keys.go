@@ -7,8 +7,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/idempotency"
+	"github.com/skald-saga/skald/internal/idempotency/idempotencydb"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 var putKey = postgres.Named(`
@@ -17,7 +18,7 @@ VALUES (@k.tenant, @k.principal, @k.route, @k.key, @k.hash, @k.id) ON CONFLICT D
 
 // storeKey stores which saga an idempotency key stands for, where no statement that
 // stores a batch does it; false: the key was used before.
-func storeKey(ctx context.Context, on sqlx.ExecerContext, k *saga.IdempotencyKey, id uuid.UUID) (bool, error) {
+func storeKey(ctx context.Context, on sqlx.ExecerContext, k *idempotency.Key, id uuid.UUID) (bool, error) {
 	res, err := on.ExecContext(ctx, putKey.Text, putKey.Args(keyTable.Row(&keyRow{id, k}))...)
 	return postgres.ChangedOne(res, "store idempotency key", err)
 }
@@ -30,7 +31,7 @@ DELETE FROM saga.idempotency_keys WHERE ctid = ANY (ARRAY(
 // ExpireKeys deletes idempotency keys older than keep, those of other subjects too, in
 // batches, and returns how many it deleted. Several nodes may run it at the same time.
 func (st *Sagas) ExpireKeys(ctx context.Context, keep time.Duration) (int64, error) {
-	total, err := postgres.NewAnswers(st.db).Expire(ctx, keep)
+	total, err := idempotencydb.NewAnswers(st.db).Expire(ctx, keep)
 	if err != nil {
 		return total, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -97,7 +98,7 @@ func TestWhatOnwardChangesCannotSayIsWrittenByTheFullStatement(t *testing.T) {
 	now, text, cause := pgtest.Now(), "why", saga.CauseCancelled
 	for name, change := range map[string]func(*saga.Change){
 		"nothing":               func(*saga.Change) {},
-		"a key":                 func(c *saga.Change) { c.Key = &saga.IdempotencyKey{} },
+		"a key":                 func(c *saga.Change) { c.Key = &idempotency.Key{} },
 		"an operator":           func(c *saga.Change) { c.Operated = &saga.Operated{} },
 		"start of compensation": func(c *saga.Change) { c.StartsCompensation = true },
 		"a wait":                func(c *saga.Change) { c.After.NextRunAt = &now },

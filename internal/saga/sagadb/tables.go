@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/retry"
 
 	"github.com/google/uuid"
@@ -126,7 +127,7 @@ func (r *logRow) seal(p *envelope.Sealer) (err error) {
 // keyRow is a row of saga.idempotency_keys.
 type keyRow struct {
 	id uuid.UUID // of the saga
-	*saga.IdempotencyKey
+	*idempotency.Key
 }
 
 var keyTable = postgres.NewTable(
@@ -134,7 +135,7 @@ var keyTable = postgres.NewTable(
 	postgres.UUID("tenant", func(r *keyRow) *uuid.UUID { return &r.TenantID }),
 	postgres.Text("principal", func(r *keyRow) *string { return &r.Principal }),
 	postgres.Text("route", func(r *keyRow) *string { return &r.Route }),
-	postgres.Text("key", func(r *keyRow) *string { return &r.Key }),
+	postgres.Text("key", func(r *keyRow) *string { return &r.Key.Key }),
 	postgres.Bytes("hash", func(r *keyRow) *[]byte { return &r.Hash }),
 )
 

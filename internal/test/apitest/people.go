@@ -12,9 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
-	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -22,28 +22,28 @@ import (
 var ForeignTenant = tenant.Tenant{ID: uuid.MustParse("00000000-0000-0000-0000-00000000000f"), Region: "us", Major: 1, Minor: 2}
 
 // People are the credentials of guarded edges and who stands behind them.
-var People = map[string]access.Principal{
-	"worker":   {Subject: "key:worker", Role: access.Worker, Tenant: Tenant},
-	"auditor":  {Subject: "key:auditor", Role: access.Auditor, Tenant: Tenant},
-	"operator": {Subject: "key:operator", Role: access.Operator, Tenant: Tenant},
-	"admin":    {Subject: "key:admin", Role: access.Admin, Tenant: Tenant},
-	"foreign":  {Subject: "key:admin", Role: access.Admin, Tenant: ForeignTenant},
-	"root":     {Subject: "key:*:root", Role: access.Admin, AnyTenant: true},
+var People = map[string]principal.Principal{
+	"worker":   {Subject: "key:worker", Role: principal.Worker, Tenant: Tenant},
+	"auditor":  {Subject: "key:auditor", Role: principal.Auditor, Tenant: Tenant},
+	"operator": {Subject: "key:operator", Role: principal.Operator, Tenant: Tenant},
+	"admin":    {Subject: "key:admin", Role: principal.Admin, Tenant: Tenant},
+	"foreign":  {Subject: "key:admin", Role: principal.Admin, Tenant: ForeignTenant},
+	"root":     {Subject: "key:*:root", Role: principal.Admin, AnyTenant: true},
 	"nobody":   {Subject: "jwt:nobody"}, // known, without a role
-	"unnamed":  {Subject: "jwt:unnamed", Role: access.Operator},
+	"unnamed":  {Subject: "jwt:unnamed", Role: principal.Operator},
 }
 
 // Guarded makes an edge ask for credentials.
 func Guarded(cfg *httpapi.Config) {
 	cfg.Access.Development = false
 	cfg.Limits.StreamAge = time.Millisecond // the walks through all operations wait for each to end
-	cfg.Access.Identify = func(_ context.Context, credential string) (access.Principal, error) {
+	cfg.Access.Identify = func(_ context.Context, credential string) (principal.Principal, error) {
 		if credential == "outage" {
-			return access.Principal{}, errors.New("connection refused")
+			return principal.Principal{}, errors.New("connection refused")
 		}
 		who, ok := People[credential]
 		if !ok {
-			return who, fault.New(fault.Unauthenticated, access.CodeInvalid, "the credential is not valid here").Because(errors.New("revoked-in-secret"))
+			return who, fault.New(fault.Unauthenticated, principal.CodeInvalid, "the credential is not valid here").Because(errors.New("revoked-in-secret"))
 		}
 		return who, nil
 	}

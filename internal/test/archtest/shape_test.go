@@ -30,64 +30,15 @@ func TestFilesStayShort(t *testing.T) {
 	}
 }
 
-// isStore reports whether a package contains SQL: the kit, and the store of each subject.
-func isStore(pkg string) bool {
-	return pkg == "internal/postgres" ||
-		strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "db") && pkg != "internal/test/testdb"
-}
-
-func TestRulesKnowNoStore(t *testing.T) {
-	for _, f := range files(t) {
-		if f.test || !slices.Contains(rules, f.pkg) {
-			continue
-		}
-		for _, imp := range f.imports {
-			if to, own := strings.CutPrefix(imp, module); own && isStore(to) {
-				t.Errorf("%s imports %s: stores know rules, never the other way", f.path, to)
-			}
-		}
-	}
-}
-
-// isEdge reports whether a package serves HTTP: the kit, the edge of each subject, and the
-// package that combines them.
-func isEdge(pkg string) bool {
-	return pkg == "internal/httpkit" || strings.HasPrefix(pkg, "internal/") && strings.HasSuffix(pkg, "api")
-}
-
-// TestEdgesPointOneWay: the package that combines the API imports the subjects' edges, these
-// import the kit, and nothing imports backwards. They meet stores only in app.
-func TestEdgesPointOneWay(t *testing.T) {
-	for _, f := range files(t) {
-		if f.test || !isEdge(f.pkg) {
-			continue
-		}
-		for _, imp := range f.imports {
-			to, own := strings.CutPrefix(imp, module)
-			switch {
-			case !own:
-			case isStore(to):
-				t.Errorf("%s imports %s: edges know the contracts of stores, not stores", f.path, to)
-			case to == "internal/httpapi", f.pkg == "internal/httpkit" && isEdge(to):
-				t.Errorf("%s imports %s: that arrow leads back", f.path, to)
-			}
-		}
-	}
-}
-
-// TestStoresAndEdgesStaySmall limits each to what a person can read in a day.
-func TestStoresAndEdgesStaySmall(t *testing.T) {
+// TestPackagesStaySmall limits each to what a person can read in a day.
+func TestPackagesStaySmall(t *testing.T) {
 	count, lines := map[string]int{}, map[string]int{}
-	stores, edges := 0, 0
+	all := rooms(t)
 	for _, f := range files(t) {
-		if f.test || !isStore(f.pkg) && !isEdge(f.pkg) {
+		if f.test || f.generated || kindOf(all, f.pkg) == "tests" || f.pkg == "internal/bench" {
 			continue
 		}
-		if count[f.pkg]++; count[f.pkg] == 1 && isStore(f.pkg) {
-			stores++
-		} else if count[f.pkg] == 1 {
-			edges++
-		}
+		count[f.pkg]++
 		lines[f.pkg] += f.lines
 	}
 	for pkg, n := range count {
@@ -95,14 +46,12 @@ func TestStoresAndEdgesStaySmall(t *testing.T) {
 			t.Errorf("%s has %d files and %d lines; at most 45 and 6,000: split it by subject", pkg, n, lines[pkg])
 		}
 	}
-	if stores < 9 || edges < 9 {
-		t.Errorf("only %d stores and %d edges found: the rule is wrong", stores, edges)
-	}
 }
 
 func TestSQLIsNeverPutTogetherFromValues(t *testing.T) {
+	stores := ofKind(t, "store")
 	for _, f := range files(t) {
-		if f.test || !isStore(f.pkg) {
+		if f.test || !slices.Contains(stores, f.pkg) {
 			continue
 		}
 		for _, line := range strings.Split(f.text, "\n") {

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
-	"github.com/skald-saga/skald/internal/jobrun/sweepdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/secret/envelope"
@@ -58,7 +58,7 @@ func (j Jobs) Term(t *testing.T) jobrun.Term {
 }
 
 // Backfilled stores a backfill of a number of hours.
-func (j Jobs) Backfilled(t *testing.T, m *sweepdb.Bulks, hours, active int) jobrun.Backfill {
+func (j Jobs) Backfilled(t *testing.T, m *leaderdb.Bulks, hours, active int) jobrun.Backfill {
 	t.Helper()
 	d := j.Define(t, func(d *jobrun.Definition) {
 		d.Spec.Type, d.Spec.Schedule = jobrun.OnTime, &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "0"}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
@@ -47,8 +48,8 @@ func SomeSagas(n int) []saga.NewSaga {
 	for i := range batch {
 		spec := saga.Spec{ID: NewID(), Tenant: tenant.Tenant{ID: Big}, Payload: json.RawMessage(`{"order":1}`)}
 		batch[i].Saga = saga.New(spec, Order, 1, &owner, Now(), time.Minute)
-		batch[i].Key = &saga.IdempotencyKey{TenantID: Big, Principal: "p", Route: "r", Key: fmt.Sprint(spec.ID),
-			Hash: []byte("h"), SagaID: spec.ID}
+		batch[i].Key = &idempotency.Key{TenantID: Big, Principal: "p", Route: "r", Key: fmt.Sprint(spec.ID),
+			Hash: []byte("h")}
 	}
 	return batch
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -198,14 +199,14 @@ func commitKeyTaken(f *fixture) {
 	neighbour := f.apply(b, f.done(`{}`))
 	f.unchanged(a.ID, func() {
 		errs := f.commit(c, neighbour)
-		f.wantFault(errs[0], fault.Conflict, saga.CodeKeyUsed)
+		f.wantFault(errs[0], fault.Conflict, idempotency.CodeUsed)
 		if errs[1] != nil {
 			f.t.Errorf("the change beside it got %v", errs[1])
 		}
 		// A request that was sent twice concurrently is stale and its key is taken: the key
 		// leads to the result.
 		c.Before.Version--
-		f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeKeyUsed)
+		f.wantFault(f.commit(c)[0], fault.Conflict, idempotency.CodeUsed)
 		c.Key = f.key("fresh", "hash")
 		f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale)
 	})
@@ -228,7 +229,7 @@ func commitKeyRace(f *fixture) {
 		case err != nil:
 			f.t.Errorf("commit: %v", err)
 		case errs[0] != nil:
-			f.wantFault(errs[0], fault.Conflict, saga.CodeKeyUsed)
+			f.wantFault(errs[0], fault.Conflict, idempotency.CodeUsed)
 		case !winner.CompareAndSwap(nil, &changes[i].After.ID):
 			f.t.Errorf("a second change was written with the key")
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -141,9 +142,9 @@ func createKeyScope(f *fixture) {
 	neighbour := begin(f.t, f.Env)
 	for what, n := range map[string]saga.NewSaga{
 		"another key": withKey(f.unowned(), f.key("K", "hash")),
-		"another principal": withKey(f.unowned(), &saga.IdempotencyKey{TenantID: f.tenant.ID, Principal: "bob",
+		"another principal": withKey(f.unowned(), &idempotency.Key{TenantID: f.tenant.ID, Principal: "bob",
 			Route: "POST /sagas", Key: "k", Hash: []byte("hash")}),
-		"another route": withKey(f.unowned(), &saga.IdempotencyKey{TenantID: f.tenant.ID, Principal: "alice",
+		"another route": withKey(f.unowned(), &idempotency.Key{TenantID: f.tenant.ID, Principal: "alice",
 			Route: "POST /x", Key: "k", Hash: []byte("hash")}),
 		"another tenant": withKey(neighbour.unowned(), neighbour.key("k", "hash")),
 	} {
@@ -382,14 +383,14 @@ func keyStates(f *fixture) {
 	f.create(n)
 	for _, tt := range []struct {
 		name  string
-		key   *saga.IdempotencyKey
+		key   *idempotency.Key
 		state saga.KeyState
 		id    uuid.UUID
 	}{
 		{"the same request", f.key("k", "hash"), saga.KeySame, n.ID},
 		{"another request", f.key("k", "other"), saga.KeyOther, n.ID},
 		{"another key", f.key("l", "hash"), saga.KeyNew, uuid.Nil},
-		{"another tenant", &saga.IdempotencyKey{TenantID: newID(), Principal: "alice", Route: "POST /sagas", Key: "k", Hash: []byte("hash")}, saga.KeyNew, uuid.Nil},
+		{"another tenant", &idempotency.Key{TenantID: newID(), Principal: "alice", Route: "POST /sagas", Key: "k", Hash: []byte("hash")}, saga.KeyNew, uuid.Nil},
 	} {
 		state, id, err := f.Sagas.Key(f.t.Context(), *tt.key)
 		if err != nil || state != tt.state || id != tt.id {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -114,8 +115,8 @@ func (f *fixture) newSaga(owner *int64, change []func(*saga.NewSaga)) saga.NewSa
 }
 
 // key makes an idempotency key of the fixture's tenant.
-func (f *fixture) key(key, hash string) *saga.IdempotencyKey {
-	return &saga.IdempotencyKey{
+func (f *fixture) key(key, hash string) *idempotency.Key {
+	return &idempotency.Key{
 		TenantID:  f.tenant.ID,
 		Principal: "alice",
 		Route:     "POST /sagas",
@@ -125,9 +126,8 @@ func (f *fixture) key(key, hash string) *saga.IdempotencyKey {
 }
 
 // withKey gives n the key, which then leads to n.
-func withKey(n saga.NewSaga, k *saga.IdempotencyKey) saga.NewSaga {
+func withKey(n saga.NewSaga, k *idempotency.Key) saga.NewSaga {
 	own := *k
-	own.SagaID = n.ID
 	n.Key = &own
 	return n
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -37,7 +38,7 @@ func (f *fixture) apiKey(name string) (access.Key, access.Token) {
 	t := access.NewToken(chance)
 	tenant := f.tenant
 	return access.Key{
-		ID: newID(), Name: name, Prefix: t.Prefix(), Hash: t.Hash(), Role: access.Operator, Tenant: &tenant,
+		ID: newID(), Name: name, Prefix: t.Prefix(), Hash: t.Hash(), Role: principal.Operator, Tenant: &tenant,
 		CreatedBy: "jwt:alice", CreatedAt: f.now(),
 	}, t
 }
@@ -61,13 +62,13 @@ func keyReadsBack(f *fixture) {
 	expires := f.now().Add(time.Hour)
 	bound.ExpiresAt = &expires
 	free, _ := f.apiKey("root")
-	free.Role, free.Tenant = access.Admin, nil
+	free.Role, free.Tenant = principal.Admin, nil
 	plain, _ := f.apiKey("plain")
-	plain.Role, plain.Tenant = access.Auditor, &tenant.Tenant{ID: f.tenant.ID}
+	plain.Role, plain.Tenant = principal.Auditor, &tenant.Tenant{ID: f.tenant.ID}
 	worker, _ := f.apiKey("worker")
-	worker.Role = access.Worker
+	worker.Role = principal.Worker
 	some, _ := f.apiKey("worker-of-queues")
-	some.Role, some.Queues = access.Worker, []string{"a", `b,"{}\`, "NULL"}
+	some.Role, some.Queues = principal.Worker, []string{"a", `b,"{}\`, "NULL"}
 	for _, k := range []access.Key{bound, free, plain, worker, some} {
 		f.storeKey(k)
 		byPrefix, err := f.Keys.Find(f.t.Context(), k.Prefix)
@@ -113,7 +114,7 @@ func keyPrefixRace(f *fixture) {
 func keyForeign(f *fixture) {
 	bound := f.storedKey("bound")
 	free, _ := f.apiKey("free")
-	free.Role, free.Tenant = access.Admin, nil
+	free.Role, free.Tenant = principal.Admin, nil
 	f.storeKey(free)
 	other := newID()
 	for _, tt := range []struct {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -118,7 +119,6 @@ func restoreKeys(f *fixture) {
 	a, b := f.ended(saga.Completed, time.Hour), f.ended(saga.Completed, time.Hour)
 	f.archive(f.everythingEnded())
 	key := f.key("restore", "h")
-	key.SagaID = a.ID
 	first, second := f.restoration(a.ID), f.restoration(b.ID)
 	first.Key, second.Key = key, key
 	if err := f.Archive.Restore(f.t.Context(), first); err != nil {
@@ -128,7 +128,7 @@ func restoreKeys(f *fixture) {
 		f.t.Errorf("the key is %d for %s, %v", state, id, err)
 	}
 	err := f.Archive.Restore(f.t.Context(), second)
-	f.wantFault(err, fault.Conflict, saga.CodeKeyUsed)
+	f.wantFault(err, fault.Conflict, idempotency.CodeUsed)
 	f.getArchived(b.ID)
 	if first, second := f.restored(a.ID), f.restored(b.ID); first != 1 || second != 0 {
 		f.t.Errorf("%d and %d events of restores, want 1 and 0", first, second)

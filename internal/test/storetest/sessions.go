@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -16,7 +17,7 @@ import (
 func Sessions(t *testing.T, store access.Sessions) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	home := tenant.Tenant{ID: uuid.New(), Region: "eu", Major: 1, Minor: 2}
-	open := func(n byte, who access.Principal, at time.Time) access.Session {
+	open := func(n byte, who principal.Principal, at time.Time) access.Session {
 		t.Helper()
 		s, err := access.OpenSession(access.NewSessionToken([32]byte{n}), who, "127.0.0.1", uuid.Must(uuid.NewV7()), at)
 		if err == nil {
@@ -28,11 +29,12 @@ func Sessions(t *testing.T, store access.Sessions) {
 		return s
 	}
 	hour, life := now.Add(-access.SessionIdle), now.Add(-access.SessionLife)
-	alice := open(1, access.Principal{Subject: "jwt:alice", Role: access.Operator, Tenant: home}, now)
-	ops := open(2, access.Principal{Subject: "key:*:ops", Role: access.Admin, AnyTenant: true, KeyID: uuid.New()}, now)
-	nobody := open(3, access.Principal{Subject: "jwt:nobody", Tenant: tenant.Tenant{ID: home.ID}}, now)
-	idle := open(4, access.Principal{Subject: "jwt:alice", Role: access.Admin, Tenant: home}, hour)
-	old := open(5, access.Principal{Subject: "jwt:alice", Role: access.Admin, Tenant: home}, life)
+	alice := open(1, principal.Principal{Subject: "jwt:alice", Role: principal.Operator, Tenant: home}, now)
+	ops := open(2, principal.Principal{Subject: "key:*:ops", Role: principal.Admin, AnyTenant: true, KeyID: uuid.New()},
+		now)
+	nobody := open(3, principal.Principal{Subject: "jwt:nobody", Tenant: tenant.Tenant{ID: home.ID}}, now)
+	idle := open(4, principal.Principal{Subject: "jwt:alice", Role: principal.Admin, Tenant: home}, hour)
+	old := open(5, principal.Principal{Subject: "jwt:alice", Role: principal.Admin, Tenant: home}, life)
 
 	for n, s := range map[byte]access.Session{1: alice, 2: ops, 3: nobody, 4: idle} {
 		got, err := store.Find(t.Context(), access.NewSessionToken([32]byte{n}).Hash())

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -74,7 +75,7 @@ func tenantMethods(f *fixture) {
 		"Workflows": reflect.TypeFor[workflow.Store]()} {
 		for m := range store.Methods() {
 			takes := m.Type.NumIn() > 1 &&
-				(m.Type.In(1) == reflect.TypeFor[uuid.UUID]() || m.Type.In(1) == reflect.TypeFor[saga.IdempotencyKey]())
+				(m.Type.In(1) == reflect.TypeFor[uuid.UUID]() || m.Type.In(1) == reflect.TypeFor[idempotency.Key]())
 			if _, called := calls[name+"."+m.Name]; takes && !called {
 				f.t.Errorf("%s.%s takes a tenant and is missing in foreignCalls", name, m.Name)
 			}

@@ -77,7 +77,6 @@ func twinsLive(f *fixture) {
 	// One batch with a change of each saga: both are written, with logs, events and keys.
 	c, d := f.apply(mine, f.done(`{"mine":1}`)), other.apply(theirs, other.done(`{"theirs":1}`))
 	c.Key, d.Key = f.key("c", "h"), other.key("c", "h")
-	c.Key.SagaID, d.Key.SagaID = mine.ID, theirs.ID
 	for i, err := range f.commit(c, d) {
 		if err != nil {
 			f.t.Fatalf("change %d: %v", i, err)

@@ -1,0 +1,58 @@
+package claims
+
+import (
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/idempotency"
+)
+
+// Requests are the Idempotency-Keys and client-given saga ids of the requests that this
+// node is storing right now. The store never accepts a second saga with one of them; this
+// keeps the second out of the batch of the first. The zero value is ready to use.
+type Requests struct {
+	mu    sync.Mutex
+	names map[name]struct{}
+}
+
+type name struct {
+	tenant                uuid.UUID
+	principal, route, key string
+}
+
+// Hold marks what a request names until release is called. key may be nil, id
+// uuid.Nil. Fault: Conflict when another request holds either.
+func (r *Requests) Hold(tenant, id uuid.UUID, key *idempotency.Key) (release func(), err error) {
+	var names []name
+	if key != nil {
+		names = append(names, name{tenant, key.Principal, key.Route, key.Key})
+	}
+	if id != uuid.Nil {
+		names = append(names, name{tenant: tenant, key: id.String()})
+	}
+	if names == nil {
+		return func() {}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range names {
+		if _, held := r.names[n]; held {
+			return nil, fault.New(fault.Conflict, idempotency.CodeInUse, "a request with this Idempotency-Key or saga_id is in progress: retry later")
+		}
+	}
+	if r.names == nil {
+		r.names = map[name]struct{}{}
+	}
+	for _, n := range names {
+		r.names[n] = struct{}{}
+	}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, n := range names {
+			delete(r.names, n)
+		}
+	}, nil
+}

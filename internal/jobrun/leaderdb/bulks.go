@@ -1,0 +1,195 @@
+package leaderdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+func scanBulk(row postgres.Scanner, more ...any) (jobrun.Bulk, error) {
+	b, err := bulkTable.One(row, more...)
+	b.Cursor = b.place()
+	return b.Bulk, err
+}
+
+func rowOf(b *jobrun.Bulk) *bulkRow {
+	return &bulkRow{*b, positionOf(b.Cursor)}
+}
+
+// bulks is the storage of bulk operations.
+var bulks = kind[jobrun.Bulk]{
+	name:    "bulk",
+	table:   "jobs.bulks",
+	columns: bulkTable.Selected("b"),
+	scan:    scanBulk,
+	head:    func(b *jobrun.Bulk) *jobrun.BulkHead { return &b.BulkHead },
+	cancel:  (*jobrun.Bulk).Cancel,
+}
+
+var insertBulk = postgres.Named(`
+INSERT INTO jobs.bulks (`+bulkTable.Inserted()+`) VALUES (`+bulkTable.Values("b")+`) ON CONFLICT (id) DO NOTHING`, bulkTable.As("b"))
+
+// CreateBulk implements jobrun.BulkOperations.
+func (st *Bulks) CreateBulk(
+	ctx context.Context, b jobrun.Bulk, by operator.Action,
+) (stored jobrun.Bulk, created bool, err error) {
+	created, err = bulks.create(ctx, st.db, b.TenantID, by, insertBulk, bulkTable.Row(rowOf(&b)))
+	if err == nil && !created {
+		stored, err = st.GetBulk(ctx, b.TenantID, b.ID)
+		return stored, false, err
+	}
+	return b, created, err
+}
+
+var getBulk = postgres.OfTenant(`SELECT `+bulks.columns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
+
+// GetBulk implements jobrun.BulkOperations.
+func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk, error) {
+	return bulks.get(ctx, st.db, tenant, id, getBulk, scanBulk)
+}
+
+// ListBulks implements jobrun.BulkOperations.
+func (st *Bulks) ListBulks(
+	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
+) (page.Of[jobrun.Bulk], error) {
+	return bulks.inState(ctx, st.db, tenant, state, p)
+}
+
+// CancelBulk implements jobrun.BulkOperations.
+func (st *Bulks) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (jobrun.Bulk, error) {
+	return bulks.canceled(ctx, st.db, tenant, id, by)
+}
+
+// bulkStep is how many runs one transaction processes.
+const bulkStep = 100
+
+// Bulk implements jobrun.BulkOperations.
+func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+	return bulks.step(ctx, st.db, func(m bulkRef) (jobrun.Swept, error) {
+		return st.bulk(ctx, t, s, m, min(limit, bulkStep))
+	})
+}
+
+// bulk processes the next runs of one bulk operation, in one transaction with its
+// progress. They are found before that with the tenant's role, because the list relies
+// on row-level security.
+func (st *Bulks) bulk(
+	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
+) (jobrun.Swept, error) {
+	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
+	if err != nil || b.State != jobrun.BulkRunning {
+		return jobrun.Swept{}, err
+	}
+	found, err := st.jobs.ListRuns(ctx, m.Tenant, b.Scope(), page.ByTime{Limit: limit, After: b.Cursor})
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	ids := make([]uuid.UUID, len(found.Items))
+	for i := range found.Items {
+		ids[i] = found.Items[i].ID
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	var made, canceled []jobrun.Run
+	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
+		made, canceled = nil, nil
+		after, done := b, 0
+		var version int64
+		var now time.Time
+		row := tx.QueryRowContext(ctx, `SELECT b.version, clock_timestamp() FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
+			jobdb.Is(jobrun.BulkRunning)+` FOR UPDATE`, m.Tenant, m.ID)
+		if err := row.Scan(&version, &now); err != nil {
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil // canceled meanwhile
+			}
+			return err
+		}
+		if version != b.Version {
+			return nil // another node has processed these
+		}
+		for _, id := range ids {
+			change, again, err := st.dealWith(ctx, tx, &b, id, s)
+			switch {
+			case err != nil:
+				return err
+			case change != nil:
+				canceled = append(canceled, change.Run)
+				done++
+			case again != nil:
+				made = append(made, *again)
+				done++
+			}
+		}
+		after.Advance(found, done, now.UTC())
+		return putBulk(ctx, tx, &after)
+	})
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	st.db.RunsCreated(made, slices.Repeat([]bool{true}, len(made)))
+	for i := range canceled {
+		st.db.RunEnded(&canceled[i])
+	}
+	return jobrun.Swept{Moved: len(ids), More: found.More}, nil
+}
+
+var (
+	bulkProgress = bulkTable.Only("id", "tenant_id", "state", "version", "cursor_at", "cursor_id", "matched", "done",
+		"skipped", "ended_at")
+	saveBulk = postgres.Named(`
+		UPDATE jobs.bulks b SET `+bulkProgress.Set("b", "id", "tenant_id")+`
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(jobrun.BulkRunning), bulkProgress.As("b"))
+)
+
+// putBulk stores the progress of a locked bulk operation.
+func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
+	_, err := tx.ExecContext(ctx, saveBulk.Text, saveBulk.Args(bulkProgress.Row(rowOf(b)))...)
+	return err
+}
+
+// dealWith cancels one run or repeats it: it returns the change of the run, or the run that
+// repeats it. Both are nil when it was too late, its definition is gone, or its policy
+// forbids it.
+func (st *Bulks) dealWith(
+	ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings,
+) (canceled *jobrun.Change, made *jobrun.Run, err error) {
+	r, now, err := st.db.LockRun(ctx, tx, b.TenantID, id)
+	if err != nil {
+		if fault.KindOf(err) == fault.NotFound {
+			return nil, nil, nil // retention has deleted it
+		}
+		return nil, nil, err
+	}
+	in, ask := b.Does(&r)
+	switch {
+	case in != nil:
+		c, err := st.jobs.Apply(ctx, tx, &r, in, now)
+		return &c, nil, err
+	case ask == nil:
+		return nil, nil, nil
+	}
+	d, err := jobdb.DefinitionTable.One(tx.QueryRowContext(ctx, readDefinition, b.TenantID, r.DefinitionID))
+	if errors.Is(err, sql.ErrNoRows) || err == nil && d.DeletedAt != nil {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	again := jobrun.New(&d, *ask, s, st.db.At(now))
+	created, err := st.db.InsertRuns(ctx, tx, []jobrun.Run{again})
+	if err != nil || !created[0] {
+		return nil, nil, err
+	}
+	return nil, &again, nil
+}

@@ -1,0 +1,69 @@
+package leaderdb
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// readDefinition reads a definition, also a deleted one.
+var readDefinition = `SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`
+
+// backfillTable is jobs.backfills.
+var backfillTable = postgres.NewTable(
+	postgres.UUID("id", func(b *jobrun.Backfill) *uuid.UUID { return &b.ID }),
+	postgres.UUID("tenant_id", func(b *jobrun.Backfill) *uuid.UUID { return &b.TenantID }),
+	postgres.UUID("definition_id", func(b *jobrun.Backfill) *uuid.UUID { return &b.DefinitionID }),
+	postgres.Int("version", func(b *jobrun.Backfill) *int64 { return &b.Version }),
+	postgres.Text("state", func(b *jobrun.Backfill) *jobrun.BulkState { return &b.State }),
+	postgres.Time("from_at", func(b *jobrun.Backfill) *time.Time { return &b.From }),
+	postgres.Time("to_at", func(b *jobrun.Backfill) *time.Time { return &b.To }),
+	postgres.Text("reprocess", func(b *jobrun.Backfill) *jobrun.Reprocess { return &b.Reprocess }),
+	postgres.Bool("newest_first", func(b *jobrun.Backfill) *bool { return &b.NewestFirst }),
+	postgres.Int("max_active", func(b *jobrun.Backfill) *int { return &b.MaxActive }),
+	postgres.Text("overlap", func(b *jobrun.Backfill) *jobrun.Policy { return &b.Overlap }),
+	postgres.TimeOrNil("cursor_at", func(b *jobrun.Backfill) **time.Time { return &b.Cursor }).ReadOnly(),
+	postgres.Int("created", func(b *jobrun.Backfill) *int64 { return &b.Created }).ReadOnly(),
+	postgres.Int("skipped", func(b *jobrun.Backfill) *int64 { return &b.Skipped }).ReadOnly(),
+	postgres.Text("reason", func(b *jobrun.Backfill) *string { return &b.Reason }),
+	postgres.Text("actor", func(b *jobrun.Backfill) *string { return &b.Actor }),
+	postgres.Time("created_at", func(b *jobrun.Backfill) *time.Time { return &b.CreatedAt }),
+	postgres.TimeOrNil("ended_at", func(b *jobrun.Backfill) **time.Time { return &b.EndedAt }).ReadOnly(),
+)
+
+// bulkRow is a row of jobs.bulks: a bulk operation, and the two columns of its cursor.
+type bulkRow struct {
+	jobrun.Bulk
+	position
+}
+
+var bulkTable = postgres.NewTable(
+	postgres.UUID("id", func(b *bulkRow) *uuid.UUID { return &b.ID }),
+	postgres.UUID("tenant_id", func(b *bulkRow) *uuid.UUID { return &b.TenantID }),
+	postgres.Int("version", func(b *bulkRow) *int64 { return &b.Version }),
+	postgres.Text("action", func(b *bulkRow) *jobrun.BulkAction { return &b.Action }),
+	postgres.Text("state", func(b *bulkRow) *jobrun.BulkState { return &b.State }),
+	postgres.Doc("filter", func(b *bulkRow) *jobrun.Filter { return &b.Filter }),
+	postgres.Time("before", func(b *bulkRow) *time.Time { return &b.Before }),
+	postgres.TimeOrNil("cursor_at", func(b *bulkRow) **time.Time { return &b.at }).ReadOnly(),
+	postgres.UUIDOrZero("cursor_id", func(b *bulkRow) *uuid.UUID { return &b.id }).ReadOnly(),
+	postgres.Int("matched", func(b *bulkRow) *int64 { return &b.Matched }).ReadOnly(),
+	postgres.Int("done", func(b *bulkRow) *int64 { return &b.Done }).ReadOnly(),
+	postgres.Int("skipped", func(b *bulkRow) *int64 { return &b.Skipped }).ReadOnly(),
+	postgres.Text("reason", func(b *bulkRow) *string { return &b.Reason }),
+	postgres.Text("actor", func(b *bulkRow) *string { return &b.Actor }),
+	postgres.Time("created_at", func(b *bulkRow) *time.Time { return &b.CreatedAt }),
+	postgres.TimeOrNil("ended_at", func(b *bulkRow) **time.Time { return &b.EndedAt }).ReadOnly(),
+)
+
+// advanceTable is the progress of the slots of definitions.
+var advanceTable = postgres.NewTable(
+	postgres.UUID("id", func(a *jobrun.Advance) *uuid.UUID { return &a.Definition }),
+	postgres.Int("version", func(a *jobrun.Advance) *int64 { return &a.Version }),
+	postgres.Time("until", func(a *jobrun.Advance) *time.Time { return &a.Until }),
+	postgres.TimeOrNil("next", func(a *jobrun.Advance) **time.Time { return &a.NextDueAt }),
+)

@@ -1,0 +1,207 @@
+// Package principal is who makes a request and what it may do: the roles, the permissions
+// that they hold, and the tenant of a request. It is pure. Package access/identity makes
+// principals of credentials, package httpapi enforces what is decided here.
+package principal
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/tenant"
+)
+
+// Codes of problems.
+const (
+	CodeRequired       = "AUTH_REQUIRED"        // no credential
+	CodeInvalid        = "AUTH_INVALID"         // an invalid one, for whatever reason
+	CodeForbidden      = "AUTH_FORBIDDEN"       // a permission is missing
+	CodeTenantMismatch = "AUTH_TENANT_MISMATCH" // the credential belongs to another tenant
+)
+
+// Permission is area:verb, as the contract's x-permission names it.
+type Permission string
+
+// Permissions. Within an area each verb is separate: jobs:write does not include
+// jobs:read; roles hold both.
+const (
+	SagasRead      Permission = "sagas:read"
+	SagasWrite     Permission = "sagas:write"
+	SagasAdmin     Permission = "sagas:admin"
+	WorkflowsRead  Permission = "workflows:read"
+	WorkflowsWrite Permission = "workflows:write"
+	WorkflowsAdmin Permission = "workflows:admin"
+	DLQRead        Permission = "dlq:read"
+	DLQWrite       Permission = "dlq:write"
+	DLQAdmin       Permission = "dlq:admin"
+	JobsRead       Permission = "jobs:read"
+	JobsWork       Permission = "jobs:work" // the calls of a worker: claim runs and report them
+	JobsWrite      Permission = "jobs:write"
+	JobsAdmin      Permission = "jobs:admin"
+	PayloadsRead   Permission = "payloads:read" // the contents of sagas, not only their existence
+	AccessAdmin    Permission = "access:admin"  // API keys
+)
+
+// Role is a named set of permissions. The zero value holds none.
+type Role string
+
+// Roles. Worker and Auditor have no permission in common; Operator has all of both, and
+// Admin all of Operator.
+const (
+	Worker   Role = "worker"   // executes runs, and sees only those it holds
+	Auditor  Role = "auditor"  // sees what happens, without contents
+	Operator Role = "operator" // runs sagas
+	Admin    Role = "admin"    // everything
+)
+
+// Roles lists every role. If a token names several, the last one here counts.
+var Roles = []Role{Worker, Auditor, Operator, Admin}
+
+// Sets of roles that hold a permission.
+var (
+	workers   = []Role{Worker, Operator, Admin}
+	readers   = []Role{Auditor, Operator, Admin}
+	operators = []Role{Operator, Admin}
+	admins    = []Role{Admin}
+)
+
+// grants is the only definition of roles: for each permission the roles that hold it.
+var grants = []struct {
+	permission Permission
+	roles      []Role
+}{
+	{JobsWork, workers},
+	{SagasRead, readers}, {WorkflowsRead, readers}, {DLQRead, readers}, {JobsRead, readers},
+	{
+		SagasWrite,
+		operators,
+	}, {WorkflowsWrite, operators}, {DLQWrite, operators}, {JobsWrite, operators}, {PayloadsRead, operators},
+	{SagasAdmin, admins}, {WorkflowsAdmin, admins}, {DLQAdmin, admins}, {JobsAdmin, admins}, {AccessAdmin, admins},
+}
+
+// Known tells whether p exists.
+func (p Permission) Known() bool {
+	for _, g := range grants {
+		if g.permission == p {
+			return true
+		}
+	}
+	return false
+}
+
+// Valid tells whether r is one of Roles.
+func (r Role) Valid() bool { return slices.Contains(Roles, r) }
+
+// Allows tells whether r holds p. A role or permission that does not exist
+// allows nothing.
+func (r Role) Allows(p Permission) bool {
+	for _, g := range grants {
+		if g.permission == p {
+			return slices.Contains(g.roles, r)
+		}
+	}
+	return false
+}
+
+// Permissions lists what r holds, in the order of the table; never nil.
+func (r Role) Permissions() []Permission {
+	out := []Permission{}
+	for _, g := range grants {
+		if r.Allows(g.permission) {
+			out = append(out, g.permission)
+		}
+	}
+	return out
+}
+
+// Principal is the caller of a request, as proved by its credential. It is a value:
+// nothing in it may be changed in place.
+type Principal struct {
+	// Subject identifies the caller in audit records and as the prefix of
+	// Idempotency-Keys; 1 to 255 characters. Names of different kinds never collide:
+	// key:NAME, key:*:NAME (a key for any tenant), jwt:SUB, anonymous.
+	Subject string
+	Role    Role
+	// Tenant is the one the credential belongs to; with a zero ID it has none, and the
+	// configured default applies.
+	Tenant tenant.Tenant
+	// AnyTenant allows requests to choose their tenant.
+	AnyTenant bool
+	KeyID     uuid.UUID // of the API key; zero for other credentials
+	SessionID uuid.UUID // of the browser's session; zero for other credentials
+	Queues    []string  // those that its workers may serve; none: all
+}
+
+// RequireQueues returns nil when workers of the principal may serve all of queues. Fault:
+// Forbidden.
+func (p *Principal) RequireQueues(queues []string) error {
+	if len(p.Queues) == 0 {
+		return nil
+	}
+	for _, q := range queues {
+		if !slices.Contains(p.Queues, q) {
+			return fault.New(fault.Forbidden, CodeForbidden, "the API key is not for the queue %q of this worker", q)
+		}
+	}
+	return nil
+}
+
+// Anonymous is the caller of every request in development mode.
+var Anonymous = Principal{Subject: "anonymous", Role: Admin, AnyTenant: true}
+
+// Require returns nil when the principal holds p. Fault: Forbidden.
+func (p *Principal) Require(permission Permission) error {
+	if p.Role.Allows(permission) {
+		return nil
+	}
+	role := "has no role"
+	if p.Role.Valid() {
+		role = "is " + string(p.Role)
+	}
+	return fault.New(fault.Forbidden, CodeForbidden, "this needs the permission %s; the credential %s", permission, role)
+}
+
+// Choice is the tenant headers of a request; nil fields were not sent.
+type Choice struct {
+	ID     *uuid.UUID
+	Region *string // at most 32 characters
+	Major  *int    // 0..65535
+	Minor  *int    // 0..65535
+}
+
+// TenantFor returns the tenant of a request: the credential's, or fallback when it has
+// none, changed by choice where the credential allows that. A chosen tenant has no
+// region and versions unless the choice names them: those of another tenant do not
+// apply. Fault: Forbidden when the choice differs from what the credential is bound to.
+// (Seed 4; DESIGN.md section 3.)
+func (p *Principal) TenantFor(choice Choice, fallback tenant.Tenant) (tenant.Tenant, error) {
+	t := p.Tenant
+	if t.ID == uuid.Nil || t == (tenant.Tenant{ID: fallback.ID}) {
+		t = fallback
+	}
+	if choice == (Choice{}) {
+		return t, nil
+	}
+	chosen := t
+	if choice.ID != nil && *choice.ID != t.ID {
+		chosen = tenant.Tenant{ID: *choice.ID}
+	}
+	if choice.Region != nil {
+		chosen.Region = *choice.Region
+	}
+	if choice.Major != nil {
+		chosen.Major = *choice.Major
+	}
+	if choice.Minor != nil {
+		chosen.Minor = *choice.Minor
+	}
+	if chosen != t && !p.AnyTenant {
+		return t, fault.New(
+			fault.Forbidden,
+			CodeTenantMismatch,
+			"the credential belongs to a tenant, and the X-Tenant headers name another one",
+		)
+	}
+	return chosen, nil
+}

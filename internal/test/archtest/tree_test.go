@@ -1,0 +1,95 @@
+package archtest
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// room is what the tree in docs/architecture.md says of a package below internal/.
+type room struct {
+	pkg     string // internal/…
+	section string // of the tree
+	kind    string // the word before the colon; "" for a folder that is no package
+}
+
+// subject is the folder under internal/ in which the package is.
+func (r *room) subject() string { return strings.Split(r.pkg, "/")[1] }
+
+// outside are the kinds of the packages that are not below internal/.
+var outside = map[string]string{
+	"api": "kit", "api/client": "kit", "api/webhooks": "kit", "api/worker": "kit", "db": "kit", "docs": "kit",
+	"cmd": "assembly", "examples": "assembly", "scripts": "assembly",
+}
+
+// mayImport says which kinds each kind of package may import. Edges and loops meet in
+// assemblies, and stores are known only there.
+var mayImport = map[string][]string{
+	"rules":    {"rules"},
+	"kit":      {"rules", "kit"},
+	"store":    {"rules", "kit", "store"},
+	"loop":     {"rules", "kit", "loop"},
+	"edge":     {"rules", "kit", "edge"},
+	"assembly": {"rules", "kit", "store", "loop", "edge", "assembly"},
+	"tests":    {"rules", "kit", "store", "loop", "edge", "assembly", "tests"},
+}
+
+var treeLine = regexp.MustCompile(`^( +)([a-z0-9]+)/ +(?:([a-z]+): )?\S`)
+
+// rooms reads the tree: the one place that says what a package is.
+func rooms(t *testing.T) map[string]*room {
+	t.Helper()
+	doc, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, below, _ := strings.Cut(string(doc), "\ninternal/  ")
+	tree, _, found := strings.Cut(below, "\n```")
+	if !found {
+		t.Fatal("docs/architecture.md has no tree of internal/")
+	}
+	all, section, path := map[string]*room{}, "", []string{"internal"}
+	for _, line := range strings.Split(tree, "\n")[1:] {
+		m := treeLine.FindStringSubmatch(line)
+		if m == nil {
+			section = strings.TrimSpace(line)
+			continue
+		}
+		path = append(path[:len(m[1])/2], m[2])
+		r := &room{pkg: strings.Join(path, "/"), section: section, kind: m[3]}
+		if r.kind != "" && mayImport[r.kind] == nil {
+			t.Errorf("docs/architecture.md: %s is %q, which is no kind", r.pkg, r.kind)
+		}
+		all[r.pkg] = r
+	}
+	if len(all) < 60 {
+		t.Fatalf("only %d packages in the tree of docs/architecture.md: it is not read right", len(all))
+	}
+	return all
+}
+
+// kindOf returns the kind of a package of the module; "" if the tree does not name it.
+func kindOf(all map[string]*room, pkg string) string {
+	if r := all[pkg]; r != nil {
+		return r.kind
+	}
+	if kind := outside[pkg]; kind != "" {
+		return kind
+	}
+	return outside[strings.Split(pkg, "/")[0]]
+}
+
+// ofKind lists the packages of a kind.
+func ofKind(t *testing.T, kind string) (pkgs []string) {
+	t.Helper()
+	for pkg, r := range rooms(t) {
+		if r.kind == kind {
+			pkgs = append(pkgs, pkg)
+		}
+	}
+	slices.Sort(pkgs)
+	return pkgs
+}
