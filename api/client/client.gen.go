@@ -3574,6 +3574,8 @@ type CompensationState struct {
 	Attempts    int        `json:"attempts"`
 	CompletedAt *time.Time `json:"completed_at,omitempty"`
 	Error       *SagaError `json:"error,omitempty"`
+
+	// MaxAttempts 0 if the definition is unreadable.
 	MaxAttempts int        `json:"max_attempts"`
 	StartedAt   *time.Time `json:"started_at,omitempty"`
 
@@ -4679,9 +4681,13 @@ type DryRunResult struct {
 	AuditEvents []string `json:"audit_events,omitempty"`
 
 	// Calls The calls that would be made if each one succeeds, in order; at most 1,000.
-	Calls       []PlannedCall      `json:"calls"`
-	CurrentStep int                `json:"current_step"`
-	DryRun      DryRunResultDryRun `json:"dry_run"`
+	Calls       []PlannedCall `json:"calls"`
+	CurrentStep int           `json:"current_step"`
+
+	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise absent. Which
+	// calls follow is then unknown, and `calls` is empty.
+	DefinitionUnreadable *bool              `json:"definition_unreadable,omitempty"`
+	DryRun               DryRunResultDryRun `json:"dry_run"`
 
 	// EndState The state in which the saga would then end, or rest if it is suspended.
 	EndState SagaState `json:"end_state"`
@@ -4847,8 +4853,10 @@ type ExplainedStep struct {
 
 	// InDoubt True when an attempt may have been applied although no answer says
 	// so; otherwise absent. Only an attempt that is done ends a doubt.
-	InDoubt     *bool  `json:"in_doubt,omitempty"`
-	Index       int    `json:"index"`
+	InDoubt *bool `json:"in_doubt,omitempty"`
+	Index   int   `json:"index"`
+
+	// MaxAttempts 0 if the definition is unreadable.
 	MaxAttempts int    `json:"max_attempts"`
 	Name        string `json:"name"`
 }
@@ -7191,9 +7199,14 @@ type Saga struct {
 	CompensationTimeoutAt *time.Time `json:"compensation_timeout_at,omitempty"`
 
 	// CompletedAt When it ended, in whatever way.
-	CompletedAt   *time.Time `json:"completed_at,omitempty"`
-	CorrelationID *string    `json:"correlation_id,omitempty"`
-	CreatedAt     time.Time  `json:"created_at"`
+	CompletedAt *time.Time `json:"completed_at,omitempty"`
+
+	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
+	// configured or it was tampered with; otherwise absent. Such content is
+	// left out.
+	ContentUnreadable *bool     `json:"content_unreadable,omitempty"`
+	CorrelationID     *string   `json:"correlation_id,omitempty"`
+	CreatedAt         time.Time `json:"created_at"`
 
 	// CurrentStep Index of the step that is being executed or compensated; `total_steps` once
 	// all are done.
@@ -7530,8 +7543,17 @@ type SagaExplanation struct {
 	// or resolve it once the step has been compensated elsewhere.
 	BlockedBy *openapi_types.UUID `json:"blocked_by,omitempty"`
 
+	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
+	// configured or it was tampered with; otherwise absent. Such content is
+	// left out.
+	ContentUnreadable *bool `json:"content_unreadable,omitempty"`
+
 	// Deadline The deadline of the current phase.
 	Deadline *time.Time `json:"deadline,omitempty"`
+
+	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise
+	// absent. What comes from the definition is left out.
+	DefinitionUnreadable *bool `json:"definition_unreadable,omitempty"`
 
 	// Errors The latest errors, newest first.
 	Errors []SagaError `json:"errors"`
@@ -8038,17 +8060,26 @@ type StepList struct {
 	// Archived True for a saga in the archive, absent for a live one.
 	Archived   *bool      `json:"archived,omitempty"`
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
-	Steps      []StepView `json:"steps"`
+
+	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise absent. Then
+	// only those steps are listed that step logs name.
+	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
+	Steps                []StepView `json:"steps"`
 }
 
 // StepLog One attempt of one action of one step.
 type StepLog struct {
-	Action       StepAction `json:"action"`
-	Attempt      int        `json:"attempt"`
-	CompletedAt  *time.Time `json:"completed_at,omitempty"`
-	DurationMS   *int64     `json:"duration_ms,omitempty"`
-	Error        *SagaError `json:"error,omitempty"`
-	ErrorMessage *string    `json:"error_message,omitempty"`
+	Action      StepAction `json:"action"`
+	Attempt     int        `json:"attempt"`
+	CompletedAt *time.Time `json:"completed_at,omitempty"`
+
+	// ContentUnreadable True when encrypted content cannot be decrypted, because its key is not
+	// configured or it was tampered with; otherwise absent. Such content is
+	// left out.
+	ContentUnreadable *bool      `json:"content_unreadable,omitempty"`
+	DurationMS        *int64     `json:"duration_ms,omitempty"`
+	Error             *SagaError `json:"error,omitempty"`
+	ErrorMessage      *string    `json:"error_message,omitempty"`
 
 	// Final False for an attempt that was or will be followed by another one.
 	Final bool               `json:"final"`
@@ -8173,8 +8204,10 @@ type StepView struct {
 	// InputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	InputData     AnyJSON    `json:"input_data,omitempty"`
 	LastAttemptAt *time.Time `json:"last_attempt_at,omitempty"`
-	MaxAttempts   int        `json:"max_attempts"`
-	Name          string     `json:"name"`
+
+	// MaxAttempts 0 if the definition is unreadable.
+	MaxAttempts int    `json:"max_attempts"`
+	Name        string `json:"name"`
 
 	// OutputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`

@@ -35,65 +35,89 @@ type VerbRule struct {
 	Needs       Permission
 	Description string // what it does, for a person who looks for a way out
 	allowed     func(*Instance) bool
+	needs       needs // what of the saga must be readable
 }
+
+// needs is what a verb needs of a saga beyond its head row.
+type needs int
+
+const (
+	needsDefinition needs = 1 << iota
+	needsContent
+	needsCall // the call in flight: it may be a job run, which would have to be canceled
+)
 
 // Verbs says when each verb is accepted; no other place does. Apply refuses a verb
 // exactly when its row does.
 var Verbs = []VerbRule{
-	{Cancel, Write, "compensate everything and end as cancelled", turnable},
-	{CompensateVerb, Write, "compensate everything and end as compensated", turnable},
+	{Cancel, Write, "compensate everything and end as cancelled", turnable, 0},
+	{CompensateVerb, Write, "compensate everything and end as compensated", turnable, 0},
 	{
 		ResumeCompensation,
 		Write,
 		"continue compensating, starting with the compensation that gave up",
 		func(r *Instance) bool { return r.State == Failed },
+		needsDefinition | needsContent,
 	},
 	{
 		RetryVerb,
 		Write,
 		"make the next attempt now, with the full number of attempts; after a failure, go forward again",
 		retriable,
+		needsDefinition | needsContent,
 	},
-	{SkipStepVerb, Admin, "skip the current step, or its compensation", orderable},
-	{CompleteStepVerb, Admin, "record the current step, or its compensation, as done outside of Skald", orderable},
+	{SkipStepVerb, Admin, "skip the current step, or its compensation", orderable, needsDefinition | needsContent},
+	{
+		CompleteStepVerb,
+		Admin,
+		"record the current step, or its compensation, as done outside of Skald",
+		orderable,
+		needsDefinition | needsContent,
+	},
 	{FailStepVerb, Admin, "fail the current step, or its compensation, without another attempt", func(r *Instance) bool {
 		return !r.State.Terminal() && orderable(r)
-	}},
+	}, needsDefinition | needsContent},
 	{
 		SuspendVerb,
 		Write,
 		"send nothing new until resumed",
 		func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt == nil },
+		0,
 	},
 	{
 		ResumeVerb,
 		Write,
 		"resume after a suspension",
 		func(r *Instance) bool { return !r.State.Terminal() && r.SuspendedAt != nil },
+		0,
 	},
 	{
 		ExtendDeadline,
 		Write,
 		"set a new deadline for the current phase",
 		func(r *Instance) bool { return turnable(r) || undoing(r) },
+		0,
 	},
 	{
 		ForceComplete,
 		Admin,
 		"end as completed, whatever has been done",
 		func(r *Instance) bool { return turnable(r) && r.Attempt > 0 },
+		needsDefinition | needsContent,
 	},
 	{
 		ForceFail,
 		Admin,
 		"end as failed immediately, without further compensation",
 		func(r *Instance) bool { return !r.State.Terminal() && r.Attempt > 0 },
+		needsContent | needsCall,
 	},
 	{
 		Acknowledge,
 		Write,
 		"mark as seen: clears the need for attention",
 		func(r *Instance) bool { return r.NeedsAttention },
+		0,
 	},
 }
 
@@ -121,8 +145,15 @@ func retriable(r *Instance) bool {
 // erasedWhy is why nothing can be done with a saga without content.
 const erasedWhy = "its content was erased, so it cannot go on"
 
+// lacks tells whether something that a verb needs cannot be read.
+func (r *Instance) lacks(n needs) bool {
+	return r.undefined && n&needsDefinition != 0 || r.undefined && r.recorded && n&needsCall != 0 ||
+		r.ContentUnreadable && n&needsContent != 0 ||
+		r.ContentUnreadable && r.Error != nil && r.Error.Message == SealedMessage // the verb would write over it
+}
+
 // allows tells whether the saga accepts the verb now. One without content cannot go on.
-func (v *VerbRule) allows(r *Instance) bool { return !r.Erased() && v.allowed(r) }
+func (v *VerbRule) allows(r *Instance) bool { return !r.Erased() && !r.lacks(v.needs) && v.allowed(r) }
 
 func allows(v Verb, r *Instance) bool {
 	for i := range Verbs {

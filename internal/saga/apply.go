@@ -16,6 +16,9 @@ const CodeStateConflict = "SAGA_STATE_CONFLICT"
 // Apply decides what e changes in r. It never changes r. The fault is a
 // Conflict when the state does not allow e; nothing else can go wrong.
 func Apply(r Instance, e Event, m Moment) (Change, error) {
+	if f := r.withheld(e); f != nil {
+		return Change{}, f
+	}
 	d := &decision{
 		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: r},
 		m:      m,
@@ -202,10 +205,8 @@ func (d *decision) undoAnswered(o Outcome) {
 	}
 	d.After.undoRefused = o.Verdict == Refused && !d.s.Uncertain
 	d.tellOfFailure(UndoFailed, o, o.Verdict != Refused)
-	d.dirtyEnd(
-		d.givenUp(o, fmt.Sprintf("the compensation of step %q gave up: ", d.After.Def.Steps[k].Name)),
-		"compensation_failed",
-	)
+	what := fmt.Sprintf("the compensation of step %q gave up: ", d.After.Def.Steps[k].Name)
+	d.dirtyEnd(d.givenUp(o, what), "compensation_failed")
 }
 
 // gaveUp tells whether no attempt may follow. A refusal is definite whatever class it bears.

@@ -64,6 +64,10 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		r.explainEnd(&x)
 		return x
 	}
+	if f := r.Unreadable(); f != nil {
+		r.explainDamage(&x, f.Detail)
+		return x
+	}
 	k := r.CurrentStep
 	x.Step = &ExplainedStep{
 		Index:       k,
@@ -169,22 +173,52 @@ func (r *Instance) decided() string {
 	return "an operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
 }
 
+// explainDamage explains a saga of which something cannot be read.
+func (r *Instance) explainDamage(x *Explanation, what string) {
+	x.WaitsFor, x.Next = WaitsOperator, "it goes on within a minute after all of it can be read again"
+	x.Summary = sentence(what)
+	x.Deadline = r.TimeoutAt
+	if r.State == Compensating {
+		x.Deadline = r.CompensationTimeoutAt
+	}
+	if name := r.Def.Steps[r.CurrentStep].Name; name != "" {
+		x.Step = &ExplainedStep{
+			Index: r.CurrentStep, Name: name, Action: r.Action(), Attempts: r.Failures, InDoubt: r.Uncertain,
+		}
+	}
+	if decision := r.Pending(); decision != "" {
+		x.Summary += " " + sentence(decision)
+	}
+}
+
 func (r *Instance) explainEnd(x *Explanation) {
 	x.Since = *r.CompletedAt
+	step := "" // the current one, as far as it is known
+	if r.CurrentStep < len(r.Def.Steps) {
+		step = r.Def.Steps[r.CurrentStep].Name
+	}
+	if f := r.Unreadable(); f != nil {
+		defer func() { x.Summary += " " + sentence(f.Detail) }()
+	}
 	switch {
 	case r.Erased():
 		x.WaitsFor = WaitsNothing
 		x.Summary = fmt.Sprintf("It ended as %s. %s.", r.State, sentence(erasedWhy))
 	case r.State == Failed && r.halted():
 		x.WaitsFor = WaitsOperator
-		x.Summary = fmt.Sprintf("It was forced to fail at step %q; nothing was compensated.", r.Def.Steps[r.CurrentStep].Name)
-	case r.State == Failed:
+		x.Summary = fmt.Sprintf("It was forced to fail at step %q; nothing was compensated.", step)
+		if step == "" {
+			x.Summary = fmt.Sprintf("It was forced to fail at step %d; nothing was compensated.", r.CurrentStep+1)
+		}
+	case r.State == Failed && step != "":
 		x.WaitsFor = WaitsOperator
 		x.Step = &ExplainedStep{
-			Index: r.CurrentStep, Name: r.Def.Steps[r.CurrentStep].Name, Action: Compensate,
-			Attempts:    r.Attempt - r.base(r.CurrentStep, Compensate),
-			MaxAttempts: r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts,
-			InDoubt:     r.Uncertain,
+			Index: r.CurrentStep, Name: step, Action: Compensate,
+			Attempts: r.Attempt - r.base(r.CurrentStep, Compensate),
+			InDoubt:  r.Uncertain,
+		}
+		if !r.undefined {
+			x.Step.MaxAttempts = r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts
 		}
 		x.Summary = fmt.Sprintf("The compensation of step %q gave up.", x.Step.Name)
 		if r.Error != nil {

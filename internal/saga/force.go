@@ -152,10 +152,11 @@ func (d *decision) abandon(by string) {
 	}
 	a := d.After.Action()
 	d.s.Uncertain = true
-	text := fmt.Sprintf(
-		"an operator ended the saga before the answer of step %q came",
-		d.After.Def.Steps[d.s.CurrentStep].Name,
-	)
+	step := d.After.Def.Steps[d.s.CurrentStep].Name
+	if step == "" { // the definition cannot be read: no log may claim a name
+		return
+	}
+	text := fmt.Sprintf("an operator ended the saga before the answer of step %q came", step)
 	d.logByHand(a, LogFailed, Order{By: by}, d.newError("abandoned", typeOperator, text))
 	d.Logs[len(d.Logs)-1].Completes = d.After.recorded
 	if run := d.After.JobRun(); run != uuid.Nil {

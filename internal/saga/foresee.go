@@ -32,6 +32,10 @@ func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 	r := c.After
 	f := DryRun{InFlight: !r.State.Terminal() && before.mayBeInFlight(m.Now)}
 	done := Answered{Outcome{Verdict: Done, StartedAt: m.Now, EndedAt: m.Now}}
+	if r.Unreadable() != nil { // what is called then is not known
+		f.EndState = r.State
+		return f
+	}
 	unknown := false // an output that bodies would hold
 	next := func(e Event) bool {
 		change, err := Apply(r, e, m)

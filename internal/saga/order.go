@@ -13,12 +13,15 @@ import (
 // outcomeOperator is StepLog.Outcome of what an operator decided.
 const outcomeOperator = "operator"
 
+// orderVerbs are the verbs that decide about the current step.
+var orderVerbs = map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
+	UndoneStep: SkipStepVerb}
+
 // order accepts an operator's decision about the current step. While the saga is
 // driven, a call may be in flight: the order then waits for its outcome, as a flag
 // does. If the call succeeds, that outcome stands.
 func (d *decision) order(e StepOrdered) bool {
-	verb := map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
-		UndoneStep: SkipStepVerb}[e.Verb]
+	verb := orderVerbs[e.Verb]
 	switch {
 	case !allows(verb, &d.After), e.Verb == UndoneStep && d.s.State != Failed:
 		return false

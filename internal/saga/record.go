@@ -108,6 +108,8 @@ type StepLog struct {
 	// Completes: a RUNNING row of the same step, action and attempt exists, which this
 	// log completes instead of adding a second row. Set by Apply.
 	Completes bool
+	// ContentUnreadable: encrypted content of the log could not be decrypted and is left out.
+	ContentUnreadable bool
 }
 
 // InOrder sorts step logs as seed 1 lists them: by step, then in the order of their calls.

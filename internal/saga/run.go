@@ -29,6 +29,8 @@ type Instance struct {
 	// undoRefused: the current one was refused and no attempt of it is in doubt, hence it
 	// was certainly not applied.
 	undone, undoRefused bool
+	// undefined: the definition could not be read, and Def has only names (standIn).
+	undefined bool
 }
 
 // Defaults are the server's values for what a definition does not specify.

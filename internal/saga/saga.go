@@ -50,10 +50,13 @@ type Error struct {
 	Cause      *Error          `json:"cause,omitempty"`
 }
 
+// SealedMessage stands for the message of an error that is sealed.
+const SealedMessage = "sealed"
+
 // Brief returns the part of an error that may be shown where contents are sealed: no
 // text of a participant.
 func (e *Error) Brief() *Error {
-	return &Error{Code: e.Code, Message: "sealed", Type: e.Type, Retryable: e.Retryable, Timestamp: e.Timestamp}
+	return &Error{Code: e.Code, Message: SealedMessage, Type: e.Type, Retryable: e.Retryable, Timestamp: e.Timestamp}
 }
 
 // Ref identifies a saga across tenants: an id is unique only within its tenant, because
@@ -75,7 +78,11 @@ type Saga struct {
 	tenant.Tenant
 	// TenantInKeys: the idempotency keys of its calls contain the tenant. Fixed at
 	// creation, because keys never change (invariant I7).
-	TenantInKeys    bool
+	TenantInKeys bool
+	// ContentUnreadable: encrypted content of the saga could not be decrypted and is left out.
+	// Only reading for people sets it; loops do not get such a saga.
+	ContentUnreadable bool
+
 	SagaType        string // seed 4; at most 64 characters
 	WorkflowName    string
 	WorkflowVersion int // the saga is pinned to it

@@ -6,9 +6,9 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: state, interventions, saga, outcome, record, run,
-// audit, note, budget, event, actions, filter, trouble, trail, seal, apply, explain, new, store, archive,
-// faults, letter, patch, doubt, erase, force, foresee, job, order, publications, reopen, attempts,
-// statistics, steps, storage, verification.
+// audit, budget, event, actions, filter, trail, order, seal, apply, explain, new, store, archive,
+// attempts, faults, letter, patch, trouble, damage, doubt, erase, force, foresee, job, note,
+// publications, reopen, statistics, steps, storage, verification.
 package saga
 
 import "slices"

@@ -3,6 +3,7 @@ package saga
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -78,7 +79,7 @@ type CompensationView struct {
 	Error       *Error
 }
 
-// Steps returns every step of the saga in execution order, from the saga's step logs in
+// Steps returns every step of the saga in execution order, or those that are known, from the saga's step logs in
 // any order. It shows what is committed; of a call sent since then only the head row
 // knows.
 func Steps(r Instance, logs []StepLog) []StepView {
@@ -108,6 +109,22 @@ func Steps(r Instance, logs []StepLog) []StepView {
 		r.viewUndo(&v, undone[i])
 		v.InDoubt = r.inDoubt(&v)
 		views[i] = v
+	}
+	if r.undefined {
+		return known(views)
+	}
+	return views
+}
+
+// known returns the steps of a saga whose definition cannot be read: those that its step
+// logs name, without how many attempts are allowed.
+func known(views []StepView) []StepView {
+	views = slices.DeleteFunc(views, func(v StepView) bool { return v.Name == "" })
+	for i := range views {
+		views[i].MaxAttempts = 0
+		if u := views[i].Compensation; u != nil {
+			u.MaxAttempts = 0
+		}
 	}
 	return views
 }

@@ -18,7 +18,7 @@ func TestStatementsFollowTheTransitionTable(t *testing.T) { //nolint:paralleltes
 		{"storing ends", finishLetters.Text, "m.id = f.id AND m.status || '' = 'RETRYING' AND m.retry_token"},
 		{"who keeps a key waiting", OlderOfKey, "AND o.ordered AND o.status IN ('PENDING', 'RETRYING')"},
 		{"what is due and held", claimDue, "AND NOT (m.source IN ('KAFKA', 'REST') AND NOT m.retry_asked AND ("},
-		{"parking", parkHeld, "WHERE w.source IN ('KAFKA', 'REST') AND NOT w.retry_asked AND ("},
+		{"parking", parkHeld, "WHERE (w.source IN ('KAFKA', 'REST') AND NOT w.retry_asked AND ("},
 		{"parking what is due", parkHeld, "WHERE m.status = 'PENDING' AND m.next_retry_at <="},
 		{"parking, once more", parkHeld, "m.id = h.id AND m.status || '' = 'PENDING' AND coalesce(m.next_retry_at"},
 		{"what is held no more", freedLetters, "WHERE m.status = 'PENDING' AND m.held_retry_at IS NOT NULL\n"},

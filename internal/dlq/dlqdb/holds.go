@@ -35,7 +35,7 @@ WITH due AS MATERIALIZED (
 	 ORDER BY m.next_retry_at, m.seq LIMIT $2
 ), held AS MATERIALIZED (
 	SELECT m.tenant_id, m.id FROM due w JOIN dlq.dlq_messages m ON m.tenant_id = w.tenant_id AND m.id = w.id
-	 WHERE ` + retriedAutomatically("w") + ` AND NOT w.retry_asked AND (` + heldTopic("w", 3) + `) OR ` + collected + `
+	 WHERE (` + retriedAutomatically("w") + ` AND NOT w.retry_asked AND (` + heldTopic("w", 3) + `)) OR ` + collected + `
 	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = NULL

@@ -76,6 +76,8 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r.EndedAt = d.Now()
 	switch f := fault.As(err); {
 	case err == nil:
+	case fault.IsCode(err, saga.CodeDefinitionUnreadable), fault.IsCode(err, saga.CodeContentUnreadable):
+		r.Accepted, r.Outcome, r.Error = false, dlq.Withdrawn, f.Detail
 	case errors.Is(err, errNotRead), fault.IsCode(err, dlq.CodeStale):
 		r.Accepted, r.Outcome, r.Error = false, dlq.Withdrawn, "the saga cannot be reached; try again"
 	case f != nil:
@@ -164,6 +166,9 @@ func (d *Saga) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error
 		return saga.Instance{}, errors.Join(errNotRead, err)
 	}
 	if len(loaded) == 0 {
+		if s, err := d.Sagas.Get(ctx, l.TenantID, l.Link.SagaID); err == nil && s.ContentUnreadable {
+			return saga.Instance{}, (&saga.Instance{Saga: s}).Unreadable()
+		}
 		return saga.Instance{}, fault.New(fault.Conflict, dlq.CodeConflict, "the saga %s is in the archive: restore it first", l.Link.SagaID)
 	}
 	s := &loaded[0].Saga
@@ -171,8 +176,9 @@ func (d *Saga) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error
 		return saga.Instance{}, fault.New(fault.Conflict, codeNotWaiting, "the saga %s is %s and does not wait for this dead letter", s.ID, s.State)
 	}
 	def, err := d.Definition(ctx, s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)
+	run, err := saga.Restored(*s, def, err, loaded[0].Logs)
 	if err != nil {
 		return saga.Instance{}, errors.Join(errNotRead, err)
 	}
-	return saga.Rebuild(*s, def, loaded[0].Logs), nil
+	return run, nil
 }

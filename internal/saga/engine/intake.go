@@ -125,6 +125,9 @@ func (s *session) startLoaded(
 
 func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Instance, error) {
 	def, err := s.e.cfg.Definition(ctx, l.Saga.Tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
+	if err == nil {
+		err = saga.Fits(&l.Saga, def, l.Logs)
+	}
 	if err != nil {
 		return saga.Instance{}, err
 	}
@@ -246,7 +249,10 @@ func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
 	run, err := s.rebuild(ctx, l)
 	if err != nil {
 		s.unreadable(ctx, l.Saga.Ref(), err)
-		return
+		// A definition that is damaged does not keep the flag from being set.
+		if run, err = saga.Restored(l.Saga, nil, err, l.Logs); err != nil {
+			return
+		}
 	}
 	change, err := saga.Apply(run, saga.DeadlinePassed{}, s.e.moment())
 	if err != nil {

@@ -104,7 +104,7 @@ func (s *Handlers) act(ctx context.Context, a action) (httpkit.Answer, error) {
 	if err := s.withNote(ctx, &f); err != nil {
 		return httpkit.Answer{}, err
 	}
-	out := f.convert(run.Def)
+	out := f.convert(&run)
 	out.AllowedActions = actionsOf(run.AllowedActions())
 	return httpkit.Answer{Status: http.StatusAccepted, Body: out, ETag: f.notedETag(), Replayed: replayed}, nil
 }
@@ -124,6 +124,9 @@ func (s *Handlers) decide(ctx context.Context,
 		return change, run, m, httpkit.Stale(saga.CodeStale, "saga", run.Version)
 	}
 	e, err := a.event(&run, logs)
+	if refused := run.Unreadable(); err != nil && refused != nil {
+		err = refused // such as a step that only the definition would name
+	}
 	if err != nil {
 		return change, run, m, err
 	}

@@ -65,17 +65,14 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 	}
 	place := func(a *saga.Archived) page.TimeID { return a.Saga.Place() }
 	out := api.SagaList{Sagas: make([]api.Saga, len(listed.Items)), Pagination: httpkit.Pagination(asked, listed, place)}
-	damaged := map[string]bool{}
+	damaged := map[string]error{}
 	for i := range listed.Items {
 		a := &listed.Items[i]
-		def, readable, err := s.pinnedOrNone(ctx, tenant, &a.Saga, damaged)
+		run, err := s.listedRun(ctx, tenant, &a.Saga, damaged)
 		if err != nil {
 			return nil, err
 		}
-		item := (&sagaWithLogs{saga: a.Saga, archivedAt: &a.ArchivedAt}).convert(def)
-		if !readable {
-			item.DefinitionUnreadable = new(true)
-		}
+		item := (&sagaWithLogs{saga: a.Saga, archivedAt: &a.ArchivedAt}).convert(&run)
 		if p.View == nil || *p.View != api.ListSagasParamsViewFull {
 			item.Payload, item.Metadata = nil, nil
 		}

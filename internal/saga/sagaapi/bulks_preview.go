@@ -85,13 +85,13 @@ func (s *Handlers) sampleOf(ctx context.Context, b *sagabulk.Bulk, id uuid.UUID,
 		refuse(saga.NotFound(id))
 		return out, nil
 	}
-	def, err := s.definitions.Version(ctx, b.TenantID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
+	run, err := s.run(ctx, l.Saga, l.Logs)
 	if err != nil {
-		return out, pinnedIsGone(err)
+		return out, err
 	}
 	out.WorkflowName, out.State = &l.Saga.WorkflowName, new(api.SagaState(l.Saga.State.String()))
 	m := saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Budget: s.Budget}
-	change, err := b.Decide(saga.Rebuild(l.Saga, def, l.Logs), l.Logs, m)
+	change, err := b.Decide(run, l.Logs, m)
 	if f := fault.As(err); f != nil {
 		refuse(f)
 		return out, nil

@@ -7,16 +7,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // definitionID returns seed 2's id of a workflow's version.
 func definitionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }
 
-// toAPISaga converts the head of a saga. def is its definition.
-func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
+// toAPISaga converts a saga without its step logs.
+func toAPISaga(run *saga.Instance) *api.Saga {
+	s := &run.Saga
 	out := &api.Saga{
 		SagaID:          s.ID,
 		WorkflowName:    s.WorkflowName,
@@ -58,11 +59,12 @@ func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
 		UpdatedAt:             s.UpdatedAt,
 		CompletedAt:           s.CompletedAt,
 		Version:               s.Version,
-		AllowedActions:        actionsOf(s.AllowedActions()),
+		AllowedActions:        actionsOf(run.AllowedActions()),
 	}
-	if s.CurrentStep < len(def.Steps) {
-		out.CurrentStepName = &def.Steps[s.CurrentStep].Name
+	if s.CurrentStep < len(run.Def.Steps) {
+		out.CurrentStepName = httpkit.UnlessEmpty(run.Def.Steps[s.CurrentStep].Name)
 	}
+	out.DefinitionUnreadable, out.ContentUnreadable = mark(run.Undefined()), mark(run.ContentUnreadable)
 	if s.Error != nil {
 		out.ErrorMessage = &s.Error.Message
 	}
@@ -70,6 +72,14 @@ func toAPISaga(s *saga.Saga, def *workflow.Definition) *api.Saga {
 		out.DeadLetterID = &id
 	}
 	return out
+}
+
+// mark is a response member that is true or absent.
+func mark(is bool) *bool {
+	if !is {
+		return nil
+	}
+	return &is
 }
 
 func actionsOf(names []string) []api.SagaAction {
@@ -107,7 +117,8 @@ func toAPIStepLogs(logs []saga.StepLog, running, brief bool) []api.StepLog {
 		row := api.StepLog{
 			ID: l.ID, SagaID: l.SagaID, StepIndex: l.StepIndex, StepName: l.StepName,
 			Action: api.StepAction(l.Action), Attempt: l.Attempt, Status: api.StepLogStatus(l.Status), Final: l.Final,
-			OutcomeCode: l.Outcome, RequestPayload: l.Request, ResponsePayload: l.Response, Error: ToAPIError(l.Error),
+			ContentUnreadable: mark(l.ContentUnreadable),
+			OutcomeCode:       l.Outcome, RequestPayload: l.Request, ResponsePayload: l.Response, Error: ToAPIError(l.Error),
 			StartedAt: l.StartedAt, CompletedAt: l.CompletedAt, DurationMS: l.DurationMS, UpdatedAt: l.UpdatedAt,
 		}
 		if l.Error != nil {
@@ -124,7 +135,7 @@ func toAPIStepLogs(logs []saga.StepLog, running, brief bool) []api.StepLog {
 // result returns the result of a completed saga; nil for others.
 func result(run *saga.Instance) (api.AnyJSON, error) {
 	switch {
-	case run.State != saga.Completed:
+	case run.State != saga.Completed, run.ContentUnreadable:
 		return nil, nil
 	case run.Result != nil:
 		return run.Result, nil

@@ -52,7 +52,8 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	a := httpkit.Answer{Status: http.StatusCreated}
 	switch {
 	case ended != nil && !earlier:
-		a, err = full(sagaWithLogs{saga: ended.Saga, logs: ended.Logs}, created.def, shown{})
+		run := saga.Rebuild(ended.Saga, created.def, ended.Logs)
+		a, err = full(sagaWithLogs{saga: ended.Saga, logs: ended.Logs}, run, shown{})
 		a.Status = http.StatusCreated
 	case ended != nil:
 		a, err = s.endedAnswer(ctx, ended, shown{})
@@ -60,7 +61,8 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	case wait > 0 || earlier:
 		a, err = s.createdEarlier(ctx, req.Tenant.ID, created.id, wait > 0)
 	default:
-		a.Body, a.ETag = toAPISaga(&created.saga, created.def), httpkit.ETagOf(created.saga.Version)
+		run := saga.NewInstance(created.saga, created.def)
+		a.Body, a.ETag = toAPISaga(&run), httpkit.ETagOf(created.saga.Version)
 	}
 	if err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package sagaapi
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/google/uuid"
@@ -35,7 +34,7 @@ func (b *brokenStore) Get(_ context.Context, _ uuid.UUID, name string, version i
 	b.reads++
 	switch name {
 	case "damaged":
-		return workflow.Registered{}, fmt.Errorf("get: %w", workflow.ErrUnreadable)
+		return workflow.Registered{}, workflow.Unreadable(name, version)
 	case "missing":
 		return workflow.Registered{}, workflow.NotFound(name, version)
 	case "outage":
@@ -49,7 +48,7 @@ func (b *brokenStore) Get(_ context.Context, _ uuid.UUID, name string, version i
 func TestASagaOfADamagedDefinitionIsListed(t *testing.T) {
 	store := &brokenStore{}
 	s := &Handlers{definitions: newDefinitions(store, workflow.Limits{}, nil)}
-	damaged := map[string]bool{}
+	damaged := map[string]error{}
 	for range 2 {
 		for name, marked := range map[string]bool{"whole": false, "damaged": true, "missing": true} {
 			out, err := s.listed(t.Context(), uuid.Nil, &saga.Saga{WorkflowName: name, TotalSteps: 1}, true, damaged)

@@ -25,6 +25,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 		DryRun: true, State: api.SagaState(change.After.State.String()), CurrentStep: change.After.CurrentStep,
 		InFlight: &f.InFlight, EndState: api.SagaState(f.EndState.String()), Calls: make([]api.PlannedCall, len(f.Calls)),
 	}
+	out.DefinitionUnreadable = mark(before.Undefined())
 	for i := range f.Calls {
 		c := &f.Calls[i]
 		method, url, _ := c.By.Request()
@@ -76,7 +77,8 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
 		WaitsFor: api.SagaExplanationWaitsFor(x.WaitsFor), Since: x.Since, NextAt: x.NextAt, Summary: x.Summary,
 		Archived: f.archived(), ArchivedAt: f.archivedAt, Owner: owner, Deadline: x.Deadline, Errors: []api.SagaError{},
-		Actions: []api.ExplainedAction{},
+		Actions: []api.ExplainedAction{}, DefinitionUnreadable: mark(run.Undefined()),
+		ContentUnreadable: mark(run.ContentUnreadable),
 	}
 	if x.Next != "" {
 		out.Next = &x.Next
@@ -108,11 +110,8 @@ func (s *Handlers) look(ctx context.Context, id uuid.UUID, want saga.Logs) (saga
 	if err != nil {
 		return sagaWithLogs{}, saga.Instance{}, err
 	}
-	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
-	if err != nil {
-		return sagaWithLogs{}, saga.Instance{}, pinnedIsGone(err)
-	}
-	return f, saga.Rebuild(f.saga, def, f.logs), nil
+	run, err := s.run(ctx, f.saga, f.logs)
+	return f, run, err
 }
 
 // GetSagaResult returns the result of a completed saga, live or archived.
@@ -126,6 +125,9 @@ func (s *Handlers) GetSagaResult(ctx context.Context, in api.GetSagaResultReques
 	found, err := result(&run)
 	if err != nil {
 		return nil, err
+	}
+	if refused := run.Unreadable(); run.ContentUnreadable && refused != nil {
+		return nil, refused
 	}
 	if found == nil {
 		return nil, fault.New(fault.Conflict, CodeNoResult, "the saga is %s; only a completed one has a result", run.State)

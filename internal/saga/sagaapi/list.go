@@ -54,7 +54,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	full := p.View != nil && *p.View == api.ListSagasParamsViewFull
 	out := api.SagaList{Sagas: make([]api.Saga, len(found.Items)),
 		Pagination: httpkit.Pagination(asked, found, (*saga.Saga).Place)}
-	damaged := map[string]bool{}
+	damaged := map[string]error{}
 	for i := range found.Items {
 		item, err := s.listed(ctx, req.Tenant.ID, &found.Items[i], full, damaged)
 		if err != nil {
@@ -69,41 +69,35 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 }
 
 func (s *Handlers) listed(
-	ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool, damaged map[string]bool,
+	ctx context.Context, tenant uuid.UUID, sg *saga.Saga, full bool, damaged map[string]error,
 ) (*api.Saga, error) {
-	def, readable, err := s.pinnedOrNone(ctx, tenant, sg, damaged)
+	run, err := s.listedRun(ctx, tenant, sg, damaged)
 	if err != nil {
 		return nil, err
 	}
-	out := toAPISaga(sg, def)
-	if !readable {
-		out.DefinitionUnreadable = new(true)
-	}
+	out := toAPISaga(&run)
 	if !full {
 		out.Payload, out.Metadata = nil, nil
 	}
 	return out, nil
 }
 
-// pinnedOrNone returns the definition of a listed saga. One that is damaged or gone must
-// not take the list away: then there are no steps, and readable is false. damaged
-// remembers such definitions within one list.
-func (s *Handlers) pinnedOrNone(ctx context.Context, tenant uuid.UUID, sg *saga.Saga, damaged map[string]bool,
-) (def *workflow.Definition, readable bool, err error) {
-	none := &workflow.Definition{Name: sg.WorkflowName}
+// listedRun returns a listed saga, without its step logs. damaged remembers the definitions
+// that cannot be read within one list.
+func (s *Handlers) listedRun(
+	ctx context.Context, tenant uuid.UUID, sg *saga.Saga, damaged map[string]error,
+) (saga.Instance, error) {
 	id := definitionID(sg.WorkflowName, sg.WorkflowVersion)
-	if damaged[id] {
-		return none, false, nil
+	var def *workflow.Definition
+	err := damaged[id]
+	if err == nil {
+		def, err = s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
 	}
-	def, err = s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
-	switch {
-	case err == nil:
-		return def, true, nil
-	case errors.Is(err, workflow.ErrUnreadable), fault.KindOf(err) == fault.NotFound:
-		damaged[id] = true
-		return none, false, nil
+	if err != nil {
+		damaged[id] = err
 	}
-	return nil, false, pinnedIsGone(err)
+	run, err := saga.Restored(*sg, def, err, nil)
+	return run, pinnedIsGone(err)
 }
 
 // filterOf reads the filters. none reports that no saga can match, because two filters

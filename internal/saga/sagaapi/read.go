@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/skald-saga/skald/internal/saga/workflow"
-
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
@@ -66,15 +64,7 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 
 // endedAnswer is withLogs for a live saga whose logs are known.
 func (s *Handlers) endedAnswer(ctx context.Context, l *saga.Loaded, show shown) (httpkit.Answer, error) {
-	def, err := s.definitions.Version(ctx, l.Saga.Tenant.ID, l.Saga.WorkflowName, l.Saga.WorkflowVersion)
-	if err != nil {
-		return httpkit.Answer{}, pinnedIsGone(err)
-	}
-	f := sagaWithLogs{saga: l.Saga, logs: saga.InOrder(l.Logs)}
-	if err := s.withNote(ctx, &f); err != nil {
-		return httpkit.Answer{}, err
-	}
-	return full(f, def, show)
+	return s.full(ctx, sagaWithLogs{saga: l.Saga, logs: saga.InOrder(l.Logs)}, show)
 }
 
 // shown says what is shown of a saga's logs and steps.
@@ -86,24 +76,25 @@ func (s *Handlers) withLogs(ctx context.Context, tenant, id uuid.UUID, show show
 	if err != nil {
 		return httpkit.Answer{}, err
 	}
-	def, err := s.definitions.Version(ctx, tenant, f.saga.WorkflowName, f.saga.WorkflowVersion)
+	return s.full(ctx, f, show)
+}
+
+// full adds the note to a saga with its logs and returns the answer.
+func (s *Handlers) full(ctx context.Context, f sagaWithLogs, show shown) (httpkit.Answer, error) {
+	run, err := s.run(ctx, f.saga, f.logs)
 	if err != nil {
-		return httpkit.Answer{}, pinnedIsGone(err)
+		return httpkit.Answer{}, err
 	}
 	if err := s.withNote(ctx, &f); err != nil {
 		return httpkit.Answer{}, err
 	}
-	return full(f, def, show)
+	return full(f, run, show)
 }
 
 // full is the answer with a saga and its logs.
-func full(f sagaWithLogs, def *workflow.Definition, show shown) (httpkit.Answer, error) {
-	out := f.convert(def)
+func full(f sagaWithLogs, run saga.Instance, show shown) (httpkit.Answer, error) {
+	out := f.convert(&run)
 	out.StepLogs = toAPIStepLogs(f.logs, show.running, show.brief)
-	run := saga.Rebuild(f.saga, def, f.logs)
-	if f.archivedAt == nil {
-		out.AllowedActions = actionsOf(run.AllowedActions())
-	}
 	if show.steps {
 		out.Steps = toAPISteps(saga.Steps(run, f.logs), show.brief)
 	}
@@ -126,11 +117,11 @@ func (s *Handlers) head(ctx context.Context, tenant, id uuid.UUID, status int) (
 }
 
 func (s *Handlers) headAnswer(ctx context.Context, f sagaWithLogs, status int) (httpkit.Answer, error) {
-	def, err := s.definitions.Version(ctx, f.saga.Tenant.ID, f.saga.WorkflowName, f.saga.WorkflowVersion)
+	run, err := s.run(ctx, f.saga, f.logs)
 	if err != nil {
-		return httpkit.Answer{}, pinnedIsGone(err)
+		return httpkit.Answer{}, err
 	}
-	return httpkit.Answer{Status: status, Body: f.convert(def), ETag: f.notedETag()}, nil
+	return httpkit.Answer{Status: status, Body: f.convert(&run), ETag: f.notedETag()}, nil
 }
 
 // ListStepLogs returns the step logs of a saga.
@@ -160,7 +151,9 @@ func (s *Handlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject)
 		return nil, err
 	}
 	steps := toAPISteps(saga.Steps(run, f.logs), less)
-	list := api.StepList{Archived: f.archived(), ArchivedAt: f.archivedAt, Steps: steps}
+	list := api.StepList{
+		Archived: f.archived(), ArchivedAt: f.archivedAt, Steps: steps, DefinitionUnreadable: mark(run.Undefined()),
+	}
 	return httpkit.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }
 
@@ -181,16 +174,26 @@ func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instanc
 	if err != nil {
 		return saga.Instance{}, nil, err
 	}
-	def, err := s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
-	if err != nil {
-		return saga.Instance{}, nil, pinnedIsGone(err)
-	}
-	return saga.Rebuild(sg, def, logs), logs, nil
+	run, err := s.run(ctx, sg, logs)
+	return run, logs, err
 }
 
-// pinnedIsGone hides the fault of a definition that must exist because a saga is pinned
-// to it: the client is not to blame for its absence.
+// run returns the instance of a saga, without its definition if that cannot be read.
+func (s *Handlers) run(ctx context.Context, sg saga.Saga, logs []saga.StepLog) (saga.Instance, error) {
+	def, err := s.definitions.Version(ctx, sg.Tenant.ID, sg.WorkflowName, sg.WorkflowVersion)
+	run, err := saga.Restored(sg, def, err, logs)
+	for i := range logs {
+		run.ContentUnreadable = run.ContentUnreadable || logs[i].ContentUnreadable
+	}
+	return run, pinnedIsGone(err)
+}
+
+// pinnedIsGone hides the fault of reading the definition a saga is pinned to: it is not the
+// client's.
 func pinnedIsGone(err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("read the definition a saga is pinned to: %v", err) //nolint:errorlint // on purpose, see above
 }
 
@@ -220,8 +223,8 @@ func (f *sagaWithLogs) etag() string {
 // notedETag is the tag of an answer that has the note.
 func (f *sagaWithLogs) notedETag() string { return httpkit.NotedETag(f.etag(), f.note.Version) }
 
-func (f *sagaWithLogs) convert(def *workflow.Definition) *api.Saga {
-	out := toAPISaga(&f.saga, def)
+func (f *sagaWithLogs) convert(run *saga.Instance) *api.Saga {
+	out := toAPISaga(run)
 	noted(out, f.note)
 	if f.archivedAt != nil {
 		out.Archived, out.ArchivedAt = f.archived(), f.archivedAt

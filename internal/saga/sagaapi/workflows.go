@@ -3,6 +3,7 @@ package sagaapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -149,7 +150,7 @@ func (s *Handlers) workflowVersion(ctx context.Context, name string, version int
 		return httpkit.Answer{}, err
 	}
 	w, err := s.Workflows.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, name, version)
-	if err != nil {
+	if err != nil && !errors.Is(err, workflow.ErrUnreadable) {
 		return httpkit.Answer{}, err
 	}
 	return workflowAnswer(w).Unchanged(ifNone)
@@ -191,7 +192,7 @@ func (s *Handlers) matching(ctx context.Context, tenant uuid.UUID, name string, 
 		return 0, nil
 	}
 	w, err := s.Workflows.Get(ctx, tenant, name, 0)
-	if err != nil {
+	if err != nil && !errors.Is(err, workflow.ErrUnreadable) {
 		return 0, err
 	}
 	switch fits, err := httpkit.IfMatch(match, w.Revision); {

@@ -58,7 +58,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want sag
 		return postgres.EachRow(rows, func() error {
 			l, err := scanLog(rows, oneSealer(&sealer))
 			a.Logs = append(a.Logs, l)
-			return err
+			return shown(err)
 		})
 	})
 	switch {
@@ -74,7 +74,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want sag
 func scanArchived(db *postgres.DB, row postgres.Scanner) (a saga.Archived, err error) {
 	a.Saga, err = scanSaga(db, row, &a.ArchivedAt)
 	postgres.UTC(&a.ArchivedAt)
-	return a, err
+	return a, shown(err)
 }
 
 // ListArchived implements saga.Archive.

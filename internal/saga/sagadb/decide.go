@@ -52,10 +52,11 @@ func (st *Sagas) Decide(
 			continue
 		}
 		def, err := st.workflowOf(ctx, &l.Saga)
+		run, err := saga.Restored(l.Saga, def, err, l.Logs)
 		if err != nil {
 			return nil, err
 		}
-		out[i].Change, err = decide(saga.Rebuild(l.Saga, def, l.Logs), l.Logs, m)
+		out[i].Change, err = decide(run, l.Logs, m)
 		if out[i].Refusal = fault.As(err); err != nil && out[i].Refusal == nil {
 			return nil, err
 		}

@@ -272,11 +272,13 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 		return nil, err
 	}
 	def, err := st.workflowOf(ctx, &s)
-	if err != nil {
+	if w.Instance, err = saga.Restored(s, def, err, logs); err != nil {
 		return nil, err
 	}
-	if w.Instance = saga.Rebuild(s, def, logs); w.JobRun() != r.RootRunID {
-		return nil, nil //nolint:nilnil // the saga has moved on without this run
+	if w.JobRun() != r.RootRunID {
+		// The saga has moved on without this run, or its definition cannot be read: then it
+		// looks at the run once it can.
+		return nil, nil //nolint:nilnil // see above
 	}
 	return &w, nil
 }

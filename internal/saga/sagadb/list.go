@@ -21,7 +21,7 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (pag
 	err := st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		s, err := scanSaga(st.db, rows)
 		read = append(read, s)
-		return err
+		return shown(err)
 	}, args...)
 	if err != nil {
 		return page.Of[saga.Saga]{}, fmt.Errorf("list sagas: %w", err)

@@ -21,7 +21,7 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 	var s saga.Saga
 	err := st.db.ReadOne(ctx, tenant, getSaga, saga.NotFound(id), func(rows *sql.Rows) (err error) {
 		s, err = scanSaga(st.db, rows)
-		return err
+		return shown(err)
 	}, id)
 	if err != nil {
 		return saga.Saga{}, postgres.Wrap("get saga", err)
@@ -59,7 +59,7 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID, want saga.L
 	err := st.db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		l, err := scanLog(rows, oneSealer(&sealer))
 		logs = append(logs, l)
-		return err
+		return shown(err)
 	}, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read step logs: %w", err)

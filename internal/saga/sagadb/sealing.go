@@ -2,7 +2,9 @@ package sagadb
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -68,7 +70,8 @@ func sealedError(p *envelope.Sealer, f envelope.Field, e *saga.Error) ([]byte, e
 	return errorDoc(e)
 }
 
-// openError reads what sealedError wrote.
+// openError reads what sealedError wrote. With envelope.ErrUnreadable it returns the part
+// that is not sealed.
 func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error, error) {
 	e, err := parseError(stored)
 	if err != nil || e == nil || e.Details == nil {
@@ -81,7 +84,8 @@ func openError(p *envelope.Sealer, f envelope.Field, stored []byte) (*saga.Error
 	content, err := p.Open(f, details)
 	switch {
 	case err != nil:
-		return nil, err
+		e.Details, e.Message = nil, saga.SealedMessage
+		return e, err
 	case envelope.IsSealed(details):
 		return parseError(content)
 	}
@@ -108,9 +112,21 @@ func sealInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interve
 	return eachContent(i, func(f envelope.Field, v []byte) ([]byte, error) { return postgres.Seal(p, f, v) })
 }
 
-// openInterventions opens what sealInterventions sealed; i is canonical.
+// openInterventions opens what sealInterventions sealed; i is canonical. With
+// envelope.ErrUnreadable it returns the rest.
 func openInterventions(p *envelope.Sealer, i *saga.Interventions) (*saga.Interventions, error) {
-	return eachContent(i, p.Open)
+	var closed closedContent
+	opened, err := eachContent(i, func(f envelope.Field, v []byte) ([]byte, error) {
+		plain, err := p.Open(f, v)
+		if closed.isNot(err) {
+			return nil, err
+		}
+		return plain, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return opened, closed.err
 }
 
 // eachContent returns a copy of i in which each JSON value given by an operator is
@@ -155,4 +171,27 @@ func parseError(b []byte) (*saga.Error, error) {
 		return nil, fmt.Errorf("stored error: %w", err)
 	}
 	return e, nil
+}
+
+// closedContent is the first error of content that cannot be decrypted, for readers that
+// read the rest first.
+type closedContent struct{ err error }
+
+// isNot tells whether err is another error than one of content that cannot be decrypted,
+// which it remembers.
+func (c *closedContent) isNot(err error) bool {
+	if errors.Is(err, envelope.ErrUnreadable) {
+		c.err = cmp.Or(c.err, err)
+		return false
+	}
+	return err != nil
+}
+
+// shown returns nil for the error of a row that is shown without the content that cannot
+// be decrypted.
+func shown(err error) error {
+	if errors.Is(err, envelope.ErrUnreadable) {
+		return nil
+	}
+	return err
 }

@@ -204,8 +204,8 @@ var sagaColumns = sagaTable.Selected("s")
 
 // scanSaga reads one row of sagaColumns, and the columns after them into more; jsonb
 // becomes canonical again (invariant I7). For a saga whose encrypted content cannot be
-// decrypted (unreadable) it returns only
-// the ids.
+// decrypted the error is envelope.ErrUnreadable, and the saga is returned without that
+// content (ContentUnreadable).
 func scanSaga(db *postgres.DB, row postgres.Scanner, more ...any) (saga.Saga, error) {
 	var s saga.Saga
 	r := sagaRow{Saga: &s}
@@ -214,19 +214,23 @@ func scanSaga(db *postgres.DB, row postgres.Scanner, more ...any) (saga.Saga, er
 		return s, err
 	}
 	sealer := db.Keys.SealerFor(s.Tenant.ID, s.ID)
-	if s.Payload, err = postgres.Unseal(&sealer, fieldPayload, r.payload); err != nil {
+	var closed closedContent
+	if s.Payload, err = postgres.Unseal(&sealer, fieldPayload, r.payload); closed.isNot(err) {
 		return s, err
 	}
 	if s.Metadata, err = postgres.Canonical(r.metadata); err != nil {
 		return s, err
 	}
-	if s.Error, err = openError(&sealer, fieldError, r.failure); err != nil {
+	if s.Error, err = openError(&sealer, fieldError, r.failure); closed.isNot(err) {
 		return s, err
 	}
 	if r.policy != nil || r.interventions != nil || r.result != nil {
-		return s, scanRare(&sealer, &r)
+		if err := scanRare(&sealer, &r); closed.isNot(err) {
+			return s, err
+		}
 	}
-	return s, nil
+	s.ContentUnreadable = closed.err != nil
+	return s, closed.err
 }
 
 // logColumns are the columns that scanLog reads, of l.
@@ -242,8 +246,8 @@ var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS r
 var lastErrorColumns = strings.Replace(briefLogColumns, "l.error",
 	"CASE WHEN row_number() OVER (ORDER BY l.error IS NULL, l.updated_at DESC) <= 5 THEN l.error END AS error", 1)
 
-// scanLog reads one row of logColumns. sealerOf returns the sealer of the log's saga. For
-// a log whose encrypted content cannot be decrypted it returns only the ids.
+// scanLog reads one row of logColumns. sealerOf returns the sealer of the log's saga. A log
+// whose encrypted content cannot be decrypted is returned as scanSaga does.
 func scanLog(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer) (saga.StepLog, error) {
 	l, _, err := scanLogOf(row, sealerOf)
 	return l, err
@@ -258,20 +262,23 @@ func scanLogOf(row postgres.Scanner,
 	}
 	of, l.SagaID = r.of, r.of.ID
 	sealer := sealerOf(of)
-	if l.Request, err = postgres.Unseal(sealer, logField(fieldRequest, &l), r.request); err != nil {
+	var closed closedContent
+	if l.Request, err = postgres.Unseal(sealer, logField(fieldRequest, &l), r.request); closed.isNot(err) {
 		return l, of, err
 	}
-	if l.Response, err = postgres.Unseal(sealer, logField(fieldResponse, &l), r.response); err != nil {
+	if l.Response, err = postgres.Unseal(sealer, logField(fieldResponse, &l), r.response); closed.isNot(err) {
 		return l, of, err
 	}
-	if l.Error, err = openError(sealer, logField(fieldLogError, &l), r.failure); err != nil {
+	if l.Error, err = openError(sealer, logField(fieldLogError, &l), r.failure); closed.isNot(err) {
 		return l, of, err
 	}
-	return l, of, nil
+	l.ContentUnreadable = closed.err != nil
+	return l, of, closed.err
 }
 
 // scanRare reads the columns that few sagas have set.
 func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
+	var closed closedContent
 	if s.policy != nil {
 		s.RetryPolicy = new(retry.Policy)
 		if err := json.Unmarshal(s.policy, s.RetryPolicy); err != nil {
@@ -287,10 +294,12 @@ func scanRare(sealer *envelope.Sealer, s *sagaRow) (err error) {
 		if err := json.Unmarshal(interventions, s.Interventions); err != nil {
 			return fmt.Errorf("stored interventions: %w", err)
 		}
-		if s.Interventions, err = openInterventions(sealer, s.Interventions); err != nil {
+		if s.Interventions, err = openInterventions(sealer, s.Interventions); closed.isNot(err) {
 			return err
 		}
 	}
-	s.Result, err = postgres.Unseal(sealer, fieldResult, s.result)
-	return err
+	if s.Result, err = postgres.Unseal(sealer, fieldResult, s.result); closed.isNot(err) {
+		return err
+	}
+	return closed.err
 }

@@ -122,7 +122,7 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 		}
 		if len(same) == 1 {
 			ver = same[0]
-			return nil
+			return st.mend(ctx, tx, tenant, d.Name, ver, d.Hash(), def, now)
 		}
 		before, err := auditedWorkflow(ctx, tx, tenant, d.Name)
 		if err != nil {
@@ -149,6 +149,33 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 		return recordWorkflow(ctx, tx, st.db.NewID(), tenant, d.Name, "register", before, now, map[string]any{"version": ver})
 	})
 	return ver, created, err
+}
+
+// mend stores the definition of a version anew if what is stored of it is damaged. Its head
+// is locked, and def has the content of its hash. Rows are immutable, so that it is another
+// one with the same values.
+func (st *Workflows) mend(
+	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string, ver int, hash []byte, def string, now time.Time,
+) error {
+	stored, err := scanWorkflow(tx.QueryRowContext(ctx, `SELECT `+workflowColumns+fromWorkflows+`
+		WHERE w.tenant_id = $1 AND w.name = $2 AND d.version = $3`, tenant, name, ver))
+	if err != nil || !stored.Unreadable {
+		return err
+	}
+	before, err := auditedWorkflow(ctx, tx, tenant, name)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `
+		DELETE FROM saga.workflow_definitions WHERE tenant_id = $1 AND name = $2 AND version = $3`, tenant, name, ver); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `
+		INSERT INTO saga.workflow_definitions (tenant_id, name, version, content_hash, definition, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6)`, tenant, name, ver, hash, def, stored.CreatedAt); err != nil {
+		return err
+	}
+	return recordWorkflow(ctx, tx, st.db.NewID(), tenant, name, "mend", before, now, map[string]any{"version": ver})
 }
 
 // auditedWorkflow returns the content of a workflow that is hashed for the audit; nil:
@@ -189,7 +216,7 @@ func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver
 		return workflow.Registered{}, postgres.Wrap("get workflow", err)
 	}
 	if r.Unreadable {
-		return workflow.Registered{}, fmt.Errorf("get workflow %q version %d: %w", name, ver, workflow.ErrUnreadable)
+		return r, workflow.Unreadable(name, r.Version)
 	}
 	return r, nil
 }

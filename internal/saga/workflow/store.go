@@ -29,6 +29,17 @@ func NotFound(name string, ver int) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no workflow %q", name)
 }
 
+// CodeUnreadable is the fault of Unreadable.
+const CodeUnreadable = "WORKFLOW_DEFINITION_UNREADABLE"
+
+// Unreadable is the fault of a version whose stored definition is damaged; it wraps
+// ErrUnreadable.
+func Unreadable(name string, ver int) *fault.Error {
+	return fault.New(fault.Conflict, CodeUnreadable,
+		"the stored definition of workflow %q, version %d, is damaged: register the same definition again, or "+
+			"restore its row from a backup", name, ver).Because(ErrUnreadable)
+}
+
 // ErrUnreadable reports that a stored definition is damaged. Lists show its row, marked; nothing acts by it.
 var ErrUnreadable = errors.New("the stored workflow definition cannot be read")
 
@@ -59,13 +70,14 @@ func (d *Definition) Hash() []byte {
 }
 
 // Store keeps definitions. Versions are immutable. Faults: NotFound with
-// CodeNotFound, Precondition with CodeStale; a version that must be read and is damaged is
-// ErrUnreadable; anything else is an outage.
+// CodeNotFound, Precondition with CodeStale, Unreadable for a version that must be read and
+// is damaged; anything else is an outage.
 type Store interface {
 	// Register stores a definition as the next version of its name, durable on
-	// return. Content that a version already has returns that version and false.
+	// return. Content that a version already has returns that version and false; if what
+	// is stored of that version is damaged, it is stored anew.
 	Register(ctx context.Context, tenant uuid.UUID, d *Definition, inline bool, now time.Time) (Registered, bool, error)
-	// Get returns a version; 0 is the latest.
+	// Get returns a version; 0 is the latest. With Unreadable, it also returns the rest.
 	Get(ctx context.Context, tenant uuid.UUID, name string, version int) (Registered, error)
 	// List returns the latest version of each name, by name, without inline
 	// ones.

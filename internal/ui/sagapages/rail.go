@@ -124,7 +124,7 @@ func (s *story) row(st *client.StepView, last int) railRow {
 			n = node{"dashed", "muted", string(c.StateName)}
 		}
 		if c.Attempts > 1 || n.Tone == "bad" && c.Attempts > 0 {
-			n.Words += fmt.Sprintf(" %d/%d", c.Attempts, c.MaxAttempts)
+			n.Words += attemptsOf(c.Attempts, c.MaxAttempts)
 		}
 		row.Back = n
 		if c.Error != nil && n.Tone == "bad" {
@@ -168,9 +168,18 @@ func (s *story) forward(st *client.StepView, last int) node {
 		n.Words += ", " + mayBeDone
 	}
 	if st.Attempts > 1 {
-		n.Words += fmt.Sprintf(" %d/%d", st.Attempts, st.MaxAttempts)
+		n.Words += attemptsOf(st.Attempts, st.MaxAttempts)
 	}
 	return n
+}
+
+// attemptsOf says how many of the allowed attempts were made; most is 0 where that is not
+// known, because the definition cannot be read.
+func attemptsOf(made, most int) string {
+	if most == 0 {
+		return fmt.Sprintf(" %d", made)
+	}
+	return fmt.Sprintf(" %d/%d", made, most)
 }
 
 const (

@@ -1,0 +1,145 @@
+package saga
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Codes of the fault of a verb that needs what cannot be read of a saga.
+const (
+	CodeDefinitionUnreadable = "SAGA_DEFINITION_UNREADABLE"
+	CodeContentUnreadable    = "SAGA_CONTENT_UNREADABLE"
+)
+
+// A bad restore or a lost key can leave a saga whose definition or content cannot be read.
+// It is shown without what is missing, marked, and accepts the verbs that neither need it
+// nor write over it. No call is made for such a saga until it can be read again.
+
+// Fits returns nil if def can be the definition to which a saga with these logs is pinned:
+// it has as many steps, and they have the names that the logs have. Otherwise the saga must
+// not be driven: the names are part of the idempotency keys. The error is
+// workflow.ErrUnreadable.
+func Fits(s *Saga, def *workflow.Definition, logs []StepLog) error {
+	if len(def.Steps) != s.TotalSteps {
+		return fmt.Errorf("%w: it has %d steps, and the saga has %d",
+			workflow.ErrUnreadable, len(def.Steps), s.TotalSteps)
+	}
+	for i := range logs {
+		l := &logs[i]
+		if l.StepIndex >= len(def.Steps) || def.Steps[l.StepIndex].Name != l.StepName {
+			return fmt.Errorf("%w: its step %d is not %q, which the saga's step logs have",
+				workflow.ErrUnreadable, l.StepIndex, l.StepName)
+		}
+	}
+	return nil
+}
+
+// Restored returns the instance of a saga whose definition was read with the error err, nil
+// for none. If the definition is damaged, missing, or not the saga's, the instance is
+// without it (Undefined). Any other error is returned: it says nothing about the saga.
+func Restored(s Saga, def *workflow.Definition, err error, logs []StepLog) (Instance, error) {
+	if err == nil {
+		err = Fits(&s, def, logs)
+	}
+	switch {
+	case err == nil:
+		return Rebuild(s, def, logs), nil
+	case errors.Is(err, workflow.ErrUnreadable), fault.KindOf(err) == fault.NotFound:
+		r := Rebuild(s, standIn(&s, logs), logs)
+		r.undefined = true
+		return r, nil
+	}
+	return Instance{}, err
+}
+
+// standIn is a definition with nothing but the names of the steps that the saga's logs have.
+func standIn(s *Saga, logs []StepLog) *workflow.Definition {
+	n := s.TotalSteps
+	for i := range logs {
+		n = max(n, logs[i].StepIndex+1)
+	}
+	def := &workflow.Definition{Name: s.WorkflowName, Steps: make([]workflow.Step, max(n, s.CurrentStep+1))}
+	for i := range logs {
+		def.Steps[logs[i].StepIndex].Name = logs[i].StepName
+	}
+	return def
+}
+
+// Undefined tells whether the saga's definition could not be read. Def then has only the
+// names of steps that are known otherwise.
+func (r *Instance) Undefined() bool { return r.undefined }
+
+// Unreadable returns the fault of an event that needs what cannot be read of the saga, with
+// the way out; nil if all of it can be read.
+func (r *Instance) Unreadable() *fault.Error {
+	switch {
+	case r.undefined:
+		return fault.New(fault.Conflict, CodeDefinitionUnreadable,
+			"version %d of workflow %q, to which the saga is pinned, is damaged or missing: register the same "+
+				"definition again, or restore its row from a backup; until then the saga makes no call",
+			r.WorkflowVersion, r.WorkflowName).Allowing(r.AllowedActions())
+	case r.ContentUnreadable:
+		return fault.New(fault.Conflict, CodeContentUnreadable,
+			"the saga's encrypted content cannot be decrypted: configure the key that sealed it, or restore "+
+				"the saga from a backup; until then the saga makes no call").Allowing(r.AllowedActions())
+	}
+	return nil
+}
+
+// withheld returns the fault of an event that r would accept if all of it could be read;
+// nil otherwise. Loops never apply an event to a saga of which they do not know what to call.
+func (r *Instance) withheld(e Event) *fault.Error {
+	f := r.Unreadable()
+	if f == nil || r.Erased() {
+		return nil
+	}
+	switch e.(type) {
+	case DeadlinePassed, Neglected: // only set a flag
+		if r.lacks(0) {
+			return f
+		}
+		return nil
+	}
+	verb, ordered := verbOf(e)
+	if !ordered {
+		return f
+	}
+	for i := range Verbs {
+		if v := &Verbs[i]; v.Verb == verb && r.lacks(v.needs) && v.allowed(r) {
+			return f
+		}
+	}
+	return nil
+}
+
+// verbOf returns the verb whose event e is; ok is false for an event that is no verb's.
+func verbOf(e Event) (v Verb, ok bool) {
+	switch e := e.(type) {
+	case CancelRequested:
+		return Cancel, true
+	case CompensateRequested:
+		return CompensateVerb, true
+	case ResumeRequested:
+		return ResumeCompensation, true
+	case RetryRequested:
+		return RetryVerb, true
+	case StepOrdered:
+		return orderVerbs[e.Verb], true
+	case SuspendRequested:
+		return SuspendVerb, true
+	case UnsuspendRequested:
+		return ResumeVerb, true
+	case DeadlineSet:
+		return ExtendDeadline, true
+	case CompletionForced:
+		return ForceComplete, true
+	case FailureForced:
+		return ForceFail, true
+	case Acknowledged:
+		return Acknowledge, true
+	}
+	return "", false
+}

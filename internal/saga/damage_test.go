@@ -1,0 +1,114 @@
+package saga
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// damages make a run one without its definition, and one without its content.
+var damages = map[string]func(*Instance){
+	CodeDefinitionUnreadable: func(r *Instance) {
+		logs := []StepLog{{StepIndex: 0, StepName: r.Def.Steps[0].Name}}
+		r.Def, r.undefined = standIn(&r.Saga, logs), true
+		r.outputs = append(slices.Clone(r.outputs), make([]json.RawMessage, len(r.Def.Steps)-len(r.outputs))...)
+	},
+	CodeContentUnreadable: func(r *Instance) { r.ContentUnreadable = true },
+}
+
+// TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged: whatever state it is in, nothing
+// panics, no call is made for it, and what is refused says what is damaged.
+func TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged(t *testing.T) {
+	free := map[string][]Verb{
+		CodeDefinitionUnreadable: {Cancel, CompensateVerb, SuspendVerb, ResumeVerb, ExtendDeadline, ForceFail, Acknowledge},
+		CodeContentUnreadable:    {Cancel, CompensateVerb, SuspendVerb, ResumeVerb, ExtendDeadline, Acknowledge},
+	}
+	for code, damage := range damages {
+		accepted := map[Verb]bool{}
+		for _, p := range points() {
+			whole, r := p.run(), p.run()
+			damage(&r)
+			for _, e := range events() {
+				e = p.aimed(e)
+				_, before := Apply(whole, e, moments(noon))
+				c, err := Apply(r, e, moments(noon))
+				verb, ordered := verbOf(e)
+				f := fault.As(err)
+				switch {
+				case err == nil && before != nil:
+					t.Fatalf("%s, %+v, %#v: accepted only because of the damage", code, p, e)
+				case err == nil && c.After.State != p.state && !c.After.State.Terminal():
+					t.Fatalf("%s, %+v, %#v: moves on to %s", code, p, e, c.After.State)
+				case err == nil && ordered:
+					accepted[verb] = true
+				case err != nil && (f == nil || f.Kind != fault.Conflict || f.Allowed == nil):
+					t.Fatalf("%s, %+v, %#v: %v", code, p, e, err)
+				case err != nil && before == nil && f.Code != code:
+					t.Fatalf("%s, %+v, %#v: refused with %v", code, p, e, err)
+				}
+				if ordered && slices.Contains(r.AllowedActions(), string(verb)) != (err == nil) {
+					t.Fatalf("%s, %+v, %#v: allowed are %q, and it is %v", code, p, e, r.AllowedActions(), err)
+				}
+			}
+			Steps(r, nil)
+			if p.state.Terminal() && r.CompletedAt == nil {
+				continue
+			}
+			if x := Explain(&r, nil, true, noon); x.Summary == "" {
+				t.Fatalf("%s, %+v: %+v", code, p, x)
+			}
+		}
+		for _, v := range Verbs {
+			if want := slices.Contains(free[code], v.Verb); accepted[v.Verb] != want {
+				t.Errorf("%s: %s is accepted: %t", code, v.Verb, accepted[v.Verb])
+			}
+		}
+	}
+}
+
+func TestADefinitionFitsItsSagas(t *testing.T) {
+	def := &workflow.Definition{Name: "w", Steps: []workflow.Step{{Name: "a"}, {Name: "b"}}}
+	for _, tt := range []struct {
+		name string
+		s    Saga
+		logs []StepLog
+		fits bool
+	}{
+		{"without logs", Saga{TotalSteps: 2}, nil, true},
+		{"its logs", Saga{TotalSteps: 2}, []StepLog{{StepIndex: 1, StepName: "b"}}, true},
+		{"another number of steps", Saga{TotalSteps: 3}, nil, false},
+		{"another name", Saga{TotalSteps: 2}, []StepLog{{StepIndex: 0, StepName: "x"}}, false},
+		{"a log beyond its end", Saga{TotalSteps: 2}, []StepLog{{StepIndex: 2, StepName: "c"}}, false},
+	} {
+		err := Fits(&tt.s, def, tt.logs)
+		if (err == nil) != tt.fits || err != nil && !errors.Is(err, workflow.ErrUnreadable) {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if r, err := Restored(tt.s, def, nil, tt.logs); err != nil || r.Undefined() == tt.fits {
+			t.Errorf("%s: %v, undefined: %t", tt.name, err, r.Undefined())
+		}
+	}
+	if _, err := Restored(Saga{}, nil, errors.New("no answer"), nil); err == nil {
+		t.Error("an outage is taken for damage")
+	}
+}
+
+func TestAnErrorThatIsSealedIsNotWrittenOver(t *testing.T) {
+	def := definition("nn")
+	failed := Saga{
+		TotalSteps: 2, State: Failed, NeedsAttention: true, AttentionReason: new("compensation_failed"),
+		ContentUnreadable: true, Error: &Error{Code: "http_503", Message: SealedMessage}, CompletedAt: new(noon),
+	}
+	r := NewInstance(failed, def)
+	if _, err := Apply(r, Acknowledged{}, moments(noon)); !fault.IsCode(err, CodeContentUnreadable) {
+		t.Errorf("acknowledged: %v", err)
+	}
+	r.Error.Message = "the participant answered 503"
+	if _, err := Apply(r, Acknowledged{}, moments(noon)); err != nil {
+		t.Errorf("an error in the clear: %v", err)
+	}
+}
