@@ -166,7 +166,7 @@ func TestLinksToOtherToolsAreMadeOfTheirTemplates(t *testing.T) {
 
 func TestAPageThatNeedsPostgreSQLSaysSo(t *testing.T) {
 	for code, want := range map[string][]string{
-		"SYS_UNAVAILABLE":           {"needs PostgreSQL, which does not answer now", `data-refresh="5"`, "Try again"},
+		"SYS_UNAVAILABLE":           {"needs PostgreSQL, which is not responding", `data-refresh="5"`, "Try again"},
 		"JOB_UNAVAILABLE":           {"--store memory", "Try again"},
 		"AUTH_PROVIDER_UNAVAILABLE": {"Try again"},
 	} {

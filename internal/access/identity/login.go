@@ -96,7 +96,7 @@ func (l *Login) Begin(ctx context.Context, redirect, next string) (to, keep stri
 }
 
 // Finish ends the sign-in that the browser has kept, with the issuer's answer: the query with which the person came
-// back. It returns a credential for one request, and where Begin was told to lead. Faults: Unauthenticated,
+// back. It returns a credential for one request, and the path that was given to Begin. Faults: Unauthenticated,
 // Unavailable; their details are for the person.
 func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (credential, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeWithin)
@@ -104,16 +104,16 @@ func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (cre
 	k, ok := l.read(keep)
 	switch state := answer["state"]; {
 	case !ok:
-		return "", "", refuseLogin("This sign-in was not begun in this browser, or more than ten minutes ago. Begin again.")
+		return "", "", refuseLogin("This sign-in was not started in this browser, or was started more than ten minutes ago. Start again.")
 	case len(state) != 1 || subtle.ConstantTimeCompare([]byte(state[0]), []byte(k.State)) != 1:
-		return "", "", refuseLogin("The answer belongs to another sign-in than the one that this browser began. Begin again.")
+		return "", "", refuseLogin("The answer belongs to a different sign-in than the one that this browser started. Start again.")
 	case answer.Has("iss") && answer.Get("iss") != l.cfg.Issuer:
-		return "", "", refuseLogin("The answer names another issuer than %s.", l.cfg.Issuer)
+		return "", "", refuseLogin("The answer names a different issuer than %s.", l.cfg.Issuer)
 	case answer.Has("error"):
 		return "", "", refuseLogin("The identity provider did not sign you in: %s", said(answer.Get("error"),
 			answer.Get("error_description")))
 	case len(answer["code"]) != 1 || answer.Get("code") == "":
-		return "", "", refuseLogin("The identity provider sent neither a code nor an error. Begin again.")
+		return "", "", refuseLogin("The identity provider sent neither a code nor an error. Start again.")
 	}
 	config, err := l.config(ctx, k.Redirect)
 	if err != nil {
@@ -197,10 +197,10 @@ func (l *Login) notExchanged(ctx context.Context, err error) error {
 }
 
 func (l *Login) unavailable(ctx context.Context, err error) error {
-	l.log.WarnContext(ctx, "signing in is not possible: the identity provider does not answer as it should",
+	l.log.WarnContext(ctx, "signing in is not possible: the identity provider's response is unusable",
 		slog.String("issuer", l.cfg.Issuer), slog.Any("error", err))
 	return fault.New(fault.Unavailable, access.CodeProviderDown,
-		"The identity provider %s does not answer as it should; the server's log says more. Try again, or use an API key.",
+		"The response of the identity provider %s is unusable; the server's log has the details. Try again, or use an API key.",
 		l.cfg.Issuer).Because(err)
 }
 
@@ -226,7 +226,7 @@ func said(code, description string) string {
 	return text
 }
 
-// sign returns k as text that read accepts, and that nobody can make without the client's secret.
+// sign returns k as text that read accepts, and that cannot be made without the client's secret.
 func (l *Login) sign(k kept) string {
 	body, _ := json.Marshal(k) // of strings and a number
 	text := base64.RawURLEncoding.EncodeToString(body)

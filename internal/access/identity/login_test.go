@@ -59,7 +59,7 @@ func (c *client) begin(claims map[string]any) (keep string, answer url.Values) {
 	return keep, url.Values{"state": at.Query()["state"], "code": {code}}
 }
 
-// refuses that keep and answer make somebody known, with a sentence that says why.
+// refuses expects that keep and answer identify no user, with a sentence that says why.
 func (c *client) refuses(what, keep string, answer url.Values, why string) {
 	c.t.Helper()
 	credential, next, err := c.login.Finish(c.t.Context(), keep, answer)
@@ -112,7 +112,7 @@ func TestASignInEndsAfterTenMinutes(t *testing.T) {
 	}
 }
 
-// A visitor can be given a cookie by a neighbouring site, or by whoever has used the browser before. One that an
+// A visitor can be given a cookie by a neighbouring site, or by an earlier user of the browser. One that an
 // attacker has made would sign the visitor in as the attacker.
 func TestWhatTheBrowserKeepsOfASignInCannotBeMadeUp(t *testing.T) {
 	i := newSignOnIssuer(t)
@@ -123,7 +123,7 @@ func TestWhatTheBrowserKeepsOfASignInCannotBeMadeUp(t *testing.T) {
 	there.accepts("another node with the same secret", keep, answer)
 	for what, made := range map[string]*client{"with another secret": elsewhere, "with none": without} {
 		keep, answer := made.begin(nil)
-		here.refuses("a sign-in that was signed "+what, keep, answer, "not begun in this browser")
+		here.refuses("a sign-in that was signed "+what, keep, answer, "not started in this browser")
 		made.accepts("where it belongs, signed "+what, keep, answer) // otherwise the refusal would prove nothing
 	}
 
@@ -151,9 +151,9 @@ func TestWhatTheBrowserKeepsOfASignInCannotBeMadeUp(t *testing.T) {
 		"no signature":                     body,
 		"an empty signature":               body + ".",
 	} {
-		here.refuses(what, forged, answer, "not begun in this browser")
+		here.refuses(what, forged, answer, "not started in this browser")
 	}
-	here.refuses("the sign-in of another browser", other, answer, "another sign-in than the one that this browser began")
+	here.refuses("the sign-in of another browser", other, answer, "a different sign-in than the one that this browser started")
 	here.accepts("the sign-in itself", one, answer)
 	here.refuses("the same once more", one, answer, "may have been used before")
 }
@@ -177,10 +177,10 @@ func TestAnIDTokenIsForOneSignIn(t *testing.T) {
 		claims map[string]any
 		why    string
 	}{
-		"the nonce of another sign-in": {map[string]any{"nonce": other.Nonce}, "belongs to another sign-in"},
-		"no nonce":                     {map[string]any{"nonce": nil}, "belongs to another sign-in"},
+		"the nonce of another sign-in": {map[string]any{"nonce": other.Nonce}, "belongs to a different sign-in"},
+		"no nonce":                     {map[string]any{"nonce": nil}, "belongs to a different sign-in"},
 		"another issuer":               {map[string]any{"iss": "https://evil.example"}, "not accepted here"},
-		"another client among several": {map[string]any{"aud": []string{"skald-ui", "x"}, "azp": "x"}, "another client"},
+		"another client among several": {map[string]any{"aud": []string{"skald-ui", "x"}, "azp": "x"}, "a different client"},
 		"no role":                      {map[string]any{"role": nil}, "gives you no role here: the claim role"},
 		"a role of another system":     {map[string]any{"role": []string{"boss"}}, "none of admin, operator, auditor, worker"},
 		"no tenant":                    {map[string]any{"tenant_id": nil}, "no tenant_id"},
@@ -191,7 +191,7 @@ func TestAnIDTokenIsForOneSignIn(t *testing.T) {
 	for name, iss := range map[string]string{"an empty issuer": "", "another issuer": "https://evil.example"} {
 		keep, answer := c.begin(nil)
 		answer.Set("iss", iss)
-		c.refuses("an answer of "+name, keep, answer, "names another issuer")
+		c.refuses("an answer of "+name, keep, answer, "names a different issuer")
 		answer.Set("iss", i.name)
 		c.accepts("the same of the issuer itself", keep, answer)
 	}

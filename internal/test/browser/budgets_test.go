@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/browser"
 )
 
-// keepToBudgets measures what people feel. What is judged is ten times the budget or more, for machines that have
+// keepToBudgets measures what people feel. The test fails at ten times the budget or more, for machines that have
 // much else to do; the log of the test has the figures.
 func keepToBudgets(t *testing.T, p *place) {
 	p.Must(t, "POST", "/workflows", object{"name": "slow", "steps": []object{{"name": "wait", "compensation": "none",

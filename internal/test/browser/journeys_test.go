@@ -160,7 +160,7 @@ func twoPeople(t *testing.T, server string) {
 	tab.Expect("412")
 	tab.Fill("dialog input[name=reason]", "second")
 	tab.Click("dialog button.first", "")
-	tab.See("has changed since the form was opened")
+	tab.See("has changed since you opened the form")
 	tab.Click("dialog button.first", "")
 	tab.See("Accepted")
 	tab.See("suspended")

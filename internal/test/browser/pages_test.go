@@ -114,7 +114,7 @@ func pages(t *testing.T, server string) (found []string) {
 			seen[k] = true
 		}
 		status, page := get(t, server+path)
-		if status == http.StatusNotFound && !strings.Contains(path, "/sagas") { // a page that nobody has built yet
+		if status == http.StatusNotFound && !strings.Contains(path, "/sagas") { // a page that has not been built yet
 			t.Logf("%s is not there", path)
 			continue
 		}

@@ -132,8 +132,8 @@ func endOfASession(t *testing.T, s *uitest.Server, saga string) {
 	tab.See("suspended")
 }
 
-// TestReferenceShowsOnlyThisServersContract: no link to the reference of the API makes it show, or ask for, a contract
-// of somebody else, whose "Try it out" would ask people for their credentials.
+// TestReferenceShowsOnlyThisServersContract: no link to the reference of the API makes it show, or ask for, a third
+// party's contract, whose "Try it out" would ask people for their credentials.
 func TestReferenceShowsOnlyThisServersContract(t *testing.T) {
 	s := uitest.Start(t)
 	const contract = `{"openapi":"3.0.3","info":{"title":"Foreign","version":"1"},"paths":{}}`

@@ -194,9 +194,9 @@ func (p *pages) verify(v *web.Visit) (*web.Page, error) {
 	}
 	if hash := d.Value("hash"); hash != "" && d.Result.Head != nil {
 		d.Equal = hash == d.Result.Head.Hash
-		d.Same = "The head has another hash than the one that you kept."
+		d.Same = "The hash of the head differs from the one that you kept."
 		if d.Equal {
-			d.Same = "The head has the hash that you kept."
+			d.Same = "The hash of the head equals the one that you kept."
 		}
 	}
 	return &web.Page{Template: "audit-verify", Title: "Audit", Nav: "Audit", Data: d}, nil

@@ -45,11 +45,11 @@ func TestAuditAndSystemShowWhoChangedWhat(t *testing.T) {
 		"/ui/audit":                      "&lt;script&gt;",
 		"/ui/audit?verb=no-such-verb":    "Clear filters",
 		"/ui/audit?scope=deployment":     "assign_ahead_seconds",
-		"/ui/audit/events":               "No saga has been started yet",
-		"/ui/audit/verify?trail=actions": "Nothing that was checked has been tampered with",
+		"/ui/audit/events":               "No sagas have been started yet",
+		"/ui/audit/verify?trail=actions": "No tampering was found",
 		"/ui/audit/verify?hash=00":       "Audit",
 		"/ui/access":                     "Revoke…",
-		"/ui/access/sessions":            "Nobody is signed in",
+		"/ui/access/sessions":            "No browser sessions",
 		"/ui/access/permissions":         "createAPIKey",
 	} {
 		pageOf(t, s, path, 200, want)

@@ -41,7 +41,7 @@ var keyViews = []web.View{
 }
 
 func (p *pages) keys(v *web.Visit) (*web.Page, error) {
-	if !v.May(accessAdmin) { // whoever may not see keys came to know what they may do
+	if !v.May(accessAdmin) { // a user who may not see keys wants to know their own permissions
 		return &web.Page{Data: web.Redirect("/ui/access/permissions")}, nil
 	}
 	d := keyList{
@@ -61,13 +61,13 @@ func (p *pages) keys(v *web.Visit) (*web.Page, error) {
 	d.Paged(list.Pagination)
 	if !p.kit.ReadOnly {
 		d.Create = []web.Button{v.Button("New API key", "/ui/access/keys/new", accessAdmin,
-			"Makes a key, which is shown once.", web.Safe)}
+			"Creates a key, which is shown once.", web.Safe)}
 	}
 	return &web.Page{Template: "keys", Title: "Access", Nav: "Access", Data: d}, nil
 }
 
 var roles = []web.Option{
-	{Value: "auditor", Label: "auditor: sees what happens, without contents"},
+	{Value: "auditor", Label: "auditor: sees what happens, but no payloads"},
 	{Value: "operator", Label: "operator: runs sagas, letters and jobs"},
 	{Value: "worker", Label: "worker: executes job runs"},
 	{Value: "admin", Label: "admin: everything"},
@@ -75,15 +75,15 @@ var roles = []web.Option{
 
 func (p *pages) newKey(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
-		Label: "Make the key", Title: "New API key", Nav: "Access", Back: web.Link{Name: "API keys", URL: "/ui/access"},
+		Label: "Create the key", Title: "New API key", Nav: "Access", Back: web.Link{Name: "API keys", URL: "/ui/access"},
 		Class: web.Safe, Needs: accessAdmin,
-		Means: "The key is shown once, on the next page. Keys of one name and tenant are the same subject in audit " +
+		Means: "The key is shown once, on the next page. Keys with the same name and tenant are one subject in audit " +
 			"records, so that one can replace another.",
 		Fields: []web.Field{
 			{Name: "name", Label: "Name", Hint: "billing-service", Required: true},
 			{Name: "role", Label: "Role", Kind: "select", Options: roles, Value: "auditor"},
 			{Name: "expires_at", Label: "Expires at (empty: never)", Hint: v.Now.AddDate(1, 0, 0).UTC().Format(time.RFC3339)},
-			{Name: "queues", Label: "Queues, one on each line (only for the role worker; empty: all)", Kind: "lines"},
+			{Name: "queues", Label: "Queues, one per line (only for the role worker; empty: all)", Kind: "lines"},
 		},
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateAPIKeyWithBody(ctx, &client.CreateAPIKeyParams{}, web.JSON, body, edit)
@@ -126,7 +126,7 @@ func (p *pages) revokeKey(v *web.Visit) (*web.Action, error) {
 		Label: "Revoke", Title: "Revoke the API key " + key.Name, Nav: "Access",
 		Back: web.Link{Name: "API keys", URL: "/ui/access"}, Class: web.Dangerous, Needs: accessAdmin,
 		Means:   used + " Every node refuses it within 5 seconds, and its sessions end.",
-		Warning: "A revoked key cannot be restored. Whoever still uses it gets 401.",
+		Warning: "A revoked key cannot be restored. Anyone still using it gets 401.",
 		Confirm: text[len(text)-6:], About: "the last six characters of the key's id",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.RevokeAPIKeyWithBody(ctx, id, &client.RevokeAPIKeyParams{}, web.JSON, body, edit)

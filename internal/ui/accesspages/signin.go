@@ -23,7 +23,7 @@ type signInForm struct {
 	Unsent   unsent
 }
 
-// unsent is a form that was sent by somebody who is no longer signed in. Each page carries it on to the next in
+// unsent is a form that was sent after its sender's session had ended. Each page carries it on to the next in
 // hidden fields, so it is kept without scripts and nowhere but in the visitor's own page.
 type unsent struct {
 	To     string // where it goes, below the base; empty: there is none
@@ -36,7 +36,7 @@ type field struct{ Name, Value string }
 const carried = "unsent."
 
 // unsentOf returns the fields of values whose names begin with prefix, as a form for to. When it is sent, it shows
-// itself again: it may be hours old, or somebody else may have signed in.
+// itself again: it may be hours old, or another person may have signed in.
 func unsentOf(to string, values url.Values, prefix string) (u unsent) {
 	if nextOf(to) != to {
 		return u
@@ -91,7 +91,7 @@ func nextOf(text string) string {
 	return text
 }
 
-// signInAgain is the page for a request that found nobody. A form that was sent is kept; a file is not.
+// signInAgain is the page for a request without a session. A form that was sent is kept; a file is not.
 func (p *pages) signInAgain(v *web.Visit) *web.Page {
 	f := signInForm{Next: nextOf(v.Here()), Ended: true}
 	if v.Method == http.MethodPost && v.ParseForm() == nil && len(v.PostForm) > 0 {

@@ -115,7 +115,7 @@ func TestABrowserSignsInAndOut(t *testing.T) {
 	b.wants("a key from another site", b.do("POST", "/ui/sign-in", url.Values{"credential": {key}},
 		"Sec-Fetch-Site", "cross-site"), 403, "AUTH_CROSS_SITE")
 
-	// An id that somebody else has put into the browser never becomes a session.
+	// An id that a third party has put into the browser never becomes a session.
 	chosen := "skald_session_" + strings.Repeat("A", 43)
 	home, err := url.Parse(s.URL)
 	if err != nil {

@@ -85,7 +85,7 @@ func TestAPersonSignsInAtTheProvider(t *testing.T) {
 	b.wants("a page for alice", b.get("/ui/access/permissions"), 200, "jwt:alice · operator", "Sign out")
 	b.wants("her session", b.do("GET", "/api/v1/sessions/current", nil), 200, `"subject":"jwt:alice"`, tenantOfAlice)
 
-	b.wants("the same answer again, in the same browser", b.back(to), 401, "not begun in this browser")
+	b.wants("the same answer again, in the same browser", b.back(to), 401, "not started in this browser")
 	b.wants("the session is still hers", b.get("/ui/access/permissions"), 200, "jwt:alice")
 	home, err := url.Parse(s.URL)
 	if err != nil {
@@ -187,9 +187,9 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 	}
 	attacker, victim := newBrowser(t, s.URL), newBrowser(t, s.URL)
 	to := attacker.begin(path)
-	refuse("an answer that another person sends", victim.back(to), 401, "not begun in this browser")
+	refuse("an answer that another person sends", victim.back(to), 401, "not started in this browser")
 	victim.begin(path)
-	refuse("the same to somebody who is signing in", victim.back(to), 401, "another sign-in")
+	refuse("the same to somebody who is signing in", victim.back(to), 401, "a different sign-in")
 
 	// A code counts once at the provider, whatever the browser has kept.
 	home, _ := url.Parse(s.URL)
@@ -209,7 +209,7 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 	for _, forged := range []string{"", "x", "e30.", "e30.e30", content[:len(content)-10],
 		"f" + content[1:], "A" + content} {
 		b.http.Jar.SetCookies(home, []*http.Cookie{{Name: "skald-sign-in", Value: forged, Path: "/"}})
-		refuse("a forged sign-in", b.back(to), 401, "not begun in this browser")
+		refuse("a forged sign-in", b.back(to), 401, "not started in this browser")
 	}
 	for name, query := range map[string]string{
 		"no query": "", "two states": "state=STATE&state=STATE&code=CODE", "no code": "state=STATE",
@@ -228,12 +228,12 @@ func refusedSignIns(t *testing.T, p *provider, s *uitest.Server) {
 	}
 
 	for name, claims := range map[string]map[string]any{
-		"another sign-in": {"nonce": "x"}, "belongs to another sign-in": {"nonce": nil},
+		"a different sign-in": {"nonce": "x"}, "belongs to a different sign-in": {"nonce": nil},
 		"not accepted":      {"aud": "skald"},
 		"not accepted here": {"exp": time.Now().Add(-time.Hour).Unix()}, "is not accepted": {"iss": "https://evil.example"},
 		"gives you no role":                        {"realm_access": nil},
 		"none of admin, operator, auditor, worker": {"realm_access": map[string]any{"roles": "boss"}},
-		"no tenant_id":                             {"tenant_id": nil}, "another client": {"azp": "other"}, "1 to 200 bytes": {"sub": ""},
+		"no tenant_id":                             {"tenant_id": nil}, "a different client": {"azp": "other"}, "1 to 200 bytes": {"sub": ""},
 	} {
 		b := newBrowser(t, s.URL)
 		to := b.begin(path)

@@ -104,7 +104,7 @@ func (p *pages) system(v *web.Visit) (*web.Page, error) {
 	}
 	if !p.kit.ReadOnly {
 		d.Buttons = []web.Button{v.Button("Archive ended sagas", "/ui/system/retention", "sagas:admin",
-			"Says first how many sagas of which workflow would be archived.", web.Changes)}
+			"Shows first how many sagas of each workflow would be archived.", web.Changes)}
 	}
 	return &web.Page{Template: "system", Title: "System", Nav: "System", Refresh: 10, Data: d}, nil
 }
@@ -129,7 +129,7 @@ func (p *pages) changeSetting(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Change", Title: "Change " + s.Name, Nav: "System", Back: web.Link{Name: "System", URL: "/ui/system"},
 		Class: web.Changes, Needs: "jobs:admin", Deployment: true, NoKey: true, ETag: res.HTTPResponse.Header.Get("ETag"),
-		Means: fmt.Sprintf("%s. Unit: %s. Value now: %s; default: %s. A change takes effect: %s.", s.Description, s.Unit,
+		Means: fmt.Sprintf("%s. Unit: %s. Current value: %s; default: %s. A change takes effect: %s.", s.Description, s.Unit,
 			figure(s.Value), figure(s.Default), s.Effect),
 		Fields: []web.Field{{
 			Name: "value", Kind: "number", Value: figure(s.Value), Hint: "empty: the default",
@@ -152,10 +152,10 @@ func (p *pages) runRetention(*web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Archive", Title: "Archive ended sagas", Nav: "System", Back: web.Link{Name: "System", URL: "/ui/system"},
 		Class: web.Safe, NoReason: true, Needs: "sagas:admin",
-		Means:  "Moves sagas whose time has passed to the archive, where they can still be read and restored.",
+		Means:  "Moves sagas whose retention has expired to the archive, where they can still be read and restored.",
 		DryRun: web.DryRunInQuery,
 		Fields: []web.Field{{
-			Name: "older_than", Label: "Ended before (empty: as the settings and workflows say)",
+			Name: "older_than", Label: "Ended before (empty: according to the settings and workflows)",
 			Hint: "2026-01-01T00:00:00Z",
 		}},
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

@@ -65,7 +65,7 @@ func TestAnAdministratorOfAllTenantsLooksAtOne(t *testing.T) {
 		t.Errorf("the nodes are %+v", nodes)
 	}
 	root.wants("the tenants", root.get("/ui/tenants"), 200, `href="/ui/?tenant=`+otherTenant+`"`)
-	root.wants("the system", root.get("/ui/system"), 200, "<code>"+nodes.Nodes[0].Name+"</code>", "reaper", "in time")
+	root.wants("the system", root.get("/ui/system"), 200, "<code>"+nodes.Nodes[0].Name+"</code>", "reaper", "on time")
 	root.wants("the switch", root.get("/ui/sagas"), 200, `href="/ui/tenants"`)
 
 	// What is made for the other tenant is theirs, and every link goes on there.
@@ -110,7 +110,7 @@ func TestAnAdministratorOfAllTenantsLooksAtOne(t *testing.T) {
 	changed := root.do("POST", "/ui/of/"+otherTenant+"/api/v1/sagas", url.Values{})
 	root.wants("a change through the path of links", changed, 404)
 
-	// Whoever belongs to one tenant has no switch, and cannot look at another one.
+	// A user who belongs to one tenant has no switch, and cannot look at another one.
 	clerk := newBrowser(t, s.URL)
 	clerk.signIn(theirs, "")
 	if page := clerk.get("/ui/sagas"); page.status != 200 || strings.Contains(page.page, "/ui/tenants") {

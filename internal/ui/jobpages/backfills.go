@@ -18,19 +18,19 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, "", "Start", "Backfill "+d.Name, "jobs:admin", web.Changes)
-	a.Means = "Runs slots of the past that never ran or were skipped, with a lower priority than scheduled runs."
+	a.Means = "Runs past slots that never ran or were skipped, at a lower priority than scheduled runs."
 	midnight := v.Now.UTC().Truncate(24 * time.Hour)
 	a.Fields = []web.Field{
 		{Name: "from", Label: "From", Required: true, Value: midnight.Format(time.RFC3339)},
-		{Name: "to", Label: "To (not included)", Required: true, Value: v.Now.UTC().Format(time.RFC3339)},
+		{Name: "to", Label: "To (exclusive)", Required: true, Value: v.Now.UTC().Format(time.RFC3339)},
 		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: web.Labelled(
 			"NONE", "do not run again", "FAILED", "run again if they did not succeed", "COMPLETED", "run again")},
 		{Name: "order", Label: "Order", Kind: "select",
 			Options: web.Labelled("oldest", "oldest first", "newest", "newest first")},
 		{Name: "max_active", Label: "At most this many at a time", Kind: "number", Hint: "5"},
 		{Name: "overlap", Label: "Overlap of its runs", Kind: "select", Options: web.Labelled(
-			"", "they wait for each other, unless the job allows overlap", "allow", "they may overlap",
-			"queue", "they wait for each other")},
+			"", "one at a time, unless the job allows overlap", "allow", "they may overlap",
+			"queue", "one at a time")},
 	}
 	a.DryRun, a.Show = web.DryRunInBody, showBackfill
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

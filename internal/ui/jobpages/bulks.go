@@ -19,12 +19,12 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 		Label: "Start", Title: "Cancel or rerun many runs", Nav: "Jobs", Back: web.Link{Name: "Runs", URL: "/ui/runs"},
 		Class: web.Changes, Needs: "jobs:admin", DryRun: web.DryRunInBody, Show: showBulk,
 		Means: "Applies to the runs that match and exist now. The scheduler works through them in small steps; what is " +
-			"done stays done if it is canceled. A rerun without states is of the runs that failed or timed out.",
+			"done is not undone if it is canceled. Without states, a rerun applies to the runs that failed or timed out.",
 		Fields: []web.Field{
 			{Name: "action", Label: "Action", Kind: "select", Options: web.Labelled("CANCEL", "cancel", "RERUN", "rerun")},
 			{Name: "filter.definition", Label: "Job"},
-			{Name: "filter.states", Label: "States, one on each line", Kind: "lines"},
-			{Name: "filter.triggers", Label: "Created by, one on each line", Kind: "lines", Hint: "TIME"},
+			{Name: "filter.states", Label: "States, one per line", Kind: "lines"},
+			{Name: "filter.triggers", Label: "Created by, one per line", Kind: "lines", Hint: "TIME"},
 		},
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateJobBulkWithBody(ctx, &client.CreateJobBulkParams{}, web.JSON, body, edit)
@@ -115,7 +115,7 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 		page.Refresh = 1
 		if !p.kit.ReadOnly {
 			d.Actions = []web.Button{v.Button("Cancel", "/ui/run-bulks/"+b.ID.String()+"/cancel", "jobs:admin",
-				"What is done stays done.", web.Changes)}
+				"Completed changes are kept.", web.Changes)}
 		}
 	}
 	return page, nil
@@ -142,7 +142,7 @@ func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Cancel the bulk operation", Title: "Cancel a bulk operation", Nav: "Jobs",
 		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		Means: "No further run is touched. What is done stays done.",
+		Means: "No further runs are changed. Completed changes are kept.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelJobBulkWithBody(ctx, b.ID, &client.CancelJobBulkParams{}, web.JSON, body, edit)
 		},

@@ -54,7 +54,7 @@ func (p *pages) calendar(v *web.Visit) (*web.Page, error) {
 	q := v.URL.Query()
 	zone, err := time.LoadLocation(q.Get("zone")) // empty is UTC
 	if err != nil || q.Get("zone") == "Local" {
-		return nil, web.Malformed("The zone is not a time zone: use a name such as Europe/Berlin, or UTC.")
+		return nil, web.Malformed("This is not a time zone: use a name such as Europe/Berlin, or UTC.")
 	}
 	days := 7
 	if q.Get("view") == "day" {
@@ -67,7 +67,7 @@ func (p *pages) calendar(v *web.Visit) (*web.Page, error) {
 	}
 	if text := q.Get("from"); text != "" {
 		if first, err = time.ParseInLocation(time.DateOnly, text, zone); err != nil {
-			return nil, web.Malformed("The first day is not a date such as 2026-11-23.")
+			return nil, web.Malformed("The first day must be a date such as 2026-11-23.")
 		}
 	}
 	res, err := p.kit.Client.GetJobCalendarWithResponse(v.Context(), &client.GetJobCalendarParams{

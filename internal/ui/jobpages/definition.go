@@ -190,9 +190,9 @@ func (p *pages) definitionButtons(v *web.Visit, d *client.JobDefinition) (all []
 	add := func(label, action, permission, means string, class web.Class) {
 		all = append(all, v.Button(label, definitionPath(d)+"/actions/"+action, permission, means, class))
 	}
-	add("Run now", "run", "jobs:write", "Creates a run, besides those of the schedule.", web.Safe)
+	add("Run now", "run", "jobs:write", "Creates a run, in addition to those of the schedule.", web.Safe)
 	if d.Paused {
-		add("Resume", "resume", "jobs:write", "Slots count from now on.", web.Changes)
+		add("Resume", "resume", "jobs:write", "Slots take effect from now on.", web.Changes)
 	} else if d.Type != client.JobTypeManual {
 		add("Pause", "pause", "jobs:write", "No runs are created automatically.", web.Changes)
 	}
@@ -200,9 +200,9 @@ func (p *pages) definitionButtons(v *web.Visit, d *client.JobDefinition) (all []
 		return all
 	}
 	if d.Schedule != nil {
-		add("Backfill", "backfill", "jobs:admin", "Runs slots of the past.", web.Changes)
+		add("Backfill", "backfill", "jobs:admin", "Runs past slots.", web.Changes)
 	}
 	add("Edit", "edit", "jobs:admin", "Changes the definition; existing runs keep theirs.", web.Changes)
-	add("Delete", "delete", "jobs:admin", "Its runs are kept, and its name becomes free.", web.Dangerous)
+	add("Delete", "delete", "jobs:admin", "Its runs are kept, and its name can be reused.", web.Dangerous)
 	return all
 }

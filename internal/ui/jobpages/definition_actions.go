@@ -28,12 +28,12 @@ func (p *pages) pause(v *web.Visit) (*web.Action, error) {
 	}
 	a := p.actionOn(d, tag, "Pause", "Pause "+d.Name, "jobs:write", web.Changes)
 	a.Means = "No runs are created automatically; slots are recorded as skipped. Runs that exist continue, and it can " +
-		"still be run by hand."
+		"still be run manually."
 	a.Fields = []web.Field{{Name: "until", Label: "Until (empty: until it is resumed)", Hint: "2027-01-04T08:00:00Z"}}
 	a.Foresee = func(ctx context.Context, body []byte) (*web.Preview, error) {
 		var in client.JobPauseInput
 		if err := json.Unmarshal(body, &in); err != nil {
-			return nil, web.Malformed("Until: this is not a time such as 2027-01-04T08:00:00Z.")
+			return nil, web.Malformed("Until: this must be a time such as 2027-01-04T08:00:00Z.")
 		}
 		return p.slotsSkipped(ctx, d, in)
 	}
@@ -50,7 +50,7 @@ func (p *pages) slotsSkipped(
 	ctx context.Context, d *client.JobDefinition, in client.JobPauseInput,
 ) (*web.Preview, error) {
 	if d.Schedule == nil {
-		return &web.Preview{Ends: "Events that come in this time create no run of it."}, nil
+		return &web.Preview{Ends: "Events that arrive in the meantime create no runs."}, nil
 	}
 	count := 10
 	res, err := p.kit.Client.ListNextJobRunsWithResponse(ctx, d.ID.String(), &client.ListNextJobRunsParams{Count: &count})
@@ -78,7 +78,7 @@ func (p *pages) resume(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Resume", "Resume "+d.Name, "jobs:write", web.Changes)
-	a.Means = "Slots count from now on; those that were skipped stay skipped."
+	a.Means = "Slots take effect from now on; skipped ones stay skipped."
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.ResumeJobDefinitionWithBody(
 			ctx, d.ID.String(), &client.ResumeJobDefinitionParams{}, web.JSON, body, edit,
@@ -93,8 +93,8 @@ func (p *pages) remove(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Delete", "Delete "+d.Name, "jobs:admin", web.Dangerous)
-	a.Means = "Its runs are kept, and its name becomes free."
-	a.Warning = "A definition that is deleted cannot be brought back; no run of it is created any more."
+	a.Means = "Its runs are kept, and its name can be reused."
+	a.Warning = "A deleted definition cannot be restored, and creates no more runs."
 	a.Confirm, a.About = lastSix(d.ID.String()), "the end of the definition's id, which is on its page"
 	a.Fields = []web.Field{{Name: "force", Kind: "check", Label: "Cancel the runs that have not ended, and ask their " +
 		"workers to stop. Without it, a definition with such runs is not deleted."}}
@@ -156,7 +156,7 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 		{Name: "scheduled_for", Label: "Not before (empty: now)", Hint: "2027-01-04T08:00:00Z"},
 		{Name: "priority", Label: "Priority (empty: that of the definition)", Kind: "number"},
 		{Name: "correlation_id", Label: "Correlation"},
-		{Name: "overlap", Kind: "check", Label: "Start it even if another one has not ended"},
+		{Name: "overlap", Kind: "check", Label: "Start it even if another run has not ended"},
 	}
 	a.Body = overlapping
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

@@ -23,52 +23,52 @@ func definitionFields() []web.Field {
 	return []web.Field{
 		{Group: "What runs", Name: "name", Label: "Name", Required: true},
 		{Name: "description", Label: "Description"},
-		{Name: "command_name", Label: "Command that a worker runs", Required: true, Hint: "report"},
+		{Name: "command_name", Label: "Command for the worker to run", Required: true, Hint: "report"},
 		document("default_args", "Arguments", `{"depth": 1}`),
 		document("args_schema", "JSON Schema of the arguments", `{"type": "object"}`),
 		{Group: "When", Name: "type", Label: "Runs are created", Kind: "select", Options: web.Labelled(
-			"time", "by a schedule", "event", "by events", "manual", "only by hand")},
+			"time", "by a schedule", "event", "by events", "manual", "only manually")},
 		{Name: "schedule.type", Label: "Schedule", Kind: "select", Options: web.Labelled(
 			"daily_at", "each day at", "weekdays_at", "Monday to Friday at", "weekly_at", "each week on",
-			"hourly_at_minute", "each hour at minute", "every_n_minutes", "every so many minutes", "interval", "interval",
+			"hourly_at_minute", "each hour at minute", "every_n_minutes", "every n minutes", "interval", "interval",
 			"cron", "cron")},
 		{Name: "schedule.value", Label: "Its value", Hint: "02:30 · MON 09:00 · 0,30 · 90s · 30 2 * * *"},
-		{Name: "schedule.timezone", Label: "Time zone", Hint: "UTC, or such as Europe/Berlin"},
-		{Name: "schedule.dst_gap", Label: "Times that the clock jumps over", Kind: "select", Options: web.Labelled(
+		{Name: "schedule.timezone", Label: "Time zone", Hint: "such as Europe/Berlin or UTC"},
+		{Name: "schedule.dst_gap", Label: "Times skipped by a clock change", Kind: "select", Options: web.Labelled(
 			"", "due at the end of the gap", "skip", "not due")},
-		{Name: "schedule.dst_overlap", Label: "Times that the clock shows twice", Kind: "select", Options: web.Labelled(
+		{Name: "schedule.dst_overlap", Label: "Times repeated by a clock change", Kind: "select", Options: web.Labelled(
 			"", "due the first time", "both", "due both times")},
 		{Name: "schedule.start_at", Label: "Not before", Hint: "2027-01-01T00:00:00Z"},
 		{Name: "schedule.end_at", Label: "Not at or after", Hint: "2028-01-01T00:00:00Z"},
 		{Name: "event.event_type", Label: "Events", Hint: "order.paid or order.*"},
-		document("event.match", "Only events whose payload has", `{"order.region": "eu"}`),
+		document("event.match", "Only events whose payload contains", `{"order.region": "eu"}`),
 		{Name: "event.args_from", Label: "Arguments from an event", Kind: "select", Options: web.Labelled(
 			"", "id, type, payload and times", "payload", "the payload alone")},
 		number("jitter_ms", "Start up to this much after the slot, in ms", "0"),
 		{Group: "Where", Name: "queue", Label: "Queue", Hint: "default"},
 		number("priority", "Priority, -100 to 100; higher first", "0"),
-		document("required_labels", "Labels that a worker must have", `{"zone": "a"}`),
+		document("required_labels", "Labels required of the worker", `{"zone": "a"}`),
 		document("labels", "Labels of the job", `{"team": "finance"}`),
-		{Group: "One at a time", Name: "concurrency_policy", Label: "A run that is due while another has not ended",
+		{Group: "One at a time", Name: "concurrency_policy", Label: "A run that becomes due while another is active",
 			Kind: "select", Options: web.Labelled("allow", "runs as well", "forbid", "is skipped", "queue", "waits",
 				"replace", "cancels the other")},
 		{Name: "concurrency_key", Label: "Key shared with other jobs", Hint: "its own"},
-		number("queue_limit", "How many may wait; 0: any number", "0"),
+		number("queue_limit", "How many may wait (0: any number)", "0"),
 		{Name: "retry_holds_key", Label: "A waiting retry keeps the next slot from starting", Kind: "check"},
 		{Group: "Late slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: web.Labelled(
-			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all run, oldest first")},
-		number("misfire_grace_ms", "Overdue after, in ms; 0: as the settings say", "0"),
+			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all of them run, oldest first")},
+		number("misfire_grace_ms", "Overdue after, in ms (0: according to the settings)", "0"),
 		number("catch_up_limit", "At most this many run", "100"),
-		{Group: "Failures", Name: "retry.max_attempts", Label: "Runs in all, with retries", Kind: "number", Hint: "1"},
+		{Group: "Failures", Name: "retry.max_attempts", Label: "Maximum runs, including retries", Kind: "number", Hint: "1"},
 		number("retry.initial_interval_ms", "First wait, in ms", "1000"),
 		number("retry.max_interval_ms", "Longest wait, in ms", "600000"),
-		number("retry.multiplier", "Each wait is longer by this factor", "2"),
-		number("retry.jitter", "Waits vary by this fraction", "0.2"),
-		number("timeout_ms", "Timeout of an attempt, in ms; 0: none", "0"),
-		number("max_losses", "Assignments that may be lost; 0: as the settings say", "0"),
+		number("retry.multiplier", "Backoff multiplier", "2"),
+		number("retry.jitter", "Jitter, as a fraction", "0.2"),
+		number("timeout_ms", "Timeout of an attempt, in ms (0: none)", "0"),
+		number("max_losses", "Lost assignments allowed (0: according to the settings)", "0"),
 		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Kind: "select", Options: web.Labelled(
-			"", "if it is of an event or a saga", "true", "yes", "false", "no")},
-		document("emit", "Kafka topics of events that its runs emit", `[{"event_type": "report.*", "topic": "reports"}]`),
+			"", "if created by an event or a saga", "true", "yes", "false", "no")},
+		document("emit", "Kafka topics for events emitted by its runs", `[{"event_type": "report.*", "topic": "reports"}]`),
 		{Group: "State", Name: "enabled", Label: "Enabled", Kind: "select", Options: web.YesNo, Value: "true"},
 	}
 }
@@ -93,7 +93,7 @@ func definitionBody(form web.Form, body map[string]any) error {
 func (p *pages) foreseen(ctx context.Context, body []byte) (*web.Preview, error) {
 	var d client.JobDefinition
 	if err := json.Unmarshal(body, &d); err != nil {
-		return nil, web.Malformed("The form has a value of another kind than the field asks for, such as a time that is none.")
+		return nil, web.Malformed("A field has a value of the wrong type, such as an invalid time.")
 	}
 	if d.Schedule == nil || d.Schedule.Value == "" {
 		return &web.Preview{Ends: web.Sentence("It runs %s.", dueWords(&client.JobDefinition{Event: d.Event}))}, nil
@@ -109,8 +109,8 @@ func (p *pages) foreseen(ctx context.Context, body []byte) (*web.Preview, error)
 	if err != nil {
 		return nil, err
 	}
-	shown := &web.Preview{Heads: []string{list.Timezone, "UTC", "Change of the clock"}}
-	shown.Ends = web.Sentence("It is due %s. The next times:", scheduleWords(d.Schedule))
+	shown := &web.Preview{Heads: []string{list.Timezone, "UTC", "Clock change"}}
+	shown.Ends = web.Sentence("It is due %s. Next times:", scheduleWords(d.Schedule))
 	for _, t := range ticksOf(list) {
 		row := []string{t.Local, t.At.UTC().Format("2006-01-02 15:04:05"), t.Note}
 		if t.Omitted {
@@ -119,7 +119,7 @@ func (p *pages) foreseen(ctx context.Context, body []byte) (*web.Preview, error)
 		shown.Rows = append(shown.Rows, row)
 	}
 	if len(list.Ticks) == 0 {
-		shown.Ends = web.Sentence("It is due %s: never from now on.", scheduleWords(d.Schedule))
+		shown.Ends = web.Sentence("It is due %s, but never from now on.", scheduleWords(d.Schedule))
 	}
 	return shown, nil
 }
@@ -128,7 +128,7 @@ func (p *pages) create(*web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Create", Title: "New job", Nav: "Jobs", Back: web.Link{Name: "Jobs", URL: "/ui/jobs"},
 		Needs: "jobs:admin", Fields: definitionFields(), Body: definitionBody, Foresee: p.foreseen,
-		Means: "A job says what to run, when, and how. It takes effect immediately; slots of the past are not run.",
+		Means: "A job defines what to run, when and how. It takes effect immediately; past slots are not run.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateJobDefinitionWithBody(ctx, &client.CreateJobDefinitionParams{}, web.JSON, body, edit)
 		},
@@ -155,7 +155,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	if v.May(a.Needs) && !v.May("payloads:read") {
 		a.Needs = "payloads:read" // what is hidden would be replaced by what stands for it
 	}
-	a.Means = "Runs that exist keep the definition as it was. If the schedule has changed, slots count from now on."
+	a.Means = "Existing runs keep the previous definition. If the schedule has changed, the new slots apply from now on."
 	a.Fields, a.Body, a.Foresee, a.NoKey = filled(definitionFields(), raw), definitionBody, p.foreseen, true
 	a.Done = definitionAnswered
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

@@ -18,7 +18,7 @@ type definitionList struct {
 	Now    time.Time
 }
 
-// definitionRow is a definition with what has become of its runs.
+// definitionRow is a definition with the outcomes of its last runs.
 type definitionRow struct {
 	client.JobDefinition
 	URL      string

@@ -35,7 +35,7 @@ var (
 
 func (p *pages) events(v *web.Visit) (*web.Page, error) {
 	d := eventList{List: v.NewList(eventViews, eventFilters), Now: v.Now, Offered: !p.kit.ReadOnly}
-	d.Publish = v.Button("Publish", "/ui/jobs/events/publish", "jobs:write", "Starts the jobs that wait for it.", web.Safe)
+	d.Publish = v.Button("Publish", "/ui/jobs/events/publish", "jobs:write", "Starts the jobs that are triggered by it.", web.Safe)
 	res, err := p.kit.Client.ListJobEventsWithResponse(v.Context(), &client.ListJobEventsParams{},
 		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
 	if err != nil {
@@ -54,7 +54,7 @@ func (p *pages) publish(*web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Publish", Title: "Publish an event", Nav: "Jobs", Back: web.Link{Name: "Events", URL: "/ui/jobs/events"},
 		Needs: "jobs:write", NoReason: true,
-		Means: "Every enabled job that waits for events of this type gets a run. An event with a dedupe key that is known " +
+		Means: "Every enabled job triggered by events of this type gets a run. An event whose dedupe key is already known " +
 			"is not stored again.",
 		Fields: []web.Field{
 			{Name: "event_type", Label: "Type", Required: true, Hint: "order.paid"},

@@ -57,14 +57,14 @@ func preview(t *testing.T, s *uitest.Server, path string, fields ...string) stri
 // TestAJobIsDefinedAndOperatedFromItsPages walks from an empty list through the forms of a definition.
 func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	s := uitest.Start(t)
-	reads(t, s, "/ui/jobs?name=none", "No job fits these filters")
-	reads(t, s, "/ui/jobs/new", "only by hand")
+	reads(t, s, "/ui/jobs?name=none", "No jobs match these filters")
+	reads(t, s, "/ui/jobs/new", "only manually")
 	spring := []string{
 		"name", "nightly-report", "description", hostile, "command_name", "report", "type", "time",
 		"schedule.type", "daily_at", "schedule.value", "02:30", "schedule.timezone", "Europe/Berlin",
 		"schedule.start_at", "2027-03-27T12:00:00Z", "default_args", `{"big": 9007199254740993}`, "queue", "reports",
 	}
-	if page := preview(t, s, "/ui/jobs/new", spring...); !strings.Contains(page, "the clock jumps over this time") ||
+	if page := preview(t, s, "/ui/jobs/new", spring...); !strings.Contains(page, "a time skipped by the clock change") ||
 		!strings.Contains(page, "Sun 2027-03-28 02:30:00") {
 		t.Errorf("the preview does not show the change of the clock\n%s", page)
 	}
@@ -81,11 +81,11 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		strings.Contains(page, "/next-runs") || strings.Contains(page, "/api/v1/job-runs?") {
 		t.Errorf("the page asks for each job\n%s", page)
 	}
-	page := reads(t, s, "/ui/jobs/nightly-report", "It has no runs yet", "actions/pause", "A run that fails is not retried")
+	page := reads(t, s, "/ui/jobs/nightly-report", "No runs yet", "actions/pause", "A run that fails is not retried")
 	if strings.Contains(page, "actions/resume") {
 		t.Error("a job that is not paused can be resumed")
 	}
-	reads(t, s, "/ui/jobs/nightly-report?tab=next", "the clock jumps over this time")
+	reads(t, s, "/ui/jobs/nightly-report?tab=next", "a time skipped by the clock change")
 	reads(t, s, "/ui/jobs/nightly-report?tab=definition", "9007199254740993")
 	if status, _ := s.Get(t, "/ui/jobs/nightly-report?tab=none"); status != 404 {
 		t.Errorf("an unknown tab: %d", status)

@@ -23,26 +23,26 @@ var runActions = []client.JobRunVerb{client.JobRunVerbRerun, client.JobRunVerbRe
 var runActionsByName = map[client.JobRunVerb]runAction{
 	client.JobRunVerbCancel: {
 		label: "Cancel",
-		means: "A run that has not started is canceled. The worker of one that is running is asked to stop, and its result " +
-			"is rejected if it has not stopped in time.",
+		means: "A run that has not started is canceled. If it is running, its worker is asked to stop, and the result " +
+			"is rejected if it does not stop in time.",
 		fields: []web.Field{{Name: "force", Kind: "check",
-			Label: "Do not wait for the worker: its process may go on, but its result is rejected"}},
+			Label: "Do not wait for the worker: its process may continue, but its result is rejected"}},
 		send: web.On(client.ClientInterface.CancelJobRunWithBody),
 	},
 	client.JobRunVerbReassign: {
 		label: "Reassign",
-		means: "Takes the run from its worker. Another one may claim it immediately, and calls of the former worker are " +
-			"rejected. It does not count as a loss.",
+		means: "Takes the run from its worker. Another worker can claim it immediately, and calls by the former worker are " +
+			"rejected. This does not count as a loss.",
 		fields: []web.Field{{Name: "force", Kind: "check",
-			Label: "Even though it is running: its process may still run when the next attempt starts"}},
+			Label: "Even while it is running: its process may still be running when the next attempt starts"}},
 		send: web.On(client.ClientInterface.ReassignJobRunWithBody),
 	},
 	client.JobRunVerbRerun: {
 		label: "Rerun",
-		means: "Creates a new run from the current definition, linked to this one, with a failure budget of its own.",
+		means: "Creates a new run from the current definition, linked to this one, with its own failure budget.",
 		fields: []web.Field{
 			{Name: "args", Label: "Arguments (empty: the same as before)", Kind: "json"},
-			{Name: "overlap", Kind: "check", Label: "Start it even if another one has not ended"},
+			{Name: "overlap", Kind: "check", Label: "Start it even if another run has not ended"},
 		},
 		send: web.On(client.ClientInterface.RerunJobRunWithBody),
 	},
@@ -85,7 +85,7 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 		Foresee: func(context.Context, []byte) (*web.Preview, error) {
 			shown := &web.Preview{Ends: web.Sentence("The run is %s.", web.BadgeOf(r.State).Word)}
 			if !slices.Contains(r.AllowedActions, verb) {
-				shown.Ends += " In this state, the action is refused."
+				shown.Ends += " The action is refused in this state."
 			}
 			return shown, nil
 		},

@@ -51,7 +51,7 @@ var (
 		{Name: "worker", Label: "Worker's id"},
 		{Name: "correlation_id", Label: "Correlation"},
 		{Name: "saga_id", Label: "Saga's id"},
-		{Name: "root_run_id", Label: "First run of a chain"},
+		{Name: "root_run_id", Label: "First run of the chain"},
 		{Name: "backfill_id", Label: "Backfill's id"},
 	}
 )

@@ -66,7 +66,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 		return call(201, "POST", "/job-definitions/import/runs", map[string]any{"correlation_id": hostile})["id"].(string)
 	}
 	id := start()
-	reads(t, s, "/ui/runs/"+id, "Waits for", "/actions/cancel", "created")
+	reads(t, s, "/ui/runs/"+id, "Waiting for", "/actions/cancel", "created")
 	w := worker(t, s, "rows")
 	got, fence := claims(t, s, w)
 	if got != id {
@@ -89,7 +89,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	call(200, "POST", "/job-runs/"+id+"/fail", with(fence, "error", map[string]any{
 		"code": "DISK_FULL", "message": hostile, "stack": hostile, "retryable": false,
 	}))
-	reads(t, s, "/ui/runs/"+id, "DISK_FULL", "another attempt would not help", "stack trace")
+	reads(t, s, "/ui/runs/"+id, "DISK_FULL", "not retryable", "stack trace")
 	_, attempts := s.Call(t, "GET", "/job-runs/"+id+"/attempts", nil)
 	token := attempts["attempts"].([]any)[0].(map[string]any)["fencing_token"].(string)
 	reads(t, s, "/ui/runs/"+id+"?tab=decisions", "started", "assigned", "failed", "<th>Fence</th>",
@@ -101,7 +101,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 
 	reads(t, s, "/ui/runs?error_code=DISK_FULL", "1 run", "DISK_FULL")
 	reads(t, s, "/ui/runs?state=FAILED&state=TIMED_OUT&finished_from=-1h", "import", `name="state" value="TIMED_OUT"`)
-	reads(t, s, "/ui/runs?queue=none", "No run fits these filters")
+	reads(t, s, "/ui/runs?queue=none", "No runs match these filters")
 	if status, page := s.Get(t, "/ui/runs?no_such_filter=1"); status != 400 || !strings.Contains(page, "no_such_filter") {
 		t.Errorf("an unknown filter: %d\n%s", status, page)
 	}
@@ -144,6 +144,6 @@ func blocked(t *testing.T, s *uitest.Server) {
 	}
 	patience.Until(t, "the second run says what it waits for", func() bool {
 		_, page := s.Get(t, "/ui/runs/"+runs[1])
-		return strings.Contains(page, `It waits for <a href="/ui/runs/`+runs[0])
+		return strings.Contains(page, `Waiting for <a href="/ui/runs/`+runs[0])
 	})
 }

@@ -48,7 +48,7 @@ func (p *pages) selected(v *web.Visit) (*web.Action, error) {
 	for i, id := range ids {
 		parsed, err := uuid.Parse(id)
 		if err != nil {
-			return nil, web.Malformed("A selected run is no id of a run.")
+			return nil, web.Malformed("A selected run has an invalid ID.")
 		}
 		all[i].ID = parsed
 	}

@@ -65,30 +65,30 @@ func dueWords(d *client.JobDefinition) string {
 	case d.Event != nil:
 		return "on events " + d.Event.EventType
 	}
-	return "only by hand"
+	return "only manually"
 }
 
 // overlapWords say what happens to a run that is due while another one has not ended.
 var overlapWords = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyAllow:   "Any number of its runs may be in progress at a time.",
-	client.JobConcurrencyPolicyForbid:  "One run at a time: one that is due while another has not ended is skipped.",
-	client.JobConcurrencyPolicyReplace: "One run at a time: one that is due cancels the other first.",
+	client.JobConcurrencyPolicyForbid:  "One run at a time: a run that becomes due while another is active is skipped.",
+	client.JobConcurrencyPolicyReplace: "One run at a time: a run that becomes due first cancels the other.",
 	client.JobConcurrencyPolicyQueue:   "One run at a time: the others wait, in the order of their slots.",
 }
 
 // overlapShort are the same, for a list.
 var overlapShort = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyAllow:   "runs may overlap",
-	client.JobConcurrencyPolicyForbid:  "one at a time, else skipped",
-	client.JobConcurrencyPolicyReplace: "the newest replaces the other",
+	client.JobConcurrencyPolicyForbid:  "one at a time, others are skipped",
+	client.JobConcurrencyPolicyReplace: "the newest replaces the running one",
 	client.JobConcurrencyPolicyQueue:   "one at a time, others wait",
 }
 
 // lateWords say what happens to slots that are overdue.
 var lateWords = map[client.JobMisfirePolicy]string{
-	client.JobMisfirePolicySkip:     "Slots that are overdue are skipped.",
-	client.JobMisfirePolicyFireOnce: "Of the slots that are overdue, only the newest runs.",
-	client.JobMisfirePolicyCatchUp:  "Slots that are overdue all run, oldest first",
+	client.JobMisfirePolicySkip:     "Overdue slots are skipped.",
+	client.JobMisfirePolicyFireOnce: "Of the overdue slots, only the newest runs.",
+	client.JobMisfirePolicyCatchUp:  "All overdue slots run, oldest first",
 }
 
 // policyWords are the sentences about how a definition's runs are made and retried.
@@ -98,7 +98,7 @@ func policyWords(d *client.JobDefinition) []string {
 		overlap = "Overlap: " + string(d.ConcurrencyPolicy) + "."
 	}
 	if k := d.ConcurrencyKey; k != nil && *k != "" {
-		overlap += " This holds for all definitions with the key " + *k + "."
+		overlap += " This applies to all definitions with the key " + *k + "."
 	}
 	if l := d.QueueLimit; l != nil && *l > 0 {
 		overlap += fmt.Sprintf(" At most %d may wait.", *l)
@@ -143,10 +143,10 @@ func retryWords(r client.JobRetry) string {
 
 // noteWords explain the notes of slots near a change of the clock.
 var noteWords = map[client.TickNote]string{
-	client.TickNoteMovedGap:          "the clock jumps over this time; due at the end of the gap",
-	client.TickNoteSkippedGap:        "the clock jumps over this time; not due",
-	client.TickNoteRepeated:          "the clock shows this time for the second time",
-	client.TickNoteRepetitionLeftOut: "the clock shows this time once more; not due again",
+	client.TickNoteMovedGap:          "a time skipped by the clock change; due at the end of the gap",
+	client.TickNoteSkippedGap:        "a time skipped by the clock change; not due",
+	client.TickNoteRepeated:          "the second occurrence of this time",
+	client.TickNoteRepetitionLeftOut: "a repeated time; not due again",
 }
 
 // noteOf explains the note of a tick; empty: it has none.

@@ -23,7 +23,7 @@ type workerAction struct {
 var workerActions = []workerAction{
 	{
 		name: "drain", label: "Drain", class: web.Changes, needs: "jobs:work",
-		means: "The worker finishes its runs and gets no new ones. It learns this from its next heartbeat.",
+		means: "The worker finishes its runs and gets no new ones. It is notified at its next heartbeat.",
 		send:  web.On(client.ClientInterface.DrainWorkerWithBody),
 	},
 	{
@@ -103,7 +103,7 @@ func (p *pages) runsOf(ctx context.Context, worker uuid.UUID) (*web.Preview, err
 		return &web.Preview{Ends: "It has no runs."}, nil
 	}
 	shown := &web.Preview{Heads: []string{"Run", "Job", "State", "Attempt"}}
-	shown.Ends = web.Sentence("Runs that it has: %s", web.Count(list.Pagination.TotalCount))
+	shown.Ends = web.Sentence("Current runs: %s", web.Count(list.Pagination.TotalCount))
 	for i := range list.JobRuns {
 		r := &list.JobRuns[i]
 		shown.Rows = append(shown.Rows, []string{
@@ -126,8 +126,8 @@ func (p *pages) stepDown(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Step down", Title: "Make the scheduler's leader step down", Nav: "Workers",
 		Back: web.Link{Name: "Workers", URL: "/ui/workers"}, Class: web.Dangerous, Needs: "jobs:admin", Deployment: true,
-		Means:   "Another node becomes leader within a second or two, or the same one in a new epoch.",
-		Warning: "Until then nothing new is assigned, for all tenants. Workers keep the runs that they have.",
+		Means:   "Another node becomes leader within a second or two, or the same one, with a new epoch.",
+		Warning: "Until then no new runs are assigned, for any tenant. Workers keep their current runs.",
 		Confirm: strconv.FormatInt(leader.Epoch, 10), About: "the epoch of the leader",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.StepDownLeaderWithBody(ctx, &client.StepDownLeaderParams{}, web.JSON, body, edit)

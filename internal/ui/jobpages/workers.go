@@ -73,14 +73,14 @@ func (p *pages) workers(v *web.Visit) (*web.Page, error) {
 	}
 	if d.Leader.Alive && !p.kit.ReadOnly {
 		b := v.Button("Step down", "/ui/scheduler/step-down", "jobs:admin",
-			"Another node becomes leader, or the same one in a new epoch.", web.Dangerous)
+			"Another node becomes leader, or the same one, with a new epoch.", web.Dangerous)
 		b.Needs = v.Lacks("jobs:admin", true)
 		d.StepDown = []web.Button{b}
 	}
 	return &web.Page{Template: "workers", Title: "Workers", Nav: "Workers", Refresh: 5, Data: d}, nil
 }
 
-// queues makes the matrix: the queues that nobody takes come first.
+// queues makes the matrix: queues without an active worker come first.
 func (p *pages) queues(v *web.Visit, d *workerList) error {
 	active, err := p.activeWorkers(v)
 	if err != nil {

@@ -50,7 +50,7 @@ func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
 	posts(t, s, "/ui/jobs/events/publish", "event_type", "order.paid", "payload", `{"text": "<script>alert(1)</script>"}`,
 		"correlation_id", hostile)
 	reads(t, s, "/ui/jobs/events?event_type=order.paid", "order.paid", "alert(1)")
-	reads(t, s, "/ui/jobs/events?event_type=none", "No event fits these filters")
+	reads(t, s, "/ui/jobs/events?event_type=none", "No events match these filters")
 	_, leader := s.Call(t, "GET", "/scheduler/leader", nil)
 	reads(t, s, "/ui/scheduler/step-down", "Type <code>")
 	posts(t, s, "/ui/scheduler/step-down", "reason", "maintenance", "confirm", text(leader["epoch"]))

@@ -151,7 +151,7 @@ func magic(raw []byte) string {
 	case begins("PAR1"):
 		return "Parquet"
 	case !utf8.Valid(raw) && looksLikeProtobuf(raw):
-		return "perhaps Protobuf: the bytes are a series of numbered fields"
+		return "possibly Protobuf: the bytes are a series of numbered fields"
 	}
 	return ""
 }

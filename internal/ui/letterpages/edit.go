@@ -63,7 +63,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	}
 	a := p.actionOn(l, res, letterVerbs[client.DeadLetterVerbRetry], "retry")
 	a.Label, a.Title, a.Class = "Retry with these changes", "Edit and retry: "+titleOf(l), web.Changes
-	a.Means = "The original stays as it is. The edit is a revision with your name and reason; later retries send it as well."
+	a.Means = "The original stays as it is. The edit is stored as a revision with your name and reason; later retries send it too."
 	a.Template, a.Scripts = "action-edit", []string{"letters.js"}
 	x := editForm{Before: d.Headers, Target: l.Target.Kind != client.DeadLetterTargetKindJobRun}
 	payload := payloadField(&d.Content)
@@ -73,7 +73,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 		a.Fields = append(a.Fields,
 			web.Field{Name: "key_text", Label: "Another key", Hint: "as it is"},
 			web.Field{Name: "target.topic", Label: "Another topic", Hint: targetOf(&l.Target)},
-			web.Field{Name: "target.partition", Label: "Partition of it", Kind: "number", Hint: "by the key"},
+			web.Field{Name: "target.partition", Label: "Its partition", Kind: "number", Hint: "by the key"},
 			web.Field{Name: "target.url", Label: "Another URL, if the topic's policy allows it", Hint: "https://"},
 			web.Field{Name: "target.method", Label: "Method", Kind: "select", Options: append(
 				[]web.Option{{}}, web.Options("POST", "PUT", "PATCH", "DELETE")...)})
@@ -153,7 +153,7 @@ func editBody(d *carried, x *editForm, form web.Form, members map[string]any) er
 	if edited, ok := form["payload_json"]; ok {
 		patch, err := difference(d.Content.JSON, json.RawMessage(edited))
 		if err != nil {
-			return malformed("payload_json", "This is not JSON: "+err.Error()+".")
+			return malformed("payload_json", "This is not valid JSON: "+err.Error()+".")
 		}
 		if len(patch) > 0 {
 			members["payload_patch"] = patch
@@ -237,13 +237,13 @@ func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 		shown.Sentences = append(shown.Sentences, "The payload is replaced.")
 	}
 	if asked.Key != nil {
-		shown.Sentences = append(shown.Sentences, "The key is another one.")
+		shown.Sentences = append(shown.Sentences, "The key is changed.")
 	}
 	for _, h := range asked.Headers {
 		if h.Op == "remove" {
 			shown.Sentences = append(shown.Sentences, web.Sentence("Without the header %s.", h.Name))
 		} else {
-			shown.Sentences = append(shown.Sentences, web.Sentence("With the header %s: %s, in place of all of that name.", h.Name,
+			shown.Sentences = append(shown.Sentences, web.Sentence("With the header %s: %s, replacing all headers of that name.", h.Name,
 				text(h.Value)))
 		}
 	}
@@ -256,7 +256,7 @@ func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 	if len(shown.Sentences) == 0 {
 		shown.Sentences = append(shown.Sentences, "Nothing is changed: the content is sent as it is.")
 	}
-	shown.Ends = web.Sentence("It is sent to %s, and the answer is awaited.", to)
+	shown.Ends = web.Sentence("It is sent to %s, and Skald waits for the response.", to)
 	shown.Extra = more
 	return shown, nil
 }

@@ -24,7 +24,7 @@ func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 	id := s.push(t, map[string]any{"payload": map[string]any{"order": uint64(9007199254740993)}})
 	letter := "/ui/dlq/letters/" + id
 
-	s.page(t, letter+"/actions/edit", "Another key or target")
+	s.page(t, letter+"/actions/edit", "Different key or target")
 	moved := []string{
 		"payload_json", `{"order": 9007199254740993}`, "target.url", elsewhere.URL + "/new-home", "reason", "it has moved",
 	}
@@ -59,7 +59,7 @@ func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 	s.page(t, letter+"?accepted=ack", "Accepted.", "pending")
 	s.act(t, letter+"/actions/edit", moved...)
 	s.act(t, ack, "outcome", "PROCESSED")
-	s.page(t, letter, "whoever received it has confirmed that")
+	s.page(t, letter, "as its consumer has confirmed")
 
 	db := pgtest.Observer(t, dsn)
 	pgtest.Execute(t, db, `UPDATE dlq.dlq_messages SET terminal_at = now() - interval '9 years' WHERE id = $1`, id)

@@ -19,18 +19,18 @@ var heldBy = map[client.DeadLetterHold]string{
 
 // endings say how a letter ended.
 var endings = map[client.DeadLetterResolution]string{
-	client.DeadLetterResolutionREDRIVEN:  "Its target accepted it. That it was processed is not confirmed.",
-	client.DeadLetterResolutionCONFIRMED: "It was processed: whoever received it has confirmed that.",
+	client.DeadLetterResolutionREDRIVEN:  "Its target accepted it. Processing has not been confirmed.",
+	client.DeadLetterResolutionCONFIRMED: "It was processed, as its consumer has confirmed.",
 	client.DeadLetterResolutionBOUNCED:   "It was sent, and came back as another letter.",
-	client.DeadLetterResolutionMANUAL:    "It was resolved by a person: it was handled elsewhere.",
-	client.DeadLetterResolutionDISCARDED: "It was discarded by a person. It is not retried.",
-	client.DeadLetterResolutionPOISON:    "It keeps coming back, so it is not retried any more. A person has to look at it.",
+	client.DeadLetterResolutionMANUAL:    "It was resolved by an operator: it was handled elsewhere.",
+	client.DeadLetterResolutionDISCARDED: "It was discarded by an operator. It is not retried.",
+	client.DeadLetterResolutionPOISON:    "It keeps coming back, so it is no longer retried. It needs an operator.",
 }
 
 // explained says what a letter waits for, and what happens next.
 func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 	if l.Archived != nil && *l.Archived {
-		return []template.HTML{"It is in the archive. Restore it to do anything with it; it is then pending, and not retried " +
+		return []template.HTML{"It is in the archive. Restore it before acting on it; it then becomes pending, and is not retried " +
 			"automatically."}
 	}
 	switch l.Status {
@@ -43,8 +43,8 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 		return nil
 	}
 	if *l.Resolution == client.DeadLetterResolutionEXHAUSTED {
-		return []template.HTML{web.Sentence("All its retries have failed (%s of %s). It is not retried any more: requeue "+
-			"it once the cause is gone, or resolve it.", l.RetryCount, l.MaxRetries)}
+		return []template.HTML{web.Sentence("All its retries have failed (%s of %s). It is no longer retried: requeue "+
+			"it once the cause is fixed, or resolve it.", l.RetryCount, l.MaxRetries)}
 	}
 	return []template.HTML{plain(endings[*l.Resolution])}
 }
@@ -52,7 +52,7 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	switch {
 	case l.HeldBy != nil && l.NextRetryAt != nil:
-		all = append(all, web.Sentence("It is held: %s. Without that it would be retried %s.",
+		all = append(all, web.Sentence("It is held: %s. Otherwise it would be retried %s.",
 			heldBy[*l.HeldBy], web.Ago(now, *l.NextRetryAt)))
 	case l.NextRetryAt != nil && l.NextRetryAt.After(now):
 		all = append(all, web.Sentence("It is retried automatically %s: retry %s of %s.",
@@ -60,18 +60,18 @@ func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	case l.NextRetryAt != nil:
 		all = append(all, web.Sentence("It is due for retry %s of %s.", l.RetryCount+1, l.MaxRetries))
 	case l.ErrorClass == client.DeadLetterErrorClassPERMANENT && fromOutside(l.Source):
-		all = append(all, "It is not retried automatically, because a retry of the same content would hardly succeed: it waits "+
-			"for a person or a redrive.")
+		all = append(all, "It is not retried automatically, because retrying the same content is unlikely to succeed: it waits "+
+			"for an operator or a redrive.")
 	case l.RetryCount > 0:
-		all = append(all, web.Sentence("It was retried in vain, %s of %s times. It is not retried automatically: it waits for "+
-			"a person or a redrive.", l.RetryCount, l.MaxRetries))
+		all = append(all, web.Sentence("%s of %s retries have failed. It is not retried automatically: it waits for "+
+			"an operator or a redrive.", l.RetryCount, l.MaxRetries))
 	default:
-		all = append(all, "It is not retried automatically: it waits for a person or a redrive.")
+		all = append(all, "It is not retried automatically: it waits for an operator or a redrive.")
 	}
 	return append(all, ofSaga(l)...)
 }
 
-// fromOutside tells whether letters of this source are retried automatically.
+// fromOutside reports whether letters of this source are retried automatically.
 func fromOutside(s client.DeadLetterSource) bool {
 	return s == client.DeadLetterSourceKAFKA || s == client.DeadLetterSourceREST
 }
@@ -79,14 +79,14 @@ func fromOutside(s client.DeadLetterSource) bool {
 func retrying(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	switch l.Target.Kind {
 	case client.DeadLetterTargetKindSagaStep:
-		all = append(all, "Its saga has taken the retry and is compensating again; the letter ends with that.")
+		all = append(all, "Its saga has accepted the retry and is compensating again; the letter is resolved when the compensation succeeds.")
 	case client.DeadLetterTargetKindJobRun:
-		all = append(all, "A run of its job has taken the retry; the letter ends with that run.")
+		all = append(all, "A new run of its job has taken the retry; the letter ends with that run.")
 	default:
 		all = append(all, "It is being sent to its target.")
 	}
 	if l.LeaseUntil != nil {
-		all = append(all, web.Sentence("If the node that does so is lost, it is free again %s.", web.Ago(now, *l.LeaseUntil)))
+		all = append(all, web.Sentence("If that node is lost, the letter is released %s.", web.Ago(now, *l.LeaseUntil)))
 	}
 	return all
 }
@@ -101,9 +101,9 @@ func ofSaga(l *client.DeadLetter) []template.HTML {
 		step = *l.StepName
 	}
 	return []template.HTML{
-		web.Sentence("Its saga waits for it. Retry: the saga calls the compensation of %s again, with the same Idempotency-Key.",
+		web.Sentence("Its saga is waiting for it. Retry: the saga calls the compensation of %s again, with the same Idempotency-Key.",
 			step),
-		web.Sentence("Resolve: %s was compensated by hand. The saga counts it as compensated and goes on.", step),
+		web.Sentence("Resolve: %s was compensated by hand. The saga treats it as compensated and continues.", step),
 	}
 }
 
@@ -137,17 +137,17 @@ func targetOf(t *client.DeadLetterTarget) string {
 	return web.Words(t.Kind)
 }
 
-// outcome says what became of a retry.
+// outcome describes the outcome of a retry.
 type outcome struct{ Words, Means, Tone, Shape string }
 
 var outcomes = map[client.DeadLetterAttemptOutcome]outcome{
 	client.DeadLetterAttemptOutcomeACKNOWLEDGED: {"accepted", "the target accepted it", "done", "✓"},
-	client.DeadLetterAttemptOutcomeFAILED:       {"failed", "it certainly was not accepted", "bad", "▲"},
+	client.DeadLetterAttemptOutcomeFAILED:       {"failed", "it was definitely not accepted", "bad", "▲"},
 	client.DeadLetterAttemptOutcomeUNCERTAIN: {
-		"uncertain", "the target may have accepted it: its answer did not arrive, or was a 5xx", "undo", "?"},
+		"uncertain", "the target may have accepted it: there was no response, or a 5xx", "undo", "?"},
 	client.DeadLetterAttemptOutcomeABANDONED: {
-		"abandoned", "it was handed over and its node was lost: the target may have it", "undo", "?"},
-	client.DeadLetterAttemptOutcomeWITHDRAWN: {"withdrawn", "it was not handed over, and does not count", "muted", "○"},
+		"abandoned", "its node was lost after handing it over: the target may have it", "undo", "?"},
+	client.DeadLetterAttemptOutcomeWITHDRAWN: {"withdrawn", "it was not handed over, and does not count as a retry", "muted", "○"},
 }
 
 // outcomeOf is what is shown of a retry's outcome; one that this program does not know is shown as it is.

@@ -62,7 +62,7 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 	}
 	path := "/ui/dlq/groups/" + g.Fingerprint
 	retry := v.Button("Retry", redriveOf("RETRY", g.Fingerprint), "dlq:write",
-		"Retry its pending letters: ten first, the rest once none of them has come back.", web.Changes)
+		"Retry its pending letters: ten first, the rest if none of those comes back.", web.Changes)
 	retry.Page = true
 	all = append(all, retry)
 	add := func(label, verb, means string) {
@@ -70,16 +70,16 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 	}
 	switch g.State {
 	case client.DeadLetterGroupStateNEW, client.DeadLetterGroupStateREGRESSED:
-		add("Acknowledge", "acknowledge", "A person is looking into it.")
-		add("Resolve", "resolve", "The cause is gone. If another letter arrives, the group is regressed.")
+		add("Acknowledge", "acknowledge", "It is under investigation.")
+		add("Resolve", "resolve", "The cause is fixed. If another letter arrives, the group becomes regressed.")
 	case client.DeadLetterGroupStateACKNOWLEDGED:
-		add("Resolve", "resolve", "The cause is gone. If another letter arrives, the group is regressed.")
+		add("Resolve", "resolve", "The cause is fixed. If another letter arrives, the group becomes regressed.")
 	case client.DeadLetterGroupStateRESOLVED:
-		add("Reopen", "reopen", "The cause is still there.")
+		add("Reopen", "reopen", "The cause persists.")
 	}
-	add("Assign", "assign", "Who looks into it, and a note.")
+	add("Assign", "assign", "Who is investigating, and a note.")
 	discard := v.Button("Discard", redriveOf("DISCARD", g.Fingerprint), "dlq:write",
-		"Give up its pending letters. They are not retried any more.", web.Dangerous)
+		"Give up its pending letters. They are no longer retried.", web.Dangerous)
 	discard.Page = true
 	return append(all, discard)
 }
@@ -138,11 +138,11 @@ var groupVerbs = map[string]struct {
 	assign              bool
 }{
 	"acknowledge": {label: "Acknowledge", state: "ACKNOWLEDGED", assign: true,
-		means: "A person is looking into it. The group stays acknowledged while letters of this kind arrive."},
+		means: "It is under investigation. The group stays acknowledged while more letters of this kind arrive."},
 	"resolve": {label: "Resolve", state: "RESOLVED",
-		means: "The cause is gone. The letters stay as they are; if another one arrives, the group is regressed."},
-	"reopen": {label: "Reopen", state: "NEW", means: "The cause is still there."},
-	"assign": {label: "Assign", assign: true, means: "Who looks into it. An empty field takes the value away."},
+		means: "The cause is fixed. The letters stay as they are; if another one arrives, the group becomes regressed."},
+	"reopen": {label: "Reopen", state: "NEW", means: "The cause persists."},
+	"assign": {label: "Assign", assign: true, means: "Who is investigating. An empty field clears the value."},
 }
 
 func (p *pages) groupAction(v *web.Visit) (*web.Action, error) {

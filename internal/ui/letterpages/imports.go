@@ -55,12 +55,12 @@ func (p *pages) imported(v *web.Visit) (*web.Page, error) {
 func fileOf(r *http.Request) (io.Reader, error) {
 	parts, err := r.MultipartReader()
 	if err != nil {
-		return nil, web.Malformed("The form has no file.")
+		return nil, web.Malformed("Choose a file.")
 	}
 	for {
 		part, err := parts.NextPart()
 		if err != nil {
-			return nil, web.Malformed("The form has no file.")
+			return nil, web.Malformed("Choose a file.")
 		}
 		if part.FormName() == "file" {
 			return part, nil

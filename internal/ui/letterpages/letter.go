@@ -42,7 +42,7 @@ type revision struct {
 	client.DeadLetterRevision
 	Changes []operation
 	Headers []string // in words
-	Whole   bool     // the payload is no JSON: it was replaced
+	Whole   bool     // the payload is not JSON: it was replaced
 }
 
 // attempt is a retry in words.

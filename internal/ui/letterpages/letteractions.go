@@ -28,7 +28,7 @@ var force = web.Field{Name: "force", Label: "Even if a saga is waiting for it", 
 var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	client.DeadLetterVerbRetry: {
 		label: "Retry", permission: "dlq:write", class: web.Safe,
-		means: "It is sent to its target now, and the answer is awaited. If the target does not accept it, that counts as a " +
+		means: "It is sent to its target now, and Skald waits for the response. If the target does not accept it, this counts as a " +
 			"retry.",
 		send: web.On(client.ClientInterface.RetryDeadLetterWithBody),
 	},
@@ -37,13 +37,13 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 		means: "It becomes pending again, with at least one retry left.",
 		fields: []web.Field{
 			{Name: "max_retries", Label: "Retries, at most", Kind: "number"},
-			{Name: "reset_retry_count", Label: "Count its retries from zero", Kind: "check"},
+			{Name: "reset_retry_count", Label: "Reset its retry count", Kind: "check"},
 		},
 		send: web.On(client.ClientInterface.RequeueDeadLetterWithBody),
 	},
 	client.DeadLetterVerbDiscard: {
 		label: "Discard", permission: "dlq:write", class: web.Changes,
-		means:  "It is given up: dead, and not retried any more. Its content stays until its retention ends.",
+		means:  "It is given up: it becomes dead and is no longer retried. Its content is kept until its retention ends.",
 		fields: []web.Field{force},
 		send:   web.On(client.ClientInterface.DiscardDeadLetterWithBody),
 	},
@@ -54,7 +54,7 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	},
 	client.DeadLetterVerbAck: {
 		label: "Report the outcome", permission: "dlq:write", class: web.Safe,
-		means: "What its consumer did with it. Failed counts as a failed retry, and the letter is pending or dead again.",
+		means: "What its consumer did with it. A failure counts as a failed retry, and the letter becomes pending or dead again.",
 		fields: []web.Field{{Name: "outcome", Label: "Outcome", Kind: "select", Options: []web.Option{
 			{Value: "PROCESSED", Label: "it was processed"}, {Value: "FAILED", Label: "it failed again"},
 		}}},
@@ -62,17 +62,17 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	},
 	client.DeadLetterVerbUpdate: {
 		label: "Edit the notes", permission: "dlq:write", class: web.Safe, noKey: true,
-		means: "Its content never changes. An empty field takes the value away.",
+		means: "Its content never changes. An empty field clears the value.",
 		send:  web.On(client.ClientInterface.UpdateDeadLetterWithBody),
 	},
 	client.DeadLetterVerbDelete: {
 		label: "Delete", permission: "dlq:admin", class: web.Dangerous, noKey: true,
-		means:  "It is deleted with its attempts and revisions. That it existed stays in the audit trail.",
+		means:  "It is deleted with its attempts and revisions. The audit trail still records that it existed.",
 		fields: []web.Field{force}, send: deleteLetter,
 	},
 	client.DeadLetterVerbRestore: {
 		label: "Restore", permission: "dlq:admin", class: web.Changes,
-		means: "It becomes pending, and is not retried automatically.",
+		means: "It becomes pending, but is not retried automatically.",
 		send:  web.On(client.ClientInterface.RestoreDeadLetterWithBody),
 	},
 }
@@ -95,8 +95,8 @@ func deleteLetter(
 
 // accepted says what was done a moment ago, by the parameter that the way back has.
 var accepted = map[string]string{
-	"retry":   "Accepted. The outcome is among the attempts.",
-	"failed":  "It was retried, and that failed. What the target said is below.",
+	"retry":   "Accepted. See the outcome under Attempts.",
+	"failed":  "The retry failed. The target's response is below.",
 	"requeue": "Accepted. It is pending again.", "discard": "Accepted. It is discarded.",
 	"resolve": "Accepted. It counts as handled.", "ack": "Accepted.", "update": "Accepted.",
 	"restore": "Accepted. It is no longer in the archive.",
@@ -161,7 +161,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 		a.ETag = "" // the operation takes none
 	}
 	if of := ofSaga(l); of != nil && name == client.DeadLetterVerbResolve {
-		a.Means = "Its saga counts the step as compensated by hand and goes on. Do this once it really was compensated."
+		a.Means = "Its saga treats the step as compensated manually and continues. Do this only after it was actually compensated."
 	}
 	return a, nil
 }
@@ -194,7 +194,7 @@ func notesOf(a *web.Action, l *client.DeadLetter, now time.Time) {
 	a.Fields = []web.Field{
 		{Name: "assignee", Label: "Assignee", Value: text(l.Assignee)},
 		{Name: "note", Label: "Note", Kind: "long", Value: text(l.Note)},
-		{Name: "labels", Label: "Labels, one a line", Kind: "lines", Value: strings.Join(l.Labels, "\n")},
+		{Name: "labels", Label: "Labels, one per line", Kind: "lines", Value: strings.Join(l.Labels, "\n")},
 	}
 	if l.Status == client.DeadLetterStatusPENDING {
 		a.Fields = append(a.Fields,

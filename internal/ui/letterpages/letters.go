@@ -40,7 +40,7 @@ var (
 	}
 	letterFilters = []web.Filter{
 		{Name: "topic", Label: "Topic", Hint: "orders.*"},
-		{Name: "error_contains", Label: "Words of the error", Hint: "bank timeout"},
+		{Name: "error_contains", Label: "Error contains", Hint: "bank timeout"},
 		{Name: "error_type", Label: "Error type", Hint: "http_503"},
 		{Name: "source", Label: "Source", Options: web.Options("KAFKA", "REST", "SAGA", "JOB", "WEBHOOK")},
 		{Name: "created_from", Label: "Stored from", Hint: "-24h", Time: true},
@@ -122,8 +122,8 @@ func (p *pages) listed(v *web.Visit, d *letterList, list *client.DeadLetterList,
 		for _, action := range []string{"Retry", "Resolve", "Discard", "Requeue"} {
 			d.Picked = append(d.Picked, v.ForSelected(action+" selected", strings.ToUpper(action), "dlq:write"))
 		}
-		fits := v.Button("All that fit", "/ui/redrives/new?"+filterOf(sent).Encode(), "dlq:write",
-			"Retry, discard or resolve all letters that fit the filters.", web.Changes)
+		fits := v.Button("All that match", "/ui/redrives/new?"+filterOf(sent).Encode(), "dlq:write",
+			"Retry, discard or resolve all letters that match the filters.", web.Changes)
 		if d.Total != "" {
 			fits.Label += " (" + d.Total + ")"
 		}

@@ -131,12 +131,12 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 
 	s.page(t, "/ui/dlq", "1 group", "Acknowledge", group)
 	s.page(t, "/ui/dlq?state=NEW&state=REGRESSED", "1 group")
-	s.page(t, "/ui/dlq?state=RESOLVED", "No group fits")
+	s.page(t, "/ui/dlq?state=RESOLVED", "No groups match")
 	if to := s.act(t, group+"/acknowledge?from=list", "assignee", "ann"); to != "/ui/dlq" {
 		t.Errorf("from the list, one goes to %s", to)
 	}
 	s.act(t, group+"/resolve", "note", hostile)
-	s.page(t, group, "resolved", "ann", "The cause is gone")
+	s.page(t, group, "resolved", "ann", "The cause is fixed")
 	s.push(t, map[string]any{"error_type": hostile})
 	s.page(t, group, "regressed", "has come back")
 
@@ -149,7 +149,7 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 		t.Errorf("an unknown filter: %d\n%s", status, page)
 	}
 
-	s.page(t, letter, "waits for a person or a redrive", "second", "00 ff", "Stack trace", "Edit and retry")
+	s.page(t, letter, "waits for an operator or a redrive", "second", "00 ff", "Stack trace", "Edit and retry")
 	for _, query := range []string{
 		"view=text", "view=hex", "tab=attempts", "tab=revisions", "tab=lineage", "tab=json",
 	} {
@@ -167,7 +167,7 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 		t.Error("a field that was emptied keeps its value")
 	}
 	s.act(t, letter+"/actions/discard", "reason", "test")
-	s.page(t, letter, "discarded by a person", "Requeue")
+	s.page(t, letter, "discarded by an operator", "Requeue")
 	s.act(t, letter+"/actions/requeue", "reason", "test", "reset_retry_count", "true")
 	s.act(t, letter+"/actions/resolve", "reason", "by hand")
 	s.page(t, letter, "was handled elsewhere")
@@ -193,8 +193,8 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	if to := s.act(t, letter+"/actions/retry"); to != letter+"?accepted=failed" {
 		t.Errorf("a retry that failed leads to %s", to)
 	}
-	s.page(t, letter+"?accepted=failed", "that failed", "answered 503")
-	s.page(t, letter+"?tab=attempts", "it certainly was not accepted", "503")
+	s.page(t, letter+"?accepted=failed", "The retry failed", "answered 503")
+	s.page(t, letter+"?tab=attempts", "it was definitely not accepted", "503")
 
 	s.target.answer(http.StatusOK)
 	edit := letter + "/actions/edit"
@@ -202,7 +202,7 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	form.Set("payload_json", `{"id": 9007199254740993, "customer": `)
 	form.Set("reason", "wrong customer")
 	form.Set("do", "preview")
-	if _, page, _ := s.Post(t, edit, form); !strings.Contains(page, "not JSON") {
+	if _, page, _ := s.Post(t, edit, form); !strings.Contains(page, "not valid JSON") {
 		t.Errorf("what is not JSON is accepted:\n%s", page)
 	}
 	form.Set("payload_json", `{"id": 9007199254740995, "customer": "c-18", "text": "`+hostile+`"}`)

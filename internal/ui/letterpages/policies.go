@@ -41,24 +41,24 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 		{"auto_retry", "Retry automatically", yes(p.AutoRetry), "bool"},
 		{"max_retries", "Retries, at most", whole(p.MaxRetries), "number"},
 		{"backoff.initial_interval_ms", "First wait, ms", strconv.FormatInt(p.Backoff.InitialIntervalMS, 10), "number"},
-		{"backoff.multiplier", "Each wait longer by a factor of", number(p.Backoff.Multiplier), "number"},
+		{"backoff.multiplier", "Backoff multiplier", number(p.Backoff.Multiplier), "number"},
 		{"backoff.max_interval_ms", "Longest wait, ms", strconv.FormatInt(p.Backoff.MaxIntervalMS, 10), "number"},
-		{"backoff.jitter", "Waits vary by a fraction of", number(p.Backoff.Jitter), "number"},
-		{"retry_permanent", "Also when the error is permanent", yes(p.RetryPermanent), "bool"},
-		{"ordered", "One after the other for each key", yes(p.Ordered), "bool"},
+		{"backoff.jitter", "Jitter, as a fraction", number(p.Backoff.Jitter), "number"},
+		{"retry_permanent", "Even when the error is permanent", yes(p.RetryPermanent), "bool"},
+		{"ordered", "In order for each key", yes(p.Ordered), "bool"},
 		{"max_generations", "May come back, at most", whole(p.MaxGenerations), "number"},
 		{"retention_days", "Days until ended letters are archived", whole(p.RetentionDays), "number"},
 		{"archive_days", "Days in the archive", whole(p.ArchiveDays), "number"},
 		{"alert.count", "Alert above open letters", limit(p.Alert.Count), "number"},
-		{"alert.rate", "Alert above letters in five minutes", limit(p.Alert.Rate), "number"},
+		{"alert.rate", "Alert above arrivals in five minutes", limit(p.Alert.Rate), "number"},
 		{"alert.age_ms", "Alert above an age, ms", limit(p.Alert.AgeMS), "number"},
-		{"alert.new_group", "Alert on an error never seen before", yes(p.Alert.NewGroup != nil && *p.Alert.NewGroup), "bool"},
-		{"redact", "Members never shown, one a line", strings.Join(p.Redact, "\n"), "lines"},
-		{"allowed_targets", "Other targets allowed, one a line", strings.Join(p.AllowedTargets, "\n"), "lines"},
-		{"keep_headers", "Headers about the failure to send anyway, one a line", strings.Join(p.KeepHeaders, "\n"), "lines"},
+		{"alert.new_group", "Alert on new errors", yes(p.Alert.NewGroup != nil && *p.Alert.NewGroup), "bool"},
+		{"redact", "Members to hide, one per line", strings.Join(p.Redact, "\n"), "lines"},
+		{"allowed_targets", "Other targets allowed, one per line", strings.Join(p.AllowedTargets, "\n"), "lines"},
+		{"keep_headers", "Failure headers to send anyway, one per line", strings.Join(p.KeepHeaders, "\n"), "lines"},
 	}
 	if p.HoldAll != nil || p.Topic == nil {
-		hold := setting{"hold_all", "Hold every topic, whatever its policy", yes(p.HoldAll != nil && *p.HoldAll), "bool"}
+		hold := setting{"hold_all", "Hold every topic, regardless of its policy", yes(p.HoldAll != nil && *p.HoldAll), "bool"}
 		all = slices.Insert(all, 0, hold)
 	}
 	return all
@@ -117,7 +117,7 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// policyField is the field of a member. What is inherited is shown as a hint, and not sent unless it is filled in.
+// policyField is the field of a member. An inherited value is shown as a hint, and not sent unless it is filled in.
 func policyField(s setting, inherited bool) web.Field {
 	f := web.Field{Name: s.Name, Label: s.Label, Value: s.Value, Kind: s.Kind}
 	if s.Kind == "bool" {
@@ -200,7 +200,7 @@ func policyChanges(now *client.DeadLetterPolicy, body []byte) (*web.Preview, err
 		then.Alert = client.DeadLetterAlert{} // it is replaced as a whole
 	}
 	if err := json.Unmarshal(body, &then); err != nil { // members that are absent keep their value
-		return nil, web.Malformed("A value is not of the kind that its field asks for: " + err.Error())
+		return nil, web.Malformed("A value has the wrong type for its field: " + err.Error())
 	}
 	shown := &web.Preview{Heads: []string{"Setting", "Now", "Then"}}
 	before, after := settingsOf(now), settingsOf(&then)
@@ -213,13 +213,13 @@ func policyChanges(now *client.DeadLetterPolicy, body []byte) (*web.Preview, err
 	case len(shown.Rows) == 0:
 		shown.Heads, shown.Ends = nil, "Nothing changes."
 	case now.AutoRetry && !then.AutoRetry:
-		shown.Ends = "Letters that wait for an automatic retry are held within a second."
+		shown.Ends = "Letters waiting for an automatic retry are held within a second."
 	case !now.AutoRetry && then.AutoRetry:
 		shown.Ends = "Letters that are overdue are retried, spread over one backoff interval."
 	}
 	if now.Inherited && len(shown.Rows) > 0 && now.Topic != nil {
 		shown.Sentences = append(shown.Sentences,
-			"The topic gets a policy of its own: these changes, and the rest as it is inherited now.")
+			"The topic gets its own policy: these changes, with the currently inherited values for the rest.")
 	}
 	return shown, nil
 }

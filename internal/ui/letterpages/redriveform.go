@@ -48,7 +48,7 @@ var (
 
 // filterFields are the filters of the list of letters as fields of a redrive.
 func filterFields() (usual, more []web.Field) {
-	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "those to which the action applies"}}, letterFilters...)
+	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "those that the action applies to"}}, letterFilters...)
 	for i, f := range all {
 		field := web.Field{Name: "filter." + f.Name, Label: f.Label, Hint: f.Hint}
 		switch {
@@ -76,11 +76,11 @@ func filterFields() (usual, more []web.Field) {
 var howFields = []web.Field{
 	{Name: "rate_per_second", Label: "Letters per second", Kind: "number", Hint: "50"},
 	{Name: "order", Label: "Order", Kind: "select", Options: []web.Option{
-		{Label: "oldest first, in parallel"}, {Value: "PER_KEY", Label: "one after the other for each key"},
+		{Label: "oldest first, in parallel"}, {Value: "PER_KEY", Label: "in order for each key"},
 	}},
-	{Name: "concurrency", Label: "Requests at a time, per node", Kind: "number", Hint: "8"},
+	{Name: "concurrency", Label: "Concurrent requests per node", Kind: "number", Hint: "8"},
 	{Name: "canary.count", Label: "Canary: letters to send first", Kind: "number", Hint: "none"},
-	{Name: "canary.watch_seconds", Label: "Canary: seconds to wait for their return", Kind: "number", Hint: "0"},
+	{Name: "canary.watch_seconds", Label: "Canary: seconds to watch for returns", Kind: "number", Hint: "0"},
 	{Name: "canary.max_bounce_ratio", Label: "Canary: fraction that may come back", Kind: "number", Hint: "0"},
 	{Name: "stop_on.failures", Label: "Halt after failures", Kind: "number", Hint: "never"},
 	{Name: "stop_on.failure_ratio", Label: "Halt above a fraction of failures", Kind: "number", Hint: "never"},
@@ -89,17 +89,17 @@ var howFields = []web.Field{
 var whenFields = []web.Field{
 	{Name: "max_messages", Label: "Letters, at most", Kind: "number", Hint: "all"},
 	{Name: "scheduled_for", Label: "Not before", Hint: "2h, or 2026-11-23T22:00:00Z"},
-	{Name: "include_later", Label: "Also letters that arrive before it starts", Kind: "check"},
-	{Name: "approval_required", Label: "Another person has to approve it first", Kind: "check"},
+	{Name: "include_later", Label: "Include letters that arrive before it starts", Kind: "check"},
+	{Name: "approval_required", Label: "Requires approval by another person", Kind: "check"},
 }
 
 var targetFields = []web.Field{
-	{Name: "force", Label: "Also retry letters that are dead", Kind: "check"},
-	{Name: "target.kind", Label: "Another target, for all of them", Kind: "select", Options: []web.Option{
+	{Name: "force", Label: "Also retry dead letters", Kind: "check"},
+	{Name: "target.kind", Label: "A different target for all of them", Kind: "select", Options: []web.Option{
 		{Label: "each letter's own"}, {Value: "kafka", Label: "a Kafka topic"}, {Value: "http", Label: "a URL"},
 	}},
 	{Name: "target.topic", Label: "Its topic"}, {Name: "target.url", Label: "Its URL", Hint: "https://"},
-	{Name: "transform", Label: "Change of every payload (JSON Patch), tried on the samples", Kind: "json",
+	{Name: "transform", Label: "Change to every payload (JSON Patch), tried on the samples", Kind: "json",
 		Hint: `[{"op": "replace", "path": "/customer", "value": "c-18"}]`},
 }
 
@@ -120,7 +120,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start the redrive", Title: "New redrive", Nav: "Redrives", Template: "action-redrive",
 		Back: web.Link{Name: "Redrives", URL: "/ui/redrives"}, Class: web.Changes, Needs: "dlq:write",
-		Means: "It works on the letters below, at its rate across all nodes, and on none that arrives later. If there are " +
+		Means: "It applies to the letters below, at its rate across all nodes, and not to letters that arrive later. If there are " +
 			"more than shown, it halts before the first. It can be paused, changed and canceled at any time.",
 		DryRun: web.DryRunInBody, Extra: &x,
 	}
@@ -134,11 +134,11 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	}
 	part("What", "", "", web.Field{Name: "action", Label: "What to do", Kind: "select", Options: redriveActions})
 	if v.Form.Has("ids") {
-		part("Which letters", "Those that were selected, one id a line.", "",
+		part("Which letters", "The selected letters, one ID per line.", "",
 			web.Field{Name: "ids", Label: "Letters", Kind: "lines"})
 	} else {
-		part("Which letters", "All that fit each of these filters.", "",
-			append(usual, web.Field{Name: "all", Label: "Every letter, whatever the filters", Kind: "check"})...)
+		part("Which letters", "Letters that match all of these filters.", "",
+			append(usual, web.Field{Name: "all", Label: "Every letter, ignoring the filters", Kind: "check"})...)
 		part("More filters", "", "more-filters", more...)
 	}
 	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
@@ -163,8 +163,8 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 		return shown, err
 	}
 	if action == "DELETE" || action == "DISCARD" {
-		a.Class, a.About = web.Dangerous, "how many letters there are"
-		a.Warning = "Discarded letters are not retried any more. Deleted letters cannot be brought back."
+		a.Class, a.About = web.Dangerous, "the number of letters"
+		a.Warning = "Discarded letters are no longer retried. Deleted letters cannot be restored."
 		if v.Method == http.MethodPost {
 			a.Confirm = confirmed(v.Form.Get("matched"))
 		}
@@ -254,18 +254,18 @@ func (p *pages) showRedrive(v *web.Visit, answer []byte) (*web.Preview, int64, e
 	say := func(s template.HTML) { shown.Sentences = append(shown.Sentences, s) }
 	switch dry.Matched {
 	case 0:
-		say("No letter fits. The redrive would end at once.")
+		say("No letters match. The redrive would end immediately.")
 	case 1:
 		say(web.Sentence("%s letter fits.", 1))
 	default:
 		say(web.Sentence("%s letters fit.", web.Count(dry.Matched)))
 	}
 	if dry.BlockedKeys > 0 {
-		say(web.Sentence("%s keys are blocked: their topic is ordered, and an older open letter of the key is not included. "+
+		say(web.Sentence("%s keys are blocked: their topic is ordered, and an older open letter with the same key is not included. "+
 			"Letters of these keys are skipped.", web.Count(dry.BlockedKeys)))
 	}
 	if n := len(dry.UnknownIds); n > 0 {
-		say(web.Sentence("%s of the ids are of no live letter.", n))
+		say(web.Sentence("%s of the IDs do not belong to live letters.", n))
 	}
 	more := redriveShown{Matched: dry.Matched, Tables: []countTable{
 		counts("By topic", dry.ByTopic, "/ui/dlq/topics/"), counts(byGroup, dry.ByGroup, "/ui/dlq/groups/"),
@@ -294,7 +294,7 @@ func (p *pages) try(v *web.Visit, s *sample, transform string) error {
 	}
 	l, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 	if web.NotFound(err) {
-		s.Problem = "The letter is gone meanwhile."
+		s.Problem = "The letter no longer exists."
 		return nil
 	}
 	if err != nil {
@@ -306,7 +306,7 @@ func (p *pages) try(v *web.Visit, s *sample, transform string) error {
 	}
 	patch, err := jsonpatch.DecodePatch([]byte(transform))
 	if err != nil {
-		s.Problem = "This is not a JSON Patch."
+		s.Problem = "This is not a valid JSON Patch."
 		return nil
 	}
 	options := jsonpatch.NewApplyOptions()
@@ -321,7 +321,7 @@ func (p *pages) try(v *web.Visit, s *sample, transform string) error {
 	return nil
 }
 
-const byGroup = "By group, the largest"
+const byGroup = "By group, largest first"
 
 func counts(title string, byName client.CountsByName, path string) countTable {
 	t := countTable{Title: title}

@@ -247,15 +247,15 @@ type redriveVerb struct {
 
 var redriveVerbs = map[client.RedriveVerb]redriveVerb{
 	client.RedriveVerbApprove: {
-		"Approve", "It begins then.", web.Changes,
+		"Approve", "It starts once approved.", web.Changes,
 		web.On(client.ClientInterface.ApproveRedriveWithBody),
 	},
 	client.RedriveVerbResume: {
-		"Resume", "It goes on where it stopped.", web.Changes,
+		"Resume", "It continues where it stopped.", web.Changes,
 		web.On(client.ClientInterface.ResumeRedriveWithBody),
 	},
 	client.RedriveVerbPause: {
-		"Pause", "Letters in flight are finished; no others are taken.", web.Safe,
+		"Pause", "Letters in flight are finished; no further ones are taken.", web.Safe,
 		web.On(client.ClientInterface.PauseRedriveWithBody),
 	},
 	client.RedriveVerbUpdate: {
@@ -263,7 +263,7 @@ var redriveVerbs = map[client.RedriveVerb]redriveVerb{
 		web.On(client.ClientInterface.UpdateRedriveWithBody),
 	},
 	client.RedriveVerbCancel: {
-		"Cancel", "Letters that were not reached keep their status. It cannot be resumed.", web.Changes,
+		"Cancel", "Letters not yet processed keep their status. It cannot be resumed.", web.Changes,
 		web.On(client.ClientInterface.CancelRedriveWithBody),
 	},
 }
@@ -317,7 +317,7 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 		a.Title, a.NoKey = "Change the redrive", true
 		a.Fields = []web.Field{
 			{Name: "rate_per_second", Label: "Letters per second", Kind: "number", Value: number(r.RatePerSecond)},
-			{Name: "concurrency", Label: "Requests at a time, per node", Kind: "number", Value: web.Count(r.Concurrency)},
+			{Name: "concurrency", Label: "Concurrent requests per node", Kind: "number", Value: web.Count(r.Concurrency)},
 		}
 	}
 	if name == client.RedriveVerbResume || name == client.RedriveVerbUpdate {

@@ -26,7 +26,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 	from, _, _ = strings.Cut(from, `"`)
 	form := "/ui/redrives/new?" + strings.ReplaceAll(from, "&amp;", "&")
 
-	s.page(t, "/ui/redrives", "There has been no redrive yet")
+	s.page(t, "/ui/redrives", "No redrives yet")
 	if page := s.page(t, "/ui/redrives/new", "How carefully"); strings.Contains(page, "/action is required") {
 		t.Error("the first look at the form finds fault with a field that is filled in")
 	}
@@ -52,7 +52,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 		}
 	}
 	await("HALTED")
-	s.page(t, redrive, "halted automatically", "counting starts again at zero", "the canary counts as passed",
+	s.page(t, redrive, "halted automatically", "the counters start again at zero", "the canary counts as passed",
 		"answered 503", "billing is back")
 	s.page(t, redrive+"?state=FAILED", "failed")
 	s.page(t, "/ui/redrives?state=HALTED&state=AWAITING_APPROVAL&state=PAUSED", redrive)
@@ -102,7 +102,7 @@ func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	s.push(t, map[string]any{})
 	to := s.act(t, "/ui/redrives/new?action=RETRY&filter.topic=orders&approval_required=true",
 		"filter.topic", "orders", "approval_required", "true", "reason", "test")
-	s.page(t, to, "someone other than", "needs someone other than its requester", "nobody yet")
+	s.page(t, to, "someone other than", "needs someone other than its requester", "not yet")
 	s.act(t, to+"/actions/cancel", "reason", "test")
 	s.page(t, to, "It was canceled")
 }
@@ -127,8 +127,8 @@ func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
 			t.Fatalf("%s: %d\n%s", action, status, page)
 		}
 		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
-		s.page(t, to, "it found more letters", "There are <code>3</code> instead of at most <code>2</code>. None was touched.",
-			"it takes all 3 letters")
+		s.page(t, to, "it found more letters", "There are <code>3</code> instead of at most <code>2</code>. None were changed.",
+			"it processes all 3 letters")
 		s.act(t, to+"/actions/resume", "reason", "seen")
 		s.Call(t, "GET", strings.Replace(to, "/ui/", "/dlq/", 1)+"?wait=60s", nil)
 		s.page(t, to, "It has ended", "<code>3</code>")

@@ -13,10 +13,10 @@ import (
 
 // haltReasons say why a redrive was halted.
 var haltReasons = map[string]string{
-	"failures":      "as many letters have failed as its condition allows",
-	"failure_ratio": "a greater fraction of the letters has failed than its condition allows",
-	"expected":      "it found more letters than it was meant for",
-	"bounce_ratio":  "more of the canary's letters came back than it allows",
+	"failures":      "the number of failed letters has reached its limit",
+	"failure_ratio": "the fraction of failed letters has exceeded its limit",
+	"expected":      "it found more letters than expected",
+	"bounce_ratio":  "too many of the canary's letters came back",
 }
 
 // explainedRedrive says what a redrive does now, and what it waits for.
@@ -24,7 +24,7 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 	say := func(s template.HTML) { all = append(all, s) }
 	switch r.State {
 	case client.RedriveStateAWAITINGAPPROVAL:
-		say(web.Sentence("It begins when someone other than %s approves it.", r.Actor))
+		say(web.Sentence("It starts when someone other than %s approves it.", r.Actor))
 	case client.RedriveStatePENDING:
 		if r.ScheduledFor != nil && r.ScheduledFor.After(now) {
 			say(web.Sentence("It begins %s.", web.Ago(now, *r.ScheduledFor)))
@@ -34,7 +34,7 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 	case client.RedriveStateRUNNING:
 		running(r, now, say)
 	case client.RedriveStatePAUSED:
-		say(web.Sentence("It is paused: %s letters are left, and none is taken until it is resumed.", web.Count(r.Left)))
+		say(web.Sentence("It is paused with %s letters left; none are processed until it is resumed.", web.Count(r.Left)))
 	case client.RedriveStateHALTED:
 		reason := text(r.HaltReason)
 		if words, known := haltReasons[reason]; known {
@@ -43,7 +43,7 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 		numbers := web.Sentence("%s of %s tried have failed, %s came back.",
 			web.Count(r.Counted.Failed), web.Count(r.Counted.Tried), web.Count(r.Bounced))
 		if tooMany(r) {
-			numbers = web.Sentence("There are %s instead of at most %s. None was touched.", web.Count(r.Matched),
+			numbers = web.Sentence("There are %s instead of at most %s. None were changed.", web.Count(r.Matched),
 				web.Count(*r.HaltsAbove))
 		}
 		say(plain("It was halted automatically: "+reason+". ") + numbers)
@@ -52,10 +52,10 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 		say(web.Sentence("It has ended: %s of %s done, %s failed, %s skipped, %s came back.", web.Count(r.Done),
 			web.Count(r.Matched), web.Count(r.Failed), web.Count(r.Skipped), web.Count(r.Bounced)))
 	case client.RedriveStateCANCELED:
-		say(web.Sentence("It was canceled. %s letters were not reached and keep their status.", web.Count(r.Left)))
+		say(web.Sentence("It was canceled. %s letters were not processed and keep their status.", web.Count(r.Left)))
 	}
 	if r.MaybeSent > 0 {
-		say(web.Sentence("%s letters may have been sent: their answer did not arrive.", web.Count(r.MaybeSent)))
+		say(web.Sentence("%s letters may have been sent: no response arrived.", web.Count(r.MaybeSent)))
 	}
 	return all
 }
@@ -73,17 +73,17 @@ func running(r *client.Redrive, now time.Time, say func(template.HTML)) {
 	}
 }
 
-// tooMany tells whether a redrive was halted because it found more letters than it was meant for.
+// tooMany reports whether a redrive was halted because it found more letters than expected.
 func tooMany(r *client.Redrive) bool { return text(r.HaltReason) == "expected" && r.HaltsAbove != nil }
 
 // resumed says what follows from resuming a redrive that was halted.
 func resumed(r *client.Redrive) string {
 	var parts []string
 	if tooMany(r) {
-		return "If you resume: it takes all " + web.Count(r.Matched) + " letters."
+		return "If you resume: it processes all " + web.Count(r.Matched) + " letters."
 	}
 	if r.Canary != nil && (r.CanaryPassed == nil || !*r.CanaryPassed) {
-		parts = append(parts, "the canary counts as passed, so all the rest follows at its rate")
+		parts = append(parts, "the canary counts as passed, so the rest follows at the full rate")
 	}
 	stop := "there is no stop condition"
 	switch s := r.StopOn; {
@@ -94,7 +94,7 @@ func resumed(r *client.Redrive) string {
 	case s.Failures != nil:
 		stop = fmt.Sprintf("it halts again after %d failures", *s.Failures)
 	}
-	parts = append(parts, "counting starts again at zero", stop+" unless you set another")
+	parts = append(parts, "the counters start again at zero", stop+" unless you set a new one")
 	return "If you resume: " + strings.Join(parts, "; ") + "."
 }
 

@@ -53,7 +53,7 @@ func (p *pages) topics(v *web.Visit) (*web.Page, error) {
 	}
 	d.Paged(list.Pagination)
 	if !p.kit.ReadOnly {
-		b := v.Button("Default policy", "/ui/dlq/policy", "dlq:admin", "What applies to topics without a policy.", web.Changes)
+		b := v.Button("Default policy", "/ui/dlq/policy", "dlq:admin", "Applies to topics without their own policy.", web.Changes)
 		b.Page = true
 		d.Default, d.Import = &b, importButton(v)
 	}
@@ -77,7 +77,7 @@ type topicPage struct {
 // alertWords say which limits of the policy's alert are exceeded.
 var alertWords = map[client.DeadLetterTopicAlerts]string{
 	"count": "more open letters than the alert allows", "rate": "more letters in five minutes than the alert allows",
-	"age_ms": "the oldest open letter is older than the alert allows", "new_group": "an error that was never seen before",
+	"age_ms": "the oldest open letter is older than the alert allows", "new_group": "an error not seen before",
 }
 
 func (p *pages) topic(v *web.Visit) (*web.Page, error) {
@@ -135,7 +135,7 @@ func aboutTopic(t *client.DeadLetterTopic) string {
 	case open == 0 && t.Counts.DEAD == 0:
 		words = append(words, "Nothing is open: all its letters have ended.")
 	case open == 0:
-		words = append(words, letters(t.Counts.DEAD, "is", "are")+" dead and for a person to decide; none waits for a retry.")
+		words = append(words, letters(t.Counts.DEAD, "is", "are")+" dead and waiting for an operator; none is waiting for a retry.")
 	default:
 		words = append(words, letters(open, "waits", "wait")+" for a retry, "+letters(t.Counts.DEAD, "is", "are")+" dead.")
 	}

@@ -18,12 +18,12 @@ func TestATopicGetsAPolicyOfItsOwn(t *testing.T) {
 	s.page(t, "/ui/dlq/topics", topic, "Default policy")
 	s.page(t, topic, "1 letter waits for a retry, 0 letters are dead", "inherited", "</span> new</span>")
 	policy := topic + "/policy"
-	form := uitest.Form(s.page(t, policy, "What is grey is inherited", "as inherited: no", "Nothing changes"))
+	form := uitest.Form(s.page(t, policy, "Grey values are inherited", "as inherited: no", "Nothing changes"))
 	form.Set("max_retries", "7")
 	form.Set("alert.count", "1")
 	form.Set("redact", "card.number\ncustomer")
 	form.Set("do", "preview")
-	if _, page, _ := s.Post(t, policy, form); !strings.Contains(page, "gets a policy of its own") ||
+	if _, page, _ := s.Post(t, policy, form); !strings.Contains(page, "gets its own policy") ||
 		!strings.Contains(page, "<td>7</td>") {
 		t.Errorf("the preview:\n%s", page)
 	}
@@ -32,8 +32,8 @@ func TestATopicGetsAPolicyOfItsOwn(t *testing.T) {
 	if status, page, to := s.Post(t, policy, form); status != http.StatusSeeOther || to != topic {
 		t.Fatalf("%d %s\n%s", status, to, page)
 	}
-	s.page(t, topic, "of its own", "card.number", "<dd>7</dd>")
-	s.page(t, policy, `value="7"`, "This is a policy of its own")
+	s.page(t, topic, "specific to this topic", "card.number", "<dd>7</dd>")
+	s.page(t, policy, `value="7"`, "This topic has its own policy")
 	s.act(t, policy, "reason", "open again", "max_retries", "7", "auto_retry", "true", "redact", "")
 	if page := s.page(t, topic, "<dd>yes</dd>"); strings.Contains(page, "card.number") {
 		t.Error("a list that was emptied keeps its values")
@@ -43,7 +43,7 @@ func TestATopicGetsAPolicyOfItsOwn(t *testing.T) {
 	if status == http.StatusSeeOther || !strings.Contains(page, "max_retries") {
 		t.Errorf("a negative number: %d\n%s", status, page)
 	}
-	s.page(t, "/ui/dlq/topics/none/policy", "No letter of this topic has ever been seen")
+	s.page(t, "/ui/dlq/topics/none/policy", "No letter of this topic has been received yet")
 	s.act(t, "/ui/dlq/policy", "hold_all", "true", "reason", "outage")
 	s.page(t, "/ui/dlq/policy", "Hold every topic")
 	if status, _ := s.Get(t, "/ui/dlq/topics/none-at-all"); status != http.StatusNotFound {
@@ -64,10 +64,10 @@ func TestLettersAreImportedAndWrongLinesNamed(t *testing.T) {
 		t.Errorf("a wrong line: %d\n%s", status, page)
 	}
 	if status, page := s.upload(t, exported); status != http.StatusOK ||
-		!strings.Contains(page, "0 imported, 1 were there already, 0 failed") {
+		!strings.Contains(page, "0 imported, 1 already existed, 0 failed") {
 		t.Errorf("a file that is right: %d\n%s", status, page)
 	}
-	s.page(t, "/ui/dlq/letters/"+id, "waits for a person")
+	s.page(t, "/ui/dlq/letters/"+id, "waits for an operator")
 	if status, _, _ := s.Post(t, "/ui/dlq/import", nil); status != http.StatusBadRequest {
 		t.Errorf("no file: %d", status)
 	}

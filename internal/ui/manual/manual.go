@@ -20,8 +20,8 @@ type manual struct {
 	groups   []group
 }
 
-// manuals returns the manual, which is rendered when the first page of it is asked for: a node of which nobody does
-// keeps its memory.
+// manuals returns the manual, which is rendered when its first page is requested: a node without such requests
+// saves the memory.
 type manuals func() (*manual, error)
 
 // group of chapters in the navigation.
@@ -48,7 +48,7 @@ type view struct {
 	Hits    []hit
 }
 
-// Register adds the manual to the kit. Its pages ask nobody to sign in.
+// Register adds the manual to the kit. Its pages require no sign-in.
 func Register(k *web.Kit) error {
 	m := manuals(sync.OnceValues(func() (*manual, error) {
 		all, err := read(docs.Files, k.Base)
@@ -104,7 +104,7 @@ func (render manuals) home(v *web.Visit) (*web.Page, error) {
 	query := v.URL.Query().Get("q")
 	title := "Manual"
 	if query != "" {
-		title = "Search in the manual"
+		title = "Search the manual"
 	}
 	return &web.Page{Template: "manual", Title: title, Nav: "Manual",
 		Data: view{Groups: m.groups, Query: query, Hits: m.search(query)}}, nil

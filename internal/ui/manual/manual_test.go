@@ -81,8 +81,8 @@ func TestTheSearchFindsCodesAndWords(t *testing.T) {
 		"REQ_SCHEMA":                `href="/docs/problems#req_schema">REQ_SCHEMA</a>`,
 		"server.base_path":          `href="/docs/configuration#server"`,
 		"max_body_bytes":            "<mark>max_body_bytes</mark>",
-		`"><script>alert(1)`:        "No section has all these words",
-		"zebra unicorn":             "No section has all these words",
+		`"><script>alert(1)`:        "No section contains all these words",
+		"zebra unicorn":             "No section contains all these words",
 		"fencing token concurrency": `href="/docs/workers#`,
 	} {
 		status, page, _ := get(m, "/docs/?q="+url.QueryEscape(query))

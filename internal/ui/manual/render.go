@@ -84,7 +84,7 @@ func render(name string, source []byte, base string) (*chapter, error) {
 	if err := markdown.Renderer().Render(&out, source, doc); err != nil {
 		return nil, err
 	}
-	// Wide tables scroll by themselves, and can be scrolled with the keyboard.
+	// Wide tables scroll on their own, and can be scrolled with the keyboard.
 	body := strings.NewReplacer(
 		"<table>", `<div class="table" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`).Replace(out.String())

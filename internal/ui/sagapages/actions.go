@@ -158,7 +158,7 @@ func showDryRun(answer []byte) (*web.Preview, error) {
 		ends += web.Sentence("If every call succeeds, the saga then ends as %s.", end)
 	}
 	if dry.InFlight != nil && *dry.InFlight {
-		ends += " A call may be in flight; its outcome comes first."
+		ends += " A call may be in flight; its outcome is handled first."
 	}
 	shown.Ends = ends
 	return shown, nil

@@ -119,7 +119,7 @@ func outcome(l *client.StepLog) string {
 	case l.Status == client.StepLogStatusRUNNING:
 		return "in flight: no answer yet"
 	case l.Status == client.StepLogStatusSKIPPED:
-		return "skipped: an operator decided that it is not called"
+		return "skipped by an operator: it is not called"
 	case l.Status == client.StepLogStatusSUCCESS && l.Action == client.StepActionCOMPENSATE:
 		return "undone"
 	case l.Status == client.StepLogStatusSUCCESS:
@@ -194,13 +194,13 @@ func (a *attemptPanel) compare(with others, l *client.StepLog) (again bool) {
 	before, first, forward := with.before, with.first, with.forward
 	again = with.retried
 	if before != nil && !a.Request.Hidden {
-		a.add("What was sent, against the attempt before", before.RequestPayload, l.RequestPayload)
-		a.add("The answer, against the attempt before", before.ResponsePayload, l.ResponsePayload)
+		a.add("Request, compared with the previous attempt", before.RequestPayload, l.RequestPayload)
+		a.add("Response, compared with the previous attempt", before.ResponsePayload, l.ResponsePayload)
 	}
 	if forward != nil && !a.Request.Hidden {
 		var sent struct{ Output json.RawMessage }
 		if json.Unmarshal(l.RequestPayload, &sent) == nil && len(sent.Output) > 0 {
-			a.add("What the step answered, against the output that its undo gets", forward.ResponsePayload, sent.Output)
+			a.add("The step's response, compared with the output passed to its undo", forward.ResponsePayload, sent.Output)
 		}
 	}
 	if first != nil && !again {
@@ -233,7 +233,7 @@ func keyOf(v *web.Visit, l *client.StepLog) string {
 func (a *attemptPanel) headers(v *web.Visit, s *story, l *client.StepLog, again bool) {
 	key := header{"Idempotency-Key", keyOf(v, l), "the same in every attempt"}
 	if again {
-		key.Means = "an operator's retry may have added #2, #3, … to it"
+		key.Means = "an operator's retry may have appended #2, #3, …"
 	}
 	a.Headers = []header{
 		key, {"X-Saga-Action", strings.ToLower(string(l.Action)), ""}, {"X-Saga-Attempt", fmt.Sprint(l.Attempt), ""},
@@ -262,13 +262,13 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 	case call.HTTP == nil:
 		return
 	case a.Request.Hidden:
-		a.NoCurl = "You may not read what was sent."
+		a.NoCurl = "You lack the permission to read the request."
 		return
 	case again:
-		a.NoCurl = "An operator's retry may have given this call another key; the preview of a retry says which."
+		a.NoCurl = "An operator's retry may have given this call a different key; the preview of a retry shows which."
 		return
 	case a.Request.TooLarge:
-		a.NoCurl = "What was sent is too large for a command line."
+		a.NoCurl = "The request is too large for a command line."
 		return
 	}
 	method := "POST"

@@ -35,7 +35,7 @@ var bulkFilters = []struct {
 }{
 	{web.Field{Name: "workflow_name", Label: "Workflow"}, true},
 	{web.Field{Name: "status", Label: "Status", Kind: "lines", Hint: "One a line."}, false},
-	{web.Field{Name: "state", Label: "State", Kind: "lines", Hint: "One a line, such as failed."}, true},
+	{web.Field{Name: "state", Label: "State", Kind: "lines", Hint: "One per line, such as failed."}, true},
 	{web.Field{Name: "lifecycle", Label: "Lifecycle", Kind: "lines", Hint: "One a line."}, false},
 	{web.Field{Name: "needs_attention", Label: "Needs attention", Kind: "select", Options: anyYesNo}, true},
 	{web.Field{Name: "active", Label: "Active", Kind: "select", Options: anyYesNo}, false},
@@ -70,7 +70,7 @@ func bulkFields(v *web.Visit) []web.Field {
 	}
 	if ids := q["ids"]; len(ids) > 0 || v.Form.Get("chosen") != "" {
 		fields = append(fields, web.Field{Name: "chosen", Label: "To these sagas", Kind: "lines", Required: true,
-			Value: strings.Join(ids, "\n"), Hint: "One id a line."})
+			Value: strings.Join(ids, "\n"), Hint: "One ID per line."})
 	} else {
 		group := "To all sagas that match"
 		for _, f := range bulkFilters {
@@ -98,7 +98,7 @@ func checkFilters(v *web.Visit) error {
 		}
 		if !known {
 			return web.Malformed("The list has the filter " + name + ", by which a bulk operation cannot select sagas. " +
-				"Take it away, or select the sagas one by one.")
+				"Remove it, or select the sagas individually.")
 		}
 	}
 	return nil
@@ -112,7 +112,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Start", Title: "Act on many sagas", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Changes, Needs: "sagas:write", DryRun: web.DryRunInBody, Fields: bulkFields(v), Show: showBulk,
-		Means: "Does one action to each saga. Each decides for itself; one that refuses is skipped, with the reason.",
+		Means: "Applies one action to many sagas. Each is checked individually; one that refuses is skipped, with the reason.",
 		Body:  bulkBody,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateSagaBulkWithBody(ctx, &client.CreateSagaBulkParams{}, web.JSON, body, edit)
@@ -152,11 +152,11 @@ func showBulk(answer []byte) (*web.Preview, error) {
 		return nil, err
 	}
 	shown := &web.Preview{Sentences: []template.HTML{
-		web.Sentence("It is tried on %s sagas.", web.Count(dry.Matched, dry.MatchedIsCapped)),
+		web.Sentence("It applies to %s sagas.", web.Count(dry.Matched, dry.MatchedIsCapped)),
 	}}
 	if dry.Examined > 0 {
 		shown.Sentences = append(shown.Sentences, web.Sentence(
-			"Of the first %s, %s would accept it now, and %s would be skipped.", web.Count(dry.Examined), web.Count(dry.Done),
+			"Of the first %s, %s would accept it now and %s would be skipped.", web.Count(dry.Examined), web.Count(dry.Done),
 			web.Count(dry.Skipped)))
 	}
 	if len(dry.Sample) > 0 {
@@ -174,8 +174,8 @@ func showBulk(answer []byte) (*web.Preview, error) {
 		}
 		shown.Rows = append(shown.Rows, row)
 	}
-	shown.Ends = "Accepted means that the action was taken, not that it succeeds: " +
-		"the page of the bulk operation shows how each saga goes on."
+	shown.Ends = "Accepted means that the saga took the action, not that it has succeeded: " +
+		"the page of the bulk operation shows how each saga continues."
 	return shown, nil
 }
 
@@ -235,7 +235,7 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 			d.Actions = []web.Button{
 				v.Button("Change the rate", path+"/actions/rate", "sagas:admin", "It takes effect with the next sagas.",
 					web.Safe),
-				v.Button("Cancel", path+"/actions/cancel", "sagas:write", "What is done stays done.", web.Changes),
+				v.Button("Cancel", path+"/actions/cancel", "sagas:write", "Completed changes are kept.", web.Changes),
 			}
 		}
 	}
@@ -245,7 +245,7 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 // aboutBulk says which sagas a bulk is about.
 func aboutBulk(b *client.SagaBulk) string {
 	if b.Filter == nil {
-		return web.Count(*b.Ids) + " sagas that were listed"
+		return web.Count(*b.Ids) + " listed sagas"
 	}
 	raw, err := json.Marshal(b.Filter)
 	if err != nil {
@@ -290,7 +290,7 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 	switch v.PathValue("action") {
 	case "cancel":
 		a.Label, a.Title, a.Class, a.Needs = "Cancel it", "Cancel the bulk operation", web.Changes, "sagas:write"
-		a.Means = "No further saga is acted on. What is done stays done."
+		a.Means = "No further sagas are changed. Completed changes are kept."
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.CancelSagaBulkWithBody(ctx, b.ID, &client.CancelSagaBulkParams{}, web.JSON, body, edit)
 		}

@@ -30,7 +30,7 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 	}
 	const form = "/ui/sagas/bulk/new?workflow_name=bulky&action=suspend"
 	status, page := s.Get(t, form)
-	if status != 200 || !strings.Contains(page, "It is tried on <code>2</code> sagas") || !strings.Contains(page, ids[0]) {
+	if status != 200 || !strings.Contains(page, "It applies to <code>2</code> sagas") || !strings.Contains(page, ids[0]) {
 		t.Fatalf("the form does not say what it would do: %d\n%s", status, page)
 	}
 	if !strings.Contains(page, `name="filter.workflow_name" value="bulky"`) {

@@ -65,7 +65,7 @@ func mergePatch(before, after any) (any, bool) {
 			continue
 		}
 		if to[name] == nil {
-			ok = false // a null in a patch takes the member away
+			ok = false // a null in a patch removes the member
 			continue
 		}
 		inner, fits := mergePatch(value, to[name])

@@ -66,5 +66,5 @@ func (p *pages) errors(v *web.Visit) (*web.Page, error) {
 		}
 		d.Groups = append(d.Groups, group)
 	}
-	return &web.Page{Template: "errors", Title: "Errors of sagas", Nav: "Sagas", Refresh: 10, Data: d}, nil
+	return &web.Page{Template: "errors", Title: "Saga errors", Nav: "Sagas", Refresh: 10, Data: d}, nil
 }

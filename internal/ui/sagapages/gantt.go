@@ -19,7 +19,7 @@ type axis struct {
 	Folds         []fold
 	Bands         []band
 	Now, Deadline *percent
-	Unfolded      bool   // some wait is drawn in full because somebody asked for it
+	Unfolded      bool   // some wait is drawn in full on request
 	FoldURL       string // folds all waits again
 }
 

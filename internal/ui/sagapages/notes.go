@@ -19,10 +19,10 @@ func (p *pages) noteButtons(v *web.Visit, s *client.Saga) (all []web.Button) {
 	path := "/ui/sagas/" + s.SagaID.String() + "/actions/note"
 	me := v.Who.Subject
 	if s.Assignee == nil || *s.Assignee != me {
-		all = append(all, v.Button("Assign to me", path+"?assign=me", mayNote, "You take care of this saga", web.Safe))
+		all = append(all, v.Button("Assign to me", path+"?assign=me", mayNote, "Take responsibility for this saga", web.Safe))
 	}
 	return append(all, v.Button("Assignee and note", path, mayNote,
-		"Say who takes care of this saga, and what others should know", web.Safe))
+		"Record who is responsible for this saga, and anything others should know", web.Safe))
 }
 
 // note is the form of who takes care of a saga, and of the words beside it.
@@ -43,8 +43,8 @@ func (p *pages) note(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Save", Title: "Assignee and note: " + titleOf(s), Nav: "Sagas",
 		Back: web.Link{Name: titleOf(s), URL: page}, Needs: mayNote,
-		Means: "The saga itself does not change, and a step that is being called is not disturbed. " +
-			"The audit trail keeps who wrote a note, and why, but not its text.",
+		Means: "The saga itself does not change, and calls in progress are not affected. " +
+			"The audit trail records who wrote the note and why, but not its text.",
 		Fields: []web.Field{
 			{Name: "assignee", Label: "Assignee", Value: value(s.Assignee)},
 			{Name: "note", Label: "Note", Kind: "long", Value: value(s.Note)},

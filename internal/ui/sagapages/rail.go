@@ -222,8 +222,8 @@ func callText(c *client.Call) string {
 	return ""
 }
 
-// lay draws the lines between the rows. last is the last step that was called; over tells whether the saga has
-// ended.
+// lay draws the lines between the rows. last is the last step that was called; over reports whether the saga
+// has ended.
 func lay(rows []railRow, last int, turned, over bool) {
 	top := len(rows) // the first step that the way back has reached
 	due := len(rows) // the first step that it is to reach

@@ -23,7 +23,7 @@ func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.Sag
 	}
 	picker := web.Field{
 		Name: "from_step", Label: "From step", Kind: "select",
-		Options: []web.Option{{Value: "", Label: "the step that failed, or waits"}},
+		Options: []web.Option{{Value: "", Label: "the step that failed or is waiting"}},
 	}
 	original := s.Payload
 	for i := range st.steps {
@@ -43,10 +43,10 @@ func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.Sag
 	var patch json.RawMessage
 	if string(original) != hiddenText && len(original) > 0 && len(original) <= mostShown {
 		a.Fields = append(a.Fields, web.Field{
-			Name: "input", Label: "Input of the step: edit it to send another one", Kind: "json", Value: indented(original),
+			Name: "input", Label: "Input of the step; edit it to send something else", Kind: "json", Value: indented(original),
 		}, web.Field{
 			Name: "not_applied", Kind: "check",
-			Label: "I have checked that none of the earlier attempts was applied (needed to change the input of such a step)",
+			Label: "I have verified that no earlier attempt was applied (required to change the input of such a step)",
 		})
 	}
 	a.Body = func(form web.Form, members map[string]any) error {
@@ -80,14 +80,14 @@ func patchOf(original json.RawMessage, typed string) (json.RawMessage, error) {
 	}
 	after, err := exact([]byte(typed))
 	if err != nil {
-		return nil, web.Malformed("The input is not JSON.")
+		return nil, web.Malformed("The input is not valid JSON.")
 	}
 	if equal(before, after) {
 		return nil, nil
 	}
 	patch, ok := mergePatch(before, after)
 	if !ok {
-		return nil, web.Malformed("A merge patch cannot set a member to null, only leave it out.")
+		return nil, web.Malformed("A merge patch cannot set a member to null, only remove it.")
 	}
 	raw, err := json.Marshal(patch)
 	return raw, err

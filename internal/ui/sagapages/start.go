@@ -34,8 +34,8 @@ func (p *pages) start(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Start", Title: "Start a saga", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Safe, Needs: "sagas:write", NoReason: true,
-		Means: "The saga is durable once it is accepted: it then runs to its end. The form carries an Idempotency-Key, " +
-			"so sending it twice starts one saga.",
+		Means: "Once accepted, the saga is durable and runs to its end. The form carries an Idempotency-Key, " +
+			"so sending it twice starts only one saga.",
 		Fields: []web.Field{
 			workflow,
 			{Name: "business_key", Label: "Business key", Hint: "order-4711"},
@@ -43,7 +43,7 @@ func (p *pages) start(v *web.Visit) (*web.Action, error) {
 			{Name: "correlation_id", Label: "Correlation ID"},
 			{Name: "metadata", Label: "Metadata", Kind: "json", Hint: `{"region": "eu"}`},
 			{Name: "name", Label: "Name", Hint: "Order 4711"},
-			{Name: "timeout_ms", Label: "It may take (milliseconds)", Kind: "number"},
+			{Name: "timeout_ms", Label: "Timeout (milliseconds)", Kind: "number"},
 		},
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateSagaWithBody(ctx, &client.CreateSagaParams{}, web.JSON, body, edit)

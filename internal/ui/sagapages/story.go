@@ -42,7 +42,7 @@ func (s *story) deadline() *time.Time {
 	return s.saga.TimeoutAt
 }
 
-// with is the URL of the page with one parameter changed; empty takes it away.
+// with is the URL of the page with one parameter changed; empty removes it.
 func with(q url.Values, name, value string) string {
 	to := url.Values{}
 	for n, v := range q {

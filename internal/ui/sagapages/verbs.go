@@ -90,7 +90,7 @@ var verbs = map[client.SagaAction]verb{
 	client.SagaActionExtendDeadline: {
 		label: "Extend the deadline", class: web.Changes,
 		fields: []web.Field{
-			{Name: "timeout_ms", Label: "It may take, from now on", Kind: "select", Value: "900000", Options: []web.Option{
+			{Name: "timeout_ms", Label: "New timeout, from now", Kind: "select", Value: "900000", Options: []web.Option{
 				{Value: "900000", Label: "15 minutes"}, {Value: "3600000", Label: "1 hour"}, {Value: "14400000", Label: "4 hours"},
 				{Value: "86400000", Label: "1 day"}, {Value: "604800000", Label: "7 days"},
 			}},
@@ -109,12 +109,12 @@ var verbs = map[client.SagaAction]verb{
 	},
 	client.SagaActionForceComplete: {
 		label: "Force completion", class: web.Dangerous,
-		warning: "The saga ends as completed whatever its steps did. Nothing is called any more.",
+		warning: "The saga ends as completed regardless of what its steps did. No further calls are made.",
 		send:    whole(client.ClientInterface.ForceCompleteWithBody),
 	},
 	client.SagaActionForceFail: {
 		label: "Force failure", class: web.Dangerous,
-		warning: "The saga ends as failed without compensation. What its steps did stays.",
+		warning: "The saga ends as failed without compensation. The effects of its steps remain.",
 		send:    whole(client.ClientInterface.ForceFailWithBody),
 	},
 	client.SagaActionSkipStep: {
@@ -123,9 +123,9 @@ var verbs = map[client.SagaAction]verb{
 		send: ofStep(client.ClientInterface.SkipStepWithBody),
 	},
 	client.SagaActionCompleteStep: {
-		label: "Mark %s as done by hand", class: web.Changes, step: true,
-		undo:   "Mark %s as undone by hand",
-		fields: []web.Field{{Name: "output", Label: "Its output", Kind: "json", Hint: "what later steps see as its output"}},
+		label: "Mark %s as done manually", class: web.Changes, step: true,
+		undo:   "Mark %s as undone manually",
+		fields: []web.Field{{Name: "output", Label: "Its output", Kind: "json", Hint: "the output that later steps see"}},
 		send:   ofStep(client.ClientInterface.CompleteStepWithBody),
 	},
 	client.SagaActionFailStep: {

@@ -108,7 +108,7 @@ func pasted(text string) []place {
 		return nil
 	}
 	if _, rest, ok := strings.Cut(u.Path, "/ui/"); ok {
-		return []place{{Name: "The page of this URL", Path: (&url.URL{Path: "/ui/" + rest, RawQuery: u.RawQuery}).String()}}
+		return []place{{Name: "The page for this URL", Path: (&url.URL{Path: "/ui/" + rest, RawQuery: u.RawQuery}).String()}}
 	}
 	_, rest, ok := strings.Cut(u.EscapedPath(), "/api/v1/")
 	if !ok {
@@ -121,7 +121,7 @@ func pasted(text string) []place {
 			if len(parts) == strings.Count(rest, "/")+1 && u.RawQuery != "" {
 				page += "?" + u.RawQuery
 			}
-			return []place{{Name: "The page of this URL", Path: page}}
+			return []place{{Name: "The page for this URL", Path: page}}
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ func TestATimelineShowsEverythingOfACorrelation(t *testing.T) {
 		}
 		return ends == 2
 	})
-	s.get("/ui/timeline", 200, "Enter the ID")
+	s.get("/ui/timeline", 200, "Enter the correlation ID")
 	s.get("/ui/timeline?correlation_id=nobody", 200, "Nothing has the correlation ID")
 	s.get("/ui/timeline?correlation_id="+strings.Repeat("x", 1000), 400)
 	s.get("/ui/timeline"+of+"&cursor=x", 400)

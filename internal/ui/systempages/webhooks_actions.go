@@ -21,15 +21,15 @@ import (
 const webhookAdmin = "sagas:admin"
 
 const (
-	meansCreate    = "Events are sent to the URL from now on, signed with a secret that is shown once."
+	meansCreate    = "Events are sent to the URL from now on, signed with a secret that is shown only once."
 	meansRedeliver = "The same event is sent again, with the same webhook-id and a fresh series of attempts."
 	meansTest      = "One event of the type io.skald.webhook.ping is sent, once. Its delivery shows the answer."
-	meansRotate    = "A new secret is made and shown once. For 24 hours, requests carry the signatures of both secrets."
+	meansRotate    = "A new secret is created and shown only once. For 24 hours, requests carry the signatures of both secrets."
 	meansDisable   = "Nothing is sent until the webhook is enabled. Events wait meanwhile; none is lost."
-	meansEnable    = "Sending begins again: where it stopped, or from now."
-	meansDelete    = "The webhook is deleted, and its deliveries with it. Nothing is sent any more."
-	meansSince     = "Deliveries that gave up are sent again, if they were created since a time; at most 1,000 at once."
-	meansEdit      = "What has not been sent yet follows the new settings."
+	meansEnable    = "Sending resumes where it stopped, or from now."
+	meansDelete    = "The webhook and its deliveries are deleted. Nothing more is sent."
+	meansSince     = "Deliveries that gave up and were created since a given time are sent again; at most 1,000 at once."
+	meansEdit      = "The new settings apply to everything not yet sent."
 )
 
 // webhookOf reads the webhook of the URL, with its ETag.
@@ -79,9 +79,9 @@ func webhookFields(w *client.Webhook) []web.Field {
 	return []web.Field{
 		{Name: "url", Label: "URL", Hint: "https://example.org/hooks/skald", Value: w.URL, Required: true},
 		{Name: "description", Label: "Description", Value: w.Description},
-		{Name: "event_types", Label: "Event types, one a line; none: all", Kind: "lines",
+		{Name: "event_types", Label: "Event types, one per line (empty: all)", Kind: "lines",
 			Hint: "saga.completed\ncompensation.*", Value: strings.Join(w.EventTypes, "\n")},
-		{Name: "workflow_names", Label: "Workflows, one a line; none: all", Kind: "lines",
+		{Name: "workflow_names", Label: "Workflows, one per line (empty: all)", Kind: "lines",
 			Value: strings.Join(w.WorkflowNames, "\n")},
 	}
 }
@@ -135,7 +135,7 @@ func (p *pages) editWebhook(v *web.Visit) (*web.Action, error) {
 	a.NoKey, a.Fields = true, webhookFields(w)
 	a.Body = func(_ web.Form, members map[string]any) error {
 		for name, none := range map[string]any{"description": "", "event_types": []string{}, "workflow_names": []string{}} {
-			if members[name] == nil { // what was emptied is changed as well
+			if members[name] == nil { // emptied fields are changed as well
 				members[name] = none
 			}
 		}
@@ -154,7 +154,7 @@ func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
 	}
 	id := w.ID.String()
 	a.Class, a.NoKey = web.Dangerous, true
-	a.Warning = "Events that have not been sent yet are never sent. Disable the webhook if it is to go on later."
+	a.Warning = "Events not yet sent are never sent. Disable the webhook instead if it is to continue later."
 	a.Confirm, a.About = id[len(id)-6:], "the end of the webhook's id"
 	a.Done = func([]byte) string { return "/ui/webhooks" }
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -176,8 +176,8 @@ func (p *pages) enableWebhook(v *web.Visit) (*web.Action, error) {
 	}
 	a.Fields = []web.Field{{
 		Name: "from", Label: "Continue", Kind: "select", Value: "stop", Options: []web.Option{
-			{Value: "stop", Label: "where it stopped: what happened meanwhile is sent"},
-			{Value: "now", Label: "from now: what happened meanwhile is skipped, and pending deliveries are discarded"},
+			{Value: "stop", Label: "where it stopped: events from the meantime are sent"},
+			{Value: "now", Label: "from now: events from the meantime are skipped, and pending deliveries are discarded"},
 		},
 	}}
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -257,7 +257,7 @@ func (p *pages) redeliverSince(v *web.Visit) (*web.Action, error) {
 	}
 	a.NoReason, a.ETag = true, ""
 	a.Fields = []web.Field{{
-		Name: "since", Label: "Created since: a time, or a distance from now", Value: "-24h", Required: true,
+		Name: "since", Label: "Created since: a time, or an offset such as -24h", Value: "-24h", Required: true,
 	}}
 	a.Body = func(form web.Form, members map[string]any) error {
 		if at, ok := web.Relative(v.Now, strings.TrimSpace(form["since"])); ok {

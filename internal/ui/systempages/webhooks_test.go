@@ -65,7 +65,7 @@ func (t webhooksTest) act(path string, fields url.Values, want int, texts ...str
 // again, rotates the secret, and deletes it.
 func TestAWebhookFromItsCreationToItsDeletion(t *testing.T) {
 	s := webhooksTest{t, uitest.Start(t)}
-	s.get("/ui/webhooks", 200, "There are no webhooks yet", "curl -X POST")
+	s.get("/ui/webhooks", 200, "No webhooks yet", "curl -X POST")
 	s.act("/ui/webhooks/new", url.Values{"url": {"no url"}}, 422, "WEBHOOK_INVALID")
 	page, _ := s.act("/ui/webhooks/new", url.Values{
 		"url": {s.Participant + "/503/hook?" + url.QueryEscape(hostile)}, "description": {hostile},
@@ -118,11 +118,11 @@ func TestAWebhookFromItsCreationToItsDeletion(t *testing.T) {
 	s.act(one+"/enable", url.Values{"from": {"now"}}, 303)
 
 	stale := uitest.Form(s.get(one+"/delete", 200, "never sent"))
-	s.Call(t, "POST", strings.TrimPrefix(one, "/ui")+"/disable", nil) // somebody else, meanwhile
+	s.Call(t, "POST", strings.TrimPrefix(one, "/ui")+"/disable", nil) // another person, in the meantime
 	stale.Set("reason", "moved")
 	stale.Set("confirm", one[len(one)-6:])
 	status, page, _ := s.Post(t, one+"/delete", stale)
-	s.has("a stale form", status, page, 412, "changed since the form was opened")
+	s.has("a stale form", status, page, 412, "changed since you opened the form")
 	s.act(one+"/delete", url.Values{"reason": {"moved"}, "confirm": {"wrong"}}, 400, "Not confirmed")
 	confirmed := url.Values{"reason": {"moved"}, "confirm": {one[len(one)-6:]}}
 	if _, to := s.act(one+"/delete", confirmed, 303); to != "/ui/webhooks" {

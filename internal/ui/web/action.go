@@ -80,8 +80,8 @@ type Action struct {
 	Failed func(status int, answer []byte) string
 	// Result shows the answer itself instead, for what is shown only once (a new API key).
 	Result func(answer []byte) (*Page, error)
-	// Template is a page of the subject whose name begins with "action-". It may define "action-fields" and
-	// "preview-extra" anew; the rest of the form is the same everywhere.
+	// Template is a page of the subject whose name begins with "action-". It may redefine "action-fields"
+	// and "preview-extra"; the rest of the form is the same everywhere.
 	Template string
 	// Scripts that only this form needs.
 	Scripts []string
@@ -151,7 +151,7 @@ func Sentence(format string, args ...any) template.HTML {
 // JSON is the content type of every body.
 const JSON = "application/json"
 
-// Emptied takes away values whose fields were emptied: an omitted member would stay as it is. A field that the form
+// Emptied removes values whose fields were emptied: an omitted member would stay as it is. A field that the form
 // does not have is left alone. before are the values when the form was opened.
 func Emptied(form Form, members map[string]any, before map[string]*string) {
 	for name, value := range before {

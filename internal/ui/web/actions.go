@@ -88,7 +88,7 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 		}
 	}
 	if !posted && v.URL.RawQuery == "" && d.Problem != nil && d.Problem.Code == "REQ_SCHEMA" {
-		d.Problem = nil // what is missing has not been filled in yet
+		d.Problem = nil // missing fields have not been filled in yet
 		for i := range a.Fields {
 			a.Fields[i].Problem = ""
 		}
@@ -108,7 +108,7 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 	if d.ReasonRequired() && d.WantsReason() && strings.TrimSpace(d.Reason) == "" {
 		d.Problem = &client.Problem{
-			Status: http.StatusBadRequest, Title: "No reason", Detail: "Say why: the reason is recorded in the audit trail.",
+			Status: http.StatusBadRequest, Title: "No reason", Detail: "Give a reason: it is recorded in the audit trail.",
 		}
 		return nil, nil
 	}

@@ -20,7 +20,7 @@ var files embed.FS
 //go:embed layout.html
 var layout string
 
-// asset is a file that pages refer to. Its URL has the hash of its content, so that browsers may keep it for ever.
+// asset is a file that pages refer to. Its URL has the hash of its content, so that browsers may keep it forever.
 type asset struct {
 	name, media string // name: with the hash
 	plain, gz   []byte

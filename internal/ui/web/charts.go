@@ -50,7 +50,7 @@ func NewSpark(values []int64, words string, title func(i int) string) *Spark {
 
 // Hourly draws numbers of the last 24 hours, counted back from now; the last hour is the last.
 func Hourly(values []int64) *Spark {
-	return NewSpark(values, "By the hour, the last hour last", func(i int) string {
+	return NewSpark(values, "By hour, most recent last", func(i int) string {
 		if ago := len(values) - i; ago > 1 {
 			return fmt.Sprintf("%d to %d hours ago", ago-1, ago)
 		}

@@ -17,7 +17,7 @@ import (
 // Config of the pages. Fields are required unless a comment says otherwise.
 type Config struct {
 	API  http.Handler // of this process
-	Base string       // the path that a proxy in front takes away, such as "/skald"; may be empty
+	Base string       // the path that a proxy in front strips, such as "/skald"; may be empty
 	// ReadOnly leaves out every action.
 	ReadOnly bool
 	// ManualOnly: there are no pages but the manual.
@@ -51,7 +51,7 @@ type SingleSignOn struct {
 type Kit struct {
 	Config
 	Client *client.ClientWithResponses
-	// SignIn returns the page that asks a visitor to sign in, for a request that found nobody.
+	// SignIn returns the page that asks a visitor to sign in, for a request without a session.
 	SignIn func(*Visit) *Page
 	// Patterns are those of all pages, and of what is no page.
 	Patterns []string
@@ -112,7 +112,7 @@ type Page struct {
 type Visit struct {
 	*http.Request
 	Kit *Kit
-	Who *client.CallerIdentity // nil while nobody is signed in
+	Who *client.CallerIdentity // nil without a session
 	Now time.Time
 	// Tenant is the one that the visitor looks at, as the URL names it; empty: their own.
 	Tenant string

@@ -125,7 +125,7 @@ func (l *List) Paged(p client.Pagination) {
 	}
 }
 
-// With is the URL of the list with one parameter changed; empty takes it away.
+// With is the URL of the list with one parameter changed; empty removes it.
 func (l *List) With(name, value string) string {
 	to := without(l.asked, name)
 	if value != "" {

@@ -66,7 +66,7 @@ func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
 	k.page(pattern, func(v *Visit) (*Page, error) { return k.found(v, f) })
 }
 
-// OpenPage registers a page that asks nobody to sign in, because nothing on it comes from the API.
+// OpenPage registers a page that requires no sign-in, because nothing on it comes from the API.
 func (k *Kit) OpenPage(pattern string, f func(*Visit) (*Page, error)) { k.page(pattern, f) }
 
 // Handle registers a handler for what is no page.
@@ -139,7 +139,7 @@ func (k *Kit) problem(v *Visit, err error) *Page {
 		return k.SignIn(v)
 	}
 	p := &Page{Template: "problem", Title: r.Title, Status: r.Status, Data: r.Problem}
-	if r.Code == "SYS_UNAVAILABLE" { // it passes: the page tries again by itself
+	if r.Code == "SYS_UNAVAILABLE" { // it passes: the page retries automatically
 		p.Refresh = 5
 	}
 	return p
@@ -176,7 +176,7 @@ func (c chrome) Installation() string { return c.kit.Title }
 // Colour of the bar.
 func (c chrome) Colour() string { return c.kit.Colour }
 
-// Who is the visitor; nil while nobody is signed in.
+// Who is the visitor; nil without a session.
 func (c chrome) Who() *client.CallerIdentity { return c.visit.Who }
 
 // ReadOnly reports whether this installation offers no actions.
@@ -231,14 +231,14 @@ func keep(h http.Header, tag string) {
 }
 
 // render sends a page. Its ETag, where the page has no State, changes when the page does, apart from the words for
-// times, which the browser keeps current by itself.
+// times, which the browser keeps current.
 func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 	var out bytes.Buffer
 	chrome := chrome{Page: p, kit: k, visit: v}
 	if err := k.pages[p.Template].execute(&out, "layout.html", chrome); err != nil {
 		k.Log.ErrorContext(v.Context(), "rendering a page failed",
 			slog.String("page", p.Template), slog.Any("error", err))
-		http.Error(w, "The page cannot be shown; the server's log says why.", http.StatusInternalServerError)
+		http.Error(w, "The page cannot be shown; see the server's log for the cause.", http.StatusInternalServerError)
 		return
 	}
 	if v.Tenant != "" {

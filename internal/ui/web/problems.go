@@ -19,12 +19,12 @@ var ErrNoPage = &Refusal{client.Problem{
 
 var crossSite = &Refusal{client.Problem{
 	Status: http.StatusForbidden, Code: "AUTH_CROSS_SITE", Title: "Cross-site request refused",
-	Detail: "The request changes something, and nothing proves that a page of this server has sent it.",
+	Detail: "The request makes a change, and nothing proves that it came from a page of this server.",
 }}
 
 var readOnly = &Refusal{client.Problem{
 	Status: http.StatusForbidden, Code: "AUTH_FORBIDDEN", Title: "Permission denied",
-	Detail: "The pages of this installation only show (ui.mode is read_only). The API still takes actions.",
+	Detail: "The pages of this installation are read-only (ui.mode is read_only). The API still accepts actions.",
 }}
 
 // Link is a place with a name.
@@ -32,7 +32,7 @@ type Link struct{ Name, URL string }
 
 var internal = &Refusal{client.Problem{
 	Status: http.StatusInternalServerError, Code: "SYS_INTERNAL", Title: "Internal error",
-	Detail: "The page cannot be shown; the server's log says why.",
+	Detail: "The page cannot be shown; see the server's log for the cause.",
 }}
 
 // Malformed returns the refusal of input that cannot be sent to the API.
@@ -48,7 +48,7 @@ func Got[T any](answer *T, problem *client.Failure) (*T, error) {
 	case problem != nil:
 		return nil, &Refusal{*problem}
 	case answer == nil:
-		return nil, errors.New("the API gave an answer that its contract does not have")
+		return nil, errors.New("the API returned a response that its contract does not define")
 	}
 	return answer, nil
 }

@@ -58,7 +58,7 @@ var changing = []struct{ from, to []byte }{
 	{[]byte("<time "), []byte("</time>")}, {[]byte("<footer"), []byte("</footer>")}, {[]byte(`data-now="`), []byte(`"`)},
 }
 
-// tagOf is the ETag of a page: the hash of what is not changing by itself.
+// tagOf is the ETag of a page: the hash of what does not change with time alone.
 func tagOf(page []byte) string {
 	hash := sha256.New()
 	var next [3]int // where the changing part begins that comes next, of each kind

@@ -40,7 +40,7 @@ func (k *Kit) Prepare() error {
 
 // parse reads the folder "templates" of a subject. A page is made ready when it is shown for the first time:
 // html/template copies and escapes the layout and the parts for each page, which takes more memory than the rest of
-// the pages, and a server of which nobody looks at the pages needs none of it.
+// the pages, and a server whose pages are never viewed needs none of it.
 func (k *Kit) parse(own fs.FS) (map[string]*parsed, error) {
 	shared, err := k.shared()
 	if err != nil {
@@ -96,7 +96,7 @@ func pageOf(shared *template.Template, own fs.FS, name string) (*template.Templa
 	return t.ParseFS(own, name)
 }
 
-// functions are what templates may call. docs/ui.md explains them to those who write pages.
+// functions are what templates may call.
 func (k *Kit) functions() template.FuncMap {
 	return template.FuncMap{
 		"ago": Ago, "duration": Duration, "ms": Milliseconds, "count": Count, "bytes": Bytes, "percent": Percent,

@@ -12,7 +12,7 @@ import (
 
 const (
 	meansEnable  = "New sagas of this workflow are accepted again."
-	meansDisable = "New sagas of this workflow are refused. Sagas that have started go on."
+	meansDisable = "New sagas of this workflow are refused. Sagas that have started continue."
 )
 
 // buttonsOf are the actions on a workflow.

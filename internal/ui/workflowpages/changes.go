@@ -17,7 +17,7 @@ type changes struct {
 // None reports whether the definitions mean the same.
 func (c changes) None() bool { return len(c.Whole) == 0 && len(c.Steps) == 0 }
 
-// stepChange is what became of a step. Places are numbers from 1.
+// stepChange is how a step changed. Places are numbers from 1.
 type stepChange struct {
 	Name    string
 	Added   bool

@@ -68,7 +68,7 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	post(fill(page, wrong, "preview"), 200, `href="#line-12"`, "/steps/1/compensation", "▲")
 	post(fill(page, "name: [\n", "preview"), 200, "WORKFLOW_SYNTAX")
 	post(fill(page, `{"name": "`+hostile+`", "steps": []}`, "act"), 422, "/name")
-	page, _ = post(fill(page, definition(""), "preview"), 200, "The name is new", "What it did stays")
+	page, _ = post(fill(page, definition(""), "preview"), 200, "The name is new", "Its effects remain")
 	if _, to := post(fill(page, definition(""), "act"), 303); to != "/ui/workflows/order?v=1" {
 		t.Errorf("leads to %s", to)
 	}
@@ -81,9 +81,9 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	second := definition("    retry: {max_attempts: 7}\n")
 	blind := fill(get(form, 200), second, "act") // compared with another name
 	post(blind, 409, "Nothing was registered", "retry.max_attempts")
-	page = get(form+"?name=order", 200, "The definitions mean the same", "New version of order")
+	page = get(form+"?name=order", 200, "The definitions are equivalent", "New version of order")
 	page, _ = post(fill(page, second, "preview"), 200, "It becomes version 2", "retry.max_attempts", "absent")
-	s.Call(t, "POST", "/workflows/order/disable", nil) // somebody else, meanwhile
+	s.Call(t, "POST", "/workflows/order/disable", nil) // another person, in the meantime
 	page, _ = post(fill(page, second, "act"), 412, "has changed since you looked")
 	post(fill(page, second, "act"), 303)
 	get(form+"?name=nobody", 404)
@@ -116,6 +116,6 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 	if _, doc := s.Call(t, "GET", "/workflows/order", nil); doc["enabled"] != true {
 		t.Errorf("%v", doc)
 	}
-	get("/ui/workflows/order/disable", 200, "Sagas that have started go on", "/api/v1/workflows/order/disable")
+	get("/ui/workflows/order/disable", 200, "Sagas that have started continue", "/api/v1/workflows/order/disable")
 	get("/ui/workflows/nobody/disable", 404)
 }

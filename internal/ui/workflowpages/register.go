@@ -123,7 +123,7 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 		}
 		return p.registerPage(v, d, status), nil
 	}
-	// What was compared is the version that the form names: if there is a newer one, its difference was not seen.
+	// The compared version is the one that the form names: if there is a newer one, its difference was not seen.
 	seen := ""
 	if v.Form.Get("compared") == d.Valid.Name {
 		seen = v.Form.Get("etag")

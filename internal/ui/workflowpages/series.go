@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// series draws sagas over time: how many were created and what became of them, and how long they took.
+// series draws sagas over time: how many were created, how they ended, and how long they took.
 type series struct {
 	*window
 	AsOf     time.Time
@@ -56,7 +56,7 @@ type seriesRow struct {
 	P50, P95 string
 }
 
-// Failed are those that failed and were not cancelled by somebody.
+// Failed are those that failed and were not cancelled by a user.
 func (r *seriesRow) Failed() int64 { return r.FailedCount - r.CancelledCount }
 
 const (
@@ -128,7 +128,7 @@ func drawSeries(w *window, name string, got *client.SagaSeries, base string) *se
 				continue
 			}
 			part.Sagas += n
-			h := max(int(float64(n)*chartTall/top), 4) // what is there is seen
+			h := max(int(float64(n)*chartTall/top), 4) // non-zero values are visible
 			y -= h
 			c.Parts = append(c.Parts, block{y, h, part.Tone})
 			c.Title += fmt.Sprintf(", %s %s", web.Count(n), part.Word)

@@ -17,7 +17,7 @@ func TestPagesOfStatistics(t *testing.T) {
 		has(t, status, page, want, texts...)
 		return page
 	}
-	get("/ui/statistics", 200, "No saga was created in this time")
+	get("/ui/statistics", 200, "No saga was created in this period")
 	step := func(name, path string) map[string]any {
 		return map[string]any{
 			"name": name, "action": map[string]any{"http": map[string]any{"url": s.Participant + path}},
@@ -30,7 +30,7 @@ func TestPagesOfStatistics(t *testing.T) {
 			t.Fatalf("%d %v", status, doc)
 		}
 	}
-	get("/ui/workflows/order?tab=performance", 200, "No saga was created in this time")
+	get("/ui/workflows/order?tab=performance", 200, "No saga was created in this period")
 	var failed string
 	for _, name := range []string{"order", "order", "refund"} {
 		status, doc := s.Call(t, "POST", "/sagas?wait=30s", map[string]any{"workflow_name": name})
@@ -42,11 +42,11 @@ func TestPagesOfStatistics(t *testing.T) {
 		}
 	}
 
-	get("/ui/statistics", 200, "Counted are all 3 sagas", "compensated 2", "completed 1", "/ui/sagas?created_from=",
+	get("/ui/statistics", 200, "This covers all 3 sagas", "compensated 2", "completed 1", "/ui/sagas?created_from=",
 		"<svg")
-	get("/ui/statistics?window=1h", 200, "Sagas by minute", "Counted are all 3 sagas")
+	get("/ui/statistics?window=1h", 200, "Sagas by minute", "This covers all 3 sagas")
 	get("/ui/statistics?window=30d", 200, "Sagas by day")
-	over := get("/ui/workflows/order?tab=over-time", 200, "Counted are all 2 sagas", "workflow_name=order", "95 % within")
+	over := get("/ui/workflows/order?tab=over-time", 200, "This covers all 2 sagas", "workflow_name=order", "95 % within")
 	if strings.Contains(over, "completed 1") {
 		t.Error("the series of a workflow counts sagas of another")
 	}
@@ -58,7 +58,7 @@ func TestPagesOfStatistics(t *testing.T) {
 		t.Error("the list of a bar has sagas of another workflow")
 	}
 
-	perf := get("/ui/workflows/order?tab=performance", 200, "Counted are the", "undo of", "reserve", "http_409", "100.0 %",
+	perf := get("/ui/workflows/order?tab=performance", 200, "This covers the", "undo of", "reserve", "http_409", "100.0 %",
 		"half within", "/ui/sagas/"+failed, "status=FAILED")
 	// What failed with a code leads to the sagas that failed with it.
 	_, link, _ = strings.Cut(perf, `<a href="/ui/sagas?created_from=`)
@@ -74,10 +74,10 @@ func TestPagesOfStatistics(t *testing.T) {
 	if !strings.Contains(perf, "one attempt took") {
 		t.Error("what is measured is not said")
 	}
-	get("/ui/workflows/order?tab=performance&measure=step&versions=this&window=1h", 200, "waits between them included", "All versions together")
-	get("/ui/workflows/refund?tab=performance", 200, "No attempt failed")
+	get("/ui/workflows/order?tab=performance&measure=step&versions=this&window=1h", 200, "including the waits in between", "All versions combined")
+	get("/ui/workflows/refund?tab=performance", 200, "No attempts failed")
 	earlier := url.QueryEscape(time.Now().Add(-3 * time.Hour).UTC().Format(time.RFC3339))
-	get("/ui/workflows/order?tab=over-time&until="+earlier, 200, "No saga of order was created in this time", "until now")
+	get("/ui/workflows/order?tab=over-time&until="+earlier, 200, "No saga of order was created in this period", "up to now")
 	get("/ui/statistics?window=1h&until="+url.QueryEscape(time.Now().AddDate(0, 0, -9).UTC().Format(time.RFC3339)), 400, "3 days")
 	for _, wrong := range []string{"window=2h", "window=" + url.QueryEscape(hostile), "until=yesterday"} {
 		get("/ui/statistics?"+wrong, 400)

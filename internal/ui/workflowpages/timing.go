@@ -104,7 +104,7 @@ func (p *pages) timingOf(v *web.Visit, name string, version int) (*timing, error
 	return t, nil
 }
 
-// changed is the URL of a page with one parameter changed; empty takes it away.
+// changed is the URL of a page with one parameter changed; empty removes it.
 func changed(q url.Values, name, value string) string {
 	to := url.Values{}
 	for k, values := range q {

@@ -50,7 +50,7 @@ func windowOf(v *web.Visit) (*window, error) {
 	case q.Get("window") == "":
 		at = 1
 	case at < 0:
-		return nil, web.Malformed("A window is 1h, 24h, 7d or 30d.")
+		return nil, web.Malformed("The window must be 1h, 24h, 7d or 30d.")
 	}
 	l := lengths[at]
 	latest := v.Now.UTC().Truncate(l.length).Add(l.length)
@@ -58,7 +58,7 @@ func windowOf(v *web.Visit) (*window, error) {
 	if until := q.Get("until"); until != "" {
 		t, err := time.Parse(time.RFC3339, until)
 		if err != nil {
-			return nil, web.Malformed("The end of the window is a time such as 2026-03-01T12:00:00Z.")
+			return nil, web.Malformed("The end of the window must be a time such as 2026-03-01T12:00:00Z.")
 		}
 		if t = t.UTC().Truncate(l.length); t.Before(latest) {
 			w.To = t

@@ -138,7 +138,7 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 func number(s string) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 1 {
-		return 0, web.Malformed("A version is a number from 1.")
+		return 0, web.Malformed("The version must be a number from 1.")
 	}
 	return int(n), nil
 }

@@ -64,7 +64,7 @@ func (p *pages) registerButton(v *web.Visit, label, path string) *web.Button {
 	if p.kit.ReadOnly {
 		return nil
 	}
-	b := v.Button(label, path, "workflows:write", "Write a definition, and see what is wrong with it.", web.Changes)
+	b := v.Button(label, path, "workflows:write", "Write a definition and have it checked as you type.", web.Changes)
 	b.Page = true
 	return &b
 }

@@ -102,7 +102,7 @@ func (at lines) of(pointer string) int {
 	}
 }
 
-// deepest bounds the recursion into what somebody has pasted.
+// deepest bounds the recursion into pasted text.
 const deepest = 200
 
 func (at lines) yaml(pointer string, n *yaml.Node, depth int) {

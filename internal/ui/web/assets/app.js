@@ -8,7 +8,7 @@ const base = body.dataset.base;
 let seen = Date.now();
 let tag = body.dataset.tag ?? '';
 
-// waiting shows a line at the top of the page while something takes more than a moment. What is there stays.
+// waiting shows a line at the top of the page while something takes more than a moment. The present content stays.
 let pending = 0;
 export async function waiting(promise) {
   pending++;
@@ -31,12 +31,12 @@ if (matchMedia('(max-width: 640px)').matches) for (const d of document.querySele
 
 async function refresh() {
   if (document.hidden || dialog.open || document.querySelector('form.act')) return;
-  let why = 'Skald does not answer.';
+  let why = 'Skald is not responding.';
   try {
     const res = await waiting(fetch(location.href, { headers: tag ? { 'If-None-Match': tag } : {}, cache: 'no-store' }));
     if (res.status === 401) { location.reload(); return; }
-    if (document.getElementById('problem') && res.ok) { location.reload(); return; } // what was missing is back
-    if (res.status >= 500) why = res.status === 503 ? 'Skald cannot reach its database; it tries again by itself.' : `Skald answers ${res.status}.`;
+    if (document.getElementById('problem') && res.ok) { location.reload(); return; } // the missing resource is back
+    if (res.status >= 500) why = res.status === 503 ? 'Skald cannot reach its database. Retrying automatically.' : `Skald returned ${res.status}.`;
     if (!res.ok && res.status !== 304) throw new Error(res.statusText);
     tag = res.headers.get('ETag') ?? '';
     if (res.status === 304) body.dataset.refresh = res.headers.get('Skald-Refresh') ?? '';
@@ -93,7 +93,7 @@ loop();
 document.addEventListener('skald:refresh', refresh); // another script wants the page's new state now
 addEventListener('offline', () => stale('This computer is offline.'));
 addEventListener('online', () => { if (body.dataset.refresh) refresh(); else offline.hidden = true; });
-// A link that takes its time: the page stays, with the line. Coming back to it takes the line away.
+// A slow link: the page stays, with the line. Coming back to it removes the line.
 document.addEventListener('click', (e) => {
   const link = e.target.closest('a[href]:not([data-action], [data-peek], [download], [target])');
   if (!link || e.defaultPrevented || e.ctrlKey || e.metaKey || e.shiftKey || e.button !== 0 || link.origin !== location.origin) return;
@@ -182,11 +182,11 @@ function signedOut(form) {
 }
 
 // A form that is a page is sent by the browser itself, once it is known that the session still holds: the answer to
-// a request of somebody who is signed out would be a page without the form.
+// a request without a session would be a page without the form.
 document.addEventListener('submit', async (e) => {
   const form = e.target.closest('main form.act');
   if (!form || form.closest('dialog') || form.method !== 'post' || e.defaultPrevented) return;
-  if (form.querySelector('[name=credential]')) return; // it is sent to become somebody
+  if (form.querySelector('[name=credential]')) return; // it is sent in order to sign in
   if (form.dataset.asked) { delete form.dataset.asked; return; }
   e.preventDefault();
   const by = e.submitter;
@@ -194,7 +194,7 @@ document.addEventListener('submit', async (e) => {
     const res = await waiting(fetch(`${base}/api/v1/whoami`, { cache: 'no-store' }));
     if (res.status === 401) { signedOut(form); return; }
   } catch {
-    stale('Skald does not answer. Your form is kept; send it again.');
+    stale('Skald is not responding. Your form is kept; send it again.');
     return;
   }
   form.dataset.asked = 'yes';
@@ -219,7 +219,7 @@ document.addEventListener('submit', async (e) => {
   } catch {
     for (const b of form.querySelectorAll('button')) b.disabled = false;
     offline.hidden = false;
-    offline.textContent = 'Skald does not answer. Your form is kept; send it again.';
+    offline.textContent = 'Skald is not responding. Your form is kept; send it again.';
   }
 });
 

@@ -19,7 +19,7 @@ function add(event) {
   body.append(row);
   while (body.children.length > most) body.firstElementChild.remove();
   count += 1;
-  live.textContent = `This is the end; what follows appears here. ${count} new since you opened the page.`;
+  live.textContent = `This is the end of the trail; new events appear here: ${count} since you opened the page.`;
 }
 
 function take(text) {
@@ -38,7 +38,7 @@ async function follow() {
       const headers = { Accept: 'text/event-stream', ...(last && { 'Last-Event-ID': last }) };
       const res = await fetch(`${api}/api/v1${live.dataset.stream}`, { headers, signal: mine.signal });
       if (!res.ok) throw new Error(res.status);
-      if (!count) live.textContent = 'This is the end; what follows appears here.';
+      if (!count) live.textContent = 'This is the end of the trail; new events appear here.';
       const text = res.body.pipeThrough(new TextDecoderStream()).getReader();
       let rest = '';
       for (let part = await text.read(); !part.done; part = await text.read()) {
@@ -46,7 +46,7 @@ async function follow() {
         rest = all.pop();
         all.forEach(take);
       }
-    } catch { if (reading === mine) live.textContent = 'Skald does not answer; trying again.'; }
+    } catch { if (reading === mine) live.textContent = 'Skald is not responding. Retrying.'; }
     if (reading === mine) await new Promise((wake) => { setTimeout(wake, 3000); });
   }
 }

@@ -41,7 +41,7 @@ function follow(section) {
   let stop = new AbortController();
   let drawing = false;
   let loading = false;
-  let whole = false; // somebody wants all of it in memory
+  let whole = false; // all of it is wanted in memory
   let hits = [], hit = -1;
 
   form.addEventListener('submit', (e) => e.preventDefault());
@@ -97,14 +97,14 @@ function follow(section) {
         if (n < 0) return;
         if (n) draws();
         if (over && after && !n) {
-          state.textContent = held.texts.length ? 'The log is complete.' : 'Nothing has been logged.';
+          state.textContent = held.texts.length ? 'The log is complete.' : 'Nothing was logged.';
           return;
         }
         after = over;
         state.textContent = 'Following the log.';
       } catch {
         if (mine.signal.aborted) return;
-        state.textContent = 'The connection is interrupted; the log goes on when Skald answers.';
+        state.textContent = 'Connection lost. The log continues when Skald responds.';
       }
     }
   }
@@ -176,7 +176,7 @@ function follow(section) {
     try {
       while (await earlier());
     } catch {
-      state.textContent = 'Skald does not answer.';
+      state.textContent = 'Skald is not responding.';
     }
     older.disabled = false;
   });
@@ -272,7 +272,7 @@ function follow(section) {
   });
   // above brings older lines into the page.
   function above() {
-    if (first === 0) { earlier().catch(() => { state.textContent = 'Skald does not answer.'; }); return; }
+    if (first === 0) { earlier().catch(() => { state.textContent = 'Skald is not responding.'; }); return; }
     const was = pre.scrollHeight;
     const from = Math.max(0, first - step);
     window_(from, last);

@@ -2,8 +2,8 @@
 
 const keys = [
   ['/', 'filter this list'], ['g, then a letter', 'go to a page'], ['j  k', 'next and previous row'],
-  ['Enter', 'open the row'], ['Space', 'peek: what it waits for, and what may be done'], ['x', 'select the row'],
-  ['.', 'go to the actions'], ['[  ]', 'previous and next of the list you came from'], ['y', 'copy the id'],
+  ['Enter', 'open the row'], ['Space', 'peek: what it is waiting for, and the available actions'], ['x', 'select the row'],
+  ['.', 'go to the actions'], ['[  ]', 'previous and next item of the list you came from'], ['y', 'copy the id'],
   ['u', 'absolute times: UTC or local'], ['Esc', 'close, or leave a field'], ['?', 'this help'],
 ];
 let going = 0; // until when a letter after "g" counts

@@ -22,7 +22,7 @@ if (rate) {
   const said = document.getElementById('rate-said');
   let waiting;
 
-  // A redrive gets a new version by its own progress too. Only if somebody has changed what this form changes is the
+  // A redrive gets a new version by its own progress too. Only if another person has changed what this form changes is the
   // form out of date.
   const now = () => document.getElementById('rate-now')?.dataset;
   const known = () => `${now()?.rate} ${now()?.concurrency}`;
@@ -48,9 +48,9 @@ if (rate) {
       const problem = page.querySelector('.box p:nth-child(2)')?.textContent;
       const version = page.querySelector('form.act [name="etag"]');
       if (version) etag.value = version.value;
-      said.textContent = problem ? `not changed: ${problem}` : 'not changed: it has changed meanwhile, or has ended';
+      said.textContent = problem ? `not changed: ${problem}` : 'not changed: the redrive was changed by someone else, or has ended';
     } catch {
-      said.textContent = 'not changed: Skald does not answer';
+      said.textContent = 'not changed: Skald is not responding';
     }
   };
   const later = () => { clearTimeout(waiting); waiting = setTimeout(send, 300); };

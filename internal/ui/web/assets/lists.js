@@ -206,11 +206,11 @@ if (region && tableOf(region)) {
       const all = saved();
       listed.replaceChildren(...all.map((s) => {
         const away = make('button', { type: 'button', textContent: '✕' });
-        away.setAttribute('aria-label', `Forget the view ${s.name}`);
+        away.setAttribute('aria-label', `Delete the view ${s.name}`);
         away.addEventListener('click', () => { keep(store, saved().filter((o) => o.name !== s.name)); draw(); field.focus(); });
         return make('li', {}, make('a', { href: s.search, textContent: s.name }), ' ', away);
       }));
-      if (!all.length) listed.append(make('li', { className: 'quiet', textContent: 'None yet. They are kept in this browser.' }));
+      if (!all.length) listed.append(make('li', { className: 'quiet', textContent: 'None yet. Views are kept in this browser.' }));
     }
     const put = () => {
       const called = field.value.trim();

@@ -1,5 +1,5 @@
-// Causes that a person has put off are hidden in this browser until four hours are over. Nothing
-// is told to the server: others still see them.
+// Snoozed causes are hidden in this browser for four hours. Nothing
+// is sent to the server: others still see them.
 const key = 'skald.snoozed';
 const hour = 3_600_000;
 
@@ -26,7 +26,7 @@ function show() {
       const button = document.createElement('button');
       button.type = 'button';
       button.className = 'snooze';
-      button.title = 'Hide it here for four hours';
+      button.title = 'Hide in this browser for four hours';
       button.textContent = 'Snooze';
       then.append(button);
     }

@@ -43,7 +43,7 @@ async function look() {
     if (mine !== asked) return; // something else was typed meanwhile
     const found = page.getElementById('hits') ?? page.getElementById('content');
     hits.replaceChildren(...found.childNodes);
-  } catch { if (mine === asked) hits.textContent = 'Skald does not answer.'; }
+  } catch { if (mine === asked) hits.textContent = 'Skald is not responding.'; }
 }
 
 export function open() {
