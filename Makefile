@@ -117,7 +117,8 @@ check: lint verify-generated postgres ## the cheap checks, for use before every 
 ci-like: ## run .ci/run three times in a clean clone while something else keeps every core busy (RUNS=1)
 	@sh scripts/ci-like.sh $(RUNS)
 
-lint: ## run gofmt, vet and golangci-lint
+lint: ## run gofmt, vet and golangci-lint, and check the subjects of new commits
+	@sh scripts/subjects.sh
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./...
