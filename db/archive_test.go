@@ -154,7 +154,7 @@ func TestRestoredSagasAreByteForByteWhatTheyWere(t *testing.T) {
 	}
 }
 
-// Whoever calls it, unfinished sagas and those that need attention stay.
+// Regardless of the caller, unfinished sagas and those that need attention stay.
 func TestArchivingByIDRefusesWhatIsNotOver(t *testing.T) {
 	t.Parallel()
 	pool := open(t, testdb.DSN(t))

@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// An Extra is an index that Skald itself does not need: it serves a query of the seed
-// documents as they wrote it, for people who ask the database by hand. Each costs
-// time at every write to its table, most of them at every step of every saga, so
-// none is made unless somebody asks for it.
+// An Extra is an index that Skald itself does not need: it serves a query of the seed documents as
+// they wrote it, for people who ask the database by hand. Each costs time at every write to its
+// table, most of them at every step of every saga, so none is created unless requested.
 type Extra struct {
 	Name  string
 	Table string
@@ -106,9 +105,9 @@ func (e Extra) inSchema() string {
 	return schema + "." + e.Name
 }
 
-// MakeExtras makes the extra indexes with these names, without names all but those
-// that have a twin, and returns which were made. Writers go on meanwhile. One whose
-// making was broken off earlier is made anew; those that are there stay as they are.
+// MakeExtras makes the extra indexes with these names, without names all but those that have a
+// twin, and returns which were made. Writers go on meanwhile. One whose creation was interrupted
+// earlier is created again; existing ones stay as they are.
 func MakeExtras(ctx context.Context, dsn string, names ...string) ([]string, error) {
 	return changeExtras(ctx, dsn, names, "extras-up", func(s ExtraState, named bool) []string {
 		create := fmt.Sprintf(`CREATE INDEX CONCURRENTLY IF NOT EXISTS %s ON %s %s`, s.Name, s.Table, s.Keys)

@@ -54,8 +54,8 @@ func givingWay(ctx context.Context, f func() error) error {
 	}
 }
 
-// lockedOut tells whether a statement has given up waiting for a lock, or was ended
-// because of a deadlock.
+// lockedOut reports whether a statement has given up waiting for a lock, or was ended because of a
+// deadlock.
 func lockedOut(err error) bool {
 	var of *migrate.TxError
 	if errors.As(err, &of) { // it does not unwrap

@@ -6258,7 +6258,7 @@ type NodeLoop struct {
 
 // Overview defines model for Overview.
 type Overview struct {
-	// Causes The most urgent first: what stands still until a person acts, then what has gone
+	// Causes The most urgent first: what makes no progress until a person acts, then what has gone
 	// wrong, last new errors; within each by age times count.
 	Causes    []OverviewCause `json:"causes"`
 	CheckedAt time.Time       `json:"checked_at"`

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/api/worker"
 )
 
-// A worker that does runs of the command send-report until it is told to stop, and
-// then lets those that are under way finish.
+// A worker that does runs of the command send-report until it is asked to stop, and then lets the
+// runs in progress finish.
 func Example() {
 	w, err := worker.New(worker.Config{
 		URL: "https://skald.example", Credential: os.Getenv("SKALD_KEY"), Queues: []string{"reports"}, Concurrency: 8,

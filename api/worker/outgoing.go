@@ -27,7 +27,7 @@ const (
 	maxDepth = strictjson.DefaultMaxDepth - 8
 )
 
-// percentOf returns a percentage within its bounds. False: it is no number, such as 0/0 before
+// percentOf returns a percentage within its bounds. False: it is not a number, such as 0/0 before
 // the total is known.
 func percentOf(p float64) (float64, bool) {
 	if math.IsNaN(p) || math.IsInf(p, 0) {

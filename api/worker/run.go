@@ -52,9 +52,9 @@ func (r *Run) DecodeCheckpoint(into any) error {
 	return json.Unmarshal(r.LastCheckpoint, into)
 }
 
-// Progress reports how far the run has come, percent from 0 to 100. It is sent with the
-// next heartbeat. A percent that is no number is left out, one beyond the bounds is at
-// the bound, and the message is cut to 1,000 characters.
+// Progress reports how far the run has come, percent from 0 to 100. It is sent with the next
+// heartbeat. A percent that is not a number is left out, one beyond the bounds is at the bound, and
+// the message is cut to 1,000 characters.
 func (r *Run) Progress(percent float64, message string) {
 	told := map[string]any{"message": plaintext.Text(message, plaintext.Characters(maxProgressText))}
 	if p, ok := percentOf(percent); ok {
@@ -231,7 +231,7 @@ func (h *held) beat(n news) map[string]any {
 	return b
 }
 
-// knows records that the server knows the news, or has refused them for good.
+// knows records that the server knows the news, or has refused them permanently.
 func (h *held) knows(n news) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

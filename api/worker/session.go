@@ -66,9 +66,9 @@ func (s *session) work(ctx context.Context) {
 	s.end(nil)
 }
 
-// drain waits for handlers to finish, and after Config.Drain ends their contexts. A
-// detached worker drains as one that stops does: the results of what it has are accepted
-// as long as nobody else has the runs, and its leases end as they were granted.
+// drain waits for handlers to finish, and after Config.Drain ends their contexts. A detached worker
+// drains as one that stops does: the results of what it has are accepted as long as no other worker
+// has the runs, and its leases end as they were granted.
 func (s *session) drain() {
 	if s.over.Err() == nil {
 		_ = s.w.api.post(

@@ -10,7 +10,7 @@
 //	skald-bench peers [flags]        measure Skald beside DTM, Restate and River
 //	skald-bench soak [flags]         keep a server under load for long, and see whether anything grows
 //	skald-bench migrate [flags]      migrate large tables under load, by eight processes at once
-//	skald-bench xmin [flags]         measure while somebody holds a snapshot for long
+//	skald-bench xmin [flags]         measure while a snapshot is held for a long time
 //	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data

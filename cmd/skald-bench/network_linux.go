@@ -11,7 +11,7 @@ import (
 func ownNetwork() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGTERM}
 	if os.Geteuid() != 0 {
-		// Only root may make one, or somebody in a user namespace that he has made himself.
+		// Only root may create one, or a user inside a user namespace of their own.
 		const netAdmin = 12
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}

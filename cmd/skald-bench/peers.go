@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/bench"
 )
 
-// peers compares Skald with its peers, in a network of its own unless it is told otherwise: DTM
+// peers compares Skald with its peers, in a network of its own unless a flag says otherwise: DTM
 // listens on every address of the machine.
 func peers(ctx context.Context, args []string, out io.Writer) error {
 	cfg := bench.PeersConfig{Out: out}

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// Whoever forgets to name the database must not believe that the command reached it.
+// If the database is not named, the user must not believe that the command reached it.
 func TestNoCommandCreatesADatabaseInsteadOfTheOneThatIsMeant(t *testing.T) {
 	for _, args := range [][]string{
 		{"migrate", "up"}, {"migrate", "down", "1"}, {"migrate", "status"},
@@ -39,7 +39,7 @@ func TestMigratePrivateUsesThePrivateDatabase(t *testing.T) {
 			t.Errorf("skald %s: exit %d, %s", step.args, code, out)
 		}
 	}
-	// A database that is configured is used all the same.
+	// A database that is configured is used anyway.
 	configured := []string{"SKALD_DATABASE_URL=" + testdb.Empty(t)}
 	out, code := run(t, configured, "migrate", "--private", "status")
 	if code != 0 || !strings.Contains(out, "not applied") {

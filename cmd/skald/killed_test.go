@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A client waits at one node for a saga of another one, which is killed: nobody tells that
-// client of the end but its own node, which takes the saga over.
+// A client waits at one node for a saga of another one, which is killed: only its own node, which
+// takes the saga over.
 func TestAClientWaitsForASagaWhoseNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	called, release := make(chan struct{}, 10), make(chan struct{})

@@ -87,7 +87,7 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 }
 
 // loadExisting does the same for commands that read or change what a server has stored. The private PostgreSQL
-// must exist: a new one would be empty, and whoever forgot to name a database would believe the command.
+// must exist: a new one would be empty, and a user who forgot to name a database would believe the command.
 func (c *cli) loadExisting() (config.Config, *slog.Logger, error) {
 	cfg, log, err := c.load()
 	if err == nil && cfg.Database.Embedded() && !devpg.Exists(cfg.Database.EmbeddedDir) {

@@ -65,7 +65,7 @@ func (extrasStatus) Run(ctx context.Context, c *cli) error {
 	})
 }
 
-// extraLine tells whether an extra index exists, and what it is for.
+// extraLine reports whether an extra index exists, and what it is for.
 func extraLine(e db.ExtraState) string {
 	state := "not created"
 	switch {

@@ -33,7 +33,7 @@ func serve(t *testing.T, dsn string, env []string, flags ...string) (url, logged
 	return url, logged
 }
 
-// launch starts the program on a database. Whoever launches it ends it.
+// launch starts the program on a database. The caller that launches it ends it.
 func launch(t *testing.T, dsn string, env []string, flags ...string) (cmd *exec.Cmd, url, logged string) {
 	t.Helper()
 	addr := testnet.FreeAddress(t)

@@ -1,5 +1,5 @@
-// Command stub stands for the services that the examples of the manual call. It
-// answers every POST with 200 and {"ok":true}, until it is told otherwise:
+// Command stub stands for the services that the examples of the manual call. It answers every POST
+// with 200 and {"ok":true}, until it is configured otherwise:
 //
 //	go run ./examples/stub
 //	curl -X PUT 127.0.0.1:9001/release -d 503   # /release answers 503 from now on

@@ -133,7 +133,7 @@ func TestTheWorkerInBash(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if err := cmd.Wait(); err != nil { // it stops by itself after two runs
+	if err := cmd.Wait(); err != nil { // it stops after two runs
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	workers := send(t, "GET", url+"/api/v1/workers?state=DRAINING", "")["workers"].([]any)

@@ -11,8 +11,8 @@ const (
 	CodeProviderDown = "AUTH_PROVIDER_UNAVAILABLE" // the identity provider does not answer
 )
 
-// validName tells whether s is a valid name of a key: it becomes part of subjects,
-// whose parts are separated by colons.
+// validName reports whether s is a valid name of a key: it becomes part of subjects, whose parts
+// are separated by colons.
 func validName(s string) bool {
 	return s != "" && len(s) <= maxName && strings.IndexFunc(s, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._@-", r))

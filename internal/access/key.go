@@ -42,7 +42,7 @@ func NewToken(chance [EntropyBytes]byte) Token {
 		base64.RawURLEncoding.EncodeToString(chance[prefixBytes:]))
 }
 
-// ParseToken tells whether s has the form of an API key.
+// ParseToken reports whether s has the form of an API key.
 func ParseToken(s string) (Token, bool) {
 	if len(s) != keyLength || !strings.HasPrefix(s, keyBegin) || s[len(keyBegin)+prefixLength] != '_' {
 		return "", false
@@ -85,7 +85,7 @@ type Key struct {
 	LastUsedAt *time.Time // with a precision of about a minute; nil: never
 }
 
-// Active tells whether the key is valid at now.
+// Active reports whether the key is valid at now.
 func (k *Key) Active(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
@@ -163,7 +163,7 @@ func Issue(r Request, by principal.Principal, id uuid.UUID, chance [EntropyBytes
 	return k, t, err
 }
 
-// IssueFor is Issue for a token that exists already.
+// IssueFor is Issue for a token that already exists.
 func IssueFor(t Token, r Request, by principal.Principal, id uuid.UUID, now time.Time) (Key, error) {
 	var fields fault.Mistakes
 	if !validName(r.Name) {

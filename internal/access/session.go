@@ -28,7 +28,7 @@ const (
 	CodeSessionRefused  = "AUTH_SESSION_REFUSED"   // no session can be made of this credential
 )
 
-// Names of the session's cookie. Browsers accept the first one only over TLS, and from nobody but this host; the
+// Names of the session's cookie. Browsers accept the first one only over TLS, and only from this host; the
 // second is for plain HTTP on a loopback address.
 const (
 	SessionCookie      = "__Host-skald"
@@ -45,7 +45,7 @@ func NewSessionToken(chance [32]byte) SessionToken {
 	return SessionToken(sessionBegin + base64.RawURLEncoding.EncodeToString(chance[:]))
 }
 
-// ParseSessionToken tells whether s has the form of a session's token.
+// ParseSessionToken reports whether s has the form of a session's token.
 func ParseSessionToken(s string) (SessionToken, bool) {
 	text, ok := strings.CutPrefix(s, sessionBegin)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)

@@ -188,7 +188,7 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 				tt.calls,
 			)
 		}
-		// Who waits is told by the node that drove the saga, without a read.
+		// A waiting request is answered by the node that drove the saga, without a read.
 		_, stored := call(t, "GET", n.url+"/api/v1/sagas/"+doc["saga_id"].(string), "")
 		if !reflect.DeepEqual(doc, stored) {
 			t.Errorf("payload %s: the answer of the wait is\n%v\nand the store has\n%v", tt.payload, doc, stored)

@@ -12,7 +12,7 @@ import (
 // breaks ends attributes, elements and templates, and turns the direction of text around.
 const breaks = `"'><img zq src=x onerror=alert(1)></title></textarea></script>{{.}}` + "\u202e\u2028"
 
-// hostile makes the owner of a canaryNode an attacker of whoever looks at the pages.
+// hostile makes the owner of a canaryNode an attacker of those who look at the pages.
 type hostile struct {
 	planted map[string]bool     // names of fields that have taken the whole text
 	refused map[string][]string // fields that have not → operations

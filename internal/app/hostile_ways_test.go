@@ -81,7 +81,7 @@ func (p *hostilePages) otherWays() {
 	}
 }
 
-// asAnyTenant reads a page of each kind as somebody of no tenant who looks at the owner's.
+// asAnyTenant reads a page of each kind as a caller without a tenant of its own who looks at the owner's.
 func (p *hostilePages) asAnyTenant() {
 	p.a.t.Helper()
 	kinds, files, hostile := map[string]bool{}, map[string]bool{}, 0

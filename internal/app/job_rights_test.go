@@ -143,7 +143,7 @@ func TestARedriveByAJobIsBoundedAndNamesItsPrincipal(t *testing.T) {
 	c.must(c.operator, "POST", fmt.Sprintf("/api/v1/job-runs/%v/rerun", all["id"]), ``, 403) // with its arguments
 }
 
-// A link that an operator can use has the rights of an operator, whoever created it.
+// A link that an operator can use has the rights of an operator, regardless of its creator.
 func TestALinkGivesNoMoreThanAnOperatorsRights(t *testing.T) {
 	t.Parallel()
 	c := newRights(t)

@@ -44,8 +44,8 @@ type letters struct {
 	topics   kafka.Pattern
 }
 
-// webhooksAtOnce bounds the letters of webhooks that are claimed at once: they
-// are taken back one by one.
+// webhooksAtOnce bounds the letters of webhooks that are claimed at once: they are reverted one by
+// one.
 const webhooksAtOnce = 32
 
 // newLetters returns the dead-letter queue, nil when the stores keep none.

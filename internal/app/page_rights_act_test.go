@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// act opens a form and sends it. Whoever finds its button disabled is refused by the API with the permission that the
-// form names; whoever finds it enabled is not.
+// act opens a form and sends it. A visitor whose button is disabled is refused by the API with the permission that
+// the form names; one whose button is enabled is not.
 func (m *rights) act(kind, to string, who visitor) {
 	m.a.t.Helper()
 	status, doc, text := m.asked(http.MethodGet, to, who, nil)

@@ -37,7 +37,7 @@ func TestPagesOfferEachRoleWhatItMayDo(t *testing.T) {
 		seen[path] = m.compared(path)
 	}
 	kinds := sorted(m.where)
-	slices.SortStableFunc(kinds, func(a, b string) int { // what is deleted has no more forms
+	slices.SortStableFunc(kinds, func(a, b string) int { // deleted items have no more forms
 		return strings.Count(a, "delete") - strings.Count(b, "delete")
 	})
 	for _, kind := range kinds {
@@ -66,7 +66,7 @@ type rights struct {
 	where    map[string][]string // kind of action → at most two of its forms
 }
 
-// visitor is somebody who looks at the pages.
+// visitor is a person who looks at the pages.
 type visitor struct {
 	name, key string
 	may       []string // permissions, as the API says
@@ -165,7 +165,7 @@ func (m *rights) compared(path string) (all []*offers) {
 	return all
 }
 
-// asked is a page as somebody sees it.
+// asked is a page as a visitor sees it.
 func (m *rights) asked(method, path string, who visitor, form url.Values) (int, *html.Node, string) {
 	m.a.t.Helper()
 	if who.anyTenant { // who looks at the owner's
@@ -299,8 +299,8 @@ func (m *rights) readable(path string, who visitor, page string) (permission str
 	return permission
 }
 
-// judge compares what a page offers each visitor with what the operations require. Who sees another page under the
-// same path, with less in it, is told so by its heading.
+// judge compares what a page offers each visitor with what the operations require. A visitor who sees a different
+// page under the same path, with less in it, learns so from its heading.
 func (m *rights) judge(path string, all []*offers) {
 	m.a.t.Helper()
 	union, admin := map[string]string{}, all[adminAt]
@@ -334,8 +334,8 @@ func (m *rights) judge(path string, all []*offers) {
 	}
 }
 
-// told reports whether a page says what somebody needs for a kind of action, at one of the places where it is offered
-// to others.
+// told reports whether a page says what a visitor needs for a kind of action, at one of the places where it is
+// offered to others.
 func (o *offers) told(others map[string]string, kind, needs string) bool {
 	for what, of := range others {
 		if words, _, _ := cutLast(what, " "); of == kind && o.disabled[words+" needs "+needs] {
@@ -345,7 +345,7 @@ func (o *offers) told(others map[string]string, kind, needs string) bool {
 	return false
 }
 
-// reads reports whether somebody may read anything; a worker sees pages without the items that have actions.
+// reads reports whether a visitor may read anything; a worker sees pages without the items that have actions.
 func reads(who visitor) bool {
 	return slices.ContainsFunc(who.may, func(p string) bool { return strings.HasSuffix(p, ":read") })
 }

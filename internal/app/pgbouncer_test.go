@@ -74,7 +74,7 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 			settings,
 		),
 	}
-	for name, content := range files { // as root it becomes somebody who must be able to read them
+	for name, content := range files { // as root it switches to a user who must be able to read them
 		if err := errors.Join(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644),
 			os.Chmod(dir, 0o755)); err != nil {
 			t.Fatal(err)
@@ -91,7 +91,7 @@ func pgbouncer(t *testing.T, dsn, settings string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // at once, whoever is connected
+		_ = cmd.Process.Signal(syscall.SIGTERM) // immediately, regardless of connections
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Logf("PgBouncer said:\n%s", log.String())

@@ -21,7 +21,7 @@ const (
 	probeTime    = 2 * time.Second
 )
 
-// condition asks how the database is, at most every few seconds, whoever wants to know.
+// condition asks how the database is, at most every few seconds, however many callers there are.
 type condition struct {
 	ask     func(context.Context) (postgres.Condition, error) // nil: there is no database
 	metrics *ops.Metrics

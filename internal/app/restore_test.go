@@ -108,7 +108,7 @@ func TestADumpedSchemaRestoredElsewhereIsFinishedByTheEngine(t *testing.T) {
 	defer participant.Close()
 	dsn := testdb.DSN(t)
 	short := func(cfg *config.Config) {
-		cfg.Engine.DrainTimeout = 0                      // nobody waits for calls that are held
+		cfg.Engine.DrainTimeout = 0                      // no request waits for calls that are held
 		cfg.Engine.SlowStepAfter = 50 * time.Millisecond // calls in flight are recorded as RUNNING
 	}
 	a := start(t, dsn, "a", short)

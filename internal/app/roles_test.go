@@ -93,7 +93,7 @@ func execute(t *testing.T, dsn string, statements ...string) {
 func inProd(t *testing.T, dsn string) error {
 	t.Helper()
 	cfg := config.Default(config.Prod)
-	cfg.Server.DrainDelay = 0 // nobody sends it requests
+	cfg.Server.DrainDelay = 0 // it gets no requests
 	cfg.Database.URL, cfg.Server.ListenAddr = config.Secret(dsn), "127.0.0.1:0"
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

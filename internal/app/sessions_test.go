@@ -120,8 +120,8 @@ func TestASessionThatHasEndedIsRefusedByEveryNode(t *testing.T) {
 	}
 }
 
-// Whoever lures a signed-in person to another site changes nothing here: not by the pages, and not by any operation of
-// the API, whatever the browser says of where the request comes from.
+// Luring a signed-in person to another site changes nothing here: not by the pages, and not by any operation of the
+// API, whatever the browser says of where the request comes from.
 func TestNoOperationIsDoneForAnotherSiteWithASession(t *testing.T) {
 	t.Parallel()
 	root := newToken(t)

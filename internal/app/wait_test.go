@@ -81,8 +81,8 @@ func waitingAt(t *testing.T, n *node) string {
 	return found[1]
 }
 
-// TestRerunsAndRedrivesAnswerWhenTheyHaveEnded waits by Prefer at a node that neither leads
-// nor drives what it waits for, and is told by the other one.
+// TestRerunsAndRedrivesAnswerWhenTheyHaveEnded waits by Prefer at a node that neither leads nor
+// drives what it waits for, and is notified by the other one.
 func TestRerunsAndRedrivesAnswerWhenTheyHaveEnded(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// stillness is for how long a loop that goes round every few seconds may finish no round.
+// stillness is for how long a loop that runs every few seconds may finish no round.
 const stillness = time.Minute
 
 // addWatchdog adds the watchdog of the loops, which are known by now.
@@ -21,9 +21,9 @@ func (n *node) addWatchdog(context.Context) error {
 	return nil
 }
 
-// watch expects rounds of the loops that this node runs. Vital are those without which
-// sagas stand still: while one is late, the node is not ready, and new sagas go to
-// others. What the other loops do is not urgent, or done by every node.
+// watch expects rounds of the loops that this node runs. Vital are those without which sagas make
+// no progress: while one is late, the node is not ready, and new sagas go to others. What the other
+// loops do is not urgent, or done by every node.
 func (n *node) watch() {
 	n.loops = loop.NewWatchdog(time.Now)
 	n.metrics.Watch(n.loops.Done, func() []string {

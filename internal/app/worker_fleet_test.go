@@ -73,8 +73,8 @@ func (g strange) document() (text string, good bool) {
 }
 
 // TestAFleetOfOddReportsLosesNothing: workers of the library and raw HTTP calls report every odd
-// text, number and size. No lease is lost, no run is repeated, and each odd item is answered by
-// itself.
+// text, number and size. No lease is lost, no run is repeated, and each odd item gets its own
+// answer.
 func TestAFleetOfOddReportsLosesNothing(t *testing.T) {
 	t.Parallel()
 	seed := fleetSeed(t)

@@ -105,7 +105,7 @@ func TestARefusedHeartbeatIsSentAgainWithoutWhatItTells(t *testing.T) {
 }
 
 // TestARunWhoseLeaseIsAlwaysLostEnds: a worker that cannot renew its leases gives its runs back
-// when they end. That counts as a loss, or the same run would be claimed for ever.
+// when they end. That counts as a loss, or the same run would be claimed forever.
 func TestARunWhoseLeaseIsAlwaysLostEnds(t *testing.T) {
 	t.Parallel()
 	way := &refusing{refuse: func(path string, _ []byte) int {

@@ -37,8 +37,8 @@ func execute(t *testing.T, db *sql.DB, statement string, args ...any) {
 	}
 }
 
-// The chain says the same of events wherever they are, and of those that are gone that
-// they are gone; what is wrong is found there as well.
+// The chain says the same of events wherever they are, and of those that are gone that they are
+// gone; mistakes are found there as well.
 func TestChainOutlivesItsEvents(t *testing.T) {
 	t.Parallel()
 	w, super := inPostgres(t)
@@ -99,7 +99,7 @@ func TestEventsAreArchivedOnceAndOnlyAfterTheyWereRead(t *testing.T) {
 	tenant, broken := w.write(t), w.write(t)
 	execute(t, super, `INSERT INTO saga.webhooks (tenant_id, id, url, enabled, created_at, updated_at, version, cursor_txid, cursor_id)
 		SELECT $1, gen_random_uuid(), 'http://h/', true, now(), now(), 1, to_txid, to_id FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, tenant)
-	// Somebody has taken an event out of what is sealed: nothing of it is archived.
+	// An event was removed from what is sealed: nothing of it is archived.
 	execute(t, super, `DELETE FROM saga.audit_events WHERE id = (SELECT min(id) FROM saga.audit_events WHERE tenant_id = $1)`, broken)
 	archive := w.chain.(saga.EventArchive)
 	n, _, err := archive.ArchiveEvents(t.Context(), atOnce)

@@ -32,9 +32,9 @@ type reading struct {
 	figures []float64
 }
 
-// growth returns the typical value of figure i over samples, and by how much it grew
-// from the first to the last. It uses the median of the slopes of all pairs: single
-// peaks, and a figure that swings, hardly move it.
+// growth returns the typical value of figure i over samples, and by how much it grew from the first
+// to the last. It uses the median of the slopes of all pairs: single peaks, and a figure that
+// swings, barely move it.
 func growth(samples []reading, i int) (typical, grew float64) {
 	if len(samples) < 2 {
 		return 0, 0

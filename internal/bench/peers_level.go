@@ -187,7 +187,7 @@ func (p *peersRun) check(ctx context.Context, c contestant, l peerLevel, load Lo
 	if l.undone {
 		got, other = other, got
 	}
-	// A request that failed may have placed an order all the same.
+	// A request that failed may have placed an order anyway.
 	if n := len(load.Accepted); got < n || got > n+load.Errors || other > load.Errors {
 		return fmt.Errorf("LOST: %d orders were accepted and %d requests failed, but %d sagas ended as they must and %d otherwise",
 			n, load.Errors, got, other)

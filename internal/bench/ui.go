@@ -14,8 +14,8 @@ const (
 	largeLimit    = Millis(150)
 )
 
-// overviewKept is how long a node answers with the overview that it has read, after it has gone on reading it for a
-// while because somebody has asked for it.
+// overviewKept is how long a node answers with the overview that it has read, after the server has gone on reading
+// it for a while because of an earlier request.
 const overviewKept = 31 * time.Second
 
 // overviewAnew is the row of the first visitor after a pause.

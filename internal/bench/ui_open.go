@@ -34,8 +34,8 @@ func openPages(cfg UIConfig, k known) (all []openPage) {
 	return all
 }
 
-// watch measures the CPU time of server and database while pages are open and nothing changes, against the less that
-// they use by themselves before and after it: a server that has just started still has things to do. A share of CPU
+// watch measures the CPU time of server and database while pages are open and nothing changes, compared with what
+// they use on their own before and after it: a server that has just started still has things to do. A share of CPU
 // time says the same on a busy machine.
 func (r *reader) watch(ctx context.Context, cfg UIConfig, k known) error {
 	pages := openPages(cfg, k)

@@ -37,9 +37,9 @@ const (
 // claimPace is the pause between two claims of sagas.
 const claimPace = 50 * time.Millisecond
 
-// Xmin measures sagas and job runs while somebody holds a snapshot for long, so that
-// PostgreSQL may remove no row that was changed since, and prints them to cfg.Out beside
-// what they were before. An error means that a promise is broken.
+// Xmin measures sagas and job runs while another session holds a snapshot for a long time, so that
+// PostgreSQL may remove no row that was changed since, and prints them to cfg.Out beside what they
+// were before. An error means that a promise is broken.
 func Xmin(ctx context.Context, cfg XminConfig) (err error) {
 	if cfg.Window <= 0 || cfg.Held < cfg.Window || cfg.Clients < 1 {
 		return errors.New("window must be positive, held at least as long, and clients at least 1")

@@ -28,8 +28,8 @@ func apiKey(s string) bool {
 	return ok
 }
 
-// issuerURL is strict about plain HTTP: whoever can change what the issuer's
-// keys are can be anybody.
+// issuerURL is strict about plain HTTP: anyone who can change the issuer's keys can impersonate
+// anyone.
 func issuerURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == "" &&

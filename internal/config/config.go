@@ -264,7 +264,7 @@ type Limits struct {
 // Egress.
 type Webhooks struct {
 	AllowHTTP       bool          `koanf:"allow_http" doc:"Whether endpoints may use plain http. Others on the network can then read and replay deliveries."`
-	TLSCertFile     string        `koanf:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https endpoints that ask for one. Whoever registers a webhook chooses the endpoint, so it is not the one of participants. It is read again when it changes. Requires tls_key_file."`
+	TLSCertFile     string        `koanf:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https endpoints that ask for one. The user who registers a webhook chooses the endpoint, so it is not the one of participants. It is read again when it changes. Requires tls_key_file."`
 	TLSKeyFile      string        `koanf:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
 	TLSCAFile       string        `koanf:"tls_ca_file" doc:"File of CA certificates (PEM) to verify endpoints with; empty means the system's. It is read again when it changes."`
 	Timeout         time.Duration `koanf:"timeout" validate:"min=100ms,max=50s" doc:"Timeout of one attempt."`

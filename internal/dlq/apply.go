@@ -26,7 +26,7 @@ type Chance struct {
 // At is the Moment of one letter.
 func (c Chance) At(now time.Time) Moment { return Moment{Now: now, Jitter: c.Jitter()} }
 
-// Conflict is the fault of a letter whose status forbids something.
+// Conflict is the fault for a letter whose status does not allow an action.
 func (l *Letter) Conflict(what string) *fault.Error {
 	return fault.New(fault.Conflict, CodeConflict, "the dead letter is %s and cannot be %s", l.Status, what).Allowing(l.Actions())
 }
@@ -43,8 +43,8 @@ func (l *Letter) Unretryable(force bool) error {
 	return l.Conflict("retried")
 }
 
-// Waited tells whether a saga waits for the letter. Such a letter ends with the saga's
-// step, and is discarded or deleted only with force.
+// Waited reports whether a saga waits for the letter. Such a letter ends with the saga's step, and
+// is discarded or deleted only with force.
 func (l *Letter) Waited() bool { return l.Source == FromSaga && l.Status != Resolved }
 
 // Actions lists what can be done to a letter now without force: a DEAD one is requeued
@@ -212,8 +212,7 @@ func (l *Letter) nextRetry(p *Policy, failures int, m Moment) *time.Time {
 	return p.NextRetry(l.Source, failures, m.Now, m.Jitter)
 }
 
-// HeldAsPermanent tells whether l waits for a person because a retry would only fail
-// again.
+// HeldAsPermanent reports whether l waits for a person because a retry would only fail again.
 func (l *Letter) HeldAsPermanent(p *Policy) bool {
 	return l.Failure.Class == Permanent && l.Source.automatic() && !p.RetryPermanent
 }

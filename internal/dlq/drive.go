@@ -77,13 +77,13 @@ type Finish struct {
 	RedriveID   uuid.UUID // zero: as it was
 	Attempt     Attempt
 	At          time.Time
-	Handover    uuid.UUID    // the note to be taken back; zero: none, or others need it still
+	Handover    uuid.UUID    // the note to be reverted; zero: none, or others need it still
 	Fault       *fault.Error // of Result; not stored
 
 	RetryAfter time.Duration // of Result; redrives honour it
 }
 
-// elsewhere tells whether a target other than the letter's was requested.
+// elsewhere reports whether a target other than the letter's was requested.
 func (d *Drive) elsewhere() bool {
 	own := d.Destination(nil)
 	partition := func(t *Target) int32 {

@@ -187,7 +187,7 @@ func topicName(value []byte) string {
 // TopicForm describes valid names of Kafka topics.
 const TopicForm = `1 to 249 of the characters a-z, A-Z, 0-9, ".", "_" and "-"`
 
-// CanBeTopic tells whether a Kafka topic can have this name.
+// CanBeTopic reports whether a Kafka topic can have this name.
 func CanBeTopic(s string) bool {
 	if s == "" || len(s) > maxTopicName || s == "." || s == ".." {
 		return false

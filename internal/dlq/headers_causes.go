@@ -19,7 +19,7 @@ var wrappers = words(`
 	camelexecutionexception runtimecamelexception workerexception
 	aggregateexception targetinvocationexception`)
 
-// wrapper tells whether an exception only wraps another one.
+// wrapper reports whether an exception only wraps another one.
 func wrapper(name string) bool {
 	if strings.HasPrefix(name, "java.net.") { // a ConnectException of its own
 		return false

@@ -130,8 +130,8 @@ func (d *Drive) CarryOverHTTP() (CarriedOverHTTP, error) {
 	return CarryOverHTTP(d.Send, d.SameHost(&d.To), d.KeepHeaders...)
 }
 
-// SameHost tells whether a URL is on the host of the letter's own target, the only host
-// that receives credentials from its headers.
+// SameHost reports whether a URL is on the host of the letter's own target, the only host that
+// receives credentials from its headers.
 func (l *Letter) SameHost(to *Target) bool {
 	if l.Target.Kind != ToHTTP || to.Kind != ToHTTP {
 		return false
@@ -187,7 +187,7 @@ var secretWords = []string{
 
 var hyphens = strings.NewReplacer("_", "-", ".", "-")
 
-// secret tells whether a header is likely to hold credentials.
+// secret reports whether a header is likely to hold credentials.
 func secret(name string) bool {
 	name = hyphens.Replace(name)
 	for _, w := range secretWords {

@@ -54,8 +54,8 @@ func LeftOf(headers []Header, keep []string) Left {
 	return l
 }
 
-// Out tells whether a header is left out. Skald's own are whatever a policy says: every
-// retry writes them anew.
+// Out reports whether a header is left out. Skald's own are whatever a policy says: every retry
+// writes them again.
 func (l *Left) Out(name string) bool {
 	if OwnHeader(name) {
 		return true
@@ -75,7 +75,7 @@ func LeftOut(headers []Header, keep []string) (names []string) {
 	return names
 }
 
-// describes tells whether a header, its name in lower case, is about the failure or the
+// describes reports whether a header, its name in lower case, is about the failure or the
 // consumer's own retries.
 func (l *Left) describes(name string) bool {
 	if leftNames[name] {
@@ -97,8 +97,8 @@ func (l *Left) describes(name string) bool {
 		strings.HasPrefix(rest, "key-exception-")
 }
 
-// matchesAny tells whether a name is one of the patterns: a name, or the beginning of
-// names and an asterisk.
+// matchesAny reports whether a name is one of the patterns: a name, or the beginning of names and
+// an asterisk.
 func matchesAny(patterns []string, name string) bool {
 	for _, p := range patterns {
 		if begin, many := strings.CutSuffix(p, "*"); many && strings.HasPrefix(name, begin) || p == name {
@@ -108,7 +108,7 @@ func matchesAny(patterns []string, name string) bool {
 	return false
 }
 
-// keepable tells whether a policy may name these headers to be sent.
+// keepable reports whether a policy may name these headers to be sent.
 func keepable(pattern string) bool {
 	name := strings.TrimSuffix(pattern, "*")
 	return pattern != "" && !strings.Contains(name, "*") && !OwnHeader(name)

@@ -110,7 +110,7 @@ func TestARetrySendsTheRecordAsItWasBeforeItFailed(t *testing.T) {
 				d.KeepHeaders = []string{"*"}
 				want := names(d.Send.Headers)
 				if family == "Skald" {
-					want = names(applications) // ours are written anew, whatever a policy says
+					want = names(applications) // ours are written again, whatever a policy says
 				}
 				if diff := cmp.Diff(want, sentTo(kind, &d)); diff != "" {
 					t.Errorf("%s, all kept, to %s (-want +got):\n%s", family, kind, diff)

@@ -18,7 +18,7 @@ const (
 	HeaderTimestamp  = ownPrefix + "original-timestamp" // RFC 3339
 )
 
-// OwnHeader tells whether a header is one of Skald's, which every retry rewrites.
+// OwnHeader reports whether a header is one of Skald's, which every retry rewrites.
 func OwnHeader(name string) bool {
 	return len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix)
 }

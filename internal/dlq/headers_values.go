@@ -47,7 +47,7 @@ func instant(value []byte) *time.Time {
 	return &at
 }
 
-// sensible tells whether both PostgreSQL and JSON can represent the time.
+// sensible reports whether both PostgreSQL and JSON can represent the time.
 func sensible(at time.Time) bool { return at.Year() >= 1970 && at.Year() <= 9999 }
 
 // printable returns an id as text, or in hexadecimal digits when it is none.
@@ -84,7 +84,7 @@ func hexID(s string) string {
 	return ""
 }
 
-// Words in the names of exceptions that tell whether trying again may help.
+// Words in the names of exceptions that report whether trying again may help.
 var (
 	transientWords = []string{"timeout", "timedout", "connect", "unavailable", "refused", "unreachable", "unknownhost",
 		"throttl", "ratelimit",

@@ -74,7 +74,7 @@ func TestTextsOfHeaders(t *testing.T) {
 
 func TestNamesOfTopics(t *testing.T) {
 	t.Parallel()
-	for c := range 256 { // every byte by itself
+	for c := range 256 { // every byte on its own
 		want := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-'
 		if got := CanBeTopic(string([]byte{byte(c)})); got != want { //nolint:gosec // below 256
 			t.Errorf("a topic can be called %#x: %v", c, got)

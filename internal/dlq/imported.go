@@ -14,7 +14,7 @@ func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Mome
 		s, why = l.Status, l.Resolution
 	}
 	l.NextRetryAt, l.TerminalAt = nil, nil
-	if !s.Terminal() { // nobody is retrying it here
+	if !s.Terminal() { // it is not being retried here
 		l.Status, l.Resolution = Pending, ""
 		l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
 		return l
@@ -30,5 +30,5 @@ func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Mome
 	return l
 }
 
-// Ends tells whether letters of a status may have this resolution.
+// Ends reports whether letters of a status may have this resolution.
 func (r Resolution) Ends(s Status) bool { return slices.Contains(Resolutions, r) && r.Status() == s }

@@ -53,8 +53,8 @@ func (s Sight) BacklogEnd() int64 {
 	return s.End
 }
 
-// Backlog tells whether a record was there before the group first looked. The end must
-// have been measured.
+// Backlog reports whether a record was there before the group first looked. The end must have been
+// measured.
 func (s Inflow) Backlog(offset int64) bool { return offset < s.BacklogEnd }
 
 // Hold cancels the automatic retry of a letter that was never retried, and adds a label

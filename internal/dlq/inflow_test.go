@@ -56,8 +56,7 @@ func TestBacklogIsHeldForAPerson(t *testing.T) {
 	}
 }
 
-// Whoever sets nothing changes nothing, and what is set is what is sent: an empty
-// value is one, too.
+// Setting nothing changes nothing, and exactly the given fields are set: an empty value is one, too.
 func TestAnEditReplacesWhatItNames(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -69,8 +69,8 @@ func TestTheWaitOfALetterCountsTheFailuresOfItsLineage(t *testing.T) {
 	}
 }
 
-// With the defaults, a consumer whose dependency is away for ten minutes finds most of
-// its letters retried afterwards, not POISON.
+// With the defaults, a consumer whose dependency is unavailable for ten minutes finds most of its
+// letters retried afterwards, not POISON.
 func TestMostLettersOutliveAnOutageOfTenMinutes(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy

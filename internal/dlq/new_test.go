@@ -111,7 +111,7 @@ func TestWhatAPayloadIs(t *testing.T) {
 	}
 }
 
-// Each mistake is found by itself, at its bound, and told with a pointer into the body.
+// Each mistake is found on its own, at its bound, and reported with a pointer into the body.
 func TestALetterOverRESTIsRefusedWithEveryMistake(t *testing.T) {
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("x", n) }
@@ -216,8 +216,8 @@ func TestWhatOthersHaveWrittenIsMadeStorable(t *testing.T) {
 	}
 }
 
-// A letter of an export is as it was there, but is not on its way, and is not retried by
-// itself (invariant D3 holds for it as well).
+// A letter of an export is as it was there, but is not on its way, and is not retried automatically
+// (invariant D3 holds for it as well).
 func TestALetterOfAnExport(t *testing.T) {
 	t.Parallel()
 	earlier := testNow.Add(-time.Hour)

@@ -20,7 +20,7 @@ const (
 	RetryStarted    Outcome = "goes on"   // it is being tried again
 	Succeeded       Outcome = "went well" // what had failed is done
 	HandledManually Outcome = "by hand"   // handled by a person, or no longer wanted
-	GaveUp          Outcome = "gave up"   // it failed for good, possibly for another time
+	GaveUp          Outcome = "gave up"   // it failed permanently, possibly once more
 	RetryStopped    Outcome = "stopped"   // it is no longer tried, and nothing has come of it
 )
 
@@ -46,8 +46,8 @@ type SourceUpdate struct {
 // it is checked as lost. The check also asks the source.
 const Lease = 5 * time.Minute
 
-// ReopensOn tells whether a compensation or a delivery that gives up again keeps this
-// letter: the letter is open, or it belongs to a delivery, which has only one.
+// ReopensOn reports whether a compensation or a delivery that gives up again keeps this letter: the
+// letter is open, or it belongs to a delivery, which has only one.
 func (l *Letter) ReopensOn(n *SourceUpdate) bool {
 	return l.Status != Resolved || n.Outcome == GaveUp && l.Source == FromWebhook
 }

@@ -47,7 +47,7 @@ func TestActionsOfEveryLetter(t *testing.T) {
 	}
 }
 
-// What is offered is what the rules allow without force.
+// The offered actions are those that the rules allow without force.
 func TestWhatIsOfferedIsAllowedAndWhatIsNotIsRefused(t *testing.T) {
 	t.Parallel()
 	p := DefaultPolicy

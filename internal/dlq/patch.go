@@ -148,7 +148,7 @@ func quoted(s string) *json.RawMessage {
 	return &raw
 }
 
-// validPointer tells whether s is a JSON Pointer.
+// validPointer reports whether s is a JSON Pointer.
 func validPointer(s string) bool {
 	if s != "" && s[0] != '/' {
 		return false

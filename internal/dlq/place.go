@@ -24,12 +24,11 @@ func ParseTopicID(s string) (id uuid.UUID, err error) {
 	return uuid.UUID(b), nil
 }
 
-// SameRecord tells whether a letter read from Kafka is the same record as the stored
-// letter with its position, although the topic may have been created again. If both
-// topic ids are known, they decide. Otherwise the content and the time of failure must
-// be equal, and the letter must not have been stored before the record was written. A
-// letter stored without its content never matches. written is the record's timestamp,
-// zero if unknown.
+// SameRecord reports whether a letter read from Kafka is the same record as the stored letter with
+// its position, although the topic may have been created again. If both topic ids are known, they
+// decide. Otherwise the content and the time of failure must be equal, and the letter must not have
+// been stored before the record was written. A letter stored without its content never matches.
+// written is the record's timestamp, zero if unknown.
 func (l *Letter) SameRecord(stored *Letter, written time.Time) bool {
 	if a, b := l.Arrived.KnownTopic(), stored.Arrived.KnownTopic(); a != uuid.Nil && b != uuid.Nil {
 		return a == b

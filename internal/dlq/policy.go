@@ -71,8 +71,8 @@ func (l *Letter) NextRetry() *time.Time {
 	return l.HeldRetryAt
 }
 
-// Scheduled tells whether a policy may hold a letter: the time of its next retry was
-// not set by hand.
+// Scheduled reports whether a policy may hold a letter: the time of its next retry was not set by
+// hand.
 func (l *Letter) Scheduled() bool {
 	return l.Status == Pending && l.NextRetry() != nil && l.Source.automatic() && !l.RetryAsked
 }
@@ -144,11 +144,10 @@ func (p *Policy) NextRetry(source Source, failures int, now time.Time, jitter fl
 // their conditions of it.
 var Automatic = []Source{FromKafka, FromREST}
 
-// automatic tells whether letters of this source may be retried unasked.
+// automatic reports whether letters of this source may be retried unasked.
 func (s Source) automatic() bool { return slices.Contains(Automatic, s) }
 
-// Allows tells whether a retry may be sent to a topic or URL other than the letter's
-// own.
+// Allows reports whether a retry may be sent to a topic or URL other than the letter's own.
 func (p *Policy) Allows(target string) bool {
 	for _, pattern := range p.AllowedTargets {
 		if ok, err := path.Match(pattern, target); ok && err == nil {
@@ -158,8 +157,8 @@ func (p *Policy) Allows(target string) bool {
 	return false
 }
 
-// AllowsTarget tells whether a letter of a topic may be sent to another target than its
-// own: to any topic if the policy names no targets, and only to URLs that it names.
+// AllowsTarget reports whether a letter of a topic may be sent to another target than its own: to
+// any topic if the policy names no targets, and only to URLs that it names.
 func (p *Policy) AllowsTarget(topic string, to *Target) bool {
 	switch to.Kind {
 	case ToKafka:
@@ -170,7 +169,7 @@ func (p *Policy) AllowsTarget(topic string, to *Target) bool {
 	return false
 }
 
-// AllowsDrive tells whether a letter may be sent to a target: its own, or one for which
+// AllowsDrive reports whether a letter may be sent to a target: its own, or one for which
 // AllowsTarget is true.
 func (p *Policy) AllowsDrive(l *Letter, to *Target) bool {
 	own := l.Destination(nil)

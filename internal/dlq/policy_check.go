@@ -60,8 +60,8 @@ func CheckPolicy(p *Policy) error {
 	return w.fault()
 }
 
-// targetPattern tells whether a topic or a URL that a letter can be sent to may match a
-// pattern, judged by the text before its first * ? [ or \.
+// targetPattern reports whether a topic or a URL that a letter can be sent to may match a pattern,
+// judged by the text before its first * ? [ or \.
 func targetPattern(s string) bool {
 	if _, err := path.Match(s, ""); err != nil || s == "" {
 		return false

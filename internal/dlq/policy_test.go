@@ -10,8 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// What a policy may hold: every letter that is retried by itself and that nobody has
-// asked for.
+// What a policy may hold: every letter that is retried automatically, without a request.
 func TestWhichLettersAPolicyMayHold(t *testing.T) {
 	t.Parallel()
 	for _, source := range Sources {

@@ -8,7 +8,7 @@ import (
 const (
 	CodeNotFound    = "DLQ_NOT_FOUND"
 	CodeConflict    = "DLQ_CONFLICT"           // its status forbids it
-	CodeStale       = "DLQ_VERSION_CONFLICT"   // somebody else was faster
+	CodeStale       = "DLQ_VERSION_CONFLICT"   // another request was faster
 	CodeKeyBlocked  = "DLQ_KEY_BLOCKED"        // an older letter of its key is open
 	CodeTarget      = "DLQ_TARGET_NOT_ALLOWED" // it may not be driven there
 	CodeInvalid     = "DLQ_INVALID"

@@ -28,7 +28,7 @@ func (r *Redrive) watched() *Canary {
 	return r.Canary
 }
 
-// Bounded tells whether Grant depends on how many letters are in flight.
+// Bounded reports whether Grant depends on how many letters are in flight.
 func (r *Redrive) Bounded() bool { return r.watched() != nil || r.StopOn != (StopOn{}) }
 
 // Grant returns how many letters may be taken now, at most limit, while busy ones are
@@ -80,8 +80,7 @@ type Keys map[Key]ItemState
 // Noted lists the states of items that decide about younger letters of their key.
 var Noted = []ItemState{ItemTaken, ItemFailed}
 
-// Note takes down that a letter of a key is in one of the states Noted: what has failed
-// stays so.
+// Note takes down that a letter of a key is in one of the states Noted: a failure stays one.
 func (k Keys) Note(of Key, is ItemState) {
 	if k[of] != ItemFailed {
 		k[of] = is
@@ -145,7 +144,7 @@ func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out 
 	return out
 }
 
-// claims tells whether a redrive retries letters of a status.
+// claims reports whether a redrive retries letters of a status.
 func (r *Redrive) claims(s Status) bool {
 	return CanMove(s, Claimed) || r.Force && CanMove(s, ForcedClaim)
 }

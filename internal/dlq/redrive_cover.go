@@ -23,8 +23,8 @@ type Seen struct {
 // store's. It only bounds where letters are looked for.
 const ClockSlack = 10 * time.Minute
 
-// Requested completes a new redrive with what its store saw. What cannot be undone is
-// never done to more letters than were counted, whatever changed meanwhile.
+// Requested completes a new redrive with what its store saw. What cannot be undone is never done to
+// more letters than were counted, whatever changed in the meantime.
 func (r Redrive) Requested(s Seen) Redrive {
 	r.CreatedAt, r.UpdatedAt, r.Expected, r.Pauses = s.At, s.At, &s.Letters, Pauses{}
 	if !r.IncludeLater {
@@ -52,7 +52,7 @@ func (r *Redrive) CoveredBefore() time.Time {
 // was touched then.
 const HaltExpected = "expected"
 
-// overrun tells whether it found more letters than it may be for.
+// overrun reports whether it found more letters than it may be for.
 func (r *Redrive) overrun() bool {
 	return r.Gathered && r.HaltsAbove != nil && r.Matched > *r.HaltsAbove
 }

@@ -30,7 +30,7 @@ var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemS
 // that is done may be PENDING again by what was done to it, and then goes its own way.
 var Holding = []ItemState{ItemWaiting, ItemTaken, ItemFailed, ItemSkipped}
 
-// Ended tells whether this state is final.
+// Ended reports whether this state is final.
 func (s ItemState) Ended() bool { return s == ItemDone || s == ItemFailed || s == ItemBounced }
 
 // ItemTrigger is what moves an item.

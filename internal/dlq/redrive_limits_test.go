@@ -145,7 +145,7 @@ func TestHowFarARedriveIs(t *testing.T) {
 		name            string
 		r               Redrive
 		left, neverSent int64
-		eta             time.Duration // below 0: nobody can say
+		eta             time.Duration // below 0: unknown
 	}{
 		{"it begins", Redrive{Action: BulkRetry, Matched: 10}, 10, 10, 5 * time.Second},
 		{"half of it is through", Redrive{Action: BulkRetry, Matched: 10, Done: 3, Failed: 1, Skipped: 1, Sent: 3, MaybeSent: 1}, 5, 6, 2500 * time.Millisecond},

@@ -88,8 +88,8 @@ func NewRedrive(r Redrive, asked RedriveRequest, id uuid.UUID, limits RedriveLim
 	return r, wrong.fault()
 }
 
-// NeedsAdmin tells whether a redrive requires an administrator: operators may change up
-// to limit letters, and neither delete nor requeue them.
+// NeedsAdmin reports whether a redrive requires an administrator: operators may change up to limit
+// letters, and neither delete nor requeue them.
 func (r *Redrive) NeedsAdmin(limit int64) bool {
 	bound := r.Max
 	if n := int64(len(r.IDs)); n > 0 && (bound == 0 || n < bound) {
@@ -140,8 +140,7 @@ func (r Redrive) Resumed(stop *StopOn, actor string, now time.Time) (Redrive, er
 	return r, wrong.fault()
 }
 
-// Empty tells whether a filter matches every letter: no field restricts anything (trap
-// X31).
+// Empty reports whether a filter matches every letter: no field restricts anything (trap X31).
 func (f *Filter) Empty() bool {
 	bare := *f
 	if bare.Topic == "*" {
@@ -163,7 +162,7 @@ func (f *Filter) Empty() bool {
 	return v.IsZero()
 }
 
-// Exact tells whether a filter names one topic.
+// Exact reports whether a filter names one topic.
 func (f *Filter) Exact() bool { return f.Topic != "" && !strings.HasSuffix(f.Topic, "*") }
 
 // workable are the statuses of letters that an action does something to.

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Hold tells whether a target is to be left alone now.
+// Hold reports whether a target is to be left alone now.
 func (p Pauses) Hold(t *Target, now time.Time) bool { return now.Before(p[t.Name()]) }
 
 // After returns the pauses after the ends of drives, without those that are over; changed:

@@ -12,11 +12,11 @@ import (
 var RedriveStates = []RedriveState{RedrivePending, AwaitingApproval, RedriveRunning, RedrivePaused, RedriveHalted,
 	RedriveCompleted, RedriveCanceled}
 
-// Over reports whether waiting for the end of a redrive is pointless: it has ended, or
-// somebody must decide.
+// Over reports whether waiting for the end of a redrive is pointless: it has ended, or an operator
+// must decide.
 func (s RedriveState) Over() bool { return s.Terminal() || s == RedriveHalted }
 
-// Terminal tells whether this state is final.
+// Terminal reports whether this state is final.
 func (s RedriveState) Terminal() bool { return s == RedriveCompleted || s == RedriveCanceled }
 
 // RedriveVerb is what moves a redrive: an operator's action, or its own progress.
@@ -151,7 +151,7 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 	return r, nil
 }
 
-// Active tells whether a redrive has work to do once its start time has come.
+// Active reports whether a redrive has work to do once its start time has come.
 func (r *Redrive) Active() bool {
 	_, begins := r.State.after(BeginRedrive)
 	_, ends := r.State.after(CompleteRedrive)
@@ -189,8 +189,8 @@ func (r *Redrive) PageSize(limit int) int64 {
 	return most
 }
 
-// GatheredBy tells whether a page of PageSize letters was the last: of found ones
-// that fit, stored were not among its letters before.
+// GatheredBy reports whether a page of PageSize letters was the last: of found ones that fit,
+// stored were not among its letters before.
 func (r *Redrive) GatheredBy(size, found, stored int64) bool {
 	return found < size || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
 }

@@ -215,7 +215,7 @@ func TestPagesOfARedrivesLetters(t *testing.T) {
 	}
 }
 
-// Whoever reads a redrive that was given up after a halt sees why it had stopped.
+// A redrive that was given up after a halt still shows why it had stopped.
 func TestACanceledRedriveSaysWhyItHadHalted(t *testing.T) { //nolint:paralleltest // another test changes the table
 	halted := Redrive{State: RedriveHalted, HaltReason: "failures", LastHalt: "failures"}
 	canceled, err := halted.Moved(CancelRedrive, "ada", time.Unix(0, 0))

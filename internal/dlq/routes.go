@@ -16,15 +16,15 @@ import (
 // against it.
 type Routes struct {
 	Kinds []TargetKind // of targets that it has drivers for
-	// Forbidden tells whether letters must never be sent to a topic, because what is
-	// written there comes back as a letter (invariant D6); nil: none.
+	// Forbidden reports whether letters must never be sent to a topic, because what is written there
+	// comes back as a letter (invariant D6); nil: none.
 	Forbidden func(topic string) bool
 }
 
-// Reaches tells whether targets of a kind are configured.
+// Reaches reports whether targets of a kind are configured.
 func (w Routes) Reaches(kind TargetKind) bool { return slices.Contains(w.Kinds, kind) }
 
-// Forbids tells whether letters must never be sent to a topic.
+// Forbids reports whether letters must never be sent to a topic.
 func (w Routes) Forbids(topic string) bool {
 	return w.Forbidden != nil && topic != "" && w.Forbidden(topic)
 }

@@ -19,7 +19,7 @@ const (
 // Statuses is every status.
 var Statuses = []Status{Pending, Retrying, Resolved, Dead}
 
-// Terminal tells whether a letter of this status never changes on its own.
+// Terminal reports whether a letter of this status never changes on its own.
 func (s Status) Terminal() bool { return s == Resolved || s == Dead }
 
 // OpenStatuses are the statuses of letters that may still need attention: those that are
@@ -108,7 +108,7 @@ var Edges = []Edge{
 	{Retrying, Dead, SourceGone},
 }
 
-// CanMove tells whether the table has a transition from a status on a trigger.
+// CanMove reports whether the table has a transition from a status on a trigger.
 func CanMove(from Status, on Trigger) bool {
 	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.On == on })
 }
@@ -128,7 +128,7 @@ func From(on ...Trigger) (from []Status) {
 // where letters are Ordered: those that are not through.
 var Blocking = slices.DeleteFunc(slices.Clone(Statuses), Status.Terminal)
 
-// edge tells whether the table has a move.
+// edge reports whether the table has a move.
 func edge(from, to Status, on Trigger) bool { return slices.Contains(Edges, Edge{from, to, on}) }
 
 // moved returns to. A move that is not in the table is a bug in the rules, which the

@@ -116,7 +116,7 @@ type Queue interface {
 type Backlog struct {
 	ByStatus map[Status]int64 // PENDING, RETRYING and DEAD ones that were not handled
 	Oldest   time.Time        // arrival of the oldest PENDING one; zero: none
-	Leaving  int64            // DEAD ones that nobody decided about, and that the archive takes within a week
+	Leaving  int64            // DEAD ones that no operator has decided about, and that the archive takes within a week
 }
 
 // Redrives is bulk operations: as users see them, and as the loop does.
@@ -198,8 +198,8 @@ type Overview interface {
 	// Topic returns the statistics of one topic. Fault: NotFound with
 	// CodeTopicNotFound when no letter of it is live and no policy names it.
 	Topic(ctx context.Context, tenant uuid.UUID, topic string) (TopicStats, error)
-	// KnownTopic tells whether a topic has or had letters (live, archived or in a
-	// group) or has a policy.
+	// KnownTopic reports whether a topic has or had letters (live, archived or in a group) or has a
+	// policy.
 	KnownTopic(ctx context.Context, tenant uuid.UUID, topic string) (letters, policy bool, err error)
 	// Unknown returns those of ids that are not live letters of the tenant, in the
 	// given order.

@@ -30,11 +30,10 @@ type Policy struct {
 	loopback    bool
 }
 
-// NewPolicy makes a policy of two lists. An entry is a host name, an address
-// or a CIDR, each alone (all ports), with :PORT, or with :PORT-PORT; IPv6 with
-// a port stands in brackets; "*.example.com" is every name below example.com
-// but not itself; "localhost" means the loopback addresses. The error names
-// the first entry that is none of these.
+// NewPolicy makes a policy of two lists. An entry is a host name, an address or a CIDR, each alone
+// (all ports), with :PORT, or with :PORT-PORT; IPv6 with a port stands in brackets; "*.example.com"
+// is every name below example.com but not itself; "localhost" means the loopback addresses. The
+// error names the first entry that is not one of these.
 //
 // A connection is refused, in this order, when
 //   - an entry of deny matches the host asked for or the address reached;
@@ -127,7 +126,7 @@ func (p *Policy) CheckHost(host string, port uint16) error {
 	if numericEnd.MatchString(name) {
 		return &Denied{Host: host, Reason: disguised}
 	}
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // loopback, whoever is asked (RFC 6761)
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") { // loopback, regardless of the resolver (RFC 6761)
 		return p.Check(host, netip.AddrPortFrom(localhost[0].Addr().Next(), port))
 	}
 	if p.deniesName(name, port) {

@@ -9,9 +9,9 @@ type block struct {
 	loopback bool // opened by Policy.loopback
 }
 
-// blocks are denied whatever is allowed, unless an allow entry names an
-// address or a network inside the block. An address may lie in several; each
-// must be opened, so that allowing 169.254.0.0/16 leaves the metadata service closed.
+// blocks are denied whatever is allowed, unless an allow entry names an address or a network inside
+// the block. An address may belong to several; each must be opened, so that allowing 169.254.0.0/16
+// leaves the metadata service closed.
 var blocks = []block{
 	{prefix: netip.MustParsePrefix("127.0.0.0/8"), meaning: "loopback", loopback: true},
 	{prefix: netip.MustParsePrefix("::1/128"), meaning: "loopback", loopback: true},
@@ -88,8 +88,8 @@ func (p *Policy) closed(a netip.Addr, port uint16) string {
 	return ""
 }
 
-// opens tells whether an allow entry for a:port was written with b in mind: it
-// lies inside the block. 0.0.0.0/0 allows much, but not the metadata service.
+// opens reports whether an allow entry for a:port was written with b in mind: it lies inside the
+// block. 0.0.0.0/0 allows much, but not the metadata service.
 func (p *Policy) opens(b block, a netip.Addr, port uint16) bool {
 	for _, r := range p.allow {
 		if r.matchesAddr(a, port) && r.prefix.Bits() >= b.prefix.Bits() {

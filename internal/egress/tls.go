@@ -28,8 +28,8 @@ func (f TLSFiles) Watch(failed func(error)) (*files.Watched[*tls.Config], error)
 	return files.Watch(f.read, failed, f.Cert, f.Key, f.CA)
 }
 
-// read returns a configuration with a cache of its own: a session begun with another
-// certificate, or with somebody no longer trusted, must not be resumed.
+// read returns a configuration with a cache of its own: a session established with another
+// certificate, or with a peer no longer trusted, must not be resumed.
 func (f TLSFiles) read() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(256)}
 	if f.Cert != "" {
@@ -86,7 +86,7 @@ func (p *Policy) NewClient(timeout time.Duration, perHost int, secure func() *tl
 				DisableCompression:     true,
 				ForceAttemptHTTP2:      true,
 			},
-			// A redirect could lead to a URL that nobody has allowed.
+			// A redirect could lead to a URL that was never allowed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
 	}}
@@ -117,9 +117,8 @@ func (c *Client) Close() {
 	}
 }
 
-// Rejected tells what was wrong with the certificate of somebody who was called, in
-// words for everybody: without the names for which it is valid. It is "" when err is
-// something else.
+// Rejected describes what was wrong with a peer's certificate, in words that anyone may read:
+// without the names for which it is valid. It is "" when err is something else.
 func Rejected(err error) string {
 	var invalid *tls.CertificateVerificationError
 	if !errors.As(err, &invalid) {

@@ -65,7 +65,7 @@ func TestAClientTakesNewCertificatesWithTheNextConnection(t *testing.T) {
 	if err := get(); err != nil || shown != 10 {
 		t.Errorf("certificate %d, %v; want 10", shown, err)
 	}
-	if err := os.WriteFile(from.Key, []byte("half a"), 0o600); err != nil { // somebody is writing
+	if err := os.WriteFile(from.Key, []byte("half a"), 0o600); err != nil { // a writer is active
 		t.Fatal(err)
 	}
 	if _, _, err := w.Look(never); err == nil {

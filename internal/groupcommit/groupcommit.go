@@ -142,8 +142,8 @@ func (c *Committer[T, R]) next() (batch []*item[T, R], closed bool) {
 	return batch, c.closed
 }
 
-// flush writes one batch. It outlives every caller: what was submitted is written
-// even when no caller waits any more; the store's own timeouts bound it.
+// flush writes one batch. It outlives every caller: submitted items are written even when no caller
+// is waiting; the store's own timeouts bound it.
 func (c *Committer[T, R]) flush(batch []*item[T, R]) {
 	c.cfg.Observe(len(batch))
 	values := make([]T, len(batch))

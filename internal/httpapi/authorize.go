@@ -134,7 +134,7 @@ func sessionOf(r *http.Request) (string, error) {
 	return cookie.Value, nil
 }
 
-// plainLoopback tells whether a browser reaches this server by plain HTTP on its own machine.
+// plainLoopback reports whether a browser reaches this server by plain HTTP on its own machine.
 func plainLoopback(r *http.Request) bool {
 	return r.TLS == nil && r.Header.Get("X-Forwarded-Proto") != "https" && loopbackHost(r.Host)
 }

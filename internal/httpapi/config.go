@@ -75,8 +75,8 @@ type Config struct {
 	// Stopping is closed when the server begins to stop: requests that wait for a saga's
 	// end are then answered with its current state. Nil: never closed.
 	Stopping <-chan struct{}
-	// Ends is who waits for the end of what. Nil: nobody is told of ends, and requests that
-	// wait look every few seconds.
+	// Ends records who waits for the end of what. Nil: no end is announced, and requests that wait
+	// poll every few seconds.
 	Ends *waiting.Board
 	// Limiter limits requests; nil: there are no limits. Limited is called with the limit
 	// that refused a request; nil: not called.

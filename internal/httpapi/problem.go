@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// retryAfter is the Retry-After of a 503, and of problems that end by themselves, in seconds.
+// retryAfter is the Retry-After of a 503, and of problems that pass without intervention, in seconds.
 const retryAfter = "1"
 
 var soon = map[string]bool{idempotency.CodeInUse: true, httpkit.CodeTooManyStreams: true,

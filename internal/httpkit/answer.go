@@ -18,7 +18,7 @@ const (
 	MediaStream = "text/event-stream"
 )
 
-// NotStored is the Cache-Control of what nobody may keep.
+// NotStored is the Cache-Control of what must not be cached.
 const NotStored = "no-store"
 
 // Answer is the successful response of any operation except those that stream. Tests check

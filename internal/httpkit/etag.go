@@ -27,8 +27,8 @@ func NotedETag(etag string, note int64) string {
 	return strings.TrimSuffix(etag, `"`) + notedMark + strconv.FormatInt(note, 10) + `"`
 }
 
-// WithoutNote returns an If-Match as far as it is about the saga and not about its note: an
-// action on a saga is not refused because somebody has written something beside it.
+// WithoutNote returns an If-Match as far as it is about the saga and not about its note: an action
+// on a saga is not refused because a note was written.
 func WithoutNote(header *string) *string {
 	if header == nil || !strings.Contains(*header, notedMark) {
 		return header

@@ -229,7 +229,7 @@ func Mended(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
 	return text, adjusted, err
 }
 
-// cleaned tells whether the contract says that the text at path is cleaned.
+// cleaned reports whether the contract says that the text at path is cleaned.
 func cleaned(s *openapi3.Schema, path []string) bool {
 	for _, name := range path {
 		s = plain(s)

@@ -105,13 +105,13 @@ func (k *Kit) Promised(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(context.WithoutCancel(ctx), k.Limits.RequestTimeout)
 }
 
-// MaxReloads limits how often a change is decided again because its resource has changed
-// meanwhile.
+// MaxReloads limits how often a change is decided again because its resource has changed in the
+// meantime.
 const MaxReloads = 5
 
-// Reloads are the attempts at a change, with a pause between them that is random and grows:
-// clients that change one resource at once would otherwise all read it again at once, and
-// all but one of them in vain. After the last, KeepsChanging is the answer.
+// Reloads are the attempts at a change, with a pause between them that is random and grows: clients
+// that change one resource at once would otherwise all read it again at once, and all but one of
+// them for nothing. After the last, KeepsChanging is the answer.
 func Reloads(ctx context.Context) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range MaxReloads {

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
-// How often a request that waits looks by itself, at growing intervals, while this node is
-// not told what happens on others. Otherwise it does so every waiting.Every.
+// How often a waiting request polls, at growing intervals, while this node is not notified of what
+// happens on others. Otherwise it does so every waiting.Every.
 const (
 	FirstPoll = 100 * time.Millisecond
 	LastPoll  = time.Second
@@ -46,12 +46,12 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 	return 0, "", nil
 }
 
-// Await returns when what w waits for is over, the wait has passed, or the server begins to
-// stop: with what was committed, if this node has ended it and saw all of it. over reads
-// whether it is over. fresh: it was not over when w began to wait, and need not be read at
-// first. here reports whether this node would be the one to end it; then it is not read,
-// and no other node is asked, except every few seconds: that is the safety net for ends
-// that nobody told. An error means that the client left or that over failed.
+// Await returns when what w waits for is over, the wait has passed, or the server begins to stop:
+// with what was committed, if this node has ended it and saw all of it. over reads whether it is
+// over. fresh: it was not over when w began to wait, and need not be read at first. here reports
+// whether this node would be the one to end it; then it is not read, and no other node is asked,
+// except every few seconds: that is the safety net for ends that were not announced. An error means
+// that the client left or that over failed.
 func (k *Kit) Await(ctx context.Context, w *waiting.Waiter, wait time.Duration, fresh bool, here func() bool,
 	over func(context.Context) (bool, error)) (committed any, err error) {
 	end := time.NewTimer(wait)

@@ -26,14 +26,14 @@ type Candidate struct {
 	HoldsKey        bool // as a retry that waits it keeps others from starting
 }
 
-// Step is what becomes of a candidate.
+// Step is what happens to a candidate.
 type Step string
 
 // Steps. Candidates without one wait.
 const (
 	StepAdmit     Step = "admit"      // it may be claimed
 	StepSkip      Step = "skip"       // it ends as SKIPPED
-	StepCancel    Step = "cancel"     // it ends as CANCELED: nobody runs it
+	StepCancel    Step = "cancel"     // it ends as CANCELED without running
 	StepAskCancel Step = "ask_cancel" // its worker is asked to stop it
 )
 

@@ -47,7 +47,7 @@ type Change struct {
 	Final bool
 }
 
-// Changes tells whether there is anything to write.
+// Changes reports whether there is anything to write.
 func (c *Change) Changes() bool { return len(c.Events) > 0 || c.Run.Version != c.Before.Version }
 
 // Apply decides how in changes r. It covers every change of a single run after its
@@ -147,10 +147,10 @@ func (d *decision) askToStop(by Mover, actor, reason string) {
 	d.tell(Event{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
 }
 
-// release gives a run back on behalf of its worker. A run with a requested cancel ends
-// instead, because no other worker may execute it. A run whose worker could not keep its
-// lease was lost, although somebody is left to say so: otherwise a run that makes its workers
-// lose it would be claimed and given back for ever.
+// release gives a run back on behalf of its worker. A run with a requested cancel ends instead,
+// because no other worker may execute it. A run whose worker could not keep its lease was lost,
+// although its worker is left to report it: otherwise a run that makes its workers lose it would be
+// claimed and given back forever.
 func (d *decision) release(in Released) bool {
 	r := &d.Run
 	switch {
@@ -162,7 +162,7 @@ func (d *decision) release(in Released) bool {
 	return d.giveBack(Worker, Event{Kind: WasReleased, Reason: in.Reason}, AttemptReleased)
 }
 
-// ranOut tells whether its worker has let the lease run out. The lease of a detached worker was
+// ranOut reports whether its worker has let the lease run out. The lease of a detached worker was
 // ended for it, at the moment when the doubt began.
 func (r *Run) ranOut(now time.Time) bool {
 	return over(r.LeaseExpiresAt, 0, now) &&

@@ -37,7 +37,7 @@ var happenings = map[string]jobrun.Input{
 	"grace":     jobrun.CancelExpired{Settings: settings},
 }
 
-// story is a run that is told word by word, and what comes of it.
+// story is a run that is given event by event, and its outcome.
 type story struct {
 	t        *testing.T
 	run      jobrun.Run
@@ -48,9 +48,9 @@ type story struct {
 	last     jobrun.Change
 }
 
-// tell lets happen what the words say, a second apart. Besides happenings there are
-// "admit", "claim", "start" and "renew", which statements do for many runs at once,
-// "next", which goes on with the retry, and waits such as "+30s".
+// tell lets happen what the words say, a second apart. Besides happenings there are "admit",
+// "claim", "start" and "renew", which statements do for many runs at once, "next", which continues
+// with the retry, and waits such as "+30s".
 func (s *story) tell(words string) {
 	s.t.Helper()
 	for i, word := range strings.Fields(words) {
@@ -143,7 +143,7 @@ func TestStories(t *testing.T) {
 		name, story string
 		state       jobrun.State
 		attempts    string // that ended without the run
-		kinds       string // of what was told
+		kinds       string // of what was reported
 	}{
 		{"a run that goes well", "claim start done", jobrun.Succeeded, "", "succeeded"},
 		{"a failure is retried by another run", "claim start fail", jobrun.Failed, "", "failed retry_created"},

@@ -29,7 +29,7 @@ type SlotState struct {
 	Active, Succeeded, Failed bool
 }
 
-// Wants tells whether a slot is to run.
+// Wants reports whether a slot is to run.
 func (p Reprocess) Wants(s SlotState) bool {
 	switch {
 	case s.Active:

@@ -29,8 +29,8 @@ const (
 	SystemReseal     = SystemPrefix + "reseal"
 )
 
-// Beyond tells whether a run of a command with these arguments may touch more than
-// limit dead letters, which an operator may not.
+// Beyond reports whether a run of a command with these arguments may touch more than limit dead
+// letters, which an operator may not.
 func Beyond(command string, args json.RawMessage, limit int64) bool {
 	if command != SystemRedrive {
 		return false

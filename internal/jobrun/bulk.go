@@ -26,7 +26,7 @@ type Bulk struct {
 	Skipped int64 // it was too late for them, or their policy forbids it
 }
 
-// Cancel ends a bulk; what is done stays done. Fault: Conflict when it has ended.
+// Cancel ends a bulk; completed changes are kept. Fault: Conflict when it has ended.
 func (b *Bulk) Cancel(at time.Time) (changed bool, err error) { return b.cancel("bulk", at) }
 
 // Scope selects the runs of a bulk: those of its filter that were made before it.
@@ -68,7 +68,7 @@ const (
 // BulkActions is everything that can be done to many runs.
 var BulkActions = []BulkAction{BulkCancel, BulkRerun}
 
-// may tells whether the action concerns runs of a state.
+// may reports whether the action concerns runs of a state.
 func (a BulkAction) may(s State) bool { return s.Terminal() == (a == BulkRerun) }
 
 // CheckBulk completes the filter of a bulk: CANCEL is for runs that have not ended,
@@ -130,7 +130,7 @@ type BulkOperations interface {
 	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
 	// ListBulks lists them, newest first; of an empty state all.
 	ListBulks(ctx context.Context, tenant uuid.UUID, state BulkState, p page.ByTime) (page.Of[Bulk], error)
-	// CancelBulk ends one; what is done stays done. Faults: NotFound; Conflict.
+	// CancelBulk ends one; completed changes are kept. Faults: NotFound; Conflict.
 	CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
 	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and
 	// ends those that are done: a sweep.

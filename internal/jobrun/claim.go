@@ -13,8 +13,8 @@ import (
 // runs, so that workers do not wait for each other. This file defines what it selects;
 // a test compares the two on many small data sets.
 
-// CanRun tells whether a worker is able to run r: it takes runs of its queue, has
-// the labels that it requires, and runs its command.
+// CanRun reports whether a worker is able to run r: it takes runs of its queue, has the labels that
+// it requires, and runs its command.
 func (w *WorkerProcess) CanRun(r *Run) bool {
 	return slices.Contains(w.Queues, r.Queue) && w.has(r.RequiredLabels) && w.runs(r.CommandName)
 }
@@ -27,7 +27,7 @@ func (w *WorkerProcess) runs(command string) bool {
 	return len(w.Commands) == 0 || slices.Contains(w.Commands, command)
 }
 
-// MayClaim tells whether a worker is given runs: it drains not, and lives.
+// MayClaim reports whether a worker may get runs: it is alive and not draining.
 func (w *WorkerProcess) MayClaim(s Settings, now time.Time) bool {
 	return w.State == WorkerActive && w.HeartbeatAt.After(now.Add(-s.Seconds(HeartbeatTTL)))
 }
@@ -47,7 +47,7 @@ func CompareTurns(a, b *Run) int {
 // Pool is what claims of a tenant choose from.
 type Pool struct {
 	Now      time.Time
-	Led      bool // somebody leads; else nothing is assigned
+	Led      bool // there is a leader; otherwise nothing is assigned
 	Settings Settings
 	Workers  []WorkerProcess
 	Runs     []Pooled
@@ -61,13 +61,13 @@ type Pooled struct {
 	Held bool // the saga that it is a step of is suspended
 }
 
-// claimable tells whether r may be given to anybody.
+// claimable reports whether r may be given to anybody.
 func (p *Pool) claimable(r *Pooled) bool {
 	return CanMove(r.State, Assigned, Worker) && r.AdmittedAt != nil && !r.Held && r.CancelRequestedAt == nil &&
 		p.keyIsFree(&r.Run)
 }
 
-// keyIsFree tells whether no other run has r's concurrency key.
+// keyIsFree reports whether no other run has r's concurrency key.
 func (p *Pool) keyIsFree(r *Run) bool {
 	return r.ConcurrencyKey == "" || !slices.ContainsFunc(p.Runs, func(o Pooled) bool {
 		return o.ID != r.ID && o.ConcurrencyKey == r.ConcurrencyKey && (o.State.Phase() == Held || o.State == Orphaned)

@@ -179,8 +179,8 @@ func TestWorkersThatAskTogetherAreGivenRunsInTurns(t *testing.T) {
 	}
 }
 
-// TestNoClaimTakesWhatIsNotItsOwn tries random pools: nobody gets a run twice, that
-// it cannot run, beyond its room, or of a key that another one has.
+// TestNoClaimTakesWhatIsNotItsOwn tries random pools: no worker gets a run twice, that it cannot
+// run, beyond its room, or of a key that another one has.
 func TestNoClaimTakesWhatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

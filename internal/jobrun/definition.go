@@ -135,8 +135,8 @@ func (s *Spec) TopicOf(eventType string) string {
 	return ""
 }
 
-// typeMatches tells whether a type is the one that is selected, or begins as it does
-// before its *.
+// typeMatches reports whether a type is the one that is selected, or begins as it does before its
+// *.
 func typeMatches(selected, eventType string) bool {
 	if prefix, ok := strings.CutSuffix(selected, "*"); ok {
 		return strings.HasPrefix(eventType, prefix)
@@ -184,12 +184,12 @@ type Definition struct {
 	Spec        Spec
 	Enabled     bool
 	PausedAt    *time.Time
-	PausedUntil *time.Time // nil: until somebody resumes it
+	PausedUntil *time.Time // nil: until it is resumed
 	PauseReason string
 	BuiltIn     bool // Skald's own: it can be paused and run, not deleted
 
 	LastMaterializedAt time.Time  // slots up to here are runs, or recorded as skipped
-	NextDueAt          *time.Time // nil: never by itself
+	NextDueAt          *time.Time // nil: never automatically
 
 	CreatedAt, UpdatedAt time.Time
 	CreatedBy, UpdatedBy string
@@ -199,7 +199,7 @@ type Definition struct {
 // Place is where it stands in a list.
 func (d *Definition) Place() page.TimeID { return page.TimeID{At: d.CreatedAt, ID: d.ID} }
 
-// Paused tells whether automatic runs are paused at now.
+// Paused reports whether automatic runs are paused at now.
 func (d *Definition) Paused(now time.Time) bool {
 	return d.PausedAt != nil && (d.PausedUntil == nil || now.Before(*d.PausedUntil))
 }

@@ -26,9 +26,9 @@ var DeliveryRetry = retry.Policy{
 	RetryOn:           retry.Classes,
 }
 
-// Matches tells whether an event is for the trigger: its type, and each value
-// that Match names. A path leads through objects, and by index through arrays;
-// one that leads nowhere has no value, not even null.
+// Matches reports whether an event is for the trigger: its type, and each value that Match names. A
+// path leads through objects, and by index through arrays; one that leads nowhere has no value, not
+// even null.
 func (t *EventTrigger) Matches(e *NewEvent) bool {
 	if !typeMatches(t.EventType, e.Type) {
 		return false
@@ -49,8 +49,7 @@ func (t *EventTrigger) Matches(e *NewEvent) bool {
 	return true
 }
 
-// Matches tells whether an event is for a definition, which is enabled and not
-// paused at now.
+// Matches reports whether an event is for a definition, which is enabled and not paused at now.
 func (e *PublishedEvent) Matches(d *Definition, now time.Time) bool {
 	return d.Enabled && d.DeletedAt == nil && d.Spec.Event != nil && !d.Paused(now) && d.Spec.Event.Matches(&e.NewEvent)
 }
@@ -61,8 +60,7 @@ func decoded(doc []byte) (v any, ok bool) {
 	return v, d.Decode(&v) == nil
 }
 
-// same tells whether a value is the JSON scalar want. Numbers are the same when
-// their values are.
+// same reports whether a value is the JSON scalar want. Numbers are the same when their values are.
 func same(v any, want json.RawMessage) bool {
 	w, ok := decoded(want)
 	if !ok {

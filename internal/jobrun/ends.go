@@ -46,7 +46,7 @@ func (d *decision) end(v verdict) bool {
 	switch {
 	case v.state == Succeeded:
 		d.updateLetter(dlq.Succeeded)
-	case !failed, r.CancelRequestedAt != nil: // nobody wants it any more
+	case !failed, r.CancelRequestedAt != nil: // it is no longer wanted
 		d.updateLetter(dlq.RetryStopped)
 	case r.Error.Retryable && r.FailuresUsed < d.spec.Retry.Or(DefaultRetry).MaxAttempts:
 		d.retry()
@@ -111,9 +111,9 @@ func (d *decision) giveUp() {
 	d.tell(Event{Kind: WasDeadLetter, Reason: "dead letter " + l.ID.String()})
 }
 
-// deadLettered tells whether a run that gave up becomes a dead letter. The compensation
-// of a saga's step does not, because the saga stops and has a letter of its own
-// (one-product.md, point 2).
+// deadLettered reports whether a run that gave up becomes a dead letter. The compensation of a
+// saga's step does not, because the saga stops and has a letter of its own (one-product.md, point
+// 2).
 func deadLettered(spec *Spec, r *Run) bool {
 	if r.SagaID != uuid.Nil && r.SagaAction == "COMPENSATE" {
 		return false

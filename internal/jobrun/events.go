@@ -56,7 +56,7 @@ type EventDelivery struct {
 	LetterID     uuid.UUID
 }
 
-// EventPublication is what has become of an event on its way to a topic.
+// EventPublication is the progress of an event on its way to a topic.
 type EventPublication struct {
 	Topic     string
 	CreatedAt time.Time

@@ -17,7 +17,7 @@ const (
 	ForSlot         Waiting = "slot"         // it is not due
 	ForBackoff      Waiting = "backoff"      // before another attempt
 	ForKey          Waiting = "key"          // another run has its concurrency key
-	ForLeader       Waiting = "leader"       // nobody leads
+	ForLeader       Waiting = "leader"       // there is no leader
 	ForWorker       Waiting = "worker"       // no worker can take it
 	ForTurn         Waiting = "turn"         // workers can, and have not yet
 	ForStart        Waiting = "start"        // its worker is to start it
@@ -34,7 +34,7 @@ var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, For
 type Situation struct {
 	Run    Run
 	Leader Leadership
-	// Holder has the run's concurrency key; nil: nobody.
+	// Holder has the run's concurrency key; nil: it is free.
 	Holder *Run
 	// Workers are those of its tenant that are not DETACHED; Unknown tells that there
 	// are more.
@@ -52,7 +52,7 @@ type Explanation struct {
 	WaitsFor Waiting
 	Summary  string
 	Since    *time.Time // nil: not known
-	Until    *time.Time // when it is over by itself; nil: not known
+	Until    *time.Time // when it ends without intervention; nil: not known
 	Blocking uuid.UUID  // the run that has its key; zero: none
 }
 

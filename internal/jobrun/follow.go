@@ -36,17 +36,16 @@ func NewFollowing(d *Definition, set Settings, m Moment) *Following {
 	return f
 }
 
-// Reaches tells whether the change to d from what it was before may concern runs that
-// exist.
+// Reaches reports whether the change to d from what it was before may concern runs that exist.
 func (d *Definition) Reaches(before *Definition) bool {
 	return d.SpecVersion != before.SpecVersion || d.Enabled != before.Enabled || d.Name != before.Name
 }
 
-// Run decides what becomes of a run. A slot to come that the definition does not have any
-// more is withdrawn: the run is SKIPPED, and gives its key back, so that the slot can
-// have another one when the change is reverted. All others take what the definition
-// says now, as if they were created now; a past slot was due under the schedule of its
-// time and stays due. A run that already follows this version does not change.
+// Run decides what happens to a run. A future slot that the definition no longer has is withdrawn:
+// the run is SKIPPED, and gives its key back, so that the slot can have another one when the change
+// is reverted. All others take what the definition says now, as if they were created now; a past
+// slot was due under the schedule of its time and stays due. A run that already follows this
+// version does not change.
 func (f *Following) Run(r Run, by string) (Change, error) {
 	if why := f.noSlot(r.ScheduledFor); why != "" {
 		c, err := Apply(r, &f.d.Spec, Withdrawn{Actor: by, Reason: why}, f.m)

@@ -47,7 +47,7 @@ type Withdrawn struct{ Actor, Reason string }
 // yet changes nothing; so with the inputs that follow.
 type LeaseExpired struct{ Settings Settings }
 
-// Detached is an operator giving up the run's worker for good.
+// Detached is an operator detaching the run's worker permanently.
 type Detached struct {
 	Settings Settings
 	Actor    string

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// calls is every call of a worker, with what Apply is told when it is carried out;
-// nil: a statement does it.
+// calls is every call of a worker, with the event that Apply gets when it is carried out; nil: a
+// statement does it.
 var calls = map[jobrun.Call]jobrun.Input{
 	jobrun.CallStart: nil, jobrun.CallProgress: nil, jobrun.CallLogs: nil, jobrun.CallConfirm: nil,
 	jobrun.CallComplete: succeeded, jobrun.CallFail: failed(true), jobrun.CallRelease: jobrun.Released{},
@@ -38,7 +38,7 @@ func judged(p point, c jobrun.Call) (replayed, again bool, code string) {
 		case jobrun.CallStart, jobrun.CallRelease:
 			return false, true, ""
 		case jobrun.CallCancel:
-			return false, false, jobrun.CodeConflict // nobody can have asked for it
+			return false, false, jobrun.CodeConflict // it cannot have been requested
 		}
 		return false, false, jobrun.CodeNotStarted
 	case jobrun.Orphaned:

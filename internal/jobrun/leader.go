@@ -111,7 +111,7 @@ type Sweeps interface {
 	Admit(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 	// Orphan takes back assignments that were not started in time (sweep 2, J-33, S8).
 	Orphan(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-	// Doubt makes RUNNING runs CONFIRMING whose lease has run out (sweep 3, S2), and
+	// Doubt makes RUNNING runs CONFIRMING whose lease has expired (sweep 3, S2), and
 	// orphans those whose deadline has passed (sweep 4).
 	Doubt(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 	// Lose ends orphaned runs that have no assignment left: FAILED, LOST (sweep 5, S7).

@@ -62,9 +62,9 @@ type Outbox interface {
 	// Unsent returns up to limit events that are to be sent. If one was emitted after
 	// another was committed, it comes later.
 	Unsent(ctx context.Context, limit int) ([]Outgoing, error)
-	// Sent records, durably, which events the brokers have acknowledged, and stores the
-	// letters of those that are refused for good. False when the term of the publication
-	// has ended; nothing is written then.
+	// Sent records, durably, which events the brokers have acknowledged, and stores the letters of
+	// those that are refused permanently. False when the term of the publication has ended; nothing is
+	// written then.
 	Sent(ctx context.Context, publication string, epoch int64, sent []uuid.UUID, refused []RefusedEvent) (bool, error)
 }
 

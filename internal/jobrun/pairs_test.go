@@ -357,7 +357,7 @@ func TestEveryEdgeIsTaken(t *testing.T) {
 	}
 }
 
-// outcomes is what becomes of everything.
+// outcomes are the results of all steps.
 func outcomes() (all []string) {
 	for _, p := range points() {
 		for _, i := range inputs {

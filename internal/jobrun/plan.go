@@ -132,7 +132,7 @@ func last(s *schedule.Schedule, from, to time.Time, limit int, more bool) ([]sch
 	}
 }
 
-// pausedAt tells whether a slot is within the pause.
+// pausedAt reports whether a slot is within the pause.
 func (p *plan) pausedAt(slot time.Time) bool {
 	d := p.d
 	return d.PausedAt != nil && !slot.Before(*d.PausedAt) && (d.PausedUntil == nil || slot.Before(*d.PausedUntil))

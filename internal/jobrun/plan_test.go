@@ -37,8 +37,8 @@ func plain(t *testing.T, f func(*rapid.T)) {
 	rapid.Check(t, f)
 }
 
-// J8: whenever the leader swept, and whoever led, the slots are those of
-// the schedule: none twice, none missing.
+// J8: whenever the leader swept, and whichever node led, the slots are those of the schedule: none
+// twice, none missing.
 func TestSlotsAreThoseOfTheScheduleHoweverTheTicksFall(t *testing.T) {
 	t.Parallel()
 	plain(t, func(t *rapid.T) {
@@ -142,7 +142,7 @@ func TestMissedSlotsDoAsTheMisfirePolicySays(t *testing.T) {
 	}
 }
 
-// A pause covers its own slots and no others, as they pass; it ends by itself.
+// A pause covers its own slots and no others, as they pass; it ends automatically.
 func TestSlotsOfAPauseAreSkippedAsTheyPass(t *testing.T) {
 	t.Parallel()
 	spec := everyMinute()

@@ -14,7 +14,7 @@ const (
 	CodeNoBulk        = "JOB_BULK_NOT_FOUND"
 	CodeInvalid       = "JOB_INVALID"
 	CodeNameTaken     = "JOB_NAME_TAKEN"
-	CodeStale         = "JOB_VERSION_CONFLICT" // somebody else was faster
+	CodeStale         = "JOB_VERSION_CONFLICT" // another request was faster
 	CodeConflict      = "JOB_STATE_CONFLICT"   // its state forbids it; to a worker: it has ended
 	CodeForbidden     = "JOB_CONCURRENCY_FORBID"
 	CodeActiveRuns    = "JOB_ACTIVE_RUNS"
@@ -23,7 +23,7 @@ const (
 	CodeStaleEpoch    = "JOB_STALE_EPOCH" // assigned under an epoch that the run no longer carries
 	CodeNotStarted    = "JOB_NOT_STARTED" // complete before start: an error of the worker
 	CodeCancelWins    = "JOB_CANCEL_WINS" // the cancel was there first
-	CodeWorkerGone    = "JOB_WORKER_GONE" // 410: register anew
+	CodeWorkerGone    = "JOB_WORKER_GONE" // 410: register again
 	CodeWorkerUnknown = "JOB_WORKER_NOT_FOUND"
 	CodeNotConfirming = "JOB_NOT_CONFIRMING"
 	CodeLogGap        = "JOB_LOG_CONFLICT" // another chunk has that number
@@ -93,7 +93,7 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	case r.State == Assigned && c != CallStart && c != CallRelease && c != CallCancel:
 		return false, false, fault.New(fault.Conflict, CodeNotStarted, "the run is assigned to you, but was not started")
 	case c == CallConfirm && r.Continuation != Confirming:
-		return true, false, nil // nobody doubts it any more
+		return true, false, nil // it is no longer in doubt
 	case c == CallCancel && r.CancelRequestedAt == nil:
 		return false, false, fault.New(fault.Conflict, CodeConflict, "no cancel was requested for this run")
 	}

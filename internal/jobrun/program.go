@@ -98,8 +98,8 @@ func (p *Program) notData(i int) string {
 		"Any program has the arguments of a run on standard input and in $SKALD_ARG_<NAME>"
 }
 
-// misused tells whether a text has the slot as a part that is not the variable args of a
-// shell: it would not be replaced.
+// misused reports whether a text has the slot as a part that is not the variable args of a shell:
+// it would not be replaced.
 func misused(text string) bool {
 	for rest := text; ; {
 		i := strings.Index(rest, ArgsSlot)

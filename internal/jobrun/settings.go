@@ -113,7 +113,7 @@ func (s Settings) Number(name string) float64 {
 	return 0
 }
 
-// IsDefault tells whether the setting has its default value.
+// IsDefault reports whether the setting has its default value.
 func (s Settings) IsDefault(name string) bool { _, differs := s.values[name]; return !differs }
 
 // Seconds returns the value of a setting whose unit is seconds.

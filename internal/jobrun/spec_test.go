@@ -240,7 +240,7 @@ func TestALogLineIsItsChunk(t *testing.T) {
 	}
 }
 
-// D-41: the archive of dead letters runs every day by itself.
+// D-41: the archive of dead letters runs every day automatically.
 func TestTheArchiveOfLettersRunsDaily(t *testing.T) {
 	t.Parallel()
 	i := slices.IndexFunc(jobrun.BuiltIns, func(b jobrun.BuiltIn) bool { return b.Name == jobrun.SystemArchive })

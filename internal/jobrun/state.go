@@ -44,7 +44,7 @@ var HoldingStates = []State{Assigned, Running, Orphaned}
 // without success.
 var UnsuccessfulStates = []State{Failed, TimedOut, Canceled}
 
-// Terminal tells whether runs of this state never change again (J-15).
+// Terminal reports whether runs of this state never change again (J-15).
 func (s State) Terminal() bool { return !slices.Contains(ActiveStates, s) }
 
 // Continuation says whether a RUNNING run is in doubt (J-16). It is not a state,
@@ -97,7 +97,7 @@ var Edges = []Edge{
 	{Pending, Canceled, []Mover{Operator, Leader}},
 	{Pending, Skipped, []Mover{Leader, Operator}}, // an operator by changing its schedule
 	{Assigned, Running, []Mover{Worker}},
-	{Assigned, Orphaned, []Mover{Leader, Worker, Operator}}, // its lease ran out; given back; taken away
+	{Assigned, Orphaned, []Mover{Leader, Worker, Operator}}, // its lease ran out; given back; reassigned
 	{Assigned, Canceled, []Mover{Operator, Leader}},
 	{Assigned, Skipped, []Mover{Leader}},
 	{Running, Succeeded, []Mover{Worker}},
@@ -111,7 +111,7 @@ var Edges = []Edge{
 	{Orphaned, Canceled, []Mover{Operator, Leader}},
 }
 
-// CanMove tells whether the table has the move.
+// CanMove reports whether the table has the move.
 func CanMove(from, to State, by Mover) bool {
 	return slices.Contains(From(to, by), from)
 }

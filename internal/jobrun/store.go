@@ -122,7 +122,7 @@ type SlotRun struct {
 	At           time.Time
 	State        State
 	Reason       string // why it was skipped
-	Withdrawn    bool   // the slot was taken away; it has another run if the schedule has it again
+	Withdrawn    bool   // the slot was withdrawn; it gets another run if the schedule has it again
 }
 
 // RunEnd is how a run of a definition ended.
@@ -264,10 +264,9 @@ type Work interface {
 	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Done, error)
 	// Confirm takes a run out of doubt before the deadline (W11).
 	Confirm(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
-	// CheckFence remembers the newest token that key has shown, and tells whether
-	// this one is not older. Fault: Invalid (CodeFenceNotIssued) for a newer one that
-	// no run of the tenant holds, or was ever given if it names the run; that is not
-	// remembered.
+	// CheckFence remembers the newest token that key has shown, and reports whether this one is not
+	// older. Fault: Invalid (CodeFenceNotIssued) for a newer one that no run of the tenant holds, or
+	// was ever given if it names the run; that is not remembered.
 	CheckFence(ctx context.Context, tenant uuid.UUID, key string, token ShownToken) (ok bool, err error)
 }
 

@@ -56,14 +56,14 @@ func (d *decision) leaseExpired(s Settings) {
 	}
 }
 
-// over tells whether a moment and some time more have passed; of no moment: no.
+// over reports whether a moment and some time more have passed; of no moment: no.
 func over(at *time.Time, more time.Duration, now time.Time) bool {
 	return at != nil && !at.Add(more).After(now)
 }
 
-// orphan takes a run from a worker that has lost it. The run waits before the next
-// claim and has used up one of its assignments. The token stays on record, so that a
-// late worker is told that its run was taken away (J3).
+// orphan takes a run from a worker that has lost it. The run waits before the next claim and has
+// used up one of its assignments. The token stays on record, so that a late worker learns that it
+// lost its run (J3).
 func (d *decision) orphan(reason string, s Settings) {
 	d.lose(Leader, Event{Kind: WasOrphaned, Reason: reason}, AttemptOrphaned, s)
 }

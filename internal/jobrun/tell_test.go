@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// What people are told of a run, for everything that it can wait for without a worker.
+// What people read about a run, for everything that it can wait for without a worker.
 func TestWhatARunWithoutAWorkerWaitsFor(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -104,7 +104,7 @@ func (c *cluster) tryCreate(topic string, partitions int32) ([16]byte, error) {
 	return res.Topics[0].TopicID, kerr.ErrorForCode(res.Topics[0].ErrorCode)
 }
 
-// knows tells whether the brokers answer with this id for a topic: shortly after a topic was
+// knows reports whether the brokers answer with this id for a topic: shortly after a topic was
 // recreated they may still tell that of the deleted one.
 func (c *cluster) knows(topic string, id [16]byte) bool {
 	req := kmsg.NewPtrMetadataRequest()
@@ -115,7 +115,7 @@ func (c *cluster) knows(topic string, id [16]byte) bool {
 	return err == nil && len(res.Topics) == 1 && res.Topics[0].ErrorCode == 0 && res.Topics[0].TopicID == id
 }
 
-// assigned tells whether all members of a group have their partitions.
+// assigned reports whether all members of a group have their partitions.
 func (c *cluster) assigned(group string) bool {
 	req := kmsg.NewPtrDescribeGroupsRequest()
 	req.Groups = []string{group}

@@ -220,7 +220,7 @@ func TestARecordThatIsNoEventBecomesALetterAndStopsNothing(t *testing.T) {
 	}
 }
 
-// While the database is away nothing is lost, and no broker is asked to wait for it.
+// While the database is unavailable nothing is lost, and no broker is asked to wait for it.
 func TestEventsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
 	c, b := newCluster(t), newInbox(t, testdb.DSN(t))

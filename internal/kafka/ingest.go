@@ -136,8 +136,8 @@ func (c IngestConfig) options() []kgo.Opt {
 		kgo.DisableAutoCommit(), kgo.BlockRebalanceOnPoll(),
 		// Partitions of a dead node are reassigned after this time.
 		kgo.SessionTimeout(10 * time.Second), kgo.HeartbeatInterval(2 * time.Second),
-		// During a rebalance no node reads. A node that died meanwhile has no session that
-		// could expire: the group waits for it this long, by default a minute.
+		// During a rebalance no node reads. A node that died in the meantime has no session that could
+		// expire: the group waits for it this long, by default a minute.
 		kgo.RebalanceTimeout(15 * time.Second),
 		kgo.MetadataMaxAge(c.NewTopics),
 		// Memory: this many fetches are under way or waiting to be polled, whatever the
@@ -205,7 +205,7 @@ type ingest struct {
 
 	committed map[topicPartition]uuid.UUID // topic ids of the offsets that the group has committed
 	assumed   map[string]uuid.UUID         // topic ids under which topics are read
-	recreated map[string]uuid.UUID         // lives that follow one that was seen; begun anew until there is a commit
+	recreated map[string]uuid.UUID         // lives that follow one that was seen; started again until there is a commit
 	ended     map[string]bool              // topics that were deleted or recreated
 	looked    time.Time                    // time of the last listing of topics; used by member alone
 	inflows   map[source]dlq.Inflow        // first sight of each partition

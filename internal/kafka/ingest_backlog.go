@@ -219,9 +219,9 @@ func (in *ingest) listOffsets(
 	return out, nil
 }
 
-// isBacklog tells whether a record is backlog; its topic has been listed before. An
-// incarnation that ended before it was ever listed is backlog only if nobody had looked
-// before: else it was created since.
+// isBacklog reports whether a record is backlog; its topic has been listed before. An incarnation
+// that ended before it was ever listed is backlog only if there was no earlier listing: otherwise
+// it was created since.
 func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 	at := source{r.Topic, r.life, r.Partition}
 	if r.life == uuid.Nil {

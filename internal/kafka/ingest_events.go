@@ -21,8 +21,7 @@ type recordEvent struct {
 	record dlq.Record
 }
 
-// skipsBacklog tells whether records that were in a topic when it was first seen are
-// skipped.
+// skipsBacklog reports whether records that were in a topic when it was first seen are skipped.
 func (in *ingest) skipsBacklog() bool { return in.Sources != nil && !in.Sources.Earliest }
 
 // backlogEnd returns where to begin in a partition that was never read: at the end of

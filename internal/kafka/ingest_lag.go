@@ -143,7 +143,7 @@ func (in *ingest) settle(highs, begins map[topicPartition]int64) map[topicPartit
 			continue
 		}
 		in.highs[at] = high
-		if p.Offset < first { // what was before is gone: the client goes on at the first record
+		if p.Offset < first { // earlier records are gone: the client continues at the first record
 			p = position{end{kgo.EpochOffset{Epoch: -1, Offset: first}, uuid.Nil}, p.due || p.Offset > unread}
 			in.positions[at] = p
 		}

@@ -104,9 +104,8 @@ func (in *ingest) asks() *kgo.Client {
 	return in.asked
 }
 
-// over tells whether a life of a topic has ended: no other node can read its records
-// again. If no broker answers it is assumed to have ended: a record stored twice is
-// still one letter.
+// over reports whether a life of a topic has ended: no other node can read its records again. If no
+// broker answers it is assumed to have ended: a record stored twice is still one letter.
 func (in *ingest) over(ctx context.Context, topic string, life uuid.UUID) bool {
 	if life == uuid.Nil {
 		return false

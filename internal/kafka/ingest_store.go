@@ -242,9 +242,9 @@ const (
 	forms                   // number of forms
 )
 
-// arrive stores a batch. A batch that is refused is split until the record is found
-// that PostgreSQL does not accept; that one is stored in a reduced form: a record that
-// could never be stored would block its partition for ever.
+// arrive stores a batch. A batch that is refused is split until the record is found that PostgreSQL
+// does not accept; that one is stored in a reduced form: a record that could never be stored would
+// block its partition forever.
 func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error {
 	stored, err := in.Store.Arrive(ctx, batch)
 	if err == nil {

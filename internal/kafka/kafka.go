@@ -81,9 +81,9 @@ func (p *producer) Close() { p.closed.Do(p.client.Close) }
 // long as ctx lasts: an idempotent producer cannot withdraw what it may have sent, so
 // the end of ctx closes the client.
 //
-// Of messages that name their topic, one that is refused is given up: those that were
-// dropped with it are sent again, each by itself, which shows what caused it. Others
-// must not be overtaken, and nothing is sent after the first error.
+// Of messages that name their topic, one that is refused is given up: those that were dropped with
+// it are sent again, one at a time, which shows what caused it. Others must not be overtaken, and
+// nothing is sent after the first error.
 func (p *producer) Send(ctx context.Context, messages []publication.Message) error {
 	// Producing retries silently; a ping first returns the error.
 	if !p.reached {
@@ -139,7 +139,7 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 	return nil
 }
 
-// refuses tells whether a message will never be stored.
+// refuses reports whether a message will never be stored.
 func refuses(err error) bool { return MissingTopic(err) || BatchRefused(err) || Refusal(err) }
 
 func (p *producer) failure(ctx context.Context, err error) error {
@@ -150,10 +150,10 @@ func (p *producer) failure(ctx context.Context, err error) error {
 	return fmt.Errorf("kafka: produce%s: %w", of, errors.Join(ctx.Err(), err))
 }
 
-// produce sends the chosen messages and sets the error of each. They are all buffered
-// before the first is sent: when the broker refuses some for good, the client drops what
-// is buffered for their partition after them, but it would send what is added later, and
-// the first copies would be out of order.
+// produce sends the chosen messages and sets the error of each. They are all buffered before the
+// first is sent: when the broker refuses some permanently, the client drops what is buffered for
+// their partition after them, but it would send what is added later, and the first copies would be
+// out of order.
 func (p *producer) produce(messages []publication.Message, chosen []int, errs []error) {
 	if len(chosen) == 0 {
 		return

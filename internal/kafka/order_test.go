@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// After a request that the broker refused for good nothing later may be stored: the
-// messages are sent again, and a later one would have come before them.
+// After a request that the broker refused permanently, nothing later may be stored: the messages
+// are sent again, and a later one would have come before them.
 func TestNothingIsStoredAfterWhatTheBrokerRefused(t *testing.T) {
 	t.Parallel()
 	const messages = 3000

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// gate stands between a store and its database. While it is shut nobody gets
-// through, and who was through is thrown out.
+// gate stands between a store and its database. While it is shut no connection gets through, and
+// open ones are cut.
 type gate struct {
 	l    net.Listener
 	open atomic.Bool

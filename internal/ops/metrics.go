@@ -33,7 +33,7 @@ type Metrics struct {
 	snapshot *prometheus.GaugeVec
 	stalled  *prometheus.CounterVec
 	loops    *prometheus.GaugeVec
-	done     func(loop string) // nil: nobody watches
+	done     func(loop string) // nil: there are no watchers
 	notices  *notices
 	letters  *letters
 	ingest   *ingest

@@ -188,7 +188,7 @@ func TestALoopReportsTheTimeOfItsLastRound(t *testing.T) {
 	}
 }
 
-// A gauge that is not told of what is gone would show it for ever.
+// A gauge that is not told of what is gone would show it forever.
 func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 	m := ops.NewMetrics(idle)
 	shown := func(prefix string) []string {

@@ -11,11 +11,10 @@ import (
 	"github.com/lib/pq"
 )
 
-// A primary with a synchronous standby commits by itself and then waits for the
-// standby. When the wait is canceled, it answers COMMIT with success and a warning: the
-// rows are there and visible, and lost if the standby takes over. So nothing of Skald
-// cancels a commit, and one that somebody else canceled has an unknown outcome
-// (invariant F63, decision 0066).
+// A primary with a synchronous standby commits locally and then waits for the standby. When the
+// wait is canceled, it answers COMMIT with success and a warning: the rows are there and visible,
+// and lost if the standby takes over. So nothing of Skald cancels a commit, and one that another
+// session canceled has an unknown outcome (invariant F63, decision 0066).
 
 // errUnconfirmed is the error of a commit that PostgreSQL answered with a warning.
 var errUnconfirmed = errors.New("PostgreSQL stopped waiting for its synchronous standby: the transaction " +
@@ -35,7 +34,7 @@ type commits struct {
 // them. As a startup parameter it would have to be configured in each PgBouncer.
 const sayWarnings = `SET client_min_messages = warning`
 
-// heard takes a message that is no error.
+// heard takes a message that is not an error.
 func (c *commits) heard(notice *pq.Error) {
 	if notice.Code.Class() == "01" {
 		c.warned = true
@@ -99,7 +98,7 @@ type pqRows interface {
 	driver.RowsColumnTypePrecisionScale
 }
 
-// rows are those of a statement. One that commits by itself does so after the last.
+// rows are those of a statement. One that commits on its own does so after the last.
 type rows struct {
 	pqRows
 	of *commits

@@ -19,7 +19,7 @@ import (
 type alone struct {
 	t   *testing.T
 	db  *postgres.DB
-	own *sql.DB // its commits wait for nobody
+	own *sql.DB // its commits wait for no standby
 }
 
 func startAlone(t *testing.T) *alone {
@@ -121,8 +121,8 @@ func (a *alone) start(session string, write func() error) <-chan error {
 	return answer
 }
 
-// Whoever cancels or ends the session of a commit that waits for the standby makes
-// PostgreSQL answer that it is committed, with a warning (invariant F63).
+// Canceling or ending the session of a commit that waits for the standby makes PostgreSQL answer
+// that it is committed, with a warning (invariant F63).
 func TestACommitThatTheStandbyDidNotConfirmIsUnknown(t *testing.T) {
 	t.Parallel()
 	a := startAlone(t)

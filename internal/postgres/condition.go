@@ -6,8 +6,7 @@ import (
 	"fmt"
 )
 
-// Condition is what a server says of itself, as far as somebody who entrusts sagas to it
-// should know.
+// Condition is what a server says of itself, as far as it matters to those who entrust sagas to it.
 type Condition struct {
 	Schema int // the version of the schema, that of its newest migration
 	// Off are the settings without which the server may lose what it has confirmed:

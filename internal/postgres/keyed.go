@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 )
 
-// An Idempotency-Key is stored in the first transaction of its request that writes
-// anything, as its last statement: the key is there if and only if the effect is.
-// Whoever comes second waits for the first at this INSERT, and is then rolled back.
+// An Idempotency-Key is stored in the first transaction of its request that writes anything, as its
+// last statement: the key is there if and only if the effect is. The second request waits for the
+// first at this INSERT, and is then rolled back.
 
 // wrote is true once the transaction has written or locked a row. PostgreSQL
 // numbers transactions only then, so reads do not use a key up.

@@ -61,9 +61,9 @@ func (db *DB) orderSecret(ctx context.Context) ([]byte, error) {
 	return db.order, nil
 }
 
-// admitOrderSecret reads the secret, or makes it. While keys seal it is wrapped again
-// if another key than the current one has wrapped it, so that no old key is needed for
-// it. Whoever has wrapped it registers its key.
+// admitOrderSecret reads the secret, or makes it. While keys seal it is wrapped again if another
+// key than the current one has wrapped it, so that no old key is needed for it. The node that
+// wrapped it registers its key.
 func admitOrderSecret(ctx context.Context, tx *sqlx.Tx, keys *envelope.Keyring) (secret []byte, err error) {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck); err != nil {
 		return nil, err

@@ -11,10 +11,10 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// CountPage sets the total of a page that has been read: from the page itself if that
-// shows it, otherwise by the query that count makes. A bounded count takes no longer
-// than CountFor: where matching rows are far apart, even ten thousand are too many to
-// look for, for a number that hardly anybody reads.
+// CountPage sets the total of a page that has been read: from the page itself if that shows it,
+// otherwise by the query that count makes. A bounded count takes no longer than CountFor: where
+// matching rows are far apart, even ten thousand are too many to look for, for a number that is
+// rarely read.
 func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.Request[C], found *page.Of[T],
 	count func() (query string, args []any)) error {
 	read := int64(len(found.Items))

@@ -24,7 +24,7 @@ type Resealing struct {
 	After []string `json:"after"` // key of the last row that was done; nil: none
 	Rows  int64    `json:"rows"`  // that were read in this pass
 	Moved int64    `json:"moved"` // of them, sealed again
-	Busy  int64    `json:"busy"`  // of them, changed by somebody else at that moment
+	Busy  int64    `json:"busy"`  // of them, changed by another session at that moment
 	// Resealed counts the rows that were sealed again in all passes, by table.
 	Resealed map[string]int64 `json:"resealed"`
 	// Left counts the rows of this pass that still need another key, by key and table.
@@ -43,7 +43,7 @@ const (
 // It goes through all tables again until a pass finds nothing more to do: then Left has
 // only what cannot be opened.
 //
-// A row is written only if nobody holds it and its content is still what was read, so
+// A row is written only if it is not locked and its content is still what was read, so
 // no other write waits for long or is lost. Its version and updated_at stay as they are.
 func (db *DB) Reseal(ctx context.Context, tables []SealedTable, from Resealing, page int,
 	tell func(Resealing)) (Resealing, error) {
@@ -166,7 +166,7 @@ func firstRows(rows []oldRow) int {
 	return len(rows)
 }
 
-// resealRows seals the content of rows again. Those that somebody holds, or has changed
+// resealRows seals the content of rows again. Those that another session holds, or has changed
 // since they were found, are left for the next pass.
 func (db *DB) resealRows(ctx context.Context, t *SealedTable, st *Resealing, found []oldRow) error {
 	at := make([]string, len(found))

@@ -63,8 +63,8 @@ func (db *DB) ExecIn(ctx context.Context, tx *sqlx.Tx, query string, args ...any
 	return err
 }
 
-// WriteEach runs one fixed statement that writes, by itself, or in a transaction with
-// the Idempotency-Key of the request it works for, and calls row for each row.
+// WriteEach runs one fixed statement that writes, on its own, or in a transaction with the
+// Idempotency-Key of the request it works for, and calls row for each row.
 func (db *DB) WriteEach(ctx context.Context, query string, row func(*sql.Rows) error, args ...any) error {
 	each := func(run QueryFunc) error {
 		rows, err := run(ctx, query, args...)

@@ -80,7 +80,7 @@ var grants = []struct {
 	{SagasAdmin, admins}, {WorkflowsAdmin, admins}, {DLQAdmin, admins}, {JobsAdmin, admins}, {AccessAdmin, admins},
 }
 
-// Known tells whether p exists.
+// Known reports whether p exists.
 func (p Permission) Known() bool {
 	for _, g := range grants {
 		if g.permission == p {
@@ -90,11 +90,10 @@ func (p Permission) Known() bool {
 	return false
 }
 
-// Valid tells whether r is one of Roles.
+// Valid reports whether r is one of Roles.
 func (r Role) Valid() bool { return slices.Contains(Roles, r) }
 
-// Allows tells whether r holds p. A role or permission that does not exist
-// allows nothing.
+// Allows reports whether r holds p. A role or permission that does not exist allows nothing.
 func (r Role) Allows(p Permission) bool {
 	for _, g := range grants {
 		if g.permission == p {

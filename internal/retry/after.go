@@ -35,8 +35,8 @@ func After(header string, now time.Time) time.Duration {
 // httpDates are the forms of a date in HTTP (RFC 9110, 5.6.7).
 var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
 
-// AsksToWait tells whether an answer with this HTTP status means that the caller should
-// come back later, so that its Retry-After counts: 408, 425, 429 and 503.
+// AsksToWait reports whether an answer with this HTTP status means that the caller should come back
+// later, so that its Retry-After counts: 408, 425, 429 and 503.
 func AsksToWait(status int) bool {
 	switch status {
 	case 408, 425, 429, 503:

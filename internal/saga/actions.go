@@ -125,7 +125,7 @@ func turnable(r *Instance) bool { return r.State.Forward() && r.EndCause == nil 
 
 func undoing(r *Instance) bool { return r.State == Compensating && !r.CompensationExpired }
 
-// orderable tells whether there is a current step that an operator may decide about.
+// orderable reports whether there is a current step that an operator may decide about.
 func orderable(r *Instance) bool {
 	if r.State == Failed {
 		return !r.halted() // the undo that gave up
@@ -133,8 +133,8 @@ func orderable(r *Instance) bool {
 	return (turnable(r) || undoing(r)) && r.Attempt > 0 && !r.ordered()
 }
 
-// retriable tells whether the saga waits for another attempt, or has failed without any
-// step undone or possibly undone.
+// retriable reports whether the saga waits for another attempt, or has failed without any step
+// undone or possibly undone.
 func retriable(r *Instance) bool {
 	if r.State == Failed {
 		return r.halted() || r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
@@ -145,14 +145,14 @@ func retriable(r *Instance) bool {
 // erasedWhy is why nothing can be done with a saga without content.
 const erasedWhy = "its content was erased, so it cannot go on"
 
-// lacks tells whether something that a verb needs cannot be read.
+// lacks reports whether something that a verb needs cannot be read.
 func (r *Instance) lacks(n needs) bool {
 	return r.undefined && n&needsDefinition != 0 || r.undefined && r.recorded && n&needsCall != 0 ||
 		r.ContentUnreadable && n&needsContent != 0 ||
 		r.ContentUnreadable && r.Error != nil && r.Error.Message == SealedMessage // the verb would write over it
 }
 
-// allows tells whether the saga accepts the verb now. One without content cannot go on.
+// allows reports whether the saga accepts the verb now. One without content cannot go on.
 func (v *VerbRule) allows(r *Instance) bool { return !r.Erased() && !r.lacks(v.needs) && v.allowed(r) }
 
 func allows(v Verb, r *Instance) bool {

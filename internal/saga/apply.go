@@ -150,7 +150,7 @@ func (d *decision) stepAnswered(o Outcome) {
 	d.turnBackHere()
 }
 
-// failed notes that the current step has failed for good.
+// failed notes that the current step has failed permanently.
 func (d *decision) failed(e *Error) {
 	cause := CauseStepFailed
 	d.s.EndCause, d.s.Error = &cause, e
@@ -209,7 +209,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	d.dirtyEnd(d.givenUp(o, what), "compensation_failed")
 }
 
-// gaveUp tells whether no attempt may follow. A refusal is definite whatever class it bears.
+// gaveUp reports whether no attempt may follow. A refusal is definite whatever class it bears.
 func gaveUp(p retry.Policy, o Outcome, failures int) bool {
 	return o.Verdict == Refused || o.Last || !p.Allows(o.Class, failures)
 }

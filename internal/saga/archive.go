@@ -37,8 +37,7 @@ type Archive interface {
 	Restore(ctx context.Context, r Restoration) error
 }
 
-// Retention is how long ended sagas stay live. A field that is not above 0
-// means for ever.
+// Retention is how long ended sagas stay live. A field that is not above 0 means forever.
 type Retention struct {
 	Completed time.Duration // of those that completed
 	Failed    time.Duration // of those that ended in any other way

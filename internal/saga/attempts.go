@@ -24,7 +24,7 @@ type AttemptFilter struct {
 	From, To        time.Time
 }
 
-// Matches tells whether a saga is selected.
+// Matches reports whether a saga is selected.
 func (f *AttemptFilter) Matches(s *Saga) bool {
 	return s.WorkflowName == f.WorkflowName && (f.WorkflowVersion == 0 || s.WorkflowVersion == f.WorkflowVersion) &&
 		within(s.CreatedAt, f.From, f.To)

@@ -205,7 +205,7 @@ type words struct {
 	Missing  []string   `json:"missing,omitempty"` // members of the result that had no value
 
 	Changed  []string `json:"changed,omitempty"`  // members of the note
-	Assignee *string  `json:"assignee,omitempty"` // who it is now; "": nobody
+	Assignee *string  `json:"assignee,omitempty"` // who it is now; "": unassigned
 
 	Erased map[string]string `json:"erased_events,omitempty"` // digests of what is left, by event
 }

@@ -68,8 +68,8 @@ func standIn(s *Saga, logs []StepLog) *workflow.Definition {
 	return def
 }
 
-// Undefined tells whether the saga's definition could not be read. Def then has only the
-// names of steps that are known otherwise.
+// Undefined reports whether the saga's definition could not be read. Def then has only the names of
+// steps that are known otherwise.
 func (r *Instance) Undefined() bool { return r.undefined }
 
 // Unreadable returns the fault of an event that needs what cannot be read of the saga, with

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// drive interprets the rules as the engine does, until the saga has ended and
-// nobody reopens it. Nodes crash and are replaced, the API and the reaper meddle.
+// drive interprets the rules as the engine does, until the saga has ended and is not reopened.
+// Nodes crash and are replaced, the API and the reaper meddle.
 func (w *world) drive() {
 	for range 10_000 {
 		w.meddle("between calls")
@@ -117,7 +117,7 @@ func (w *world) decide(e Event) {
 	w.t.Fatalf("ten stale commits of %#v", e)
 }
 
-// meddle lets the API or the reaper do something to the saga, whoever drives it.
+// meddle lets the API or the reaper do something to the saga, regardless of its driver.
 func (w *world) meddle(when string) {
 	if w.meddlingLeft == 0 || !w.chance("meddle "+when, 12) {
 		return
@@ -140,7 +140,7 @@ func (w *world) meddle(when string) {
 	}
 }
 
-// meddler draws what the API or a watchman may want of the saga.
+// meddler draws what the API or the reaper may want of the saga.
 func (w *world) meddler(r *Instance) *rapid.Generator[Event] {
 	order := func(v OrderVerb) Event {
 		return StepOrdered{Step: r.CurrentStep, Order: Order{Verb: v, By: "op", Output: json.RawMessage(`{"by":"hand"}`)}}
@@ -199,8 +199,8 @@ func (w *world) handOver() {
 	w.run = nil
 }
 
-// forced tells whether the saga has been ended, or reopened, by force while
-// its driver waited for an answer.
+// forced reports whether the saga has been ended, or reopened, by force while its driver waited for
+// an answer.
 func (w *world) forced(r *Instance) bool {
 	return r.State.Terminal() || r.LeaseOwner == nil || *r.LeaseOwner != w.node
 }

@@ -34,7 +34,7 @@ func CheckPayload(p json.RawMessage) error {
 		With(fault.Field{Pointer: "/payload", Code: "reserved", Message: message})
 }
 
-// Erased tells whether the saga's content was erased.
+// Erased reports whether the saga's content was erased.
 func (s *Saga) Erased() bool { return s.State.Terminal() && bytes.Equal(s.Payload, ErasedContent) }
 
 // Erased returns the part of an error that stays when content is erased.

@@ -211,7 +211,7 @@ func (c Change) naming(letter uuid.UUID) Change {
 	return c
 }
 
-// begins tells whether the last thing that the change does is to start a step.
+// begins reports whether the last thing that the change does is to start a step.
 func (c *Change) begins() bool {
 	if len(c.Audit) == 0 {
 		return false

@@ -51,8 +51,8 @@ type ExplainedStep struct {
 	InDoubt bool
 }
 
-// Explain says what the run waits for. logs are all of the saga's; alive tells
-// whether the lease of its owner holds; now is the time.
+// Explain says what the run waits for. logs are all of the saga's; alive reports whether the lease
+// of its owner holds; now is the time.
 func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation {
 	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs)}
 	for _, rule := range Verbs {

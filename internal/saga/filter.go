@@ -53,9 +53,9 @@ func (f *Filter) OfError() bool { return f.ErrorCode != "" || f.Step != "" }
 // OfAttention reports whether f selects sagas by the time since when they need attention.
 func (f *Filter) OfAttention() bool { return !f.AttentionFrom.IsZero() || !f.AttentionTo.IsZero() }
 
-// Matches tells whether f selects a saga of its tenant, but for the filters that Trouble
-// decides. It defines what the filters mean: the SQL of a store must agree, which the
-// stores' contract tests verify.
+// Matches reports whether f selects a saga of its tenant, but for the filters that Trouble decides.
+// It defines what the filters mean: the SQL of a store must agree, which the stores' contract tests
+// verify.
 func (f *Filter) Matches(s *Saga) bool {
 	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
 	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&

@@ -58,7 +58,7 @@ func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 			continue
 		}
 		if !r.State.Terminal() && r.LeaseOwner == nil && r.SuspendedAt == nil {
-			r.LeaseOwner, r.Attempt = new(int64), max(r.Attempt, 1) // somebody claims it
+			r.LeaseOwner, r.Attempt = new(int64), max(r.Attempt, 1) // a node claims it
 		}
 		m.Now = m.Now.Add(time.Microsecond)
 		if r.NextRunAt != nil && r.NextRunAt.After(m.Now) {
@@ -89,7 +89,7 @@ func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 	return f
 }
 
-// mayBeInFlight tells whether the saga is being driven and not waiting.
+// mayBeInFlight reports whether the saga is being driven and not waiting.
 func (r *Instance) mayBeInFlight(now time.Time) bool {
 	return !r.State.Terminal() && r.Attempt > 0 &&
 		(r.recorded || r.LeaseOwner != nil && (r.NextRunAt == nil || !r.NextRunAt.After(now)))

@@ -104,10 +104,10 @@ func (r *Instance) intervened(k int) StepIntervention {
 	return r.Interventions.Steps[k]
 }
 
-// halted tells whether a FAILED saga was stopped while running forward.
+// halted reports whether a FAILED saga was stopped while running forward.
 func (s *Saga) halted() bool { return s.Interventions != nil && s.Interventions.Halted }
 
-// ordered tells whether an operator's order waits to be carried out.
+// ordered reports whether an operator's order waits to be carried out.
 func (s *Saga) ordered() bool { return s.Interventions != nil && s.Interventions.Order != nil }
 
 // input returns the payload of step k: the saga's, unless an operator has patched it

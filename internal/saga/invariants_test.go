@@ -193,8 +193,8 @@ func (w *world) checkRows() {
 	}
 }
 
-// has tells whether an action of a step was called or logged since the saga
-// last went forward again.
+// has reports whether an action of a step was called or logged since the saga last went forward
+// again.
 func (w *world) has(step int, a Action) bool {
 	r := Instance{Saga: w.head}
 	return slices.ContainsFunc(w.calls[w.forward:], func(c Call) bool { return c.Index == step && c.Action == a }) ||

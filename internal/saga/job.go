@@ -13,11 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// A step that is a job run (decision 0039) is not driven while the run executes. The
-// change that reaches the step requests the run and records it as a RUNNING step log;
-// the transaction that ends the run for good also writes the answer. Until then the
-// saga has no owner and is due when the run must be checked, so that it is never
-// forgotten (invariant I1) and nothing polls.
+// A step that is a job run (decision 0039) is not driven while the run executes. The change that
+// reaches the step requests the run and records it as a RUNNING step log; the transaction that
+// finally ends the run also writes the answer. Until then the saga has no owner and is due when the
+// run must be checked, so that it is never forgotten (invariant I1) and nothing polls.
 
 // outcomeJob is the outcome code of a step log whose job run has not ended: a node that
 // takes the saga over leaves that log alone.
@@ -123,7 +122,7 @@ func (d *decision) begun() bool {
 	return true
 }
 
-// runIsNext tells whether the job run of the current step must be requested.
+// runIsNext reports whether the job run of the current step must be requested.
 func (r *Instance) runIsNext(now time.Time) bool {
 	return (r.State == Running || r.State == Compensating) && !r.recorded && r.SuspendedAt == nil && r.job() != nil &&
 		!r.flagged() && !r.ordered() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))

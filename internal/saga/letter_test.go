@@ -47,9 +47,8 @@ func wrongLetter(e Event, before *Instance, c *Change) string {
 	return ""
 }
 
-// checkLetters keeps the letters as a store does, and compares them with the saga:
-// one that has failed by itself has exactly one open letter, and nobody has to
-// wait for one that is being tried.
+// checkLetters keeps the letters as a store does, and compares them with the saga: one that has
+// failed on its own has exactly one open letter, and none has to wait for one that is being tried.
 func (w *world) checkLetters(e Event, before *Instance, c *Change) {
 	t, after := w.t, &c.After
 	if why := wrongLetter(e, before, c); why != "" {
@@ -200,8 +199,7 @@ func TestTopicsOfLettersStayShortAndApart(t *testing.T) {
 	}
 }
 
-// What is decided is one value for everybody who has it: the forms that stores write
-// are copies.
+// The decision is one value for all who have it: the forms that stores write are copies.
 func TestTheOtherFormsOfAChangeLeaveTheDecisionAsItIs(t *testing.T) {
 	r := point{pattern: "uuu", state: Compensating, step: 1, cause: CauseStepFailed, attempt: 3, owned: true}.run()
 	decide := func() Change {

@@ -12,7 +12,7 @@ import (
 // is no part of the saga's row (decision 0073): its version is its own, so that writing it
 // never gets in the way of a step, nor a step in the way of it.
 type Note struct {
-	Version  int64 // 0: nobody has written anything
+	Version  int64 // 0: nothing has been written
 	Assignee string
 	Text     string
 }
@@ -48,9 +48,9 @@ type Noted struct {
 	Event AuditEvent // stored with it
 }
 
-// Noted returns the change that makes n the note of the saga. reason is as the client stated
-// it; actor is the authenticated caller. The event does not have the text: the trail keeps
-// events for ever, and a note may be erased.
+// Noted returns the change that makes n the note of the saga. reason is as the client stated it;
+// actor is the authenticated caller. The event does not have the text: the trail keeps events
+// forever, and a note may be erased.
 func (s *Saga) Noted(n Note, changed []string, actor, requestID, reason string, at time.Time) Noted {
 	e := s.event(NoteChanged, at)
 	e.Actor, e.RequestID = actor, requestID

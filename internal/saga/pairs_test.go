@@ -117,7 +117,7 @@ func acceptedOfOperators(p point, e Event) bool {
 	return false
 }
 
-// drivers tells whether only a saga's owner applies e.
+// drivers reports whether only a saga's owner applies e.
 func drivers(e Event) bool {
 	switch e.(type) {
 	case Answered, Slow, Turned:
@@ -182,7 +182,7 @@ func mayFollow(p point, e Event) []State {
 		return []State{Running}
 	}
 	if p.state == Pending && p.attempt == 0 && !p.owned {
-		return undone // nobody ever drove it
+		return undone // it was never driven
 	}
 	return []State{p.state} // a flag leaves the rest to its driver
 }

@@ -110,7 +110,7 @@ func (r *Instance) Next(now time.Time) Task {
 	return Begin
 }
 
-// flagged tells whether the saga must leave its current phase.
+// flagged reports whether the saga must leave its current phase.
 func (r *Instance) flagged() bool {
 	return r.State.Forward() && r.EndCause != nil || r.State == Compensating && r.CompensationExpired
 }
@@ -174,9 +174,9 @@ func (r *Instance) Action() Action {
 	return Execute
 }
 
-// body builds the request body (DESIGN.md section 5). Fields stand in a fixed
-// order and outputs in step order, and every part is canonical JSON, so that
-// the same call is byte-equal whoever makes it.
+// body builds the request body (DESIGN.md section 5). Fields stand in a fixed order and outputs in
+// step order, and every part is canonical JSON, so that the same call is byte-equal regardless of
+// the caller.
 func (r *Instance) body(step *workflow.Step, action Action, word string) []byte {
 	b := make([]byte, 0, 256+2*len(r.Payload))
 	b = append(b, `{"saga_id":"`...)
@@ -245,7 +245,7 @@ func (r Instance) without(i int) Instance {
 	return r
 }
 
-// refusal tells whether the participant refused the attempt for good.
+// refusal reports whether the participant refused the attempt permanently.
 func (l *StepLog) refusal() bool {
 	return l.Final && l.Error != nil && !l.Error.Retryable && l.Error.Type != typeOperator
 }

@@ -59,7 +59,7 @@ type point struct {
 	mark      mark
 }
 
-// mark is what an operator or a watchman has left on a run.
+// mark is what an operator or the reaper has left on a run.
 type mark string
 
 const (
@@ -93,7 +93,7 @@ var pointDefinitions = map[string]*workflow.Definition{
 	"nun": definition("nun"),
 }
 
-// run builds the run of the point anew: two runs of one point share nothing but the definition.
+// run builds the run of the point again: two runs of one point share nothing but the definition.
 func (p point) run() Instance {
 	s := Saga{
 		ID: uuid.UUID{1}, WorkflowName: "w", State: p.state, CurrentStep: p.step, TotalSteps: len(p.pattern),

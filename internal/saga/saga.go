@@ -152,7 +152,7 @@ type Saga struct {
 // Place is where it stands in a list.
 func (s *Saga) Place() page.TimeID { return page.TimeID{At: s.CreatedAt, ID: s.ID} }
 
-// ErrorMessage is seed 1's error_message: "" when there is no error.
+// ErrorMessage is seed 1's error_message: "" when there is not an error.
 func (s *Saga) ErrorMessage() string {
 	if s.Error == nil {
 		return ""

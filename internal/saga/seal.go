@@ -102,16 +102,16 @@ type Chain interface {
 	Span(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]StoredEvent, error)
 }
 
-// EventRetention is how long audit events are kept, from when they were written. A field
-// that is not above 0 means for ever.
+// EventRetention is how long audit events are kept, from when they were written. A field that is
+// not above 0 means forever.
 type EventRetention struct {
 	Live     time.Duration // in the live table; then they move to the archive
 	Archived time.Duration // in the archive, which drops whole months
 }
 
-// EventArchive is the part of a trail that moves old events out of the live table. The
-// feed does not include archived events; the history of a saga and the chain do, and
-// seals are kept for ever, also those of events that were purged (decision 0061).
+// EventArchive is the part of a trail that moves old events out of the live table. The feed does
+// not include archived events; the history of a saga and the chain do, and seals are kept forever,
+// also those of events that were purged (decision 0061).
 type EventArchive interface {
 	// ArchiveEvents moves the events of at most one seal of each tenant to the archive and
 	// drops at most one month of the archive, durably on return. It returns how many

@@ -54,8 +54,8 @@ func ParseState(name string) (State, bool) {
 	return State(i), i >= 0
 }
 
-// Terminal tells whether the engine never leaves the state on its own. Failed is
-// terminal, but an operator may reopen it.
+// Terminal reports whether the engine never leaves the state on its own. Failed is terminal, but an
+// operator may reopen it.
 func (s State) Terminal() bool {
 	switch s {
 	case Completed, Compensated, Failed, Cancelled, TimedOut:
@@ -64,7 +64,7 @@ func (s State) Terminal() bool {
 	return false
 }
 
-// Forward tells whether steps are still being executed.
+// Forward reports whether steps are still being executed.
 func (s State) Forward() bool { return s == Pending || s == Running || s == StepCompleted }
 
 // Status is seed 1's six-word status.
@@ -184,14 +184,14 @@ var Edges = []Edge{
 	{Compensating, Running, Restart},
 }
 
-// edge tells whether there is a transition from one state to another.
+// edge reports whether there is a transition from one state to another.
 func edge(from, to State) bool {
 	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.To == to })
 }
 
-// Reachable tells whether legal transitions lead from one state to another in one or
-// more steps. The database's guard trigger enforces this closure on each update,
-// because one commit may take several edges.
+// Reachable reports whether legal transitions lead from one state to another in one or more steps.
+// The database's guard trigger enforces this closure on each update, because one commit may take
+// several edges.
 func Reachable(from, to State) bool {
 	seen := map[State]bool{}
 	queue := []State{from}

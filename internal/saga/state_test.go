@@ -71,9 +71,9 @@ func TestStatesBehindAStatus(t *testing.T) {
 	}
 }
 
-// TestTheTable compares Edges with the rows of requirements/saga.md 5.4, the
-// operator's order to turn back before anything ran, and the way back to
-// executing of a retry from an earlier step (docs/decisions/0023).
+// TestTheTable compares Edges with the rows of requirements/saga.md 5.4, the operator's order to
+// compensate before anything ran, and the way back to executing of a retry from an earlier step
+// (docs/decisions/0023).
 func TestTheTable(t *testing.T) {
 	want := map[State][]State{
 		Pending:       {Running, Compensated, Cancelled, TimedOut},

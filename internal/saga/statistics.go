@@ -15,7 +15,7 @@ type StatisticsFilter struct {
 	CreatedFrom, CreatedTo time.Time
 }
 
-// Matches tells whether a saga of the tenant is counted.
+// Matches reports whether a saga of the tenant is counted.
 func (f *StatisticsFilter) Matches(s *Saga) bool {
 	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && within(s.CreatedAt, f.CreatedFrom, f.CreatedTo)
 }
@@ -76,7 +76,7 @@ type SeriesFilter struct {
 	From, To     time.Time
 }
 
-// Matches tells whether a saga of the tenant is counted.
+// Matches reports whether a saga of the tenant is counted.
 func (f *SeriesFilter) Matches(s *Saga) bool {
 	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && within(s.CreatedAt, f.From, f.To)
 }

@@ -148,8 +148,8 @@ func (t *trail) add(l *StepLog, base int) {
 	}
 }
 
-// current tells whether step i is the one being called in the direction
-// forward, or waits for its next attempt.
+// current reports whether step i is the one being called in the direction forward, or waits for its
+// next attempt.
 func (r *Instance) current(i int, forward bool) bool {
 	if i != r.CurrentStep || r.Attempt == 0 || r.State == StepCompleted {
 		return false
@@ -257,8 +257,8 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 	}
 }
 
-// inDoubt tells whether the action of a step may have been applied although no answer
-// says so. Nothing else has to be undone that was not done.
+// inDoubt reports whether the action of a step may have been applied although no answer says so.
+// Nothing else has to be undone that was not done.
 func (r *Instance) inDoubt(v *StepView) bool {
 	by := r.intervened(v.Index)
 	switch {
@@ -272,8 +272,8 @@ func (r *Instance) inDoubt(v *StepView) bool {
 	return v.Compensation != nil
 }
 
-// spared tells whether the current compensation skips step i: the step was skipped, or
-// a retry runs forward again before it is reached.
+// spared reports whether the current compensation skips step i: the step was skipped, or a retry
+// runs forward again before it is reached.
 func (r *Instance) spared(i int) bool {
 	by := r.intervened(i)
 	return by.Skipped && !by.Doubt ||

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// stepStory drives a saga of the steps a, b (without a compensation) and c by
-// events, so that what is viewed is what Apply really leaves behind.
+// stepStory drives a saga of the steps a, b (without a compensation) and c by events, so that the
+// views are of what Apply really leaves behind.
 type stepStory struct {
 	t    *testing.T
 	run  Instance

@@ -14,7 +14,7 @@ type Storage struct {
 
 // Snapshot keeps PostgreSQL from removing rows that were changed since it was taken.
 type Snapshot struct {
-	Age          time.Duration // of the transaction that holds it; 0: nobody's is open
+	Age          time.Duration // of the transaction that holds it; 0: no transaction is open
 	Transactions int64         // that have begun since
 }
 

@@ -82,12 +82,12 @@ func (p Position) Compare(o Position) int {
 	return cmp.Or(cmp.Compare(p.TxID, o.TxID), cmp.Compare(p.ID, o.ID))
 }
 
-// Common tells whether nearly every saga has an event of the type.
+// Common reports whether nearly every saga has an event of the type.
 func (t AuditType) Common() bool {
 	return t == SagaStarted || t == StepStarted || t == StepFinished || t == SagaCompleted
 }
 
-// Matches tells whether an event fits the filter.
+// Matches reports whether an event fits the filter.
 func (f *EventFilter) Matches(e *StoredEvent) bool {
 	return (f.Types == nil || slices.Contains(f.Types, e.Type)) &&
 		(f.SagaID == uuid.Nil || f.SagaID == e.SagaID) &&

@@ -49,8 +49,8 @@ func (t Trouble) After(before *Saga, after *Instance) Trouble {
 	return t
 }
 
-// Fits tells whether the filters that Trouble decides select a saga. current is the name
-// of its current step.
+// Fits reports whether the filters that Trouble decides select a saga. current is the name of its
+// current step.
 func (f *Filter) Fits(s *Saga, t Trouble, current string) bool {
 	step := current
 	if s.State.Terminal() {
@@ -79,7 +79,7 @@ type ErrorFilter struct {
 	EndedFrom, EndedTo     time.Time
 }
 
-// Matches tells whether f selects a saga of its tenant.
+// Matches reports whether f selects a saga of its tenant.
 func (f *ErrorFilter) Matches(s *Saga) bool {
 	list := Filter{WorkflowName: f.WorkflowName, States: f.States, NeedsAttention: f.NeedsAttention,
 		CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo, EndedFrom: f.EndedFrom, EndedTo: f.EndedTo}

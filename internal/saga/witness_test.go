@@ -28,7 +28,7 @@ type witness struct {
 
 	// What operators did.
 	skipped    []bool       // passed without having been done
-	byHand     []bool       // done, as somebody says
+	byHand     []bool       // done, as an operator says
 	undoByHand []bool       // undone or given up, likewise
 	rows       map[work]int // logs that no call has written
 	forward    int          // calls before it last went forward again
@@ -59,7 +59,7 @@ func newWitness(n int) witness {
 
 func at(r *Instance) work { return work{r.CurrentStep, r.Action()} }
 
-// mustUndo tells whether step i belongs to the compensation set (I4).
+// mustUndo reports whether step i belongs to the compensation set (I4).
 func (w *world) mustUndo(i int) bool { return w.done[i] || w.doubt[i] }
 
 // takenOver notes a takeover: what the dead owner intended may have happened.
@@ -199,8 +199,7 @@ func (w *world) checkCall(c Call) {
 	}
 }
 
-// noteByHand learns from logs that no call has written, and from steps that
-// begin anew.
+// noteByHand learns from logs that no call has written, and from steps that start over.
 func (w *world) noteByHand(before *Instance, c *Change) {
 	after := &c.After
 	for _, l := range c.Logs {

@@ -38,7 +38,7 @@ type world struct {
 	witness
 }
 
-// newWorld creates a saga, owned by its node or by nobody.
+// newWorld creates a saga, owned by its node or unowned.
 func newWorld(t *rapid.T) *world {
 	w := &world{
 		t: t, def: workflows().Draw(t, "workflow"), now: noon, node: 1,
@@ -77,8 +77,8 @@ func (w *world) moment() Moment {
 	}
 }
 
-// crashes tells whether the node dies here, if it may still die. Then the
-// store's row names a dead owner, and all that the node had in memory is gone.
+// crashes reports whether the node dies here, if it may still die. Then the store's row names a
+// dead owner, and all that the node had in memory is gone.
 func (w *world) crashes(where string) bool {
 	if w.run == nil || w.crashesLeft == 0 || !w.chance("crash "+where, 12) {
 		return false

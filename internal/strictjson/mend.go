@@ -13,7 +13,7 @@ var replacement = []byte("\uFFFD")
 // mendable are the faults of one character in a string.
 var mendable = map[string]bool{CodeNULCharacter: true, CodeLoneSurrogate: true, CodeInvalidUTF8: true}
 
-// Mendable tells whether Mended may accept what Canonical has refused with this error.
+// Mendable reports whether Mended may accept what Canonical has refused with this error.
 func Mendable(err error) bool {
 	e, ok := err.(*Error) //nolint:errorlint // as Canonical returns it
 	return ok && mendable[e.Code]

@@ -105,10 +105,9 @@ func newBook(f file) *Book {
 // highest given out or stored so far.
 func (b *Book) Arrive() int64 { return b.arrived.Add(1) }
 
-// Append puts e in line behind everything appended before it and returns at
-// once. wait returns nil when e and all entries before it are on disk. An error
-// means that e may or may not be stored and that the book takes no more: after
-// a failed fsync nobody knows what the file holds.
+// Append puts e in line behind everything appended before it and returns at once. wait returns nil
+// when e and all entries before it are on disk. An error means that e may or may not be stored and
+// that the book takes no more: after a failed fsync the content of the file is unknown.
 func (b *Book) Append(e Entry) (wait func() error) {
 	line, err := json.Marshal(e)
 	if err != nil {

@@ -43,7 +43,7 @@ const (
 	None Effect = "none"
 )
 
-// Reply says what became of the answer.
+// Reply says what happened to the answer.
 type Reply string
 
 const (
@@ -109,8 +109,8 @@ func (e Entry) Patient() bool {
 	return e.answered() && (e.Status == http.StatusTooEarly || e.Status == http.StatusTooManyRequests)
 }
 
-// Refused reports whether e told its caller that the call is refused for good.
-// 408, 425 and 429 ask for patience and are no refusals.
+// Refused reports whether e told its caller that the call is refused permanently. 408, 425 and 429
+// ask for patience and are not refusals.
 func (e Entry) Refused() bool {
 	switch e.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

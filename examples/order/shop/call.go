@@ -34,8 +34,7 @@ type call struct {
 	misread error
 }
 
-// order is what the services want to know of a payload. Other fields are
-// nobody's business here.
+// order is what the services want to know of a payload. Other fields do not matter here.
 type order struct {
 	SKU      string            `json:"sku"`
 	Quantity *int              `json:"quantity"` // nil means 1

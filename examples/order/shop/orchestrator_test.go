@@ -16,10 +16,9 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// orchestrator is a minimal orchestrator, in memory, that keeps all promises unless it
-// is told to break one of them. It calls a shop with random faults, to show that the
-// two halves of this package agree: a correct orchestrator has no violations, and each
-// defect is found.
+// orchestrator is a minimal orchestrator, in memory, that keeps all promises unless it is
+// configured to break one of them. It calls a shop with random faults, to show that the two halves
+// of this package agree: a correct orchestrator has no violations, and each defect is found.
 type orchestrator struct {
 	url      string
 	client   *http.Client

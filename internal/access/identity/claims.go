@@ -79,7 +79,7 @@ func (c claims) tenant(claim string) (t tenant.Tenant, err error) {
 	return t, nil
 }
 
-// printable tells whether s is text that can be stored, logged and shown.
+// printable reports whether s is text that can be stored, logged and shown.
 func printable(s string) bool {
 	return s != "" && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }

@@ -33,7 +33,7 @@ const maxCached = 10_000
 const maxCredential = 8 << 10
 
 // ticketBegin begins tickets. A ticket is a credential for one request to this process, within a few seconds: for
-// somebody whom the issuer has just signed in, and who is about to get a session. It never leaves the process.
+// a person whom the issuer has just signed in, and who is about to get a session. It never leaves the process.
 const ticketBegin = "skald_ticket_"
 
 // Config of a Checker. Fields are required unless a comment says otherwise.

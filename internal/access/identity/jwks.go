@@ -16,9 +16,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// How the issuer's keys are cached. oidc.RemoteKeySet keeps a key until another one is
-// requested, so that a withdrawn one would be accepted for ever, and fetches for every
-// token with a bad signature, so that strangers could make it flood the issuer.
+// How the issuer's keys are cached. oidc.RemoteKeySet keeps a key until another one is requested,
+// so that a withdrawn one would be accepted forever, and fetches for every token with a bad
+// signature, so that strangers could make it flood the issuer.
 const (
 	keysFresh   = 5 * time.Minute  // age at which they are fetched again
 	keysUsable  = time.Hour        // age up to which they are used if that fails

@@ -125,7 +125,7 @@ func TestASessionThatHasEndedIsForgottenAtOnceHere(t *testing.T) {
 	}
 }
 
-// A node that is told nothing, because another one ended the session, remembers it for less than five seconds.
+// A node that gets no notice, because another node ended the session, remembers it for less than five seconds.
 func TestASessionThatHasEndedElsewhereIsRefusedWithinFiveSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(time.Now)

@@ -17,8 +17,8 @@ type object = map[string]any
 // server is the Skald that a demo fills. It is sent what a person would send with curl.
 type server struct{ url string }
 
-// errGone is that the resource changed meanwhile, which a demo that keeps moving has to expect.
-var errGone = errors.New("changed meanwhile")
+// errGone is that the resource changed in the meantime, which a demo that keeps moving has to expect.
+var errGone = errors.New("changed in the meantime")
 
 // call sends a request and decodes the answer into out unless that is nil.
 func (s server) call(ctx context.Context, method, path string, in, out any) error {

@@ -52,7 +52,7 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = os.RemoveAll(dir) }() // what is left is in the temporary directory
+		defer func() { _ = os.RemoveAll(dir) }() // the rest is in the temporary directory
 		cfg.Skald.Database.EmbeddedDir = filepath.Join(dir, "postgres")
 	}
 	cfg.Skald.Engine.DrainTimeout = time.Second // its participants end with it

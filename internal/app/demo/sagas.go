@@ -50,7 +50,7 @@ func (f *filler) fillSagas(ctx context.Context) error {
 	return f.rest(ctx, "overdue", "timed_out", 1)
 }
 
-// shipments are sagas that somebody has intervened in, or has to.
+// shipments are sagas in which an operator has intervened, or has to.
 func (f *filler) shipments(ctx context.Context) error {
 	for n, action := range []string{"", "suspend", "cancel", "compensate"} {
 		var made struct {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// services are the participants of a demo that stays. They keep no books: they answer as they are told to.
+// services are the participants of a demo that stays. They keep no books: they answer as configured.
 type services struct {
 	url  string
 	mu   sync.Mutex

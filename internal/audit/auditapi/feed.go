@@ -251,8 +251,8 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// hasEvents returns nil when the tenant has, or had, a saga of this id: each has an
-// event of its start, whatever became of it. Fault: NotFound.
+// hasEvents returns nil when the tenant has, or had, a saga of this id: each has an event of its
+// start, whatever happened to it later. Fault: NotFound.
 func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 	events, _, err := s.Trail.Events(ctx, tenant, id, saga.EventFilter{}, false, 0, 1)
 	if err != nil || len(events) > 0 {

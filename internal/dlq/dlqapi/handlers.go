@@ -33,10 +33,9 @@ type DeadLetters struct {
 	// PolicyOf returns the policy that applies to a topic: its own, the tenant's
 	// default, or the configuration's.
 	PolicyOf func(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
-	// Drive retries one letter at once and returns how that ended, which is stored by
-	// then; RETRYING: the target reports later. A failed drive is no error. Faults:
-	// NotFound; Conflict; Precondition CodeStale; Invalid CodeTarget; Unavailable
-	// CodeNoKafka.
+	// Drive retries one letter at once and returns how that ended, which is stored by then; RETRYING:
+	// the target reports later. A failed drive is not an error. Faults: NotFound; Conflict;
+	// Precondition CodeStale; Invalid CodeTarget; Unavailable CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
 	// Routes are the targets that this server, as it is configured, can reach.
 	Routes dlq.Routes
@@ -45,7 +44,7 @@ type DeadLetters struct {
 	UndoneByHand func(context.Context, dlq.Letter, operator.By) (dlq.Letter, error)
 }
 
-// Complete tells whether every field is set.
+// Complete reports whether every field is set.
 func (d *DeadLetters) Complete() bool {
 	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 &&
 		d.WakeRedrives != nil &&

@@ -87,7 +87,7 @@ func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) e
 	return fault.New(why.Kind, why.Code, "%s (at line %d; %d letters were imported, %d already existed)", why.Detail, line, in.out.Imported, in.out.Duplicates).Because(why)
 }
 
-// over tells whether a stream has to end.
+// over reports whether a stream has to end.
 func (s *Handlers) over(at time.Time) bool {
 	select {
 	case <-s.Stopping:
@@ -112,7 +112,7 @@ func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) 
 	}
 }
 
-// isEnd tells whether a line is the last one of an export.
+// isEnd reports whether a line is the last one of an export.
 func isEnd(line []byte) bool {
 	var last struct {
 		End *bool      `json:"end"`

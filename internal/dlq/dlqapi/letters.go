@@ -70,9 +70,9 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 	return l, nil
 }
 
-// changeLetter reads a letter, decides, and stores the decision with the action; it
-// starts again when the letter was changed meanwhile. A decision with the same version
-// changes nothing. The detail is stored with the action.
+// changeLetter reads a letter, decides, and stores the decision with the action; it starts again
+// when the letter was changed in the meantime. A decision with the same version changes nothing.
+// The detail is stored with the action.
 func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string, verb string, reason *string,
 	detail map[string]any,
 	decide func(context.Context, dlq.Letter) (dlq.Letter, error)) (httpkit.Answer, error) {

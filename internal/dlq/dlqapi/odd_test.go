@@ -21,8 +21,8 @@ const (
 	oddAsBytes = "a\x00b\xed\xa0\x80c\xff\xfed" // the same as a header of Kafka
 )
 
-// TestTheTextsOfALetterAreCleanedAsFromKafka: pushed alone, in a batch, by an import or by a
-// record with headers, the same texts are stored, and whoever pushed them is told.
+// TestTheTextsOfALetterAreCleanedAsFromKafka: pushed alone, in a batch, by an import or by a record
+// with headers, the same texts are stored, and the client that pushed them learns of it.
 func TestTheTextsOfALetterAreCleanedAsFromKafka(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

@@ -85,7 +85,7 @@ func dedupeKeyOf(key string) string {
 	return keyPrefix + "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// sameLetter tells whether two letters were pushed by the same request.
+// sameLetter reports whether two letters were pushed by the same request.
 func sameLetter(a, b *dlq.Letter) bool {
 	return a.OriginalTopic == b.OriginalTopic && a.Failure == b.Failure && a.ConsumerGroup == b.ConsumerGroup &&
 		a.Link == b.Link &&

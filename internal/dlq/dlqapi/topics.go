@@ -74,9 +74,9 @@ func (s *Handlers) GetDeadLetterStats(ctx context.Context,
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// knownTopic returns nil for a topic that exists in any form; a prefix ending in * does
-// not. Fault: NotFound, because an empty result for a misspelt topic would look as if
-// the intended one were healthy.
+// knownTopic returns nil for a topic that exists in any form; a prefix ending in * does not. Fault:
+// NotFound, because an empty result for a misspelled topic would look as if the intended one were
+// healthy.
 func (s *Handlers) knownTopic(ctx context.Context, tenant uuid.UUID, topic string) error {
 	if strings.HasSuffix(topic, "*") {
 		return nil

@@ -17,7 +17,7 @@ import (
 const maxAlertCount = 100_000
 
 // topicNow reads what alerts are about: of tenant $1 and topic $2, open letters up to $3, the arrival of the oldest,
-// arrivals in five minutes, and whether there is an error that nobody has looked at.
+// arrivals in five minutes, and whether there is an unacknowledged error.
 var topicNow = `
 SELECT (SELECT count(*) FROM (SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND ` + openLetter + ` LIMIT $3) AS few),
        (SELECT min(o.created_at) FROM (` + oldestOpen + `) AS o),

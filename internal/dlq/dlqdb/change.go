@@ -22,10 +22,9 @@ var (
 	describedLetter = changedLetter.Only("tenant_id", "id", "version", "labels", "assignee", "note", "updated_at")
 )
 
-// changeLetter stores an operator's change of a letter, unless it was changed
-// meanwhile. A letter without a retry has no token: it becomes RETRYING only by a claim
-// and leaves that state only by the claim's finish, so a change does not touch token
-// and lease.
+// changeLetter stores an operator's change of a letter, unless it was changed in the meantime. A
+// letter without a retry has no token: it becomes RETRYING only by a claim and leaves that state
+// only by the claim's finish, so a change does not touch token and lease.
 var changeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m
    SET `+changedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[], held_retry_at = @held_retry_at, retry_asked = @retry_asked

@@ -98,7 +98,7 @@ func PushParameters(tb testing.TB, batch []dlq.Letter) []any {
 	return pushLetters.Args(batchFrom(tb, batch).bound()...)
 }
 
-// PushAuditedParameters are the arguments that Push sends for a batch, by nobody.
+// PushAuditedParameters are the arguments that Push sends for a batch, without an actor.
 func PushAuditedParameters(tb testing.TB, batch []dlq.Letter) []any {
 	tb.Helper()
 	return pushAudited.Args(batchFrom(tb, batch).bound(pushedBy(operator.By{}, uuid.New, batch))...)

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// byTerms tells whether the index of terms serves a filter.
+// byTerms reports whether the index of terms serves a filter.
 func byTerms(t *LetterTable, f *dlq.Filter) bool {
 	return f.Sources != nil || f.Classes != nil || f.ErrorType != "" || f.ErrorContains != "" ||
 		f.ConsumerGroup != "" || f.Key != nil ||

@@ -29,12 +29,12 @@ var (
 //     count too), and the stored one stays as it is. Places are those that
 //     settlePlaces left: it has checked those without the topic's id.
 //   - their groups, and their arrivals by topic and minute; a RESOLVED group becomes
-//     REGRESSED, with an operator.Action by nobody.
+//     REGRESSED, with an operator.Action without an actor.
 //
-// Rows are locked in one order, here and by insertNew, so that batches of two nodes
-// wait for each other instead of deadlocking: letters as they lie in Kafka, groups and
-// arrivals by key, known groups before new ones. One rare deadlock is left (two batches
-// with the same dedupe keys in different orders): the caller must retry.
+// Rows are locked in one order, here and by insertNew, so that batches of two nodes wait for each
+// other instead of deadlocking: letters as they are ordered in Kafka, groups and arrivals by key,
+// known groups before new ones. One rare deadlock is left (two batches with the same dedupe keys in
+// different orders): the caller must retry.
 //
 // Hash joins are disabled on those connections, so nothing is joined here that is as
 // long as the batch.

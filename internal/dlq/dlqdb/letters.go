@@ -24,14 +24,13 @@ import (
 
 // Letters is dlq.Letters and dlq.Overview on PostgreSQL.
 //
-// With encryption (Config.Encryption) payload, key, headers and stack are sealed, also
-// those of revisions and their patches. Then there is no JSON view of the payload, and
-// letters cannot be found by key, headers or payload. The error's message stays
-// readable: groups are made from it.
+// With encryption (Config.Encryption) payload, key, headers and stack are sealed, also those of
+// revisions and their patches. Then there is not JSON view of the payload, and letters cannot be
+// found by key, headers or payload. The error's message stays readable: groups are made from it.
 type Letters struct {
 	db     *postgres.DB
 	common dlq.Policy
-	// changed is told of tenants whose policies have changed; nil: nobody is.
+	// changed is called with the tenants whose policies have changed; may be nil.
 	changed func(tenant uuid.UUID)
 }
 
@@ -41,8 +40,8 @@ func NewLetters(db *postgres.DB, common dlq.Policy) *Letters {
 	return &Letters{db: db, common: common}
 }
 
-// Telling returns the letters with somebody to tell of tenants whose policies are changed
-// through them.
+// Telling returns the letters with a function that is called with the tenants whose policies are
+// changed through them.
 func (st *Letters) Telling(changed func(tenant uuid.UUID)) *Letters {
 	told := *st
 	told.changed = changed

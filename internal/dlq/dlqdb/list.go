@@ -59,9 +59,9 @@ func (t *LetterTable) order(q *dlq.Query, alias string) string {
 	return " ORDER BY " + alias + ".at DESC, " + alias + ".id DESC"
 }
 
-// page returns the query of one page plus one row, which tells whether there is a next
-// page. Ids are found first, in indexes where possible: rows that are not on the page
-// are not read, each of which may be megabytes.
+// page returns the query of one page plus one row, which reports whether there is a next page. Ids
+// are found first, in indexes where possible: rows that are not on the page are not read, each of
+// which may be megabytes.
 func (t *LetterTable) page(tenant uuid.UUID, q dlq.Query) (query string, args []any) {
 	direction := " DESC"
 	if q.Oldest {

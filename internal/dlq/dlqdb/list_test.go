@@ -196,7 +196,7 @@ func TestACountStopsAtItsBound(t *testing.T) {
 	}
 }
 
-// A list of whole letters is bounded: what is large is read on its own.
+// A list of whole letters is bounded: large ones are read on their own.
 func TestAListLeavesOutContentThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)

@@ -100,8 +100,8 @@ func (st *Letters) find(ctx context.Context, tenant uuid.UUID, t *LetterTable, q
 	return f, st.db.InTenant(ctx, tenant, read)
 }
 
-// combined tells whether a filter has several conditions, or terms, so that the
-// planner's estimates may be wrong.
+// combined reports whether a filter has several conditions, or terms, so that the planner's
+// estimates may be wrong.
 func combined(t *LetterTable, f *dlq.Filter) bool {
 	if byTerms(t, f) {
 		return true

@@ -74,7 +74,7 @@ func TestARecordOfARecreatedTopicIsAnotherOne(t *testing.T) {
 	}
 }
 
-// Two records with identical bytes are told apart by when they were written.
+// Two records with identical bytes are distinguished by when they were written.
 func TestARecordWrittenAfterALetterWasStoredIsAnotherOne(t *testing.T) {
 	t.Parallel()
 	m := pgtest.NewLetterQueue(t)

@@ -123,9 +123,9 @@ func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	return slices.Compact(terms)
 }
 
-// askable tells whether a filter can name a header's value. Many cannot be named:
-// Spring for Apache Kafka writes offsets and timestamps as big-endian integers, nearly
-// all different, so that each would be a key of its own in the index.
+// askable reports whether a filter can name a header's value. Many cannot be named: Spring for
+// Apache Kafka writes offsets and timestamps as big-endian integers, nearly all different, so that
+// each would be a key of its own in the index.
 func askable(value []byte) bool { return utf8.Valid(value) && bytes.IndexByte(value, 0) < 0 }
 
 func headerTerm(name, value string) string { return name + "\x00" + value }

@@ -105,7 +105,7 @@ func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []Le
 			continue
 		}
 		if !known {
-			continue // archived or deleted meanwhile, which is allowed
+			continue // archived or deleted in the meantime, which is allowed
 		}
 		after, ended, changed := before.ApplyUpdate(told.SourceUpdate, told.At)
 		if !changed {

@@ -97,7 +97,7 @@ func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n 
 	return n, postgres.Wrap(what, err)
 }
 
-// leavingLetters counts what dlq.archive_batch will take within a week although nobody has
+// leavingLetters counts what dlq.archive_batch will take within a week although no operator has
 // decided about it (B8).
 const leavingLetters = `
 SELECT count(*) FROM dlq.dlq_messages m

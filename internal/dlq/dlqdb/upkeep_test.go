@@ -37,7 +37,7 @@ func TestUpkeepOfLetters(t *testing.T) {
 	leaving(82, dlq.Exhausted, 0) // it stays three times 30 days
 	leaving(84, dlq.Exhausted, 1)
 	leaving(95, dlq.Poison, 1)
-	leaving(31, dlq.Discarded, 0) // somebody has decided
+	leaving(31, dlq.Discarded, 0) // an operator has decided
 	for name, f := range map[string]func(context.Context, int) (int, error){"archived": m.Queue.Archive,
 		"then": m.Queue.Archive} {
 		if _, err := f(ctx, 10); err != nil {

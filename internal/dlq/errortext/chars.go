@@ -65,10 +65,10 @@ var classes = func() (all [256]class) {
 
 func is(c byte, of class) bool { return classes[c]&of != 0 }
 
-// at tells whether a character of a class is at i.
+// at reports whether a character of a class is at i.
 func at(s string, i int, of class) bool { return i < len(s) && classes[s[i]]&of != 0 }
 
-// after tells whether a character of a class is before i.
+// after reports whether a character of a class is before i.
 func after(s string, i int, of class) bool { return i > 0 && classes[s[i-1]]&of != 0 }
 
 // span returns where the characters end that begin at i and are of a class.

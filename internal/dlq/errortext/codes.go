@@ -56,8 +56,8 @@ var reasons = set(`
 	Payload Content URI Unsupported Range Expectation Misdirected Unprocessable Locked Failed Too
 	Upgrade Unavailable Internal Service Gateway HTTP Insufficient Loop Network Server Client`)
 
-// isCode tells whether the digits that are to be written are a code, by the words around
-// them: those that are written already, and what follows in the message.
+// isCode reports whether the digits that are to be written are a code, by the words around them:
+// those that are written already, and what follows in the message.
 func (s *scan) isCode(digits string, end int) bool {
 	if len(digits) > 6 || end < len(s.in) && (s.in[end] == '.' || s.in[end] == ',') && at(s.in, end+1, digit) {
 		return false
@@ -114,8 +114,8 @@ func trimmed(text []byte) string {
 	}
 }
 
-// isPrefixed tells whether digits are those of a code such as ORA-00942 or SHA-256, or of
-// one with which a message begins: "PAY-4042: declined", "[PAY-4042] declined".
+// isPrefixed reports whether digits are those of a code such as ORA-00942 or SHA-256, or of one
+// with which a message begins: "PAY-4042: declined", "[PAY-4042] declined".
 func (s *scan) isPrefixed(digits string, end int) bool {
 	out := s.out
 	n := len(out)
@@ -167,7 +167,7 @@ func lastWord(s string) string {
 	return s[i:]
 }
 
-// reasonAt tells whether a reason phrase of HTTP follows a number: "404 Not Found".
+// reasonAt reports whether a reason phrase of HTTP follows a number: "404 Not Found".
 func reasonAt(s string, i int) bool {
 	for n := 0; i < len(s) && n < 3 && (s[i] == ' ' || s[i] == ':' || s[i] == '-'); n++ {
 		i++
@@ -176,7 +176,7 @@ func reasonAt(s string, i int) bool {
 	return reasons[s[i:end]] && (end == len(s) || strings.IndexByte(" ,;:)\n", s[end]) >= 0)
 }
 
-// countsAt tells whether what follows a number says what it counts. It passes over what is
+// countsAt reports whether what follows a number says what it counts. It passes over what is
 // written as a space or not at all.
 func countsAt(s string, i int) bool {
 	for i < len(s) {

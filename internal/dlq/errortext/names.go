@@ -61,8 +61,8 @@ func part(p string) (keep int, varies bool) {
 	return none, true
 }
 
-// wordLike tells whether letters around a number look like words: in lower case and not
-// long, or in CamelCase.
+// wordLike reports whether letters around a number look like words: in lower case and not long, or
+// in CamelCase.
 func wordLike(n, uppers, humps int) bool {
 	if uppers == 0 {
 		return n <= 12
@@ -70,7 +70,7 @@ func wordLike(n, uppers, humps int) bool {
 	return humps > 0 && 5*humps <= n
 }
 
-// numberedAt tells whether a word begins with one of numbered and its number, as log4j2 and
+// numberedAt reports whether a word begins with one of numbered and its number, as log4j2 and
 // utf8mb4 do.
 func numberedAt(p string, first, n int) bool {
 	var buf [8]byte
@@ -100,8 +100,7 @@ func lettersDigits(p string, first, uppers, humps int, onlyHex bool) (keep int, 
 	return first, true
 }
 
-// random tells whether letters in both cases are none of words: the case changes all the
-// time.
+// random reports whether letters in both cases are none of words: the case changes all the time.
 func random(p string) bool {
 	humps := 0
 	for i := 1; i < len(p); i++ {

@@ -7,8 +7,8 @@ var units = set(`
 	ns us ms s sec secs m min mins h hr hrs d w y b e k kb kib mb mib g gb gib t tb tib hz khz mhz ghz x
 	px pt st nd rd th`)
 
-// isNumber tells whether a word is a number, also with units, as in 5ms and 1m30s. What
-// points and commas join are several words, and as many numbers.
+// isNumber reports whether a word is a number, also with units, as in 5ms and 1m30s. What points
+// and commas join are several words, and as many numbers.
 func isNumber(word string) bool {
 	for i := 0; i < len(word); {
 		digits := span(word, i, digit)

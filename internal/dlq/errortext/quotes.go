@@ -87,8 +87,8 @@ func (s *scan) quoted(k, i int) int {
 	return escaped
 }
 
-// afterLetter tells whether a letter, a digit or what stands for them is before i, in a
-// language that has apostrophes.
+// afterLetter reports whether a letter, a digit or what stands for them is before i, in a language
+// that has apostrophes.
 func afterLetter(s string, i int) bool {
 	r, _ := utf8.DecodeLastRuneInString(s[:i])
 	return i > 0 && (r == '#' || spells(r))

@@ -30,7 +30,7 @@ func timeAt(s string, i int) int {
 	return 0
 }
 
-// formed tells whether s has digits where form has 0, and else the same; T may be a t.
+// formed reports whether s has digits where form has 0, and else the same; T may be a t.
 func formed(s string, i int, form string) bool {
 	if len(s)-i < len(form) {
 		return false

@@ -45,8 +45,8 @@ func (t *turns) end(id uuid.UUID) {
 	delete(t.busy, id)
 }
 
-// mustJudge tells whether a redrive is due to be judged: always after progress, else
-// once per interval.
+// mustJudge reports whether a redrive is due to be judged: always after progress, else once per
+// interval.
 func (t *turns) mustJudge(id uuid.UUID, progress bool, every time.Duration) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

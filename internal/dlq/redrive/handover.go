@@ -113,8 +113,8 @@ type handoverBatch struct {
 	pauses dlq.Pauses  // of a redrive: targets that have asked to wait meanwhile; guarded by mu
 }
 
-// paused tells whether the target of a redrive's letter has asked to be left alone since
-// the batch was claimed. An automatic retry is of a single letter, and waits by itself.
+// paused reports whether the target of a redrive's letter has asked to be left alone since the
+// batch was claimed. An automatic retry is of a single letter, and waits on its own.
 func (d *handoverBatch) paused(i int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,10 +10,10 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Now retries one letter at once for an operator, and returns how that ended, which is
-// stored. A failed drive is no error: the letter is then PENDING or DEAD, and
-// Finish.Attempt says why. RETRYING means that the target has accepted it and reports
-// the result later. Claim.Routes is filled in.
+// Now retries one letter at once for an operator, and returns how that ended, which is stored. A
+// failed drive is not an error: the letter is then PENDING or DEAD, and Finish.Attempt says why.
+// RETRYING means that the target has accepted it and reports the result later. Claim.Routes is
+// filled in.
 //
 // It does not end early when ctx does: a retry once begun is ended and stored. Faults:
 // those of Queue.Take; Unavailable CodeNoKafka when this node cannot reach the target

@@ -64,8 +64,8 @@ type Config struct {
 	// called directly.
 	Round func(ctx context.Context, do func(context.Context))
 
-	// Ended is told of every redrive that has completed or halted on this node, after the
-	// commit; nil: nobody is told.
+	// Ended is called for every redrive that has completed or halted on this node, after the commit;
+	// may be nil.
 	Ended func(dlq.Redrive)
 
 	Observer Observer

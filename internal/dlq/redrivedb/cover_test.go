@@ -100,7 +100,7 @@ func TestARedriveHasTheLettersOfItsRequest(t *testing.T) {
 				}
 				pgtest.Execute(t, m.DB.SQL(), copied(early, existing[0].CreatedAt))
 				later := m.pushed(t, 2, status)
-				// Letters that existed are theirs also when they were changed meanwhile.
+				// Letters that existed are theirs also when they were changed in the meantime.
 				pgtest.Execute(t, m.DB.SQL(), `UPDATE dlq.dlq_messages SET note = 'seen', version = version + 1 WHERE id = $1`, ids[1])
 				r = m.gathered(t, r)
 				want := slices.Clone(ids)
@@ -124,8 +124,8 @@ func TestARedriveHasTheLettersOfItsRequest(t *testing.T) {
 	}
 }
 
-// A redrive halts before its first letter when it finds more than were meant, and goes
-// on with all of them when a person says so.
+// A redrive halts before its first letter when it finds more than were meant, and continues with
+// all of them when a person says so.
 func TestARedriveHaltsOverMoreLettersThanExpected(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)

@@ -13,8 +13,8 @@ var (
 	active = dlqdb.IsOneOf("d.state", dlq.RedrivesFrom(dlq.BeginRedrive, dlq.CompleteRedrive))
 	// running is the condition that letters of redrive d are being driven.
 	running = dlqdb.IsOneOf("d.state", dlq.Running)
-	// recounts is the condition that the stored and the new state are the transition
-	// after which a redrive's counters start anew.
+	// recounts is the condition that the stored and the new state are the transition after which a
+	// redrive's counters start again at zero.
 	recounts = dlqdb.IsOneOf("state", []dlq.RedriveState{dlq.Recounting.From}) + " AND " +
 		dlqdb.IsOneOf("@r.state::varchar", []dlq.RedriveState{dlq.Recounting.To})
 )

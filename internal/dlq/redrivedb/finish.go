@@ -18,8 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// finishItems stores the results of letters that were taken, and counts them. An item
-// that is not TAKEN any more is counted already, or waits again.
+// finishItems stores the results of letters that were taken, and counts them. An item that is no
+// longer TAKEN is already counted, or waits again.
 //
 // Items are looked up one by one, and updated by ctid: the planner has no statistics
 // yet of a redrive that was just gathered, and would compare each of its items with
@@ -133,9 +133,8 @@ var pausedRedrive = redriveTable.Only("tenant_id", "id", "pauses")
 var storePauses = postgres.Named(`UPDATE dlq.dlq_redrives SET `+pausedRedrive.Set("r", "tenant_id", "id")+`
  WHERE tenant_id = @r.tenant_id AND id = @r.id`, pausedRedrive.As("r"))
 
-// lockLost locks letters that were taken and whose leases have expired, and returns
-// what has become of them since. Letters are looked up one by one, for the same reason
-// as in finishItems.
+// lockLost locks letters that were taken and whose leases have expired, and returns their present
+// state. Letters are looked up one by one, for the same reason as in finishItems.
 var lockLost = `
 WITH lost AS MATERIALIZED (
 	SELECT i.seq, i.message_id, i.hands FROM dlq.dlq_redrive_items i

@@ -38,8 +38,8 @@ func (m redriving) move(t *testing.T, r dlq.Redrive, verb dlq.RedriveVerb) dlq.R
 	return m.read(t, r)
 }
 
-// Letters that a redrive has collected are not retried automatically as long as it has
-// not ended, whatever its state, and whatever has become of them in it. Others are.
+// Letters that a redrive has collected are not retried automatically as long as it has not ended,
+// whatever its state, and whatever its outcome for them. Others are.
 func TestLettersOfAnUnfinishedRedriveAreNotRetriedAutomatically(t *testing.T) {
 	t.Parallel()
 	m := newRedriving(t)

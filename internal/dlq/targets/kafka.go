@@ -17,8 +17,8 @@ import (
 // KafkaConfig of the driver of dead letters to Kafka.
 type KafkaConfig struct {
 	kafka.Connection
-	// Forbidden tells whether ingestion reads a topic. Nothing is ever driven there,
-	// whoever requests it (invariant D6). nil: there is no ingestion.
+	// Forbidden reports whether ingestion reads a topic. Nothing is ever driven there, regardless of
+	// who requests it (invariant D6). nil: there is no ingestion.
 	Forbidden func(topic string) bool
 	// CreateTopics lets a broker with topic auto-creation create a missing topic.
 	CreateTopics bool
@@ -99,7 +99,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	produce(ctx, r.most, together, records, errs)
 	if len(together) > 1 {
 		for _, i := range together {
-			if kafka.BatchRefused(errs[i]) { // sending each by itself shows which record caused it
+			if kafka.BatchRefused(errs[i]) { // sending each on its own shows which record caused it
 				records[i], errs[i] = recordFor(ctx, &batch[i], dlq.RedriveHeaders), nil
 				alone = append(alone, i)
 			}

@@ -138,7 +138,7 @@ func TraceParent(trace, span *string) string {
 	return "00-" + *trace + "-" + *span + "-01"
 }
 
-// isHex tells whether s is n lower-case hexadecimal digits and not all zeros.
+// isHex reports whether s is n lower-case hexadecimal digits and not all zeros.
 func isHex(s string, n int) bool {
 	return len(s) == n && strings.Trim(s, "0123456789abcdef") == "" && strings.Trim(s, "0") != ""
 }

@@ -21,9 +21,9 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// maxAnswer is how many bytes of a response are read, only so that the connection can
-// be reused. Nothing of it is kept: a response from inside the network must not reach
-// whoever registered the URL (threat T7).
+// maxAnswer is how many bytes of a response are read, only so that the connection can be reused.
+// Nothing of it is kept: a response from inside the network must not reach the user who registered
+// the URL (threat T7).
 const maxAnswer = 16 << 10
 
 // Sender makes the requests. It is safe for concurrent use.
@@ -58,8 +58,8 @@ func NewSender(cfg SenderConfig) *Sender {
 // Close closes idle connections.
 func (s *Sender) Close() { s.client.Close() }
 
-// Send makes one attempt and returns its outcome. When ctx ends the attempt is
-// Abandoned: it may have arrived all the same.
+// Send makes one attempt and returns its outcome. When ctx ends the attempt is Abandoned: it may
+// have arrived anyway.
 func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.Delivery) webhook.Outcome {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(d.Body))
 	if err != nil {

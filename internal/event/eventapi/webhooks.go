@@ -81,9 +81,8 @@ func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObjec
 	return webhookAnswer(sub, nil), nil
 }
 
-// changeWebhook reads a webhook, decides, and stores the decision; it starts again when
-// the webhook was changed meanwhile. decide returns skip, and whether there is anything
-// to store.
+// changeWebhook reads a webhook, decides, and stores the decision; it starts again when the webhook
+// was changed in the meantime. decide returns skip, and whether there is anything to store.
 func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
 	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (
 	webhook.Subscription, error) {
@@ -250,9 +249,8 @@ func (s *Handlers) sending(ctx context.Context, tenant, id uuid.UUID) error {
 	return err
 }
 
-// webhookAnswer answers with a webhook; key is shown as its secret unless nil.
-// unknownWorkflows are those of names that no workflow has: they may come later, or
-// be misspelt.
+// webhookAnswer answers with a webhook; key is shown as its secret unless nil. unknownWorkflows are
+// those of names that no workflow has: they may come later, or be misspelled.
 func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
 	for _, name := range names {
 		switch _, err := s.Workflows.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, name, 0); {

@@ -88,8 +88,8 @@ func TestAWebhookIsChangedByWhatTheBodyNames(t *testing.T) {
 	e.Send("GET", path, "").Wants(http.StatusNotFound, "WEBHOOK_NOT_FOUND")
 }
 
-// A webhook for a workflow that does not exist waits for it, or its name is misspelt:
-// the response of creating or changing it has a warning.
+// A webhook for a workflow that does not exist waits for it, or its name is misspelled: the
+// response of creating or changing it has a warning.
 func TestAWebhookReportsItsUnknownWorkflows(t *testing.T) {
 	e := apitest.NewEdge(t)
 	if r := e.Send("POST", apitest.WorkflowsPath, `{"name":"order","steps":[{"name":"a","action":{"http":{"url":"https://h.example/"}},"compensation":"none"}]}`); r.Status != http.StatusCreated {

@@ -153,7 +153,7 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 		}
 		return err
 	})
-	if errors.Is(err, sql.ErrNoRows) || fault.IsCode(err, webhook.CodeNotFound) { // deleted meanwhile
+	if errors.Is(err, sql.ErrNoRows) || fault.IsCode(err, webhook.CodeNotFound) { // deleted in the meantime
 		return r, false, nil
 	}
 	return r, stored && err == nil, postgres.Wrap("settle delivery", err)

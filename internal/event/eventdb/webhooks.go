@@ -135,7 +135,7 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
 	return found, postgres.Wrap("list webhooks", err)
 }
 
-// pendingByWebhook counts what waits for each of some webhooks. The index of what is due has only that.
+// pendingByWebhook counts what waits for each of some webhooks. The index of due deliveries has only that.
 const pendingByWebhook = `
 SELECT d.webhook_id, count(*) AS pending, min(d.created_at) AS oldest FROM saga.webhook_deliveries d
  WHERE d.tenant_id = $1 AND d.webhook_id = ANY($2::uuid[]) AND d.status = 'pending' GROUP BY d.webhook_id`

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// passOutbox sends one batch of the outbox. An event counts as published when the broker
-// has acknowledged it; one that its topic refuses for good becomes a dead letter, and
-// holds up nothing.
+// passOutbox sends one batch of the outbox. An event counts as published when the broker has
+// acknowledged it; one that its topic refuses permanently becomes a dead letter, and holds up
+// nothing.
 func (c *Config) passOutbox(ctx context.Context, to Producer, epoch int64) (published int, ours bool, err error) {
 	batch, err := c.Outbox.Unsent(ctx, c.Batch)
 	if err != nil {

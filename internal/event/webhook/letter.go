@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A delivery that is given up leaves a dead letter, which stays its letter for good:
-// when the delivery is sent again the letter is being retried, and the result ends the
-// letter or is its next failure. Tests of an endpoint leave none.
+// A delivery that is given up leaves a dead letter, which stays its letter permanently: when the
+// delivery is sent again the letter is being retried, and the result ends the letter or is its next
+// failure. Tests of an endpoint leave none.
 
 // LetterKey is the dedupe key of a delivery's letter; clients cannot push a key with
 // this prefix.

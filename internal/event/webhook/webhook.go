@@ -60,8 +60,8 @@ type Health struct {
 	GivenUp      int        // deliveries given up in a row
 }
 
-// Wants tells whether an event is for the subscription. workflow is that of the event's
-// saga, "" when the saga is gone; then no list of names matches.
+// Wants reports whether an event is for the subscription. workflow is that of the event's saga, ""
+// when the saga is gone; then no list of names matches.
 func (s *Subscription) Wants(t saga.AuditType, workflow string) bool {
 	return (len(s.WorkflowNames) == 0 || slices.Contains(s.WorkflowNames, workflow)) &&
 		(len(s.EventTypes) == 0 || slices.ContainsFunc(s.EventTypes, func(p string) bool { return fits(p, string(t)) }))
@@ -113,11 +113,11 @@ type Delivery struct {
 	EndedAt                 *time.Time // nil while Pending
 }
 
-// IsTest tells whether the delivery tests the endpoint: it is attempted once and does
-// not affect the endpoint's health.
+// IsTest reports whether the delivery tests the endpoint: it is attempted once and does not affect
+// the endpoint's health.
 func (d *Delivery) IsTest() bool { return d.EventID == 0 }
 
-// fits tells whether a pattern, exact or ending in .*, matches a type.
+// fits reports whether a pattern, exact or ending in .*, matches a type.
 func fits(pattern, t string) bool {
 	if prefix, any := strings.CutSuffix(pattern, "*"); any {
 		return strings.HasPrefix(t, prefix)

@@ -33,7 +33,7 @@ const (
 // maxLine is far above a line with a length; of longer ones only the start is kept.
 const maxLine = 256
 
-// follow takes the next bytes and tells whether a head with both lengths ended in them.
+// follow takes the next bytes and reports whether a head with both lengths ended in them.
 func (f *framing) follow(p []byte) (both bool) {
 	for len(p) > 0 && f.at != lost {
 		if f.at == inBody || f.at == inChunk {
@@ -68,8 +68,7 @@ func (f *framing) keep(p []byte) { f.line = append(f.line, p[:min(len(p), maxLin
 
 func (f *framing) begin() { *f = framing{line: f.line[:0]} }
 
-// take takes a whole line, without its end, and tells whether it ended a head with both
-// lengths.
+// take takes a whole line, without its end, and reports whether it ended a head with both lengths.
 func (f *framing) take(line []byte) (both bool) {
 	switch {
 	case f.at == inChunkSize:

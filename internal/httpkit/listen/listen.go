@@ -110,10 +110,10 @@ func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// TwoLengths tells whether a request came over a connection on which a head had both
-// Content-Length and Transfer-Encoding: a proxy in front may have read another request
-// than this server does (RFC 9112, 6.3). net/http takes the Content-Length away without
-// a word. It is never true over TLS, where nothing sees the bytes.
+// TwoLengths reports whether a request came over a connection on which a request head had both
+// Content-Length and Transfer-Encoding: a proxy in front may have read another request than this
+// server does (RFC 9112, 6.3). net/http takes the Content-Length away without a word. It is never
+// true over TLS, where nothing sees the bytes.
 func TwoLengths(ctx context.Context) bool {
 	c, ok := ctx.Value(connKey{}).(*Conn)
 	return ok && c.both.Load()

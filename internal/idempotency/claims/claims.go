@@ -35,8 +35,8 @@ type Claim struct {
 // NewClaim returns the claim of a request. id is new.
 func NewClaim(k idempotency.Key, id uuid.UUID) *Claim { return &Claim{Key: k, ID: id} }
 
-// Stored tells whether a transaction of the request stored the key, or may have:
-// one whose commit failed can have been stored.
+// Stored reports whether a transaction of the request stored the key, or may have: one whose commit
+// failed can have been stored.
 func (c *Claim) Stored() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,9 +20,9 @@ const (
 	verbResume  = "resume"
 )
 
-// changeDefinition reads a definition, decides, and stores the decision; it starts
-// again when the definition was changed meanwhile. A decision that changes nothing
-// returns the definition as it is.
+// changeDefinition reads a definition, decides, and stores the decision; it starts again when the
+// definition was changed in the meantime. A decision that changes nothing returns the definition as
+// it is.
 func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
 	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -81,7 +81,7 @@ func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) 
 	return d, nil
 }
 
-// same tells whether nothing is to be stored.
+// same reports whether nothing is to be stored.
 func same(a, b *jobrun.Definition) bool {
 	at := func(p *time.Time) time.Time {
 		if p == nil {
@@ -133,7 +133,7 @@ func respecified(d jobrun.Definition, before *jobrun.Definition, now time.Time) 
 	return d
 }
 
-// alike tells whether two values have the same JSON.
+// alike reports whether two values have the same JSON.
 func alike(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)

@@ -87,8 +87,8 @@ func TestAnInvalidDefinitionIsRefusedWithAPointer(t *testing.T) {
 	e.Send("POST", definitions, `{"name":"x","type":"manual","command_name":"x","priority":1000}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
 }
 
-// TestNumbersOfARetryAreTakenAsTheyAre: one that is out of range is refused, zero is not the default, and what is
-// accepted is what is shown.
+// TestNumbersOfARetryAreTakenAsTheyAre: one that is out of range is refused, zero is not the default, and
+// accepted values are shown unchanged.
 func TestNumbersOfARetryAreTakenAsTheyAre(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)

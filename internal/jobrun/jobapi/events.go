@@ -53,9 +53,8 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 	return a, nil
 }
 
-// samePayload tells whether two documents are equal as JSON: PostgreSQL stores numbers
-// in another format than they were sent in, and members in another order. An absent
-// payload equals null.
+// samePayload reports whether two documents are equal as JSON: PostgreSQL stores numbers in another
+// format than they were sent in, and members in another order. An absent payload equals null.
 func samePayload(a, b json.RawMessage) bool {
 	decode := func(doc json.RawMessage) (v any, ok bool) {
 		if doc == nil {

@@ -171,7 +171,7 @@ func timed(text string) string {
 }
 
 // TestRunsOfSlotsFollowTheirDefinition: whatever is changed, and however: a slot to come that the schedule has no
-// more does not run, one that it has is as the definition says, and what is past stays.
+// more does not run, one that it has is as the definition says, and past ones stay.
 func TestRunsOfSlotsFollowTheirDefinition(t *testing.T) {
 	t.Parallel()
 	const every2 = `{"type":"interval","value":"2s"}`
@@ -180,7 +180,7 @@ func TestRunsOfSlotsFollowTheirDefinition(t *testing.T) {
 		schedule string
 		changes  []string // PATCH, or "METHOD path: body"
 		gone     string   // why slots are withdrawn; "": none is
-		silent   bool     // it does not fire any more
+		silent   bool     // it no longer fires
 	}{
 		{"a daily time is moved", `{"type":"daily_at","value":"@80s"}`, []string{`{"schedule":{"type":"daily_at","value":"@180s"}}`}, jobrun.ScheduleChanged, false},
 		{"one of two daily times is moved", `{"type":"daily_at","value":"@80s,@120s"}`,
@@ -311,7 +311,7 @@ func TestWhatWasPlannedBeforeAChangeIsNotMade(t *testing.T) {
 	l.agrees(&d, true)
 }
 
-// Whoever waits for a run is told when it is withdrawn.
+// A client that waits for a run is notified when it is withdrawn.
 func TestWhoWaitsForASlotIsToldThatItIsWithdrawn(t *testing.T) {
 	t.Parallel()
 	l := newLeading(t)

@@ -186,8 +186,8 @@ func keyOfRun(req *httpkit.Request, verb, key string) string {
 	return verb + ":" + hex.EncodeToString(sum[:])
 }
 
-// askedTheSame tells whether the run that an Idempotency-Key has created is the one
-// requested now. A time that was left out is that of the first request.
+// askedTheSame reports whether the run that an Idempotency-Key has created is the one requested
+// now. A time that was left out is that of the first request.
 func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
 	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID &&
 		stored.Trigger == asked.Trigger &&

@@ -46,12 +46,11 @@ const holdRetry = `
 UPDATE jobs.job_runs n SET held = true FROM jobs.job_runs o
  WHERE o.tenant_id = $1 AND o.id = $2 AND o.held AND n.tenant_id = $1 AND n.id = $3`
 
-// putChange writes a decision about a run, and all that follows from it, in tx, a
-// transaction of the writers' connections: the row, if it is still as before, the
-// attempt that has ended, the run's events, the run that retries it, updates of dead
-// letters, and the saga that waits for it. before is the run as it was when the
-// decision was made. Fault: Conflict (CodeStale) when the run was changed meanwhile; tx
-// must then be rolled back.
+// putChange writes a decision about a run, and all that follows from it, in tx, a transaction of
+// the writers' connections: the row, if it is still as before, the attempt that has ended, the
+// run's events, the run that retries it, updates of dead letters, and the saga that waits for it.
+// before is the run as it was when the decision was made. Fault: Conflict (CodeStale) when the run
+// was changed in the meantime; tx must then be rolled back.
 func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c *jobrun.Change, at time.Time) error {
 	if !c.Changes() {
 		return nil

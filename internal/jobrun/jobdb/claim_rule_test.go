@@ -122,7 +122,7 @@ func (w *claimWorld) addRun() {
 	w.Runs = append(w.Runs, r)
 }
 
-// keyTaken tells whether a worker has a run of the key: the database allows only one.
+// keyTaken reports whether a worker has a run of the key: the database allows only one.
 func (w *claimWorld) keyTaken(key string) bool {
 	return key != "" &&
 		slices.ContainsFunc(w.Runs,
@@ -175,7 +175,7 @@ func (w *claimWorld) claim(asks []jobrun.ClaimRequest) [][]uuid.UUID {
 	return out
 }
 
-// detached tells whether the claiming worker is told that it is detached.
+// detached reports whether the claiming worker learns that it is detached.
 func (w *claimWorld) detached(asks []jobrun.ClaimRequest) bool {
 	return len(asks) == 1 && slices.ContainsFunc(w.Workers, func(p jobrun.WorkerProcess) bool {
 		return p.ID == asks[0].WorkerID && p.State == jobrun.WorkerDetached

@@ -34,10 +34,10 @@ var fenceTable = postgres.NewTable(
 
 var theFences = fenceTable.As("f")
 
-// fences is a table f of a batch of fences with more columns, numbered. The first
-// column hides the number of rows from the planner: knowing that a batch has one row,
-// it would expect a custom plan to be cheaper than the prepared generic one, and plan
-// each such batch anew, which costs more than running it.
+// fences is a table f of a batch of fences with more columns, numbered. The first column hides the
+// number of rows from the planner: knowing that a batch has one row, it would expect a custom plan
+// to be cheaper than the prepared generic one, and plan each such batch again, which costs more
+// than running it.
 func fences(more ...postgres.Params) string {
 	const first = "@f.tenant_id::uuid[]"
 	return strings.Replace(postgres.UnnestNumbered("f", append([]postgres.Params{theFences}, more...)...), first,

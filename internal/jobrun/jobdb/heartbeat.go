@@ -40,10 +40,10 @@ UPDATE jobs.workers w
  WHERE w.tenant_id = @tenant AND w.id = @id AND w.state <> 'DETACHED' AND w.heartbeat_seq <= @seq
 RETURNING `+workerColumns, postgres.Single("tenant", "id", "seq", "running", "load"))
 
-// renewLeases renews, in one statement, the leases whose fences match (W2), and ends
-// the doubt about their runs. The update stays in the page (HOT) and does not increase
-// the version (S12). An assignment that was not started is renewed only for a while: a
-// worker that never starts it does not keep it for ever (S8).
+// renewLeases renews, in one statement, the leases whose fences match (W2), and ends the doubt
+// about their runs. The update stays in the page (HOT) and does not increase the version (S12). An
+// assignment that was not started is renewed only for a while: a worker that never starts it does
+// not keep it forever (S8).
 var renewLeases = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT * FROM unnest(@ids::uuid[], @workers::uuid[], @attempts::bigint[], @tokens::uuid[], @epochs::bigint[], @progress::text[], @checkpoints::text[])
@@ -255,7 +255,7 @@ func (st *Jobs) refuseBeats(
 				refusal); err != nil {
 				return err
 			}
-		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it changed meanwhile
+		case (goOn || f != nil) && r.LeaseExpiresAt != nil: // it changed in the meantime
 			*l = jobrun.Lease{
 				RunID:           r.ID,
 				OK:              true,

@@ -36,9 +36,9 @@ func (st *Jobs) ListRuns(
 	return found, postgres.Wrap("count job runs", err)
 }
 
-// pageOfRuns returns the query of one page plus one row, which tells whether there is a
-// next page. The ids are found first: rows that are not on the page are not read, each
-// of which may be megabytes.
+// pageOfRuns returns the query of one page plus one row, which reports whether there is a next
+// page. The ids are found first: rows that are not on the page are not read, each of which may be
+// megabytes.
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	parts, args := selectRuns(tenant, f, p.After, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
 	return "SELECT " + RunColumns + " FROM (SELECT p.created_at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.created_at DESC, p.id DESC" +

@@ -61,9 +61,9 @@ UPDATE jobs.job_runs r SET log_ref = $3, log_sha256 = $4, updated_at = clock_tim
  WHERE r.tenant_id = $1 AND r.id = $2 AND r.log_ref IS NULL AND r.finished_at IS NOT NULL`
 )
 
-// Offloaded implements jobrun.Offloading. Appending to a log locks the row of the run,
-// so chunks are counted after that is locked, by a statement of its own: one begun
-// earlier would not see what was stored meanwhile.
+// Offloaded implements jobrun.Offloading. Appending to a log locks the row of the run, so chunks
+// are counted after that is locked, by a statement of its own: one begun earlier would not see what
+// was stored in the meantime.
 func (st *Logs) Offloaded(
 	ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64,
 ) (done bool, err error) {

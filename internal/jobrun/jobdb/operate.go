@@ -55,7 +55,7 @@ func (st *Jobs) Reassign(
 	return r, postgres.Wrap("reassign a job run", err)
 }
 
-// Ended tells whether err means that a run has ended meanwhile, which is no error when
+// Ended reports whether err means that a run has ended in the meantime, which is not an error when
 // many are canceled.
 func Ended(err error) bool {
 	return fault.IsCode(err, jobrun.CodeConflict) || fault.KindOf(err) == fault.NotFound

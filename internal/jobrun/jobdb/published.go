@@ -171,7 +171,7 @@ func (st *Events) ListEvents(
 		if p.Total {
 			most := int64(math.MaxInt64)
 			if p.TotalCap > 0 {
-				most = p.TotalCap + 1 // the one above it tells whether there are more
+				most = p.TotalCap + 1 // the one above it reports whether there are more
 			}
 			count := fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)
 			if err := tx.GetContext(ctx, &total, count, append(w.Args[:len(w.Args):len(w.Args)], most)...); err != nil {

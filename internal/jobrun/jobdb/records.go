@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events that are records of Kafka topics. A partition has a mark, the offset up to
-// which its records are events, and the mark moves in the transaction that stores them:
-// whoever reads a record again, after a crash, a change of the node or a reset of the
-// group's offsets, finds it below the mark (decision 0062).
+// Events that are records of Kafka topics. A partition has a mark, the offset up to which its
+// records are events, and the mark moves in the transaction that stores them: reading a record
+// again, after a crash, a change of the node or a reset of the group's offsets, finds it below the
+// mark (decision 0062).
 
 // recordEvent is a row of jobs.events that is a record, with its payload as stored.
 type recordEvent struct {

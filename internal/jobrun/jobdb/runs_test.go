@@ -32,7 +32,7 @@ func TestARunIsReadAsItWasCreated(t *testing.T) {
 			r.Checkpoint, r.FailuresUsed, r.AdmittedAt = json.RawMessage(`{"at": 5}`), 1, new(pgtest.Now())
 			j.CreateAll(t, r)
 			got := j.GetRun(t, r.ID)
-			if keys != nil { // what is decrypted is canonical
+			if keys != nil { // the decrypted value is canonical
 				r.Args, r.Checkpoint = json.RawMessage(`{"a":[1,"$skald_"]}`), json.RawMessage(`{"at":5}`)
 			}
 			if diff := cmp.Diff(r, got); diff != "" {

@@ -53,7 +53,7 @@ func TestTheDatabaseKnowsTheTableOfTransitions(t *testing.T) {
 	}
 }
 
-// moveRefused tells whether the trigger refused a change.
+// moveRefused reports whether the trigger refused a change.
 func moveRefused(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "JR001"

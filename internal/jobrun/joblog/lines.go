@@ -95,10 +95,10 @@ func (s *source) line(c *jobrun.LogChunk) ([]byte, error) {
 	return json.Marshal(l)
 }
 
-// Open reads the stored log of a run: NDJSON of jobrun.LogLine, in the order of
-// attempts and numbers. A log that is damaged ends with an error instead of
-// io.EOF (logstore.ErrCorrupt). A reference of another tenant or run is refused,
-// whoever has put it there (F55). Fault: NotFound when it is gone.
+// Open reads the stored log of a run: NDJSON of jobrun.LogLine, in the order of attempts and
+// numbers. A log that is damaged ends with an error instead of io.EOF (logstore.ErrCorrupt). A
+// reference of another tenant or run is refused, regardless of its origin (F55). Fault: NotFound
+// when it is gone.
 func Open(ctx context.Context, store *logstore.Store, keys *envelope.Keyring, run *jobrun.Run) (io.ReadCloser, error) {
 	name, err := logstore.NameOf(run.LogRef)
 	if err == nil && (name.Tenant != run.TenantID || name.Run != run.ID) {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Run does a round every so often until ctx ends; 0: never. done, unless nil, is told of
-// each. Every node may do it: they take the logs in different orders, and what
-// another one has moved costs a question.
+// Run does a round every so often until ctx ends; 0: never. done, unless nil, is called after each.
+// Every node may do it: they take the logs in different orders, and what another one has moved
+// costs a question.
 func (m *Mover) Run(ctx context.Context, every time.Duration, done func(Round, error)) {
 	if every <= 0 {
 		return

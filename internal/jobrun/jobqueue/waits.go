@@ -104,8 +104,7 @@ func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
 	return k, ok
 }
 
-// HeartbeatDue tells whether the last stored heartbeat of a worker is at least every
-// ago.
+// HeartbeatDue reports whether the last stored heartbeat of a worker is at least every ago.
 func (w *Waits) HeartbeatDue(tenant, id uuid.UUID, every time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

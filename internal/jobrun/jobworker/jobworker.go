@@ -105,9 +105,9 @@ type session struct {
 	held map[uuid.UUID]*held
 }
 
-// work claims and executes runs until ctx ends or the id is detached. A detached worker
-// finishes what it has, as the library for workers does: nobody else has its runs, and
-// their leases end as they were granted. What takes longer is released in time.
+// work claims and executes runs until ctx ends or the id is detached. A detached worker finishes
+// what it has, as the library for workers does: no other worker has its runs, and their leases end
+// as they were granted. What takes longer is released in time.
 func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	here, end := context.WithCancel(ctx)
 	defer end()
@@ -191,10 +191,10 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 	return asked
 }
 
-// current returns the runs that were assigned under the newest epoch that this process has
-// seen, and gives the others back. Epochs never fall, so whoever assigns under an older one
-// does not know the current leader: the database is an abandoned or restored copy, and
-// another worker may have the run in the current one.
+// current returns the runs that were assigned under the newest epoch that this process has seen,
+// and gives the others back. Epochs never fall, so a node that assigns under an older one does not
+// know the current leader: the database is an abandoned or restored copy, and another worker may
+// have the run in the current one.
 func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current []jobrun.Offer) {
 	for i := range offers {
 		r := &offers[i].Run

@@ -43,8 +43,8 @@ var baseEnv = []string{"PATH", "HOME", "LANG", "TZ"}
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// EnvAllowable tells whether jobs.worker_shell_env_allow may contain a name: it must be
-// a valid one, and neither one of Skald's nor of the node's environment.
+// EnvAllowable reports whether jobs.worker_shell_env_allow may contain a name: it must be a valid
+// one, and neither one of Skald's nor of the node's environment.
 func EnvAllowable(name string) bool {
 	return envName.MatchString(name) && !strings.HasPrefix(name, "SKALD_") && !slices.Contains(baseEnv, name)
 }

@@ -131,9 +131,9 @@ var interpreters = regexp.MustCompile(`^(a|ba|da|k|mk|z|fi|c|tc|r)?sh$|^(python|
 // starters make commands of their standard input.
 var starters = []string{"xargs", "parallel", "at", "batch"}
 
-// readsProgram tells whether argv starts an interpreter that takes its program from
-// standard input, directly or through another program (env, ssh), or a program that
-// makes commands of it. It gets an empty input, or a run's arguments could be executed.
+// readsProgram reports whether argv starts an interpreter that takes its program from standard
+// input, directly or through another program (env, ssh), or a program that makes commands of it. It
+// gets an empty input, or a run's arguments could be executed.
 func readsProgram(argv []string) bool {
 	for i := range argv {
 		if slices.Contains(starters, filepath.Base(argv[i])) {

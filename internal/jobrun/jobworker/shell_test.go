@@ -185,7 +185,7 @@ func TestAProgramAndItsChildrenEndWithItsRun(t *testing.T) {
 	patience.Until(t, "what the program has started ends", func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) })
 }
 
-// zombie tells whether a process has ended and was not waited for.
+// zombie reports whether a process has ended and was not waited for.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && strings.Contains(string(stat), ") Z ")

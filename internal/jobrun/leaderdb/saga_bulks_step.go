@@ -119,8 +119,8 @@ func (st *SagaBulks) next(
 	return ids, cursor, found.More, err
 }
 
-// write stores the changes that were decided, and decides again about sagas that others
-// have changed. done has what became of each.
+// write stores the changes that were decided, and decides again about sagas that others have
+// changed. done has the outcome of each.
 func (st *SagaBulks) write(
 	ctx context.Context, tx *sqlx.Tx, b *sagabulk.Bulk, decided []sagadb.Decided, now time.Time,
 ) (done map[uuid.UUID]*fault.Error, told func(), err error) {

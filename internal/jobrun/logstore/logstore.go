@@ -163,7 +163,7 @@ func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, s
 	return nil
 }
 
-// Delete removes a log. It is no error if there is none.
+// Delete removes a log. It is not an error if there is none.
 func (s *Store) Delete(ctx context.Context, ref string) error {
 	if _, err := s.sumOf(ref); err != nil {
 		return err

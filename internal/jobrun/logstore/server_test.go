@@ -126,8 +126,8 @@ func (s *s3) start(t *testing.T) {
 	}
 }
 
-// try tells whether the server answers; else it has ended. The server ends with this process in any
-// case: a shell beside it reads a pipe that only this process holds open.
+// try reports whether the server answers; else it has ended. The server ends with this process in
+// any case: a shell beside it reads a pipe that only this process holds open.
 func (s *s3) try(t *testing.T, program, meta string) bool {
 	t.Helper()
 	cmd := exec.Command("sh", "-c",
@@ -194,7 +194,7 @@ func (s *s3) stop(t *testing.T) {
 	patience.Until(t, "the server is stopped by SIGSTOP", func() bool { return s.stopped(t) })
 }
 
-// stopped tells whether every thread of the server's process group is stopped.
+// stopped reports whether every thread of the server's process group is stopped.
 func (s *s3) stopped(t *testing.T) bool {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/task/[0-9]*/stat")

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Hints is jobrun.LeaseHints in Redis. It is of no use until Run runs.
+// Hints is jobrun.LeaseHints in Redis. It does nothing until Run runs.
 type Hints struct {
 	cfg   Config
 	queue chan command
@@ -53,7 +53,7 @@ return 1`)
 	// release deletes the key if it has exactly this fence. ARGV: value.
 	release = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
-	// alive tells whether exactly this fence is stored. ARGV: value.
+	// alive reports whether exactly this fence is stored. ARGV: value.
 	alive = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end
 return 0`)
 )

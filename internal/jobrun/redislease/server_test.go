@@ -44,8 +44,9 @@ func newServer(t *testing.T, flags ...string) *server {
 	return s
 }
 
-// start starts the server, on its previous port if it had one. Whoever else takes a port meanwhile
-// makes the server exit, and it is started again: on other ports, or until its own one is free.
+// start starts the server, on its previous port if it had one. If another process takes the port in
+// the meantime, the server exits, and it is started again: on other ports, or until its own one is
+// free.
 func (s *server) start(t *testing.T) {
 	t.Helper()
 	fixed := s.addr != ""

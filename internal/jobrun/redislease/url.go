@@ -79,7 +79,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// common reads the parts shared by all hosts, and tells whether they are valid.
+// common reads the parts shared by all hosts, and reports whether they are valid.
 func common(o *redis.UniversalOptions, u *url.URL, form *regexp.Regexp, kind string) bool {
 	path := form.FindStringSubmatch(u.Path)
 	if path == nil {

@@ -144,7 +144,7 @@ func (w *wire) connect(ctx context.Context) error {
 		return err
 	}
 	muteClients()
-	o.Protocol = 2 // nobody is to be told anything unasked
+	o.Protocol = 2 // no unsolicited messages are wanted
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.ContextTimeoutEnabled = true // a deadline is of a whole round trip

@@ -51,8 +51,8 @@ func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.Ru
 	return done, err
 }
 
-// Heartbeat notes the leases that were renewed. When the database is away it
-// notes what the worker says of itself: that it lives is true all the same.
+// Heartbeat notes the leases that were renewed. When the database is unavailable it notes what the
+// worker says of itself: that it lives is true anyway.
 func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64,
 	beats []jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease, error) {
 	w, leases, err := n.Work.Heartbeat(ctx, tenant, worker, seq, load, beats)

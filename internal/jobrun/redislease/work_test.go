@@ -142,7 +142,7 @@ func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
 		},
 		"released": func(r jobrun.RunFence) error {
 			_, err := s.Work.Release(t.Context(), s.tenant, r.RunID, r.Fence, jobrun.Released{Reason: "deploy"})
-			s.sql(`UPDATE jobs.job_runs SET admitted_at = NULL WHERE id = $1`, r.RunID) // nobody is to claim it again here
+			s.sql(`UPDATE jobs.job_runs SET admitted_at = NULL WHERE id = $1`, r.RunID) // it must not be claimed again here
 			return err
 		},
 		"canceled": func(r jobrun.RunFence) error {
@@ -180,8 +180,8 @@ func TestWhoHasARunIsNotedFromClaimToEnd(t *testing.T) {
 	}
 }
 
-// TestHeartbeatsSpareRunsWhenTheDatabaseWasAway: every lease has run out there,
-// while the workers went on. One of two has died meanwhile.
+// TestHeartbeatsSpareRunsWhenTheDatabaseWasAway: every lease has run out there, while the workers
+// went on. One of two has died in the meantime.
 func TestHeartbeatsSpareRunsWhenTheDatabaseWasAway(t *testing.T) {
 	t.Parallel()
 	s := newJobFixture(t)

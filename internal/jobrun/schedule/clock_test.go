@@ -64,7 +64,7 @@ func rowsOf(ticks []schedule.Tick) []row {
 	return rows
 }
 
-// The pitfalls that were measured in other libraries, and what becomes of each here.
+// The pitfalls that were measured in other libraries, and what happens in each case here.
 func TestClockChanges(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -167,8 +167,8 @@ func digits(word string, most int) (int, bool) {
 	return n, err == nil
 }
 
-// compile asks gronx once for each value of each field, so that nobody has to
-// ask it again: it takes 8 to 60 µs and hundreds of allocations for a slot.
+// compile asks gronx once for each value of each field, so that it need not be asked again: it
+// takes 8 to 60 µs and hundreds of allocations for a slot.
 func compile(segments []string) (p program, err error) {
 	c := &gronx.SegmentChecker{}
 	set := func(pos, low, high int, at func(n int) time.Time) (bits uint64) {

@@ -34,9 +34,9 @@ var places = []struct {
 	{"Australia/Lord_Howe", 2026}, {"Pacific/Chatham", 2026}, {"America/St_Johns", 2010},
 	{"Antarctica/Troll", 2026},                          // two hours
 	{"Pacific/Apia", 2011}, {"Pacific/Kwajalein", 1993}, // a whole day left out
-	{"Asia/Pyongyang", 2015}, {"America/Caracas", 2016}, // half an hour for good
-	{"Europe/Moscow", 2010}, {"Europe/Istanbul", 2015}, // forward for good; put off by two weeks
-	{"America/Nuuk", 2023}, {"Africa/Juba", 2020}, // an hour before midnight; back for good
+	{"Asia/Pyongyang", 2015}, {"America/Caracas", 2016}, // half an hour permanently
+	{"Europe/Moscow", 2010}, {"Europe/Istanbul", 2015}, // forward permanently; postponed by two weeks
+	{"America/Nuuk", 2023}, {"Africa/Juba", 2020}, // an hour before midnight; back permanently
 	{"Asia/Gaza", 2026}, {"America/Scoresbysund", 2024}, // years of rules to come; a new zone beside the change
 	{"Pacific/Norfolk", 2018}, {"America/Port-au-Prince", 2016}, {"Asia/Jerusalem", 2026}, {"Pacific/Auckland", 2026},
 	{"America/Los_Angeles", 2026}, {"Europe/Chisinau", 2026}, {"Africa/El_Aaiun", 2026}, {"Atlantic/Azores", 2026},

@@ -75,7 +75,7 @@ func fits(field string, n, low, high int) bool {
 	return false
 }
 
-// dueOn tells whether a date fits the days and months of the expression.
+// dueOn reports whether a date fits the days and months of the expression.
 func (c *cron) dueOn(date time.Time) bool {
 	d, weekday := date.Day(), int(date.Weekday())
 	last := date.AddDate(0, 0, 1-d).AddDate(0, 1, -1).Day()

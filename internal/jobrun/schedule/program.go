@@ -111,7 +111,7 @@ func (p *program) timeOfDay(at int64) (int64, bool) {
 // from returns the lowest bit of the set that is n or higher, 64 when there is none.
 func from(set uint64, n int) int { return bits.TrailingZeros64(set >> n << n) }
 
-// fires tells whether there is a month with a day of the program.
+// fires reports whether there is a month with a day of the program.
 func (p *program) fires() bool {
 	for month := time.January; month <= time.December; month++ {
 		if p.month>>month&1 == 0 {

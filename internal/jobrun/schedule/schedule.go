@@ -25,7 +25,7 @@ const (
 	WeeklyAt       Type = "weekly_at"        // days and times: "MON 09:00,FRI 17:00"
 )
 
-// GapRule says what becomes of a wall-clock time that the clock jumps over.
+// GapRule says what happens to a wall-clock time that the clock skips.
 type GapRule string
 
 // Gap rules. The zero value means FireAfter.
@@ -34,7 +34,7 @@ const (
 	Skip      GapRule = "skip"       // does not fire
 )
 
-// OverlapRule says what becomes of a wall-clock time that occurs twice.
+// OverlapRule says what happens to a wall-clock time that occurs twice.
 type OverlapRule string
 
 // Overlap rules. The zero value means First.
@@ -83,7 +83,7 @@ func (s *Schedule) Next(after time.Time) (Tick, bool) {
 	return first, found
 }
 
-// Has tells whether a time is a slot.
+// Has reports whether a time is a slot.
 func (s *Schedule) Has(at time.Time) bool {
 	next, ok := s.Next(at.Add(-1))
 	return ok && next.At.Equal(at)

@@ -120,9 +120,9 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 	}
 }
 
-// walkGap yields what becomes of the wall-clock times from before to until,
-// which do not exist. Times that would fire at the end of the gap make one
-// slot, and none beside the one that is due at that moment anyway.
+// walkGap yields the slots for the wall-clock times from before to until, which do not exist. Times
+// that would fire at the end of the gap make one slot, and none beside the one that is due at that
+// moment anyway.
 func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Note) bool) bool {
 	switch moves := !s.realTime && !s.skipGaps; {
 	case moves:
@@ -144,8 +144,8 @@ func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Not
 	return true
 }
 
-// showsAgain tells whether the wall clock goes back at the end of the span to
-// show this time once more.
+// showsAgain reports whether the wall clock goes back at the end of the span to show this time once
+// more.
 func (s *Schedule) showsAgain(p span, wall int64) bool {
 	return wall >= p.end+p.offset-reach && p.end < latest && wall >= p.end+s.spanAt(p.end).offset
 }

@@ -122,7 +122,7 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 	return b.answer(0)
 }
 
-// batch collects what becomes of the items of a list.
+// batch collects the outcomes of the items of a list.
 type batch struct {
 	items  []found
 	done   []jobrun.Done
@@ -130,7 +130,7 @@ type batch struct {
 	seen   map[uuid.UUID]struct{}
 }
 
-// take tells whether item i reaches the store. A run that the list names again does not.
+// take reports whether item i reaches the store. A run that the list names again does not.
 func take[T any](b *batch, req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID) bool {
 	f, goOn := foundIn(req, i, item, id)
 	if _, twice := b.seen[id]; twice && goOn {
@@ -153,7 +153,7 @@ func (b *batch) refuse(i int, err error) {
 	b.done[i].Err, b.places = err, b.places[:len(b.places)-1]
 }
 
-// put stores what has become of those that reached the store.
+// put stores the results of those that reached the store.
 func (b *batch) put(done []jobrun.Done) {
 	for i, at := range b.places {
 		b.done[at] = done[i]

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// found is what became of one item of a list before it reached the store.
+// found is the outcome for one item of a list before it reached the store.
 type found struct {
 	id       uuid.UUID // uuid.Nil: it names no run
 	refused  *fault.Error

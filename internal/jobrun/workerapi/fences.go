@@ -13,8 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// CheckFence tells whether a fencing token is not older than the newest one shown for
-// its key.
+// CheckFence reports whether a fencing token is not older than the newest one shown for its key.
 func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()

@@ -18,18 +18,17 @@ import (
 // All functions are required.
 type Election[T comparable] struct {
 	TTL func(ctx context.Context) time.Duration // asked before every renewal
-	// Acquire renews the lease of this node, or takes it when nobody holds it. When it
-	// is not known whether it was taken, err is not nil, and the next call renews it.
+	// Acquire renews the lease of this node, or takes it when it is free. When it is not known whether
+	// it was taken, err is not nil, and the next call renews it.
 	Acquire func(ctx context.Context, ttl time.Duration) (term T, leads bool, err error)
 	// StepDown ends the lease of a term, so that another node can lead at once.
 	StepDown func(ctx context.Context, term T) error
 	// Lead does the leader's work until ctx ends. False: it could not begin, or the
 	// store said that the term is over; the node steps down.
 	Lead func(ctx context.Context, term T, p *Progress) bool
-	// Leads is told when this node begins to lead and when it stops.
+	// Leads is called when this node begins to lead and when it stops.
 	Leads func(leads bool, term T)
-	// Stalled is how long a leader may go without progress before it steps down;
-	// 0: for ever.
+	// Stalled is how long a leader may go without progress before it steps down; 0: forever.
 	Stalled time.Duration
 	Log     *slog.Logger // says what is led
 }
@@ -148,8 +147,8 @@ func (c *candidate[T]) begin(ctx context.Context, is T, deadline time.Time) {
 	}()
 }
 
-// look takes note of a term that has ended by itself: it could not begin, it or its
-// lease is over, or it makes no progress.
+// look takes note of a term that has ended on its own: it could not begin, it or its lease is over,
+// or it makes no progress.
 func (c *candidate[T]) look(ctx context.Context, ttl time.Duration) {
 	t := c.term
 	switch {
@@ -182,8 +181,8 @@ func (c *candidate[T]) end() {
 	c.term, c.ending = nil, t
 }
 
-// stepDown ends the term and its lease, and stands aside for a while. When the work
-// does not end in time, the lease ends by itself.
+// stepDown ends the term and its lease, and stands aside for a while. When the work does not end in
+// time, the lease simply expires.
 func (c *candidate[T]) stepDown(ctx context.Context, ttl time.Duration) {
 	is := c.term.is
 	c.end()

@@ -27,10 +27,10 @@ type Held struct{ until atomic.Pointer[time.Time] }
 // request was sent, because the store's clock began later.
 func (h *Held) Extend(asked time.Time, ttl time.Duration) { h.until.Store(new(asked.Add(ttl))) }
 
-// Lose ends the trust for good, unless Extend begins it again.
+// Lose ends the trust permanently, unless Extend restores it.
 func (h *Held) Lose() { h.until.Store(nil) }
 
-// Valid tells whether the lease certainly still holds.
+// Valid reports whether the lease certainly still holds.
 func (h *Held) Valid() bool { return h.Left() > 0 }
 
 // Left is for how long the lease certainly holds; 0 or less: not any more.
@@ -50,7 +50,7 @@ type Keeper struct {
 	// Sleep waits about so long, less when ctx ends.
 	Sleep   func(ctx context.Context, d time.Duration)
 	Renewed func()
-	// Failed is told of a renewal that got no answer; it is tried again.
+	// Failed is called for a renewal that got no response; it is tried again.
 	Failed func(error)
 }
 

@@ -121,9 +121,9 @@ func check(ctx context.Context, cfg Config) {
 // raiseBatch is how many sagas are read at once.
 const raiseBatch = 200
 
-// raise sets NeedsAttention on sagas that make no progress. Any node may do it: the
-// change of a saga that has moved meanwhile is stale, and dropped. A saga loses the
-// mark when it moves (saga.Apply) or an operator acknowledges it.
+// raise sets NeedsAttention on sagas that make no progress. Any node may do it: the change of a
+// saga that has moved in the meantime is stale, and dropped. A saga loses the mark when it moves
+// (saga.Apply) or an operator acknowledges it.
 func raise(ctx context.Context, cfg Config) {
 	q := saga.NeglectedQuery{Idle: cfg.StalledAfter, Failures: cfg.StalledFailures, Limit: raiseBatch}
 	for ctx.Err() == nil {

@@ -241,7 +241,7 @@ func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 			},
 			Commit: func(_ context.Context, c saga.Change) error {
 				if c.After.ID == (uuid.UUID{2}) {
-					return c.Stale() // somebody else changed it
+					return c.Stale() // another writer changed it
 				}
 				committed = append(committed, c)
 				return nil

@@ -97,8 +97,8 @@ func (o *Overview) Sort() {
 	})
 }
 
-// urgency is lower for what is more urgent. First what stands still until a person acts, then what has gone wrong,
-// last errors that nobody has looked at: with a backlog of these, everything else would be below the fold.
+// urgency is lower for what is more urgent. First what makes no progress until a person acts, then what has gone
+// wrong, last unacknowledged errors: with a backlog of these, everything else would be below the fold.
 func (c *Cause) urgency() int {
 	switch c.Kind {
 	case SagasAttention, SagasStuck, NoLeader, SweepLate:
@@ -119,8 +119,8 @@ const (
 	LateAfter  = time.Minute
 )
 
-// Judge adds the causes that follow from the leader: nobody leads, or it does not sweep. Without any job definition
-// nobody misses it.
+// Judge adds the causes that follow from the leader: there is no leader, or it does not sweep. Without any job
+// definition it is not missed.
 func (o *Overview) Judge(hasDefinitions bool) {
 	l := o.Leader
 	switch {

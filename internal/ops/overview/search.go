@@ -66,7 +66,7 @@ func (h *Hit) Part() Part {
 	return JobRuns
 }
 
-// Query is what somebody looks for.
+// Query is what a person searches for.
 type Query struct {
 	Text        string
 	ID          uuid.UUID // zero: it cannot be one
@@ -79,7 +79,7 @@ type Shown struct{ Letters, Runs bool }
 
 var fingerprint = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// AskedFor reads what somebody has typed or pasted. Ids may be in upper case or braces.
+// AskedFor reads what a person has typed or pasted. Ids may be in upper case or braces.
 func AskedFor(text string, show Shown) Query {
 	q := Query{Text: strings.TrimSpace(text), Shown: show}
 	if id, err := uuid.Parse(q.Text); err == nil {

@@ -53,7 +53,8 @@ type Sighting struct {
 // Watch returns a sighting that has told nothing.
 func Watch(w *Watched) *Sighting { return &Sighting{w, map[string]State{}} }
 
-// Changed returns what differs from what was told, in the order in which it is followed, and counts it as told.
+// Changed returns what differs from what was reported, in the order in which it is followed, and counts it as
+// reported.
 func (s *Sighting) Changed(found []State) []State {
 	now := make(map[string]State, len(found))
 	for _, f := range found {

@@ -12,9 +12,9 @@ import (
 
 type tenantID = uuid.UUID
 
-// How often a node reads an overview that people look at, and for how long after somebody has asked for it: pages ask
-// every ten seconds. Where reading takes long it is read more seldom, so that it takes no more than a two-hundredth
-// of a connection's time; but what is shown is never older than twice seldom, or two readings that take longer.
+// How often a node reads an overview that people look at, and for how long after the last request: pages ask every
+// ten seconds. Where reading takes long it is read less often, so that it takes no more than a two-hundredth of a
+// connection's time; but the page is never older than twice rare, or two readings that take longer.
 const (
 	every    = 5 * time.Second
 	seldom   = 15 * time.Second
@@ -24,8 +24,8 @@ const (
 )
 
 // known are the overviews that this node has read lately. However many people look, each tenant's is read once at a
-// time. While somebody looks it is read again in the background, so that nobody waits; the first to look after a pause
-// waits for a reading.
+// time. While it is being viewed it is read again in the background, so that no request waits; the first to look
+// after a pause waits for a reading.
 type known struct {
 	read     func(context.Context, tenantID) (overview.Overview, error)
 	now      func() time.Time
@@ -41,7 +41,7 @@ type kept struct {
 	is      overview.Overview
 	at      time.Time     // when it was read; zero: not yet
 	took    time.Duration // to read it
-	asked   time.Time     // when somebody last asked for it
+	asked   time.Time     // when it was last requested
 	reading *reading      // nil: it is not being read
 }
 
@@ -101,7 +101,7 @@ func (k *known) begin(tenant tenantID, o *kept) {
 		defer k.mu.Unlock()
 		defer close(r.done)
 		o.reading = nil
-		if r.err != nil { // not kept: whoever asks next reads it
+		if r.err != nil { // not kept: the next request reads it
 			return
 		}
 		o.is, o.at = r.is, k.now()
@@ -110,7 +110,7 @@ func (k *known) begin(tenant tenantID, o *kept) {
 	}()
 }
 
-// goOn reads the overview again if somebody looks.
+// goOn reads the overview again if it is being viewed.
 func (k *known) goOn(tenant tenantID, o *kept) {
 	select {
 	case <-k.stopping:

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// TestAnOverviewIsReadOnceForAll: fifty people who look at once cost one reading. While somebody looks, it is read
-// again in the background and nobody waits; then it is not.
+// TestAnOverviewIsReadOnceForAll: fifty people who look at once cost one reading. While it is being viewed, it is
+// read again in the background and no request waits; afterwards it is not.
 func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
@@ -74,7 +74,7 @@ func TestAnOverviewIsReadOnceForAll(t *testing.T) {
 			t.Errorf("after a pause: waited %s for an overview %s old", waited, age)
 		}
 
-		// Readings that take long are more seldom, and what is shown is not older than half a minute for that.
+		// Slow readings are less frequent, yet the page is not older than half a minute.
 		for _, c := range []struct{ takes, oldest, each time.Duration }{
 			{50 * time.Millisecond, 21 * time.Second, 10 * time.Second}, {time.Second, 30 * time.Second, 15 * time.Second},
 			{20 * time.Second, 40 * time.Second, 40 * time.Second},

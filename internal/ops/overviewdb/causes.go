@@ -82,7 +82,7 @@ WITH recent AS MATERIALIZED (
 	  FROM recent WHERE state IN ('HALTED', 'AWAITING_APPROVAL') LIMIT %[2]d
 )`)
 
-// failedRuns: runs that failed for good in the last day. A saga or a retry acts on the others.
+// failedRuns: runs that gave up in the last day. A saga or a retry acts on the others.
 const failedRuns = `failed AS MATERIALIZED (
 	SELECT f.* FROM (
 		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id FROM jobs.job_runs r

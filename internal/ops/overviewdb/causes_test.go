@@ -158,7 +158,7 @@ func (t trouble) flows() {
 	}
 }
 
-// sagas: one gave up its compensation, one keeps calling in vain. Webhooks are told of both.
+// sagas: one gave up its compensation, one keeps calling without success. Webhooks are notified of both.
 func (t trouble) sagas() {
 	for _, path := range []string{"/503", "/410"} {
 		t.made("POST", "/webhooks", object{"url": t.answers + path, "event_types": []string{"saga.*"}})
@@ -194,7 +194,7 @@ func (t trouble) letters() {
 	}
 }
 
-// jobs have runs that nobody takes, and runs that fail.
+// jobs have runs that no worker takes, and runs that fail.
 func (t trouble) jobs() {
 	t.change("/settings", `{"values": {"heartbeat_ttl_seconds": 300, "worker_detach_grace_seconds": 3600}, "reason": "test"}`)
 	for name, queue := range map[string]string{"nightly": "default", "slowly": "slow", "render": "gpu"} {

@@ -18,7 +18,7 @@ import (
 type account struct {
 	name     string // for messages
 	uid, gid int    // as seen by this process; they own the files
-	// namespace runs it in a user namespace in which our own uid is called nobody. To the rest
+	// namespace runs it in a user namespace in which our own uid has the name "nobody". To the rest
 	// of the system, including file permissions, it has our uid: this needs no chown and can
 	// traverse every directory that we can.
 	namespace bool

@@ -32,7 +32,7 @@ func (a account) sysProcAttr() *syscall.SysProcAttr {
 	return attr
 }
 
-// nobodyID is the uid of nobody: initdb requires a passwd entry for its user.
+// nobodyID is the uid of the user "nobody": initdb requires a passwd entry for its user.
 func nobodyID() int {
 	const usual = 65534
 	u, err := user.Lookup("nobody")

@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// TestARefusalNeverEndsADoubt: a call was applied, or may have been, nobody was told, and
-// a gateway refuses the next one. Whatever happens in between, the step is undone, or the
-// saga does not end clean.
+// TestARefusalNeverEndsADoubt: a call was applied, or may have been, without a response, and a
+// gateway refuses the next one. Whatever happens in between, the step is undone, or the saga does
+// not end clean.
 func TestARefusalNeverEndsADoubt(t *testing.T) {
 	order := func(v saga.OrderVerb) saga.Event {
 		return saga.StepOrdered{Step: 1, Order: saga.Order{Verb: v, By: "op"}}

@@ -113,8 +113,8 @@ func (d *drive) perform() (saga.Outcome, bool) {
 	return o, s.calls.Err() == nil
 }
 
-// recordSlow makes a long call visible as RUNNING. Best effort: when the row has
-// changed meanwhile, the commit of the call's outcome detects it and handles it.
+// recordSlow makes a long call visible as RUNNING. Best effort: when the row has changed in the
+// meantime, the commit of the call's outcome detects it and handles it.
 func (d *drive) recordSlow(started time.Time) {
 	change, err := saga.Apply(d.run, saga.Slow{StartedAt: started}, d.s.e.moment())
 	if err != nil {
@@ -128,8 +128,8 @@ func (d *drive) recordSlow(started time.Time) {
 	d.run = change.After
 }
 
-// decide applies an event and commits the decision, again whenever the row has changed
-// meanwhile. False: the saga is no longer this node's.
+// decide applies an event and commits the decision, again whenever the row has changed in the
+// meantime. False: the saga is no longer this node's.
 func (d *drive) decide(event saga.Event) bool {
 	e := d.s.e
 	stripped := false

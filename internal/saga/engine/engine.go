@@ -48,10 +48,9 @@ type Config struct {
 	Process string
 	Gone    func(process string) bool
 	Now     func() time.Time
-	// Ended is told of every saga that has ended on this node, after the commit: of the
-	// saga and its step logs as they were committed, in the order of saga.Store.StepLogs,
-	// or nil if the node has not seen all of them, so that they must be read. Nil: nobody
-	// is told.
+	// Ended is called for every saga that has ended on this node, after the commit: of the saga and
+	// its step logs as they were committed, in the order of saga.Store.StepLogs, or nil if the node
+	// has not seen all of them, so that they must be read. May be nil.
 	Ended func(ref saga.Ref, committed *saga.Loaded)
 	// NewID returns the ids of step logs: UUIDv7, so that they sort by time.
 	NewID func() uuid.UUID
@@ -160,10 +159,10 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// awaitFormer returns when no other process can be using this node's name: none holds a
-// lease under it, or the one that does has ended. If it may have ended, together with its
-// machine, awaitFormer waits for the end of the lease. A lease that is renewed meanwhile
-// belongs to a live process: errNameTaken.
+// awaitFormer returns when no other process can be using this node's name: none holds a lease under
+// it, or the one that does has ended. If it may have ended, together with its machine, awaitFormer
+// waits for the end of the lease. A lease that is renewed in the meantime belongs to a live
+// process: errNameTaken.
 func (e *Engine) awaitFormer(ctx context.Context) error {
 	var first saga.Incarnation
 	for {

@@ -44,7 +44,7 @@ func (n *node) watch(id uuid.UUID) {
 	n.w.watched[id] = append(n.w.watched[id], ended)
 }
 
-// checkTold compares an ended saga with what those who waited for its end were told.
+// checkTold compares an ended saga with the answers to those who waited for its end.
 func (w *world) checkTold(stored saga.Loaded) {
 	w.t.Helper()
 	w.mu.Lock()
@@ -94,7 +94,7 @@ func (v *invariants) effect(step int) effect {
 	return effect{}
 }
 
-// effects is I2: all or nothing, or an operator is told what is left.
+// effects is I2: all or nothing, or an operator learns what is left.
 func (v *invariants) effects() {
 	v.w.t.Helper()
 	s := &v.run.Saga

@@ -197,7 +197,7 @@ func (s *simulation) client(i int) {
 
 func (s *simulation) payload(i int) []byte { return fmt.Appendf(nil, `{"order":%d}`, i) }
 
-// accepted is I0: what a client was told is stored exists, as it was sent.
+// accepted is I0: what was acknowledged as stored exists, as it was sent.
 func (s *simulation) accepted() {
 	for i, id := range s.ids {
 		if got := s.w.load(id).Saga.Payload; !bytes.Equal(got, s.payload(i)) {

@@ -6,9 +6,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// witness keeps the step logs that a drive has committed, so that whoever waits for the
-// saga is told of its end without a read. A saga in flight holds the outputs of its steps
-// anyway; its logs share them.
+// witness keeps the step logs that a drive has committed, so that a client that waits for the saga
+// learns of its end without a read. A saga in flight holds the outputs of its steps anyway; its
+// logs share them.
 type witness struct {
 	logs []saga.StepLog
 	all  bool // there is no log of the saga that is not in logs

@@ -47,7 +47,7 @@ type world struct {
 	resumes   map[uuid.UUID]int
 	ends      map[uuid.UUID]saga.State // the first end, or the first after a resume
 	watched   map[uuid.UUID][]<-chan any
-	told      int // watchers that were told an end with all its logs
+	told      int // watchers that got an end with all its logs
 }
 
 var home = tenant.Tenant{ID: uuid.UUID{15: 7}}

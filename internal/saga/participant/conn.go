@@ -88,10 +88,10 @@ type answer struct {
 	reusable   bool  // the connection can take another request
 }
 
-// success tells whether the status is 2xx. The body of any other answer only explains it.
+// success reports whether the status is 2xx. The body of any other answer only explains it.
 func (a *answer) success() bool { return a.status >= 200 && a.status < 300 }
 
-// whole tells whether the body is all that the participant had to say.
+// whole reports whether the body is all that the participant had to say.
 func (a *answer) whole() bool { return !a.tooLarge && a.broken == nil }
 
 // exchange sends head and body once and receives the answer, within the connection's
@@ -159,7 +159,7 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 	}
 	var body io.Reader = resp.Body
 	a.zipped = strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip")
-	if a.zipped { // we have not asked for it, but that forbids it to nobody
+	if a.zipped { // we have not asked for it, but that does not rule it out
 		plain, err := gzip.NewReader(body)
 		switch {
 		case errors.Is(err, io.EOF):

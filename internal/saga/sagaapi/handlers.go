@@ -35,8 +35,8 @@ type Engine interface {
 	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
 	// Wake makes the engine read a saga now, because a flag was set.
 	Wake(ref saga.Ref)
-	// Drives reports whether the saga will end on this node, unless the node loses it: then
-	// Kit.Ends is told of the saga and its step logs as they were committed.
+	// Drives reports whether the saga will end on this node, unless the node loses it: then Kit.Ends
+	// gets the saga and its step logs as they were committed.
 	Drives(ref saga.Ref) bool
 }
 
@@ -77,7 +77,7 @@ type Sagas struct {
 	RetentionBatch int
 }
 
-// Complete sets what has a default, and reports whether what is required is there.
+// Complete sets what has a default, and reports whether everything required is present.
 func (s *Sagas) Complete() bool {
 	if s.RetentionBatch == 0 {
 		s.RetentionBatch = 500

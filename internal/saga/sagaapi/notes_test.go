@@ -31,7 +31,7 @@ func TestANoteIsWrittenBesideASagaWhoseStepIsBeingCalled(t *testing.T) {
 	if s = e.Saga(at + "?wait=5s"); s.State != client.SagaStateCompleted || *s.Assignee != "ann" || s.Note == nil {
 		t.Fatalf("ended %s, assignee %v", s.State, s.Assignee)
 	}
-	// What has moved is the saga, not the note: the tag of before still fits the note.
+	// The saga has moved, not the note: the tag of before still fits the note.
 	r = e.Send("PATCH", at, `{"note":""}`, "If-Match", `"1-noted-1"`)
 	s = client.Saga{}
 	r.Reads(http.StatusOK, &s)
@@ -59,7 +59,7 @@ func TestANoteIsWrittenBesideASagaWhoseStepIsBeingCalled(t *testing.T) {
 	}
 }
 
-// An action is refused if the saga has changed, not if somebody has written a note.
+// An action is refused if the saga has changed, not if a note was written.
 func TestAnActionTakesTheTagOfASagaWithANote(t *testing.T) {
 	e := apitest.NewEdge(t)
 	at, g := apitest.Held(t, e, nil)

@@ -157,7 +157,7 @@ func (s *Handlers) ListSteps(ctx context.Context, in api.ListStepsRequestObject)
 	return httpkit.Answer{Status: http.StatusOK, Body: list, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// brief tells whether a view leaves out what saga.Logs.Brief does.
+// brief reports whether a view leaves out what saga.Logs.Brief does.
 func brief[V ~string](view *V) bool { return view != nil && *view == "basic" }
 
 // load reads a live saga of the tenant and rebuilds its run, for an action.

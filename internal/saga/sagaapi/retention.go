@@ -48,7 +48,7 @@ func (s *Handlers) RunRetention(ctx context.Context, in api.RunRetentionRequestO
 		n, err := s.Archive.ArchiveExpired(ctx, e, s.RetentionBatch)
 		out.Archived += n
 		if err != nil {
-			return nil, err // what was archived stays archived; a repeated request continues from there
+			return nil, err // sagas already archived stay so; a repeated request continues from there
 		}
 		if n == 0 {
 			out.More = false

@@ -13,10 +13,10 @@ func (s *Handlers) watch(ref saga.Ref) *waiting.Waiter {
 	return s.Ends.Watch(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID})
 }
 
-// await returns when the saga has ended, the wait is over, or the server begins to stop: the
-// saga as it ended, nil if it has not or must be read by itself, perhaps from the archive.
-// fresh: it was created after w began to wait. An error means that the client left or the
-// store is unavailable.
+// await returns when the saga has ended, the wait is over, or the server begins to stop: the saga
+// as it ended, nil if it has not or must be read separately, perhaps from the archive. fresh: it
+// was created after w began to wait. An error means that the client left or the store is
+// unavailable.
 func (s *Handlers) await(ctx context.Context, w *waiting.Waiter, ref saga.Ref, wait time.Duration,
 	fresh bool) (*saga.Loaded, error) {
 	var read *saga.Loaded

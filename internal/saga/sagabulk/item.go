@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Outcome is what became of one saga.
+// Outcome is the outcome for one saga.
 type Outcome string
 
 // Outcomes.

@@ -54,7 +54,7 @@ type Bulk struct {
 	Skipped int64
 }
 
-// Cancel ends a bulk; what is done stays done. Fault: Conflict when it has ended.
+// Cancel ends a bulk; completed changes are kept. Fault: Conflict when it has ended.
 func (b *Bulk) Cancel(at time.Time) (changed bool, err error) {
 	if err := b.mustRun("canceled"); err != nil {
 		return false, err
@@ -149,7 +149,7 @@ func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Ti
 	}
 }
 
-// Same tells whether the other bulk is the same request: its id was made from the same
+// Same reports whether the other bulk is the same request: its id was made from the same
 // Idempotency-Key.
 func (b *Bulk) Same(o *Bulk) bool {
 	return b.Action == o.Action && b.Reason == o.Reason && slices.Equal(b.IDs, o.IDs) && alike(b.Asked, o.Asked)

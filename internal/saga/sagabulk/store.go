@@ -24,7 +24,7 @@ type Store interface {
 	// SetRate changes the rate if the version is still was; 0: whatever it is. Faults:
 	// NotFound; Precondition (CodeStale); Conflict.
 	SetRate(ctx context.Context, tenant, id uuid.UUID, was int64, rate float64, by operator.Action) (Bulk, error)
-	// Cancel ends one; what is done stays done. Faults: NotFound; Conflict.
+	// Cancel ends one; completed changes are kept. Faults: NotFound; Conflict.
 	Cancel(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// sampledSagas picks sagas of a workflow: of each of $6 equal parts of the time the newest
-// $7, of these the ones of version $5 (0: all), and of them $8, those that are the newest
-// of their parts first. The parts begin with the first saga of the time, so that those of
-// a busy hour fill more than one. It tells whether a part has more.
+// sampledSagas picks sagas of a workflow: of each of $6 equal parts of the time the newest $7, of
+// these the ones of version $5 (0: all), and of them $8, those that are the newest of their parts
+// first. The parts begin with the first saga of the time, so that those of a busy hour fill more
+// than one. It reports whether a part has more.
 const sampledSagas = `
 WITH bounds AS MATERIALIZED (
 	SELECT greatest($3::timestamptz, least(

@@ -25,9 +25,9 @@ import (
 // status: status has an index, and the planner read all rows of that status.
 var commitSagas = commitStatement(operatedColumns{})
 
-// commitOperated is commitSagas for a batch with a change made by an operator, or one
-// that stores a declared output: four more columns, NULL for all other changes. They
-// are in a statement of their own because hardly any change has any of them (decision 0023).
+// commitOperated is commitSagas for a batch with a change made by an operator, or one that stores a
+// declared output: four more columns, NULL for all other changes. They are in a statement of their
+// own because few changes have any of them (decision 0023).
 var commitOperated = commitStatement(operatedColumns{
 	rows: []postgres.Params{operatedTable.As("o")},
 	set: `

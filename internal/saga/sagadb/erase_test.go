@@ -68,8 +68,8 @@ func verified(t *testing.T, db *postgres.DB, tenant uuid.UUID) saga.Verification
 	return v
 }
 
-// What was said is gone from every table, live and archived, sealed or not; what
-// happened is still there, and the chain is whole.
+// The erased text is gone from every table, live and archived, sealed or not; what happened is
+// still there, and the chain is whole.
 func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 	for name, keys := range map[string]string{"plain": "", "sealed": pgtest.KeyOne, "with events archived": ""} {
 		t.Run(name, func(t *testing.T) {

@@ -82,9 +82,8 @@ func (st *Sagas) workflowOf(ctx context.Context, s *saga.Saga) (*workflow.Defini
 	return r.Definition, nil
 }
 
-// hintAfter delays hints about a transaction that the caller commits, so that they come
-// after its commit. A hint that comes too early finds nothing, and nothing is lost:
-// whoever gets it also polls.
+// hintAfter delays hints about a transaction that the caller commits, so that they come after its
+// commit. A hint that comes too early finds nothing, and nothing is lost: its receiver also polls.
 const hintAfter = 10 * time.Millisecond
 
 func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {

@@ -59,7 +59,7 @@ SELECT id, CASE WHEN state = 3 THEN 'saga.completed' ELSE 'saga.failed' END, upd
        CASE WHEN state <> 3 THEN 1 END, trace_id, tenant_id, ''
   FROM saga.saga_states WHERE created_at >= $1 ORDER BY created_at`
 
-// Three people take care of one saga in fifty, nobody of as many more that have a note.
+// Three people are assigned one saga in fifty; as many more have a note but no assignee.
 const fillNotes = `
 INSERT INTO saga.saga_notes (tenant_id, saga_id, version, assignee, note, created_at, updated_at)
 SELECT tenant_id, id, 1, (ARRAY['ada', 'bob', 'cem', '', '', ''])[1 + (row_number() OVER ()) % 6], 'n', created_at, created_at

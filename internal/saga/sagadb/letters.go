@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// updateWithLetters is update for a batch with a change that concerns a dead letter, or
-// creates, ends or holds a job run: a transaction of several statements, because hardly
-// any batch has one. Letters are always locked before sagas.
+// updateWithLetters is update for a batch with a change that concerns a dead letter, or creates,
+// ends or holds a job run: a transaction of several statements, because few batches have one.
+// Letters are always locked before sagas.
 func (st *Sagas) updateWithLetters(ctx context.Context, batch []saga.Change) (moved map[saga.Ref]bool, err error) {
 	var begun func()
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {

@@ -34,7 +34,7 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 		var err error
 		n.Saga, err = scanSaga(st.db, rows, &next.ID, &next.Tenant, &n.Reason)
 		if read++; shown(err) == nil {
-			page = append(page, n) // nobody drives it, either: a person must know
+			page = append(page, n) // it has no driver, either: a person must know
 		}
 		return shown(err)
 	})

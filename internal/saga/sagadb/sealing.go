@@ -177,8 +177,8 @@ func parseError(b []byte) (*saga.Error, error) {
 // read the rest first.
 type closedContent struct{ err error }
 
-// isNot tells whether err is another error than one of content that cannot be decrypted,
-// which it remembers.
+// isNot reports whether err is another error than one of content that cannot be decrypted, which it
+// remembers.
 func (c *closedContent) isNot(err error) bool {
 	if errors.Is(err, envelope.ErrUnreadable) {
 		c.err = cmp.Or(c.err, err)

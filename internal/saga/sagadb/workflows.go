@@ -151,9 +151,9 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 	return ver, created, err
 }
 
-// mend stores the definition of a version anew if what is stored of it is damaged. Its head
-// is locked, and def has the content of its hash. Rows are immutable, so that it is another
-// one with the same values.
+// mend stores the definition of a version again if the stored one is damaged. Its head is locked,
+// and def has the content of its hash. Rows are immutable, so that it is another one with the same
+// values.
 func (st *Workflows) mend(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string, ver int, hash []byte, def string, now time.Time,
 ) error {

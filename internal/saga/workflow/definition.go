@@ -63,7 +63,7 @@ type Compensation struct {
 	Call
 }
 
-// None tells whether the step declared `compensation: none`.
+// None reports whether the step declared `compensation: none`.
 func (c Compensation) None() bool { return c.kind() == "" }
 
 // MarshalJSON writes "none" for no compensation, so that a stored definition
@@ -114,7 +114,7 @@ func layered(step, whole *retry.Policy, base retry.Policy) retry.Policy {
 	return p.Or(base)
 }
 
-// HasJobs tells whether a step or a compensation is a job run.
+// HasJobs reports whether a step or a compensation is a job run.
 func (d *Definition) HasJobs() bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Action.Job != "" || s.Compensation.Job != "" })
 }

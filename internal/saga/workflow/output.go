@@ -9,13 +9,12 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// A workflow's output declaration is a JSON template. A string that begins
-// with "${" is a reference and stands for the JSON value it points to, whatever
-// its type: "${steps.NAME.path}" into a step's output, "${payload.path}" into
-// the saga's payload; the path may be empty, and its parts are keys of objects
-// or indexes of arrays. "$${" begins a string with "${" in it. References are
-// never parts of a longer text, so nothing is formatted or escaped (trap X6).
-// One that finds nothing is null, and is told.
+// A workflow's output declaration is a JSON template. A string that begins with "${" is a reference
+// and stands for the JSON value it points to, whatever its type: "${steps.NAME.path}" into a step's
+// output, "${payload.path}" into the saga's payload; the path may be empty, and its parts are keys
+// of objects or indexes of arrays. "$${" begins a string with "${" in it. References are never
+// parts of a longer text, so nothing is formatted or escaped (trap X6). A reference that finds
+// nothing yields null, and is reported.
 
 // maxOutput bounds the declaration in bytes, as canonical JSON.
 const maxOutput = 64 << 10

@@ -22,7 +22,7 @@ const (
 	CodeEmpty               = "WORKFLOW_EMPTY"                // no steps
 	CodeTooManySteps        = "WORKFLOW_TOO_MANY_STEPS"       // more than Limits.MaxSteps
 	CodeDuplicateStep       = "WORKFLOW_DUPLICATE_STEP"       // two steps of one name
-	CodeCyclic              = "WORKFLOW_CYCLIC"               // depends_on goes round
+	CodeCyclic              = "WORKFLOW_CYCLIC"               // depends_on has a cycle
 	CodeUnknownDependency   = "WORKFLOW_UNKNOWN_DEPENDENCY"   // depends_on names no step
 	CodeInvalidURL          = "WORKFLOW_INVALID_URL"          // not an absolute http(s) URL
 	CodeURLNotAllowed       = "WORKFLOW_URL_NOT_ALLOWED"      // the server may not call it

@@ -73,9 +73,9 @@ func (d *Definition) Hash() []byte {
 // CodeNotFound, Precondition with CodeStale, Unreadable for a version that must be read and
 // is damaged; anything else is an outage.
 type Store interface {
-	// Register stores a definition as the next version of its name, durable on
-	// return. Content that a version already has returns that version and false; if what
-	// is stored of that version is damaged, it is stored anew.
+	// Register stores a definition as the next version of its name, durable on return. Content that a
+	// version already has returns that version and false; if the stored definition of that version is
+	// damaged, it is stored again.
 	Register(ctx context.Context, tenant uuid.UUID, d *Definition, inline bool, now time.Time) (Registered, bool, error)
 	// Get returns a version; 0 is the latest. With Unreadable, it also returns the rest.
 	Get(ctx context.Context, tenant uuid.UUID, name string, version int) (Registered, error)

@@ -149,7 +149,7 @@ func (r *reader) name(m map[string]any, at string) string {
 	return s
 }
 
-// ValidName tells whether s may name a workflow or a step.
+// ValidName reports whether s may name a workflow or a step.
 func ValidName(s string) bool {
 	for i, c := range s {
 		letter := unicode.IsLetter(c) || unicode.IsDigit(c)

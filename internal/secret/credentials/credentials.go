@@ -30,7 +30,7 @@ type Source interface {
 	// returns the one it has, which may be the refused one: another attempt with that is
 	// useless. ctx bounds the search. An error means that there is no login at all.
 	Login(ctx context.Context, refused Login) (Login, error)
-	// Current tells whether a connection made with l may still be used.
+	// Current reports whether a connection made with l may still be used.
 	Current(l Login) bool
 }
 

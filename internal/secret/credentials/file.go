@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/secret/files"
 )
 
-// maxFile is, in bytes, far above any password; it prevents reading a wrong path, such
-// as a device, for ever.
+// maxFile is, in bytes, far above any password; it prevents reading a wrong path, such as a device,
+// forever.
 const maxFile = 64 << 10
 
 // File is a Source whose password is the content of a file without the trailing line

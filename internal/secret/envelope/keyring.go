@@ -77,7 +77,7 @@ func (k *Keyring) OpenOnly() *Keyring {
 	return &Keyring{masters: k.masters, openOnly: true}
 }
 
-// Seals tells whether Seal will encrypt.
+// Seals reports whether Seal will encrypt.
 func (k *Keyring) Seals() bool { return k != nil && !k.openOnly }
 
 // Current is the id of the key that seals; "" if none does.

@@ -23,11 +23,11 @@ const (
 	reserved = `{"$skald_`
 	sealed   = `{"$skald_enc":"`
 	escaped  = `{"$skald_raw":`
-	erased   = `{"$skald_erased":true}` // what was here is no more; saga.ErasedContent
+	erased   = `{"$skald_erased":true}` // the content was erased; saga.ErasedContent
 	version  = "v1"
 )
 
-// IsSealed tells whether stored, canonical JSON, is an envelope.
+// IsSealed reports whether stored, canonical JSON, is an envelope.
 func IsSealed(stored []byte) bool { return bytes.HasPrefix(stored, []byte(sealed)) }
 
 // Sealer seals and opens the values of one saga. It is for one goroutine.
@@ -56,7 +56,7 @@ func (f Field) String() string {
 	return fmt.Sprintf("%s of %s %d of step %d", f.Name, f.Action, f.Attempt, f.Step)
 }
 
-// Seals tells whether Seal will encrypt.
+// Seals reports whether Seal will encrypt.
 func (p *Sealer) Seals() bool { return p.ring.Seals() }
 
 // Key is the id of the key that seals; "": none does.

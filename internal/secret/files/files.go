@@ -1,6 +1,6 @@
 // Package files keeps what was read from files up to date while they change: passwords,
-// certificates, keys (invariant T16). Whoever rewrites them, such as a Vault agent, need
-// not tell Skald.
+// certificates, keys (invariant T16). A program that rewrites them, such as a Vault agent, need not
+// notify Skald.
 package files
 
 import (

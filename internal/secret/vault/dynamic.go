@@ -173,8 +173,8 @@ func (d *Dynamic) keepLease(ctx context.Context) error {
 	return d.replace(ctx, l.login)
 }
 
-// renew extends l and tells whether that was by enough. Vault extends a lease by less
-// and less as its maximum lifetime approaches.
+// renew extends l and reports whether that was by enough. Vault extends a lease by less and less as
+// its maximum lifetime approaches.
 func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 	began := time.Now()
 	secret, err := d.s.do(ctx, "renew the lease", func(ctx context.Context, c *api.Client) (*api.Secret, error) {

@@ -35,7 +35,7 @@ func (t turn) give() { <-t }
 type session struct {
 	cfg    Config
 	client *api.Client
-	turn   turn // of whoever makes a call
+	turn   turn // of the caller
 
 	mu    sync.Mutex
 	token token // guarded by mu; written only by the holder of turn
@@ -103,7 +103,7 @@ func (s *session) do(
 	return secret, explain(name, err)
 }
 
-// anotherToken tells whether signing in again can help against a 403.
+// anotherToken reports whether signing in again can help against a 403.
 func (s *session) anotherToken() bool {
 	switch s.cfg.Method {
 	case AppRole, Kubernetes:

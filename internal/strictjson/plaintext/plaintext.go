@@ -1,5 +1,5 @@
-// Package plaintext says how text from outside becomes text that can be stored: the reason why
-// a message failed, what a worker tells of its progress, what a participant answered. Whoever
+// Package plaintext says how text from outside becomes text that can be stored: the reason why a
+// message failed, what a worker tells of its progress, what a participant answered. A client that
 // reports a failure must not lose it over a character, so such text is never refused.
 package plaintext
 

@@ -16,7 +16,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
-// OpenapiYAML is the contract as people edit it, read once: nobody may change it.
+// OpenapiYAML is the contract as people edit it, read once: it must not be modified.
 func OpenapiYAML(t *testing.T) *openapi3.T {
 	t.Helper()
 	doc, err := readYAML()

@@ -31,7 +31,7 @@ type node struct {
 	// Full: Admit finds no room, and the engine is not told of the saga. Set it before the
 	// first one.
 	Full bool
-	// Silent: nobody is told of the end of a saga. Set it before the first waiting request.
+	// Silent: the end of a saga is not announced. Set it before the first waiting request.
 	Silent bool
 	// Ends is who waits for the end of what.
 	Ends *waiting.Board

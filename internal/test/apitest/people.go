@@ -33,7 +33,7 @@ var People = map[string]principal.Principal{
 	"unnamed":  {Subject: "jwt:unnamed", Role: principal.Operator},
 }
 
-// Guarded makes an edge ask for credentials.
+// Guarded makes an edge require credentials.
 func Guarded(cfg *httpapi.Config) {
 	cfg.Access.Development = false
 	cfg.Limits.StreamAge = time.Millisecond // the walks through all operations wait for each to end
@@ -97,7 +97,7 @@ func Operations(t *testing.T, replace *strings.Replacer) []Operation {
 	return out
 }
 
-// MakeKey creates an API key on somebody's account.
+// MakeKey creates an API key on behalf of an account.
 func (e *Edge) MakeKey(who, body string) client.CreatedAPIKey {
 	e.T.Helper()
 	r := e.Send("POST", KeysPath, body, As(who)...)

@@ -107,7 +107,7 @@ steps:
     compensation: none
 `
 
-// ErrOutage is what stores say that are gone; nobody outside is told.
+// ErrOutage is what stores say that are gone; it does not reach clients.
 var ErrOutage = errors.New("pq: the connection to secret-host:5432 is gone")
 
 // Statistics reads a page of statistics.

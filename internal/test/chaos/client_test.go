@@ -61,8 +61,8 @@ func (r reply) sagaID() string {
 	return s.SagaID
 }
 
-// impatience is how long a client waits for an answer. A node held by SIGSTOP takes
-// longer, and its answer then reaches nobody.
+// impatience is how long a client waits for an answer. A node held by SIGSTOP takes longer, and its
+// response is then lost.
 const impatience = 1500 * time.Millisecond
 
 func (w *world) request(ctx context.Context, n *node, method, path, key string, body []byte) reply {

@@ -39,7 +39,7 @@ var subscriptions = []contract{
 	{Name: "the list is in order of age, in pages, with the tenant's own only", Test: hookList},
 	{Name: "the list counts what waits for each", Test: hookBacklog},
 	{Name: "a tenant has a hundred at most", Test: hookLimit},
-	{Name: "what is deleted is gone with its deliveries", Test: hookDelete},
+	{Name: "a deleted webhook is gone with its deliveries", Test: hookDelete},
 }
 
 // hook stores a subscription to everything.

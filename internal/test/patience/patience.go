@@ -1,7 +1,7 @@
 // Package patience is how tests wait for what has to happen.
 //
 // There is one limit for all of them, far above what anything takes on an idle machine: a test that
-// waits for an event tells whether it comes, never how quickly. What has to be quick is counted,
+// waits for an event reports whether it comes, never how quickly. What has to be quick is counted,
 // compared with something measured beside it, or run on a fake clock (testing/synctest).
 package patience
 

@@ -285,7 +285,7 @@ func (j Jobs) Running(t *testing.T, worker uuid.UUID, d jobrun.Definition, chang
 			return o.Run
 		}
 	}
-	t.Fatalf("run %s was not to be had", r.ID)
+	t.Fatalf("run %s was not available", r.ID)
 	return r
 }
 

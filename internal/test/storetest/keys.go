@@ -274,7 +274,7 @@ func keyUsed(f *fixture) {
 	used(map[uuid.UUID]time.Time{a.ID: next})
 	wants("a use after a minute", a, &next)
 	used(map[uuid.UUID]time.Time{a.ID: first})
-	wants("a use that is told late", a, &next)
+	wants("a use that is reported late", a, &next)
 	used(nil)
 
 	var all sync.WaitGroup // nodes that record the same keys lock them in the same order

@@ -21,7 +21,7 @@ type Issuer struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewIssuer returns an authority that nobody trusts yet.
+// NewIssuer returns an authority that is not trusted yet.
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -28,7 +28,7 @@ func ClosedAddress(t testing.TB) string {
 
 // FreeAddress returns a host:port on loopback for a server that another program starts. The port is
 // free now, and none of those that the kernel gives away: the port of a closed listener could be
-// somebody's before the program has it.
+// taken before the program has it.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	for range 100 {

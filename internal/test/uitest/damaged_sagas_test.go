@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// gone is sealed content whose key nobody has.
+// gone is sealed content whose key is lost.
 const gone = `{"$skald_enc":"v1.gone.AAAA"}`
 
 // restored starts a Skald, makes rows with it, damages some as a bad restore would, and
@@ -36,7 +36,7 @@ func restored(t *testing.T, make func(*uitest.Server), damage func(*sql.DB)) *ui
 
 func execute(t *testing.T, db *sql.DB, query string, args ...any) {
 	t.Helper()
-	// Rows that are immutable are damaged all the same by whoever restores them.
+	// A restore can damage even immutable rows.
 	tx, err := db.BeginTx(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import org.springframework.scheduling.concurrent.ThreadPoolTaskScheduler;
 
 /**
  * A consumer with non-blocking retries. What was never sent again fails at every attempt; what Skald has sent fails
- * once more, and is consumed only if the retries of the framework begin anew. Arguments: brokers, topic, group.
+ * once more, and is consumed only if the retries of the framework start over. Arguments: brokers, topic, group.
  */
 @Configuration(proxyBeanMethods = false)
 @EnableKafkaRetryTopic

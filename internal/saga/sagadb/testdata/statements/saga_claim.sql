@@ -1,6 +1,6 @@
 
 WITH RECURSIVE dead AS MATERIALIZED (
-	SELECT id FROM saga.engine_nodes WHERE lease_until <= now() AND id <> $1 -- whoever has lost its own lease would take the same ones again and again
+	SELECT id FROM saga.engine_nodes WHERE lease_until <= now() AND id <> $1 -- a node that has lost its own lease would take the same ones again and again
 ), later AS ( -- tenants with unowned sagas and the first due time of each, after $3
 	SELECT f.tenant_id, f.next_run_at FROM (SELECT s.tenant_id, s.next_run_at FROM saga.saga_states s WHERE s.completed_at IS NULL AND s.lease_owner IS NULL AND s.tenant_id > (SELECT $3::uuid) ORDER BY s.lease_owner, s.tenant_id, s.next_run_at NULLS FIRST LIMIT 1) f
 	UNION ALL
@@ -41,7 +41,7 @@ WITH RECURSIVE dead AS MATERIALIZED (
 	 LIMIT $2
 ), picked AS MATERIALIZED (
 	SELECT id, tenant_id, taken FROM left_behind UNION ALL SELECT id, tenant_id, taken FROM waiting LIMIT $2
-), runs AS MATERIALIZED ( -- job runs go on, whoever drives their sagas (decision 0039)
+), runs AS MATERIALIZED ( -- job runs go on, whichever node drives their sagas (decision 0039)
 	SELECT p.id, p.tenant_id FROM picked p JOIN saga.saga_step_logs l ON l.saga_id = p.id AND l.tenant_id = p.tenant_id
 	 WHERE p.taken AND l.completed_at IS NULL AND l.outcome_code = 'job_run'
 ), closed AS (
