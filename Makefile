@@ -18,7 +18,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help check skald-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s 
 
 # Most tests wait more than they compute, so twice as many packages run at once as
 # there are cores.
+# The benchmark's module, whose tests start the programs that they measure.
+TESTED_THERE = TMPDIR=$$(sh ../../scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m
+
 test: postgres object-store programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 	$(GO) vet ./...
 ifeq ($(RACE),)
@@ -64,6 +67,7 @@ ifeq ($(RACE),)
 else
 	$(MAKE) --no-print-directory -j2 race unraced
 endif
+	cd tools/bench && $(TESTED_THERE) ./...
 
 unraced: # the packages that `make race` leaves out
 	$(TEST) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$(sh scripts/raced.sh)")
@@ -90,7 +94,7 @@ test-kafka: postgres ## run the integration tests of internal/kafka on a real br
 	@GO='$(GO)' sh scripts/kafka.sh test
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)
-	$(TEST) -tags peers -run BesideDTM ./cmd/skald-bench
+	cd tools/bench && $(TESTED_THERE) -tags peers -run BesideDTM .
 
 race: postgres programs ## test the packages that share memory, under the race detector
 	$(TEST) -race $(RACED)
@@ -122,6 +126,7 @@ lint: ## run gofmt, vet and golangci-lint, and check the subjects of new commits
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags failpoints ./...
+	cd tools/bench && $(GO) mod tidy -diff && $(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 generate: ## generate code from openapi.yaml
@@ -132,43 +137,36 @@ verify-generated: ## fail if the code in api/ is not what openapi.yaml generates
 		test "$$before" = "$$(cat api/*.gen.go api/client/*.gen.go | cksum)" || \
 		{ echo "the code in api/ was not what openapi.yaml generates: commit what has been generated now"; exit 1; }
 
-bench: postgres build ## measure sagas per second, latency, CPU, WAL and memory on this machine
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+skald-bench: # the benchmark, a module of its own
+	cd tools/bench && $(GO) build -o ../../bin/skald-bench .
+
+bench: postgres build skald-bench ## measure sagas per second, latency, CPU, WAL and memory on this machine
 	./bin/skald-bench
 
-bench-read: postgres build ## measure every list, filter and lookup on 2,000,000 sagas and 6,000,000 step logs (15 minutes, 8 GB)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+bench-read: postgres build skald-bench ## measure every list, filter and lookup on 2,000,000 sagas and 6,000,000 step logs (15 minutes, 8 GB)
 	./bin/skald-bench read
 
-bench-dlq: postgres build ## measure dead letters: ingestion from Kafka, a bulk redrive, memory with large records (a fake broker; BROKERS=host:port for another)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+bench-dlq: postgres build skald-bench ## measure dead letters: ingestion from Kafka, a bulk redrive, memory with large records (a fake broker; BROKERS=host:port for another)
 	./bin/skald-bench dlq $(if $(BROKERS),-brokers $(BROKERS))
 
-bench-jobs: postgres build ## measure job runs through the worker protocol, in batches and one by one, due slots, a leader failover (5 minutes)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+bench-jobs: postgres build skald-bench ## measure job runs through the worker protocol, in batches and one by one, due slots, a leader failover (5 minutes)
 	./bin/skald-bench jobs
 
-bench-peers: postgres build ## measure Skald beside DTM, Restate and River, in turns (twelve minutes; PEERS=dtm,river LEVELS=wait-16,jobs-1 ROUNDS=1)
+bench-peers: postgres build skald-bench ## measure Skald beside DTM, Restate and River, in turns (twelve minutes; PEERS=dtm,river LEVELS=wait-16,jobs-1 ROUNDS=1)
 	@GO='$(GO)' sh scripts/peers.sh $(subst $(comma), ,$(or $(PEERS),dtm restate river))
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
 	./bin/skald-bench peers $(if $(PEERS),-peers $(PEERS)) $(if $(LEVELS),-levels $(LEVELS)) $(if $(ROUNDS),-rounds $(ROUNDS))
 
-bench-migrate: postgres ## migrate 10,000,000 sagas under load, fifty times by eight processes at once (an hour, 15 GB; SAGAS=1000000)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+bench-migrate: postgres skald-bench ## migrate 10,000,000 sagas under load, fifty times by eight processes at once (an hour, 15 GB; SAGAS=1000000)
 	./bin/skald-bench migrate $(if $(SAGAS),-sagas $(SAGAS))
 
-bench-xmin: postgres build ## measure sagas and job runs while a snapshot is held (three minutes; HELD=10m)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+bench-xmin: postgres build skald-bench ## measure sagas and job runs while a snapshot is held (three minutes; HELD=10m)
 	./bin/skald-bench xmin $(if $(HELD),-held $(HELD))
 
-soak: postgres build ## load a server steadily and fail if its goroutines, files, connections or memory grow (half an hour; DURATION=4h RATE=50)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+soak: postgres build skald-bench ## load a server steadily and fail if its goroutines, files, connections or memory grow (half an hour; DURATION=4h RATE=50)
 	./bin/skald-bench soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE))
 
-bench-ui: postgres build ## measure every page for people on 2,000,000 sagas and 1,000,000 letters, and what open pages cost (20 minutes, 8 GB)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+bench-ui: postgres build skald-bench ## measure every page for people on 2,000,000 sagas and 1,000,000 letters, and what open pages cost (20 minutes, 8 GB)
 	./bin/skald-bench ui
 
-bench-dlq-read: postgres build ## measure every list and filter of dead letters on 1,000,000 of them (10 minutes, 5 GB)
-	$(GO) build -o bin/skald-bench ./cmd/skald-bench
+bench-dlq-read: postgres build skald-bench ## measure every list and filter of dead letters on 1,000,000 of them (10 minutes, 5 GB)
 	./bin/skald-bench read-letters

@@ -2,7 +2,7 @@
 # Puts the programs of Skald's peers into bin/peers, for `make bench-peers`: all of them, or those named:
 #   sh scripts/peers.sh dtm restate river
 # DTM and the programs that drive Restate and River are built from Go modules, pinned in tools/dtm and
-# tools/peers; Restate's server comes from npm, without scripts of its packages.
+# tools/bench/peers; Restate's server comes from npm, without scripts of its packages.
 set -eu
 cd "$(dirname "$0")/.."
 out=$PWD/bin/peers
@@ -19,7 +19,7 @@ for peer in ${*:-dtm restate river}; do
 		chmod u+w "$out/dtm.sql"
 		;;
 	restate)
-		(cd tools/peers && $go build -trimpath -o "$out/restate" ./restate)
+		(cd tools/bench/peers && $go build -trimpath -o "$out/restate" ./restate)
 		if ! "$out/restate-server" --version 2>/dev/null | grep -qF "$restate"; then
 			command -v npm >/dev/null || { echo "peers.sh: Restate's server needs npm" >&2; exit 1; }
 			npm install --silent --no-audit --no-fund --no-save --ignore-scripts --prefix "$out/npm" \
@@ -28,7 +28,7 @@ for peer in ${*:-dtm restate river}; do
 		fi
 		;;
 	river)
-		(cd tools/peers && $go build -trimpath -o "$out/river" ./river)
+		(cd tools/bench/peers && $go build -trimpath -o "$out/river" ./river)
 		;;
 	*)
 		echo "peers.sh: no peer '$peer': want dtm, restate or river" >&2

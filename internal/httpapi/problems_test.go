@@ -100,7 +100,8 @@ func TestEveryCodeIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(edges, ".", "../httpkit", "../idempotency", "../access", "../saga", "../saga/sagabulk",
+	for _, dir := range append(edges, ".", "../httpkit", "../idempotency", "../principal", "../access", "../saga",
+		"../saga/sagabulk",
 		"../saga/workflow", "../event/webhook", "../dlq", "../jobrun") {
 		for code := range codeConstants(t, dir, name, shape) {
 			found[code] = true

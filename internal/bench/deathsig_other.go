@@ -1,8 +1,0 @@
-//go:build !linux
-
-package bench
-
-import "syscall"
-
-// dieWithParent does nothing here: a child outlives a killed parent.
-func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/skald-saga/skald/tools/bench/measure"
+)
+
+func letters(ctx context.Context, args []string, out io.Writer) (err error) {
+	cfg := measure.DLQConfig{Out: out}
+	flags := flag.NewFlagSet("skald-bench dlq", flag.ContinueOnError)
+	commonFlags(flags, &cfg.Skald, &cfg.Dir, &cfg.DatabaseURL, emptyDatabase)
+	flags.IntVar(&cfg.Records, "records", 400_000, "small records to ingest")
+	flags.IntVar(&cfg.Redriven, "redriven", 100_000, "letters to drive back")
+	flags.IntVar(&cfg.Large, "large", 200, "records of 10 MB")
+	flags.Func(
+		"brokers",
+		"host:port of a Kafka in which the topics bench.* do not exist (default: a fake one)",
+		func(text string) error {
+			cfg.Brokers = strings.Split(text, ",")
+			return nil
+		},
+	)
+	serverEnvFlag(flags, &cfg.ServerEnv)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if cfg.Self, err = os.Executable(); err != nil {
+		return fmt.Errorf("find the running program: %w", err)
+	}
+	return prepared(ctx, &cfg.Dir, &cfg.DatabaseURL, func() error { return measure.DLQ(ctx, cfg) })
+}

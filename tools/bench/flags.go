@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/tools/bench/measure"
+)
+
+// addGenerateFlags adds the flags of every command that generates data.
+func addGenerateFlags(flags *flag.FlagSet, cfg *measure.GenerateConfig) {
+	flags.IntVar(&cfg.Sagas, "sagas", 2_000_000, "sagas to make")
+	flags.IntVar(
+		&cfg.LogsPerSaga,
+		"logs-per-saga",
+		3,
+		"step logs of a saga that simply completes: how many steps the workflows have",
+	)
+	flags.DurationVar(&cfg.Over, "over", 90*24*time.Hour, "time over which they were created, up to now")
+	flags.BoolVar(&cfg.WithoutLogs, "without-logs", false, "make no step logs")
+	addTenantFlag(flags, &cfg.Tenant, "four sagas of five")
+}
+
+// addTenantFlag adds the flag for the tenant that most of the generated data belongs
+// to.
+func addTenantFlag(flags *flag.FlagSet, tenant *uuid.UUID, of string) {
+	flags.Func("tenant", "tenant of "+of+" (default: the server's default tenant)", func(text string) (err error) {
+		if *tenant, err = uuid.Parse(text); err != nil {
+			return fmt.Errorf("want a UUID: %w", err)
+		}
+		return nil
+	})
+}
+
+// parse is flags.Parse and refuses positional arguments, which flag would ignore.
+func parse(flags *flag.FlagSet, args []string) error {
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	return nil
+}
+
+// commonFlags adds the flags of every measurement: the binary, the directory of its
+// servers' files, and the database.
+func commonFlags(flags *flag.FlagSet, skald, dir, url *string, database string) {
+	flags.StringVar(skald, "skald", "./bin/skald", "server binary to measure")
+	flags.StringVar(url, "database-url", "", database)
+	flags.StringVar(dir, "dir", "",
+		"directory for the private PostgreSQL and the servers' logs, kept (default: a temporary one, removed)")
+}
+
+// Descriptions of the flag for a measurement's database.
+const (
+	emptyDatabase = "an empty, durable database (default: a private one)"
+	keptDatabase  = "database to use; it keeps what is written to it (default: a private PostgreSQL for this run)"
+)
+
+// serverEnvFlag adds settings of the measured servers.
+func serverEnvFlag(flags *flag.FlagSet, env *[]string) {
+	flags.Func("server-env", "KEY=VALUE for the server's environment; may be repeated", func(pair string) error {
+		if !strings.Contains(pair, "=") {
+			return errors.New("want KEY=VALUE")
+		}
+		*env = append(*env, pair)
+		return nil
+	})
+}
+
+// prepared runs measure in a directory and on a database; it creates and fills in those
+// that are not named.
+func prepared(ctx context.Context, dir, url *string, measure func() error) (err error) {
+	made, remove, err := runDir(*dir)
+	if err != nil {
+		return err
+	}
+	*dir = made
+	defer func() { err = errors.Join(err, remove()) }()
+	if *url == "" {
+		private, stop, err := privateDatabase(ctx, made)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		*url = private
+	}
+	return measure()
+}
+
+func isComma(r rune) bool { return r == ',' }

@@ -1,0 +1,254 @@
+package measure
+
+import (
+	"context"
+	"debug/buildinfo"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// PeersConfig describes a comparison of Skald with its peers.
+type PeersConfig struct {
+	Skald       string // path of the server binary
+	DatabaseURL string // of a durable, empty database; DTM and River get databases beside it
+	Dir         string // an existing directory for stores and logs
+	Self        string // the program with the commands "participant" and "load"
+	Programs    string // directory with the peers' programs: dtm, dtm.sql, restate-server, restate, river
+	Peers       []string
+	Levels      []string // keys of levels; empty: all
+	Rounds      int
+	Duration    time.Duration // how long orders are placed in each turn
+	Warmup      time.Duration
+	Drain       time.Duration // how long submitted orders may take to end
+	JobsDivisor int           // 1 for the usual number of job runs, more for fewer
+	ServerEnv   []string
+	Out         io.Writer
+}
+
+// The peers, each with the programs that it needs.
+var peerPrograms = map[string][]string{
+	"dtm": {"dtm", "dtm.sql"}, "restate": {"restate-server", "restate"}, "river": {"river"},
+}
+
+// Validate reports all mistakes. A peer that was asked for and is missing is one.
+func (c PeersConfig) Validate() error {
+	var errs []error
+	if c.Rounds < 1 || c.Duration <= 0 || c.Drain <= 0 || c.Warmup < 0 || c.JobsDivisor < 1 {
+		errs = append(errs, errors.New("rounds, duration, drain and jobs-divisor must be positive, warmup must not be negative"))
+	}
+	known := levelKeys()
+	for _, key := range c.Levels {
+		if !slices.Contains(known, key) {
+			errs = append(errs, fmt.Errorf("no level %q: want some of %s", key, strings.Join(known, ", ")))
+		}
+	}
+	for _, peer := range c.Peers {
+		programs, ok := peerPrograms[peer]
+		if !ok {
+			errs = append(errs, fmt.Errorf("no peer %q: want some of dtm, restate, river", peer))
+		}
+		for _, name := range programs {
+			if _, err := os.Stat(filepath.Join(c.Programs, name)); err != nil {
+				errs = append(errs, fmt.Errorf("%s was asked for, but its program is missing: %w: run scripts/peers.sh", peer, err))
+			}
+		}
+	}
+	if _, err := os.Stat(c.Skald); err != nil {
+		errs = append(errs, fmt.Errorf("no server binary: %w", err))
+	}
+	return errors.Join(errs...)
+}
+
+func levelKeys() (keys []string) {
+	for _, l := range peerLevels {
+		keys = append(keys, l.key)
+	}
+	for _, l := range jobLevels {
+		keys = append(keys, l.key)
+	}
+	return keys
+}
+
+// peersRun is one comparison.
+type peersRun struct {
+	cfg    PeersConfig
+	db     *database
+	client *http.Client
+
+	participant     *child
+	participantAddr string
+
+	contestants []contestant
+	jobs        *jobsRun
+	riverURL    string
+}
+
+// Peers measures Skald and its peers with the same clients and participants, in turns: in each
+// round each level is measured for one after the other, and only the measured one runs. It prints
+// medians and ratios to cfg.Out. An error means that something could not be started, that a saga
+// was lost, or that an order did not make its calls.
+func Peers(ctx context.Context, cfg PeersConfig) (err error) {
+	for _, path := range []*string{&cfg.Skald, &cfg.Programs, &cfg.Dir} {
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("resolve a path: %w", err)
+		}
+	}
+	db, err := openDescribed(ctx, cfg.DatabaseURL, cfg.Skald, cfg.Out)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	p := &peersRun{cfg: cfg, db: db, client: &http.Client{}}
+	p.participant, p.participantAddr, err = startAnnounced(ctx, "participant", cfg.Self,
+		"participant", "-record", "-listen", "127.0.0.1:0")
+	if p.participant != nil {
+		defer func() { err = errors.Join(err, p.participant.stop()) }()
+	}
+	if err != nil {
+		return err
+	}
+	if err := p.gather(ctx); err != nil {
+		return err
+	}
+	if err := p.printVersions(ctx); err != nil {
+		return err
+	}
+	results, err := p.rounds(ctx)
+	printPeers(cfg.Out, cfg.Rounds, results)
+	return err
+}
+
+// gather makes the contestants that were asked for. Skald is always the first.
+func (p *peersRun) gather(ctx context.Context) error {
+	dir := filepath.Join(p.cfg.Dir, "skald")
+	if err := os.MkdirAll(dir, 0o711); err != nil {
+		return fmt.Errorf("make the directory of Skald: %w", err)
+	}
+	skald := &run{db: p.db, participantAddr: p.participantAddr, cfg: Config{
+		Skald: p.cfg.Skald, DatabaseURL: p.cfg.DatabaseURL, Dir: dir, ServerEnv: p.cfg.ServerEnv, Out: p.cfg.Out,
+	}}
+	p.contestants = []contestant{&skaldContestant{run: skald}}
+	if slices.Contains(p.cfg.Peers, "dtm") {
+		p.contestants = append(p.contestants, &dtm{
+			program: filepath.Join(p.cfg.Programs, "dtm"), dir: p.cfg.Dir,
+			database: p.cfg.DatabaseURL, participant: p.participantAddr,
+		})
+	}
+	if slices.Contains(p.cfg.Peers, "restate") {
+		p.contestants = append(p.contestants, &restate{
+			program:        filepath.Join(p.cfg.Programs, "restate-server"),
+			handlerProgram: filepath.Join(p.cfg.Programs, "restate"),
+			dir:            p.cfg.Dir, participant: p.participantAddr, client: p.client,
+		})
+	}
+	p.jobs = &jobsRun{
+		db: p.db, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256}},
+		cfg: JobsConfig{
+			Skald: p.cfg.Skald, DatabaseURL: p.cfg.DatabaseURL, Dir: p.cfg.Dir, ServerEnv: p.cfg.ServerEnv, Out: p.cfg.Out,
+		},
+	}
+	for _, c := range p.contestants {
+		if err := c.prepare(ctx); err != nil {
+			return fmt.Errorf("prepare %s: %w", c.name(), err)
+		}
+	}
+	return nil
+}
+
+// rounds measures everything, and returns what it has even after an error.
+func (p *peersRun) rounds(ctx context.Context) (results []peerRow, err error) {
+	wanted := func(key string) bool { return len(p.cfg.Levels) == 0 || slices.Contains(p.cfg.Levels, key) }
+	sagas, jobs := map[string]*peerRow{}, map[string]*peerRow{}
+	collect := func() (rows []peerRow) {
+		for _, key := range levelKeys() {
+			if row := sagas[key]; row != nil {
+				rows = append(rows, *row)
+			}
+			if row := jobs[key]; row != nil {
+				rows = append(rows, *row)
+			}
+		}
+		return rows
+	}
+	for round := range p.cfg.Rounds {
+		for _, l := range peerLevels {
+			if !wanted(l.key) {
+				continue
+			}
+			if sagas[l.key] == nil {
+				sagas[l.key] = &peerRow{title: l.title, mode: l.mode}
+			}
+			for _, c := range p.contestants {
+				t, err := p.turn(ctx, c, l)
+				if err != nil {
+					return collect(), fmt.Errorf("%s, %s: %w", c.name(), l.title, err)
+				}
+				sagas[l.key].add(p.cfg.Out, round, c.name(), t)
+			}
+		}
+		for _, l := range jobLevels {
+			if !wanted(l.key) || !slices.Contains(p.cfg.Peers, "river") {
+				continue
+			}
+			if jobs[l.key] == nil {
+				jobs[l.key] = &peerRow{title: l.title, jobs: true}
+			}
+			for name, measure := range p.jobContestants() {
+				t, err := measure(ctx, l)
+				if err != nil {
+					return collect(), fmt.Errorf("%s, %s: %w", name, l.title, err)
+				}
+				jobs[l.key].add(p.cfg.Out, round, name, t)
+			}
+		}
+	}
+	return collect(), nil
+}
+
+func (p *peersRun) jobContestants() func(yield func(string, func(context.Context, jobLevel) (turn, error)) bool) {
+	return func(yield func(string, func(context.Context, jobLevel) (turn, error)) bool) {
+		_ = yield("Skald", p.jobTurn) && yield("River", p.riverTurn)
+	}
+}
+
+// printVersions prints which versions of the peers are measured, and how they are set up.
+func (p *peersRun) printVersions(ctx context.Context) error {
+	for _, c := range []struct{ peer, program, module, as string }{
+		{"dtm", "dtm", "github.com/dtm-labs/dtm",
+			"on the same PostgreSQL; UpdateBranchSync (each step is stored before the next), " + dtmConnections + " connections"},
+		{"restate", "restate", "github.com/restatedev/sdk-go", "the service; one durable side effect for each step"},
+		{"river", "river", "github.com/riverqueue/river", "on the same PostgreSQL; fetches after " + riverCooldown},
+	} {
+		if !slices.Contains(p.cfg.Peers, c.peer) {
+			continue
+		}
+		build, err := buildinfo.ReadFile(filepath.Join(p.cfg.Programs, c.program))
+		if err != nil {
+			return fmt.Errorf("read the version of %s: %w", c.peer, err)
+		}
+		version := build.Main.Version
+		for _, dep := range build.Deps {
+			if dep.Path == c.module {
+				version = dep.Version
+			}
+		}
+		fmt.Fprintf(p.cfg.Out, "%-11s %s, %s\n", c.peer, version, c.as)
+	}
+	if slices.Contains(p.cfg.Peers, "restate") {
+		version, err := exec.CommandContext(ctx, filepath.Join(p.cfg.Programs, "restate-server"), "--version").Output()
+		if err != nil {
+			return fmt.Errorf("ask Restate for its version: %w", err)
+		}
+		fmt.Fprintf(p.cfg.Out, "%-11s %s, its defaults, in a directory of its own\n", "", strings.TrimSpace(string(version)))
+	}
+	fmt.Fprintln(p.cfg.Out)
+	return nil
+}

@@ -1,0 +1,138 @@
+package measure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+)
+
+// restate is the Restate server with its store in a directory of its own, and a service on its Go
+// SDK that makes the calls.
+type restate struct {
+	program, handlerProgram string
+	dir, participant        string
+	client                  *http.Client
+
+	ingress, admin, node, service string // addresses, the same in each start
+	registered                    bool
+	server, handler               *child
+}
+
+func (r *restate) name() string { return "Restate" }
+
+// servers leaves out the service, which is the user's own process.
+func (r *restate) servers() []*child { return []*child{r.server} }
+
+func (r *restate) prepare(context.Context) (err error) {
+	for _, addr := range []*string{&r.ingress, &r.admin, &r.node, &r.service} {
+		if *addr, err = freeAddr(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *restate) start(ctx context.Context) (err error) {
+	service := exec.Command(r.handlerProgram, "-listen", r.service, "-participant", r.participant)
+	service.Env = environment()
+	if r.handler, err = startLogged("restate-service", r.dir, service); err != nil {
+		return err
+	}
+	server := exec.Command(r.program, "--no-logo", "--base-dir", filepath.Join(r.dir, "restate", "data"),
+		"--node-name", "bench", "--listen-mode", "tcp", "--bind-address", r.node)
+	server.Env = environment(
+		"RESTATE_INGRESS__BIND_ADDRESS="+r.ingress, "RESTATE_ADMIN__BIND_ADDRESS="+r.admin,
+		"RESTATE_LOG_FILTER=warn", "RESTATE_DISABLE_TELEMETRY=true", "DO_NOT_TRACK=1",
+	)
+	if r.server, err = startLogged("restate", r.dir, server); err != nil {
+		return err
+	}
+	for _, url := range []string{"http://" + r.admin + "/health", "http://" + r.ingress + "/restate/health"} {
+		if err := awaitReady(ctx, r.server, url); err != nil {
+			return err
+		}
+	}
+	if r.registered {
+		return nil
+	}
+	if err := awaitListening(ctx, r.handler, r.service); err != nil {
+		return err
+	}
+	_, err = request(ctx, r.client, http.MethodPost, "http://"+r.admin+"/deployments",
+		map[string]any{"uri": "http://" + r.service})
+	r.registered = err == nil
+	return err
+}
+
+// awaitListening returns when a connection to addr can be made.
+func awaitListening(ctx context.Context, c *child, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return conn.Close()
+		}
+		if err := errors.Join(c.ended(), ctx.Err()); err != nil {
+			return fmt.Errorf("wait for %s: %w", addr, err)
+		}
+		pause(ctx, readyPoll)
+	}
+}
+
+func (r *restate) request(l peerLevel) OrderRequest {
+	o := OrderRequest{
+		URL: "http://" + r.ingress + "/Orders/Place", Body: orderPayload,
+		WantCode: http.StatusOK, Want: "COMPLETED",
+	}
+	if l.undone {
+		o.URL, o.WantCode, o.Want = "http://"+r.ingress+"/Orders/Refuse", http.StatusConflict, "refused"
+	}
+	if l.mode == Submit {
+		o.URL, o.WantCode, o.Want = o.URL+"/send", http.StatusAccepted, "invocationId"
+	}
+	return o
+}
+
+func (r *restate) running(ctx context.Context) (int, error) {
+	return r.count(ctx, "status <> 'completed'")
+}
+
+func (r *restate) ended(ctx context.Context) (e ended, err error) {
+	if e.completed, err = r.count(ctx, "status = 'completed' AND completion_result = 'success'"); err != nil {
+		return ended{}, err
+	}
+	e.compensated, err = r.count(ctx, "status = 'completed' AND completion_result = 'failure'")
+	return e, err
+}
+
+// count asks Restate's own tables.
+func (r *restate) count(ctx context.Context, where string) (int, error) {
+	raw, err := request(ctx, r.client, http.MethodPost, "http://"+r.admin+"/query",
+		map[string]any{"query": "SELECT count(*) AS n FROM sys_invocation WHERE " + where})
+	if err != nil {
+		return 0, err
+	}
+	var answer struct {
+		Rows []struct{ N int }
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil || len(answer.Rows) != 1 {
+		return 0, fmt.Errorf("count the invocations of Restate: %w in %.300s", err, raw)
+	}
+	return answer.Rows[0].N, nil
+}
+
+func (r *restate) stop() error {
+	var errs []error
+	for _, c := range []*child{r.server, r.handler} {
+		if c != nil {
+			errs = append(errs, c.stop())
+		}
+	}
+	return errors.Join(errs...)
+}

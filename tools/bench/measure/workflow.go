@@ -1,0 +1,87 @@
+package measure
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// workflow is one of the two that are measured, with what its sagas must leave
+// behind.
+type workflow struct {
+	name       string
+	definition map[string]any
+	wantStatus string
+	wantState  int
+	// executed and compensated count the successful step logs of one saga.
+	executed, compensated int
+}
+
+// The states of saga.saga_states that a saga of the benchmark may end in.
+const (
+	stateCompleted   = 3
+	stateCompensated = 5
+)
+
+// workflows returns the one that succeeds and the one whose third step is
+// refused, so that two steps are undone.
+func workflows(participant string) [2]workflow {
+	step := func(name, path string, compensation any) map[string]any {
+		return map[string]any{"name": name, "action": call(participant, path), "compensation": compensation}
+	}
+	undo := func(path string) any { return call(participant, path) }
+	define := func(name, lastPath string) map[string]any {
+		return map[string]any{"name": name, "steps": []any{
+			step("reserve-stock", "/stock/reserve", undo("/stock/release")),
+			step("charge-payment", "/payment/charge", undo("/payment/refund")),
+			step("ship-order", lastPath, "none"),
+		}}
+	}
+	return [2]workflow{
+		{
+			name: "bench-ok", definition: define("bench-ok", "/shipment/create"),
+			wantStatus: "COMPLETED", wantState: stateCompleted, executed: 3,
+		},
+		{
+			name: "bench-undo", definition: define("bench-undo", "/shipment/refuse"),
+			wantStatus: "FAILED", wantState: stateCompensated, executed: 2, compensated: 2,
+		},
+	}
+}
+
+func call(participant, path string) map[string]any {
+	return map[string]any{"http": map[string]any{"method": http.MethodPost, "url": "http://" + participant + path}}
+}
+
+// registerWorkflow makes the workflow known to the server; that it already is
+// counts as well.
+func registerWorkflow(ctx context.Context, server string, flow workflow) error {
+	body, err := json.Marshal(flow.definition)
+	if err != nil {
+		return fmt.Errorf("encode workflow %s: %w", flow.name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server+"/api/v1/workflows", bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("register workflow %s: %w", flow.name, err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return fmt.Errorf("register workflow %s: %w", flow.name, err)
+	}
+	defer response.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if err != nil {
+		return fmt.Errorf("register workflow %s: %w", flow.name, err)
+	}
+	if response.StatusCode != http.StatusCreated && response.StatusCode != http.StatusOK {
+		return fmt.Errorf("register workflow %s: status %d: %s", flow.name, response.StatusCode, answer)
+	}
+	return nil
+}
