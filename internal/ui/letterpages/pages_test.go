@@ -137,8 +137,8 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 	}
 	s.act(t, group+"/resolve", "note", hostile)
 	s.page(t, group, "resolved", "ann", "The cause is fixed")
-	s.push(t, map[string]any{"error_type": hostile})
-	s.page(t, group, "regressed", "has come back")
+	s.push(t, map[string]any{"error_type": hostile, "error_stack": hostile, "consumer_group": hostile})
+	s.page(t, group, "regressed", "This error was resolved, but has come back")
 
 	s.page(t, "/ui/dlq/letters", "2 letters", letter)
 	s.page(t, "/ui/dlq/letters?status=PENDING&error_contains=refused", "2 letters", "error_contains: refused",
