@@ -191,7 +191,7 @@ var Invariants = []string{
 	"J2 one run of a concurrency key is with a worker",
 	"J3 what is with a worker has a fence",
 	"J4 no epoch is ahead of the leader's",
-	"J6 ended runs stay ended",
+	"J6 what has ended stays so",
 	"J7 a failure with budget left has its retry once",
 	"a saga whose run has ended does not wait for it",
 	"a letter that is retried by a run waits for it",

@@ -150,7 +150,7 @@ var violations = map[string]string{
 	"J4 no epoch is ahead of the leader's": `
 		INSERT INTO jobs.job_runs (id, tenant_id, state, lease_token, assigned_worker_id, leader_epoch, attempt)
 		SELECT t, t, 'RUNNING', t, t, 99, 1 FROM gen_random_uuid() t`,
-	"J6 ended runs stay ended": `
+	"J6 what has ended stays so": `
 		INSERT INTO jobs.job_runs (id, tenant_id, state, finished_at) VALUES (gen_random_uuid(), gen_random_uuid(), 'PENDING', now())`,
 	"J7 a failure with budget left has its retry once": `
 		INSERT INTO jobs.job_runs (id, tenant_id, state, trigger, retry_of_run_id)

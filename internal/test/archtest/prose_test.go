@@ -225,9 +225,12 @@ func TestCommentsAreIdiomatic(t *testing.T) {
 	}
 }
 
+// notProse removes names that cannot be changed: a user of the system, and an invariant that migrations name.
+var notProse = strings.NewReplacer(`"nobody"`, "", "J6 what has ended stays so", "")
+
 // oddIn returns the first odd phrase in a text, "" when there is none.
 func oddIn(text string) string {
-	text = strings.ReplaceAll(text, `"nobody"`, "") // the user of that name
+	text = notProse.Replace(text)
 	if !anyOdd.MatchString(text) {
 		return ""
 	}
