@@ -152,8 +152,12 @@ func (c cluster) workplace(ctx context.Context, dir string) (string, error) {
 // returns, all of it is on disk, unless cfg disables fsync.
 func initdb(ctx context.Context, cfg Config, c cluster, work string) (string, error) {
 	password := rand.Text()
+	secret, err := verifier(password)
+	if err != nil {
+		return "", err
+	}
 	pwfile := filepath.Join(work, "password")
-	if err := os.WriteFile(pwfile, []byte(password+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(pwfile, []byte(secret+"\n"), 0o600); err != nil {
 		return "", err
 	}
 	if err := c.runAs.own(pwfile); err != nil {
@@ -167,6 +171,9 @@ func initdb(ctx context.Context, cfg Config, c cluster, work string) (string, er
 		args = append(args, "--no-sync")
 	}
 	if _, err := run(ctx, c.runAs.command(work, filepath.Join(c.bin, "initdb"), args...)); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(pwfile, []byte(password+"\n"), 0o600); err != nil {
 		return "", err
 	}
 	if err := os.Rename(pwfile, filepath.Join(made, passwordFile)); err != nil {

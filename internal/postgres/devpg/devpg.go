@@ -17,6 +17,9 @@
 //	pgdata/         the data directory, with the password in skald.password
 //
 // Nothing here ever deletes a complete data directory.
+//
+// Files, each on top of those before it: config, process, account, binaries, verifier, cluster,
+// pidfile, server, devpg, launch.
 package devpg
 
 import (
