@@ -146,24 +146,26 @@ func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
 		was = append(was, shape(t, pool))
 	}
 	n := len(was) - 1
+	at := n                               // how many are applied
 	for left := n - 1; left > 0; left-- { // without any migration there is no schema to look at
-		if down, err := db.Down(t.Context(), dsn, 1); err != nil || down != 1 {
-			t.Fatalf("down to %d of %d: %d migrations, %v", left, n, down, err)
+		// What the last pass brought back goes again, with one more.
+		if down, err := db.Down(t.Context(), dsn, at-left); err != nil || down != at-left {
+			t.Fatalf("down from %d to %d of %d: %d migrations, %v", at, left, n, down, err)
 		}
 		if versions := ask[int](t, pool, `SELECT count(*) FROM saga.saga_schema_version`); versions != left {
 			t.Errorf("after %d of %d migrations the schema says version %d", left, n, versions)
 		}
-		at, diff := left, "not tried"
-		for at < n && diff != "" {
+		diff := "not tried"
+		for at = left; at < n && diff != ""; {
 			at += up()
 			diff = cmp.Diff(was[at], shape(t, pool))
 		}
 		if diff != "" {
 			t.Fatalf("after taking %d back and forth (-before +after):\n%s", n-left, diff)
 		}
-		if down, err := db.Down(t.Context(), dsn, at-left); err != nil || down != at-left {
-			t.Fatalf("down from %d to %d: %d migrations, %v", at, left, down, err)
-		}
+	}
+	if down, err := db.Down(t.Context(), dsn, at-1); err != nil || down != at-1 {
+		t.Fatalf("down from %d to the first: %d migrations, %v", at, down, err)
 	}
 	if again, err := db.Up(t.Context(), dsn); err != nil || again != n-1 {
 		t.Fatalf("up from the first: %d migrations, %v", again, err)
