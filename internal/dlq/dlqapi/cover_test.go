@@ -21,8 +21,8 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// ledger pushes letters of a topic without a pause, and notes which were acknowledged,
-// and which of them were sent only after the operation was answered.
+// ledger pushes letters of a topic, and notes which were acknowledged, and which of them were
+// sent only after the operation was answered.
 type ledger struct {
 	e        *apitest.Edge
 	topic    string
@@ -30,6 +30,7 @@ type ledger struct {
 	mu       sync.Mutex
 	answered bool               // guarded by mu
 	stored   map[uuid.UUID]bool // true: it came after the answer; guarded by mu
+	pause    atomic.Int64       // between two batches of a client
 }
 
 const ledgerBatch = 7
@@ -41,10 +42,12 @@ func newLedger(e *apitest.Edge, topic, target string, dead bool) *ledger {
 	}
 	letter := fmt.Sprintf(`{"original_topic":%q,"error_type":"IOError","error_message":"refused","payload":{},"target":{"kind":"http","url":%q}%s}`,
 		topic, target, retries)
-	return &ledger{
+	l := &ledger{
 		e: e, topic: topic, stored: map[uuid.UUID]bool{},
 		body: `{"messages":[` + strings.Repeat(letter+",", ledgerBatch-1) + letter + `]}`,
 	}
+	l.pause.Store(int64(10 * time.Millisecond)) // the machine has other work, too
+	return l
 }
 
 // push sends one batch.
@@ -192,7 +195,7 @@ func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 							return
 						default:
 							l.push()
-							time.Sleep(10 * time.Millisecond) // the machine has other work, too
+							time.Sleep(time.Duration(l.pause.Load()))
 						}
 					}
 				})
@@ -234,6 +237,8 @@ func (op massOperation) check(t *testing.T, l *ledger) int64 {
 	}
 	after := l.count()
 	patience.Until(t, "more letters are stored", func() bool { return l.count() >= after+20 })
+	// They keep arriving, but who waits for the end of an operation need not wait for a thousand.
+	l.pause.Store(int64(150 * time.Millisecond))
 	at := apitest.RedrivesPath + "/" + made.ID.String()
 	if op.approved {
 		var approved client.Redrive
