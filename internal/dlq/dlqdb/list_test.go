@@ -277,8 +277,11 @@ func wantList(t *testing.T, b pgtest.LetterStore, name string, f dlq.Filter, wan
 		if diff := cmp.Diff(idsOf(expected), idsOf(byPage)); diff != "" {
 			t.Fatalf("%s by page, oldest first %v (-want +got):\n%s", name, oldest, diff)
 		}
-		if diff := cmp.Diff(expected, byCursor); diff != "" && len(expected) > 0 {
-			t.Errorf("%s (-stored +listed):\n%s", name, diff)
+		// A difference takes a hundred times longer to find than that there is none.
+		if len(expected) > 0 && !reflect.DeepEqual(expected, byCursor) {
+			if diff := cmp.Diff(expected, byCursor); diff != "" {
+				t.Errorf("%s (-stored +listed):\n%s", name, diff)
+			}
 		}
 		for _, l := range byPage {
 			if l.Content.Payload != nil || l.Content.Headers != nil || l.Content.Key != nil || l.Failure.Stack != "" {
