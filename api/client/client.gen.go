@@ -3676,8 +3676,12 @@ type DeadLetter struct {
 
 	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
 	// stack trace together exceed 256 kB: get the message itself.
-	ContentOmitted *bool   `json:"content_omitted,omitempty"`
-	CorrelationID  *string `json:"correlation_id,omitempty"`
+	ContentOmitted *bool `json:"content_omitted,omitempty"`
+
+	// ContentUnreadable True when content cannot be read, because its key is not configured or it
+	// is damaged; otherwise absent. Such content is left out.
+	ContentUnreadable *bool   `json:"content_unreadable,omitempty"`
+	CorrelationID     *string `json:"correlation_id,omitempty"`
 
 	// CreatedAt When the letter was stored.
 	CreatedAt time.Time `json:"created_at"`
@@ -4292,6 +4296,10 @@ type DeadLetterPolicy struct {
 	// Ordered Letters with the same key are retried one after the other, in the order of
 	// their arrival.
 	Ordered bool `json:"ordered"`
+
+	// PolicyUnreadable True when the stored backoff or alert is damaged, otherwise absent. The
+	// default backoff, or no alert, takes its place.
+	PolicyUnreadable *bool `json:"policy_unreadable,omitempty"`
 
 	// Redact Members of payloads that are never shown to anyone, as dotted paths.
 	Redact []string `json:"redact"`
@@ -5118,8 +5126,12 @@ type JobBulk struct {
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
-	Filter AnyJSON            `json:"filter,omitempty"`
-	ID     openapi_types.UUID `json:"id"`
+	Filter AnyJSON `json:"filter,omitempty"`
+
+	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
+	// nothing is done by it, and it can be canceled.
+	FilterUnreadable *bool              `json:"filter_unreadable,omitempty"`
+	ID               openapi_types.UUID `json:"id"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
@@ -5251,9 +5263,13 @@ type JobDefinition struct {
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
-	DefaultArgs AnyJSON    `json:"default_args,omitempty"`
-	DeletedAt   *time.Time `json:"deleted_at,omitempty"`
-	Description *string    `json:"description,omitempty"`
+	DefaultArgs AnyJSON `json:"default_args,omitempty"`
+
+	// DefinitionUnreadable True when what is stored of the definition is damaged, otherwise absent.
+	// Then its content is replaced by defaults, and it makes no runs.
+	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
+	DeletedAt            *time.Time `json:"deleted_at,omitempty"`
+	Description          *string    `json:"description,omitempty"`
 
 	// Emit The Kafka topics to which events are published that runs emit. The first entry
 	// that fits an event's type counts. The event itself is stored, and triggers job
@@ -5891,9 +5907,13 @@ type JobRun struct {
 	// ConcurrencyPolicy What happens if a run is due while another one with the same key has not ended.
 	// `forbid`: the new one is SKIPPED. `allow` (default): any number at a time.
 	// `replace`: the old one is canceled first. `queue`: one after the other.
-	ConcurrencyPolicy           JobConcurrencyPolicy `json:"concurrency_policy"`
-	ContinuationCheckDeadlineAt *time.Time           `json:"continuation_check_deadline_at,omitempty"`
-	ContinuationCheckStartedAt  *time.Time           `json:"continuation_check_started_at,omitempty"`
+	ConcurrencyPolicy JobConcurrencyPolicy `json:"concurrency_policy"`
+
+	// ContentUnreadable True when content cannot be read, because its key is not configured or it
+	// is damaged; otherwise absent. Such content is left out.
+	ContentUnreadable           *bool      `json:"content_unreadable,omitempty"`
+	ContinuationCheckDeadlineAt *time.Time `json:"continuation_check_deadline_at,omitempty"`
+	ContinuationCheckStartedAt  *time.Time `json:"continuation_check_started_at,omitempty"`
 
 	// ContinuationState CONFIRMING while the run is in doubt: its lease has expired, and its worker
 	// can still confirm that it is running.
@@ -6647,9 +6667,13 @@ type Redrive struct {
 	Failed   int64  `json:"failed"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
-	Filter   AnyJSON `json:"filter,omitempty"`
-	Force    bool    `json:"force"`
-	Gathered bool    `json:"gathered"`
+	Filter AnyJSON `json:"filter,omitempty"`
+
+	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
+	// nothing is done by it, and it can be canceled.
+	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
+	Force            bool  `json:"force"`
+	Gathered         bool  `json:"gathered"`
 
 	// HaltReason Why it is HALTED: `failures`, `failure_ratio`, `bounce_ratio`, or `expected` (it found more letters than `halts_above`, and touched none). A redrive that is canceled after a halt keeps it; resuming clears it.
 	HaltReason *string `json:"halt_reason,omitempty"`
@@ -7313,8 +7337,12 @@ type SagaBulk struct {
 	ExpectedIsCapped bool `json:"expected_is_capped"`
 
 	// Filter The same filters as those of the list of sagas.
-	Filter *SagaFilter        `json:"filter,omitempty"`
-	ID     openapi_types.UUID `json:"id"`
+	Filter *SagaFilter `json:"filter,omitempty"`
+
+	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
+	// nothing is done by it, and it can be canceled.
+	FilterUnreadable *bool              `json:"filter_unreadable,omitempty"`
+	ID               openapi_types.UUID `json:"id"`
 
 	// Ids Number of ids; absent with a filter.
 	Ids *int `json:"ids,omitempty"`

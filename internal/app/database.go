@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/secret/envelope"
@@ -104,12 +105,15 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
+	var told loop.Complaints
 	return postgres.Open(ctx, postgres.Config{
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
 		Encryption: keys, NewID: newID, Unreadable: func(ctx context.Context, err error) {
-			log.ErrorContext(ctx, "skipping saga: cannot decrypt its payload", slog.Any("error", err))
+			if told.Due(err.Error(), time.Now()) {
+				log.ErrorContext(ctx, "passing over a row: its content cannot be read", slog.Any("error", err))
+			}
 		},
 	})
 }

@@ -7,7 +7,7 @@
 // policy, apply, filter, redrive, headers_values, drive, headers_causes,
 // headers_families, fingerprint, patch, new, headers, headers_own, headers_left,
 // redrive_items, redrive_state, routes, inflow, redrive_cover, redrive_new, audited,
-// edited, headers_http, headers_redrive, headers_sizes, imported, news, place,
+// damage, edited, headers_http, headers_redrive, headers_sizes, imported, news, place,
 // policy_check, redrive_choose, redrive_judge, redrive_pause, store.
 package dlq
 
@@ -191,7 +191,10 @@ type Letter struct {
 	ID       uuid.UUID
 	TenantID uuid.UUID
 	Seq      int64 // order of arrival
-	Version  int64 // ETag
+	// Unreadable: encrypted or stored content could not be read and is left out. Only reading
+	// for people sets it.
+	Unreadable bool
+	Version    int64 // ETag
 
 	Source        Source
 	OriginalTopic string // never the topic of the dead-letter queue itself

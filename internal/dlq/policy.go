@@ -16,6 +16,9 @@ type Policy struct {
 	TenantID uuid.UUID
 	Topic    string
 	Version  int64 // 0: not stored, the configuration's
+	// Unreadable: its stored backoff or alert is damaged. DefaultPolicy's backoff, or no
+	// alert, takes its place.
+	Unreadable bool
 
 	MaxRetries int // of letters that bring no number of their own; 0..MaxRetries
 	// Backoff between retries; MaxAttempts and RetryOn mean nothing here.

@@ -70,6 +70,9 @@ type Redrive struct {
 
 	Action RedriveAction
 	State  RedriveState
+	// Unreadable: what is stored of the request is damaged. Nothing is done by it; it can be
+	// canceled.
+	Unreadable bool
 	// A redrive canceled after a halt keeps it, so that a later reader sees why it had
 	// stopped. Resuming clears it; LastHalt stays.
 	HaltReason string

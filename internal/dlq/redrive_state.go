@@ -112,14 +112,20 @@ func (r *Redrive) to(on RedriveVerb, now time.Time) {
 func (r *Redrive) Actions() []string {
 	out := []string{}
 	for _, v := range RedriveVerbs {
-		if _, can := r.State.after(v); can {
+		if r.accepts(v) {
 			out = append(out, string(v))
 		}
 	}
-	if !r.State.Terminal() {
+	if !r.State.Terminal() && !r.Unreadable {
 		out = append(out, VerbUpdate)
 	}
 	return out
+}
+
+// accepts reports whether a verb is possible now. One that is damaged can only be canceled.
+func (r *Redrive) accepts(v RedriveVerb) bool {
+	_, can := r.State.after(v)
+	return can && (v == CancelRedrive || !r.Unreadable)
 }
 
 // Moved applies a verb of an operator. A resumed redrive is PENDING until a node takes
@@ -127,7 +133,7 @@ func (r *Redrive) Actions() []string {
 // one for too many letters, it is for all that were found. The stop condition stays and
 // counts from there. Faults: Conflict; Forbidden when the requester approves.
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
-	if _, can := r.State.after(verb); !can || !slices.Contains(RedriveVerbs, verb) {
+	if !r.accepts(verb) || !slices.Contains(RedriveVerbs, verb) {
 		return r, fault.New(fault.Conflict, CodeRedriveConflict, "the redrive is %s", r.State).Allowing(r.Actions())
 	}
 	if verb == ApproveRedrive {
@@ -155,7 +161,7 @@ func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, 
 func (r *Redrive) Active() bool {
 	_, begins := r.State.after(BeginRedrive)
 	_, ends := r.State.after(CompleteRedrive)
-	return begins || ends
+	return (begins || ends) && !r.Unreadable
 }
 
 // Begun returns a redrive that a node takes up, with what the store sees now; begins is

@@ -92,6 +92,7 @@ var problems = slices.Concat([]problemKind{
 	{webhook.CodeDisabled, []int{409}, "Webhook disabled", "The webhook sends nothing while it is disabled; `detail` says why it is disabled. Enable it first."},
 	{dlq.CodeNotFound, []int{404}, "No such dead letter", "The tenant has no dead letter with this id, live or archived."},
 	{dlq.CodeInvalid, []int{422}, "Invalid dead letter", "The dead letter that was pushed, imported or edited is invalid. `errors` lists every error."},
+	{dlq.CodeClosed, []int{409}, "Content unreadable", "Content of the dead letter cannot be read, and the request needs it: its key is not configured, or it is damaged. The letter can be discarded or resolved."},
 	{dlq.CodeConflict, []int{409}, "The dead letter's status forbids this", "The action is not possible in the current status of the dead letter, or it is in the archive. `current` gives its status and version, `allowed_actions` what is possible."},
 	{dlq.CodeStale, []int{412}, "The dead letter has changed", "If-Match named another version than the current one of the dead letter, its group, its topic's policy, or the redrive. Read it again and decide again."},
 	{dlq.CodeKeyBlocked, []int{409}, "An older letter of the key is open", "The topic is ordered, and an older dead letter with the same key waits or is being retried. `detail` names it: resolve that one first."},

@@ -12,6 +12,8 @@ var jobProblems = []problemKind{
 	{jobrun.CodeNoBulk, []int{404}, "No such backfill or bulk operation", "The tenant has no backfill, or no bulk of job runs, with this id."},
 	{jobrun.CodeNameTaken, []int{409}, "Name taken", "The tenant has another job definition with this name."},
 	{jobrun.CodeStale, []int{412}, "The resource has changed", "If-Match named another version than the current one of the job definition, the settings or the worker. Read it again and decide again."},
+	{jobrun.CodeUnreadable, []int{409}, "Definition unreadable", "What is stored of the job definition is damaged, for example by a bad restore, and the request needs it. Restore its row from a backup, or delete it and create it again."},
+	{jobrun.CodeClosed, []int{409}, "Content unreadable", "Encrypted content of the job run cannot be decrypted, and the request needs it: its key is not configured, or it was tampered with."},
 	{jobrun.CodeConflict, []int{409}, "The state forbids this", "The action is not possible in the current state of the job run, or of the other resource that the action is for. `allowed_actions` lists those that are. To a worker it means that the run has ended: discard its result and do not report again."},
 	{jobrun.CodeForbidden, []int{409}, "Another run is still active", "The definition allows one run at a time, and `detail` names the one that has not ended. `respect_concurrency: false` starts another anyway."},
 	{jobrun.CodeActiveRuns, []int{409}, "The job definition has active runs", "The job definition has runs that have not ended. `force` cancels them."},

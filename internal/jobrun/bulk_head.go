@@ -27,6 +27,8 @@ type BulkHead struct {
 	Actor     string
 	CreatedAt time.Time
 	EndedAt   *time.Time
+	// Unreadable: the stored filter is damaged. Nothing is done by it; it can be canceled.
+	Unreadable bool
 }
 
 // Place is where it stands in a list.

@@ -182,6 +182,9 @@ type Definition struct {
 	Version     int64  // ETag
 	SpecVersion int    // of Spec
 	Spec        Spec
+	// Unreadable: the stored spec is damaged. Spec then has nothing but its type and command,
+	// and no runs are made by it.
+	Unreadable  bool
 	Enabled     bool
 	PausedAt    *time.Time
 	PausedUntil *time.Time // nil: until it is resumed
@@ -206,8 +209,10 @@ func (d *Definition) Paused(now time.Time) bool {
 
 // SpecVersion is one version of what a definition said.
 type SpecVersion struct {
-	Number    int
-	Spec      Spec
-	CreatedAt time.Time
-	CreatedBy string
+	Number int
+	Spec   Spec
+	// Unreadable: what is stored of the version is damaged.
+	Unreadable bool
+	CreatedAt  time.Time
+	CreatedBy  string
 }

@@ -15,7 +15,9 @@ const (
 	CodeInvalid       = "JOB_INVALID"
 	CodeNameTaken     = "JOB_NAME_TAKEN"
 	CodeStale         = "JOB_VERSION_CONFLICT" // another request was faster
-	CodeConflict      = "JOB_STATE_CONFLICT"   // its state forbids it; to a worker: it has ended
+	CodeUnreadable    = "JOB_DEFINITION_UNREADABLE"
+	CodeClosed        = "JOB_CONTENT_UNREADABLE"
+	CodeConflict      = "JOB_STATE_CONFLICT" // its state forbids it; to a worker: it has ended
 	CodeForbidden     = "JOB_CONCURRENCY_FORBID"
 	CodeActiveRuns    = "JOB_ACTIVE_RUNS"
 	CodeBuiltIn       = "JOB_BUILT_IN"

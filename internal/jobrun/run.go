@@ -19,7 +19,10 @@ type Run struct {
 	DefinitionName string
 	SpecVersion    int
 	CommandName    string
-	Version        int64 // J-03; grows with every transition, not with renewals (S12)
+	// ContentUnreadable: encrypted content of the run could not be decrypted and is left out.
+	// Only reading for people sets it.
+	ContentUnreadable bool
+	Version           int64 // J-03; grows with every transition, not with renewals (S12)
 
 	State   State
 	Trigger Trigger

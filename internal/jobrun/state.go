@@ -5,7 +5,7 @@
 //
 // Files, each on top of those before it: definition, state, run, problems, settings,
 // admit, leader, events, worker, store, input, new, args, bulk_head, ends, backfill,
-// check, sweep, apply, audited, builtin, bulk, claim, deliver, emit, explain, hints,
+// check, sweep, apply, audited, builtin, bulk, claim, damage, deliver, emit, explain, hints,
 // logline, outbox, plan, follow, program, records, story.
 package jobrun
 

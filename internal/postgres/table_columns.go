@@ -232,6 +232,27 @@ func Doc[T, V any](name string, at func(*T) *V) Column[T] {
 	}
 }
 
+// OrMark is Doc for lists in which one damaged document must not hide the other rows: the
+// value is then left unchanged, and *mark is set. No caller may act by such a row.
+func OrMark[T, V any](name string, at func(*T) *V, mark func(*T) *bool) Column[T] {
+	c := Doc(name, at)
+	c.dest = func(r *T) any { return markedDoc[V]{doc[V]{at(r)}, mark(r)} }
+	return c
+}
+
+type markedDoc[V any] struct {
+	doc[V]
+	damaged *bool
+}
+
+// Scan implements sql.Scanner.
+func (d markedDoc[V]) Scan(src any) error {
+	if d.doc.Scan(src) != nil {
+		*d.damaged = true
+	}
+	return nil
+}
+
 type doc[V any] struct{ p *V }
 
 // Scan implements sql.Scanner.

@@ -21,11 +21,12 @@ type letterView struct {
 func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	out := api.DeadLetter{
 		ID: l.ID, OriginalTopic: l.OriginalTopic, ErrorMessage: l.Failure.Message, RetryCount: l.RetryCount,
-		MaxRetries:      l.MaxRetries,
-		Status:          api.DeadLetterStatus(l.Status),
-		Resolution:      httpkit.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
-		PayloadEncoding: httpkit.EnumUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
-		CreatedAt:       l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt,
+		ContentUnreadable: httpkit.UnlessFalse(l.Unreadable),
+		MaxRetries:        l.MaxRetries,
+		Status:            api.DeadLetterStatus(l.Status),
+		Resolution:        httpkit.EnumUnlessEmpty[api.DeadLetterResolution](string(l.Resolution)),
+		PayloadEncoding:   httpkit.EnumUnlessEmpty[api.DeadLetterEncoding](string(l.Encoding)),
+		CreatedAt:         l.CreatedAt, UpdatedAt: l.UpdatedAt, LastRetryAt: l.LastRetryAt,
 		LastError: httpkit.UnlessEmpty(l.LastError), LastErrorAt: l.LastErrorAt, NextRetryAt: l.NextRetry(),
 		TerminalAt: l.TerminalAt,
 		LeaseUntil: l.LeaseUntil, Version: l.Version, Source: api.DeadLetterSource(l.Source),

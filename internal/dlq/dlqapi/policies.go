@@ -230,6 +230,7 @@ func toAPIPolicy(p *dlq.Policy, topic string) api.DeadLetterPolicy {
 			NewGroup: &p.Alert.NewGroup},
 		Version: p.Version, Inherited: p.Version == 0, UpdatedBy: httpkit.UnlessEmpty(p.UpdatedBy),
 	}
+	out.PolicyUnreadable = httpkit.UnlessFalse(p.Unreadable)
 	if topic == "" {
 		out.HoldAll = &p.HoldAll
 	}

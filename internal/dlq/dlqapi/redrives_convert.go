@@ -103,6 +103,7 @@ func toAPIRedrive(r *dlq.Redrive, now time.Time) api.Redrive {
 		WatchedAt: r.WatchedAt, EndedAt: r.EndedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
 		AllowedActions: httpkit.Enums[api.RedriveVerb](r.Actions()),
 	}
+	out.FilterUnreadable = httpkit.UnlessFalse(r.Unreadable)
 	out.IncludeLater, out.Expected, out.HaltsAbove = r.IncludeLater, r.Expected, r.HaltsAbove
 	if r.IDs != nil {
 		out.Selected = new(int64(len(r.IDs)))

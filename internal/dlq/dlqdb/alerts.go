@@ -68,7 +68,7 @@ func (st *Letters) ownPolicies(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUI
 		return nil, err
 	}
 	return own, postgres.EachRow(rows, func() error {
-		p, err := policyTable.One(rows)
+		p, err := scanPolicy(rows)
 		own[p.Topic] = p.Alert
 		return err
 	})

@@ -151,7 +151,7 @@ func (st *Letters) Lineage(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Let
 	err = st.db.ReadTenant(ctx, tenant, lineage, func(rows *sql.Rows) error {
 		l, err := scanAnyLetter(st.db, rows)
 		out = append(out, l)
-		return err
+		return shown(err)
 	}, l.RootID)
 	return out, postgres.Wrap("read lineage", err)
 }

@@ -265,5 +265,5 @@ func scanListed(db *postgres.DB, row postgres.Scanner) (dlq.Letter, error) {
 	var omitted bool
 	l, err := scanAnyLetter(db, row, &omitted)
 	l.Omitted = omitted
-	return l, err
+	return l, shown(err)
 }

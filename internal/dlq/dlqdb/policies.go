@@ -27,7 +27,7 @@ func (st *Letters) policy(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, to
 	}
 	own := false
 	err = postgres.EachRow(rows, func() (err error) {
-		p, err = policyTable.One(rows)
+		p, err = scanPolicy(rows)
 		own = p.Topic == topic
 		return err
 	})
@@ -57,11 +57,11 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 	}
 	return postgres.Wrap("set the policy of a topic", st.db.InTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
 		// Locked, so that it is the row that the statement below replaces.
-		before, err := policyTable.One(tx.QueryRowContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic = $2 FOR UPDATE`, p.TenantID, p.Topic))
+		before, err := scanPolicy(tx.QueryRowContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic = $2 FOR UPDATE`, p.TenantID, p.Topic))
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		after, err := policyTable.One(tx.QueryRowContext(ctx, statement.Text, statement.Args(policyTable.Row(&p))...))
+		after, err := scanPolicy(tx.QueryRowContext(ctx, statement.Text, statement.Args(policyTable.Row(&p))...))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return fault.New(fault.Precondition, dlq.CodeStale, "the policy is no longer at version %d", p.Version-1)

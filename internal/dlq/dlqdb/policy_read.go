@@ -16,7 +16,7 @@ var policyTable = postgres.NewTable(
 	postgres.Text("topic", func(p *dlq.Policy) *string { return &p.Topic }),
 	postgres.Int("version", func(p *dlq.Policy) *int64 { return &p.Version }),
 	postgres.Int("max_retries", func(p *dlq.Policy) *int { return &p.MaxRetries }),
-	postgres.Doc("backoff", func(p *dlq.Policy) *retry.Policy { return &p.Backoff }),
+	postgres.OrMark("backoff", func(p *dlq.Policy) *retry.Policy { return &p.Backoff }, unreadable),
 	postgres.Bool("auto_retry", func(p *dlq.Policy) *bool { return &p.AutoRetry }),
 	postgres.Bool("hold_all", func(p *dlq.Policy) *bool { return &p.HoldAll }),
 	postgres.Bool("retry_permanent", func(p *dlq.Policy) *bool { return &p.RetryPermanent }),
@@ -24,13 +24,24 @@ var policyTable = postgres.NewTable(
 	postgres.Int("retention_days", func(p *dlq.Policy) *int { return &p.RetentionDays }),
 	postgres.Int("archive_days", func(p *dlq.Policy) *int { return &p.ArchiveDays }),
 	postgres.Int("max_generations", func(p *dlq.Policy) *int { return &p.MaxGenerations }),
-	postgres.Doc("alert", func(p *dlq.Policy) *dlq.Alert { return &p.Alert }),
+	postgres.OrMark("alert", func(p *dlq.Policy) *dlq.Alert { return &p.Alert }, unreadable),
 	postgres.Texts("redact", func(p *dlq.Policy) *[]string { return &p.Redact }),
 	postgres.Texts("allowed_targets", func(p *dlq.Policy) *[]string { return &p.AllowedTargets }),
 	postgres.Texts("keep_headers", func(p *dlq.Policy) *[]string { return &p.KeepHeaders }),
 	postgres.Text("updated_by", func(p *dlq.Policy) *string { return &p.UpdatedBy }),
 	postgres.Time("updated_at", func(p *dlq.Policy) *time.Time { return &p.UpdatedAt }),
 )
+
+func unreadable(p *dlq.Policy) *bool { return &p.Unreadable }
+
+// scanPolicy reads a policy. Instead of a backoff that is damaged it has the default one.
+func scanPolicy(row postgres.Scanner, more ...any) (dlq.Policy, error) {
+	p, err := policyTable.One(row, more...)
+	if p.Unreadable && p.Backoff.InitialIntervalMS == 0 {
+		p.Backoff = dlq.DefaultPolicy.Backoff
+	}
+	return p, err
+}
 
 var policyColumns = policyTable.Selected("p")
 

@@ -36,7 +36,7 @@ func (st *Letters) Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, e
 	var l dlq.Letter
 	err := st.db.ReadOne(ctx, tenant, getLetter, dlq.NotFound(id), func(rows *sql.Rows) (err error) {
 		l, err = scanAnyLetter(st.db, rows)
-		return err
+		return shown(err)
 	}, id)
 	if err != nil {
 		return dlq.Letter{}, postgres.Wrap("get dead letter", err)

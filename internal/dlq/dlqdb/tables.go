@@ -2,6 +2,7 @@ package dlqdb
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // letterRow is a row of dlq.dlq_messages, or of its archive: a letter, and the stored
@@ -132,17 +134,34 @@ func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter,
 	if len(l.Labels) == 0 {
 		l.Labels = nil
 	}
-	if err := ReadTarget(r.target, &l.Target); err != nil {
-		return l, err
+	err := readLetter(db, &r)
+	l.Unreadable = errors.Is(err, envelope.ErrUnreadable)
+	return l, err
+}
+
+// readLetter sets what is stored in a form of its own. Damaged content is reported like
+// content that cannot be decrypted.
+func readLetter(db *postgres.DB, r *letterRow) (err error) {
+	sealer := db.Keys.SealerFor(r.TenantID, r.ID)
+	if err := ReadTarget(r.target, &r.Target); err != nil {
+		return fmt.Errorf("dead letter %s: %w: %w", r.ID, envelope.ErrUnreadable, err)
 	}
-	sealer := db.Keys.SealerFor(l.TenantID, l.ID)
-	var err error
-	if l.Content, err = openContent(&sealer, contentFields, r.key, r.headers, r.payload); err != nil {
-		return l, err
+	r.Content, err = openContent(&sealer, contentFields, r.key, r.headers, r.payload)
+	if err != nil {
+		return fmt.Errorf("dead letter %s: %w: %w", r.ID, envelope.ErrUnreadable, err)
 	}
 	plain, err := sealer.OpenBytes(fieldLetterStack, []byte(r.stack))
-	l.Failure.Stack = string(plain)
-	return l, err
+	r.Failure.Stack = string(plain)
+	return err
+}
+
+// shown returns nil for the error of a letter that is shown without the content that cannot
+// be read.
+func shown(err error) error {
+	if errors.Is(err, envelope.ErrUnreadable) {
+		return nil
+	}
+	return err
 }
 
 // ReadTarget decodes a stored target into t.

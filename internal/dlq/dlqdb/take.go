@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // maxBlocking is the greatest number of blocking letters of the same key that an error
@@ -37,6 +38,9 @@ func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time
 		c.TenantID, c.LetterID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, dlq.NotFound(c.LetterID)
+	}
+	if errors.Is(err, envelope.ErrUnreadable) {
+		return d, l.Closed().Because(err)
 	}
 	if err != nil {
 		return d, err

@@ -174,7 +174,7 @@ func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (
 	p.TenantID, p.Topic = tenant, topic
 	err := st.db.ReadTenant(ctx, tenant, policyServing, func(rows *sql.Rows) (err error) {
 		if !found {
-			p, err = policyTable.One(rows, &all)
+			p, err = scanPolicy(rows, &all)
 			found = true
 		}
 		return err

@@ -9,6 +9,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -172,6 +173,7 @@ func (st *Redrives) Active(ctx context.Context, limit int) ([]dlq.Redrive, error
 		SELECT `+redriveColumns+` FROM dlq.dlq_redrives d
 		 WHERE `+active+` AND (`+running+` OR d.scheduled_for IS NULL OR d.scheduled_for <= clock_timestamp())
 		 ORDER BY d.created_at LIMIT $1`, limit))
+	all = slices.DeleteFunc(all, func(r dlq.Redrive) bool { return r.Unreadable })
 	return all, postgres.Wrap("find active redrives", err)
 }
 

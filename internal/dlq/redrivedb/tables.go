@@ -20,17 +20,17 @@ var redriveTable = postgres.NewTable(
 	postgres.Text("state", func(r *dlq.Redrive) *dlq.RedriveState { return &r.State }),
 	postgres.Text("halt_reason", func(r *dlq.Redrive) *string { return &r.HaltReason }),
 	postgres.UUIDsOrNil("ids", func(r *dlq.Redrive) *[]uuid.UUID { return &r.IDs }),
-	postgres.Doc("filter", func(r *dlq.Redrive) **dlq.Filter { return &r.Filter }),
+	postgres.OrMark("filter", func(r *dlq.Redrive) **dlq.Filter { return &r.Filter }, damaged),
 	rawJSON("query", func(r *dlq.Redrive) *json.RawMessage { return &r.Query }),
 	postgres.Int("max_messages", func(r *dlq.Redrive) *int64 { return &r.Max }),
 	postgres.Float("rate", func(r *dlq.Redrive) *float64 { return &r.Rate }),
 	postgres.Int("concurrency", func(r *dlq.Redrive) *int { return &r.Concurrency }),
 	postgres.Text("key_order", func(r *dlq.Redrive) *dlq.Order { return &r.Order }),
-	postgres.Doc("target", func(r *dlq.Redrive) **dlq.Target { return &r.Target }),
+	postgres.OrMark("target", func(r *dlq.Redrive) **dlq.Target { return &r.Target }, damaged),
 	rawJSON("transform", func(r *dlq.Redrive) *json.RawMessage { return &r.Transform }),
 	postgres.Bool("force", func(r *dlq.Redrive) *bool { return &r.Force }),
-	postgres.Doc("canary", func(r *dlq.Redrive) **dlq.Canary { return &r.Canary }),
-	postgres.Doc("stop_on", func(r *dlq.Redrive) *dlq.StopOn { return &r.StopOn }),
+	postgres.OrMark("canary", func(r *dlq.Redrive) **dlq.Canary { return &r.Canary }, damaged),
+	postgres.OrMark("stop_on", func(r *dlq.Redrive) *dlq.StopOn { return &r.StopOn }, damaged),
 	postgres.TimeOrNil("scheduled_for", func(r *dlq.Redrive) **time.Time { return &r.ScheduledFor }),
 	postgres.Bool("include_later", func(r *dlq.Redrive) *bool { return &r.IncludeLater }),
 	postgres.TextOrEmpty("covers", func(r *dlq.Redrive) *dlq.Snapshot { return &r.Snapshot }).Cast("::pg_snapshot"),
@@ -58,7 +58,7 @@ var redriveTable = postgres.NewTable(
 	postgres.TimeOrNil("progress_at", func(r *dlq.Redrive) **time.Time { return &r.ProgressAt }),
 	postgres.Text("waiting_for", func(r *dlq.Redrive) *string { return &r.WaitingFor }),
 	postgres.TimeOrNil("waiting_at", func(r *dlq.Redrive) **time.Time { return &r.WaitingAt }),
-	postgres.Doc("pauses", func(r *dlq.Redrive) *dlq.Pauses { return &r.Pauses }),
+	postgres.OrMark("pauses", func(r *dlq.Redrive) *dlq.Pauses { return &r.Pauses }, damaged),
 	postgres.Text("last_error", func(r *dlq.Redrive) *string { return &r.LastError }),
 	postgres.TimeOrNil("last_error_at", func(r *dlq.Redrive) **time.Time { return &r.LastErrorAt }),
 	postgres.Time("created_at", func(r *dlq.Redrive) *time.Time { return &r.CreatedAt }),
@@ -68,6 +68,8 @@ var redriveTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(r *dlq.Redrive) **time.Time { return &r.EndedAt }),
 	postgres.Time("updated_at", func(r *dlq.Redrive) *time.Time { return &r.UpdatedAt }),
 )
+
+func damaged(r *dlq.Redrive) *bool { return &r.Unreadable }
 
 var redriveColumns = redriveTable.Selected("d")
 

@@ -71,6 +71,9 @@ func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.
 	for _, key := range to.Keys(now) {
 		signatures = append(signatures, webhooks.Sign(key, d.ID.String(), now, d.Body))
 	}
+	if signatures == nil {
+		return webhook.Outcome{Error: "the webhook has no secret to sign with: rotate it"}
+	}
 	req.Header.Set("Content-Type", cloudevent.MediaType)
 	req.Header.Set("User-Agent", s.agent)
 	req.Header.Set(webhooks.HeaderID, d.ID.String())

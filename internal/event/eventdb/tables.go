@@ -48,6 +48,9 @@ func (all *secrets) Scan(src any) error {
 		ExpiresAt *time.Time `json:"expires_at"`
 	}
 	text, ok := src.([]byte)
+	if src == nil {
+		return nil // they are lost; the others must be read anyway
+	}
 	if !ok {
 		return fmt.Errorf("stored secrets are %T", src)
 	}

@@ -132,9 +132,12 @@ func (s *Subscription) disable(reason string, now time.Time) {
 // earlier rotation ends.
 func (s Subscription) Rotated(key []byte, now time.Time) Subscription {
 	until := now.Add(RotationOverlap)
-	former := s.Secrets[0]
-	former.ExpiresAt = &until
-	s.Secrets = []Secret{{Key: key, CreatedAt: now}, former}
+	former := s.Secrets[:min(len(s.Secrets), 1)] // none: they were lost
+	s.Secrets = []Secret{{Key: key, CreatedAt: now}}
+	for _, secret := range former {
+		secret.ExpiresAt = &until
+		s.Secrets = append(s.Secrets, secret)
+	}
 	s.Version, s.UpdatedAt = s.Version+1, now
 	return s
 }

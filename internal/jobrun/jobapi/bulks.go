@@ -141,8 +141,9 @@ func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
 		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.BulkState(b.State), Filter: filter, Matched: b.Matched,
 		Done: b.Done, Skipped: b.Skipped,
 		Reason: httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
-		CreatedAt: b.CreatedAt,
-		EndedAt:   b.EndedAt,
-		Links:     api.JobLinks{"self": bulkPath(b.ID)},
+		CreatedAt:        b.CreatedAt,
+		EndedAt:          b.EndedAt,
+		FilterUnreadable: httpkit.UnlessFalse(b.Unreadable),
+		Links:            api.JobLinks{"self": bulkPath(b.ID)},
 	}, nil
 }

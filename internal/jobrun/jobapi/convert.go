@@ -40,6 +40,9 @@ func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, AllowedActions: verbsOf(r), Links: linksOf(r),
 		InitiatedBy: httpkit.UnlessEmpty(r.InitiatedBy),
 	}
+	if r.ContentUnreadable {
+		out.ContentUnreadable = &r.ContentUnreadable
+	}
 	if r.TimeoutMS > 0 {
 		out.TimeoutMS = &r.TimeoutMS
 	}

@@ -22,6 +22,7 @@ type shownDefinition struct {
 	Version     int64     `json:"version"`
 	SpecVersion int       `json:"spec_version"`
 	jobrun.Spec
+	Unreadable  bool          `json:"definition_unreadable,omitempty"`
 	Event       *shownTrigger `json:"event,omitempty"`
 	Enabled     bool          `json:"enabled"`
 	Paused      bool          `json:"paused"`
@@ -98,7 +99,11 @@ func showDefinition(d *jobrun.Definition, now time.Time) shownDefinition {
 	if out.Paused {
 		out.PausedAt, out.PausedUntil, out.PauseReason = d.PausedAt, d.PausedUntil, d.PauseReason
 	}
+	out.Unreadable = d.Unreadable
 	out.Spec, out.Event = showSpec(&d.Spec)
+	if d.Unreadable {
+		out.Spec = out.Spec.Complete() // with what every definition has
+	}
 	return out
 }
 

@@ -102,6 +102,9 @@ func (s *Handlers) CreateJobRun(client context.Context, in api.CreateJobRunReque
 // before. Faults: Invalid; Conflict (CodeForbidden).
 func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb,
 	reason string) (stored jobrun.Run, replayed bool, err error) {
+	if d.Unreadable {
+		return stored, false, d.Damaged()
+	}
 	schema, err := jobrun.ParseSchema(d.Spec.ArgsSchema)
 	if err != nil {
 		return stored, false, err

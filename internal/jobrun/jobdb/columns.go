@@ -3,6 +3,7 @@ package jobdb
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -116,7 +117,18 @@ func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 			return r, fmt.Errorf("stored progress: %w", err)
 		}
 	}
-	return r, db.openRun(&stored)
+	err := db.openRun(&stored)
+	r.ContentUnreadable = errors.Is(err, envelope.ErrUnreadable)
+	return r, err
+}
+
+// shown returns nil for the error of a run that is shown without the content that cannot be
+// decrypted.
+func shown(err error) error {
+	if errors.Is(err, envelope.ErrUnreadable) {
+		return nil
+	}
+	return err
 }
 
 // openRun decrypts what may be sealed.

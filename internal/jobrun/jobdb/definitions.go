@@ -144,6 +144,9 @@ func (st *Definitions) change(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by operator.Action,
 ) (followed []jobrun.Run, err error) {
 	before, err := lockDefinition(ctx, tx, d, d.Version-1)
+	if err == nil && before.Unreadable {
+		err = before.Damaged()
+	}
 	if err != nil {
 		return nil, err
 	}

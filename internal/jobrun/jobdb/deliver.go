@@ -125,7 +125,9 @@ func (st *Events) deliveries(
 	if err == nil {
 		err = postgres.EachRow(rows, func() error {
 			d, err := DefinitionTable.One(rows)
-			of[d.TenantID] = append(of[d.TenantID], &d)
+			if !d.Unreadable {
+				of[d.TenantID] = append(of[d.TenantID], &d)
+			}
 			return err
 		})
 	}

@@ -73,5 +73,8 @@ func definitionOf(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, n *jobrun.Nex
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, noDefinition(n.Definition)
 	}
+	if err == nil && d.Unreadable {
+		err = d.Damaged()
+	}
 	return d, err
 }

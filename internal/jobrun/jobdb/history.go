@@ -35,7 +35,7 @@ func (st *Jobs) attempts(
 	}
 	err = postgres.EachRow(rows, func() (err error) {
 		r, err = st.db.ScanRun(rows)
-		return err
+		return shown(err)
 	})
 	if err == nil && r.ID == uuid.Nil {
 		err = runNotFound()

@@ -24,7 +24,7 @@ func (st *Jobs) ListRuns(
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		r, err := st.db.ScanRun(rows)
 		runs = append(runs, r)
-		return err
+		return shown(err)
 	}, args...)
 	if err != nil {
 		return found, postgres.Wrap("list job runs", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 var getRun = postgres.OfTenant(`SELECT `+RunColumns+` FROM jobs.job_runs r WHERE r.tenant_id = tenant.id AND r.id = $2`, "")
@@ -24,7 +25,7 @@ func (st *Jobs) Run(ctx context.Context, tenant, id uuid.UUID) (jobrun.Run, erro
 	var r jobrun.Run
 	err := st.db.ReadOne(ctx, tenant, getRun, runNotFound(), func(rows *sql.Rows) (err error) {
 		r, err = st.db.ScanRun(rows)
-		return err
+		return shown(err)
 	}, id)
 	return r, postgres.Wrap("read job run", err)
 }
@@ -46,8 +47,11 @@ func (db *DB) LockRun(
 		return r, now, err
 	}
 	r, err = db.ScanRun(stmt.QueryRowContext(ctx, tenantID, id), &now)
-	if errors.Is(err, sql.ErrNoRows) {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		err = runNotFound()
+	case errors.Is(err, envelope.ErrUnreadable):
+		err = jobrun.Closed().Because(err)
 	}
 	return r, now.UTC(), err
 }

@@ -38,7 +38,8 @@ func (st *Jobs) Spec(ctx context.Context, r *jobrun.Run) (*jobrun.Spec, error) {
 
 // specOf returns the spec that the definition of r had when r was created. The caller
 // must not change it. q is only used when the cache does not have it. If the definition
-// no longer exists the spec is empty: no retry, no dead letter.
+// no longer exists the spec is empty: no retry, no dead letter. If the spec is damaged: no
+// retry, and a dead letter.
 func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*jobrun.Spec, error) {
 	key := specKey{r.DefinitionID, r.SpecVersion}
 	db.specs.Lock()
@@ -56,8 +57,10 @@ func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*j
 		return nil, fmt.Errorf("read the spec of a job: %w", err)
 	}
 	spec := new(jobrun.Spec)
-	if err := json.Unmarshal(doc, spec); err != nil {
-		return nil, fmt.Errorf("decode a stored spec: %w", err)
+	if json.Unmarshal(doc, spec) != nil {
+		// Damaged: the run ends as its worker says, is not retried, and a failure is kept as
+		// a dead letter. It is not remembered, because it may be mended.
+		return &jobrun.Spec{DeadLetter: new(true)}, nil
 	}
 	db.specs.Lock()
 	defer db.specs.Unlock()

@@ -10,16 +10,17 @@ import (
 )
 
 // DefinitionTable is jobs.job_definitions. type, command_name, labels and event_type
-// are derived from spec and are not read.
+// are derived from spec; the first two are read before it, in case it is damaged.
 var DefinitionTable = postgres.NewTable(
 	postgres.UUID("id", func(d *jobrun.Definition) *uuid.UUID { return &d.ID }),
 	postgres.UUID("tenant_id", func(d *jobrun.Definition) *uuid.UUID { return &d.TenantID }),
 	postgres.Text("name", func(d *jobrun.Definition) *string { return &d.Name }),
 	postgres.Int("version", func(d *jobrun.Definition) *int64 { return &d.Version }),
 	postgres.Int("spec_version", func(d *jobrun.Definition) *int { return &d.SpecVersion }),
-	postgres.Text("type", func(d *jobrun.Definition) *jobrun.Type { return &d.Spec.Type }).WriteOnly(),
-	postgres.Text("command_name", func(d *jobrun.Definition) *string { return &d.Spec.CommandName }).WriteOnly(),
-	postgres.Doc("spec", func(d *jobrun.Definition) *jobrun.Spec { return &d.Spec }),
+	postgres.Text("type", func(d *jobrun.Definition) *jobrun.Type { return &d.Spec.Type }),
+	postgres.Text("command_name", func(d *jobrun.Definition) *string { return &d.Spec.CommandName }),
+	postgres.OrMark("spec", func(d *jobrun.Definition) *jobrun.Spec { return &d.Spec },
+		func(d *jobrun.Definition) *bool { return &d.Unreadable }),
 	postgres.Texts("labels", func(d *jobrun.Definition) *[]string { return new(jobrun.Pairs(d.Spec.Labels)) }).WriteOnly(),
 	postgres.Bool("enabled", func(d *jobrun.Definition) *bool { return &d.Enabled }),
 	postgres.TimeOrNil("paused_at", func(d *jobrun.Definition) **time.Time { return &d.PausedAt }),
@@ -58,7 +59,8 @@ var specVersionTable = postgres.NewTable(
 	postgres.UUID("definition_id", func(v *specVersion) *uuid.UUID { return &v.definition }),
 	postgres.UUID("tenant_id", func(v *specVersion) *uuid.UUID { return &v.tenant }),
 	postgres.Int("spec_version", func(v *specVersion) *int { return &v.Number }),
-	postgres.Doc("spec", func(v *specVersion) *jobrun.Spec { return &v.Spec }),
+	postgres.OrMark("spec", func(v *specVersion) *jobrun.Spec { return &v.Spec },
+		func(v *specVersion) *bool { return &v.Unreadable }),
 	postgres.Time("created_at", func(v *specVersion) *time.Time { return &v.CreatedAt }),
 	postgres.Text("created_by", func(v *specVersion) *string { return &v.CreatedBy }),
 )

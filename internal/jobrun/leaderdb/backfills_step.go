@@ -52,6 +52,9 @@ func (st *Bulks) backfill(
 		if err != nil {
 			return fmt.Errorf("read the definition of a backfill: %w", err)
 		}
+		if d.Unreadable {
+			return nil // it waits until the definition is mended
+		}
 		step, err := b.NextStep(&d, active, limit)
 		if err != nil {
 			return err

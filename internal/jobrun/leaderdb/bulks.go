@@ -89,7 +89,7 @@ func (st *Bulks) bulk(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (jobrun.Swept, error) {
 	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
-	if err != nil || b.State != jobrun.BulkRunning {
+	if err != nil || b.State != jobrun.BulkRunning || b.Unreadable {
 		return jobrun.Swept{}, err
 	}
 	found, err := st.jobs.ListRuns(ctx, m.Tenant, b.Scope(), page.ByTime{Limit: limit, After: b.Cursor})
@@ -180,7 +180,7 @@ func (st *Bulks) dealWith(
 		return nil, nil, nil
 	}
 	d, err := jobdb.DefinitionTable.One(tx.QueryRowContext(ctx, readDefinition, b.TenantID, r.DefinitionID))
-	if errors.Is(err, sql.ErrNoRows) || err == nil && d.DeletedAt != nil {
+	if errors.Is(err, sql.ErrNoRows) || err == nil && (d.DeletedAt != nil || d.Unreadable) {
 		return nil, nil, nil
 	}
 	if err != nil {

@@ -45,7 +45,7 @@ func (u *unstorable) Error() string { return u.why.Error() }
 // over, or who comes second, writes nothing.
 func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit int) (jobrun.Swept, error) {
 	b, now, err := st.at(ctx, m.Tenant, m.ID)
-	if err != nil || b.State != jobrun.BulkRunning {
+	if err != nil || b.State != jobrun.BulkRunning || b.Unreadable {
 		return jobrun.Swept{}, err
 	}
 	room := b.Room(now, limit)

@@ -173,6 +173,12 @@ func (b *batch) storeEach(ctx context.Context, now time.Time) error {
 // compiled keeps its next slot, and is tried again later.
 func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time, set jobrun.Settings,
 	m jobrun.Moment) ([]jobrun.Slot, jobrun.Advance) {
+	if d.Unreadable {
+		s.log.ErrorContext(ctx, "a job definition is damaged; it makes no runs until it is mended",
+			slog.String("definition_id", d.ID.String()), slog.String("definition", d.Name))
+		return nil, jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt,
+			NextDueAt: new(m.Now.Add(unusableFor))}
+	}
 	if d.Spec.Schedule == nil {
 		return nil, jobrun.Advance{Definition: d.ID, Version: d.Version, Until: d.LastMaterializedAt}
 	}

@@ -265,8 +265,12 @@ func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {
 		EndedAt:   b.EndedAt,
 		Links:     api.JobLinks{"self": sagaBulkPath(b.ID), "items": sagaBulkPath(b.ID) + "/items"},
 	}
+	out.FilterUnreadable = mark(b.Unreadable)
 	if b.Rate > 0 {
 		out.RatePerSecond = &b.Rate
+	}
+	if b.Unreadable {
+		return out, nil
 	}
 	if b.Filter == nil {
 		out.Ids = new(len(b.IDs))

@@ -15,13 +15,13 @@ import (
 // gone is sealed content whose key is lost.
 const gone = `{"$skald_enc":"v1.gone.AAAA"}`
 
-// restored starts a Skald, makes rows with it, damages some as a bad restore would, and
+// restored starts a Skald, has rows made with it, damages some as a bad restore would, and
 // returns another Skald on that database: the first one knows what it has read before.
-func restored(t *testing.T, make func(*uitest.Server), damage func(*sql.DB)) *uitest.Server {
+func restored(t *testing.T, prepare func(*uitest.Server), damage func(*sql.DB)) *uitest.Server {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	here := func(c *config.Config) { c.Database.URL = config.Secret(dsn) }
-	t.Run("before", func(t *testing.T) { make(uitest.Start(t, here)) })
+	t.Run("before", func(t *testing.T) { prepare(uitest.Start(t, here)) })
 	if t.Failed() {
 		t.FailNow()
 	}

@@ -137,6 +137,9 @@ func (s *Server) Call(t testing.TB, method, path string, body any) (int, map[str
 	return status, doc
 }
 
+// Logs returns what the server has logged.
+func (s *Server) Logs() string { return s.logs.String() }
+
 // Must is Call for a request that has to succeed.
 func (s *Server) Must(t testing.TB, method, path string, body any) map[string]any {
 	t.Helper()

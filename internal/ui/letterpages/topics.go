@@ -62,16 +62,17 @@ func (p *pages) topics(v *web.Visit) (*web.Page, error) {
 
 // topicPage is one topic: how bad it is, since when, and what its policy says.
 type topicPage struct {
-	Topic     *client.DeadLetterTopic
-	Sentence  string
-	Alerts    []string
-	Policy    []setting
-	Inherited bool
-	ByWhom    *string
-	Actions   []web.Button
-	Export    string
-	Areas     []web.Tab
-	Now       time.Time
+	Topic            *client.DeadLetterTopic
+	Sentence         string
+	Alerts           []string
+	Policy           []setting
+	Inherited        bool
+	PolicyUnreadable *bool
+	ByWhom           *string
+	Actions          []web.Button
+	Export           string
+	Areas            []web.Tab
+	Now              time.Time
 }
 
 // alertWords say which limits of the policy's alert are exceeded.
@@ -111,6 +112,7 @@ func (p *pages) topic(v *web.Visit) (*web.Page, error) {
 			return nil, err
 		}
 		d.Policy, d.Inherited, d.ByWhom = settingsOf(own), own.Inherited, own.UpdatedBy
+		d.PolicyUnreadable = own.PolicyUnreadable
 	}
 	if !p.kit.ReadOnly {
 		q := url.Values{

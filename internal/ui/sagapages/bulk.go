@@ -244,7 +244,10 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 
 // aboutBulk says which sagas a bulk is about.
 func aboutBulk(b *client.SagaBulk) string {
-	if b.Filter == nil {
+	switch {
+	case b.FilterUnreadable != nil:
+		return "sagas of a filter that cannot be read"
+	case b.Filter == nil:
 		return web.Count(*b.Ids) + " listed sagas"
 	}
 	raw, err := json.Marshal(b.Filter)

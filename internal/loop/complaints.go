@@ -1,0 +1,41 @@
+package loop
+
+import (
+	"sync"
+	"time"
+)
+
+// Complaints decides when to log again what a loop finds in every round and only a person
+// can mend, such as a damaged row: at intervals that double from a second to a minute. The
+// zero value is ready for use, by any number of goroutines.
+type Complaints struct {
+	mu sync.Mutex
+	of map[string]complaint
+}
+
+type complaint struct {
+	next   time.Time
+	length time.Duration
+}
+
+const (
+	firstComplaint  = time.Second
+	rarestComplaint = time.Minute
+	maxComplaints   = 10_000 // remembered; beyond them all begin again
+)
+
+// Due reports whether to log what about, at the time now.
+func (c *Complaints) Due(about string, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last, known := c.of[about]
+	if known && now.Before(last.next) {
+		return false
+	}
+	if c.of == nil || len(c.of) >= maxComplaints {
+		c.of = map[string]complaint{}
+	}
+	length := min(max(2*last.length, firstComplaint), rarestComplaint)
+	c.of[about] = complaint{now.Add(length), length}
+	return true
+}
