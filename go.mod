@@ -3,7 +3,6 @@ module github.com/skald-saga/skald
 go 1.26.0
 
 require (
-	github.com/adhocore/gronx v1.20.4
 	github.com/alecthomas/kong v1.17.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/chromedp/cdproto v0.159.0

@@ -12,7 +12,7 @@ import (
 
 // model says the same as a Spec in another way: it walks over every minute of
 // real time, reads the wall clock, and looks whether an expression fits. It
-// shares no code with the package and does not use its cron library.
+// shares no code with the package.
 type model struct {
 	crons         []cron
 	realTime      bool

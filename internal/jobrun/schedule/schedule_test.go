@@ -128,6 +128,7 @@ func TestCronSpellings(t *testing.T) {
 	for same, as := range map[string]string{
 		"@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@DAILY": "0 0 * * *", "@hourly": "0 * * * *",
 		"@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *",
+		"@annually": "0 0 1 1 *", "@5minutes": "*/5 * * * *", "@30minutes": "*/30 * * * *",
 		"  0\t9  * *   mon-fri ": "0 9 * * 1-5", "0 9 * jan,Dec 7": "0 0 9 * 1,12 0", "0 9 ? * ?": "0 9 * * *",
 		"5-7/1 08 * * *": "5,6,7 8 * * *", "0 0 * * 6-7": "0 0 * * 0,6", "0 0 * * 7L": "0 0 * * 0L",
 	} {

@@ -117,7 +117,6 @@ func TestPagesUseOnlyTheContract(t *testing.T) {
 
 // drivers may be imported only by these packages.
 var drivers = map[string][]string{
-	"github.com/adhocore/gronx":      {"internal/jobrun/schedule"},
 	"github.com/jmoiron/sqlx":        {"internal/postgres", "internal/idempotency/idempotencydb", "internal/dlq/dlqdb", "internal/dlq/redrivedb", "internal/saga/sagadb", "internal/jobrun/jobdb", "internal/jobrun/leaderdb", "internal/event/eventdb", "internal/access/accessdb", "internal/audit/auditdb", "internal/audit/timelinedb", "internal/ops/overviewdb"},
 	"github.com/lib/pq":              {"internal/postgres", "internal/dlq/dlqdb", "internal/dlq/redrivedb", "internal/saga/sagadb", "internal/jobrun/jobdb", "internal/postgres/notify", "internal/event/eventdb", "internal/access/accessdb", "internal/audit/auditdb", "internal/test/pgtest", "db", "internal/postgres/devpg", "internal/test/testdb"},
 	"github.com/hashicorp/vault/api": {"internal/secret/vault"},
@@ -125,7 +124,6 @@ var drivers = map[string][]string{
 	"github.com/twmb/franz-go/":      {"internal/kafka", "internal/dlq/targets", "scripts/kafka/topic"},
 	"github.com/minio/":              {"internal/jobrun/logstore"},
 	"github.com/redis/go-redis/v9":   {"internal/jobrun/redislease"},
-	"github.com/knadh/koanf":         {"internal/config"},
 	"github.com/getkin/kin-openapi":  {"internal/dlq/dlqapi", "internal/httpapi", "internal/jobrun/workerapi", "internal/httpkit", "internal/test/apitest", "api", "api/client"},
 	"github.com/go-chi/chi/v5":       {"internal/httpapi", "api", "api/client"},
 	"github.com/oapi-codegen/":       {"internal/httpapi", "api", "api/client"},

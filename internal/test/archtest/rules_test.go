@@ -18,7 +18,7 @@ var pure = []string{
 	"net/url",
 	"path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode",
 	"unicode/utf16", "unicode/utf8",
-	"github.com/adhocore/gronx", "github.com/evanphx/json-patch/v5", "github.com/google/uuid",
+	"github.com/evanphx/json-patch/v5", "github.com/google/uuid",
 	"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3", "golang.org/x/net/http/httpguts",
 	"golang.org/x/text/language", "golang.org/x/text/message",
 }
