@@ -135,10 +135,9 @@ func (n *node) addWrites(context.Context) error {
 	n.writes = newWrites(n.sagas, n.cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
 	n.archive = archive{n.sagas, n.metrics}
 	n.definitions = newPinned(n.workflows)
-	cache.SetCache(cache.Over(cache.Config{
-		Sagas: n.sagas, Workflows: n.workflows, Now: n.now, NewID: newID, Timeout: n.cfg.Engine.DefaultSagaTimeout,
-		Log: n.opt.Log,
-	}))
+	cache.SetCache(&cache.Stored{
+		Sagas: n.sagas, Workflows: n.workflows, Now: n.now, Timeout: n.cfg.Engine.DefaultSagaTimeout, Log: n.opt.Log,
+	})
 	return nil
 }
 

@@ -1,100 +1,75 @@
-// Package cache is the interface to sagas that seed 4 defines: a small interface
-// behind which a service keeps its sagas, in memory until SetCache sets another cache.
-// It is a façade over the same rules and stores as everything else, so the API and the
-// engine see what it writes.
+// Package cache is seed 4's Cache (GetAll, GetById, Put, Remove, SetCache, VersionConflictError, by default an
+// InMemoryCache), which the project promises and nothing else in Skald needs. It is a façade over the rules and
+// stores of the API and the engine (decision 0027) and stays this small: features belong to the stores.
 package cache
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Cache is seed 4's interface (section Cache Interface). Every method sees only the
-// sagas of the tenant in ctx (WithTenant), and none if ctx has no tenant.
-// Implementations are safe for concurrent use.
+// Cache is safe for concurrent use. Every method sees only the sagas of the tenant in ctx (WithTenant). To callers
+// of GetAll, GetById and Remove an outage, which is logged, looks like "none": who must know uses the store.
 type Cache interface {
-	// GetAll returns the tenant's active and compensating sagas, newest first.
-	// An outage is logged and looks like "none": callers that must distinguish the
-	// two use the store.
+	// GetAll returns the active and compensating sagas, newest first.
 	GetAll(ctx context.Context) []Saga
 	// GetById returns a saga; false when the tenant has none with this id.
 	GetById(ctx context.Context, id uuid.UUID) (Saga, bool) //nolint:revive // the seed's name
-	// Put adds a saga whose Version is 0, durably before it returns; the engine then
-	// runs it. If its id is taken, the error is a *VersionConflictError. A saga with
-	// another Version is changed if that is still its version; otherwise the error is
-	// a *VersionConflictError and nothing is written. Status may change from Active to
-	// Compensating, and TimeoutAt may move; callers can change nothing else.
+	// Put adds a saga whose Version is 0, durably, for the engine to run. One with another Version is changed:
+	// Status from Active to Compensating, or TimeoutAt; the rest is the engine's. A taken id, or a saga that is no
+	// longer at this version, is a *VersionConflictError, and nothing is written.
 	Put(ctx context.Context, s Saga) error
-	// Remove marks a saga as completed (soft delete). It returns true if the tenant
-	// has the saga and it is completed now or already was. It works only where an
-	// operator could force completion: for a compensating or failed saga it changes
-	// nothing and returns false.
+	// Remove completes a saga where an operator could force that; true if it is completed now.
 	Remove(ctx context.Context, id uuid.UUID) bool
 }
 
 // Status is seed 4's term for the state of a saga.
 type Status string
 
-// Statuses of seed 4.
+// Statuses of seed 4. A saga that was compensated is completed.
 const (
 	Active       Status = "active"
 	Compensating Status = "compensating"
-	Completed    Status = "completed" // also when everything was compensated
+	Completed    Status = "completed"
 	Failed       Status = "failed"
 )
 
-// Saga is seed 4's row (section sagas).
+// Saga is seed 4's row (section sagas). Put takes the tenant from its context.
 type Saga struct {
-	TransactionID uuid.UUID
-	Tenant        tenant.Tenant // Put uses the one in ctx
-	SagaType      string        // "": derived from the workflow's name
-	InitiatedBy   string
-	Status        Status
-	Data          Data
-	Version       int64 // 0: not stored yet
-	CreatedAt     time.Time
-	UpdatedAt     time.Time
-	TimeoutAt     *time.Time // nil: no deadline
+	TransactionID         uuid.UUID
+	Tenant                saga.Tenant
+	SagaType, InitiatedBy string
+	Status                Status
+	Data                  Data
+	Version               int64 // 0: not stored yet
+	CreatedAt, UpdatedAt  time.Time
+	TimeoutAt             *time.Time // nil: no deadline
 }
 
-// Data is seed 4's saga_data: the saga's model.
+// Data is seed 4's saga_data: the saga's model. Steps are in the order in which they began.
 type Data struct {
-	Workflow    Workflow        `json:"workflow"`
-	Payload     json.RawMessage `json:"payload,omitempty"`
-	CurrentStep int             `json:"current_step"`
-	Steps       []Step          `json:"steps,omitempty"` // what has been done and compensated so far
+	Workflow    Workflow
+	Payload     json.RawMessage
+	CurrentStep int
+	Steps       []saga.StepLog
 }
 
 // Workflow names the definition of a saga. Version 0 in Put: the latest.
 type Workflow struct {
-	Name    string `json:"name"`
-	Version int    `json:"version"`
+	Name    string
+	Version int
 }
 
-// Step is one attempt of one step.
-type Step struct {
-	Index   int             `json:"index"`
-	Name    string          `json:"name"`
-	Action  saga.Action     `json:"action"`
-	Attempt int             `json:"attempt"`
-	Status  saga.LogStatus  `json:"status"`
-	Result  json.RawMessage `json:"result,omitempty"`
-}
-
-// VersionConflictError is the error of a Put that lost a race: the saga is no longer at
-// the version that was read, or the id of a new one is taken.
+// VersionConflictError is the error of a Put that lost a race. Version 0: no saga.
 type VersionConflictError struct {
-	ID       uuid.UUID
-	Expected int64 // 0: the saga was expected not to exist
-	Actual   int64 // 0: the saga is gone, or belongs to another tenant
+	ID               uuid.UUID
+	Expected, Actual int64
 }
 
 func (e *VersionConflictError) Error() string {
@@ -104,13 +79,6 @@ func (e *VersionConflictError) Error() string {
 type tenantKey struct{}
 
 // WithTenant returns a context whose cache calls are for tenant t.
-func WithTenant(ctx context.Context, t tenant.Tenant) context.Context {
+func WithTenant(ctx context.Context, t saga.Tenant) context.Context {
 	return context.WithValue(ctx, tenantKey{}, t)
 }
-
-func tenantOf(ctx context.Context) (tenant.Tenant, bool) {
-	t, ok := ctx.Value(tenantKey{}).(tenant.Tenant)
-	return t, ok
-}
-
-var errNoTenant = errors.New("cache: the context has no tenant: see WithTenant")

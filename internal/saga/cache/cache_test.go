@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +44,7 @@ func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 func caches(t *testing.T, test func(w world)) {
 	t.Helper()
 	t.Run("memory", func(t *testing.T) {
-		c := cache.NewInMemory(nil)
+		c := cache.NewInMemory()
 		test(newWorld(t, c, c.Store.Sagas, c.Store.Workflows))
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
@@ -53,9 +54,9 @@ func caches(t *testing.T, test func(w world)) {
 		}
 		t.Cleanup(db.Close)
 		sagas, w := sagadb.NewSagas(db), sagadb.NewWorkflows(db)
-		test(newWorld(t, cache.Over(cache.Config{
-			Sagas: sagas, Workflows: w, Now: now, NewID: func() uuid.UUID { return uuid.Must(uuid.NewV7()) }, Timeout: time.Hour,
-		}), sagas, w))
+		test(newWorld(t, &cache.Stored{
+			Sagas: sagas, Workflows: w, Now: now, Timeout: time.Hour, Log: slog.New(slog.DiscardHandler),
+		}, sagas, w))
 	})
 }
 
@@ -314,7 +315,7 @@ func TestTheDefaultIsInMemoryUntilSetCache(t *testing.T) {
 	if cache.Current() != cache.Current() {
 		t.Error("the default is a different cache each time")
 	}
-	other := cache.NewInMemory(nil)
+	other := cache.NewInMemory()
 	cache.SetCache(other)
 	if cache.Current() != cache.Cache(other) {
 		t.Error("SetCache had no effect")

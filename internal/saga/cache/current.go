@@ -1,26 +1,37 @@
 package cache
 
 import (
+	"log/slog"
 	"sync/atomic"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga/memstore"
 )
 
-// current is the process-wide cache of seed 4, as set by SetCache.
+// InMemoryCache is seed 4's default: nothing survives the process. In Store are the definitions for Put.
+type InMemoryCache struct {
+	Stored
+	Store *memstore.Store
+}
+
+// NewInMemory returns an empty InMemoryCache.
+func NewInMemory() *InMemoryCache {
+	clock := func() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+	m := memstore.New(clock)
+	log := slog.New(slog.DiscardHandler)
+	return &InMemoryCache{Stored{Sagas: m.Sagas, Workflows: m.Workflows, Now: clock, Log: log}, m}
+}
+
 var current atomic.Pointer[Cache]
 
 // SetCache makes c the cache of this process. Call it once, at startup.
 func SetCache(c Cache) { current.Store(&c) }
 
-// Current returns the cache of this process: before SetCache an InMemoryCache, which is
-// created on first use.
+// Current returns the cache of this process: before SetCache an InMemoryCache.
 func Current() Cache {
-	for {
-		if c := current.Load(); c != nil {
-			return *c
-		}
-		fresh := NewInMemory(nil)
-		var c Cache = fresh
-		if current.CompareAndSwap(nil, &c) {
-			return c
-		}
+	if current.Load() == nil {
+		var fallback Cache = NewInMemory()
+		current.CompareAndSwap(nil, &fallback)
 	}
+	return *current.Load()
 }
