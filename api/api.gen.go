@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,18 +28,6 @@ const (
 	ActionResultAsked ActionResult = "asked"
 	ActionResultDone  ActionResult = "done"
 )
-
-// Valid indicates whether the value is a known member of the ActionResult enum.
-func (e ActionResult) Valid() bool {
-	switch e {
-	case ActionResultAsked:
-		return true
-	case ActionResultDone:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ActionKind.
 const (
@@ -65,54 +52,6 @@ const (
 	ActionKindWebhook         ActionKind = "webhook"
 	ActionKindWorkflow        ActionKind = "workflow"
 )
-
-// Valid indicates whether the value is a known member of the ActionKind enum.
-func (e ActionKind) Valid() bool {
-	switch e {
-	case ActionKindAPIKey:
-		return true
-	case ActionKindDeadLetter:
-		return true
-	case ActionKindDeadLetterGroup:
-		return true
-	case ActionKindErasure:
-		return true
-	case ActionKindJobBackfill:
-		return true
-	case ActionKindJobBulk:
-		return true
-	case ActionKindJobDefinition:
-		return true
-	case ActionKindJobFence:
-		return true
-	case ActionKindJobRun:
-		return true
-	case ActionKindJobScheduler:
-		return true
-	case ActionKindJobSettings:
-		return true
-	case ActionKindJobWorker:
-		return true
-	case ActionKindRedrive:
-		return true
-	case ActionKindRetention:
-		return true
-	case ActionKindSagaBulk:
-		return true
-	case ActionKindSchema:
-		return true
-	case ActionKindSession:
-		return true
-	case ActionKindTopicPolicy:
-		return true
-	case ActionKindWebhook:
-		return true
-	case ActionKindWorkflow:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for AuditEventType.
 const (
@@ -151,97 +90,11 @@ const (
 	AuditEventTypeStateChanged              AuditEventType = "state.changed"
 )
 
-// Valid indicates whether the value is a known member of the AuditEventType enum.
-func (e AuditEventType) Valid() bool {
-	switch e {
-	case AuditEventTypeCompensationCompleted:
-		return true
-	case AuditEventTypeCompensationFailed:
-		return true
-	case AuditEventTypeCompensationStarted:
-		return true
-	case AuditEventTypeCompensationStepCompleted:
-		return true
-	case AuditEventTypeCompensationStepFailed:
-		return true
-	case AuditEventTypeCompensationStepStarted:
-		return true
-	case AuditEventTypeRetryAttempted:
-		return true
-	case AuditEventTypeRetryExhausted:
-		return true
-	case AuditEventTypeSagaAttentionCleared:
-		return true
-	case AuditEventTypeSagaAttentionRaised:
-		return true
-	case AuditEventTypeSagaCancelRequested:
-		return true
-	case AuditEventTypeSagaCancelled:
-		return true
-	case AuditEventTypeSagaCompensationRequested:
-		return true
-	case AuditEventTypeSagaCompensationResumed:
-		return true
-	case AuditEventTypeSagaCompleted:
-		return true
-	case AuditEventTypeSagaDeadlineChanged:
-		return true
-	case AuditEventTypeSagaDeadlinePassed:
-		return true
-	case AuditEventTypeSagaEndForced:
-		return true
-	case AuditEventTypeSagaErased:
-		return true
-	case AuditEventTypeSagaFailed:
-		return true
-	case AuditEventTypeSagaNoteChanged:
-		return true
-	case AuditEventTypeSagaRestored:
-		return true
-	case AuditEventTypeSagaResumed:
-		return true
-	case AuditEventTypeSagaRetryRequested:
-		return true
-	case AuditEventTypeSagaStarted:
-		return true
-	case AuditEventTypeSagaStepCompleted:
-		return true
-	case AuditEventTypeSagaStepFailed:
-		return true
-	case AuditEventTypeSagaStepOrdered:
-		return true
-	case AuditEventTypeSagaStepSkipped:
-		return true
-	case AuditEventTypeSagaStepStarted:
-		return true
-	case AuditEventTypeSagaSuspended:
-		return true
-	case AuditEventTypeSagaTimedOut:
-		return true
-	case AuditEventTypeStateChanged:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for AuditScope.
 const (
 	AuditScopeDeployment AuditScope = "deployment"
 	AuditScopeTenant     AuditScope = "tenant"
 )
-
-// Valid indicates whether the value is a known member of the AuditScope enum.
-func (e AuditScope) Valid() bool {
-	switch e {
-	case AuditScopeDeployment:
-		return true
-	case AuditScopeTenant:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for AuditVerificationFirstBadKind.
 const (
@@ -252,59 +105,17 @@ const (
 	AuditVerificationFirstBadKindUnexpectedEvents AuditVerificationFirstBadKind = "unexpected_events"
 )
 
-// Valid indicates whether the value is a known member of the AuditVerificationFirstBadKind enum.
-func (e AuditVerificationFirstBadKind) Valid() bool {
-	switch e {
-	case AuditVerificationFirstBadKindDigestMismatch:
-		return true
-	case AuditVerificationFirstBadKindMissingEvents:
-		return true
-	case AuditVerificationFirstBadKindMissingSeals:
-		return true
-	case AuditVerificationFirstBadKindSealMismatch:
-		return true
-	case AuditVerificationFirstBadKindUnexpectedEvents:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for BackfillOrder.
 const (
 	BackfillOrderNewest BackfillOrder = "newest"
 	BackfillOrderOldest BackfillOrder = "oldest"
 )
 
-// Valid indicates whether the value is a known member of the BackfillOrder enum.
-func (e BackfillOrder) Valid() bool {
-	switch e {
-	case BackfillOrderNewest:
-		return true
-	case BackfillOrderOldest:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for BackfillInputOrder.
 const (
 	BackfillInputOrderNewest BackfillInputOrder = "newest"
 	BackfillInputOrderOldest BackfillInputOrder = "oldest"
 )
-
-// Valid indicates whether the value is a known member of the BackfillInputOrder enum.
-func (e BackfillInputOrder) Valid() bool {
-	switch e {
-	case BackfillInputOrderNewest:
-		return true
-	case BackfillInputOrderOldest:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for BackfillReprocess.
 const (
@@ -313,40 +124,12 @@ const (
 	BackfillReprocessNONE      BackfillReprocess = "NONE"
 )
 
-// Valid indicates whether the value is a known member of the BackfillReprocess enum.
-func (e BackfillReprocess) Valid() bool {
-	switch e {
-	case BackfillReprocessCOMPLETED:
-		return true
-	case BackfillReprocessFAILED:
-		return true
-	case BackfillReprocessNONE:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for BulkState.
 const (
 	BulkStateCANCELED  BulkState = "CANCELED"
 	BulkStateCOMPLETED BulkState = "COMPLETED"
 	BulkStateRUNNING   BulkState = "RUNNING"
 )
-
-// Valid indicates whether the value is a known member of the BulkState enum.
-func (e BulkState) Valid() bool {
-	switch e {
-	case BulkStateCANCELED:
-		return true
-	case BulkStateCOMPLETED:
-		return true
-	case BulkStateRUNNING:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for CompensationStateName.
 const (
@@ -357,41 +140,11 @@ const (
 	CompensationStateNameSkipped   CompensationStateName = "skipped"
 )
 
-// Valid indicates whether the value is a known member of the CompensationStateName enum.
-func (e CompensationStateName) Valid() bool {
-	switch e {
-	case CompensationStateNameCompleted:
-		return true
-	case CompensationStateNameFailed:
-		return true
-	case CompensationStateNamePending:
-		return true
-	case CompensationStateNameRunning:
-		return true
-	case CompensationStateNameSkipped:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterAckInputOutcome.
 const (
 	DeadLetterAckInputOutcomeFAILED    DeadLetterAckInputOutcome = "FAILED"
 	DeadLetterAckInputOutcomePROCESSED DeadLetterAckInputOutcome = "PROCESSED"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterAckInputOutcome enum.
-func (e DeadLetterAckInputOutcome) Valid() bool {
-	switch e {
-	case DeadLetterAckInputOutcomeFAILED:
-		return true
-	case DeadLetterAckInputOutcomePROCESSED:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterAttemptOutcome.
 const (
@@ -402,44 +155,12 @@ const (
 	DeadLetterAttemptOutcomeWITHDRAWN    DeadLetterAttemptOutcome = "WITHDRAWN"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterAttemptOutcome enum.
-func (e DeadLetterAttemptOutcome) Valid() bool {
-	switch e {
-	case DeadLetterAttemptOutcomeABANDONED:
-		return true
-	case DeadLetterAttemptOutcomeACKNOWLEDGED:
-		return true
-	case DeadLetterAttemptOutcomeFAILED:
-		return true
-	case DeadLetterAttemptOutcomeUNCERTAIN:
-		return true
-	case DeadLetterAttemptOutcomeWITHDRAWN:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterEncoding.
 const (
 	DeadLetterEncodingBinary DeadLetterEncoding = "binary"
 	DeadLetterEncodingJSON   DeadLetterEncoding = "json"
 	DeadLetterEncodingText   DeadLetterEncoding = "text"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterEncoding enum.
-func (e DeadLetterEncoding) Valid() bool {
-	switch e {
-	case DeadLetterEncodingBinary:
-		return true
-	case DeadLetterEncodingJSON:
-		return true
-	case DeadLetterEncodingText:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterErrorClass.
 const (
@@ -448,40 +169,12 @@ const (
 	DeadLetterErrorClassUNKNOWN   DeadLetterErrorClass = "UNKNOWN"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterErrorClass enum.
-func (e DeadLetterErrorClass) Valid() bool {
-	switch e {
-	case DeadLetterErrorClassPERMANENT:
-		return true
-	case DeadLetterErrorClassTRANSIENT:
-		return true
-	case DeadLetterErrorClassUNKNOWN:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterGroupPatchState.
 const (
 	DeadLetterGroupPatchStateACKNOWLEDGED DeadLetterGroupPatchState = "ACKNOWLEDGED"
 	DeadLetterGroupPatchStateNEW          DeadLetterGroupPatchState = "NEW"
 	DeadLetterGroupPatchStateRESOLVED     DeadLetterGroupPatchState = "RESOLVED"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterGroupPatchState enum.
-func (e DeadLetterGroupPatchState) Valid() bool {
-	switch e {
-	case DeadLetterGroupPatchStateACKNOWLEDGED:
-		return true
-	case DeadLetterGroupPatchStateNEW:
-		return true
-	case DeadLetterGroupPatchStateRESOLVED:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterGroupState.
 const (
@@ -491,39 +184,11 @@ const (
 	DeadLetterGroupStateRESOLVED     DeadLetterGroupState = "RESOLVED"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterGroupState enum.
-func (e DeadLetterGroupState) Valid() bool {
-	switch e {
-	case DeadLetterGroupStateACKNOWLEDGED:
-		return true
-	case DeadLetterGroupStateNEW:
-		return true
-	case DeadLetterGroupStateREGRESSED:
-		return true
-	case DeadLetterGroupStateRESOLVED:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterHeaderPatchOp.
 const (
 	DeadLetterHeaderPatchOpRemove DeadLetterHeaderPatchOp = "remove"
 	DeadLetterHeaderPatchOpSet    DeadLetterHeaderPatchOp = "set"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterHeaderPatchOp enum.
-func (e DeadLetterHeaderPatchOp) Valid() bool {
-	switch e {
-	case DeadLetterHeaderPatchOpRemove:
-		return true
-	case DeadLetterHeaderPatchOpSet:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterHold.
 const (
@@ -532,22 +197,6 @@ const (
 	DeadLetterHoldHoldAll       DeadLetterHold = "hold_all"
 	DeadLetterHoldTopicPolicy   DeadLetterHold = "topic_policy"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterHold enum.
-func (e DeadLetterHold) Valid() bool {
-	switch e {
-	case DeadLetterHoldConfiguration:
-		return true
-	case DeadLetterHoldDefaultPolicy:
-		return true
-	case DeadLetterHoldHoldAll:
-		return true
-	case DeadLetterHoldTopicPolicy:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterResolution.
 const (
@@ -560,28 +209,6 @@ const (
 	DeadLetterResolutionREDRIVEN  DeadLetterResolution = "REDRIVEN"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterResolution enum.
-func (e DeadLetterResolution) Valid() bool {
-	switch e {
-	case DeadLetterResolutionBOUNCED:
-		return true
-	case DeadLetterResolutionCONFIRMED:
-		return true
-	case DeadLetterResolutionDISCARDED:
-		return true
-	case DeadLetterResolutionEXHAUSTED:
-		return true
-	case DeadLetterResolutionMANUAL:
-		return true
-	case DeadLetterResolutionPOISON:
-		return true
-	case DeadLetterResolutionREDRIVEN:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterRetryTargetMethod.
 const (
 	DeadLetterRetryTargetMethodDELETE DeadLetterRetryTargetMethod = "DELETE"
@@ -589,22 +216,6 @@ const (
 	DeadLetterRetryTargetMethodPOST   DeadLetterRetryTargetMethod = "POST"
 	DeadLetterRetryTargetMethodPUT    DeadLetterRetryTargetMethod = "PUT"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterRetryTargetMethod enum.
-func (e DeadLetterRetryTargetMethod) Valid() bool {
-	switch e {
-	case DeadLetterRetryTargetMethodDELETE:
-		return true
-	case DeadLetterRetryTargetMethodPATCH:
-		return true
-	case DeadLetterRetryTargetMethodPOST:
-		return true
-	case DeadLetterRetryTargetMethodPUT:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterSource.
 const (
@@ -615,24 +226,6 @@ const (
 	DeadLetterSourceWEBHOOK DeadLetterSource = "WEBHOOK"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterSource enum.
-func (e DeadLetterSource) Valid() bool {
-	switch e {
-	case DeadLetterSourceJOB:
-		return true
-	case DeadLetterSourceKAFKA:
-		return true
-	case DeadLetterSourceREST:
-		return true
-	case DeadLetterSourceSAGA:
-		return true
-	case DeadLetterSourceWEBHOOK:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterStatus.
 const (
 	DeadLetterStatusDEAD     DeadLetterStatus = "DEAD"
@@ -641,22 +234,6 @@ const (
 	DeadLetterStatusRETRYING DeadLetterStatus = "RETRYING"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterStatus enum.
-func (e DeadLetterStatus) Valid() bool {
-	switch e {
-	case DeadLetterStatusDEAD:
-		return true
-	case DeadLetterStatusPENDING:
-		return true
-	case DeadLetterStatusRESOLVED:
-		return true
-	case DeadLetterStatusRETRYING:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterTargetMethod.
 const (
 	DeadLetterTargetMethodDELETE DeadLetterTargetMethod = "DELETE"
@@ -664,22 +241,6 @@ const (
 	DeadLetterTargetMethodPOST   DeadLetterTargetMethod = "POST"
 	DeadLetterTargetMethodPUT    DeadLetterTargetMethod = "PUT"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterTargetMethod enum.
-func (e DeadLetterTargetMethod) Valid() bool {
-	switch e {
-	case DeadLetterTargetMethodDELETE:
-		return true
-	case DeadLetterTargetMethodPATCH:
-		return true
-	case DeadLetterTargetMethodPOST:
-		return true
-	case DeadLetterTargetMethodPUT:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterTargetKind.
 const (
@@ -690,24 +251,6 @@ const (
 	DeadLetterTargetKindWebhook  DeadLetterTargetKind = "webhook"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterTargetKind enum.
-func (e DeadLetterTargetKind) Valid() bool {
-	switch e {
-	case DeadLetterTargetKindHTTP:
-		return true
-	case DeadLetterTargetKindJobRun:
-		return true
-	case DeadLetterTargetKindKafka:
-		return true
-	case DeadLetterTargetKindSagaStep:
-		return true
-	case DeadLetterTargetKindWebhook:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeadLetterTopicAlerts.
 const (
 	DeadLetterTopicAlertsAge      DeadLetterTopicAlerts = "age"
@@ -715,22 +258,6 @@ const (
 	DeadLetterTopicAlertsNewGroup DeadLetterTopicAlerts = "new_group"
 	DeadLetterTopicAlertsRate     DeadLetterTopicAlerts = "rate"
 )
-
-// Valid indicates whether the value is a known member of the DeadLetterTopicAlerts enum.
-func (e DeadLetterTopicAlerts) Valid() bool {
-	switch e {
-	case DeadLetterTopicAlertsAge:
-		return true
-	case DeadLetterTopicAlertsCount:
-		return true
-	case DeadLetterTopicAlertsNewGroup:
-		return true
-	case DeadLetterTopicAlertsRate:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DeadLetterVerb.
 const (
@@ -744,30 +271,6 @@ const (
 	DeadLetterVerbUpdate  DeadLetterVerb = "update"
 )
 
-// Valid indicates whether the value is a known member of the DeadLetterVerb enum.
-func (e DeadLetterVerb) Valid() bool {
-	switch e {
-	case DeadLetterVerbAck:
-		return true
-	case DeadLetterVerbDelete:
-		return true
-	case DeadLetterVerbDiscard:
-		return true
-	case DeadLetterVerbRequeue:
-		return true
-	case DeadLetterVerbResolve:
-		return true
-	case DeadLetterVerbRestore:
-		return true
-	case DeadLetterVerbRetry:
-		return true
-	case DeadLetterVerbUpdate:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DeliveryStatus.
 const (
 	DeliveryStatusDelivered DeliveryStatus = "delivered"
@@ -776,36 +279,10 @@ const (
 	DeliveryStatusPending   DeliveryStatus = "pending"
 )
 
-// Valid indicates whether the value is a known member of the DeliveryStatus enum.
-func (e DeliveryStatus) Valid() bool {
-	switch e {
-	case DeliveryStatusDelivered:
-		return true
-	case DeliveryStatusDiscarded:
-		return true
-	case DeliveryStatusFailed:
-		return true
-	case DeliveryStatusPending:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for DryRunResultDryRun.
 const (
 	DryRunResultDryRunTrue DryRunResultDryRun = true
 )
-
-// Valid indicates whether the value is a known member of the DryRunResultDryRun enum.
-func (e DryRunResultDryRun) Valid() bool {
-	switch e {
-	case DryRunResultDryRunTrue:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for EndCause.
 const (
@@ -815,22 +292,6 @@ const (
 	EndCauseStepFailed EndCause = "step_failed"
 )
 
-// Valid indicates whether the value is a known member of the EndCause enum.
-func (e EndCause) Valid() bool {
-	switch e {
-	case EndCauseCancelled:
-		return true
-	case EndCauseDeadline:
-		return true
-	case EndCauseOperator:
-		return true
-	case EndCauseStepFailed:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for HTTPCallMethod.
 const (
 	HTTPCallMethodDELETE HTTPCallMethod = "DELETE"
@@ -839,54 +300,16 @@ const (
 	HTTPCallMethodPUT    HTTPCallMethod = "PUT"
 )
 
-// Valid indicates whether the value is a known member of the HTTPCallMethod enum.
-func (e HTTPCallMethod) Valid() bool {
-	switch e {
-	case HTTPCallMethodDELETE:
-		return true
-	case HTTPCallMethodPATCH:
-		return true
-	case HTTPCallMethodPOST:
-		return true
-	case HTTPCallMethodPUT:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
 )
-
-// Valid indicates whether the value is a known member of the HealthStatus enum.
-func (e HealthStatus) Valid() bool {
-	switch e {
-	case HealthStatusOk:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for JobBulkAction.
 const (
 	JobBulkActionCANCEL JobBulkAction = "CANCEL"
 	JobBulkActionRERUN  JobBulkAction = "RERUN"
 )
-
-// Valid indicates whether the value is a known member of the JobBulkAction enum.
-func (e JobBulkAction) Valid() bool {
-	switch e {
-	case JobBulkActionCANCEL:
-		return true
-	case JobBulkActionRERUN:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for JobConcurrencyPolicy.
 const (
@@ -895,22 +318,6 @@ const (
 	JobConcurrencyPolicyQueue   JobConcurrencyPolicy = "queue"
 	JobConcurrencyPolicyReplace JobConcurrencyPolicy = "replace"
 )
-
-// Valid indicates whether the value is a known member of the JobConcurrencyPolicy enum.
-func (e JobConcurrencyPolicy) Valid() bool {
-	switch e {
-	case JobConcurrencyPolicyAllow:
-		return true
-	case JobConcurrencyPolicyForbid:
-		return true
-	case JobConcurrencyPolicyQueue:
-		return true
-	case JobConcurrencyPolicyReplace:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for JobEventKind.
 const (
@@ -936,74 +343,12 @@ const (
 	JobEventKindTimedOut        JobEventKind = "timed_out"
 )
 
-// Valid indicates whether the value is a known member of the JobEventKind enum.
-func (e JobEventKind) Valid() bool {
-	switch e {
-	case JobEventKindAdmitted:
-		return true
-	case JobEventKindAssigned:
-		return true
-	case JobEventKindCancelRequested:
-		return true
-	case JobEventKindCanceled:
-		return true
-	case JobEventKindConfirmed:
-		return true
-	case JobEventKindConfirming:
-		return true
-	case JobEventKindCreated:
-		return true
-	case JobEventKindDeadLettered:
-		return true
-	case JobEventKindFailed:
-		return true
-	case JobEventKindHeldBack:
-		return true
-	case JobEventKindLogOffloaded:
-		return true
-	case JobEventKindOrphaned:
-		return true
-	case JobEventKindReassigned:
-		return true
-	case JobEventKindRefused:
-		return true
-	case JobEventKindReleased:
-		return true
-	case JobEventKindRetryCreated:
-		return true
-	case JobEventKindSkipped:
-		return true
-	case JobEventKindStarted:
-		return true
-	case JobEventKindSucceeded:
-		return true
-	case JobEventKindTimedOut:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobEventTriggerArgsFrom.
 const (
 	JobEventTriggerArgsFromEmpty   JobEventTriggerArgsFrom = ""
 	JobEventTriggerArgsFromEvent   JobEventTriggerArgsFrom = "event"
 	JobEventTriggerArgsFromPayload JobEventTriggerArgsFrom = "payload"
 )
-
-// Valid indicates whether the value is a known member of the JobEventTriggerArgsFrom enum.
-func (e JobEventTriggerArgsFrom) Valid() bool {
-	switch e {
-	case JobEventTriggerArgsFromEmpty:
-		return true
-	case JobEventTriggerArgsFromEvent:
-		return true
-	case JobEventTriggerArgsFromPayload:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for JobMisfirePolicy.
 const (
@@ -1012,37 +357,11 @@ const (
 	JobMisfirePolicySkip     JobMisfirePolicy = "skip"
 )
 
-// Valid indicates whether the value is a known member of the JobMisfirePolicy enum.
-func (e JobMisfirePolicy) Valid() bool {
-	switch e {
-	case JobMisfirePolicyCatchUp:
-		return true
-	case JobMisfirePolicyFireOnce:
-		return true
-	case JobMisfirePolicySkip:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobRunContinuationState.
 const (
 	JobRunContinuationStateCONFIRMING JobRunContinuationState = "CONFIRMING"
 	JobRunContinuationStateNONE       JobRunContinuationState = "NONE"
 )
-
-// Valid indicates whether the value is a known member of the JobRunContinuationState enum.
-func (e JobRunContinuationState) Valid() bool {
-	switch e {
-	case JobRunContinuationStateCONFIRMING:
-		return true
-	case JobRunContinuationStateNONE:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for JobRunState.
 const (
@@ -1057,52 +376,12 @@ const (
 	JobRunStateTIMEDOUT  JobRunState = "TIMED_OUT"
 )
 
-// Valid indicates whether the value is a known member of the JobRunState enum.
-func (e JobRunState) Valid() bool {
-	switch e {
-	case JobRunStateASSIGNED:
-		return true
-	case JobRunStateCANCELED:
-		return true
-	case JobRunStateFAILED:
-		return true
-	case JobRunStateORPHANED:
-		return true
-	case JobRunStatePENDING:
-		return true
-	case JobRunStateRUNNING:
-		return true
-	case JobRunStateSKIPPED:
-		return true
-	case JobRunStateSUCCEEDED:
-		return true
-	case JobRunStateTIMEDOUT:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobRunVerb.
 const (
 	JobRunVerbCancel   JobRunVerb = "cancel"
 	JobRunVerbReassign JobRunVerb = "reassign"
 	JobRunVerbRerun    JobRunVerb = "rerun"
 )
-
-// Valid indicates whether the value is a known member of the JobRunVerb enum.
-func (e JobRunVerb) Valid() bool {
-	switch e {
-	case JobRunVerbCancel:
-		return true
-	case JobRunVerbReassign:
-		return true
-	case JobRunVerbRerun:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for JobRunWaitReason.
 const (
@@ -1119,36 +398,6 @@ const (
 	JobRunWaitReasonWorker       JobRunWaitReason = "worker"
 )
 
-// Valid indicates whether the value is a known member of the JobRunWaitReason enum.
-func (e JobRunWaitReason) Valid() bool {
-	switch e {
-	case JobRunWaitReasonBackoff:
-		return true
-	case JobRunWaitReasonCancel:
-		return true
-	case JobRunWaitReasonConfirmation:
-		return true
-	case JobRunWaitReasonEnd:
-		return true
-	case JobRunWaitReasonKey:
-		return true
-	case JobRunWaitReasonLeader:
-		return true
-	case JobRunWaitReasonNothing:
-		return true
-	case JobRunWaitReasonSlot:
-		return true
-	case JobRunWaitReasonStart:
-		return true
-	case JobRunWaitReasonTurn:
-		return true
-	case JobRunWaitReasonWorker:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobScheduleDstGap.
 const (
 	JobScheduleDstGapEmpty     JobScheduleDstGap = ""
@@ -1156,40 +405,12 @@ const (
 	JobScheduleDstGapSkip      JobScheduleDstGap = "skip"
 )
 
-// Valid indicates whether the value is a known member of the JobScheduleDstGap enum.
-func (e JobScheduleDstGap) Valid() bool {
-	switch e {
-	case JobScheduleDstGapEmpty:
-		return true
-	case JobScheduleDstGapFireAfter:
-		return true
-	case JobScheduleDstGapSkip:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobScheduleDstOverlap.
 const (
 	JobScheduleDstOverlapBoth  JobScheduleDstOverlap = "both"
 	JobScheduleDstOverlapEmpty JobScheduleDstOverlap = ""
 	JobScheduleDstOverlapFirst JobScheduleDstOverlap = "first"
 )
-
-// Valid indicates whether the value is a known member of the JobScheduleDstOverlap enum.
-func (e JobScheduleDstOverlap) Valid() bool {
-	switch e {
-	case JobScheduleDstOverlapBoth:
-		return true
-	case JobScheduleDstOverlapEmpty:
-		return true
-	case JobScheduleDstOverlapFirst:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for JobTrigger.
 const (
@@ -1202,28 +423,6 @@ const (
 	JobTriggerTIME     JobTrigger = "TIME"
 )
 
-// Valid indicates whether the value is a known member of the JobTrigger enum.
-func (e JobTrigger) Valid() bool {
-	switch e {
-	case JobTriggerBACKFILL:
-		return true
-	case JobTriggerDLQ:
-		return true
-	case JobTriggerEVENT:
-		return true
-	case JobTriggerMANUAL:
-		return true
-	case JobTriggerRETRY:
-		return true
-	case JobTriggerSAGA:
-		return true
-	case JobTriggerTIME:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for JobType.
 const (
 	JobTypeEvent  JobType = "event"
@@ -1231,34 +430,10 @@ const (
 	JobTypeTime   JobType = "time"
 )
 
-// Valid indicates whether the value is a known member of the JobType enum.
-func (e JobType) Valid() bool {
-	switch e {
-	case JobTypeEvent:
-		return true
-	case JobTypeManual:
-		return true
-	case JobTypeTime:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for NoCompensation.
 const (
 	NoCompensationNone NoCompensation = "none"
 )
-
-// Valid indicates whether the value is a known member of the NoCompensation enum.
-func (e NoCompensation) Valid() bool {
-	switch e {
-	case NoCompensationNone:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for OverviewCauseKind.
 const (
@@ -1278,59 +453,11 @@ const (
 	OverviewCauseKindWorkerLost              OverviewCauseKind = "worker_lost"
 )
 
-// Valid indicates whether the value is a known member of the OverviewCauseKind enum.
-func (e OverviewCauseKind) Valid() bool {
-	switch e {
-	case OverviewCauseKindGroupNew:
-		return true
-	case OverviewCauseKindGroupRegressed:
-		return true
-	case OverviewCauseKindNoLeader:
-		return true
-	case OverviewCauseKindQueueWithoutWorker:
-		return true
-	case OverviewCauseKindRedriveAwaitingApproval:
-		return true
-	case OverviewCauseKindRedriveHalted:
-		return true
-	case OverviewCauseKindRunsFailed:
-		return true
-	case OverviewCauseKindRunsLate:
-		return true
-	case OverviewCauseKindSagasNeedAttention:
-		return true
-	case OverviewCauseKindSagasStuck:
-		return true
-	case OverviewCauseKindSweepLate:
-		return true
-	case OverviewCauseKindWebhookDisabled:
-		return true
-	case OverviewCauseKindWebhookFailing:
-		return true
-	case OverviewCauseKindWorkerLost:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for OverviewOmittedBecause.
 const (
 	OverviewOmittedBecausePermission OverviewOmittedBecause = "permission"
 	OverviewOmittedBecauseStore      OverviewOmittedBecause = "store"
 )
-
-// Valid indicates whether the value is a known member of the OverviewOmittedBecause enum.
-func (e OverviewOmittedBecause) Valid() bool {
-	switch e {
-	case OverviewOmittedBecausePermission:
-		return true
-	case OverviewOmittedBecauseStore:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for OverviewPart.
 const (
@@ -1341,24 +468,6 @@ const (
 	OverviewPartWebhooks    OverviewPart = "webhooks"
 )
 
-// Valid indicates whether the value is a known member of the OverviewPart enum.
-func (e OverviewPart) Valid() bool {
-	switch e {
-	case OverviewPartDeadLetters:
-		return true
-	case OverviewPartJobRuns:
-		return true
-	case OverviewPartNodes:
-		return true
-	case OverviewPartSagas:
-		return true
-	case OverviewPartWebhooks:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for OverviewTopicAlerts.
 const (
 	OverviewTopicAlertsAge      OverviewTopicAlerts = "age"
@@ -1367,36 +476,10 @@ const (
 	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
 )
 
-// Valid indicates whether the value is a known member of the OverviewTopicAlerts enum.
-func (e OverviewTopicAlerts) Valid() bool {
-	switch e {
-	case OverviewTopicAlertsAge:
-		return true
-	case OverviewTopicAlertsCount:
-		return true
-	case OverviewTopicAlertsNewGroup:
-		return true
-	case OverviewTopicAlertsRate:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ReadinessStatus.
 const (
 	ReadinessStatusOk ReadinessStatus = "ok"
 )
-
-// Valid indicates whether the value is a known member of the ReadinessStatus enum.
-func (e ReadinessStatus) Valid() bool {
-	switch e {
-	case ReadinessStatusOk:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for RedriveAction.
 const (
@@ -1406,24 +489,6 @@ const (
 	RedriveActionRESOLVE RedriveAction = "RESOLVE"
 	RedriveActionRETRY   RedriveAction = "RETRY"
 )
-
-// Valid indicates whether the value is a known member of the RedriveAction enum.
-func (e RedriveAction) Valid() bool {
-	switch e {
-	case RedriveActionDELETE:
-		return true
-	case RedriveActionDISCARD:
-		return true
-	case RedriveActionREQUEUE:
-		return true
-	case RedriveActionRESOLVE:
-		return true
-	case RedriveActionRETRY:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for RedriveItemState.
 const (
@@ -1435,43 +500,11 @@ const (
 	RedriveItemStateWAITING RedriveItemState = "WAITING"
 )
 
-// Valid indicates whether the value is a known member of the RedriveItemState enum.
-func (e RedriveItemState) Valid() bool {
-	switch e {
-	case RedriveItemStateBOUNCED:
-		return true
-	case RedriveItemStateDONE:
-		return true
-	case RedriveItemStateFAILED:
-		return true
-	case RedriveItemStateSKIPPED:
-		return true
-	case RedriveItemStateTAKEN:
-		return true
-	case RedriveItemStateWAITING:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for RedriveOrder.
 const (
 	RedriveOrderOLDEST RedriveOrder = "OLDEST"
 	RedriveOrderPERKEY RedriveOrder = "PER_KEY"
 )
-
-// Valid indicates whether the value is a known member of the RedriveOrder enum.
-func (e RedriveOrder) Valid() bool {
-	switch e {
-	case RedriveOrderOLDEST:
-		return true
-	case RedriveOrderPERKEY:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for RedriveState.
 const (
@@ -1484,28 +517,6 @@ const (
 	RedriveStateRUNNING          RedriveState = "RUNNING"
 )
 
-// Valid indicates whether the value is a known member of the RedriveState enum.
-func (e RedriveState) Valid() bool {
-	switch e {
-	case RedriveStateAWAITINGAPPROVAL:
-		return true
-	case RedriveStateCANCELED:
-		return true
-	case RedriveStateCOMPLETED:
-		return true
-	case RedriveStateHALTED:
-		return true
-	case RedriveStatePAUSED:
-		return true
-	case RedriveStatePENDING:
-		return true
-	case RedriveStateRUNNING:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for RedriveVerb.
 const (
 	RedriveVerbApprove RedriveVerb = "approve"
@@ -1514,24 +525,6 @@ const (
 	RedriveVerbResume  RedriveVerb = "resume"
 	RedriveVerbUpdate  RedriveVerb = "update"
 )
-
-// Valid indicates whether the value is a known member of the RedriveVerb enum.
-func (e RedriveVerb) Valid() bool {
-	switch e {
-	case RedriveVerbApprove:
-		return true
-	case RedriveVerbCancel:
-		return true
-	case RedriveVerbPause:
-		return true
-	case RedriveVerbResume:
-		return true
-	case RedriveVerbUpdate:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for RetryClass.
 const (
@@ -1542,24 +535,6 @@ const (
 	RetryClassUnavailable     RetryClass = "unavailable"
 )
 
-// Valid indicates whether the value is a known member of the RetryClass enum.
-func (e RetryClass) Valid() bool {
-	switch e {
-	case RetryClassInvalidResponse:
-		return true
-	case RetryClassNetwork:
-		return true
-	case RetryClassServerError:
-		return true
-	case RetryClassTimeout:
-		return true
-	case RetryClassUnavailable:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for Role.
 const (
 	RoleAdmin    Role = "admin"
@@ -1567,22 +542,6 @@ const (
 	RoleOperator Role = "operator"
 	RoleWorker   Role = "worker"
 )
-
-// Valid indicates whether the value is a known member of the Role enum.
-func (e Role) Valid() bool {
-	switch e {
-	case RoleAdmin:
-		return true
-	case RoleAuditor:
-		return true
-	case RoleOperator:
-		return true
-	case RoleWorker:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for SagaAction.
 const (
@@ -1602,42 +561,6 @@ const (
 	SagaActionSuspend            SagaAction = "suspend"
 )
 
-// Valid indicates whether the value is a known member of the SagaAction enum.
-func (e SagaAction) Valid() bool {
-	switch e {
-	case SagaActionAcknowledge:
-		return true
-	case SagaActionCancel:
-		return true
-	case SagaActionCompensate:
-		return true
-	case SagaActionCompleteStep:
-		return true
-	case SagaActionExtendDeadline:
-		return true
-	case SagaActionFailStep:
-		return true
-	case SagaActionForceComplete:
-		return true
-	case SagaActionForceFail:
-		return true
-	case SagaActionRestore:
-		return true
-	case SagaActionResume:
-		return true
-	case SagaActionResumeCompensation:
-		return true
-	case SagaActionRetry:
-		return true
-	case SagaActionSkipStep:
-		return true
-	case SagaActionSuspend:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SagaBulkAction.
 const (
 	SagaBulkActionAcknowledge        SagaBulkAction = "acknowledge"
@@ -1649,45 +572,11 @@ const (
 	SagaBulkActionSuspend            SagaBulkAction = "suspend"
 )
 
-// Valid indicates whether the value is a known member of the SagaBulkAction enum.
-func (e SagaBulkAction) Valid() bool {
-	switch e {
-	case SagaBulkActionAcknowledge:
-		return true
-	case SagaBulkActionCancel:
-		return true
-	case SagaBulkActionCompensate:
-		return true
-	case SagaBulkActionResume:
-		return true
-	case SagaBulkActionResumeCompensation:
-		return true
-	case SagaBulkActionRetry:
-		return true
-	case SagaBulkActionSuspend:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SagaBulkOutcome.
 const (
 	SagaBulkOutcomeDONE    SagaBulkOutcome = "DONE"
 	SagaBulkOutcomeSKIPPED SagaBulkOutcome = "SKIPPED"
 )
-
-// Valid indicates whether the value is a known member of the SagaBulkOutcome enum.
-func (e SagaBulkOutcome) Valid() bool {
-	switch e {
-	case SagaBulkOutcomeDONE:
-		return true
-	case SagaBulkOutcomeSKIPPED:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for SagaExplanationWaitsFor.
 const (
@@ -1701,47 +590,11 @@ const (
 	SagaExplanationWaitsForTurn     SagaExplanationWaitsFor = "turn"
 )
 
-// Valid indicates whether the value is a known member of the SagaExplanationWaitsFor enum.
-func (e SagaExplanationWaitsFor) Valid() bool {
-	switch e {
-	case SagaExplanationWaitsForAnswer:
-		return true
-	case SagaExplanationWaitsForNewOwner:
-		return true
-	case SagaExplanationWaitsForNothing:
-		return true
-	case SagaExplanationWaitsForOperator:
-		return true
-	case SagaExplanationWaitsForOwner:
-		return true
-	case SagaExplanationWaitsForResume:
-		return true
-	case SagaExplanationWaitsForRetry:
-		return true
-	case SagaExplanationWaitsForTurn:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SagaInputOnConflict.
 const (
 	SagaInputOnConflictReject         SagaInputOnConflict = "reject"
 	SagaInputOnConflictReturnExisting SagaInputOnConflict = "return_existing"
 )
-
-// Valid indicates whether the value is a known member of the SagaInputOnConflict enum.
-func (e SagaInputOnConflict) Valid() bool {
-	switch e {
-	case SagaInputOnConflictReject:
-		return true
-	case SagaInputOnConflictReturnExisting:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for SagaLifecycle.
 const (
@@ -1750,22 +603,6 @@ const (
 	SagaLifecycleCompleted    SagaLifecycle = "completed"
 	SagaLifecycleFailed       SagaLifecycle = "failed"
 )
-
-// Valid indicates whether the value is a known member of the SagaLifecycle enum.
-func (e SagaLifecycle) Valid() bool {
-	switch e {
-	case SagaLifecycleActive:
-		return true
-	case SagaLifecycleCompensating:
-		return true
-	case SagaLifecycleCompleted:
-		return true
-	case SagaLifecycleFailed:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for SagaState.
 const (
@@ -1780,32 +617,6 @@ const (
 	SagaStateTimedOut      SagaState = "timed_out"
 )
 
-// Valid indicates whether the value is a known member of the SagaState enum.
-func (e SagaState) Valid() bool {
-	switch e {
-	case SagaStateCancelled:
-		return true
-	case SagaStateCompensated:
-		return true
-	case SagaStateCompensating:
-		return true
-	case SagaStateCompleted:
-		return true
-	case SagaStateFailed:
-		return true
-	case SagaStatePending:
-		return true
-	case SagaStateRunning:
-		return true
-	case SagaStateStepCompleted:
-		return true
-	case SagaStateTimedOut:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SagaStatus.
 const (
 	SagaStatusCANCELLED    SagaStatus = "CANCELLED"
@@ -1815,26 +626,6 @@ const (
 	SagaStatusRUNNING      SagaStatus = "RUNNING"
 	SagaStatusSTARTED      SagaStatus = "STARTED"
 )
-
-// Valid indicates whether the value is a known member of the SagaStatus enum.
-func (e SagaStatus) Valid() bool {
-	switch e {
-	case SagaStatusCANCELLED:
-		return true
-	case SagaStatusCOMPENSATING:
-		return true
-	case SagaStatusCOMPLETED:
-		return true
-	case SagaStatusFAILED:
-		return true
-	case SagaStatusRUNNING:
-		return true
-	case SagaStatusSTARTED:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ScheduleType.
 const (
@@ -1846,28 +637,6 @@ const (
 	ScheduleTypeWeekdaysAt     ScheduleType = "weekdays_at"
 	ScheduleTypeWeeklyAt       ScheduleType = "weekly_at"
 )
-
-// Valid indicates whether the value is a known member of the ScheduleType enum.
-func (e ScheduleType) Valid() bool {
-	switch e {
-	case ScheduleTypeCron:
-		return true
-	case ScheduleTypeDailyAt:
-		return true
-	case ScheduleTypeEveryNMinutes:
-		return true
-	case ScheduleTypeHourlyAtMinute:
-		return true
-	case ScheduleTypeInterval:
-		return true
-	case ScheduleTypeWeekdaysAt:
-		return true
-	case ScheduleTypeWeeklyAt:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for SearchHitKind.
 const (
@@ -1883,34 +652,6 @@ const (
 	SearchHitKindWorkflow        SearchHitKind = "workflow"
 )
 
-// Valid indicates whether the value is a known member of the SearchHitKind enum.
-func (e SearchHitKind) Valid() bool {
-	switch e {
-	case SearchHitKindDeadLetter:
-		return true
-	case SearchHitKindDeadLetterGroup:
-		return true
-	case SearchHitKindJobDefinition:
-		return true
-	case SearchHitKindJobRun:
-		return true
-	case SearchHitKindRedrive:
-		return true
-	case SearchHitKindSaga:
-		return true
-	case SearchHitKindTopic:
-		return true
-	case SearchHitKindWebhook:
-		return true
-	case SearchHitKindWorker:
-		return true
-	case SearchHitKindWorkflow:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SearchHitMatched.
 const (
 	SearchHitMatchedBusinessKey   SearchHitMatched = "business_key"
@@ -1921,26 +662,6 @@ const (
 	SearchHitMatchedTraceID       SearchHitMatched = "trace_id"
 )
 
-// Valid indicates whether the value is a known member of the SearchHitMatched enum.
-func (e SearchHitMatched) Valid() bool {
-	switch e {
-	case SearchHitMatchedBusinessKey:
-		return true
-	case SearchHitMatchedCorrelationID:
-		return true
-	case SearchHitMatchedFingerprint:
-		return true
-	case SearchHitMatchedID:
-		return true
-	case SearchHitMatchedName:
-		return true
-	case SearchHitMatchedTraceID:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for SeriesBucketLength.
 const (
 	SeriesBucketLengthN1D SeriesBucketLength = "1d"
@@ -1949,57 +670,17 @@ const (
 	SeriesBucketLengthN5M SeriesBucketLength = "5m"
 )
 
-// Valid indicates whether the value is a known member of the SeriesBucketLength enum.
-func (e SeriesBucketLength) Valid() bool {
-	switch e {
-	case SeriesBucketLengthN1D:
-		return true
-	case SeriesBucketLengthN1H:
-		return true
-	case SeriesBucketLengthN1M:
-		return true
-	case SeriesBucketLengthN5M:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for StepType.
 const (
 	StepTypeHTTP StepType = "http"
 	StepTypeJob  StepType = "job"
 )
 
-// Valid indicates whether the value is a known member of the StepType enum.
-func (e StepType) Valid() bool {
-	switch e {
-	case StepTypeHTTP:
-		return true
-	case StepTypeJob:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for StepAction.
 const (
 	StepActionCOMPENSATE StepAction = "COMPENSATE"
 	StepActionEXECUTE    StepAction = "EXECUTE"
 )
-
-// Valid indicates whether the value is a known member of the StepAction enum.
-func (e StepAction) Valid() bool {
-	switch e {
-	case StepActionCOMPENSATE:
-		return true
-	case StepActionEXECUTE:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for StepLogStatus.
 const (
@@ -2009,24 +690,6 @@ const (
 	StepLogStatusSUCCESS StepLogStatus = "SUCCESS"
 	StepLogStatusTIMEOUT StepLogStatus = "TIMEOUT"
 )
-
-// Valid indicates whether the value is a known member of the StepLogStatus enum.
-func (e StepLogStatus) Valid() bool {
-	switch e {
-	case StepLogStatusFAILED:
-		return true
-	case StepLogStatusRUNNING:
-		return true
-	case StepLogStatusSKIPPED:
-		return true
-	case StepLogStatusSUCCESS:
-		return true
-	case StepLogStatusTIMEOUT:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for StepStateName.
 const (
@@ -2039,28 +702,6 @@ const (
 	StepStateNameSkipped      StepStateName = "skipped"
 )
 
-// Valid indicates whether the value is a known member of the StepStateName enum.
-func (e StepStateName) Valid() bool {
-	switch e {
-	case StepStateNameCompensated:
-		return true
-	case StepStateNameCompensating:
-		return true
-	case StepStateNameCompleted:
-		return true
-	case StepStateNameFailed:
-		return true
-	case StepStateNamePending:
-		return true
-	case StepStateNameRunning:
-		return true
-	case StepStateNameSkipped:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TickNote.
 const (
 	TickNoteMovedGap          TickNote = "moved_gap"
@@ -2069,39 +710,11 @@ const (
 	TickNoteSkippedGap        TickNote = "skipped_gap"
 )
 
-// Valid indicates whether the value is a known member of the TickNote enum.
-func (e TickNote) Valid() bool {
-	switch e {
-	case TickNoteMovedGap:
-		return true
-	case TickNoteRepeated:
-		return true
-	case TickNoteRepetitionLeftOut:
-		return true
-	case TickNoteSkippedGap:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for TimelineOmitted.
 const (
 	TimelineOmittedDeadLetters TimelineOmitted = "dead_letters"
 	TimelineOmittedJobRuns     TimelineOmitted = "job_runs"
 )
-
-// Valid indicates whether the value is a known member of the TimelineOmitted enum.
-func (e TimelineOmitted) Valid() bool {
-	switch e {
-	case TimelineOmittedDeadLetters:
-		return true
-	case TimelineOmittedJobRuns:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for TimelineEntryKind.
 const (
@@ -2115,30 +728,6 @@ const (
 	TimelineEntryKindStep            TimelineEntryKind = "step"
 )
 
-// Valid indicates whether the value is a known member of the TimelineEntryKind enum.
-func (e TimelineEntryKind) Valid() bool {
-	switch e {
-	case TimelineEntryKindDeadLetter:
-		return true
-	case TimelineEntryKindDeadLetterRetry:
-		return true
-	case TimelineEntryKindJobAttempt:
-		return true
-	case TimelineEntryKindJobRun:
-		return true
-	case TimelineEntryKindJobRunEnd:
-		return true
-	case TimelineEntryKindSaga:
-		return true
-	case TimelineEntryKindSagaEnd:
-		return true
-	case TimelineEntryKindStep:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for WatchedStateKind.
 const (
 	WatchedStateKindGroup   WatchedStateKind = "group"
@@ -2148,59 +737,17 @@ const (
 	WatchedStateKindSaga    WatchedStateKind = "saga"
 )
 
-// Valid indicates whether the value is a known member of the WatchedStateKind enum.
-func (e WatchedStateKind) Valid() bool {
-	switch e {
-	case WatchedStateKindGroup:
-		return true
-	case WatchedStateKindLetter:
-		return true
-	case WatchedStateKindRedrive:
-		return true
-	case WatchedStateKindRun:
-		return true
-	case WatchedStateKindSaga:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for WebhookEnableInputFrom.
 const (
 	WebhookEnableInputFromNow  WebhookEnableInputFrom = "now"
 	WebhookEnableInputFromStop WebhookEnableInputFrom = "stop"
 )
 
-// Valid indicates whether the value is a known member of the WebhookEnableInputFrom enum.
-func (e WebhookEnableInputFrom) Valid() bool {
-	switch e {
-	case WebhookEnableInputFromNow:
-		return true
-	case WebhookEnableInputFromStop:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for WebhookInputFrom.
 const (
 	WebhookInputFromBeginning WebhookInputFrom = "beginning"
 	WebhookInputFromNow       WebhookInputFrom = "now"
 )
-
-// Valid indicates whether the value is a known member of the WebhookInputFrom enum.
-func (e WebhookInputFrom) Valid() bool {
-	switch e {
-	case WebhookInputFromBeginning:
-		return true
-	case WebhookInputFromNow:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for WorkerState.
 const (
@@ -2210,36 +757,10 @@ const (
 	WorkerStateLOST     WorkerState = "LOST"
 )
 
-// Valid indicates whether the value is a known member of the WorkerState enum.
-func (e WorkerState) Valid() bool {
-	switch e {
-	case WorkerStateACTIVE:
-		return true
-	case WorkerStateDETACHED:
-		return true
-	case WorkerStateDRAINING:
-		return true
-	case WorkerStateLOST:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for WorkflowValidationValid.
 const (
 	WorkflowValidationValidTrue WorkflowValidationValid = true
 )
-
-// Valid indicates whether the value is a known member of the WorkflowValidationValid enum.
-func (e WorkflowValidationValid) Valid() bool {
-	switch e {
-	case WorkflowValidationValidTrue:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for DLQOrder.
 const (
@@ -2247,35 +768,11 @@ const (
 	DLQOrderDesc DLQOrder = "desc"
 )
 
-// Valid indicates whether the value is a known member of the DLQOrder enum.
-func (e DLQOrder) Valid() bool {
-	switch e {
-	case DLQOrderAsc:
-		return true
-	case DLQOrderDesc:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for LogView.
 const (
 	LogViewBasic LogView = "basic"
 	LogViewFull  LogView = "full"
 )
-
-// Valid indicates whether the value is a known member of the LogView enum.
-func (e LogView) Valid() bool {
-	switch e {
-	case LogViewBasic:
-		return true
-	case LogViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for View.
 const (
@@ -2283,35 +780,11 @@ const (
 	ViewFull  View = "full"
 )
 
-// Valid indicates whether the value is a known member of the View enum.
-func (e View) Valid() bool {
-	switch e {
-	case ViewBasic:
-		return true
-	case ViewFull:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListAPIKeysParamsInclude.
 const (
 	ListAPIKeysParamsIncludeExactTotal ListAPIKeysParamsInclude = "exact_total"
 	ListAPIKeysParamsIncludeTotal      ListAPIKeysParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListAPIKeysParamsInclude enum.
-func (e ListAPIKeysParamsInclude) Valid() bool {
-	switch e {
-	case ListAPIKeysParamsIncludeExactTotal:
-		return true
-	case ListAPIKeysParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListActionsParamsInclude.
 const (
@@ -2319,35 +792,11 @@ const (
 	ListActionsParamsIncludeTotal      ListActionsParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListActionsParamsInclude enum.
-func (e ListActionsParamsInclude) Valid() bool {
-	switch e {
-	case ListActionsParamsIncludeExactTotal:
-		return true
-	case ListActionsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for VerifyAuditParamsTrail.
 const (
 	VerifyAuditParamsTrailActions VerifyAuditParamsTrail = "actions"
 	VerifyAuditParamsTrailEvents  VerifyAuditParamsTrail = "events"
 )
-
-// Valid indicates whether the value is a known member of the VerifyAuditParamsTrail enum.
-func (e VerifyAuditParamsTrail) Valid() bool {
-	switch e {
-	case VerifyAuditParamsTrailActions:
-		return true
-	case VerifyAuditParamsTrailEvents:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListArchivedDeadLettersParamsView.
 const (
@@ -2355,35 +804,11 @@ const (
 	ListArchivedDeadLettersParamsViewFull  ListArchivedDeadLettersParamsView = "full"
 )
 
-// Valid indicates whether the value is a known member of the ListArchivedDeadLettersParamsView enum.
-func (e ListArchivedDeadLettersParamsView) Valid() bool {
-	switch e {
-	case ListArchivedDeadLettersParamsViewBasic:
-		return true
-	case ListArchivedDeadLettersParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListArchivedDeadLettersParamsInclude.
 const (
 	ListArchivedDeadLettersParamsIncludeExactTotal ListArchivedDeadLettersParamsInclude = "exact_total"
 	ListArchivedDeadLettersParamsIncludeTotal      ListArchivedDeadLettersParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListArchivedDeadLettersParamsInclude enum.
-func (e ListArchivedDeadLettersParamsInclude) Valid() bool {
-	switch e {
-	case ListArchivedDeadLettersParamsIncludeExactTotal:
-		return true
-	case ListArchivedDeadLettersParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListDeadLetterGroupsParamsInclude.
 const (
@@ -2391,35 +816,11 @@ const (
 	ListDeadLetterGroupsParamsIncludeTotal      ListDeadLetterGroupsParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListDeadLetterGroupsParamsInclude enum.
-func (e ListDeadLetterGroupsParamsInclude) Valid() bool {
-	switch e {
-	case ListDeadLetterGroupsParamsIncludeExactTotal:
-		return true
-	case ListDeadLetterGroupsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListDeadLettersParamsOrder.
 const (
 	ListDeadLettersParamsOrderAsc  ListDeadLettersParamsOrder = "asc"
 	ListDeadLettersParamsOrderDesc ListDeadLettersParamsOrder = "desc"
 )
-
-// Valid indicates whether the value is a known member of the ListDeadLettersParamsOrder enum.
-func (e ListDeadLettersParamsOrder) Valid() bool {
-	switch e {
-	case ListDeadLettersParamsOrderAsc:
-		return true
-	case ListDeadLettersParamsOrderDesc:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListDeadLettersParamsView.
 const (
@@ -2427,35 +828,11 @@ const (
 	ListDeadLettersParamsViewFull  ListDeadLettersParamsView = "full"
 )
 
-// Valid indicates whether the value is a known member of the ListDeadLettersParamsView enum.
-func (e ListDeadLettersParamsView) Valid() bool {
-	switch e {
-	case ListDeadLettersParamsViewBasic:
-		return true
-	case ListDeadLettersParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListDeadLettersParamsInclude.
 const (
 	ListDeadLettersParamsIncludeExactTotal ListDeadLettersParamsInclude = "exact_total"
 	ListDeadLettersParamsIncludeTotal      ListDeadLettersParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListDeadLettersParamsInclude enum.
-func (e ListDeadLettersParamsInclude) Valid() bool {
-	switch e {
-	case ListDeadLettersParamsIncludeExactTotal:
-		return true
-	case ListDeadLettersParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for GetDeadLetterParamsInclude.
 const (
@@ -2466,41 +843,11 @@ const (
 	GetDeadLetterParamsIncludeRaw      GetDeadLetterParamsInclude = "raw"
 )
 
-// Valid indicates whether the value is a known member of the GetDeadLetterParamsInclude enum.
-func (e GetDeadLetterParamsInclude) Valid() bool {
-	switch e {
-	case GetDeadLetterParamsIncludeAttempts:
-		return true
-	case GetDeadLetterParamsIncludeHeaders:
-		return true
-	case GetDeadLetterParamsIncludeLineage:
-		return true
-	case GetDeadLetterParamsIncludePayload:
-		return true
-	case GetDeadLetterParamsIncludeRaw:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListRedrivesParamsInclude.
 const (
 	ListRedrivesParamsIncludeExactTotal ListRedrivesParamsInclude = "exact_total"
 	ListRedrivesParamsIncludeTotal      ListRedrivesParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListRedrivesParamsInclude enum.
-func (e ListRedrivesParamsInclude) Valid() bool {
-	switch e {
-	case ListRedrivesParamsIncludeExactTotal:
-		return true
-	case ListRedrivesParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListDeadLettersOfTopicParamsOrder.
 const (
@@ -2508,35 +855,11 @@ const (
 	ListDeadLettersOfTopicParamsOrderDesc ListDeadLettersOfTopicParamsOrder = "desc"
 )
 
-// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsOrder enum.
-func (e ListDeadLettersOfTopicParamsOrder) Valid() bool {
-	switch e {
-	case ListDeadLettersOfTopicParamsOrderAsc:
-		return true
-	case ListDeadLettersOfTopicParamsOrderDesc:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListDeadLettersOfTopicParamsView.
 const (
 	ListDeadLettersOfTopicParamsViewBasic ListDeadLettersOfTopicParamsView = "basic"
 	ListDeadLettersOfTopicParamsViewFull  ListDeadLettersOfTopicParamsView = "full"
 )
-
-// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsView enum.
-func (e ListDeadLettersOfTopicParamsView) Valid() bool {
-	switch e {
-	case ListDeadLettersOfTopicParamsViewBasic:
-		return true
-	case ListDeadLettersOfTopicParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListDeadLettersOfTopicParamsInclude.
 const (
@@ -2544,35 +867,11 @@ const (
 	ListDeadLettersOfTopicParamsIncludeTotal      ListDeadLettersOfTopicParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListDeadLettersOfTopicParamsInclude enum.
-func (e ListDeadLettersOfTopicParamsInclude) Valid() bool {
-	switch e {
-	case ListDeadLettersOfTopicParamsIncludeExactTotal:
-		return true
-	case ListDeadLettersOfTopicParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListJobEventsParamsInclude.
 const (
 	ListJobEventsParamsIncludeExactTotal ListJobEventsParamsInclude = "exact_total"
 	ListJobEventsParamsIncludeTotal      ListJobEventsParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListJobEventsParamsInclude enum.
-func (e ListJobEventsParamsInclude) Valid() bool {
-	switch e {
-	case ListJobEventsParamsIncludeExactTotal:
-		return true
-	case ListJobEventsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListJobDefinitionsParamsInclude.
 const (
@@ -2582,39 +881,11 @@ const (
 	ListJobDefinitionsParamsIncludeTotal      ListJobDefinitionsParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListJobDefinitionsParamsInclude enum.
-func (e ListJobDefinitionsParamsInclude) Valid() bool {
-	switch e {
-	case ListJobDefinitionsParamsIncludeExactTotal:
-		return true
-	case ListJobDefinitionsParamsIncludeNextRunAt:
-		return true
-	case ListJobDefinitionsParamsIncludeRecentRuns:
-		return true
-	case ListJobDefinitionsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for GetJobDefinitionParamsInclude.
 const (
 	GetJobDefinitionParamsIncludeNextRunAt  GetJobDefinitionParamsInclude = "next_run_at"
 	GetJobDefinitionParamsIncludeRecentRuns GetJobDefinitionParamsInclude = "recent_runs"
 )
-
-// Valid indicates whether the value is a known member of the GetJobDefinitionParamsInclude enum.
-func (e GetJobDefinitionParamsInclude) Valid() bool {
-	switch e {
-	case GetJobDefinitionParamsIncludeNextRunAt:
-		return true
-	case GetJobDefinitionParamsIncludeRecentRuns:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListBackfillsParamsInclude.
 const (
@@ -2622,35 +893,11 @@ const (
 	ListBackfillsParamsIncludeTotal      ListBackfillsParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListBackfillsParamsInclude enum.
-func (e ListBackfillsParamsInclude) Valid() bool {
-	switch e {
-	case ListBackfillsParamsIncludeExactTotal:
-		return true
-	case ListBackfillsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListJobRunsParamsView.
 const (
 	ListJobRunsParamsViewBasic ListJobRunsParamsView = "basic"
 	ListJobRunsParamsViewFull  ListJobRunsParamsView = "full"
 )
-
-// Valid indicates whether the value is a known member of the ListJobRunsParamsView enum.
-func (e ListJobRunsParamsView) Valid() bool {
-	switch e {
-	case ListJobRunsParamsViewBasic:
-		return true
-	case ListJobRunsParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListJobRunsParamsInclude.
 const (
@@ -2658,53 +905,17 @@ const (
 	ListJobRunsParamsIncludeTotal      ListJobRunsParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListJobRunsParamsInclude enum.
-func (e ListJobRunsParamsInclude) Valid() bool {
-	switch e {
-	case ListJobRunsParamsIncludeExactTotal:
-		return true
-	case ListJobRunsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListJobBulksParamsInclude.
 const (
 	ListJobBulksParamsIncludeExactTotal ListJobBulksParamsInclude = "exact_total"
 	ListJobBulksParamsIncludeTotal      ListJobBulksParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListJobBulksParamsInclude enum.
-func (e ListJobBulksParamsInclude) Valid() bool {
-	switch e {
-	case ListJobBulksParamsIncludeExactTotal:
-		return true
-	case ListJobBulksParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for GetJobRunParamsView.
 const (
 	GetJobRunParamsViewBasic GetJobRunParamsView = "basic"
 	GetJobRunParamsViewFull  GetJobRunParamsView = "full"
 )
-
-// Valid indicates whether the value is a known member of the GetJobRunParamsView enum.
-func (e GetJobRunParamsView) Valid() bool {
-	switch e {
-	case GetJobRunParamsViewBasic:
-		return true
-	case GetJobRunParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for GetRunLogParamsFormat.
 const (
@@ -2713,37 +924,11 @@ const (
 	GetRunLogParamsFormatText   GetRunLogParamsFormat = "text"
 )
 
-// Valid indicates whether the value is a known member of the GetRunLogParamsFormat enum.
-func (e GetRunLogParamsFormat) Valid() bool {
-	switch e {
-	case GetRunLogParamsFormatNdjson:
-		return true
-	case GetRunLogParamsFormatSse:
-		return true
-	case GetRunLogParamsFormatText:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListSagaErrorsParamsInclude.
 const (
 	ListSagaErrorsParamsIncludeExactTotal ListSagaErrorsParamsInclude = "exact_total"
 	ListSagaErrorsParamsIncludeTotal      ListSagaErrorsParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListSagaErrorsParamsInclude enum.
-func (e ListSagaErrorsParamsInclude) Valid() bool {
-	switch e {
-	case ListSagaErrorsParamsIncludeExactTotal:
-		return true
-	case ListSagaErrorsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListSagasParamsOrder.
 const (
@@ -2751,35 +936,11 @@ const (
 	ListSagasParamsOrderDesc ListSagasParamsOrder = "desc"
 )
 
-// Valid indicates whether the value is a known member of the ListSagasParamsOrder enum.
-func (e ListSagasParamsOrder) Valid() bool {
-	switch e {
-	case ListSagasParamsOrderAsc:
-		return true
-	case ListSagasParamsOrderDesc:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListSagasParamsView.
 const (
 	ListSagasParamsViewBasic ListSagasParamsView = "basic"
 	ListSagasParamsViewFull  ListSagasParamsView = "full"
 )
-
-// Valid indicates whether the value is a known member of the ListSagasParamsView enum.
-func (e ListSagasParamsView) Valid() bool {
-	switch e {
-	case ListSagasParamsViewBasic:
-		return true
-	case ListSagasParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListSagasParamsInclude.
 const (
@@ -2787,35 +948,11 @@ const (
 	ListSagasParamsIncludeTotal      ListSagasParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListSagasParamsInclude enum.
-func (e ListSagasParamsInclude) Valid() bool {
-	switch e {
-	case ListSagasParamsIncludeExactTotal:
-		return true
-	case ListSagasParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListSagaBulksParamsInclude.
 const (
 	ListSagaBulksParamsIncludeExactTotal ListSagaBulksParamsInclude = "exact_total"
 	ListSagaBulksParamsIncludeTotal      ListSagaBulksParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListSagaBulksParamsInclude enum.
-func (e ListSagaBulksParamsInclude) Valid() bool {
-	switch e {
-	case ListSagaBulksParamsIncludeExactTotal:
-		return true
-	case ListSagaBulksParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for GetSagaParamsInclude.
 const (
@@ -2823,35 +960,11 @@ const (
 	GetSagaParamsIncludeSteps   GetSagaParamsInclude = "steps"
 )
 
-// Valid indicates whether the value is a known member of the GetSagaParamsInclude enum.
-func (e GetSagaParamsInclude) Valid() bool {
-	switch e {
-	case GetSagaParamsIncludeRunning:
-		return true
-	case GetSagaParamsIncludeSteps:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for GetSagaParamsView.
 const (
 	GetSagaParamsViewBasic GetSagaParamsView = "basic"
 	GetSagaParamsViewFull  GetSagaParamsView = "full"
 )
-
-// Valid indicates whether the value is a known member of the GetSagaParamsView enum.
-func (e GetSagaParamsView) Valid() bool {
-	switch e {
-	case GetSagaParamsViewBasic:
-		return true
-	case GetSagaParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListSagaEventsParamsOrder.
 const (
@@ -2859,32 +972,10 @@ const (
 	ListSagaEventsParamsOrderDesc ListSagaEventsParamsOrder = "desc"
 )
 
-// Valid indicates whether the value is a known member of the ListSagaEventsParamsOrder enum.
-func (e ListSagaEventsParamsOrder) Valid() bool {
-	switch e {
-	case ListSagaEventsParamsOrderAsc:
-		return true
-	case ListSagaEventsParamsOrderDesc:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListStepLogsParamsInclude.
 const (
 	ListStepLogsParamsIncludeRunning ListStepLogsParamsInclude = "running"
 )
-
-// Valid indicates whether the value is a known member of the ListStepLogsParamsInclude enum.
-func (e ListStepLogsParamsInclude) Valid() bool {
-	switch e {
-	case ListStepLogsParamsIncludeRunning:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListStepLogsParamsView.
 const (
@@ -2892,35 +983,11 @@ const (
 	ListStepLogsParamsViewFull  ListStepLogsParamsView = "full"
 )
 
-// Valid indicates whether the value is a known member of the ListStepLogsParamsView enum.
-func (e ListStepLogsParamsView) Valid() bool {
-	switch e {
-	case ListStepLogsParamsViewBasic:
-		return true
-	case ListStepLogsParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListStepsParamsView.
 const (
 	ListStepsParamsViewBasic ListStepsParamsView = "basic"
 	ListStepsParamsViewFull  ListStepsParamsView = "full"
 )
-
-// Valid indicates whether the value is a known member of the ListStepsParamsView enum.
-func (e ListStepsParamsView) Valid() bool {
-	switch e {
-	case ListStepsParamsViewBasic:
-		return true
-	case ListStepsParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListSessionsParamsInclude.
 const (
@@ -2928,35 +995,11 @@ const (
 	ListSessionsParamsIncludeTotal      ListSessionsParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListSessionsParamsInclude enum.
-func (e ListSessionsParamsInclude) Valid() bool {
-	switch e {
-	case ListSessionsParamsIncludeExactTotal:
-		return true
-	case ListSessionsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListSagaStatisticsParamsInclude.
 const (
 	ListSagaStatisticsParamsIncludeExactTotal ListSagaStatisticsParamsInclude = "exact_total"
 	ListSagaStatisticsParamsIncludeTotal      ListSagaStatisticsParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListSagaStatisticsParamsInclude enum.
-func (e ListSagaStatisticsParamsInclude) Valid() bool {
-	switch e {
-	case ListSagaStatisticsParamsIncludeExactTotal:
-		return true
-	case ListSagaStatisticsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListWebhooksParamsInclude.
 const (
@@ -2964,35 +1007,11 @@ const (
 	ListWebhooksParamsIncludeTotal      ListWebhooksParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListWebhooksParamsInclude enum.
-func (e ListWebhooksParamsInclude) Valid() bool {
-	switch e {
-	case ListWebhooksParamsIncludeExactTotal:
-		return true
-	case ListWebhooksParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListWebhookDeliveriesParamsInclude.
 const (
 	ListWebhookDeliveriesParamsIncludeExactTotal ListWebhookDeliveriesParamsInclude = "exact_total"
 	ListWebhookDeliveriesParamsIncludeTotal      ListWebhookDeliveriesParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListWebhookDeliveriesParamsInclude enum.
-func (e ListWebhookDeliveriesParamsInclude) Valid() bool {
-	switch e {
-	case ListWebhookDeliveriesParamsIncludeExactTotal:
-		return true
-	case ListWebhookDeliveriesParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListWorkersParamsInclude.
 const (
@@ -3000,35 +1019,11 @@ const (
 	ListWorkersParamsIncludeTotal      ListWorkersParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListWorkersParamsInclude enum.
-func (e ListWorkersParamsInclude) Valid() bool {
-	switch e {
-	case ListWorkersParamsIncludeExactTotal:
-		return true
-	case ListWorkersParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListWorkflowsParamsView.
 const (
 	ListWorkflowsParamsViewBasic ListWorkflowsParamsView = "basic"
 	ListWorkflowsParamsViewFull  ListWorkflowsParamsView = "full"
 )
-
-// Valid indicates whether the value is a known member of the ListWorkflowsParamsView enum.
-func (e ListWorkflowsParamsView) Valid() bool {
-	switch e {
-	case ListWorkflowsParamsViewBasic:
-		return true
-	case ListWorkflowsParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
 
 // Defines values for ListWorkflowsParamsInclude.
 const (
@@ -3036,53 +1031,17 @@ const (
 	ListWorkflowsParamsIncludeTotal      ListWorkflowsParamsInclude = "total"
 )
 
-// Valid indicates whether the value is a known member of the ListWorkflowsParamsInclude enum.
-func (e ListWorkflowsParamsInclude) Valid() bool {
-	switch e {
-	case ListWorkflowsParamsIncludeExactTotal:
-		return true
-	case ListWorkflowsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListWorkflowVersionsParamsView.
 const (
 	ListWorkflowVersionsParamsViewBasic ListWorkflowVersionsParamsView = "basic"
 	ListWorkflowVersionsParamsViewFull  ListWorkflowVersionsParamsView = "full"
 )
 
-// Valid indicates whether the value is a known member of the ListWorkflowVersionsParamsView enum.
-func (e ListWorkflowVersionsParamsView) Valid() bool {
-	switch e {
-	case ListWorkflowVersionsParamsViewBasic:
-		return true
-	case ListWorkflowVersionsParamsViewFull:
-		return true
-	default:
-		return false
-	}
-}
-
 // Defines values for ListWorkflowVersionsParamsInclude.
 const (
 	ListWorkflowVersionsParamsIncludeExactTotal ListWorkflowVersionsParamsInclude = "exact_total"
 	ListWorkflowVersionsParamsIncludeTotal      ListWorkflowVersionsParamsInclude = "total"
 )
-
-// Valid indicates whether the value is a known member of the ListWorkflowVersionsParamsInclude enum.
-func (e ListWorkflowVersionsParamsInclude) Valid() bool {
-	switch e {
-	case ListWorkflowVersionsParamsIncludeExactTotal:
-		return true
-	case ListWorkflowVersionsParamsIncludeTotal:
-		return true
-	default:
-		return false
-	}
-}
 
 // APIKey defines model for APIKey.
 type APIKey struct {
@@ -11444,13288 +9403,196 @@ func (t *Compensation) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// ServerInterface is what the router calls, see Decode.
-type ServerInterface interface {
-	EraseContent(w http.ResponseWriter, r *http.Request, params EraseContentParams)
-	RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams)
-	GetStorage(w http.ResponseWriter, r *http.Request)
-	ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams)
-	CreateAPIKey(w http.ResponseWriter, r *http.Request, params CreateAPIKeyParams)
-	GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID)
-	RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID, params RevokeAPIKeyParams)
-	ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams)
-	VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams)
-	GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID)
-	CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID, params CancelBackfillParams)
-	ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams)
-	GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams)
-	RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RestoreDeadLetterParams)
-	ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams)
-	ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams)
-	GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint)
-	UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams)
-	DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams)
-	RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams)
-	ImportDeadLetters(w http.ResponseWriter, r *http.Request)
-	ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams)
-	PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams)
-	PushDeadLetters(w http.ResponseWriter, r *http.Request, params PushDeadLettersParams)
-	DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams)
-	GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams)
-	UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams)
-	AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams)
-	ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams)
-	GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams)
-	ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams)
-	RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams)
-	ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID)
-	GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams)
-	UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams)
-	PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams)
-	ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams)
-	CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams)
-	GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams)
-	UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams)
-	ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams)
-	CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams)
-	ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams)
-	PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams)
-	ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams)
-	GetDeadLetterStats(w http.ResponseWriter, r *http.Request)
-	ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams)
-	GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic)
-	GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams)
-	UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams)
-	PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams)
-	ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams)
-	RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams)
-	ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams)
-	PublishJobEvent(w http.ResponseWriter, r *http.Request, params PublishJobEventParams)
-	GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID)
-	ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams)
-	ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams)
-	GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
-	CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey)
-	GetJobCalendar(w http.ResponseWriter, r *http.Request, params GetJobCalendarParams)
-	ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams)
-	CreateJobDefinition(w http.ResponseWriter, r *http.Request, params CreateJobDefinitionParams)
-	DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams)
-	GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams)
-	UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams)
-	ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams)
-	ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams)
-	CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams)
-	ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams)
-	PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams)
-	ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams)
-	CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams)
-	ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef)
-	ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams)
-	ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams)
-	CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams)
-	GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID)
-	CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID, params CancelJobBulkParams)
-	GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams)
-	ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params CancelJobRunParams)
-	AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID)
-	CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID)
-	ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID)
-	FailRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams)
-	AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID)
-	ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID)
-	ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params ReassignJobRunParams)
-	ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams)
-	StartRun(w http.ResponseWriter, r *http.Request, runID RunID)
-	ListNodes(w http.ResponseWriter, r *http.Request)
-	GetOverview(w http.ResponseWriter, r *http.Request, params GetOverviewParams)
-	ListSagaErrors(w http.ResponseWriter, r *http.Request, params ListSagaErrorsParams)
-	ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams)
-	StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams)
-	ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams)
-	CreateSaga(w http.ResponseWriter, r *http.Request, params CreateSagaParams)
-	ListSagaBulks(w http.ResponseWriter, r *http.Request, params ListSagaBulksParams)
-	CreateSagaBulk(w http.ResponseWriter, r *http.Request, params CreateSagaBulkParams)
-	GetSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID)
-	UpdateSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params UpdateSagaBulkParams)
-	CancelSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params CancelSagaBulkParams)
-	ListSagaBulkItems(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params ListSagaBulkItemsParams)
-	GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams)
-	UpdateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params UpdateSagaParams)
-	AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams)
-	CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams)
-	CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams)
-	ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams)
-	ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID)
-	ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams)
-	ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams)
-	ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams)
-	RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams)
-	GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams)
-	ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams)
-	ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams)
-	RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams)
-	ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams)
-	ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams)
-	CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams)
-	FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams)
-	SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams)
-	SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams)
-	GetLeader(w http.ResponseWriter, r *http.Request)
-	StepDownLeader(w http.ResponseWriter, r *http.Request, params StepDownLeaderParams)
-	PreviewSchedule(w http.ResponseWriter, r *http.Request)
-	Search(w http.ResponseWriter, r *http.Request, params SearchParams)
-	ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams)
-	CreateSession(w http.ResponseWriter, r *http.Request)
-	GetCurrentSession(w http.ResponseWriter, r *http.Request)
-	DeleteSession(w http.ResponseWriter, r *http.Request, sessionID UUID, params DeleteSessionParams)
-	GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams)
-	ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams)
-	ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams)
-	ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams)
-	GetSagaSeries(w http.ResponseWriter, r *http.Request, params GetSagaSeriesParams)
-	GetStepStatistics(w http.ResponseWriter, r *http.Request, params GetStepStatisticsParams)
-	ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams)
-	GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams)
-	Watch(w http.ResponseWriter, r *http.Request, params WatchParams)
-	ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams)
-	CreateWebhook(w http.ResponseWriter, r *http.Request, params CreateWebhookParams)
-	DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams)
-	GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID)
-	UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams)
-	ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams)
-	GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID)
-	RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID, params RedeliverWebhookDeliveryParams)
-	DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams)
-	EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams)
-	RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RedeliverFailedParams)
-	RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams)
-	TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params TestWebhookParams)
-	WhoAmI(w http.ResponseWriter, r *http.Request)
-	ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams)
-	RegisterWorker(w http.ResponseWriter, r *http.Request)
-	GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DetachWorkerParams)
-	DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DrainWorkerParams)
-	WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID)
-	UndetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndetachWorkerParams)
-	UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndrainWorkerParams)
-	ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams)
-	RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams)
-	ValidateWorkflow(w http.ResponseWriter, r *http.Request)
-	GetWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params GetWorkflowParams)
-	DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams)
-	EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams)
-	ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams)
-	GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams)
-	GetHealth(w http.ResponseWriter, r *http.Request)
-	GetMetrics(w http.ResponseWriter, r *http.Request)
-	GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams)
-	GetReadiness(w http.ResponseWriter, r *http.Request)
-	GetVersion(w http.ResponseWriter, r *http.Request)
+// Route adds every operation of the contract to a router: its request is decoded, and it leaves by the ways.
+func Route(r chi.Router, operations Operations, ways Ways) {
+	d := &decoder{operations, ways}
+	r.Post("/api/v1/admin/erasures", d.EraseContent)
+	r.Post("/api/v1/admin/retention/run", d.RunRetention)
+	r.Get("/api/v1/admin/storage", d.GetStorage)
+	r.Get("/api/v1/api-keys", d.ListAPIKeys)
+	r.Post("/api/v1/api-keys", d.CreateAPIKey)
+	r.Get("/api/v1/api-keys/{key_id}", d.GetAPIKey)
+	r.Post("/api/v1/api-keys/{key_id}/revoke", d.RevokeAPIKey)
+	r.Get("/api/v1/audit", d.ListActions)
+	r.Get("/api/v1/audit/verify", d.VerifyAudit)
+	r.Get("/api/v1/backfills/{backfill_id}", d.GetBackfill)
+	r.Post("/api/v1/backfills/{backfill_id}/cancel", d.CancelBackfill)
+	r.Get("/api/v1/dlq/{topic}", d.ListDeadLettersOfTopic)
+	r.Post("/api/v1/dlq/{topic}/retry-all", d.RetryAllDeadLetters)
+	r.Get("/api/v1/dlq/archive", d.ListArchivedDeadLetters)
+	r.Get("/api/v1/dlq/archive/{message_id}", d.GetArchivedDeadLetter)
+	r.Post("/api/v1/dlq/archive/{message_id}/restore", d.RestoreDeadLetter)
+	r.Get("/api/v1/dlq/export", d.ExportDeadLetters)
+	r.Get("/api/v1/dlq/groups", d.ListDeadLetterGroups)
+	r.Get("/api/v1/dlq/groups/{fingerprint}", d.GetDeadLetterGroup)
+	r.Patch("/api/v1/dlq/groups/{fingerprint}", d.UpdateDeadLetterGroup)
+	r.Post("/api/v1/dlq/groups/{fingerprint}/discard", d.DiscardDeadLetterGroup)
+	r.Post("/api/v1/dlq/groups/{fingerprint}/retry", d.RetryDeadLetterGroup)
+	r.Post("/api/v1/dlq/import", d.ImportDeadLetters)
+	r.Get("/api/v1/dlq/messages", d.ListDeadLetters)
+	r.Post("/api/v1/dlq/messages", d.PushDeadLetter)
+	r.Delete("/api/v1/dlq/messages/{message_id}", d.DeleteDeadLetter)
+	r.Get("/api/v1/dlq/messages/{message_id}", d.GetDeadLetter)
+	r.Patch("/api/v1/dlq/messages/{message_id}", d.UpdateDeadLetter)
+	r.Post("/api/v1/dlq/messages/{message_id}/ack", d.AcknowledgeDeadLetter)
+	r.Get("/api/v1/dlq/messages/{message_id}/attempts", d.ListDeadLetterAttempts)
+	r.Post("/api/v1/dlq/messages/{message_id}/discard", d.DiscardDeadLetter)
+	r.Get("/api/v1/dlq/messages/{message_id}/lineage", d.GetDeadLetterLineage)
+	r.Post("/api/v1/dlq/messages/{message_id}/requeue", d.RequeueDeadLetter)
+	r.Post("/api/v1/dlq/messages/{message_id}/resolve", d.ResolveDeadLetter)
+	r.Post("/api/v1/dlq/messages/{message_id}/retry", d.RetryDeadLetter)
+	r.Get("/api/v1/dlq/messages/{message_id}/revisions", d.ListDeadLetterRevisions)
+	r.Post("/api/v1/dlq/messages/batch", d.PushDeadLetters)
+	r.Get("/api/v1/dlq/policy", d.GetDefaultPolicy)
+	r.Patch("/api/v1/dlq/policy", d.UpdateDefaultPolicy)
+	r.Put("/api/v1/dlq/policy", d.PutDefaultPolicy)
+	r.Get("/api/v1/dlq/redrives", d.ListRedrives)
+	r.Post("/api/v1/dlq/redrives", d.CreateRedrive)
+	r.Get("/api/v1/dlq/redrives/{redrive_id}", d.GetRedrive)
+	r.Patch("/api/v1/dlq/redrives/{redrive_id}", d.UpdateRedrive)
+	r.Post("/api/v1/dlq/redrives/{redrive_id}/approve", d.ApproveRedrive)
+	r.Post("/api/v1/dlq/redrives/{redrive_id}/cancel", d.CancelRedrive)
+	r.Get("/api/v1/dlq/redrives/{redrive_id}/items", d.ListRedriveItems)
+	r.Post("/api/v1/dlq/redrives/{redrive_id}/pause", d.PauseRedrive)
+	r.Post("/api/v1/dlq/redrives/{redrive_id}/resume", d.ResumeRedrive)
+	r.Get("/api/v1/dlq/stats", d.GetDeadLetterStats)
+	r.Get("/api/v1/dlq/topics", d.ListDeadLetterTopics)
+	r.Get("/api/v1/dlq/topics/{topic}", d.GetDeadLetterTopic)
+	r.Get("/api/v1/dlq/topics/{topic}/policy", d.GetTopicPolicy)
+	r.Patch("/api/v1/dlq/topics/{topic}/policy", d.UpdateTopicPolicy)
+	r.Put("/api/v1/dlq/topics/{topic}/policy", d.PutTopicPolicy)
+	r.Get("/api/v1/events", d.ListJobEvents)
+	r.Post("/api/v1/events", d.PublishJobEvent)
+	r.Get("/api/v1/events/{event_id}", d.GetJobEvent)
+	r.Get("/api/v1/fences", d.ListFences)
+	r.Delete("/api/v1/fences/{fence_key}", d.ResetFence)
+	r.Get("/api/v1/fences/{fence_key}", d.GetFence)
+	r.Post("/api/v1/fences/{fence_key}/check", d.CheckFence)
+	r.Get("/api/v1/job-calendar", d.GetJobCalendar)
+	r.Get("/api/v1/job-definitions", d.ListJobDefinitions)
+	r.Post("/api/v1/job-definitions", d.CreateJobDefinition)
+	r.Delete("/api/v1/job-definitions/{definition}", d.DeleteJobDefinition)
+	r.Get("/api/v1/job-definitions/{definition}", d.GetJobDefinition)
+	r.Patch("/api/v1/job-definitions/{definition}", d.UpdateJobDefinition)
+	r.Put("/api/v1/job-definitions/{definition}", d.ReplaceJobDefinition)
+	r.Get("/api/v1/job-definitions/{definition}/backfills", d.ListBackfills)
+	r.Post("/api/v1/job-definitions/{definition}/backfills", d.CreateBackfill)
+	r.Get("/api/v1/job-definitions/{definition}/next-runs", d.ListNextJobRuns)
+	r.Post("/api/v1/job-definitions/{definition}/pause", d.PauseJobDefinition)
+	r.Post("/api/v1/job-definitions/{definition}/resume", d.ResumeJobDefinition)
+	r.Post("/api/v1/job-definitions/{definition}/runs", d.CreateJobRun)
+	r.Get("/api/v1/job-definitions/{definition}/versions", d.ListJobDefinitionVersions)
+	r.Get("/api/v1/job-runs", d.ListJobRuns)
+	r.Get("/api/v1/job-runs/{run_id}", d.GetJobRun)
+	r.Get("/api/v1/job-runs/{run_id}/attempts", d.ListJobRunAttempts)
+	r.Post("/api/v1/job-runs/{run_id}/cancel", d.CancelJobRun)
+	r.Post("/api/v1/job-runs/{run_id}/cancel-ack", d.AcknowledgeCancel)
+	r.Post("/api/v1/job-runs/{run_id}/complete", d.CompleteRun)
+	r.Post("/api/v1/job-runs/{run_id}/confirm-continuation", d.ConfirmContinuation)
+	r.Get("/api/v1/job-runs/{run_id}/events", d.ListJobRunEvents)
+	r.Get("/api/v1/job-runs/{run_id}/explain", d.ExplainJobRun)
+	r.Post("/api/v1/job-runs/{run_id}/fail", d.FailRun)
+	r.Get("/api/v1/job-runs/{run_id}/logs", d.GetRunLog)
+	r.Post("/api/v1/job-runs/{run_id}/logs", d.AppendRunLog)
+	r.Post("/api/v1/job-runs/{run_id}/progress", d.ReportProgress)
+	r.Post("/api/v1/job-runs/{run_id}/reassign", d.ReassignJobRun)
+	r.Post("/api/v1/job-runs/{run_id}/release", d.ReleaseRun)
+	r.Post("/api/v1/job-runs/{run_id}/rerun", d.RerunJobRun)
+	r.Post("/api/v1/job-runs/{run_id}/start", d.StartRun)
+	r.Get("/api/v1/job-runs/bulk", d.ListJobBulks)
+	r.Post("/api/v1/job-runs/bulk", d.CreateJobBulk)
+	r.Get("/api/v1/job-runs/bulk/{bulk_id}", d.GetJobBulk)
+	r.Post("/api/v1/job-runs/bulk/{bulk_id}/cancel", d.CancelJobBulk)
+	r.Get("/api/v1/nodes", d.ListNodes)
+	r.Get("/api/v1/overview", d.GetOverview)
+	r.Get("/api/v1/saga-errors", d.ListSagaErrors)
+	r.Get("/api/v1/saga-events", d.ListEvents)
+	r.Get("/api/v1/saga-events/stream", d.StreamEvents)
+	r.Get("/api/v1/sagas", d.ListSagas)
+	r.Post("/api/v1/sagas", d.CreateSaga)
+	r.Get("/api/v1/sagas/{saga_id}", d.GetSaga)
+	r.Patch("/api/v1/sagas/{saga_id}", d.UpdateSaga)
+	r.Post("/api/v1/sagas/{saga_id}/acknowledge", d.AcknowledgeSaga)
+	r.Post("/api/v1/sagas/{saga_id}/cancel", d.CancelSaga)
+	r.Post("/api/v1/sagas/{saga_id}/compensate", d.CompensateSaga)
+	r.Get("/api/v1/sagas/{saga_id}/events", d.ListSagaEvents)
+	r.Get("/api/v1/sagas/{saga_id}/explain", d.ExplainSaga)
+	r.Post("/api/v1/sagas/{saga_id}/extend-deadline", d.ExtendDeadline)
+	r.Post("/api/v1/sagas/{saga_id}/force-complete", d.ForceComplete)
+	r.Post("/api/v1/sagas/{saga_id}/force-fail", d.ForceFail)
+	r.Post("/api/v1/sagas/{saga_id}/restore", d.RestoreSaga)
+	r.Get("/api/v1/sagas/{saga_id}/result", d.GetSagaResult)
+	r.Post("/api/v1/sagas/{saga_id}/resume", d.ResumeSaga)
+	r.Post("/api/v1/sagas/{saga_id}/resume-compensation", d.ResumeCompensation)
+	r.Post("/api/v1/sagas/{saga_id}/retry", d.RetrySaga)
+	r.Get("/api/v1/sagas/{saga_id}/step-logs", d.ListStepLogs)
+	r.Get("/api/v1/sagas/{saga_id}/steps", d.ListSteps)
+	r.Post("/api/v1/sagas/{saga_id}/steps/{step}/complete", d.CompleteStep)
+	r.Post("/api/v1/sagas/{saga_id}/steps/{step}/fail", d.FailStep)
+	r.Post("/api/v1/sagas/{saga_id}/steps/{step}/skip", d.SkipStep)
+	r.Post("/api/v1/sagas/{saga_id}/suspend", d.SuspendSaga)
+	r.Get("/api/v1/sagas/bulk", d.ListSagaBulks)
+	r.Post("/api/v1/sagas/bulk", d.CreateSagaBulk)
+	r.Get("/api/v1/sagas/bulk/{saga_bulk_id}", d.GetSagaBulk)
+	r.Patch("/api/v1/sagas/bulk/{saga_bulk_id}", d.UpdateSagaBulk)
+	r.Post("/api/v1/sagas/bulk/{saga_bulk_id}/cancel", d.CancelSagaBulk)
+	r.Get("/api/v1/sagas/bulk/{saga_bulk_id}/items", d.ListSagaBulkItems)
+	r.Get("/api/v1/scheduler/leader", d.GetLeader)
+	r.Post("/api/v1/scheduler/leader/step-down", d.StepDownLeader)
+	r.Post("/api/v1/schedules/preview", d.PreviewSchedule)
+	r.Get("/api/v1/search", d.Search)
+	r.Get("/api/v1/sessions", d.ListSessions)
+	r.Post("/api/v1/sessions", d.CreateSession)
+	r.Delete("/api/v1/sessions/{session_id}", d.DeleteSession)
+	r.Get("/api/v1/sessions/current", d.GetCurrentSession)
+	r.Get("/api/v1/settings", d.GetSettings)
+	r.Patch("/api/v1/settings", d.ChangeSettings)
+	r.Get("/api/v1/settings/history", d.ListSettingChanges)
+	r.Get("/api/v1/statistics/sagas", d.ListSagaStatistics)
+	r.Get("/api/v1/statistics/series", d.GetSagaSeries)
+	r.Get("/api/v1/statistics/steps", d.GetStepStatistics)
+	r.Get("/api/v1/tenants", d.ListTenants)
+	r.Get("/api/v1/timeline", d.GetTimeline)
+	r.Get("/api/v1/watch", d.Watch)
+	r.Get("/api/v1/webhooks", d.ListWebhooks)
+	r.Post("/api/v1/webhooks", d.CreateWebhook)
+	r.Delete("/api/v1/webhooks/{webhook_id}", d.DeleteWebhook)
+	r.Get("/api/v1/webhooks/{webhook_id}", d.GetWebhook)
+	r.Patch("/api/v1/webhooks/{webhook_id}", d.UpdateWebhook)
+	r.Get("/api/v1/webhooks/{webhook_id}/deliveries", d.ListWebhookDeliveries)
+	r.Get("/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}", d.GetWebhookDelivery)
+	r.Post("/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", d.RedeliverWebhookDelivery)
+	r.Post("/api/v1/webhooks/{webhook_id}/disable", d.DisableWebhook)
+	r.Post("/api/v1/webhooks/{webhook_id}/enable", d.EnableWebhook)
+	r.Post("/api/v1/webhooks/{webhook_id}/redeliver", d.RedeliverFailed)
+	r.Post("/api/v1/webhooks/{webhook_id}/rotate-secret", d.RotateWebhookSecret)
+	r.Post("/api/v1/webhooks/{webhook_id}/test", d.TestWebhook)
+	r.Get("/api/v1/whoami", d.WhoAmI)
+	r.Get("/api/v1/workers", d.ListWorkers)
+	r.Post("/api/v1/workers", d.RegisterWorker)
+	r.Get("/api/v1/workers/{worker_id}", d.GetWorker)
+	r.Post("/api/v1/workers/{worker_id}/claim", d.ClaimRuns)
+	r.Post("/api/v1/workers/{worker_id}/complete", d.CompleteRuns)
+	r.Post("/api/v1/workers/{worker_id}/detach", d.DetachWorker)
+	r.Post("/api/v1/workers/{worker_id}/drain", d.DrainWorker)
+	r.Post("/api/v1/workers/{worker_id}/heartbeat", d.WorkerHeartbeat)
+	r.Post("/api/v1/workers/{worker_id}/start", d.StartRuns)
+	r.Post("/api/v1/workers/{worker_id}/undetach", d.UndetachWorker)
+	r.Post("/api/v1/workers/{worker_id}/undrain", d.UndrainWorker)
+	r.Get("/api/v1/workflows", d.ListWorkflows)
+	r.Post("/api/v1/workflows", d.RegisterWorkflow)
+	r.Get("/api/v1/workflows/{name}", d.GetWorkflow)
+	r.Post("/api/v1/workflows/{name}/disable", d.DisableWorkflow)
+	r.Post("/api/v1/workflows/{name}/enable", d.EnableWorkflow)
+	r.Get("/api/v1/workflows/{name}/versions", d.ListWorkflowVersions)
+	r.Get("/api/v1/workflows/{name}/versions/{version}", d.GetWorkflowVersion)
+	r.Post("/api/v1/workflows/validate", d.ValidateWorkflow)
+	r.Get("/healthz", d.GetHealth)
+	r.Get("/metrics", d.GetMetrics)
+	r.Get("/openapi.json", d.GetContract)
+	r.Get("/readyz", d.GetReadiness)
+	r.Get("/version", d.GetVersion)
 }
-
-// ServerInterfaceWrapper converts contexts to parameters.
-type ServerInterfaceWrapper struct {
-	Handler            ServerInterface
-	HandlerMiddlewares []MiddlewareFunc
-	ErrorHandlerFunc   func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-type MiddlewareFunc func(http.Handler) http.Handler
-
-// EraseContent operation middleware
-func (siw *ServerInterfaceWrapper) EraseContent(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params EraseContentParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.EraseContent(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RunRetention operation middleware
-func (siw *ServerInterfaceWrapper) RunRetention(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RunRetentionParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RunRetention(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetStorage operation middleware
-func (siw *ServerInterfaceWrapper) GetStorage(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetStorage(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListAPIKeys operation middleware
-func (siw *ServerInterfaceWrapper) ListAPIKeys(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListAPIKeysParams
-
-	// ------------- Optional query parameter "active" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "active", r.URL.Query(), &params.Active, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "active"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "active", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "tenant_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant_id", r.URL.Query(), &params.TenantID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tenant_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tenant_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListAPIKeys(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateAPIKey operation middleware
-func (siw *ServerInterfaceWrapper) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateAPIKeyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateAPIKey(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetAPIKey operation middleware
-func (siw *ServerInterfaceWrapper) GetAPIKey(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "key_id" -------------
-	var keyID KeyID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetAPIKey(w, r, keyID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RevokeAPIKey operation middleware
-func (siw *ServerInterfaceWrapper) RevokeAPIKey(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "key_id" -------------
-	var keyID KeyID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "key_id", chi.URLParam(r, "key_id"), &keyID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RevokeAPIKeyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RevokeAPIKey(w, r, keyID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListActions operation middleware
-func (siw *ServerInterfaceWrapper) ListActions(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListActionsParams
-
-	// ------------- Optional query parameter "kind" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "subject" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "subject", r.URL.Query(), &params.Subject, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "subject"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "subject", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "actor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "verb" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "verb", r.URL.Query(), &params.Verb, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "verb"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "verb", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "operation" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "operation", r.URL.Query(), &params.Operation, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "operation"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "operation", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "request_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "request_id", r.URL.Query(), &params.RequestID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "request_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "request_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "scope" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListActions(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// VerifyAudit operation middleware
-func (siw *ServerInterfaceWrapper) VerifyAudit(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params VerifyAuditParams
-
-	// ------------- Optional query parameter "from_seq" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_seq", r.URL.Query(), &params.FromSeq, runtime.BindQueryParameterOptions{Type: "integer", Format: "int64"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_seq"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_seq", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trail" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trail", r.URL.Query(), &params.Trail, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trail"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trail", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "scope" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", r.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scope"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scope", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.VerifyAudit(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetBackfill operation middleware
-func (siw *ServerInterfaceWrapper) GetBackfill(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "backfill_id" -------------
-	var backfillID BackfillID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "backfill_id", chi.URLParam(r, "backfill_id"), &backfillID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfill_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetBackfill(w, r, backfillID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CancelBackfill operation middleware
-func (siw *ServerInterfaceWrapper) CancelBackfill(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "backfill_id" -------------
-	var backfillID BackfillID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "backfill_id", chi.URLParam(r, "backfill_id"), &backfillID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfill_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelBackfillParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelBackfill(w, r, backfillID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListArchivedDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListArchivedDeadLettersParams
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "topic" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "fingerprint" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "fingerprint", r.URL.Query(), &params.Fingerprint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fingerprint"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_type", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_class" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_class", r.URL.Query(), &params.ErrorClass, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_class"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_class", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_contains" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_contains", r.URL.Query(), &params.ErrorContains, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_contains"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_contains", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "consumer_group" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "consumer_group", r.URL.Query(), &params.ConsumerGroup, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "consumer_group"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "consumer_group", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "key" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key", r.URL.Query(), &params.Key, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "key_base64" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_base64", r.URL.Query(), &params.KeyBase64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key_base64"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_base64", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "header" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "header", r.URL.Query(), &params.Header, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "header"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "header", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "payload" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "payload", r.URL.Query(), &params.Payload, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "payload"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "payload", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "last_retry_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_from", r.URL.Query(), &params.LastRetryFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "last_retry_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_to", r.URL.Query(), &params.LastRetryTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "retry_count_min" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_min", r.URL.Query(), &params.RetryCountMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_min"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_min", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "retry_count_max" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_max", r.URL.Query(), &params.RetryCountMax, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_max"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_max", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "resolution" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "resolution", r.URL.Query(), &params.Resolution, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "resolution"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "resolution", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "generation_min" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation_min", r.URL.Query(), &params.GenerationMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "generation_min"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "generation_min", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "source" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "saga_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "job_run_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "job_run_id", r.URL.Query(), &params.JobRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "job_run_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_run_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "correlation_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trace_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "label" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "assignee" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "redrive_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive_id", r.URL.Query(), &params.RedriveID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "root_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_id", r.URL.Query(), &params.RootID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListArchivedDeadLetters(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetArchivedDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetArchivedDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetArchivedDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RestoreDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) RestoreDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RestoreDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RestoreDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ExportDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) ExportDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ExportDeadLettersParams
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "topic" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "fingerprint" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "fingerprint", r.URL.Query(), &params.Fingerprint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fingerprint"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_type", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_class" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_class", r.URL.Query(), &params.ErrorClass, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_class"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_class", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_contains" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_contains", r.URL.Query(), &params.ErrorContains, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_contains"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_contains", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "consumer_group" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "consumer_group", r.URL.Query(), &params.ConsumerGroup, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "consumer_group"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "consumer_group", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "key" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key", r.URL.Query(), &params.Key, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "key_base64" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_base64", r.URL.Query(), &params.KeyBase64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key_base64"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_base64", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "header" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "header", r.URL.Query(), &params.Header, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "header"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "header", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "payload" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "payload", r.URL.Query(), &params.Payload, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "payload"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "payload", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "last_retry_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_from", r.URL.Query(), &params.LastRetryFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "last_retry_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_to", r.URL.Query(), &params.LastRetryTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "retry_count_min" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_min", r.URL.Query(), &params.RetryCountMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_min"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_min", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "retry_count_max" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_max", r.URL.Query(), &params.RetryCountMax, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_max"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_max", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "resolution" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "resolution", r.URL.Query(), &params.Resolution, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "resolution"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "resolution", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "generation_min" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation_min", r.URL.Query(), &params.GenerationMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "generation_min"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "generation_min", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "source" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "saga_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "job_run_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "job_run_id", r.URL.Query(), &params.JobRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "job_run_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_run_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "correlation_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trace_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "label" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "assignee" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "redrive_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive_id", r.URL.Query(), &params.RedriveID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "root_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_id", r.URL.Query(), &params.RootID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ExportDeadLetters(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeadLetterGroups operation middleware
-func (siw *ServerInterfaceWrapper) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeadLetterGroupsParams
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "topic" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeadLetterGroups(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDeadLetterGroup operation middleware
-func (siw *ServerInterfaceWrapper) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "fingerprint" -------------
-	var fingerprint Fingerprint
-
-	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDeadLetterGroup(w, r, fingerprint)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateDeadLetterGroup operation middleware
-func (siw *ServerInterfaceWrapper) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "fingerprint" -------------
-	var fingerprint Fingerprint
-
-	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateDeadLetterGroupParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateDeadLetterGroup(w, r, fingerprint, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DiscardDeadLetterGroup operation middleware
-func (siw *ServerInterfaceWrapper) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "fingerprint" -------------
-	var fingerprint Fingerprint
-
-	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DiscardDeadLetterGroupParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DiscardDeadLetterGroup(w, r, fingerprint, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RetryDeadLetterGroup operation middleware
-func (siw *ServerInterfaceWrapper) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "fingerprint" -------------
-	var fingerprint Fingerprint
-
-	err = runtime.BindStyledParameterWithOptions("simple", "fingerprint", chi.URLParam(r, "fingerprint"), &fingerprint, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RetryDeadLetterGroupParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RetryDeadLetterGroup(w, r, fingerprint, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ImportDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ImportDeadLetters(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) ListDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeadLettersParams
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "topic" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "topic", r.URL.Query(), &params.Topic, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "topic"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "fingerprint" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "fingerprint", r.URL.Query(), &params.Fingerprint, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "fingerprint"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fingerprint", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_type", r.URL.Query(), &params.ErrorType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_class" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_class", r.URL.Query(), &params.ErrorClass, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_class"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_class", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_contains" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_contains", r.URL.Query(), &params.ErrorContains, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_contains"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_contains", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "consumer_group" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "consumer_group", r.URL.Query(), &params.ConsumerGroup, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "consumer_group"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "consumer_group", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "key" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key", r.URL.Query(), &params.Key, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "key_base64" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "key_base64", r.URL.Query(), &params.KeyBase64, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "key_base64"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "key_base64", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "header" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "header", r.URL.Query(), &params.Header, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "header"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "header", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "payload" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "payload", r.URL.Query(), &params.Payload, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "payload"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "payload", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "last_retry_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_from", r.URL.Query(), &params.LastRetryFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "last_retry_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "last_retry_to", r.URL.Query(), &params.LastRetryTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "last_retry_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "last_retry_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "retry_count_min" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_min", r.URL.Query(), &params.RetryCountMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_min"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_min", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "retry_count_max" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "retry_count_max", r.URL.Query(), &params.RetryCountMax, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "retry_count_max"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "retry_count_max", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "resolution" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "resolution", r.URL.Query(), &params.Resolution, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "resolution"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "resolution", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "generation_min" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "generation_min", r.URL.Query(), &params.GenerationMin, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "generation_min"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "generation_min", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "source" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "source", r.URL.Query(), &params.Source, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "source"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "source", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "saga_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "job_run_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "job_run_id", r.URL.Query(), &params.JobRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "job_run_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "job_run_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "correlation_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trace_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "label" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "assignee" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "redrive_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive_id", r.URL.Query(), &params.RedriveID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "root_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_id", r.URL.Query(), &params.RootID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "order" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeadLetters(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PushDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) PushDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PushDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PushDeadLetter(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PushDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PushDeadLettersParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PushDeadLetters(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) DeleteDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteDeadLetterParams
-
-	// ------------- Optional query parameter "force" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "force", r.URL.Query(), &params.Force, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "force"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "force", Err: err})
-		}
-		return
-	}
-
-	// ------------- Required query parameter "reason" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) GetDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetDeadLetterParams
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) UpdateDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AcknowledgeDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params AcknowledgeDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AcknowledgeDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeadLetterAttempts operation middleware
-func (siw *ServerInterfaceWrapper) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeadLetterAttempts(w, r, messageID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DiscardDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) DiscardDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DiscardDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DiscardDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDeadLetterLineage operation middleware
-func (siw *ServerInterfaceWrapper) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDeadLetterLineage(w, r, messageID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RequeueDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) RequeueDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RequeueDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RequeueDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResolveDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) ResolveDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResolveDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResolveDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RetryDeadLetter operation middleware
-func (siw *ServerInterfaceWrapper) RetryDeadLetter(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RetryDeadLetterParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RetryDeadLetter(w, r, messageID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeadLetterRevisions operation middleware
-func (siw *ServerInterfaceWrapper) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "message_id" -------------
-	var messageID DeadLetterID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "message_id", chi.URLParam(r, "message_id"), &messageID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "message_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeadLetterRevisions(w, r, messageID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDefaultPolicy operation middleware
-func (siw *ServerInterfaceWrapper) GetDefaultPolicy(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetDefaultPolicyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDefaultPolicy(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateDefaultPolicy operation middleware
-func (siw *ServerInterfaceWrapper) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateDefaultPolicyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateDefaultPolicy(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PutDefaultPolicy operation middleware
-func (siw *ServerInterfaceWrapper) PutDefaultPolicy(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutDefaultPolicyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PutDefaultPolicy(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListRedrives operation middleware
-func (siw *ServerInterfaceWrapper) ListRedrives(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListRedrivesParams
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListRedrives(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateRedrive operation middleware
-func (siw *ServerInterfaceWrapper) CreateRedrive(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateRedriveParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateRedrive(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetRedrive operation middleware
-func (siw *ServerInterfaceWrapper) GetRedrive(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "redrive_id" -------------
-	var redriveID RedriveID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetRedriveParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetRedrive(w, r, redriveID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateRedrive operation middleware
-func (siw *ServerInterfaceWrapper) UpdateRedrive(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "redrive_id" -------------
-	var redriveID RedriveID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateRedriveParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateRedrive(w, r, redriveID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ApproveRedrive operation middleware
-func (siw *ServerInterfaceWrapper) ApproveRedrive(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "redrive_id" -------------
-	var redriveID RedriveID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ApproveRedriveParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ApproveRedrive(w, r, redriveID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CancelRedrive operation middleware
-func (siw *ServerInterfaceWrapper) CancelRedrive(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "redrive_id" -------------
-	var redriveID RedriveID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelRedriveParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelRedrive(w, r, redriveID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListRedriveItems operation middleware
-func (siw *ServerInterfaceWrapper) ListRedriveItems(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "redrive_id" -------------
-	var redriveID RedriveID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListRedriveItemsParams
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListRedriveItems(w, r, redriveID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PauseRedrive operation middleware
-func (siw *ServerInterfaceWrapper) PauseRedrive(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "redrive_id" -------------
-	var redriveID RedriveID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PauseRedriveParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PauseRedrive(w, r, redriveID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResumeRedrive operation middleware
-func (siw *ServerInterfaceWrapper) ResumeRedrive(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "redrive_id" -------------
-	var redriveID RedriveID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "redrive_id", chi.URLParam(r, "redrive_id"), &redriveID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResumeRedriveParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResumeRedrive(w, r, redriveID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDeadLetterStats operation middleware
-func (siw *ServerInterfaceWrapper) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDeadLetterStats(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeadLetterTopics operation middleware
-func (siw *ServerInterfaceWrapper) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeadLetterTopicsParams
-
-	// ------------- Optional query parameter "count_up_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "count_up_to", r.URL.Query(), &params.CountUpTo, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "count_up_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "count_up_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeadLetterTopics(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetDeadLetterTopic operation middleware
-func (siw *ServerInterfaceWrapper) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "topic" -------------
-	var topic DLQTopic
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetDeadLetterTopic(w, r, topic)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetTopicPolicy operation middleware
-func (siw *ServerInterfaceWrapper) GetTopicPolicy(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "topic" -------------
-	var topic DLQTopic
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetTopicPolicyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetTopicPolicy(w, r, topic, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateTopicPolicy operation middleware
-func (siw *ServerInterfaceWrapper) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "topic" -------------
-	var topic DLQTopic
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateTopicPolicyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateTopicPolicy(w, r, topic, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PutTopicPolicy operation middleware
-func (siw *ServerInterfaceWrapper) PutTopicPolicy(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "topic" -------------
-	var topic DLQTopic
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PutTopicPolicyParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PutTopicPolicy(w, r, topic, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListDeadLettersOfTopic operation middleware
-func (siw *ServerInterfaceWrapper) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "topic" -------------
-	var topic string
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListDeadLettersOfTopicParams
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "label" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "order" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListDeadLettersOfTopic(w, r, topic, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RetryAllDeadLetters operation middleware
-func (siw *ServerInterfaceWrapper) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "topic" -------------
-	var topic DLQTopic
-
-	err = runtime.BindStyledParameterWithOptions("simple", "topic", chi.URLParam(r, "topic"), &topic, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "topic", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RetryAllDeadLettersParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RetryAllDeadLetters(w, r, topic, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListJobEvents operation middleware
-func (siw *ServerInterfaceWrapper) ListJobEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListJobEventsParams
-
-	// ------------- Optional query parameter "event_type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "processed" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "processed", r.URL.Query(), &params.Processed, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "processed"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "processed", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "correlation_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListJobEvents(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PublishJobEvent operation middleware
-func (siw *ServerInterfaceWrapper) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PublishJobEventParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PublishJobEvent(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetJobEvent operation middleware
-func (siw *ServerInterfaceWrapper) GetJobEvent(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "event_id" -------------
-	var eventID UUID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "event_id", chi.URLParam(r, "event_id"), &eventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetJobEvent(w, r, eventID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListFences operation middleware
-func (siw *ServerInterfaceWrapper) ListFences(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListFencesParams
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListFences(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResetFence operation middleware
-func (siw *ServerInterfaceWrapper) ResetFence(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "fence_key" -------------
-	var fenceKey FenceKey
-
-	err = runtime.BindStyledParameterWithOptions("simple", "fence_key", chi.URLParam(r, "fence_key"), &fenceKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fence_key", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResetFenceParams
-
-	// ------------- Required query parameter "reason" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResetFence(w, r, fenceKey, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetFence operation middleware
-func (siw *ServerInterfaceWrapper) GetFence(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "fence_key" -------------
-	var fenceKey FenceKey
-
-	err = runtime.BindStyledParameterWithOptions("simple", "fence_key", chi.URLParam(r, "fence_key"), &fenceKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fence_key", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetFence(w, r, fenceKey)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CheckFence operation middleware
-func (siw *ServerInterfaceWrapper) CheckFence(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "fence_key" -------------
-	var fenceKey FenceKey
-
-	err = runtime.BindStyledParameterWithOptions("simple", "fence_key", chi.URLParam(r, "fence_key"), &fenceKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "fence_key", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CheckFence(w, r, fenceKey)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetJobCalendar operation middleware
-func (siw *ServerInterfaceWrapper) GetJobCalendar(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetJobCalendarParams
-
-	// ------------- Required query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Required query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetJobCalendar(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListJobDefinitions operation middleware
-func (siw *ServerInterfaceWrapper) ListJobDefinitions(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListJobDefinitionsParams
-
-	// ------------- Optional query parameter "name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "name", r.URL.Query(), &params.Name, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "type", r.URL.Query(), &params.Type, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "enabled" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "enabled", r.URL.Query(), &params.Enabled, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "enabled"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "enabled", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "paused" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "paused", r.URL.Query(), &params.Paused, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "paused"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "paused", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "built_in" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "built_in", r.URL.Query(), &params.BuiltIn, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "built_in"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "built_in", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "command_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "command_name", r.URL.Query(), &params.CommandName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "command_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "command_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "label" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListJobDefinitions(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateJobDefinition operation middleware
-func (siw *ServerInterfaceWrapper) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateJobDefinitionParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateJobDefinition(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteJobDefinition operation middleware
-func (siw *ServerInterfaceWrapper) DeleteJobDefinition(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteJobDefinitionParams
-
-	// ------------- Optional query parameter "force" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "force", r.URL.Query(), &params.Force, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "force"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "force", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "reason" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteJobDefinition(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetJobDefinition operation middleware
-func (siw *ServerInterfaceWrapper) GetJobDefinition(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetJobDefinitionParams
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetJobDefinition(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateJobDefinition operation middleware
-func (siw *ServerInterfaceWrapper) UpdateJobDefinition(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateJobDefinitionParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateJobDefinition(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReplaceJobDefinition operation middleware
-func (siw *ServerInterfaceWrapper) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ReplaceJobDefinitionParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReplaceJobDefinition(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListBackfills operation middleware
-func (siw *ServerInterfaceWrapper) ListBackfills(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListBackfillsParams
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListBackfills(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateBackfill operation middleware
-func (siw *ServerInterfaceWrapper) CreateBackfill(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateBackfillParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateBackfill(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListNextJobRuns operation middleware
-func (siw *ServerInterfaceWrapper) ListNextJobRuns(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListNextJobRunsParams
-
-	// ------------- Optional query parameter "count" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "count", r.URL.Query(), &params.Count, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "count"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "count", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListNextJobRuns(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PauseJobDefinition operation middleware
-func (siw *ServerInterfaceWrapper) PauseJobDefinition(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params PauseJobDefinitionParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PauseJobDefinition(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResumeJobDefinition operation middleware
-func (siw *ServerInterfaceWrapper) ResumeJobDefinition(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResumeJobDefinitionParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResumeJobDefinition(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateJobRun operation middleware
-func (siw *ServerInterfaceWrapper) CreateJobRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateJobRunParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "traceparent" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("traceparent")]; found {
-		var Traceparent Traceparent
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "traceparent", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "traceparent", valueList[0], &Traceparent, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "traceparent", Err: err})
-			return
-		}
-
-		params.Traceparent = &Traceparent
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateJobRun(w, r, definition, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListJobDefinitionVersions operation middleware
-func (siw *ServerInterfaceWrapper) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "definition" -------------
-	var definition JobDefinitionRef
-
-	err = runtime.BindStyledParameterWithOptions("simple", "definition", chi.URLParam(r, "definition"), &definition, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListJobDefinitionVersions(w, r, definition)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListJobRuns operation middleware
-func (siw *ServerInterfaceWrapper) ListJobRuns(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListJobRunsParams
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trigger" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trigger", r.URL.Query(), &params.Trigger, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trigger"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trigger", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "definition" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "definition", r.URL.Query(), &params.Definition, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "definition"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "worker" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "worker", r.URL.Query(), &params.Worker, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "worker"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "queue" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "queue", r.URL.Query(), &params.Queue, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "queue"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "queue", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "label" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "label", r.URL.Query(), &params.Label, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "label"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "label", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "correlation_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "saga_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "root_run_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "root_run_id", r.URL.Query(), &params.RootRunID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "root_run_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "root_run_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "backfill_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "backfill_id", r.URL.Query(), &params.BackfillID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "backfill_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "backfill_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_code" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_code", r.URL.Query(), &params.ErrorCode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_code"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_code", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "scheduled_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "scheduled_from", r.URL.Query(), &params.ScheduledFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scheduled_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scheduled_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "scheduled_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "scheduled_to", r.URL.Query(), &params.ScheduledTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "scheduled_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "scheduled_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "finished_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "finished_from", r.URL.Query(), &params.FinishedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "finished_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "finished_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "finished_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "finished_to", r.URL.Query(), &params.FinishedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "finished_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "finished_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "late_by_min" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "late_by_min", r.URL.Query(), &params.LateByMin, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "late_by_min"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "late_by_min", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListJobRuns(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListJobBulks operation middleware
-func (siw *ServerInterfaceWrapper) ListJobBulks(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListJobBulksParams
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListJobBulks(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateJobBulk operation middleware
-func (siw *ServerInterfaceWrapper) CreateJobBulk(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateJobBulkParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateJobBulk(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetJobBulk operation middleware
-func (siw *ServerInterfaceWrapper) GetJobBulk(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "bulk_id" -------------
-	var bulkID BulkID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "bulk_id", chi.URLParam(r, "bulk_id"), &bulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bulk_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetJobBulk(w, r, bulkID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CancelJobBulk operation middleware
-func (siw *ServerInterfaceWrapper) CancelJobBulk(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "bulk_id" -------------
-	var bulkID BulkID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "bulk_id", chi.URLParam(r, "bulk_id"), &bulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bulk_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelJobBulkParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelJobBulk(w, r, bulkID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetJobRun operation middleware
-func (siw *ServerInterfaceWrapper) GetJobRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID JobRunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetJobRunParams
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetJobRun(w, r, runID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListJobRunAttempts operation middleware
-func (siw *ServerInterfaceWrapper) ListJobRunAttempts(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID JobRunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListJobRunAttempts(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CancelJobRun operation middleware
-func (siw *ServerInterfaceWrapper) CancelJobRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID JobRunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelJobRunParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelJobRun(w, r, runID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AcknowledgeCancel operation middleware
-func (siw *ServerInterfaceWrapper) AcknowledgeCancel(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AcknowledgeCancel(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CompleteRun operation middleware
-func (siw *ServerInterfaceWrapper) CompleteRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CompleteRun(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ConfirmContinuation operation middleware
-func (siw *ServerInterfaceWrapper) ConfirmContinuation(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ConfirmContinuation(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListJobRunEvents operation middleware
-func (siw *ServerInterfaceWrapper) ListJobRunEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID JobRunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListJobRunEvents(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ExplainJobRun operation middleware
-func (siw *ServerInterfaceWrapper) ExplainJobRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID JobRunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ExplainJobRun(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// FailRun operation middleware
-func (siw *ServerInterfaceWrapper) FailRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.FailRun(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetRunLog operation middleware
-func (siw *ServerInterfaceWrapper) GetRunLog(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetRunLogParams
-
-	// ------------- Optional query parameter "attempt" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "attempt", r.URL.Query(), &params.Attempt, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attempt"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attempt", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "after_seq" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "after_seq", r.URL.Query(), &params.AfterSeq, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "after_seq"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "after_seq", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "tail_bytes" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "tail_bytes", r.URL.Query(), &params.TailBytes, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "tail_bytes"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "tail_bytes", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "before" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "before", r.URL.Query(), &params.Before, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "before"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "before", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "stream" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "stream", r.URL.Query(), &params.Stream, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "stream"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "stream", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "follow" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "follow", r.URL.Query(), &params.Follow, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "follow"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "follow", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "format" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "format", r.URL.Query(), &params.Format, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "format"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "format", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Accept" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Accept")]; found {
-		var Accept string
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Accept", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Accept", valueList[0], &Accept, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Accept", Err: err})
-			return
-		}
-
-		params.Accept = &Accept
-
-	}
-
-	// ------------- Optional header parameter "Last-Event-ID" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
-		var LastEventID string
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
-			return
-		}
-
-		params.LastEventID = &LastEventID
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetRunLog(w, r, runID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AppendRunLog operation middleware
-func (siw *ServerInterfaceWrapper) AppendRunLog(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AppendRunLog(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReportProgress operation middleware
-func (siw *ServerInterfaceWrapper) ReportProgress(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReportProgress(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReassignJobRun operation middleware
-func (siw *ServerInterfaceWrapper) ReassignJobRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID JobRunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ReassignJobRunParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReassignJobRun(w, r, runID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ReleaseRun operation middleware
-func (siw *ServerInterfaceWrapper) ReleaseRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ReleaseRun(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RerunJobRun operation middleware
-func (siw *ServerInterfaceWrapper) RerunJobRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID JobRunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RerunJobRunParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RerunJobRun(w, r, runID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// StartRun operation middleware
-func (siw *ServerInterfaceWrapper) StartRun(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "run_id" -------------
-	var runID RunID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "run_id", chi.URLParam(r, "run_id"), &runID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StartRun(w, r, runID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListNodes operation middleware
-func (siw *ServerInterfaceWrapper) ListNodes(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListNodes(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetOverview operation middleware
-func (siw *ServerInterfaceWrapper) GetOverview(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetOverviewParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetOverview(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSagaErrors operation middleware
-func (siw *ServerInterfaceWrapper) ListSagaErrors(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSagaErrorsParams
-
-	// ------------- Optional query parameter "workflow_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "needs_attention" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "needs_attention", r.URL.Query(), &params.NeedsAttention, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "needs_attention"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "needs_attention", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "ended_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_from", r.URL.Query(), &params.EndedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "ended_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_to", r.URL.Query(), &params.EndedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSagaErrors(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListEvents operation middleware
-func (siw *ServerInterfaceWrapper) ListEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListEventsParams
-
-	// ------------- Optional query parameter "event_type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "saga_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "workflow_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trace_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "actor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListEvents(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// StreamEvents operation middleware
-func (siw *ServerInterfaceWrapper) StreamEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params StreamEventsParams
-
-	// ------------- Optional query parameter "event_type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "saga_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga_id", r.URL.Query(), &params.SagaID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "workflow_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trace_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "actor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "actor", r.URL.Query(), &params.Actor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "actor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "actor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "from_start" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "from_start", r.URL.Query(), &params.FromStart, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from_start"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from_start", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Last-Event-ID" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Last-Event-ID")]; found {
-		var LastEventID string
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Last-Event-ID", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Last-Event-ID", valueList[0], &LastEventID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Last-Event-ID", Err: err})
-			return
-		}
-
-		params.LastEventID = &LastEventID
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StreamEvents(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSagas operation middleware
-func (siw *ServerInterfaceWrapper) ListSagas(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSagasParams
-
-	// ------------- Optional query parameter "archived" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "archived", r.URL.Query(), &params.Archived, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "archived"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "archived", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "workflow_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "lifecycle" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "lifecycle", r.URL.Query(), &params.Lifecycle, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "lifecycle"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "lifecycle", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "active" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "active", r.URL.Query(), &params.Active, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "active"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "active", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "definition_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "definition_id", r.URL.Query(), &params.DefinitionID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "definition_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "definition_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "correlation_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "initiated_by" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "initiated_by", r.URL.Query(), &params.InitiatedBy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "initiated_by"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "initiated_by", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "trace_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "trace_id", r.URL.Query(), &params.TraceID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "trace_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "trace_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "business_key" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "business_key", r.URL.Query(), &params.BusinessKey, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "business_key"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "business_key", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "metadata" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "metadata", r.URL.Query(), &params.Metadata, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "metadata"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "metadata", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "needs_attention" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "needs_attention", r.URL.Query(), &params.NeedsAttention, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "needs_attention"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "needs_attention", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "assignee" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "assignee", r.URL.Query(), &params.Assignee, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "assignee"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "assignee", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "updated_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "updated_from", r.URL.Query(), &params.UpdatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "updated_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "updated_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "updated_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "updated_to", r.URL.Query(), &params.UpdatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "updated_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "updated_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "ended_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_from", r.URL.Query(), &params.EndedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "ended_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "ended_to", r.URL.Query(), &params.EndedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "ended_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "ended_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "attention_since_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "attention_since_from", r.URL.Query(), &params.AttentionSinceFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attention_since_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attention_since_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "attention_since_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "attention_since_to", r.URL.Query(), &params.AttentionSinceTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "attention_since_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "attention_since_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "error_code" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "error_code", r.URL.Query(), &params.ErrorCode, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "error_code"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "error_code", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "step" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "step", r.URL.Query(), &params.Step, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "step"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "order" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSagas(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateSaga operation middleware
-func (siw *ServerInterfaceWrapper) CreateSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateSagaParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "traceparent" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("traceparent")]; found {
-		var Traceparent Traceparent
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "traceparent", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "traceparent", valueList[0], &Traceparent, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "traceparent", Err: err})
-			return
-		}
-
-		params.Traceparent = &Traceparent
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateSaga(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSagaBulks operation middleware
-func (siw *ServerInterfaceWrapper) ListSagaBulks(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSagaBulksParams
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSagaBulks(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateSagaBulk operation middleware
-func (siw *ServerInterfaceWrapper) CreateSagaBulk(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateSagaBulkParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateSagaBulk(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetSagaBulk operation middleware
-func (siw *ServerInterfaceWrapper) GetSagaBulk(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_bulk_id" -------------
-	var sagaBulkID SagaBulkID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetSagaBulk(w, r, sagaBulkID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateSagaBulk operation middleware
-func (siw *ServerInterfaceWrapper) UpdateSagaBulk(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_bulk_id" -------------
-	var sagaBulkID SagaBulkID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateSagaBulkParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateSagaBulk(w, r, sagaBulkID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CancelSagaBulk operation middleware
-func (siw *ServerInterfaceWrapper) CancelSagaBulk(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_bulk_id" -------------
-	var sagaBulkID SagaBulkID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelSagaBulkParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelSagaBulk(w, r, sagaBulkID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSagaBulkItems operation middleware
-func (siw *ServerInterfaceWrapper) ListSagaBulkItems(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_bulk_id" -------------
-	var sagaBulkID SagaBulkID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_bulk_id", chi.URLParam(r, "saga_bulk_id"), &sagaBulkID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_bulk_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSagaBulkItemsParams
-
-	// ------------- Optional query parameter "outcome" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "outcome", r.URL.Query(), &params.Outcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "outcome"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "outcome", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSagaBulkItems(w, r, sagaBulkID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetSaga operation middleware
-func (siw *ServerInterfaceWrapper) GetSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetSagaParams
-
-	// ------------- Optional query parameter "wait" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "wait", r.URL.Query(), &params.Wait, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "wait"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "wait", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Prefer" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Prefer")]; found {
-		var Prefer Prefer
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Prefer", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Prefer", valueList[0], &Prefer, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Prefer", Err: err})
-			return
-		}
-
-		params.Prefer = &Prefer
-
-	}
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateSaga operation middleware
-func (siw *ServerInterfaceWrapper) UpdateSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateSagaParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// AcknowledgeSaga operation middleware
-func (siw *ServerInterfaceWrapper) AcknowledgeSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params AcknowledgeSagaParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.AcknowledgeSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CancelSaga operation middleware
-func (siw *ServerInterfaceWrapper) CancelSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CancelSagaParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CancelSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CompensateSaga operation middleware
-func (siw *ServerInterfaceWrapper) CompensateSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CompensateSagaParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CompensateSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSagaEvents operation middleware
-func (siw *ServerInterfaceWrapper) ListSagaEvents(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSagaEventsParams
-
-	// ------------- Optional query parameter "order" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "order", r.URL.Query(), &params.Order, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "order"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "order", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "event_type" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "event_type", r.URL.Query(), &params.EventType, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "event_type"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "event_type", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSagaEvents(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ExplainSaga operation middleware
-func (siw *ServerInterfaceWrapper) ExplainSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ExplainSaga(w, r, sagaID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ExtendDeadline operation middleware
-func (siw *ServerInterfaceWrapper) ExtendDeadline(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ExtendDeadlineParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ExtendDeadline(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ForceComplete operation middleware
-func (siw *ServerInterfaceWrapper) ForceComplete(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ForceCompleteParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ForceComplete(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ForceFail operation middleware
-func (siw *ServerInterfaceWrapper) ForceFail(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ForceFailParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ForceFail(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RestoreSaga operation middleware
-func (siw *ServerInterfaceWrapper) RestoreSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RestoreSagaParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RestoreSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetSagaResult operation middleware
-func (siw *ServerInterfaceWrapper) GetSagaResult(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetSagaResultParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetSagaResult(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResumeSaga operation middleware
-func (siw *ServerInterfaceWrapper) ResumeSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResumeSagaParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResumeSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ResumeCompensation operation middleware
-func (siw *ServerInterfaceWrapper) ResumeCompensation(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ResumeCompensationParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ResumeCompensation(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RetrySaga operation middleware
-func (siw *ServerInterfaceWrapper) RetrySaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RetrySagaParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RetrySaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListStepLogs operation middleware
-func (siw *ServerInterfaceWrapper) ListStepLogs(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListStepLogsParams
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "id", r.URL.Query(), &params.ID, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "id", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListStepLogs(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSteps operation middleware
-func (siw *ServerInterfaceWrapper) ListSteps(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListStepsParams
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSteps(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CompleteStep operation middleware
-func (siw *ServerInterfaceWrapper) CompleteStep(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "step" -------------
-	var step StepParameter
-
-	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CompleteStepParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CompleteStep(w, r, sagaID, step, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// FailStep operation middleware
-func (siw *ServerInterfaceWrapper) FailStep(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "step" -------------
-	var step StepParameter
-
-	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params FailStepParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.FailStep(w, r, sagaID, step, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// SkipStep operation middleware
-func (siw *ServerInterfaceWrapper) SkipStep(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "step" -------------
-	var step StepParameter
-
-	err = runtime.BindStyledParameterWithOptions("simple", "step", chi.URLParam(r, "step"), &step, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "step", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params SkipStepParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SkipStep(w, r, sagaID, step, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// SuspendSaga operation middleware
-func (siw *ServerInterfaceWrapper) SuspendSaga(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "saga_id" -------------
-	var sagaID SagaID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "saga_id", chi.URLParam(r, "saga_id"), &sagaID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params SuspendSagaParams
-
-	// ------------- Optional query parameter "dry_run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", r.URL.Query(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "dry_run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "dry_run", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey IdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.SuspendSaga(w, r, sagaID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetLeader operation middleware
-func (siw *ServerInterfaceWrapper) GetLeader(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetLeader(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// StepDownLeader operation middleware
-func (siw *ServerInterfaceWrapper) StepDownLeader(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params StepDownLeaderParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StepDownLeader(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// PreviewSchedule operation middleware
-func (siw *ServerInterfaceWrapper) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.PreviewSchedule(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Search operation middleware
-func (siw *ServerInterfaceWrapper) Search(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params SearchParams
-
-	// ------------- Required query parameter "q" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "q", r.URL.Query(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "q"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "q", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Search(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSessions operation middleware
-func (siw *ServerInterfaceWrapper) ListSessions(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSessionsParams
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSessions(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateSession operation middleware
-func (siw *ServerInterfaceWrapper) CreateSession(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateSession(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetCurrentSession operation middleware
-func (siw *ServerInterfaceWrapper) GetCurrentSession(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetCurrentSession(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteSession operation middleware
-func (siw *ServerInterfaceWrapper) DeleteSession(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "session_id" -------------
-	var sessionID UUID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "session_id", chi.URLParam(r, "session_id"), &sessionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "session_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteSessionParams
-
-	// ------------- Optional query parameter "reason" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteSession(w, r, sessionID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetSettings operation middleware
-func (siw *ServerInterfaceWrapper) GetSettings(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetSettingsParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetSettings(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ChangeSettings operation middleware
-func (siw *ServerInterfaceWrapper) ChangeSettings(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ChangeSettingsParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ChangeSettings(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSettingChanges operation middleware
-func (siw *ServerInterfaceWrapper) ListSettingChanges(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSettingChangesParams
-
-	// ------------- Optional query parameter "limit" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "limit"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "limit", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSettingChanges(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListSagaStatistics operation middleware
-func (siw *ServerInterfaceWrapper) ListSagaStatistics(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListSagaStatisticsParams
-
-	// ------------- Optional query parameter "workflow_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListSagaStatistics(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetSagaSeries operation middleware
-func (siw *ServerInterfaceWrapper) GetSagaSeries(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetSagaSeriesParams
-
-	// ------------- Optional query parameter "workflow_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "bucket" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "bucket", r.URL.Query(), &params.Bucket, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "bucket"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bucket", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetSagaSeries(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetStepStatistics operation middleware
-func (siw *ServerInterfaceWrapper) GetStepStatistics(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetStepStatisticsParams
-
-	// ------------- Required query parameter "workflow_name" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "workflow_name", r.URL.Query(), &params.WorkflowName, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_name"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_name", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "workflow_version" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "workflow_version", r.URL.Query(), &params.WorkflowVersion, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "workflow_version"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "workflow_version", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_from" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_from", r.URL.Query(), &params.CreatedFrom, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_from"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_from", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "created_to" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "created_to", r.URL.Query(), &params.CreatedTo, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "created_to"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "created_to", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetStepStatistics(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListTenants operation middleware
-func (siw *ServerInterfaceWrapper) ListTenants(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListTenantsParams
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListTenants(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetTimeline operation middleware
-func (siw *ServerInterfaceWrapper) GetTimeline(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetTimelineParams
-
-	// ------------- Required query parameter "correlation_id" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, true, "correlation_id", r.URL.Query(), &params.CorrelationID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "correlation_id"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "correlation_id", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetTimeline(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// Watch operation middleware
-func (siw *ServerInterfaceWrapper) Watch(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params WatchParams
-
-	// ------------- Optional query parameter "saga" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "saga", r.URL.Query(), &params.Saga, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "saga"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "saga", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "run" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "run", r.URL.Query(), &params.Run, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "run"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "run", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "letter" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "letter", r.URL.Query(), &params.Letter, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "letter"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "letter", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "redrive" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "redrive", r.URL.Query(), &params.Redrive, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "redrive"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "redrive", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "group" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "group", r.URL.Query(), &params.Group, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "group"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "group", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.Watch(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListWebhooks operation middleware
-func (siw *ServerInterfaceWrapper) ListWebhooks(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListWebhooksParams
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListWebhooks(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CreateWebhook operation middleware
-func (siw *ServerInterfaceWrapper) CreateWebhook(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params CreateWebhookParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CreateWebhook(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DeleteWebhook operation middleware
-func (siw *ServerInterfaceWrapper) DeleteWebhook(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DeleteWebhookParams
-
-	// ------------- Optional query parameter "reason" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", r.URL.Query(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "reason"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "reason", Err: err})
-		}
-		return
-	}
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DeleteWebhook(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetWebhook operation middleware
-func (siw *ServerInterfaceWrapper) GetWebhook(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetWebhook(w, r, webhookID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UpdateWebhook operation middleware
-func (siw *ServerInterfaceWrapper) UpdateWebhook(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UpdateWebhookParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UpdateWebhook(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListWebhookDeliveries operation middleware
-func (siw *ServerInterfaceWrapper) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListWebhookDeliveriesParams
-
-	// ------------- Optional query parameter "status" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", r.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "status"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "status", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListWebhookDeliveries(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetWebhookDelivery operation middleware
-func (siw *ServerInterfaceWrapper) GetWebhookDelivery(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "delivery_id" -------------
-	var deliveryID DeliveryID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", chi.URLParam(r, "delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetWebhookDelivery(w, r, webhookID, deliveryID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RedeliverWebhookDelivery operation middleware
-func (siw *ServerInterfaceWrapper) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "delivery_id" -------------
-	var deliveryID DeliveryID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", chi.URLParam(r, "delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "delivery_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RedeliverWebhookDeliveryParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RedeliverWebhookDelivery(w, r, webhookID, deliveryID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DisableWebhook operation middleware
-func (siw *ServerInterfaceWrapper) DisableWebhook(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DisableWebhookParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DisableWebhook(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// EnableWebhook operation middleware
-func (siw *ServerInterfaceWrapper) EnableWebhook(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params EnableWebhookParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.EnableWebhook(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RedeliverFailed operation middleware
-func (siw *ServerInterfaceWrapper) RedeliverFailed(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RedeliverFailedParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RedeliverFailed(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RotateWebhookSecret operation middleware
-func (siw *ServerInterfaceWrapper) RotateWebhookSecret(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RotateWebhookSecretParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RotateWebhookSecret(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// TestWebhook operation middleware
-func (siw *ServerInterfaceWrapper) TestWebhook(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "webhook_id" -------------
-	var webhookID WebhookID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "webhook_id", chi.URLParam(r, "webhook_id"), &webhookID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "webhook_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params TestWebhookParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.TestWebhook(w, r, webhookID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// WhoAmI operation middleware
-func (siw *ServerInterfaceWrapper) WhoAmI(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.WhoAmI(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListWorkers operation middleware
-func (siw *ServerInterfaceWrapper) ListWorkers(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListWorkersParams
-
-	// ------------- Optional query parameter "state" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "state", r.URL.Query(), &params.State, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "state"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "state", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListWorkers(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RegisterWorker operation middleware
-func (siw *ServerInterfaceWrapper) RegisterWorker(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RegisterWorker(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetWorker operation middleware
-func (siw *ServerInterfaceWrapper) GetWorker(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetWorker(w, r, workerID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ClaimRuns operation middleware
-func (siw *ServerInterfaceWrapper) ClaimRuns(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ClaimRuns(w, r, workerID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// CompleteRuns operation middleware
-func (siw *ServerInterfaceWrapper) CompleteRuns(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.CompleteRuns(w, r, workerID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DetachWorker operation middleware
-func (siw *ServerInterfaceWrapper) DetachWorker(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DetachWorkerParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DetachWorker(w, r, workerID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DrainWorker operation middleware
-func (siw *ServerInterfaceWrapper) DrainWorker(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DrainWorkerParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DrainWorker(w, r, workerID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// WorkerHeartbeat operation middleware
-func (siw *ServerInterfaceWrapper) WorkerHeartbeat(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.WorkerHeartbeat(w, r, workerID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// StartRuns operation middleware
-func (siw *ServerInterfaceWrapper) StartRuns(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.StartRuns(w, r, workerID)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UndetachWorker operation middleware
-func (siw *ServerInterfaceWrapper) UndetachWorker(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UndetachWorkerParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UndetachWorker(w, r, workerID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// UndrainWorker operation middleware
-func (siw *ServerInterfaceWrapper) UndrainWorker(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "worker_id" -------------
-	var workerID WorkerID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "worker_id", chi.URLParam(r, "worker_id"), &workerID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "worker_id", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params UndrainWorkerParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.UndrainWorker(w, r, workerID, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListWorkflows operation middleware
-func (siw *ServerInterfaceWrapper) ListWorkflows(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListWorkflowsParams
-
-	// ------------- Optional query parameter "enabled" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "enabled", r.URL.Query(), &params.Enabled, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "enabled"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "enabled", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListWorkflows(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// RegisterWorkflow operation middleware
-func (siw *ServerInterfaceWrapper) RegisterWorkflow(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params RegisterWorkflowParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.RegisterWorkflow(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ValidateWorkflow operation middleware
-func (siw *ServerInterfaceWrapper) ValidateWorkflow(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ValidateWorkflow(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetWorkflow operation middleware
-func (siw *ServerInterfaceWrapper) GetWorkflow(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name WorkflowName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", chi.URLParam(r, "name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetWorkflowParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetWorkflow(w, r, name, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// DisableWorkflow operation middleware
-func (siw *ServerInterfaceWrapper) DisableWorkflow(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name WorkflowName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", chi.URLParam(r, "name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params DisableWorkflowParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.DisableWorkflow(w, r, name, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// EnableWorkflow operation middleware
-func (siw *ServerInterfaceWrapper) EnableWorkflow(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name WorkflowName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", chi.URLParam(r, "name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params EnableWorkflowParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
-		var IfMatch IfMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-Match", Err: err})
-			return
-		}
-
-		params.IfMatch = &IfMatch
-
-	}
-
-	// ------------- Optional header parameter "Idempotency-Key" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("Idempotency-Key")]; found {
-		var IdempotencyKey KeptIdempotencyKey
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "Idempotency-Key", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "Idempotency-Key", valueList[0], &IdempotencyKey, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "Idempotency-Key", Err: err})
-			return
-		}
-
-		params.IdempotencyKey = &IdempotencyKey
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.EnableWorkflow(w, r, name, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// ListWorkflowVersions operation middleware
-func (siw *ServerInterfaceWrapper) ListWorkflowVersions(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name WorkflowName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", chi.URLParam(r, "name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params ListWorkflowVersionsParams
-
-	// ------------- Optional query parameter "view" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "view", r.URL.Query(), &params.View, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "view"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "view", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page", r.URL.Query(), &params.Page, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "page_size" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "page_size", r.URL.Query(), &params.PageSize, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "page_size"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "page_size", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "cursor" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", r.URL.Query(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "cursor"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "cursor", Err: err})
-		}
-		return
-	}
-
-	// ------------- Optional query parameter "include" -------------
-
-	err = runtime.BindQueryParameterWithOptions("form", true, false, "include", r.URL.Query(), &params.Include, runtime.BindQueryParameterOptions{Type: "array", Format: ""})
-	if err != nil {
-		var requiredError *runtime.RequiredParameterError
-		if errors.As(err, &requiredError) {
-			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "include"})
-		} else {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "include", Err: err})
-		}
-		return
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.ListWorkflowVersions(w, r, name, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetWorkflowVersion operation middleware
-func (siw *ServerInterfaceWrapper) GetWorkflowVersion(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "name" -------------
-	var name WorkflowName
-
-	err = runtime.BindStyledParameterWithOptions("simple", "name", chi.URLParam(r, "name"), &name, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "name", Err: err})
-		return
-	}
-
-	// ------------- Path parameter "version" -------------
-	var version int32
-
-	err = runtime.BindStyledParameterWithOptions("simple", "version", chi.URLParam(r, "version"), &version, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "integer", Format: "int32", ValueIsUnescaped: r.URL.RawPath == ""})
-	if err != nil {
-		siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "version", Err: err})
-		return
-	}
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetWorkflowVersionParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetWorkflowVersion(w, r, name, version, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetHealth operation middleware
-func (siw *ServerInterfaceWrapper) GetHealth(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetHealth(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetMetrics operation middleware
-func (siw *ServerInterfaceWrapper) GetMetrics(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetMetrics(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetContract operation middleware
-func (siw *ServerInterfaceWrapper) GetContract(w http.ResponseWriter, r *http.Request) {
-
-	var err error
-	_ = err
-
-	// Parameter object where we will unmarshal all parameters from the context
-	var params GetContractParams
-
-	headers := r.Header
-
-	// ------------- Optional header parameter "If-None-Match" -------------
-	if valueList, found := headers[http.CanonicalHeaderKey("If-None-Match")]; found {
-		var IfNoneMatch IfNoneMatch
-		n := len(valueList)
-		if n != 1 {
-			siw.ErrorHandlerFunc(w, r, &TooManyValuesForParamError{ParamName: "If-None-Match", Count: n})
-			return
-		}
-
-		err = runtime.BindStyledParameterWithOptions("simple", "If-None-Match", valueList[0], &IfNoneMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
-		if err != nil {
-			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "If-None-Match", Err: err})
-			return
-		}
-
-		params.IfNoneMatch = &IfNoneMatch
-
-	}
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetContract(w, r, params)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetReadiness operation middleware
-func (siw *ServerInterfaceWrapper) GetReadiness(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetReadiness(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-// GetVersion operation middleware
-func (siw *ServerInterfaceWrapper) GetVersion(w http.ResponseWriter, r *http.Request) {
-
-	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		siw.Handler.GetVersion(w, r)
-	}))
-
-	for i := len(siw.HandlerMiddlewares) - 1; i >= 0; i-- {
-		handler = siw.HandlerMiddlewares[i](handler)
-	}
-
-	handler.ServeHTTP(w, r)
-}
-
-type UnescapedCookieParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnescapedCookieParamError) Error() string {
-	return fmt.Sprintf("error unescaping cookie parameter '%s'", e.ParamName)
-}
-
-func (e *UnescapedCookieParamError) Unwrap() error {
-	return e.Err
-}
-
-type UnmarshalingParamError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *UnmarshalingParamError) Error() string {
-	return fmt.Sprintf("Error unmarshaling parameter %s as JSON: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *UnmarshalingParamError) Unwrap() error {
-	return e.Err
-}
-
-type RequiredParamError struct {
-	ParamName string
-}
-
-func (e *RequiredParamError) Error() string {
-	return fmt.Sprintf("Query argument %s is required, but not found", e.ParamName)
-}
-
-type RequiredHeaderError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *RequiredHeaderError) Error() string {
-	return fmt.Sprintf("Header parameter %s is required, but not found", e.ParamName)
-}
-
-func (e *RequiredHeaderError) Unwrap() error {
-	return e.Err
-}
-
-type InvalidParamFormatError struct {
-	ParamName string
-	Err       error
-}
-
-func (e *InvalidParamFormatError) Error() string {
-	return fmt.Sprintf("Invalid format for parameter %s: %s", e.ParamName, e.Err.Error())
-}
-
-func (e *InvalidParamFormatError) Unwrap() error {
-	return e.Err
-}
-
-type TooManyValuesForParamError struct {
-	ParamName string
-	Count     int
-}
-
-func (e *TooManyValuesForParamError) Error() string {
-	return fmt.Sprintf("Expected one value for %s, got %d", e.ParamName, e.Count)
-}
-
-// Handler creates http.Handler with routing matching OpenAPI spec.
-func Handler(si ServerInterface) http.Handler {
-	return HandlerWithOptions(si, ChiServerOptions{})
-}
-
-type ChiServerOptions struct {
-	BaseURL          string
-	BaseRouter       chi.Router
-	Middlewares      []MiddlewareFunc
-	ErrorHandlerFunc func(w http.ResponseWriter, r *http.Request, err error)
-}
-
-// HandlerFromMux creates http.Handler with routing matching OpenAPI spec based on the provided mux.
-func HandlerFromMux(si ServerInterface, r chi.Router) http.Handler {
-	return HandlerWithOptions(si, ChiServerOptions{
-		BaseRouter: r,
-	})
-}
-
-func HandlerFromMuxWithBaseURL(si ServerInterface, r chi.Router, baseURL string) http.Handler {
-	return HandlerWithOptions(si, ChiServerOptions{
-		BaseURL:    baseURL,
-		BaseRouter: r,
-	})
-}
-
-// HandlerWithOptions creates http.Handler with additional options
-func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handler {
-	r := options.BaseRouter
-
-	if r == nil {
-		r = chi.NewRouter()
-	}
-	if options.ErrorHandlerFunc == nil {
-		options.ErrorHandlerFunc = func(w http.ResponseWriter, r *http.Request, err error) {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	}
-	wrapper := ServerInterfaceWrapper{
-		Handler:            si,
-		HandlerMiddlewares: options.Middlewares,
-		ErrorHandlerFunc:   options.ErrorHandlerFunc,
-	}
-
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/admin/erasures", wrapper.EraseContent)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/admin/retention/run", wrapper.RunRetention)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/admin/storage", wrapper.GetStorage)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/api-keys", wrapper.ListAPIKeys)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/api-keys", wrapper.CreateAPIKey)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/api-keys/{key_id}", wrapper.GetAPIKey)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/api-keys/{key_id}/revoke", wrapper.RevokeAPIKey)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/audit", wrapper.ListActions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/audit/verify", wrapper.VerifyAudit)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/backfills/{backfill_id}", wrapper.GetBackfill)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/backfills/{backfill_id}/cancel", wrapper.CancelBackfill)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/{topic}", wrapper.ListDeadLettersOfTopic)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/{topic}/retry-all", wrapper.RetryAllDeadLetters)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/archive", wrapper.ListArchivedDeadLetters)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/archive/{message_id}", wrapper.GetArchivedDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/archive/{message_id}/restore", wrapper.RestoreDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/export", wrapper.ExportDeadLetters)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/groups", wrapper.ListDeadLetterGroups)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}", wrapper.GetDeadLetterGroup)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}", wrapper.UpdateDeadLetterGroup)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}/discard", wrapper.DiscardDeadLetterGroup)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/groups/{fingerprint}/retry", wrapper.RetryDeadLetterGroup)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/import", wrapper.ImportDeadLetters)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/messages", wrapper.ListDeadLetters)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/messages", wrapper.PushDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/api/v1/dlq/messages/{message_id}", wrapper.DeleteDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}", wrapper.GetDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/dlq/messages/{message_id}", wrapper.UpdateDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/ack", wrapper.AcknowledgeDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}/attempts", wrapper.ListDeadLetterAttempts)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/discard", wrapper.DiscardDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}/lineage", wrapper.GetDeadLetterLineage)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/requeue", wrapper.RequeueDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/resolve", wrapper.ResolveDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/messages/{message_id}/retry", wrapper.RetryDeadLetter)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/messages/{message_id}/revisions", wrapper.ListDeadLetterRevisions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/messages/batch", wrapper.PushDeadLetters)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/policy", wrapper.GetDefaultPolicy)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/dlq/policy", wrapper.UpdateDefaultPolicy)
-	})
-	r.Group(func(r chi.Router) {
-		r.Put(options.BaseURL+"/api/v1/dlq/policy", wrapper.PutDefaultPolicy)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/redrives", wrapper.ListRedrives)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/redrives", wrapper.CreateRedrive)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}", wrapper.GetRedrive)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}", wrapper.UpdateRedrive)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/approve", wrapper.ApproveRedrive)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/cancel", wrapper.CancelRedrive)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/items", wrapper.ListRedriveItems)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/pause", wrapper.PauseRedrive)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/dlq/redrives/{redrive_id}/resume", wrapper.ResumeRedrive)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/stats", wrapper.GetDeadLetterStats)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/topics", wrapper.ListDeadLetterTopics)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/topics/{topic}", wrapper.GetDeadLetterTopic)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.GetTopicPolicy)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.UpdateTopicPolicy)
-	})
-	r.Group(func(r chi.Router) {
-		r.Put(options.BaseURL+"/api/v1/dlq/topics/{topic}/policy", wrapper.PutTopicPolicy)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/events", wrapper.ListJobEvents)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/events", wrapper.PublishJobEvent)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/events/{event_id}", wrapper.GetJobEvent)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/fences", wrapper.ListFences)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/api/v1/fences/{fence_key}", wrapper.ResetFence)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/fences/{fence_key}", wrapper.GetFence)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/fences/{fence_key}/check", wrapper.CheckFence)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-calendar", wrapper.GetJobCalendar)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-definitions", wrapper.ListJobDefinitions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-definitions", wrapper.CreateJobDefinition)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.DeleteJobDefinition)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.GetJobDefinition)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.UpdateJobDefinition)
-	})
-	r.Group(func(r chi.Router) {
-		r.Put(options.BaseURL+"/api/v1/job-definitions/{definition}", wrapper.ReplaceJobDefinition)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}/backfills", wrapper.ListBackfills)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/backfills", wrapper.CreateBackfill)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}/next-runs", wrapper.ListNextJobRuns)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/pause", wrapper.PauseJobDefinition)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/resume", wrapper.ResumeJobDefinition)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-definitions/{definition}/runs", wrapper.CreateJobRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-definitions/{definition}/versions", wrapper.ListJobDefinitionVersions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs", wrapper.ListJobRuns)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}", wrapper.GetJobRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/attempts", wrapper.ListJobRunAttempts)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/cancel", wrapper.CancelJobRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/cancel-ack", wrapper.AcknowledgeCancel)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/complete", wrapper.CompleteRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/confirm-continuation", wrapper.ConfirmContinuation)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/events", wrapper.ListJobRunEvents)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/explain", wrapper.ExplainJobRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/fail", wrapper.FailRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs/{run_id}/logs", wrapper.GetRunLog)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/logs", wrapper.AppendRunLog)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/progress", wrapper.ReportProgress)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/reassign", wrapper.ReassignJobRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/release", wrapper.ReleaseRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/rerun", wrapper.RerunJobRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/{run_id}/start", wrapper.StartRun)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs/bulk", wrapper.ListJobBulks)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/bulk", wrapper.CreateJobBulk)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/job-runs/bulk/{bulk_id}", wrapper.GetJobBulk)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/job-runs/bulk/{bulk_id}/cancel", wrapper.CancelJobBulk)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/nodes", wrapper.ListNodes)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/overview", wrapper.GetOverview)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/saga-errors", wrapper.ListSagaErrors)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/saga-events", wrapper.ListEvents)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/saga-events/stream", wrapper.StreamEvents)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas", wrapper.ListSagas)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas", wrapper.CreateSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}", wrapper.GetSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/sagas/{saga_id}", wrapper.UpdateSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/acknowledge", wrapper.AcknowledgeSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/cancel", wrapper.CancelSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/compensate", wrapper.CompensateSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/events", wrapper.ListSagaEvents)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/explain", wrapper.ExplainSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/extend-deadline", wrapper.ExtendDeadline)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-complete", wrapper.ForceComplete)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/force-fail", wrapper.ForceFail)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/restore", wrapper.RestoreSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/result", wrapper.GetSagaResult)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume", wrapper.ResumeSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/resume-compensation", wrapper.ResumeCompensation)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/retry", wrapper.RetrySaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/step-logs", wrapper.ListStepLogs)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/{saga_id}/steps", wrapper.ListSteps)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/complete", wrapper.CompleteStep)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/fail", wrapper.FailStep)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/steps/{step}/skip", wrapper.SkipStep)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/{saga_id}/suspend", wrapper.SuspendSaga)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/bulk", wrapper.ListSagaBulks)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/bulk", wrapper.CreateSagaBulk)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}", wrapper.GetSagaBulk)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}", wrapper.UpdateSagaBulk)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}/cancel", wrapper.CancelSagaBulk)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sagas/bulk/{saga_bulk_id}/items", wrapper.ListSagaBulkItems)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/scheduler/leader", wrapper.GetLeader)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/scheduler/leader/step-down", wrapper.StepDownLeader)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/schedules/preview", wrapper.PreviewSchedule)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/search", wrapper.Search)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sessions", wrapper.ListSessions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/sessions", wrapper.CreateSession)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/api/v1/sessions/{session_id}", wrapper.DeleteSession)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/sessions/current", wrapper.GetCurrentSession)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/settings", wrapper.GetSettings)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/settings", wrapper.ChangeSettings)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/settings/history", wrapper.ListSettingChanges)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/statistics/sagas", wrapper.ListSagaStatistics)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/statistics/series", wrapper.GetSagaSeries)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/statistics/steps", wrapper.GetStepStatistics)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/tenants", wrapper.ListTenants)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/timeline", wrapper.GetTimeline)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/watch", wrapper.Watch)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/webhooks", wrapper.ListWebhooks)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/webhooks", wrapper.CreateWebhook)
-	})
-	r.Group(func(r chi.Router) {
-		r.Delete(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.DeleteWebhook)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.GetWebhook)
-	})
-	r.Group(func(r chi.Router) {
-		r.Patch(options.BaseURL+"/api/v1/webhooks/{webhook_id}", wrapper.UpdateWebhook)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries", wrapper.ListWebhookDeliveries)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}", wrapper.GetWebhookDelivery)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/redeliver", wrapper.RedeliverWebhookDelivery)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/disable", wrapper.DisableWebhook)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/enable", wrapper.EnableWebhook)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/redeliver", wrapper.RedeliverFailed)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/rotate-secret", wrapper.RotateWebhookSecret)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/webhooks/{webhook_id}/test", wrapper.TestWebhook)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/whoami", wrapper.WhoAmI)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/workers", wrapper.ListWorkers)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers", wrapper.RegisterWorker)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/workers/{worker_id}", wrapper.GetWorker)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/claim", wrapper.ClaimRuns)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/complete", wrapper.CompleteRuns)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/detach", wrapper.DetachWorker)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/drain", wrapper.DrainWorker)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/heartbeat", wrapper.WorkerHeartbeat)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/start", wrapper.StartRuns)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/undetach", wrapper.UndetachWorker)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workers/{worker_id}/undrain", wrapper.UndrainWorker)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/workflows", wrapper.ListWorkflows)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workflows", wrapper.RegisterWorkflow)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/workflows/{name}", wrapper.GetWorkflow)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workflows/{name}/disable", wrapper.DisableWorkflow)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workflows/{name}/enable", wrapper.EnableWorkflow)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/workflows/{name}/versions", wrapper.ListWorkflowVersions)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/api/v1/workflows/{name}/versions/{version}", wrapper.GetWorkflowVersion)
-	})
-	r.Group(func(r chi.Router) {
-		r.Post(options.BaseURL+"/api/v1/workflows/validate", wrapper.ValidateWorkflow)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/healthz", wrapper.GetHealth)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/metrics", wrapper.GetMetrics)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/openapi.json", wrapper.GetContract)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/readyz", wrapper.GetReadiness)
-	})
-	r.Group(func(r chi.Router) {
-		r.Get(options.BaseURL+"/version", wrapper.GetVersion)
-	})
-
-	return r
-}
-
-// There is no type for each response of an operation, see Response.
 
 // EraseContentRequestObject is what a request to EraseContent says.
 type EraseContentRequestObject struct {
@@ -26391,2384 +11258,1950 @@ type Operations interface {
 	GetVersion(ctx context.Context, request GetVersionRequestObject) (Response, error)
 }
 
-func (d *decoder) EraseContent(w http.ResponseWriter, r *http.Request, params EraseContentParams) {
-	var request EraseContentRequestObject
-	request.Params = params
+func (d *decoder) EraseContent(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, EraseContentRequestObject{}
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body EraseContentJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.EraseContent(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.EraseContent)
 }
 
-func (d *decoder) RunRetention(w http.ResponseWriter, r *http.Request, params RunRetentionParams) {
-	var request RunRetentionRequestObject
-	request.Params = params
+func (d *decoder) RunRetention(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RunRetentionRequestObject{}
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RunRetentionJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RunRetention(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RunRetention)
 }
 
 func (d *decoder) GetStorage(w http.ResponseWriter, r *http.Request) {
-	var request GetStorageRequestObject
-	response, err := d.operations.GetStorage(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetStorageRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetStorage)
 }
 
-func (d *decoder) ListAPIKeys(w http.ResponseWriter, r *http.Request, params ListAPIKeysParams) {
-	var request ListAPIKeysRequestObject
-	request.Params = params
-	response, err := d.operations.ListAPIKeys(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListAPIKeys(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListAPIKeysRequestObject{}
+	b.query("active", &request.Params.Active, false, "boolean", "")
+	b.query("tenant_id", &request.Params.TenantID, false, "string", "uuid")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListAPIKeys)
 }
 
-func (d *decoder) CreateAPIKey(w http.ResponseWriter, r *http.Request, params CreateAPIKeyParams) {
-	var request CreateAPIKeyRequestObject
-	request.Params = params
+func (d *decoder) CreateAPIKey(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateAPIKeyRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateAPIKeyJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateAPIKey(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateAPIKey)
 }
 
-func (d *decoder) GetAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID) {
-	var request GetAPIKeyRequestObject
-	request.KeyID = keyID
-	response, err := d.operations.GetAPIKey(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetAPIKey(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetAPIKeyRequestObject{}
+	b.path("key_id", &request.KeyID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetAPIKey)
 }
 
-func (d *decoder) RevokeAPIKey(w http.ResponseWriter, r *http.Request, keyID KeyID, params RevokeAPIKeyParams) {
-	var request RevokeAPIKeyRequestObject
-	request.KeyID = keyID
-	request.Params = params
+func (d *decoder) RevokeAPIKey(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RevokeAPIKeyRequestObject{}
+	b.path("key_id", &request.KeyID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RevokeAPIKeyJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RevokeAPIKey(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RevokeAPIKey)
 }
 
-func (d *decoder) ListActions(w http.ResponseWriter, r *http.Request, params ListActionsParams) {
-	var request ListActionsRequestObject
-	request.Params = params
-	response, err := d.operations.ListActions(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListActions(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListActionsRequestObject{}
+	b.query("kind", &request.Params.Kind, false, "string", "")
+	b.query("subject", &request.Params.Subject, false, "string", "")
+	b.query("actor", &request.Params.Actor, false, "string", "")
+	b.query("verb", &request.Params.Verb, false, "string", "")
+	b.query("operation", &request.Params.Operation, false, "string", "")
+	b.query("request_id", &request.Params.RequestID, false, "string", "")
+	b.query("scope", &request.Params.Scope, false, "string", "")
+	b.query("from", &request.Params.From, false, "string", "date-time")
+	b.query("to", &request.Params.To, false, "string", "date-time")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListActions)
 }
 
-func (d *decoder) VerifyAudit(w http.ResponseWriter, r *http.Request, params VerifyAuditParams) {
-	var request VerifyAuditRequestObject
-	request.Params = params
-	response, err := d.operations.VerifyAudit(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) VerifyAudit(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, VerifyAuditRequestObject{}
+	b.query("from_seq", &request.Params.FromSeq, false, "integer", "int64")
+	b.query("trail", &request.Params.Trail, false, "string", "")
+	b.query("scope", &request.Params.Scope, false, "string", "")
+	b.query("limit", &request.Params.Limit, false, "integer", "int32")
+	serve(d, w, &b, &request, d.operations.VerifyAudit)
 }
 
-func (d *decoder) GetBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID) {
-	var request GetBackfillRequestObject
-	request.BackfillID = backfillID
-	response, err := d.operations.GetBackfill(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetBackfill(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetBackfillRequestObject{}
+	b.path("backfill_id", &request.BackfillID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetBackfill)
 }
 
-func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request, backfillID BackfillID, params CancelBackfillParams) {
-	var request CancelBackfillRequestObject
-	request.BackfillID = backfillID
-	request.Params = params
+func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CancelBackfillRequestObject{}
+	b.path("backfill_id", &request.BackfillID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelBackfillJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CancelBackfill(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CancelBackfill)
 }
 
-func (d *decoder) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request, params ListArchivedDeadLettersParams) {
-	var request ListArchivedDeadLettersRequestObject
-	request.Params = params
-	response, err := d.operations.ListArchivedDeadLetters(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListArchivedDeadLetters(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListArchivedDeadLettersRequestObject{}
+	b.query("status", &request.Params.Status, false, "array", "")
+	b.query("topic", &request.Params.Topic, false, "string", "")
+	b.query("fingerprint", &request.Params.Fingerprint, false, "string", "")
+	b.query("error_type", &request.Params.ErrorType, false, "string", "")
+	b.query("error_class", &request.Params.ErrorClass, false, "array", "")
+	b.query("error_contains", &request.Params.ErrorContains, false, "string", "")
+	b.query("consumer_group", &request.Params.ConsumerGroup, false, "string", "")
+	b.query("key", &request.Params.Key, false, "string", "")
+	b.query("key_base64", &request.Params.KeyBase64, false, "string", "")
+	b.query("header", &request.Params.Header, false, "array", "")
+	b.query("payload", &request.Params.Payload, false, "array", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("last_retry_from", &request.Params.LastRetryFrom, false, "string", "date-time")
+	b.query("last_retry_to", &request.Params.LastRetryTo, false, "string", "date-time")
+	b.query("retry_count_min", &request.Params.RetryCountMin, false, "integer", "int32")
+	b.query("retry_count_max", &request.Params.RetryCountMax, false, "integer", "int32")
+	b.query("resolution", &request.Params.Resolution, false, "array", "")
+	b.query("generation_min", &request.Params.GenerationMin, false, "integer", "int32")
+	b.query("source", &request.Params.Source, false, "array", "")
+	b.query("saga_id", &request.Params.SagaID, false, "string", "uuid")
+	b.query("job_run_id", &request.Params.JobRunID, false, "string", "uuid")
+	b.query("correlation_id", &request.Params.CorrelationID, false, "string", "")
+	b.query("trace_id", &request.Params.TraceID, false, "string", "")
+	b.query("label", &request.Params.Label, false, "array", "")
+	b.query("assignee", &request.Params.Assignee, false, "string", "")
+	b.query("redrive_id", &request.Params.RedriveID, false, "string", "uuid")
+	b.query("root_id", &request.Params.RootID, false, "string", "uuid")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListArchivedDeadLetters)
 }
 
-func (d *decoder) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetArchivedDeadLetterParams) {
-	var request GetArchivedDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
-	response, err := d.operations.GetArchivedDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetArchivedDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetArchivedDeadLetter)
 }
 
-func (d *decoder) RestoreDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RestoreDeadLetterParams) {
-	var request RestoreDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
+func (d *decoder) RestoreDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RestoreDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RestoreDeadLetterJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RestoreDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RestoreDeadLetter)
 }
 
-func (d *decoder) ExportDeadLetters(w http.ResponseWriter, r *http.Request, params ExportDeadLettersParams) {
-	var request ExportDeadLettersRequestObject
-	request.Params = params
-	response, err := d.operations.ExportDeadLetters(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ExportDeadLetters(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ExportDeadLettersRequestObject{}
+	b.query("status", &request.Params.Status, false, "array", "")
+	b.query("topic", &request.Params.Topic, false, "string", "")
+	b.query("fingerprint", &request.Params.Fingerprint, false, "string", "")
+	b.query("error_type", &request.Params.ErrorType, false, "string", "")
+	b.query("error_class", &request.Params.ErrorClass, false, "array", "")
+	b.query("error_contains", &request.Params.ErrorContains, false, "string", "")
+	b.query("consumer_group", &request.Params.ConsumerGroup, false, "string", "")
+	b.query("key", &request.Params.Key, false, "string", "")
+	b.query("key_base64", &request.Params.KeyBase64, false, "string", "")
+	b.query("header", &request.Params.Header, false, "array", "")
+	b.query("payload", &request.Params.Payload, false, "array", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("last_retry_from", &request.Params.LastRetryFrom, false, "string", "date-time")
+	b.query("last_retry_to", &request.Params.LastRetryTo, false, "string", "date-time")
+	b.query("retry_count_min", &request.Params.RetryCountMin, false, "integer", "int32")
+	b.query("retry_count_max", &request.Params.RetryCountMax, false, "integer", "int32")
+	b.query("resolution", &request.Params.Resolution, false, "array", "")
+	b.query("generation_min", &request.Params.GenerationMin, false, "integer", "int32")
+	b.query("source", &request.Params.Source, false, "array", "")
+	b.query("saga_id", &request.Params.SagaID, false, "string", "uuid")
+	b.query("job_run_id", &request.Params.JobRunID, false, "string", "uuid")
+	b.query("correlation_id", &request.Params.CorrelationID, false, "string", "")
+	b.query("trace_id", &request.Params.TraceID, false, "string", "")
+	b.query("label", &request.Params.Label, false, "array", "")
+	b.query("assignee", &request.Params.Assignee, false, "string", "")
+	b.query("redrive_id", &request.Params.RedriveID, false, "string", "uuid")
+	b.query("root_id", &request.Params.RootID, false, "string", "uuid")
+	b.query("limit", &request.Params.Limit, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ExportDeadLetters)
 }
 
-func (d *decoder) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request, params ListDeadLetterGroupsParams) {
-	var request ListDeadLetterGroupsRequestObject
-	request.Params = params
-	response, err := d.operations.ListDeadLetterGroups(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListDeadLetterGroups(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListDeadLetterGroupsRequestObject{}
+	b.query("state", &request.Params.State, false, "array", "")
+	b.query("topic", &request.Params.Topic, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListDeadLetterGroups)
 }
 
-func (d *decoder) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint) {
-	var request GetDeadLetterGroupRequestObject
-	request.Fingerprint = fingerprint
-	response, err := d.operations.GetDeadLetterGroup(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetDeadLetterGroupRequestObject{}
+	b.path("fingerprint", &request.Fingerprint, "string", "")
+	serve(d, w, &b, &request, d.operations.GetDeadLetterGroup)
 }
 
-func (d *decoder) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params UpdateDeadLetterGroupParams) {
-	var request UpdateDeadLetterGroupRequestObject
-	request.Fingerprint = fingerprint
-	request.Params = params
+func (d *decoder) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateDeadLetterGroupRequestObject{}
+	b.path("fingerprint", &request.Fingerprint, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateDeadLetterGroupJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateDeadLetterGroup(r.Context(), request)
-	d.Answer(w, r, response, err)
-}
-
-func (d *decoder) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params DiscardDeadLetterGroupParams) {
-	var request DiscardDeadLetterGroupRequestObject
-	request.Fingerprint = fingerprint
-	request.Params = params
-	var body DiscardDeadLetterGroupJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.DiscardDeadLetterGroup(r.Context(), request)
-	d.Answer(w, r, response, err)
-}
-
-func (d *decoder) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request, fingerprint Fingerprint, params RetryDeadLetterGroupParams) {
-	var request RetryDeadLetterGroupRequestObject
-	request.Fingerprint = fingerprint
-	request.Params = params
-	var body RetryDeadLetterGroupJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, true) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
+	serve(d, w, &b, &request, d.operations.UpdateDeadLetterGroup)
+}
+
+func (d *decoder) DiscardDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DiscardDeadLetterGroupRequestObject{}
+	b.path("fingerprint", &request.Fingerprint, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	var body DiscardDeadLetterGroupJSONRequestBody
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	response, err := d.operations.RetryDeadLetterGroup(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.DiscardDeadLetterGroup)
+}
+
+func (d *decoder) RetryDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RetryDeadLetterGroupRequestObject{}
+	b.path("fingerprint", &request.Fingerprint, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	var body RetryDeadLetterGroupJSONRequestBody
+	if d.json(&b, &body, false) {
+		request.Body = &body
+	}
+	serve(d, w, &b, &request, d.operations.RetryDeadLetterGroup)
 }
 
 func (d *decoder) ImportDeadLetters(w http.ResponseWriter, r *http.Request) {
-	var request ImportDeadLettersRequestObject
+	b, request := bound{Request: r}, ImportDeadLettersRequestObject{}
 	request.Body = r.Body
-	response, err := d.operations.ImportDeadLetters(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ImportDeadLetters)
 }
 
-func (d *decoder) ListDeadLetters(w http.ResponseWriter, r *http.Request, params ListDeadLettersParams) {
-	var request ListDeadLettersRequestObject
-	request.Params = params
-	response, err := d.operations.ListDeadLetters(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListDeadLetters(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListDeadLettersRequestObject{}
+	b.query("status", &request.Params.Status, false, "array", "")
+	b.query("topic", &request.Params.Topic, false, "string", "")
+	b.query("fingerprint", &request.Params.Fingerprint, false, "string", "")
+	b.query("error_type", &request.Params.ErrorType, false, "string", "")
+	b.query("error_class", &request.Params.ErrorClass, false, "array", "")
+	b.query("error_contains", &request.Params.ErrorContains, false, "string", "")
+	b.query("consumer_group", &request.Params.ConsumerGroup, false, "string", "")
+	b.query("key", &request.Params.Key, false, "string", "")
+	b.query("key_base64", &request.Params.KeyBase64, false, "string", "")
+	b.query("header", &request.Params.Header, false, "array", "")
+	b.query("payload", &request.Params.Payload, false, "array", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("last_retry_from", &request.Params.LastRetryFrom, false, "string", "date-time")
+	b.query("last_retry_to", &request.Params.LastRetryTo, false, "string", "date-time")
+	b.query("retry_count_min", &request.Params.RetryCountMin, false, "integer", "int32")
+	b.query("retry_count_max", &request.Params.RetryCountMax, false, "integer", "int32")
+	b.query("resolution", &request.Params.Resolution, false, "array", "")
+	b.query("generation_min", &request.Params.GenerationMin, false, "integer", "int32")
+	b.query("source", &request.Params.Source, false, "array", "")
+	b.query("saga_id", &request.Params.SagaID, false, "string", "uuid")
+	b.query("job_run_id", &request.Params.JobRunID, false, "string", "uuid")
+	b.query("correlation_id", &request.Params.CorrelationID, false, "string", "")
+	b.query("trace_id", &request.Params.TraceID, false, "string", "")
+	b.query("label", &request.Params.Label, false, "array", "")
+	b.query("assignee", &request.Params.Assignee, false, "string", "")
+	b.query("redrive_id", &request.Params.RedriveID, false, "string", "uuid")
+	b.query("root_id", &request.Params.RootID, false, "string", "uuid")
+	b.query("order", &request.Params.Order, false, "string", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListDeadLetters)
 }
 
-func (d *decoder) PushDeadLetter(w http.ResponseWriter, r *http.Request, params PushDeadLetterParams) {
-	var request PushDeadLetterRequestObject
-	request.Params = params
+func (d *decoder) PushDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, PushDeadLetterRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body PushDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.PushDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PushDeadLetter)
 }
 
-func (d *decoder) PushDeadLetters(w http.ResponseWriter, r *http.Request, params PushDeadLettersParams) {
-	var request PushDeadLettersRequestObject
-	request.Params = params
+func (d *decoder) PushDeadLetters(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, PushDeadLettersRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body PushDeadLettersJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.PushDeadLetters(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PushDeadLetters)
 }
 
-func (d *decoder) DeleteDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DeleteDeadLetterParams) {
-	var request DeleteDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
-	response, err := d.operations.DeleteDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) DeleteDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DeleteDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("force", &request.Params.Force, false, "boolean", "")
+	b.query("reason", &request.Params.Reason, true, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.DeleteDeadLetter)
 }
 
-func (d *decoder) GetDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params GetDeadLetterParams) {
-	var request GetDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
-	response, err := d.operations.GetDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("include", &request.Params.Include, false, "array", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetDeadLetter)
 }
 
-func (d *decoder) UpdateDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params UpdateDeadLetterParams) {
-	var request UpdateDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
+func (d *decoder) UpdateDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateDeadLetter)
 }
 
-func (d *decoder) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params AcknowledgeDeadLetterParams) {
-	var request AcknowledgeDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
+func (d *decoder) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, AcknowledgeDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body AcknowledgeDeadLetterJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.AcknowledgeDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.AcknowledgeDeadLetter)
 }
 
-func (d *decoder) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
-	var request ListDeadLetterAttemptsRequestObject
-	request.MessageID = messageID
-	response, err := d.operations.ListDeadLetterAttempts(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListDeadLetterAttemptsRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.ListDeadLetterAttempts)
 }
 
-func (d *decoder) DiscardDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params DiscardDeadLetterParams) {
-	var request DiscardDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
+func (d *decoder) DiscardDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DiscardDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DiscardDeadLetterJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.DiscardDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.DiscardDeadLetter)
 }
 
-func (d *decoder) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
-	var request GetDeadLetterLineageRequestObject
-	request.MessageID = messageID
-	response, err := d.operations.GetDeadLetterLineage(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetDeadLetterLineageRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetDeadLetterLineage)
 }
 
-func (d *decoder) RequeueDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RequeueDeadLetterParams) {
-	var request RequeueDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
+func (d *decoder) RequeueDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RequeueDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RequeueDeadLetterJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RequeueDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RequeueDeadLetter)
 }
 
-func (d *decoder) ResolveDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params ResolveDeadLetterParams) {
-	var request ResolveDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
+func (d *decoder) ResolveDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ResolveDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResolveDeadLetterJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.ResolveDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ResolveDeadLetter)
 }
 
-func (d *decoder) RetryDeadLetter(w http.ResponseWriter, r *http.Request, messageID DeadLetterID, params RetryDeadLetterParams) {
-	var request RetryDeadLetterRequestObject
-	request.MessageID = messageID
-	request.Params = params
+func (d *decoder) RetryDeadLetter(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RetryDeadLetterRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RetryDeadLetterJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RetryDeadLetter(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RetryDeadLetter)
 }
 
-func (d *decoder) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request, messageID DeadLetterID) {
-	var request ListDeadLetterRevisionsRequestObject
-	request.MessageID = messageID
-	response, err := d.operations.ListDeadLetterRevisions(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListDeadLetterRevisions(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListDeadLetterRevisionsRequestObject{}
+	b.path("message_id", &request.MessageID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.ListDeadLetterRevisions)
 }
 
-func (d *decoder) GetDefaultPolicy(w http.ResponseWriter, r *http.Request, params GetDefaultPolicyParams) {
-	var request GetDefaultPolicyRequestObject
-	request.Params = params
-	response, err := d.operations.GetDefaultPolicy(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetDefaultPolicy(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetDefaultPolicyRequestObject{}
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetDefaultPolicy)
 }
 
-func (d *decoder) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request, params UpdateDefaultPolicyParams) {
-	var request UpdateDefaultPolicyRequestObject
-	request.Params = params
+func (d *decoder) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateDefaultPolicyRequestObject{}
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateDefaultPolicyJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateDefaultPolicy(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateDefaultPolicy)
 }
 
-func (d *decoder) PutDefaultPolicy(w http.ResponseWriter, r *http.Request, params PutDefaultPolicyParams) {
-	var request PutDefaultPolicyRequestObject
-	request.Params = params
+func (d *decoder) PutDefaultPolicy(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, PutDefaultPolicyRequestObject{}
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body PutDefaultPolicyJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.PutDefaultPolicy(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PutDefaultPolicy)
 }
 
-func (d *decoder) ListRedrives(w http.ResponseWriter, r *http.Request, params ListRedrivesParams) {
-	var request ListRedrivesRequestObject
-	request.Params = params
-	response, err := d.operations.ListRedrives(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListRedrives(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListRedrivesRequestObject{}
+	b.query("state", &request.Params.State, false, "array", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListRedrives)
 }
 
-func (d *decoder) CreateRedrive(w http.ResponseWriter, r *http.Request, params CreateRedriveParams) {
-	var request CreateRedriveRequestObject
-	request.Params = params
+func (d *decoder) CreateRedrive(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateRedriveRequestObject{}
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateRedriveJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateRedrive(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateRedrive)
 }
 
-func (d *decoder) GetRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params GetRedriveParams) {
-	var request GetRedriveRequestObject
-	request.RedriveID = redriveID
-	request.Params = params
-	response, err := d.operations.GetRedrive(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetRedrive(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetRedriveRequestObject{}
+	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetRedrive)
 }
 
-func (d *decoder) UpdateRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params UpdateRedriveParams) {
-	var request UpdateRedriveRequestObject
-	request.RedriveID = redriveID
-	request.Params = params
+func (d *decoder) UpdateRedrive(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateRedriveRequestObject{}
+	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateRedriveJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateRedrive(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateRedrive)
 }
 
-func (d *decoder) ApproveRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ApproveRedriveParams) {
-	var request ApproveRedriveRequestObject
-	request.RedriveID = redriveID
-	request.Params = params
+func (d *decoder) ApproveRedrive(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ApproveRedriveRequestObject{}
+	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ApproveRedriveJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.ApproveRedrive(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ApproveRedrive)
 }
 
-func (d *decoder) CancelRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params CancelRedriveParams) {
-	var request CancelRedriveRequestObject
-	request.RedriveID = redriveID
-	request.Params = params
+func (d *decoder) CancelRedrive(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CancelRedriveRequestObject{}
+	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelRedriveJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CancelRedrive(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CancelRedrive)
 }
 
-func (d *decoder) ListRedriveItems(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ListRedriveItemsParams) {
-	var request ListRedriveItemsRequestObject
-	request.RedriveID = redriveID
-	request.Params = params
-	response, err := d.operations.ListRedriveItems(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListRedriveItems(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListRedriveItemsRequestObject{}
+	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	b.query("state", &request.Params.State, false, "array", "")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ListRedriveItems)
 }
 
-func (d *decoder) PauseRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params PauseRedriveParams) {
-	var request PauseRedriveRequestObject
-	request.RedriveID = redriveID
-	request.Params = params
+func (d *decoder) PauseRedrive(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, PauseRedriveRequestObject{}
+	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body PauseRedriveJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.PauseRedrive(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PauseRedrive)
 }
 
-func (d *decoder) ResumeRedrive(w http.ResponseWriter, r *http.Request, redriveID RedriveID, params ResumeRedriveParams) {
-	var request ResumeRedriveRequestObject
-	request.RedriveID = redriveID
-	request.Params = params
+func (d *decoder) ResumeRedrive(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ResumeRedriveRequestObject{}
+	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResumeRedriveJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.ResumeRedrive(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ResumeRedrive)
 }
 
 func (d *decoder) GetDeadLetterStats(w http.ResponseWriter, r *http.Request) {
-	var request GetDeadLetterStatsRequestObject
-	response, err := d.operations.GetDeadLetterStats(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetDeadLetterStatsRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetDeadLetterStats)
 }
 
-func (d *decoder) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request, params ListDeadLetterTopicsParams) {
-	var request ListDeadLetterTopicsRequestObject
-	request.Params = params
-	response, err := d.operations.ListDeadLetterTopics(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListDeadLetterTopics(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListDeadLetterTopicsRequestObject{}
+	b.query("count_up_to", &request.Params.CountUpTo, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ListDeadLetterTopics)
 }
 
-func (d *decoder) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request, topic DLQTopic) {
-	var request GetDeadLetterTopicRequestObject
-	request.Topic = topic
-	response, err := d.operations.GetDeadLetterTopic(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetDeadLetterTopic(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetDeadLetterTopicRequestObject{}
+	b.path("topic", &request.Topic, "string", "")
+	serve(d, w, &b, &request, d.operations.GetDeadLetterTopic)
 }
 
-func (d *decoder) GetTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params GetTopicPolicyParams) {
-	var request GetTopicPolicyRequestObject
-	request.Topic = topic
-	request.Params = params
-	response, err := d.operations.GetTopicPolicy(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetTopicPolicy(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetTopicPolicyRequestObject{}
+	b.path("topic", &request.Topic, "string", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetTopicPolicy)
 }
 
-func (d *decoder) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params UpdateTopicPolicyParams) {
-	var request UpdateTopicPolicyRequestObject
-	request.Topic = topic
-	request.Params = params
+func (d *decoder) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateTopicPolicyRequestObject{}
+	b.path("topic", &request.Topic, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateTopicPolicyJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateTopicPolicy(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateTopicPolicy)
 }
 
-func (d *decoder) PutTopicPolicy(w http.ResponseWriter, r *http.Request, topic DLQTopic, params PutTopicPolicyParams) {
-	var request PutTopicPolicyRequestObject
-	request.Topic = topic
-	request.Params = params
+func (d *decoder) PutTopicPolicy(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, PutTopicPolicyRequestObject{}
+	b.path("topic", &request.Topic, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body PutTopicPolicyJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.PutTopicPolicy(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PutTopicPolicy)
 }
 
-func (d *decoder) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request, topic string, params ListDeadLettersOfTopicParams) {
-	var request ListDeadLettersOfTopicRequestObject
-	request.Topic = topic
-	request.Params = params
-	response, err := d.operations.ListDeadLettersOfTopic(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListDeadLettersOfTopic(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListDeadLettersOfTopicRequestObject{}
+	b.path("topic", &request.Topic, "string", "")
+	b.query("status", &request.Params.Status, false, "array", "")
+	b.query("label", &request.Params.Label, false, "array", "")
+	b.query("order", &request.Params.Order, false, "string", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListDeadLettersOfTopic)
 }
 
-func (d *decoder) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request, topic DLQTopic, params RetryAllDeadLettersParams) {
-	var request RetryAllDeadLettersRequestObject
-	request.Topic = topic
-	request.Params = params
+func (d *decoder) RetryAllDeadLetters(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RetryAllDeadLettersRequestObject{}
+	b.path("topic", &request.Topic, "string", "")
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RetryAllDeadLettersJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RetryAllDeadLetters(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RetryAllDeadLetters)
 }
 
-func (d *decoder) ListJobEvents(w http.ResponseWriter, r *http.Request, params ListJobEventsParams) {
-	var request ListJobEventsRequestObject
-	request.Params = params
-	response, err := d.operations.ListJobEvents(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListJobEvents(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListJobEventsRequestObject{}
+	b.query("event_type", &request.Params.EventType, false, "string", "")
+	b.query("processed", &request.Params.Processed, false, "boolean", "")
+	b.query("correlation_id", &request.Params.CorrelationID, false, "string", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListJobEvents)
 }
 
-func (d *decoder) PublishJobEvent(w http.ResponseWriter, r *http.Request, params PublishJobEventParams) {
-	var request PublishJobEventRequestObject
-	request.Params = params
+func (d *decoder) PublishJobEvent(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, PublishJobEventRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body PublishJobEventJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.PublishJobEvent(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PublishJobEvent)
 }
 
-func (d *decoder) GetJobEvent(w http.ResponseWriter, r *http.Request, eventID UUID) {
-	var request GetJobEventRequestObject
-	request.EventID = eventID
-	response, err := d.operations.GetJobEvent(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetJobEvent(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetJobEventRequestObject{}
+	b.path("event_id", &request.EventID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetJobEvent)
 }
 
-func (d *decoder) ListFences(w http.ResponseWriter, r *http.Request, params ListFencesParams) {
-	var request ListFencesRequestObject
-	request.Params = params
-	response, err := d.operations.ListFences(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListFences(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListFencesRequestObject{}
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ListFences)
 }
 
-func (d *decoder) ResetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey, params ResetFenceParams) {
-	var request ResetFenceRequestObject
-	request.FenceKey = fenceKey
-	request.Params = params
-	response, err := d.operations.ResetFence(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ResetFence(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ResetFenceRequestObject{}
+	b.path("fence_key", &request.FenceKey, "string", "")
+	b.query("reason", &request.Params.Reason, true, "string", "")
+	serve(d, w, &b, &request, d.operations.ResetFence)
 }
 
-func (d *decoder) GetFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
-	var request GetFenceRequestObject
-	request.FenceKey = fenceKey
-	response, err := d.operations.GetFence(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetFence(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetFenceRequestObject{}
+	b.path("fence_key", &request.FenceKey, "string", "")
+	serve(d, w, &b, &request, d.operations.GetFence)
 }
 
-func (d *decoder) CheckFence(w http.ResponseWriter, r *http.Request, fenceKey FenceKey) {
-	var request CheckFenceRequestObject
-	request.FenceKey = fenceKey
+func (d *decoder) CheckFence(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CheckFenceRequestObject{}
+	b.path("fence_key", &request.FenceKey, "string", "")
 	var body CheckFenceJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CheckFence(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CheckFence)
 }
 
-func (d *decoder) GetJobCalendar(w http.ResponseWriter, r *http.Request, params GetJobCalendarParams) {
-	var request GetJobCalendarRequestObject
-	request.Params = params
-	response, err := d.operations.GetJobCalendar(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetJobCalendar(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetJobCalendarRequestObject{}
+	b.query("from", &request.Params.From, true, "string", "date-time")
+	b.query("to", &request.Params.To, true, "string", "date-time")
+	serve(d, w, &b, &request, d.operations.GetJobCalendar)
 }
 
-func (d *decoder) ListJobDefinitions(w http.ResponseWriter, r *http.Request, params ListJobDefinitionsParams) {
-	var request ListJobDefinitionsRequestObject
-	request.Params = params
-	response, err := d.operations.ListJobDefinitions(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListJobDefinitions(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListJobDefinitionsRequestObject{}
+	b.query("name", &request.Params.Name, false, "string", "")
+	b.query("type", &request.Params.Type, false, "string", "")
+	b.query("enabled", &request.Params.Enabled, false, "boolean", "")
+	b.query("paused", &request.Params.Paused, false, "boolean", "")
+	b.query("built_in", &request.Params.BuiltIn, false, "boolean", "")
+	b.query("command_name", &request.Params.CommandName, false, "string", "")
+	b.query("label", &request.Params.Label, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListJobDefinitions)
 }
 
-func (d *decoder) CreateJobDefinition(w http.ResponseWriter, r *http.Request, params CreateJobDefinitionParams) {
-	var request CreateJobDefinitionRequestObject
-	request.Params = params
+func (d *decoder) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateJobDefinitionRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateJobDefinitionJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateJobDefinition(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateJobDefinition)
 }
 
-func (d *decoder) DeleteJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params DeleteJobDefinitionParams) {
-	var request DeleteJobDefinitionRequestObject
-	request.Definition = definition
-	request.Params = params
-	response, err := d.operations.DeleteJobDefinition(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) DeleteJobDefinition(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DeleteJobDefinitionRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	b.query("force", &request.Params.Force, false, "boolean", "")
+	b.query("reason", &request.Params.Reason, false, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.DeleteJobDefinition)
 }
 
-func (d *decoder) GetJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params GetJobDefinitionParams) {
-	var request GetJobDefinitionRequestObject
-	request.Definition = definition
-	request.Params = params
-	response, err := d.operations.GetJobDefinition(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetJobDefinition(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetJobDefinitionRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetJobDefinition)
 }
 
-func (d *decoder) UpdateJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params UpdateJobDefinitionParams) {
-	var request UpdateJobDefinitionRequestObject
-	request.Definition = definition
-	request.Params = params
+func (d *decoder) UpdateJobDefinition(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateJobDefinitionRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateJobDefinitionJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateJobDefinition(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateJobDefinition)
 }
 
-func (d *decoder) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ReplaceJobDefinitionParams) {
-	var request ReplaceJobDefinitionRequestObject
-	request.Definition = definition
-	request.Params = params
+func (d *decoder) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ReplaceJobDefinitionRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ReplaceJobDefinitionJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ReplaceJobDefinition(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ReplaceJobDefinition)
 }
 
-func (d *decoder) ListBackfills(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListBackfillsParams) {
-	var request ListBackfillsRequestObject
-	request.Definition = definition
-	request.Params = params
-	response, err := d.operations.ListBackfills(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListBackfills(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListBackfillsRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListBackfills)
 }
 
-func (d *decoder) CreateBackfill(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateBackfillParams) {
-	var request CreateBackfillRequestObject
-	request.Definition = definition
-	request.Params = params
+func (d *decoder) CreateBackfill(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateBackfillRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateBackfillJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateBackfill(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateBackfill)
 }
 
-func (d *decoder) ListNextJobRuns(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ListNextJobRunsParams) {
-	var request ListNextJobRunsRequestObject
-	request.Definition = definition
-	request.Params = params
-	response, err := d.operations.ListNextJobRuns(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListNextJobRuns(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListNextJobRunsRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	b.query("count", &request.Params.Count, false, "integer", "")
+	b.query("from", &request.Params.From, false, "string", "date-time")
+	serve(d, w, &b, &request, d.operations.ListNextJobRuns)
 }
 
-func (d *decoder) PauseJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params PauseJobDefinitionParams) {
-	var request PauseJobDefinitionRequestObject
-	request.Definition = definition
-	request.Params = params
+func (d *decoder) PauseJobDefinition(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, PauseJobDefinitionRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body PauseJobDefinitionJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.PauseJobDefinition(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PauseJobDefinition)
 }
 
-func (d *decoder) ResumeJobDefinition(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params ResumeJobDefinitionParams) {
-	var request ResumeJobDefinitionRequestObject
-	request.Definition = definition
-	request.Params = params
+func (d *decoder) ResumeJobDefinition(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ResumeJobDefinitionRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResumeJobDefinitionJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.ResumeJobDefinition(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ResumeJobDefinition)
 }
 
-func (d *decoder) CreateJobRun(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef, params CreateJobRunParams) {
-	var request CreateJobRunRequestObject
-	request.Definition = definition
-	request.Params = params
+func (d *decoder) CreateJobRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateJobRunRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "traceparent", &request.Params.Traceparent, "string", "")
 	var body CreateJobRunJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CreateJobRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateJobRun)
 }
 
-func (d *decoder) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request, definition JobDefinitionRef) {
-	var request ListJobDefinitionVersionsRequestObject
-	request.Definition = definition
-	response, err := d.operations.ListJobDefinitionVersions(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListJobDefinitionVersions(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListJobDefinitionVersionsRequestObject{}
+	b.path("definition", &request.Definition, "string", "")
+	serve(d, w, &b, &request, d.operations.ListJobDefinitionVersions)
 }
 
-func (d *decoder) ListJobRuns(w http.ResponseWriter, r *http.Request, params ListJobRunsParams) {
-	var request ListJobRunsRequestObject
-	request.Params = params
-	response, err := d.operations.ListJobRuns(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListJobRuns(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListJobRunsRequestObject{}
+	b.query("state", &request.Params.State, false, "array", "")
+	b.query("trigger", &request.Params.Trigger, false, "array", "")
+	b.query("definition", &request.Params.Definition, false, "string", "")
+	b.query("worker", &request.Params.Worker, false, "string", "uuid")
+	b.query("queue", &request.Params.Queue, false, "string", "")
+	b.query("label", &request.Params.Label, false, "string", "")
+	b.query("correlation_id", &request.Params.CorrelationID, false, "string", "")
+	b.query("saga_id", &request.Params.SagaID, false, "string", "uuid")
+	b.query("root_run_id", &request.Params.RootRunID, false, "string", "uuid")
+	b.query("backfill_id", &request.Params.BackfillID, false, "string", "uuid")
+	b.query("error_code", &request.Params.ErrorCode, false, "string", "")
+	b.query("scheduled_from", &request.Params.ScheduledFrom, false, "string", "date-time")
+	b.query("scheduled_to", &request.Params.ScheduledTo, false, "string", "date-time")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("finished_from", &request.Params.FinishedFrom, false, "string", "date-time")
+	b.query("finished_to", &request.Params.FinishedTo, false, "string", "date-time")
+	b.query("late_by_min", &request.Params.LateByMin, false, "integer", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListJobRuns)
 }
 
-func (d *decoder) ListJobBulks(w http.ResponseWriter, r *http.Request, params ListJobBulksParams) {
-	var request ListJobBulksRequestObject
-	request.Params = params
-	response, err := d.operations.ListJobBulks(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListJobBulks(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListJobBulksRequestObject{}
+	b.query("state", &request.Params.State, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListJobBulks)
 }
 
-func (d *decoder) CreateJobBulk(w http.ResponseWriter, r *http.Request, params CreateJobBulkParams) {
-	var request CreateJobBulkRequestObject
-	request.Params = params
+func (d *decoder) CreateJobBulk(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateJobBulkRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateJobBulkJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateJobBulk(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateJobBulk)
 }
 
-func (d *decoder) GetJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID) {
-	var request GetJobBulkRequestObject
-	request.BulkID = bulkID
-	response, err := d.operations.GetJobBulk(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetJobBulk(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetJobBulkRequestObject{}
+	b.path("bulk_id", &request.BulkID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetJobBulk)
 }
 
-func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request, bulkID BulkID, params CancelJobBulkParams) {
-	var request CancelJobBulkRequestObject
-	request.BulkID = bulkID
-	request.Params = params
+func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CancelJobBulkRequestObject{}
+	b.path("bulk_id", &request.BulkID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelJobBulkJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CancelJobBulk(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CancelJobBulk)
 }
 
-func (d *decoder) GetJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params GetJobRunParams) {
-	var request GetJobRunRequestObject
-	request.RunID = runID
-	request.Params = params
-	response, err := d.operations.GetJobRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetJobRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetJobRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetJobRun)
 }
 
-func (d *decoder) ListJobRunAttempts(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	var request ListJobRunAttemptsRequestObject
-	request.RunID = runID
-	response, err := d.operations.ListJobRunAttempts(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListJobRunAttempts(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListJobRunAttemptsRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.ListJobRunAttempts)
 }
 
-func (d *decoder) CancelJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params CancelJobRunParams) {
-	var request CancelJobRunRequestObject
-	request.RunID = runID
-	request.Params = params
+func (d *decoder) CancelJobRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CancelJobRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelJobRunJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CancelJobRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CancelJobRun)
 }
 
-func (d *decoder) AcknowledgeCancel(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request AcknowledgeCancelRequestObject
-	request.RunID = runID
+func (d *decoder) AcknowledgeCancel(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, AcknowledgeCancelRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body AcknowledgeCancelJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.AcknowledgeCancel(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.AcknowledgeCancel)
 }
 
-func (d *decoder) CompleteRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request CompleteRunRequestObject
-	request.RunID = runID
+func (d *decoder) CompleteRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CompleteRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body CompleteRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CompleteRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CompleteRun)
 }
 
-func (d *decoder) ConfirmContinuation(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request ConfirmContinuationRequestObject
-	request.RunID = runID
+func (d *decoder) ConfirmContinuation(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ConfirmContinuationRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body ConfirmContinuationJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ConfirmContinuation(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ConfirmContinuation)
 }
 
-func (d *decoder) ListJobRunEvents(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	var request ListJobRunEventsRequestObject
-	request.RunID = runID
-	response, err := d.operations.ListJobRunEvents(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListJobRunEvents(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListJobRunEventsRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.ListJobRunEvents)
 }
 
-func (d *decoder) ExplainJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID) {
-	var request ExplainJobRunRequestObject
-	request.RunID = runID
-	response, err := d.operations.ExplainJobRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ExplainJobRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ExplainJobRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.ExplainJobRun)
 }
 
-func (d *decoder) FailRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request FailRunRequestObject
-	request.RunID = runID
+func (d *decoder) FailRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, FailRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body FailRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.FailRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.FailRun)
 }
 
-func (d *decoder) GetRunLog(w http.ResponseWriter, r *http.Request, runID RunID, params GetRunLogParams) {
-	var request GetRunLogRequestObject
-	request.RunID = runID
-	request.Params = params
-	response, err := d.operations.GetRunLog(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetRunLog(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetRunLogRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	b.query("attempt", &request.Params.Attempt, false, "integer", "int32")
+	b.query("after_seq", &request.Params.AfterSeq, false, "integer", "int32")
+	b.query("tail_bytes", &request.Params.TailBytes, false, "integer", "int32")
+	b.query("before", &request.Params.Before, false, "string", "")
+	b.query("stream", &request.Params.Stream, false, "string", "")
+	b.query("follow", &request.Params.Follow, false, "boolean", "")
+	b.query("format", &request.Params.Format, false, "string", "")
+	head(&b, "Accept", &request.Params.Accept, "string", "")
+	head(&b, "Last-Event-ID", &request.Params.LastEventID, "string", "")
+	serve(d, w, &b, &request, d.operations.GetRunLog)
 }
 
-func (d *decoder) AppendRunLog(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request AppendRunLogRequestObject
-	request.RunID = runID
+func (d *decoder) AppendRunLog(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, AppendRunLogRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body AppendRunLogJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.AppendRunLog(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.AppendRunLog)
 }
 
-func (d *decoder) ReportProgress(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request ReportProgressRequestObject
-	request.RunID = runID
+func (d *decoder) ReportProgress(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ReportProgressRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body ReportProgressJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ReportProgress(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ReportProgress)
 }
 
-func (d *decoder) ReassignJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params ReassignJobRunParams) {
-	var request ReassignJobRunRequestObject
-	request.RunID = runID
-	request.Params = params
+func (d *decoder) ReassignJobRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ReassignJobRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ReassignJobRunJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.ReassignJobRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ReassignJobRun)
 }
 
-func (d *decoder) ReleaseRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request ReleaseRunRequestObject
-	request.RunID = runID
+func (d *decoder) ReleaseRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ReleaseRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body ReleaseRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ReleaseRun(r.Context(), request)
-	d.Answer(w, r, response, err)
-}
-
-func (d *decoder) RerunJobRun(w http.ResponseWriter, r *http.Request, runID JobRunID, params RerunJobRunParams) {
-	var request RerunJobRunRequestObject
-	request.RunID = runID
-	request.Params = params
-	var body RerunJobRunJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, true) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RerunJobRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ReleaseRun)
 }
 
-func (d *decoder) StartRun(w http.ResponseWriter, r *http.Request, runID RunID) {
-	var request StartRunRequestObject
-	request.RunID = runID
+func (d *decoder) RerunJobRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RerunJobRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	var body RerunJobRunJSONRequestBody
+	if d.json(&b, &body, false) {
+		request.Body = &body
+	}
+	serve(d, w, &b, &request, d.operations.RerunJobRun)
+}
+
+func (d *decoder) StartRun(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, StartRunRequestObject{}
+	b.path("run_id", &request.RunID, "string", "uuid")
 	var body StartRunJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.StartRun(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.StartRun)
 }
 
 func (d *decoder) ListNodes(w http.ResponseWriter, r *http.Request) {
-	var request ListNodesRequestObject
-	response, err := d.operations.ListNodes(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, ListNodesRequestObject{}
+	serve(d, w, &b, &request, d.operations.ListNodes)
 }
 
-func (d *decoder) GetOverview(w http.ResponseWriter, r *http.Request, params GetOverviewParams) {
-	var request GetOverviewRequestObject
-	request.Params = params
-	response, err := d.operations.GetOverview(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetOverview(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetOverviewRequestObject{}
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetOverview)
 }
 
-func (d *decoder) ListSagaErrors(w http.ResponseWriter, r *http.Request, params ListSagaErrorsParams) {
-	var request ListSagaErrorsRequestObject
-	request.Params = params
-	response, err := d.operations.ListSagaErrors(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSagaErrors(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSagaErrorsRequestObject{}
+	b.query("workflow_name", &request.Params.WorkflowName, false, "string", "")
+	b.query("status", &request.Params.Status, false, "array", "")
+	b.query("needs_attention", &request.Params.NeedsAttention, false, "boolean", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("ended_from", &request.Params.EndedFrom, false, "string", "date-time")
+	b.query("ended_to", &request.Params.EndedTo, false, "string", "date-time")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListSagaErrors)
 }
 
-func (d *decoder) ListEvents(w http.ResponseWriter, r *http.Request, params ListEventsParams) {
-	var request ListEventsRequestObject
-	request.Params = params
-	response, err := d.operations.ListEvents(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListEvents(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListEventsRequestObject{}
+	b.query("event_type", &request.Params.EventType, false, "array", "")
+	b.query("saga_id", &request.Params.SagaID, false, "string", "uuid")
+	b.query("workflow_name", &request.Params.WorkflowName, false, "string", "")
+	b.query("trace_id", &request.Params.TraceID, false, "string", "")
+	b.query("actor", &request.Params.Actor, false, "string", "")
+	b.query("from", &request.Params.From, false, "string", "date-time")
+	b.query("to", &request.Params.To, false, "string", "date-time")
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ListEvents)
 }
 
-func (d *decoder) StreamEvents(w http.ResponseWriter, r *http.Request, params StreamEventsParams) {
-	var request StreamEventsRequestObject
-	request.Params = params
-	response, err := d.operations.StreamEvents(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) StreamEvents(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, StreamEventsRequestObject{}
+	b.query("event_type", &request.Params.EventType, false, "array", "")
+	b.query("saga_id", &request.Params.SagaID, false, "string", "uuid")
+	b.query("workflow_name", &request.Params.WorkflowName, false, "string", "")
+	b.query("trace_id", &request.Params.TraceID, false, "string", "")
+	b.query("actor", &request.Params.Actor, false, "string", "")
+	b.query("from", &request.Params.From, false, "string", "date-time")
+	b.query("to", &request.Params.To, false, "string", "date-time")
+	b.query("from_start", &request.Params.FromStart, false, "boolean", "")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	head(&b, "Last-Event-ID", &request.Params.LastEventID, "string", "")
+	serve(d, w, &b, &request, d.operations.StreamEvents)
 }
 
-func (d *decoder) ListSagas(w http.ResponseWriter, r *http.Request, params ListSagasParams) {
-	var request ListSagasRequestObject
-	request.Params = params
-	response, err := d.operations.ListSagas(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSagas(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSagasRequestObject{}
+	b.query("archived", &request.Params.Archived, false, "boolean", "")
+	b.query("workflow_name", &request.Params.WorkflowName, false, "string", "")
+	b.query("status", &request.Params.Status, false, "array", "")
+	b.query("state", &request.Params.State, false, "array", "")
+	b.query("lifecycle", &request.Params.Lifecycle, false, "array", "")
+	b.query("active", &request.Params.Active, false, "boolean", "")
+	b.query("definition_id", &request.Params.DefinitionID, false, "string", "")
+	b.query("correlation_id", &request.Params.CorrelationID, false, "string", "")
+	b.query("initiated_by", &request.Params.InitiatedBy, false, "string", "")
+	b.query("trace_id", &request.Params.TraceID, false, "string", "")
+	b.query("business_key", &request.Params.BusinessKey, false, "string", "")
+	b.query("metadata", &request.Params.Metadata, false, "string", "")
+	b.query("needs_attention", &request.Params.NeedsAttention, false, "boolean", "")
+	b.query("assignee", &request.Params.Assignee, false, "string", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("updated_from", &request.Params.UpdatedFrom, false, "string", "date-time")
+	b.query("updated_to", &request.Params.UpdatedTo, false, "string", "date-time")
+	b.query("ended_from", &request.Params.EndedFrom, false, "string", "date-time")
+	b.query("ended_to", &request.Params.EndedTo, false, "string", "date-time")
+	b.query("attention_since_from", &request.Params.AttentionSinceFrom, false, "string", "date-time")
+	b.query("attention_since_to", &request.Params.AttentionSinceTo, false, "string", "date-time")
+	b.query("error_code", &request.Params.ErrorCode, false, "string", "")
+	b.query("step", &request.Params.Step, false, "string", "")
+	b.query("order", &request.Params.Order, false, "string", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListSagas)
 }
 
-func (d *decoder) CreateSaga(w http.ResponseWriter, r *http.Request, params CreateSagaParams) {
-	var request CreateSagaRequestObject
-	request.Params = params
+func (d *decoder) CreateSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateSagaRequestObject{}
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "traceparent", &request.Params.Traceparent, "string", "")
 	var body CreateSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateSaga)
 }
 
-func (d *decoder) ListSagaBulks(w http.ResponseWriter, r *http.Request, params ListSagaBulksParams) {
-	var request ListSagaBulksRequestObject
-	request.Params = params
-	response, err := d.operations.ListSagaBulks(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSagaBulks(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSagaBulksRequestObject{}
+	b.query("state", &request.Params.State, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListSagaBulks)
 }
 
-func (d *decoder) CreateSagaBulk(w http.ResponseWriter, r *http.Request, params CreateSagaBulkParams) {
-	var request CreateSagaBulkRequestObject
-	request.Params = params
+func (d *decoder) CreateSagaBulk(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateSagaBulkRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateSagaBulkJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateSagaBulk(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateSagaBulk)
 }
 
-func (d *decoder) GetSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID) {
-	var request GetSagaBulkRequestObject
-	request.SagaBulkID = sagaBulkID
-	response, err := d.operations.GetSagaBulk(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetSagaBulk(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetSagaBulkRequestObject{}
+	b.path("saga_bulk_id", &request.SagaBulkID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetSagaBulk)
 }
 
-func (d *decoder) UpdateSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params UpdateSagaBulkParams) {
-	var request UpdateSagaBulkRequestObject
-	request.SagaBulkID = sagaBulkID
-	request.Params = params
+func (d *decoder) UpdateSagaBulk(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateSagaBulkRequestObject{}
+	b.path("saga_bulk_id", &request.SagaBulkID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateSagaBulkJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateSagaBulk(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateSagaBulk)
 }
 
-func (d *decoder) CancelSagaBulk(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params CancelSagaBulkParams) {
-	var request CancelSagaBulkRequestObject
-	request.SagaBulkID = sagaBulkID
-	request.Params = params
+func (d *decoder) CancelSagaBulk(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CancelSagaBulkRequestObject{}
+	b.path("saga_bulk_id", &request.SagaBulkID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelSagaBulkJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CancelSagaBulk(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CancelSagaBulk)
 }
 
-func (d *decoder) ListSagaBulkItems(w http.ResponseWriter, r *http.Request, sagaBulkID SagaBulkID, params ListSagaBulkItemsParams) {
-	var request ListSagaBulkItemsRequestObject
-	request.SagaBulkID = sagaBulkID
-	request.Params = params
-	response, err := d.operations.ListSagaBulkItems(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSagaBulkItems(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSagaBulkItemsRequestObject{}
+	b.path("saga_bulk_id", &request.SagaBulkID, "string", "uuid")
+	b.query("outcome", &request.Params.Outcome, false, "string", "")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ListSagaBulkItems)
 }
 
-func (d *decoder) GetSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaParams) {
-	var request GetSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
-	response, err := d.operations.GetSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("wait", &request.Params.Wait, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	head(&b, "Prefer", &request.Params.Prefer, "string", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetSaga)
 }
 
-func (d *decoder) UpdateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params UpdateSagaParams) {
-	var request UpdateSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) UpdateSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateSagaJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateSaga)
 }
 
-func (d *decoder) AcknowledgeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params AcknowledgeSagaParams) {
-	var request AcknowledgeSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) AcknowledgeSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, AcknowledgeSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body AcknowledgeSagaJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.AcknowledgeSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.AcknowledgeSaga)
 }
 
-func (d *decoder) CancelSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CancelSagaParams) {
-	var request CancelSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) CancelSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CancelSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body CancelSagaJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CancelSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CancelSaga)
 }
 
-func (d *decoder) CompensateSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params CompensateSagaParams) {
-	var request CompensateSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) CompensateSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CompensateSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body CompensateSagaJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.CompensateSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CompensateSaga)
 }
 
-func (d *decoder) ListSagaEvents(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListSagaEventsParams) {
-	var request ListSagaEventsRequestObject
-	request.SagaID = sagaID
-	request.Params = params
-	response, err := d.operations.ListSagaEvents(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSagaEvents(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSagaEventsRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("order", &request.Params.Order, false, "string", "")
+	b.query("event_type", &request.Params.EventType, false, "array", "")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ListSagaEvents)
 }
 
-func (d *decoder) ExplainSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID) {
-	var request ExplainSagaRequestObject
-	request.SagaID = sagaID
-	response, err := d.operations.ExplainSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ExplainSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ExplainSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.ExplainSaga)
 }
 
-func (d *decoder) ExtendDeadline(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ExtendDeadlineParams) {
-	var request ExtendDeadlineRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) ExtendDeadline(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ExtendDeadlineRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ExtendDeadlineJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ExtendDeadline(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ExtendDeadline)
 }
 
-func (d *decoder) ForceComplete(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceCompleteParams) {
-	var request ForceCompleteRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) ForceComplete(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ForceCompleteRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ForceCompleteJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ForceComplete(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ForceComplete)
 }
 
-func (d *decoder) ForceFail(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ForceFailParams) {
-	var request ForceFailRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) ForceFail(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ForceFailRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ForceFailJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ForceFail(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ForceFail)
 }
 
-func (d *decoder) RestoreSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RestoreSagaParams) {
-	var request RestoreSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) RestoreSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RestoreSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body RestoreSagaJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RestoreSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RestoreSaga)
 }
 
-func (d *decoder) GetSagaResult(w http.ResponseWriter, r *http.Request, sagaID SagaID, params GetSagaResultParams) {
-	var request GetSagaResultRequestObject
-	request.SagaID = sagaID
-	request.Params = params
-	response, err := d.operations.GetSagaResult(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetSagaResult(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetSagaResultRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetSagaResult)
 }
 
-func (d *decoder) ResumeSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeSagaParams) {
-	var request ResumeSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) ResumeSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ResumeSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ResumeSagaJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.ResumeSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ResumeSaga)
 }
 
-func (d *decoder) ResumeCompensation(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ResumeCompensationParams) {
-	var request ResumeCompensationRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) ResumeCompensation(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ResumeCompensationRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ResumeCompensationJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.ResumeCompensation(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ResumeCompensation)
 }
 
-func (d *decoder) RetrySaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params RetrySagaParams) {
-	var request RetrySagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
+func (d *decoder) RetrySaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RetrySagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body RetrySagaJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RetrySaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RetrySaga)
 }
 
-func (d *decoder) ListStepLogs(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepLogsParams) {
-	var request ListStepLogsRequestObject
-	request.SagaID = sagaID
-	request.Params = params
-	response, err := d.operations.ListStepLogs(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListStepLogs(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListStepLogsRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("include", &request.Params.Include, false, "array", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("id", &request.Params.ID, false, "array", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.ListStepLogs)
 }
 
-func (d *decoder) ListSteps(w http.ResponseWriter, r *http.Request, sagaID SagaID, params ListStepsParams) {
-	var request ListStepsRequestObject
-	request.SagaID = sagaID
-	request.Params = params
-	response, err := d.operations.ListSteps(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSteps(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListStepsRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("view", &request.Params.View, false, "string", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.ListSteps)
 }
 
-func (d *decoder) CompleteStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params CompleteStepParams) {
-	var request CompleteStepRequestObject
-	request.SagaID = sagaID
-	request.Step = step
-	request.Params = params
+func (d *decoder) CompleteStep(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CompleteStepRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.path("step", &request.Step, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body CompleteStepJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CompleteStep(r.Context(), request)
-	d.Answer(w, r, response, err)
-}
-
-func (d *decoder) FailStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params FailStepParams) {
-	var request FailStepRequestObject
-	request.SagaID = sagaID
-	request.Step = step
-	request.Params = params
-	var body FailStepJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.FailStep(r.Context(), request)
-	d.Answer(w, r, response, err)
-}
-
-func (d *decoder) SkipStep(w http.ResponseWriter, r *http.Request, sagaID SagaID, step StepParameter, params SkipStepParams) {
-	var request SkipStepRequestObject
-	request.SagaID = sagaID
-	request.Step = step
-	request.Params = params
-	var body SkipStepJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.SkipStep(r.Context(), request)
-	d.Answer(w, r, response, err)
-}
-
-func (d *decoder) SuspendSaga(w http.ResponseWriter, r *http.Request, sagaID SagaID, params SuspendSagaParams) {
-	var request SuspendSagaRequestObject
-	request.SagaID = sagaID
-	request.Params = params
-	var body SuspendSagaJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, true) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
+	serve(d, w, &b, &request, d.operations.CompleteStep)
+}
+
+func (d *decoder) FailStep(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, FailStepRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.path("step", &request.Step, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	var body FailStepJSONRequestBody
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	response, err := d.operations.SuspendSaga(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.FailStep)
+}
+
+func (d *decoder) SkipStep(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, SkipStepRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.path("step", &request.Step, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	var body SkipStepJSONRequestBody
+	if d.json(&b, &body, true) {
+		request.Body = &body
+	}
+	serve(d, w, &b, &request, d.operations.SkipStep)
+}
+
+func (d *decoder) SuspendSaga(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, SuspendSagaRequestObject{}
+	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	var body SuspendSagaJSONRequestBody
+	if d.json(&b, &body, false) {
+		request.Body = &body
+	}
+	serve(d, w, &b, &request, d.operations.SuspendSaga)
 }
 
 func (d *decoder) GetLeader(w http.ResponseWriter, r *http.Request) {
-	var request GetLeaderRequestObject
-	response, err := d.operations.GetLeader(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetLeaderRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetLeader)
 }
 
-func (d *decoder) StepDownLeader(w http.ResponseWriter, r *http.Request, params StepDownLeaderParams) {
-	var request StepDownLeaderRequestObject
-	request.Params = params
+func (d *decoder) StepDownLeader(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, StepDownLeaderRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body StepDownLeaderJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.StepDownLeader(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.StepDownLeader)
 }
 
 func (d *decoder) PreviewSchedule(w http.ResponseWriter, r *http.Request) {
-	var request PreviewScheduleRequestObject
+	b, request := bound{Request: r}, PreviewScheduleRequestObject{}
 	var body PreviewScheduleJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.PreviewSchedule(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.PreviewSchedule)
 }
 
-func (d *decoder) Search(w http.ResponseWriter, r *http.Request, params SearchParams) {
-	var request SearchRequestObject
-	request.Params = params
-	response, err := d.operations.Search(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) Search(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, SearchRequestObject{}
+	b.query("q", &request.Params.Q, true, "string", "")
+	serve(d, w, &b, &request, d.operations.Search)
 }
 
-func (d *decoder) ListSessions(w http.ResponseWriter, r *http.Request, params ListSessionsParams) {
-	var request ListSessionsRequestObject
-	request.Params = params
-	response, err := d.operations.ListSessions(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSessions(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSessionsRequestObject{}
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListSessions)
 }
 
 func (d *decoder) CreateSession(w http.ResponseWriter, r *http.Request) {
-	var request CreateSessionRequestObject
-	response, err := d.operations.CreateSession(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, CreateSessionRequestObject{}
+	serve(d, w, &b, &request, d.operations.CreateSession)
 }
 
 func (d *decoder) GetCurrentSession(w http.ResponseWriter, r *http.Request) {
-	var request GetCurrentSessionRequestObject
-	response, err := d.operations.GetCurrentSession(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetCurrentSessionRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetCurrentSession)
 }
 
-func (d *decoder) DeleteSession(w http.ResponseWriter, r *http.Request, sessionID UUID, params DeleteSessionParams) {
-	var request DeleteSessionRequestObject
-	request.SessionID = sessionID
-	request.Params = params
-	response, err := d.operations.DeleteSession(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) DeleteSession(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DeleteSessionRequestObject{}
+	b.path("session_id", &request.SessionID, "string", "uuid")
+	b.query("reason", &request.Params.Reason, false, "string", "")
+	serve(d, w, &b, &request, d.operations.DeleteSession)
 }
 
-func (d *decoder) GetSettings(w http.ResponseWriter, r *http.Request, params GetSettingsParams) {
-	var request GetSettingsRequestObject
-	request.Params = params
-	response, err := d.operations.GetSettings(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetSettings(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetSettingsRequestObject{}
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetSettings)
 }
 
-func (d *decoder) ChangeSettings(w http.ResponseWriter, r *http.Request, params ChangeSettingsParams) {
-	var request ChangeSettingsRequestObject
-	request.Params = params
+func (d *decoder) ChangeSettings(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ChangeSettingsRequestObject{}
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ChangeSettingsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ChangeSettings(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ChangeSettings)
 }
 
-func (d *decoder) ListSettingChanges(w http.ResponseWriter, r *http.Request, params ListSettingChangesParams) {
-	var request ListSettingChangesRequestObject
-	request.Params = params
-	response, err := d.operations.ListSettingChanges(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSettingChanges(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSettingChangesRequestObject{}
+	b.query("limit", &request.Params.Limit, false, "integer", "int32")
+	serve(d, w, &b, &request, d.operations.ListSettingChanges)
 }
 
-func (d *decoder) ListSagaStatistics(w http.ResponseWriter, r *http.Request, params ListSagaStatisticsParams) {
-	var request ListSagaStatisticsRequestObject
-	request.Params = params
-	response, err := d.operations.ListSagaStatistics(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListSagaStatistics(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListSagaStatisticsRequestObject{}
+	b.query("workflow_name", &request.Params.WorkflowName, false, "string", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListSagaStatistics)
 }
 
-func (d *decoder) GetSagaSeries(w http.ResponseWriter, r *http.Request, params GetSagaSeriesParams) {
-	var request GetSagaSeriesRequestObject
-	request.Params = params
-	response, err := d.operations.GetSagaSeries(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetSagaSeries(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetSagaSeriesRequestObject{}
+	b.query("workflow_name", &request.Params.WorkflowName, false, "string", "")
+	b.query("bucket", &request.Params.Bucket, false, "string", "")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	serve(d, w, &b, &request, d.operations.GetSagaSeries)
 }
 
-func (d *decoder) GetStepStatistics(w http.ResponseWriter, r *http.Request, params GetStepStatisticsParams) {
-	var request GetStepStatisticsRequestObject
-	request.Params = params
-	response, err := d.operations.GetStepStatistics(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetStepStatistics(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetStepStatisticsRequestObject{}
+	b.query("workflow_name", &request.Params.WorkflowName, true, "string", "")
+	b.query("workflow_version", &request.Params.WorkflowVersion, false, "integer", "int32")
+	b.query("created_from", &request.Params.CreatedFrom, false, "string", "date-time")
+	b.query("created_to", &request.Params.CreatedTo, false, "string", "date-time")
+	serve(d, w, &b, &request, d.operations.GetStepStatistics)
 }
 
-func (d *decoder) ListTenants(w http.ResponseWriter, r *http.Request, params ListTenantsParams) {
-	var request ListTenantsRequestObject
-	request.Params = params
-	response, err := d.operations.ListTenants(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListTenants(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListTenantsRequestObject{}
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.ListTenants)
 }
 
-func (d *decoder) GetTimeline(w http.ResponseWriter, r *http.Request, params GetTimelineParams) {
-	var request GetTimelineRequestObject
-	request.Params = params
-	response, err := d.operations.GetTimeline(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetTimeline(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetTimelineRequestObject{}
+	b.query("correlation_id", &request.Params.CorrelationID, true, "string", "")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	serve(d, w, &b, &request, d.operations.GetTimeline)
 }
 
-func (d *decoder) Watch(w http.ResponseWriter, r *http.Request, params WatchParams) {
-	var request WatchRequestObject
-	request.Params = params
-	response, err := d.operations.Watch(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) Watch(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, WatchRequestObject{}
+	b.query("saga", &request.Params.Saga, false, "array", "")
+	b.query("run", &request.Params.Run, false, "array", "")
+	b.query("letter", &request.Params.Letter, false, "array", "")
+	b.query("redrive", &request.Params.Redrive, false, "array", "")
+	b.query("group", &request.Params.Group, false, "array", "")
+	serve(d, w, &b, &request, d.operations.Watch)
 }
 
-func (d *decoder) ListWebhooks(w http.ResponseWriter, r *http.Request, params ListWebhooksParams) {
-	var request ListWebhooksRequestObject
-	request.Params = params
-	response, err := d.operations.ListWebhooks(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListWebhooks(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListWebhooksRequestObject{}
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListWebhooks)
 }
 
-func (d *decoder) CreateWebhook(w http.ResponseWriter, r *http.Request, params CreateWebhookParams) {
-	var request CreateWebhookRequestObject
-	request.Params = params
+func (d *decoder) CreateWebhook(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CreateWebhookRequestObject{}
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateWebhookJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CreateWebhook(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CreateWebhook)
 }
 
-func (d *decoder) DeleteWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DeleteWebhookParams) {
-	var request DeleteWebhookRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
-	response, err := d.operations.DeleteWebhook(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) DeleteWebhook(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DeleteWebhookRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.query("reason", &request.Params.Reason, false, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.DeleteWebhook)
 }
 
-func (d *decoder) GetWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID) {
-	var request GetWebhookRequestObject
-	request.WebhookID = webhookID
-	response, err := d.operations.GetWebhook(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetWebhook(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetWebhookRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetWebhook)
 }
 
-func (d *decoder) UpdateWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params UpdateWebhookParams) {
-	var request UpdateWebhookRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
+func (d *decoder) UpdateWebhook(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UpdateWebhookRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateWebhookJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.UpdateWebhook(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UpdateWebhook)
 }
 
-func (d *decoder) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params ListWebhookDeliveriesParams) {
-	var request ListWebhookDeliveriesRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
-	response, err := d.operations.ListWebhookDeliveries(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListWebhookDeliveries(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListWebhookDeliveriesRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.query("status", &request.Params.Status, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListWebhookDeliveries)
 }
 
-func (d *decoder) GetWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID) {
-	var request GetWebhookDeliveryRequestObject
-	request.WebhookID = webhookID
-	request.DeliveryID = deliveryID
-	response, err := d.operations.GetWebhookDelivery(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetWebhookDelivery(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetWebhookDeliveryRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.path("delivery_id", &request.DeliveryID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetWebhookDelivery)
 }
 
-func (d *decoder) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request, webhookID WebhookID, deliveryID DeliveryID, params RedeliverWebhookDeliveryParams) {
-	var request RedeliverWebhookDeliveryRequestObject
-	request.WebhookID = webhookID
-	request.DeliveryID = deliveryID
-	request.Params = params
-	response, err := d.operations.RedeliverWebhookDelivery(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RedeliverWebhookDeliveryRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.path("delivery_id", &request.DeliveryID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	serve(d, w, &b, &request, d.operations.RedeliverWebhookDelivery)
 }
 
-func (d *decoder) DisableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params DisableWebhookParams) {
-	var request DisableWebhookRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
+func (d *decoder) DisableWebhook(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DisableWebhookRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DisableWebhookJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.DisableWebhook(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.DisableWebhook)
 }
 
-func (d *decoder) EnableWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params EnableWebhookParams) {
-	var request EnableWebhookRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
+func (d *decoder) EnableWebhook(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, EnableWebhookRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body EnableWebhookJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.EnableWebhook(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.EnableWebhook)
 }
 
-func (d *decoder) RedeliverFailed(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RedeliverFailedParams) {
-	var request RedeliverFailedRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
+func (d *decoder) RedeliverFailed(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RedeliverFailedRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RedeliverFailedJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
-	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.RedeliverFailed(r.Context(), request)
-	d.Answer(w, r, response, err)
-}
-
-func (d *decoder) RotateWebhookSecret(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params RotateWebhookSecretParams) {
-	var request RotateWebhookSecretRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
-	var body RotateWebhookSecretJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, true) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.RotateWebhookSecret(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RedeliverFailed)
 }
 
-func (d *decoder) TestWebhook(w http.ResponseWriter, r *http.Request, webhookID WebhookID, params TestWebhookParams) {
-	var request TestWebhookRequestObject
-	request.WebhookID = webhookID
-	request.Params = params
-	response, err := d.operations.TestWebhook(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) RotateWebhookSecret(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RotateWebhookSecretRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	var body RotateWebhookSecretJSONRequestBody
+	if d.json(&b, &body, false) {
+		request.Body = &body
+	}
+	serve(d, w, &b, &request, d.operations.RotateWebhookSecret)
+}
+
+func (d *decoder) TestWebhook(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, TestWebhookRequestObject{}
+	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
+	serve(d, w, &b, &request, d.operations.TestWebhook)
 }
 
 func (d *decoder) WhoAmI(w http.ResponseWriter, r *http.Request) {
-	var request WhoAmIRequestObject
-	response, err := d.operations.WhoAmI(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, WhoAmIRequestObject{}
+	serve(d, w, &b, &request, d.operations.WhoAmI)
 }
 
-func (d *decoder) ListWorkers(w http.ResponseWriter, r *http.Request, params ListWorkersParams) {
-	var request ListWorkersRequestObject
-	request.Params = params
-	response, err := d.operations.ListWorkers(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListWorkers(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListWorkersRequestObject{}
+	b.query("state", &request.Params.State, false, "array", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListWorkers)
 }
 
 func (d *decoder) RegisterWorker(w http.ResponseWriter, r *http.Request) {
-	var request RegisterWorkerRequestObject
+	b, request := bound{Request: r}, RegisterWorkerRequestObject{}
 	var body RegisterWorkerJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.RegisterWorker(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RegisterWorker)
 }
 
-func (d *decoder) GetWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	var request GetWorkerRequestObject
-	request.WorkerID = workerID
-	response, err := d.operations.GetWorker(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetWorker(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetWorkerRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	serve(d, w, &b, &request, d.operations.GetWorker)
 }
 
-func (d *decoder) ClaimRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	var request ClaimRunsRequestObject
-	request.WorkerID = workerID
+func (d *decoder) ClaimRuns(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ClaimRunsRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
 	var body ClaimRunsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.ClaimRuns(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ClaimRuns)
 }
 
-func (d *decoder) CompleteRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	var request CompleteRunsRequestObject
-	request.WorkerID = workerID
+func (d *decoder) CompleteRuns(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, CompleteRunsRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
 	var body CompleteRunsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.CompleteRuns(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.CompleteRuns)
 }
 
-func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DetachWorkerParams) {
-	var request DetachWorkerRequestObject
-	request.WorkerID = workerID
-	request.Params = params
+func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DetachWorkerRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DetachWorkerJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.DetachWorker(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.DetachWorker)
 }
 
-func (d *decoder) DrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params DrainWorkerParams) {
-	var request DrainWorkerRequestObject
-	request.WorkerID = workerID
-	request.Params = params
+func (d *decoder) DrainWorker(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DrainWorkerRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DrainWorkerJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.DrainWorker(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.DrainWorker)
 }
 
-func (d *decoder) WorkerHeartbeat(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	var request WorkerHeartbeatRequestObject
-	request.WorkerID = workerID
+func (d *decoder) WorkerHeartbeat(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, WorkerHeartbeatRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
 	var body WorkerHeartbeatJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.WorkerHeartbeat(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.WorkerHeartbeat)
 }
 
-func (d *decoder) StartRuns(w http.ResponseWriter, r *http.Request, workerID WorkerID) {
-	var request StartRunsRequestObject
-	request.WorkerID = workerID
+func (d *decoder) StartRuns(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, StartRunsRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
 	var body StartRunsJSONRequestBody
-	if err := runtime.BindJSONBody(r, &body); err != nil {
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
+	if d.json(&b, &body, true) {
+		request.Body = &body
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	request.Body = &body
-	response, err := d.operations.StartRuns(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.StartRuns)
 }
 
-func (d *decoder) UndetachWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndetachWorkerParams) {
-	var request UndetachWorkerRequestObject
-	request.WorkerID = workerID
-	request.Params = params
+func (d *decoder) UndetachWorker(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UndetachWorkerRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body UndetachWorkerJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.UndetachWorker(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UndetachWorker)
 }
 
-func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request, workerID WorkerID, params UndrainWorkerParams) {
-	var request UndrainWorkerRequestObject
-	request.WorkerID = workerID
-	request.Params = params
+func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, UndrainWorkerRequestObject{}
+	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body UndrainWorkerJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.UndrainWorker(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.UndrainWorker)
 }
 
-func (d *decoder) ListWorkflows(w http.ResponseWriter, r *http.Request, params ListWorkflowsParams) {
-	var request ListWorkflowsRequestObject
-	request.Params = params
-	response, err := d.operations.ListWorkflows(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListWorkflows(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListWorkflowsRequestObject{}
+	b.query("enabled", &request.Params.Enabled, false, "boolean", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListWorkflows)
 }
 
-func (d *decoder) RegisterWorkflow(w http.ResponseWriter, r *http.Request, params RegisterWorkflowParams) {
-	var request RegisterWorkflowRequestObject
-	request.Params = params
+func (d *decoder) RegisterWorkflow(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, RegisterWorkflowRequestObject{}
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		var body RegisterWorkflowJSONRequestBody
-		if err := runtime.BindJSONBody(r, &body); err != nil {
-			d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
+		if d.json(&b, &body, true) {
+			request.JSONBody = &body
 		}
-		if err := d.Check(&body); err != nil {
-			d.Unbound(w, r, err)
-			return
-		}
-		request.JSONBody = &body
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/yaml") {
 		request.Body = r.Body
 	}
-	response, err := d.operations.RegisterWorkflow(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.RegisterWorkflow)
 }
 
 func (d *decoder) ValidateWorkflow(w http.ResponseWriter, r *http.Request) {
-	var request ValidateWorkflowRequestObject
+	b, request := bound{Request: r}, ValidateWorkflowRequestObject{}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/json") {
 		var body ValidateWorkflowJSONRequestBody
-		if err := runtime.BindJSONBody(r, &body); err != nil {
-			d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-			return
+		if d.json(&b, &body, true) {
+			request.JSONBody = &body
 		}
-		if err := d.Check(&body); err != nil {
-			d.Unbound(w, r, err)
-			return
-		}
-		request.JSONBody = &body
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/yaml") {
 		request.Body = r.Body
 	}
-	response, err := d.operations.ValidateWorkflow(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.ValidateWorkflow)
 }
 
-func (d *decoder) GetWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params GetWorkflowParams) {
-	var request GetWorkflowRequestObject
-	request.Name = name
-	request.Params = params
-	response, err := d.operations.GetWorkflow(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetWorkflow(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetWorkflowRequestObject{}
+	b.path("name", &request.Name, "string", "")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetWorkflow)
 }
 
-func (d *decoder) DisableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params DisableWorkflowParams) {
-	var request DisableWorkflowRequestObject
-	request.Name = name
-	request.Params = params
+func (d *decoder) DisableWorkflow(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, DisableWorkflowRequestObject{}
+	b.path("name", &request.Name, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DisableWorkflowJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.DisableWorkflow(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.DisableWorkflow)
 }
 
-func (d *decoder) EnableWorkflow(w http.ResponseWriter, r *http.Request, name WorkflowName, params EnableWorkflowParams) {
-	var request EnableWorkflowRequestObject
-	request.Name = name
-	request.Params = params
+func (d *decoder) EnableWorkflow(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, EnableWorkflowRequestObject{}
+	b.path("name", &request.Name, "string", "")
+	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
+	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body EnableWorkflowJSONRequestBody
-	switch err := runtime.BindJSONBody(r, &body); {
-	case err == nil:
+	if d.json(&b, &body, false) {
 		request.Body = &body
-	case !errors.Is(err, io.EOF):
-		d.Unbound(w, r, fmt.Errorf("can't decode JSON body: %w", err))
-		return
 	}
-	if err := d.Check(&body); err != nil {
-		d.Unbound(w, r, err)
-		return
-	}
-	response, err := d.operations.EnableWorkflow(r.Context(), request)
-	d.Answer(w, r, response, err)
+	serve(d, w, &b, &request, d.operations.EnableWorkflow)
 }
 
-func (d *decoder) ListWorkflowVersions(w http.ResponseWriter, r *http.Request, name WorkflowName, params ListWorkflowVersionsParams) {
-	var request ListWorkflowVersionsRequestObject
-	request.Name = name
-	request.Params = params
-	response, err := d.operations.ListWorkflowVersions(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) ListWorkflowVersions(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, ListWorkflowVersionsRequestObject{}
+	b.path("name", &request.Name, "string", "")
+	b.query("view", &request.Params.View, false, "string", "")
+	b.query("page", &request.Params.Page, false, "integer", "int32")
+	b.query("page_size", &request.Params.PageSize, false, "integer", "int32")
+	b.query("cursor", &request.Params.Cursor, false, "string", "")
+	b.query("include", &request.Params.Include, false, "array", "")
+	serve(d, w, &b, &request, d.operations.ListWorkflowVersions)
 }
 
-func (d *decoder) GetWorkflowVersion(w http.ResponseWriter, r *http.Request, name WorkflowName, version int32, params GetWorkflowVersionParams) {
-	var request GetWorkflowVersionRequestObject
-	request.Name = name
-	request.Version = version
-	request.Params = params
-	response, err := d.operations.GetWorkflowVersion(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetWorkflowVersion(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetWorkflowVersionRequestObject{}
+	b.path("name", &request.Name, "string", "")
+	b.path("version", &request.Version, "integer", "int32")
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetWorkflowVersion)
 }
 
 func (d *decoder) GetHealth(w http.ResponseWriter, r *http.Request) {
-	var request GetHealthRequestObject
-	response, err := d.operations.GetHealth(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetHealthRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetHealth)
 }
 
 func (d *decoder) GetMetrics(w http.ResponseWriter, r *http.Request) {
-	var request GetMetricsRequestObject
-	response, err := d.operations.GetMetrics(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetMetricsRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetMetrics)
 }
 
-func (d *decoder) GetContract(w http.ResponseWriter, r *http.Request, params GetContractParams) {
-	var request GetContractRequestObject
-	request.Params = params
-	response, err := d.operations.GetContract(r.Context(), request)
-	d.Answer(w, r, response, err)
+func (d *decoder) GetContract(w http.ResponseWriter, r *http.Request) {
+	b, request := bound{Request: r}, GetContractRequestObject{}
+	head(&b, "If-None-Match", &request.Params.IfNoneMatch, "string", "")
+	serve(d, w, &b, &request, d.operations.GetContract)
 }
 
 func (d *decoder) GetReadiness(w http.ResponseWriter, r *http.Request) {
-	var request GetReadinessRequestObject
-	response, err := d.operations.GetReadiness(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetReadinessRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetReadiness)
 }
 
 func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
-	var request GetVersionRequestObject
-	response, err := d.operations.GetVersion(r.Context(), request)
-	d.Answer(w, r, response, err)
+	b, request := bound{Request: r}, GetVersionRequestObject{}
+	serve(d, w, &b, &request, d.operations.GetVersion)
 }
 
 // Base64 encoded, compressed with deflate, json marshaled OpenAPI spec.

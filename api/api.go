@@ -3,7 +3,10 @@
 // it; clients use package client below.
 package api
 
-import "net/http"
+import (
+	"context"
+	"net/http"
+)
 
 //go:generate go tool oapi-codegen -config server.yaml ../openapi.yaml
 //go:generate go tool oapi-codegen -config client.yaml ../openapi.yaml
@@ -32,8 +35,14 @@ type decoder struct {
 	Ways
 }
 
-// Decode returns the handlers of the router: they decode requests, call the
-// operation, and leave by the ways.
-func Decode(operations Operations, ways Ways) ServerInterface {
-	return &decoder{operations: operations, Ways: ways}
+// serve performs an operation whose request is bound.
+func serve[R any](
+	d *decoder, w http.ResponseWriter, b *bound, request *R, perform func(context.Context, R) (Response, error),
+) {
+	if b.err != nil {
+		d.Unbound(w, b.Request, b.err)
+		return
+	}
+	response, err := perform(b.Context(), *request)
+	d.Answer(w, b.Request, response, err)
 }

@@ -6,6 +6,9 @@
 //
 //	answer.HTTPResponse.Header.Get("ETag")
 //
+// There are four methods for an operation that takes a body. X and XWithBody, for a body of any
+// type, return the answer as net/http has it; XWithResponse and XWithBodyWithResponse decode it.
+//
 // What an operation does beyond its summary, and which headers its answers have,
 // is in the contract.
 package client

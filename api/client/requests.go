@@ -1,10 +1,13 @@
 package client
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 
 	"github.com/oapi-codegen/runtime"
@@ -15,6 +18,20 @@ type requested struct {
 	asked  []string // of the query, encoded
 	header http.Header
 	err    error
+}
+
+// given returns the value that a parameter points to; false when it points nowhere, so that it is not sent.
+func given(value any) (any, bool) {
+	v := reflect.ValueOf(value)
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return v.Elem().Interface(), true
+		}
+	case reflect.Slice, reflect.Map:
+		return value, !v.IsNil()
+	}
+	return nil, false
 }
 
 func (r *requested) styled(style string, explode bool, name string, value any, o runtime.StyleParamOptions) string {
@@ -32,15 +49,23 @@ func (r *requested) path(name string, value any, kind, format string) string {
 	})
 }
 
-// query adds a parameter to the URL's query.
+// query adds a parameter to the URL's query, if it is given.
 func (r *requested) query(name string, value any, kind, format string) {
+	value, ok := given(value)
+	if !ok {
+		return
+	}
 	r.asked = append(r.asked, r.styled("form", true, name, value, runtime.StyleParamOptions{
 		ParamLocation: runtime.ParamLocationQuery, Type: kind, Format: format,
 	}))
 }
 
-// head adds a parameter as a header.
+// head adds a parameter as a header, if it is given.
 func (r *requested) head(name string, value any, kind, format string) {
+	value, ok := given(value)
+	if !ok {
+		return
+	}
 	if r.header == nil {
 		r.header = http.Header{}
 	}
@@ -51,6 +76,9 @@ func (r *requested) head(name string, value any, kind, format string) {
 
 // request returns the request for a path of a server, whose URL ends in a slash.
 func (r *requested) request(method, server, path, contentType string, body io.Reader) (*http.Request, error) {
+	if unsent, ok := body.(*unsendable); ok {
+		return nil, unsent.err
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -76,28 +104,96 @@ func (r *requested) request(method, server, path, contentType string, body io.Re
 	return req, nil
 }
 
+// unsendable stands for a body that cannot be encoded.
+type unsendable struct {
+	io.Reader
+	err error
+}
+
+func asJSON(body any) io.Reader {
+	text, err := json.Marshal(body)
+	if err != nil {
+		return &unsendable{err: err}
+	}
+	return bytes.NewReader(text)
+}
+
+func asText(body string) io.Reader { return strings.NewReader(body) }
+
+// send sends a request unless it could not be made.
+func (c *Client) send(
+	ctx context.Context, req *http.Request, err error, editors []RequestEditorFn,
+) (*http.Response, error) {
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, editors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Answer is what every answer has besides its decoded body.
+type Answer struct {
+	Body         []byte
+	HTTPResponse *http.Response
+}
+
+// Status returns HTTPResponse.Status.
+func (a Answer) Status() string {
+	if a.HTTPResponse != nil {
+		return a.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode.
+func (a Answer) StatusCode() int {
+	if a.HTTPResponse != nil {
+		return a.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// decoded returns a function that decodes what a request was answered, if it was.
+func decoded[T any](parse func(*http.Response) (*T, error)) func(*http.Response, error) (*T, error) {
+	return func(rsp *http.Response, err error) (*T, error) {
+		if err != nil {
+			return nil, err
+		}
+		return parse(rsp)
+	}
+}
+
+// unless returns nothing but the error when there is one.
+func unless[T any](a *T, err error) (*T, error) {
+	if err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
 // answer is where the body of an answer with a status is decoded into; status 0: with any other.
 type answer struct {
 	status int
 	into   any
 }
 
-// answered reads the body of an answer, and decodes it if it is JSON.
-func answered(rsp *http.Response, body *[]byte, answers ...answer) (err error) {
-	*body, err = io.ReadAll(rsp.Body)
+// read reads the body of an answer, and decodes it if it is JSON.
+func (a *Answer) read(rsp *http.Response, answers ...answer) (err error) {
+	a.HTTPResponse = rsp
+	a.Body, err = io.ReadAll(rsp.Body)
 	_ = rsp.Body.Close()
 	if err != nil || rsp.StatusCode == http.StatusNoContent || rsp.StatusCode == http.StatusNotModified ||
 		!strings.Contains(rsp.Header.Get("Content-Type"), "json") {
 		return err
 	}
-	for _, a := range answers {
-		if a.status == rsp.StatusCode {
-			return json.Unmarshal(*body, a.into)
-		}
-	}
-	for _, a := range answers {
-		if a.status == 0 {
-			return json.Unmarshal(*body, a.into)
+	for _, status := range []int{rsp.StatusCode, 0} {
+		for _, to := range answers {
+			if to.status == status {
+				return json.Unmarshal(a.Body, to.into)
+			}
 		}
 	}
 	return nil

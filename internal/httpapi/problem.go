@@ -130,26 +130,29 @@ func (s *server) apiOpen(next http.Handler) http.Handler {
 	})
 }
 
+// badParameter says what is wrong with a parameter.
+func badParameter(p *api.ParameterError) error {
+	switch p.Reason {
+	case api.Missing:
+		return httpkit.BadParameter(p.Name, "required", "is required")
+	case api.Repeated:
+		return httpkit.BadParameter(p.Name, "repeated", "must not be repeated")
+	default:
+		return httpkit.BadParameter(p.Name, "invalid", "does not match the format in the contract")
+	}
+}
+
 // unbound responds when the generated code could not bind a request that the checks before it
 // accepted.
 func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 	var (
-		format  *api.InvalidParamFormatError
-		missing *api.RequiredParamError
-		header  *api.RequiredHeaderError
-		many    *api.TooManyValuesForParamError
-		typ     *json.UnmarshalTypeError
-		when    *time.ParseError
+		parameter *api.ParameterError
+		typ       *json.UnmarshalTypeError
+		when      *time.ParseError
 	)
 	switch {
-	case errors.As(err, &format):
-		err = httpkit.BadParameter(format.ParamName, "invalid", "does not match the format in the contract")
-	case errors.As(err, &missing):
-		err = httpkit.BadParameter(missing.ParamName, "required", "is required")
-	case errors.As(err, &header):
-		err = httpkit.BadParameter(header.ParamName, "required", "is required")
-	case errors.As(err, &many):
-		err = httpkit.BadParameter(many.ParamName, "repeated", "must not be repeated")
+	case errors.As(err, &parameter):
+		err = badParameter(parameter)
 	case errors.As(err, &typ):
 		// The schema calls 1.0 an integer; Go does not.
 		err = httpkit.SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type",

@@ -84,8 +84,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.router.MethodNotAllowed(s.methodNotAllowed)
 	checked := s.router.With(s.apiOpen, s.authorize, s.queueOpen,
 		s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters, s.keep)
-	decoded := api.Decode(s, api.Ways{Check: httpkit.Check, Unbound: s.unbound, Answer: s.answer})
-	api.HandlerWithOptions(decoded, api.ChiServerOptions{BaseRouter: checked, ErrorHandlerFunc: s.unbound})
+	api.Route(checked, s, api.Ways{Check: httpkit.Check, Unbound: s.unbound, Answer: s.answer})
 	s.ownPaths()
 	return http.HandlerFunc(s.serve), nil
 }

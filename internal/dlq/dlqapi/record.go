@@ -157,7 +157,7 @@ func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dl
 	}
 	if t := &l.Target; t.Kind != "" && !slices.Contains(dlq.TargetKinds, t.Kind) || len(t.Topic) > dlq.MaxTopic ||
 		len(t.URL) > maxURL ||
-		t.Partition != nil && *t.Partition < 0 || t.Method != "" && !api.DeadLetterTargetMethod(t.Method).Valid() {
+		t.Partition != nil && *t.Partition < 0 || !slices.Contains([]string{"", "POST", "PUT", "PATCH", "DELETE"}, t.Method) {
 		wrong.Add("/target", "invalid", "must be a valid target")
 	}
 	for pointer, word := range map[string]struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Cache is safe for concurrent use. Every method sees only the sagas of the tenant in ctx (WithTenant). To callers
@@ -43,7 +44,7 @@ const (
 // Saga is seed 4's row (section sagas). Put takes the tenant from its context.
 type Saga struct {
 	TransactionID         uuid.UUID
-	Tenant                saga.Tenant
+	Tenant                tenant.Tenant
 	SagaType, InitiatedBy string
 	Status                Status
 	Data                  Data
@@ -79,6 +80,6 @@ func (e *VersionConflictError) Error() string {
 type tenantKey struct{}
 
 // WithTenant returns a context whose cache calls are for tenant t.
-func WithTenant(ctx context.Context, t saga.Tenant) context.Context {
+func WithTenant(ctx context.Context, t tenant.Tenant) context.Context {
 	return context.WithValue(ctx, tenantKey{}, t)
 }

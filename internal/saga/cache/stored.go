@@ -11,9 +11,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/rest/page"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/tenant"
 )
 
 // Stored is seed 4's PostgresStore: a cache over stores. Timeout is the default for new sagas, 0: none.
@@ -47,8 +48,8 @@ func (c *Stored) GetAll(ctx context.Context) (all []Saga) {
 }
 
 // tenantOf returns the tenant of a call; without one there are no sagas.
-func tenantOf(ctx context.Context) (t saga.Tenant, err error) {
-	t, ok := ctx.Value(tenantKey{}).(saga.Tenant)
+func tenantOf(ctx context.Context) (t tenant.Tenant, err error) {
+	t, ok := ctx.Value(tenantKey{}).(tenant.Tenant)
 	if !ok {
 		err = errors.New("the context has no tenant: see WithTenant")
 	}

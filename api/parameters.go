@@ -1,0 +1,119 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/oapi-codegen/runtime"
+)
+
+// ParameterError is what is wrong with a parameter of a request.
+type ParameterError struct {
+	Name   string
+	Reason ParameterReason
+	Err    error // with Malformed
+}
+
+// ParameterReason is a way in which a parameter can be wrong.
+type ParameterReason int
+
+// Reasons.
+const (
+	Malformed ParameterReason = iota
+	Missing
+	Repeated
+)
+
+func (e *ParameterError) Error() string {
+	return fmt.Sprintf("parameter %s is %s", e.Name, [...]string{"malformed", "missing", "repeated"}[e.Reason])
+}
+
+func (e *ParameterError) Unwrap() error { return e.Err }
+
+// bound binds the parameters of a request. The first that cannot be bound is its error.
+type bound struct {
+	*http.Request
+	asked url.Values // of the query, when it is needed
+	err   error
+}
+
+// malformed keeps the error of a parameter.
+func (b *bound) malformed(name string, err error) {
+	if err != nil {
+		b.err = &ParameterError{name, Malformed, err}
+	}
+}
+
+// path binds a part of the URL's path.
+func (b *bound) path(name string, into any, kind, format string) {
+	if b.err != nil {
+		return
+	}
+	b.malformed(name, runtime.BindStyledParameterWithOptions("simple", name, chi.URLParam(b.Request, name), into,
+		runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Required: true, Type: kind,
+			Format: format, ValueIsUnescaped: b.URL.RawPath == ""}))
+}
+
+// query binds a parameter of the URL's query.
+func (b *bound) query(name string, into any, required bool, kind, format string) {
+	if b.err != nil {
+		return
+	}
+	if b.asked == nil {
+		b.asked = b.URL.Query()
+	}
+	err := runtime.BindQueryParameterWithOptions("form", true, required, name, b.asked, into,
+		runtime.BindQueryParameterOptions{Type: kind, Format: format})
+	if missing := (*runtime.RequiredParameterError)(nil); errors.As(err, &missing) {
+		b.err = &ParameterError{name, Missing, nil}
+		return
+	}
+	b.malformed(name, err)
+}
+
+// head binds an optional header.
+func head[T any](b *bound, name string, into **T, kind, format string) {
+	values, found := b.Header[http.CanonicalHeaderKey(name)]
+	if b.err != nil || !found {
+		return
+	}
+	if len(values) != 1 {
+		b.err = &ParameterError{name, Repeated, nil}
+		return
+	}
+	*into = new(T)
+	b.malformed(name, runtime.BindStyledParameterWithOptions("simple", name, values[0], *into,
+		runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Type: kind, Format: format}))
+}
+
+// json binds a JSON body and checks it. False: there is none, or it is wrong.
+func (d *decoder) json(b *bound, body any, required bool) (found bool) {
+	if b.err != nil {
+		return false
+	}
+	err := runtime.BindJSONBody(b.Request, body)
+	found = err == nil
+	if err != nil && (required || !errors.Is(err, io.EOF)) {
+		b.err = fmt.Errorf("can't decode JSON body: %w", err)
+		return false
+	}
+	b.err = d.Check(body)
+	return found
+}
+
+// text reads a body that is text. False: there is none.
+func (b *bound) text(body *string, required bool) (found bool) {
+	if b.err != nil {
+		return false
+	}
+	data, err := io.ReadAll(b.Body)
+	if err != nil {
+		b.err = fmt.Errorf("can't read body: %w", err)
+	}
+	*body = string(data)
+	return err == nil && (required || len(data) > 0)
+}
