@@ -28,15 +28,18 @@ func Changed(from, to Config) []string {
 }
 
 // value returns the value of a setting.
-func (c Config) value(key string) any {
-	v := reflect.ValueOf(c)
+func (c Config) value(key string) any { return c.setting(key).Interface() }
+
+// setting returns the variable of a setting.
+func (c *Config) setting(key string) reflect.Value {
+	v := reflect.ValueOf(c).Elem()
 	for name := range strings.SplitSeq(key, ".") {
 		for i := range v.NumField() {
-			if v.Type().Field(i).Tag.Get("koanf") == name {
+			if v.Type().Field(i).Tag.Get("key") == name {
 				v = v.Field(i)
 				break
 			}
 		}
 	}
-	return v.Interface()
+	return v
 }

@@ -26,7 +26,7 @@ var checker = newChecker()
 
 func newChecker() *validator.Validate {
 	v := validator.New(validator.WithRequiredStructEnabled())
-	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("koanf") })
+	v.RegisterTagNameFunc(func(f reflect.StructField) string { return f.Tag.Get("key") })
 	for tag, ok := range map[string]func(string) bool{
 		"listen_addr":   listenAddr,
 		"loopback_addr": loopbackAddr,

@@ -40,9 +40,11 @@ func brokenURL(c Config) string {
 	return ""
 }
 
-// parseConnInfo parses libpq's connection strings, URL or keywords, into parameters;
-// none for an empty string. lib/pq itself cannot parse URLs with several hosts and
-// ports, and mistakes are reported before connecting.
+// parseConnInfo parses libpq's connection strings, URL or keywords, into parameters; none
+// for an empty string. pq.NewConfig does not serve: of a URL with several hosts and ports it
+// makes hosts named a:5433, its errors quote parts of the string, and it mixes in the
+// environment and defaults, so that what the string leaves out, which is ours to fill in,
+// cannot be told from what it says (TestTheDriverCannotReadConnectionStringsForUs).
 func parseConnInfo(s string) (map[string]string, error) {
 	s = strings.TrimSpace(s)
 	var p map[string]string

@@ -148,6 +148,22 @@ func TestConnectionStringsThatAreRefused(t *testing.T) {
 	}
 }
 
+// As long as these hold, conninfo.go is needed.
+func TestTheDriverCannotReadConnectionStringsForUs(t *testing.T) {
+	if c, err := pq.NewConfig("postgres://u@a:5433,b:5434/n"); err == nil && c.Host == "a" && c.Port == 5433 {
+		t.Error("the driver reads URLs with several hosts and ports")
+	}
+	for _, broken := range []string{"postgres://u:canary%@db/n", "host=db password=my canary"} {
+		if _, err := pq.NewConfig(broken); err == nil || !strings.Contains(err.Error(), "canary") {
+			t.Errorf("%s: the driver's error does not quote the password: %v", broken, err)
+		}
+	}
+	t.Setenv("PGHOST", "elsewhere")
+	if c, err := pq.NewConfig("dbname=n"); err != nil || c.Host != "elsewhere" {
+		t.Errorf("the driver does not mix in the environment: %+v, %v", c, err)
+	}
+}
+
 func TestAURLThatCannotBeReadIsLeftToTheDriver(t *testing.T) {
 	d := Default(Dev).Database
 	d.URL = "host='open"

@@ -46,7 +46,7 @@ func readSections(t reflect.Type) []section {
 			top.fields = append(top.fields, readField("", f))
 			continue
 		}
-		s := section{name: f.Tag.Get("koanf"), doc: f.Tag.Get("doc")}
+		s := section{name: f.Tag.Get("key"), doc: f.Tag.Get("doc")}
 		for j := range f.Type.NumField() {
 			s.fields = append(s.fields, readField(s.name, f.Type.Field(j)))
 		}
@@ -56,7 +56,7 @@ func readSections(t reflect.Type) []section {
 }
 
 func readField(section string, sf reflect.StructField) field {
-	key := sf.Tag.Get("koanf")
+	key := sf.Tag.Get("key")
 	f := field{key: key, doc: sf.Tag.Get("doc"), section: section, typ: sf.Type}
 	if alias := sf.Tag.Get("env"); alias != "" {
 		f.names = append(f.names, alias)

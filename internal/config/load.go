@@ -3,16 +3,14 @@ package config
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/providers/structs"
-	"github.com/knadh/koanf/v2"
 	yamlv3 "go.yaml.in/yaml/v3"
 
 	"github.com/skald-saga/skald/internal/secret/credentials"
@@ -105,12 +103,16 @@ func (l *loader) readFile(path string) layer {
 	if path == "" {
 		return out
 	}
-	k := koanf.New(".")
-	if err := k.Load(file.Provider(path), oneDocument{yaml.Parser()}); err != nil {
+	content, err := os.ReadFile(path)
+	var tree map[string]any
+	if err == nil {
+		tree, err = readDocument(content)
+	}
+	if err != nil {
 		l.add("", path, describeFileError(err))
 		return out
 	}
-	l.readTree(out, path, k.Raw())
+	l.readTree(out, path, tree)
 	return out
 }
 
@@ -128,7 +130,7 @@ func (l *loader) readTree(out layer, path string, tree map[string]any) {
 			l.add(name, path, unknownKey(name))
 			continue
 		}
-		keys, ok := value.(map[string]any)
+		keys, ok := withTextKeys(value)
 		if !ok && value != nil {
 			l.add(name, path, "must be a section with keys under it")
 		}
@@ -243,15 +245,11 @@ func (l *loader) merge(layers ...layer) Config {
 			env = v
 		}
 	}
-	k := koanf.New(".")
-	err := k.Load(structs.Provider(Default(env), "koanf"), nil)
+	cfg := Default(env)
 	for _, in := range layers {
-		err = errors.Join(err, k.Load(confmap.Provider(in.values, "."), nil))
-	}
-	var cfg Config
-	if err = errors.Join(err, k.Unmarshal("", &cfg)); err != nil {
-		// Every value has its field's type already. The error would quote values.
-		l.add("configuration", "", "cannot be merged, which is a bug in Skald")
+		for key, value := range in.values { // of the setting's type: see field.convert
+			cfg.setting(key).Set(reflect.ValueOf(value))
+		}
 	}
 	return cfg
 }
@@ -269,19 +267,31 @@ func (l *loader) readSecretFile(key, path string, into *Secret) {
 	*into = Secret(content)
 }
 
-// oneDocument refuses further YAML documents, which the parser would ignore.
-type oneDocument struct{ *yaml.YAML }
+// readDocument parses a YAML file. Further documents are refused: they would be ignored.
+func readDocument(content []byte) (tree map[string]any, err error) {
+	d := yamlv3.NewDecoder(bytes.NewReader(content))
+	err = d.Decode(&tree)
+	switch further := d.Decode(new(yamlv3.Node)); {
+	case errors.Is(err, io.EOF): // an empty file
+		return nil, nil //nolint:nilnil // nothing is set
+	case err != nil:
+		return nil, err
+	case further == nil:
+		return nil, errManyDocuments
+	case !errors.Is(further, io.EOF):
+		return nil, further
+	}
+	return tree, nil
+}
 
-func (p oneDocument) Unmarshal(b []byte) (map[string]any, error) {
-	d := yamlv3.NewDecoder(bytes.NewReader(b))
-	for n := 0; ; n++ {
-		switch err := d.Decode(new(yamlv3.Node)); {
-		case errors.Is(err, io.EOF):
-			return p.YAML.Unmarshal(b)
-		case err != nil:
-			return nil, err
-		case n > 0:
-			return nil, errManyDocuments
+// withTextKeys returns a section of a file. Keys that YAML takes for numbers or the like are text.
+func withTextKeys(value any) (map[string]any, bool) {
+	keys, ok := value.(map[string]any)
+	if other, mixed := value.(map[any]any); mixed {
+		keys, ok = map[string]any{}, true
+		for key, value := range other {
+			keys[fmt.Sprint(key)] = value
 		}
 	}
+	return keys, ok
 }

@@ -8,10 +8,10 @@ import (
 
 // UI is the pages for people.
 type UI struct {
-	Mode   UIMode   `koanf:"mode" validate:"oneof=full read_only off" doc:"full: the pages show everything and offer what the visitor may do. read_only: they offer no actions, to any visitor. off: there are none."`
-	Title  string   `koanf:"title" validate:"max=60" doc:"Name of this installation, shown in a bar on every page, such as PRODUCTION; empty means no bar."`
-	Colour string   `koanf:"colour" validate:"omitempty,oneof=red amber green blue" doc:"Colour of that bar; empty means grey."`
-	Links  []string `koanf:"links" validate:"dive,ui_link" doc:"Links to other tools that pages show beside a trace or a correlation: the name, =, and a URL with {trace_id} or {correlation_id} in it, such as Jaeger=https://jaeger.example/trace/{trace_id}. A comma in the URL is written %2C."`
+	Mode   UIMode   `key:"mode" validate:"oneof=full read_only off" doc:"full: the pages show everything and offer what the visitor may do. read_only: they offer no actions, to any visitor. off: there are none."`
+	Title  string   `key:"title" validate:"max=60" doc:"Name of this installation, shown in a bar on every page, such as PRODUCTION; empty means no bar."`
+	Colour string   `key:"colour" validate:"omitempty,oneof=red amber green blue" doc:"Colour of that bar; empty means grey."`
+	Links  []string `key:"links" validate:"dive,ui_link" doc:"Links to other tools that pages show beside a trace or a correlation: the name, =, and a URL with {trace_id} or {correlation_id} in it, such as Jaeger=https://jaeger.example/trace/{trace_id}. A comma in the URL is written %2C."`
 }
 
 // UIMode says which pages there are.

@@ -173,7 +173,7 @@ func defaultOf(f field, env Environment) string {
 
 func fieldNamed(t reflect.Type, key string) []int {
 	for i := range t.NumField() {
-		if t.Field(i).Tag.Get("koanf") == key {
+		if t.Field(i).Tag.Get("key") == key {
 			return []int{i}
 		}
 	}
