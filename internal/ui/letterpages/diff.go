@@ -6,7 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/skald-saga/skald/internal/ui/web"
 )
 
 // operation is one of a JSON Patch (RFC 6902).
@@ -119,7 +120,7 @@ func compare(path string, was, is value, patch *[]operation) {
 	case same(was, is):
 	case was.kind == '{' && is.kind == '{' && same(was.members[""], is.members[""]):
 		for _, name := range slices.Sorted(maps.Keys(was.members)) {
-			at := path + "/" + escape(name)
+			at := path + "/" + web.Token(name)
 			if now, ok := is.members[name]; ok {
 				compare(at, was.members[name], now, patch)
 			} else {
@@ -128,7 +129,8 @@ func compare(path string, was, is value, patch *[]operation) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(is.members)) {
 			if _, ok := was.members[name]; !ok {
-				*patch = append(*patch, operation{Op: "add", Path: path + "/" + escape(name), Value: is.members[name].raw})
+				at := path + "/" + web.Token(name)
+				*patch = append(*patch, operation{Op: "add", Path: at, Value: is.members[name].raw})
 			}
 		}
 	case was.kind == '[' && is.kind == '[':
@@ -159,9 +161,4 @@ func compareItems(path string, was, is []value, patch *[]operation) {
 	for i := both; i < len(is); i++ {
 		*patch = append(*patch, operation{Op: "add", Path: at(i), Value: is[i].raw})
 	}
-}
-
-// escape writes a name as a part of a JSON Pointer.
-func escape(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }

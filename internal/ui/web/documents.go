@@ -54,3 +54,8 @@ func Document(raw json.RawMessage) template.HTML {
 	}
 	return template.HTML(b.String()) //nolint:gosec // every part of it is escaped
 }
+
+// Token escapes a member's name for use as a token of a JSON Pointer (RFC 6901).
+func Token(name string) string { return pointerEscapes.Replace(name) }
+
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/skald-saga/skald/internal/ui/web"
 )
 
 // asYAML shows JSON as YAML: in the order of the JSON, and with its digits. What cannot be shown so stays JSON.
@@ -115,7 +117,7 @@ func (at lines) yaml(pointer string, n *yaml.Node, depth int) {
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
-			to := pointer + "/" + token(n.Content[i].Value)
+			to := pointer + "/" + web.Token(n.Content[i].Value)
 			at[to] = n.Content[i].Line
 			at.yaml(to, n.Content[i+1], depth+1)
 		}
@@ -159,9 +161,9 @@ func (at lines) json(text string) {
 					return err
 				}
 				name, _ = key.(string)
-				at[pointer+"/"+token(name)] = now()
+				at[pointer+"/"+web.Token(name)] = now()
 			}
-			if err := value(pointer+"/"+token(name), depth+1); err != nil {
+			if err := value(pointer+"/"+web.Token(name), depth+1); err != nil {
 				return err
 			}
 		}
@@ -174,6 +176,3 @@ func (at lines) json(text string) {
 		at["/"] = now() // where reading stopped
 	}
 }
-
-// token is a name as part of a JSON Pointer.
-func token(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
