@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// A page is searched for in two ways. Scanning in the order of the list finds it at
+// The alternating search. A page is searched for in two ways. Scanning in the order of the list finds it at
 // once when many letters match. Combining indexes as bitmaps finds all letters that
 // match if they are few, whatever their order.
 //
