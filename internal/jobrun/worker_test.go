@@ -3,7 +3,6 @@ package jobrun_test
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -41,7 +40,7 @@ func TestHowAnOperatorMovesAWorker(t *testing.T) {
 		{active, false, lost, active, false, false},
 		{draining, true, lost, draining, false, false},
 	} {
-		w := worker(1)
+		w := jobrun.WorkerProcess{HeartbeatAt: noon}
 		if w.State = tt.from; tt.drains {
 			w.DrainAt = &noon
 		}
@@ -55,46 +54,6 @@ func TestHowAnOperatorMovesAWorker(t *testing.T) {
 		}
 		if tt.to == active && !tt.refused && w.DrainAt != nil {
 			t.Errorf("%s to %s: it still is to drain", tt.from, tt.to)
-		}
-	}
-}
-
-func TestWhichWorkersAreGivenRuns(t *testing.T) {
-	t.Parallel()
-	for _, state := range []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost,
-		jobrun.WorkerDetached} {
-		for silence, fresh := range map[time.Duration]bool{0: true, 14 * time.Second: true, 15 * time.Second: false,
-			time.Hour: false} {
-			w := worker(1)
-			w.State, w.HeartbeatAt = state, noon.Add(-silence)
-			if got := w.MayClaim(settings, noon); got != (fresh && state == jobrun.WorkerActive) {
-				t.Errorf("%s, silent for %s: %v", state, silence, got)
-			}
-		}
-	}
-}
-
-func TestHowManyRunsAWorkerIsGiven(t *testing.T) {
-	t.Parallel()
-	few := jobrun.NewSettings(1, map[string]float64{jobrun.MaxRunsPerWorker: 3})
-	for _, tt := range []struct {
-		asks, may, holds int
-		settings         jobrun.Settings
-		want             int
-	}{
-		{5, 10, 0, settings, 5},
-		{5, 10, 7, settings, 3},
-		{5, 2, 0, settings, 2},
-		{5, 2, 2, settings, 0},
-		{5, 2, 3, settings, -1},
-		{0, 2, 0, settings, 0},
-		{5, 10, 0, few, 3},
-		{5, 10, 2, few, 1},
-		{10_000, 10_000, 0, jobrun.NewSettings(1, map[string]float64{jobrun.MaxRunsPerWorker: 10_000}), jobrun.MaxClaim},
-	} {
-		w := jobrun.WorkerProcess{MaxRuns: tt.may}
-		if got := w.Room(tt.asks, tt.holds, tt.settings); got != tt.want {
-			t.Errorf("asks for %d, may hold %d, holds %d: %d, want %d", tt.asks, tt.may, tt.holds, got, tt.want)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// jobrun.Pool defines which runs a claim takes; these are the parts of the statements
+// claimrule.Pool defines which runs a claim takes; these are the parts of the statements
 // for one claim and for several together.
 
 // startClaimed starts the runs that were just assigned. It is a statement of its own:

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/test/claimrule"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
@@ -18,7 +19,7 @@ import (
 const claimWorlds = 100
 
 // TestClaimsFollowTheRule has the statements choose among random workers and
-// runs, and compares the result with jobrun.Pool.
+// runs, and compares the result with claimrule.Pool.
 func TestClaimsFollowTheRule(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
@@ -40,7 +41,7 @@ func TestClaimsFollowTheRule(t *testing.T) {
 
 // claimWorld is a few workers and runs, in the database and in the rule's types.
 type claimWorld struct {
-	jobrun.Pool
+	claimrule.Pool
 	t    *testing.T
 	j    pgtest.Jobs
 	rand *rand.Rand
@@ -83,7 +84,7 @@ func (w *claimWorld) build() {
 
 // addRun makes a run in any state that can be claimed, or that blocks others.
 func (w *claimWorld) addRun() {
-	r := jobrun.Pooled{Run: w.j.NewRun(w.j.Job)}
+	r := claimrule.Pooled{Run: w.j.NewRun(w.j.Job)}
 	r.Queue, r.CommandName, r.Priority = w.one("a", "b", "c"), w.one("mail", "report"), w.rand.IntN(3)
 	r.ScheduledFor = w.Now.Add(-time.Duration(w.rand.IntN(3)) * time.Minute)
 	if w.often(30) {
@@ -126,7 +127,7 @@ func (w *claimWorld) addRun() {
 func (w *claimWorld) keyTaken(key string) bool {
 	return key != "" &&
 		slices.ContainsFunc(w.Runs,
-			func(r jobrun.Pooled) bool { return r.ConcurrencyKey == key && r.State != jobrun.Pending })
+			func(r claimrule.Pooled) bool { return r.ConcurrencyKey == key && r.State != jobrun.Pending })
 }
 
 // asks is a claim of any queues by one worker, or claims of one queue by several
@@ -183,7 +184,7 @@ func (w *claimWorld) detached(asks []jobrun.ClaimRequest) bool {
 }
 
 func (w *claimWorld) knownAt(run, worker uuid.UUID) bool {
-	return slices.ContainsFunc(w.Runs, func(r jobrun.Pooled) bool {
+	return slices.ContainsFunc(w.Runs, func(r claimrule.Pooled) bool {
 		return r.ID == run && r.WorkerID == worker && r.State.Phase() == jobrun.Held
 	})
 }
@@ -195,7 +196,7 @@ func (w *claimWorld) assigned(asks []jobrun.ClaimRequest, got [][]uuid.UUID) {
 			w.Answered[asks[i].WorkerID] = append(w.Answered[asks[i].WorkerID], asks[i].ClaimID)
 		}
 		for _, id := range got[i] {
-			n := slices.IndexFunc(w.Runs, func(r jobrun.Pooled) bool { return r.ID == id })
+			n := slices.IndexFunc(w.Runs, func(r claimrule.Pooled) bool { return r.ID == id })
 			r := &w.Runs[n]
 			r.State, r.WorkerID = jobrun.Assigned, asks[i].WorkerID
 			stored := w.j.GetRun(w.t, id)

@@ -1,4 +1,4 @@
-package jobrun_test
+package claimrule_test
 
 import (
 	"fmt"
@@ -11,6 +11,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/test/claimrule"
+)
+
+var (
+	noon     = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	settings = jobrun.NewSettings(1, nil)
 )
 
 // worker is one that takes anything of queue q, up to five runs.
@@ -24,8 +30,8 @@ func worker(id byte, change ...func(*jobrun.WorkerProcess)) jobrun.WorkerProcess
 }
 
 // waiting is a run of queue q that may be claimed.
-func waiting(id byte, change ...func(*jobrun.Pooled)) jobrun.Pooled {
-	r := jobrun.Pooled{Run: jobrun.Run{
+func waiting(id byte, change ...func(*claimrule.Pooled)) claimrule.Pooled {
+	r := claimrule.Pooled{Run: jobrun.Run{
 		ID: uuid.UUID{id}, State: jobrun.Pending, Queue: "q", CommandName: "report", ScheduledFor: noon, AdmittedAt: &noon,
 	}}
 	for _, c := range change {
@@ -35,12 +41,12 @@ func waiting(id byte, change ...func(*jobrun.Pooled)) jobrun.Pooled {
 }
 
 // with is worker 9 holding a run in a state.
-func with(state jobrun.State) func(*jobrun.Pooled) {
-	return func(r *jobrun.Pooled) { r.State, r.WorkerID = state, uuid.UUID{9} }
+func with(state jobrun.State) func(*claimrule.Pooled) {
+	return func(r *claimrule.Pooled) { r.State, r.WorkerID = state, uuid.UUID{9} }
 }
 
-func pool(workers []jobrun.WorkerProcess, runs ...jobrun.Pooled) *jobrun.Pool {
-	return &jobrun.Pool{Now: noon, Led: true, Settings: settings, Workers: workers, Runs: runs}
+func pool(workers []jobrun.WorkerProcess, runs ...claimrule.Pooled) *claimrule.Pool {
+	return &claimrule.Pool{Now: noon, Led: true, Settings: settings, Workers: workers, Runs: runs}
 }
 
 func asks(id byte, slots int, queues ...string) jobrun.ClaimRequest {
@@ -64,7 +70,7 @@ func TestWhichRunsAWorkerGets(t *testing.T) {
 	t.Parallel()
 	type (
 		w = jobrun.WorkerProcess
-		r = jobrun.Pooled
+		r = claimrule.Pooled
 	)
 	prio := func(n int) func(*r) { return func(r *r) { r.Priority = n } }
 	ago := func(d time.Duration) func(*r) { return func(r *r) { r.ScheduledFor = noon.Add(-d) } }
@@ -157,7 +163,7 @@ func TestAClaimThatWasAnsweredIsGivenNothingNew(t *testing.T) {
 
 func TestWorkersThatAskTogetherAreGivenRunsInTurns(t *testing.T) {
 	t.Parallel()
-	runs := []jobrun.Pooled{waiting(4), waiting(5), waiting(6), waiting(7), waiting(8)}
+	runs := []claimrule.Pooled{waiting(4), waiting(5), waiting(6), waiting(7), waiting(8)}
 	gpu := func(w *jobrun.WorkerProcess) { w.Labels = []string{"gpu=yes"} }
 	for _, tt := range []struct {
 		name    string
@@ -194,9 +200,9 @@ func TestNoClaimTakesWhatIsNotItsOwn(t *testing.T) {
 			workers = append(workers, w)
 			of = append(of, asks(w.ID[0], rapid.IntRange(0, 4).Draw(t, "slots"), "q"))
 		}
-		var runs []jobrun.Pooled
+		var runs []claimrule.Pooled
 		for n := range rapid.IntRange(0, 12).Draw(t, "runs") {
-			runs = append(runs, waiting(byte(10+n), func(r *jobrun.Pooled) {
+			runs = append(runs, waiting(byte(10+n), func(r *claimrule.Pooled) {
 				r.State = rapid.SampledFrom(jobrun.States).Draw(t, "state")
 				r.ConcurrencyKey = rapid.SampledFrom([]string{"", "k", "l"}).Draw(t, "key")
 				r.RequiredLabels = []string{"gpu=yes"}[:rapid.IntRange(0, 1).Draw(t, "required")]
@@ -213,11 +219,11 @@ func TestNoClaimTakesWhatIsNotItsOwn(t *testing.T) {
 				t.Fatalf("worker %d has room for %d, and got %d", i, most, len(ids))
 			}
 			for _, id := range ids {
-				r := runs[slices.IndexFunc(runs, func(r jobrun.Pooled) bool { return r.ID == id })]
+				r := runs[slices.IndexFunc(runs, func(r claimrule.Pooled) bool { return r.ID == id })]
 				switch {
 				case seen[id]:
 					t.Fatalf("run %v is given twice", id)
-				case !jobrun.CanMove(r.State, jobrun.Assigned, jobrun.Worker) || r.Held || !workers[i].CanRun(&r.Run):
+				case !jobrun.CanMove(r.State, jobrun.Assigned, jobrun.Worker) || r.Held || !claimrule.CanRun(&workers[i], &r.Run):
 					t.Fatalf("run %+v is not for worker %+v", r, workers[i])
 				case r.ConcurrencyKey != "" && keys[r.ConcurrencyKey]:
 					t.Fatalf("two runs of key %s are given", r.ConcurrencyKey)
@@ -226,4 +232,44 @@ func TestNoClaimTakesWhatIsNotItsOwn(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhichWorkersAreGivenRuns(t *testing.T) {
+	t.Parallel()
+	for _, state := range []jobrun.WorkerState{jobrun.WorkerActive, jobrun.WorkerDraining, jobrun.WorkerLost,
+		jobrun.WorkerDetached} {
+		for silence, fresh := range map[time.Duration]bool{0: true, 14 * time.Second: true, 15 * time.Second: false,
+			time.Hour: false} {
+			w := worker(1)
+			w.State, w.HeartbeatAt = state, noon.Add(-silence)
+			if got := claimrule.MayClaim(&w, settings, noon); got != (fresh && state == jobrun.WorkerActive) {
+				t.Errorf("%s, silent for %s: %v", state, silence, got)
+			}
+		}
+	}
+}
+
+func TestHowManyRunsAWorkerIsGiven(t *testing.T) {
+	t.Parallel()
+	few := jobrun.NewSettings(1, map[string]float64{jobrun.MaxRunsPerWorker: 3})
+	for _, tt := range []struct {
+		asks, may, holds int
+		settings         jobrun.Settings
+		want             int
+	}{
+		{5, 10, 0, settings, 5},
+		{5, 10, 7, settings, 3},
+		{5, 2, 0, settings, 2},
+		{5, 2, 2, settings, 0},
+		{5, 2, 3, settings, -1},
+		{0, 2, 0, settings, 0},
+		{5, 10, 0, few, 3},
+		{5, 10, 2, few, 1},
+		{10_000, 10_000, 0, jobrun.NewSettings(1, map[string]float64{jobrun.MaxRunsPerWorker: 10_000}), jobrun.MaxClaim},
+	} {
+		w := jobrun.WorkerProcess{MaxRuns: tt.may}
+		if got := claimrule.Room(&w, tt.asks, tt.holds, tt.settings); got != tt.want {
+			t.Errorf("asks for %d, may hold %d, holds %d: %d, want %d", tt.asks, tt.may, tt.holds, got, tt.want)
+		}
+	}
 }
