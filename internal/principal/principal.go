@@ -50,7 +50,7 @@ type Role string
 // Admin all of Operator.
 const (
 	Worker   Role = "worker"   // executes runs, and sees only those it holds
-	Auditor  Role = "auditor"  // sees what happens, without contents
+	Auditor  Role = "auditor"  // sees what happens, but no payloads
 	Operator Role = "operator" // runs sagas
 	Admin    Role = "admin"    // everything
 )

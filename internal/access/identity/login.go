@@ -149,11 +149,11 @@ func (l *Login) identified(ctx context.Context, raw, nonce string) (principal.Pr
 	party, named := claims["azp"]
 	switch {
 	case subtle.ConstantTimeCompare([]byte(said), []byte(nonce)) != 1:
-		return principal.Principal{}, refuseLogin("The ID token belongs to another sign-in. Begin again.")
+		return principal.Principal{}, refuseLogin("The ID token belongs to a different sign-in. Start again.")
 	case named && party != l.cfg.ClientID:
-		return principal.Principal{}, refuseLogin("The ID token was made for another client than %s.", l.cfg.ClientID)
+		return principal.Principal{}, refuseLogin("The ID token was issued for a different client than %s.", l.cfg.ClientID)
 	case !f.who.Role.Valid():
-		return principal.Principal{}, refuseLogin("The identity provider knows you as %s, and gives you no role here: "+
+		return principal.Principal{}, refuseLogin("The identity provider identifies you as %s, but gives you no role here: "+
 			"the claim %s of the ID token has none of %s.", strings.TrimPrefix(f.who.Subject, "jwt:"), l.cfg.RoleClaim,
 			strings.Join(roleNames(), ", "))
 	}
