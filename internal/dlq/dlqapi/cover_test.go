@@ -237,7 +237,7 @@ func (op massOperation) check(t *testing.T, l *ledger) int64 {
 	}
 	after := l.count()
 	patience.Until(t, "more letters are stored", func() bool { return l.count() >= after+20 })
-	// They keep arriving, but who waits for the end of an operation need not wait for a thousand.
+	// They keep arriving until the operation has ended, but it has to leave out a few, not thousands.
 	l.pause.Store(int64(150 * time.Millisecond))
 	at := apitest.RedrivesPath + "/" + made.ID.String()
 	if op.approved {
