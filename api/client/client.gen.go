@@ -122,7 +122,14 @@ const (
 const (
 	BulkStateCANCELED  BulkState = "CANCELED"
 	BulkStateCOMPLETED BulkState = "COMPLETED"
+	BulkStateHALTED    BulkState = "HALTED"
 	BulkStateRUNNING   BulkState = "RUNNING"
+)
+
+// Defines values for BulkVerb.
+const (
+	BulkVerbCancel BulkVerb = "cancel"
+	BulkVerbResume BulkVerb = "resume"
 )
 
 // Defines values for CompensationStateName.
@@ -1308,13 +1315,29 @@ type Backfill struct {
 	Active *int64  `json:"active,omitempty"`
 	Actor  *string `json:"actor,omitempty"`
 
+	// AllowedActions What can be done to it now.
+	AllowedActions []BulkVerb `json:"allowed_actions"`
+
 	// Created Number of runs created.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
 	EndedAt      *time.Time         `json:"ended_at,omitempty"`
-	From         time.Time          `json:"from"`
-	ID           openapi_types.UUID `json:"id"`
+
+	// Expected Number of its slots when it was requested.
+	Expected *int64 `json:"expected,omitempty"`
+
+	// Found How many slots it found when it halted, those that it has dealt with included.
+	Found *int64    `json:"found,omitempty"`
+	From  time.Time `json:"from"`
+
+	// HaltReason Why it is HALTED: `expected` (it found more slots than `halts_above`). Resuming
+	// clears it; one that is canceled keeps it.
+	HaltReason *string `json:"halt_reason,omitempty"`
+
+	// HaltsAbove It halts before it touches more slots than this: the request's `expected`.
+	HaltsAbove *int64             `json:"halts_above,omitempty"`
+	ID         openapi_types.UUID `json:"id"`
 
 	// Links Paths of related resources.
 	Links     JobLinks      `json:"links"`
@@ -1337,7 +1360,10 @@ type Backfill struct {
 	Reprocess BackfillReprocess `json:"reprocess"`
 
 	// Skipped Number of slots excluded.
-	Skipped int64     `json:"skipped"`
+	Skipped int64 `json:"skipped"`
+
+	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
+	// is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	To      time.Time `json:"to"`
 	Version int64     `json:"version"`
@@ -1350,6 +1376,10 @@ type BackfillOrder string
 type BackfillInput struct {
 	// DryRun Store nothing; return what it would run.
 	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Expected How many slots are meant, for example `slots_total` of a dry run: the backfill halts
+	// before the first of them if there are more.
+	Expected *int64 `json:"expected,omitempty"`
 
 	// From Slots at or after this time.
 	From time.Time `json:"from"`
@@ -1406,8 +1436,12 @@ type BackfillSlot struct {
 	Runs bool `json:"runs"`
 }
 
-// BulkState defines model for BulkState.
+// BulkState HALTED: it found more than it may touch (`halts_above`), and waits until it
+// is resumed or canceled. COMPLETED and CANCELED are final.
 type BulkState string
+
+// BulkVerb defines model for BulkVerb.
+type BulkVerb string
 
 // Call How to call a participant: either `http` or `job`.
 type Call struct {
@@ -3078,19 +3112,36 @@ type JobAttemptList struct {
 
 // JobBulk defines model for JobBulk.
 type JobBulk struct {
-	Action    JobBulkAction `json:"action"`
-	Actor     *string       `json:"actor,omitempty"`
-	CreatedAt time.Time     `json:"created_at"`
-	Done      int64         `json:"done"`
-	EndedAt   *time.Time    `json:"ended_at,omitempty"`
+	Action JobBulkAction `json:"action"`
+	Actor  *string       `json:"actor,omitempty"`
+
+	// AllowedActions What can be done to it now.
+	AllowedActions []BulkVerb `json:"allowed_actions"`
+	CreatedAt      time.Time  `json:"created_at"`
+	Done           int64      `json:"done"`
+	EndedAt        *time.Time `json:"ended_at,omitempty"`
+
+	// Expected Number of runs that matched when it was requested.
+	Expected *int64 `json:"expected,omitempty"`
 
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
 	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
 	// nothing is done by it, and it can be canceled.
-	FilterUnreadable *bool              `json:"filter_unreadable,omitempty"`
-	ID               openapi_types.UUID `json:"id"`
+	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
+
+	// Found How many runs it found when it halted, those that it has dealt with included.
+	Found *int64 `json:"found,omitempty"`
+
+	// HaltReason Why it is HALTED: `expected` (it found more runs than `halts_above`). Resuming
+	// clears it; one that is canceled keeps it.
+	HaltReason *string `json:"halt_reason,omitempty"`
+
+	// HaltsAbove It halts before it touches more runs than this: the request's `expected`; for
+	// CANCEL at most the number counted then.
+	HaltsAbove *int64             `json:"halts_above,omitempty"`
+	ID         openapi_types.UUID `json:"id"`
 
 	// Links Paths of related resources.
 	Links JobLinks `json:"links"`
@@ -3100,7 +3151,10 @@ type JobBulk struct {
 	Reason  *string `json:"reason,omitempty"`
 
 	// Skipped Runs that had already moved on, or whose definition was deleted.
-	Skipped int64     `json:"skipped"`
+	Skipped int64 `json:"skipped"`
+
+	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
+	// is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
 }
@@ -3114,6 +3168,10 @@ type JobBulkInput struct {
 
 	// DryRun Store nothing; return the count.
 	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Expected How many runs are meant, for example `matched` of a dry run: the operation halts
+	// before the first of them if there are more.
+	Expected *int64 `json:"expected,omitempty"`
 
 	// Filter Same as the query parameters of the list of runs.
 	Filter JobRunFilter `json:"filter"`
@@ -5281,9 +5339,12 @@ type SagaAction string
 // SagaBulk defines model for SagaBulk.
 type SagaBulk struct {
 	// Action What is done to each saga, named as in the path of the operation on one.
-	Action    SagaBulkAction `json:"action"`
-	Actor     *string        `json:"actor,omitempty"`
-	CreatedAt time.Time      `json:"created_at"`
+	Action SagaBulkAction `json:"action"`
+	Actor  *string        `json:"actor,omitempty"`
+
+	// AllowedActions What can be done to it now.
+	AllowedActions []BulkVerb `json:"allowed_actions"`
+	CreatedAt      time.Time  `json:"created_at"`
 
 	// Done Those that accepted the action.
 	Done    int64      `json:"done"`
@@ -5300,8 +5361,19 @@ type SagaBulk struct {
 
 	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
 	// nothing is done by it, and it can be canceled.
-	FilterUnreadable *bool              `json:"filter_unreadable,omitempty"`
-	ID               openapi_types.UUID `json:"id"`
+	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
+
+	// Found How many sagas it found when it halted, those that it has dealt with included.
+	Found *int64 `json:"found,omitempty"`
+
+	// HaltReason Why it is HALTED: `expected` (it found more sagas than `halts_above`). Resuming
+	// clears it; one that is canceled keeps it.
+	HaltReason *string `json:"halt_reason,omitempty"`
+
+	// HaltsAbove It halts before it touches more sagas than this: the request's `expected`; for
+	// `cancel` and `compensate` at most the number counted then.
+	HaltsAbove *int64             `json:"halts_above,omitempty"`
+	ID         openapi_types.UUID `json:"id"`
 
 	// Ids Number of ids; absent with a filter.
 	Ids *int `json:"ids,omitempty"`
@@ -5317,7 +5389,10 @@ type SagaBulk struct {
 	Reason        *string  `json:"reason,omitempty"`
 
 	// Skipped Those that did not.
-	Skipped int64     `json:"skipped"`
+	Skipped int64 `json:"skipped"`
+
+	// State HALTED: it found more than it may touch (`halts_above`), and waits until it
+	// is resumed or canceled. COMPLETED and CANCELED are final.
 	State   BulkState `json:"state"`
 	Version int64     `json:"version"`
 }
@@ -5332,6 +5407,10 @@ type SagaBulkInput struct {
 
 	// DryRun Store nothing; return what it would do.
 	DryRun *bool `json:"dry_run,omitempty"`
+
+	// Expected How many sagas are meant, for example `matched` of a dry run: the operation halts
+	// before the first of them if there are more.
+	Expected *int64 `json:"expected,omitempty"`
 
 	// Filter The same filters as those of the list of sagas.
 	Filter *SagaFilter `json:"filter,omitempty"`
@@ -7162,6 +7241,15 @@ type CancelBackfillParams struct {
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ResumeBackfillParams defines parameters for ResumeBackfill.
+type ResumeBackfillParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListArchivedDeadLettersParams defines parameters for ListArchivedDeadLetters.
 type ListArchivedDeadLettersParams struct {
 	// Status Repeatable.
@@ -8175,6 +8263,15 @@ type CancelJobBulkParams struct {
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// ResumeJobBulkParams defines parameters for ResumeJobBulk.
+type ResumeJobBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // GetJobRunParams defines parameters for GetJobRun.
 type GetJobRunParams struct {
 	// View Default: `full`. `basic` omits arguments, result, checkpoint and stack
@@ -8534,6 +8631,15 @@ type ListSagaBulkItemsParams struct {
 	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
 	// be combined with `page`.
 	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// ResumeSagaBulkParams defines parameters for ResumeSagaBulk.
+type ResumeSagaBulkParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // GetSagaParams defines parameters for GetSaga.
@@ -9316,6 +9422,9 @@ type RevokeAPIKeyJSONRequestBody = ReasonInput
 // CancelBackfillJSONRequestBody defines body for CancelBackfill for application/json ContentType.
 type CancelBackfillJSONRequestBody = JobReasonInput
 
+// ResumeBackfillJSONRequestBody defines body for ResumeBackfill for application/json ContentType.
+type ResumeBackfillJSONRequestBody = JobReasonInput
+
 // RestoreDeadLetterJSONRequestBody defines body for RestoreDeadLetter for application/json ContentType.
 type RestoreDeadLetterJSONRequestBody = DeadLetterActionInput
 
@@ -9418,6 +9527,9 @@ type CreateJobBulkJSONRequestBody = JobBulkInput
 // CancelJobBulkJSONRequestBody defines body for CancelJobBulk for application/json ContentType.
 type CancelJobBulkJSONRequestBody = JobReasonInput
 
+// ResumeJobBulkJSONRequestBody defines body for ResumeJobBulk for application/json ContentType.
+type ResumeJobBulkJSONRequestBody = JobReasonInput
+
 // CancelJobRunJSONRequestBody defines body for CancelJobRun for application/json ContentType.
 type CancelJobRunJSONRequestBody = JobForceInput
 
@@ -9462,6 +9574,9 @@ type UpdateSagaBulkJSONRequestBody = SagaBulkPatch
 
 // CancelSagaBulkJSONRequestBody defines body for CancelSagaBulk for application/json ContentType.
 type CancelSagaBulkJSONRequestBody = ReasonInput
+
+// ResumeSagaBulkJSONRequestBody defines body for ResumeSagaBulk for application/json ContentType.
+type ResumeSagaBulkJSONRequestBody = ReasonInput
 
 // UpdateSagaJSONRequestBody defines body for UpdateSaga for application/json ContentType.
 type UpdateSagaJSONRequestBody = SagaPatch
@@ -9850,6 +9965,8 @@ type ClientInterface interface {
 	GetBackfill(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelBackfillWithBody(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelBackfill(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeBackfillWithBody(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeBackfill(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, body ResumeBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListArchivedDeadLetters(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetArchivedDeadLetter(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	RestoreDeadLetterWithBody(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9954,6 +10071,8 @@ type ClientInterface interface {
 	GetJobBulk(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelJobBulkWithBody(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelJobBulk(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeJobBulkWithBody(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeJobBulk(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, body ResumeJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListJobRunAttempts(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelJobRunWithBody(ctx context.Context, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9998,6 +10117,8 @@ type ClientInterface interface {
 	CancelSagaBulkWithBody(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, body CancelSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListSagaBulkItems(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeSagaBulkWithBody(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ResumeSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, body ResumeSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetSaga(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	UpdateSagaWithBody(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	UpdateSaga(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, body UpdateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10189,6 +10310,16 @@ func (c *Client) CancelBackfillWithBody(ctx context.Context, backfillID Backfill
 
 func (c *Client) CancelBackfill(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCancelBackfillRequest(c.Server, backfillID, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ResumeBackfillWithBody(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeBackfillRequestWithBody(c.Server, backfillID, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ResumeBackfill(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, body ResumeBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeBackfillRequest(c.Server, backfillID, params, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -10712,6 +10843,16 @@ func (c *Client) CancelJobBulk(ctx context.Context, bulkID BulkID, params *Cance
 	return c.send(ctx, req, err, reqEditors)
 }
 
+func (c *Client) ResumeJobBulkWithBody(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeJobBulkRequestWithBody(c.Server, bulkID, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ResumeJobBulk(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, body ResumeJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeJobBulkRequest(c.Server, bulkID, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
 func (c *Client) GetJobRun(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetJobRunRequest(c.Server, runID, params)
 	return c.send(ctx, req, err, reqEditors)
@@ -10929,6 +11070,16 @@ func (c *Client) CancelSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, para
 
 func (c *Client) ListSagaBulkItems(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSagaBulkItemsRequest(c.Server, sagaBulkID, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ResumeSagaBulkWithBody(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeSagaBulkRequestWithBody(c.Server, sagaBulkID, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ResumeSagaBulk(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, body ResumeSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewResumeSagaBulkRequest(c.Server, sagaBulkID, params, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -11615,6 +11766,19 @@ func NewCancelBackfillRequestWithBody(server string, backfillID BackfillID, para
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/backfills/%s/cancel", pathParam0), contentType, body)
+}
+
+func NewResumeBackfillRequest(server string, backfillID BackfillID, params *ResumeBackfillParams, body ResumeBackfillJSONRequestBody) (*http.Request, error) {
+	return NewResumeBackfillRequestWithBody(server, backfillID, params, "application/json", asJSON(body))
+}
+
+func NewResumeBackfillRequestWithBody(server string, backfillID BackfillID, params *ResumeBackfillParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("backfill_id", backfillID, "string", "uuid")
+	if params != nil {
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/backfills/%s/resume", pathParam0), contentType, body)
 }
 
 func NewListArchivedDeadLettersRequest(server string, params *ListArchivedDeadLettersParams) (*http.Request, error) {
@@ -12514,6 +12678,19 @@ func NewCancelJobBulkRequestWithBody(server string, bulkID BulkID, params *Cance
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/bulk/%s/cancel", pathParam0), contentType, body)
 }
 
+func NewResumeJobBulkRequest(server string, bulkID BulkID, params *ResumeJobBulkParams, body ResumeJobBulkJSONRequestBody) (*http.Request, error) {
+	return NewResumeJobBulkRequestWithBody(server, bulkID, params, "application/json", asJSON(body))
+}
+
+func NewResumeJobBulkRequestWithBody(server string, bulkID BulkID, params *ResumeJobBulkParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("bulk_id", bulkID, "string", "uuid")
+	if params != nil {
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/bulk/%s/resume", pathParam0), contentType, body)
+}
+
 func NewGetJobRunRequest(server string, runID JobRunID, params *GetJobRunParams) (*http.Request, error) {
 	var r requested
 	pathParam0 := r.path("run_id", runID, "string", "uuid")
@@ -12864,6 +13041,19 @@ func NewListSagaBulkItemsRequest(server string, sagaBulkID SagaBulkID, params *L
 		r.query("cursor", params.Cursor, "string", "")
 	}
 	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/sagas/bulk/%s/items", pathParam0), "", nil)
+}
+
+func NewResumeSagaBulkRequest(server string, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, body ResumeSagaBulkJSONRequestBody) (*http.Request, error) {
+	return NewResumeSagaBulkRequestWithBody(server, sagaBulkID, params, "application/json", asJSON(body))
+}
+
+func NewResumeSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
+	if params != nil {
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/bulk/%s/resume", pathParam0), contentType, body)
 }
 
 func NewGetSagaRequest(server string, sagaID SagaID, params *GetSagaParams) (*http.Request, error) {
@@ -13759,6 +13949,8 @@ type ClientWithResponsesInterface interface {
 	GetBackfillWithResponse(ctx context.Context, backfillID BackfillID, reqEditors ...RequestEditorFn) (*GetBackfillResponse, error)
 	CancelBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
 	CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error)
+	ResumeBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeBackfillResponse, error)
+	ResumeBackfillWithResponse(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, body ResumeBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeBackfillResponse, error)
 	ListArchivedDeadLettersWithResponse(ctx context.Context, params *ListArchivedDeadLettersParams, reqEditors ...RequestEditorFn) (*ListArchivedDeadLettersResponse, error)
 	GetArchivedDeadLetterWithResponse(ctx context.Context, messageID DeadLetterID, params *GetArchivedDeadLetterParams, reqEditors ...RequestEditorFn) (*GetArchivedDeadLetterResponse, error)
 	RestoreDeadLetterWithBodyWithResponse(ctx context.Context, messageID DeadLetterID, params *RestoreDeadLetterParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestoreDeadLetterResponse, error)
@@ -13863,6 +14055,8 @@ type ClientWithResponsesInterface interface {
 	GetJobBulkWithResponse(ctx context.Context, bulkID BulkID, reqEditors ...RequestEditorFn) (*GetJobBulkResponse, error)
 	CancelJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
 	CancelJobBulkWithResponse(ctx context.Context, bulkID BulkID, params *CancelJobBulkParams, body CancelJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelJobBulkResponse, error)
+	ResumeJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeJobBulkResponse, error)
+	ResumeJobBulkWithResponse(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, body ResumeJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobBulkResponse, error)
 	GetJobRunWithResponse(ctx context.Context, runID JobRunID, params *GetJobRunParams, reqEditors ...RequestEditorFn) (*GetJobRunResponse, error)
 	ListJobRunAttemptsWithResponse(ctx context.Context, runID JobRunID, reqEditors ...RequestEditorFn) (*ListJobRunAttemptsResponse, error)
 	CancelJobRunWithBodyWithResponse(ctx context.Context, runID JobRunID, params *CancelJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelJobRunResponse, error)
@@ -13907,6 +14101,8 @@ type ClientWithResponsesInterface interface {
 	CancelSagaBulkWithBodyWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelSagaBulkResponse, error)
 	CancelSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *CancelSagaBulkParams, body CancelSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelSagaBulkResponse, error)
 	ListSagaBulkItemsWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*ListSagaBulkItemsResponse, error)
+	ResumeSagaBulkWithBodyWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeSagaBulkResponse, error)
+	ResumeSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, body ResumeSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeSagaBulkResponse, error)
 	GetSagaWithResponse(ctx context.Context, sagaID SagaID, params *GetSagaParams, reqEditors ...RequestEditorFn) (*GetSagaResponse, error)
 	UpdateSagaWithBodyWithResponse(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateSagaResponse, error)
 	UpdateSagaWithResponse(ctx context.Context, sagaID SagaID, params *UpdateSagaParams, body UpdateSagaJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateSagaResponse, error)
@@ -14237,6 +14433,28 @@ func (c *ClientWithResponses) CancelBackfillWithBodyWithResponse(ctx context.Con
 // POST /api/v1/backfills/{backfill_id}/cancel
 func (c *ClientWithResponses) CancelBackfillWithResponse(ctx context.Context, backfillID BackfillID, params *CancelBackfillParams, body CancelBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelBackfillResponse, error) {
 	return decoded(ParseCancelBackfillResponse)(c.CancelBackfill(ctx, backfillID, params, body, reqEditors...))
+}
+
+type ResumeBackfillResponse struct {
+	Answer
+	JSON200                       *BackfillFound
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseResumeBackfillResponse(rsp *http.Response) (*ResumeBackfillResponse, error) {
+	var a ResumeBackfillResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ResumeBackfillWithBodyWithResponse(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeBackfillResponse, error) {
+	return decoded(ParseResumeBackfillResponse)(c.ResumeBackfillWithBody(ctx, backfillID, params, contentType, body, reqEditors...))
+}
+
+// ResumeBackfillWithResponse Resume a halted backfill
+//
+// POST /api/v1/backfills/{backfill_id}/resume
+func (c *ClientWithResponses) ResumeBackfillWithResponse(ctx context.Context, backfillID BackfillID, params *ResumeBackfillParams, body ResumeBackfillJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeBackfillResponse, error) {
+	return decoded(ParseResumeBackfillResponse)(c.ResumeBackfill(ctx, backfillID, params, body, reqEditors...))
 }
 
 type ListArchivedDeadLettersResponse struct {
@@ -15663,6 +15881,28 @@ func (c *ClientWithResponses) CancelJobBulkWithResponse(ctx context.Context, bul
 	return decoded(ParseCancelJobBulkResponse)(c.CancelJobBulk(ctx, bulkID, params, body, reqEditors...))
 }
 
+type ResumeJobBulkResponse struct {
+	Answer
+	JSON200                       *JobBulkFound
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseResumeJobBulkResponse(rsp *http.Response) (*ResumeJobBulkResponse, error) {
+	var a ResumeJobBulkResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ResumeJobBulkWithBodyWithResponse(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeJobBulkResponse, error) {
+	return decoded(ParseResumeJobBulkResponse)(c.ResumeJobBulkWithBody(ctx, bulkID, params, contentType, body, reqEditors...))
+}
+
+// ResumeJobBulkWithResponse Resume a halted bulk operation
+//
+// POST /api/v1/job-runs/bulk/{bulk_id}/resume
+func (c *ClientWithResponses) ResumeJobBulkWithResponse(ctx context.Context, bulkID BulkID, params *ResumeJobBulkParams, body ResumeJobBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeJobBulkResponse, error) {
+	return decoded(ParseResumeJobBulkResponse)(c.ResumeJobBulk(ctx, bulkID, params, body, reqEditors...))
+}
+
 type GetJobRunResponse struct {
 	Answer
 	JSON200                       *JobRunFound
@@ -16246,6 +16486,28 @@ func ParseListSagaBulkItemsResponse(rsp *http.Response) (*ListSagaBulkItemsRespo
 // GET /api/v1/sagas/bulk/{saga_bulk_id}/items
 func (c *ClientWithResponses) ListSagaBulkItemsWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ListSagaBulkItemsParams, reqEditors ...RequestEditorFn) (*ListSagaBulkItemsResponse, error) {
 	return decoded(ParseListSagaBulkItemsResponse)(c.ListSagaBulkItems(ctx, sagaBulkID, params, reqEditors...))
+}
+
+type ResumeSagaBulkResponse struct {
+	Answer
+	JSON200                       *SagaBulkFound
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseResumeSagaBulkResponse(rsp *http.Response) (*ResumeSagaBulkResponse, error) {
+	var a ResumeSagaBulkResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ResumeSagaBulkWithBodyWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeSagaBulkResponse, error) {
+	return decoded(ParseResumeSagaBulkResponse)(c.ResumeSagaBulkWithBody(ctx, sagaBulkID, params, contentType, body, reqEditors...))
+}
+
+// ResumeSagaBulkWithResponse Resume a halted bulk operation on sagas
+//
+// POST /api/v1/sagas/bulk/{saga_bulk_id}/resume
+func (c *ClientWithResponses) ResumeSagaBulkWithResponse(ctx context.Context, sagaBulkID SagaBulkID, params *ResumeSagaBulkParams, body ResumeSagaBulkJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeSagaBulkResponse, error) {
+	return decoded(ParseResumeSagaBulkResponse)(c.ResumeSagaBulk(ctx, sagaBulkID, params, body, reqEditors...))
 }
 
 type GetSagaResponse struct {

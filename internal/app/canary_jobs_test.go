@@ -45,11 +45,17 @@ func (a *canaryNode) writeJobs() {
 	)
 	a.keeps("backfill_id", field(a.does("createBackfill", backfill), "id"))
 	a.does("cancelBackfill", `{"reason":"#"}`)
+	few := strings.Replace(backfill, `"max_active"`, `"expected":1,"max_active"`, 1)
+	a.keeps("backfill_id", field(a.does("createBackfill", few), "id"))
+	a.does("resumeBackfill", `{"reason":"#"}`)
+	a.does("cancelBackfill", `{"reason":"#"}`)
 	bulk := a.does(
 		"createJobBulk",
 		`{"action":"CANCEL","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","error_code":"#"},"reason":"#"}`,
 	)
 	a.keeps("bulk_id", field(bulk, "id"))
+	a.exec(`UPDATE jobs.bulks SET state = 'HALTED', ended_at = NULL WHERE id = $1`, a.ids["bulk_id"])
+	a.does("resumeJobBulk", `{"reason":"#"}`)
 	patience.Until(a.t, "the bulk is canceled before the scheduler has ended it", func() bool {
 		a.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, a.ids["bulk_id"])
 		status, _ := a.send(a.owner, "POST", "/api/v1/job-runs/bulk/"+a.ids["bulk_id"]+"/cancel", `{"reason":"`+canary+`"}`,

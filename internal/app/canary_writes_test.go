@@ -189,6 +189,8 @@ func (a *canaryNode) writeSagas() {
 	a.keeps("saga_bulk_id", field(slow, "id"))
 	a.does("updateSagaBulk", `{"rate_per_second":0.02,"reason":"#"}`)
 	a.does("cancelSagaBulk", `{"reason":"#"}`)
+	a.keeps("saga_bulk_id", field(a.does("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`"],"expected":0,"reason":"#"}`), "id"))
+	a.does("resumeSagaBulk", `{"reason":"#"}`)
 	archived, restored := run("good", "completed"), run("good", "completed")
 	a.does("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
 	if text := a.looks("sagas/" + strings.TrimPrefix(archived, "saga_id:")); !strings.Contains(text, `"archived":true`) {

@@ -136,6 +136,8 @@ func (w *walker) sagas() {
 		"rate_per_second":0.01,"reason":"a bad release"}`).text("id")
 	w.do("updateSagaBulk", `{"rate_per_second":0.02,"reason":"slower"}`, bulk)
 	w.do("cancelSagaBulk", why, bulk)
+	bulk = w.do("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`"],"expected":0,"reason":"a bad release"}`).text("id")
+	w.do("resumeSagaBulk", why, bulk)
 	w.do("resumeCompensation", why, stranded())
 	id = run("ends", func(s map[string]any) bool { return s["state"] == "completed" })
 	w.do("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
@@ -240,6 +242,12 @@ func (w *walker) jobs() {
 	backfill := w.do("createBackfill", `{"from":"`+hour.Add(-50*time.Hour).Format(time.RFC3339)+`","to":"`+
 		hour.Format(time.RFC3339)+`","max_active":1,"reason":"lost"}`, "report")
 	w.do("cancelBackfill", why, backfill.text("id"))
+	backfill = w.do("createBackfill", `{"from":"`+hour.Add(-50*time.Hour).Format(time.RFC3339)+`","to":"`+
+		hour.Format(time.RFC3339)+`","max_active":1,"expected":1,"reason":"lost"}`, "report")
+	w.do("resumeBackfill", why, backfill.text("id"))
+	w.do("cancelBackfill", why, backfill.text("id"))
+	many := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"expected":0,"reason":"a mistake"}`)
+	w.do("resumeJobBulk", why, many.text("id"))
 	bulk := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"reason":"a mistake"}`)
 	patience.Until(w.t, "the bulk is canceled before the scheduler has ended it", func() bool {
 		w.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, bulk.text("id"))

@@ -40,16 +40,11 @@ type Filter struct {
 	GenerationMin int
 }
 
-// Snapshot is what was visible to a store at a moment; only stores know what it says.
-type Snapshot string
-
 // Query is a page of letters that is asked for.
 type Query struct {
 	Filter
 	page.ByTime
 	Oldest bool // oldest first; otherwise newest first
-	// Snapshot leaves out letters that were not there when it was taken; "": none.
-	Snapshot Snapshot
 	// Bare leaves out Content and Failure.Stack, which may be megabytes a letter.
 	Bare bool
 	// Largest leaves those out of letters that have more bytes of them (Omitted);

@@ -90,12 +90,12 @@ type Redrive struct {
 	Canary       *Canary
 	StopOn       StopOn
 	ScheduledFor *time.Time
-	IncludeLater bool     // it also covers letters that arrive before it starts
-	Snapshot     Snapshot // which letters it covers; "": as CoveredBefore says
-	Expected     *int64   // letters when it was requested; nil: they were not counted
-	HaltsAbove   *int64   // more letters than this halt it; nil: any number is right
-	Approval     bool     // it was asked for with approval_required
-	RequestHash  []byte   // of the request whose Idempotency-Key made the id; nil: none
+	IncludeLater bool          // it also covers letters that arrive before it starts
+	Snapshot     page.Snapshot // which letters it covers; "": as CoveredBefore says
+	Expected     *int64        // letters when it was requested; nil: they were not counted
+	HaltsAbove   *int64        // more letters than this halt it; nil: any number is right
+	Approval     bool          // it was asked for with approval_required
+	RequestHash  []byte        // of the request whose Idempotency-Key made the id; nil: none
 	Reason       string
 	Actor        string
 	ApprovedBy   string

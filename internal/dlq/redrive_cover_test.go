@@ -3,12 +3,15 @@ package dlq
 import (
 	"testing"
 	"time"
+
+	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // Which letters a redrive covers, and how many it may touch: every action, requested
 // with and without a number and with later letters.
 func TestARedriveIsForTheLettersThatWereSeen(t *testing.T) {
-	seen := Seen{At: testNow.Add(time.Second), Snapshot: "at the request", Letters: 3}
+	seen := bulk.Seen{At: testNow.Add(time.Second), Snapshot: "at the request", Count: 3}
 	for _, action := range RedriveActions {
 		destroys := action == BulkDiscard || action == BulkDelete
 		for _, tt := range []struct {
@@ -34,11 +37,11 @@ func TestARedriveIsForTheLettersThatWereSeen(t *testing.T) {
 			}
 			started := seen.At.Add(time.Hour)
 			r, _ = r.Begun("at the start", started)
-			snapshot, before := Snapshot("at the request"), seen.At
+			snapshot, before := page.Snapshot("at the request"), seen.At
 			if tt.later {
 				snapshot, before = "at the start", started
 			}
-			if r.Snapshot != snapshot || !r.CoveredBefore().Equal(before.Add(ClockSlack)) {
+			if r.Snapshot != snapshot || !r.CoveredBefore().Equal(before.Add(bulk.Slack)) {
 				t.Errorf("%s, %s: covers what was there %q, before %v", action, tt.name, r.Snapshot, r.CoveredBefore())
 			}
 			for found := range int64(7) {
@@ -47,7 +50,7 @@ func TestARedriveIsForTheLettersThatWereSeen(t *testing.T) {
 					t.Errorf("%s, %s: it halts before all are found", action, tt.name)
 				}
 				all, halted := part.Collected(0, true, started)
-				if too := want != nil && found > *want; halted != too || too != (all.HaltReason == HaltExpected) {
+				if too := want != nil && found > *want; halted != too || too != (all.HaltReason == bulk.HaltExpected) {
 					t.Errorf("%s, %s, %d found: halted %v, %q", action, tt.name, found, halted, all.HaltReason)
 				}
 				if !halted {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 )
 
 // ratioFrom is how many letters must have been tried for their ratio of failures
@@ -118,7 +119,7 @@ func (r *Redrive) halts() string {
 	c := r.watched()
 	switch s := r.StopOn; {
 	case r.overrun():
-		return HaltExpected
+		return bulk.HaltExpected
 	case s.Failures > 0 && failed >= s.Failures:
 		return "failures"
 	case s.FailureRatio > 0 && tried >= ratioFrom && float64(failed) > s.FailureRatio*float64(tried):

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // RedriveStates is every state.
@@ -166,7 +167,7 @@ func (r *Redrive) Active() bool {
 
 // Begun returns a redrive that a node takes up, with what the store sees now; begins is
 // false when it runs already, or is not to run.
-func (r Redrive) Begun(snapshot Snapshot, now time.Time) (after Redrive, begins bool) {
+func (r Redrive) Begun(snapshot page.Snapshot, now time.Time) (after Redrive, begins bool) {
 	if _, begins = r.State.after(BeginRedrive); !begins {
 		return r, false
 	}

@@ -66,7 +66,7 @@ var problems = slices.Concat([]problemKind{
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's current one. Read it again and decide again."},
 	{saga.CodeUnstorable, []int{422}, "Content cannot be stored", "The database cannot store the content, for example because a number is out of range, or the payload is the mark that stands for erased content."},
 	{sagabulk.CodeNotFound, []int{404}, "No such bulk operation", "The tenant has no bulk operation on sagas with this id. They are deleted as long after their end as job runs."},
-	{sagabulk.CodeConflict, []int{409}, "The bulk operation has ended", "A bulk operation on sagas that has ended can be neither canceled nor changed. What it has done stays done."},
+	{sagabulk.CodeConflict, []int{409}, "The state of the bulk operation forbids it", "One that has ended can be neither canceled nor changed, and only a halted one can be resumed. What it has done stays done."},
 	{sagabulk.CodeInvalid, []int{422}, "Bulk operation matches nothing", "The filter excludes every saga that could accept the action, such as ended ones for `cancel`; `errors` says why."},
 	{sagabulk.CodeStale, []int{412}, "The bulk operation has changed", "If-Match named another version than the current one. Read it again and decide again."},
 	{workflow.CodeNotFound, []int{404, 422}, "No such workflow", "The tenant has no workflow with this name, or not this version of it. 404 where the path names it, 422 where the body of a new saga does."},

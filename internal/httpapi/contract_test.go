@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -58,7 +59,8 @@ func TestEnumsOfTheContractMatchTheRules(t *testing.T) {
 		"JobConcurrencyPolicy":  apitest.Texts(jobrun.Policies),
 		"JobMisfirePolicy":      apitest.Texts(jobrun.Misfires),
 		"JobRunWaitReason":      apitest.Texts(jobrun.Waitings),
-		"BulkState":             apitest.Texts(jobrun.BulkStates),
+		"BulkState":             apitest.Texts(bulk.States),
+		"BulkVerb":              apitest.Texts(bulk.Verbs),
 		"BackfillReprocess":     apitest.Texts(jobrun.Reprocesses),
 		"JobBulkAction":         apitest.Texts(jobrun.BulkActions),
 		"SagaBulkAction":        apitest.Texts(sagabulk.Actions()),

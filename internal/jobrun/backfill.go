@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
@@ -53,13 +54,16 @@ const (
 
 // Backfill runs slots of the past on purpose.
 type Backfill struct {
-	BulkHead
+	bulk.Head
 	DefinitionID uuid.UUID
 	From, To     time.Time // inclusive, exclusive
 	Reprocess    Reprocess
 	NewestFirst  bool
 	MaxActive    int    // runs that have not ended, at once
 	Overlap      Policy // in place of the definition's; "": see Policy
+	// Schedule is the one whose slots it runs: that of the request, whatever becomes of the
+	// definition's; nil: the definition's (it was requested on an earlier version).
+	Schedule *schedule.Spec
 	// Cursor is the slot that was processed last; nil: none.
 	Cursor  *time.Time
 	Created int64 // runs made
@@ -79,8 +83,8 @@ func (b *Backfill) Policy(s *Spec) Policy {
 	return Queue
 }
 
-// CheckBackfill returns what is wrong with a backfill of d (fault Invalid,
-// CodeInvalid), and how many slots it covers.
+// CheckBackfill completes a new backfill of d: it is for the slots that d has now. It
+// returns what is wrong with it (fault Invalid, CodeInvalid), and how many slots these are.
 func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err error) {
 	var w mistakes
 	if d.Spec.Schedule == nil {
@@ -104,7 +108,12 @@ func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err er
 	if slots = len(s.Ticks(b.From.Add(-1), b.To.Add(-1), MaxBackfill+1)); slots > MaxBackfill {
 		w.Add("/from", "too_many", "there are more than %d slots in this range: split it into several backfills", MaxBackfill)
 	}
-	return slots, w.fault()
+	if err := w.fault(); err != nil {
+		return slots, err
+	}
+	b.Schedule = d.Spec.Schedule
+	b.Requested(bulk.Seen{At: now, Count: int64(slots)}, false)
+	return slots, nil
 }
 
 // Next returns up to n slots that follow, in the order of the backfill.
@@ -155,14 +164,17 @@ func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run 
 	}, s, m)
 }
 
-// Cancel ends a backfill. One that is canceled already may be canceled again, so
-// that those of its runs that are left are canceled too: changed is false. Fault:
-// Conflict when it is COMPLETED.
-func (b *Backfill) Cancel(at time.Time) (changed bool, err error) {
-	if b.State == BulkCanceled {
+// ABackfill is this kind of operations.
+var ABackfill = bulk.Kind{Name: "backfill", Conflict: CodeConflict}
+
+// Moved applies a verb of a person. One that is canceled already may be canceled again, so
+// that those of its runs that are left are canceled too: changed is false. Fault: Conflict.
+func (b *Backfill) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
+	if b.State == bulk.Canceled && on == bulk.Cancel {
 		return false, nil
 	}
-	return b.cancel("backfill", at)
+	err = b.Head.Moved(ABackfill, on, at)
+	return err == nil, err
 }
 
 // BackfillStep is the next piece of a backfill: what must be known of the slots
@@ -187,7 +199,11 @@ func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, err
 	if step.room == 0 {
 		return step, nil
 	}
-	compiled, err := d.Spec.Schedule.Compile()
+	slots := d.Spec.Schedule
+	if b.Schedule != nil {
+		slots = b.Schedule
+	}
+	compiled, err := slots.Compile()
 	if err != nil {
 		return step, fmt.Errorf("stored schedule of a job: %w", err)
 	}
@@ -203,12 +219,12 @@ func (b *Backfill) Take(
 ) (runs []Run, swept Swept, changed bool) {
 	switch {
 	case step.gone:
-		b.End(BulkCanceled, m.Now)
+		b.End(bulk.Canceled, m.Now)
 		return nil, swept, true
 	case step.room == 0:
 		return nil, swept, false
 	case len(step.Slots) == 0 && step.active == 0:
-		b.End(BulkCompleted, m.Now)
+		b.End(bulk.Completed, m.Now)
 		return nil, swept, true
 	}
 	for _, slot := range step.Slots {

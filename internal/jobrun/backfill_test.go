@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/page"
 )
 
@@ -18,7 +20,7 @@ func tenMinutes() (jobrun.Backfill, *jobrun.Definition) {
 	minutes := everyMinute()
 	d := &jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2}, Spec: jobrun.Spec{Schedule: &minutes}}
 	return jobrun.Backfill{
-		BulkHead:  jobrun.BulkHead{ID: uuid.UUID{7}, Version: 1, State: jobrun.BulkRunning},
+		Head:      bulk.Head{ID: uuid.UUID{7}, Version: 1, State: bulk.Running},
 		From:      noon,
 		To:        noon.Add(10 * time.Minute),
 		Reprocess: jobrun.ReprocessNone,
@@ -45,19 +47,19 @@ func TestAStepOfABackfill(t *testing.T) {
 		skips         int64
 		reaches       int
 		more          bool
-		state         jobrun.BulkState
+		state         bulk.State
 	}{
-		"as many as there is room for":         {0, 100, -1, nil, []int{0, 1, 2}, 0, 2, false, jobrun.BulkRunning},
-		"beside those that run":                {2, 100, -1, nil, []int{0}, 0, 0, false, jobrun.BulkRunning},
-		"no room":                              {3, 100, -1, nil, nil, 0, -1, false, jobrun.BulkRunning},
-		"less room than none":                  {9, 100, -1, nil, nil, 0, -1, false, jobrun.BulkRunning},
-		"on from where it was":                 {0, 100, 7, nil, []int{8, 9}, 0, 9, false, jobrun.BulkRunning},
-		"skips what ran":                       {0, 100, -1, ran(0, 2), []int{1, 3, 4}, 2, 4, false, jobrun.BulkRunning},
-		"skips everything":                     {0, 100, 7, ran(8, 9), nil, 2, 9, false, jobrun.BulkRunning},
-		"looks at no more than it may":         {0, 2, -1, ran(0, 1), nil, 2, 1, true, jobrun.BulkRunning},
-		"has no more to do if there's no room": {0, 3, -1, nil, []int{0, 1, 2}, 0, 2, false, jobrun.BulkRunning},
-		"waits for its last runs":              {1, 100, 9, nil, nil, 0, 9, false, jobrun.BulkRunning},
-		"ends with them":                       {0, 100, 9, nil, nil, 0, 9, false, jobrun.BulkCompleted},
+		"as many as there is room for":         {0, 100, -1, nil, []int{0, 1, 2}, 0, 2, false, bulk.Running},
+		"beside those that run":                {2, 100, -1, nil, []int{0}, 0, 0, false, bulk.Running},
+		"no room":                              {3, 100, -1, nil, nil, 0, -1, false, bulk.Running},
+		"less room than none":                  {9, 100, -1, nil, nil, 0, -1, false, bulk.Running},
+		"on from where it was":                 {0, 100, 7, nil, []int{8, 9}, 0, 9, false, bulk.Running},
+		"skips what ran":                       {0, 100, -1, ran(0, 2), []int{1, 3, 4}, 2, 4, false, bulk.Running},
+		"skips everything":                     {0, 100, 7, ran(8, 9), nil, 2, 9, false, bulk.Running},
+		"looks at no more than it may":         {0, 2, -1, ran(0, 1), nil, 2, 1, true, bulk.Running},
+		"has no more to do if there's no room": {0, 3, -1, nil, []int{0, 1, 2}, 0, 2, false, bulk.Running},
+		"waits for its last runs":              {1, 100, 9, nil, nil, 0, 9, false, bulk.Running},
+		"ends with them":                       {0, 100, 9, nil, nil, 0, 9, false, bulk.Completed},
 	} {
 		b, d := tenMinutes()
 		if tt.cursor >= 0 {
@@ -91,7 +93,7 @@ func TestAStepOfABackfill(t *testing.T) {
 		if diff := cmp.Diff(before, b); (diff != "") != changed || changed != (b.Version == 2) {
 			t.Errorf("%s: changed %v, version %d:\n%s", name, changed, b.Version, diff)
 		}
-		if ended := b.EndedAt != nil && b.EndedAt.Equal(moment().Now); ended != (b.State != jobrun.BulkRunning) {
+		if ended := b.EndedAt != nil && b.EndedAt.Equal(moment().Now); ended != (b.State != bulk.Running) {
 			t.Errorf("%s: it is %s and ended at %v", name, b.State, b.EndedAt)
 		}
 	}
@@ -103,7 +105,7 @@ func TestABackfillComesToItsEnd(t *testing.T) {
 	for limit := 1; limit <= 11; limit++ {
 		b, d := tenMinutes()
 		active, made := 0, []time.Time(nil)
-		for round := 0; b.State == jobrun.BulkRunning; round++ {
+		for round := 0; b.State == bulk.Running; round++ {
 			if round > 100 {
 				t.Fatalf("limit %d: it does not end: %+v", limit, b)
 			}
@@ -140,7 +142,7 @@ func TestABackfillWhoseJobMakesNoSlotsIsCanceled(t *testing.T) {
 				t.Fatal(name, step, err)
 			}
 			want := b
-			want.State, want.EndedAt, want.Version = jobrun.BulkCanceled, new(moment().Now), 2
+			want.State, want.EndedAt, want.Version = bulk.Canceled, new(moment().Now), 2
 			runs, swept, changed := b.Take(&step, nil, d, settings, moment())
 			if diff := cmp.Diff(want, b); diff != "" {
 				t.Errorf("%s, %d of its runs active (-want +got):\n%s", name, active, diff)
@@ -152,40 +154,19 @@ func TestABackfillWhoseJobMakesNoSlotsIsCanceled(t *testing.T) {
 	}
 }
 
-func TestWhatCanBeCanceled(t *testing.T) {
+// A backfill that is canceled may be canceled again: the runs that are left.
+func TestABackfillMayBeCanceledTwice(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct {
-		state          jobrun.BulkState
-		bulk, backfill bool // whether it may be
-	}{
-		{jobrun.BulkRunning, true, true},
-		{jobrun.BulkCanceled, false, true}, // of a backfill: the runs that are left
-		{jobrun.BulkCompleted, false, false},
-	} {
-		head := jobrun.BulkHead{State: tt.state, Version: 4}
-		want := head
-		if tt.state == jobrun.BulkRunning {
-			want = jobrun.BulkHead{State: jobrun.BulkCanceled, Version: 5, EndedAt: &noon}
+	for _, state := range bulk.States {
+		head := bulk.Head{State: state, Version: 4}
+		many, backfill := jobrun.Bulk{Head: head}, jobrun.Backfill{Head: head}
+		changed, err := many.Moved(bulk.Cancel, noon)
+		if state.Ended() != fault.IsCode(err, jobrun.CodeConflict) || changed == state.Ended() {
+			t.Errorf("a bulk that is %s: %t, %v", state, changed, err)
 		}
-		bulk, backfill := jobrun.Bulk{BulkHead: head}, jobrun.Backfill{BulkHead: head}
-		for _, one := range []struct {
-			name   string
-			cancel func(time.Time) (bool, error)
-			head   *jobrun.BulkHead
-			may    bool
-		}{
-			{"bulk", bulk.Cancel, &bulk.BulkHead, tt.bulk}, {"backfill", backfill.Cancel, &backfill.BulkHead, tt.backfill},
-		} {
-			changed, err := one.cancel(noon)
-			if one.may != (err == nil) || !one.may && !fault.IsCode(err, jobrun.CodeConflict) {
-				t.Errorf("%s that is %s: %v", one.name, tt.state, err)
-			}
-			if changed != (tt.state == jobrun.BulkRunning) {
-				t.Errorf("%s that is %s: changed %v", one.name, tt.state, changed)
-			}
-			if diff := cmp.Diff(want, *one.head); diff != "" {
-				t.Errorf("%s that is %s:\n%s", one.name, tt.state, diff)
-			}
+		changed, err = backfill.Moved(bulk.Cancel, noon)
+		if (state == bulk.Completed) != fault.IsCode(err, jobrun.CodeConflict) || changed == state.Ended() {
+			t.Errorf("a backfill that is %s: %t, %v", state, changed, err)
 		}
 	}
 }
@@ -198,29 +179,62 @@ func TestTheRunsOfABulkAreOlderThanIt(t *testing.T) {
 		"none that it makes": {noon.Add(time.Hour), noon},
 	} {
 		b := jobrun.Bulk{Before: noon, Filter: jobrun.Filter{Queue: "q", CreatedTo: tt.asked}}
-		if diff := cmp.Diff(jobrun.Filter{Queue: "q", CreatedTo: tt.want}, b.Scope()); diff != "" {
-			t.Errorf("%s:\n%s", name, diff)
+		if f, _ := b.Scope(9); !cmp.Equal(jobrun.Filter{Queue: "q", CreatedTo: tt.want}, f) {
+			t.Errorf("%s: %+v", name, f)
+		}
+		b.Snapshot, b.Cursor = "what was there", &page.TimeID{At: noon}
+		f, p := b.Scope(9)
+		if name != "older ones" && !f.CreatedTo.Equal(noon.Add(bulk.Slack)) ||
+			p.Snapshot != b.Snapshot || p.After != b.Cursor || p.Limit != 9 {
+			t.Errorf("%s, by what was there: %+v, %+v", name, f, p)
 		}
 	}
 }
 
 func TestABulkCountsWhatItDealtWith(t *testing.T) {
 	t.Parallel()
-	b := jobrun.Bulk{BulkHead: jobrun.BulkHead{State: jobrun.BulkRunning, Version: 1}}
+	b := jobrun.Bulk{Head: bulk.Head{State: bulk.Running, Version: 1}}
 	found := page.Of[jobrun.Run]{More: true,
 		Items: []jobrun.Run{{ID: uuid.UUID{2}, CreatedAt: noon}, {ID: uuid.UUID{1}, CreatedAt: noon.Add(-time.Hour)}}}
 	b.Advance(found, 1, noon)
 	want := jobrun.Bulk{
-		BulkHead: jobrun.BulkHead{State: jobrun.BulkRunning, Version: 2},
-		Cursor:   &page.TimeID{At: noon.Add(-time.Hour), ID: uuid.UUID{1}},
-		Matched:  2, Done: 1, Skipped: 1,
+		Head:    bulk.Head{State: bulk.Running, Version: 2},
+		Cursor:  &page.TimeID{At: noon.Add(-time.Hour), ID: uuid.UUID{1}},
+		Matched: 2, Done: 1, Skipped: 1,
 	}
 	if diff := cmp.Diff(want, b); diff != "" {
 		t.Errorf("after a page:\n%s", diff)
 	}
 	b.Advance(page.Of[jobrun.Run]{}, 0, noon)
-	want.State, want.Version, want.EndedAt = jobrun.BulkCompleted, 3, &noon
+	want.State, want.Version, want.EndedAt = bulk.Completed, 3, &noon
 	if diff := cmp.Diff(want, b); diff != "" {
 		t.Errorf("after the last page, which is empty:\n%s", diff)
+	}
+}
+
+// A backfill is for the slots of its request, whatever schedule its job has by then.
+func TestABackfillKeepsTheSlotsOfItsRequest(t *testing.T) {
+	t.Parallel()
+	b, d := tenMinutes()
+	slots, err := jobrun.CheckBackfill(&b, d, b.To)
+	if err != nil || slots != 10 || *b.Expected != 10 || b.State != bulk.Running {
+		t.Fatal(slots, err, b.Expected, b.State)
+	}
+	step, err := b.NextStep(d, 0, 100)
+	if err != nil || len(step.Slots) != 10 {
+		t.Fatal(step, err)
+	}
+	d.Spec.Schedule = &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "0"}
+	later, err := b.NextStep(d, 0, 100)
+	if err != nil || !slices.Equal(step.Slots, later.Slots) {
+		t.Errorf("after a change of the schedule it is for %v, %v", later.Slots, err)
+	}
+	few, d := tenMinutes()
+	few.HaltsAbove = new(int64(9))
+	if _, err := jobrun.CheckBackfill(&few, d, few.To); err != nil || few.State != bulk.Halted || *few.Found != 10 {
+		t.Errorf("of more slots than expected: %s, %v", few.State, err)
+	}
+	if changed, err := few.Moved(bulk.Resume, noon); !changed || err != nil || few.State != bulk.Running {
+		t.Errorf("resumed: %s, %v", few.State, err)
 	}
 }

@@ -7,36 +7,46 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// BulkStates is every state of backfills and bulks.
-var BulkStates = []BulkState{BulkRunning, BulkCompleted, BulkCanceled}
-
 // Bulk cancels or reruns the runs that match a filter.
 type Bulk struct {
-	BulkHead
+	bulk.Head
 	Action  BulkAction
 	Filter  Filter
-	Before  time.Time    // only runs that were made before
+	Before  time.Time    // the time of its request
 	Cursor  *page.TimeID // nil: none was looked at
 	Matched int64        // looked at
 	Done    int64
 	Skipped int64 // it was too late for them, or their policy forbids it
 }
 
-// Cancel ends a bulk; completed changes are kept. Fault: Conflict when it has ended.
-func (b *Bulk) Cancel(at time.Time) (changed bool, err error) { return b.cancel("bulk", at) }
+// ABulk is this kind of operations.
+var ABulk = bulk.Kind{Name: "bulk", Conflict: CodeConflict}
 
-// Scope selects the runs of a bulk: those of its filter that were made before it.
-// A run that it makes is never one of them.
-func (b *Bulk) Scope() Filter {
-	f := b.Filter
-	if f.CreatedTo.IsZero() || f.CreatedTo.After(b.Before) {
-		f.CreatedTo = b.Before
+// Moved applies a verb of a person. Fault: Conflict.
+func (b *Bulk) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
+	err = b.Head.Moved(ABulk, on, at)
+	return err == nil, err
+}
+
+// Requested completes a new bulk with what its store saw. A canceled run does not go on.
+func (b *Bulk) Requested(s bulk.Seen) {
+	b.Before = s.At
+	b.Head.Requested(s, b.Action == BulkCancel)
+}
+
+// Scope selects the runs of a bulk, after the last one that it looked at: those of its
+// filter that existed when it was requested. A run that it makes is never one of them.
+func (b *Bulk) Scope(limit int) (Filter, page.ByTime) {
+	f, before := b.Filter, bulk.Before(b.Snapshot, b.Before)
+	if f.CreatedTo.IsZero() || f.CreatedTo.After(before) {
+		f.CreatedTo = before
 	}
-	return f
+	return f, page.ByTime{Limit: limit, After: b.Cursor, Snapshot: b.Snapshot}
 }
 
 // Advance records that a page of Scope was processed, of which done runs were changed;
@@ -53,7 +63,7 @@ func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
 		b.Version++
 		return
 	}
-	b.End(BulkCompleted, now)
+	b.End(bulk.Completed, now)
 }
 
 // BulkAction is what is done to each run.
@@ -119,19 +129,22 @@ type BulkOperations interface {
 	// GetBackfill returns one, and how many of its runs have not ended. Fault: NotFound.
 	GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b Backfill, active int64, err error)
 	ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p page.ByTime) (page.Of[Backfill], error)
-	// CancelBackfill ends one and cancels those of its runs that were not started; of
-	// one that is canceled, those that are left. Faults: NotFound; Conflict when it is
-	// COMPLETED.
-	CancelBackfill(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Backfill, error)
+	// MoveBackfill applies a verb of a person to one. One that is canceled ends, and those
+	// of its runs that were not started are canceled; of one that was canceled before,
+	// those that are left. Faults: NotFound; Conflict.
+	MoveBackfill(ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action) (Backfill, error)
 	// SlotStates returns the results of slots of a definition.
 	SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (map[time.Time]SlotState, error)
-	// CreateBulk stores one; of an id that is there, the one that is (created false).
+	// CountBulk returns how many runs a bulk would be for if it were requested now.
+	CountBulk(ctx context.Context, b Bulk) (int64, error)
+	// CreateBulk stores one that is for the runs that exist now; of an id that is there, the
+	// one that is (created false).
 	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
 	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
 	// ListBulks lists them, newest first; of an empty state all.
-	ListBulks(ctx context.Context, tenant uuid.UUID, state BulkState, p page.ByTime) (page.Of[Bulk], error)
-	// CancelBulk ends one; completed changes are kept. Faults: NotFound; Conflict.
-	CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (Bulk, error)
+	ListBulks(ctx context.Context, tenant uuid.UUID, state bulk.State, p page.ByTime) (page.Of[Bulk], error)
+	// MoveBulk applies a verb of a person to one. Faults: NotFound; Conflict.
+	MoveBulk(ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action) (Bulk, error)
 	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and
 	// ends those that are done: a sweep.
 	Backfill(ctx context.Context, t Term, s Settings, limit int) (Swept, error)

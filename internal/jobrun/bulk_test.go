@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -16,7 +17,7 @@ func TestABulkCancelsWhatHasNotEndedAndRunsOnceMoreWhatHas(t *testing.T) {
 	t.Parallel()
 	for _, p := range points() {
 		r := p.run()
-		cancel := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann", Reason: "enough"},
+		cancel := jobrun.Bulk{Head: bulk.Head{ID: uuid.UUID{7}, Actor: "ann", Reason: "enough"},
 			Action: jobrun.BulkCancel}
 		in, ask := cancel.Does(&r)
 		if (in == nil) != p.state.Terminal() || ask != nil {
@@ -27,7 +28,7 @@ func TestABulkCancelsWhatHasNotEndedAndRunsOnceMoreWhatHas(t *testing.T) {
 				t.Fatalf("%+v: what a bulk does is refused: %v", p, err)
 			}
 		}
-		rerun := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann"}, Action: jobrun.BulkRerun}
+		rerun := jobrun.Bulk{Head: bulk.Head{ID: uuid.UUID{7}, Actor: "ann"}, Action: jobrun.BulkRerun}
 		in, ask = rerun.Does(&r)
 		if in != nil || (ask != nil) != p.state.Terminal() {
 			t.Fatalf("%+v: a rerun does %v, %v", p, in, ask)
@@ -39,7 +40,7 @@ func TestWhatABulkRunsOnceMore(t *testing.T) {
 	t.Parallel()
 	r := underWay()
 	r.State, r.Labels = jobrun.Failed, []string{"team=a"}
-	b := jobrun.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann"}, Action: jobrun.BulkRerun}
+	b := jobrun.Bulk{Head: bulk.Head{ID: uuid.UUID{7}, Actor: "ann"}, Action: jobrun.BulkRerun}
 	_, ask := b.Does(&r)
 	again, _ := b.Does(&r)
 	if again != nil || ask.Key != jobrun.BulkKey(b.ID, r.ID) {
@@ -166,7 +167,7 @@ func TestTheRunOfABackfill(t *testing.T) {
 	} {
 		d := jobrun.Definition{ID: uuid.UUID{3}, TenantID: uuid.UUID{2},
 			Spec: jobrun.Spec{Concurrency: tt.policy, Priority: tt.priority}}
-		b := jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Actor: "ann"}, Overlap: tt.overlap}
+		b := jobrun.Backfill{Head: bulk.Head{ID: uuid.UUID{7}, Actor: "ann"}, Overlap: tt.overlap}
 		r := b.Run(&d, noon.Add(-time.Hour), settings, moment())
 		if r.Concurrency != tt.want || r.Priority != tt.wantP {
 			t.Errorf("overlap %q of a job that is %q: policy %q, priority %d", tt.overlap, tt.policy, r.Concurrency, r.Priority)

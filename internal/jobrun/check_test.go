@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
@@ -142,7 +143,7 @@ func TestABackfillGoesThroughItsSlotsInItsOrder(t *testing.T) {
 		t.Errorf("%d slots from the oldest, %d from the newest", len(old), len(young))
 	}
 	d := jobrun.Definition{ID: uuid.New(), Spec: jobrun.Spec{Concurrency: jobrun.Forbid, Priority: -95}}
-	b := jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.New()}}
+	b := jobrun.Backfill{Head: bulk.Head{ID: uuid.New()}}
 	r := b.Run(&d, from, jobrun.Settings{}, jobrun.Moment{Now: from.Add(time.Hour), NewID: uuid.New})
 	want := r
 	want.Concurrency, want.Priority, want.AdmittedAt = jobrun.Queue, -jobrun.MaxPriority, nil

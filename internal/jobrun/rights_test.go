@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/retry"
 )
@@ -20,7 +21,7 @@ func TestEveryRunIsPinnedAndKnowsWhoIsBehindIt(t *testing.T) {
 		Retry: retry.Policy{MaxAttempts: 3},
 	}}
 	event := &jobrun.PublishedEvent{NewEvent: jobrun.NewEvent{ID: uuid.New(), By: "key:publisher"}}
-	backfill := &jobrun.Backfill{BulkHead: jobrun.BulkHead{ID: uuid.New(), Actor: "key:filler"}}
+	backfill := &jobrun.Backfill{Head: bulk.Head{ID: uuid.New(), Actor: "key:filler"}}
 	given := json.RawMessage(`{"script":"id","argv":["/bin/sh"]}`)
 	s := jobrun.NewSettings(0, nil)
 	asked := func(tr jobrun.Trigger, as string) jobrun.Run {

@@ -4,7 +4,7 @@
 // and time, ids and randomness are arguments.
 //
 // Files, each on top of those before it: definition, state, run, problems, settings,
-// admit, leader, events, worker, store, input, new, args, bulk_head, ends, backfill,
+// admit, leader, events, worker, store, input, new, args, ends, backfill,
 // check, sweep, apply, audited, builtin, bulk, claim, damage, deliver, emit, explain, hints,
 // logline, outbox, plan, follow, program, records, story.
 package jobrun

@@ -20,7 +20,12 @@ type Request[C any] struct {
 	// TotalCap is where counting may stop; 0: nowhere. Counting a few million items takes
 	// longer than clients wait for a list.
 	TotalCap int64
+	// Snapshot leaves out items that were not there when it was taken; "": none.
+	Snapshot Snapshot
 }
+
+// Snapshot is what was visible to a store at a moment; only stores know what it says.
+type Snapshot string
 
 // Start returns the place after which the page begins; the zero place for a page that is
 // selected by its offset.

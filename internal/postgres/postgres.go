@@ -17,7 +17,7 @@
 //
 // Files, each on top of those before it: errors, rows, commits, dial, connector, postgres,
 // columns, keyed, statement, table, sealed_tables, sealing_keys, values, where, batch,
-// condition, listener, ordering, page, pooler, reseal, sealing, secrets, table_alike,
+// condition, cover, listener, ordering, page, pooler, reseal, sealing, secrets, table_alike,
 // table_columns, tenant, tx.
 package postgres
 

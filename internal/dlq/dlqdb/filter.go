@@ -194,11 +194,9 @@ func (w *letterWhere) unseen(own letterWhere) {
 	}
 }
 
-// Covered is the condition that live letter m was there when a snapshot was taken: its
-// transaction was visible. Numbers that no transaction has had yet come with a dump of
-// another cluster, and letters of before migration 0280 have none.
+// Covered is the condition that live letter m was there when a snapshot was taken.
 func Covered(snapshot string) string {
-	return "(m.txid IS NULL OR pg_visible_in_snapshot(m.txid, " + snapshot + "::pg_snapshot) OR m.txid >= pg_snapshot_xmax(pg_current_snapshot()))"
+	return postgres.WasThere("m", snapshot)
 }
 
 // among adds that column is one of values; nil adds nothing.

@@ -9,9 +9,11 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/postgres"
 )
 
 // selection is a query of at, id and seq for the letters of a redrive.
@@ -50,7 +52,7 @@ func selected(r *dlq.Redrive, after *page.TimeID, limit int64) selection {
 		f.CreatedTo = before
 	}
 	parts, args := dlqdb.LiveLetters.SelectLetters(r.TenantID,
-		dlq.Query{Filter: f, Oldest: true, ByTime: page.ByTime{After: after}, Snapshot: r.Snapshot},
+		dlq.Query{Filter: f, Oldest: true, ByTime: page.ByTime{After: after, Snapshot: r.Snapshot}},
 		selectedColumns, order)
 	s.args = args
 	s.query = "SELECT p.at, p.id, p.seq FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.at, p.id"
@@ -63,20 +65,18 @@ func selected(r *dlq.Redrive, after *page.TimeID, limit int64) selection {
 // asIfRequested returns a redrive that is not stored yet as it would be if it were
 // requested at that time: for what is counted in one look.
 func asIfRequested(r dlq.Redrive, at time.Time) dlq.Redrive {
-	r.CreatedAt, r.Snapshot = at.Add(dlq.ClockSlack), ""
+	r.CreatedAt, r.Snapshot = at.Add(bulk.Slack), ""
 	return r
 }
 
 // look counts the letters of a redrive that is being requested. It is one statement: what
 // it counts, and what it says was visible, is the same.
-func look(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive) (seen dlq.Seen, err error) {
+func look(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive) (seen bulk.Seen, err error) {
 	if err := tx.GetContext(ctx, &seen.At, `SELECT clock_timestamp()`); err != nil {
 		return seen, err
 	}
 	now := asIfRequested(*r, seen.At)
 	s := selected(&now, nil, r.Max)
-	err = tx.QueryRowContext(ctx, `SELECT clock_timestamp(), pg_current_snapshot()::text, (SELECT count(*) FROM (`+s.query+`) AS p)`, s.args...).
-		Scan(&seen.At, &seen.Snapshot, &seen.Letters)
-	seen.At = seen.At.UTC()
+	seen.At, seen.Snapshot, seen.Count, err = postgres.Look(ctx, tx, `SELECT count(*) FROM (`+s.query+`) AS p`, s.args...)
 	return seen, err
 }

@@ -35,7 +35,7 @@ func (st *Redrives) gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUI
 	var at sql.NullTime
 	var last uuid.NullUUID
 	var seq int64 // of the last item; nodes of the version before only count the matches
-	var snapshot dlq.Snapshot
+	var snapshot page.Snapshot
 	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
 		SELECT `+redriveColumns+`, clock_timestamp(), pg_current_snapshot()::text, d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched)
 		  FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &snapshot, &at, &last, &seq)

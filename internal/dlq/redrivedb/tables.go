@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -33,7 +34,7 @@ var redriveTable = postgres.NewTable(
 	postgres.OrMark("stop_on", func(r *dlq.Redrive) *dlq.StopOn { return &r.StopOn }, damaged),
 	postgres.TimeOrNil("scheduled_for", func(r *dlq.Redrive) **time.Time { return &r.ScheduledFor }),
 	postgres.Bool("include_later", func(r *dlq.Redrive) *bool { return &r.IncludeLater }),
-	postgres.TextOrEmpty("covers", func(r *dlq.Redrive) *dlq.Snapshot { return &r.Snapshot }).Cast("::pg_snapshot"),
+	postgres.TextOrEmpty("covers", func(r *dlq.Redrive) *page.Snapshot { return &r.Snapshot }).Cast("::pg_snapshot"),
 	postgres.IntOrNil("expected", func(r *dlq.Redrive) **int64 { return &r.Expected }),
 	postgres.IntOrNil("halts_above", func(r *dlq.Redrive) **int64 { return &r.HaltsAbove }),
 	postgres.Bool("approval", func(r *dlq.Redrive) *bool { return &r.Approval }),

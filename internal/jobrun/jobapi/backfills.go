@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -34,10 +35,10 @@ func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
 }
 
 // bulkHead are the common fields of a new backfill or bulk operation.
-func (s *Handlers) bulkHead(ctx context.Context, key, reason *string, now time.Time) jobrun.BulkHead {
+func (s *Handlers) bulkHead(ctx context.Context, key, reason *string, now time.Time) bulk.Head {
 	req := httpkit.RequestOf(ctx)
-	return jobrun.BulkHead{
-		ID: s.bulkID(ctx, key), TenantID: req.Tenant.ID, Version: 1, State: jobrun.BulkRunning,
+	return bulk.Head{
+		ID: s.bulkID(ctx, key), TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
 		Reason: httpkit.Text(reason), Actor: req.Principal, CreatedAt: now,
 	}
 }
@@ -59,7 +60,7 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 		return nil, err
 	}
 	b := jobrun.Backfill{
-		BulkHead:     s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
+		Head:         s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
 		DefinitionID: d.ID,
 		From:         body.From.UTC().Truncate(time.Microsecond),
 		To:           body.To.UTC().Truncate(time.Microsecond),
@@ -71,6 +72,7 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	if body.MaxActive != nil {
 		b.MaxActive = *body.MaxActive
 	}
+	b.HaltsAbove = body.Expected
 	slots, err := jobrun.CheckBackfill(&b, &d, now)
 	if err != nil {
 		return nil, err
@@ -149,12 +151,23 @@ func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObj
 	return backfillAnswer(&b, &active), nil
 }
 
+// ResumeBackfill lets a halted backfill go on.
+func (s *Handlers) ResumeBackfill(ctx context.Context, in api.ResumeBackfillRequestObject) (api.Response, error) {
+	return s.moveBackfill(ctx, in.BackfillID, bulk.Resume, in.Body)
+}
+
 // CancelBackfill ends a backfill.
 func (s *Handlers) CancelBackfill(ctx context.Context, in api.CancelBackfillRequestObject) (api.Response, error) {
+	return s.moveBackfill(ctx, in.BackfillID, bulk.Cancel, in.Body)
+}
+
+func (s *Handlers) moveBackfill(
+	ctx context.Context, id uuid.UUID, on bulk.Verb, body *api.JobReasonInput,
+) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	by := s.Did(ctx, s.Now(), operator.JobBackfill, in.BackfillID.String(), httpkit.VerbCancel, reasonOf(in.Body), nil)
-	b, err := s.Bulks.CancelBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.BackfillID, by)
+	by := s.Did(ctx, s.Now(), operator.JobBackfill, id.String(), string(on), reasonOf(body), nil)
+	b, err := s.Bulks.MoveBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +197,10 @@ func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
 		Reprocess: api.BackfillReprocess(b.Reprocess),
 		Order:     order, MaxActive: b.MaxActive,
 		Overlap: httpkit.EnumUnlessEmpty[api.JobConcurrencyPolicy](string(b.Overlap)),
-		Reached: b.Cursor,
-		Created: b.Created, Skipped: b.Skipped, Active: active, Reason: httpkit.UnlessEmpty(b.Reason),
+		Reached: b.Cursor, Expected: b.Expected, HaltsAbove: b.HaltsAbove,
+		HaltReason: httpkit.UnlessEmpty(b.HaltReason), Found: b.Found,
+		AllowedActions: httpkit.Each(b.Actions(), verbOf),
+		Created:        b.Created, Skipped: b.Skipped, Active: active, Reason: httpkit.UnlessEmpty(b.Reason),
 		Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
 		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{
@@ -194,3 +209,5 @@ func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
 		},
 	}
 }
+
+func verbOf(v *string) api.BulkVerb { return api.BulkVerb(*v) }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/page"
 )
 
 // CreateJobBulk stores a bulk operation, or counts the runs it would apply to.
@@ -39,25 +39,23 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 		return nil, noDefinitionIn("/filter/definition", httpkit.Text(body.Filter.Definition))
 	}
 	b := jobrun.Bulk{
-		BulkHead: s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
-		Action:   jobrun.BulkAction(body.Action),
-		Filter:   f,
-		Before:   now,
+		Head:   s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
+		Action: jobrun.BulkAction(body.Action),
+		Filter: f,
+		Before: now,
 	}
 	if err := jobrun.CheckBulk(&b); err != nil {
 		return nil, err
 	}
 	if body.DryRun != nil && *body.DryRun {
-		found, err := s.Runs.ListRuns(ctx, b.TenantID, b.Filter,
-			page.ByTime{Limit: 1, Total: true, TotalCap: httpkit.MaxPageDepth})
-		if err != nil {
-			return nil, err
-		}
-		return httpkit.Answer{Status: http.StatusOK,
-			Body: api.JobBulkPreview{Matched: found.Total, MatchedIsCapped: found.TotalCapped}}, nil
+		n, err := s.Bulks.CountBulk(ctx, b)
+		return httpkit.Answer{Status: http.StatusOK, Body: api.JobBulkPreview{Matched: n}}, err
 	}
-	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), httpkit.VerbCreate, b.Reason,
-		map[string]any{"action": b.Action, "filter": b.Filter})
+	detail := map[string]any{"action": b.Action, "filter": b.Filter}
+	if body.Expected != nil {
+		b.HaltsAbove, detail["expected"] = body.Expected, *body.Expected
+	}
+	by := s.Did(ctx, now, operator.JobBulk, b.ID.String(), httpkit.VerbCreate, b.Reason, detail)
 	stored, created, err := s.Bulks.CreateBulk(ctx, b, by)
 	if err != nil {
 		return nil, err
@@ -90,9 +88,9 @@ func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestO
 	if err != nil {
 		return nil, err
 	}
-	var state jobrun.BulkState
+	var state bulk.State
 	if p.State != nil {
-		state = jobrun.BulkState(*p.State)
+		state = bulk.State(*p.State)
 	}
 	found, err := s.Bulks.ListBulks(ctx, req.Tenant.ID, state, asked.Request)
 	if err != nil {
@@ -108,12 +106,23 @@ func (s *Handlers) ListJobBulks(ctx context.Context, in api.ListJobBulksRequestO
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
+// ResumeJobBulk lets a halted bulk go on.
+func (s *Handlers) ResumeJobBulk(ctx context.Context, in api.ResumeJobBulkRequestObject) (api.Response, error) {
+	return s.moveBulk(ctx, in.BulkID, bulk.Resume, in.Body)
+}
+
 // CancelJobBulk ends a bulk.
 func (s *Handlers) CancelJobBulk(ctx context.Context, in api.CancelJobBulkRequestObject) (api.Response, error) {
+	return s.moveBulk(ctx, in.BulkID, bulk.Cancel, in.Body)
+}
+
+func (s *Handlers) moveBulk(
+	ctx context.Context, id uuid.UUID, on bulk.Verb, body *api.JobReasonInput,
+) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	by := s.Did(ctx, s.Now(), operator.JobBulk, in.BulkID.String(), httpkit.VerbCancel, reasonOf(in.Body), nil)
-	b, err := s.Bulks.CancelBulk(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.BulkID, by)
+	by := s.Did(ctx, s.Now(), operator.JobBulk, id.String(), string(on), reasonOf(body), nil)
+	b, err := s.Bulks.MoveBulk(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)
 	if err != nil {
 		return nil, err
 	}
@@ -139,8 +148,10 @@ func toAPIBulk(b *jobrun.Bulk) (api.JobBulk, error) {
 	}
 	return api.JobBulk{
 		ID: b.ID, Action: api.JobBulkAction(b.Action), State: api.BulkState(b.State), Filter: filter, Matched: b.Matched,
-		Done: b.Done, Skipped: b.Skipped,
-		Reason: httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
+		Done: b.Done, Skipped: b.Skipped, Expected: b.Expected, HaltsAbove: b.HaltsAbove,
+		HaltReason: httpkit.UnlessEmpty(b.HaltReason), Found: b.Found,
+		AllowedActions: httpkit.Each(b.Actions(), verbOf),
+		Reason:         httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
 		CreatedAt:        b.CreatedAt,
 		EndedAt:          b.EndedAt,
 		FilterUnreadable: httpkit.UnlessFalse(b.Unreadable),

@@ -23,7 +23,7 @@ func PageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (string, []any
 }
 
 func CountOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (string, []any) {
-	return countOfRuns(tenant, f, most)
+	return countOfRuns(tenant, f, page.ByTime{TotalCap: most})
 }
 
 // SlotsOf is the query of the calendar, RecentEnds that of how the last runs of definitions ended.

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -31,16 +33,27 @@ func (st *Jobs) ListRuns(
 	}
 	if found = page.Cut(p, runs); p.Total {
 		err = postgres.CountPage(ctx, st.db.DB, tenant, p, &found,
-			func() (string, []any) { return countOfRuns(tenant, f, p.TotalCap) })
+			func() (string, []any) {
+				return countOfRuns(tenant, f, page.ByTime{TotalCap: p.TotalCap, Snapshot: p.Snapshot})
+			})
 	}
 	return found, postgres.Wrap("count job runs", err)
+}
+
+// Look counts the runs of a filter, from p.After on, in a transaction of their tenant.
+func (st *Jobs) Look(
+	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, f jobrun.Filter, p page.ByTime,
+) (bulk.Seen, error) {
+	query, args := countOfRuns(tenant, f, p)
+	at, visible, n, err := postgres.Look(ctx, tx, query, args...)
+	return bulk.Seen{At: at, Snapshot: visible, Count: n}, err
 }
 
 // pageOfRuns returns the query of one page plus one row, which reports whether there is a next
 // page. The ids are found first: rows that are not on the page are not read, each of which may be
 // megabytes.
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
-	parts, args := selectRuns(tenant, f, p.After, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
+	parts, args := selectRuns(tenant, f, p, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
 	return "SELECT " + RunColumns + " FROM (SELECT p.created_at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.created_at DESC, p.id DESC" +
 		fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) + ") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id ORDER BY page.created_at DESC, page.id DESC", args
 }
@@ -48,20 +61,20 @@ func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string,
 // countOfRuns returns the query of a total. Up to a bound it has the same order as the
 // list: without one the planner would scan the table from its start in the hope of
 // finding enough rows early.
-func countOfRuns(tenant uuid.UUID, f jobrun.Filter, most int64) (query string, args []any) {
+func countOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	count, tail := "count(*)", ""
-	if most > 0 {
+	if most := p.TotalCap; most > 0 {
 		count = fmt.Sprintf("least(count(*), %d)", most+1)
 		tail = fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", most+1)
 	}
-	parts, args := selectRuns(tenant, f, nil, "r.id", tail)
+	parts, args := selectRuns(tenant, f, p, "r.id", tail)
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
 // selectRuns returns the queries that together select each run of the filter once, each
 // with tail at its end: as many parts as needed for an index to serve each of them.
 func selectRuns(
-	tenant uuid.UUID, f jobrun.Filter, after *page.TimeID, columns, tail string,
+	tenant uuid.UUID, f jobrun.Filter, p page.ByTime, columns, tail string,
 ) (parts []string, args []any) {
 	table := "jobs.job_runs"
 	if f.Label != "" {
@@ -73,8 +86,11 @@ func selectRuns(
 		for _, c := range alternative {
 			w.Add(c.condition, c.args...)
 		}
-		if after != nil {
-			w.Add("(r.created_at, r.id) < (?, ?)", after.At, after.ID)
+		if p.Snapshot != "" {
+			w.Add(postgres.WasThere("r", "?"), string(p.Snapshot))
+		}
+		if p.After != nil {
+			w.Add("(r.created_at, r.id) < (?, ?)", p.After.At, p.After.ID)
 		}
 		parts = append(parts, "(SELECT "+columns+" FROM "+table+" r WHERE "+w.Text()+tail+")")
 		args = w.Args

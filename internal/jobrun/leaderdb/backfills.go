@@ -8,6 +8,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/page"
@@ -32,8 +33,8 @@ var backfills = kind[jobrun.Backfill]{
 	table:   "jobs.backfills",
 	columns: backfillTable.Selected("b"),
 	scan:    backfillTable.One,
-	head:    func(b *jobrun.Backfill) *jobrun.BulkHead { return &b.BulkHead },
-	cancel:  (*jobrun.Backfill).Cancel,
+	head:    func(b *jobrun.Backfill) *bulk.Head { return &b.Head },
+	move:    (*jobrun.Backfill).Moved,
 }
 
 var insertBackfill = postgres.Named(`
@@ -44,7 +45,9 @@ INSERT INTO jobs.backfills (`+backfillTable.Inserted()+`) VALUES (`+backfillTabl
 func (st *Bulks) CreateBackfill(
 	ctx context.Context, b jobrun.Backfill, by operator.Action,
 ) (stored jobrun.Backfill, created bool, err error) {
-	created, err = backfills.create(ctx, st.db, b.TenantID, by, insertBackfill, backfillTable.Row(&b))
+	created, err = backfills.create(ctx, st.db, &b, by, creation[jobrun.Backfill]{
+		insert: insertBackfill, row: func(b *jobrun.Backfill) postgres.Bound { return backfillTable.Row(b) },
+	})
 	if err == nil && !created {
 		stored, _, err = st.GetBackfill(ctx, b.TenantID, b.ID)
 		return stored, false, err
@@ -77,14 +80,14 @@ func (st *Bulks) ListBackfills(
 	return backfills.list(ctx, st.db, tenant, &w, p)
 }
 
-// CancelBackfill implements jobrun.BulkOperations. The backfill ends first, so that it
-// creates no more runs; if the node dies before its runs are canceled, canceling it
+// MoveBackfill implements jobrun.BulkOperations. A backfill that is canceled ends first, so
+// that it creates no more runs; if the node dies before its runs are canceled, canceling it
 // again does that.
-func (st *Bulks) CancelBackfill(
-	ctx context.Context, tenant, id uuid.UUID, by operator.Action,
+func (st *Bulks) MoveBackfill(
+	ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
 ) (jobrun.Backfill, error) {
-	b, err := backfills.canceled(ctx, st.db, tenant, id, by)
-	if err != nil {
+	b, err := backfills.moved(ctx, st.db, tenant, id, on, by)
+	if err != nil || on != bulk.Cancel {
 		return b, err
 	}
 	return b, postgres.Wrap("cancel the runs of a backfill", st.cancelWaiting(ctx, tenant, id, by))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -33,7 +34,7 @@ func (st *Bulks) backfill(
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		runs, created, swept = nil, nil, jobrun.Swept{}
 		b, err := backfillTable.One(tx.QueryRowContext(ctx, `
-			SELECT `+backfills.columns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+jobdb.Is(jobrun.BulkRunning)+` FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
+			SELECT `+backfills.columns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+jobdb.Is(bulk.Running)+` FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil // it has ended, or another transaction is ending it
 		}
@@ -90,7 +91,7 @@ var (
 		"ended_at")
 	saveBackfill = postgres.Named(`
 		UPDATE jobs.backfills b SET `+backfillProgress.Set("b", "id", "tenant_id")+`
-		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(jobrun.BulkRunning), backfillProgress.As("b"))
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(bulk.Running), backfillProgress.As("b"))
 )
 
 // putBackfill stores the progress of a locked backfill.

@@ -11,6 +11,7 @@ import (
 	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
@@ -34,8 +35,8 @@ var bulks = kind[jobrun.Bulk]{
 	table:   "jobs.bulks",
 	columns: bulkTable.Selected("b"),
 	scan:    scanBulk,
-	head:    func(b *jobrun.Bulk) *jobrun.BulkHead { return &b.BulkHead },
-	cancel:  (*jobrun.Bulk).Cancel,
+	head:    func(b *jobrun.Bulk) *bulk.Head { return &b.Head },
+	move:    (*jobrun.Bulk).Moved,
 }
 
 var insertBulk = postgres.Named(`
@@ -45,12 +46,38 @@ INSERT INTO jobs.bulks (`+bulkTable.Inserted()+`) VALUES (`+bulkTable.Values("b"
 func (st *Bulks) CreateBulk(
 	ctx context.Context, b jobrun.Bulk, by operator.Action,
 ) (stored jobrun.Bulk, created bool, err error) {
-	created, err = bulks.create(ctx, st.db, b.TenantID, by, insertBulk, bulkTable.Row(rowOf(&b)))
+	created, err = bulks.create(ctx, st.db, &b, by, creation[jobrun.Bulk]{
+		look:   func(tx *sqlx.Tx) (bulk.Seen, error) { return st.look(ctx, tx, &b) },
+		asked:  (*jobrun.Bulk).Requested,
+		insert: insertBulk, row: func(b *jobrun.Bulk) postgres.Bound { return bulkTable.Row(rowOf(b)) },
+	})
 	if err == nil && !created {
 		stored, err = st.GetBulk(ctx, b.TenantID, b.ID)
 		return stored, false, err
 	}
 	return b, created, err
+}
+
+// look counts the runs of a bulk that it has not looked at.
+func (st *Bulks) look(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) (bulk.Seen, error) {
+	f, p := b.Scope(1)
+	return st.jobs.Look(ctx, tx, b.TenantID, f, p)
+}
+
+// CountBulk implements jobrun.BulkOperations.
+func (st *Bulks) CountBulk(ctx context.Context, b jobrun.Bulk) (int64, error) {
+	b.Before = b.Before.Add(bulk.Slack)
+	return st.rest(ctx, &b)
+}
+
+// rest counts the runs that a bulk has not looked at.
+func (st *Bulks) rest(ctx context.Context, b *jobrun.Bulk) (n int64, err error) {
+	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
+		seen, err := st.look(ctx, tx, b)
+		n = seen.Count
+		return err
+	})
+	return n, postgres.Wrap("count the runs of a bulk", err)
 }
 
 var getBulk = postgres.OfTenant(`SELECT `+bulks.columns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
@@ -62,14 +89,16 @@ func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk
 
 // ListBulks implements jobrun.BulkOperations.
 func (st *Bulks) ListBulks(
-	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
+	ctx context.Context, tenant uuid.UUID, state bulk.State, p page.ByTime,
 ) (page.Of[jobrun.Bulk], error) {
 	return bulks.inState(ctx, st.db, tenant, state, p)
 }
 
-// CancelBulk implements jobrun.BulkOperations.
-func (st *Bulks) CancelBulk(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (jobrun.Bulk, error) {
-	return bulks.canceled(ctx, st.db, tenant, id, by)
+// MoveBulk implements jobrun.BulkOperations.
+func (st *Bulks) MoveBulk(
+	ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
+) (jobrun.Bulk, error) {
+	return bulks.moved(ctx, st.db, tenant, id, on, by)
 }
 
 // bulkStep is how many runs one transaction processes.
@@ -89,10 +118,15 @@ func (st *Bulks) bulk(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (jobrun.Swept, error) {
 	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
-	if err != nil || b.State != jobrun.BulkRunning || b.Unreadable {
+	if err != nil || b.State != bulk.Running || b.Unreadable {
 		return jobrun.Swept{}, err
 	}
-	found, err := st.jobs.ListRuns(ctx, m.Tenant, b.Scope(), page.ByTime{Limit: limit, After: b.Cursor})
+	f, p := b.Scope(limit)
+	found, err := st.jobs.ListRuns(ctx, m.Tenant, f, p)
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	all, err := bulkFound(&b.Head, b.Matched, len(found.Items), func() (int64, error) { return st.rest(ctx, &b) })
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
@@ -108,7 +142,7 @@ func (st *Bulks) bulk(
 		var version int64
 		var now time.Time
 		row := tx.QueryRowContext(ctx, `SELECT b.version, clock_timestamp() FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
-			jobdb.Is(jobrun.BulkRunning)+` FOR UPDATE`, m.Tenant, m.ID)
+			jobdb.Is(bulk.Running)+` FOR UPDATE`, m.Tenant, m.ID)
 		if err := row.Scan(&version, &now); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil // canceled meanwhile
@@ -117,6 +151,9 @@ func (st *Bulks) bulk(
 		}
 		if version != b.Version {
 			return nil // another node has processed these
+		}
+		if after.Halts(all) {
+			return bulks.putHead(ctx, tx, &after.Head)
 		}
 		for _, id := range ids {
 			change, again, err := st.dealWith(ctx, tx, &b, id, s)
@@ -149,7 +186,7 @@ var (
 		"skipped", "ended_at")
 	saveBulk = postgres.Named(`
 		UPDATE jobs.bulks b SET `+bulkProgress.Set("b", "id", "tenant_id")+`
-		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(jobrun.BulkRunning), bulkProgress.As("b"))
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(bulk.Running), bulkProgress.As("b"))
 )
 
 // putBulk stores the progress of a locked bulk operation.

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
@@ -22,15 +23,15 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	term := j.Term(t)
 	b := j.Backfilled(t, m, 5, 5)
 	waits := j.CreateAll(t, j.NewRun(j.Job))[0]
-	bulk := jobrun.Bulk{
-		BulkHead: jobrun.BulkHead{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning,
+	many := jobrun.Bulk{
+		Head: bulk.Head{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: bulk.Running,
 			CreatedAt: pgtest.Now()},
 		Action: jobrun.BulkCancel,
 		Before: pgtest.Now().Add(time.Minute),
 		Filter: jobrun.Filter{States: jobrun.ActiveStates, DefinitionID: j.Job.ID},
 	}
-	if _, _, err := m.CreateBulk(t.Context(), bulk,
-		operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(), operator.JobBulk, bulk.ID.String(), "create",
+	if _, _, err := m.CreateBulk(t.Context(), many,
+		operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(), operator.JobBulk, many.ID.String(), "create",
 			nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +54,11 @@ func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, err := m.GetBulk(t.Context(), j.Tenant, bulk.ID); err != nil || got.State != jobrun.BulkCompleted ||
+	if got, err := m.GetBulk(t.Context(), j.Tenant, many.ID); err != nil || got.State != bulk.Completed ||
 		got.Done != 1 || got.Matched != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := m.GetBulk(t.Context(), pgtest.NewID(), bulk.ID); fault.KindOf(err) != fault.NotFound {
+	if _, err := m.GetBulk(t.Context(), pgtest.NewID(), many.ID); fault.KindOf(err) != fault.NotFound {
 		t.Errorf("another tenant reads a bulk: %v", err)
 	}
 	if _, _, err := m.GetBackfill(t.Context(), pgtest.NewID(), b.ID); fault.KindOf(err) != fault.NotFound {
@@ -73,15 +74,15 @@ func TestWhoWaitsForARunIsToldThatABulkHasCanceledIt(t *testing.T) {
 	m := leaderdb.NewBulks(j.Base, j.Jobs)
 	runs := j.CreateAll(t, j.NewRun(j.Job), j.NewRun(j.Job))
 	j.StartRuns(t, j.ClaimRuns(t, j.NewWorker(t), func(c *jobrun.ClaimRequest) { c.Slots = 1 })[0].Run)
-	bulk := jobrun.Bulk{
-		BulkHead: jobrun.BulkHead{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning,
+	many := jobrun.Bulk{
+		Head: bulk.Head{ID: pgtest.NewID(), TenantID: j.Tenant, Version: 1, State: bulk.Running,
 			CreatedAt: pgtest.Now()},
 		Action: jobrun.BulkCancel,
 		Before: pgtest.Now().Add(time.Minute),
 		Filter: jobrun.Filter{States: jobrun.ActiveStates},
 	}
-	if _, _, err := m.CreateBulk(t.Context(), bulk, operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(),
-		operator.JobBulk, bulk.ID.String(), "create", nil)); err != nil {
+	if _, _, err := m.CreateBulk(t.Context(), many, operator.By{}.Did(pgtest.NewID(), j.Tenant, pgtest.Now(),
+		operator.JobBulk, many.ID.String(), "create", nil)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Bulk(t.Context(), j.Term(t), jobrun.Settings{}, 100); err != nil {
@@ -123,7 +124,7 @@ func TestABackfillContinuedByManyCreatesEachRunOnce(t *testing.T) {
 		if err != nil || round > 50 {
 			t.Fatal(round, err)
 		}
-		if got.State == jobrun.BulkCompleted {
+		if got.State == bulk.Completed {
 			if got.Created != 30 || got.Skipped != 0 {
 				t.Errorf("%+v", got)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/page"
@@ -25,8 +26,8 @@ type kind[T any] struct {
 	table   string
 	columns string // in the order of scan
 	scan    func(row postgres.Scanner, more ...any) (T, error)
-	head    func(*T) *jobrun.BulkHead
-	cancel  func(b *T, at time.Time) (changed bool, err error)
+	head    func(*T) *bulk.Head
+	move    func(b *T, on bulk.Verb, at time.Time) (changed bool, err error)
 	missing error // the fault of one that is not there; nil: that of job runs
 }
 
@@ -37,14 +38,34 @@ func (k *kind[T]) none() error {
 	return jobrun.NoBulk(k.name)
 }
 
-// create stores one by insert, which does nothing if its id exists. created is false
-// then.
+// creation is how one is stored.
+type creation[T any] struct {
+	look   func(*sqlx.Tx) (bulk.Seen, error) // what it is for now; nil: its rule knows
+	asked  func(*T, bulk.Seen)               // completes it
+	insert *postgres.Statement               // does nothing if its id exists
+	row    func(*T) postgres.Bound
+}
+
+// create stores one. A second request is found before what it is for is counted again;
+// created is false then.
 func (k *kind[T]) create(
-	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, by operator.Action,
-	insert *postgres.Statement, one postgres.Bound,
+	ctx context.Context, db *jobdb.DB, b *T, by operator.Action, c creation[T],
 ) (created bool, err error) {
-	err = db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		res, err := tx.ExecContext(ctx, insert.Text, insert.Args(one)...)
+	h := k.head(b)
+	err = db.InTenant(ctx, h.TenantID, func(tx *sqlx.Tx) error {
+		var there bool
+		err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1 FROM `+k.table+` b WHERE b.id = $1)`, h.ID)
+		if err != nil || there {
+			return err
+		}
+		if c.look != nil {
+			seen, err := c.look(tx)
+			if err != nil {
+				return err
+			}
+			c.asked(b, seen)
+		}
+		res, err := tx.ExecContext(ctx, c.insert.Text, c.insert.Args(c.row(b))...)
 		if created, err = postgres.ChangedOne(res, "insert a "+k.name, err); err != nil || !created {
 			return err
 		}
@@ -79,7 +100,7 @@ func (k *kind[T]) list(
 
 // inState lists those of a tenant that are in a state, newest first; "" means any state.
 func (k *kind[T]) inState(
-	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
+	ctx context.Context, db *jobdb.DB, tenant uuid.UUID, state bulk.State, p page.ByTime,
 ) (page.Of[T], error) {
 	var w postgres.Where
 	w.Add("b.tenant_id = ?", tenant)
@@ -98,25 +119,31 @@ func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (
 	return b, err
 }
 
-// canceled cancels one by its rule.
-func (k *kind[T]) canceled(
-	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, by operator.Action,
+// moved applies a verb of a person by its rule.
+func (k *kind[T]) moved(
+	ctx context.Context, db *jobdb.DB, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
 ) (b T, err error) {
 	err = db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if b, err = k.lock(ctx, tx, tenant, id); err != nil {
 			return err
 		}
-		if changed, err := k.cancel(&b, by.At); err != nil || !changed {
+		if changed, err := k.move(&b, on, by.At); err != nil || !changed {
 			return err
 		}
-		h := k.head(&b)
-		if _, err := tx.ExecContext(ctx, `UPDATE `+k.table+` b SET state = $3, version = $4, ended_at = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
-			tenant, id, h.State, h.Version, h.EndedAt); err != nil {
+		if err := k.putHead(ctx, tx, k.head(&b)); err != nil {
 			return err
 		}
 		return auditdb.PutAction(ctx, tx, by)
 	})
-	return b, postgres.Wrap("cancel "+k.name, err)
+	return b, postgres.Wrap(string(on)+" "+k.name, err)
+}
+
+// putHead stores where one stands that is locked.
+func (k *kind[T]) putHead(ctx context.Context, tx *sqlx.Tx, h *bulk.Head) error {
+	_, err := tx.ExecContext(ctx, `UPDATE `+k.table+` b
+   SET state = $3, version = $4, ended_at = $5, halts_above = $6, halt_reason = $7, found = $8
+ WHERE b.tenant_id = $1 AND b.id = $2`, h.TenantID, h.ID, h.State, h.Version, h.EndedAt, h.HaltsAbove, h.HaltReason, h.Found)
+	return err
 }
 
 // bulksAtOnce is how many backfills, and how many bulk operations, continue in one
@@ -147,7 +174,7 @@ func (k *kind[T]) step(
 
 func (k *kind[T]) running(ctx context.Context, db *jobdb.DB) (list []bulkRef, err error) {
 	rows, err := db.QueryRead(ctx, fmt.Sprintf(`SELECT b.tenant_id, b.id FROM %s b WHERE b.state%s ORDER BY b.created_at LIMIT $1`,
-		k.table, jobdb.Is(jobrun.BulkRunning)), bulksAtOnce)
+		k.table, jobdb.Is(bulk.Running)), bulksAtOnce)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +185,18 @@ func (k *kind[T]) running(ctx context.Context, db *jobdb.DB) (list []bulkRef, er
 		return err
 	})
 	return list, err
+}
+
+// bulkFound returns how many things an operation is for, if that must be known before it
+// touches n more; else as many as it is certain of. rest counts those that it has not
+// touched.
+func bulkFound(h *bulk.Head, touched int64, n int, rest func() (int64, error)) (int64, error) {
+	all := touched + int64(n)
+	if !h.MustCount(touched, int64(n)) {
+		return all, nil
+	}
+	left, err := rest()
+	return max(all, touched+left), err
 }
 
 // position is how far a bulk operation has come, as the two columns of its cursor.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -46,7 +46,7 @@ var sagaBulkTable = postgres.NewTable(
 	postgres.Int("version", func(b *sagaBulkRow) *int64 { return &b.Version }),
 	postgres.Int("steps", func(b *sagaBulkRow) *int64 { return &b.Steps }),
 	postgres.Text("action", func(b *sagaBulkRow) *saga.Verb { return &b.Action }),
-	postgres.Text("state", func(b *sagaBulkRow) *jobrun.BulkState { return &b.State }),
+	postgres.Text("state", func(b *sagaBulkRow) *bulk.State { return &b.State }),
 	postgres.JSON("asked", func(b *sagaBulkRow) *[]byte { return &b.asked }),
 	postgres.OrMark("filter", func(b *sagaBulkRow) **saga.Filter { return &b.Filter },
 		func(b *sagaBulkRow) *bool { return &b.Unreadable }),
@@ -54,7 +54,11 @@ var sagaBulkTable = postgres.NewTable(
 	postgres.Time("before", func(b *sagaBulkRow) *time.Time { return &b.Before }),
 	postgres.Float("rate", func(b *sagaBulkRow) *float64 { return &b.Rate }),
 	postgres.Time("paced_at", func(b *sagaBulkRow) *time.Time { return &b.PacedAt }),
-	postgres.Int("expected", func(b *sagaBulkRow) *int64 { return &b.Expected }),
+	postgres.TextOrEmpty("covers", func(b *sagaBulkRow) *page.Snapshot { return &b.Snapshot }).Cast("::pg_snapshot"),
+	postgres.IntOrNil("expected", func(b *sagaBulkRow) **int64 { return &b.Expected }),
+	postgres.IntOrNil("halts_above", func(b *sagaBulkRow) **int64 { return &b.HaltsAbove }),
+	postgres.Text("halt_reason", func(b *sagaBulkRow) *string { return &b.HaltReason }),
+	postgres.IntOrNil("found", func(b *sagaBulkRow) **int64 { return &b.Found }),
 	postgres.Bool("expected_capped", func(b *sagaBulkRow) *bool { return &b.ExpectedCapped }),
 	postgres.TimeOrNil("cursor_at", func(b *sagaBulkRow) **time.Time { return &b.at }),
 	postgres.UUIDOrZero("cursor_id", func(b *sagaBulkRow) *uuid.UUID { return &b.id }),
@@ -84,8 +88,8 @@ var sagaBulks = kind[sagabulk.Bulk]{
 	table:   "saga.saga_bulks",
 	columns: sagaBulkTable.Selected("b"),
 	scan:    scanSagaBulk,
-	head:    func(b *sagabulk.Bulk) *jobrun.BulkHead { return &b.BulkHead },
-	cancel:  (*sagabulk.Bulk).Cancel,
+	head:    func(b *sagabulk.Bulk) *bulk.Head { return &b.Head },
+	move:    (*sagabulk.Bulk).Moved,
 	missing: sagabulk.NotFound(),
 }
 
@@ -97,12 +101,41 @@ INSERT INTO saga.saga_bulks (`+sagaBulkTable.Inserted()+`) VALUES (`+sagaBulkTab
 func (st *SagaBulks) Create(
 	ctx context.Context, b sagabulk.Bulk, by operator.Action,
 ) (stored sagabulk.Bulk, created bool, err error) {
-	created, err = sagaBulks.create(ctx, st.db, b.TenantID, by, insertSagaBulk, sagaBulkTable.Row(sagaRowOf(&b)))
+	created, err = sagaBulks.create(ctx, st.db, &b, by, creation[sagabulk.Bulk]{
+		look:   func(tx *sqlx.Tx) (bulk.Seen, error) { return st.look(ctx, tx, &b) },
+		asked:  (*sagabulk.Bulk).Requested,
+		insert: insertSagaBulk, row: func(b *sagabulk.Bulk) postgres.Bound { return sagaBulkTable.Row(sagaRowOf(b)) },
+	})
 	if err == nil && !created {
 		stored, err = st.Get(ctx, b.TenantID, b.ID)
 		return stored, false, err
 	}
 	return b, created, err
+}
+
+// look counts the sagas of a bulk that it has not dealt with; ids are as many as there are.
+func (st *SagaBulks) look(ctx context.Context, tx *sqlx.Tx, b *sagabulk.Bulk) (seen bulk.Seen, err error) {
+	if b.Filter != nil {
+		return st.sagas.Look(ctx, tx, b.TenantID, b.Scope(1))
+	}
+	seen.At, seen.Snapshot, seen.Count, err = postgres.Look(ctx, tx, `SELECT $1::bigint`, len(b.IDs))
+	return seen, err
+}
+
+// Count implements sagabulk.Store.
+func (st *SagaBulks) Count(ctx context.Context, b sagabulk.Bulk) (int64, error) {
+	b.Before = b.Before.Add(bulk.Slack)
+	return st.rest(ctx, &b)
+}
+
+// rest counts the sagas that a bulk has not dealt with.
+func (st *SagaBulks) rest(ctx context.Context, b *sagabulk.Bulk) (n int64, err error) {
+	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
+		seen, err := st.look(ctx, tx, b)
+		n = seen.Count
+		return err
+	})
+	return n, postgres.Wrap("count the sagas of a bulk operation", err)
 }
 
 var getSagaBulk = postgres.OfTenant(`SELECT `+sagaBulks.columns+`, clock_timestamp() FROM saga.saga_bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
@@ -124,14 +157,16 @@ func (st *SagaBulks) at(ctx context.Context, tenant, id uuid.UUID) (b sagabulk.B
 
 // List implements sagabulk.Store.
 func (st *SagaBulks) List(
-	ctx context.Context, tenant uuid.UUID, state jobrun.BulkState, p page.ByTime,
+	ctx context.Context, tenant uuid.UUID, state bulk.State, p page.ByTime,
 ) (page.Of[sagabulk.Bulk], error) {
 	return sagaBulks.inState(ctx, st.db, tenant, state, p)
 }
 
-// Cancel implements sagabulk.Store.
-func (st *SagaBulks) Cancel(ctx context.Context, tenant, id uuid.UUID, by operator.Action) (sagabulk.Bulk, error) {
-	return sagaBulks.canceled(ctx, st.db, tenant, id, by)
+// Move implements sagabulk.Store.
+func (st *SagaBulks) Move(
+	ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
+) (sagabulk.Bulk, error) {
+	return sagaBulks.moved(ctx, st.db, tenant, id, on, by)
 }
 
 // SetRate implements sagabulk.Store.

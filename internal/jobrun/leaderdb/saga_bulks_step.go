@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
@@ -45,7 +46,7 @@ func (u *unstorable) Error() string { return u.why.Error() }
 // over, or who comes second, writes nothing.
 func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit int) (jobrun.Swept, error) {
 	b, now, err := st.at(ctx, m.Tenant, m.ID)
-	if err != nil || b.State != jobrun.BulkRunning || b.Unreadable {
+	if err != nil || b.State != bulk.Running || b.Unreadable {
 		return jobrun.Swept{}, err
 	}
 	room := b.Room(now, limit)
@@ -56,7 +57,11 @@ func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit i
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
-	decided, err := st.sagas.Decide(ctx, m.Tenant, ids, now, b.Decide)
+	all, err := bulkFound(&b.Head, b.Matched, len(ids), func() (int64, error) { return st.rest(ctx, &b) })
+	if err != nil {
+		return jobrun.Swept{}, err
+	}
+	decided, err := st.decide(ctx, &b, ids, now)
 	if err != nil {
 		return jobrun.Swept{}, err
 	}
@@ -65,7 +70,7 @@ func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit i
 		told = nil
 		var steps int64
 		row := tx.QueryRowContext(ctx, `SELECT b.steps FROM saga.saga_bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
-			jobdb.Is(jobrun.BulkRunning)+` FOR UPDATE`, m.Tenant, m.ID)
+			jobdb.Is(bulk.Running)+` FOR UPDATE`, m.Tenant, m.ID)
 		if err := row.Scan(&steps); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil // canceled meanwhile
@@ -76,6 +81,9 @@ func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit i
 			return nil // another node has dealt with these
 		}
 		after := b
+		if after.Halts(all) {
+			return sagaBulks.putHead(ctx, tx, &after.Head)
+		}
 		done, written, err := st.write(ctx, tx, &b, decided, now)
 		if err != nil {
 			if f := st.sagas.Unstorable(err); f != nil && len(decided) > 1 {
@@ -119,6 +127,36 @@ func (st *SagaBulks) next(
 	return ids, cursor, found.More, err
 }
 
+// decide decides about sagas. Those that were named before they existed refuse.
+func (st *SagaBulks) decide(
+	ctx context.Context, b *sagabulk.Bulk, ids []uuid.UUID, now time.Time,
+) ([]sagadb.Decided, error) {
+	decided, err := st.sagas.Decide(ctx, b.TenantID, ids, now, b.Decide)
+	if err != nil || b.Filter != nil || b.Snapshot == "" {
+		return decided, err
+	}
+	late, named := map[uuid.UUID]bool{}, make([]string, len(ids))
+	for i, id := range ids {
+		named[i] = id.String()
+	}
+	err = st.db.ListTenant(ctx, b.TenantID, lateSagas, func(rows *sql.Rows) error {
+		var id uuid.UUID
+		err := rows.Scan(&id)
+		late[id] = true
+		return err
+	}, b.TenantID, postgres.TextArray(named), string(b.Snapshot))
+	for i := range decided {
+		if late[decided[i].ID] {
+			decided[i].Refusal = sagabulk.Late(decided[i].ID)
+		}
+	}
+	return decided, err
+}
+
+// lateSagas are those of some that were not there when a snapshot was taken.
+var lateSagas = `
+SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = ANY ($2::uuid[]) AND NOT ` + postgres.WasThere("s", "$3")
+
 // write stores the changes that were decided, and decides again about sagas that others have
 // changed. done has the outcome of each.
 func (st *SagaBulks) write(
@@ -155,7 +193,7 @@ func (st *SagaBulks) write(
 		if len(again) == 0 {
 			break
 		}
-		if decided, err = st.sagas.Decide(ctx, b.TenantID, again, now, b.Decide); err != nil {
+		if decided, err = st.decide(ctx, b, again, now); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -189,7 +227,7 @@ func (st *SagaBulks) skip(
 	err := st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		var steps int64
 		err := tx.QueryRowContext(ctx, `SELECT b.steps FROM saga.saga_bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
-			jobdb.Is(jobrun.BulkRunning)+` FOR UPDATE`, b.TenantID, b.ID).Scan(&steps)
+			jobdb.Is(bulk.Running)+` FOR UPDATE`, b.TenantID, b.ID).Scan(&steps)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && steps != was {
 			return nil
 		}
@@ -229,7 +267,7 @@ INSERT INTO saga.saga_bulk_items (`+itemTable.Inserted()+`) SELECT `+itemTable.S
 		"cursor_id", "matched", "done", "skipped", "ended_at")
 	saveSagaBulk = postgres.Named(`
 		UPDATE saga.saga_bulks b SET `+sagaBulkProgress.Set("b", "id", "tenant_id")+`
-		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(jobrun.BulkRunning),
+		 WHERE b.tenant_id = @b.tenant_id AND b.id = @b.id AND b.state`+jobdb.Is(bulk.Running),
 		sagaBulkProgress.As("b"))
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
@@ -59,7 +60,7 @@ func (m *manySagas) start(key *string) uuid.UUID {
 // create stores a bulk with defaults.
 func (m *manySagas) create(b sagabulk.Bulk) sagabulk.Bulk {
 	m.t.Helper()
-	b.BulkHead = jobrun.BulkHead{ID: pgtest.NewID(), TenantID: m.j.Tenant, Version: 1, State: jobrun.BulkRunning,
+	b.Head = bulk.Head{ID: pgtest.NewID(), TenantID: m.j.Tenant, Version: 1, State: bulk.Running,
 		Actor: "ann", Reason: "a bad release", CreatedAt: pgtest.Now()}
 	b.Before = pgtest.Now().Add(time.Minute)
 	b.Pace()
@@ -67,7 +68,8 @@ func (m *manySagas) create(b sagabulk.Bulk) sagabulk.Bulk {
 		m.t.Fatal(err)
 	}
 	by := operator.By{}.Did(pgtest.NewID(), m.j.Tenant, pgtest.Now(), operator.SagaBulk, b.ID.String(), "create", nil)
-	if _, created, err := m.bulks.Create(m.t.Context(), b, by); err != nil || !created {
+	b, created, err := m.bulks.Create(m.t.Context(), b, by)
+	if err != nil || !created {
 		m.t.Fatal(created, err)
 	}
 	return b
@@ -115,7 +117,7 @@ func TestABulkOnSagasActsOnEachOnceWhoeverLeads(t *testing.T) {
 		t.Errorf("a leader whose term is over has made %+v", got)
 	}
 	term.Epoch = 2
-	for round := 0; m.get(b.ID).State == jobrun.BulkRunning && round < 100; round++ {
+	for round := 0; m.get(b.ID).State == bulk.Running && round < 100; round++ {
 		var all sync.WaitGroup
 		for range 6 { // as if former leaders were still at work
 			all.Go(func() {
@@ -127,7 +129,7 @@ func TestABulkOnSagasActsOnEachOnceWhoeverLeads(t *testing.T) {
 		all.Wait()
 	}
 	got := m.get(b.ID)
-	if got.State != jobrun.BulkCompleted || got.Done != 40 || got.Skipped != 0 || got.Matched != 40 || got.EndedAt == nil {
+	if got.State != bulk.Completed || got.Done != 40 || got.Skipped != 0 || got.Matched != 40 || got.EndedAt == nil {
 		t.Errorf("it ended as %+v", got)
 	}
 	if n := m.j.Count(t, `SELECT count(*) FROM saga.saga_states WHERE tenant_id = $1 AND suspended_at IS NOT NULL AND version = 2`, m.j.Tenant); n != 40 {
@@ -161,7 +163,7 @@ func TestASagaThatRefusesIsSkippedWithTheReason(t *testing.T) {
 	gone := pgtest.NewID()
 	b := m.create(sagabulk.Bulk{Action: saga.ResumeVerb, IDs: append(m.ids, gone)})
 	m.sweep(2)
-	if got := m.get(b.ID); got.State != jobrun.BulkCompleted || got.Skipped != 4 || got.Done != 0 {
+	if got := m.get(b.ID); got.State != bulk.Completed || got.Skipped != 4 || got.Done != 0 {
 		t.Errorf("%+v", got)
 	}
 	codes := map[uuid.UUID]string{}
@@ -218,7 +220,7 @@ func TestASagaThatCannotBeStoredDoesNotKeepTheOthers(t *testing.T) {
 	m.start(new("order-7"))
 	b := m.create(sagabulk.Bulk{Action: saga.RetryVerb, Filter: &saga.Filter{States: []saga.State{saga.Failed}}})
 	m.sweep(100)
-	if got := m.get(b.ID); got.State != jobrun.BulkCompleted || got.Done != 2 || got.Skipped != 1 {
+	if got := m.get(b.ID); got.State != bulk.Completed || got.Done != 2 || got.Skipped != 1 {
 		t.Errorf("%+v", got)
 	}
 	if s := m.items(b.ID, sagabulk.Skipped); len(s) != 1 || s[0].SagaID != first || s[0].Code != saga.CodeBusinessKey {
@@ -232,7 +234,7 @@ func TestACanceledBulkOnSagasGoesNoFurther(t *testing.T) {
 	b := m.create(sagabulk.Bulk{Action: saga.Cancel, Filter: &saga.Filter{WorkflowName: "order"}, Rate: 0.01})
 	m.sweep(100)
 	m.sweep(100)
-	if got := m.get(b.ID); got.Done != 1 || got.State != jobrun.BulkRunning {
+	if got := m.get(b.ID); got.Done != 1 || got.State != bulk.Running {
 		t.Errorf("at one in 100 s it has done %d", got.Done)
 	}
 	by := func(verb string) operator.Action {
@@ -245,15 +247,15 @@ func TestACanceledBulkOnSagasGoesNoFurther(t *testing.T) {
 	if got, err := m.bulks.SetRate(t.Context(), m.j.Tenant, b.ID, 1, 0.02, by("update")); err != nil || got.Rate != 0.02 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if got, err := m.bulks.Cancel(t.Context(), m.j.Tenant, b.ID, by("cancel")); err != nil ||
-		got.State != jobrun.BulkCanceled {
+	if got, err := m.bulks.Move(t.Context(), m.j.Tenant, b.ID, bulk.Cancel, by("cancel")); err != nil ||
+		got.State != bulk.Canceled {
 		t.Errorf("%+v, %v", got, err)
 	}
 	m.sweep(100)
 	if got := m.get(b.ID); got.Done != 1 || got.Rate != 0.02 || got.Version != 3 {
 		t.Errorf("after it was canceled it is %+v", got)
 	}
-	for state, want := range map[jobrun.BulkState]int{jobrun.BulkCanceled: 1, jobrun.BulkRunning: 0, "": 1} {
+	for state, want := range map[bulk.State]int{bulk.Canceled: 1, bulk.Running: 0, "": 1} {
 		if found, err := m.bulks.List(t.Context(), m.j.Tenant, state, page.ByTime{Limit: 9}); err != nil ||
 			len(found.Items) != want {
 			t.Errorf("%q: %s, %v", state, fmt.Sprint(len(found.Items)), err)

@@ -5,8 +5,11 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/schedule"
+	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -19,13 +22,18 @@ var backfillTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(b *jobrun.Backfill) *uuid.UUID { return &b.TenantID }),
 	postgres.UUID("definition_id", func(b *jobrun.Backfill) *uuid.UUID { return &b.DefinitionID }),
 	postgres.Int("version", func(b *jobrun.Backfill) *int64 { return &b.Version }),
-	postgres.Text("state", func(b *jobrun.Backfill) *jobrun.BulkState { return &b.State }),
+	postgres.Text("state", func(b *jobrun.Backfill) *bulk.State { return &b.State }),
 	postgres.Time("from_at", func(b *jobrun.Backfill) *time.Time { return &b.From }),
 	postgres.Time("to_at", func(b *jobrun.Backfill) *time.Time { return &b.To }),
 	postgres.Text("reprocess", func(b *jobrun.Backfill) *jobrun.Reprocess { return &b.Reprocess }),
 	postgres.Bool("newest_first", func(b *jobrun.Backfill) *bool { return &b.NewestFirst }),
 	postgres.Int("max_active", func(b *jobrun.Backfill) *int { return &b.MaxActive }),
 	postgres.Text("overlap", func(b *jobrun.Backfill) *jobrun.Policy { return &b.Overlap }),
+	postgres.Doc("schedule", func(b *jobrun.Backfill) **schedule.Spec { return &b.Schedule }),
+	postgres.IntOrNil("expected", func(b *jobrun.Backfill) **int64 { return &b.Expected }),
+	postgres.IntOrNil("halts_above", func(b *jobrun.Backfill) **int64 { return &b.HaltsAbove }),
+	postgres.Text("halt_reason", func(b *jobrun.Backfill) *string { return &b.HaltReason }),
+	postgres.IntOrNil("found", func(b *jobrun.Backfill) **int64 { return &b.Found }),
 	postgres.TimeOrNil("cursor_at", func(b *jobrun.Backfill) **time.Time { return &b.Cursor }).ReadOnly(),
 	postgres.Int("created", func(b *jobrun.Backfill) *int64 { return &b.Created }).ReadOnly(),
 	postgres.Int("skipped", func(b *jobrun.Backfill) *int64 { return &b.Skipped }).ReadOnly(),
@@ -46,10 +54,15 @@ var bulkTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(b *bulkRow) *uuid.UUID { return &b.TenantID }),
 	postgres.Int("version", func(b *bulkRow) *int64 { return &b.Version }),
 	postgres.Text("action", func(b *bulkRow) *jobrun.BulkAction { return &b.Action }),
-	postgres.Text("state", func(b *bulkRow) *jobrun.BulkState { return &b.State }),
+	postgres.Text("state", func(b *bulkRow) *bulk.State { return &b.State }),
 	postgres.OrMark("filter", func(b *bulkRow) *jobrun.Filter { return &b.Filter },
 		func(b *bulkRow) *bool { return &b.Unreadable }),
 	postgres.Time("before", func(b *bulkRow) *time.Time { return &b.Before }),
+	postgres.TextOrEmpty("covers", func(b *bulkRow) *page.Snapshot { return &b.Snapshot }).Cast("::pg_snapshot"),
+	postgres.IntOrNil("expected", func(b *bulkRow) **int64 { return &b.Expected }),
+	postgres.IntOrNil("halts_above", func(b *bulkRow) **int64 { return &b.HaltsAbove }),
+	postgres.Text("halt_reason", func(b *bulkRow) *string { return &b.HaltReason }),
+	postgres.IntOrNil("found", func(b *bulkRow) **int64 { return &b.Found }),
 	postgres.TimeOrNil("cursor_at", func(b *bulkRow) **time.Time { return &b.at }).ReadOnly(),
 	postgres.UUIDOrZero("cursor_id", func(b *bulkRow) *uuid.UUID { return &b.id }).ReadOnly(),
 	postgres.Int("matched", func(b *bulkRow) *int64 { return &b.Matched }).ReadOnly(),

@@ -11,11 +11,10 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
-	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
@@ -47,14 +46,10 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 	if none {
 		return nil, fault.New(fault.Invalid, sagabulk.CodeInvalid, "two members of the filter exclude each other: no saga can match")
 	}
-	if b.Filter != nil {
-		found, err := s.bulkPage(ctx, &b, 1)
-		if err != nil {
-			return nil, err
-		}
-		b.Expected, b.ExpectedCapped = found.Total, found.TotalCapped
-	}
 	detail := map[string]any{"action": b.Action}
+	if in.Body.Expected != nil {
+		detail["expected"] = *in.Body.Expected
+	}
 	if b.Asked != nil {
 		detail["filter"] = b.Asked
 	} else {
@@ -82,12 +77,13 @@ func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, key *st
 	}
 	req, now := httpkit.RequestOf(ctx), s.Now()
 	b = sagabulk.Bulk{
-		BulkHead: jobrun.BulkHead{
-			ID: s.sagaBulkID(req, key), TenantID: req.Tenant.ID, Version: 1, State: jobrun.BulkRunning,
+		Head: bulk.Head{
+			ID: s.sagaBulkID(req, key), TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
 			Reason: httpkit.Text(in.Reason), Actor: req.Principal, CreatedAt: now,
 		},
 		Action: saga.Verb(in.Action), Before: now, IDs: in.Ids,
 	}
+	b.HaltsAbove = in.Expected
 	if in.RatePerSecond != nil {
 		b.Rate = *in.RatePerSecond
 	}
@@ -164,9 +160,9 @@ func (s *Handlers) ListSagaBulks(ctx context.Context, in api.ListSagaBulksReques
 	if err != nil {
 		return nil, err
 	}
-	var state jobrun.BulkState
+	var state bulk.State
 	if p.State != nil {
-		state = jobrun.BulkState(*p.State)
+		state = bulk.State(*p.State)
 	}
 	found, err := s.Bulks.List(ctx, httpkit.RequestOf(ctx).Tenant.ID, state, asked.Request)
 	if err != nil {
@@ -209,13 +205,23 @@ func (s *Handlers) UpdateSagaBulk(ctx context.Context, in api.UpdateSagaBulkRequ
 	return sagaBulkAnswer(&b)
 }
 
+// ResumeSagaBulk lets a halted bulk go on.
+func (s *Handlers) ResumeSagaBulk(ctx context.Context, in api.ResumeSagaBulkRequestObject) (api.Response, error) {
+	return s.moveSagaBulk(ctx, in.SagaBulkID, bulk.Resume, in.Body)
+}
+
 // CancelSagaBulk ends a bulk.
 func (s *Handlers) CancelSagaBulk(ctx context.Context, in api.CancelSagaBulkRequestObject) (api.Response, error) {
+	return s.moveSagaBulk(ctx, in.SagaBulkID, bulk.Cancel, in.Body)
+}
+
+func (s *Handlers) moveSagaBulk(
+	ctx context.Context, id uuid.UUID, on bulk.Verb, body *api.ReasonInput,
+) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	by := s.Did(ctx, s.Now(), operator.SagaBulk, in.SagaBulkID.String(), httpkit.VerbCancel,
-		httpkit.Text(httpkit.ReasonOf(in.Body)), nil)
-	b, err := s.Bulks.Cancel(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.SagaBulkID, by)
+	by := s.Did(ctx, s.Now(), operator.SagaBulk, id.String(), string(on), httpkit.Text(httpkit.ReasonOf(body)), nil)
+	b, err := s.Bulks.Move(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)
 	if err != nil {
 		return nil, err
 	}
@@ -258,12 +264,16 @@ func sagaBulkAnswer(b *sagabulk.Bulk) (httpkit.Answer, error) {
 
 func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {
 	out := api.SagaBulk{
-		ID: b.ID, Action: api.SagaBulkAction(b.Action), State: api.BulkState(b.State), Expected: b.Expected,
-		ExpectedIsCapped: b.ExpectedCapped, Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
+		ID: b.ID, Action: api.SagaBulkAction(b.Action), State: api.BulkState(b.State),
+		ExpectedIsCapped: b.ExpectedCapped, HaltsAbove: b.HaltsAbove, HaltReason: httpkit.UnlessEmpty(b.HaltReason),
+		Found: b.Found, AllowedActions: httpkit.Each(b.Actions(), verbOf),
+		Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
 		Reason: httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
-		CreatedAt: b.CreatedAt,
-		EndedAt:   b.EndedAt,
-		Links:     api.JobLinks{"self": sagaBulkPath(b.ID), "items": sagaBulkPath(b.ID) + "/items"},
+		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
+		Links: api.JobLinks{"self": sagaBulkPath(b.ID), "items": sagaBulkPath(b.ID) + "/items"},
+	}
+	if b.Expected != nil {
+		out.Expected = *b.Expected
 	}
 	out.FilterUnreadable = mark(b.Unreadable)
 	if b.Rate > 0 {
@@ -289,9 +299,4 @@ func toAPISagaBulkItem(i *sagabulk.Item) api.SagaBulkItem {
 	return out
 }
 
-// bulkPage returns the first sagas of a bulk with a filter, and their number.
-func (s *Handlers) bulkPage(ctx context.Context, b *sagabulk.Bulk, limit int) (page.Of[saga.Saga], error) {
-	f := b.Scope(limit)
-	f.Total, f.TotalCap = true, httpkit.MaxPageDepth
-	return s.Store.List(ctx, b.TenantID, f)
-}
+func verbOf(v *string) api.BulkVerb { return api.BulkVerb(*v) }

@@ -25,11 +25,13 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 	ids := b.IDs[:min(len(b.IDs), examined)]
 	out.Matched = int64(len(b.IDs))
 	if b.Filter != nil && !none {
-		found, err := s.bulkPage(ctx, b, examined)
+		found, err := s.Store.List(ctx, b.TenantID, b.Scope(examined))
 		if err != nil {
 			return httpkit.Answer{}, err
 		}
-		out.Matched, out.MatchedIsCapped = found.Total, found.TotalCapped
+		if out.Matched, err = s.Bulks.Count(ctx, *b); err != nil {
+			return httpkit.Answer{}, err
+		}
 		for i := range found.Items {
 			ids = append(ids, found.Items[i].ID)
 		}

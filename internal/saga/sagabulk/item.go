@@ -44,6 +44,11 @@ func Accepted(after *saga.Instance, at time.Time) Item {
 	return i
 }
 
+// Late is the refusal of a saga that was named before it existed.
+func Late(id uuid.UUID) *fault.Error {
+	return fault.New(fault.NotFound, saga.CodeNotFound, "saga %s did not exist yet when the bulk operation was requested", id)
+}
+
 // Refused returns the item of a saga that refused the action.
 func Refused(id uuid.UUID, refusal *fault.Error, at time.Time) Item {
 	detail := []rune(refusal.Detail)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -32,19 +32,19 @@ const (
 
 // Bulk does one action to many sagas.
 type Bulk struct {
-	jobrun.BulkHead
+	bulk.Head
 	Action saga.Verb
 	// Asked is the filter as the client sent it, and Filter what it means; nil for a bulk
 	// of IDs.
 	Asked  json.RawMessage
 	Filter *saga.Filter
 	IDs    []uuid.UUID // in order, each once
-	Before time.Time   // of a filter: only sagas that were created before
+	Before time.Time   // the time of its request
 	Rate   float64     // sagas per second; 0: no limit
 	// PacedAt is the time up to which the rate has been used.
 	PacedAt time.Time
-	// Expected is how many sagas matched when it was requested; ExpectedCapped: at least.
-	Expected       int64
+	// ExpectedCapped: there may have been more than Expected (it was requested on an earlier
+	// version).
 	ExpectedCapped bool
 
 	Steps   int64        // grows with every step; a step is stored once
@@ -54,30 +54,30 @@ type Bulk struct {
 	Skipped int64
 }
 
-// Cancel ends a bulk; completed changes are kept. Fault: Conflict when it has ended.
-func (b *Bulk) Cancel(at time.Time) (changed bool, err error) {
-	if err := b.mustRun("canceled"); err != nil {
-		return false, err
-	}
-	b.End(jobrun.BulkCanceled, at)
-	return true, nil
+// Kind is this kind of operations.
+var Kind = bulk.Kind{Name: "bulk operation", Conflict: CodeConflict}
+
+// Moved applies a verb of a person. Fault: Conflict.
+func (b *Bulk) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
+	err = b.Head.Moved(Kind, on, at)
+	return err == nil, err
+}
+
+// Requested completes a new bulk with what its store saw. What a saga has undone is not done
+// again.
+func (b *Bulk) Requested(s bulk.Seen) {
+	b.Before = s.At
+	b.Head.Requested(s, b.Action == saga.Cancel || b.Action == saga.CompensateVerb)
 }
 
 // SetRate changes how many sagas are taken per second; 0: no limit. Fault: Conflict when
 // the bulk has ended.
 func (b *Bulk) SetRate(rate float64, at time.Time) error {
-	if err := b.mustRun("changed"); err != nil {
+	if err := b.MustBe(Kind, "changed", bulk.Running, bulk.Halted); err != nil {
 		return err
 	}
 	b.Rate, b.PacedAt = rate, at
 	b.Version++
-	return nil
-}
-
-func (b *Bulk) mustRun(become string) error {
-	if b.State != jobrun.BulkRunning {
-		return fault.New(fault.Conflict, CodeConflict, "the bulk operation is %s and cannot be %s", b.State, become)
-	}
 	return nil
 }
 
@@ -109,13 +109,14 @@ func (b *Bulk) Pace() {
 	}
 }
 
-// Scope selects the sagas of a bulk with a filter: those that were created before it.
+// Scope selects the sagas of a bulk with a filter, after the last one that it looked at:
+// those that existed when it was requested.
 func (b *Bulk) Scope(limit int) saga.Filter {
-	f := *b.Filter
-	if f.CreatedTo.IsZero() || f.CreatedTo.After(b.Before) {
-		f.CreatedTo = b.Before
+	f, before := *b.Filter, bulk.Before(b.Snapshot, b.Before)
+	if f.CreatedTo.IsZero() || f.CreatedTo.After(before) {
+		f.CreatedTo = before
 	}
-	f.ByTime = page.ByTime{Limit: limit, After: b.Cursor}
+	f.ByTime = page.ByTime{Limit: limit, After: b.Cursor, Snapshot: b.Snapshot}
 	return f
 }
 
@@ -145,7 +146,7 @@ func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Ti
 		b.Cursor = cursor
 	}
 	if !more {
-		b.End(jobrun.BulkCompleted, now)
+		b.End(bulk.Completed, now)
 	}
 }
 
@@ -221,7 +222,6 @@ func Check(b *Bulk) error {
 	if b.Filter == nil {
 		slices.SortFunc(b.IDs, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
 		b.IDs = slices.Compact(b.IDs)
-		b.Expected = int64(len(b.IDs))
 		return nil
 	}
 	f, can := b.Filter, b.action().states

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
@@ -18,7 +18,7 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func running(rate float64) sagabulk.Bulk {
-	b := sagabulk.Bulk{BulkHead: jobrun.BulkHead{ID: uuid.UUID{7}, Version: 1, State: jobrun.BulkRunning, Actor: "ann",
+	b := sagabulk.Bulk{Head: bulk.Head{ID: uuid.UUID{7}, Version: 1, State: bulk.Running, Actor: "ann",
 		CreatedAt: noon}, Action: saga.Cancel, Rate: rate, Filter: &saga.Filter{}}
 	b.Pace()
 	return b
@@ -96,8 +96,8 @@ func TestAFilterIsNarrowedToWhatCanAcceptTheAction(t *testing.T) {
 func TestIDsAreTakenOnceInOrder(t *testing.T) {
 	b := running(0)
 	b.Filter, b.IDs = nil, []uuid.UUID{{3}, {1}, {2}, {1}}
-	if err := sagabulk.Check(&b); err != nil || b.Expected != 3 {
-		t.Fatal(b.Expected, err)
+	if err := sagabulk.Check(&b); err != nil || len(b.IDs) != 3 {
+		t.Fatal(b.IDs, err)
 	}
 	var seen []uuid.UUID
 	for more := true; more; {
@@ -110,7 +110,7 @@ func TestIDsAreTakenOnceInOrder(t *testing.T) {
 		b.Advance(items, nil, more, noon)
 		seen = append(seen, ids...)
 	}
-	if !slices.Equal(seen, []uuid.UUID{{1}, {2}, {3}}) || b.State != jobrun.BulkCompleted || b.Skipped != 3 ||
+	if !slices.Equal(seen, []uuid.UUID{{1}, {2}, {3}}) || b.State != bulk.Completed || b.Skipped != 3 ||
 		b.Version != 2 || b.Steps != 2 {
 		t.Errorf("%v, %+v", seen, b)
 	}
@@ -122,6 +122,10 @@ func TestABulkEndsOnceAndIsPacedAnew(t *testing.T) {
 	if f := b.Scope(5); !f.CreatedTo.Equal(noon) || f.Limit != 5 {
 		t.Errorf("it selects %+v", f)
 	}
+	b.Snapshot = "what was there"
+	if f := b.Scope(5); !f.CreatedTo.Equal(noon.Add(bulk.Slack)) || f.Snapshot != b.Snapshot {
+		t.Errorf("it selects %+v", f)
+	}
 	if err := b.SetRate(50, noon.Add(time.Minute)); err != nil || b.Rate != 50 || b.Version != 2 {
 		t.Errorf("%+v, %v", b, err)
 	}
@@ -130,13 +134,13 @@ func TestABulkEndsOnceAndIsPacedAnew(t *testing.T) {
 	}
 	place := &page.TimeID{At: noon, ID: uuid.UUID{9}}
 	b.Advance([]sagabulk.Item{{Outcome: sagabulk.Done}}, place, true, noon)
-	if b.Cursor != place || b.Done != 1 || b.State != jobrun.BulkRunning {
+	if b.Cursor != place || b.Done != 1 || b.State != bulk.Running {
 		t.Errorf("%+v", b)
 	}
-	if changed, err := b.Cancel(noon); !changed || err != nil || b.State != jobrun.BulkCanceled {
+	if changed, err := b.Moved(bulk.Cancel, noon); !changed || err != nil || b.State != bulk.Canceled {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if _, err := b.Cancel(noon); !fault.IsCode(err, sagabulk.CodeConflict) {
+	if _, err := b.Moved(bulk.Cancel, noon); !fault.IsCode(err, sagabulk.CodeConflict) {
 		t.Errorf("canceled twice: %v", err)
 	}
 	if err := b.SetRate(1, noon); !fault.IsCode(err, sagabulk.CodeConflict) {
@@ -156,5 +160,17 @@ func TestARepeatedRequestIsRecognized(t *testing.T) {
 	}
 	if o := (sagabulk.Bulk{Action: saga.Cancel, IDs: []uuid.UUID{{1}}}); b.Same(&o) {
 		t.Error("ids are taken for a filter")
+	}
+}
+
+// What a saga has undone is not done again: no more of them than were counted.
+func TestWhatUndoesHaltsAboveTheNumberOfItsRequest(t *testing.T) {
+	for _, action := range sagabulk.Actions() {
+		b := sagabulk.Bulk{Action: action, Head: bulk.Head{State: bulk.Running, Version: 1}}
+		b.Requested(bulk.Seen{At: noon, Snapshot: "s", Count: 3})
+		undoes := action == saga.Cancel || action == saga.CompensateVerb
+		if (b.HaltsAbove != nil) != undoes || *b.Expected != 3 || !b.Before.Equal(noon) || b.Snapshot != "s" {
+			t.Errorf("%s: %+v", action, b.Head)
+		}
 	}
 }

@@ -13,6 +13,6 @@ func TestTablesMatchTheDatabase(t *testing.T) {
 	db := pgtest.Connect(t, testdb.DSN(t)).SQL()
 	pgtest.WantColumns(t, db, "saga.saga_states", sagadb.SagaTable.Nullable(),
 		"status", "error_message", "lifecycle", "ended_state", "parent_saga_id", "reverses_saga_id", "restored_at",
-		"turned_at_step", "error_step", "error_action", "error_code", "attention_since")
+		"turned_at_step", "error_step", "error_action", "error_code", "attention_since", "txid")
 	pgtest.WantColumns(t, db, "saga.saga_step_logs", sagadb.LogTable.Nullable(), "error_message")
 }

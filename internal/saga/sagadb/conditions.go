@@ -75,6 +75,9 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 			w.Add(r.condition, r.at)
 		}
 	}
+	if f.Snapshot != "" {
+		w.Add(postgres.WasThere("s", "?"), string(f.Snapshot))
+	}
 	if !f.UpdatedTo.IsZero() {
 		w.Add("s.created_at < ?", f.UpdatedTo.Add(longSettled)) // no saga is changed before it is created
 	}

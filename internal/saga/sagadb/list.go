@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -29,11 +31,18 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (pag
 	found := page.Cut(f.ByTime, read)
 	if f.Total {
 		if err := postgres.CountPage(ctx, st.db, tenant, f.ByTime, &found,
-			func() (string, []any) { return countSagas(tenant, f) }); err != nil {
+			func() (string, []any) { f.After = nil; return countSagas(tenant, f) }); err != nil {
 			return found, fmt.Errorf("count sagas: %w", err)
 		}
 	}
 	return found, nil
+}
+
+// Look counts the sagas of a filter, from f.After on, in a transaction of their tenant.
+func (st *Sagas) Look(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, f saga.Filter) (bulk.Seen, error) {
+	query, args := countSagas(tenant, f)
+	at, visible, n, err := postgres.Look(ctx, tx, query, args...)
+	return bulk.Seen{At: at, Snapshot: visible, Count: n}, err
 }
 
 // listSagas returns the query for one page and one more row, which shows whether there
@@ -71,7 +80,6 @@ func inOnePart(f saga.Filter) bool {
 // without an order the planner would scan the table from its start and hope to find
 // enough matches early.
 func countSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
-	f.After = nil
 	count, tail := "count(*)", ""
 	if f.TotalCap > 0 {
 		count = fmt.Sprintf("least(count(*), %d)", f.TotalCap+1)

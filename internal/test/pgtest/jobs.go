@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
@@ -65,7 +66,7 @@ func (j Jobs) Backfilled(t *testing.T, m *leaderdb.Bulks, hours, active int) job
 	})
 	to := Now().Truncate(time.Hour)
 	b := jobrun.Backfill{
-		BulkHead: jobrun.BulkHead{ID: NewID(), TenantID: j.Tenant, Version: 1, State: jobrun.BulkRunning,
+		Head: bulk.Head{ID: NewID(), TenantID: j.Tenant, Version: 1, State: bulk.Running,
 			CreatedAt: Now()},
 		DefinitionID: d.ID,
 		From:         to.Add(-time.Duration(hours) * time.Hour),

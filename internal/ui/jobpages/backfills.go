@@ -43,6 +43,7 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 		}
 		return "/ui/backfills/" + b.ID.String()
 	}
+	a.SendsCount(v)
 	return a, nil
 }
 
@@ -55,7 +56,7 @@ func showBackfill(answer []byte) (*web.Preview, error) {
 		return nil, err
 	}
 	runs := 0
-	shown := &web.Preview{Heads: []string{"Slot (UTC)", "What happens to it"}}
+	shown := &web.Preview{Count: new(int64(dry.SlotsTotal)), Heads: []string{"Slot (UTC)", "What happens to it"}}
 	for i, s := range dry.Slots {
 		becomes := "stays as it is"
 		if s.Runs {
@@ -129,8 +130,12 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 	if b.EndedAt == nil {
 		page.Refresh = 1
 		if !p.kit.ReadOnly {
-			d.Actions = []web.Button{v.Button("Cancel", "/ui/backfills/"+b.ID.String()+"/cancel", "jobs:admin",
-				"No more runs are created.", web.Changes)}
+			if b.State == client.BulkStateHALTED {
+				d.Actions = []web.Button{v.Button("Resume", "/ui/backfills/"+b.ID.String()+"/resume", "jobs:admin",
+					goesOn(b.Found, "slots"), web.Changes)}
+			}
+			d.Actions = append(d.Actions, v.Button("Cancel", "/ui/backfills/"+b.ID.String()+"/cancel", "jobs:admin",
+				"No more runs are created.", web.Changes))
 		}
 	}
 	return page, nil
@@ -146,6 +151,23 @@ func (p *pages) gotBackfill(v *web.Visit) (*client.Backfill, error) {
 		return nil, err
 	}
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+func (p *pages) resumeBackfill(v *web.Visit) (*web.Action, error) {
+	b, err := p.gotBackfill(v)
+	if err != nil {
+		return nil, err
+	}
+	path := "/ui/backfills/" + b.ID.String()
+	return &web.Action{
+		Label: "Resume the backfill", Title: "Resume a backfill", Nav: "Jobs",
+		Back: web.Link{Name: "The backfill", URL: path}, Class: web.Changes, Needs: "jobs:admin",
+		Means: goesOn(b.Found, "slots"),
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.ResumeBackfillWithBody(ctx, b.ID, &client.ResumeBackfillParams{}, web.JSON, body, edit)
+		},
+		Done: func([]byte) string { return path },
+	}, nil
 }
 
 func (p *pages) cancelBackfill(v *web.Visit) (*web.Action, error) {

@@ -18,8 +18,9 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start", Title: "Cancel or rerun many runs", Nav: "Jobs", Back: web.Link{Name: "Runs", URL: "/ui/runs"},
 		Class: web.Changes, Needs: "jobs:admin", DryRun: web.DryRunInBody, Show: showBulk,
-		Means: "Applies to the runs that match and exist now. The scheduler works through them in small steps; what is " +
-			"done is not undone if it is canceled. Without states, a rerun applies to the runs that failed or timed out.",
+		Means: "Applies to the runs that match and exist now. If there are more than shown, it halts before the first. " +
+			"The scheduler works through them in small steps; what is done is not undone if it is canceled. " +
+			"Without states, a rerun applies to the runs that failed or timed out.",
 		Fields: []web.Field{
 			{Name: "action", Label: "Action", Kind: "select", Options: web.Labelled("CANCEL", "cancel", "RERUN", "rerun")},
 			{Name: "filter.definition", Label: "Job"},
@@ -56,6 +57,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 		}
 		a.Fields = append(a.Fields, field)
 	}
+	a.SendsCount(v)
 	return a, nil
 }
 
@@ -64,7 +66,8 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
-	return &web.Preview{Ends: web.Sentence("%s runs match.", web.Count(dry.Matched, dry.MatchedIsCapped))}, nil
+	ends := web.Sentence("%s runs match.", web.Count(dry.Matched, dry.MatchedIsCapped))
+	return &web.Preview{Count: &dry.Matched, Ends: ends}, nil
 }
 
 // bulkList is the page of the bulk operations.
@@ -76,6 +79,7 @@ type bulkList struct {
 
 var bulkViews = []web.View{
 	{Name: "All"}, {Name: "Running", Filter: url.Values{"state": {"RUNNING"}}},
+	{Name: "Halted", Filter: url.Values{"state": {"HALTED"}}},
 	{Name: "Completed", Filter: url.Values{"state": {"COMPLETED"}}},
 	{Name: "Canceled", Filter: url.Values{"state": {"CANCELED"}}},
 }
@@ -114,8 +118,12 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 	if b.EndedAt == nil {
 		page.Refresh = 1
 		if !p.kit.ReadOnly {
-			d.Actions = []web.Button{v.Button("Cancel", "/ui/run-bulks/"+b.ID.String()+"/cancel", "jobs:admin",
-				"Completed changes are kept.", web.Changes)}
+			if b.State == client.BulkStateHALTED {
+				d.Actions = []web.Button{v.Button("Resume", "/ui/run-bulks/"+b.ID.String()+"/resume", "jobs:admin",
+					goesOn(b.Found, "runs"), web.Changes)}
+			}
+			d.Actions = append(d.Actions, v.Button("Cancel", "/ui/run-bulks/"+b.ID.String()+"/cancel", "jobs:admin",
+				"Completed changes are kept.", web.Changes))
 		}
 	}
 	return page, nil
@@ -131,6 +139,31 @@ func (p *pages) gotBulk(v *web.Visit) (*client.JobBulk, error) {
 		return nil, err
 	}
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+}
+
+// goesOn says what follows from resuming what has halted.
+func goesOn(found *int64, what string) string {
+	if found == nil {
+		return ""
+	}
+	return "It continues with all " + web.Count(*found) + " " + what + " that it has found."
+}
+
+func (p *pages) resumeBulk(v *web.Visit) (*web.Action, error) {
+	b, err := p.gotBulk(v)
+	if err != nil {
+		return nil, err
+	}
+	path := "/ui/run-bulks/" + b.ID.String()
+	return &web.Action{
+		Label: "Resume the bulk operation", Title: "Resume a bulk operation", Nav: "Jobs",
+		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
+		Means: goesOn(b.Found, "runs"),
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.ResumeJobBulkWithBody(ctx, b.ID, &client.ResumeJobBulkParams{}, web.JSON, body, edit)
+		},
+		Done: func([]byte) string { return path },
+	}, nil
 }
 
 func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {

@@ -1,9 +1,8 @@
 // Package jobpages has the pages of jobs: definitions, the calendar, runs with their logs, workers.
 //
-// Files, each on top of those before it: words, bars, runrow, takers, definitions, definition, definition_form,
-// definition_actions, backfills, runs,
-// bulks, run_actions, selected, gantt, run, workers, worker_actions,
-// calendar, events, pages.
+// Files, each on top of those before it: runrow, words, bars, definitions, definition,
+// definition_form, definition_actions, runs, bulks, gantt, run_actions, workers,
+// backfills, calendar, events, pages, run, selected, takers, worker_actions.
 package jobpages
 
 import (
@@ -34,6 +33,7 @@ func Register(k *web.Kit) error {
 	k.Action("/ui/jobs/{definition}/actions/backfill", p.backfill)
 	k.Page("GET /ui/backfills/{backfill}", p.backfillProgress)
 	k.Action("/ui/backfills/{backfill}/cancel", p.cancelBackfill)
+	k.Action("/ui/backfills/{backfill}/resume", p.resumeBackfill)
 	k.Page("GET /ui/runs", p.runs)
 	k.Action("/ui/runs/selected", p.selected)
 	k.Page("GET /ui/runs/{run}", p.runDetail)
@@ -42,6 +42,7 @@ func Register(k *web.Kit) error {
 	k.Action("/ui/run-bulks/new", p.newBulk)
 	k.Page("GET /ui/run-bulks/{bulk}", p.bulk)
 	k.Action("/ui/run-bulks/{bulk}/cancel", p.cancelBulk)
+	k.Action("/ui/run-bulks/{bulk}/resume", p.resumeBulk)
 	k.Page("GET /ui/workers", p.workers)
 	k.Page("GET /ui/workers/{worker}", p.worker)
 	k.Action("/ui/workers/{worker}/actions/{action}", p.workerAction)

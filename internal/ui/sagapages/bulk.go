@@ -109,11 +109,12 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	if err := checkFilters(v); err != nil {
 		return nil, err
 	}
-	return &web.Action{
+	a := &web.Action{
 		Label: "Start", Title: "Act on many sagas", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Changes, Needs: "sagas:write", DryRun: web.DryRunInBody, Fields: bulkFields(v), Show: showBulk,
-		Means: "Applies one action to many sagas. Each is checked individually; one that refuses is skipped, with the reason.",
-		Body:  bulkBody,
+		Means: "Applies one action to each saga that matches and exists now. Each is checked individually; one that refuses is " +
+			"skipped, with the reason. If there are more than shown, it halts before the first.",
+		Body: bulkBody,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateSagaBulkWithBody(ctx, &client.CreateSagaBulkParams{}, web.JSON, body, edit)
 		},
@@ -124,7 +125,9 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			}
 			return "/ui/sagas/bulk/" + b.ID.String()
 		},
-	}, nil
+	}
+	a.SendsCount(v)
+	return a, nil
 }
 
 // bulkBody gives the members of the form the types of the contract.
@@ -151,7 +154,7 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
-	shown := &web.Preview{Sentences: []template.HTML{
+	shown := &web.Preview{Count: &dry.Matched, Sentences: []template.HTML{
 		web.Sentence("It applies to %s sagas.", web.Count(dry.Matched, dry.MatchedIsCapped)),
 	}}
 	if dry.Examined > 0 {
@@ -231,15 +234,24 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 	refresh := 5
 	if b.State == client.BulkStateRUNNING {
 		refresh = 1
-		if !p.kit.ReadOnly {
-			d.Actions = []web.Button{
-				v.Button("Change the rate", path+"/actions/rate", "sagas:admin", "It takes effect with the next sagas.",
-					web.Safe),
-				v.Button("Cancel", path+"/actions/cancel", "sagas:write", "Completed changes are kept.", web.Changes),
-			}
+	}
+	if b.EndedAt == nil && !p.kit.ReadOnly {
+		if b.State == client.BulkStateHALTED {
+			d.Actions = append(d.Actions, v.Button("Resume", path+"/actions/resume", "sagas:admin", resumes(b), web.Changes))
 		}
+		d.Actions = append(d.Actions,
+			v.Button("Change the rate", path+"/actions/rate", "sagas:admin", "It takes effect with the next sagas.", web.Safe),
+			v.Button("Cancel", path+"/actions/cancel", "sagas:write", "Completed changes are kept.", web.Changes))
 	}
 	return &web.Page{Template: "bulk", Title: "Bulk " + string(b.Action), Nav: "Sagas", Refresh: refresh, Data: d}, nil
+}
+
+// resumes says what follows from resuming a bulk that has halted.
+func resumes(b *client.SagaBulk) string {
+	if b.Found == nil {
+		return ""
+	}
+	return "It continues with all " + web.Count(*b.Found) + " sagas that it has found."
 }
 
 // aboutBulk says which sagas a bulk is about.
@@ -296,6 +308,12 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 		a.Means = "No further sagas are changed. Completed changes are kept."
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.CancelSagaBulkWithBody(ctx, b.ID, &client.CancelSagaBulkParams{}, web.JSON, body, edit)
+		}
+	case "resume":
+		a.Label, a.Title, a.Class, a.Needs = "Resume it", "Resume the bulk operation", web.Changes, "sagas:admin"
+		a.Means = resumes(b)
+		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return c.ResumeSagaBulkWithBody(ctx, b.ID, &client.ResumeSagaBulkParams{}, web.JSON, body, edit)
 		}
 	case "rate":
 		rate := web.Field{Name: "rate_per_second", Label: "Sagas per second", Kind: "number",

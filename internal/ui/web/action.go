@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/skald-saga/skald/api/client"
@@ -137,6 +138,30 @@ type Preview struct {
 	Rows  [][]string
 	// Extra is for the template "preview-extra" of the action's own page.
 	Extra any
+	// Count is how many things it would be for; nil: it is not for many. See SendsCount.
+	Count *int64
+}
+
+// SendsCount makes a form send the number that its preview has shown, as "expected": if there are more by then, the
+// operation halts. Body and Show are those that a has now.
+func (a *Action) SendsCount(v *Visit) {
+	seen, body, show := v.Form.Get("matched"), a.Body, a.Show
+	a.Body = func(form Form, members map[string]any) error {
+		if n, err := strconv.ParseInt(seen, 10, 64); err == nil && n >= 0 {
+			members["expected"] = n
+		}
+		if body == nil {
+			return nil
+		}
+		return body(form, members)
+	}
+	a.Show = func(answer []byte) (*Preview, error) {
+		p, err := show(answer)
+		if err == nil && p.Count != nil {
+			seen = strconv.FormatInt(*p.Count, 10)
+		}
+		return p, err
+	}
 }
 
 // Sentence is fmt.Sprintf for sentences of a page: each argument is shown as code.
