@@ -40,7 +40,7 @@ const HaltExpected = "expected"
 
 // AtMost returns how many things an operation may touch, if a number was asked for and so
 // many were counted; nil: any. What cannot be undone (destroys) is never done to more things
-// than were counted, whatever changed meanwhile.
+// than were counted, whatever changed in the meantime.
 func AtMost(asked *int64, counted int64, destroys bool) *int64 {
 	if destroys && (asked == nil || *asked > counted) {
 		return &counted

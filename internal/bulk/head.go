@@ -30,7 +30,7 @@ const (
 // States is every state.
 var States = []State{Running, Halted, Completed, Canceled}
 
-// Ended tells whether a state is final.
+// Ended reports whether a state is final.
 func (s State) Ended() bool { return s == Completed || s == Canceled }
 
 // Verb is what people do to an operation.
@@ -92,8 +92,8 @@ func (h *Head) Actions() []string {
 	return can
 }
 
-// Moved applies a verb. One that is resumed is for all that it found: whoever resumes it
-// has seen that number. What is done stays done. Fault: Conflict.
+// Moved applies a verb. One that is resumed is for all that it found: the person who resumes it
+// has seen that number. Completed changes are kept. Fault: Conflict.
 func (h *Head) Moved(k Kind, on Verb, at time.Time) error {
 	next, may := moves[h.State][on]
 	switch {
@@ -142,7 +142,7 @@ func (h *Head) Halts(found int64) bool {
 	return true
 }
 
-// MustCount tells whether a step has to count what is left before it touches n things:
+// MustCount reports whether a step has to count what is left before it touches n things:
 // before the first step, and before one that would touch too many.
 func (h *Head) MustCount(touched, n int64) bool {
 	return h.HaltsAbove != nil && (touched == 0 || touched+n > *h.HaltsAbove)

@@ -30,7 +30,7 @@ func (r *Redrive) CoveredBefore() time.Time {
 	return bulk.Before(r.Snapshot, at)
 }
 
-// overrun tells whether it found more letters than it may be for.
+// overrun reports whether it found more letters than it may be for.
 func (r *Redrive) overrun() bool {
 	return r.Gathered && r.HaltsAbove != nil && r.Matched > *r.HaltsAbove
 }

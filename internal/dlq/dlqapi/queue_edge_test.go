@@ -21,9 +21,15 @@ import (
 // Letters are driven over HTTP, none automatically, and there is no Kafka.
 func newQueueEdge(t *testing.T, change ...func(*httpapi.Config)) *apitest.Edge {
 	t.Helper()
-	db, web := openQueue(t)
 	policy := dlq.DefaultPolicy
 	policy.AutoRetry = false
+	return newQueueEdgeOf(t, policy, change...)
+}
+
+// newQueueEdgeOf is newQueueEdge with another policy.
+func newQueueEdgeOf(t *testing.T, policy dlq.Policy, change ...func(*httpapi.Config)) *apitest.Edge {
+	t.Helper()
+	db, web := openQueue(t)
 	store, loops := dlqdb.NewLetters(db, policy), dlqdb.NewQueue(db, policy)
 	bulk := redrivedb.NewRedrives(db, loops)
 	driver := redrive.New(redrive.Config{

@@ -228,7 +228,7 @@ func TestABulkOnRunsIsForWhatExistedAtItsRequest(t *testing.T) {
 	}
 }
 
-// An operation halts before it touches more than it may, and goes on with all of them when a
+// An operation halts before it touches more than it may, and continues with all of them when a
 // person says so; what undoes does without being asked.
 func TestABulkOperationHaltsOverMoreThanExpected(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 		Label: "Start", Title: "Cancel or rerun many runs", Nav: "Jobs", Back: web.Link{Name: "Runs", URL: "/ui/runs"},
 		Class: web.Changes, Needs: "jobs:admin", DryRun: web.DryRunInBody, Show: showBulk,
 		Means: "Applies to the runs that match and exist now. If there are more than shown, it halts before the first. " +
-			"The scheduler works through them in small steps; what is done is not undone if it is canceled. " +
+			"The scheduler works through them in small steps; completed changes are kept if it is canceled. " +
 			"Without states, a rerun applies to the runs that failed or timed out.",
 		Fields: []web.Field{
 			{Name: "action", Label: "Action", Kind: "select", Options: web.Labelled("CANCEL", "cancel", "RERUN", "rerun")},
