@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -23,7 +24,7 @@ func TestTheTablesOfEventsAreTheRulebooks(t *testing.T) {
 	for _, t := range saga.AuditTypes {
 		want = append(want, string(t))
 	}
-	for _, k := range saga.Tamperings {
+	for _, k := range trail.Tamperings {
 		want = append(want, string(k))
 	}
 	slices.Sort(got)

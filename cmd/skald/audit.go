@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/app"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
 type auditCmd struct {
@@ -46,26 +46,26 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 		return errors.New("--from-seq requires --trail, because each trail numbers its own seals")
 	}
 	var tampered error
-	for _, trail := range trails {
-		v, err := app.VerifyAudit(ctx, cfg, log, trail, tenant, a.FromSeq, func(v saga.Verification) {
-			fmt.Fprintf(os.Stderr, "%s: %d seals, %d rows so far\n", trail, v.CheckedSeals, v.CheckedEvents)
+	for _, which := range trails {
+		v, err := app.VerifyAudit(ctx, cfg, log, which, tenant, a.FromSeq, func(v trail.Verification) {
+			fmt.Fprintf(os.Stderr, "%s: %d seals, %d rows so far\n", which, v.CheckedSeals, v.CheckedEvents)
 		})
 		if err != nil {
 			return err
 		}
-		if tellVerified(trail, &v) {
+		if printVerified(which, &v) {
 			tampered = errTampered
 		}
 	}
 	return tampered
 }
 
-// tellVerified prints the result of a verification and returns whether the trail was
+// printVerified prints the result of a verification and returns whether the trail was
 // tampered with.
-func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
+func printVerified(which app.Trail, v *trail.Verification) (tampered bool) {
 	fmt.Printf(
 		"%s: checked %d seals and %d rows; %d are not sealed yet\n",
-		trail,
+		which,
 		v.CheckedSeals,
 		v.CheckedEvents,
 		v.Unsealed,
@@ -73,7 +73,7 @@ func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
 	if v.ArchivedSeals > 0 {
 		fmt.Printf(
 			"%s: %d of the seals are archived; of %d seals, %d events were purged\n",
-			trail,
+			which,
 			v.ArchivedSeals,
 			v.PurgedSeals,
 			v.PurgedEvents,
@@ -82,7 +82,7 @@ func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
 	if v.Head != nil {
 		fmt.Printf(
 			"%s: head is seal %d of %s, hash %x\n",
-			trail,
+			which,
 			v.Head.Seq,
 			v.Head.SealedAt.Format("2006-01-02T15:04:05Z"),
 			v.Head.Hash,
@@ -93,10 +93,10 @@ func tellVerified(trail app.Trail, v *saga.Verification) (tampered bool) {
 		return false
 	}
 	row, of := "row", "action"
-	if trail == app.SagaEvents {
+	if which == app.SagaEvents {
 		row, of = "event", "saga"
 	}
-	fmt.Printf("%s: %s: seal %d, %s %d", trail, bad.Kind, bad.Seq, row, bad.EventID)
+	fmt.Printf("%s: %s: seal %d, %s %d", which, bad.Kind, bad.Seq, row, bad.EventID)
 	if bad.Subject != "" {
 		fmt.Printf(", %s %s", of, bad.Subject)
 	}

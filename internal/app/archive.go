@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -25,11 +26,11 @@ func (n *node) retention() saga.Retention {
 }
 
 // events returns where old audit events go; nil: the store keeps them.
-func (n *node) events() saga.EventArchive {
-	to, _ := n.trail.(saga.EventArchive)
+func (n *node) events() trail.EventArchive {
+	to, _ := n.trail.(trail.EventArchive)
 	return to
 }
 
-func (n *node) eventRetention() saga.EventRetention {
-	return saga.EventRetention{Live: n.cfg.Retention.Events, Archived: n.cfg.Retention.EventsArchive}
+func (n *node) eventRetention() trail.EventRetention {
+	return trail.EventRetention{Live: n.cfg.Retention.Events, Archived: n.cfg.Retention.EventsArchive}
 }

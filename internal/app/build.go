@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/groupcommit"
@@ -302,7 +303,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		},
 		Trail: httpapi.Trail{
 			Events: n.trail, Follow: n.tail.Follow, Streams: n.metrics.Streams, Timeline: n.timeline,
-			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error) {
 				return audit.Verify(ctx, n.trail, tenant, from, limit)
 			},
 		},

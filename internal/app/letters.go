@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
@@ -15,7 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/targets"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
@@ -29,7 +29,7 @@ type deadLetterStores struct {
 	redrives dlq.Redrives
 	actions  interface {
 		operator.Log
-		saga.Sealed
+		trail.Sealed
 	}
 }
 
@@ -150,7 +150,7 @@ func (n *node) lettersEdge() *dlqapi.DeadLetters {
 		Redrives: n.deadLetters.redrives,
 		Overview: n.deadLetters.letters,
 		Actions:  n.deadLetters.actions,
-		VerifyActions: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+		VerifyActions: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error) {
 			return audit.Verify(ctx, n.deadLetters.actions, tenant, from, limit)
 		},
 		RedriveLimits: dlq.RedriveLimits{

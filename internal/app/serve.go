@@ -12,11 +12,11 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpkit/listen"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/ops/janitor"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // serve runs everything until ctx ends, a part fails or the database is lost.
@@ -49,7 +49,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 		})
 	})
 	parts.Go(func() { n.watchHangup(work) })
-	seal := func(chain saga.Sealed, sealed func(events int, lag time.Duration)) {
+	seal := func(chain trail.Sealed, sealed func(events int, lag time.Duration)) {
 		parts.Go(func() {
 			audit.Seal(work, audit.SealConfig{
 				Chain: chain, Log: n.opt.Log, Interval: n.cfg.Audit.SealInterval, Sealed: sealed,

@@ -12,10 +12,13 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/timeline"
 	"github.com/skald-saga/skald/internal/audit/timelinedb"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/dlq/redrivedb"
+	"github.com/skald-saga/skald/internal/erasure"
+	"github.com/skald-saga/skald/internal/erasure/erasuredb"
 	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/idempotency/claims"
@@ -25,6 +28,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/janitor"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/ops/overviewdb"
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
@@ -42,15 +46,15 @@ type stores struct {
 	sessions     access.Sessions
 	answers      claims.Store
 	hooks        hookStore
-	publications saga.Publications
-	eraser       saga.Eraser       // nil: nothing can be erased
+	publications trail.Publications
+	eraser       erasure.Eraser    // nil: nothing can be erased
 	deadLetters  *deadLetterStores // nil: there are no dead letters without PostgreSQL
 	timeline     timeline.Store    // nil: there is none
 	overview     overview.Store    // nil: there are only sagas
 	jobStores    *jobStores        // nil: there are no job runs without PostgreSQL
 	// secret returns 32 random bytes by name, the same for as long as the store lasts.
 	secret  func(ctx context.Context, name string) ([]byte, error)
-	storage func(ctx context.Context) (saga.Storage, error) // nil: there are no tables
+	storage func(ctx context.Context) (storage.Storage, error) // nil: there are no tables
 	ping    func(ctx context.Context) error
 	// condition asks the database how it is, and whether it takes writes; nil: there is none.
 	condition func(ctx context.Context) (postgres.Condition, error)
@@ -66,8 +70,8 @@ type sagaStore interface {
 }
 
 type trailStore interface {
-	saga.Trail
-	saga.Chain
+	trail.Trail
+	trail.Chain
 }
 
 type hookStore interface {
@@ -112,8 +116,8 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	if err := db.AdmitKeys(ctx); err != nil {
 		return stores{}, err
 	}
-	trail := sagadb.NewTrail(db)
-	restored, err := trail.AfterRestore(ctx)
+	events := sagadb.NewTrail(db)
+	restored, err := events.AfterRestore(ctx)
 	if err != nil {
 		return stores{}, err
 	}
@@ -126,7 +130,8 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: mathrand.Float64, NewID: newID}, tell)
 	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
-		sagas: sagas, eraser: sagas, workflows: sagadb.NewWorkflows(db), trail: trail, keys: accessdb.NewKeys(db),
+		sagas: sagas, eraser: erasuredb.New(db), workflows: sagadb.NewWorkflows(db), trail: events,
+		keys:     accessdb.NewKeys(db),
 		sessions: accessdb.NewSessions(db),
 		answers:  idempotencydb.NewAnswers(db),
 		hooks:    eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),

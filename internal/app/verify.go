@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
@@ -44,23 +44,23 @@ func VerifyAudit(
 	which Trail,
 	tenant uuid.UUID,
 	from int64,
-	progress func(saga.Verification),
-) (saga.Verification, error) {
+	progress func(trail.Verification),
+) (trail.Verification, error) {
 	cfg.Database.AutoMigrate = false
 	db, stop, err := openAlone(ctx, cfg, log)
 	if err != nil {
-		return saga.Verification{}, err
+		return trail.Verification{}, err
 	}
 	defer stop()
-	var trail saga.Sealed = sagadb.NewTrail(db)
+	var chain trail.Sealed = sagadb.NewTrail(db)
 	if which != SagaEvents {
-		trail = auditdb.NewActions(db)
+		chain = auditdb.NewActions(db)
 	}
 	if which == DeploymentActions {
 		tenant = operator.Deployment
 	}
-	for all := (saga.Verification{}); ; {
-		v, err := audit.Verify(ctx, trail, tenant, from, 1000)
+	for all := (trail.Verification{}); ; {
+		v, err := audit.Verify(ctx, chain, tenant, from, 1000)
 		if err != nil {
 			return all, err
 		}

@@ -9,17 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // all of the events that are sealed may be archived.
-var atOnce = saga.EventRetention{Live: time.Nanosecond}
+var atOnce = trail.EventRetention{Live: time.Nanosecond}
 
 // archived moves everything that is sealed to the archive and returns how much that was.
 func (w world) archived(t *testing.T) (events int64) {
 	t.Helper()
 	for {
-		n, _, err := w.chain.(saga.EventArchive).ArchiveEvents(t.Context(), atOnce)
+		n, _, err := w.chain.(trail.EventArchive).ArchiveEvents(t.Context(), atOnce)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestChainOutlivesItsEvents(t *testing.T) {
 	if n := w.archived(t); n != 3*eventsEach {
 		t.Fatalf("%d events archived, want %d", n, 3*eventsEach)
 	}
-	want := saga.Verification{CheckedSeals: 3, CheckedEvents: 4 * eventsEach, ArchivedSeals: 3, Unsealed: eventsEach}
+	want := trail.Verification{CheckedSeals: 3, CheckedEvents: 4 * eventsEach, ArchivedSeals: 3, Unsealed: eventsEach}
 	check := func(when string) {
 		t.Helper()
 		v := w.verify(t, tenant, 1, 100)
@@ -61,11 +62,11 @@ func TestChainOutlivesItsEvents(t *testing.T) {
 	if err := super.QueryRowContext(t.Context(), oldest).Scan(&first); err != nil {
 		t.Fatal(err)
 	}
-	history, _, err := w.chain.(saga.Trail).Events(t.Context(), tenant, first, saga.EventFilter{}, false, 0, 100)
+	history, _, err := w.chain.(trail.Trail).Events(t.Context(), tenant, first, trail.EventFilter{}, false, 0, 100)
 	if err != nil || len(history) != eventsEach || history[0].Type != saga.SagaStarted {
 		t.Errorf("the history of an archived saga: %+v, %v", history, err)
 	}
-	bad := func(what string, kind saga.Tampering, seq int64) {
+	bad := func(what string, kind trail.Tampering, seq int64) {
 		t.Helper()
 		v := w.verify(t, tenant, 1, 100)
 		if v.FirstBad == nil || v.FirstBad.Kind != kind || v.FirstBad.Seq != seq {
@@ -73,9 +74,9 @@ func TestChainOutlivesItsEvents(t *testing.T) {
 		}
 	}
 	execute(t, super, `UPDATE saga.audit_events_archive SET actor = 'eve' WHERE saga_id = $1`, first)
-	bad("a change in the archive", saga.DigestMismatch, 1)
+	bad("a change in the archive", trail.DigestMismatch, 1)
 	execute(t, super, `DELETE FROM saga.audit_events_archive WHERE saga_id = $1`, first)
-	bad("a hole in the archive", saga.MissingEvents, 1)
+	bad("a hole in the archive", trail.MissingEvents, 1)
 	// The month of the events is over and so is their retention.
 	execute(t, super, `SELECT saga.purge_audit_events(now() + interval '2 months')`)
 	execute(t, super, `SELECT saga.purge_audit_events(now() + interval '2 months')`) // there is nothing left
@@ -88,9 +89,9 @@ func TestChainOutlivesItsEvents(t *testing.T) {
 	want.CheckedSeals, want.Unsealed = 4, 0
 	check("purged, and sealed on")
 	execute(t, super, `DELETE FROM saga.audit_events WHERE tenant_id = $1`, tenant)
-	bad("events that are gone, and not by retention", saga.MissingEvents, 4)
+	bad("events that are gone, and not by retention", trail.MissingEvents, 4)
 	execute(t, super, `UPDATE saga.audit_seals SET hash = sha256('x') WHERE tenant_id = $1 AND seq = 2`, tenant)
-	bad("a changed seal of purged events", saga.SealMismatch, 3)
+	bad("a changed seal of purged events", trail.SealMismatch, 3)
 }
 
 func TestEventsAreArchivedOnceAndOnlyAfterTheyWereRead(t *testing.T) {
@@ -101,7 +102,7 @@ func TestEventsAreArchivedOnceAndOnlyAfterTheyWereRead(t *testing.T) {
 		SELECT $1, gen_random_uuid(), 'http://h/', true, now(), now(), 1, to_txid, to_id FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, tenant)
 	// An event was removed from what is sealed: nothing of it is archived.
 	execute(t, super, `DELETE FROM saga.audit_events WHERE id = (SELECT min(id) FROM saga.audit_events WHERE tenant_id = $1)`, broken)
-	archive := w.chain.(saga.EventArchive)
+	archive := w.chain.(trail.EventArchive)
 	n, _, err := archive.ArchiveEvents(t.Context(), atOnce)
 	if err == nil || n != eventsEach {
 		t.Errorf("%d events archived, %v; want those of one seal, and an error about the other tenant", n, err)
@@ -128,7 +129,7 @@ func TestEventsAreArchivedOnceAndOnlyAfterTheyWereRead(t *testing.T) {
 		t.Errorf("afterwards: %+v", v)
 	}
 	v := w.verify(t, broken, 1, 100)
-	if v.FirstBad == nil || v.FirstBad.Kind != saga.MissingEvents || v.ArchivedSeals != 0 {
+	if v.FirstBad == nil || v.FirstBad.Kind != trail.MissingEvents || v.ArchivedSeals != 0 {
 		t.Errorf("of the other tenant: %+v", v)
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // SealConfig of the sealing loop. Chain and Log are required.
 type SealConfig struct {
-	Chain    saga.Sealed
+	Chain    trail.Sealed
 	Log      *slog.Logger
 	Interval time.Duration // 1 s; between rounds, but at least nine times the duration of the last one
 	// Sealed is called after each round with how many events this node has sealed in it
@@ -50,7 +50,7 @@ func Seal(ctx context.Context, cfg SealConfig) {
 }
 
 // sealRound seals the new events of every tenant.
-func sealRound(ctx context.Context, chain saga.Sealed) (events int, lag time.Duration, err error) {
+func sealRound(ctx context.Context, chain trail.Sealed) (events int, lag time.Duration, err error) {
 	tenants, err := chain.Unsealed(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -65,7 +65,7 @@ func sealRound(ctx context.Context, chain saga.Sealed) (events int, lag time.Dur
 			if err != nil {
 				return events, lag, err
 			}
-			if events += n; n < saga.MaxSealed {
+			if events += n; n < trail.MaxSealed {
 				break
 			}
 		}

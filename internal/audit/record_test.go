@@ -14,9 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/audit"
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/principal"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
@@ -92,7 +92,7 @@ func (r record) settle(t *testing.T) {
 	}
 }
 
-func (r record) verify(t *testing.T, tenantID uuid.UUID) saga.Verification {
+func (r record) verify(t *testing.T, tenantID uuid.UUID) trail.Verification {
 	t.Helper()
 	v, err := audit.Verify(t.Context(), r, tenantID, 1, 100)
 	if err != nil {
@@ -154,7 +154,7 @@ func TestAnyChangeOfAnActionIsDetected(t *testing.T) {
 			r.must(t, `INSERT INTO saved SELECT a.* FROM saga.audit_actions a WHERE a.n = $1`, place)
 			r.must(t, `UPDATE saga.audit_actions SET `+column+` = `+value+` WHERE n = $1`, place)
 			v := r.verify(t, tenantID)
-			if bad := v.FirstBad; bad == nil || bad.Kind != saga.DigestMismatch || bad.EventID != place ||
+			if bad := v.FirstBad; bad == nil || bad.Kind != trail.DigestMismatch || bad.EventID != place ||
 				column != "id" && bad.Subject != id.String() {
 				t.Errorf("found %+v, want row %d named", bad, place)
 			}
@@ -180,23 +180,23 @@ func (r record) must(t *testing.T, query string, args ...any) {
 func TestRemovedInsertedAndForgedActionsAreDetected(t *testing.T) {
 	for _, tt := range []struct {
 		name, meddle string
-		want         saga.Tampering
+		want         trail.Tampering
 	}{
-		{"taken away", `DELETE FROM saga.audit_actions WHERE n = (SELECT min(n) + 2 FROM saga.audit_actions WHERE tenant_id = $1)`, saga.MissingEvents},
+		{"taken away", `DELETE FROM saga.audit_actions WHERE n = (SELECT min(n) + 2 FROM saga.audit_actions WHERE tenant_id = $1)`, trail.MissingEvents},
 		{"moved to another tenant", `UPDATE saga.audit_actions SET tenant_id = gen_random_uuid()
-			WHERE n = (SELECT min(n) + 2 FROM saga.audit_actions WHERE tenant_id = $1)`, saga.MissingEvents},
+			WHERE n = (SELECT min(n) + 2 FROM saga.audit_actions WHERE tenant_id = $1)`, trail.MissingEvents},
 		{"forged with its digest", `UPDATE saga.audit_actions a SET actor = 'eve', digest = saga.action_digest((a.id, a.tenant_id, a.at, a.kind, a.subject, a.verb, 'eve', a.reason,
 			a.request_id, a.detail, a.credential_id, a.address, a.operation, a.before_hash, a.after_hash, a.result, a.n, a.txid, a.digest)::saga.audit_actions)
-			WHERE n = (SELECT min(n) + 2 FROM saga.audit_actions WHERE tenant_id = $1)`, saga.SealMismatch},
-		{"put in", "", saga.UnexpectedEvents},
-		{"a seal taken away", `DELETE FROM saga.audit_action_seals WHERE tenant_id = $1 AND seq = 2`, saga.MissingSeals},
-		{"a seal changed", `UPDATE saga.audit_action_seals SET hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, saga.SealMismatch},
+			WHERE n = (SELECT min(n) + 2 FROM saga.audit_actions WHERE tenant_id = $1)`, trail.SealMismatch},
+		{"put in", "", trail.UnexpectedEvents},
+		{"a seal taken away", `DELETE FROM saga.audit_action_seals WHERE tenant_id = $1 AND seq = 2`, trail.MissingSeals},
+		{"a seal changed", `UPDATE saga.audit_action_seals SET hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, trail.SealMismatch},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRecord(t)
 			tenantID := uuid.New()
 			r.write(t, tenantID)
-			if tt.want == saga.UnexpectedEvents {
+			if tt.want == trail.UnexpectedEvents {
 				r.must(
 					t,
 					`INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb) SELECT gen_random_uuid(), $1, now(), 'redrive', 'x', 'create'`,
@@ -207,7 +207,7 @@ func TestRemovedInsertedAndForgedActionsAreDetected(t *testing.T) {
 			}
 			r.must(t, tt.meddle, tenantID)
 			v := r.verify(t, tenantID)
-			if v.FirstBad == nil || v.FirstBad.Kind != tt.want || v.FirstBad.Seq != 2 && tt.want != saga.SealMismatch {
+			if v.FirstBad == nil || v.FirstBad.Kind != tt.want || v.FirstBad.Seq != 2 && tt.want != trail.SealMismatch {
 				t.Errorf("found %+v, want %s in seal 2", v.FirstBad, tt.want)
 			}
 		})

@@ -11,12 +11,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
 // fakeChain has tenants with a given number of unsealed events.
 type fakeChain struct {
-	saga.Chain
+	trail.Chain
 	events map[uuid.UUID]int
 	open   bool          // an older transaction is open: no event is settled
 	slow   time.Duration // duration of a look
@@ -24,7 +24,7 @@ type fakeChain struct {
 	looks  []time.Time
 }
 
-func (c *fakeChain) Unsealed(context.Context) (list []saga.Unsealed, err error) {
+func (c *fakeChain) Unsealed(context.Context) (list []trail.Unsealed, err error) {
 	c.looks = append(c.looks, time.Now())
 	time.Sleep(c.slow)
 	if c.fail > 0 {
@@ -33,14 +33,14 @@ func (c *fakeChain) Unsealed(context.Context) (list []saga.Unsealed, err error) 
 	}
 	for id, n := range c.events {
 		if n > 0 {
-			list = append(list, saga.Unsealed{TenantID: id, Settled: !c.open, Age: 3 * time.Second})
+			list = append(list, trail.Unsealed{TenantID: id, Settled: !c.open, Age: 3 * time.Second})
 		}
 	}
 	return list, nil
 }
 
 func (c *fakeChain) Seal(_ context.Context, tenant uuid.UUID) (int, error) {
-	n := min(c.events[tenant], saga.MaxSealed)
+	n := min(c.events[tenant], trail.MaxSealed)
 	c.events[tenant] -= n
 	return n, nil
 }
@@ -58,9 +58,9 @@ func (c *fakeChain) run(t *testing.T, d time.Duration) (sealed []int, lags []tim
 
 func TestRoundSealsAllExistingEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &fakeChain{events: map[uuid.UUID]int{uuid.New(): 2*saga.MaxSealed + 5, uuid.New(): 7}}
+		c := &fakeChain{events: map[uuid.UUID]int{uuid.New(): 2*trail.MaxSealed + 5, uuid.New(): 7}}
 		sealed, lags := c.run(t, 3*time.Second)
-		if len(sealed) < 2 || sealed[0] != 2*saga.MaxSealed+12 || sealed[1] != 0 || lags[0] != 0 {
+		if len(sealed) < 2 || sealed[0] != 2*trail.MaxSealed+12 || sealed[1] != 0 || lags[0] != 0 {
 			t.Errorf("rounds sealed %v, lags %v", sealed, lags)
 		}
 	})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // How often a tail looks for new events: at once when this node has written some, but
@@ -28,7 +28,7 @@ const (
 // Tail follows the feeds of the tenants that are watched: one loop per tenant, however
 // many followers. It is safe for concurrent use.
 type Tail struct {
-	trail saga.Trail
+	trail trail.Trail
 	log   *slog.Logger
 
 	mu      sync.Mutex
@@ -38,14 +38,14 @@ type Tail struct {
 
 // tenantTail is one tenant's loop and its followers; guarded by Tail.mu.
 type tenantTail struct {
-	at        saga.Position // everything up to here was sent to the followers
-	followers map[chan []saga.StoredEvent]bool
+	at        trail.Position // everything up to here was sent to the followers
+	followers map[chan []trail.StoredEvent]bool
 	news      chan struct{} // capacity 1: this node has written
 	stop      context.CancelFunc
 }
 
 // NewTail returns a tail of trail that follows no feed yet.
-func NewTail(trail saga.Trail, log *slog.Logger) *Tail {
+func NewTail(trail trail.Trail, log *slog.Logger) *Tail {
 	return &Tail{trail: trail, log: log, tenants: map[uuid.UUID]*tenantTail{}}
 }
 
@@ -68,11 +68,11 @@ func (t *Tail) Wake() {
 func (t *Tail) Follow(
 	ctx context.Context,
 	tenant uuid.UUID,
-) (batches <-chan []saga.StoredEvent, after saga.Position, stop func(), err error) {
+) (batches <-chan []trail.StoredEvent, after trail.Position, stop func(), err error) {
 	t.mu.Lock()
 	tt := t.tenants[tenant]
 	t.mu.Unlock()
-	var end saga.Position
+	var end trail.Position
 	if tt == nil { // determined outside of the lock
 		if end, err = t.trail.End(ctx, tenant); err != nil {
 			return nil, end, nil, err
@@ -82,16 +82,16 @@ func (t *Tail) Follow(
 	defer t.mu.Unlock()
 	if tt = t.tenants[tenant]; tt == nil {
 		work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		tt = &tenantTail{at: end, followers: map[chan []saga.StoredEvent]bool{}, news: make(chan struct{}, 1), stop: cancel}
+		tt = &tenantTail{at: end, followers: map[chan []trail.StoredEvent]bool{}, news: make(chan struct{}, 1), stop: cancel}
 		t.tenants[tenant] = tt
 		t.loops.Go(func() { t.run(work, tenant, tt) })
 	}
-	c := make(chan []saga.StoredEvent, behind)
+	c := make(chan []trail.StoredEvent, behind)
 	tt.followers[c] = true
 	return c, tt.at, func() { t.leave(tenant, tt, c) }, nil
 }
 
-func (t *Tail) leave(tenant uuid.UUID, tt *tenantTail, c chan []saga.StoredEvent) {
+func (t *Tail) leave(tenant uuid.UUID, tt *tenantTail, c chan []trail.StoredEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(tt.followers, c)
@@ -154,7 +154,7 @@ func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Durati
 // look reads new events and sends them to the followers. A follower without room is
 // dropped.
 func (t *Tail) look(ctx context.Context, tenant uuid.UUID, tt *tenantTail) (found int, err error) {
-	events, end, err := t.trail.Feed(ctx, tenant, tt.at, saga.EventFilter{}, tailBatch)
+	events, end, err := t.trail.Feed(ctx, tenant, tt.at, trail.EventFilter{}, tailBatch)
 	if err != nil {
 		return 0, err
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
 // fakeTrail is the feed of one tenant whose events are numbers.
 type fakeTrail struct {
-	saga.Trail
+	trail.Trail
 	mu    sync.Mutex
 	last  int64
 	reads int
@@ -39,10 +39,10 @@ func (f *fakeTrail) count() int {
 func (f *fakeTrail) Feed(
 	_ context.Context,
 	_ uuid.UUID,
-	after saga.Position,
-	_ saga.EventFilter,
+	after trail.Position,
+	_ trail.EventFilter,
 	limit int,
-) (events []saga.StoredEvent, end saga.Position, err error) {
+) (events []trail.StoredEvent, end trail.Position, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reads++
@@ -52,20 +52,20 @@ func (f *fakeTrail) Feed(
 	end = after
 	for end.ID < f.last && len(events) < limit {
 		end.ID++
-		events = append(events, saga.StoredEvent{Position: end})
+		events = append(events, trail.StoredEvent{Position: end})
 	}
 	return events, end, nil
 }
 
-func (f *fakeTrail) End(context.Context, uuid.UUID) (saga.Position, error) {
+func (f *fakeTrail) End(context.Context, uuid.UUID) (trail.Position, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return saga.Position{ID: f.last}, nil
+	return trail.Position{ID: f.last}, nil
 }
 
 func newTail(f *fakeTrail) *audit.Tail { return audit.NewTail(f, slog.New(slog.DiscardHandler)) }
 
-func follow(t *testing.T, tail *audit.Tail, tenant uuid.UUID) (<-chan []saga.StoredEvent, saga.Position, func()) {
+func follow(t *testing.T, tail *audit.Tail, tenant uuid.UUID) (<-chan []trail.StoredEvent, trail.Position, func()) {
 	t.Helper()
 	c, at, stop, err := tail.Follow(t.Context(), tenant)
 	if err != nil {
@@ -79,8 +79,8 @@ func TestFollowersShareOneLoopAndGetEverythingAfterTheirPosition(t *testing.T) {
 		f := &fakeTrail{last: 3}
 		tail, tenant := newTail(f), uuid.New()
 		type follower struct {
-			c    <-chan []saga.StoredEvent
-			at   saga.Position
+			c    <-chan []trail.StoredEvent
+			at   trail.Position
 			stop func()
 		}
 		var all []follower

@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
 // verification is a verification in progress.
 type verification struct {
-	saga.Verification
+	trail.Verification
 	archived, purged int64 // the last seals whose events are archived, and may be purged
 }
 
@@ -25,16 +25,16 @@ const maxVerified = 20_000
 // first mismatch.
 func Verify(
 	ctx context.Context,
-	chain saga.Sealed,
+	chain trail.Sealed,
 	tenant uuid.UUID,
 	from int64,
 	limit int,
-) (saga.Verification, error) {
+) (trail.Verification, error) {
 	var r verification
 	if err := r.lookAtArchive(ctx, chain, tenant); err != nil {
 		return r.Verification, err
 	}
-	prev := saga.Seal{Hash: make([]byte, 32)}
+	prev := trail.Seal{Hash: make([]byte, 32)}
 	if from > 1 {
 		before, err := chain.Seals(ctx, tenant, from-1, 1)
 		if err != nil {
@@ -44,8 +44,8 @@ func Verify(
 			return r.Verification, nil // after the end of the chain
 		}
 		if prev = before[0]; prev.Seq != from-1 {
-			r.FirstBad = &saga.Tampered{
-				Kind:   saga.MissingSeals,
+			r.FirstBad = &trail.Tampered{
+				Kind:   trail.MissingSeals,
 				Seq:    from - 1,
 				Detail: "the chain has later seals, but none with this number",
 			}
@@ -79,8 +79,8 @@ func Verify(
 }
 
 // lookAtArchive finds out which seals have their events in the archive.
-func (r *verification) lookAtArchive(ctx context.Context, chain saga.Sealed, tenant uuid.UUID) (err error) {
-	if a, may := chain.(saga.EventArchive); may {
+func (r *verification) lookAtArchive(ctx context.Context, chain trail.Sealed, tenant uuid.UUID) (err error) {
+	if a, may := chain.(trail.EventArchive); may {
 		r.archived, r.purged, err = a.ArchivedSeals(ctx, tenant)
 	}
 	return err
@@ -89,26 +89,26 @@ func (r *verification) lookAtArchive(ctx context.Context, chain saga.Sealed, ten
 // checkSeal compares a seal with the one before it and with the events it covers.
 func (r *verification) checkSeal(
 	ctx context.Context,
-	chain saga.Sealed,
+	chain trail.Sealed,
 	tenant uuid.UUID,
-	prev, s *saga.Seal,
-) (*saga.Tampered, error) {
+	prev, s *trail.Seal,
+) (*trail.Tampered, error) {
 	switch {
 	case s.Seq != prev.Seq+1:
-		return &saga.Tampered{
-			Kind:   saga.MissingSeals,
+		return &trail.Tampered{
+			Kind:   trail.MissingSeals,
 			Seq:    prev.Seq + 1,
 			Detail: "the chain has later seals, but none with this number",
 		}, nil
 	case !bytes.Equal(s.Prev, prev.Hash):
-		return &saga.Tampered{
-			Kind:   saga.SealMismatch,
+		return &trail.Tampered{
+			Kind:   trail.SealMismatch,
 			Seq:    s.Seq,
 			Detail: "the seal does not match the previous one: one of the two was changed",
 		}, nil
-	case s.To.Compare(prev.To) <= 0 || s.Events < 1 || s.Events > saga.MaxSealed:
-		return &saga.Tampered{
-			Kind:   saga.SealMismatch,
+	case s.To.Compare(prev.To) <= 0 || s.Events < 1 || s.Events > trail.MaxSealed:
+		return &trail.Tampered{
+			Kind:   trail.SealMismatch,
 			Seq:    s.Seq,
 			Detail: "the seal was changed: the range it claims to cover is impossible",
 		}, nil
@@ -125,30 +125,30 @@ func (r *verification) checkSeal(
 			return nil, err
 		}
 	}
-	bad := &saga.Tampered{Seq: s.Seq}
+	bad := &trail.Tampered{Seq: s.Seq}
 	switch sum := s.Sum(events); {
 	case len(events) < s.Events && s.Seq <= r.purged:
 		r.PurgedSeals++
 		r.PurgedEvents += s.Events - len(events)
 		return nil, nil
 	case len(events) < s.Events:
-		bad.Kind, bad.Detail = saga.MissingEvents, "sealed events are missing"
+		bad.Kind, bad.Detail = trail.MissingEvents, "sealed events are missing"
 	case len(events) > s.Events:
-		bad.Kind, bad.Detail = saga.UnexpectedEvents, "there are events that did not exist when this was sealed"
+		bad.Kind, bad.Detail = trail.UnexpectedEvents, "there are events that did not exist when this was sealed"
 	case !bytes.Equal(sum[:], s.Hash):
-		bad.Kind, bad.Detail = saga.SealMismatch, "the events are not those that were sealed, or the seal was changed"
+		bad.Kind, bad.Detail = trail.SealMismatch, "the events are not those that were sealed, or the seal was changed"
 	default:
 		return nil, nil
 	}
 	return bad, nil
 }
 
-func (r *verification) checkDigests(events []saga.Link, seq int64) *saga.Tampered {
+func (r *verification) checkDigests(events []trail.Link, seq int64) *trail.Tampered {
 	for i := range events {
 		e := &events[i]
 		if !e.Intact {
-			return &saga.Tampered{
-				Kind:    saga.DigestMismatch,
+			return &trail.Tampered{
+				Kind:    trail.DigestMismatch,
 				Seq:     seq,
 				EventID: e.ID,
 				Subject: e.Subject,
@@ -161,9 +161,10 @@ func (r *verification) checkDigests(events []saga.Link, seq int64) *saga.Tampere
 }
 
 // checkTail checks the events that no seal covers yet.
-func (r *verification) checkTail(ctx context.Context, chain saga.Sealed, tenant uuid.UUID, after saga.Position) error {
-	end := saga.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
-	events, err := chain.Links(ctx, tenant, after, end, saga.MaxSealed)
+func (r *verification) checkTail(ctx context.Context, chain trail.Sealed, tenant uuid.UUID,
+	after trail.Position) error {
+	end := trail.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
+	events, err := chain.Links(ctx, tenant, after, end, trail.MaxSealed)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
@@ -28,7 +29,7 @@ type world struct {
 		Commit(context.Context, []saga.Change) ([]error, error)
 	}
 	workflows workflow.Store
-	chain     saga.Chain
+	chain     trail.Chain
 	settle    func(*testing.T)
 }
 
@@ -108,7 +109,7 @@ func (w world) write(t *testing.T) uuid.UUID {
 
 const eventsEach = 3 // started, cancel_requested, cancelled
 
-func (w world) verify(t *testing.T, tenant uuid.UUID, from int64, limit int) saga.Verification {
+func (w world) verify(t *testing.T, tenant uuid.UUID, from int64, limit int) trail.Verification {
 	t.Helper()
 	v, err := audit.Verify(t.Context(), w.chain, tenant, from, limit)
 	if err != nil {
@@ -123,7 +124,7 @@ func TestUnchangedTrailIsVerified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenant := w.write(t)
 			v := w.verify(t, tenant, 1, 100)
-			whole := saga.Verification{CheckedSeals: 3, CheckedEvents: 4 * eventsEach, Unsealed: eventsEach, Head: v.Head}
+			whole := trail.Verification{CheckedSeals: 3, CheckedEvents: 4 * eventsEach, Unsealed: eventsEach, Head: v.Head}
 			if diff := cmp.Diff(whole, v); diff != "" {
 				t.Errorf("all (-want +got):\n%s", diff)
 			}
@@ -131,7 +132,7 @@ func TestUnchangedTrailIsVerified(t *testing.T) {
 				t.Errorf("the head is seal %d, want 3", v.Head.Seq)
 			}
 			v = w.verify(t, tenant, 2, 1)
-			second := saga.Verification{CheckedSeals: 1, CheckedEvents: eventsEach, Next: 3, Head: v.Head}
+			second := trail.Verification{CheckedSeals: 1, CheckedEvents: eventsEach, Next: 3, Head: v.Head}
 			if diff := cmp.Diff(second, v); diff != "" {
 				t.Errorf("the second seal (-want +got):\n%s", diff)
 			}
@@ -156,31 +157,31 @@ func TestEachKindOfTamperingIsDetectedAndNamed(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		statement string
-		want      saga.Tampering
+		want      trail.Tampering
 		seq       int64
 		nth       int // the event that is named; -1: none
 	}{
-		{"a byte of an event's data", `UPDATE saga.audit_events SET event_data = '{"reason": "why nou"}' WHERE tenant_id = $1 AND id = ` + nth(4), saga.DigestMismatch, 2, 4},
-		{"an event's time", `UPDATE saga.audit_events SET timestamp = timestamp - interval '1 us' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
-		{"a time that is none", `UPDATE saga.audit_events SET timestamp = 'infinity' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
-		{"an event's actor", `UPDATE saga.audit_events SET actor = 'eve' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
-		{"an event's digest", `UPDATE saga.audit_events SET digest = digest || '\x00' WHERE tenant_id = $1 AND id = ` + nth(1), saga.DigestMismatch, 1, 1},
-		{"an error where none was", `UPDATE saga.audit_events SET error = '[1]' WHERE tenant_id = $1 AND id = ` + nth(8), saga.DigestMismatch, 3, 8},
-		{"an event that is not sealed yet", `UPDATE saga.audit_events SET new_state = 3 WHERE tenant_id = $1 AND id = ` + nth(9), saga.DigestMismatch, 0, 9},
-		{"an event is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(4), saga.MissingEvents, 2, -1},
-		{"the first event of a seal is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(3), saga.MissingEvents, 2, -1},
-		{"the last event of a seal is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(5), saga.MissingEvents, 2, -1},
+		{"a byte of an event's data", `UPDATE saga.audit_events SET event_data = '{"reason": "why nou"}' WHERE tenant_id = $1 AND id = ` + nth(4), trail.DigestMismatch, 2, 4},
+		{"an event's time", `UPDATE saga.audit_events SET timestamp = timestamp - interval '1 us' WHERE tenant_id = $1 AND id = ` + nth(1), trail.DigestMismatch, 1, 1},
+		{"a time that is none", `UPDATE saga.audit_events SET timestamp = 'infinity' WHERE tenant_id = $1 AND id = ` + nth(1), trail.DigestMismatch, 1, 1},
+		{"an event's actor", `UPDATE saga.audit_events SET actor = 'eve' WHERE tenant_id = $1 AND id = ` + nth(1), trail.DigestMismatch, 1, 1},
+		{"an event's digest", `UPDATE saga.audit_events SET digest = digest || '\x00' WHERE tenant_id = $1 AND id = ` + nth(1), trail.DigestMismatch, 1, 1},
+		{"an error where none was", `UPDATE saga.audit_events SET error = '[1]' WHERE tenant_id = $1 AND id = ` + nth(8), trail.DigestMismatch, 3, 8},
+		{"an event that is not sealed yet", `UPDATE saga.audit_events SET new_state = 3 WHERE tenant_id = $1 AND id = ` + nth(9), trail.DigestMismatch, 0, 9},
+		{"an event is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(4), trail.MissingEvents, 2, -1},
+		{"the first event of a seal is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(3), trail.MissingEvents, 2, -1},
+		{"the last event of a seal is gone", `DELETE FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(5), trail.MissingEvents, 2, -1},
 		{"a forged event that is a true copy", `INSERT INTO saga.audit_events (saga_id, tenant_id, txid, timestamp, step_index, attempt, old_state, new_state, event_type, step_name, digest, actor, request_id, event_data, error, trace_id, span_id)
 			SELECT saga_id, tenant_id, txid, timestamp, step_index, attempt, old_state, new_state, event_type, step_name, digest, actor, request_id, event_data, error, trace_id, span_id
-			  FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(3), saga.UnexpectedEvents, 2, -1},
+			  FROM saga.audit_events WHERE tenant_id = $1 AND id = ` + nth(3), trail.UnexpectedEvents, 2, -1},
 		{"two events have changed places", `UPDATE saga.audit_events SET id = -id WHERE tenant_id = $1 AND id IN (` + nth(4) + `, ` + nth(5) + `);
-			UPDATE saga.audit_events SET id = (SELECT -sum(o.id) FROM saga.audit_events o WHERE o.tenant_id = $1 AND o.id < 0) + id WHERE tenant_id = $1 AND id < 0`, saga.SealMismatch, 2, -1},
-		{"a seal's hash", `UPDATE saga.audit_seals SET hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, saga.SealMismatch, 2, -1},
-		{"the hash before", `UPDATE saga.audit_seals SET prev_hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, saga.SealMismatch, 2, -1},
-		{"what a seal covers", `UPDATE saga.audit_seals SET events = 2, to_id = to_id - 1 WHERE tenant_id = $1 AND seq = 3`, saga.SealMismatch, 3, -1},
-		{"a seal that covers nothing", `UPDATE saga.audit_seals SET to_txid = from_txid, to_id = 0 WHERE tenant_id = $1 AND seq = 1`, saga.MissingEvents, 1, -1},
-		{"a seal is gone", `DELETE FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 2`, saga.MissingSeals, 2, -1},
-		{"the first seal is gone", `DELETE FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, saga.MissingSeals, 1, -1},
+			UPDATE saga.audit_events SET id = (SELECT -sum(o.id) FROM saga.audit_events o WHERE o.tenant_id = $1 AND o.id < 0) + id WHERE tenant_id = $1 AND id < 0`, trail.SealMismatch, 2, -1},
+		{"a seal's hash", `UPDATE saga.audit_seals SET hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, trail.SealMismatch, 2, -1},
+		{"the hash before", `UPDATE saga.audit_seals SET prev_hash = sha256(hash) WHERE tenant_id = $1 AND seq = 2`, trail.SealMismatch, 2, -1},
+		{"what a seal covers", `UPDATE saga.audit_seals SET events = 2, to_id = to_id - 1 WHERE tenant_id = $1 AND seq = 3`, trail.SealMismatch, 3, -1},
+		{"a seal that covers nothing", `UPDATE saga.audit_seals SET to_txid = from_txid, to_id = 0 WHERE tenant_id = $1 AND seq = 1`, trail.MissingEvents, 1, -1},
+		{"a seal is gone", `DELETE FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 2`, trail.MissingSeals, 2, -1},
+		{"the first seal is gone", `DELETE FROM saga.audit_seals WHERE tenant_id = $1 AND seq = 1`, trail.MissingSeals, 1, -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tenant := w.write(t)
@@ -221,7 +222,7 @@ func TestEachKindOfTamperingIsDetectedAndNamed(t *testing.T) {
 func TestEventWithAForgedDigestDoesNotMatchItsSeal(t *testing.T) {
 	w, db := inPostgres(t)
 	tenant := w.write(t)
-	events, err := w.chain.Span(t.Context(), tenant, saga.Position{}, saga.Position{TxID: 1 << 62}, 100)
+	events, err := w.chain.Span(t.Context(), tenant, trail.Position{}, trail.Position{TxID: 1 << 62}, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,8 @@ func TestEventWithAForgedDigestDoesNotMatchItsSeal(t *testing.T) {
 	if _, err := db.ExecContext(t.Context(), `UPDATE saga.audit_events SET actor = 'eve', digest = $2 WHERE tenant_id = $1 AND id = $3`, tenant, digest[:], e.ID); err != nil {
 		t.Fatal(err)
 	}
-	if v := w.verify(t, tenant, 1, 100); v.FirstBad == nil || v.FirstBad.Kind != saga.SealMismatch || v.FirstBad.Seq != 2 {
+	if v := w.verify(t, tenant, 1, 100); v.FirstBad == nil || v.FirstBad.Kind != trail.SealMismatch ||
+		v.FirstBad.Seq != 2 {
 		t.Errorf("found %+v", v.FirstBad)
 	}
 }

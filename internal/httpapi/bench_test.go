@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/access/identity"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
@@ -69,8 +70,8 @@ func BenchmarkCreate(b *testing.B) {
 				},
 				Trail: httpapi.Trail{
 					Events: store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
-					Verify: func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
-						return saga.Verification{}, nil
+					Verify: func(context.Context, uuid.UUID, int64, int) (trail.Verification, error) {
+						return trail.Verification{}, nil
 					},
 				},
 				Webhooks: httpapi.Webhooks{Store: store.Webhooks, Deliveries: store.Webhooks,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/erasure"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
@@ -60,7 +61,7 @@ var problems = slices.Concat([]problemKind{
 	{saga.CodeContentUnreadable, []int{409}, "Content unreadable", "Encrypted content of the saga cannot be decrypted, and the action needs it: its key is not configured, or it was tampered with. `allowed_actions` lists what is possible meanwhile."},
 	{saga.CodeArchived, []int{409}, "The saga is archived", "The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can be restored."},
 	{saga.CodeNotArchived, []int{409}, "The saga is not archived", "Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible instead."},
-	{saga.CodeNotErasable, []int{409}, "Content cannot be erased", "A saga, dead letter or job run of the request is still active and needs its content, or its audit trail was tampered with; `detail` says which. Nothing was erased."},
+	{erasure.CodeNotErasable, []int{409}, "Content cannot be erased", "A saga, dead letter or job run of the request is still active and needs its content, or its audit trail was tampered with; `detail` says which. Nothing was erased."},
 	{sagaapi.CodeNoStep, []int{404, 422}, "No such step", "The saga's workflow has no step with this name or index. 404 where the path names it, 422 where the body does."},
 	{sagaapi.CodeNoResult, []int{409}, "No result", "Only a completed saga has a result. This one has not ended yet, or it ended otherwise."},
 	{saga.CodeStale, []int{412}, "The saga has changed", "If-Match named another version than the saga's current one. Read it again and decide again."},

@@ -11,14 +11,15 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/auditapi"
 	"github.com/skald-saga/skald/internal/audit/timeline"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/dlq/dlqapi"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/httpkit/ratelimit"
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/principal"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/waiting"
@@ -52,7 +53,7 @@ type Config struct {
 	// Loops are the background loops of this node. Nil: there are none.
 	Loops func() []overview.Loop
 	// Storage reports the sizes of the store's tables. Nil: the store has none.
-	Storage func(context.Context) (saga.Storage, error)
+	Storage func(context.Context) (storage.Storage, error)
 	// Answers stores the responses of requests with an Idempotency-Key for operations that
 	// create no resource with the key.
 	Answers claims.Store
@@ -88,11 +89,11 @@ type Config struct {
 
 // Trail is what the edge needs for the audit trail.
 type Trail struct {
-	Events saga.Trail
+	Events trail.Trail
 	// Follow streams new events, and Verify checks at most limit of a tenant's seals from a
 	// sequence number on.
 	Follow auditapi.Follow
-	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
+	Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error)
 	// Streams is called with the number of open live streams of events whenever it
 	// changes. Nil: not called.
 	Streams func(open int)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
@@ -79,7 +80,7 @@ func TestEnumsOfTheContractMatchTheRules(t *testing.T) {
 	for _, v := range bad.Properties["kind"].Value.Enum {
 		tamperings = append(tamperings, v.(string))
 	}
-	if diff := cmp.Diff(apitest.Texts(saga.Tamperings), tamperings); diff != "" {
+	if diff := cmp.Diff(apitest.Texts(trail.Tamperings), tamperings); diff != "" {
 		t.Errorf("kinds of first_bad (-rules +contract):\n%s", diff)
 	}
 	for _, v := range schemas["SagaLifecycle"].Value.Enum {

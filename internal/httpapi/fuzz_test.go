@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
@@ -76,7 +77,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		},
 		Trail: httpapi.Trail{
 			Events: store.Trail, Follow: audit.NewTail(store.Trail, slog.New(slog.DiscardHandler)).Follow,
-			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error) {
 				return audit.Verify(ctx, store.Trail, tenant, from, limit)
 			},
 		},

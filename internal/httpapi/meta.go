@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/ops/storage"
 )
 
 // GetHealth succeeds as long as the process can respond.
@@ -64,7 +64,7 @@ func (s *server) GetStorage(ctx context.Context, _ api.GetStorageRequestObject) 
 	if err := httpkit.ForDeployment(ctx, "the storage report"); err != nil {
 		return nil, err
 	}
-	var report saga.Storage
+	var report storage.Storage
 	if s.cfg.Storage != nil {
 		var err error
 		if report, err = s.cfg.Storage(ctx); err != nil {

@@ -34,7 +34,7 @@ import (
 // The handlers of the subjects, by names that distinguish them in server.
 type (
 	sagas   = sagaapi.Handlers
-	trail   = auditapi.Handlers
+	audited = auditapi.Handlers
 	letters = dlqapi.Handlers
 	jobs    = jobapi.Handlers
 	workers = workerapi.Handlers
@@ -51,7 +51,7 @@ type server struct {
 	router   chi.Router
 	inUse    claims.Requests // Idempotency-Keys of requests in progress
 	*sagas
-	*trail
+	*audited
 	*letters // nil without a dead-letter queue; its operations are then unreachable
 	*jobs    // nil without job runs; their operations are then unreachable
 	*workers // nil: see jobs
@@ -94,7 +94,7 @@ func (s *server) assemble() {
 	cfg := &s.cfg
 	of := &cfg.Sagas
 	s.sagas = sagaapi.New(&sagas{Kit: s.kit, Sagas: cfg.Sagas, Tenant: cfg.Access.Tenant, Jobs: cfg.Jobs != nil})
-	s.trail = &trail{Kit: s.kit, Sagas: of.Store, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
+	s.audited = &audited{Kit: s.kit, Sagas: of.Store, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint}
@@ -107,7 +107,7 @@ func (s *server) assemble() {
 		s.letters = &letters{
 			Kit: s.kit, DeadLetters: *q, CheckEndpoint: cfg.Webhooks.CheckEndpoint, LetterSchema: s.contract.letter,
 		}
-		s.sagas.Actions, s.trail.Actions, s.trail.VerifyActions = q.Actions, q.Actions, q.VerifyActions
+		s.sagas.Actions, s.audited.Actions, s.audited.VerifyActions = q.Actions, q.Actions, q.VerifyActions
 	}
 	if j := cfg.Jobs; j != nil {
 		s.jobs = &jobs{

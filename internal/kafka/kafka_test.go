@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/publication"
 	"github.com/skald-saga/skald/internal/kafka"
 	"github.com/skald-saga/skald/internal/saga"
@@ -107,7 +108,7 @@ func (w *world) expected(tenants ...uuid.UUID) map[string][]string {
 	w.t.Helper()
 	all := map[string][]string{}
 	for _, tenantID := range tenants {
-		events, _, err := w.store.Trail.Feed(w.t.Context(), tenantID, saga.Position{}, saga.EventFilter{}, 100_000)
+		events, _, err := w.store.Trail.Feed(w.t.Context(), tenantID, trail.Position{}, trail.EventFilter{}, 100_000)
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -303,12 +304,12 @@ func TestAnotherNodeTakesOverAndAFormerLeaderWritesNoCursor(t *testing.T) {
 // lostAdvance is a store as a dying leader sees it: it never hears whether its
 // cursor was written, and it cannot renew its lease.
 type lostAdvance struct {
-	saga.Publications
+	trail.Publications
 	once  *atomic.Bool
 	stuck chan struct{}
 }
 
-func (s lostAdvance) Advance(ctx context.Context, _ string, _ int64, _ uuid.UUID, _ saga.Position) (bool, error) {
+func (s lostAdvance) Advance(ctx context.Context, _ string, _ int64, _ uuid.UUID, _ trail.Position) (bool, error) {
 	if !s.once.Swap(true) {
 		close(s.stuck)
 	}

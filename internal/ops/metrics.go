@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -279,7 +280,7 @@ func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
 func (m *Metrics) Archived(n int) { m.archived.Add(float64(n)) }
 
 // Measured records the sizes of the tables; those of dropped tables disappear.
-func (m *Metrics) Measured(s saga.Storage) {
+func (m *Metrics) Measured(s storage.Storage) {
 	m.bytes.Reset()
 	m.tuples.Reset()
 	for _, t := range s.Tables {

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -208,16 +209,16 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", prefix, diff)
 		}
 	}
-	m.Measured(saga.Storage{Tables: []saga.Table{{Name: "gone"}, {Name: "kept"}}})
-	m.Measured(saga.Storage{Tables: []saga.Table{{Name: "kept", HeapBytes: 3}}})
+	m.Measured(storage.Storage{Tables: []storage.Table{{Name: "gone"}, {Name: "kept"}}})
+	m.Measured(storage.Storage{Tables: []storage.Table{{Name: "kept", HeapBytes: 3}}})
 	expect("skald_table_bytes", `{part="heap",table="kept"}`, `{part="index",table="kept"}`, `{part="toast",table="kept"}`)
 	expect("skald_table_tuples", `{kind="dead",table="kept"}`, `{kind="live",table="kept"}`)
-	m.Measured(saga.Storage{Snapshot: &saga.Snapshot{Age: 90 * time.Second, Transactions: 7}})
+	m.Measured(storage.Storage{Snapshot: &storage.Snapshot{Age: 90 * time.Second, Transactions: 7}})
 	got := scrape(t, m)
 	if got[`skald_postgres_oldest_snapshot{unit="seconds"}`] != 90 || got[`skald_postgres_oldest_snapshot{unit="transactions"}`] != 7 {
 		t.Errorf("the oldest snapshot is shown as %v", shown("skald_postgres_oldest_snapshot"))
 	}
-	m.Measured(saga.Storage{}) // which may not see it
+	m.Measured(storage.Storage{}) // which may not see it
 	expect("skald_postgres_oldest_snapshot")
 
 	m.IngestTopics([]string{"a.dlq", "b.dlq"}, []string{"C.DLQ"})

@@ -252,3 +252,8 @@ func (d *decision) tellSkipped(k int) {
 	e.StepIndex, e.StepName = k, d.After.Def.Steps[k].Name
 	e.say(words{Skipped: true})
 }
+
+// Common reports whether nearly every saga has an event of the type.
+func (t AuditType) Common() bool {
+	return t == SagaStarted || t == StepStarted || t == StepFinished || t == SagaCompleted
+}

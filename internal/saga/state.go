@@ -6,9 +6,9 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: state, interventions, saga, outcome, record, run,
-// audit, budget, event, actions, filter, trail, order, seal, apply, explain, new, store, archive,
-// attempts, faults, letter, patch, trouble, damage, doubt, erase, force, foresee, job, note,
-// publications, reopen, statistics, steps, storage, verification.
+// audit, budget, event, actions, filter, order, apply, explain, new, store, archive,
+// attempts, faults, letter, patch, trouble, damage, doubt, erased, force, foresee, job,
+// note, reopen, statistics, steps.
 package saga
 
 import "slices"

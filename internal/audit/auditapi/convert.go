@@ -7,13 +7,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
 // toAPIEvent converts an audit event; cursor is the one after it.
-func toAPIEvent(e *saga.StoredEvent, cursor string) api.AuditEvent {
+func toAPIEvent(e *trail.StoredEvent, cursor string) api.AuditEvent {
 	out := api.AuditEvent{
 		ID: strconv.FormatInt(e.ID, 10), SagaID: e.SagaID, EventType: api.AuditEventType(e.Type), Timestamp: e.At,
 		OldState: toAPIState(e.Old), NewState: toAPIState(e.New),
@@ -53,7 +54,7 @@ func positive(n int) *int {
 	return &n
 }
 
-func toAPIVerification(v *saga.Verification, ofActions bool) api.AuditVerification {
+func toAPIVerification(v *trail.Verification, ofActions bool) api.AuditVerification {
 	out := api.AuditVerification{
 		Ok: v.FirstBad == nil, CheckedSeals: v.CheckedSeals, CheckedEvents: v.CheckedEvents,
 		ArchivedSeals: positive(v.ArchivedSeals),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
@@ -19,7 +20,7 @@ import (
 // Follow sends live events to waiting requests: every event of a tenant after a
 // position, in batches that must not be changed. The channel is closed when its reader
 // falls behind, who then calls it again. stop must be called.
-type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []saga.StoredEvent, after saga.Position,
+type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []trail.StoredEvent, after trail.Position,
 	stop func(), err error)
 
 // lookLonger is how long one request searches for events that match a filter before it
@@ -32,28 +33,28 @@ func feedOf(tenant uuid.UUID) httpkit.ListID {
 	return httpkit.NewListID(tenant, "/api/v1/saga-events", nil)
 }
 
-func positionKeys(p saga.Position) []byte {
+func positionKeys(p trail.Position) []byte {
 	//nolint:gosec // ids are positive
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, p.TxID), uint64(p.ID))
 }
 
 // positionOf decodes a cursor of the feed.
-func (s *Handlers) positionOf(list httpkit.ListID, cursor string) (saga.Position, error) {
+func (s *Handlers) positionOf(list httpkit.ListID, cursor string) (trail.Position, error) {
 	b, err := s.Cursors.Open(list, cursor)
 	if err != nil {
-		return saga.Position{}, err
+		return trail.Position{}, err
 	}
 	if len(b) != 16 {
-		return saga.Position{}, httpkit.BadCursor()
+		return trail.Position{}, httpkit.BadCursor()
 	}
 	//nolint:gosec // as it was put in
-	return saga.Position{TxID: binary.BigEndian.Uint64(b), ID: int64(binary.BigEndian.Uint64(b[8:]))}, nil
+	return trail.Position{TxID: binary.BigEndian.Uint64(b), ID: int64(binary.BigEndian.Uint64(b[8:]))}, nil
 }
 
 // eventFilter reads the filter from a feed's parameters.
 func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, actor *string, from,
-	to *time.Time) (saga.EventFilter, error) {
-	f := saga.EventFilter{WorkflowName: httpkit.Text(workflow), TraceID: httpkit.Text(trace), Actor: httpkit.Text(actor)}
+	to *time.Time) (trail.EventFilter, error) {
+	f := trail.EventFilter{WorkflowName: httpkit.Text(workflow), TraceID: httpkit.Text(trace), Actor: httpkit.Text(actor)}
 	for _, t := range types {
 		f.Types = append(f.Types, saga.AuditType(t))
 	}
@@ -90,7 +91,7 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	list, size, at := feedOf(tenant), httpkit.DefaultPageSize, saga.Position{}
+	list, size, at := feedOf(tenant), httpkit.DefaultPageSize, trail.Position{}
 	if p.PageSize != nil {
 		size = int(*p.PageSize)
 	}
@@ -120,13 +121,13 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 
 // feedPage is a page of the feed, and how far the feed was read.
 type feedPage struct {
-	events []saga.StoredEvent
-	end    saga.Position
+	events []trail.StoredEvent
+	end    trail.Position
 	more   bool // there are later events, though perhaps none that match
 }
 
 // readFeed reads until a page is full, the feed ends, or its time is over.
-func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter,
+func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at trail.Position, f trail.EventFilter,
 	size int) (feedPage, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -155,7 +156,7 @@ func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at saga.Posit
 }
 
 // awaitEvents waits for an event that matches and returns the page there is then.
-func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Position, f saga.EventFilter, size int,
+func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at trail.Position, f trail.EventFilter, size int,
 	wait time.Duration) (feedPage, error) {
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -181,7 +182,8 @@ func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at saga.Po
 
 // nextFit returns true when an event after a position matches, the wait is over or the
 // client has gone, and false when the batches have ended.
-func (s *Handlers) nextFit(ctx context.Context, batches <-chan []saga.StoredEvent, at saga.Position, f saga.EventFilter,
+func (s *Handlers) nextFit(ctx context.Context, batches <-chan []trail.StoredEvent, at trail.Position,
+	f trail.EventFilter,
 	over <-chan time.Time) bool {
 	for {
 		select {
@@ -254,7 +256,7 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 // hasEvents returns nil when the tenant has, or had, a saga of this id: each has an event of its
 // start, whatever happened to it later. Fault: NotFound.
 func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
-	events, _, err := s.Trail.Events(ctx, tenant, id, saga.EventFilter{}, false, 0, 1)
+	events, _, err := s.Trail.Events(ctx, tenant, id, trail.EventFilter{}, false, 0, 1)
 	if err != nil || len(events) > 0 {
 		return err
 	}

@@ -9,12 +9,13 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/audit/timeline"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Verify checks a tenant's seals from a sequence number, at most limit of them.
-type Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
+type Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error)
 
 // Handlers are the operations on the audit trail: events of sagas, the actions of
 // operators, and timelines. Fields are required unless a comment says otherwise.
@@ -23,7 +24,7 @@ type Handlers struct {
 	Sagas saga.Store
 	// Trail is the audit trail of sagas, Follow sends new events, and Verify checks its
 	// seals.
-	Trail  saga.Trail
+	Trail  trail.Trail
 	Follow Follow
 	Verify Verify
 	// Actions is the audit trail of operators, and VerifyActions checks its seals.

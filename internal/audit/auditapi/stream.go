@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // streamPage is how many events a stream that catches up reads at once.
@@ -62,18 +62,18 @@ type stream struct {
 	leave    func()
 	tenant   uuid.UUID
 	list     httpkit.ListID
-	filter   saga.EventFilter
+	filter   trail.EventFilter
 	bare     bool             // a HEAD request: no body
 	redactor httpkit.Redactor // hides what the client may not read; nil: nothing
 
 	out    *http.ResponseController
 	w      http.ResponseWriter
 	buf    bytes.Buffer
-	at     saga.Position // everything up to here was sent, or does not match
-	sent   saga.Position // the last cursor sent
-	quiet  *time.Timer   // fires when nothing was sent for a while
-	over   *time.Timer   // fires at the stream's maximum age
-	closed bool          // the client is gone or too slow
+	at     trail.Position // everything up to here was sent, or does not match
+	sent   trail.Position // the last cursor sent
+	quiet  *time.Timer    // fires when nothing was sent for a while
+	over   *time.Timer    // fires at the stream's maximum age
+	closed bool           // the client is gone or too slow
 }
 
 // Redacted makes the stream redact each event.
@@ -169,7 +169,7 @@ func (st *stream) catchUp() {
 }
 
 // send writes the events of a batch that are new and match, and then the cursor.
-func (st *stream) send(batch []saga.StoredEvent) {
+func (st *stream) send(batch []trail.StoredEvent) {
 	for i := range batch {
 		e := &batch[i]
 		if e.Compare(st.at) <= 0 {
@@ -196,7 +196,7 @@ func (st *stream) send(batch []saga.StoredEvent) {
 var errUncovered = errors.New("an event cannot be redacted")
 
 // write puts an event into the buffer.
-func (st *stream) write(e *saga.StoredEvent) {
+func (st *stream) write(e *trail.StoredEvent) {
 	cursor := st.s.Cursors.Seal(st.list, positionKeys(e.Position))
 	var event any = toAPIEvent(e, cursor)
 	ok := true

@@ -11,21 +11,21 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
-// Unsealed implements saga.Sealed.
-func (st *Actions) Unsealed(ctx context.Context) ([]saga.Unsealed, error) {
+// Unsealed implements trail.Sealed.
+func (st *Actions) Unsealed(ctx context.Context) ([]trail.Unsealed, error) {
 	return ofActions.UnsealedIn(ctx, st.db)
 }
 
-// Seal implements saga.Sealed.
+// Seal implements trail.Sealed.
 func (st *Actions) Seal(ctx context.Context, tenant uuid.UUID) (actions int, err error) {
 	return ofActions.SealIn(ctx, st.db, tenant)
 }
 
-// Seals implements saga.Sealed.
-func (st *Actions) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
+// Seals implements trail.Sealed.
+func (st *Actions) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]trail.Seal, error) {
 	return ofActions.SealsIn(ctx, st.db, tenant, from, limit)
 }
 
@@ -41,12 +41,12 @@ SELECT a.txid, a.n, a.digest, a.id::text, ARRAY[
  WHERE a.tenant_id = $1 AND (a.txid, a.n) > ($2::xid8, $3::bigint) AND (a.txid, a.n) <= ($4::xid8, $5::bigint)
  ORDER BY a.txid, a.n LIMIT $6`
 
-// Links implements saga.Sealed.
-func (st *Actions) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position,
-	limit int) ([]saga.Link, error) {
-	var links []saga.Link
+// Links implements trail.Sealed.
+func (st *Actions) Links(ctx context.Context, tenant uuid.UUID, after, upTo trail.Position,
+	limit int) ([]trail.Link, error) {
+	var links []trail.Link
 	err := st.db.ListTenant(ctx, tenant, actionLinks, func(rows *sql.Rows) error {
-		var l saga.Link
+		var l trail.Link
 		var fields []sql.NullString
 		if err := rows.Scan(&l.TxID, &l.ID, &l.Stored, &l.Subject, pq.Array(&fields)); err != nil {
 			return err

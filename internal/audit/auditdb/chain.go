@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Settled is the condition that no event can still commit before this one: all
@@ -58,15 +58,15 @@ SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.written))::float8, 
 	 WHERE a.tenant_id = t.tenant_id AND (a.txid, a.PLACE) > (coalesce(last.to_txid, '0'), coalesce(last.to_id, 0))
 	 ORDER BY a.txid, a.PLACE LIMIT 1) AS e`
 
-// UnsealedIn is saga.Chain.Unsealed.
-func (c *Chain) UnsealedIn(ctx context.Context, db *postgres.DB) ([]saga.Unsealed, error) {
+// UnsealedIn is trail.Chain.Unsealed.
+func (c *Chain) UnsealedIn(ctx context.Context, db *postgres.DB) ([]trail.Unsealed, error) {
 	rows, err := db.Read.QueryContext(ctx, c.unsealed)
 	if err != nil {
 		return nil, fmt.Errorf("look for events to seal: %w", err)
 	}
-	var list []saga.Unsealed
+	var list []trail.Unsealed
 	err = postgres.EachRow(rows, func() error {
-		var u saga.Unsealed
+		var u trail.Unsealed
 		var seconds float64
 		err := rows.Scan(&u.TenantID, &seconds, &u.Settled)
 		u.Age = time.Duration(seconds * float64(time.Second))
@@ -81,7 +81,7 @@ func (c *Chain) UnsealedIn(ctx context.Context, db *postgres.DB) ([]saga.Unseale
 
 // sealEvents computes a seal in the database, and writes it unless another node was
 // faster: the sequence number is unique. Both seals would be right, because nothing
-// before a settled event ever changes. The hash is that of saga.Seal.Sum.
+// before a settled event ever changes. The hash is that of trail.Seal.Sum.
 //
 // covered is sorted once; scans of it return the rows in that order, which the tests of
 // the chain rely on.
@@ -111,9 +111,9 @@ SELECT $1, seq, from_txid, from_id, to_txid, to_id, events, prev,
               || int8send(events) || bytes)
   FROM seal
 ON CONFLICT (tenant_id, seq) DO NOTHING
-RETURNING events`, Settled, saga.MaxSealed)
+RETURNING events`, Settled, trail.MaxSealed)
 
-// SealIn is saga.Chain.Seal.
+// SealIn is trail.Chain.Seal.
 func (c *Chain) SealIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID) (events int, err error) {
 	err = db.ListTenant(ctx, tenant, c.seal, func(rows *sql.Rows) error { return rows.Scan(&events) }, tenant)
 	if err != nil {
@@ -124,24 +124,24 @@ func (c *Chain) SealIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID) (
 
 // sealTable is a table of seals, for reading: sealEvents writes them.
 var sealTable = postgres.NewTable(
-	postgres.UUID("tenant_id", func(s *saga.Seal) *uuid.UUID { return &s.TenantID }),
-	postgres.Int("seq", func(s *saga.Seal) *int64 { return &s.Seq }),
-	postgres.Read("from_txid", func(s *saga.Seal) any { return &s.From.TxID }),
-	postgres.Int("from_id", func(s *saga.Seal) *int64 { return &s.From.ID }),
-	postgres.Read("to_txid", func(s *saga.Seal) any { return &s.To.TxID }),
-	postgres.Int("to_id", func(s *saga.Seal) *int64 { return &s.To.ID }),
-	postgres.Int("events", func(s *saga.Seal) *int { return &s.Events }),
-	postgres.Bytes("prev_hash", func(s *saga.Seal) *[]byte { return &s.Prev }),
-	postgres.Bytes("hash", func(s *saga.Seal) *[]byte { return &s.Hash }),
-	postgres.Time("sealed_at", func(s *saga.Seal) *time.Time { return &s.SealedAt }),
+	postgres.UUID("tenant_id", func(s *trail.Seal) *uuid.UUID { return &s.TenantID }),
+	postgres.Int("seq", func(s *trail.Seal) *int64 { return &s.Seq }),
+	postgres.Read("from_txid", func(s *trail.Seal) any { return &s.From.TxID }),
+	postgres.Int("from_id", func(s *trail.Seal) *int64 { return &s.From.ID }),
+	postgres.Read("to_txid", func(s *trail.Seal) any { return &s.To.TxID }),
+	postgres.Int("to_id", func(s *trail.Seal) *int64 { return &s.To.ID }),
+	postgres.Int("events", func(s *trail.Seal) *int { return &s.Events }),
+	postgres.Bytes("prev_hash", func(s *trail.Seal) *[]byte { return &s.Prev }),
+	postgres.Bytes("hash", func(s *trail.Seal) *[]byte { return &s.Hash }),
+	postgres.Time("sealed_at", func(s *trail.Seal) *time.Time { return &s.SealedAt }),
 )
 
 var readSeals = `SELECT ` + sealTable.Selected("s") + ` FROM SEALS s WHERE s.tenant_id = $1 AND s.seq >= $2 ORDER BY s.seq LIMIT $3`
 
-// SealsIn is saga.Chain.Seals.
+// SealsIn is trail.Chain.Seals.
 func (c *Chain) SealsIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID, from int64,
-	limit int) ([]saga.Seal, error) {
-	var seals []saga.Seal
+	limit int) ([]trail.Seal, error) {
+	var seals []trail.Seal
 	err := db.ListTenant(ctx, tenant, c.seals, func(rows *sql.Rows) error {
 		s, err := sealTable.One(rows)
 		seals = append(seals, s)

@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // DeadLetters is what the edge needs of the dead-letter queue. Every field is required.
@@ -26,7 +26,7 @@ type DeadLetters struct {
 	Actions  operator.Log // the audit trail, except for sagas
 	// VerifyActions checks the seals of that trail from a sequence number, at most limit
 	// of them.
-	VerifyActions func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error)
+	VerifyActions func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error)
 	RedriveLimits dlq.RedriveLimits
 	// WakeRedrives makes the loops of this node look for redrives now.
 	WakeRedrives func()

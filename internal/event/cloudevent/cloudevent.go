@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -70,7 +71,7 @@ func Source(tenant uuid.UUID) string { return "/skald/tenants/" + tenant.String(
 
 // Of returns the document of a stored event. It fails only for an event that
 // could not have been stored.
-func Of(e *saga.StoredEvent) (Event, error) {
+func Of(e *trail.StoredEvent) (Event, error) {
 	id := strconv.FormatInt(e.ID, 10)
 	d := Data{
 		ID:            id,

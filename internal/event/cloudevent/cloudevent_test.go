@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -28,7 +29,7 @@ func TestAnEventIsTheDocumentedOne(t *testing.T) {
 		Timestamp: at,
 		Details:   json.RawMessage(`{"card":"4111"}`),
 	}
-	e := saga.StoredEvent{
+	e := trail.StoredEvent{
 		AuditEvent: saga.AuditEvent{
 			TenantID: tenant, SagaID: id, Type: saga.StepFailed, StepIndex: 0, StepName: "reserve", Attempt: 3, At: at,
 			Data: json.RawMessage(`{"action":"EXECUTE"}`), Old: saga.Running, New: saga.Compensating,
@@ -43,7 +44,7 @@ func TestAnEventIsTheDocumentedOne(t *testing.T) {
 			},
 			Actor: "alice", RequestID: "req-1", TraceID: new(strings.Repeat("a", 32)), SpanID: new(strings.Repeat("b", 16)),
 		},
-		Position: saga.Position{TxID: 9, ID: 42}, WorkflowName: "order", CorrelationID: new("c-1"), BusinessKey: new("b-1"),
+		Position: trail.Position{TxID: 9, ID: 42}, WorkflowName: "order", CorrelationID: new("c-1"), BusinessKey: new("b-1"),
 	}
 	doc, err := cloudevent.Of(&e)
 	if err != nil {
@@ -109,7 +110,7 @@ func TestAnEventIsTheDocumentedOne(t *testing.T) {
 }
 
 func TestAbsentFieldsOfAnEventAreLeftOut(t *testing.T) {
-	e := saga.StoredEvent{
+	e := trail.StoredEvent{
 		AuditEvent: saga.AuditEvent{
 			TenantID:  tenant,
 			SagaID:    id,
@@ -119,7 +120,7 @@ func TestAbsentFieldsOfAnEventAreLeftOut(t *testing.T) {
 			Old:       saga.NoState,
 			New:       saga.NoState,
 		},
-		Position: saga.Position{ID: 7},
+		Position: trail.Position{ID: 7},
 	}
 	doc, err := cloudevent.Of(&e)
 	if err != nil {

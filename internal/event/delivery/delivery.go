@@ -19,17 +19,17 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Config of the loop. Queue, Trail, Send, Now, NewID and Log are required; for other
 // fields the comments give the default.
 type Config struct {
 	Queue webhook.Queue
-	Trail saga.Trail
+	Trail trail.Trail
 	// Send makes one attempt. It must return soon after its context ends.
 	Send  func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome
 	Now   func() time.Time
@@ -238,7 +238,7 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 // read creates deliveries for the next events. It returns true when there may be
 // further events.
 func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err error) {
-	events, end, err := l.Trail.Feed(ctx, w.TenantID, w.Cursor, saga.EventFilter{}, batch)
+	events, end, err := l.Trail.Feed(ctx, w.TenantID, w.Cursor, trail.EventFilter{}, batch)
 	if err != nil || end == w.Cursor {
 		return false, err
 	}

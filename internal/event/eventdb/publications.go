@@ -10,17 +10,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Publications is saga.Publications on PostgreSQL.
+// Publications is trail.Publications on PostgreSQL.
 type Publications struct{ db *postgres.DB }
 
 // NewPublications returns the publications of db.
 func NewPublications(db *postgres.DB) *Publications { return &Publications{db} }
 
-// Lead implements saga.Publications.
+// Lead implements trail.Publications.
 func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.Duration) (epoch int64, err error) {
 	err = st.db.Read.GetContext(ctx, &epoch, `
 		INSERT INTO saga.publications AS p (name, owner, epoch, lease_until) VALUES ($1, $2, 1, now() + $3 * interval '1 microsecond')
@@ -33,14 +33,14 @@ func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.D
 	return epoch, postgres.Wrap("acquire the publication lease", err)
 }
 
-// Renew implements saga.Publications.
+// Renew implements trail.Publications.
 func (st *Publications) Renew(ctx context.Context, name string, epoch int64, ttl time.Duration) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, `
 		UPDATE saga.publications SET lease_until = now() + $3 * interval '1 microsecond' WHERE name = $1 AND epoch = $2`, name, epoch, ttl.Microseconds())
 	return postgres.ChangedOne(res, "renew the publication lease", err)
 }
 
-// Resign implements saga.Publications.
+// Resign implements trail.Publications.
 func (st *Publications) Resign(ctx context.Context, name string, epoch int64) error {
 	_, err := st.db.Read.ExecContext(ctx, `
 		UPDATE saga.publications SET lease_until = now() WHERE name = $1 AND epoch = $2 AND lease_until > now()`, name, epoch)
@@ -60,15 +60,15 @@ SELECT t.tenant_id, coalesce(c.txid, '0'), coalesce(c.id, 0), next.timestamp
  ) AS next
  WHERE t.tenant_id IS NOT NULL`
 
-// Unpublished implements saga.Publications.
-func (st *Publications) Unpublished(ctx context.Context, name string) ([]saga.Unpublished, error) {
+// Unpublished implements trail.Publications.
+func (st *Publications) Unpublished(ctx context.Context, name string) ([]trail.Unpublished, error) {
 	rows, err := st.db.Read.QueryContext(ctx, unpublished, name)
 	if err != nil {
 		return nil, fmt.Errorf("find unpublished events: %w", err)
 	}
-	var all []saga.Unpublished
+	var all []trail.Unpublished
 	err = postgres.EachRow(rows, func() error {
-		var u saga.Unpublished
+		var u trail.Unpublished
 		err := rows.Scan(&u.TenantID, &u.After.TxID, &u.After.ID, &u.Since)
 		postgres.UTC(&u.Since)
 		all = append(all, u)
@@ -86,10 +86,10 @@ WITH term AS (
 INSERT INTO saga.publication_cursors (name, tenant_id, txid, id) SELECT name, $3, $4, $5 FROM term
 ON CONFLICT (name, tenant_id) DO UPDATE SET txid = excluded.txid, id = excluded.id`
 
-// Advance implements saga.Publications. It uses the engine's role, because the
+// Advance implements trail.Publications. It uses the engine's role, because the
 // publisher works for all tenants.
 func (st *Publications) Advance(ctx context.Context, name string, epoch int64, whose uuid.UUID,
-	to saga.Position) (bool, error) {
+	to trail.Position) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, advance, name, epoch, whose, xid(to), to.ID)
 	return postgres.ChangedOne(res, "advance publication", err)
 }

@@ -13,11 +13,11 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // readyWebhooks makes two look-ups for each enabled subscription, each in an index: are
@@ -69,7 +69,7 @@ SELECT count(*) FROM moved`,
 	postgres.Single("tenant", "webhook", "version", "from_txid", "from_id", "to_txid", "to_id"), queuedDelivery.As("d"))
 
 // Enqueue implements webhook.Queue.
-func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, to saga.Position,
+func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, to trail.Position,
 	deliveries []webhook.Delivery) (bool, error) {
 	batch := queuedDelivery.Batch(len(deliveries))
 	for i := range deliveries {
@@ -86,7 +86,7 @@ func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, 
 }
 
 // xid is a transaction id as a parameter: lib/pq has no unsigned numbers.
-func xid(p saga.Position) string { return strconv.FormatUint(p.TxID, 10) }
+func xid(p trail.Position) string { return strconv.FormatUint(p.TxID, 10) }
 
 // claimDeliveries leases due deliveries. A delivery that another node holds is skipped;
 // the lease is not in the index, so that a claim is a HOT update.

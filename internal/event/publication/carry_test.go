@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/publication"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
@@ -108,13 +109,13 @@ func headerOf(m publication.Message, name string) string {
 
 // trail is a store with sagas of some tenants, each with an event of its start and of
 // its cancellation.
-type trail struct {
+type events struct {
 	t     *testing.T
 	store *memstore.Store
 	def   *workflow.Definition
 }
 
-func newTrail(t *testing.T) *trail {
+func newTrail(t *testing.T) *events {
 	t.Helper()
 	def, err := workflow.ParseJSON(
 		[]byte(`{"name":"w","steps":[{"name":"a","action":{"http":{"url":"http://h/"}},"compensation":"none"}]}`),
@@ -123,11 +124,11 @@ func newTrail(t *testing.T) *trail {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &trail{t: t, store: memstore.New(time.Now), def: def}
+	return &events{t: t, store: memstore.New(time.Now), def: def}
 }
 
 // happen starts n sagas of each tenant, and then cancels them.
-func (tr *trail) happen(n int, tenants ...uuid.UUID) {
+func (tr *events) happen(n int, tenants ...uuid.UUID) {
 	tr.t.Helper()
 	ctx := tr.t.Context()
 	var sagas []saga.Instance
@@ -158,11 +159,11 @@ func (tr *trail) happen(n int, tenants ...uuid.UUID) {
 }
 
 // told returns the ids of all events of the tenants, by saga, in the order of the feed.
-func (tr *trail) told(tenants ...uuid.UUID) map[string][]string {
+func (tr *events) told(tenants ...uuid.UUID) map[string][]string {
 	tr.t.Helper()
 	told := map[string][]string{}
 	for _, tenant := range tenants {
-		events, _, err := tr.store.Trail.Feed(tr.t.Context(), tenant, saga.Position{}, saga.EventFilter{}, 1000)
+		events, _, err := tr.store.Trail.Feed(tr.t.Context(), tenant, trail.Position{}, trail.EventFilter{}, 1000)
 		if err != nil {
 			tr.t.Fatal(err)
 		}
@@ -175,7 +176,7 @@ func (tr *trail) told(tenants ...uuid.UUID) map[string][]string {
 }
 
 // publish runs the loop on a node until stop, in batches of three.
-func (tr *trail) publish(node string, to *broker, change ...func(*publication.Config)) (stop func()) {
+func (tr *events) publish(node string, to *broker, change ...func(*publication.Config)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tr.t.Context()))
 	ended := make(chan struct{})
 	cfg := publication.Config{
@@ -265,7 +266,7 @@ func TestANewLeaderContinuesAfterTheLastAcknowledgement(t *testing.T) {
 }
 
 // unrenewed is a publication whose lease cannot be renewed.
-type unrenewed struct{ saga.Publications }
+type unrenewed struct{ trail.Publications }
 
 func (unrenewed) Renew(context.Context, string, int64, time.Duration) (bool, error) {
 	return false, errors.New("the database does not answer")

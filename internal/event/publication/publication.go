@@ -20,6 +20,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/loop"
@@ -66,8 +67,8 @@ func (r *Refused) Error() string {
 type Config struct {
 	Name  string // of the publication; nodes that share it share the work
 	Node  string // of this node, unique
-	Store saga.Publications
-	Trail saga.Trail // nil: Outbox
+	Store trail.Publications
+	Trail trail.Trail // nil: Outbox
 	// Outbox has the events of job runs, which are published instead of a trail.
 	Outbox jobrun.Outbox
 	// Refuse says why nothing may be published to a topic, "" if it may. Of Outbox.
@@ -237,7 +238,10 @@ func (c *Config) pass(ctx context.Context, to Producer, epoch int64) (published 
 		return 0, true, err
 	}
 	if len(c.Tenants) > 0 {
-		tenants = slices.DeleteFunc(tenants, func(t saga.Unpublished) bool { return !slices.Contains(c.Tenants, t.TenantID) })
+		tenants = slices.DeleteFunc(tenants, func(t trail.Unpublished) bool {
+			return !slices.Contains(c.Tenants,
+				t.TenantID)
+		})
 	}
 	var lag time.Duration
 	for _, t := range tenants {
@@ -259,9 +263,9 @@ func (c *Config) carry(
 	ctx context.Context,
 	to Producer,
 	epoch int64,
-	t saga.Unpublished,
+	t trail.Unpublished,
 ) (n int, ours bool, err error) {
-	events, end, err := c.Trail.Feed(ctx, t.TenantID, t.After, saga.EventFilter{}, c.Batch)
+	events, end, err := c.Trail.Feed(ctx, t.TenantID, t.After, trail.EventFilter{}, c.Batch)
 	if err != nil || end == t.After {
 		return 0, true, err
 	}
@@ -288,7 +292,7 @@ func (c *Config) carry(
 }
 
 // messageOf encodes an audit event.
-func messageOf(e *saga.StoredEvent) (Message, error) {
+func messageOf(e *trail.StoredEvent) (Message, error) {
 	doc, err := cloudevent.Of(e)
 	if err != nil {
 		return Message{}, err

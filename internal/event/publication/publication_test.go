@@ -12,14 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/publication"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // term is a publication that this node leads, with nothing to publish. It fails while
 // down is set.
 type term struct {
-	saga.Publications
+	trail.Publications
 	down atomic.Bool
 }
 
@@ -29,7 +29,7 @@ func (*term) Renew(context.Context, string, int64, time.Duration) (bool, error) 
 
 func (*term) Resign(context.Context, string, int64) error { return nil }
 
-func (p *term) Unpublished(context.Context, string) ([]saga.Unpublished, error) {
+func (p *term) Unpublished(context.Context, string) ([]trail.Unpublished, error) {
 	if p.down.Load() {
 		return nil, errors.New("the broker is away")
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/page"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Store stores subscriptions. A tenant sees only its own; others do not exist for it
@@ -63,7 +63,7 @@ type Queue interface {
 	// returns false when the cursor is no longer at from, or the subscription is
 	// no longer enabled in this version. So each event becomes a delivery once,
 	// however many nodes read the feed.
-	Enqueue(ctx context.Context, s *Subscription, from, to saga.Position, deliveries []Delivery) (bool, error)
+	Enqueue(ctx context.Context, s *Subscription, from, to trail.Position, deliveries []Delivery) (bool, error)
 	// Claim returns up to limit pending deliveries that are due, oldest first, each with
 	// its Attempt begun: no other node gets them until the lease expires. None when the
 	// subscription is no longer enabled in this version.
@@ -92,9 +92,9 @@ type Listed struct {
 // Work is a subscription with deliveries to create or to send.
 type Work struct {
 	Subscription
-	Cursor    saga.Position // how far its feed has been read
-	FeedReady bool          // there are further events, and room for more deliveries
-	Due       bool          // deliveries are due
+	Cursor    trail.Position // how far its feed has been read
+	FeedReady bool           // there are further events, and room for more deliveries
+	Due       bool           // deliveries are due
 }
 
 // Filter selects subscriptions or deliveries; zero fields do not restrict.

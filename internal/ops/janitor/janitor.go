@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -32,8 +33,8 @@ type Config struct {
 	Counted func(stuck int, live map[saga.State]int)
 	// Storage returns the sizes of the tables; Measured is called with them, at once and
 	// then every five minutes. nil: neither.
-	Storage  func(context.Context) (saga.Storage, error)
-	Measured func(saga.Storage)
+	Storage  func(context.Context) (storage.Storage, error)
+	Measured func(storage.Storage)
 
 	// Commit writes one change, see saga.Store. With it the janitor sets
 	// Saga.NeedsAttention on sagas that make no progress; nil: it does not.

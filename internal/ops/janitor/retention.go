@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -23,8 +24,8 @@ type RetentionConfig struct {
 	Interval time.Duration  // between rounds; 0: Retain returns at once
 	Batch    int            // 500; sagas per transaction
 	// Events moves old audit events, as EventRetention says; nil: they stay.
-	Events         saga.EventArchive
-	EventRetention saga.EventRetention
+	Events         trail.EventArchive
+	EventRetention trail.EventRetention
 	// Done is called after every round without an error. Optional.
 	Done func()
 	// Round runs a round by calling do, and records what it archived; nil: just call do.
@@ -84,7 +85,7 @@ func retain(ctx context.Context, cfg RetentionConfig) (total int, err error) {
 
 // retainEvents archives and purges audit events until nothing is left to do.
 func retainEvents(ctx context.Context, cfg RetentionConfig) error {
-	if cfg.EventRetention == (saga.EventRetention{}) {
+	if cfg.EventRetention == (trail.EventRetention{}) {
 		return nil
 	}
 	var archived, purged int64

@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/ops/janitor"
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -125,13 +127,13 @@ func TestAFailedRoundIsLoggedAndCompletedByTheNext(t *testing.T) {
 
 // eventArchive has so many seals, and fails at some of them.
 type eventArchive struct {
-	saga.EventArchive
+	trail.EventArchive
 	seals, calls int
-	keep         saga.EventRetention
+	keep         trail.EventRetention
 	fails        error
 }
 
-func (a *eventArchive) ArchiveEvents(_ context.Context, keep saga.EventRetention) (archived, purged int64, err error) {
+func (a *eventArchive) ArchiveEvents(_ context.Context, keep trail.EventRetention) (archived, purged int64, err error) {
 	a.calls++
 	a.keep = keep
 	if a.seals == 0 {
@@ -142,17 +144,17 @@ func (a *eventArchive) ArchiveEvents(_ context.Context, keep saga.EventRetention
 }
 
 func TestAuditEventsAreArchivedUntilNoneAreLeft(t *testing.T) {
-	keep := saga.EventRetention{Live: time.Hour, Archived: 2 * time.Hour}
+	keep := trail.EventRetention{Live: time.Hour, Archived: 2 * time.Hour}
 	for _, tt := range []struct {
 		name  string
-		keep  saga.EventRetention
+		keep  trail.EventRetention
 		fails error
 		calls int
 		log   string
 	}{
 		{"three seals", keep, nil, 4, "archived=30 purged=3"},
 		{"one of them broken", keep, errors.New("seal 7"), 4, "seal 7"},
-		{"kept for ever", saga.EventRetention{}, nil, 0, ""},
+		{"kept for ever", trail.EventRetention{}, nil, 0, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -188,16 +190,16 @@ func TestStorageIsMeasuredAtOnceAndThenEveryFewMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at []time.Duration
 		begin := time.Now()
-		report := saga.Storage{Tables: []saga.Table{{Name: "saga_states", TotalBytes: 5}}}
+		report := storage.Storage{Tables: []storage.Table{{Name: "saga_states", TotalBytes: 5}}}
 		told := 0
 		log := work(t, &store{}, 30*time.Minute, janitor.Config{
-			Storage: func(context.Context) (saga.Storage, error) {
+			Storage: func(context.Context) (storage.Storage, error) {
 				if at = append(at, time.Since(begin)); len(at) == 2 {
-					return saga.Storage{}, errors.New("the connection is lost")
+					return storage.Storage{}, errors.New("the connection is lost")
 				}
 				return report, nil
 			},
-			Measured: func(s saga.Storage) {
+			Measured: func(s storage.Storage) {
 				if told++; !cmp.Equal(s, report) {
 					t.Errorf("told %+v", s)
 				}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -19,8 +20,8 @@ var (
 	_ saga.Archive   = (*memstore.Sagas)(nil)
 	_ saga.Reports   = (*memstore.Sagas)(nil)
 	_ workflow.Store = (*memstore.Workflows)(nil)
-	_ saga.Trail     = (*memstore.Trail)(nil)
-	_ saga.Chain     = (*memstore.Trail)(nil)
+	_ trail.Trail    = (*memstore.Trail)(nil)
+	_ trail.Chain    = (*memstore.Trail)(nil)
 	_ access.Store   = (*memstore.Keys)(nil)
 )
 

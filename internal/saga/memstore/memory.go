@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 
 	"github.com/google/uuid"
@@ -16,7 +17,7 @@ import (
 // hook is a subscription with what the store keeps for it.
 type hook struct {
 	webhook.Subscription
-	cursor     saga.Position
+	cursor     trail.Position
 	deliveries map[uuid.UUID]*leasedDelivery
 }
 
@@ -24,7 +25,7 @@ type publication struct {
 	owner   string
 	epoch   int64
 	until   time.Time
-	cursors map[uuid.UUID]saga.Position
+	cursors map[uuid.UUID]trail.Position
 }
 
 // memory is the database; one lock serves as its transaction.
@@ -44,7 +45,7 @@ type memory struct {
 	lastTurn uuid.UUID // the tenant that a claim served last
 	heads    map[nameID]*head
 	audit    []saga.AuditEvent // in the order in which it was written
-	seals    map[uuid.UUID][]saga.Seal
+	seals    map[uuid.UUID][]trail.Seal
 
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -35,7 +36,7 @@ func New(now func() time.Time) *Store {
 		logs:    map[saga.Ref][]saga.StepLog{},
 		archive: map[saga.Ref]*saga.Archived{}, restored: map[saga.Ref]time.Time{},
 		notes: map[saga.Ref]saga.Note{},
-		seals: map[uuid.UUID][]saga.Seal{}, keys: map[keyID]keyRow{},
+		seals: map[uuid.UUID][]trail.Seal{}, keys: map[keyID]keyRow{},
 		answers: map[keyID]answerRow{}, nodes: map[int64]*nodeRow{},
 		heads: map[nameID]*head{},
 		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},

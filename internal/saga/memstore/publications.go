@@ -6,19 +6,19 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 )
 
-// Publications is saga.Publications in memory.
+// Publications is trail.Publications in memory.
 type Publications struct{ m *memory }
 
-// Lead implements saga.Publications.
+// Lead implements trail.Publications.
 func (s *Publications) Lead(_ context.Context, name, owner string, ttl time.Duration) (int64, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
 	p := s.m.publications[name]
 	if p == nil {
-		p = &publication{cursors: map[uuid.UUID]saga.Position{}}
+		p = &publication{cursors: map[uuid.UUID]trail.Position{}}
 		s.m.publications[name] = p
 	}
 	if p.until.After(s.m.now()) && p.owner != owner {
@@ -37,7 +37,7 @@ func (m *memory) term(name string, epoch int64) *publication {
 	return nil
 }
 
-// Renew implements saga.Publications.
+// Renew implements trail.Publications.
 func (s *Publications) Renew(_ context.Context, name string, epoch int64, ttl time.Duration) (bool, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Publications) Renew(_ context.Context, name string, epoch int64, ttl ti
 	return p != nil, nil
 }
 
-// Resign implements saga.Publications.
+// Resign implements trail.Publications.
 func (s *Publications) Resign(_ context.Context, name string, epoch int64) error {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
@@ -58,33 +58,33 @@ func (s *Publications) Resign(_ context.Context, name string, epoch int64) error
 	return nil
 }
 
-// Unpublished implements saga.Publications.
-func (s *Publications) Unpublished(_ context.Context, name string) ([]saga.Unpublished, error) {
+// Unpublished implements trail.Publications.
+func (s *Publications) Unpublished(_ context.Context, name string) ([]trail.Unpublished, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()
-	cursors := map[uuid.UUID]saga.Position{}
+	cursors := map[uuid.UUID]trail.Position{}
 	if p := s.m.publications[name]; p != nil {
 		cursors = p.cursors
 	}
 	seen := map[uuid.UUID]bool{}
-	var all []saga.Unpublished
+	var all []trail.Unpublished
 	for i := range s.m.audit {
 		e := s.m.storedEvent(i)
 		if after := cursors[e.TenantID]; !seen[e.TenantID] && e.Compare(after) > 0 {
 			seen[e.TenantID] = true
-			all = append(all, saga.Unpublished{TenantID: e.TenantID, After: after, Since: e.At})
+			all = append(all, trail.Unpublished{TenantID: e.TenantID, After: after, Since: e.At})
 		}
 	}
 	return all, nil
 }
 
-// Advance implements saga.Publications.
+// Advance implements trail.Publications.
 func (s *Publications) Advance(
 	_ context.Context,
 	name string,
 	epoch int64,
 	tenant uuid.UUID,
-	to saga.Position,
+	to trail.Position,
 ) (bool, error) {
 	s.m.mu.Lock()
 	defer s.m.mu.Unlock()

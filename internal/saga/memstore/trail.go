@@ -6,21 +6,22 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Trail is saga.Trail in memory. Each event counts as one transaction, and none is ever
+// Trail is trail.Trail in memory. Each event counts as one transaction, and none is ever
 // pending: the lock is held during a write.
 type Trail struct{ m *memory }
 
-// Feed implements saga.Trail.
+// Feed implements trail.Trail.
 func (t *Trail) Feed(
 	_ context.Context,
 	tenant uuid.UUID,
-	after saga.Position,
-	f saga.EventFilter,
+	after trail.Position,
+	f trail.EventFilter,
 	limit int,
-) (events []saga.StoredEvent, end saga.Position, err error) {
+) (events []trail.StoredEvent, end trail.Position, err error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	end = after
@@ -28,7 +29,7 @@ func (t *Trail) Feed(
 	// Event number i of all has the position (i, i).
 	//nolint:gosec // bounded
 	for i := int(min(after.TxID, uint64(len(t.m.audit)))); i < len(t.m.audit) && len(events) < limit &&
-		looked < max(limit, saga.FeedScan); i++ {
+		looked < max(limit, trail.FeedScan); i++ {
 		if t.m.audit[i].TenantID != tenant {
 			continue
 		}
@@ -42,8 +43,8 @@ func (t *Trail) Feed(
 	return events, end, nil
 }
 
-// End implements saga.Trail.
-func (t *Trail) End(_ context.Context, tenant uuid.UUID) (saga.Position, error) {
+// End implements trail.Trail.
+func (t *Trail) End(_ context.Context, tenant uuid.UUID) (trail.Position, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
 	for i := len(t.m.audit) - 1; i >= 0; i-- {
@@ -51,21 +52,21 @@ func (t *Trail) End(_ context.Context, tenant uuid.UUID) (saga.Position, error) 
 			return t.m.positionOf(i), nil
 		}
 	}
-	return saga.Position{}, nil
+	return trail.Position{}, nil
 }
 
-// Events implements saga.Trail.
+// Events implements trail.Trail.
 func (t *Trail) Events(
 	_ context.Context,
 	tenant, sagaID uuid.UUID,
-	f saga.EventFilter,
+	f trail.EventFilter,
 	newestFirst bool,
 	after int64,
 	limit int,
-) ([]saga.StoredEvent, bool, error) {
+) ([]trail.StoredEvent, bool, error) {
 	t.m.mu.Lock()
 	defer t.m.mu.Unlock()
-	events := []saga.StoredEvent{}
+	events := []trail.StoredEvent{}
 	for i := range t.m.audit {
 		if a := &t.m.audit[i]; a.TenantID != tenant || a.SagaID != sagaID {
 			continue
@@ -82,14 +83,14 @@ func (t *Trail) Events(
 	return events[:min(limit, len(events))], len(events) > limit, nil
 }
 
-func (m *memory) positionOf(i int) saga.Position {
-	return saga.Position{TxID: uint64(i + 1), ID: int64(i + 1)} //nolint:gosec // an index
+func (m *memory) positionOf(i int) trail.Position {
+	return trail.Position{TxID: uint64(i + 1), ID: int64(i + 1)} //nolint:gosec // an index
 }
 
 // storedEvent returns event i as it is read back.
-func (m *memory) storedEvent(i int) saga.StoredEvent {
+func (m *memory) storedEvent(i int) trail.StoredEvent {
 	digest := m.audit[i].Digest()
-	e := saga.StoredEvent{
+	e := trail.StoredEvent{
 		AuditEvent: copyEvent(m.audit[i]),
 		Position:   m.positionOf(i),
 		Stored:     digest[:],

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
@@ -163,7 +164,7 @@ func (m *memory) present(s *webhook.Subscription) *hook {
 func (w *Webhooks) Enqueue(
 	_ context.Context,
 	s *webhook.Subscription,
-	from, to saga.Position,
+	from, to trail.Position,
 	deliveries []webhook.Delivery,
 ) (bool, error) {
 	w.m.mu.Lock()

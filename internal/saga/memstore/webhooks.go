@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Webhooks is webhook.Store, webhook.Log and webhook.Queue in memory.
@@ -26,8 +26,8 @@ func (m *memory) hook(tenant, id uuid.UUID) (*hook, error) {
 }
 
 // end is the position after all existing events.
-func (m *memory) end() saga.Position {
-	return saga.Position{TxID: uint64(len(m.audit)), ID: int64(len(m.audit))}
+func (m *memory) end() trail.Position {
+	return trail.Position{TxID: uint64(len(m.audit)), ID: int64(len(m.audit))}
 }
 
 // Create implements webhook.Store.
@@ -45,7 +45,7 @@ func (w *Webhooks) Create(_ context.Context, s webhook.Subscription, fromBeginni
 	}
 	h := &hook{Subscription: copySubscription(s), cursor: w.m.end(), deliveries: map[uuid.UUID]*leasedDelivery{}}
 	if fromBeginning {
-		h.cursor = saga.Position{}
+		h.cursor = trail.Position{}
 	}
 	w.m.hooks[s.ID] = h
 	return nil

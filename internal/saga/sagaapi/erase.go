@@ -8,9 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/erasure"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // EraseContent erases the content of sagas that have ended, of dead letters and job runs,
@@ -24,7 +24,7 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 		return nil, err
 	}
 	req := httpkit.RequestOf(ctx)
-	e := saga.Erasure{ID: s.NewID(), TenantID: req.Tenant.ID, Subject: subject, At: s.Now(), Actor: req.Principal,
+	e := erasure.Erasure{ID: s.NewID(), TenantID: req.Tenant.ID, Subject: subject, At: s.Now(), Actor: req.Principal,
 		RequestID: req.ID, Reason: in.Body.Reason, DryRun: in.Params.DryRun != nil && *in.Params.DryRun}
 	ctx, cancel := s.Promised(httpkit.WithActor(ctx, &in.Body.Reason))
 	defer cancel()
@@ -45,8 +45,8 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 }
 
 // subjectOf reads the one member that says what is to be erased.
-func subjectOf(b *api.ErasureInput) (saga.Subject, error) {
-	subject := saga.Subject{BusinessKey: httpkit.Text(b.BusinessKey), CorrelationID: httpkit.Text(b.CorrelationID)}
+func subjectOf(b *api.ErasureInput) (erasure.Subject, error) {
+	subject := erasure.Subject{BusinessKey: httpkit.Text(b.BusinessKey), CorrelationID: httpkit.Text(b.CorrelationID)}
 	given := 0
 	for _, id := range []struct{ from, to *uuid.UUID }{
 		{b.SagaID, &subject.SagaID}, {b.DeadLetterID, &subject.LetterID}, {b.JobRunID, &subject.RunID},
@@ -64,7 +64,7 @@ func subjectOf(b *api.ErasureInput) (saga.Subject, error) {
 		}
 	}
 	if given != 1 {
-		return saga.Subject{}, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
+		return erasure.Subject{}, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
 			Message: "needs exactly one of saga_id, business_key, correlation_id, dead_letter_id and job_run_id, and no zero id"})
 	}
 	return subject, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/erasure"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/saga"
@@ -49,7 +50,7 @@ type Sagas struct {
 	Notes     saga.Notes
 	Reports   saga.Reports
 	// Eraser erases content. Nil: nothing can be erased.
-	Eraser saga.Eraser
+	Eraser erasure.Eraser
 	// Bulks is the bulk operations, which the leader of the job runs works on. Nil: there
 	// are none, and no job runs.
 	Bulks sagabulk.Store

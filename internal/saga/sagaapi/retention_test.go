@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -106,12 +107,12 @@ func TestOlderThanMustBePast(t *testing.T) {
 func TestTheStorageReportComesFromTheStore(t *testing.T) {
 	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Storage = func(context.Context) (saga.Storage, error) {
-			return saga.Storage{DatabaseBytes: 9, Tables: []saga.Table{{
+		c.Storage = func(context.Context) (storage.Storage, error) {
+			return storage.Storage{DatabaseBytes: 9, Tables: []storage.Table{{
 				Name: "saga_states", TotalBytes: 8, HeapBytes: 1, ToastBytes: 2, IndexBytes: 3, LiveTuples: 4, DeadTuples: 5,
 				ModifiedSinceAnalyze: 6,
 				LastVacuum:           &at,
-				Indexes: []saga.Index{{Name: "pk", Bytes: 3, Unique: true, Valid: true, Scans: 7, TuplesRead: 8,
+				Indexes: []storage.Index{{Name: "pk", Bytes: 3, Unique: true, Valid: true, Scans: 7, TuplesRead: 8,
 					TuplesFetched: 9}},
 			}, {Name: "empty"}}}, nil
 		}
@@ -132,7 +133,7 @@ func TestTheStorageReportComesFromTheStore(t *testing.T) {
 		t.Errorf("a store without tables: %d %s", r.Status, r.Body)
 	}
 	broken := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Storage = func(context.Context) (saga.Storage, error) { return saga.Storage{}, apitest.ErrOutage }
+		c.Storage = func(context.Context) (storage.Storage, error) { return storage.Storage{}, apitest.ErrOutage }
 	})
 	broken.Send("GET", "/api/v1/admin/storage", "").Wants(http.StatusServiceUnavailable, "SYS_UNAVAILABLE")
 }

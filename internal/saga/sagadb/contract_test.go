@@ -3,6 +3,7 @@ package sagadb_test
 import (
 	"testing"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -16,8 +17,8 @@ var (
 	_ saga.Archive   = (*sagadb.Sagas)(nil)
 	_ saga.Reports   = (*sagadb.Sagas)(nil)
 	_ workflow.Store = (*sagadb.Workflows)(nil)
-	_ saga.Trail     = (*sagadb.Trail)(nil)
-	_ saga.Chain     = (*sagadb.Trail)(nil)
+	_ trail.Trail    = (*sagadb.Trail)(nil)
+	_ trail.Chain    = (*sagadb.Trail)(nil)
 )
 
 func TestSagasKeepTheContract(t *testing.T)       { storetest.Sagas(t, pgtest.OpenEnv) }

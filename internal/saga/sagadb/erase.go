@@ -2,65 +2,16 @@ package sagadb
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
-	"github.com/skald-saga/skald/internal/audit/auditdb"
-	"github.com/skald-saga/skald/internal/audit/operator"
-	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/dlq/dlqdb"
-	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
-
-// The statements that find what an erasure by a key concerns. What was erased before is
-// not found again, so that a repeated request comes to an end.
-const (
-	ofBusinessKey = `
-SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
- UNION ALL
-SELECT s.id FROM saga.saga_states_archive s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
- ORDER BY 1 LIMIT $3`
-	ofCorrelation = `
-SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
- UNION ALL
-SELECT s.id FROM saga.saga_states_archive s WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
- ORDER BY 1 LIMIT $3`
-	lettersOfCorrelation = `
-SELECT m.id FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
- UNION ALL
-SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
- ORDER BY 1 LIMIT $3`
-	runsOfCorrelation = `
-SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.correlation_id = $2
-   AND (r.args IS NOT NULL OR r.progress IS NOT NULL OR r.checkpoint IS NOT NULL OR r.result IS NOT NULL OR r.error->>'message' <> 'erased')
- ORDER BY r.id LIMIT $3`
-)
-
-// runsOf are the runs chosen themselves, and those of the sagas.
-const runsOf = `
-SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])
- UNION
-SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.saga_id = ANY ($3::uuid[])`
-
-// termsOf are the terms by which the letters of sagas and runs are found.
-func termsOf(tenant uuid.UUID, sagas, runs []uuid.UUID) []int32 {
-	terms := make([]int32, 0, len(sagas)+len(runs))
-	for _, id := range sagas {
-		terms = append(terms, dlqdb.Term(tenant, dlqdb.TermSaga, id.String()))
-	}
-	for _, id := range runs {
-		terms = append(terms, dlqdb.Term(tenant, dlqdb.TermJobRun, id.String()))
-	}
-	return terms
-}
 
 // withContent are the events of sagas that have content of a participant.
 var withContent = `
@@ -69,114 +20,24 @@ SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
    AND (e.error->>'message' NOT IN ('erased', 'sealed') OR e.error ?| ARRAY['details', 'cause', 'stack_trace'])
  ORDER BY e.id`
 
-// errCounted undoes what a dry run did: nothing counts better than doing it.
-var errCounted = errors.New("a dry run")
-
-// Erase implements saga.Eraser, in one transaction.
-func (st *Sagas) Erase(ctx context.Context, e saga.Erasure) (saga.Erasures, error) {
-	erased, err := postgres.RetryCollision(func() (saga.Erasures, error) {
-		var erased saga.Erasures
-		err := st.db.InWrite(ctx, func(tx *sqlx.Tx) (err error) {
-			erased, err = erase(ctx, tx, &e)
-			return err
-		})
-		return erased, err
-	})
-	if errors.Is(err, errCounted) {
-		return erased, nil
-	}
-	return erased, postgres.Wrap("erase content", err)
+// EraseNotes deletes the notes of operators on sagas.
+func EraseNotes(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uuid.UUID) error {
+	_, err := tx.ExecContext(ctx, eraseNotes, tenant, pq.Array(sagas))
+	return err
 }
 
-// purged is what saga.purge_contents answers.
-type purged struct {
-	saga.Erasures
-	Heads         []uuid.UUID `json:"erased_sagas"`
-	ActiveSagas   []uuid.UUID `json:"active_sagas"`
-	ActiveLetters []uuid.UUID `json:"active_letters"`
-	ActiveRuns    []uuid.UUID `json:"active_runs"`
-}
-
-func erase(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (saga.Erasures, error) {
-	sagas, letters, runs, err := chosen(ctx, tx, e)
-	if err != nil {
-		return saga.Erasures{}, err
-	}
-	more := max(len(sagas), len(letters), len(runs)) == saga.MaxErased
-	var all []uuid.UUID
-	if err := tx.SelectContext(ctx, &all, runsOf, e.TenantID, pq.Array(runs), pq.Array(sagas)); err != nil {
-		return saga.Erasures{}, err
-	}
-	var doc []byte
-	err = tx.GetContext(ctx, &doc, `SELECT saga.purge_contents($1, $2::uuid[], $3::uuid[], $4::uuid[], $5::integer[])`,
-		e.TenantID, pq.Array(sagas), pq.Array(letters), pq.Array(all), pq.Array(termsOf(e.TenantID, sagas, all)))
-	if err != nil {
-		return saga.Erasures{}, err
-	}
-	var p purged
-	if err := json.Unmarshal(doc, &p); err != nil {
-		return saga.Erasures{}, fmt.Errorf("what was erased: %w", err)
-	}
-	switch {
-	case p.ActiveSagas != nil || p.ActiveLetters != nil || p.ActiveRuns != nil:
-		return saga.Erasures{}, saga.NotErasable(p.ActiveSagas, p.ActiveLetters, p.ActiveRuns)
-	case p.Sagas < len(sagas) && e.Subject.SagaID != uuid.Nil:
-		return saga.Erasures{}, saga.NotFound(e.Subject.SagaID)
-	case p.Letters == 0 && e.Subject.LetterID != uuid.Nil:
-		return saga.Erasures{}, dlq.NotFound(e.Subject.LetterID)
-	case p.Runs == 0 && e.Subject.RunID != uuid.Nil:
-		return saga.Erasures{}, fault.New(fault.NotFound, jobrun.CodeRunNotFound, "there is no job run %s", e.Subject.RunID)
-	}
-	p.More = more
-	if _, err := tx.ExecContext(ctx, eraseNotes, e.TenantID, pq.Array(p.Heads)); err != nil {
-		return saga.Erasures{}, err
-	}
-	if p.Events, err = eraseEvents(ctx, tx, e, p.Heads); err != nil {
-		return saga.Erasures{}, err
-	}
-	if e.DryRun {
-		return p.Erasures, errCounted
-	}
-	return p.Erasures, tellErased(ctx, tx, e, p.Erasures)
-}
-
-// chosen finds what an erasure concerns.
-func chosen(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure) (sagas, letters, runs []uuid.UUID, err error) {
-	s, mark := &e.Subject, string(saga.ErasedContent)
-	switch {
-	case s.SagaID != uuid.Nil:
-		return []uuid.UUID{s.SagaID}, nil, nil, nil
-	case s.LetterID != uuid.Nil:
-		return nil, []uuid.UUID{s.LetterID}, nil, nil
-	case s.RunID != uuid.Nil:
-		return nil, nil, []uuid.UUID{s.RunID}, nil
-	case s.BusinessKey != "":
-		err = tx.SelectContext(ctx, &sagas, ofBusinessKey, e.TenantID, s.BusinessKey, saga.MaxErased, mark)
-		return sagas, nil, nil, err
-	}
-	if err = tx.SelectContext(ctx, &sagas, ofCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased, mark); err != nil {
-		return nil, nil, nil, err
-	}
-	term := dlqdb.Term(e.TenantID, dlqdb.TermCorrelation, s.CorrelationID)
-	err = tx.SelectContext(ctx, &letters, lettersOfCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased, term)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	err = tx.SelectContext(ctx, &runs, runsOfCorrelation, e.TenantID, s.CorrelationID, saga.MaxErased)
-	return sagas, letters, runs, err
-}
-
-// eraseEvents records for each saga which events lose content, then takes it: the
-// database lets no other change of an event happen.
-func eraseEvents(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, sagas []uuid.UUID) (int, error) {
+// EraseEvents erases what the events of sagas say, of which each gets the event that record
+// returns, and returns how many lost content. record gets the events that lose it.
+func EraseEvents(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uuid.UUID,
+	record func(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEvent, error)) (int, error) {
 	if len(sagas) == 0 {
 		return 0, nil
 	}
-	rows, err := tx.QueryContext(ctx, withContent, e.TenantID, pq.Array(sagas))
+	rows, err := tx.QueryContext(ctx, withContent, tenant, pq.Array(sagas))
 	if err != nil {
 		return 0, err
 	}
-	bySaga, ids := map[uuid.UUID][]saga.StoredEvent{}, []int64{}
+	bySaga, ids := map[uuid.UUID][]trail.StoredEvent{}, []int64{}
 	err = postgres.EachRow(rows, func() error {
 		stored, err := storedEvent(rows)
 		bySaga[stored.SagaID] = append(bySaga[stored.SagaID], stored)
@@ -188,9 +49,9 @@ func eraseEvents(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, sagas []uuid
 	}
 	batch := newEventBatch(len(sagas))
 	for _, id := range sagas {
-		told, err := e.Event(id, bySaga[id])
+		event, err := record(id, bySaga[id])
 		if err == nil {
-			err = batch.add(&told)
+			err = batch.add(&event)
 		}
 		if err != nil {
 			return 0, err
@@ -200,20 +61,10 @@ func eraseEvents(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, sagas []uuid
 		return 0, err
 	}
 	var erased int
-	err = tx.GetContext(ctx, &erased, `SELECT saga.purge_events($1, $2::bigint[], $3::uuid[])`, e.TenantID, pq.Array(ids),
+	err = tx.GetContext(ctx, &erased, `SELECT saga.purge_events($1, $2::bigint[], $3::uuid[])`, tenant, pq.Array(ids),
 		pq.Array(sagas))
 	if err == nil && erased != len(ids) {
 		err = fmt.Errorf("%d of %d events were erased", erased, len(ids))
 	}
 	return erased, err
-}
-
-// tellErased records the erasure, with what it erased.
-func tellErased(ctx context.Context, tx *sqlx.Tx, e *saga.Erasure, erased saga.Erasures) error {
-	detail, err := json.Marshal(erased)
-	if err != nil {
-		return err
-	}
-	return auditdb.PutAction(ctx, tx,
-		operator.Acting(ctx).Did(e.ID, e.TenantID, e.At, operator.Erasure, e.Subject.String(), "erase", detail))
 }

@@ -10,6 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/trail"
+	"github.com/skald-saga/skald/internal/erasure"
+	"github.com/skald-saga/skald/internal/erasure/erasuredb"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -44,16 +47,17 @@ func asPlainOwner(t *testing.T, db *sql.DB) {
 	})
 }
 
-func erasure(of saga.Subject) saga.Erasure {
-	return saga.Erasure{ID: uuid.New(), TenantID: pgtest.Big, Subject: of, Actor: "key:ann", Reason: "the customer asked",
-		At: time.Now().UTC().Truncate(time.Microsecond)}
+func request(of erasure.Subject) erasure.Erasure {
+	return erasure.Erasure{ID: uuid.New(), TenantID: pgtest.Big, Subject: of, Actor: "key:ann",
+		Reason: "the customer asked",
+		At:     time.Now().UTC().Truncate(time.Microsecond)}
 }
 
-func verified(t *testing.T, db *postgres.DB, tenant uuid.UUID) saga.Verification {
+func verified(t *testing.T, db *postgres.DB, tenant uuid.UUID) trail.Verification {
 	t.Helper()
-	trail := sagadb.NewTrail(db)
+	chain := sagadb.NewTrail(db)
 	for {
-		n, err := trail.Seal(t.Context(), tenant)
+		n, err := chain.Seal(t.Context(), tenant)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +65,7 @@ func verified(t *testing.T, db *postgres.DB, tenant uuid.UUID) saga.Verification
 			break
 		}
 	}
-	v, err := audit.Verify(t.Context(), trail, tenant, 1, 1000)
+	v, err := audit.Verify(t.Context(), chain, tenant, 1, 1000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,24 +97,24 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 			}
 			rows := func() int { return pgtest.Ask[int](t, raw, `SELECT count(*) FROM saga.audit_events`) }
 
-			dry := erasure(saga.Subject{SagaID: live.ID})
+			dry := request(erasure.Subject{SagaID: live.ID})
 			dry.DryRun = true
 			was := rows()
-			counted, err := st.Erase(t.Context(), dry)
+			counted, err := erasuredb.New(db).Erase(t.Context(), dry)
 			if err != nil || counted.Sagas != 1 || counted.StepLogs < 2 || rows() != was {
 				t.Fatalf("the dry run: %+v, %v", counted, err)
 			}
-			_, err = st.Erase(t.Context(), erasure(saga.Subject{SagaID: active.ID}))
-			if !fault.IsCode(err, saga.CodeNotErasable) {
+			_, err = erasuredb.New(db).Erase(t.Context(), request(erasure.Subject{SagaID: active.ID}))
+			if !fault.IsCode(err, erasure.CodeNotErasable) {
 				t.Errorf("an active saga: %v", err)
 			}
-			_, err = st.Erase(t.Context(), erasure(saga.Subject{SagaID: uuid.New()}))
+			_, err = erasuredb.New(db).Erase(t.Context(), request(erasure.Subject{SagaID: uuid.New()}))
 			if fault.KindOf(err) != fault.NotFound {
 				t.Errorf("no saga: %v", err)
 			}
 			for _, id := range []uuid.UUID{live.ID, old.ID} {
-				e := erasure(saga.Subject{SagaID: id})
-				erased, err := st.Erase(t.Context(), e)
+				e := request(erasure.Subject{SagaID: id})
+				erased, err := erasuredb.New(db).Erase(t.Context(), e)
 				if err != nil || id == live.ID && erased != counted {
 					t.Fatalf("%+v, %v; the dry run said %+v", erased, err, counted)
 				}
@@ -153,7 +157,7 @@ func TestAnErasedEventIsStillGuarded(t *testing.T) {
 	st := sagadb.NewSagas(db)
 	run, other := ended(t, st), ended(t, st)
 	verified(t, db, pgtest.Big)
-	if _, err := st.Erase(t.Context(), erasure(saga.Subject{SagaID: run.ID})); err != nil {
+	if _, err := erasuredb.New(db).Erase(t.Context(), request(erasure.Subject{SagaID: run.ID})); err != nil {
 		t.Fatal(err)
 	}
 	failed := func(id uuid.UUID) int64 {
@@ -175,7 +179,7 @@ func TestAnErasedEventIsStillGuarded(t *testing.T) {
 		was := pgtest.Ask[string](t, raw, `SELECT jsonb_build_object('actor', actor, 'error', error) FROM saga.audit_events WHERE id = $1`, id)
 		pgtest.Execute(t, raw, change, id)
 		v := verified(t, db, pgtest.Big)
-		if v.FirstBad == nil || v.FirstBad.Kind != saga.DigestMismatch || v.FirstBad.EventID != id {
+		if v.FirstBad == nil || v.FirstBad.Kind != trail.DigestMismatch || v.FirstBad.EventID != id {
 			t.Errorf("%s: %+v", name, v.FirstBad)
 		}
 		pgtest.Execute(t, raw, `UPDATE saga.audit_events SET actor = $2::jsonb->>'actor', error = $2::jsonb->'error' WHERE id = $1`, id, was)
@@ -184,8 +188,8 @@ func TestAnErasedEventIsStillGuarded(t *testing.T) {
 		t.Fatal("put back, but", v.FirstBad)
 	}
 	pgtest.Execute(t, raw, `UPDATE saga.audit_events SET error = jsonb_set(error, '{code}', '"none"') WHERE id = $1`, failed(other.ID))
-	_, err := st.Erase(t.Context(), erasure(saga.Subject{SagaID: other.ID}))
-	if !fault.IsCode(err, saga.CodeNotErasable) {
+	_, err := erasuredb.New(db).Erase(t.Context(), request(erasure.Subject{SagaID: other.ID}))
+	if !fault.IsCode(err, erasure.CodeNotErasable) {
 		t.Errorf("an erasure that would hide a change: %v", err)
 	}
 }

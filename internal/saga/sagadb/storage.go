@@ -8,8 +8,8 @@ import (
 
 	"github.com/jmoiron/sqlx"
 
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // tableUsage and indexUsage are seed 2's monitoring queries, for all of Skald's
@@ -40,26 +40,26 @@ SELECT pg_has_role('pg_read_all_stats', 'USAGE') OR (SELECT rolsuper FROM pg_rol
 
 // Storage reports the size of all tables, including those of dead letters and job runs,
 // and how they and their indexes are used (S2-126, S2-127).
-func (st *Sagas) Storage(ctx context.Context) (saga.Storage, error) {
+func (st *Sagas) Storage(ctx context.Context) (storage.Storage, error) {
 	tx, err := st.db.Read.BeginTxx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)
+		return storage.Storage{}, fmt.Errorf("report on storage: %w", err)
 	}
 	defer tx.Rollback() //nolint:errcheck // it only reads
-	s, err := storage(ctx, tx)
+	s, err := measure(ctx, tx)
 	if err != nil {
-		return saga.Storage{}, fmt.Errorf("report on storage: %w", err)
+		return storage.Storage{}, fmt.Errorf("report on storage: %w", err)
 	}
 	return s, nil
 }
 
-func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
+func measure(ctx context.Context, tx *sqlx.Tx) (s storage.Storage, err error) {
 	if err := tx.GetContext(ctx, &s.DatabaseBytes, `SELECT pg_database_size(current_database())`); err != nil {
 		return s, err
 	}
 	var visible bool
 	var age float64
-	var held saga.Snapshot
+	var held storage.Snapshot
 	if err := tx.QueryRowContext(ctx, oldestSnapshot).Scan(&visible, &age, &held.Transactions); err != nil {
 		return s, err
 	}
@@ -73,7 +73,7 @@ func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
 	}
 	at := map[string]int{}
 	err = postgres.EachRow(rows, func() error {
-		var t saga.Table
+		var t storage.Table
 		err := rows.Scan(&t.Name, &t.TotalBytes, &t.HeapBytes, &t.ToastBytes, &t.IndexBytes, &t.LiveTuples, &t.DeadTuples,
 			&t.ModifiedSinceAnalyze, &t.LastVacuum, &t.LastAutovacuum, &t.LastAnalyze, &t.LastAutoanalyze)
 		postgres.UTC(t.LastVacuum, t.LastAutovacuum, t.LastAnalyze, t.LastAutoanalyze)
@@ -89,7 +89,7 @@ func storage(ctx context.Context, tx *sqlx.Tx) (s saga.Storage, err error) {
 	}
 	err = postgres.EachRow(rows, func() error {
 		var table string
-		var x saga.Index
+		var x storage.Index
 		err := rows.Scan(&table, &x.Name, &x.Bytes, &x.Unique, &x.Valid, &x.Scans, &x.TuplesRead, &x.TuplesFetched)
 		if i, ours := at[table]; ours {
 			s.Tables[i].Indexes = append(s.Tables[i].Indexes, x)

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -27,10 +27,10 @@ func TestTheStorageReportMatchesPostgreSQL(t *testing.T) {
 		t.Fatal(err)
 	}
 	if report.DatabaseBytes < 1<<20 ||
-		!slices.IsSortedFunc(report.Tables, func(a, b saga.Table) int { return int(b.TotalBytes - a.TotalBytes) }) {
+		!slices.IsSortedFunc(report.Tables, func(a, b storage.Table) int { return int(b.TotalBytes - a.TotalBytes) }) {
 		t.Errorf("database of %d bytes; tables %+v, want the largest first", report.DatabaseBytes, report.Tables)
 	}
-	found := map[string]saga.Table{}
+	found := map[string]storage.Table{}
 	for _, table := range report.Tables {
 		found[table.Name] = table
 		schema, name, other := strings.Cut(table.Name, ".")

@@ -13,11 +13,12 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Trail is saga.Trail on PostgreSQL.
+// Trail is trail.Trail on PostgreSQL.
 type Trail struct{ db *postgres.DB }
 
 // NewTrail returns the audit trail of db.
@@ -48,11 +49,11 @@ func (t *Trail) AfterRestore(ctx context.Context) (restored bool, err error) {
 	return ahead > 0, nil
 }
 
-// Feed implements saga.Trail.
-func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position, f saga.EventFilter,
-	limit int) ([]saga.StoredEvent, saga.Position, error) {
+// Feed implements trail.Trail.
+func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after trail.Position, f trail.EventFilter,
+	limit int) ([]trail.StoredEvent, trail.Position, error) {
 	query, args, scan := feedQuery(tenant, after, f, limit)
-	var events []saga.StoredEvent
+	var events []trail.StoredEvent
 	var looked int
 	var last, newest nullPosition
 	err := t.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
@@ -79,21 +80,21 @@ func (t *Trail) Feed(ctx context.Context, tenant uuid.UUID, after saga.Position,
 
 type nullPosition struct{ txid, id sql.Null[uint64] }
 
-func (p nullPosition) position() saga.Position {
-	return saga.Position{TxID: p.txid.V, ID: int64(min(p.id.V, math.MaxInt64))} //nolint:gosec // bounded
+func (p nullPosition) position() trail.Position {
+	return trail.Position{TxID: p.txid.V, ID: int64(min(p.id.V, math.MaxInt64))} //nolint:gosec // bounded
 }
 
 // feedQuery returns the query for one call of Feed, and how many events it examines: the
 // candidates come from the index that the filter allows, bounded, and the other
 // conditions of the filter select among them.
-func feedQuery(tenant uuid.UUID, after saga.Position, f saga.EventFilter,
+func feedQuery(tenant uuid.UUID, after trail.Position, f trail.EventFilter,
 	limit int) (query string, args []any, scan int) {
 	w := eventWhere{}
 	w.Add("e.tenant_id = ?", tenant)
 	w.Add("(e.txid, e.id) > (?::xid8, ?::bigint)", strconv.FormatUint(after.TxID, 10), after.ID)
 	w.Add(auditdb.Settled)
 	newest := w.Text()
-	scan = max(limit, saga.FeedScan)
+	scan = max(limit, trail.FeedScan)
 	if isZero(f) {
 		scan = limit
 	}
@@ -124,7 +125,7 @@ SELECT (SELECT count(*) FROM looked), last.txid, last.id, newest.txid, newest.id
  ORDER BY found.txid, found.id`, candidates, storedColumns, sagaOfEvent, joinSagaOfEvent, rest.Text(), limit, newest), rest.Args, scan
 }
 
-func isZero(f saga.EventFilter) bool {
+func isZero(f trail.EventFilter) bool {
 	return f.Types == nil && f.SagaID == uuid.Nil && f.WorkflowName == "" && f.TraceID == "" && f.Actor == "" &&
 		f.From.IsZero() && f.To.IsZero()
 }
@@ -133,7 +134,7 @@ func isZero(f saga.EventFilter) bool {
 type eventWhere struct{ postgres.Where }
 
 // events adds an EventFilter's conditions on e, s and a.
-func (w *eventWhere) events(f saga.EventFilter) {
+func (w *eventWhere) events(f trail.EventFilter) {
 	if f.Types != nil {
 		w.Add("e.event_type = ANY (?)", pq.Array(f.Types))
 	}
@@ -160,9 +161,9 @@ func (w *eventWhere) events(f saga.EventFilter) {
 const endOfFeed = `SELECT e.txid, e.id FROM saga.audit_events e
  WHERE e.tenant_id = $1 AND ` + auditdb.Settled + ` ORDER BY e.txid DESC, e.id DESC LIMIT 1`
 
-// End implements saga.Trail.
-func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error) {
-	var end saga.Position
+// End implements trail.Trail.
+func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (trail.Position, error) {
+	var end trail.Position
 	err := t.db.ListTenant(ctx, tenant, endOfFeed, func(rows *sql.Rows) error { return rows.Scan(&end.TxID, &end.ID) },
 		tenant)
 	if err != nil {
@@ -171,11 +172,12 @@ func (t *Trail) End(ctx context.Context, tenant uuid.UUID) (saga.Position, error
 	return end, nil
 }
 
-// Events implements saga.Trail.
-func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64,
-	limit int) ([]saga.StoredEvent, bool, error) {
+// Events implements trail.Trail.
+func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f trail.EventFilter, newestFirst bool,
+	after int64,
+	limit int) ([]trail.StoredEvent, bool, error) {
 	query, args := eventsQuery(tenant, sagaID, f, newestFirst, after, limit)
-	events := []saga.StoredEvent{}
+	events := []trail.StoredEvent{}
 	err := t.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		e, err := storedEvent(rows)
 		events = append(events, e)
@@ -191,7 +193,7 @@ func (t *Trail) Events(ctx context.Context, tenant, sagaID uuid.UUID, f saga.Eve
 }
 
 // eventsQuery reads one event more than limit, which shows whether there is a next page.
-func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool, after int64,
+func eventsQuery(tenant, sagaID uuid.UUID, f trail.EventFilter, newestFirst bool, after int64,
 	limit int) (query string, args []any) {
 	w := eventWhere{}
 	w.Add("e.saga_id = ?", sagaID)
@@ -214,7 +216,7 @@ func eventsQuery(tenant, sagaID uuid.UUID, f saga.EventFilter, newestFirst bool,
 // storedEvent reads a row that has the columns of before, then storedColumns and
 // sagaOfEvent. JSON that an event cannot represent sets Altered. An ID of 0: the row has
 // no event.
-func storedEvent(rows *sql.Rows, before ...any) (saga.StoredEvent, error) {
+func storedEvent(rows *sql.Rows, before ...any) (trail.StoredEvent, error) {
 	var r eventRow
 	e := &r.StoredEvent
 	err := eventTable.Scan(withFirst{rows, before}, &r,

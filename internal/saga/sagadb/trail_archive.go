@@ -10,11 +10,11 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Old audit events move to an archive by the seal (saga.EventArchive, migration 0182).
+// Old audit events move to an archive by the seal (trail.EventArchive, migration 0182).
 
 var tenantsWithEvents = `WITH RECURSIVE ` + auditdb.TenantsWithEvents + `
 SELECT tenant_id FROM tenants WHERE tenant_id IS NOT NULL`
@@ -25,8 +25,8 @@ const (
 	archivedSeals = `SELECT p.seq, p.purged_seq FROM saga.audit_progress_archive p WHERE p.tenant_id = $1`
 )
 
-// ArchiveEvents implements saga.EventArchive.
-func (t *Trail) ArchiveEvents(ctx context.Context, keep saga.EventRetention) (archived, purged int64, err error) {
+// ArchiveEvents implements trail.EventArchive.
+func (t *Trail) ArchiveEvents(ctx context.Context, keep trail.EventRetention) (archived, purged int64, err error) {
 	took := func(what string, statement string, args ...any) (total int64, err error) {
 		taken, err := postgres.RetryCollision(func() (map[uuid.UUID]int64, error) {
 			return t.db.ExecByTenant(ctx, statement, args...)
@@ -74,7 +74,7 @@ func (t *Trail) tenants(ctx context.Context) (list []uuid.UUID, err error) {
 	return list, err
 }
 
-// ArchivedSeals implements saga.EventArchive.
+// ArchivedSeals implements trail.EventArchive.
 func (t *Trail) ArchivedSeals(ctx context.Context, tenant uuid.UUID) (archived, purged int64, err error) {
 	err = t.db.ListTenant(ctx, tenant, archivedSeals, func(rows *sql.Rows) error {
 		return rows.Scan(&archived, &purged)

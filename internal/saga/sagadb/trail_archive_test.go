@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/db"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -19,7 +19,7 @@ import (
 func TestTheArchiveOfEventsHasAPartitionForEachMonth(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
-	trail := sagadb.NewTrail(pgtest.Connect(t, dsn))
+	events := sagadb.NewTrail(pgtest.Connect(t, dsn))
 	super := pgtest.Observer(t, dsn)
 	pgtest.Execute(t, super, `INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, digest, timestamp)
 		SELECT gen_random_uuid(), '`+pgtest.Big.String()+`', 'saga.started', '', at FROM unnest(ARRAY['2024-11-30 23:59:59.999999Z', '2024-12-01', 'infinity',
@@ -28,13 +28,13 @@ func TestTheArchiveOfEventsHasAPartitionForEachMonth(t *testing.T) {
 	for !settled {
 		settled = pgtest.Ask[bool](t, super, `SELECT bool_and(txid < saga.feed_horizon()) FROM saga.audit_events`)
 	}
-	if n, err := trail.Seal(t.Context(), pgtest.Big); err != nil || n != 5 {
+	if n, err := events.Seal(t.Context(), pgtest.Big); err != nil || n != 5 {
 		t.Fatalf("sealed %d events, %v", n, err)
 	}
-	if n, _, err := trail.ArchiveEvents(t.Context(), saga.EventRetention{Live: time.Hour}); err != nil || n != 0 {
+	if n, _, err := events.ArchiveEvents(t.Context(), trail.EventRetention{Live: time.Hour}); err != nil || n != 0 {
 		t.Errorf("%d events archived before their time, %v", n, err)
 	}
-	if n, _, err := trail.ArchiveEvents(t.Context(), saga.EventRetention{Live: time.Nanosecond}); err != nil || n != 5 {
+	if n, _, err := events.ArchiveEvents(t.Context(), trail.EventRetention{Live: time.Nanosecond}); err != nil || n != 5 {
 		t.Fatalf("%d events archived, %v", n, err)
 	}
 	parts := func() []string {
@@ -69,16 +69,16 @@ func TestTheArchiveOfEventsHasAPartitionForEachMonth(t *testing.T) {
 	}
 	// November is over for longer than this, and the rest is too young.
 	age := time.Since(time.Date(2024, 12, 20, 0, 0, 0, 0, time.UTC))
-	if _, n, err := trail.ArchiveEvents(t.Context(), saga.EventRetention{Archived: age}); err != nil || n != 1 {
+	if _, n, err := events.ArchiveEvents(t.Context(), trail.EventRetention{Archived: age}); err != nil || n != 1 {
 		t.Errorf("%d events purged, %v", n, err)
 	}
-	if _, n, err := trail.ArchiveEvents(t.Context(), saga.EventRetention{Archived: age}); err != nil || n != 0 {
+	if _, n, err := events.ArchiveEvents(t.Context(), trail.EventRetention{Archived: age}); err != nil || n != 0 {
 		t.Errorf("%d events purged once more, %v", n, err)
 	}
 	if diff := cmp.Diff(append(months[1:], "saga.audit_events_rest_archive 1"), parts()); diff != "" {
 		t.Errorf("partitions that are left (-want +got):\n%s", diff)
 	}
-	if archived, purged, err := trail.ArchivedSeals(t.Context(), pgtest.Big); err != nil || archived != 1 || purged != 1 {
+	if archived, purged, err := events.ArchivedSeals(t.Context(), pgtest.Big); err != nil || archived != 1 || purged != 1 {
 		t.Errorf("archived to seal %d, purged to %d, %v", archived, purged, err)
 	}
 	// After a restore into a new cluster, new events follow the archived ones.
@@ -86,7 +86,7 @@ func TestTheArchiveOfEventsHasAPartitionForEachMonth(t *testing.T) {
 		SELECT count(*) FROM future`); ahead != 1 {
 		t.Fatal(ahead)
 	}
-	if restored, err := trail.AfterRestore(t.Context()); err != nil || !restored {
+	if restored, err := events.AfterRestore(t.Context()); err != nil || !restored {
 		t.Errorf("restored: %v, %v", restored, err)
 	}
 }

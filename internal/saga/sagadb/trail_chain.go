@@ -10,35 +10,36 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/audit/auditdb"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
+	"github.com/skald-saga/skald/internal/erasure"
 )
 
-// The trail as a chain of seals: this file implements saga.Chain.
+// The trail as a chain of seals: this file implements trail.Chain.
 
 var readSpan = `
 SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND (e.txid, e.id) > ($2::xid8, $3::bigint) AND (e.txid, e.id) <= ($4::xid8, $5::bigint)
  ORDER BY e.txid, e.id LIMIT $6`
 
-// Unsealed implements saga.Chain.
-func (t *Trail) Unsealed(ctx context.Context) ([]saga.Unsealed, error) {
+// Unsealed implements trail.Chain.
+func (t *Trail) Unsealed(ctx context.Context) ([]trail.Unsealed, error) {
 	return auditdb.OfEvents.UnsealedIn(ctx, t.db)
 }
 
-// Seal implements saga.Chain.
+// Seal implements trail.Chain.
 func (t *Trail) Seal(ctx context.Context, tenant uuid.UUID) (events int, err error) {
 	return auditdb.OfEvents.SealIn(ctx, t.db, tenant)
 }
 
-// Seals implements saga.Chain.
-func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]saga.Seal, error) {
+// Seals implements trail.Chain.
+func (t *Trail) Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]trail.Seal, error) {
 	return auditdb.OfEvents.SealsIn(ctx, t.db, tenant, from, limit)
 }
 
-// Span implements saga.Chain.
-func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position,
-	limit int) ([]saga.StoredEvent, error) {
-	var events []saga.StoredEvent
+// Span implements trail.Chain.
+func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo trail.Position,
+	limit int) ([]trail.StoredEvent, error) {
+	var events []trail.StoredEvent
 	err := t.db.ListTenant(ctx, tenant, readSpan, func(rows *sql.Rows) error {
 		e, err := storedEvent(rows)
 		events = append(events, e)
@@ -50,14 +51,14 @@ func (t *Trail) Span(ctx context.Context, tenant uuid.UUID, after, upTo saga.Pos
 	return events, nil
 }
 
-// Links implements saga.Chain.
-func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Position,
-	limit int) ([]saga.Link, error) {
+// Links implements trail.Chain.
+func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo trail.Position,
+	limit int) ([]trail.Link, error) {
 	events, err := t.Span(ctx, tenant, after, upTo, limit)
 	if err != nil {
 		return nil, err
 	}
-	links := saga.LinksOf(events)
+	links := trail.LinksOf(events)
 	var ids []uuid.UUID
 	for i := range links {
 		if !links[i].Intact {
@@ -68,7 +69,7 @@ func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo saga.Po
 		return links, nil
 	}
 	erasures, err := t.erasures(ctx, tenant, ids)
-	saga.Account(links, events, erasures)
+	erasure.Account(links, events, erasures)
 	return links, err
 }
 
@@ -77,7 +78,8 @@ SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.event_type = 'saga.erased'`
 
 // erasures returns the events of the erasures of sagas.
-func (t *Trail) erasures(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) (found []saga.StoredEvent, err error) {
+func (t *Trail) erasures(ctx context.Context, tenant uuid.UUID, ids []uuid.UUID) (found []trail.StoredEvent,
+	err error) {
 	err = t.db.ListTenant(ctx, tenant, readErasures, func(rows *sql.Rows) error {
 		e, err := storedEvent(rows)
 		found = append(found, e)

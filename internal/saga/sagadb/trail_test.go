@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -44,7 +45,7 @@ const insertEvent = `INSERT INTO saga.audit_events (saga_id, tenant_id, event_ty
 func TestTheFeedWaitsForTransactionsThatCommitLate(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	trail := sagadb.NewTrail(db)
+	feed := sagadb.NewTrail(db)
 	begin := func() *sql.Tx {
 		tx, err := db.SQL().BeginTx(t.Context(), nil)
 		if err != nil {
@@ -60,7 +61,7 @@ func TestTheFeedWaitsForTransactionsThatCommitLate(t *testing.T) {
 	}
 	read := func() []int64 {
 		got := []int64{}
-		events, _, err := trail.Feed(t.Context(), pgtest.Big, saga.Position{}, saga.EventFilter{}, 10)
+		events, _, err := feed.Feed(t.Context(), pgtest.Big, trail.Position{}, trail.EventFilter{}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func TestSixteenWritersThatCommitOutOfOrderAndOneReader(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db := pgtest.Connect(t, dsn)
-	trail := sagadb.NewTrail(db)
+	feed := sagadb.NewTrail(db)
 	var mu sync.Mutex
 	committed := map[int64]bool{}
 	var writers sync.WaitGroup
@@ -140,14 +141,14 @@ func TestSixteenWritersThatCommitOutOfOrderAndOneReader(t *testing.T) {
 	}
 	written := make(chan struct{})
 	go func() { writers.Wait(); pgtest.Settle(t, db.SQL()); close(written) }()
-	seen, last, disorder := map[int64]bool{}, saga.Position{}, 0
-	for at, over := (saga.Position{}), false; ; {
+	seen, last, disorder := map[int64]bool{}, trail.Position{}, 0
+	for at, over := (trail.Position{}), false; ; {
 		select {
 		case <-written:
 			over = true
 		default:
 		}
-		events, end, err := trail.Feed(t.Context(), pgtest.Big, at, saga.EventFilter{}, 7)
+		events, end, err := feed.Feed(t.Context(), pgtest.Big, at, trail.EventFilter{}, 7)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +178,7 @@ func TestSixteenWritersThatCommitOutOfOrderAndOneReader(t *testing.T) {
 func TestTheFeedContinuesAfterARestore(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Connect(t, testdb.DSN(t))
-	trail := sagadb.NewTrail(db)
+	feed := sagadb.NewTrail(db)
 	var want []int64
 	write := func(statement string, args ...any) {
 		t.Helper()
@@ -192,7 +193,7 @@ func TestTheFeedContinuesAfterARestore(t *testing.T) {
 	read := func() []int64 {
 		t.Helper()
 		ids := []int64{}
-		events, _, err := trail.Feed(t.Context(), pgtest.Big, saga.Position{}, saga.EventFilter{}, 10)
+		events, _, err := feed.Feed(t.Context(), pgtest.Big, trail.Position{}, trail.EventFilter{}, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +209,7 @@ func TestTheFeedContinuesAfterARestore(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 { // nodes that start together
 			all.Go(func() {
-				yes, err := trail.AfterRestore(t.Context())
+				yes, err := feed.AfterRestore(t.Context())
 				if err != nil {
 					t.Error(err)
 				}
@@ -243,7 +244,7 @@ func TestTheFeedContinuesAfterARestore(t *testing.T) {
 		if diff := cmp.Diff(want, read()); diff != "" {
 			t.Errorf("after the restore (-want +got):\n%s", diff)
 		}
-		if n, err := trail.Seal(t.Context(), pgtest.Big); err != nil || n == 0 {
+		if n, err := feed.Seal(t.Context(), pgtest.Big); err != nil || n == 0 {
 			t.Errorf("sealed %d, %v", n, err)
 		}
 	}
@@ -253,18 +254,18 @@ func TestTheFeedContinuesAfterARestore(t *testing.T) {
 // index.
 func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p pgtest.Plan, want ...string)) {
 	lists := pgtest.InTenant(t, l.db, pgtest.Big)
-	at := saga.Position{TxID: 1}
+	at := trail.Position{TxID: 1}
 	for _, tt := range []struct {
 		name   string
-		filter saga.EventFilter
+		filter trail.EventFilter
 		index  string
 	}{
-		{"X8 the feed", saga.EventFilter{}, "idx_event_feed"},
-		{"S2-99 what went wrong", saga.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaTimedOut}}, "idx_event_type_timestamp"},
-		{"common types among others", saga.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaStarted}}, "idx_event_feed"},
-		{"one saga", saga.EventFilter{SagaID: completedSaga}, "idx_event_saga_timestamp"},
-		{"S2-113 a trace", saga.EventFilter{TraceID: "trace-12000"}, "idx_event_trace_id"},
-		{"an actor", saga.EventFilter{Actor: "ann"}, "idx_event_feed"},
+		{"X8 the feed", trail.EventFilter{}, "idx_event_feed"},
+		{"S2-99 what went wrong", trail.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaTimedOut}}, "idx_event_type_timestamp"},
+		{"common types among others", trail.EventFilter{Types: []saga.AuditType{saga.SagaFailed, saga.SagaStarted}}, "idx_event_feed"},
+		{"one saga", trail.EventFilter{SagaID: completedSaga}, "idx_event_saga_timestamp"},
+		{"S2-113 a trace", trail.EventFilter{TraceID: "trace-12000"}, "idx_event_trace_id"},
+		{"an actor", trail.EventFilter{Actor: "ann"}, "idx_event_feed"},
 	} {
 		t.Run("feed: "+tt.name, func(t *testing.T) {
 			query, args, _ := sagadb.FeedQuery(pgtest.Big, at, tt.filter, 100)
@@ -279,7 +280,7 @@ func testTrailPlans(t *testing.T, l large, check func(t *testing.T, p pgtest.Pla
 	}
 	for _, newestFirst := range []bool{false, true} {
 		t.Run(fmt.Sprint("S2-111 the history of a saga, newest first: ", newestFirst), func(t *testing.T) {
-			query, args := sagadb.EventsQuery(pgtest.Big, completedSaga, saga.EventFilter{}, newestFirst, 5, 100)
+			query, args := sagadb.EventsQuery(pgtest.Big, completedSaga, trail.EventFilter{}, newestFirst, 5, 100)
 			check(t, pgtest.Explain(t, lists, query, args...), "idx_event_saga_timestamp")
 		})
 	}

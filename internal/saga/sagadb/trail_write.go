@@ -7,13 +7,14 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // eventRow is a row of saga.audit_events, with its JSON as it is stored.
 type eventRow struct {
-	saga.StoredEvent
+	trail.StoredEvent
 	data, failure []byte
 }
 

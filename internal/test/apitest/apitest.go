@@ -20,6 +20,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/audit"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
@@ -73,7 +74,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 		},
 		Trail: httpapi.Trail{
 			Events: e.Store.Trail, Follow: e.Tail.Follow,
-			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+			Verify: func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error) {
 				return audit.Verify(ctx, e.Store.Trail, tenant, from, limit)
 			},
 		},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/audit"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -122,8 +122,8 @@ const GroupsPath = "/api/v1/dlq/groups"
 const RedrivesPath = "/api/v1/dlq/redrives"
 
 // Verified checks the seals of a record.
-func Verified(record saga.Sealed) func(context.Context, uuid.UUID, int64, int) (saga.Verification, error) {
-	return func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (saga.Verification, error) {
+func Verified(record trail.Sealed) func(context.Context, uuid.UUID, int64, int) (trail.Verification, error) {
+	return func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (trail.Verification, error) {
 		return audit.Verify(ctx, record, tenant, from, limit)
 	}
 }

@@ -1,5 +1,5 @@
 // Package eventtest tests the contracts of webhook.Store, webhook.Log, webhook.Queue and
-// saga.Publications, for every store.
+// trail.Publications, for every store.
 package eventtest
 
 import (

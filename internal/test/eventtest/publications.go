@@ -7,12 +7,12 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/audit/trail"
 
 	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
-// Publications tests saga.Publications. open returns a new Env that lasts as
+// Publications tests trail.Publications. open returns a new Env that lasts as
 // long as its test.
 func Publications(t *testing.T, open func(t *testing.T) storetest.Env) {
 	env := open(t)
@@ -92,16 +92,16 @@ func publicationFenced(f *fixture) {
 		name,
 		former,
 		f.TenantID(),
-		saga.Position{TxID: 1 << 40, ID: 1},
+		trail.Position{TxID: 1 << 40, ID: 1},
 	)
 	if ours || moved || err != nil || errMoved != nil {
 		f.t.Errorf("a former term: renewed %v, moved %v, %v, %v", ours, moved, err, errMoved)
 	}
-	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) {
+	if u := f.unpublished(name); u == nil || u.After != (trail.Position{}) {
 		f.t.Errorf("the cursor is %+v", u)
 	}
 	if moved, err := f.Publications.Advance(f.t.Context(), name, present, f.TenantID(),
-		saga.Position{TxID: 1 << 40, ID: 1}); !moved ||
+		trail.Position{TxID: 1 << 40, ID: 1}); !moved ||
 		err != nil {
 		f.t.Errorf("the present term: moved %v, %v", moved, err)
 	}
@@ -124,7 +124,7 @@ func publicationResign(f *fixture) {
 }
 
 // unpublished returns the unpublished events of the fixture's tenant. Nil: none.
-func (f *fixture) unpublished(name string) *saga.Unpublished {
+func (f *fixture) unpublished(name string) *trail.Unpublished {
 	f.t.Helper()
 	f.Settle(f.t)
 	all, err := f.Publications.Unpublished(f.t.Context(), name)
@@ -132,7 +132,7 @@ func (f *fixture) unpublished(name string) *saga.Unpublished {
 		f.t.Fatal(err)
 	}
 	seen := map[uuid.UUID]bool{}
-	var own *saga.Unpublished
+	var own *trail.Unpublished
 	for i, u := range all {
 		if seen[u.TenantID] {
 			f.t.Errorf("%s is named twice", u.TenantID)
@@ -154,7 +154,7 @@ func publicationUnpublished(f *fixture) {
 	neighbour := begin(f.t, f.Env)
 	neighbour.Happens()
 	events := f.All()
-	if u := f.unpublished(name); u == nil || u.After != (saga.Position{}) || !u.Since.Equal(events[0].At) {
+	if u := f.unpublished(name); u == nil || u.After != (trail.Position{}) || !u.Since.Equal(events[0].At) {
 		f.t.Errorf("unpublished %+v; want from the beginning, since %v", u, events[0].At)
 	}
 	if moved, err := f.Publications.Advance(f.t.Context(), name, epoch, f.TenantID(), events[0].Position); !moved ||
@@ -171,7 +171,7 @@ func publicationUnpublished(f *fixture) {
 	if u := f.unpublished(name); u == nil || u.After != events[0].Position {
 		f.t.Errorf("unpublished %+v; want after %+v", u, events[0].Position)
 	}
-	if u := f.unpublished(newID().String()); u == nil || u.After != (saga.Position{}) {
+	if u := f.unpublished(newID().String()); u == nil || u.After != (trail.Position{}) {
 		f.t.Errorf("another publication: %+v; want from the beginning", u)
 	}
 }

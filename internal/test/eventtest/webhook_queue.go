@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
-	"github.com/skald-saga/skald/internal/saga"
 
 	"github.com/skald-saga/skald/internal/test/storetest"
 )
@@ -33,13 +33,13 @@ var held = []contract{
 }
 
 // readNews creates the deliveries of all new events of s, as the loop does.
-func (f *fixture) readNews(s webhook.Subscription) []saga.StoredEvent {
+func (f *fixture) readNews(s webhook.Subscription) []trail.StoredEvent {
 	f.t.Helper()
 	w := f.workOf(s)
 	if w == nil || !w.FeedReady {
 		f.t.Fatal("no news")
 	}
-	events, end, err := f.Trail.Feed(f.t.Context(), s.TenantID, w.Cursor, saga.EventFilter{}, 1000)
+	events, end, err := f.Trail.Feed(f.t.Context(), s.TenantID, w.Cursor, trail.EventFilter{}, 1000)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func (f *fixture) readNews(s webhook.Subscription) []saga.StoredEvent {
 	return events
 }
 
-func (f *fixture) deliveriesOf(s webhook.Subscription, events []saga.StoredEvent) (all []webhook.Delivery) {
+func (f *fixture) deliveriesOf(s webhook.Subscription, events []trail.StoredEvent) (all []webhook.Delivery) {
 	for _, e := range events {
 		all = append(
 			all,
@@ -86,7 +86,7 @@ func queueFromBeginning(f *fixture) {
 	s := f.hookFrom(true)
 	f.Settle(f.t)
 	w := f.workOf(s)
-	if w == nil || !w.FeedReady || w.Cursor != (saga.Position{}) {
+	if w == nil || !w.FeedReady || w.Cursor != (trail.Position{}) {
 		f.t.Fatalf("work %+v; want news from the beginning", w)
 	}
 	if diff := cmp.Diff(s, w.Subscription, cmpopts.EquateEmpty()); diff != "" {
@@ -101,7 +101,7 @@ func queueRace(f *fixture) {
 	s := f.hook()
 	f.Happens()
 	w := f.workOf(s)
-	events, end, err := f.Trail.Feed(f.t.Context(), s.TenantID, w.Cursor, saga.EventFilter{}, 10)
+	events, end, err := f.Trail.Feed(f.t.Context(), s.TenantID, w.Cursor, trail.EventFilter{}, 10)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func queueOutdated(f *fixture) {
 	if err := f.Env.Webhooks.Replace(f.t.Context(), changed, false); err != nil {
 		f.t.Fatal(err)
 	}
-	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &s, w.Cursor, saga.Position{TxID: 1 << 40}, nil); moved ||
+	if moved, err := f.Env.Webhooks.Enqueue(f.t.Context(), &s, w.Cursor, trail.Position{TxID: 1 << 40}, nil); moved ||
 		err != nil {
 		f.t.Errorf("an outdated subscription moved the cursor: %v", err)
 	}

@@ -10,10 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
-	"github.com/skald-saga/skald/internal/saga"
 
 	"github.com/skald-saga/skald/internal/test/storetest"
 )
@@ -173,7 +173,7 @@ func hookForeign(f *fixture) {
 				f.WantFault(err, fault.NotFound, webhook.CodeNotFound)
 			}
 			claimed, err := w.Claim(ctx, &changed, f.Tick().Add(time.Hour), time.Minute, 10)
-			moved, errMoved := w.Enqueue(ctx, &changed, saga.Position{}, saga.Position{TxID: 1}, nil)
+			moved, errMoved := w.Enqueue(ctx, &changed, trail.Position{}, trail.Position{TxID: 1}, nil)
 			_, stored, errSettled := w.Settle(ctx, &added, webhook.Outcome{Status: 200}, webhook.DefaultPolicy, f.hookMoment())
 			for _, err := range []error{err, errMoved, errSettled} {
 				if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -19,7 +20,7 @@ var chains = []contract{
 }
 
 // last is after every event.
-var last = saga.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
+var last = trail.Position{TxID: math.MaxInt64, ID: math.MaxInt64}
 
 func (f *fixture) seal() int {
 	f.t.Helper()
@@ -30,7 +31,7 @@ func (f *fixture) seal() int {
 	return n
 }
 
-func (f *fixture) seals(from int64, limit int) []saga.Seal {
+func (f *fixture) seals(from int64, limit int) []trail.Seal {
 	f.t.Helper()
 	seals, err := f.Chain.Seals(f.t.Context(), f.tenant.ID, from, limit)
 	if err != nil {
@@ -40,19 +41,19 @@ func (f *fixture) seals(from int64, limit int) []saga.Seal {
 }
 
 // checkChain verifies all seals itself and returns the events that they cover.
-func (f *fixture) checkChain() (covered []saga.Position) {
+func (f *fixture) checkChain() (covered []trail.Position) {
 	f.t.Helper()
-	prev, at := make([]byte, 32), saga.Position{}
+	prev, at := make([]byte, 32), trail.Position{}
 	for i, s := range f.seals(1, 1000) {
-		events, err := f.Chain.Span(f.t.Context(), f.tenant.ID, at, s.To, saga.MaxSealed+1)
+		events, err := f.Chain.Span(f.t.Context(), f.tenant.ID, at, s.To, trail.MaxSealed+1)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		sum := s.Sum(saga.LinksOf(events))
+		sum := s.Sum(trail.LinksOf(events))
 		if len(events) == 0 {
 			f.t.Fatalf("seal %d covers no events", i+1)
 		}
-		want := saga.Seal{
+		want := trail.Seal{
 			TenantID: f.tenant.ID, Seq: int64(i + 1), Prev: prev, Hash: sum[:], Events: len(events),
 			From: events[0].Position, To: events[len(events)-1].Position, SealedAt: s.SealedAt,
 		}
@@ -76,7 +77,7 @@ func chainCovers(f *fixture) {
 	if n := f.seal(); n != 0 {
 		f.t.Errorf("a seal over %d events that were sealed before", n)
 	}
-	all := f.feed(saga.EventFilter{}, 1000)
+	all := f.feed(trail.EventFilter{}, 1000)
 	if diff := cmp.Diff(positions(all), f.checkChain()); diff != "" {
 		f.t.Errorf("events (-feed +sealed):\n%s", diff)
 	}
@@ -107,33 +108,33 @@ func chainRace(f *fixture) {
 		sealed.Add(int64(n))
 	})
 	if covered := f.checkChain(); int64(len(covered)) != sealed.Load() ||
-		sealed.Load() != int64(len(f.feed(saga.EventFilter{}, 1000))) {
+		sealed.Load() != int64(len(f.feed(trail.EventFilter{}, 1000))) {
 		f.t.Errorf("%d events are covered, %d were reported", len(covered), sealed.Load())
 	}
 }
 
 func chainLimit(f *fixture) {
 	var batch []saga.NewSaga
-	for range saga.MaxSealed + 1 {
+	for range trail.MaxSealed + 1 {
 		batch = append(batch, f.unowned())
 	}
 	for part := range slices.Chunk(batch, 500) {
 		f.create(part...)
 	}
 	f.Settle(f.t)
-	if first, second := f.seal(), f.seal(); first != saga.MaxSealed || second != 1 {
-		f.t.Errorf("seals over %d and %d events, want %d and 1", first, second, saga.MaxSealed)
+	if first, second := f.seal(), f.seal(); first != trail.MaxSealed || second != 1 {
+		f.t.Errorf("seals over %d and %d events, want %d and 1", first, second, trail.MaxSealed)
 	}
 	f.checkChain()
 }
 
 func chainUnsealed(f *fixture) {
-	mine := func() (found []saga.Unsealed) {
+	mine := func() (found []trail.Unsealed) {
 		list, err := f.Chain.Unsealed(f.t.Context())
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		return slices.DeleteFunc(list, func(u saga.Unsealed) bool { return u.TenantID != f.tenant.ID })
+		return slices.DeleteFunc(list, func(u trail.Unsealed) bool { return u.TenantID != f.tenant.ID })
 	}
 	if got := mine(); len(got) != 0 {
 		f.t.Errorf("unsealed without events: %+v", got)
@@ -164,26 +165,26 @@ func chainPages(f *fixture) {
 	for _, tt := range []struct {
 		from  int64
 		limit int
-		want  []saga.Seal
+		want  []trail.Seal
 	}{{1, 2, all[:2]}, {2, 2, all[1:]}, {3, 5, all[2:]}, {4, 5, nil}} {
 		got := f.seals(tt.from, tt.limit)
 		if diff := cmp.Diff(tt.want, got); diff != "" && len(tt.want)+len(got) > 0 {
 			f.t.Errorf("from %d, %d at most (-want +got):\n%s", tt.from, tt.limit, diff)
 		}
 	}
-	if links, err := f.Chain.Links(f.t.Context(), f.tenant.ID, saga.Position{}, last, 10); err != nil ||
-		!cmp.Equal(saga.LinksOf(f.span(last)), links) {
+	if links, err := f.Chain.Links(f.t.Context(), f.tenant.ID, trail.Position{}, last, 10); err != nil ||
+		!cmp.Equal(trail.LinksOf(f.span(last)), links) {
 		f.t.Errorf("links that do not match the events: %+v, %v", links, err)
 	}
-	if events, err := f.Chain.Span(f.t.Context(), newID(), saga.Position{}, last, 10); err != nil || len(events) != 0 {
+	if events, err := f.Chain.Span(f.t.Context(), newID(), trail.Position{}, last, 10); err != nil || len(events) != 0 {
 		f.t.Errorf("a span of another tenant has %d events, %v", len(events), err)
 	}
 }
 
 // span returns the first ten events up to a position.
-func (f *fixture) span(upTo saga.Position) []saga.StoredEvent {
+func (f *fixture) span(upTo trail.Position) []trail.StoredEvent {
 	f.t.Helper()
-	events, err := f.Chain.Span(f.t.Context(), f.tenant.ID, saga.Position{}, upTo, 10)
+	events, err := f.Chain.Span(f.t.Context(), f.tenant.ID, trail.Position{}, upTo, 10)
 	if err != nil || len(events) == 0 {
 		f.t.Fatalf("a span of %d events, %v", len(events), err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -23,11 +24,11 @@ var feeds = []contract{
 }
 
 // feed returns all events of the fixture's tenant, read size at a time.
-func (f *fixture) feed(filter saga.EventFilter, size int) []saga.StoredEvent {
+func (f *fixture) feed(filter trail.EventFilter, size int) []trail.StoredEvent {
 	f.t.Helper()
 	f.Settle(f.t)
-	var all []saga.StoredEvent
-	for at := (saga.Position{}); ; {
+	var all []trail.StoredEvent
+	for at := (trail.Position{}); ; {
 		events, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, at, filter, size)
 		if err != nil {
 			f.t.Fatalf("feed: %v", err)
@@ -81,8 +82,8 @@ func told(f *fixture) map[uuid.UUID][]saga.AuditEvent {
 func feedReadsBack(f *fixture) {
 	want := told(f)
 	got := map[uuid.UUID][]saga.AuditEvent{}
-	last := saga.Position{}
-	for _, e := range f.feed(saga.EventFilter{}, 100) {
+	last := trail.Position{}
+	for _, e := range f.feed(trail.EventFilter{}, 100) {
 		if e.Compare(last) <= 0 {
 			f.t.Errorf("position %v after %v", e.Position, last)
 		}
@@ -110,19 +111,19 @@ func feedReadsBack(f *fixture) {
 
 func feedPages(f *fixture) {
 	told(f)
-	want := positions(f.feed(saga.EventFilter{}, 1000))
+	want := positions(f.feed(trail.EventFilter{}, 1000))
 	if end, err := f.Trail.End(f.t.Context(), f.tenant.ID); err != nil || end != want[len(want)-1] {
 		f.t.Errorf("the feed's end is %v, %v; want %v", end, err, want[len(want)-1])
 	}
 	for _, size := range []int{1, 7, len(want) - 1, len(want), len(want) + 1} {
-		if diff := cmp.Diff(want, positions(f.feed(saga.EventFilter{}, size))); diff != "" {
+		if diff := cmp.Diff(want, positions(f.feed(trail.EventFilter{}, size))); diff != "" {
 			f.t.Errorf("calls of %d (-want +got):\n%s", size, diff)
 		}
 	}
 }
 
-func positions(events []saga.StoredEvent) []saga.Position {
-	out := make([]saga.Position, len(events))
+func positions(events []trail.StoredEvent) []trail.Position {
+	out := make([]trail.Position, len(events))
 	for i := range events {
 		out[i] = events[i].Position
 	}
@@ -130,13 +131,13 @@ func positions(events []saga.StoredEvent) []saga.Position {
 }
 
 // eventFilters returns filters and the events of all that each selects.
-func eventFilters(all []saga.StoredEvent) map[string]struct {
-	filter saga.EventFilter
-	keep   func(*saga.StoredEvent) bool
+func eventFilters(all []trail.StoredEvent) map[string]struct {
+	filter trail.EventFilter
+	keep   func(*trail.StoredEvent) bool
 } {
 	type kept = struct {
-		filter saga.EventFilter
-		keep   func(*saga.StoredEvent) bool
+		filter trail.EventFilter
+		keep   func(*trail.StoredEvent) bool
 	}
 	one := all[len(all)/2]
 	middle := one.At
@@ -150,26 +151,26 @@ func eventFilters(all []saga.StoredEvent) map[string]struct {
 		saga.StepStarted,
 	}
 	return map[string]kept{
-		"rare types":       {saga.EventFilter{Types: rare}, func(e *saga.StoredEvent) bool { return slices.Contains(rare, e.Type) }},
-		"types":            {saga.EventFilter{Types: common}, func(e *saga.StoredEvent) bool { return slices.Contains(common, e.Type) }},
-		"no type":          {saga.EventFilter{Types: []saga.AuditType{}}, func(*saga.StoredEvent) bool { return false }},
-		"an unknown type":  {saga.EventFilter{Types: []saga.AuditType{"saga%"}}, func(*saga.StoredEvent) bool { return false }},
-		"a saga":           {saga.EventFilter{SagaID: one.SagaID}, func(e *saga.StoredEvent) bool { return e.SagaID == one.SagaID }},
-		"an unknown saga":  {saga.EventFilter{SagaID: newID()}, func(*saga.StoredEvent) bool { return false }},
-		"a workflow":       {saga.EventFilter{WorkflowName: "order"}, func(*saga.StoredEvent) bool { return true }},
-		"another workflow": {saga.EventFilter{WorkflowName: "refund"}, func(*saga.StoredEvent) bool { return false }},
-		"a trace":          {saga.EventFilter{TraceID: trace}, func(e *saga.StoredEvent) bool { return is(e.TraceID, trace) }},
-		"an actor":         {saga.EventFilter{Actor: "actor 1 ж"}, func(e *saga.StoredEvent) bool { return e.Actor == "actor 1 ж" }},
-		"from":             {saga.EventFilter{From: middle}, func(e *saga.StoredEvent) bool { return !e.At.Before(middle) }},
-		"to":               {saga.EventFilter{To: middle}, func(e *saga.StoredEvent) bool { return e.At.Before(middle) }},
-		"a microsecond":    {saga.EventFilter{From: middle, To: middle.Add(time.Microsecond)}, func(e *saga.StoredEvent) bool { return e.At.Equal(middle) }},
+		"rare types":       {trail.EventFilter{Types: rare}, func(e *trail.StoredEvent) bool { return slices.Contains(rare, e.Type) }},
+		"types":            {trail.EventFilter{Types: common}, func(e *trail.StoredEvent) bool { return slices.Contains(common, e.Type) }},
+		"no type":          {trail.EventFilter{Types: []saga.AuditType{}}, func(*trail.StoredEvent) bool { return false }},
+		"an unknown type":  {trail.EventFilter{Types: []saga.AuditType{"saga%"}}, func(*trail.StoredEvent) bool { return false }},
+		"a saga":           {trail.EventFilter{SagaID: one.SagaID}, func(e *trail.StoredEvent) bool { return e.SagaID == one.SagaID }},
+		"an unknown saga":  {trail.EventFilter{SagaID: newID()}, func(*trail.StoredEvent) bool { return false }},
+		"a workflow":       {trail.EventFilter{WorkflowName: "order"}, func(*trail.StoredEvent) bool { return true }},
+		"another workflow": {trail.EventFilter{WorkflowName: "refund"}, func(*trail.StoredEvent) bool { return false }},
+		"a trace":          {trail.EventFilter{TraceID: trace}, func(e *trail.StoredEvent) bool { return is(e.TraceID, trace) }},
+		"an actor":         {trail.EventFilter{Actor: "actor 1 ж"}, func(e *trail.StoredEvent) bool { return e.Actor == "actor 1 ж" }},
+		"from":             {trail.EventFilter{From: middle}, func(e *trail.StoredEvent) bool { return !e.At.Before(middle) }},
+		"to":               {trail.EventFilter{To: middle}, func(e *trail.StoredEvent) bool { return e.At.Before(middle) }},
+		"a microsecond":    {trail.EventFilter{From: middle, To: middle.Add(time.Microsecond)}, func(e *trail.StoredEvent) bool { return e.At.Equal(middle) }},
 		"much at once": {
-			saga.EventFilter{Types: rare, WorkflowName: "order", TraceID: trace, From: all[0].At},
-			func(e *saga.StoredEvent) bool { return slices.Contains(rare, e.Type) && is(e.TraceID, trace) },
+			trail.EventFilter{Types: rare, WorkflowName: "order", TraceID: trace, From: all[0].At},
+			func(e *trail.StoredEvent) bool { return slices.Contains(rare, e.Type) && is(e.TraceID, trace) },
 		},
 		"a saga, a type and an actor": {
-			saga.EventFilter{SagaID: one.SagaID, Types: []saga.AuditType{one.Type}, Actor: one.Actor},
-			func(e *saga.StoredEvent) bool {
+			trail.EventFilter{SagaID: one.SagaID, Types: []saga.AuditType{one.Type}, Actor: one.Actor},
+			func(e *trail.StoredEvent) bool {
 				return e.SagaID == one.SagaID && e.Type == one.Type && (one.Actor == "" || e.Actor == one.Actor)
 			},
 		},
@@ -178,11 +179,11 @@ func eventFilters(all []saga.StoredEvent) map[string]struct {
 
 func feedFilters(f *fixture) {
 	told(f)
-	all := f.feed(saga.EventFilter{}, 1000)
+	all := f.feed(trail.EventFilter{}, 1000)
 	for name, tt := range eventFilters(all) {
 		f.t.Run(name, func(t *testing.T) {
 			f := f.in(t)
-			want := slices.DeleteFunc(slices.Clone(all), func(e saga.StoredEvent) bool { return !tt.keep(&e) })
+			want := slices.DeleteFunc(slices.Clone(all), func(e trail.StoredEvent) bool { return !tt.keep(&e) })
 			for _, size := range []int{3, 1000} {
 				if diff := cmp.Diff(positions(want), positions(f.feed(tt.filter, size))); diff != "" {
 					t.Errorf("calls of %d (-want +got):\n%s", size, diff)
@@ -194,15 +195,15 @@ func feedFilters(f *fixture) {
 
 func feedOfNothing(f *fixture) {
 	var batch []saga.NewSaga
-	for range saga.FeedScan + 10 {
+	for range trail.FeedScan + 10 {
 		batch = append(batch, f.unowned())
 	}
 	for part := range slices.Chunk(batch, 500) {
 		f.create(part...)
 	}
-	all := f.feed(saga.EventFilter{}, 1000)
+	all := f.feed(trail.EventFilter{}, 1000)
 	last := all[len(all)-1].Position
-	for name, filter := range map[string]saga.EventFilter{
+	for name, filter := range map[string]trail.EventFilter{
 		"an actor":   {Actor: "nobody"},
 		"a time":     {To: f.now().Add(-time.Hour)},
 		"a type":     {Types: []saga.AuditType{saga.SagaFailed}},
@@ -210,7 +211,7 @@ func feedOfNothing(f *fixture) {
 		"a trace":    {TraceID: "none"},
 		"a workflow": {WorkflowName: "refund"},
 	} {
-		at, calls := saga.Position{}, 0
+		at, calls := trail.Position{}, 0
 		for calls = range 10 {
 			events, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, at, filter, 10)
 			if err != nil || len(events) > 0 {
@@ -225,8 +226,8 @@ func feedOfNothing(f *fixture) {
 			f.t.Errorf("%s: ended at %v after %d calls, the feed ends at %v", name, at, calls, last)
 		}
 	}
-	_, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, saga.Position{}, saga.EventFilter{Actor: "nobody"}, 10)
-	if want := all[saga.FeedScan-1].Position; err != nil || end != want {
+	_, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, trail.Position{}, trail.EventFilter{Actor: "nobody"}, 10)
+	if want := all[trail.FeedScan-1].Position; err != nil || end != want {
 		f.t.Errorf("one call looked until %v, %v; want %v", end, err, want)
 	}
 }
@@ -255,15 +256,15 @@ func feedWhileWriting(f *fixture) {
 	}
 	written := make(chan struct{})
 	go func() { wg.Wait(); f.Settle(f.t); close(written) }()
-	var got []saga.Position
-	at, over := saga.Position{}, false
+	var got []trail.Position
+	at, over := trail.Position{}, false
 	for {
 		select {
 		case <-written:
 			over = true
 		default:
 		}
-		events, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, at, saga.EventFilter{}, 3)
+		events, end, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, at, trail.EventFilter{}, 3)
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -273,7 +274,7 @@ func feedWhileWriting(f *fixture) {
 		}
 		at = end
 	}
-	want := positions(f.feed(saga.EventFilter{}, 1000))
+	want := positions(f.feed(trail.EventFilter{}, 1000))
 	if diff := cmp.Diff(want, got); diff != "" || len(want) < writers*(each+1) {
 		f.t.Errorf("%d events; (-at the end +read while they were written):\n%s", len(want), diff)
 	}
@@ -283,15 +284,15 @@ func feedForeign(f *fixture) {
 	told(f)
 	neighbour := begin(f.t, f.Env)
 	run := neighbour.stored(neighbour.owned(neighbour.owner))[0]
-	for _, filter := range []saga.EventFilter{{}, {SagaID: run.ID}, {Types: []saga.AuditType{saga.SagaStarted}}} {
+	for _, filter := range []trail.EventFilter{{}, {SagaID: run.ID}, {Types: []saga.AuditType{saga.SagaStarted}}} {
 		if got := neighbour.feed(filter, 100); len(got) != 1 || got[0].SagaID != run.ID {
 			f.t.Errorf("%+v: another tenant sees %d events, want its own one", filter, len(got))
 		}
 	}
-	if end, err := f.Trail.End(f.t.Context(), newID()); err != nil || end != (saga.Position{}) {
+	if end, err := f.Trail.End(f.t.Context(), newID()); err != nil || end != (trail.Position{}) {
 		f.t.Errorf("the end of an empty feed is %v, %v", end, err)
 	}
-	if got := f.feed(saga.EventFilter{SagaID: run.ID}, 100); len(got) != 0 {
+	if got := f.feed(trail.EventFilter{SagaID: run.ID}, 100); len(got) != 0 {
 		f.t.Errorf("%d events of another tenant's saga", len(got))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -16,9 +17,9 @@ var histories = []contract{
 	{"a foreign or unknown saga has none", historyForeign},
 }
 
-func (f *fixture) history(id uuid.UUID, filter saga.EventFilter, newestFirst bool, size int) []saga.StoredEvent {
+func (f *fixture) history(id uuid.UUID, filter trail.EventFilter, newestFirst bool, size int) []trail.StoredEvent {
 	f.t.Helper()
-	all, after := []saga.StoredEvent{}, int64(0)
+	all, after := []trail.StoredEvent{}, int64(0)
 	for {
 		events, more, err := f.Trail.Events(f.t.Context(), f.tenant.ID, id, filter, newestFirst, after, size)
 		if err != nil || len(events) > size || more && len(events) < size {
@@ -35,7 +36,7 @@ func (f *fixture) history(id uuid.UUID, filter saga.EventFilter, newestFirst boo
 func historyPages(f *fixture) {
 	for id, events := range told(f) {
 		for _, size := range []int{1, 2, len(events), 100} {
-			got := f.history(id, saga.EventFilter{}, false, size)
+			got := f.history(id, trail.EventFilter{}, false, size)
 			var plain []saga.AuditEvent
 			for _, e := range got {
 				plain = append(plain, e.AuditEvent)
@@ -43,7 +44,7 @@ func historyPages(f *fixture) {
 			if diff := cmp.Diff(events, plain, sameJSON); diff != "" {
 				f.t.Errorf("pages of %d (-committed +read):\n%s", size, diff)
 			}
-			back := f.history(id, saga.EventFilter{}, true, size)
+			back := f.history(id, trail.EventFilter{}, true, size)
 			slices.Reverse(back)
 			if diff := cmp.Diff(got, back); diff != "" {
 				f.t.Errorf("pages of %d, newest first (-want +got):\n%s", size, diff)
@@ -54,7 +55,7 @@ func historyPages(f *fixture) {
 
 func historyFilters(f *fixture) {
 	told(f)
-	all := f.feed(saga.EventFilter{}, 1000)
+	all := f.feed(trail.EventFilter{}, 1000)
 	for name, tt := range eventFilters(all) {
 		f.t.Run(name, func(t *testing.T) {
 			f := f.in(t)
@@ -66,7 +67,7 @@ func historyFilters(f *fixture) {
 				seen[e.SagaID] = true
 				want := slices.DeleteFunc(
 					slices.Clone(all),
-					func(o saga.StoredEvent) bool { return o.SagaID != e.SagaID || !tt.keep(&o) },
+					func(o trail.StoredEvent) bool { return o.SagaID != e.SagaID || !tt.keep(&o) },
 				)
 				if diff := cmp.Diff(positions(want), positions(f.history(e.SagaID, tt.filter, false, 4))); diff != "" {
 					t.Errorf("(-want +got):\n%s", diff)
@@ -80,7 +81,7 @@ func historyForeign(f *fixture) {
 	run := f.stored(f.unowned())[0]
 	neighbour := begin(f.t, f.Env)
 	for _, id := range []uuid.UUID{run.ID, newID()} {
-		if got := neighbour.history(id, saga.EventFilter{}, false, 10); len(got) != 0 {
+		if got := neighbour.history(id, trail.EventFilter{}, false, 10); len(got) != 0 {
 			f.t.Errorf("another tenant sees %d events of the saga", len(got))
 		}
 	}

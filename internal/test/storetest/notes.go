@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
@@ -54,7 +55,7 @@ func noteBeside(f *fixture) {
 		f.t.Errorf("the saga (-before +after):\n%s", diff)
 	}
 	f.Settle(f.t)
-	events, _, err := f.Trail.Events(f.t.Context(), f.tenant.ID, run.ID, saga.EventFilter{}, false, 0, 100)
+	events, _, err := f.Trail.Events(f.t.Context(), f.tenant.ID, run.ID, trail.EventFilter{}, false, 0, 100)
 	if err != nil {
 		f.t.Fatal(err)
 	}

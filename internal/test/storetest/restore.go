@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
@@ -38,7 +39,7 @@ func (f *fixture) restoration(id uuid.UUID) saga.Restoration {
 func (f *fixture) restored(id uuid.UUID) int {
 	f.t.Helper()
 	f.Settle(f.t)
-	events, _, err := f.Trail.Events(f.t.Context(), f.tenant.ID, id, saga.EventFilter{}, false, 0, 100)
+	events, _, err := f.Trail.Events(f.t.Context(), f.tenant.ID, id, trail.EventFilter{}, false, 0, 100)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
-	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Fixture is the base of the suites in other packages: a tenant with one workflow and one node,
@@ -39,9 +39,9 @@ func (f *fixture) Happens() uuid.UUID {
 }
 
 // All returns the tenant's events.
-func (f *fixture) All() []saga.StoredEvent {
+func (f *fixture) All() []trail.StoredEvent {
 	f.t.Helper()
-	return f.feed(saga.EventFilter{}, 1000)
+	return f.feed(trail.EventFilter{}, 1000)
 }
 
 // WantFault checks an error's kind and code.

@@ -1,5 +1,5 @@
 // Package storetest tests the contracts of saga.Store, saga.Ownership, saga.Reports,
-// saga.Archive, saga.Notes, saga.Trail, saga.Chain, workflow.Store and access.Store. Every store runs the
+// saga.Archive, saga.Notes, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store runs the
 // suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
 // on it for webhooks and publications.
 package storetest
@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/access"
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -32,11 +33,11 @@ type Env struct {
 	Notes        saga.Notes
 	Reports      saga.Reports
 	Workflows    workflow.Store
-	Trail        saga.Trail
-	Chain        saga.Chain
+	Trail        trail.Trail
+	Chain        trail.Chain
 	Keys         access.Store
 	Webhooks     WebhookStore
-	Publications saga.Publications
+	Publications trail.Publications
 	// Now is the clock of the store's callers. It is well within a second of the store's own
 	// clock.
 	Now func() time.Time
@@ -113,7 +114,7 @@ func Workflows(t *testing.T, open func(t *testing.T) Env) {
 	run(t, map[string][]contract{"workflows": definitions}, func(*testing.T) Env { return env })
 }
 
-// Trail tests saga.Trail and saga.Chain. open returns a new Env that lasts as long as its test.
+// Trail tests trail.Trail and trail.Chain. open returns a new Env that lasts as long as its test.
 func Trail(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
 	run(
@@ -134,7 +135,7 @@ func Types(t *testing.T, open func(t *testing.T) Env) map[saga.AuditType]bool {
 	f := begin(t, open(t))
 	types := map[saga.AuditType]bool{}
 	told(f)
-	for _, e := range f.feed(saga.EventFilter{}, 1000) {
+	for _, e := range f.feed(trail.EventFilter{}, 1000) {
 		types[e.Type] = true
 	}
 	return types

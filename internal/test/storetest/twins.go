@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
@@ -113,7 +114,7 @@ func twinsLive(f *fixture) {
 		if logs := of.logsOf(run); len(logs) != wantLogs[of] {
 			f.t.Errorf("%d logs, want %d", len(logs), wantLogs[of])
 		}
-		for _, e := range of.history(run.ID, saga.EventFilter{}, false, 100) {
+		for _, e := range of.history(run.ID, trail.EventFilter{}, false, 100) {
 			if e.TenantID != of.tenant.ID || e.WorkflowName != run.WorkflowName {
 				f.t.Errorf("event %s of tenant %s, workflow %q", e.Type, e.TenantID, e.WorkflowName)
 			}
@@ -145,7 +146,7 @@ func twinsSealed(f *fixture) {
 	for _, of := range []*fixture{f, other} {
 		for of.seal() > 0 {
 		}
-		events := of.history(mine.ID, saga.EventFilter{}, false, 100)
+		events := of.history(mine.ID, trail.EventFilter{}, false, 100)
 		covered := of.checkChain()
 		for _, e := range events {
 			if !slices.Contains(covered, e.Position) {

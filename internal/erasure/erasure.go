@@ -1,48 +1,26 @@
-package saga
+// Package erasure is the rulebook of erasing content on request: of sagas, with all that
+// belongs to them, of dead letters and of job runs. What happened stays on record; what it
+// said goes.
+package erasure
 
 import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // CodeNotErasable is the fault of an erasure that would take the content of something
 // that still needs it.
 const CodeNotErasable = "SAGA_NOT_ERASABLE"
-
-// ErasedContent takes the place of erased content. No client's JSON is stored like this:
-// such a prefix is escaped (decision 0026), and no saga is created with it as its payload
-// (CheckPayload), because read again it would pass for erased.
-var ErasedContent = json.RawMessage(`{"$skald_erased":true}`)
-
-// CheckPayload returns nil unless a new saga's payload is the mark of erased content, given
-// as canonical JSON. Fault: Invalid.
-func CheckPayload(p json.RawMessage) error {
-	if !bytes.Equal(p, ErasedContent) {
-		return nil
-	}
-	const message = `must not be {"$skald_erased":true}, which marks erased content`
-	return fault.New(fault.Invalid, CodeUnstorable, "/payload %s", message).
-		With(fault.Field{Pointer: "/payload", Code: "reserved", Message: message})
-}
-
-// Erased reports whether the saga's content was erased.
-func (s *Saga) Erased() bool { return s.State.Terminal() && bytes.Equal(s.Payload, ErasedContent) }
-
-// Erased returns the part of an error that stays when content is erased.
-func (e *Error) Erased() *Error {
-	b := e.Brief()
-	b.Message = "erased"
-	return b
-}
 
 // MaxErased is how many sagas, dead letters and job runs, each, one erasure takes.
 const MaxErased = 500
@@ -86,41 +64,39 @@ type Eraser interface {
 // Event returns the event of a saga whose content e erases. It names each event that
 // loses content, with the digest of what remains: Stored stays that of the original,
 // which the chain's seals cover.
-func (e *Erasure) Event(id uuid.UUID, events []StoredEvent) (AuditEvent, error) {
-	w := words{Reason: e.Reason}
+func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEvent, error) {
+	var remain map[string]string
 	for i := range events {
 		digest := events[i].Digest()
 		if events[i].Altered || !bytes.Equal(digest[:], events[i].Stored) {
-			return AuditEvent{}, fault.New(fault.Conflict, CodeNotErasable,
+			return saga.AuditEvent{}, fault.New(fault.Conflict, CodeNotErasable,
 				"event %d of saga %s is not what was written, and erasing it would hide that: verify the audit trail first", events[i].ID, id)
 		}
 		left := events[i].AuditEvent
 		left.Error = left.Error.Erased()
 		digest = left.Digest()
-		if w.Erased == nil {
-			w.Erased = map[string]string{}
+		if remain == nil {
+			remain = map[string]string{}
 		}
-		w.Erased[fmt.Sprint(events[i].ID)] = hex.EncodeToString(digest[:])
+		remain[fmt.Sprint(events[i].ID)] = hex.EncodeToString(digest[:])
 	}
-	told := AuditEvent{TenantID: e.TenantID, SagaID: id, Type: SagaErased, StepIndex: NoStep, At: e.At,
-		Old: NoState, New: NoState, Actor: e.Actor, RequestID: e.RequestID}
-	told.say(w)
-	return told, nil
+	record := saga.AuditEvent{TenantID: e.TenantID, SagaID: id, Type: saga.SagaErased, StepIndex: saga.NoStep, At: e.At,
+		Old: saga.NoState, New: saga.NoState, Actor: e.Actor, RequestID: e.RequestID}
+	record.RecordsErasure(e.Reason, remain)
+	return record, nil
 }
 
 // Account marks as intact the links of events that only miss what erasures say that they
 // took: content with another digest than the one that an erasure of their saga recorded
 // was changed. links are those of events.
-func Account(links []Link, events, erasures []StoredEvent) {
+func Account(links []trail.Link, events, erasures []trail.StoredEvent) {
 	left := map[string]string{}
 	for i := range erasures {
-		var w words
 		digest := erasures[i].Digest()
-		if erasures[i].Type != SagaErased || !bytes.Equal(digest[:], erasures[i].Stored) ||
-			json.Unmarshal(erasures[i].Data, &w) != nil {
+		if !bytes.Equal(digest[:], erasures[i].Stored) {
 			continue
 		}
-		for id, digest := range w.Erased {
+		for id, digest := range erasures[i].ErasureRecorded() {
 			left[erasures[i].SagaID.String()+" "+id] = digest
 		}
 	}

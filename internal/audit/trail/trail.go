@@ -1,4 +1,7 @@
-package saga
+// Package trail is the audit trail as others read it: the feed of a tenant's events and its
+// positions, the seals that make it a hash chain, what a check of the chain finds, and how far
+// it is published. It is pure. What an event says is the saga's (package saga).
+package trail
 
 import (
 	"cmp"
@@ -7,13 +10,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // StoredEvent is an audit event as read from the store.
 type StoredEvent struct {
-	AuditEvent
+	saga.AuditEvent
 	Position
-	Stored []byte // the digest that was stored with it; AuditEvent.Digest says what it should be
+	Stored []byte // the digest that was stored with it; saga.AuditEvent.Digest says what it should be
 	// Altered: the row contains values that no event has, so it was changed from
 	// outside and AuditEvent does not show all of it. Its digest is meaningless.
 	Altered bool
@@ -32,7 +37,7 @@ type Position struct {
 
 // EventFilter selects events; zero fields do not restrict.
 type EventFilter struct {
-	Types        []AuditType
+	Types        []saga.AuditType
 	SagaID       uuid.UUID
 	WorkflowName string
 	TraceID      string
@@ -80,11 +85,6 @@ const FeedScan = 5000
 // Compare orders positions as the feed does.
 func (p Position) Compare(o Position) int {
 	return cmp.Or(cmp.Compare(p.TxID, o.TxID), cmp.Compare(p.ID, o.ID))
-}
-
-// Common reports whether nearly every saga has an event of the type.
-func (t AuditType) Common() bool {
-	return t == SagaStarted || t == StepStarted || t == StepFinished || t == SagaCompleted
 }
 
 // Matches reports whether an event fits the filter.

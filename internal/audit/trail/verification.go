@@ -1,4 +1,4 @@
-package saga
+package trail
 
 // Tampering is a way in which an audit trail was altered.
 type Tampering string

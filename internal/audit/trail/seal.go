@@ -1,4 +1,4 @@
-package saga
+package trail
 
 import (
 	"bytes"

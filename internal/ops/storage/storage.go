@@ -1,4 +1,5 @@
-package saga
+// Package storage says how much of the database is used, by what.
+package storage
 
 import "time"
 
