@@ -14,7 +14,6 @@ require (
 )
 
 require (
-	github.com/adhocore/gronx v1.20.4 // indirect
 	github.com/evanphx/json-patch/v5 v5.9.11 // indirect
 	github.com/go-gorp/gorp/v3 v3.1.0 // indirect
 	github.com/jmoiron/sqlx v1.4.0 // indirect
