@@ -104,16 +104,3 @@ func (d *decoder) json(b *bound, body any, required bool) (found bool) {
 	b.err = d.Check(body)
 	return found
 }
-
-// text reads a body that is text. False: there is none.
-func (b *bound) text(body *string, required bool) (found bool) {
-	if b.err != nil {
-		return false
-	}
-	data, err := io.ReadAll(b.Body)
-	if err != nil {
-		b.err = fmt.Errorf("can't read body: %w", err)
-	}
-	*body = string(data)
-	return err == nil && (required || len(data) > 0)
-}

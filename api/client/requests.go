@@ -118,8 +118,6 @@ func asJSON(body any) io.Reader {
 	return bytes.NewReader(text)
 }
 
-func asText(body string) io.Reader { return strings.NewReader(body) }
-
 // send sends a request unless it could not be made.
 func (c *Client) send(
 	ctx context.Context, req *http.Request, err error, editors []RequestEditorFn,
