@@ -265,6 +265,7 @@ func TestTheJudgeOfJobRunsSeesWhatIsWrong(t *testing.T) {
 		{"J0", "a run that nobody asked for", func(r *jobRecord) { r.asked = r.asked[1:] }},
 		{"J0", "an accepted event is not there", func(r *jobRecord) { r.asked = append(r.asked, &wish{kind: ofEvent, key: "x", ids: []string{"x"}}) }},
 		{"S7", "losses are not counted", func(r *jobRecord) { r.runs["t1"].losses = 0 }},
+		{"S7", "a loss that did not happen", func(r *jobRecord) { r.runs["t1"].losses++ }},
 		{"S7", "too many losses", func(r *jobRecord) { r.jobs[0].losses = 0 }},
 		{"S7", "too many failures", func(r *jobRecord) { r.jobs[1].attempts = 1 }},
 		{"S5", "a retry is missing", func(r *jobRecord) { r.runs["f2"].retryOf = "" }},
