@@ -118,7 +118,12 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 // follow opens a stream and sees a change of each kind.
 func follow(t *testing.T, s *uitest.Server, saga, letter, run, group string) {
 	t.Helper()
-	res, err := http.Get(fmt.Sprintf("%s/api/v1/watch?saga=%s&letter=%s&run=%s&group=%s", s.URL, saga, letter, run, group))
+	req, err := http.NewRequestWithContext(patience.Context(t), http.MethodGet,
+		fmt.Sprintf("%s/api/v1/watch?saga=%s&letter=%s&run=%s&group=%s", s.URL, saga, letter, run, group), http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,7 @@ func follow(t *testing.T, s *uitest.Server, saga, letter, run, group string) {
 				return
 			}
 		}
-		t.Fatalf("the stream ended before %s %s", event, want)
+		t.Fatalf("the stream ended before %s %s: %v", event, want, in.Err())
 	}
 	next("saga", `"state":"failed"`)
 	next("run", `"state":"PENDING"`)
