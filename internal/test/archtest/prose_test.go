@@ -164,7 +164,7 @@ func proseFiles(t *testing.T) []string {
 		}
 		name, _ := filepath.Rel(root, path)
 		if entry.IsDir() {
-			if slices.Contains([]string{".git", ".skald", "node_modules", "testdata", "bin", "db/migrations"}, name) ||
+			if slices.Contains([]string{"bin", "db/migrations"}, name) || madeHere(name) ||
 				entry.Name() == "testdata" || entry.Name() == "node_modules" {
 				return fs.SkipDir
 			}
