@@ -1,10 +1,11 @@
 // Package app puts the parts together, starts them, and stops them in order:
 // no new requests, no new claims, calls in flight, commits, database.
 //
-// Files, each on top of those before it: ids, logins, database, job_logs,
-// jobs_scheduler, builtin, reseal, notices, letters_kafka, outbox, jobs, access,
-// jobs_sagas, letters, stores, archive, certificates, pinned, readiness, reply, writes,
-// build, app, front, jobworker, reload, retained, serve, verify, watched.
+// Files, each on top of those before it: ids, logins, database, job_logs, jobs_scheduler,
+// builtin, reseal, webhooks_and_kafka, letters_kafka, event_topics, jobs, access,
+// jobs_sagas, letters, stores, archive, certificates, workflow_cache, readiness,
+// failpoint_reply, writes, build, app, root_handler, jobworker, reload, retention_record,
+// serve, verify, watchdog.
 package app
 
 import (

@@ -4,10 +4,10 @@
 // package is pure: it stores nothing, and time, ids and randomness are arguments.
 //
 // Files, each on top of those before it: state, letter, problems, normalise, group,
-// policy, apply, filter, redrive, headers_values, drive, headers_causes,
-// headers_families, fingerprint, patch, new, headers, headers_own, headers_left,
-// redrive_items, redrive_state, routes, inflow, redrive_cover, redrive_new, audited,
-// damage, edited, headers_http, headers_redrive, headers_sizes, imported, news, place,
+// policy, apply, filter, redrive, headers_values, drive, headers_causes, headers_families,
+// fingerprint, patch, new, headers, headers_own, headers_left, redrive_items,
+// redrive_state, routes, inflow, redrive_cover, redrive_new, audited, damage, edited,
+// headers_http, headers_redrive, headers_sizes, imported, source_outcome, kafka_position,
 // policy_check, redrive_choose, redrive_judge, redrive_pause, store.
 package dlq
 

@@ -4,9 +4,9 @@
 // and time, ids and randomness are arguments.
 //
 // Files, each on top of those before it: definition, state, run, problems, settings,
-// admit, leader, events, worker, store, input, new, args, ends, backfill,
-// check, sweep, apply, audited, builtin, bulk, claim, damage, deliver, emit, explain, hints,
-// logline, outbox, plan, follow, program, records, story.
+// admit, leader, events, worker, store, input, new, args, ends, backfill, check, sweep,
+// apply, audited, builtin, bulk, claim, damage, deliver, emit, explain, hints, logline,
+// outbox, plan, follow, program, records, history.
 package jobrun
 
 import "slices"

@@ -17,8 +17,8 @@
 //
 // Files, each on top of those before it: errors, rows, commits, dial, connector, postgres,
 // columns, keyed, statement, table, sealed_tables, sealing_keys, values, where, batch,
-// condition, cover, listener, ordering, page, pooler, reseal, sealing, secrets, table_alike,
-// table_columns, tenant, tx.
+// condition, cover, listener, key_digest, page, pooler, reseal, sealing, secrets,
+// table_alike, table_columns, tenant, tx.
 package postgres
 
 import (

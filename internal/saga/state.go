@@ -6,9 +6,9 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: state, interventions, saga, outcome, record, run,
-// audit, budget, event, actions, filter, order, apply, explain, new, store, archive,
-// attempts, faults, letter, patch, trouble, damage, doubt, erased, force, foresee, job,
-// note, reopen, statistics, steps.
+// audit, budget, event, actions, filter, step_decision, apply, explain, new, store,
+// archive, attempts, faults, letter, patch, failure_summary, damage, doubt, erased, force,
+// dry_run, job, note, reopen, statistics, steps.
 package saga
 
 import "slices"

@@ -19,7 +19,7 @@ var rules = []Mutant{
 		"	if d.s.State.Terminal() || d.s.Attempt == 0 {\n		return false\n	}\n	if d.s.State == Comp",
 		"	if d.s.Attempt == 0 {\n		return false\n	}\n	if d.s.State == Comp",
 		"saga.TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict"},
-	{[]string{"X29"}, "internal/saga/order.go",
+	{[]string{"X29"}, "internal/saga/step_decision.go",
 		"case !allows(verb, &d.After), e.Verb == UndoneStep", "case verb == \"\", e.Verb == UndoneStep",
 		"saga.TestTheAllowedActionsAreExactlyWhatApplyAccepts"},
 	{[]string{"I1"}, "internal/saga/apply.go",
