@@ -330,7 +330,7 @@ func (d *decision) undoFrom(from int) {
 	if i := d.s.Interventions; i != nil && i.RestartAt != nil {
 		low = *i.RestartAt
 	}
-	for k := from; k >= low; k-- {
+	for k := min(from, len(d.After.Def.Steps)-1); k >= low; k-- {
 		if by := d.After.intervened(k); by.Skipped && !by.Doubt {
 			continue // never done
 		}

@@ -27,6 +27,11 @@ func Fits(s *Saga, def *workflow.Definition, logs []StepLog) error {
 		return fmt.Errorf("%w: it has %d steps, and the saga has %d",
 			workflow.ErrUnreadable, len(def.Steps), s.TotalSteps)
 	}
+	if s.CurrentStep < 0 || s.CurrentStep > len(def.Steps) ||
+		s.CurrentStep == len(def.Steps) && s.State != Completed {
+		return fmt.Errorf("%w: it has %d steps, and the saga is at step %d",
+			workflow.ErrUnreadable, len(def.Steps), s.CurrentStep)
+	}
 	for i := range logs {
 		l := &logs[i]
 		if l.StepIndex >= len(def.Steps) || def.Steps[l.StepIndex].Name != l.StepName {

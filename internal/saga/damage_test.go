@@ -112,3 +112,28 @@ func TestAnErrorThatIsSealedIsNotWrittenOver(t *testing.T) {
 		t.Errorf("an error in the clear: %v", err)
 	}
 }
+
+// TestARowWrittenByHandNeverPanics: the seeds let people write rows of sagas, which need not say
+// why a saga ended, and need have no step logs.
+func TestARowWrittenByHandNeverPanics(t *testing.T) {
+	halted := func(r *Instance) { r.Interventions = &Interventions{Halted: true} }
+	for state := Pending; state <= TimedOut; state++ {
+		for step := range 5 {
+			for _, change := range []func(*Instance){func(*Instance) {}, halted, func(r *Instance) { r.Uncertain = true }} {
+				p := points()[0].run()
+				s := p.Saga
+				s.State, s.CurrentStep, s.EndCause, s.Error, s.Interventions = state, min(step, len(p.Def.Steps)), nil, nil, nil
+				r, err := Restored(s, p.Def, nil, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				change(&r)
+				for _, e := range events() {
+					if c, err := Apply(r, e, moments(noon)); err == nil && c.After.State == Compensated && c.After.EndCause == nil {
+						t.Errorf("%s at step %d: %T ends it without a cause", state, step, e)
+					}
+				}
+			}
+		}
+	}
+}

@@ -43,8 +43,13 @@ func NewInstance(s Saga, def *workflow.Definition) Instance {
 	return Instance{Saga: s, Def: def, outputs: make([]json.RawMessage, len(def.Steps))}
 }
 
-// Rebuild returns the instance of a saga from its step logs, in any order.
+// Rebuild returns the instance of a saga from its step logs, in any order. A row that was
+// written by hand may not say why the saga stopped running forward: then an operator is the
+// cause.
 func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
+	if s.EndCause == nil && !s.State.Forward() && s.State != Completed {
+		s.EndCause = new(CauseOperator)
+	}
 	r := NewInstance(s, def)
 	for i := range logs {
 		l := &logs[i]
