@@ -3,6 +3,8 @@ package dlqdb
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // finishRow is the end of a retry.
@@ -160,6 +163,17 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 	})
 }
 
+// endedSagas are the states of sagas that have ended.
+var endedSagas = func() string {
+	var ended []string
+	for _, s := range saga.States {
+		if s.Terminal() {
+			ended = append(ended, strconv.Itoa(int(s)))
+		}
+	}
+	return strings.Join(ended, ", ")
+}()
+
 // lostRetries finds retries whose lease has expired, oldest first, and whether they
 // were never handed over. A hand-over note is written while the lease is valid, so this
 // statement sees it: its snapshot is not older than now(). Work that continues
@@ -172,7 +186,7 @@ SELECT m.id, m.tenant_id, m.source, m.error_class, m.original_topic, m.retry_cou
 	SELECT 1 FROM dlq.dlq_handovers h WHERE h.tenant_id = m.tenant_id AND m.retry_token = ANY (h.tokens)),
        (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND ` + IsOneOf("i.state", dlq.ItemsFrom(dlq.ItemSettled)) + `),
        CASE m.source
-         WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (3, 5, 6, 7, 8))
+         WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (` + endedSagas + `))
          WHEN 'WEBHOOK' THEN EXISTS (SELECT 1 FROM saga.webhook_deliveries d
                 WHERE d.tenant_id = m.tenant_id AND d.webhook_id = m.webhook_id AND d.id = m.delivery_id AND d.status = 'pending')
          ELSE m.target->>'kind' = 'job_run' AND EXISTS (SELECT 1 FROM jobs.job_runs r

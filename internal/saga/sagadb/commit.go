@@ -32,10 +32,10 @@ var commitOperated = commitStatement(operatedColumns{
 	rows: []postgres.Params{operatedTable.As("o")},
 	set: `
 	       suspended_at = CASE WHEN l.suspend THEN now() WHEN l.suspend IS NULL THEN s.suspended_at END,
-	       timeout_at = CASE WHEN l.state IN (0, 1, 2) AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.timeout_at END,
+	       timeout_at = CASE WHEN ` + isForward("l.state") + ` AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.timeout_at END,
 	       interventions = coalesce(l.interventions::jsonb, s.interventions),
 	       result_data = coalesce(l.result::jsonb, s.result_data),`,
-	undoing: `WHEN l.state = 4 AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' `,
+	undoing: `WHEN ` + is("l.state", saga.Compensating) + ` AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' `,
 })
 
 // operatedColumns is the SQL that commitOperated has in addition to commitSagas.

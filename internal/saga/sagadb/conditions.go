@@ -2,7 +2,6 @@ package sagadb
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -112,24 +111,6 @@ func (w *sagaWhere) states(states []saga.State) {
 	}
 }
 
-// among returns the condition that column is one of the states of that kind; "" when
-// there is none.
-func among(column string, states []saga.State, kind func(saga.State) bool) string {
-	var numbers []string
-	for _, s := range states {
-		if kind(s) {
-			numbers = append(numbers, strconv.Itoa(int(s)))
-		}
-	}
-	switch len(numbers) {
-	case 0:
-		return ""
-	case 1:
-		return column + " = " + numbers[0]
-	}
-	return column + " IN (" + strings.Join(numbers, ", ") + ")"
-}
-
 // byMetadata reports whether the metadata's index finds the sagas of f. PostgreSQL uses
 // it only where no row-level policy applies: through the views tenant_metadata
 // (migration 0090). Unfinished sagas are few and are found without it.
@@ -169,7 +150,7 @@ func (p *errorPart) after(args []any) sagaWhere {
 // are literals, as in states.
 func ofError(tenant uuid.UUID, f saga.Filter) (parts []errorPart) {
 	live := errorPart{conditions: []errorCondition{{"s.completed_at IS NULL", nil}}}
-	ended := errorPart{conditions: []errorCondition{{"s.ended_state <> 3", nil}}}
+	ended := errorPart{conditions: []errorCondition{{isNot("s.ended_state", saga.Completed), nil}}}
 	if f.ErrorCode != "" {
 		live.add("s.error->>'code' = ?", f.ErrorCode)
 		ended.add("s.error_code = ?", f.ErrorCode)

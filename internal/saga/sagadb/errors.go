@@ -46,7 +46,7 @@ func groupErrors(tenant uuid.UUID, f saga.ErrorFilter) (query string, args []any
 	list := saga.Filter{WorkflowName: f.WorkflowName, NeedsAttention: f.NeedsAttention,
 		CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo, EndedFrom: f.EndedFrom, EndedTo: f.EndedTo}
 	ended, live := sagaWhere{}, sagaWhere{}
-	ended.Add("s.ended_state <> 3")
+	ended.Add(isNot("s.ended_state", saga.Completed))
 	ended.sagas(tenant, list)
 	if text := among("s.ended_state", f.States, saga.State.Terminal); text != "" {
 		ended.Add(text)

@@ -9,16 +9,16 @@ import (
 
 // The exact statements that the stores send, for the tests of plans.
 const (
-	CountLive        = countLive
-	DueSagas         = dueSagas
-	ArchiveCompleted = archiveCompleted
-	CountCompleted   = countCompleted
-	ExpireKeys       = expireKeys
-	OverdueSagas     = overdueSagas
-	ReleaseSagas     = releaseSagas
+	CountLive    = countLive
+	DueSagas     = dueSagas
+	ExpireKeys   = expireKeys
+	ReleaseSagas = releaseSagas
 )
 
 var (
+	OverdueSagas     = overdueSagas
+	CountCompleted   = countCompleted
+	ArchiveCompleted = archiveCompleted
 	ClaimSagas       = claimSagas
 	ArchivedLogs     = archivedLogs
 	GetArchived      = getArchived

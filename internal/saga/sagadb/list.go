@@ -136,7 +136,7 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	w.Add("s.created_at >= ?", soon)
 	add(table, w)
 	if holds(f.States, saga.State.Terminal) {
-		add(endedLate(tenant, soon, f.UpdatedFrom, f.UpdatedTo, " AND s.ended_state <> 6", args))
+		add(endedLate(tenant, soon, f.UpdatedFrom, f.UpdatedTo, " AND "+isNot("s.ended_state", saga.Failed), args))
 	}
 	if holds(f.States, func(s saga.State) bool { return !s.Terminal() }) {
 		w := sagaWhere{Where: postgres.Where{Args: args, Few: true}}
@@ -145,7 +145,7 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	}
 	if holds(f.States, func(s saga.State) bool { return s == saga.Failed }) {
 		w := sagaWhere{Where: postgres.Where{Args: args, Few: true}}
-		w.Add("s.created_at < ? AND s.ended_state = 6", soon)
+		w.Add("s.created_at < ? AND "+is("s.ended_state", saga.Failed), soon)
 		add("saga.saga_states", w)
 	}
 	return parts, args

@@ -113,17 +113,17 @@ func (st *Sagas) Due(ctx context.Context, owner int64, idle time.Duration, limit
 // overdueSagas finds deadlines that have passed, the oldest first, of both phases
 // together: each half reads limit rows from its own index, starting where the previous
 // page ended.
-const overdueSagas = `
+var overdueSagas = `
 SELECT s.deadline, s.id, s.tenant_id FROM (
 	(SELECT s.timeout_at AS deadline, s.id, s.tenant_id FROM saga.saga_states s
 	  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
-	    AND s.state IN (0, 1, 2) AND s.end_cause IS NULL AND s.suspended_at IS NULL
+	    AND ` + isForward("s.state") + ` AND s.end_cause IS NULL AND s.suspended_at IS NULL
 	    AND (s.timeout_at, s.id, s.tenant_id) > ($2, $3, $4)
 	  ORDER BY s.timeout_at, s.id, s.tenant_id LIMIT $1)
 	UNION ALL
 	(SELECT s.compensation_timeout_at, s.id, s.tenant_id FROM saga.saga_states s
 	  WHERE s.completed_at IS NULL AND s.compensation_timeout_at IS NOT NULL AND s.compensation_timeout_at <= now()
-	    AND s.state = 4 AND NOT s.compensation_expired AND s.suspended_at IS NULL
+	    AND ` + is("s.state", saga.Compensating) + ` AND NOT s.compensation_expired AND s.suspended_at IS NULL
 	    AND (s.compensation_timeout_at, s.id, s.tenant_id) > ($2, $3, $4)
 	  ORDER BY s.compensation_timeout_at, s.id, s.tenant_id LIMIT $1)
 ) s ORDER BY s.deadline, s.id, s.tenant_id LIMIT $1`

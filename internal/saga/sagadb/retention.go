@@ -37,13 +37,13 @@ const cutoffs = `(SELECT
 func expiring(e saga.Expiry) string {
 	return `
 WITH RECURSIVE live AS (
-	(SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s WHERE s.ended_state = 3 AND ` + withinTenant(e) + `
+	(SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s WHERE ` + is("s.ended_state", saga.Completed) + ` AND ` + withinTenant(e) + `
 	  ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1)
 	UNION ALL
 	SELECT next.tenant_id, next.workflow_name, next.created_at FROM live
 	 CROSS JOIN LATERAL (
 		SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s
-		 WHERE (s.tenant_id, s.workflow_name) > (live.tenant_id, live.workflow_name) AND s.ended_state = 3 AND ` + withinTenant(e) + `
+		 WHERE (s.tenant_id, s.workflow_name) > (live.tenant_id, live.workflow_name) AND ` + is("s.ended_state", saga.Completed) + ` AND ` + withinTenant(e) + `
 		 ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1) next
 )
 SELECT w.tenant_id, w.name, before.completed
@@ -52,26 +52,26 @@ SELECT w.tenant_id, w.name, before.completed
  WHERE live.created_at < before.completed`
 }
 
-const expiredCompleted = `
+var expiredCompleted = `
 	FROM saga.saga_states s
-	WHERE s.tenant_id = $1 AND s.workflow_name = $2 AND s.created_at < $3 AND s.ended_state = 3 AND s.completed_at < $3
+	WHERE s.tenant_id = $1 AND s.workflow_name = $2 AND s.created_at < $3 AND ` + is("s.ended_state", saga.Completed) + ` AND s.completed_at < $3
 	  AND NOT s.needs_attention AND (s.restored_at IS NULL OR s.restored_at < $3)`
 
 // archiveFound moves the sagas that the sub-select after it finds, by id and tenant, and
 // returns how many of each tenant.
 const archiveFound = `SELECT f.tenant_id, saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)) FROM `
 
-const (
+var (
 	archiveCompleted = archiveFound + `(SELECT s.id, s.tenant_id ` + expiredCompleted + ` ORDER BY s.created_at LIMIT $4 FOR UPDATE SKIP LOCKED) f GROUP BY f.tenant_id`
 	countCompleted   = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
 )
 
 // Sagas that ended in any other state are few: all of them that are not archived are read.
-const expiredFailed = `
+var expiredFailed = `
 	FROM saga.saga_states s
 	JOIN saga.workflows w ON w.tenant_id = s.tenant_id AND w.name = s.workflow_name
 	CROSS JOIN LATERAL ` + cutoffs + `
-	WHERE s.ended_state <> 3 AND s.completed_at < before.failed AND NOT s.needs_attention
+	WHERE ` + isNot("s.ended_state", saga.Completed) + ` AND s.completed_at < before.failed AND NOT s.needs_attention
 	  AND (s.restored_at IS NULL OR s.restored_at < before.failed)`
 
 func archiveFailed(e saga.Expiry) string {

@@ -7,10 +7,11 @@
 // archive.go and retention.go what happens to ended sagas; trail.go the events in order,
 // trail_archive.go where old ones go.
 //
-// Files, each on top of those before it: trail_write, sealing, tables, idempotency_keys,
-// business_key, claim, onward, commit, steer, workflows, jobs, conditions, list, read, decide, trail, archive,
-// notes, create, erase, errors, letters, neglected, ownership, retention, sagas, sealed, statistics,
-// series, attempts, storage, trail_chain, trail_archive.
+// Files, each on top of those before it: trail_write, sealing, tables, states,
+// idempotency_keys, business_key, conditions, list, archive, trail, claim, onward, commit,
+// steer, workflows, jobs, notes, read, series, attempts, create, decide, erase, errors,
+// letters, neglected, ownership, retention, sagas, sealed, statistics, storage,
+// trail_archive, trail_chain.
 package sagadb
 
 import (
