@@ -331,7 +331,11 @@ func TestWhoWaitsForASlotIsToldThatItIsWithdrawn(t *testing.T) {
 		t.Errorf("the decision is told as %+v", last)
 	}
 	l.Send("POST", jobRuns+"/"+id+"/cancel", `{}`).Wants(http.StatusConflict, "JOB_STATE_CONFLICT")
-	// It blocks nothing: the key is free for a run by hand.
+	// It blocks nothing: the key is free for a run by hand, once those that came due before the change have ended.
+	l.Send("GET", jobRuns+"?state=PENDING&definition="+d.ID.String(), "").Into(&runs)
+	for _, r := range runs.JobRuns {
+		l.Send("POST", jobRuns+"/"+r.ID.String()+"/cancel", `{}`).Wants2xx()
+	}
 	l.run("job", `{}`)
 }
 

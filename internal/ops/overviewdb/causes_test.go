@@ -75,7 +75,7 @@ var causes = []wanted{
 	{"runs_failed", "Job nightly failed: 2 runs in the last 24 h (BAD_FILE)", "rerunJobRun", "BAD_FILE"},
 	{"runs_late", "1 run in queue slow is late", "explainJobRun", "slow"},
 	{"queue_without_worker", "No worker takes 1 run of queue gpu", "explainJobRun", "No active worker takes runs of queue"},
-	{"worker_lost", "Worker silent is silent", "detachWorker", "it sends no heartbeats"},
+	{"worker_lost", "Worker silent is silent", "detachWorker", "it no longer sends heartbeats"},
 	{"webhook_disabled", " is disabled (the endpoint answered 410 Gone)", "enableWebhook", "410 Gone"},
 	{"webhook_failing", "Deliveries to webhook ", "testWebhook", "failing"},
 }
@@ -112,7 +112,7 @@ func TestEachCauseIsFound(t *testing.T) {
 	})
 	s.glances()
 	s.flows()
-	s.finds(t, wanted{"no_leader", "No node leads the job runs", "getLeader", "There is no leader now"})
+	s.finds(t, wanted{"no_leader", "No node leads the job runs", "getLeader", "There is no leader"})
 	term := pgtest.Lead(t, jobdb.NewElections(pgtest.Connect(t, dsn)), time.Hour)
 	pgtest.Execute(t, db, `UPDATE jobs.leader SET swept_at = now() - interval '10 minutes' WHERE epoch = $1`, term.Epoch)
 	s.finds(t, wanted{"sweep_late", "does not look for lost and late runs", "getLeader", "Last round"})
