@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -60,4 +61,15 @@ func QuotedList[T ~string](of []T) string {
 		return "NULL"
 	}
 	return strings.Join(out, ", ")
+}
+
+// NumberList lists the values of a type of small numbers that match, for IN.
+func NumberList[T ~int16](values []T, match func(T) bool) string {
+	var numbers []string
+	for _, v := range values {
+		if match(v) {
+			numbers = append(numbers, strconv.Itoa(int(v)))
+		}
+	}
+	return strings.Join(numbers, ", ")
 }

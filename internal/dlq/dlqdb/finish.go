@@ -3,8 +3,6 @@ package dlqdb
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -164,15 +162,7 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 }
 
 // endedSagas are the states of sagas that have ended.
-var endedSagas = func() string {
-	var ended []string
-	for _, s := range saga.States {
-		if s.Terminal() {
-			ended = append(ended, strconv.Itoa(int(s)))
-		}
-	}
-	return strings.Join(ended, ", ")
-}()
+var endedSagas = postgres.NumberList(saga.States, saga.State.Terminal)
 
 // lostRetries finds retries whose lease has expired, oldest first, and whether they
 // were never handed over. A hand-over note is written while the lease is valid, so this

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -22,17 +23,12 @@ func isForward(column string) string { return among(column, saga.States, saga.St
 // among returns the condition that column is one of the states of that kind; "" when
 // there is none.
 func among(column string, states []saga.State, kind func(saga.State) bool) string {
-	var numbers []string
-	for _, s := range states {
-		if kind(s) {
-			numbers = append(numbers, strconv.Itoa(int(s)))
-		}
-	}
-	switch len(numbers) {
-	case 0:
+	list := postgres.NumberList(states, kind)
+	switch {
+	case list == "":
 		return ""
-	case 1:
-		return column + " = " + numbers[0]
+	case !strings.Contains(list, ","):
+		return column + " = " + list
 	}
-	return column + " IN (" + strings.Join(numbers, ", ") + ")"
+	return column + " IN (" + list + ")"
 }
