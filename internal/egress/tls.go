@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
-	"sync/atomic"
-	"time"
 
 	"github.com/skald-saga/skald/internal/secret/files"
 )
@@ -49,72 +46,6 @@ func (f TLSFiles) read() (*tls.Config, error) {
 		}
 	}
 	return c, nil
-}
-
-// Client makes requests by net/http over connections that the policy allows. It follows
-// no redirect, uses no proxy and speaks TLS as configured when a connection is opened.
-type Client struct {
-	current atomic.Pointer[generation]
-	tls     func() *tls.Config
-	make    func(*tls.Config) *http.Client
-}
-
-// generation is the connections of one configuration.
-type generation struct {
-	tls    *tls.Config
-	client *http.Client
-}
-
-// NewClient returns a client whose requests end after timeout, and which keeps perHost
-// connections to a host. secure returns the present configuration of TLS, always the same
-// pointer until it changes; nil: the system's authorities and no certificate.
-func (p *Policy) NewClient(timeout time.Duration, perHost int, secure func() *tls.Config) *Client {
-	if secure == nil {
-		fixed := &tls.Config{MinVersion: tls.VersionTLS12}
-		secure = func() *tls.Config { return fixed }
-	}
-	return &Client{tls: secure, make: func(c *tls.Config) *http.Client {
-		return &http.Client{
-			Timeout: timeout,
-			Transport: &http.Transport{
-				Proxy:               nil, // a proxy would connect out of the policy's sight
-				DialContext:         p.DialContext(timeout),
-				TLSClientConfig:     c.Clone(),
-				TLSHandshakeTimeout: timeout,
-				MaxIdleConnsPerHost: perHost, MaxIdleConns: 256, IdleConnTimeout: time.Minute,
-				MaxResponseHeaderBytes: 64 << 10,
-				DisableCompression:     true,
-				ForceAttemptHTTP2:      true,
-			},
-			// A redirect could lead to a URL that was never allowed.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}}
-}
-
-// Do makes a request. After a change of the configuration it opens a new connection;
-// requests in flight end on theirs.
-func (c *Client) Do(r *http.Request) (*http.Response, error) {
-	secure, used := c.tls(), c.current.Load()
-	if used == nil || used.tls != secure {
-		next := &generation{secure, c.make(secure)}
-		if c.current.CompareAndSwap(used, next) {
-			if used != nil {
-				used.client.CloseIdleConnections()
-			}
-		} else {
-			next = c.current.Load() // another request was faster
-		}
-		used = next
-	}
-	return used.client.Do(r)
-}
-
-// Close closes idle connections.
-func (c *Client) Close() {
-	if used := c.current.Load(); used != nil {
-		used.client.CloseIdleConnections()
-	}
 }
 
 // Rejected describes what was wrong with a peer's certificate, in words that anyone may read:

@@ -54,7 +54,7 @@ func TestAClientTakesNewCertificatesWithTheNextConnection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		res, err := c.Do(req)
+		res, _, err := c.Send(req, nil)
 		if err != nil {
 			return err
 		}

@@ -219,3 +219,41 @@ func TestATargetSaysWhenToComeBack(t *testing.T) {
 		}
 	}
 }
+
+// A target that closes idle connections closes one at times just when it is used: the letter is
+// sent once more, and unless that is acknowledged the first sending may have arrived.
+func TestALetterThatAKeptConnectionLosesIsSentOnceMore(t *testing.T) {
+	t.Parallel()
+	const closed = 0
+	for name, tt := range map[string]struct {
+		answers []int // of the requests after the first, which leaves a connection
+		want    dlq.AttemptOutcome
+	}{
+		"then taken":      {[]int{closed, 200}, dlq.Acknowledged},
+		"then refused":    {[]int{closed, 404}, dlq.Uncertain},
+		"then too busy":   {[]int{closed, 503}, dlq.Uncertain},
+		"then lost again": {[]int{closed, closed}, dlq.Uncertain},
+		"refused at once": {[]int{404}, dlq.FailedDrive},
+	} {
+		var requests atomic.Int32
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			n := int(requests.Add(1)) - 2
+			if n < 0 {
+				return
+			}
+			if tt.answers[n] == closed {
+				panic(http.ErrAbortHandler)
+			}
+			w.WriteHeader(tt.answers[n])
+		})
+		h := httpDriver(t, true, time.Minute, 0)
+		if r := h.Drive(t.Context(), []dlq.Drive{parcel(url, "{}")})[0]; r.Outcome != dlq.Acknowledged {
+			t.Fatalf("%s: the first letter: %+v", name, r)
+		}
+		r := h.Drive(t.Context(), []dlq.Drive{parcel(url, "{}")})[0]
+		if n := int(requests.Load()); r.Outcome != tt.want || n != 1+len(tt.answers) {
+			t.Errorf("%s: %s after %d requests, want %s after %d", name, r.Outcome, n, tt.want, 1+len(tt.answers))
+		}
+	}
+}

@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -53,7 +52,8 @@ type HTTPConfig struct {
 
 // HTTP drives letters to HTTP targets: the payload as body, key and headers as
 // dlq.CarryOverHTTP defines. 2xx acknowledges; other 4xx, 503 and errors before
-// anything was sent are failures; everything else, above all timeouts, is uncertain.
+// anything was sent are failures; everything else, above all timeouts, is uncertain, and so
+// is what was sent twice because a kept connection lost it (egress.Client.Send).
 type HTTP struct {
 	client *egress.Client
 	places chan struct{}
@@ -119,13 +119,11 @@ func (h *HTTP) one(ctx context.Context, d *dlq.Drive) dlq.Result {
 
 // request sends the letter and notes in r what came of it.
 func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOverHTTP, r *dlq.Result) {
-	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL,
-		bytes.NewReader(d.Send.Payload))
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL, http.NoBody)
 	if err != nil {
 		r.Outcome, r.Error = dlq.FailedDrive, "invalid URL or method"
 		return
 	}
-	req.GetBody = nil // or net/http might send it twice unnoticed (trap X45)
 	req.Header.Set("User-Agent", "skald/"+h.cfg.Version)
 	for _, h := range carried.Headers { // first, so that none of them overrides the headers below
 		req.Header.Add(h.Name, string(h.Value))
@@ -140,9 +138,12 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOv
 	if d.RedriveID != [16]byte{} {
 		req.Header.Set(HeaderRedriveID, d.RedriveID.String())
 	}
-	res, err := h.client.Do(req)
+	res, repeated, err := h.client.Send(req, d.Send.Payload)
 	if err != nil {
 		r.Outcome, r.Error = h.failed(ctx, d, err)
+		if repeated {
+			r.Outcome = dlq.Uncertain // the first sending may have arrived
+		}
 		return
 	}
 	defer res.Body.Close()
@@ -152,7 +153,7 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOv
 	case code/100 == 2:
 		r.Outcome = dlq.Acknowledged
 		return
-	case code/100 == 4 || code == http.StatusServiceUnavailable:
+	case !repeated && (code/100 == 4 || code == http.StatusServiceUnavailable):
 		r.Outcome = dlq.FailedDrive
 	default:
 		r.Outcome = dlq.Uncertain

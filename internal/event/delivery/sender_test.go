@@ -185,3 +185,24 @@ func TestAnAttemptThatTheNodeGivesUpIsAbandoned(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// An endpoint that closes idle connections closes one at times just when it is used: that costs no
+// attempt.
+func TestAnEventThatAKeptConnectionLosesIsSentOnceMore(t *testing.T) {
+	var requests atomic.Int32
+	url, _ := server(t, func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if requests.Add(1) == 2 {
+			panic(http.ErrAbortHandler)
+		}
+	})
+	s := sender(t, io.Discard, true, time.Minute)
+	for i := range 2 {
+		if o := s.Send(t.Context(), to(url), parcel); o != (webhook.Outcome{Status: 200}) {
+			t.Errorf("event %d: %+v", i+1, o)
+		}
+	}
+	if n := requests.Load(); n != 3 {
+		t.Errorf("%d requests, want 3", n)
+	}
+}
