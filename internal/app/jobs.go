@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/groupcommit"
@@ -29,7 +30,7 @@ type jobStores struct {
 	runs        *jobdb.Jobs
 	definitions jobrun.Definitions
 	bulks       jobrun.BulkOperations
-	sagaBulks   *leaderdb.SagaBulks
+	sagaBulks   *bulkdb.SagaBulks
 	workers     jobrun.Workers
 	fences      jobrun.Fences
 	elections   jobrun.Elections
@@ -58,8 +59,8 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	runs := jobdb.NewJobs(db, settings.Current)
 	events := jobdb.NewEvents(db, settings.Current)
 	kept := &jobStores{
-		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: leaderdb.NewBulks(db, runs),
-		sagaBulks: leaderdb.NewSagaBulks(db, sagas),
+		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: bulkdb.NewRunBulks(db, runs),
+		sagaBulks: bulkdb.NewSagaBulks(db, sagas),
 		workers:   jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,

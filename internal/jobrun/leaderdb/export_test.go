@@ -18,9 +18,6 @@ func (st *Sweeps) AdmitFound(ctx context.Context, t jobrun.Term, ids ...uuid.UUI
 	return st.carryOut(ctx, t, &decisions{admit: ids})
 }
 
-// SlotStates is the query of backfills for slots.
-var SlotStates = slotStates
-
 // The conditions by which the sweeps of job runs find rows.
 var (
 	FindKeys      = findKeys

@@ -12,6 +12,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
+// advanceTable is the progress of the slots of definitions.
+var advanceTable = postgres.NewTable(
+	postgres.UUID("id", func(a *jobrun.Advance) *uuid.UUID { return &a.Definition }),
+	postgres.Int("version", func(a *jobrun.Advance) *int64 { return &a.Version }),
+	postgres.Time("until", func(a *jobrun.Advance) *time.Time { return &a.Until }),
+	postgres.TimeOrNil("next", func(a *jobrun.Advance) **time.Time { return &a.NextDueAt }),
+)
+
 // dueDefinitions are definitions whose next slot is near. For a paused one, slots count
 // as near when they are due or outside of the pause: until then their outcome is open.
 var dueDefinitions = `

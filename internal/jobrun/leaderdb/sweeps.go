@@ -1,10 +1,6 @@
 // Package leaderdb is the leader's work on job runs in PostgreSQL: sweeps.go handles
 // runs whose workers are silent, end.go ends lost and late runs, admit.go lets the next
-// ones be claimed, slots.go creates those that are due, backfills.go and bulks.go carry
-// out operators' requests about many runs at once, saga_bulks.go those about many sagas.
-//
-// Files, each on top of those before it: kind, tables, end, admit, backfills, sweeps,
-// backfills_step, backlog, bulks, hints, slots, saga_bulks, saga_bulks_step.
+// ones be claimed, slots.go creates those that are due.
 package leaderdb
 
 import (

@@ -11,10 +11,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
-	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
@@ -37,7 +37,7 @@ func (resting) Drives(saga.Ref) bool { return false }
 // bulkEdge is an edge on PostgreSQL on which nothing runs but what the test sweeps.
 type bulkEdge struct {
 	*apitest.Edge
-	bulks *leaderdb.SagaBulks
+	bulks *bulkdb.SagaBulks
 	term  jobrun.Term
 }
 
@@ -52,7 +52,7 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 	settings, sagas := jobdb.NewSettings(db), sagadb.NewSagasWith(base)
 	runs := jobdb.NewJobs(base, settings.Current)
 	leader := jobdb.NewElections(db)
-	e := &bulkEdge{bulks: leaderdb.NewSagaBulks(base, sagas)}
+	e := &bulkEdge{bulks: bulkdb.NewSagaBulks(base, sagas)}
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
 		t.Fatalf("no leader was elected: %v", err)
@@ -63,7 +63,7 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 		c.Jobs = &httpapi.Jobs{
 			Definitions: jobdb.NewDefinitions(base, settings.Current),
 			Runs:        runs, Elections: leader, Settings: settings, Work: runs,
-			Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: leaderdb.NewBulks(base, runs),
+			Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: bulkdb.NewRunBulks(base, runs),
 			Events: jobdb.NewEvents(base, settings.Current), Current: settings.Current,
 		}
 		c.Sagas.Store, c.Sagas.Workflows, c.Sagas.Archive = sagas, sagadb.NewWorkflows(db), sagas

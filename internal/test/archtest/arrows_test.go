@@ -58,9 +58,10 @@ func TestWhatAllShareKnowsNoSubject(t *testing.T) {
 // subjects says which subjects each subject knows beside itself, in what is not an assembly or
 // an edge.
 var subjects = map[string][]string{
-	"saga":    {"access", "audit", "dlq", "erasure", "event", "jobrun"}, // access and event: the store in memory
-	"dlq":     {"audit", "event", "kafka", "saga"},
-	"jobrun":  {"audit", "dlq", "saga"},
+	"saga":    {"access", "audit", "bulk", "dlq", "erasure", "event", "jobrun"}, // access and event: the store in memory
+	"bulk":    {"audit", "jobrun", "saga"},
+	"dlq":     {"audit", "bulk", "event", "kafka", "saga"},
+	"jobrun":  {"audit", "bulk", "dlq"},
 	"event":   {"audit", "dlq", "jobrun", "saga"},
 	"audit":   {"dlq", "saga"},
 	"access":  {"audit"},

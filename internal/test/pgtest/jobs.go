@@ -12,9 +12,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
-	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
@@ -59,7 +59,7 @@ func (j Jobs) Term(t *testing.T) jobrun.Term {
 }
 
 // Backfilled stores a backfill of a number of hours.
-func (j Jobs) Backfilled(t *testing.T, m *leaderdb.Bulks, hours, active int) jobrun.Backfill {
+func (j Jobs) Backfilled(t *testing.T, m *bulkdb.RunBulks, hours, active int) jobrun.Backfill {
 	t.Helper()
 	d := j.Define(t, func(d *jobrun.Definition) {
 		d.Spec.Type, d.Spec.Schedule = jobrun.OnTime, &schedule.Spec{Type: schedule.HourlyAtMinute, Value: "0"}

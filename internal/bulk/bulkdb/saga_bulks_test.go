@@ -1,4 +1,4 @@
-package leaderdb_test
+package bulkdb_test
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
@@ -27,7 +27,7 @@ type manySagas struct {
 	t     *testing.T
 	j     pgtest.Jobs
 	sagas *sagadb.Sagas
-	bulks *leaderdb.SagaBulks
+	bulks *bulkdb.SagaBulks
 	ids   []uuid.UUID
 }
 
@@ -35,7 +35,7 @@ func newManySagas(t *testing.T, n int) *manySagas {
 	t.Helper()
 	m := &manySagas{t: t, j: pgtest.NewJobs(t)}
 	m.sagas = sagadb.NewSagasWith(m.j.Base)
-	m.bulks = leaderdb.NewSagaBulks(m.j.Base, m.sagas)
+	m.bulks = bulkdb.NewSagaBulks(m.j.Base, m.sagas)
 	workflows := sagadb.NewWorkflows(m.j.DB)
 	if _, _, err := workflows.Register(t.Context(), m.j.Tenant, pgtest.Order, false, pgtest.Now()); err != nil {
 		t.Fatal(err)

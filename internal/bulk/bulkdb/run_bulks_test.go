@@ -1,4 +1,4 @@
-package leaderdb_test
+package bulkdb_test
 
 import (
 	"slices"
@@ -10,16 +10,16 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
 func TestALeaderWhoseTermIsOverMovesNoBackfillsAndBulks(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
-	m := leaderdb.NewBulks(j.Base, j.Jobs)
+	m := bulkdb.NewRunBulks(j.Base, j.Jobs)
 	term := j.Term(t)
 	b := j.Backfilled(t, m, 5, 5)
 	waits := j.CreateAll(t, j.NewRun(j.Job))[0]
@@ -71,7 +71,7 @@ func TestWhoWaitsForARunIsToldThatABulkHasCanceledIt(t *testing.T) {
 	j := pgtest.NewJobs(t)
 	var told []uuid.UUID
 	j.Base.OnOver(func(_, run uuid.UUID) { told = append(told, run) })
-	m := leaderdb.NewBulks(j.Base, j.Jobs)
+	m := bulkdb.NewRunBulks(j.Base, j.Jobs)
 	runs := j.CreateAll(t, j.NewRun(j.Job), j.NewRun(j.Job))
 	j.StartRuns(t, j.ClaimRuns(t, j.NewWorker(t), func(c *jobrun.ClaimRequest) { c.Slots = 1 })[0].Run)
 	many := jobrun.Bulk{
@@ -102,7 +102,7 @@ func TestWhoWaitsForARunIsToldThatABulkHasCanceledIt(t *testing.T) {
 func TestABackfillContinuedByManyCreatesEachRunOnce(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
-	m := leaderdb.NewBulks(j.Base, j.Jobs)
+	m := bulkdb.NewRunBulks(j.Base, j.Jobs)
 	term := j.Term(t)
 	b := j.Backfilled(t, m, 30, 7)
 	for round := 0; ; round++ {
@@ -141,6 +141,6 @@ func TestSlotsOfManyRunsAreFoundByIndexes(t *testing.T) {
 	j := pgtest.NewJobs(t)
 	pgtest.ManyMixedRuns(t, j)
 	definition := pgtest.Ask[string](t, j.DB.SQL(), `SELECT md5('7')::uuid::text`)
-	p := pgtest.Explain(t, pgtest.InTenant(t, j.DB, j.Tenant), leaderdb.SlotStates, j.Tenant, definition, `{2026-01-01T00:00:00Z,2026-01-01T01:00:00Z}`)
+	p := pgtest.Explain(t, pgtest.InTenant(t, j.DB, j.Tenant), bulkdb.SlotStates, j.Tenant, definition, `{2026-01-01T00:00:00Z,2026-01-01T01:00:00Z}`)
 	pgtest.WantIndexes(t, p, "idx_job_runs_definition_scheduled_for", "idx_job_runs_backfilled", "idx_job_runs_root")
 }

@@ -1,4 +1,4 @@
-package leaderdb
+package bulkdb
 
 import (
 	"context"
@@ -15,17 +15,17 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Bulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the
+// RunBulks is jobrun.BulkOperations on PostgreSQL. Rows are locked in this order: the
 // backfill or bulk, then runs by id.
-type Bulks struct {
+type RunBulks struct {
 	db   *jobdb.DB
 	jobs *jobdb.Jobs
 }
 
-// NewBulks returns the backfills and bulks of jobs.
-func NewBulks(db *jobdb.DB, jobs *jobdb.Jobs) *Bulks { return &Bulks{db, jobs} }
+// NewRunBulks returns the backfills and bulks of jobs.
+func NewRunBulks(db *jobdb.DB, jobs *jobdb.Jobs) *RunBulks { return &RunBulks{db, jobs} }
 
-var _ jobrun.BulkOperations = (*Bulks)(nil)
+var _ jobrun.BulkOperations = (*RunBulks)(nil)
 
 // backfills is the storage of backfills.
 var backfills = kind[jobrun.Backfill]{
@@ -42,7 +42,7 @@ INSERT INTO jobs.backfills (`+backfillTable.Inserted()+`) VALUES (`+backfillTabl
 	backfillTable.As("b"))
 
 // CreateBackfill implements jobrun.BulkOperations.
-func (st *Bulks) CreateBackfill(
+func (st *RunBulks) CreateBackfill(
 	ctx context.Context, b jobrun.Backfill, by operator.Action,
 ) (stored jobrun.Backfill, created bool, err error) {
 	created, err = backfills.create(ctx, st.db, &b, by, creation[jobrun.Backfill]{
@@ -65,14 +65,16 @@ var getBackfill = postgres.OfTenant(`SELECT `+backfills.columns+`, `+activeOf("b
   FROM jobs.backfills b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBackfill implements jobrun.BulkOperations.
-func (st *Bulks) GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b jobrun.Backfill, active int64, err error) {
+func (st *RunBulks) GetBackfill(
+	ctx context.Context, tenant, id uuid.UUID,
+) (b jobrun.Backfill, active int64, err error) {
 	counted := func(row postgres.Scanner, _ ...any) (jobrun.Backfill, error) { return backfillTable.One(row, &active) }
 	b, err = backfills.get(ctx, st.db, tenant, id, getBackfill, counted)
 	return b, active, err
 }
 
 // ListBackfills implements jobrun.BulkOperations.
-func (st *Bulks) ListBackfills(
+func (st *RunBulks) ListBackfills(
 	ctx context.Context, tenant, definition uuid.UUID, p page.ByTime,
 ) (page.Of[jobrun.Backfill], error) {
 	var w postgres.Where
@@ -83,7 +85,7 @@ func (st *Bulks) ListBackfills(
 // MoveBackfill implements jobrun.BulkOperations. A backfill that is canceled ends first, so
 // that it creates no more runs; if the node dies before its runs are canceled, canceling it
 // again does that.
-func (st *Bulks) MoveBackfill(
+func (st *RunBulks) MoveBackfill(
 	ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
 ) (jobrun.Backfill, error) {
 	b, err := backfills.moved(ctx, st.db, tenant, id, on, by)
@@ -94,7 +96,7 @@ func (st *Bulks) MoveBackfill(
 }
 
 // cancelWaiting cancels the runs of a backfill that were not started.
-func (st *Bulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
+func (st *RunBulks) cancelWaiting(ctx context.Context, tenant, id uuid.UUID, by operator.Action) error {
 	waiting, err := st.jobs.ListRuns(ctx, tenant,
 		jobrun.Filter{BackfillID: id, States: []jobrun.State{jobrun.Pending, jobrun.Assigned, jobrun.Orphaned}},
 		page.ByTime{Limit: 2 * jobrun.MaxBackfillActive})
@@ -128,7 +130,7 @@ SELECT first.slot, bool_or(run.state` + jobdb.Is(jobrun.ActiveStates...) + `), b
  GROUP BY first.slot`
 
 // SlotStates implements jobrun.BulkOperations.
-func (st *Bulks) SlotStates(
+func (st *RunBulks) SlotStates(
 	ctx context.Context, tenant, definition uuid.UUID, slots []time.Time,
 ) (states map[time.Time]jobrun.SlotState, err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {

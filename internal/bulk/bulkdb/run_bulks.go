@@ -1,4 +1,4 @@
-package leaderdb
+package bulkdb
 
 import (
 	"context"
@@ -43,7 +43,7 @@ var insertBulk = postgres.Named(`
 INSERT INTO jobs.bulks (`+bulkTable.Inserted()+`) VALUES (`+bulkTable.Values("b")+`) ON CONFLICT (id) DO NOTHING`, bulkTable.As("b"))
 
 // CreateBulk implements jobrun.BulkOperations.
-func (st *Bulks) CreateBulk(
+func (st *RunBulks) CreateBulk(
 	ctx context.Context, b jobrun.Bulk, by operator.Action,
 ) (stored jobrun.Bulk, created bool, err error) {
 	created, err = bulks.create(ctx, st.db, &b, by, creation[jobrun.Bulk]{
@@ -59,19 +59,19 @@ func (st *Bulks) CreateBulk(
 }
 
 // look counts the runs of a bulk that it has not looked at.
-func (st *Bulks) look(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) (bulk.Seen, error) {
+func (st *RunBulks) look(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) (bulk.Seen, error) {
 	f, p := b.Scope(1)
 	return st.jobs.Look(ctx, tx, b.TenantID, f, p)
 }
 
 // CountBulk implements jobrun.BulkOperations.
-func (st *Bulks) CountBulk(ctx context.Context, b jobrun.Bulk) (int64, error) {
+func (st *RunBulks) CountBulk(ctx context.Context, b jobrun.Bulk) (int64, error) {
 	b.Before = b.Before.Add(bulk.Slack)
 	return st.rest(ctx, &b)
 }
 
 // rest counts the runs that a bulk has not looked at.
-func (st *Bulks) rest(ctx context.Context, b *jobrun.Bulk) (n int64, err error) {
+func (st *RunBulks) rest(ctx context.Context, b *jobrun.Bulk) (n int64, err error) {
 	err = st.db.InTenant(ctx, b.TenantID, func(tx *sqlx.Tx) error {
 		seen, err := st.look(ctx, tx, b)
 		n = seen.Count
@@ -83,19 +83,19 @@ func (st *Bulks) rest(ctx context.Context, b *jobrun.Bulk) (n int64, err error) 
 var getBulk = postgres.OfTenant(`SELECT `+bulks.columns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBulk implements jobrun.BulkOperations.
-func (st *Bulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk, error) {
+func (st *RunBulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk, error) {
 	return bulks.get(ctx, st.db, tenant, id, getBulk, scanBulk)
 }
 
 // ListBulks implements jobrun.BulkOperations.
-func (st *Bulks) ListBulks(
+func (st *RunBulks) ListBulks(
 	ctx context.Context, tenant uuid.UUID, state bulk.State, p page.ByTime,
 ) (page.Of[jobrun.Bulk], error) {
 	return bulks.inState(ctx, st.db, tenant, state, p)
 }
 
 // MoveBulk implements jobrun.BulkOperations.
-func (st *Bulks) MoveBulk(
+func (st *RunBulks) MoveBulk(
 	ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action,
 ) (jobrun.Bulk, error) {
 	return bulks.moved(ctx, st.db, tenant, id, on, by)
@@ -105,7 +105,7 @@ func (st *Bulks) MoveBulk(
 const bulkStep = 100
 
 // Bulk implements jobrun.BulkOperations.
-func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+func (st *RunBulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	return bulks.step(ctx, st.db, func(m bulkRef) (jobrun.Swept, error) {
 		return st.bulk(ctx, t, s, m, min(limit, bulkStep))
 	})
@@ -114,7 +114,7 @@ func (st *Bulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, lim
 // bulk processes the next runs of one bulk operation, in one transaction with its
 // progress. They are found before that with the tenant's role, because the list relies
 // on row-level security.
-func (st *Bulks) bulk(
+func (st *RunBulks) bulk(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (jobrun.Swept, error) {
 	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
@@ -198,7 +198,7 @@ func putBulk(ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk) error {
 // dealWith cancels one run or repeats it: it returns the change of the run, or the run that
 // repeats it. Both are nil when it was too late, its definition is gone, or its policy
 // forbids it.
-func (st *Bulks) dealWith(
+func (st *RunBulks) dealWith(
 	ctx context.Context, tx *sqlx.Tx, b *jobrun.Bulk, id uuid.UUID, s jobrun.Settings,
 ) (canceled *jobrun.Change, made *jobrun.Run, err error) {
 	r, now, err := st.db.LockRun(ctx, tx, b.TenantID, id)

@@ -1,4 +1,4 @@
-package leaderdb
+package bulkdb
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package leaderdb
+package bulkdb
 
 import (
 	"time"
@@ -72,12 +72,4 @@ var bulkTable = postgres.NewTable(
 	postgres.Text("actor", func(b *bulkRow) *string { return &b.Actor }),
 	postgres.Time("created_at", func(b *bulkRow) *time.Time { return &b.CreatedAt }),
 	postgres.TimeOrNil("ended_at", func(b *bulkRow) **time.Time { return &b.EndedAt }).ReadOnly(),
-)
-
-// advanceTable is the progress of the slots of definitions.
-var advanceTable = postgres.NewTable(
-	postgres.UUID("id", func(a *jobrun.Advance) *uuid.UUID { return &a.Definition }),
-	postgres.Int("version", func(a *jobrun.Advance) *int64 { return &a.Version }),
-	postgres.Time("until", func(a *jobrun.Advance) *time.Time { return &a.Until }),
-	postgres.TimeOrNil("next", func(a *jobrun.Advance) **time.Time { return &a.NextDueAt }),
 )

@@ -1,4 +1,8 @@
-package leaderdb
+// Package bulkdb stores operations on many things in PostgreSQL: bulk operations on job
+// runs (run_bulks.go) and on sagas (saga_bulks.go), and backfills (backfills.go). What they
+// have in common is in kind.go. It also carries them out for the leader of the job runs,
+// piece by piece, each piece in one transaction with the progress.
+package bulkdb
 
 import (
 	"context"

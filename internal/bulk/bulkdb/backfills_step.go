@@ -1,4 +1,4 @@
-package leaderdb
+package bulkdb
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 const backfillStep = 200
 
 // Backfill implements jobrun.BulkOperations.
-func (st *Bulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
+func (st *RunBulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	return backfills.step(ctx, st.db, func(m bulkRef) (jobrun.Swept, error) {
 		return st.backfill(ctx, t, s, m, min(limit, backfillStep))
 	})
 }
 
 // backfill creates the next runs of one backfill, in one transaction with its progress.
-func (st *Bulks) backfill(
+func (st *RunBulks) backfill(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (swept jobrun.Swept, err error) {
 	var runs []jobrun.Run

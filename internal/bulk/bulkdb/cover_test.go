@@ -1,4 +1,4 @@
-package leaderdb_test
+package bulkdb_test
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
@@ -27,7 +27,7 @@ import (
 // while it works.
 type crowd struct {
 	*manySagas
-	runs  *leaderdb.Bulks
+	runs  *bulkdb.RunBulks
 	table string
 	there []uuid.UUID
 }
@@ -185,7 +185,7 @@ func (c *crowd) worked(id uuid.UUID) jobrun.Bulk {
 // newRuns returns runs that wait, of one job.
 func newRuns(t *testing.T, j pgtest.Jobs, n int) *crowd {
 	t.Helper()
-	c := &crowd{manySagas: &manySagas{t: t, j: j}, runs: leaderdb.NewBulks(j.Base, j.Jobs), table: "jobs.job_runs"}
+	c := &crowd{manySagas: &manySagas{t: t, j: j}, runs: bulkdb.NewRunBulks(j.Base, j.Jobs), table: "jobs.job_runs"}
 	for range n {
 		r := j.CreateAll(t, j.NewRun(j.Job, func(r *jobrun.Request) { r.Labels = map[string]string{"team": "a"} }))[0]
 		c.there = append(c.there, r.ID)
@@ -286,7 +286,7 @@ func TestABulkOperationHaltsOverMoreThanExpected(t *testing.T) {
 func TestABackfillIsForTheSlotsOfItsRequest(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
-	m := leaderdb.NewBulks(j.Base, j.Jobs)
+	m := bulkdb.NewRunBulks(j.Base, j.Jobs)
 	hourly := schedule.Spec{Type: schedule.HourlyAtMinute, Value: "0"}
 	d := j.Define(t, func(d *jobrun.Definition) { d.Spec.Type, d.Spec.Schedule = jobrun.OnTime, &hourly })
 	to := pgtest.Now().Truncate(time.Hour)
