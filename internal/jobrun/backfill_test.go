@@ -84,7 +84,7 @@ func TestAStepOfABackfill(t *testing.T) {
 		if !slices.Equal(made, tt.makes) || b.Skipped != tt.skips || b.State != tt.state {
 			t.Errorf("%s: it makes %v, and is %+v", name, made, b)
 		}
-		if want := (jobrun.Swept{Moved: len(made) + int(tt.skips), More: tt.more}); swept != want {
+		if want := (jobrun.Swept{Moved: len(made) + int(tt.skips), More: tt.more}); !cmp.Equal(swept, want) {
 			t.Errorf("%s: %+v, want %+v", name, swept, want)
 		}
 		if tt.reaches >= 0 && (b.Cursor == nil || !b.Cursor.Equal(slot(tt.reaches))) || tt.reaches < 0 && b.Cursor != nil {
@@ -147,7 +147,7 @@ func TestABackfillWhoseJobMakesNoSlotsIsCanceled(t *testing.T) {
 			if diff := cmp.Diff(want, b); diff != "" {
 				t.Errorf("%s, %d of its runs active (-want +got):\n%s", name, active, diff)
 			}
-			if len(runs) != 0 || swept != (jobrun.Swept{}) || !changed {
+			if len(runs) != 0 || !cmp.Equal(swept, jobrun.Swept{}) || !changed {
 				t.Errorf("%s: %d runs, %+v, changed %t", name, len(runs), swept, changed)
 			}
 		}

@@ -72,6 +72,16 @@ type Advance struct {
 type Swept struct {
 	Moved int
 	More  bool // there is more to do at once
+	// Failed are those that it could not do, of things that do not depend on each other; it
+	// went on with the others.
+	Failed []Failure
+}
+
+// Failure is one thing that a sweep could not do. It is tried again in the next round.
+type Failure struct {
+	What string // the kind of thing
+	ID   uuid.UUID
+	Err  error
 }
 
 // Backlog is how many runs have not ended. Those that wait are counted up to

@@ -20,10 +20,12 @@ import (
 type RunBulks struct {
 	db   *jobdb.DB
 	jobs *jobdb.Jobs
+
+	backfills, bulks round
 }
 
 // NewRunBulks returns the backfills and bulks of jobs.
-func NewRunBulks(db *jobdb.DB, jobs *jobdb.Jobs) *RunBulks { return &RunBulks{db, jobs} }
+func NewRunBulks(db *jobdb.DB, jobs *jobdb.Jobs) *RunBulks { return &RunBulks{db: db, jobs: jobs} }
 
 var _ jobrun.BulkOperations = (*RunBulks)(nil)
 

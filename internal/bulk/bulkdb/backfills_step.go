@@ -20,7 +20,7 @@ const backfillStep = 200
 
 // Backfill implements jobrun.BulkOperations.
 func (st *RunBulks) Backfill(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
-	return backfills.step(ctx, st.db, func(m bulkRef) (jobrun.Swept, error) {
+	return backfills.step(ctx, st.db, &st.backfills, func(m bulkRef) (jobrun.Swept, error) {
 		return st.backfill(ctx, t, s, m, min(limit, backfillStep))
 	})
 }
@@ -40,6 +40,9 @@ func (st *RunBulks) backfill(
 		}
 		if err != nil {
 			return err
+		}
+		if b.Unreadable {
+			return errDamaged
 		}
 		// Counted by another statement, which sees the runs created by the previous
 		// holder of the lock.

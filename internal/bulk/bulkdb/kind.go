@@ -9,6 +9,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditdb"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/page"
@@ -150,41 +152,85 @@ func (k *kind[T]) putHead(ctx context.Context, tx *sqlx.Tx, h *bulk.Head) error 
 	return err
 }
 
-// bulksAtOnce is how many backfills, and how many bulk operations, continue in one
-// round.
+// bulksAtOnce is how many backfills, and how many bulk operations of a kind, continue in
+// one call of the leader.
 const bulksAtOnce = 50
 
-// bulkRef identifies a backfill or a bulk operation.
-type bulkRef struct{ Tenant, ID uuid.UUID }
+// bulkRef identifies a backfill or a bulk operation, and says where it stands among those
+// that are RUNNING.
+type bulkRef struct {
+	Tenant, ID uuid.UUID
+	createdAt  time.Time
+}
 
-// step continues those that are RUNNING, oldest first, each by one step.
+// errDamaged: it is not known which things were meant, so nothing is done to any.
+var errDamaged = errors.New("its stored filter or schedule is damaged: cancel it")
+
+// round is how far a round over the operations of a kind has come: each has its turn
+// before any has another.
+type round struct {
+	mu   sync.Mutex
+	last bulkRef // the last one that had its turn; zero: the round begins
+	more bool    // one of them has more to do at once
+}
+
+// step continues those that are RUNNING, oldest first, each by one step, from where the
+// last call stopped. One that fails does not keep the others from their turns.
 func (k *kind[T]) step(
-	ctx context.Context, db *jobdb.DB, one func(bulkRef) (jobrun.Swept, error),
+	ctx context.Context, db *jobdb.DB, r *round, one func(bulkRef) (jobrun.Swept, error),
 ) (all jobrun.Swept, err error) {
-	list, err := k.running(ctx, db)
+	r.mu.Lock()
+	after := r.last
+	r.mu.Unlock()
+	list, err := k.running(ctx, db, after)
 	if err != nil {
 		return all, postgres.Wrap("look for "+k.name+"s", err)
 	}
-	for _, m := range list {
+	more := false
+	for i, m := range list {
 		swept, err := postgres.RetryCollision(func() (jobrun.Swept, error) { return one(m) })
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() != nil || fault.IsCode(err, jobrun.CodeNoLeader):
+			r.had(list[:i+1], more, false)
 			return all, postgres.Wrap("advance a "+k.name, err)
+		default:
+			all.Failed = append(all.Failed, jobrun.Failure{What: k.name, ID: m.ID, Err: err})
 		}
 		all.Moved += swept.Moved
-		all.More = all.More || swept.More
+		more = more || swept.More
 	}
+	all.More = r.had(list, more, len(list) < bulksAtOnce)
 	return all, nil
 }
 
-func (k *kind[T]) running(ctx context.Context, db *jobdb.DB) (list []bulkRef, err error) {
-	rows, err := db.QueryRead(ctx, fmt.Sprintf(`SELECT b.tenant_id, b.id FROM %s b WHERE b.state%s ORDER BY b.created_at LIMIT $1`,
-		k.table, jobdb.Is(bulk.Running)), bulksAtOnce)
+// had records whose turn it was; over: those were the last ones of the round. It reports
+// whether to continue at once.
+func (r *round) had(list []bulkRef, more, over bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.more = r.more || more
+	if !over {
+		r.last = list[len(list)-1]
+		return true
+	}
+	more = r.more
+	r.last, r.more = bulkRef{}, false
+	return more
+}
+
+// running returns the next ones that are RUNNING, oldest first.
+func (k *kind[T]) running(ctx context.Context, db *jobdb.DB, after bulkRef) (list []bulkRef, err error) {
+	rows, err := db.QueryRead(ctx, fmt.Sprintf(`
+SELECT b.tenant_id, b.id, b.created_at FROM %s b
+ WHERE b.state%s AND (b.created_at, b.id) > ($1, $2)
+ ORDER BY b.created_at, b.id LIMIT $3`, k.table, jobdb.Is(bulk.Running)), after.createdAt, after.ID, bulksAtOnce)
 	if err != nil {
 		return nil, err
 	}
 	err = postgres.EachRow(rows, func() error {
 		var m bulkRef
-		err := rows.Scan(&m.Tenant, &m.ID)
+		err := rows.Scan(&m.Tenant, &m.ID, &m.createdAt)
 		list = append(list, m)
 		return err
 	})

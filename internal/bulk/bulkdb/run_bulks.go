@@ -106,7 +106,7 @@ const bulkStep = 100
 
 // Bulk implements jobrun.BulkOperations.
 func (st *RunBulks) Bulk(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
-	return bulks.step(ctx, st.db, func(m bulkRef) (jobrun.Swept, error) {
+	return bulks.step(ctx, st.db, &st.bulks, func(m bulkRef) (jobrun.Swept, error) {
 		return st.bulk(ctx, t, s, m, min(limit, bulkStep))
 	})
 }
@@ -118,8 +118,11 @@ func (st *RunBulks) bulk(
 	ctx context.Context, t jobrun.Term, s jobrun.Settings, m bulkRef, limit int,
 ) (jobrun.Swept, error) {
 	b, err := st.GetBulk(ctx, m.Tenant, m.ID)
-	if err != nil || b.State != bulk.Running || b.Unreadable {
+	if err != nil || b.State != bulk.Running {
 		return jobrun.Swept{}, err
+	}
+	if b.Unreadable {
+		return jobrun.Swept{}, errDamaged
 	}
 	f, p := b.Scope(limit)
 	found, err := st.jobs.ListRuns(ctx, m.Tenant, f, p)

@@ -26,10 +26,13 @@ import (
 type SagaBulks struct {
 	db    *jobdb.DB
 	sagas *sagadb.Sagas
+	bulks round
 }
 
 // NewSagaBulks returns the bulk operations on sagas.
-func NewSagaBulks(db *jobdb.DB, sagas *sagadb.Sagas) *SagaBulks { return &SagaBulks{db, sagas} }
+func NewSagaBulks(db *jobdb.DB, sagas *sagadb.Sagas) *SagaBulks {
+	return &SagaBulks{db: db, sagas: sagas}
+}
 
 var _ sagabulk.Store = (*SagaBulks)(nil)
 

@@ -25,7 +25,7 @@ const decidesAgain = 4
 
 // Bulk does the next piece of bulk operations on sagas: a sweep of the leader.
 func (st *SagaBulks) Bulk(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
-	return sagaBulks.step(ctx, st.db, func(m bulkRef) (jobrun.Swept, error) {
+	return sagaBulks.step(ctx, st.db, &st.bulks, func(m bulkRef) (jobrun.Swept, error) {
 		swept, err := st.bulk(ctx, t, m, min(limit, bulkStep))
 		if refused := new(unstorable); errors.As(err, &refused) {
 			// One of them cannot be stored: they are taken one by one until it is found.
@@ -46,8 +46,11 @@ func (u *unstorable) Error() string { return u.why.Error() }
 // over, or who comes second, writes nothing.
 func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit int) (jobrun.Swept, error) {
 	b, now, err := st.at(ctx, m.Tenant, m.ID)
-	if err != nil || b.State != bulk.Running || b.Unreadable {
+	if err != nil || b.State != bulk.Running {
 		return jobrun.Swept{}, err
+	}
+	if b.Unreadable {
+		return jobrun.Swept{}, errDamaged
 	}
 	room := b.Room(now, limit)
 	if room < 1 {

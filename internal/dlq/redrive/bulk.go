@@ -129,14 +129,14 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 		}
 		under = next
 		if err != nil {
-			r.warn(ctx, "a redrive cannot continue", err, slog.String("redrive_id", a.ID.String()))
+			r.complain(ctx, "a redrive cannot continue", a.ID, err)
 			more = false
 			continue
 		}
 		if r.turns.mustJudge(a.ID, progress, r.cfg.Poll) {
 			before := a
 			if a, err = r.cfg.Redrives.Judge(ctx, a.TenantID, a.ID, r.chance()); err != nil {
-				r.warn(ctx, "cannot evaluate a redrive", err, slog.String("redrive_id", a.ID.String()))
+				r.complain(ctx, "cannot evaluate a redrive", a.ID, err)
 				a, more = before, false
 				continue
 			}

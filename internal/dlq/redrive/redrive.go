@@ -104,6 +104,7 @@ type Redriver struct {
 	kinds []dlq.TargetKind
 	wakes map[string]chan struct{} // by loop that looks for work
 	turns turns
+	told  loop.Complaints
 }
 
 // New returns a Redriver that does nothing automatically until Run.
@@ -236,6 +237,14 @@ func (r *Redriver) atOnce(kind dlq.TargetKind) int {
 func (r *Redriver) warn(ctx context.Context, message string, err error, attrs ...any) {
 	if ctx.Err() == nil {
 		r.cfg.Log.WarnContext(ctx, message, append(attrs, slog.Any("error", err))...)
+	}
+}
+
+// complain logs why one redrive cannot continue, at growing intervals: until it is mended it
+// fails in every round, and the others go on.
+func (r *Redriver) complain(ctx context.Context, message string, redrive uuid.UUID, err error) {
+	if ctx.Err() == nil && r.told.Due(message+redrive.String(), time.Now()) {
+		r.warn(ctx, message, err, slog.String("redrive_id", redrive.String()))
 	}
 }
 

@@ -35,6 +35,7 @@ var policy = func() dlq.Policy {
 // post is a store of letters on PostgreSQL, and the target that they are sent to.
 type post struct {
 	t        *testing.T
+	dsn      string // with all rights
 	db       *postgres.DB
 	letters  *dlqdb.Letters
 	queue    dlq.Queue
@@ -45,13 +46,14 @@ type post struct {
 
 func newPost(t *testing.T) *post {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
+	dsn := testdb.DSN(t)
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn, CountFor: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
 	queue := dlqdb.NewQueue(db, policy)
-	return &post{t, db, dlqdb.NewLetters(db, policy), queue, redrivedb.NewRedrives(db, queue), id(), newTarget(t)}
+	return &post{t, dsn, db, dlqdb.NewLetters(db, policy), queue, redrivedb.NewRedrives(db, queue), id(), newTarget(t)}
 }
 
 func id() uuid.UUID      { return uuid.Must(uuid.NewV7()) }

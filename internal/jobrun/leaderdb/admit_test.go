@@ -89,7 +89,7 @@ func TestARunWithoutAKeyIsAdmittedWhenItIsDue(t *testing.T) {
 		ids = append(ids, s.CreateAll(t, r)[0].ID)
 	}
 	got, err := s.Admit(t.Context(), s.term, s.set, 2)
-	if err != nil || got != (jobrun.Swept{Moved: 2, More: true}) {
+	if err != nil || got.Moved != 2 || !got.More {
 		t.Errorf("%+v, %v", got, err)
 	}
 	s.expect(t, "pending pending pending pending+ pending+", ids...) // the oldest first

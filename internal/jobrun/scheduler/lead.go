@@ -147,6 +147,9 @@ func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.S
 		swept, err := sweep.Run(call, t.Term, set, set.Int(jobrun.SweepLimit))
 		cancel()
 		moved += swept.Moved
+		for _, f := range swept.Failed {
+			s.complain(ctx, sweep.Name, f)
+		}
 		if err != nil {
 			return false, err
 		}
@@ -157,6 +160,15 @@ func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.S
 		if time.Since(began) > turn {
 			return true, nil
 		}
+	}
+}
+
+// complain logs what a sweep could not do, at growing intervals: until it is mended it fails
+// in every round.
+func (s *Scheduler) complain(ctx context.Context, sweep string, f jobrun.Failure) {
+	if s.told.Due(f.ID.String(), time.Now()) {
+		s.cfg.Log.WarnContext(ctx, "the scheduler cannot continue a "+f.What, slog.String("sweep", sweep),
+			slog.String("id", f.ID.String()), slog.Any("error", f.Err))
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/loop/lease"
 )
 
@@ -71,6 +72,7 @@ type Scheduler struct {
 	cfg   Config
 	wake  chan struct{} // capacity 1
 	slots *slots
+	told  loop.Complaints
 }
 
 // New returns a scheduler that does nothing until Run.

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -267,6 +268,35 @@ func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 	hangs.Store(false)
 	patience.Until(t, "rounds", func() bool { return a.rounds.Load() > 0 })
 }
+
+// One thing that a sweep cannot do is logged, rarer and rarer, and the round is a good one: else
+// a damaged bulk operation would look like a leader that does not work.
+func TestWhatASweepCannotDoIsLoggedAndTheRoundCounts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cfg := w.config()
+	damaged := newID()
+	var logged, rounds atomic.Int64
+	cfg.Log = slog.New(slog.NewTextHandler(writer(func(line []byte) {
+		if bytes.Contains(line, []byte(damaged.String())) {
+			logged.Add(1)
+		}
+	}), nil))
+	cfg.More = []scheduler.Sweep{
+		{Name: "bulks", Run: func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error) {
+			rounds.Add(1)
+			return jobrun.Swept{Failed: []jobrun.Failure{{What: "bulk", ID: damaged, Err: errors.New("damaged")}}}, nil
+		}}}
+	a := start(t, cfg)
+	patience.Until(t, "rounds", func() bool { return rounds.Load() > 20 && a.rounds.Load() > 5 })
+	if n := logged.Load(); n == 0 || n > rounds.Load()/2 {
+		t.Errorf("logged %d times in %d rounds", n, rounds.Load())
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 
 // F48: a leader that cannot start its term steps down completely.
 func TestALeaderThatCannotBeginStepsDown(t *testing.T) {
