@@ -61,7 +61,8 @@ func BenchmarkCreate(b *testing.B) {
 			store := memstore.New(time.Now)
 			cfg := httpapi.Config{
 				Sagas: sagaapi.Sagas{
-					Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Reports: store.Sagas,
+					Store: store.Sagas, Workflows: store.Workflows, Archive: store.Sagas, Notes: store.Sagas,
+					Reports: store.Sagas,
 					Create: func(_ context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 						return saga.CreateResult{Created: saga.Stored, Saga: n.Saga}, nil
 					},

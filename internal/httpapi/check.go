@@ -229,7 +229,7 @@ func readAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 }
 
 func tooLarge(limit int64) error {
-	return fault.New(fault.TooLarge, httpkit.CodeTooLarge, "the body has more than %d bytes", limit)
+	return fault.New(fault.TooLarge, fault.CodeTooLarge, "the body has more than %d bytes", limit)
 }
 
 // mediaType returns the media type of a Content-Type in the spelling of the contract, "" when

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/erasure"
 	"github.com/skald-saga/skald/internal/event/webhook"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/principal"
@@ -20,7 +21,7 @@ import (
 
 // problems lists every code of the API, in the order of the document.
 var problems = slices.Concat([]problemKind{
-	{httpkit.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
+	{fault.CodeTooLarge, []int{413}, "Request too large", "The body is larger than the server's limit, or a definition larger than the limit for definitions. The server stopped reading it."},
 	{httpkit.CodeUnreadable, []int{400}, "Request body incomplete", "The connection ended or stalled before the whole body arrived."},
 	{httpkit.CodeRateLimited, []int{429}, "Too many requests", "The credential or its tenant has made more requests than `limits` allows; `detail` and the header RateLimit name the limit. Nothing was done; retry after Retry-After."},
 	{httpkit.CodeTooSlow, []int{408}, "Request body too slow", "The client sent the body more slowly than `server.min_body_rate`, or took longer than `server.read_timeout`. Nothing was done; send the request again."},
@@ -54,7 +55,7 @@ var problems = slices.Concat([]problemKind{
 	{idempotency.CodeInUse, []int{409}, "Request already in progress", "A request with this Idempotency-Key, or for a new saga with this saga_id, is still being processed. Retry after Retry-After."},
 	{httpkit.CodeAnswerNotKept, []int{409}, "Response not kept", "A request with this Idempotency-Key took effect, but its response cannot be repeated: it held a secret, was larger than 1 MiB, or the server ended before storing it. `detail` names what it created. Read that; use a new key to do it again."},
 	{saga.CodeNotFound, []int{404}, "No such saga", "The tenant has no saga with this id."},
-	{sagaapi.CodeSagaExists, []int{409}, "Saga already exists", "A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have received the original response."},
+	{saga.CodeExists, []int{409}, "Saga already exists", "A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have received the original response."},
 	{saga.CodeBusinessKey, []int{409}, "Business key in use", "An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: return_existing` would have answered with that saga. Also returned when a saga cannot be reopened because another saga now has its key."},
 	{saga.CodeStateConflict, []int{409}, "The saga's state forbids this", "The action is not possible in the saga's current state. `allowed_actions` lists those that are."},
 	{saga.CodeDefinitionUnreadable, []int{409}, "Definition unreadable", "The workflow definition to which the saga is pinned is damaged or missing, and the action needs it. `detail` names it and the way out; `allowed_actions` lists what is possible meanwhile. See docs/operations.md, \"Damaged rows\"."},
@@ -110,7 +111,7 @@ var problems = slices.Concat([]problemKind{
 	{dlq.CodeImport, []int{422}, "Some lines could not be imported", "The other lines are imported; `import` has the counts and the error of each line. Fix them and import the same file again: lines already imported are not changed."},
 	{dlq.CodeUnavailable, []int{503}, "Dead-letter queue unavailable", "The server was started with `--store memory`, which has no dead-letter queue."},
 }, jobProblems, []problemKind{
-	{httpkit.CodeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is unreachable. Retry after Retry-After. A write may have happened: with an Idempotency-Key or your own saga_id, a retry is safe."},
+	{fault.CodeUnavailable, []int{503}, "Unavailable", "The server cannot do this right now, usually because the database is unreachable. Retry after Retry-After. A write may have happened: with an Idempotency-Key or your own saga_id, a retry is safe."},
 	{httpkit.CodeTooManyStreams, []int{429}, "Too many streams", "This node has reached its maximum of live streams, in all (`server.max_streams`) or of this tenant (`limits.tenant_streams`). Retry after Retry-After, perhaps on another node, or read the feed with `?wait=`."},
 	{httpkit.CodeInternal, []int{500}, "Internal error", "A bug in Skald. The server logs it under the request id."},
 })

@@ -23,7 +23,7 @@ func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 	if s.cfg.Ready != nil {
 		is, err := s.cfg.Ready(ctx)
 		if err != nil {
-			return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "not ready: %s", err)
+			return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "not ready: %s", err)
 		}
 		if is.SchemaVersion > 0 {
 			out.SchemaVersion = &is.SchemaVersion

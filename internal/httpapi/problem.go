@@ -58,7 +58,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 			slog.String("request_id", req.ID), slog.String("route", req.Route), slog.Any("error", err))
 	}
 	s.writeProblem(w, r, http.StatusServiceUnavailable,
-		fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the server cannot do this right now; try again"))
+		fault.New(fault.Unavailable, fault.CodeUnavailable, "the server cannot do this right now; try again"))
 }
 
 func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int, f *fault.Error) {

@@ -100,7 +100,8 @@ func TestEveryCodeIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(edges, ".", "../httpkit", "../idempotency", "../erasure", "../principal", "../access",
+	for _, dir := range append(edges, ".", "../fault", "../httpkit", "../idempotency", "../erasure",
+		"../principal", "../access",
 		"../saga",
 		"../saga/sagabulk",
 		"../saga/workflow", "../event/webhook", "../dlq", "../jobrun") {

@@ -2,7 +2,6 @@ package httpkit
 
 // Codes of problems that requests to any subject may have.
 const (
-	CodeTooLarge         = "REQ_TOO_LARGE"
 	CodeUnreadable       = "REQ_UNREADABLE"
 	CodeRateLimited      = "REQ_RATE_LIMITED"
 	CodeTooSlow          = "REQ_TOO_SLOW"
@@ -25,6 +24,5 @@ const (
 	CodeCrossSite        = "AUTH_CROSS_SITE"
 	CodeAnswerNotKept    = "REQ_IDEMPOTENCY_ANSWER_NOT_KEPT"
 	CodeTooManyStreams   = "SYS_TOO_MANY_STREAMS"
-	CodeUnavailable      = "SYS_UNAVAILABLE"
 	CodeInternal         = "SYS_INTERNAL"
 )

@@ -2,19 +2,11 @@ package httpkit
 
 import (
 	"context"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/internal/waiting"
-)
-
-// How often a waiting request polls, at growing intervals, while this node is not notified of what
-// happens on others. Otherwise it does so every waiting.Every.
-const (
-	FirstPoll = 100 * time.Millisecond
-	LastPoll  = time.Second
 )
 
 // WaitOf returns how long a request waits, cut to the server's limit, and the preference
@@ -46,54 +38,6 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 	return 0, "", nil
 }
 
-// Await returns when what w waits for is over, the wait has passed, or the server begins to stop:
-// with what was committed, if this node has ended it and saw all of it. over reads whether it is
-// over. fresh: it was not over when w began to wait, and need not be read at first. here reports
-// whether this node would be the one to end it; then it is not read, and no other node is asked,
-// except every few seconds: that is the safety net for ends that were not announced. An error means
-// that the client left or that over failed.
-func (k *Kit) Await(ctx context.Context, w *waiting.Waiter, wait time.Duration, fresh bool, here func() bool,
-	over func(context.Context) (bool, error)) (committed any, err error) {
-	end := time.NewTimer(wait)
-	defer end.Stop()
-	look, interval := !fresh && !here(), FirstPoll
-	for ; ; look = true {
-		if look {
-			if is, err := over(ctx); is || err != nil {
-				return nil, err
-			}
-		}
-		pause := interval
-		if mine := here(); mine || w.Linked() {
-			pause = waiting.Every - rand.N(waiting.Every/4) //nolint:gosec // spreads load, guards nothing
-			if !mine {
-				w.Ask()
-			}
-		}
-		safety := time.NewTimer(pause)
-		select {
-		case committed := <-w.Done:
-			if safety.Stop(); committed != nil {
-				return committed, nil
-			}
-		case <-safety.C:
-			interval = min(2*interval, LastPoll)
-		case <-end.C:
-			safety.Stop()
-			return nil, nil
-		case <-k.Stopping:
-			safety.Stop()
-			return nil, nil
-		case <-ctx.Done():
-			safety.Stop()
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// elsewhere is Await's here where any node may be the one.
-func elsewhere() bool { return false }
-
 // AwaitBy returns v as it is when it is over, the wait has passed, or the server begins to
 // stop. first is v as it was just made; nil: it must be read. waited: the wait was honoured,
 // which it is not when too many requests wait already.
@@ -112,7 +56,8 @@ func AwaitBy[T any](ctx context.Context, k *Kit, of waiting.Key, wait time.Durat
 	if w == nil || over(&v) {
 		return v, wait > 0 && over(&v), nil
 	}
-	_, err = k.Await(ctx, w, wait, true, elsewhere, func(ctx context.Context) (bool, error) {
+	how := waiting.Wait{For: wait, Stopping: k.Stopping, Fresh: true}
+	_, err = w.Await(ctx, how, func(ctx context.Context) (bool, error) {
 		if v, err = read(ctx); err != nil {
 			return false, err
 		}

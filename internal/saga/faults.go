@@ -11,6 +11,7 @@ import (
 const (
 	CodeStale      = "SAGA_VERSION_CONFLICT"
 	CodeNotFound   = "SAGA_NOT_FOUND"
+	CodeExists     = "SAGA_ALREADY_EXISTS"
 	CodeUnstorable = "SAGA_UNSTORABLE"
 
 	CodeArchived    = "SAGA_ARCHIVED"

@@ -57,7 +57,7 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 		}
 		switch {
 		case !fits:
-			in.refuse(line, fault.New(fault.TooLarge, httpkit.CodeTooLarge, "the line has more than %d bytes, more than any exported dead letter", importLine))
+			in.refuse(line, fault.New(fault.TooLarge, fault.CodeTooLarge, "the line has more than %d bytes, more than any exported dead letter", importLine))
 		case len(text) == 0 || isEnd(text):
 		default:
 			if err := in.take(ctx, line, text); err != nil {
@@ -65,7 +65,7 @@ func (s *Handlers) ImportDeadLetters(ctx context.Context,
 			}
 		}
 		if !end && s.over(over) {
-			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the server is stopping or the import took too long: import the same lines again"))
+			return nil, in.cutShort(ctx, line, fault.New(fault.Unavailable, fault.CodeUnavailable, "the server is stopping or the import took too long: import the same lines again"))
 		}
 	}
 	if err := in.store(ctx); err != nil {

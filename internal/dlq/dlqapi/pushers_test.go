@@ -17,7 +17,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
@@ -140,7 +139,7 @@ func TestNoMessageIsStoredByAPolicyThatCouldNotBeRead(t *testing.T) {
 	q := newQueue(t, func(c *httpapi.Config) {
 		c.DeadLetters.PolicyOf = func(context.Context, uuid.UUID, string) (dlq.Policy, error) {
 			asked++
-			return dlq.Policy{}, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "policies cannot be read")
+			return dlq.Policy{}, fault.New(fault.Unavailable, fault.CodeUnavailable, "policies cannot be read")
 		}
 	})
 	const message = `{"original_topic":"orders","error_message":"boom","payload":1}`

@@ -70,7 +70,7 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 	case end.Attempt.Outcome == dlq.Withdrawn && end.Fault != nil:
 		return httpkit.Answer{}, withCurrentLetter(end.Fault, &after)
 	case end.Attempt.Outcome == dlq.Withdrawn:
-		return httpkit.Answer{}, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the retry was not attempted: %s", end.Attempt.Error)
+		return httpkit.Answer{}, fault.New(fault.Unavailable, fault.CodeUnavailable, "the retry was not attempted: %s", end.Attempt.Error)
 	case end.Attempt.Outcome != dlq.Acknowledged:
 		return httpkit.Answer{}, &letterFault{
 			error:   fault.New(fault.Upstream, dlq.CodeFailed, "the target did not accept the dead letter: %s", end.Attempt.Error).Allowing(after.Actions()),

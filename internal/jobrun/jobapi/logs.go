@@ -73,7 +73,7 @@ func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject)
 	}
 	if l.run.LogRef != "" {
 		if s.Offloaded == nil {
-			return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the log is in a log store that is not configured on this server: set jobs.log_offload_url")
+			return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "the log is in a log store that is not configured on this server: set jobs.log_offload_url")
 		}
 		var err error
 		l.stored, err = s.Offloaded(ctx, &l.run)

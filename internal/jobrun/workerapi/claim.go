@@ -128,7 +128,7 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 	}
 	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, to miss no hint
 	if !room {
-		return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
+		return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
 	}
 	defer func() { p.Leave(err == nil && len(offers) == ask.Slots) }()
 	over := time.NewTimer(wait)

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/admission"
 )
 
 // action is a request to change a saga.
@@ -83,7 +84,7 @@ func (s *Handlers) act(ctx context.Context, a action) (httpkit.Answer, error) {
 	replayed := false
 	var made saga.Change
 	if key != nil {
-		if _, replayed, err = s.prior(ctx, key); err != nil {
+		if _, replayed, err = admission.Prior(ctx, s.Store, key); err != nil {
 			return httpkit.Answer{}, err
 		}
 	}
@@ -150,9 +151,9 @@ func (s *Handlers) apply(ctx context.Context, a action,
 		case err == nil:
 			return change, false, nil
 		case fault.IsCode(err, idempotency.CodeUsed):
-			_, used, err := s.prior(ctx, key)
+			_, used, err := admission.Prior(ctx, s.Store, key)
 			if err == nil && !used {
-				err = fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the Idempotency-Key was used moments ago: retry")
+				err = fault.New(fault.Unavailable, fault.CodeUnavailable, "the Idempotency-Key was used moments ago: retry")
 			}
 			return change, used, err
 		case !fault.IsCode(err, saga.CodeStale):

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/admission"
 )
 
 // find reads a saga of the tenant, from the archive when it is not live. It tries both
@@ -98,7 +99,7 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 	defer cancel()
 	replayed := false
 	if key != nil {
-		if _, replayed, err = s.prior(ctx, key); err != nil {
+		if _, replayed, err = admission.Prior(ctx, s.Store, key); err != nil {
 			return nil, err
 		}
 	}
@@ -136,7 +137,7 @@ func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.K
 	}
 	gone := fault.KindOf(err) == fault.NotFound
 	if key != nil && (gone || fault.IsCode(err, idempotency.CodeUsed)) {
-		if _, used, err := s.prior(ctx, key); err != nil || used {
+		if _, used, err := admission.Prior(ctx, s.Store, key); err != nil || used {
 			return used, err
 		}
 	}

@@ -4,23 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
-	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/saga/admission"
 )
 
 // CreateSaga stores a saga and passes it to the engine; on request it then waits for its
 // end.
 func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObject) (api.Response, error) {
-	wait, waited, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
+	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
 		return nil, err
 	}
@@ -29,50 +27,43 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	created, err := s.create(ctx, in.Body, spec, httpkit.KeyOf(req, in.Params.IdempotencyKey), wait > 0)
+	created, err := s.admission.Create(ctx, &admission.Request{
+		Spec: spec, Workflow: workflowOf(in.Body), Key: httpkit.KeyOf(req, in.Params.IdempotencyKey),
+		Join:  in.Body.OnConflict != nil && *in.Body.OnConflict == api.SagaInputOnConflictReturnExisting,
+		Actor: req.Principal, RequestID: req.ID, Wait: wait,
+	})
 	if err != nil {
 		return nil, err
 	}
-	earlier := created.replayed || created.joined
-	w, ref := created.waiter, saga.Ref{Tenant: req.Tenant.ID, ID: created.id}
-	if earlier && wait > 0 {
-		w.Stop()
-		w = s.watch(ref)
-	}
-	defer w.Stop()
-	var ended *saga.Loaded
-	if w != nil {
-		ended, err = s.await(ctx, w, ref, wait, !earlier)
-	} else {
-		waited = ""
-	}
+	a, err := s.created(ctx, &created, wait > 0)
 	if err != nil {
 		return nil, err
 	}
-	a := httpkit.Answer{Status: http.StatusCreated}
-	switch {
-	case ended != nil && !earlier:
-		run := saga.Rebuild(ended.Saga, created.def, ended.Logs)
-		a, err = full(sagaWithLogs{saga: ended.Saga, logs: ended.Logs}, run, shown{})
-		a.Status = http.StatusCreated
-	case ended != nil:
-		a, err = s.endedAnswer(ctx, ended, shown{})
-		a.Status = http.StatusCreated
-	case wait > 0 || earlier:
-		a, err = s.createdEarlier(ctx, req.Tenant.ID, created.id, wait > 0)
-	default:
-		run := saga.NewInstance(created.saga, created.def)
-		a.Body, a.ETag = toAPISaga(&run), httpkit.ETagOf(created.saga.Version)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if created.joined {
+	if a.Status = http.StatusCreated; created.Joined {
 		a.Status = http.StatusOK
 	}
-	a.Location = "/api/v1/sagas/" + created.id.String()
-	a.Replayed, a.Waited = created.replayed, waited
+	if created.Waited {
+		a.Waited = honoured
+	}
+	a.Location = "/api/v1/sagas/" + created.ID.String()
+	a.Replayed = created.Replayed
 	return a, nil
+}
+
+// created is the answer with a new saga. logs: the client asked to wait for its end, and gets
+// the step logs.
+func (s *Handlers) created(ctx context.Context, r *admission.Result, logs bool) (httpkit.Answer, error) {
+	switch {
+	case r.Ended != nil && !r.Earlier():
+		run := saga.Rebuild(r.Ended.Saga, r.Definition, r.Ended.Logs)
+		return full(sagaWithLogs{saga: r.Ended.Saga, logs: r.Ended.Logs}, run, shown{})
+	case r.Ended != nil:
+		return s.endedAnswer(ctx, r.Ended, shown{})
+	case logs || r.Earlier():
+		return s.createdEarlier(ctx, httpkit.RequestOf(ctx).Tenant.ID, r.ID, logs)
+	}
+	run := saga.NewInstance(r.Saga, r.Definition)
+	return httpkit.Answer{Body: toAPISaga(&run), ETag: httpkit.ETagOf(r.Saga.Version)}, nil
 }
 
 // createdEarlier returns the response to a create whose saga is not the one just stored:
@@ -83,9 +74,7 @@ func (s *Handlers) createdEarlier(ctx context.Context, tenant, id uuid.UUID, log
 	if !logs {
 		return s.head(ctx, tenant, id, http.StatusCreated)
 	}
-	a, err := s.withLogs(ctx, tenant, id, shown{})
-	a.Status = http.StatusCreated
-	return a, err
+	return s.withLogs(ctx, tenant, id, shown{})
 }
 
 // specOf reads the request. ID stays nil when the client gave none; a client's uuid.Nil is
@@ -99,9 +88,6 @@ func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, er
 	}
 	if string(b.Payload) == "null" {
 		spec.Payload = nil
-	}
-	if err := saga.CheckPayload(spec.Payload); err != nil {
-		return spec, err
 	}
 	if b.InitiatedBy != nil {
 		spec.InitiatedBy = *b.InitiatedBy
@@ -143,54 +129,11 @@ func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, er
 	return spec, nil
 }
 
-// chosen is the definition for a new saga.
-type chosen struct {
-	def      *workflow.Definition
-	version  int
-	floating bool // the latest version was requested
-}
-
-// choose finds the definition; fresh bypasses the cache. The faults are those of the
-// request: 422 for a workflow that does not exist, 409 for a disabled one.
-func (s *Handlers) choose(ctx context.Context, tenant uuid.UUID, b *api.SagaInput, fresh bool) (chosen, error) {
-	switch {
-	case b.Steps != nil:
-		if int64(len(b.Steps)) > s.Limits.MaxWorkflowBytes {
-			return chosen{}, fault.New(fault.TooLarge, httpkit.CodeTooLarge, "the steps have more than %d bytes", s.Limits.MaxWorkflowBytes)
-		}
-		w, err := s.definitions.Inline(ctx, tenant, httpkit.Text(b.WorkflowName), b.Steps, fresh, s.Now())
-		return chosen{w.Definition, w.Version, false}, err
-	case !workflow.ValidName(*b.WorkflowName):
-		return chosen{}, noWorkflow("/workflow_name", "there is no workflow %q", httpkit.Clip(*b.WorkflowName))
-	case b.WorkflowVersion != nil:
-		version := int(*b.WorkflowVersion)
-		def, err := s.definitions.Pinned(ctx, tenant, *b.WorkflowName, version, fresh)
-		if fault.KindOf(err) == fault.NotFound {
-			err = noWorkflow("/workflow_version", "there is no version %d of workflow %q", version, *b.WorkflowName)
-		}
-		return chosen{def, version, false}, err
+// workflowOf reads what the saga is to run.
+func workflowOf(b *api.SagaInput) admission.Workflow {
+	w := admission.Workflow{Name: httpkit.Text(b.WorkflowName), Steps: b.Steps}
+	if b.WorkflowVersion != nil {
+		w.Version = new(int(*b.WorkflowVersion))
 	}
-	w, err := s.definitions.Latest(ctx, tenant, *b.WorkflowName, fresh)
-	if fault.KindOf(err) == fault.NotFound {
-		err = noWorkflow("/workflow_name", "there is no workflow %q", *b.WorkflowName)
-	}
-	return chosen{w.Definition, w.Version, true}, err
-}
-
-func noWorkflow(pointer, format string, args ...any) error {
-	f := fault.New(fault.Invalid, workflow.CodeNotFound, format, args...)
-	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
-}
-
-// newSaga returns the first version of the requested saga.
-func (s *Handlers) newSaga(req *httpkit.Request, spec saga.Spec, c chosen, owner *int64, now time.Time,
-	key *idempotency.Key, join bool) saga.NewSaga {
-	spec.TenantInKeys = spec.Tenant.ID != s.Tenant.ID
-	return saga.NewSaga{
-		Saga:     saga.New(spec, c.def, c.version, owner, now, s.Timeout),
-		Floating: c.floating,
-		Key:      key,
-		Join:     join,
-		Actor:    req.Principal, RequestID: req.ID,
-	}
+	return w
 }

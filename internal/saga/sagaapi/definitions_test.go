@@ -8,21 +8,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/admission"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
-
-func TestCachesStaySmall(t *testing.T) {
-	d := newDefinitions(nil, workflow.Limits{}, nil)
-	for i := range 3 * maxCached {
-		remember(&d.mu, d.versions, versionKey{version: i}, nil)
-	}
-	if len(d.versions) != maxCached {
-		t.Errorf("%d entries, want %d", len(d.versions), maxCached)
-	}
-	if _, ok := d.versions[versionKey{version: 3*maxCached - 1}]; !ok {
-		t.Error("the newest entry is not there")
-	}
-}
 
 // brokenStore has one definition, a damaged one, a missing one, and an outage.
 type brokenStore struct {
@@ -47,7 +35,7 @@ func (b *brokenStore) Get(_ context.Context, _ uuid.UUID, name string, version i
 // not taken for damage.
 func TestASagaOfADamagedDefinitionIsListed(t *testing.T) {
 	store := &brokenStore{}
-	s := &Handlers{definitions: newDefinitions(store, workflow.Limits{}, nil)}
+	s := &Handlers{admission: &admission.Service{Definitions: admission.NewDefinitions(store, workflow.Limits{}, nil)}}
 	damaged := map[string]error{}
 	for range 2 {
 		for name, marked := range map[string]bool{"whole": false, "damaged": true, "missing": true} {

@@ -17,7 +17,7 @@ import (
 // or counts it.
 func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestObject) (api.Response, error) {
 	if s.Eraser == nil {
-		return nil, fault.New(fault.Unavailable, httpkit.CodeUnavailable, "the memory store erases nothing: use PostgreSQL")
+		return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "the memory store erases nothing: use PostgreSQL")
 	}
 	subject, err := subjectOf(in.Body)
 	if err != nil {

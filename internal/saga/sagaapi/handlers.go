@@ -1,9 +1,9 @@
 // Package sagaapi is the HTTP edge of sagas and their workflows: it turns requests into
 // one rule and one store call, and their results into responses of the contract.
 //
-// Files, each on top of those before it: convert, read, actions, definitions, handlers,
-// workflows_convert, create, workflows, list, admission, archive, bulks, bulks_preview, erase, errors,
-// explain, interventions, keys, notes, retention, statistics, series, wait.
+// Files, each on top of those before it: convert, read, actions, handlers,
+// workflows_convert, create, workflows, list, archive, bulks, bulks_preview, erase, errors,
+// explain, interventions, notes, retention, statistics, series.
 package sagaapi
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/admission"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -22,23 +23,15 @@ import (
 
 // Codes of problems that are reported here; the rules define those of their faults.
 const (
-	CodeSagaExists = "SAGA_ALREADY_EXISTS"
-	CodeNoStep     = "SAGA_NO_SUCH_STEP"
-	CodeNoResult   = "SAGA_HAS_NO_RESULT"
+	CodeNoStep   = "SAGA_NO_SUCH_STEP"
+	CodeNoResult = "SAGA_HAS_NO_RESULT"
 )
 
 // Engine is the part of this node's saga engine that the edge uses.
 type Engine interface {
-	// Admit reserves room for one saga, waiting briefly when there is none. owner is nil
-	// when there is still none: the saga is then stored unowned and claimed later. done
-	// must be called exactly once: with the stored run, which starts at once, or with nil
-	// to give the room back.
-	Admit(ctx context.Context) (owner *int64, done func(*saga.Instance))
+	admission.Engine
 	// Wake makes the engine read a saga now, because a flag was set.
 	Wake(ref saga.Ref)
-	// Drives reports whether the saga will end on this node, unless the node loses it: then Kit.Ends
-	// gets the saga and its step logs as they were committed.
-	Drives(ref saga.Ref) bool
 }
 
 // Sagas is what the edge needs of sagas and workflows. Fields are required unless their
@@ -108,12 +101,18 @@ type Handlers struct {
 	// Jobs reports that job runs are configured; steps of workflows may require them.
 	Jobs bool
 
-	definitions *definitions
-	inUse       claims.Requests
+	admission *admission.Service
+	inUse     claims.Requests
 }
 
-// New returns the handlers with their cache of definitions.
+// New returns the handlers with their service for new sagas.
 func New(h *Handlers) *Handlers {
-	h.definitions = newDefinitions(h.Workflows, workflow.Limits{MaxSteps: h.Limits.MaxSteps}, h.runnable)
+	h.admission = &admission.Service{
+		Store: h.Store, Insert: h.Create, Load: h.Load, Engine: h.Engine, InUse: &h.inUse,
+		Definitions: admission.NewDefinitions(h.Workflows, workflow.Limits{MaxSteps: h.Limits.MaxSteps}, h.runnable),
+		Ends:        h.Ends, Stopping: h.Stopping, Tenant: h.Tenant.ID, Budget: h.Budget,
+		MaxSteps: h.Limits.MaxWorkflowBytes, SagaTimeout: h.Timeout, Timeout: h.Limits.RequestTimeout,
+		Now: h.Now, NewID: h.NewID, Log: h.Log,
+	}
 	return h
 }

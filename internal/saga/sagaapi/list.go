@@ -91,7 +91,7 @@ func (s *Handlers) listedRun(
 	var def *workflow.Definition
 	err := damaged[id]
 	if err == nil {
-		def, err = s.definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
+		def, err = s.admission.Definitions.Version(ctx, tenant, sg.WorkflowName, sg.WorkflowVersion)
 	}
 	if err != nil {
 		damaged[id] = err

@@ -24,12 +24,12 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	var ended *saga.Loaded
 	if ref := (saga.Ref{Tenant: tenant, ID: in.SagaID}); wait > 0 {
-		w := s.watch(ref)
-		defer w.Stop()
-		if w == nil {
-			waited = ""
-		} else if ended, err = s.await(ctx, w, ref, wait, false); err != nil {
+		var did bool
+		if ended, did, err = s.admission.End(ctx, ref, wait); err != nil {
 			return nil, err
+		}
+		if !did {
+			waited = ""
 		}
 	}
 	ctx, cancel := s.Bounded(ctx)
@@ -180,7 +180,7 @@ func (s *Handlers) load(ctx context.Context, tenant, id uuid.UUID) (saga.Instanc
 
 // run returns the instance of a saga, without its definition if that cannot be read.
 func (s *Handlers) run(ctx context.Context, sg saga.Saga, logs []saga.StepLog) (saga.Instance, error) {
-	def, err := s.definitions.Version(ctx, sg.Tenant.ID, sg.WorkflowName, sg.WorkflowVersion)
+	def, err := s.admission.Definitions.Version(ctx, sg.Tenant.ID, sg.WorkflowName, sg.WorkflowVersion)
 	run, err := saga.Restored(sg, def, err, logs)
 	for i := range logs {
 		run.ContentUnreadable = run.ContentUnreadable || logs[i].ContentUnreadable

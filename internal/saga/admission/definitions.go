@@ -1,4 +1,4 @@
-package sagaapi
+package admission
 
 import (
 	"context"
@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// inlinePrefix begins the names of workflows made for inline steps. Clients
+	// InlinePrefix begins the names of workflows made for inline steps. Clients
 	// cannot register such names.
-	inlinePrefix = "inline:"
+	InlinePrefix = "inline:"
 	// inlineLabel is the default workflow name of inline steps.
 	inlineLabel = "inline"
 	// maxCached bounds each of the maps below.
 	maxCached = 512
 )
 
-// definitions reads workflows for new sagas through a cache. Cached definitions may be
+// Definitions reads workflows for new sagas through a cache. Cached definitions may be
 // outdated: a store refuses a saga of an outdated or disabled workflow, and the caller
 // then reads again with fresh.
-type definitions struct {
+type Definitions struct {
 	store  workflow.Store
 	limits workflow.Limits
 	// runnable refuses definitions that this server cannot run.
@@ -57,9 +57,10 @@ type inlineKey struct {
 	sum    [sha256.Size]byte
 }
 
-func newDefinitions(store workflow.Store, limits workflow.Limits,
-	runnable func(*workflow.Definition) error) *definitions {
-	return &definitions{
+// NewDefinitions returns an empty cache. runnable refuses definitions that this server cannot run.
+func NewDefinitions(store workflow.Store, limits workflow.Limits,
+	runnable func(*workflow.Definition) error) *Definitions {
+	return &Definitions{
 		store: store, limits: limits, runnable: runnable,
 		latest:   map[nameKey]workflow.Registered{},
 		versions: map[versionKey]*workflow.Definition{},
@@ -69,7 +70,7 @@ func newDefinitions(store workflow.Store, limits workflow.Limits,
 
 // Latest returns the newest version of a workflow; fresh bypasses the cache.
 // Faults: those of workflow.Store.Get, and Conflict with CodeDisabled.
-func (d *definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
+func (d *Definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
 	fresh bool) (workflow.Registered, error) {
 	key := nameKey{tenant, name}
 	if !fresh {
@@ -88,7 +89,7 @@ func (d *definitions) Latest(ctx context.Context, tenant uuid.UUID, name string,
 }
 
 // get returns a version (0: the latest) of an enabled workflow, bypassing the cache.
-func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string,
+func (d *Definitions) get(ctx context.Context, tenant uuid.UUID, name string,
 	version int) (workflow.Registered, error) {
 	w, err := d.store.Get(ctx, tenant, name, version)
 	if err != nil {
@@ -102,7 +103,7 @@ func (d *definitions) get(ctx context.Context, tenant uuid.UUID, name string,
 
 // Pinned returns one version for a new saga; fresh checks in the store that the workflow
 // is enabled, with the faults of Latest.
-func (d *definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string, version int,
+func (d *Definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string, version int,
 	fresh bool) (*workflow.Definition, error) {
 	if !fresh {
 		return d.Version(ctx, tenant, name, version)
@@ -115,7 +116,7 @@ func (d *definitions) Pinned(ctx context.Context, tenant uuid.UUID, name string,
 }
 
 // Version returns one version, whether its workflow is enabled or not. Fault: NotFound.
-func (d *definitions) Version(ctx context.Context, tenant uuid.UUID, name string,
+func (d *Definitions) Version(ctx context.Context, tenant uuid.UUID, name string,
 	version int) (*workflow.Definition, error) {
 	key := versionKey{nameKey{tenant, name}, version}
 	d.mu.RLock()
@@ -135,7 +136,7 @@ func (d *definitions) Version(ctx context.Context, tenant uuid.UUID, name string
 // Inline returns the workflow of inline steps (canonical JSON), registering it if it is
 // new. label is the client's name for it. The faults are those of a definition, with
 // pointers into the request: /steps/….
-func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool,
+func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool,
 	now time.Time) (workflow.Registered, error) {
 	if label == "" {
 		label = inlineLabel
@@ -161,7 +162,7 @@ func (d *definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 	if err := d.runnable(def); err != nil {
 		return workflow.Registered{}, err
 	}
-	def.Name = inlinePrefix + hex.EncodeToString(def.Hash()[:8])
+	def.Name = InlinePrefix + hex.EncodeToString(def.Hash()[:8])
 	w, _, err := d.store.Register(ctx, tenant, def, true, now)
 	if err != nil {
 		return workflow.Registered{}, err
