@@ -101,6 +101,9 @@ SELECT d.id, d.name, d.spec_version, d.spec, (SELECT e.actor FROM saga.saga_even
   FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL`
 
+	jobExists = `
+SELECT EXISTS (SELECT FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL)`
+
 	// The letter of a saga is locked before the saga.
 	letterOfSaga = `SELECT s.interventions->>'dead_letter' FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2`
 
@@ -114,8 +117,9 @@ SELECT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2
 var lockSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2 FOR NO KEY UPDATE OF s`
 
 // requestedRuns returns the runs that changes request, each by its change's index in
-// the batch. A change whose job definition does not exist creates none, and is replaced
-// in batch, which must be the caller's own copy, by its other form (Change.WithoutRun).
+// the batch. A change whose job definition does not exist, or cannot be read, creates none,
+// and is replaced in batch, which must be the caller's own copy, by its other form
+// (Change.WithoutRun).
 func (st *Sagas) requestedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]jobrun.Run, error) {
 	runs := map[int]jobrun.Run{}
 	for i := range batch {
@@ -128,15 +132,12 @@ func (st *Sagas) requestedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Ch
 		var by sql.NullString
 		err := tx.QueryRowContext(ctx, requestedJob, d.TenantID, c.Run.Job, c.After.ID).Scan(&d.ID, &d.Name,
 			&d.SpecVersion, &spec, &by)
-		if errors.Is(err, sql.ErrNoRows) {
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, fmt.Errorf("read the job definition %q: %w", c.Run.Job, err)
+		}
+		if err != nil || json.Unmarshal(spec, &d.Spec) != nil {
 			batch[i] = c.WithoutRun()
 			continue
-		}
-		if err == nil {
-			err = json.Unmarshal(spec, &d.Spec)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the job definition %q: %w", c.Run.Job, err)
 		}
 		settings, err := st.steps.settings(ctx)
 		if err != nil {
@@ -308,6 +309,23 @@ var latestOfChain = `
 SELECT ` + jobdb.RunColumns + ` FROM jobs.job_runs r
  WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0) ORDER BY r.retry_number DESC LIMIT 1`
 
+// neverBegun returns the outcome of a step whose run was not created (requestedRuns).
+func (st *Sagas) neverBegun(ctx context.Context, c saga.JobCall) (*saga.Outcome, error) {
+	o := &saga.Outcome{
+		Verdict: saga.Refused, Class: retry.Refused, Code: "job_not_defined", Last: true,
+		Message: fmt.Sprintf("there is no job definition %q", c.Job), Request: c.Args, StartedAt: c.Begun, EndedAt: c.Now,
+	}
+	var exists bool
+	if err := st.db.Read.QueryRowContext(ctx, jobExists, c.Tenant, c.Job).Scan(&exists); err != nil {
+		return nil, fmt.Errorf("look for the job definition %q: %w", c.Job, err)
+	}
+	if exists {
+		o.Code = "job_definition_unreadable"
+		o.Message = fmt.Sprintf("what was stored of the job definition %q was damaged when the step began", c.Job)
+	}
+	return o, nil
+}
+
 // CheckJobRun returns the outcome of a step's job run, nil while it has none:
 // engine.Config.CheckJobRun. cancel requests the cancellation of a run (jobrun.Runs),
 // with the reason. A run that ends by its cancellation moves its saga on itself.
@@ -317,10 +335,7 @@ func (st *Sagas) CheckJobRun(ctx context.Context, c saga.JobCall,
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		// The run is stored with the change that requests it, and kept until it has ended.
-		return &saga.Outcome{
-			Verdict: saga.Refused, Class: retry.Refused, Code: "job_not_defined", Last: true,
-			Message: fmt.Sprintf("there is no job definition %q", c.Job), Request: c.Args, StartedAt: c.Begun, EndedAt: c.Now,
-		}, nil
+		return st.neverBegun(ctx, c)
 	case err != nil:
 		return nil, fmt.Errorf("check job run %s: %w", c.ID, err)
 	case r.State.Terminal():

@@ -267,21 +267,36 @@ func TestARunThatEndsTwiceMovesItsSagaOnce(t *testing.T) {
 	}
 }
 
-func TestASagaWhoseJobIsNotDefinedFailsItsStep(t *testing.T) {
+// Without a definition that can be read there is no run. The step fails, and the answer before it,
+// which came with the same change, is stored.
+func TestASagaWhoseJobHasNoUsableDefinitionFailsItsStep(t *testing.T) {
 	t.Parallel()
-	k := newJobSagas(t, func(d *workflow.Definition) { d.Steps[1].Action.Job = "nothing" })
-	run := k.begun(pgtest.Answer(`{}`))
-	run = k.read(run.ID)
-	if run.NextRunAt.After(pgtest.Now()) || run.Next(pgtest.Now()) != saga.CheckJobRun {
-		t.Fatalf("the saga is due at %v", run.NextRunAt)
-	}
-	o, err := k.sagas.CheckJobRun(t.Context(), run.JobCall(pgtest.Now()), nil)
-	if err != nil || o == nil || o.Verdict != saga.Refused || !strings.Contains(o.Message, `"nothing"`) {
-		t.Fatalf("checking its run returns %+v, %v", o, err)
-	}
-	run = k.play(run, saga.Answered{Outcome: *o})
-	if run.State != saga.Compensating || run.CurrentStep != 0 {
-		t.Errorf("the saga is %s at step %d", run.State, run.CurrentStep)
+	for _, tt := range []struct{ code, message, damage string }{
+		{"job_not_defined", "there is no job definition", `UPDATE jobs.job_definitions SET deleted_at = now()`},
+		{"job_definition_unreadable", "was damaged", `UPDATE jobs.job_definitions SET spec = '{"schedule":5}'`},
+		{"job_definition_unreadable", "was damaged", `UPDATE jobs.job_definitions SET spec = '[]'`},
+	} {
+		t.Run(tt.damage, func(t *testing.T) {
+			t.Parallel()
+			k := newJobSagas(t)
+			if _, err := k.DB.Write.ExecContext(t.Context(), tt.damage); err != nil {
+				t.Fatal(err)
+			}
+			run := k.begun(pgtest.Answer(`{}`))
+			run = k.read(run.ID)
+			if run.NextRunAt.After(pgtest.Now()) || run.Next(pgtest.Now()) != saga.CheckJobRun {
+				t.Fatalf("the saga is due at %v", run.NextRunAt)
+			}
+			o, err := k.sagas.CheckJobRun(t.Context(), run.JobCall(pgtest.Now()), nil)
+			if err != nil || o == nil || o.Verdict != saga.Refused || o.Code != tt.code ||
+				!strings.Contains(o.Message, tt.message) {
+				t.Fatalf("checking its run returns %+v, %v", o, err)
+			}
+			run = k.play(run, saga.Answered{Outcome: *o})
+			if run.State != saga.Compensating || run.CurrentStep != 0 {
+				t.Errorf("the saga is %s at step %d", run.State, run.CurrentStep)
+			}
+		})
 	}
 }
 
