@@ -31,7 +31,38 @@ func restored(t *testing.T, prepare func(*uitest.Server), damage func(*sql.DB)) 
 	}
 	t.Cleanup(func() { db.Close() })
 	damage(db)
+	readViews(t, db)
 	return uitest.Start(t, here)
+}
+
+// readViews reads every row of every view for people who read with SQL.
+func readViews(t *testing.T, db *sql.DB) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `
+SELECT format('%I.%I', schemaname, viewname)
+  FROM pg_views
+ WHERE schemaname IN ('saga', 'dlq', 'jobs', 'public')`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var views []string
+	for rows.Next() {
+		var view string
+		if err := rows.Scan(&view); err != nil {
+			t.Fatal(err)
+		}
+		views = append(views, view)
+	}
+	if err := rows.Err(); err != nil || len(views) < 10 {
+		t.Fatalf("views %v, %v", views, err)
+	}
+	for _, view := range views {
+		var size sql.NullInt64
+		if err := db.QueryRowContext(t.Context(), `SELECT sum(length(v::text)) FROM `+view+` v`).Scan(&size); err != nil {
+			t.Errorf("%s: %v", view, err)
+		}
+	}
 }
 
 func execute(t *testing.T, db *sql.DB, query string, args ...any) {
