@@ -212,10 +212,26 @@ func shows(t *testing.T, s *uitest.Server, d damagedSaga, id string) {
 	t.Helper()
 	for _, path := range []string{"", "?include=steps&include=running", "?view=basic", "/explain"} {
 		status, doc := s.Call(t, "GET", "/sagas/"+id+path, nil)
-		brief := path == "?view=basic" || d.name == "sealed-answer" && path == "/explain" // without what is damaged
+		brief := path == "?view=basic" // without what is damaged
 		if status != 200 || d.mark != "" && doc[d.mark] != true && !brief || d.mark == "" &&
 			(doc["definition_unreadable"] != nil || doc["content_unreadable"] != nil) {
 			t.Errorf("%s: %d %v", path, status, doc)
+		}
+		actions, _ := doc["actions"].([]any)
+		if path == "/explain" && len(actions) == 0 {
+			t.Errorf("it explains no action: %v", doc)
+		}
+		for _, a := range actions { // none of them is refused because of the damage
+			verb := fmt.Sprint(a.(map[string]any)["action"])
+			body := map[string]any{"reason": "test"}
+			if name, is := strings.CutSuffix(verb, "-step"); is {
+				verb = "steps/two/" + name
+			} else if verb == "extend-deadline" {
+				body["timeout_ms"] = 3_600_000
+			}
+			if status, doc := s.Call(t, "POST", "/sagas/"+id+"/"+verb+"?dry_run=true", body); status != 200 {
+				t.Errorf("%s, an action of its explanation: %d %v", verb, status, doc)
+			}
 		}
 	}
 	for _, path := range []string{"/steps", "/step-logs", "/events", "/result"} {
