@@ -60,10 +60,11 @@ func Down(ctx context.Context, dsn string, n int) (int, error) {
 // run migrates; verb is the verb of the recorded action, "": none is recorded.
 func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit int, verb string) (n int, err error) {
 	err = locked(ctx, dsn, func(db *sql.DB) error {
-		from := ""
+		from, missing := "", source
 		err := adopt(ctx, db)
-		if err == nil && verb != "" {
+		if err == nil {
 			from, err = newest(ctx, db)
+			missing.fresh = from == ""
 		}
 		if err == nil {
 			err = givingWay(ctx, func() error {
@@ -71,7 +72,7 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 				if limit > 0 {
 					rest = limit - n
 				}
-				done, err := set.ExecMaxContext(ctx, db, "postgres", source, dir, rest)
+				done, err := set.ExecMaxContext(ctx, db, "postgres", missing, dir, rest)
 				n += done
 				return err
 			})
