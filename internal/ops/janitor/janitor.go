@@ -31,8 +31,8 @@ type Config struct {
 	KeepKey time.Duration // 48 h: how long an idempotency key is kept; clients are promised 24 h
 	// Counted is called with the result of each check. Optional.
 	Counted func(stuck int, live map[saga.State]int)
-	// Storage returns the sizes of the tables; Measured is called with them, at once and
-	// then every five minutes. nil: neither.
+	// Storage returns the sizes of the tables; Measured is called with them, after the first pause
+	// and then every five minutes. nil: neither.
 	Storage  func(context.Context) (storage.Storage, error)
 	Measured func(storage.Storage)
 
@@ -70,36 +70,48 @@ func Run(ctx context.Context, cfg Config) {
 	if cfg.Raised == nil {
 		cfg.Raised = func(string) {}
 	}
-	var keysExpired, measured time.Time
+	// What concerns sagas that wait comes at once, the rest after the first pause: nodes that start one after the
+	// other, as at an update, would all measure hundreds of tables and indexes while they take over each other's sagas.
+	work := upkeep{Config: cfg}
 	for {
 		check(ctx, cfg)
-		if err := cfg.Store.RollUp(ctx); err != nil && ctx.Err() == nil {
-			cfg.Log.WarnContext(ctx, "cannot roll up the statistics", slog.Any("error", err))
-		}
 		if cfg.Commit != nil {
 			raise(ctx, cfg)
-		}
-		if time.Since(keysExpired) > time.Hour {
-			switch n, err := cfg.Store.ExpireKeys(ctx, cfg.KeepKey); {
-			case err == nil:
-				keysExpired = time.Now()
-				cfg.Log.DebugContext(ctx, "idempotency keys expired", slog.Int64("count", n))
-			case ctx.Err() == nil:
-				cfg.Log.WarnContext(ctx, "cannot expire idempotency keys", slog.Any("error", err))
-			}
-		}
-		if cfg.Storage != nil && time.Since(measured) > measureEvery {
-			switch s, err := cfg.Storage(ctx); {
-			case err == nil:
-				cfg.Measured(s)
-			case ctx.Err() == nil:
-				cfg.Log.WarnContext(ctx, "cannot measure the tables", slog.Any("error", err))
-			}
-			measured = time.Now()
 		}
 		if !loop.Sleep(ctx, loop.Jittered(cfg.Check)) {
 			return
 		}
+		work.round(ctx)
+	}
+}
+
+// upkeep is what may be late.
+type upkeep struct {
+	Config
+	keysExpired, measured time.Time
+}
+
+func (u *upkeep) round(ctx context.Context) {
+	if err := u.Store.RollUp(ctx); err != nil && ctx.Err() == nil {
+		u.Log.WarnContext(ctx, "cannot roll up the statistics", slog.Any("error", err))
+	}
+	if time.Since(u.keysExpired) > time.Hour {
+		switch n, err := u.Store.ExpireKeys(ctx, u.KeepKey); {
+		case err == nil:
+			u.keysExpired = time.Now()
+			u.Log.DebugContext(ctx, "idempotency keys expired", slog.Int64("count", n))
+		case ctx.Err() == nil:
+			u.Log.WarnContext(ctx, "cannot expire idempotency keys", slog.Any("error", err))
+		}
+	}
+	if u.Storage != nil && time.Since(u.measured) > measureEvery {
+		switch s, err := u.Storage(ctx); {
+		case err == nil:
+			u.Measured(s)
+		case ctx.Err() == nil:
+			u.Log.WarnContext(ctx, "cannot measure the tables", slog.Any("error", err))
+		}
+		u.measured = time.Now()
 	}
 }
 
