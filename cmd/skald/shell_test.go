@@ -31,7 +31,7 @@ func TestProgramsOfJobsRunAsAUserThatIsNotRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		out, code := run(t, env, "serve")
 		if code != 1 || !strings.Contains(out, "jobs.worker_shell is on and Skald runs as root") ||
-			!strings.Contains(out, "start Skald as a user of its own") {
+			!strings.Contains(out, "start Skald as its own user") {
 			t.Errorf("as root: exit %d, %s", code, out)
 		}
 		user = &syscall.Credential{Uid: nobody, Gid: nobody}

@@ -36,7 +36,7 @@ var prefixEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").With
 // that creates the key, and stored nowhere.
 type Token string
 
-// NewToken makes a token of chance, which must be fit for cryptography.
+// NewToken makes a token from random bytes, which must be cryptographically secure.
 func NewToken(chance [EntropyBytes]byte) Token {
 	return Token(keyBegin + prefixEncoding.EncodeToString(chance[:prefixBytes]) + "_" +
 		base64.RawURLEncoding.EncodeToString(chance[prefixBytes:]))
@@ -68,14 +68,15 @@ func (t Token) Hash() []byte {
 type Key struct {
 	ID   uuid.UUID // UUIDv7: keys are listed newest first by it
 	Name string
-	// Prefix and Hash are all that is stored of the token.
+	// Of the token only Prefix and Hash are stored.
 	Prefix string
 	Hash   []byte
 	Role   principal.Role
-	// Queues are those that workers with the key may serve; none: all of the tenant. Only
-	// for the role worker.
+	// Queues are the queues that workers with the key may serve; none: all queues of the
+	// tenant. Only for the role worker.
 	Queues []string
-	// Tenant is the one the key is bound to; nil: any, which only admins' keys may have.
+	// Tenant is the tenant that the key is bound to; nil: any tenant, which only admins' keys
+	// may have.
 	Tenant     *tenant.Tenant
 	CreatedBy  string // a Principal's Subject
 	CreatedAt  time.Time
@@ -101,7 +102,7 @@ func (k *Key) Audited() any {
 		"revoked_at": k.RevokedAt,
 		"revoked_by": k.RevokedBy,
 	}
-	if len(k.Queues) > 0 { // others have the digest that older versions gave them
+	if len(k.Queues) > 0 { // the digest of other keys is the same as in older versions
 		out["queues"] = k.Queues
 	}
 	if t := k.Tenant; t != nil {
@@ -110,15 +111,15 @@ func (k *Key) Audited() any {
 	return out
 }
 
-// Why a token is invalid. For logs only: clients are not told.
+// Why a token is invalid. For logs only: clients do not learn it.
 var (
 	ErrKeyUnknown = errors.New("no such API key")
 	ErrKeyRevoked = errors.New("the API key is revoked")
 	ErrKeyExpired = errors.New("the API key has expired")
 )
 
-// Check returns nil when t is the token of k and valid at now. Its duration does not
-// reveal how much of the token is right.
+// Check returns nil when t is the token of k and valid at now. Its duration does not reveal how
+// much of the token is correct.
 func (k *Key) Check(t Token, now time.Time) error {
 	switch {
 	case subtle.ConstantTimeCompare(k.Hash, t.Hash()) != 1:
@@ -131,8 +132,8 @@ func (k *Key) Check(t Token, now time.Time) error {
 	return nil
 }
 
-// Principal is the caller that uses the key. Keys of one name and tenant are the same
-// subject, so that one can replace another without a change of identity.
+// Principal returns the caller that uses the key. Keys with the same name and tenant have the
+// same subject, so that one can replace another without a change of identity.
 func (k *Key) Principal() principal.Principal {
 	p := principal.Principal{Subject: "key:" + k.Name, Role: k.Role, KeyID: k.ID, Queues: k.Queues}
 	if k.Tenant == nil {
@@ -143,19 +144,19 @@ func (k *Key) Principal() principal.Principal {
 	return p
 }
 
-// Request is the parameters of a new key.
+// Request holds the parameters of a new key.
 type Request struct {
 	Name      string
 	Role      principal.Role
-	Queues    []string       // of workers; nil: all. Not empty: that would be all by mistake.
+	Queues    []string       // of workers; nil: all. An empty list is refused: it would mean all by mistake.
 	Tenant    *tenant.Tenant // nil: any
 	ExpiresAt *time.Time     // nil: never
 }
 
-// Issue makes the key that by requests and its token; nothing is stored. All mistakes
-// are returned at once. by.Tenant is the tenant of the request, as TenantFor returned
-// it. Faults: Invalid; Forbidden when by may not create keys for that tenant. The
-// caller must check that by may create keys at all.
+// Issue makes the key that by requests, and its token; it stores nothing. It returns all
+// mistakes at once. by.Tenant is the tenant of the request, as TenantFor returned it. Faults:
+// Invalid; Forbidden when by may not create keys for that tenant. The caller must check that by
+// may create keys at all.
 func Issue(r Request, by principal.Principal, id uuid.UUID, chance [EntropyBytes]byte, now time.Time) (Key, Token,
 	error) {
 	t := NewToken(chance)
@@ -199,7 +200,7 @@ func IssueFor(t Token, r Request, by principal.Principal, id uuid.UUID, now time
 		return Key{}, fault.New(
 			fault.Forbidden,
 			principal.CodeTenantMismatch,
-			"the credential belongs to a tenant and can make keys for that one only",
+			"the credential belongs to a tenant and can create keys for that tenant only",
 		)
 	}
 	k := Key{
@@ -221,7 +222,7 @@ func validTenant(t tenant.Tenant) bool {
 		t.Minor <= 65535
 }
 
-// KeyNotFound is the fault of a key that does not exist, or not for the caller.
+// KeyNotFound is the fault of a key that does not exist or is hidden from the caller.
 func KeyNotFound(id uuid.UUID) error {
 	return fault.New(fault.NotFound, CodeKeyNotFound, "there is no API key %s", id)
 }

@@ -25,7 +25,7 @@ const (
 // Codes of problems with sessions.
 const (
 	CodeSessionNotFound = "AUTH_SESSION_NOT_FOUND" // no session of this id
-	CodeSessionRefused  = "AUTH_SESSION_REFUSED"   // no session can be made of this credential
+	CodeSessionRefused  = "AUTH_SESSION_REFUSED"   // no session can be opened with this credential
 )
 
 // Names of the session's cookie. Browsers accept the first one only over TLS, and only from this host; the
@@ -40,7 +40,7 @@ type SessionToken string
 
 const sessionBegin = "skald_session_"
 
-// NewSessionToken makes a token of chance, which must be fit for cryptography.
+// NewSessionToken makes a token from random bytes, which must be cryptographically secure.
 func NewSessionToken(chance [32]byte) SessionToken {
 	return SessionToken(sessionBegin + base64.RawURLEncoding.EncodeToString(chance[:]))
 }
@@ -52,19 +52,19 @@ func ParseSessionToken(s string) (SessionToken, bool) {
 	return SessionToken(s), ok && err == nil && len(raw) == 32 && len(text) == 43
 }
 
-// Hash is all that is stored of a token.
+// Hash returns the hash of the token, which alone is stored.
 func (t SessionToken) Hash() []byte {
 	sum := sha256.Sum256([]byte(t))
 	return sum[:]
 }
 
-// Session is a browser that is signed in. The credential that it was made with is not part of it: the rights of a
-// session of an API key are always those that the key has now.
+// Session is a browser that is signed in. It does not include the credential that it was opened with: a session
+// of an API key always has the key's current rights.
 type Session struct {
 	ID      uuid.UUID // UUIDv7: listed newest first by it
 	Hash    []byte
 	Subject string         // a Principal's
-	Role    principal.Role // of a JWT: as it was at sign-in
+	Role    principal.Role // of a JWT, as at sign-in
 	KeyID   *uuid.UUID
 	Tenant  *tenant.Tenant // nil: of a key for any tenant
 	Address string         // of the client that signed in
@@ -73,8 +73,8 @@ type Session struct {
 	LastUsedAt           time.Time // with a precision of about a minute
 }
 
-// OpenSession makes the session of who; nothing is stored. who.Tenant is the tenant of the request. Fault: Conflict
-// when who has signed in with a session, which would then never end.
+// OpenSession makes a session for who; it stores nothing. who.Tenant is the tenant of the request. Fault: Conflict
+// if who signed in with a session, because sessions could then be prolonged forever.
 func OpenSession(t SessionToken, who principal.Principal, address string, id uuid.UUID, now time.Time) (Session,
 	error) {
 	if who.SessionID != uuid.Nil {
@@ -101,7 +101,7 @@ func (s *Session) Ends() time.Time {
 	return s.ExpiresAt
 }
 
-// Principal is the caller with a session that was made with a JWT.
+// Principal returns the caller with a session that was opened with a JWT.
 func (s *Session) Principal() principal.Principal {
 	p := principal.Principal{Subject: s.Subject, Role: s.Role, SessionID: s.ID}
 	if s.Tenant != nil {
@@ -121,12 +121,12 @@ func (s *Session) Audited() any {
 // ErrSessionEnded is why a session's token is not accepted, for the log.
 var ErrSessionEnded = errors.New("no such session, or it has ended")
 
-// SessionNotFound is the fault of a session that does not exist, or not for the caller.
+// SessionNotFound is the fault of a session that does not exist or is hidden from the caller.
 func SessionNotFound() error {
 	return fault.New(fault.NotFound, CodeSessionNotFound, "there is no such session, or it has ended")
 }
 
-// SessionRefused is the fault of a credential of which no session can be made.
+// SessionRefused is the fault of a credential with which no session can be opened.
 func SessionRefused(why string) error {
 	return fault.New(fault.Conflict, CodeSessionRefused, "%s", why)
 }
@@ -145,12 +145,12 @@ type Sessions interface {
 	Open(ctx context.Context, s Session) error
 	// Find returns the session with a token's hash, ended or not. Fault: NotFound.
 	Find(ctx context.Context, hash []byte) (Session, error)
-	// Get returns the session of an id that has not ended at now, of owner ("": anybody's). Fault: NotFound.
+	// Get returns the session of owner ("": of any) with an id, if it has not ended at now. Fault: NotFound.
 	Get(ctx context.Context, scope *uuid.UUID, owner string, id uuid.UUID, now time.Time) (Session, error)
 	// List returns a page of sessions, newest first by id.
 	List(ctx context.Context, scope *uuid.UUID, f SessionFilter) (page.Of[Session], error)
 	// End removes a session, durably on return. Fault: NotFound.
 	End(ctx context.Context, scope *uuid.UUID, owner string, id uuid.UUID, at time.Time) error
-	// Used stores when sessions were used, and removes those that have ended at now. Unknown ids are left out.
+	// Used stores when sessions were used, and removes those that have ended at now. It ignores unknown ids.
 	Used(ctx context.Context, at map[uuid.UUID]time.Time, now time.Time) error
 }

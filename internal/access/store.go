@@ -13,8 +13,8 @@ import (
 // Store stores API keys. Its implementations are tested by storetest.Keys. It is safe
 // for concurrent use. Errors that are not faults are outages.
 //
-// scope limits a call to the keys of one tenant; those of others, and those for any
-// tenant, then do not exist. nil: every key.
+// scope limits a call to the keys of one tenant and hides those of others and those for any
+// tenant; nil: every key.
 type Store interface {
 	// Create stores a key, durably on return. ErrPrefixTaken when there is a key with
 	// this prefix, of any tenant.
@@ -29,8 +29,8 @@ type Store interface {
 	// Revoke revokes a key, durably on return, and returns it. A key that was revoked
 	// before keeps its first revocation. Fault: NotFound.
 	Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by string, at time.Time) (Key, error)
-	// Used stores when keys were used. A time less than a minute after the stored one is
-	// left out, and so are unknown ids.
+	// Used stores when keys were used. It ignores unknown ids, and times less than a minute
+	// after the stored one.
 	Used(ctx context.Context, at map[uuid.UUID]time.Time) error
 }
 

@@ -1,5 +1,5 @@
-// Package audit works on the audit trail: Tail follows the tenants' feeds for live
-// watchers, Seal extends their hash chains, and Verify proves that nothing was changed.
+// Package audit maintains the audit trail: Tail follows the tenants' feeds for live watchers,
+// Seal extends their hash chains, and Verify checks that nothing was changed.
 package audit
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// SealConfig of the sealing loop. Chain and Log are required.
+// SealConfig configures the sealing loop. Chain and Log are required.
 type SealConfig struct {
 	Chain    trail.Sealed
 	Log      *slog.Logger
@@ -22,9 +22,8 @@ type SealConfig struct {
 	Sealed func(events int, lag time.Duration)
 }
 
-// Seal seals new events until ctx ends. Every node runs it; events that one node has
-// sealed the others skip. After a stop or a crash the next round, on any node, seals
-// the rest.
+// Seal seals new events until ctx ends. Every node runs it and skips events that another node
+// has sealed. After a stop or a crash the next round, on any node, seals the rest.
 func Seal(ctx context.Context, cfg SealConfig) {
 	if cfg.Interval == 0 {
 		cfg.Interval = time.Second
@@ -41,7 +40,8 @@ func Seal(ctx context.Context, cfg SealConfig) {
 		case ctx.Err() == nil:
 			cfg.Log.WarnContext(ctx, "cannot seal audit events", slog.Any("error", err))
 		}
-		// With very many tenants a round takes long: it must not take all the time.
+		// With very many tenants a round takes long, and must not keep a connection busy all
+		// the time.
 		pause := max(cfg.Interval, 9*time.Since(began))
 		if !loop.Sleep(ctx, time.Duration(float64(pause)*(0.9+0.2*rand.Float64()))) {
 			return

@@ -12,9 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// How often a tail looks for new events: at once when this node has written some, but
-// not more often than every busy; otherwise less and less often, because other nodes
-// write too.
+// How often a tail looks for new events: immediately when this node has written some, but at
+// most once every busy; otherwise at growing intervals, because other nodes write as well.
 const (
 	busy = 50 * time.Millisecond
 	idle = time.Second
@@ -36,7 +35,7 @@ type Tail struct {
 	loops   sync.WaitGroup
 }
 
-// tenantTail is one tenant's loop and its followers; guarded by Tail.mu.
+// tenantTail is the loop of one tenant and its followers; guarded by Tail.mu.
 type tenantTail struct {
 	at        trail.Position // everything up to here was sent to the followers
 	followers map[chan []trail.StoredEvent]bool
@@ -49,7 +48,7 @@ func NewTail(trail trail.Trail, log *slog.Logger) *Tail {
 	return &Tail{trail: trail, log: log, tenants: map[uuid.UUID]*tenantTail{}}
 }
 
-// Wake says that this node has committed events. It never blocks.
+// Wake signals that this node has committed events. It never blocks.
 func (t *Tail) Wake() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,10 +60,10 @@ func (t *Tail) Wake() {
 	}
 }
 
-// Follow returns a channel of every event of the tenant after a position, in the order
-// of the feed and in shared batches: they must not be changed. The channel is closed
-// when its reader falls too far behind, who must then call Follow again. stop must be
-// called once, and ends it. (Issue 3, item 1.)
+// Follow returns a channel of every event of the tenant after a position, in the order of the
+// feed and in shared batches: they must not be changed. The channel is closed when its reader
+// falls too far behind, which must then call Follow again. stop must be called once, and ends
+// it. (Issue 3, item 1.)
 func (t *Tail) Follow(
 	ctx context.Context,
 	tenant uuid.UUID,
@@ -131,8 +130,8 @@ func (t *Tail) run(ctx context.Context, tenant uuid.UUID, tt *tenantTail) {
 	}
 }
 
-// rest pauses, for less time when this node writes, and returns the pause that the next
-// one is based on; 0 when ctx has ended.
+// rest pauses, more briefly if this node writes, and returns the pause on which the next one is
+// based; 0 if ctx has ended.
 func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Duration {
 	if !loop.Sleep(ctx, busy) {
 		return 0
@@ -143,8 +142,8 @@ func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Durati
 	case <-ctx.Done():
 		return 0
 	case <-tt.news:
-		// Written events become visible when every earlier transaction has ended: look a
-		// few times at short intervals.
+		// Written events become visible once every earlier transaction has ended: look a few
+		// times at short intervals.
 		return busy
 	case <-over.C:
 		return pause

@@ -16,7 +16,7 @@ type verification struct {
 	archived, purged int64 // the last seals whose events are archived, and may be purged
 }
 
-// maxVerified bounds the events that one call checks; a single seal may cover more.
+// maxVerified limits the events that one call checks, unless a single seal covers more.
 const maxVerified = 20_000
 
 // Verify checks a tenant's seals from a sequence number, at most limit of them, and
@@ -78,7 +78,7 @@ func Verify(
 	return r.Verification, err
 }
 
-// lookAtArchive finds out which seals have their events in the archive.
+// lookAtArchive determines which seals have their events in the archive.
 func (r *verification) lookAtArchive(ctx context.Context, chain trail.Sealed, tenant uuid.UUID) (err error) {
 	if a, may := chain.(trail.EventArchive); may {
 		r.archived, r.purged, err = a.ArchivedSeals(ctx, tenant)
@@ -134,7 +134,7 @@ func (r *verification) checkSeal(
 	case len(events) < s.Events:
 		bad.Kind, bad.Detail = trail.MissingEvents, "sealed events are missing"
 	case len(events) > s.Events:
-		bad.Kind, bad.Detail = trail.UnexpectedEvents, "there are events that did not exist when this was sealed"
+		bad.Kind, bad.Detail = trail.UnexpectedEvents, "there are events that did not exist when the seal was made"
 	case !bytes.Equal(sum[:], s.Hash):
 		bad.Kind, bad.Detail = trail.SealMismatch, "the events are not those that were sealed, or the seal was changed"
 	default:

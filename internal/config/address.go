@@ -28,8 +28,8 @@ func apiKey(s string) bool {
 	return ok
 }
 
-// issuerURL is strict about plain HTTP: anyone who can change the issuer's keys can impersonate
-// anyone.
+// issuerURL allows plain HTTP only on loopback: anyone who can change the issuer's keys can
+// impersonate any caller.
 func issuerURL(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == "" &&
@@ -60,8 +60,8 @@ func egressEntry(s string) bool {
 	return isTarget(target) && (ports == "" || portRange(ports[1:]))
 }
 
-// isTarget is more generous with names than isHost: international ones and
-// wildcards are fine, but nothing that resolvers read as an address.
+// isTarget accepts more names than isHost: international ones and wildcards, but nothing that
+// resolvers parse as an address.
 func isTarget(s string) bool {
 	if _, err := netip.ParsePrefix(s); err == nil {
 		return true
@@ -94,7 +94,7 @@ var hostName = regexp.MustCompile(
 	`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*\.?$`,
 )
 
-// numeric is what looks like an IPv4 address; then it must be one.
+// numeric matches what looks like an IPv4 address and therefore must be one.
 var numeric = regexp.MustCompile(`^[0-9.]+$`)
 
 // isHost reports whether s is an IP address or a host name, without a port.

@@ -53,7 +53,7 @@ func newChecker() *validator.Validate {
 	return v
 }
 
-// check reports values out of range, and then every violated rule between settings that
+// check reports values out of range, and then every violated rule that relates settings which
 // are valid on their own.
 func (l *loader) check(cfg Config) {
 	var invalid validator.ValidationErrors
@@ -92,7 +92,7 @@ var rules = []rule{
 		return unless(c.Database.MaxIdleConns <= c.Database.MaxOpenConns,
 			"must not exceed database.max_open_conns")
 	}},
-	// A shorter one would cut off statements within their time and leave their outcome
+	// A shorter one would cut statements off before their own timeout and leave their outcome
 	// unknown.
 	{"database.io_timeout", []string{"database.statement_timeout"}, func(c Config) string {
 		return unless(c.Database.IOTimeout > c.Database.StatementTimeout,
@@ -117,19 +117,19 @@ var rules = []rule{
 	}},
 	{"server.write_timeout", []string{"server.max_wait", "server.request_timeout"}, func(c Config) string {
 		return unless(c.Server.WriteTimeout > c.Server.MaxWait+c.Server.RequestTimeout,
-			"must exceed server.max_wait and server.request_timeout together, or answers are cut off")
+			"must exceed the sum of server.max_wait and server.request_timeout, or responses would be cut off")
 	}},
 	{"server.shutdown_timeout", []string{"engine.drain_timeout"}, func(c Config) string {
 		return unless(c.Server.ShutdownTimeout > c.Engine.DrainTimeout,
-			"must exceed engine.drain_timeout, or the last outcomes are not stored")
+			"must exceed engine.drain_timeout, or the last outcomes would be lost")
 	}},
 	{"engine.reaper_interval", []string{"engine.lease_ttl"}, func(c Config) string {
 		return unless(c.Engine.ReaperInterval <= c.Engine.LeaseTTL,
-			"must not exceed engine.lease_ttl, or dead nodes go unnoticed")
+			"must not exceed engine.lease_ttl, or dead nodes would go unnoticed")
 	}},
 	{"kafka.sasl", []string{"app.environment", "kafka.tls"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || c.Kafka.SASL != "plain" || c.Kafka.TLS,
-			"must not be plain without kafka.tls in prod: the password would travel in the clear")
+			"must not be plain without kafka.tls in prod: the password would be sent unencrypted")
 	}},
 	{"dlq.max_interval", []string{"dlq.initial_interval"}, func(c Config) string {
 		return unless(c.DLQ.MaxInterval >= c.DLQ.InitialInterval, "must not be less than dlq.initial_interval")
@@ -200,7 +200,7 @@ var rules = []rule{
 	{"store", []string{"app.environment"}, func(c Config) string {
 		return unless(
 			c.App.Environment != Prod || c.Store != Memory,
-			"memory is refused in prod: nothing would survive the process",
+			"must not be memory in prod: the data would be lost with the process",
 		)
 	}},
 	{"failpoints", []string{"app.environment"}, func(c Config) string {
@@ -208,7 +208,7 @@ var rules = []rule{
 	}},
 }
 
-// brokenSigning returns what is wrong with the secrets of calls, as brokenKeys.
+// brokenSigning returns what is wrong with the signing secrets, in the way of brokenKeys.
 func brokenSigning(c Config, here bool) string {
 	if _, err := SigningKeys(string(c.Participants.SigningSecrets)); err != nil && here {
 		return err.Error()
@@ -225,8 +225,8 @@ func SigningKeys(secrets string) ([][]byte, error) {
 	return keys, nil
 }
 
-// brokenKeys returns what is wrong with the master keys, "" if nothing is or if they do
-// not come from the settings (here is false).
+// brokenKeys returns what is wrong with the master keys; "" if they are valid or do not come
+// from the settings (here is false).
 func brokenKeys(c Config, here bool) string {
 	if _, err := envelope.Parse(string(c.Encryption.Keys)); err != nil && here {
 		return err.Error()

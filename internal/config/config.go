@@ -47,8 +47,7 @@ type Config struct {
 	Failpoints   string       `key:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints honour it; refused in prod."`
 }
 
-// Environment is the profile: it selects defaults, and prod refuses what is
-// unsafe there.
+// Environment is the profile: it selects defaults, and prod refuses unsafe settings.
 type Environment string
 
 // The profiles. Load reads "production" as Prod.
@@ -89,9 +88,8 @@ type App struct {
 	Environment Environment `key:"environment" env:"SKALD_ENV" validate:"oneof=dev test staging prod" doc:"Profile: selects the defaults; prod refuses unsafe settings. production means prod."`
 }
 
-// Database says how PostgreSQL is reached. URL and Host are never both set:
-// Load lets the later source win. Password holds the content of PasswordFile
-// when that is given.
+// Database is how PostgreSQL is reached. URL and Host are never both set: Load lets the later
+// source win. Password holds the content of PasswordFile when that is given.
 type Database struct {
 	URL              Secret        `key:"url" doc:"PostgreSQL URL or keyword DSN, several hosts allowed (postgres://a:5432,b:5432/skald, or host=a,b dbname=skald). The keys below supply what it omits. Excludes host."`
 	Host             string        `key:"host" validate:"omitempty,db_hosts" doc:"Host, or several separated by commas; a directory means a Unix socket. Excludes url."`
@@ -128,13 +126,13 @@ type Server struct {
 	MaxConnsPerAddr int           `key:"max_connections_per_address" validate:"min=0,max=1000000" doc:"Maximum number of connections that one client address may hold on this node; further ones are closed at once. The addresses of an IPv6 /64 count as one. Behind a proxy, all clients have the proxy's address: set it above what the proxy opens, or to 0, which means no limit."`
 	WriteTimeout    time.Duration `key:"write_timeout" validate:"min=2s,max=1h" doc:"Maximum time from a request's headers to the end of its response; must exceed the sum of max_wait and request_timeout."`
 	IdleTimeout     time.Duration `key:"idle_timeout" validate:"min=1s,max=1h" doc:"An idle keep-alive connection is closed after this long; keep it above the load balancer's."`
-	RequestTimeout  time.Duration `key:"request_timeout" validate:"min=100ms,max=10m" doc:"Maximum time to process a request, not counting the wait it asked for."`
+	RequestTimeout  time.Duration `key:"request_timeout" validate:"min=100ms,max=10m" doc:"Maximum time to process a request, not counting the wait that it requested."`
 	MaxWait         time.Duration `key:"max_wait" validate:"min=0s,max=10m" doc:"Maximum of ?wait=; longer waits are shortened to it."`
 	RequireIfMatch  bool          `key:"require_if_match" doc:"Whether every operation that accepts If-Match requires it: without it, the answer is 428. Operations marked x-if-match: required in openapi.yaml always do."`
 	MaxWaiting      int           `key:"max_waiting" validate:"min=1,max=1000000" doc:"Maximum number of requests with ?wait= or Prefer: wait that wait on this node at once; others are answered without waiting."`
 	MaxStreams      int           `key:"max_streams" validate:"min=1,max=10000" doc:"Maximum number of live streams of audit events that this node serves at once."`
 	ShutdownTimeout time.Duration `key:"shutdown_timeout" validate:"min=1s,max=10m" doc:"Maximum time from the end of drain_delay to the end of the process; must exceed engine.drain_timeout."`
-	DrainDelay      time.Duration `key:"drain_delay" validate:"min=0s,max=5m" doc:"How long the node still accepts requests after the stop signal, while /readyz already answers 503: as long as a load balancer needs to notice."`
+	DrainDelay      time.Duration `key:"drain_delay" validate:"min=0s,max=5m" doc:"How long the node still accepts requests after the stop signal, while /readyz already answers 503: long enough for a load balancer to notice."`
 }
 
 // Engine is the saga engine of one node. Timeouts whose names begin with default_ apply
@@ -165,7 +163,7 @@ type Egress struct {
 	AllowLoopback bool     `key:"allow_loopback" doc:"Whether loopback addresses may be called without an entry in allow."`
 }
 
-// Participants says how Skald and the participants of sagas know each other.
+// Participants configures how Skald and the participants of sagas authenticate each other.
 // SigningSecrets holds the content of SigningSecretsFile when that is given.
 type Participants struct {
 	TLSCertFile        string `key:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
@@ -180,7 +178,7 @@ type Audit struct {
 	SealInterval time.Duration `key:"seal_interval" validate:"min=50ms,max=1h" doc:"How often new audit events are sealed into their tenant's hash chain; until then only its own digest reveals a change of an event."`
 }
 
-// Log says how much is logged and in which form.
+// Log is how much is logged, and in which format.
 type Log struct {
 	Level  string `key:"level" validate:"oneof=debug info warn error" doc:"Minimum level that is logged."`
 	Format string `key:"format" validate:"oneof=json text" doc:"json for machines, text for people."`
@@ -211,11 +209,11 @@ type Auth struct {
 	JWTRoleClaim          string        `key:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role (a string or a list), by its name or as a path such as realm_access.roles."`
 	JWTTenantClaim        string        `key:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is refused, unless jwt_default_tenant is on."`
 	JWTDefaultTenant      bool          `key:"jwt_default_tenant" doc:"Whether a JWT without a tenant acts on the default tenant, which also owns the built-in jobs. If off, such a token is refused, so a missing mapping at the issuer grants nothing."`
-	OIDCClientID          string        `key:"oidc_client_id" validate:"max=255" doc:"Skald as a client of that issuer: then people can sign in to the pages under /ui/ there, without an API key. Empty means that they cannot. Requires jwt_issuer and oidc_client_secret."`
+	OIDCClientID          string        `key:"oidc_client_id" validate:"max=255" doc:"Client id of Skald at that issuer, with which people can sign in to the pages under /ui/ without an API key. Empty means that they cannot. Requires jwt_issuer and oidc_client_secret."`
 	OIDCClientSecret      Secret        `key:"oidc_client_secret" doc:"Secret of that client. All nodes need the same. Excludes oidc_client_secret_file."`
 	OIDCClientSecretFile  string        `key:"oidc_client_secret_file" doc:"File that contains the secret; trailing line breaks are ignored. Excludes oidc_client_secret."`
 	OIDCScopes            []string      `key:"oidc_scopes" validate:"dive,max=255" doc:"Scopes to ask for, beside openid, so that the ID token has the claims of role and tenant."`
-	OIDCName              string        `key:"oidc_name" validate:"required,max=63" doc:"What people call the issuer: the button says Sign in with this."`
+	OIDCName              string        `key:"oidc_name" validate:"required,max=63" doc:"Name of the issuer on the button Sign in with …."`
 }
 
 // AuthRequired reports whether the API requires credentials. In auto mode it does
@@ -247,21 +245,20 @@ type Tenant struct {
 	DefaultMinor  int       `key:"default_minor" validate:"min=0,max=65535" doc:"Minor version of the default tenant."`
 }
 
-// Limits bound what clients register and send.
+// Limits bounds what clients register and send.
 type Limits struct {
 	MaxSteps         int   `key:"max_steps" validate:"min=1,max=10000" doc:"Maximum number of steps of a workflow."`
 	MaxWorkflowBytes int64 `key:"max_workflow_bytes" validate:"min=1024,max=16777216" doc:"Maximum size of a workflow definition, in bytes."`
 	MaxJSONDepth     int   `key:"max_json_depth" validate:"min=4,max=1000" doc:"Maximum nesting depth of JSON that Skald accepts."`
-	KeyRequests      int   `key:"key_requests_per_second" validate:"min=0,max=1000000" doc:"Maximum rate of requests of one credential on this node, after two seconds' worth at once; further ones are answered with 429. What workers report about their runs is not limited. 0 means no limit."`
+	KeyRequests      int   `key:"key_requests_per_second" validate:"min=0,max=1000000" doc:"Maximum rate of requests of one credential on this node, with bursts of up to two seconds' worth; further ones are answered with 429. Reports of workers about their runs are not limited. 0 means no limit."`
 	TenantRequests   int   `key:"tenant_requests_per_second" validate:"min=0,max=1000000" doc:"The same for all credentials of a tenant together."`
 	TenantCreates    int   `key:"tenant_creates_per_second" validate:"min=0,max=1000000" doc:"The same for requests that create sagas, dead letters, runs or events; a batch counts once."`
 	TenantStreams    int   `key:"tenant_streams" validate:"min=0,max=10000" doc:"Maximum number of live streams that one tenant may have open on this node; 0 means server.max_streams."`
-	MaxSagaBytes     int64 `key:"max_saga_bytes" validate:"min=1024,max=1073741824" doc:"What one saga may hold: its payload and the outputs of its steps, in bytes. A step whose output exceeds it fails and is compensated."`
+	MaxSagaBytes     int64 `key:"max_saga_bytes" validate:"min=1024,max=1073741824" doc:"Maximum size of one saga in bytes: its payload and the outputs of its steps. A step whose output exceeds it fails and is compensated."`
 	MaxRequestBytes  int64 `key:"max_request_bytes" validate:"min=1024,max=1073741824" doc:"Maximum size of the body of a call to a participant, in bytes. A step that needs a larger one fails before anything is sent."`
 }
 
-// Webhooks says how deliveries are made. An endpoint must also be allowed by
-// Egress.
+// Webhooks configures deliveries. An endpoint must also be allowed by Egress.
 type Webhooks struct {
 	AllowHTTP       bool          `key:"allow_http" doc:"Whether endpoints may use plain http. Others on the network can then read and replay deliveries."`
 	TLSCertFile     string        `key:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https endpoints that ask for one. The user who registers a webhook chooses the endpoint, so it is not the one of participants. It is read again when it changes. Requires tls_key_file."`
@@ -276,15 +273,14 @@ type Webhooks struct {
 	Keep            time.Duration `key:"keep" validate:"min=1h,max=87600h" doc:"How long finished deliveries are kept."`
 }
 
-// Kafka says where brokers are, and where events are published: nowhere without
-// EventTopic.
+// Kafka configures the brokers, and where events are published: nowhere without EventTopic.
 type Kafka struct {
 	Brokers      []string `key:"brokers" validate:"dive,broker" doc:"Some brokers of the cluster, host:port."`
 	EventTopic   string   `key:"event_topic" validate:"max=249" doc:"Topic to which audit events are published, such as skald.saga.events; empty means that they are not published."`
 	EventTenants []string `key:"event_tenants" validate:"dive,uuid" doc:"Tenants whose events are published; empty means all."`
 	SourceTopics []string `key:"source_topics" validate:"dive,source_topic" doc:"Topics whose records become events, which start job runs: orders, or orders=TENANT if the events do not belong to tenant.default_id. Emitted events are never published to them."`
 	SourceGroup  string   `key:"source_group" validate:"required,max=249" doc:"Consumer group that reads source_topics; nodes that share it share the partitions."`
-	SourceStart  string   `key:"source_start" validate:"oneof=earliest latest" doc:"Which records of a topic become events when the group reads it for the first time: earliest (all), or latest to skip those that are in it by then."`
+	SourceStart  string   `key:"source_start" validate:"oneof=earliest latest" doc:"Which records of a topic become events when the group reads it for the first time: earliest (all), or latest to skip existing records."`
 	TLS          bool     `key:"tls" doc:"Whether to connect to brokers over TLS."`
 	CAFile       string   `key:"ca_file" doc:"File of CA certificates to verify brokers with; empty means the system's."`
 	SASL         string   `key:"sasl" validate:"omitempty,oneof=plain scram-sha-256 scram-sha-512" doc:"SASL mechanism: plain, scram-sha-256 or scram-sha-512; empty means none."`
@@ -292,15 +288,15 @@ type Kafka struct {
 	SASLPassword Secret   `key:"sasl_password" doc:"Password of that user."`
 }
 
-// DLQ decides how dead letters are treated and redriven. The first eight settings are
-// the policy of topics without one, in tenants without one.
+// DLQ configures how dead letters are treated and redriven. The first eight settings are the
+// policy of topics and tenants without their own.
 type DLQ struct {
 	AutoRetry       bool          `key:"auto_retry" doc:"Whether letters from Kafka and REST are retried automatically."`
 	MaxRetries      int           `key:"max_retries" validate:"min=0,max=1000" doc:"Retries before a letter is DEAD, if the letter does not set its own number."`
 	InitialInterval time.Duration `key:"initial_interval" validate:"min=10ms,max=24h" doc:"Wait before the first automatic retry; each wait is random, between 0 and twice this long."`
 	MaxInterval     time.Duration `key:"max_interval" validate:"min=10ms,max=720h" doc:"Maximum wait between automatic retries; at least initial_interval."`
-	Multiplier      int           `key:"multiplier" validate:"min=1,max=10" doc:"Factor by which the wait grows with each failed retry, and each time that the letter comes back."`
-	MaxGenerations  int           `key:"max_generations" validate:"min=0,max=100" doc:"How often a letter may come back after a retry before it is DEAD as POISON."`
+	Multiplier      int           `key:"multiplier" validate:"min=1,max=10" doc:"Factor by which the wait grows with each failed retry and each time that the letter comes back."`
+	MaxGenerations  int           `key:"max_generations" validate:"min=0,max=100" doc:"How often a letter may come back after a retry before it becomes DEAD as POISON."`
 	RetentionDays   int           `key:"retention_days" validate:"min=1,max=36500" doc:"Days until resolved and discarded letters are archived. Other DEAD letters stay three times as long."`
 	ArchiveDays     int           `key:"archive_days" validate:"min=1,max=36500" doc:"Days until archived letters are deleted."`
 	Lease           time.Duration `key:"lease" validate:"min=3s,max=1h" doc:"How long a node holds the lease of a letter that it retries; renewed during the retry. When the lease of a dead node ends, its retry counts as failed."`
@@ -313,8 +309,8 @@ type DLQ struct {
 	BulkLimit       int           `key:"bulk_limit" validate:"min=0,max=10000000" doc:"Maximum number of letters in one redrive with dlq:write; more needs dlq:admin."`
 }
 
-// Ingest says which topics of Kafka are dead-letter topics, and how their
-// records become letters.
+// Ingest configures which topics of Kafka are dead-letter topics, and how their records become
+// letters.
 type Ingest struct {
 	Topics             string   `key:"topics" validate:"omitempty,max=4096,pattern" doc:"Regular expression of the dead-letter topics, such as (?i)[._-]dl[qt]$, where (?i) ignores case, or ^error[.].+[.] for the names that Spring Cloud Stream chooses (docs/kafka.md has both in one); new topics are found automatically. Letters are never sent to a matching topic. Empty means that none are read."`
 	Exclude            string   `key:"exclude" validate:"omitempty,max=4096,pattern" doc:"Regular expression of topics to skip even if they match."`
@@ -335,20 +331,20 @@ type Retention struct {
 	Failed    time.Duration `key:"failed" validate:"omitempty,min=1m,max=876000h" doc:"How long sagas that ended in any other way stay live; 0 means forever. Sagas that need attention are never archived."`
 	Interval  time.Duration `key:"interval" validate:"omitempty,min=1s,max=720h" doc:"How often this node archives expired sagas; 0 means never."`
 	BatchSize int           `key:"batch_size" validate:"min=1,max=10000" doc:"Maximum number of sagas archived in one transaction."`
-	// Events and EventsArchive are of the audit trail.
+	// Events and EventsArchive concern the audit trail.
 	Events        time.Duration `key:"events" validate:"omitempty,min=1m,max=876000h" doc:"How long audit events stay in the live table before they move to the archive, where the history of a saga still finds them, but the feed of events does not; 0 means forever."`
 	EventsArchive time.Duration `key:"events_archive" validate:"omitempty,min=1m,max=876000h" doc:"How long audit events are kept in the archive, from when they were written; then whole months are deleted, and only their seals stay. 0 means forever."`
 }
 
-// TestSeams change what a production system must not change. All are zero
-// unless App.Environment is Test.
+// TestSeams contains settings that a production system must not change. All are zero unless
+// App.Environment is Test.
 type TestSeams struct {
 	ClockOffset time.Duration `key:"clock_offset" validate:"min=-87600h,max=87600h" doc:"Added to this node's clock; may be negative."`
 }
 
-// Vault says where HashiCorp Vault is, how Skald signs in there, and what it
-// reads: a password that is kept there (StaticPath), or a login that Vault creates for
-// this node (DynamicPath). At most one of the two is set.
+// Vault configures the address of HashiCorp Vault, how Skald logs in there, and what it reads:
+// a stored password (StaticPath) or a login that Vault creates for this node (DynamicPath). At
+// most one of the two is set.
 type Vault struct {
 	Address     string `key:"address" validate:"omitempty,vault_address" doc:"Address of Vault or of a Vault agent. prod refuses http:// except on loopback."`
 	Namespace   string `key:"namespace" validate:"max=255" doc:"Namespace of Vault Enterprise."`
@@ -370,8 +366,8 @@ type Vault struct {
 	Timeout        time.Duration `key:"timeout" validate:"min=100ms,max=1m" doc:"Timeout of one call to Vault, including retries."`
 }
 
-// Jobs decides whether this node may lead the scheduler, where the logs of job runs are
-// moved to, and which Redis holds lease hints. LogS3SecretKey holds the content of
+// Jobs configures whether this node may lead the scheduler, where the logs of job runs are
+// moved, and which Redis holds lease hints. LogS3SecretKey holds the content of
 // LogS3SecretKeyFile when that is given.
 type Jobs struct {
 	Scheduler            bool          `key:"scheduler" doc:"Whether this node may become leader of the job scheduler. One node at a time is; without a leader, running jobs continue but no new ones start."`

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Mistakes in a connection string. None quotes it: it holds the password.
+// Mistakes in a connection string. None quotes it, because it contains the password.
 var (
 	errNotURL   = errors.New("must be a postgres:// URL; percent-encode special characters in user and password")
 	errNotDSN   = errors.New("must be a postgres:// URL or keyword DSN such as host=db dbname=skald password='it\\'s'")
@@ -28,7 +28,7 @@ var parameterName = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)
 
 var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
-// brokenURL says what is wrong with database.url, if anything.
+// brokenURL returns what is wrong with database.url, if anything.
 func brokenURL(c Config) string {
 	p, err := parseConnInfo(string(c.Database.URL))
 	if err != nil {
@@ -40,11 +40,12 @@ func brokenURL(c Config) string {
 	return ""
 }
 
-// parseConnInfo parses libpq's connection strings, URL or keywords, into parameters; none
-// for an empty string. pq.NewConfig does not serve: of a URL with several hosts and ports it
+// parseConnInfo parses libpq's connection strings, URL or keywords, into parameters; none for
+// an empty string. pq.NewConfig is not suitable: from a URL with several hosts and ports it
 // makes hosts named a:5433, its errors quote parts of the string, and it mixes in the
-// environment and defaults, so that what the string leaves out, which is ours to fill in,
-// cannot be told from what it says (TestTheDriverCannotReadConnectionStringsForUs).
+// environment and defaults, so that parameters missing from the string, which we have to fill
+// in, cannot be distinguished from those it has
+// (TestTheDriverCannotReadConnectionStringsForUs).
 func parseConnInfo(s string) (map[string]string, error) {
 	s = strings.TrimSpace(s)
 	var p map[string]string
@@ -84,8 +85,8 @@ func cutScheme(s string) (string, bool) {
 	return "", false
 }
 
-// parseURL reads [user[:password]@][host[:port],…][/dbname][?key=value&…].
-// The hosts are cut out before net/url sees the rest, since it knows only one.
+// parseURL reads [user[:password]@][host[:port],…][/dbname][?key=value&…]. The hosts are cut
+// out before net/url parses the rest, because it supports only one.
 func parseURL(rest string) (map[string]string, error) {
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {

@@ -9,8 +9,8 @@ import (
 // starts its private PostgreSQL.
 func (d Database) Embedded() bool { return d.URL == "" && d.Host == "" }
 
-// connectTimeout bounds the attempt at each host, so that a dead first host
-// of several does not hold up the others. A URL may set its own.
+// connectTimeout bounds the attempt at each host, so that a dead first host of several does not
+// delay the others. A URL may set its own.
 const connectTimeout = "10"
 
 // DSN returns the lib/pq connection string: always in keyword form, every value quoted,
@@ -19,12 +19,12 @@ const connectTimeout = "10"
 // statement_timeout (unless 0), an application name, a connect timeout, and with
 // several hosts target_session_attrs=read-write, so that standbys are skipped.
 //
-// It is empty when Embedded; set URL to the private server's to get the same parameters
-// for it. A URL that Load would refuse is returned unchanged, for the driver to refuse.
+// It is empty when Embedded; set URL to the private server's to get the same parameters for it.
+// A URL that Load would reject is returned unchanged, so that the driver rejects it.
 func (d Database) DSN() string { return d.DSNAs("", "") }
 
-// DSNAs is DSN with another user and password, which win over the URL's; empty ones
-// have no effect.
+// DSNAs is DSN with another user and password, which override the URL's; empty ones have no
+// effect.
 func (d Database) DSNAs(user string, password Secret) string {
 	if d.Embedded() {
 		return ""
@@ -55,7 +55,7 @@ func (d Database) Login() string {
 	return d.User
 }
 
-// parameters are the URL's, completed by the other settings.
+// parameters returns the URL's parameters, completed by the other settings.
 func (d Database) parameters() (map[string]string, error) {
 	p, err := parseConnInfo(string(d.URL))
 	if err != nil {

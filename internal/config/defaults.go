@@ -130,8 +130,8 @@ func Default(env Environment) Config {
 			Suffixes: []string{".dlq", "-dlq", "_dlq", ".dlt", "-dlt", "_dlt"}, Prefixes: []string{"dlq."},
 		},
 	}
-	// Pools and TLS are seed 1's table of environments; who migrates and who
-	// may call loopback follows from what each is for.
+	// Pools and TLS are from seed 1's table of environments; migration and loopback calls
+	// depend on the purpose of each environment.
 	switch env {
 	case Staging:
 		c.Database.SSLMode, c.Database.MaxOpenConns, c.Database.MaxIdleConns = "require", 25, 5

@@ -123,8 +123,8 @@ func describe(t reflect.Type, validate string) string {
 	return words
 }
 
-// optional returns words if the tag allows the zero value in addition to what else it
-// says, otherwise "".
+// optional returns words if the tag allows the zero value in addition to its other values,
+// otherwise "".
 func optional(words, validate string) string {
 	if strings.HasPrefix(validate, "omitempty") {
 		return words
@@ -178,7 +178,7 @@ func toBool(raw any) (any, bool) {
 
 func toInt(raw any) (int64, bool) {
 	switch v := raw.(type) {
-	case int: // YAML's uint64 and float64 are beyond every limit or not whole numbers
+	case int: // YAML's uint64 and float64 exceed every limit or are not whole numbers
 		return int64(v), true
 	case string:
 		n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)

@@ -54,9 +54,8 @@ func redisHosts(s string) []*url.URL {
 
 func redisURL(s string) bool { return len(redisHosts(s)) > 0 }
 
-// plainPassword reports whether a password would cross a network unencrypted. A
-// Sentinel or Cluster node on this machine redirects to other machines, so it counts,
-// too.
+// plainPassword reports whether a password would cross a network unencrypted. A Sentinel or
+// Cluster node on this machine redirects to other machines, so it counts as well.
 func plainPassword(s Secret) bool {
 	return slices.ContainsFunc(redisHosts(string(s)), func(u *url.URL) bool {
 		here := u.Scheme == "redis" && loopbackAddr(net.JoinHostPort(u.Hostname(), "80"))
@@ -83,8 +82,8 @@ var (
 // these settings.
 func (c Config) CheckUser(euid int) error {
 	if euid == 0 && c.Jobs.WorkerShell {
-		return errors.New("jobs.worker_shell is on and Skald runs as root, and so would every program that a job runs: " +
-			"start Skald as a user of its own (User= in systemd, runAsUser in Kubernetes), or turn jobs.worker_shell off")
+		return errors.New("jobs.worker_shell is on and Skald runs as root, so every program of a job would as well: " +
+			"start Skald as its own user (User= in systemd, runAsUser in Kubernetes), or turn jobs.worker_shell off")
 	}
 	return nil
 }
@@ -117,7 +116,7 @@ var jobsRules = []rule{
 				c.Jobs.WorkerShellEnvAllow,
 				func(name string) bool { return !envName.MatchString(name) || ownEnv.MatchString(name) },
 			),
-			"must list names of variables, and not PATH, HOME, LANG, TZ or what begins with SKALD_, which programs get from Skald",
+			"must list names of variables other than PATH, HOME, LANG, TZ and SKALD_…, which Skald sets itself",
 		)
 	}},
 	{"jobs.worker_queues", []string{"jobs.worker"}, func(c Config) string {
@@ -125,11 +124,11 @@ var jobsRules = []rule{
 	}},
 	{"jobs.log_offload_url", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || !plainEndpoint(c.Jobs.LogOffloadURL),
-			"must not have an http endpoint in prod: logs would travel in the clear")
+			"must not have an http endpoint in prod: logs would be sent unencrypted")
 	}},
 	{"jobs.redis_url", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || !plainPassword(c.Jobs.RedisURL),
-			"must be rediss:// in prod: the password would travel in the clear")
+			"must be rediss:// in prod: the password would be sent unencrypted")
 	}},
 	{"jobs.log_s3_access_key", []string{"jobs.log_offload_url"}, func(c Config) string {
 		return unless(c.Jobs.LogS3AccessKey == "" || strings.HasPrefix(c.Jobs.LogOffloadURL, "s3:"),

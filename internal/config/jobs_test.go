@@ -22,7 +22,7 @@ func TestProgramsOfJobsNeverRunAsRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = cfg.CheckUser(tt.euid)
-		if (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), "start Skald as a user of its own") {
+		if (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), "start Skald as its own user") {
 			t.Errorf("%v as %d: %v", tt.environ, tt.euid, err)
 		}
 	}

@@ -16,15 +16,13 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// Load builds the configuration: the profile's defaults, overridden by the
-// YAML file at path, overridden by environ ("NAME=value", as os.Environ gives
-// it; of a repeated name the last counts). An empty path means no file; none
-// is searched for.
+// Load builds the configuration: the profile's defaults, overridden by the YAML file at path,
+// overridden by environ ("NAME=value", as from os.Environ; the last value of a repeated name
+// counts). An empty path means no file; none is searched for.
 //
-// The error is an *Error with every mistake found, and then the Config is
-// zero. Mistakes name keys, variables and files, never values: a value may be
-// a secret in the wrong place. Load reads the file and those that hold secrets,
-// and touches nothing else.
+// The error is an *Error with every mistake found, and then the Config is zero. Mistakes name
+// keys, variables and files, never values: a value may be a secret in the wrong place. Load
+// reads the file and the files of secrets, and nothing else.
 func Load(path string, environ []string) (Config, error) {
 	var l loader
 	fromFile := l.readFile(path)
@@ -83,7 +81,7 @@ func (l *loader) add(key, origin, detail string) {
 	l.mistakes = append(l.mistakes, Mistake{Key: key, Origin: origin, Detail: detail})
 }
 
-// has reports whether a mistake about one of the keys is known already.
+// has reports whether a mistake about one of the keys was already reported.
 func (l *loader) has(keys ...string) bool {
 	return slices.ContainsFunc(l.mistakes, func(m Mistake) bool { return slices.Contains(keys, m.Key) })
 }
@@ -165,7 +163,7 @@ func (l *loader) readEnv(environ []string) layer {
 			delete(vars, name)
 			if given == "" {
 				given = name
-				vars[given] = value // until all names of this setting are seen
+				vars[given] = value // until all names of this setting have been seen
 			} else if value != vars[given] {
 				l.add(f.key, name, "is also set by "+given+", to a different value: set only one of them")
 			}
@@ -177,7 +175,7 @@ func (l *loader) readEnv(environ []string) layer {
 	}
 	for _, name := range sortedKeys(vars) {
 		if name == "SKALD_URL" || name == "SKALD_KEY" {
-			continue // workers use these to find the server; a shell may have them set for both
+			continue // workers use these to find the server; a shell may set them for both
 		}
 		l.add(name, "", unknownVariable(name))
 	}
@@ -267,7 +265,8 @@ func (l *loader) readSecretFile(key, path string, into *Secret) {
 	*into = Secret(content)
 }
 
-// readDocument parses a YAML file. Further documents are refused: they would be ignored.
+// readDocument parses a YAML file. It rejects further documents, which would otherwise be
+// ignored.
 func readDocument(content []byte) (tree map[string]any, err error) {
 	d := yamlv3.NewDecoder(bytes.NewReader(content))
 	err = d.Decode(&tree)
@@ -284,7 +283,8 @@ func readDocument(content []byte) (tree map[string]any, err error) {
 	return tree, nil
 }
 
-// withTextKeys returns a section of a file. Keys that YAML takes for numbers or the like are text.
+// withTextKeys returns a section of a file. It turns keys that YAML parses as numbers and the like
+// into text.
 func withTextKeys(value any) (map[string]any, bool) {
 	keys, ok := value.(map[string]any)
 	if other, mixed := value.(map[any]any); mixed {

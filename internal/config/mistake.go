@@ -12,12 +12,12 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 )
 
-// Error is a configuration that cannot be used, with everything that is wrong.
+// Error lists everything that is wrong with a configuration.
 type Error struct {
 	Mistakes []Mistake // never empty
 }
 
-// Mistake is one thing to correct. It never holds a value.
+// Mistake is one thing to correct. It never contains a value.
 type Mistake struct {
 	Key    string // path of the setting, or an unknown key or variable; "" for the file as a whole
 	Origin string // the variable or file of the value, "default", or "" when Key is enough
@@ -54,7 +54,7 @@ func (m Mistake) String() string {
 // quoted matches content of the file in the YAML parser's errors.
 var quoted = regexp.MustCompile("`[^`]*`|'[^']*'")
 
-// describeFileError says what is wrong with a file without quoting its values.
+// describeFileError describes what is wrong with a file without quoting its values.
 func describeFileError(err error) string {
 	var types *yamlv3.TypeError
 	switch {
@@ -176,4 +176,4 @@ func edits(a, b string) int {
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-var errManyDocuments = errors.New("must hold one YAML document, not several")
+var errManyDocuments = errors.New("must contain a single YAML document")

@@ -68,7 +68,7 @@ func TestMistakesInTheFile(t *testing.T) {
 		{"a key given twice", "log:\n  level: info\n  level: warn\n", `FILE: line 3: mapping key "level" already defined at line 2`},
 		{"bad syntax names the line", "log:\n\t- x", "FILE: is not valid YAML: line 2: found character that cannot start any token"},
 		{"not a mapping", "- a\n- b\n", "FILE: must be sections with keys under them"},
-		{"two documents", "log: {level: info}\n---\nlog: {level: warn}\n", "FILE: must hold one YAML document, not several"},
+		{"two documents", "log: {level: info}\n---\nlog: {level: warn}\n", "FILE: must contain a single YAML document"},
 		{"a path in one piece", "database.host: db\n", "database.host (FILE; env SKALD_DATABASE_HOST): must be written as host under database"},
 		{"another spelling", "database: {maxOpenConns: 5}\n", "database.maxOpenConns (FILE): unknown key; did you mean database.max_open_conns?"},
 		{"nothing alike", "database: {xyzzy: 5}\n", "database.xyzzy (FILE): unknown key"},

@@ -1,6 +1,6 @@
-// Package erasure is the rulebook of erasing content on request: of sagas, with all that
-// belongs to them, of dead letters and of job runs. What happened stays on record; what it
-// said goes.
+// Package erasure is the rulebook for erasing content on request: that of sagas with everything
+// that belongs to them, of dead letters and of job runs. The record of what happened stays; its
+// content goes.
 package erasure
 
 import (
@@ -18,22 +18,21 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// CodeNotErasable is the fault of an erasure that would take the content of something
-// that still needs it.
+// CodeNotErasable is the fault of an erasure of content that is still needed.
 const CodeNotErasable = "SAGA_NOT_ERASABLE"
 
-// MaxErased is how many sagas, dead letters and job runs, each, one erasure takes.
+// MaxErased is the maximum number of sagas, of dead letters and of job runs in one erasure.
 const MaxErased = 500
 
-// Subject selects what an erasure concerns; exactly one field is set. The keys select
-// sagas with all that belongs to them; CorrelationID also the dead letters and job runs
-// that have it themselves.
+// Subject selects what an erasure concerns; exactly one field is set. The keys select sagas
+// with all that belongs to them; CorrelationID also selects the dead letters and job runs that
+// have it themselves.
 type Subject struct {
 	SagaID, LetterID, RunID    uuid.UUID
 	BusinessKey, CorrelationID string
 }
 
-// Erasure is the request to erase content. ID becomes that of its record.
+// Erasure is a request to erase content. ID is also the id of its record.
 type Erasure struct {
 	ID, TenantID     uuid.UUID
 	Subject          Subject
@@ -43,7 +42,7 @@ type Erasure struct {
 	DryRun           bool // only count
 }
 
-// Erasures counts what an erasure erased.
+// Erasures counts the resources whose content was erased.
 type Erasures struct {
 	Sagas      int  `json:"sagas"`
 	StepLogs   int  `json:"step_logs"`
@@ -61,8 +60,8 @@ type Eraser interface {
 	Erase(ctx context.Context, e Erasure) (Erasures, error)
 }
 
-// Event returns the event of a saga whose content e erases. It names each event that
-// loses content, with the digest of what remains: Stored stays that of the original,
+// Event returns the event that records the erasure e of a saga's content. It names each event
+// that loses content, with the digest of the rest: Stored remains the digest of the original,
 // which the chain's seals cover.
 func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEvent, error) {
 	var remain map[string]string
@@ -70,7 +69,7 @@ func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEve
 		digest := events[i].Digest()
 		if events[i].Altered || !bytes.Equal(digest[:], events[i].Stored) {
 			return saga.AuditEvent{}, fault.New(fault.Conflict, CodeNotErasable,
-				"event %d of saga %s is not what was written, and erasing it would hide that: verify the audit trail first", events[i].ID, id)
+				"event %d of saga %s differs from what was written, and erasing its content would hide that: verify the audit trail first", events[i].ID, id)
 		}
 		left := events[i].AuditEvent
 		left.Error = left.Error.Erased()
@@ -86,9 +85,9 @@ func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEve
 	return record, nil
 }
 
-// Account marks as intact the links of events that only miss what erasures say that they
-// took: content with another digest than the one that an erasure of their saga recorded
-// was changed. links are those of events.
+// Account marks as intact the links of events from which only recorded erasures removed
+// content: if the digest of the rest differs from the one that an erasure of the saga recorded,
+// the content was changed. links are the links of events.
 func Account(links []trail.Link, events, erasures []trail.StoredEvent) {
 	left := map[string]string{}
 	for i := range erasures {
@@ -109,7 +108,7 @@ func Account(links []trail.Link, events, erasures []trail.StoredEvent) {
 	}
 }
 
-// NotErasable is the fault of an erasure of what is still active.
+// NotErasable is the fault of an erasure of something that is still active.
 func NotErasable(sagas, letters, runs []uuid.UUID) *fault.Error {
 	var active []string
 	for _, a := range []struct {
@@ -128,8 +127,8 @@ func NotErasable(sagas, letters, runs []uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeNotErasable, "nothing was erased, because of %s", strings.Join(active, "; "))
 }
 
-// String names the subject in records. A key may name a person, and records stay: it is
-// left out.
+// String describes the subject in records. It omits keys: a key may name a person, and records
+// are kept.
 func (s *Subject) String() string {
 	switch {
 	case s.SagaID != uuid.Nil:

@@ -1,9 +1,9 @@
-// Package groupcommit turns many small commits into few big ones. It knows nothing
-// about sagas.
+// Package groupcommit combines many small commits into few large ones. It is independent of
+// sagas.
 //
-// While one batch is being written the next one gathers; there is no timer, so
-// a lone caller is as fast as without it. This is worth a factor of eight to
-// eleven on PostgreSQL (PERFORMANCE.md section 4).
+// While one batch is being written, the next one fills; there is no timer, so a lone caller
+// waits no longer than without it. This is worth a factor of eight to eleven on PostgreSQL
+// (PERFORMANCE.md section 4).
 package groupcommit
 
 import (
@@ -21,8 +21,8 @@ type Config[T, R any] struct {
 	// Flush writes a batch durably before it returns, and returns one result per
 	// item, in order. An error means that the outcome of every item is unknown.
 	Flush func(ctx context.Context, batch []T) ([]R, error)
-	// Key decides which items exclude each other: a batch never contains two items
-	// with one key, and items with one key are flushed in the order they arrived in.
+	// Key returns which items exclude each other: a batch never contains two items with the
+	// same key, and items with the same key are flushed in the order of arrival.
 	Key func(T) any
 	// MaxBatch bounds a batch; 0 means 256.
 	MaxBatch int
@@ -30,8 +30,8 @@ type Config[T, R any] struct {
 	Observe func(size int)
 }
 
-// Committer gathers items and flushes them in batches, one batch at a time.
-// Safe for concurrent use. Its goroutine lives until Close.
+// Committer gathers items and flushes them in batches, one batch at a time. Safe for concurrent
+// use. Its goroutine runs until Close.
 type Committer[T, R any] struct {
 	cfg Config[T, R]
 
@@ -65,9 +65,9 @@ func New[T, R any](cfg Config[T, R]) *Committer[T, R] {
 	return c
 }
 
-// Do submits v and returns when its batch has been flushed. An error other than
-// ErrClosed means that the outcome is unknown: v may or may not have been written.
-// This includes the end of ctx, which only ends the waiting.
+// Do submits v and returns when its batch has been flushed. An error other than ErrClosed means
+// that the outcome is unknown: v may or may not have been written. This includes the end of
+// ctx, which only ends the wait.
 func (c *Committer[T, R]) Do(ctx context.Context, v T) (R, error) {
 	it := &item[T, R]{value: v, answer: make(chan answer[R], 1)}
 	var none R
@@ -142,8 +142,8 @@ func (c *Committer[T, R]) next() (batch []*item[T, R], closed bool) {
 	return batch, c.closed
 }
 
-// flush writes one batch. It outlives every caller: submitted items are written even when no caller
-// is waiting; the store's own timeouts bound it.
+// flush writes one batch. Callers cannot cancel it: submitted items are written even when no caller
+// is waiting; the store's own timeouts limit it.
 func (c *Committer[T, R]) flush(batch []*item[T, R]) {
 	c.cfg.Observe(len(batch))
 	values := make([]T, len(batch))

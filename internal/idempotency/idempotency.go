@@ -1,5 +1,5 @@
-// Package idempotency is what an Idempotency-Key promises: the request takes effect once, and
-// the same request later gets the same answer. A store writes the key in the transaction of
+// Package idempotency defines what an Idempotency-Key promises: the request takes effect once,
+// and the same request later gets the same answer. A store writes the key in the transaction of
 // the effect; where no resource carries the key itself, the edge adds the answer once it has
 // one (docs/decisions/0064, package claims).
 package idempotency
@@ -14,11 +14,11 @@ import (
 
 // Codes of problems.
 const (
-	CodeInUse = "REQ_IDEMPOTENCY_KEY_IN_USE" // its first request is still being worked on
+	CodeInUse = "REQ_IDEMPOTENCY_KEY_IN_USE" // its first request is still in progress
 	CodeUsed  = "REQ_IDEMPOTENCY_KEY_REUSED" // it was used for another request
 )
 
-// InUse is the fault of a key whose first request is still being worked on.
+// InUse is the fault of a key whose first request is still in progress.
 func InUse() error {
 	return fault.New(fault.Conflict, CodeInUse, "a request with this Idempotency-Key is in progress: retry later")
 }
@@ -40,7 +40,7 @@ type Key struct {
 	Hash      []byte // SHA-256 of method, path and canonical body
 }
 
-// Answer is what the first request was answered.
+// Answer is the answer to the first request.
 type Answer struct {
 	Status         int
 	ETag, Location string // "" none
@@ -48,9 +48,9 @@ type Answer struct {
 	Withheld       bool   // the answer held a secret or was too large: it is not kept
 }
 
-// Kept is what is known of a key.
+// Kept is what is stored for a key.
 type Kept struct {
 	Hash   []byte
-	Answer *Answer       // nil: the effect is stored, an answer is not
+	Answer *Answer       // nil: the effect is stored, but no answer
 	Age    time.Duration // of the effect
 }

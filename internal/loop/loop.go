@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Sleep waits for d or until ctx ends, and reports whether ctx is still alive: a
-// context that ended is never overlooked, even when d has passed by then.
+// Sleep waits for d or until ctx ends, and reports whether ctx is still alive. It reports a
+// context that has ended even if d has passed as well.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Watchdog knows when each loop last finished a round, and which are late. It is safe
-// for concurrent use.
+// Watchdog records when each loop last finished a round, and which are late. It is safe for
+// concurrent use.
 type Watchdog struct {
 	now func() time.Time
 
@@ -25,15 +25,15 @@ type watched struct {
 // Late is a loop that has not finished a round within its limit.
 type Late struct {
 	Name  string
-	Since time.Duration // the last round, or since it is watched
-	Vital bool          // the node cannot do its work without it
+	Since time.Duration // end of the last round, or when watching began
+	Vital bool          // the node cannot work without it
 }
 
 // Round is the last round of a loop.
 type Round struct {
 	Name          string
 	LastSuccessAt time.Time     // or when it began to be watched
-	Limit         time.Duration // within which it should finish the next one
+	Limit         time.Duration // limit for finishing the next one
 	Late, Vital   bool
 }
 
@@ -42,7 +42,7 @@ func NewWatchdog(now func() time.Time) *Watchdog {
 	return &Watchdog{now: now, loops: map[string]*watched{}}
 }
 
-// Watch expects the loop to finish a round at least every limit from now on.
+// Watch expects the loop to finish a round within each limit from now on.
 func (w *Watchdog) Watch(name string, limit time.Duration, vital bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -41,7 +41,7 @@ func newIngest(
 		).WithLabelValues(),
 		lag: gauge(
 			"skald_dlq_ingest_lag_records",
-			"Offsets not read yet in the partitions of this node, up to their ends, also behind open transactions.",
+			"Unread offsets in the partitions of this node, up to their ends, including those behind open transactions.",
 		).WithLabelValues(),
 		paused: gauge(
 			"skald_dlq_ingest_paused",
@@ -53,7 +53,7 @@ func newIngest(
 		).WithLabelValues(),
 		topics: gauge(
 			"skald_dlq_ingest_topic",
-			"1 for each topic. match=read: it is read; match=case: the expression matches it only if case is ignored.",
+			"1 for each topic. match=read: the topic is read; match=case: the expression would match it if case were ignored.",
 			"topic",
 			"match",
 		),
@@ -73,8 +73,8 @@ func newSources(
 	return &sources{
 		read:     counter("skald_kafka_source_records_total", "Records that this node read as events and stored.").WithLabelValues(),
 		stored:   counter("skald_kafka_source_events_total", "Records that became a new event.").WithLabelValues(),
-		refused:  counter("skald_kafka_source_refused_total", "Records that are no event and became dead letters.").WithLabelValues(),
-		skipped:  counter("skald_kafka_source_skipped_total", "Records that were skipped because they were in the topic before it was first read.").WithLabelValues(),
+		refused:  counter("skald_kafka_source_refused_total", "Records that are not events and became dead letters.").WithLabelValues(),
+		skipped:  counter("skald_kafka_source_skipped_total", "Records skipped because they were in the topic before it was first read.").WithLabelValues(),
 		failures: counter("skald_kafka_source_failures_total", "Failed fetches, batches and offset commits; they are retried.").WithLabelValues(),
 		lag:      gauge("skald_kafka_source_lag_records", "Unread records in the partitions of this node.").WithLabelValues(),
 		paused:   gauge("skald_kafka_source_paused", "1 while this node waits for the database to store what it has read.").WithLabelValues(),
@@ -87,16 +87,16 @@ func (m *Metrics) SourceRead(read, stored int) {
 	m.sources.stored.Add(float64(stored))
 }
 
-// SourceRefused counts a record that is no event.
+// SourceRefused counts a record that is not an event.
 func (m *Metrics) SourceRefused() { m.sources.refused.Inc() }
 
-// SourceSkipped counts records that are older than the first look at their topic.
+// SourceSkipped counts records written before their topic was first read.
 func (m *Metrics) SourceSkipped(records int) { m.sources.skipped.Add(float64(records)) }
 
 // SourceFailed counts a failure that is retried.
 func (m *Metrics) SourceFailed() { m.sources.failures.Inc() }
 
-// SourceLag records how many records have not been read yet.
+// SourceLag records the number of unread records.
 func (m *Metrics) SourceLag(records int64) { m.sources.lag.Set(float64(records)) }
 
 // SourcePaused records whether reading waits for the database.
@@ -123,7 +123,7 @@ func (m *Metrics) IngestReduced() { m.ingest.refused.Inc() }
 // IngestFailed counts a failure of ingestion that is retried.
 func (m *Metrics) IngestFailed() { m.ingest.failures.Inc() }
 
-// IngestLag records how many records have not been read yet.
+// IngestLag records the number of unread records.
 func (m *Metrics) IngestLag(records int64) { m.ingest.lag.Set(float64(records)) }
 
 // IngestPaused records whether ingestion waits for the database.
@@ -132,8 +132,8 @@ func (m *Metrics) IngestPaused(paused bool) { set(m.ingest.paused, paused) }
 // IngestHeld counts records whose letters are held.
 func (m *Metrics) IngestHeld(records int) { m.ingest.held.Add(float64(records)) }
 
-// IngestTopics records which topics are read, and which are not only because of the
-// case of their letters.
+// IngestTopics records which topics are read, and which are not read only because they differ
+// in case.
 func (m *Metrics) IngestTopics(read, near []string) {
 	m.ingest.topics.Reset()
 	for _, topic := range read {

@@ -79,7 +79,7 @@ func (m *Metrics) JobSwept(sweep string, moved int, took time.Duration, ok bool)
 	}
 }
 
-// JobBacklog records how many runs have not ended; the age of the oldest is up to now.
+// JobBacklog records how many runs have not ended, and the age of the oldest one.
 func (m *Metrics) JobBacklog(b jobrun.Backlog, now time.Time) {
 	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "assigned": b.Assigned,
 		"running": b.Running - b.Doubted, "confirming": b.Doubted} {

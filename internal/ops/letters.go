@@ -31,7 +31,7 @@ func newLetters(
 		).WithLabelValues(),
 		leaving: gauge(
 			"skald_dead_letters_archived_within_week",
-			"DEAD letters without a decision that will be archived within seven days.",
+			"DEAD letters without a decision, to be archived within seven days.",
 		).WithLabelValues(),
 		drives: counter(
 			"skald_dead_letter_drives_total",
@@ -54,7 +54,7 @@ func newLetters(
 	}
 }
 
-// LettersWaiting records how many dead letters there are; their age is up to now.
+// LettersWaiting records how many dead letters there are, and the age of the oldest one.
 func (m *Metrics) LettersWaiting(b dlq.Backlog, now time.Time) {
 	for _, s := range dlq.Statuses {
 		if s != dlq.Resolved {
@@ -74,7 +74,7 @@ func (m *Metrics) LetterRetried(kind dlq.TargetKind, outcome dlq.AttemptOutcome)
 	m.letters.drives.WithLabelValues(string(kind), string(outcome)).Inc()
 }
 
-// LettersReclaimed counts retries that were ended because their node is gone.
+// LettersReclaimed counts retries that were ended because their node was lost.
 func (m *Metrics) LettersReclaimed(n int) { m.letters.reclaimed.Add(float64(n)) }
 
 // LettersArchived counts letters moved to the archive.

@@ -26,7 +26,7 @@ func (m *Metrics) WatchLogins(now func() Logins) {
 		name, help string
 		value      func(Logins) float64
 	}{
-		{prometheus.CounterValue, "skald_database_login_renewed_total", "Times the login of the database was read or renewed.", func(l Logins) float64 { return float64(l.Renewed) }},
+		{prometheus.CounterValue, "skald_database_login_renewed_total", "Times the database login was read or renewed.", func(l Logins) float64 { return float64(l.Renewed) }},
 		{prometheus.CounterValue, "skald_database_login_failed_total", "Times the database login could not be read or renewed; the current one stays in use.", func(l Logins) float64 { return float64(l.Failed) }},
 		{prometheus.GaugeValue, "skald_database_login_last_success_timestamp_seconds", "When the database login was last read or renewed.", func(l Logins) float64 { return stamp(l.LastSuccess) }},
 		{prometheus.GaugeValue, "skald_database_login_valid_until_timestamp_seconds", "When the database login expires unless renewed; 0: unknown.", func(l Logins) float64 { return stamp(l.ValidUntil) }},

@@ -1,4 +1,4 @@
-// Package ops contains what operators look at: metrics and profiling.
+// Package ops provides metrics and profiling for operators.
 package ops
 
 import (
@@ -81,7 +81,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.duration = histogram("skald_saga_duration_seconds", "From acceptance to the end of a saga.", seconds, "state")
 	m.calls = counter(
 		"skald_step_calls_total",
-		"Calls to participants, by action and result class (done, or why it failed).",
+		"Calls to participants, by action and result (done, or the class of the failure).",
 		"action",
 		"result",
 	)
@@ -99,7 +99,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
 	m.stuck = gauge(
 		"skald_sagas_stuck",
-		"Sagas that are neither owned nor due; anything but 0 is a bug.",
+		"Sagas that are neither owned nor due; any value but 0 indicates a bug.",
 	).WithLabelValues()
 	m.archived = counter(
 		"skald_sagas_archived_total",
@@ -114,7 +114,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	)
 	m.snapshot = gauge(
 		"skald_postgres_oldest_snapshot",
-		"Age of the oldest snapshot that PostgreSQL keeps dead rows for, by unit: seconds of its transaction, or transactions since.",
+		"Age of the oldest snapshot for which PostgreSQL keeps dead rows, by unit: seconds since its transaction began, or transactions since then.",
 		"unit",
 	)
 	m.stalled = counter(
@@ -130,10 +130,10 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	m.emitted = newEmitted(counter, gauge)
 	m.upkeep = newJobUpkeep(counter)
 	m.jobs = newJobs(counter, gauge, histogram)
-	m.writable = gauge("skald_database_writable", "1 if the last write that readiness tried succeeded, else 0.").WithLabelValues()
+	m.writable = gauge("skald_database_writable", "1 if the last test write of the readiness check succeeded, else 0.").WithLabelValues()
 	m.risks = gauge(
 		"skald_database_risk",
-		"1 if the database may lose what it has confirmed, or does not separate tenants, by risk: a setting that is off, or superuser.",
+		"1 if the database may lose confirmed writes or does not separate tenants, by risk: a setting that is off, or superuser.",
 		"risk",
 	)
 	m.limited = counter("skald_http_requests_limited_total", "API requests answered with 429, by limit: key, tenant or creates.", "limit")
@@ -160,7 +160,7 @@ func NewMetrics(load func() (running, waiting int)) *Metrics {
 	).WithLabelValues()
 	m.feedLag = gauge(
 		"skald_audit_feed_lag_seconds",
-		"Age of the oldest audit event that the feed holds back, because a transaction that began earlier is open, anywhere in the PostgreSQL cluster.",
+		"Age of the oldest audit event that the feed holds back because an earlier transaction is still open anywhere in the PostgreSQL cluster.",
 	).WithLabelValues()
 	m.waiting = gauge("skald_waiting_requests", "Requests that wait on this node for the end of a saga, a job run or a redrive.").WithLabelValues()
 	m.streams = gauge("skald_event_streams", "Live streams of audit events that are open on this node.").WithLabelValues()
@@ -235,8 +235,8 @@ func (m *Metrics) ActionsSealed(actions int, _ time.Duration) {
 	m.Loop("seal_actions")
 }
 
-// Database records how the database is: whether it takes writes, whether its login is a
-// superuser, and which of the settings that keep its data are off.
+// Database records the condition of the database: whether it accepts writes, whether its login
+// is a superuser, and which durability settings are off.
 func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
 	value := func(is bool) float64 {
 		if is {
@@ -246,7 +246,7 @@ func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
 	}
 	m.writable.Set(value(writable))
 	if !writable {
-		return // nothing else was learned
+		return // nothing else is known
 	}
 	m.risks.WithLabelValues("superuser").Set(value(superuser))
 	for _, name := range settings {
@@ -257,10 +257,10 @@ func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
 // RateLimited counts a request that a limit refused.
 func (m *Metrics) RateLimited(limit string) { m.limited.WithLabelValues(limit).Inc() }
 
-// ConnRefused counts a connection that was closed because its client has too many.
+// ConnRefused counts a connection that was closed because its client had too many.
 func (m *Metrics) ConnRefused() { m.refused.Inc() }
 
-// Waiting records how many requests wait for an end.
+// Waiting records how many requests are waiting for an end.
 func (m *Metrics) Waiting(requests int) { m.waiting.Set(float64(requests)) }
 
 // Streams records how many live streams are open.
@@ -318,7 +318,7 @@ func (m *Metrics) Watch(done func(loop string), late func() []string) {
 	))
 }
 
-// Profiling serves net/http/pprof. Mount it on loopback only.
+// Profiling serves net/http/pprof. Serve it on loopback only.
 func Profiling() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -64,12 +64,12 @@ func newEmitted(
 		).WithLabelValues(),
 		refused: counter(
 			"skald_kafka_emitted_events_refused_total",
-			"Events of job runs that their topic refuses and that became dead letters.",
+			"Events of job runs that were rejected by their topic and became dead letters.",
 		).WithLabelValues(),
 		failures: counter("skald_kafka_emitted_failures_total", "Batches that were not acknowledged; they are sent again.").WithLabelValues(),
 		lag: gauge(
 			"skald_kafka_emitted_lag_seconds",
-			"Age of the oldest event of a job run that is not published; 0 on nodes that do not publish.",
+			"Age of the oldest unpublished event of a job run; 0 on nodes that do not publish.",
 		).WithLabelValues(),
 		leader: gauge("skald_kafka_emitted_leader", "1 on the node that publishes events of job runs.").WithLabelValues(),
 	}
@@ -84,7 +84,7 @@ func (m *Metrics) EmitRefused() { m.emitted.refused.Inc() }
 // EmitFailed counts a batch that was not acknowledged.
 func (m *Metrics) EmitFailed() { m.emitted.failures.Inc() }
 
-// EmitLag records the age of the oldest event that is not published.
+// EmitLag records the age of the oldest unpublished event.
 func (m *Metrics) EmitLag(age time.Duration) { m.emitted.lag.Set(age.Seconds()) }
 
 // EmitLeading records whether this node publishes events of job runs.
@@ -108,7 +108,7 @@ func (m *Metrics) Published(events int) { m.notices.published.Add(float64(events
 // PublishFailed counts a batch that Kafka did not accept.
 func (m *Metrics) PublishFailed() { m.notices.failures.Inc() }
 
-// PublishLag records the age of the oldest event that is not published.
+// PublishLag records the age of the oldest unpublished event.
 func (m *Metrics) PublishLag(age time.Duration) { m.notices.lag.Set(age.Seconds()) }
 
 // PublishLeading records whether this node publishes.

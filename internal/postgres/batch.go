@@ -11,11 +11,10 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// QueryWrite runs a fixed statement on the writers' connections. It is prepared once
-// per connection, because parsing and planning the large statements costs more than
-// running them; database/sql prepares it again on each new connection of its pool.
-// QueryWrite acts for all tenants, as QueryRead does; what is done for one tenant goes
-// through tenant.go.
+// QueryWrite runs a fixed statement on the writers' connections. It is prepared once per
+// connection, because parsing and planning the large statements costs more than running them;
+// database/sql prepares it again on each new connection of its pool. Like QueryRead it sees the
+// rows of all tenants; statements for one tenant go through tenant.go.
 func (db *DB) QueryWrite(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	return db.Query(ctx, db.Write, query, args)
 }
@@ -82,7 +81,7 @@ func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 
 const prepareWithin = 10 * time.Second
 
-// Within is InTenant with a time limit for each statement: the server ends one that
+// Within is InTenant with a time limit for each statement: the server cancels a statement that
 // takes longer (TimedOut).
 func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
 	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
@@ -93,8 +92,8 @@ func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, 
 	})
 }
 
-// OneByOne repeats a refused batch item by item, so that a bad item cannot
-// stop the others. An outage ends it.
+// OneByOne repeats a refused batch item by item, so that a bad item cannot stop the others. It
+// stops at an outage.
 func OneByOne[T, R any](batch []T, do func([]T) ([]R, error)) ([]R, error) {
 	out := make([]R, 0, len(batch))
 	for i := range batch {

@@ -23,7 +23,7 @@ type BinaryColumn struct {
 	of    oid.Oid // type of the elements; 0 while all are NULL
 	N     uint32
 	nulls uint32
-	rows  int // about how many elements will follow; 0: not known
+	rows  int // expected number of further elements; 0: unknown
 	b     []byte
 }
 
@@ -45,12 +45,12 @@ func (c *BinaryColumn) next(size int) []byte {
 
 const nullSize = -1
 
-// firstBytes is how much memory a column of a batch of known length may begin with,
-// if its first element is like the others.
+// firstBytes limits the first allocation of a column of known length, which assumes that all
+// elements are as large as the first.
 const firstBytes = 64 << 10
 
-// Parameter returns the finished array. Without any value the type of its
-// elements is not known, and the text form needs none.
+// Parameter returns the finished array. If all elements are NULL, their type is unknown, so the
+// array is sent as text, which needs none.
 func (c *BinaryColumn) Parameter() any {
 	if c.N == c.nulls {
 		return "{" + strings.TrimSuffix(strings.Repeat("NULL,", int(c.N)), ",") + "}"

@@ -13,8 +13,8 @@ import (
 
 // A primary with a synchronous standby commits locally and then waits for the standby. When the
 // wait is canceled, it answers COMMIT with success and a warning: the rows are there and visible,
-// and lost if the standby takes over. So nothing of Skald cancels a commit, and one that another
-// session canceled has an unknown outcome (invariant F63, decision 0066).
+// but are lost if the standby takes over. So Skald never cancels a commit, and one whose wait
+// another session canceled has an unknown outcome (invariant F63, decision 0066).
 
 // errUnconfirmed is the error of a commit that PostgreSQL answered with a warning.
 var errUnconfirmed = errors.New("PostgreSQL stopped waiting for its synchronous standby: the transaction " +
@@ -23,18 +23,18 @@ var errUnconfirmed = errors.New("PostgreSQL stopped waiting for its synchronous 
 // errLost is the error of a statement whose connection was lost while it ran.
 var errLost = errors.New("the connection was lost during the statement; whether it was carried out is unknown")
 
-// commits knows how far the current transaction of a connection is, and what the server
-// has warned of during the current statement.
+// commits tracks the state of a connection's current transaction, and the warnings that the
+// server sent during the current statement.
 type commits struct {
 	inTx                  bool
 	warned, notReplicated bool
 }
 
-// sayWarnings is run on each new connection: a role or a database may be set to suppress
-// them. As a startup parameter it would have to be configured in each PgBouncer.
+// sayWarnings is run on each new connection, because a role or a database may be configured to
+// suppress warnings. As a startup parameter it would have to be allowed in each PgBouncer.
 const sayWarnings = `SET client_min_messages = warning`
 
-// heard takes a message that is not an error.
+// heard handles a notice: a message of the server that is not an error.
 func (c *commits) heard(notice *pq.Error) {
 	if notice.Code.Class() == "01" {
 		c.warned = true
@@ -43,9 +43,9 @@ func (c *commits) heard(notice *pq.Error) {
 	}
 }
 
-// begin prepares for a statement and returns the context to run it with. Outside a
-// transaction, one that writes runs to its end: it commits, and the server's timeouts
-// bound it.
+// begin prepares for a statement and returns the context to run it with. A statement that
+// writes outside a transaction commits, so its context is never canceled; the server's timeouts
+// limit it.
 func (c *commits) begin(ctx context.Context, writes bool) context.Context {
 	c.warned, c.notReplicated = false, false
 	if writes && !c.inTx {
@@ -98,7 +98,8 @@ type pqRows interface {
 	driver.RowsColumnTypePrecisionScale
 }
 
-// rows are those of a statement. One that commits on its own does so after the last.
+// rows are the rows of a statement. A statement outside a transaction commits after the last
+// one.
 type rows struct {
 	pqRows
 	of *commits

@@ -6,20 +6,21 @@ import (
 	"fmt"
 )
 
-// Condition is what a server says of itself, as far as it matters to those who entrust sagas to it.
+// Condition is the state of a server as far as it affects the durability and the isolation of data.
 type Condition struct {
 	Schema int // the version of the schema, that of its newest migration
-	// Off are the settings without which the server may lose what it has confirmed:
-	// fsync, synchronous_commit, full_page_writes.
+	// Off lists the settings that are off although the server may lose confirmed writes without
+	// them: fsync, synchronous_commit, full_page_writes.
 	Off       []string
 	Login     string
 	Superuser bool // Login is one: nothing keeps it from the rows of all tenants
 }
 
-// Settings are those that Condition looks at.
+// Settings are the settings that Condition checks.
 var Settings = []string{"fsync", "synchronous_commit", "full_page_writes"}
 
-// Risks names what is wrong in a few words that tell strangers nothing.
+// Risks lists what is wrong, briefly and without details that an anonymous client should not
+// see.
 func (c Condition) Risks() []string {
 	var out []string
 	for _, name := range c.Off {
@@ -31,20 +32,20 @@ func (c Condition) Risks() []string {
 	return out
 }
 
-// Warnings says in words what is wrong, and what to do.
+// Warnings describes each risk and how to remove it.
 func (c Condition) Warnings() []string {
 	var out []string
 	for _, name := range c.Off {
 		out = append(out, fmt.Sprintf("%s is off: PostgreSQL may lose what it has confirmed when it or its machine crashes; set it to on (postgresql.conf, ALTER SYSTEM, ALTER ROLE, ALTER DATABASE) and run SELECT pg_reload_conf()", name))
 	}
 	if c.Superuser {
-		out = append(out, fmt.Sprintf("the login %s is a superuser, whom row-level security does not bind: use a login of its own, see docs/operations.md", c.Login))
+		out = append(out, fmt.Sprintf("the login %s is a superuser, which bypasses row-level security: use a separate login, see docs/operations.md", c.Login))
 	}
 	return out
 }
 
-// condition writes a record of a few bytes into the WAL, which its commit waits for as
-// for any other write, and into no table.
+// condition writes a few bytes to the WAL, which its commit flushes like those of any other
+// write, and to no table.
 const condition = `
 SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL,
        current_setting('transaction_read_only') = 'on',
@@ -54,7 +55,7 @@ SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL,
 
 var errReadOnly = errors.New("the session is read-only")
 
-// Condition asks the server how it is. It fails when a write does not succeed.
+// Condition checks the server. It returns an error if a write fails.
 func (db *DB) Condition(ctx context.Context) (Condition, error) {
 	var c Condition
 	var unwritten, readOnly bool

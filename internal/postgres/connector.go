@@ -12,20 +12,19 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// connector makes the connections of one pool. Each signs in with the login that the
-// source returns at that moment, and is closed after its current use once a new
-// connection would be better: its login was replaced, or its server is no longer the
-// primary.
+// connector makes the connections of one pool. Each signs in with the login that the source
+// returns at that moment, and is closed after its current use once its login was replaced or
+// its server is no longer the primary.
 type connector struct {
 	config  pq.Config
 	dialer  dialer
 	logins  credentials.Source
 	retired *atomic.Int64 // shared by all pools: connections made before this number are closed after use
-	// once is for statements that must not run twice: when the connection dies
-	// under one, the caller gets the error, instead of database/sql repeating it.
+	// once is for statements that must not run twice: if the connection fails during one, the
+	// caller gets the error, and database/sql does not repeat the statement.
 	once bool
-	// prompt is for statements that end with their context even while they commit. A
-	// renewal of a lease that got no answer in time is not counted, committed or not.
+	// prompt is for statements that end with their context even while they commit. A lease
+	// renewal without a timely answer does not count, whether it was committed or not.
 	prompt bool
 }
 
@@ -101,8 +100,8 @@ type pqConn interface {
 	driver.NamedValueChecker
 }
 
-// conn is a connection that knows whether it may be used again. database/sql never uses
-// one from two goroutines at once.
+// conn is a connection that tracks whether it may be reused. database/sql never uses one from
+// two goroutines at once.
 type conn struct {
 	pqConn
 	of      *connector
@@ -118,9 +117,8 @@ func (c *conn) IsValid() bool {
 	return !c.spent && c.retired >= c.of.retired.Load() && c.of.logins.Current(c.login) && c.pqConn.IsValid()
 }
 
-// ResetSession is called before each use but the first. It looks at the socket and so
-// notices a connection that the server has closed meanwhile, before anything is sent
-// whose outcome would then be unknown.
+// ResetSession is called before each use but the first. It checks the socket, and so detects a
+// connection that the server has closed before anything is sent whose outcome would be unknown.
 func (c *conn) ResetSession(ctx context.Context) error {
 	if !c.IsValid() || !c.socket.quiet() {
 		c.spent = true
@@ -138,7 +136,7 @@ func (c *conn) judge(err error, alive bool) error {
 	case err == nil:
 		return nil
 	case serverReadOnly(err):
-		// The primary has become a standby, and all other connections lead to it, too.
+		// The primary has become a standby, and all other connections lead to it as well.
 		c.spent = true
 		c.of.retired.CompareAndSwap(c.retired, c.retired+1)
 		return &repeatable{err}

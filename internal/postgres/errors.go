@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// This file is the only one that knows SQLSTATE codes.
+// SQLSTATE codes appear in this file only.
 
 // SQLState returns the SQLSTATE of an error that the server returned, "" for any other.
 func SQLState(err error) string {
@@ -31,9 +31,9 @@ func Collided(err error) bool {
 	return false
 }
 
-// Exhausted returns what the server has run out of: disk, memory, connections or
-// another of its limits; "" for other errors. Nothing was done, and everybody's next
-// statement may fail in the same way, so it is an outage.
+// Exhausted returns what the server has run out of: disk, memory, connections or another of its
+// limits; "" for other errors. The statement had no effect, and others may fail in the same
+// way, so it counts as an outage.
 func Exhausted(err error) string {
 	switch s := SQLState(err); {
 	case s == "53100":

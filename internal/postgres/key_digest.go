@@ -21,13 +21,12 @@ import (
 // with the one that is current (decision 0053).
 const orderSecret = "order"
 
-// digestBytes is the length of a digest. Two keys with the same one would only wait for
-// each other.
+// digestBytes is the length of a digest. Letters of two keys with the same digest would only
+// wait for each other.
 const digestBytes = 16
 
-// KeyDigest returns a digest by which the database can compare the keys of letters of a
-// topic without knowing them. nil: there is no encryption, and the keys themselves can
-// be compared.
+// KeyDigest returns a digest by which the database can compare the keys of letters of a topic
+// without knowing them. It is nil without encryption: the keys themselves can be compared then.
 func (db *DB) KeyDigest(ctx context.Context, tenant uuid.UUID, topic string, key []byte) ([]byte, error) {
 	if db.Keys == nil || key == nil {
 		return nil, nil
@@ -61,9 +60,9 @@ func (db *DB) orderSecret(ctx context.Context) ([]byte, error) {
 	return db.order, nil
 }
 
-// admitOrderSecret reads the secret, or makes it. While keys seal it is wrapped again if another
-// key than the current one has wrapped it, so that no old key is needed for it. The node that
-// wrapped it registers its key.
+// admitOrderSecret reads the secret, or makes it. With encryption, a secret that an older key
+// wrapped is wrapped again with the current one, so that the older key is no longer needed for
+// it. The node that wrapped it registers its key.
 func admitOrderSecret(ctx context.Context, tx *sqlx.Tx, keys *envelope.Keyring) (secret []byte, err error) {
 	if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtext($1))`, keyCheck); err != nil {
 		return nil, err

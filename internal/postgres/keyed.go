@@ -14,8 +14,8 @@ import (
 // last statement: the key is there if and only if the effect is. The second request waits for the
 // first at this INSERT, and is then rolled back.
 
-// wrote is true once the transaction has written or locked a row. PostgreSQL
-// numbers transactions only then, so reads do not use a key up.
+// wrote is true once the transaction has written or locked a row. PostgreSQL assigns
+// transaction ids only then, so a request that only reads does not use up its key.
 const wrote = `SELECT pg_current_xact_id_if_assigned() IS NOT NULL`
 
 const claimKey = `
@@ -31,7 +31,7 @@ func commit(ctx context.Context, tx *sqlx.Tx) error {
 	}
 	var effect bool
 	if err := tx.QueryRowContext(ctx, wrote).Scan(&effect); err != nil {
-		return fmt.Errorf("look whether anything was written: %w", err)
+		return fmt.Errorf("check whether anything was written: %w", err)
 	}
 	if !effect {
 		return tx.Commit()
@@ -47,7 +47,7 @@ func commit(ctx context.Context, tx *sqlx.Tx) error {
 		return err
 	}
 	err = tx.Commit()
-	if err == nil || !Collided(err) { // a collision is certain to have written nothing
+	if err == nil || !Collided(err) { // after a collision certainly nothing was written
 		c.SetStored()
 	}
 	return err

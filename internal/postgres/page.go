@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// CountPage sets the total of a page that has been read: from the page itself if that shows it,
-// otherwise by the query that count makes. A bounded count takes no longer than CountFor: where
-// matching rows are far apart, even ten thousand are too many to look for, for a number that is
+// CountPage sets the total of a page that has been read: from the page itself if possible,
+// otherwise with the query that count returns. A bounded count takes at most CountFor: where
+// matching rows are far apart, finding even ten thousand takes too long for a number that is
 // rarely read.
 func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.Request[C], found *page.Of[T],
 	count func() (query string, args []any)) error {
@@ -32,7 +32,7 @@ func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.R
 	switch {
 	case TimedOut(err) && ctx.Err() == nil:
 		if found.Total, found.TotalCapped = seen, true; r.After != nil || read == 0 {
-			found.Total = read // what precedes it is not known
+			found.Total = read // the number of preceding rows is unknown
 		}
 		if found.More {
 			found.Total++
@@ -66,7 +66,7 @@ func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r
 	return found, err
 }
 
-// ReadPage reads the page that r requests of the rows that w selects.
+// ReadPage reads the page that r requests from the rows that w selects.
 func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
 	scan func(row Scanner, more ...any) (T, error)) (page.Of[T], error) {
 	if r.After != nil {

@@ -23,8 +23,8 @@ var ErrSharedSessions = errors.New("a pooler between Skald and PostgreSQL assign
 	"set pool_mode=session for this database, or connect to PostgreSQL itself (docs/operations.md, PgBouncer)")
 
 const (
-	// probes is how many connections are open at once for the check: with fewer, each
-	// might reach a different process of the pooler and have that to itself.
+	// probes is how many connections are open at once for the check: with fewer, each might
+	// reach a different process of the pooler and be alone there.
 	probes       = 5
 	probePatient = 10 * time.Second
 )
@@ -46,14 +46,14 @@ func RequireOwnSessions(ctx context.Context, cfg Config) error {
 		return errAddress
 	}
 	c := prepare(base.Clone(), cfg, "probe", -1, nil)
-	c.config.Runtime = nil // a pooler would refuse unknown parameters before we know that it is one
+	c.config.Runtime = nil // a pooler would reject unknown parameters before it is recognized as one
 	c.retired = &atomic.Int64{}
 	db := sql.OpenDB(c)
 	defer db.Close()
 
 	conns, seen := make([]*sql.Conn, probes), map[string]int{} // session → its connection
 	for i := range conns {
-		if i == 1 { // the first may have to try several hosts; then the others are as quick
+		if i == 1 { // the first may have to try several hosts; the others go straight to the right one
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, probePatient)
 			defer cancel()
@@ -72,7 +72,7 @@ func RequireOwnSessions(ctx context.Context, cfg Config) error {
 			}
 			for range 2 {
 				var session string
-				// Without parameters it takes one round trip, so it works on a shared session, too.
+				// Without parameters it takes one round trip, so it works even on a shared session.
 				err := conns[i].QueryRowContext(ctx, `SELECT pg_backend_pid() || ' ' || pg_postmaster_start_time()`).Scan(&session)
 				if err != nil {
 					return fmt.Errorf("query the session id: %w", tooFew(ctx, i, err))
@@ -92,8 +92,8 @@ func RequireOwnSessions(ctx context.Context, cfg Config) error {
 func tooFew(ctx context.Context, had int, err error) error {
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) // whichever is first
 	if late && had > 0 {
-		return fmt.Errorf("PostgreSQL, or the pooler in front of it, opened %d sessions and no further one for %s; "+
-			"a node needs database.max_open_conns and one more at the same time (PgBouncer: default_pool_size): %w", had, probePatient, err)
+		return fmt.Errorf("PostgreSQL, or the pooler in front of it, opened %d sessions, and no further one within %s; "+
+			"a node needs database.max_open_conns plus one at the same time (PgBouncer: default_pool_size): %w", had, probePatient, err)
 	}
 	return err
 }
@@ -101,8 +101,8 @@ func tooFew(ctx context.Context, had int, err error) error {
 // startupParameters are the parameters that a pooler must pass on or ignore.
 const startupParameters = "role,jit,random_page_cost,enable_hashjoin,enable_mergejoin,enable_seqscan,plan_cache_mode,statement_timeout,lock_timeout,idle_in_transaction_session_timeout"
 
-// ExplainRefusal returns err with a hint what to do when a pooler refused the startup
-// parameters of a connection, and otherwise unchanged.
+// ExplainRefusal adds a hint to err if a pooler rejected the startup parameters of a
+// connection; it returns other errors unchanged.
 func ExplainRefusal(err error) error {
 	if err == nil || !strings.Contains(err.Error(), "unsupported startup parameter") {
 		return err

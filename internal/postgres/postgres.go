@@ -1,19 +1,17 @@
-// Package postgres is the kit of the stores on PostgreSQL, which are in the packages of
-// their subjects (saga/sagadb, dlq/dlqdb, jobrun/jobdb and so on); it knows none of
-// them. Read postgres.go (pools), tenant.go and tx.go (in whose name a statement runs),
-// batch.go (prepared statements), then table.go and statement.go (one line for each
-// column).
+// Package postgres is the kit of the stores on PostgreSQL, which are in the packages of their
+// subjects (saga/sagadb, dlq/dlqdb, jobrun/jobdb and so on); it imports none of them. Read
+// postgres.go (pools), tenant.go and tx.go (the tenant and role for which a statement runs),
+// batch.go (prepared statements), then table.go and statement.go (one line for each column).
 //
-// It opens five small pools. Two are for what the API does in the name of one tenant,
-// and use a database role that sees only that tenant's rows: one for reads by key,
-// which keeps all its connections open, because bursts of such reads would otherwise
-// open and close connections all the time, at ten times the cost of the reads; and one
-// for everything else. The other three use the engine's role, which sees all tenants.
-// Writes of sagas use connections on which the planner may only choose nested loops
-// over indexes: with default settings it chooses hash joins and scans while tables are
-// small, and the cached plan stays as they grow (trap X46). Leases have their own
-// connections, so that they are renewed however busy the others are (invariant F30):
-// one for the engine's lease, one for the lease of the leader of the job runs.
+// It opens five small pools. Two are for what the API does on behalf of one tenant, and use a
+// database role that sees only that tenant's rows: one for reads by key, and one for everything
+// else. The former keeps all its connections open: bursts of such reads would otherwise open
+// and close connections all the time, at ten times the cost of the reads. The other three use
+// the engine's role, which sees all tenants. Writes of sagas use connections on which the
+// planner may only choose nested loops over indexes: with default settings it chooses hash
+// joins and scans while tables are small, and the cached plan stays as they grow (trap X46).
+// Leases have their own connections, one for the engine's and one for that of the leader of the
+// job runs, so that they are renewed however busy the others are (invariant F30).
 //
 // Files, each on top of those before it: errors, rows, commits, dial, connector, postgres,
 // columns, keyed, statement, table, sealed_tables, sealing_keys, values, where, batch,
@@ -40,28 +38,29 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Config says how to reach PostgreSQL. DSN is required; zero durations and
-// counts mean the defaults in the comments.
+// Config is how to reach PostgreSQL. DSN is required; zero durations and counts mean the
+// defaults in the comments.
 type Config struct {
 	DSN              string
-	MaxOpenConns     int           // 10; of all pools together, but never fewer than they need (11)
+	MaxOpenConns     int           // 10; for all pools together, but at least as many as they need (11)
 	MaxIdleConns     int           // 3; kept open for reads by key, where MaxOpenConns leaves room
 	ConnMaxLifetime  time.Duration // 5 min
 	StatementTimeout time.Duration // 30 s; enforced by the server; negative: the server's own setting applies
 	IOTimeout        time.Duration // 60 s; a silent peer ends the connection; must exceed StatementTimeout
-	CountFor         time.Duration // 10 ms; how long a list may count when no exact total was requested
+	CountFor         time.Duration // 10 ms; limit for counting a list when no exact total was requested
 	Application      string        // "skald"
-	// Logins says what connections sign in with; nil: what DSN says.
+	// Logins supplies the credentials of connections; nil: those in DSN.
 	Logins credentials.Source
 	// Unsecured leaves connections with the login's own rights, for a database
 	// without Skald's roles: then WHERE tenant_id alone separates tenants.
 	Unsecured bool
-	// Encryption seals what clients and participants say (decision 0026); nil: nothing is.
+	// Encryption seals content from clients and participants (decision 0026); nil: nothing is
+	// sealed.
 	Encryption *envelope.Keyring
 	// Unreadable is called when the engine leaves out a saga because its sealed
 	// content cannot be opened. The error shows no content. Optional.
 	Unreadable func(ctx context.Context, err error)
-	// NewID makes ids; nil: UUIDv7.
+	// NewID generates ids; nil: UUIDv7.
 	NewID func() uuid.UUID
 }
 
@@ -80,8 +79,8 @@ type DB struct {
 	pooled   bool
 	CountFor time.Duration
 	Keys     *envelope.Keyring // nil: nothing is sealed
-	// NewID makes the ids of rows that only a store knows it has to write: records of
-	// actions, and events of groups of dead letters.
+	// NewID generates the ids of rows whose need only a store sees: records of actions, and
+	// events of groups of dead letters.
 	NewID      func() uuid.UUID
 	unreadable func(context.Context, error)
 	dsn        string // for the connection that listens, with logins
@@ -94,7 +93,7 @@ type DB struct {
 
 // The database roles that connections act as (docs/tenants.md).
 const (
-	appRole    = "saga_app_role"    // sees the tenant of skald.tenant_id
+	appRole    = "saga_app_role"    // sees the rows of the tenant in skald.tenant_id
 	engineRole = "saga_engine_role" // sees all
 )
 
@@ -102,8 +101,8 @@ const (
 // transitions) and one for claims.
 const writers = 3
 
-// leases is how many connections renew leases: one for the node's, one for that of the
-// leader of the job runs. Neither ever waits for the other.
+// leases is how many connections renew leases: one for the node's, one for that of the leader
+// of the job runs, so that neither waits for the other.
 const leases = 2
 
 // shares divides the connections that are neither the writers' nor the leases'.
@@ -114,7 +113,7 @@ func (c *Config) shares() (point, list, read int) {
 	return point, list, rest - point - list
 }
 
-// Open connects and returns once the database has answered.
+// Open connects, and returns once the database has answered.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
 	cfg.setDefaults()
 	base, err := pq.NewConfig(cfg.DSN)
@@ -131,8 +130,8 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	// random page the planner would read two whole indexes first, in order to visit fewer
 	// rows.
 	cheap := map[string]string{"random_page_cost": "1.1"}
-	// No plan depends on what is in a batch, and planning the creation of sagas takes as long
-	// as running it.
+	// No plan depends on the content of a batch, and planning the creation of sagas takes as
+	// long as running it.
 	planner := map[string]string{
 		"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_seqscan": "off",
 		"plan_cache_mode": "force_generic_plan",
@@ -211,7 +210,7 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// prepare makes what opens the connections of one pool.
+// prepare returns the connector of one pool.
 func prepare(pc pq.Config, cfg Config, name string, timeout time.Duration, set map[string]string) *connector {
 	pc.ApplicationName = cfg.Application + " " + name
 	if pc.Runtime == nil {

@@ -19,9 +19,9 @@ func newProbe(c net.Conn) probe {
 	return probe{}
 }
 
-// quiet reports whether the server has neither sent anything nor closed the connection.
-// Between statements it sends something only before it closes. The byte that this may
-// consume is no loss: the session is given up then.
+// quiet reports whether the server has neither sent anything nor closed the connection. Between
+// statements it sends something only before it closes. This may consume a byte, which does not
+// matter: the session is then abandoned.
 func (p probe) quiet() bool {
 	if p.raw == nil {
 		return true

@@ -15,17 +15,17 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Resealing is how far Reseal has come. It is a JSON document, from which another
-// process continues.
+// Resealing is the progress of Reseal, as a JSON document from which another process can
+// continue.
 type Resealing struct {
-	Key   string   `json:"key"`   // that everything is sealed with
+	Key   string   `json:"key"`   // with which everything is to be sealed
 	Pass  int      `json:"pass"`  // through all tables; the last one finds nothing to do
 	Table string   `json:"table"` // that is being read; "": the pass has ended
 	After []string `json:"after"` // key of the last row that was done; nil: none
 	Rows  int64    `json:"rows"`  // that were read in this pass
 	Moved int64    `json:"moved"` // of them, sealed again
 	Busy  int64    `json:"busy"`  // of them, changed by another session at that moment
-	// Resealed counts the rows that were sealed again in all passes, by table.
+	// Resealed counts the rows that all passes sealed again, by table.
 	Resealed map[string]int64 `json:"resealed"`
 	// Left counts the rows of this pass that still need another key, by key and table.
 	Left map[string]map[string]int64 `json:"left"`
@@ -38,13 +38,12 @@ const (
 	maxPasses   = 10
 )
 
-// Reseal seals with the current key what other keys have sealed in tables, in small
-// batches of page rows (0: 500), and continues at from, if that is not zero. tell is called after each batch.
-// It goes through all tables again until a pass finds nothing more to do: then Left has
-// only what cannot be opened.
+// Reseal seals with the current key the content of tables that other keys have sealed, in small batches of
+// page rows (0: 500), and continues at from, if that is not zero. tell is called after each batch. It repeats
+// passes over all tables until one finds nothing more to do: then Left has only what cannot be opened.
 //
-// A row is written only if it is not locked and its content is still what was read, so
-// no other write waits for long or is lost. Its version and updated_at stay as they are.
+// A row is written only if it is not locked and its content has not changed since it was read,
+// so no other write waits for long or is lost. Its version and updated_at stay as they are.
 func (db *DB) Reseal(ctx context.Context, tables []SealedTable, from Resealing, page int,
 	tell func(Resealing)) (Resealing, error) {
 	if page == 0 {
@@ -118,7 +117,7 @@ func rest(ctx context.Context, taken time.Duration) error {
 	}
 }
 
-// oldRow is a row with content that another key has sealed.
+// oldRow is a row whose content was sealed with another key.
 type oldRow struct {
 	at    string // its ctid
 	bytes int64
@@ -224,7 +223,7 @@ func (db *DB) resealRows(ctx context.Context, t *SealedTable, st *Resealing, fou
 	return nil
 }
 
-// leave counts rows that still need a key.
+// leave counts rows that still need an old key.
 func (st *Resealing) leave(t *SealedTable, key string, rows int64) {
 	if st.Left[key] == nil {
 		st.Left[key] = map[string]int64{}
@@ -232,8 +231,8 @@ func (st *Resealing) leave(t *SealedTable, key string, rows int64) {
 	st.Left[key][t.Name] += rows
 }
 
-// resealed is a batch of rows as they are written: where they are, and of each column
-// what it had and what it gets.
+// resealed is a batch of rows to be written: their locations, and the old and new values of
+// each column.
 type resealed struct {
 	at      []string
 	content [][]sql.NullString

@@ -58,7 +58,7 @@ func Canonical(b []byte) (json.RawMessage, error) {
 	return out, nil
 }
 
-// Queryer is a transaction or a pool.
+// Queryer is either a transaction or a pool.
 type Queryer interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
@@ -84,7 +84,7 @@ func ScanCounts(rows *sql.Rows) (map[uuid.UUID]int64, error) {
 		return err
 	})
 	if err != nil {
-		return nil, err // it is not known to be durable
+		return nil, err // its durability is unknown
 	}
 	return found, nil
 }

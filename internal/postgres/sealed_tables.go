@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// SealedTable says which content of a table is sealed and for which place, so that
-// Reseal can seal it again.
+// SealedTable describes which content of a table is sealed, and for which place, so that Reseal
+// can seal it again.
 type SealedTable struct {
 	Name  string   // with its schema
 	Key   []string // the columns of the primary key
@@ -24,7 +24,7 @@ type SealedValue struct {
 	Column string
 	Form   SealedForm
 	Field  string // the name of the envelope.Field
-	// Inside are the members of a document that are sealed; nil: all of the value is.
+	// Inside lists the members of a document that are sealed; nil: the whole value is sealed.
 	Inside []SealedMember
 }
 
@@ -65,7 +65,7 @@ func (v *SealedValue) old(key string) string {
 	}
 }
 
-// asText is a column of t as text, and fromText the way back.
+// asText returns a column of t as text; fromText is the inverse.
 func (v *SealedValue) asText() string {
 	switch v.Form {
 	case SealedBytes:
@@ -182,7 +182,7 @@ func (v *SealedValue) eachSealed(value []byte, row envelope.Field, f sealedFunc)
 	return value, nil
 }
 
-// within replaces the members of a document at a path. What is not there stays so.
+// within replaces the members of a document at a path. Absent members stay absent.
 func within(doc []byte, path []string, at envelope.Field, f sealedFunc) ([]byte, error) {
 	if len(path) == 0 {
 		return f(at, doc)

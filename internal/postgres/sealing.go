@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// PassOver reports err to Config.Unreadable and returns nil if it means that sealed
-// content cannot be opened; any other error is returned unchanged.
+// PassOver reports an error of opening sealed content to Config.Unreadable and returns nil; it
+// returns any other error unchanged.
 func (db *DB) PassOver(ctx context.Context, err error) error {
 	if !errors.Is(err, envelope.ErrUnreadable) {
 		return err
@@ -18,9 +18,8 @@ func (db *DB) PassOver(ctx context.Context, err error) error {
 	return nil
 }
 
-// Unstorable is not JSON. It is stored in place of content that could not be read back,
-// so that the database refuses such content when it is sealed, as it does when it is
-// not.
+// Unstorable is not JSON. It is stored in place of content that could not be read back, so that
+// the database rejects such content whether or not it is sealed.
 var Unstorable = []byte("unstorable")
 
 // Seal returns what to store for the JSON v; nil for nil. It seals the canonical form,

@@ -13,10 +13,9 @@ import (
 // keyCheck is the prefix of the name under which the check value of a key is stored.
 const keyCheck = "envelope:"
 
-// AdmitKeys checks that Config.Encryption has every key that was ever used for sealing:
-// a node that lacks one would take over sagas that it cannot read. Then it registers
-// the key that seals from now on, for the check of nodes that start later. Call it
-// before anything is written.
+// AdmitKeys checks that Config.Encryption has every key that was ever used for sealing: a node
+// that lacks one would take over sagas that it cannot read. Then it registers the key used from
+// now on, so that nodes that start later can check it. Call it before anything is written.
 func (db *DB) AdmitKeys(ctx context.Context) error {
 	if err := db.admitKeys(ctx); err != nil || db.Keys == nil {
 		return err
@@ -42,7 +41,7 @@ func (db *DB) admitKeys(ctx context.Context) error {
 	})
 }
 
-// registerKey notes that content is sealed with a key.
+// registerKey records that content is sealed with a key.
 func registerKey(ctx context.Context, tx *sqlx.Tx, keys *envelope.Keyring, id string) error {
 	check, _ := keys.Check(id)
 	_, err := tx.ExecContext(ctx, `
@@ -53,7 +52,7 @@ func registerKey(ctx context.Context, tx *sqlx.Tx, keys *envelope.Keyring, id st
 	return nil
 }
 
-// knowAll checks that the keyring has every key that was ever used for sealing.
+// knowAll checks that the keyring contains every key that was ever used for sealing.
 func (db *DB) knowAll(ctx context.Context, tx *sqlx.Tx) error {
 	var used []struct {
 		ID    string `db:"id"`
@@ -69,7 +68,7 @@ func (db *DB) knowAll(ctx context.Context, tx *sqlx.Tx) error {
 		case !ok:
 			return fmt.Errorf("the database has content encrypted with key %s, which is missing from encryption.keys", k.ID)
 		case !bytes.Equal(check, k.Check):
-			return fmt.Errorf("the database has content encrypted with a different key %s than the one in encryption.keys", k.ID)
+			return fmt.Errorf("the database has content encrypted with a key %s that differs from the one in encryption.keys", k.ID)
 		}
 	}
 	return nil

@@ -15,8 +15,7 @@ type Params struct {
 	params []wireColumn // without a type: a single value
 }
 
-// Single returns parameters that are single values. The statement determines their
-// types.
+// Single returns parameters that are single values. Their types follow from the statement.
 func Single(names ...string) Params {
 	var list Params
 	for _, name := range names {
@@ -36,8 +35,8 @@ func (p *Params) name(i int) string {
 // of the elements.
 type wireColumn [2]string
 
-// Unnest returns a FROM item named as that has the rows of the tables' batches side by
-// side, the first row with the first and so on.
+// Unnest returns a FROM item, named as, with the rows of the tables' batches side by side, the
+// first row with the first and so on.
 func Unnest(as string, tables ...Params) string {
 	var names, values []string
 	for _, t := range tables {

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Table describes one row type: a line for each column, in the order of all column
-// lists. The lists in statements, the parameters of a batch and how a row is read all
-// follow from these lines.
+// Table describes one row type: a line for each column, in the order of all column lists. The
+// lists in statements, the parameters of a batch and the scanning of a row all follow from
+// these lines.
 type Table[T any] struct {
 	columns []Column[T]
 	written []Column[T] // the columns that are sent to the database
@@ -33,7 +33,7 @@ type Column[T any] struct {
 	null, readOnly, unread, unwritten, unstored, once bool
 }
 
-// Cast stores the value as another type than it is sent in: "::jsonb".
+// Cast stores the value as a type other than the one it is sent in: "::jsonb".
 func (c Column[T]) Cast(to string) Column[T] { c.cast = to; return c }
 
 // From stores the result of an expression; the value is not sent.
@@ -57,7 +57,7 @@ func (c Column[T]) Into(dest func(*T) any) Column[T] {
 	return c
 }
 
-// ReadOnly marks a column that inserts leave to its default.
+// ReadOnly marks a column that inserts omit, so that it gets its default.
 func (c Column[T]) ReadOnly() Column[T] {
 	c.readOnly, c.unwritten, c.unstored = true, true, true
 	return c
@@ -118,7 +118,7 @@ func (t *Table[T]) part(names []string, leaves func(Column[T]) bool) *Table[T] {
 	return NewTable(slices.DeleteFunc(slices.Clone(t.columns), leaves)...)
 }
 
-// Selected returns the select list that Scan reads, from the table or alias of.
+// Selected returns the select list for Scan, with columns qualified by the table or alias of.
 func (t *Table[T]) Selected(of string) string {
 	list := make([]string, len(t.read))
 	for i, c := range t.read {
@@ -194,8 +194,8 @@ func (t *Table[T]) inserted(what func(*Column[T]) string) string {
 	return strings.Join(list, ", ")
 }
 
-// Scan reads a row that begins with the columns of Selected into r; more receives
-// what comes after them. Times are UTC then.
+// Scan reads a row that begins with the columns of Selected into r, and the columns after them
+// into more. It converts times to UTC.
 func (t *Table[T]) Scan(row Scanner, r *T, more ...any) error {
 	dest := make([]any, len(t.read), len(t.read)+len(more))
 	for i := range t.read {
@@ -223,7 +223,8 @@ func (t *Table[T]) One(row Scanner, more ...any) (r T, err error) {
 	return r, err
 }
 
-// All returns the rows of a query; its parameters are the query's results.
+// All returns the rows of a query; its parameters are the results of the call that ran the
+// query.
 func (t *Table[T]) All(rows *sql.Rows, err error) (all []T, _ error) {
 	if err != nil {
 		return nil, err

@@ -226,14 +226,14 @@ func Doc[T, V any](name string, at func(*T) *V) Column[T] {
 	return Column[T]{
 		name: name, null: reflect.TypeFor[V]().Kind() == reflect.Pointer, travels: "text", cast: "::jsonb",
 		write: func(*BinaryColumn, *T) {
-			panic("a batch cannot hold the document " + name + ": store its rows one by one")
+			panic("a batch cannot contain the document " + name + ": store its rows one by one")
 		},
 		dest: func(r *T) any { return doc[V]{at(r)} },
 	}
 }
 
-// OrMark is Doc for lists in which one damaged document must not hide the other rows: the
-// value is then left unchanged, and *mark is set. No caller may act by such a row.
+// OrMark is Doc for lists in which one damaged document must not hide the other rows: the value
+// is left unchanged, and *mark is set. Callers must not act on such a row.
 func OrMark[T, V any](name string, at func(*T) *V, mark func(*T) *bool) Column[T] {
 	c := Doc(name, at)
 	c.dest = func(r *T) any { return markedDoc[V]{doc[V]{at(r)}, mark(r)} }

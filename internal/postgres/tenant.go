@@ -9,20 +9,18 @@ import (
 	"github.com/jmoiron/sqlx"
 )
 
-// Everything that is done for one tenant goes through this file: as a database role to
-// which row-level security shows only the rows of the tenant in skald.tenant_id, in
-// addition to the statements' own WHERE tenant_id. The setting lasts for one
-// transaction, so it cannot leak to the next user of the connection, and without it no
-// rows are visible (decision 0022).
+// Every statement for one tenant goes through this file. It runs as a database role to which
+// row-level security shows only the rows of the tenant in skald.tenant_id, in addition to its
+// own WHERE tenant_id. The setting lasts for one transaction, so it cannot leak to the next
+// user of the connection, and without it no rows are visible (decision 0022).
 
 // OfTenant returns the statement of a prepared read, for ReadTenant: $1 is the tenant,
 // and query refers to it as tenant.id. order, when not empty, is an ORDER BY over the
 // columns of query.
 //
-// The statement sets its tenant itself, which saves the round trips of a transaction
-// around it; those cost three times as much as the read. LATERAL and OFFSET 0 leave the
-// planner no choice: query cannot begin before the tenant is set. If it could, it would
-// find nothing.
+// The statement sets its tenant itself, which saves the round trips of a transaction around it;
+// those cost three times as much as the read. LATERAL and OFFSET 0 force the planner to set the
+// tenant before query begins; otherwise query would find nothing.
 func OfTenant(query, order string) string {
 	return `SELECT s.* FROM (SELECT set_config('skald.tenant_id', $1::text, true)::uuid AS id OFFSET 0) AS tenant
  CROSS JOIN LATERAL (` + query + ` OFFSET 0) AS s ` + order
@@ -61,8 +59,7 @@ func (db *DB) ReadOne(
 	return err
 }
 
-// ListTenant runs any query in the name of tenant and calls row for each row it
-// finds.
+// ListTenant runs any query on behalf of tenant and calls row for each row it finds.
 func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, row func(*sql.Rows) error,
 	args ...any) error {
 	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
@@ -74,8 +71,8 @@ func (db *DB) ListTenant(ctx context.Context, tenant uuid.UUID, query string, ro
 	})
 }
 
-// InTenant calls f with a transaction in the name of tenant, and commits it
-// unless f fails. f can read and write only what belongs to the tenant.
+// InTenant calls f with a transaction on behalf of tenant, and commits it unless f fails. f can
+// read and write only the tenant's rows.
 func (db *DB) InTenant(ctx context.Context, tenant uuid.UUID, f func(*sqlx.Tx) error) error {
 	return db.transact(ctx, tenant, nil, f)
 }

@@ -33,8 +33,8 @@ func inTx(ctx context.Context, pool *sqlx.DB, f func(*sqlx.Tx) error) error {
 	return commit(ctx, tx)
 }
 
-// RetryCollision runs a transaction once more when it Collided with another one, so
-// that nothing of it was written.
+// RetryCollision runs a transaction a second time if it Collided with another one and so wrote
+// nothing.
 func RetryCollision[R any](do func() (R, error)) (R, error) {
 	r, err := do()
 	if err != nil && Collided(err) {
@@ -89,8 +89,8 @@ func (db *DB) QueryFuncIn(tx *sqlx.Tx) QueryFunc {
 	}
 }
 
-// ExecAll repeats a statement that changes a batch of rows until it changes none, and
-// returns how many it changed, also with an error. doing names the operation in errors.
+// ExecAll repeats a statement that changes a batch of rows until it changes none, and returns
+// how many it changed, even if it also returns an error. doing names the operation in errors.
 func (db *DB) ExecAll(ctx context.Context, doing, statement string, args ...any) (int64, error) {
 	var total int64
 	for {

@@ -48,8 +48,8 @@ func TextArray(of []string) string {
 	return v.(string)
 }
 
-// QuotedList returns words of the rules (capitals and _) as a list of SQL literals: the
-// planner estimates literals better than parameters. Any other word is left out.
+// QuotedList returns constants of the rules (capitals and _) as a list of SQL literals, which
+// the planner estimates better than parameters. Other words are omitted.
 func QuotedList[T ~string](of []T) string {
 	var out []string
 	for _, w := range of {

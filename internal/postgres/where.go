@@ -9,7 +9,7 @@ import (
 type Where struct {
 	Conditions []string
 	Args       []any
-	Few        bool // other conditions leave few rows to look at
+	Few        bool // other conditions leave few rows to examine
 }
 
 // Add appends a condition in which each ? stands for the next argument.

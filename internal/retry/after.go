@@ -9,9 +9,9 @@ import (
 // longestAfter bounds what After returns; Policy.Delay limits it further.
 const longestAfter = 24 * time.Hour
 
-// After returns the wait that a Retry-After header asks for, in seconds or as an HTTP
-// date: 0 if it is neither or has passed, and at most 24 hours. It is one rule for
-// participants, receivers of webhooks and the targets of dead letters.
+// After returns the wait that a Retry-After header requests, in seconds or as an HTTP date: 0
+// if it is neither or has passed, and at most 24 hours. The rule is the same for participants,
+// receivers of webhooks and the targets of dead letters.
 func After(header string, now time.Time) time.Duration {
 	header = strings.TrimSpace(header)
 	if header == "" {

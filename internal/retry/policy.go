@@ -1,5 +1,5 @@
-// Package retry is the one retry policy of Skald: of steps and compensations, dead
-// letters, job runs and webhooks. It is pure: jitter is an argument.
+// Package retry is Skald's retry policy for steps and compensations, dead letters, job runs and
+// webhooks. It is pure: jitter is an argument.
 package retry
 
 import (
@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Class says why an attempt did not succeed, in the terms of seed 2's retry_on
-// (section saga_instances, retry_policy).
+// Class is why an attempt failed, in the terms of seed 2's retry_on (section saga_instances,
+// retry_policy).
 type Class string
 
 // Classes of failed attempts. Refused is definite and never retried; every
@@ -20,39 +20,38 @@ const (
 	Unavailable Class = "unavailable"      // 408, 425, 429, 502, 503, 504
 	ServerError Class = "server_error"     // any other 5xx
 	BadResponse Class = "invalid_response" // redirect, garbage, too large
-	Refused     Class = "refused"          // a definite no: other 4xx
+	Refused     Class = "refused"          // definite refusal: other 4xx
 )
 
 // Classes lists the values that RetryOn may contain.
 var Classes = []Class{Timeout, Network, Unavailable, ServerError, BadResponse}
 
-// Policy says how often and how far apart attempts are made. JSON names are
-// seed 2's. Zero fields mean "inherit": see Or.
+// Policy is how many attempts are made, and how far apart. JSON names are seed 2's. Zero fields
+// mean "inherit": see Or.
 type Policy struct {
-	MaxAttempts       int      `json:"max_attempts,omitempty"`        // calls in all, the first included
+	MaxAttempts       int      `json:"max_attempts,omitempty"`        // calls in total, including the first
 	InitialIntervalMS int64    `json:"initial_interval_ms,omitempty"` // wait before the second attempt
 	MaxIntervalMS     int64    `json:"max_interval_ms,omitempty"`     // cap of every wait; a larger initial interval counts instead
 	Multiplier        float64  `json:"multiplier,omitempty"`          // 1 or more
 	Jitter            *float64 `json:"jitter,omitempty"`
-	// RetryOn: nil inherits, empty retries nothing; omitzero keeps the two apart in JSON.
+	// RetryOn: nil inherits, empty retries nothing; omitzero distinguishes the two in JSON.
 	RetryOn []Class `json:"retry_on,omitzero"`
 }
 
 func share(f float64) *float64 { return &f }
 
 // MaxAfter limits the wait that a participant or a target may request, so that a wrong
-// Retry-After cannot park a saga for years.
+// Retry-After cannot delay a saga for years.
 const MaxAfter = time.Hour
 
-// Default is the policy of a forward step that has none of its own: three attempts.
+// Default is the policy of an action without its own: three attempts.
 var Default = Policy{
 	MaxAttempts: 3, InitialIntervalMS: 200, MaxIntervalMS: 10_000,
 	Multiplier: 2, Jitter: share(0.2), RetryOn: Classes,
 }
 
-// Patient is the policy of a compensation that has none of its own. A compensation
-// that is given up leaves effects behind and needs an operator, so it is tried for
-// about 15 minutes.
+// Patient is the policy of a compensation without its own. A compensation that gives up leaves
+// effects behind and needs an operator, so it is tried for about 15 minutes.
 var Patient = Policy{
 	MaxAttempts: 20, InitialIntervalMS: 500, MaxIntervalMS: 60_000,
 	Multiplier: 2, Jitter: share(0.2), RetryOn: Classes,
@@ -87,12 +86,11 @@ func (p Policy) Allows(c Class, failures int) bool {
 	return c != Refused && failures < p.MaxAttempts && slices.Contains(p.RetryOn, c)
 }
 
-// Delay returns the wait before the attempt that follows the given number of failed
-// ones (1 or more). jitter is in [0,1) and spreads the wait by ±Policy.Jitter. A
-// participant's Retry-After (0 when none) is a lower bound. The result is
-// never negative and never more than the larger of cap·(1+Jitter), where cap
-// is the larger of MaxInterval and InitialInterval, and min(retryAfter, 1 h);
-// no number of failures overflows it (trap X23).
+// Delay returns the backoff before the attempt that follows the given number of failed ones (1
+// or more). jitter is in [0,1) and spreads the wait by ±Policy.Jitter. A participant's
+// Retry-After (0 when none) is a lower bound. The result is never negative, and at most the
+// larger of cap·(1+Jitter) and min(retryAfter, 1 h), where cap is the larger of MaxInterval and
+// InitialInterval; no number of failures overflows it (trap X23).
 func (p Policy) Delay(failures int, jitter float64, retryAfter time.Duration) time.Duration {
 	base := float64(p.InitialIntervalMS) * math.Pow(p.Multiplier, float64(max(failures, 1)-1))
 	base = min(base, float64(max(p.MaxIntervalMS, p.InitialIntervalMS)))

@@ -19,7 +19,7 @@ const (
 	CodeNumberOutOfRange = "number_out_of_range"
 )
 
-// Error says what is wrong with a document, and where.
+// Error is what is wrong with a document, and where.
 type Error struct {
 	// Code is one of the Code constants.
 	Code string
@@ -42,8 +42,8 @@ func (e *Error) Error() string {
 	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Detail + " (" + e.Code + ")"
 }
 
-// under puts one reference token before the pointer, on the way from the fault up
-// to the root; a document without a fault never pays for pointers.
+// under prepends a reference token to the pointer while the parser returns from the fault to
+// the root, so that pointers cost nothing in a document without faults.
 func (e *Error) under(token string) *Error {
 	e.Pointer = "/" + Token(token) + e.Pointer
 	return e

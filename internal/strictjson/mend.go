@@ -10,10 +10,11 @@ func Mended(dst, src []byte, l Limits, may func(path []string) bool) ([]byte, er
 
 var replacement = []byte("\uFFFD")
 
-// mendable are the faults of one character in a string.
+// mendable lists the faults that concern a single character in a string.
 var mendable = map[string]bool{CodeNULCharacter: true, CodeLoneSurrogate: true, CodeInvalidUTF8: true}
 
-// Mendable reports whether Mended may accept what Canonical has refused with this error.
+// Mendable reports whether Mended might accept a document that Canonical rejected with this
+// error.
 func Mendable(err error) bool {
 	e, ok := err.(*Error) //nolint:errorlint // as Canonical returns it
 	return ok && mendable[e.Code]

@@ -1,7 +1,7 @@
 package strictjson
 
-// maxExponent bounds the value that is kept of an exponent. It is far beyond what any
-// number within the limits needs, and below what PostgreSQL refuses even for zero.
+// maxExponent caps the parsed value of an exponent. It is far beyond what any number within the
+// limits needs, and below the exponents that PostgreSQL rejects even for zero.
 const maxExponent = 1_000_000
 
 // number reads a number and writes it as a plain decimal.

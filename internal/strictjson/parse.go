@@ -13,20 +13,20 @@ type parser struct {
 	src       []byte
 	pos       int
 	out       []byte
-	scratch   []byte // room for sort; kept, so that deep nesting costs no allocation per level
+	scratch   []byte // scratch space of sort; reused, so that deep nesting costs no allocation per level
 	maxDepth  int
 	maxDigits int
 	grown     int // digits that exponents have added so far
 
 	mend func(path []string) bool // nil: nothing is mended
-	path []string                 // only with mend: of the value that is read
+	path []string                 // only with mend: the path of the current value
 }
 
 // member is one "key":value of an object.
 type member struct {
 	key        []byte // decoded
 	at         int    // offset in src of the key's opening quote
-	start, end int    // where the canonical member stands in out
+	start, end int    // where the canonical member is in out
 }
 
 func (p *parser) document() *Error {
@@ -150,7 +150,7 @@ func (p *parser) object(depth int) *Error {
 	}
 }
 
-// leave goes back to the path of the value around the one that was read.
+// leave restores the path of the enclosing value.
 func (p *parser) leave() {
 	if p.mend != nil {
 		p.path = p.path[:len(p.path)-1]
@@ -189,8 +189,8 @@ func compareKeys(a, b []byte) int {
 	return bytes.Compare(a, b)
 }
 
-// sort puts the members of an object that has just been read in order. They
-// are the end of out, with a comma between each two.
+// sort orders the members of an object that has just been read. They are at the end of out,
+// separated by commas.
 func (p *parser) sort(members []member) *Error {
 	start := members[0].start
 	var room [512]byte // on the stack
@@ -222,8 +222,8 @@ func (p *parser) sort(members []member) *Error {
 	return nil
 }
 
-// next skips blanks and returns the byte after them, which stays unread; at
-// the end of the document it returns 0.
+// next skips blanks and returns the byte after them without consuming it, or 0 at the end of
+// the document.
 func (p *parser) next() byte {
 	for ; p.pos < len(p.src); p.pos++ {
 		switch c := p.src[p.pos]; c {
@@ -235,7 +235,7 @@ func (p *parser) next() byte {
 	return 0
 }
 
-// take reads the byte that next has returned and writes it.
+// take consumes the byte that next has returned, and writes it.
 func (p *parser) take(c byte) {
 	p.pos++
 	p.out = append(p.out, c)
@@ -249,7 +249,7 @@ func (p *parser) tooDeep() *Error {
 	return p.fault(CodeTooDeep, p.pos, "more than "+strconv.Itoa(p.maxDepth)+" levels of nesting")
 }
 
-// unexpected is the fault of the byte at pos, which is not part of a string.
+// unexpected returns the error for the byte at pos, which is not part of a string.
 func (p *parser) unexpected(detail string) *Error {
 	if p.pos == len(p.src) {
 		return p.unexpectedEnd()

@@ -12,14 +12,14 @@ type Member struct {
 }
 
 // Members splits an object into its members, in their order. It looks at keys, quotes and
-// brackets only, so that what is wrong with a value concerns that value alone. False: it is no
-// object that can be split, or has very many members.
+// brackets only, so that an invalid value does not affect the others. It returns false if src
+// is not an object that can be split, or has too many members.
 func Members(src []byte) (members []Member, ok bool) {
 	return (&splitter{src: src}).members()
 }
 
-// Salvaged returns the members of what should be an object, as far as they can be told apart: an
-// array that is not closed ends with the object, and what follows the object does not matter.
+// Salvaged returns the members of what should be an object, as far as they can be distinguished:
+// an unclosed array ends with the object, and text after the object is ignored.
 func Salvaged(src []byte) []Member {
 	members, _ := (&splitter{src: src, salvages: true}).members()
 	return members
@@ -105,9 +105,9 @@ func (s *splitter) key() (key string, ok bool) {
 	return key, true
 }
 
-// value reads up to the comma or the bracket that ends the value. Brackets within it that do not
-// match are part of what is wrong with it: a brace closes what is open within it, and a bracket
-// that closes nothing is passed over.
+// value reads up to the comma or the bracket that ends the value. Unbalanced brackets within it
+// are tolerated: a brace closes the arrays that are open within it, and a bracket that closes
+// nothing is skipped.
 func (s *splitter) value(closing byte) (raw []byte, ok bool) {
 	var open []byte
 	start := s.pos

@@ -1,9 +1,9 @@
 // Package strictjson checks JSON that comes from outside and rewrites it in
 // one canonical form.
 //
-// It accepts what RFC 8259 accepts, except what cannot be stored or repeated
-// faithfully: invalid UTF-8, duplicate object keys, NUL characters, lone surrogates,
-// numbers of absurd length, unlimited nesting.
+// It accepts what RFC 8259 accepts, except what cannot be stored or reproduced faithfully:
+// invalid UTF-8, duplicate object keys, NUL characters, lone surrogates, numbers of absurd
+// length, unlimited nesting.
 //
 // The canonical form is what PostgreSQL prints for a jsonb value, without the
 // blanks after commas and colons:
@@ -38,17 +38,16 @@ type Limits struct {
 	MaxNumberDigits int
 }
 
-// The limits that apply where Limits has zero. 400 digits hold every float64 in its
-// shortest form, and PostgreSQL's numeric holds far more.
+// The defaults of Limits. 400 digits hold every float64 in its shortest form, and PostgreSQL's
+// numeric holds far more.
 const (
 	DefaultMaxDepth        = 64
 	DefaultMaxNumberDigits = 400
 )
 
-// Canonical checks that src is exactly one JSON value within the limits and appends
-// its canonical form to dst. The result is a fixed point: its own canonical form is
-// itself. src is only read, no reference to it is kept, and it must not share memory
-// with dst.
+// Canonical checks that src is exactly one JSON value within the limits and appends its
+// canonical form to dst. The result is a fixed point: its own canonical form is itself. src is
+// neither modified nor retained, and must not share memory with dst.
 //
 // On failure it returns dst as it was (bytes beyond its length may have
 // changed) and an *Error about the first fault; a duplicate key counts as a

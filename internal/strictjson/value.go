@@ -6,9 +6,8 @@ import (
 	"strconv"
 )
 
-// Stored are the limits for JSON that has already been accepted: it was within the
-// narrower limits of the API then, and storage may have written its numbers without
-// exponents.
+// Stored are the limits for JSON that has already been accepted. It was within the stricter
+// limits of the API then, but storage may have expanded its exponents.
 var Stored = Limits{MaxDepth: 1000, MaxNumberDigits: 100_000}
 
 // Encode returns v as canonical JSON within Stored.
@@ -20,8 +19,8 @@ func Encode(v any) (json.RawMessage, error) {
 	return Canonical(nil, b, Stored)
 }
 
-// Decode parses canonical JSON; numbers become json.Number and so keep their digits.
-// It returns nil for nil and for bytes that are not JSON.
+// Decode parses canonical JSON; numbers become json.Number, which keeps their digits. It
+// returns nil for nil and for bytes that are not JSON.
 func Decode(j json.RawMessage) any {
 	d := json.NewDecoder(bytes.NewReader(j))
 	d.UseNumber()

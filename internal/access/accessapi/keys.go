@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// scopeOf is the tenant whose keys the caller may manage; nil: all keys.
+// scopeOf returns the tenant whose keys the caller may manage; nil: all keys.
 func scopeOf(req *httpkit.Request) *uuid.UUID {
 	if req.Who.AnyTenant {
 		return nil
@@ -41,7 +41,7 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 			err = s.Keys.Create(httpkit.WithActor(ctx, in.Body.Reason), key)
 		}
 		switch {
-		case errors.Is(err, access.ErrPrefixTaken): // one in 2^40; the next attempt has another prefix
+		case errors.Is(err, access.ErrPrefixTaken): // one chance in 2^40; the next attempt uses another prefix
 			continue
 		case err != nil:
 			return nil, err
@@ -95,7 +95,7 @@ func (s *Handlers) ListAPIKeys(ctx context.Context, in api.ListAPIKeysRequestObj
 	case scope == nil:
 		scope = p.TenantID
 	case *scope != *p.TenantID:
-		return nil, fault.New(fault.Forbidden, principal.CodeTenantMismatch, "the credential is bound to a tenant, and tenant_id is a different one")
+		return nil, fault.New(fault.Forbidden, principal.CodeTenantMismatch, "the credential is bound to a tenant, but tenant_id is a different one")
 	}
 	now := s.Now()
 	found, err := s.Keys.List(ctx, scope, access.Filter{Active: p.Active, Now: now, Request: asked.Request})

@@ -44,7 +44,8 @@ func (s *Handlers) CreateSession(ctx context.Context, _ api.CreateSessionRequest
 	}, nil
 }
 
-// cookieOf is the cookie of a session. The browser forgets it when it is closed; "" makes it forget now.
+// cookieOf returns the cookie of a session. The browser drops it when it is closed; an empty token
+// deletes it immediately.
 func cookieOf(req *httpkit.Request, token string) string {
 	c := http.Cookie{
 		Name: access.SessionCookie, Value: token, Path: "/", Secure: true, HttpOnly: true, SameSite: http.SameSiteStrictMode,
@@ -58,7 +59,7 @@ func cookieOf(req *httpkit.Request, token string) string {
 	return c.String()
 }
 
-// ownerOf is the subject whose sessions the caller may see and end; "": everybody's.
+// ownerOf returns the subject whose sessions the caller may see and end; "": all sessions.
 func ownerOf(req *httpkit.Request) string {
 	if req.Who.Role.Allows(principal.AccessAdmin) {
 		return ""

@@ -85,7 +85,7 @@ func rowOf(k access.Key) *keyRow {
 func (r *keyRow) key() access.Key {
 	r.Tenant = r.tenantOf()
 	if len(r.Queues) == 0 {
-		r.Queues = nil // as in a new key
+		r.Queues = nil // as for a new key
 	}
 	return r.Key
 }
@@ -239,9 +239,8 @@ func tellKey(ctx context.Context, tx *sqlx.Tx, id uuid.UUID, at time.Time, verb 
 	return auditdb.Tell(ctx, tx, id, tenant, at, operator.APIKey, after.ID.String(), verb, was, after.Audited(), details)
 }
 
-// useKeys locks the keys in id order, because nodes that record the uses of the same
-// keys would otherwise deadlock. A row that had to be waited for is evaluated again in
-// its new version.
+// useKeys locks the keys in id order, because nodes that record uses of the same keys would
+// otherwise deadlock. After a wait for a lock, PostgreSQL evaluates the new version of the row.
 const useKeys = `
 WITH used AS (
 	SELECT k.id, u.at FROM saga.api_keys k JOIN unnest($1::uuid[], $2::timestamptz[]) u (id, at) ON u.id = k.id

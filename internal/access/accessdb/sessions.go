@@ -201,7 +201,7 @@ WITH used AS (
 UPDATE saga.session_secrets s SET last_used_at = used.at FROM used
  WHERE s.id = used.id`
 
-// Ended ones that another node is removing are left to it.
+// Ended sessions that another node is removing are skipped.
 const removeSessions = `
 DELETE FROM saga.session_secrets WHERE id IN (
 	SELECT id FROM saga.session_secrets WHERE expires_at <= $1 OR last_used_at <= $2

@@ -33,9 +33,9 @@ func (c claims) at(name string) any {
 	return v
 }
 
-// role is the last of principal.Roles that a claim contains, as text or in a list. Other
-// words belong to other systems and are ignored; without a role the caller is known but
-// has no permissions.
+// role is the last of principal.Roles that a claim contains, as text or in a list. Other values
+// belong to other systems and are ignored; a caller without a role is authenticated but has no
+// permissions.
 func (c claims) role(claim string) principal.Role {
 	list, ok := c.at(claim).([]any)
 	if !ok {
@@ -52,7 +52,7 @@ func (c claims) role(claim string) principal.Role {
 	return principal.Roles[best]
 }
 
-// tenant reads the tenant of a token, the zero one when it has none.
+// tenant reads the tenant of a token; it returns the zero tenant if there is none.
 func (c claims) tenant(claim string) (t tenant.Tenant, err error) {
 	if v := c.at(claim); v != nil {
 		text, _ := v.(string)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-const discoveryFresh = time.Hour // how long the issuer's endpoints are used before they are asked for again
+const discoveryFresh = time.Hour // how long the issuer's endpoints are used before they are requested again
 
 // issuer finds the endpoints of the issuer, by its discovery document.
 type issuer struct {
@@ -30,8 +30,8 @@ func newIssuerOf(url string, client *http.Client) *issuer {
 	return &issuer{url: url, client: client, asking: make(chan struct{}, 1)}
 }
 
-// endpoint returns the issuer's endpoints. Strangers can ask for it: the issuer is asked once an hour, and after a
-// failure at most every fetchPause.
+// endpoint returns the issuer's endpoints. Anonymous clients can trigger it, so the issuer is queried once an
+// hour, and after a failure at most every fetchPause.
 func (i *issuer) endpoint(ctx context.Context) (oauth2.Endpoint, error) {
 	if e, err, ok := i.last(); ok {
 		return e, err
@@ -42,7 +42,7 @@ func (i *issuer) endpoint(ctx context.Context) (oauth2.Endpoint, error) {
 	case <-ctx.Done():
 		return oauth2.Endpoint{}, ctx.Err()
 	}
-	if e, err, ok := i.last(); ok { // another visitor has asked meanwhile
+	if e, err, ok := i.last(); ok { // another request has fetched it in the meantime
 		return e, err
 	}
 	asked, cancel := context.WithTimeout(oidc.ClientContext(context.WithoutCancel(ctx), i.client), fetchWithin)

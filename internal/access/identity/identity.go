@@ -19,21 +19,21 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// cacheFor is how long a result is cached, counted from before the look-up. With it a
-// revoked key is refused everywhere within 5 s, including the duration of the last
-// look-up.
+// cacheFor is how long a result is cached, counted from before the look-up. It ensures that a
+// revoked key is rejected everywhere within 5 s, including the duration of the last look-up.
 const cacheFor = 4 * time.Second
 
-// maxCached bounds the cached results of each kind. Clients without credentials can
-// fill the map of refused ones with anything; the map of accepted ones contains only
-// issued credentials.
+// maxCached bounds the cached results of each kind. Clients without credentials can fill the
+// map of rejected ones with anything; the map of accepted ones contains only issued
+// credentials.
 const maxCached = 10_000
 
-// maxCredential is, in bytes, far above any token that an issuer would make.
+// maxCredential is a length in bytes far above that of any token that an issuer would make.
 const maxCredential = 8 << 10
 
-// ticketBegin begins tickets. A ticket is a credential for one request to this process, within a few seconds: for
-// a person whom the issuer has just signed in, and who is about to get a session. It never leaves the process.
+// ticketBegin is the prefix of tickets. A ticket is a credential for one request to this process, within a few
+// seconds, by a person whom the issuer has just signed in and who is about to get a session. It never leaves the
+// process.
 const ticketBegin = "skald_ticket_"
 
 // Config of a Checker. Fields are required unless a comment says otherwise.
@@ -42,7 +42,7 @@ type Config struct {
 	Sessions access.Sessions
 	// JWT is which tokens are accepted; nil: none.
 	JWT *JWT
-	// Now is the clock of expiries.
+	// Now is the clock for expiry times.
 	Now func() time.Time
 	Log *slog.Logger
 }
@@ -62,8 +62,8 @@ type Checker struct {
 	lastUsed map[uuid.UUID]time.Time // guarded by mu: sessions, likewise
 	tickets  map[digest]found        // guarded by mu: see ticket
 
-	// asking prevents many simultaneous requests with one credential from looking it up
-	// each: one does, the others find the result cached.
+	// asking makes simultaneous requests with one credential look it up only once: the others
+	// find the result cached.
 	asking [16]chan struct{}
 }
 
@@ -86,8 +86,8 @@ func New(cfg Config) *Checker {
 }
 
 // Identify returns the caller with an API key or JWT. Fault: Unauthenticated with
-// principal.CodeInvalid, which does not tell the client why; its cause is for the log.
-// Other errors are outages: the credential was not checked.
+// principal.CodeInvalid, which does not reveal the reason to the client; its cause is for the
+// log. Other errors are outages: the credential was not checked.
 func (c *Checker) Identify(ctx context.Context, credential string) (principal.Principal, error) {
 	if len(credential) > maxCredential {
 		return principal.Principal{}, refuse(errTooLong)
@@ -106,7 +106,7 @@ func (c *Checker) Identify(ctx context.Context, credential string) (principal.Pr
 	case <-ctx.Done():
 		return principal.Principal{}, ctx.Err()
 	}
-	if f, ok := c.cached(id); ok { // another request has looked it up meanwhile
+	if f, ok := c.cached(id); ok { // another request has looked it up in the meantime
 		return c.result(f)
 	}
 	asked := time.Now()
@@ -171,7 +171,7 @@ func (c *Checker) remember(id digest, f found) {
 	}
 }
 
-// ask looks a credential up. An error is an outage.
+// ask looks up a credential. An error is an outage.
 func (c *Checker) ask(ctx context.Context, credential string) (found, error) {
 	if token, ok := access.ParseToken(credential); ok {
 		return c.askKey(ctx, token)
@@ -206,7 +206,7 @@ func (c *Checker) askKey(ctx context.Context, token access.Token) (found, error)
 	return f, nil
 }
 
-// askSession looks a session up, and the key that it was made with: the session has the rights that the key has now.
+// askSession looks up a session and the key that it was made with, because the session has the key's current rights.
 func (c *Checker) askSession(ctx context.Context, token access.SessionToken) (found, error) {
 	s, err := c.sessions.Find(ctx, token.Hash())
 	if fault.KindOf(err) == fault.NotFound {
@@ -239,7 +239,7 @@ func (c *Checker) askSession(ctx context.Context, token access.SessionToken) (fo
 	return f, nil
 }
 
-// Forget makes the next request with a session look it up again.
+// Forget drops a session from the cache, so that its next request looks it up again.
 func (c *Checker) Forget(session uuid.UUID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,9 +251,8 @@ func (c *Checker) Forget(session uuid.UUID) {
 	delete(c.lastUsed, session)
 }
 
-// Run records the uses of keys, once a minute and when ctx ends. Uses that a crash or
-// an outage at the end keeps from being recorded are lost: the times only help
-// operators to find unused keys.
+// Run records the uses of keys, once a minute and when ctx ends. Uses that a crash or a final
+// outage keeps from being recorded are lost: the times only help operators to find unused keys.
 func (c *Checker) Run(ctx context.Context) {
 	tick := time.NewTicker(access.UsedEvery)
 	defer tick.Stop()

@@ -17,11 +17,11 @@ import (
 )
 
 // How the issuer's keys are cached. oidc.RemoteKeySet keeps a key until another one is requested,
-// so that a withdrawn one would be accepted forever, and fetches for every token with a bad
-// signature, so that strangers could make it flood the issuer.
+// so that a withdrawn one would be accepted forever, and fetches the keys for every token with a
+// bad signature, so that anonymous clients could make it flood the issuer.
 const (
 	keysFresh   = 5 * time.Minute  // age at which they are fetched again
-	keysUsable  = time.Hour        // age up to which they are used if that fails
+	keysUsable  = time.Hour        // age up to which they are used if fetching fails
 	fetchPause  = 10 * time.Second // shortest interval between two fetches
 	fetchWithin = 5 * time.Second
 	maxKeySet   = 1 << 20 // bytes
@@ -85,8 +85,7 @@ func (s *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error
 	return nil, errNotTrue
 }
 
-// candidates returns the keys that may have signed, none when the issuer has no such
-// key.
+// candidates returns the keys that may have signed; none if the issuer has no such key.
 func (s *keySet) candidates(ctx context.Context, kid, alg string) ([]jose.JSONWebKey, error) {
 	keys, fetched, tried := s.present()
 	fits := fitting(keys, kid, alg)
@@ -187,8 +186,8 @@ func (s *keySet) get(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeys(body)
 }
 
-// parseKeys reads a key set and skips entries that are not public keys of a supported
-// type: issuers have others too.
+// parseKeys reads a key set and skips entries that are not public keys of a supported type,
+// which issuers publish as well.
 func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -206,7 +205,7 @@ func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 	return slices.Clip(keys), nil
 }
 
-// JWT configures which tokens are accepted and their claims of role and tenant. All
+// JWT configures which tokens are accepted, and the claims with their role and tenant. All
 // fields are required unless a comment says otherwise.
 type JWT struct {
 	Issuer   string
@@ -221,8 +220,8 @@ type JWT struct {
 	// dots.
 	RoleClaim   string
 	TenantClaim string
-	// DefaultTenant lets tokens without a tenant count, as being of none; the zero
-	// value refuses them. A claim that an issuer forgets must not open a tenant.
+	// DefaultTenant accepts tokens without a tenant, as belonging to none; by default they are
+	// rejected. A claim that an issuer forgets must not give access to a tenant.
 	DefaultTenant bool
 	// Transport makes the requests for keys. Optional: the default one.
 	Transport http.RoundTripper

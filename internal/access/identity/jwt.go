@@ -32,7 +32,7 @@ func (t *tokens) check(ctx context.Context, raw string) (found, error) {
 	return found, err
 }
 
-// claimed is check, with the claims of a token that is accepted.
+// claimed is check that also returns the claims of an accepted token.
 func (t *tokens) claimed(ctx context.Context, raw string) (found, claims, error) {
 	var outage error // the verifier would merge it into its text about the token
 	token, err := t.verifier.Verify(context.WithValue(ctx, outageKey{}, &outage), raw)
@@ -99,6 +99,6 @@ func (t *tokens) principal(subject string, c claims) (principal.Principal, error
 type found struct {
 	who     principal.Principal
 	expires time.Time // zero: never
-	wrong   error     // why it is refused; nil: it is accepted
-	until   time.Time // with a monotonic reading: when it is checked again
+	wrong   error     // why it is rejected; nil: it is accepted
+	until   time.Time // when it is checked again, with a monotonic reading
 }

@@ -25,25 +25,25 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// How a sign-in is bounded.
+// Limits of a sign-in.
 const (
-	loginLife      = 10 * time.Minute // from Begin to Finish: a person types a password meanwhile
+	loginLife      = 10 * time.Minute // from Begin to Finish: in between a person types a password
 	exchangeWithin = 10 * time.Second
 	maxNext        = 1500 // bytes: the cookie must stay below 4 KiB
 )
 
 // SignOn configures how people sign in at the issuer.
 type SignOn struct {
-	// JWT says what of the issuer's ID tokens counts, as with other JWTs. Audience is not used: an ID token is for
-	// the client.
+	// JWT configures which claims of the issuer's ID tokens count, as for other JWTs. Audience is not used: the
+	// audience of an ID token is the client.
 	JWT
 	ClientID, ClientSecret string
 	Scopes                 []string // beside openid
 }
 
-// Login signs people in at the issuer: the authorization code flow of OpenID Connect, with PKCE. What must be known
-// again when the person comes back is kept by the browser and signed, so that any node can finish what another one
-// began. It is safe for concurrent use.
+// Login signs people in at the issuer: the authorization code flow of OpenID Connect, with PKCE. The state that is
+// needed when the person returns is kept by the browser and signed, so that any node can finish a sign-in that
+// another one began. It is safe for concurrent use.
 type Login struct {
 	cfg     SignOn
 	checker *Checker
@@ -68,7 +68,7 @@ func NewLogin(cfg SignOn, c *Checker) *Login {
 	}
 }
 
-// kept is what the browser keeps of a sign-in that has begun.
+// kept is the state of a sign-in that the browser keeps.
 type kept struct {
 	State    string `json:"s"`
 	Nonce    string `json:"n"`
@@ -78,8 +78,8 @@ type kept struct {
 	Until    int64  `json:"u"` // seconds since 1970
 }
 
-// Begin starts a sign-in that returns to redirect, a URL of this server, and leads on to next. It returns the URL of
-// the issuer to go to, and a text that the browser must keep for Finish, and no other browser. Fault: Unavailable.
+// Begin starts a sign-in that returns to redirect, a URL of this server, and leads on to next. It returns the
+// issuer's URL to go to, and a text that this browser alone must keep for Finish. Fault: Unavailable.
 func (l *Login) Begin(ctx context.Context, redirect, next string) (to, keep string, err error) {
 	config, err := l.config(ctx, redirect)
 	if err != nil {
@@ -95,8 +95,8 @@ func (l *Login) Begin(ctx context.Context, redirect, next string) (to, keep stri
 	return config.AuthCodeURL(k.State, oidc.Nonce(k.Nonce), oauth2.S256ChallengeOption(k.Verifier)), l.sign(k), nil
 }
 
-// Finish ends the sign-in that the browser has kept, with the issuer's answer: the query with which the person came
-// back. It returns a credential for one request, and the path that was given to Begin. Faults: Unauthenticated,
+// Finish ends the sign-in that the browser has kept, with the issuer's answer: the query with which the person
+// returned. It returns a credential for one request, and the path that was given to Begin. Faults: Unauthenticated,
 // Unavailable; their details are for the person.
 func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (credential, next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeWithin)
@@ -135,7 +135,7 @@ func (l *Login) Finish(ctx context.Context, keep string, answer url.Values) (cre
 	return credential, k.Next, err
 }
 
-// identified is who an ID token is about.
+// identified returns the person whom an ID token identifies.
 func (l *Login) identified(ctx context.Context, raw, nonce string) (principal.Principal, error) {
 	f, claims, err := l.tokens.claimed(ctx, raw)
 	switch {
@@ -167,7 +167,7 @@ func roleNames() (all []string) {
 	return all
 }
 
-// config is that of the issuer for one return address.
+// config returns the OAuth 2 configuration for one return address.
 func (l *Login) config(ctx context.Context, redirect string) (*oauth2.Config, error) {
 	endpoint, err := l.issuer.endpoint(ctx)
 	if err != nil {
@@ -180,19 +180,19 @@ func (l *Login) config(ctx context.Context, redirect string) (*oauth2.Config, er
 	}, nil
 }
 
-// notExchanged is the fault of a code that has brought no token.
+// notExchanged is the fault of a code for which the issuer returned no token.
 func (l *Login) notExchanged(ctx context.Context, err error) error {
 	var answered *oauth2.RetrieveError
 	if !errors.As(err, &answered) || answered.Response == nil || answered.Response.StatusCode >= 500 {
 		return l.unavailable(ctx, err)
 	}
-	l.log.WarnContext(ctx, "the identity provider gave no token for a code", slog.Int("status", answered.Response.StatusCode),
+	l.log.WarnContext(ctx, "the identity provider returned no token for a code", slog.Int("status", answered.Response.StatusCode),
 		slog.String("error", answered.ErrorCode), slog.String("description", answered.ErrorDescription))
 	if answered.ErrorCode == "invalid_client" || answered.ErrorCode == "unauthorized_client" {
 		return refuseLogin("The identity provider does not accept Skald as its client %s: %s", l.cfg.ClientID,
 			said(answered.ErrorCode, answered.ErrorDescription))
 	}
-	return refuseLogin("The identity provider gave no token for this sign-in, which may have been used before: %s",
+	return refuseLogin("The identity provider returned no token for this sign-in, which may have been used before: %s",
 		said(cmp.Or(answered.ErrorCode, answered.Response.Status), answered.ErrorDescription))
 }
 
@@ -208,7 +208,7 @@ func refuseLogin(format string, args ...any) *fault.Error {
 	return fault.New(fault.Unauthenticated, principal.CodeInvalid, format, args...)
 }
 
-// said is an error as the issuer puts it, for people: without what is not text, and not endless.
+// said returns an issuer's error message for people: printable and shortened.
 func said(code, description string) string {
 	text := code
 	if description != "" {
@@ -226,7 +226,8 @@ func said(code, description string) string {
 	return text
 }
 
-// sign returns k as text that read accepts, and that cannot be made without the client's secret.
+// sign returns k as signed text, which read accepts and which cannot be forged without the
+// client's secret.
 func (l *Login) sign(k kept) string {
 	body, _ := json.Marshal(k) // of strings and a number
 	text := base64.RawURLEncoding.EncodeToString(body)
@@ -244,7 +245,7 @@ func (l *Login) read(text string) (k kept, ok bool) {
 	return k, ok
 }
 
-// mac is of a key that serves nothing else, and that all nodes can make.
+// mac uses a key that serves no other purpose and that all nodes can derive.
 func (l *Login) mac(text string) []byte {
 	key := hmac.New(sha256.New, []byte(l.cfg.ClientSecret))
 	key.Write([]byte("skald: a sign-in that has begun"))

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// How tickets are bounded.
+// Limits of tickets.
 const (
 	ticketLife = 10 * time.Second
 	maxTickets = 1000
@@ -18,7 +18,7 @@ const (
 
 var errNoTicket = errors.New("no such ticket, or it has been used")
 
-// ticket returns a ticket of who.
+// ticket issues a ticket for who.
 func (c *Checker) ticket(who principal.Principal) (string, error) {
 	var chance [32]byte
 	if _, err := rand.Read(chance[:]); err != nil {
@@ -27,14 +27,14 @@ func (c *Checker) ticket(who principal.Principal) (string, error) {
 	text := ticketBegin + base64.RawURLEncoding.EncodeToString(chance[:])
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.tickets) >= maxTickets { // so many at once that were never used: their requests have failed
+	if len(c.tickets) >= maxTickets { // this many unused ones: their requests have failed
 		clear(c.tickets)
 	}
 	c.tickets[sha256.Sum256([]byte(text))] = found{who: who, until: time.Now().Add(ticketLife)}
 	return text, nil
 }
 
-// takeTicket returns whose ticket it is, once.
+// takeTicket returns the owner of a ticket, once.
 func (c *Checker) takeTicket(id digest) (principal.Principal, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

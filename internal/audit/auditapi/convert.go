@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
-// toAPIEvent converts an audit event; cursor is the one after it.
+// toAPIEvent converts an audit event; cursor is the position after it.
 func toAPIEvent(e *trail.StoredEvent, cursor string) api.AuditEvent {
 	out := api.AuditEvent{
 		ID: strconv.FormatInt(e.ID, 10), SagaID: e.SagaID, EventType: api.AuditEventType(e.Type), Timestamp: e.At,

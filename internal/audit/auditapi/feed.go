@@ -17,9 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Follow sends live events to waiting requests: every event of a tenant after a
-// position, in batches that must not be changed. The channel is closed when its reader
-// falls behind, who then calls it again. stop must be called.
+// Follow sends live events to waiting requests: every event of a tenant after a position, in
+// batches that must not be changed. The channel is closed when its reader falls behind, which
+// must then call Follow again. stop must be called.
 type Follow func(ctx context.Context, tenant uuid.UUID) (batches <-chan []trail.StoredEvent, after trail.Position,
 	stop func(), err error)
 
@@ -79,7 +79,7 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 	return f, nil
 }
 
-// ListEvents returns a page of the feed, at once or when something has come.
+// ListEvents returns a page of the feed, immediately or once an event has arrived.
 func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObject) (api.Response, error) {
 	p := in.Params
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
@@ -123,10 +123,10 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 type feedPage struct {
 	events []trail.StoredEvent
 	end    trail.Position
-	more   bool // there are later events, though perhaps none that match
+	more   bool // there are later events, though perhaps none matches
 }
 
-// readFeed reads until a page is full, the feed ends, or its time is over.
+// readFeed reads until the page is full, the feed ends, or its time is up.
 func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at trail.Position, f trail.EventFilter,
 	size int) (feedPage, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -139,7 +139,7 @@ func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at trail.Posi
 			return p, err
 		}
 		p.events = append(p.events, events...)
-		if len(p.events) > size { // the additional one shows that there are more
+		if len(p.events) > size { // one more than the page, which shows that there are more
 			p.events, p.more = p.events[:size], true
 			p.end = p.events[size-1].Position
 			return p, nil
@@ -155,7 +155,7 @@ func (s *Handlers) readFeed(ctx context.Context, tenant uuid.UUID, at trail.Posi
 	}
 }
 
-// awaitEvents waits for an event that matches and returns the page there is then.
+// awaitEvents waits for a matching event and then returns the page.
 func (s *Handlers) awaitEvents(ctx context.Context, tenant uuid.UUID, at trail.Position, f trail.EventFilter, size int,
 	wait time.Duration) (feedPage, error) {
 	over := time.NewTimer(wait)
@@ -253,8 +253,8 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// hasEvents returns nil when the tenant has, or had, a saga of this id: each has an event of its
-// start, whatever happened to it later. Fault: NotFound.
+// hasEvents returns nil if the tenant has, or had, a saga with this id: each has a start event,
+// whatever happened to it later. Fault: NotFound.
 func (s *Handlers) hasEvents(ctx context.Context, tenant, id uuid.UUID) error {
 	events, _, err := s.Trail.Events(ctx, tenant, id, trail.EventFilter{}, false, 0, 1)
 	if err != nil || len(events) > 0 {

@@ -64,12 +64,12 @@ type stream struct {
 	list     httpkit.ListID
 	filter   trail.EventFilter
 	bare     bool             // a HEAD request: no body
-	redactor httpkit.Redactor // hides what the client may not read; nil: nothing
+	redactor httpkit.Redactor // removes what the client may not read; nil: nothing
 
 	out    *http.ResponseController
 	w      http.ResponseWriter
 	buf    bytes.Buffer
-	at     trail.Position // everything up to here was sent, or does not match
+	at     trail.Position // everything up to here was sent or does not match
 	sent   trail.Position // the last cursor sent
 	quiet  *time.Timer    // fires when nothing was sent for a while
 	over   *time.Timer    // fires at the stream's maximum age
@@ -108,7 +108,8 @@ func (st *stream) Write(w http.ResponseWriter) error {
 	return nil
 }
 
-// round catches up with the feed and follows it until it falls behind or ends.
+// round catches up with the feed, and follows it until the client falls behind or the stream
+// ends.
 func (st *stream) round() {
 	if st.catchUp(); st.closed {
 		return
@@ -219,8 +220,8 @@ func (st *stream) write(e *trail.StoredEvent) {
 	st.sent = e.Position
 }
 
-// mark ends a message without data, which carries the cursor although no event matched,
-// so that these events need not be read again.
+// mark ends a message without data. It carries the cursor past events that did not match, so
+// that they need not be read again.
 func (st *stream) mark() {
 	if st.at != st.sent {
 		st.buf.WriteString("id: " + st.s.Cursors.Seal(st.list, positionKeys(st.at)) + "\n")

@@ -79,9 +79,9 @@ func (c *Chain) UnsealedIn(ctx context.Context, db *postgres.DB) ([]trail.Unseal
 	return list, nil
 }
 
-// sealEvents computes a seal in the database, and writes it unless another node was
-// faster: the sequence number is unique. Both seals would be right, because nothing
-// before a settled event ever changes. The hash is that of trail.Seal.Sum.
+// sealEvents computes a seal in the database, and writes it unless another node was faster: the
+// sequence number is unique. Both seals would be correct, because nothing before a settled
+// event ever changes. The hash is that of trail.Seal.Sum.
 //
 // covered is sorted once; scans of it return the rows in that order, which the tests of
 // the chain rely on.

@@ -24,9 +24,9 @@ func (st *Actions) Record(ctx context.Context, a operator.Action) error {
 		st.db.InTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return PutAction(ctx, tx, a) }))
 }
 
-// actionsQuery returns the page selected by f, newest first, and the count of all
-// pages. Actions are found by request or operation (indexes of migrations 0153 and
-// 0165), else by subject, else by time.
+// actionsQuery returns the page that f selects, newest first, and the total count. Actions are
+// found by request or operation (indexes of migrations 0153 and 0165), else by subject, else by
+// time.
 func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any, count string, counted []any) {
 	w := postgres.Where{}
 	w.Add("a.tenant_id = ?", tenant)
@@ -78,7 +78,7 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 			a.Result = ""
 		}
 		if err == nil {
-			a.Detail, err = postgres.Canonical(a.Detail) // canonical again, as before jsonb
+			a.Detail, err = postgres.Canonical(a.Detail) // canonical again, as before it was stored as jsonb
 		}
 	}
 	found := page.Cut(f.ByTime, read)

@@ -1,6 +1,6 @@
-// Package auditdb stores the actions of operators in PostgreSQL. write.go is for the
-// stores, which record an action in its transaction; list.go and actions_chain.go read
-// actions. chain.go has the seals over any feed of rows, also the events of sagas.
+// Package auditdb stores the actions of operators in PostgreSQL. write.go is for the stores,
+// which record an action in its transaction; list.go and actions_chain.go read actions.
+// chain.go has the seals over any feed of rows, including the events of sagas.
 package auditdb
 
 import (
@@ -43,16 +43,16 @@ var (
 		SELECT `+actionTable.Stored("a")+` FROM `+postgres.Unnest("a", actionTable.As("a")), actionTable.As("a"))
 )
 
-// PutAction stores one action in the transaction of the change it records, which must
-// have the role of its tenant, or of the engine.
+// PutAction stores one action in the transaction of the change it records, which must run as
+// the role of its tenant or of the engine.
 func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
 	a.Result = cmp.Or(a.Result, operator.Done)
 	_, err := tx.ExecContext(ctx, putAction.Text, putAction.Args(actionTable.Row(&a))...)
 	return err
 }
 
-// PutActions stores actions in the transaction of the changes they record, which must
-// be one of the writers' connections.
+// PutActions stores actions in the transaction of the changes they record, which must be on one
+// of the writers' connections.
 func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) error {
 	if len(actions) == 0 {
 		return nil
@@ -66,8 +66,8 @@ func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) err
 	return err
 }
 
-// Tell records an action of the actor in ctx on a subject of the store. id is the
-// record's. before and after are hashed; nil detail: none.
+// Tell records an action of the actor in ctx on a subject of the store. id is the id of the
+// record. before and after are hashed; detail may be nil.
 func Tell(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, at time.Time, kind operator.Kind, subject,
 	verb string, before, after any, detail map[string]any) error {
 	var doc json.RawMessage

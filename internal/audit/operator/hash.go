@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Hash returns the SHA-256 of a subject's canonical JSON: members ordered by name, no
-// white space, minimal escapes, as `jq -cS` prints it. nil for nil. A subject must
-// contain no secret and no payload: anybody can verify a guess against the hash.
+// Hash returns the SHA-256 of a subject's canonical JSON: members ordered by name, no white
+// space, minimal escapes, as `jq -cS` prints it. nil for nil. A subject must not contain
+// secrets or payloads: anyone can verify a guess against the hash.
 func Hash(subject any) []byte {
 	if subject == nil {
 		return nil

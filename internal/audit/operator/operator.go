@@ -40,7 +40,7 @@ const (
 	Session   Kind = "session"
 	Retention Kind = "retention" // subject: what was cleaned up
 	Schema    Kind = "schema"    // subject: the migration
-	Erasure   Kind = "erasure"   // subject: what it was of, such as saga:ID
+	Erasure   Kind = "erasure"   // subject: what was retried, such as saga:ID
 	SagaBulk  Kind = "saga_bulk"
 )
 
@@ -55,7 +55,7 @@ var Kinds = []Kind{
 // tenant has this id.
 var Deployment = uuid.Nil
 
-// Action is one recorded change.
+// Action is the record of one change.
 type Action struct {
 	ID        uuid.UUID // UUIDv7
 	TenantID  uuid.UUID
@@ -66,8 +66,8 @@ type Action struct {
 	Actor     string // subject of the credential; "" for Skald itself
 	Reason    string
 	RequestID string
-	// Detail is what changed, as canonical JSON without payloads; nil: the verb says
-	// everything. For a deletion it is the tombstone.
+	// Detail is what changed, as canonical JSON without payloads; nil: the verb is enough. For
+	// a deletion it is the tombstone.
 	Detail json.RawMessage
 
 	Credential uuid.UUID // the API key's id; zero: none, or another credential
@@ -79,7 +79,7 @@ type Action struct {
 	Result        string // Done when empty
 }
 
-// Place is where it stands in a list.
+// Place is its position in a list.
 func (a *Action) Place() page.TimeID { return page.TimeID{At: a.At, ID: a.ID} }
 
 // Results of actions.
@@ -91,7 +91,7 @@ const (
 // MaxReason bounds a reason, in characters.
 const MaxReason = 500
 
-// By is who acts, as needed for an Action.
+// By is the actor, as recorded in an Action.
 type By struct {
 	Actor      string
 	Reason     string // at most MaxReason characters
@@ -113,7 +113,7 @@ func Acting(ctx context.Context) By {
 	return by
 }
 
-// Did returns an action of by on a subject.
+// Did returns the record of an action by by on a subject.
 func (by By) Did(id, tenant uuid.UUID, at time.Time, kind Kind, subject, verb string, detail json.RawMessage) Action {
 	return Action{
 		ID: id, TenantID: tenant, At: at, Kind: kind, Subject: subject, Verb: verb,
@@ -146,8 +146,8 @@ type Filter struct {
 
 // Log shows the actions of a tenant.
 type Log interface {
-	// Record stores an action without a single transaction: work in many transactions,
-	// recorded before the first of them. Durable on return.
+	// Record stores an action whose work takes many transactions, before the first of them. It
+	// is durable on return.
 	Record(ctx context.Context, a Action) error
 	Actions(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Action], error)
 }

@@ -15,9 +15,8 @@ import (
 // requested it.
 const SystemRetention = "system:retention"
 
-// Tally counts, for each tenant, what a round of retention archives and deletes. Stores
-// count into the one in their context, so that the caller of a round need not know what
-// they delete.
+// Tally counts, for each tenant, what a round of retention archives and deletes. Stores add to
+// the one in their context, so that the caller of a round is independent of what they delete.
 type Tally struct {
 	mu    sync.Mutex
 	taken map[uuid.UUID]map[string]int64
@@ -31,8 +30,8 @@ func Tallied(ctx context.Context) (context.Context, *Tally) {
 	return context.WithValue(ctx, tallyKey{}, t), t
 }
 
-// Took counts n deleted or archived objects of a tenant (what is e.g. sagas_archived),
-// which is durable. Outside of a round it does nothing.
+// Took counts n objects of a tenant whose deletion or archiving is durable; what is for example
+// sagas_archived. Outside of a round it does nothing.
 func Took(ctx context.Context, tenant uuid.UUID, what string, n int64) {
 	t, _ := ctx.Value(tallyKey{}).(*Tally)
 	if t == nil || n == 0 {

@@ -1,4 +1,4 @@
-// Package timeline is the history of one correlation id, in one list by time: sagas
+// Package timeline is the history of one correlation id, as one list ordered by time: sagas
 // with their steps, job runs with their attempts, dead letters with their retries
 // (one-product.md, point 7).
 package timeline
@@ -15,7 +15,7 @@ import (
 // Kind is the type of an entry.
 type Kind string
 
-// Kinds of entries. The time of each is when it began.
+// Kinds of entries. The time of an entry is when its subject began.
 const (
 	Saga        Kind = "saga"
 	SagaEnd     Kind = "saga_end"
@@ -31,7 +31,7 @@ const (
 var Kinds = []Kind{Saga, SagaEnd, Step, Run, Attempt, RunEnd, Letter, LetterRetry}
 
 // Entry is one item of a timeline. It has codes and names, but no text from clients,
-// participants or workers: its ids lead to those.
+// participants or workers; its ids refer to that.
 type Entry struct {
 	At      time.Time
 	Key     string // unique among all entries; with At its position in the list
@@ -42,12 +42,12 @@ type Entry struct {
 	Name    string // workflow, step, job definition or topic
 	Action  string // EXECUTE or COMPENSATE of a step; trigger of a run; source of a letter
 	Number  int    // of an attempt or retry, from 1; 0: none
-	State   string // the present or final one
+	State   string // the current or final one
 	Code    string // outcome or error code, "" without one
 	EndedAt *time.Time
 }
 
-// Place is where it stands in a timeline.
+// Place is its position in a timeline.
 func (e *Entry) Place() page.TimeKey { return page.TimeKey{At: e.At, Key: e.Key} }
 
 // Shown is which parts of a timeline the caller may read.
@@ -55,8 +55,8 @@ type Shown struct{ Sagas, Runs, Letters bool }
 
 // Store reads timelines. A tenant sees only its own.
 type Store interface {
-	// Timeline returns a page of the entries of a correlation id, the oldest first; they
-	// are not counted.
+	// Timeline returns a page of the entries of a correlation id, oldest first, without a total
+	// count.
 	Timeline(ctx context.Context, tenant uuid.UUID, correlation string, show Shown,
 		p page.Request[page.TimeKey]) (page.Of[Entry], error)
 }

@@ -40,11 +40,11 @@ var entryTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(e *timeline.Entry) **time.Time { return &e.EndedAt }),
 )
 
-// timelineOf selects everything with a correlation id, live and archived. Its
-// parameters: whether sagas, runs and letters are shown, the position (at, key) of the
-// cursor, and the term by which letters are found. A correlation id has few entries:
-// each part is found by its index, and sorted as a whole. Letters are read through the views
-// of the tenant: a policy keeps the planner from the index of their terms.
+// timelineOf selects everything with a correlation id, live and archived. Its parameters:
+// whether sagas, runs and letters are shown, the position (at, key) of the cursor, and the term
+// by which letters are found. A correlation id has few entries, so each part is found by its
+// index and sorted as a whole. Letters are read through the tenant's views, because a row-level
+// policy keeps the planner from using the index of their terms.
 var timelineOf = postgres.Named(`
 WITH sagas AS MATERIALIZED (
 	SELECT s.id, s.workflow_name, s.state, s.created_at, s.completed_at, s.error->>'code' AS code, false AS archived

@@ -24,7 +24,7 @@ type Seal struct {
 	SealedAt time.Time
 }
 
-// MaxSealed is the most events one seal covers.
+// MaxSealed is the maximum number of events that one seal covers.
 const MaxSealed = 10_000
 
 // Sum returns what Hash must be: the SHA-256 of Prev, tenant, sequence, range
@@ -47,19 +47,19 @@ func (p Position) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, uint64(p.ID)) //nolint:gosec // any 64 bits will do
 }
 
-// Unsealed is a tenant that has events no seal covers yet.
+// Unsealed is a tenant with events that no seal covers yet.
 type Unsealed struct {
 	TenantID uuid.UUID
 	Age      time.Duration // of the first of them; at least 0
-	Settled  bool          // that one may be sealed: nothing can precede it any more
+	Settled  bool          // that one may be sealed: nothing can precede it now
 }
 
-// Link is what a chain contains of one event, or of one operator action, which is
+// Link is the part of an event, or of an operator action, that a chain contains; both are
 // sealed in the same way.
 type Link struct {
 	Position
 	Stored  []byte // the digest that was stored with it
-	Intact  bool   // its content has that digest, and the row has nothing else
+	Intact  bool   // its content has that digest, and the row contains nothing else
 	Subject string // the saga of an event, the id of an action
 }
 
@@ -83,9 +83,9 @@ func LinksOf(events []StoredEvent) []Link {
 type Sealed interface {
 	// Unsealed lists the tenants with events that no seal covers.
 	Unsealed(ctx context.Context) ([]Unsealed, error)
-	// Seal adds a seal over up to MaxSealed events that follow the tenant's last seal,
-	// durably on return, and returns how many it covers. 0: there were none, or another
-	// node has just sealed them. Safe for concurrent use by several nodes.
+	// Seal adds a seal over up to MaxSealed events after the tenant's last seal, durably on
+	// return, and returns how many it covers. 0: there were none, or another node has just
+	// sealed them. Safe for concurrent use by several nodes.
 	Seal(ctx context.Context, tenant uuid.UUID) (events int, err error)
 	// Seals returns up to limit seals of a tenant from a sequence number on.
 	Seals(ctx context.Context, tenant uuid.UUID, from int64, limit int) ([]Seal, error)
@@ -94,7 +94,7 @@ type Sealed interface {
 	Links(ctx context.Context, tenant uuid.UUID, after, upTo Position, limit int) ([]Link, error)
 }
 
-// Chain is Sealed for events, which it can also return.
+// Chain is Sealed for events, and can also return them.
 type Chain interface {
 	Sealed
 	// Span returns the events of Links. The fields of StoredEvent about the saga are
@@ -105,21 +105,20 @@ type Chain interface {
 // EventRetention is how long audit events are kept, from when they were written. A field that is
 // not above 0 means forever.
 type EventRetention struct {
-	Live     time.Duration // in the live table; then they move to the archive
+	Live     time.Duration // in the live table, before they move to the archive
 	Archived time.Duration // in the archive, which drops whole months
 }
 
 // EventArchive is the part of a trail that moves old events out of the live table. The feed does
 // not include archived events; the history of a saga and the chain do, and seals are kept forever,
-// also those of events that were purged (decision 0061).
+// even those of events that were purged (decision 0061).
 type EventArchive interface {
 	// ArchiveEvents moves the events of at most one seal of each tenant to the archive and
-	// drops at most one month of the archive, durably on return. It returns how many
-	// events it moved and dropped; 0 and 0 when nothing is left to do. Events that an
-	// enabled webhook or a publication has not yet read stay. An error about one tenant
-	// does not keep the others from being served.
+	// drops at most one month of the archive, durably on return. It returns how many events it
+	// moved and dropped; 0 and 0 when nothing is left to do. Events that an enabled webhook or
+	// a publication has not read yet stay. An error for one tenant does not affect the others.
 	ArchiveEvents(ctx context.Context, keep EventRetention) (archived, purged int64, err error)
-	// ArchivedSeals returns the last of a tenant's seals whose events are in the archive,
-	// and the last one of whose events some may have been purged. 0: none.
+	// ArchivedSeals returns the last of a tenant's seals whose events are in the archive, and
+	// the last one that may cover purged events. 0: none.
 	ArchivedSeals(ctx context.Context, tenant uuid.UUID) (archived, purged int64, err error)
 }

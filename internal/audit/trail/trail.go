@@ -1,6 +1,6 @@
-// Package trail is the audit trail as others read it: the feed of a tenant's events and its
-// positions, the seals that make it a hash chain, what a check of the chain finds, and how far
-// it is published. It is pure. What an event says is the saga's (package saga).
+// Package trail is the audit trail from the reader's side: the feed of a tenant's events and
+// its positions, the seals that make it a hash chain, the findings of a verification, and how
+// far it is published. It is pure. The content of events is defined in package saga.
 package trail
 
 import (
@@ -19,11 +19,11 @@ type StoredEvent struct {
 	saga.AuditEvent
 	Position
 	Stored []byte // the digest that was stored with it; saga.AuditEvent.Digest says what it should be
-	// Altered: the row contains values that no event has, so it was changed from
-	// outside and AuditEvent does not show all of it. Its digest is meaningless.
+	// Altered means that the row contains values that no event has, so it was changed from
+	// outside. AuditEvent does not show all of it, and its digest is meaningless.
 	Altered bool
 
-	WorkflowName  string // of its saga, live or archived; "" when that is gone
+	WorkflowName  string // of its saga, live or archived; "" if that no longer exists
 	CorrelationID *string
 	BusinessKey   *string
 }
@@ -48,12 +48,12 @@ type EventFilter struct {
 
 // Trail reads the audit trail. A tenant sees only its own events.
 type Trail interface {
-	// Feed returns up to limit events after a position, in the order (TxID, ID). It
-	// holds back events that an event of an unfinished transaction could still precede,
-	// so that a reader that continues after the last event it got never misses one
-	// (trap X8). end is the position to continue from, also when nothing matched. A
-	// call that returned fewer than limit events has reached the end of the feed if end
-	// equals after; otherwise it may have stopped after FeedScan events.
+	// Feed returns up to limit events after a position, in the order (TxID, ID). It holds back
+	// events that an event of an unfinished transaction could still precede, so that a reader
+	// that continues after its last event never misses one (trap X8). end is the position to
+	// continue from, even if nothing matched. A call that returned fewer than limit events has
+	// reached the end of the feed if end equals after; otherwise it may have stopped after
+	// FeedScan events.
 	Feed(
 		ctx context.Context,
 		tenant uuid.UUID,
@@ -77,9 +77,8 @@ type Trail interface {
 	End(ctx context.Context, tenant uuid.UUID) (Position, error)
 }
 
-// FeedScan is how many events Trail.Feed examines per call at most, or the call's limit
-// if that is more: a filter without matches must not read a whole year's feed in one
-// call.
+// FeedScan is the maximum number of events that Trail.Feed examines per call, unless the call's
+// limit is higher: a filter without matches must not read a whole year's feed in one call.
 const FeedScan = 5000
 
 // Compare orders positions as the feed does.
@@ -87,7 +86,7 @@ func (p Position) Compare(o Position) int {
 	return cmp.Or(cmp.Compare(p.TxID, o.TxID), cmp.Compare(p.ID, o.ID))
 }
 
-// Matches reports whether an event fits the filter.
+// Matches reports whether an event matches the filter.
 func (f *EventFilter) Matches(e *StoredEvent) bool {
 	return (f.Types == nil || slices.Contains(f.Types, e.Type)) &&
 		(f.SagaID == uuid.Nil || f.SagaID == e.SagaID) &&

@@ -5,7 +5,7 @@ type Tampering string
 
 // Kinds of tampering.
 const (
-	DigestMismatch   Tampering = "digest_mismatch"   // an event's row is not what was written
+	DigestMismatch   Tampering = "digest_mismatch"   // an event's row differs from what was written
 	MissingEvents    Tampering = "missing_events"    // fewer events than were sealed
 	UnexpectedEvents Tampering = "unexpected_events" // more events than were sealed
 	SealMismatch     Tampering = "seal_mismatch"     // events were replaced or moved, or a seal was changed
@@ -28,16 +28,16 @@ type Tampered struct {
 type Verification struct {
 	CheckedSeals  int
 	CheckedEvents int
-	// ArchivedSeals of the checked ones have their events in the archive. Of PurgedSeals,
-	// PurgedEvents were dropped there when their retention was over: of these seals the
-	// link to the previous seal was checked, and the events that are left.
+	// ArchivedSeals counts the checked seals whose events are in the archive. PurgedEvents of
+	// the events of PurgedSeals were dropped from it when their retention expired: for these
+	// seals the link to the previous seal and the remaining events were checked.
 	ArchivedSeals int
 	PurgedSeals   int
 	PurgedEvents  int
-	// Unsealed events follow the last seal; their digests were checked too. Known
-	// when Next is 0, and counted up to MaxSealed.
+	// Unsealed counts the events after the last seal, up to MaxSealed; their digests were
+	// checked as well. It is set only when Next is 0.
 	Unsealed int
-	Next     int64     // the sequence number to go on from; 0: the whole chain was checked
-	FirstBad *Tampered // nil: everything is as it was written
+	Next     int64     // the sequence number to continue from; 0: the whole chain was checked
+	FirstBad *Tampered // nil: nothing was altered
 	Head     *Seal     // the last seal that was checked; nil: none
 }

@@ -30,8 +30,8 @@ type Store struct{ db *postgres.DB }
 // New returns the store on db.
 func New(db *postgres.DB) *Store { return &Store{db} }
 
-// The statements that find what an erasure by a key concerns. What was erased before is
-// not found again, so that a repeated request comes to an end.
+// The statements that find what an erasure by a key concerns. They skip what was already
+// erased, so that repeated requests eventually find nothing.
 const (
 	ofBusinessKey = `
 SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
@@ -60,7 +60,7 @@ SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid
  UNION
 SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.saga_id = ANY ($3::uuid[])`
 
-// termsOf are the terms by which the letters of sagas and runs are found.
+// termsOf are the search terms for the letters of sagas and runs.
 func termsOf(tenant uuid.UUID, sagas, runs []uuid.UUID) []int32 {
 	terms := make([]int32, 0, len(sagas)+len(runs))
 	for _, id := range sagas {
@@ -72,7 +72,7 @@ func termsOf(tenant uuid.UUID, sagas, runs []uuid.UUID) []int32 {
 	return terms
 }
 
-// errCounted undoes what a dry run did: nothing counts better than doing it.
+// errCounted rolls a dry run back: the only exact count is that of the erasure itself.
 var errCounted = errors.New("a dry run")
 
 // Erase implements erasure.Eraser, in one transaction.
@@ -91,7 +91,7 @@ func (st *Store) Erase(ctx context.Context, e erasure.Erasure) (erasure.Erasures
 	return erased, postgres.Wrap("erase content", err)
 }
 
-// purged is what saga.purge_contents answers.
+// purged is what saga.purge_contents returns.
 type purged struct {
 	erasure.Erasures
 	Heads         []uuid.UUID `json:"erased_sagas"`

@@ -1,6 +1,6 @@
-// Package claims is the Idempotency-Keys of the requests that a node is working on: the claim
-// with which a request's first transaction stores its key, and the names that no second
-// request may use meanwhile.
+// Package claims tracks the Idempotency-Keys of the requests that a node is working on: the
+// claim with which a request's first transaction stores its key, and the keys and ids that no
+// second request may use in the meantime.
 package claims
 
 import (
@@ -14,19 +14,19 @@ import (
 
 // Store keeps keys and answers.
 type Store interface {
-	// Find returns what a key stands for; nil: nothing.
+	// Find returns what is stored for a key; nil: nothing.
 	Find(ctx context.Context, k idempotency.Key) (*idempotency.Kept, error)
-	// Keep stores the answer, and the key with it if no transaction of the request did.
+	// Keep stores the answer, and also the key if no transaction of the request did.
 	Keep(ctx context.Context, c *Claim, a idempotency.Answer) error
-	// Drop forgets the key of a request that was refused after all.
+	// Drop deletes the key of a request that was rejected after it was stored.
 	Drop(ctx context.Context, c *Claim) error
 }
 
-// Claim is the key of the request in work. Its first transaction that writes
-// anything stores the key too.
+// Claim is the key of the request in progress. The request's first transaction that writes
+// anything stores the key as well.
 type Claim struct {
 	idempotency.Key
-	ID uuid.UUID // of this request, by which it knows its own row
+	ID uuid.UUID // of this request, which identifies its own row
 
 	mu     sync.Mutex
 	stored bool
@@ -35,8 +35,8 @@ type Claim struct {
 // NewClaim returns the claim of a request. id is new.
 func NewClaim(k idempotency.Key, id uuid.UUID) *Claim { return &Claim{Key: k, ID: id} }
 
-// Stored reports whether a transaction of the request stored the key, or may have: one whose commit
-// failed can have been stored.
+// Stored reports whether a transaction of the request stored the key or may have done so: a commit
+// that returned an error may have succeeded.
 func (c *Claim) Stored() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,7 +57,8 @@ func With(ctx context.Context, c *Claim) context.Context {
 	return context.WithValue(ctx, claimKey{}, c)
 }
 
-// Of returns the claim of the request in work; nil: it has no key, or none to be kept.
+// Of returns the claim of the request in progress; nil: it has no key, or its key is not
+// stored.
 func Of(ctx context.Context) *Claim {
 	c, _ := ctx.Value(claimKey{}).(*Claim)
 	return c

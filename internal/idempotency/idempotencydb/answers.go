@@ -1,6 +1,6 @@
-// Package idempotencydb keeps Idempotency-Keys and the answers of their requests in
-// PostgreSQL. A key is written by the transaction of its request (package postgres), its
-// answer later.
+// Package idempotencydb stores Idempotency-Keys and the answers to their requests in
+// PostgreSQL. A key is written by the transaction of its request (package postgres), its answer
+// later.
 package idempotencydb
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Answers keeps the answers of requests with an Idempotency-Key. It implements claims.Store.
+// Answers stores the answers to requests with an Idempotency-Key. It implements claims.Store.
 type Answers struct{ db *postgres.DB }
 
 // NewAnswers returns the store on db.
@@ -89,7 +89,7 @@ func (st *Answers) Drop(ctx context.Context, c *claims.Claim) error {
 }
 
 func (st *Answers) write(ctx context.Context, c *claims.Claim, what, query string, args ...any) error {
-	ctx = claims.With(ctx, nil) // this is no effect of the request
+	ctx = claims.With(ctx, nil) // this is not an effect of the request
 	return postgres.Wrap(what, st.db.InTenant(ctx, c.TenantID, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, query, args...)
 		return err
@@ -101,8 +101,8 @@ DELETE FROM saga.idempotency_answers WHERE ctid = ANY (ARRAY(
 	SELECT ctid FROM saga.idempotency_answers WHERE created_at < now() - $1 * interval '1 second'
 	 LIMIT 5000 FOR UPDATE SKIP LOCKED))`
 
-// Expire deletes what is older than keep, in batches, and returns how many. Several
-// nodes may do it at once.
+// Expire deletes keys older than keep, in batches, and returns how many. Several nodes may run
+// it at once.
 func (st *Answers) Expire(ctx context.Context, keep time.Duration) (int64, error) {
 	return st.db.ExecAll(ctx, "expire the answers of Idempotency-Keys", expireAnswers, int64(keep.Seconds()))
 }

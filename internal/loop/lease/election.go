@@ -10,21 +10,21 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Election is one leadership that several nodes stand for; each runs one. The term
-// T tells one leadership from the next, and goes into everything that the leader
-// writes, so that the store can refuse what comes from a term that is over: the
-// lease by this node's clock makes that rare, and nothing more.
+// Election elects one leader among several nodes, each of which runs one. The term T is the
+// fencing token: it goes into everything that the leader writes, so that the store can reject
+// writes from a term that is over. The lease, measured by this node's clock, only makes such
+// writes rare.
 //
 // All functions are required.
 type Election[T comparable] struct {
 	TTL func(ctx context.Context) time.Duration // asked before every renewal
-	// Acquire renews the lease of this node, or takes it when it is free. When it is not known whether
-	// it was taken, err is not nil, and the next call renews it.
+	// Acquire renews the lease of this node, or takes it when it is free. If it is unknown whether it
+	// was taken, err is not nil, and the next call renews it.
 	Acquire func(ctx context.Context, ttl time.Duration) (term T, leads bool, err error)
 	// StepDown ends the lease of a term, so that another node can lead at once.
 	StepDown func(ctx context.Context, term T) error
-	// Lead does the leader's work until ctx ends. False: it could not begin, or the
-	// store said that the term is over; the node steps down.
+	// Lead does the leader's work until ctx ends. It returns false if it could not begin, or if
+	// the store rejected the term as over; the node then steps down.
 	Lead func(ctx context.Context, term T, p *Progress) bool
 	// Leads is called when this node begins to lead and when it stops.
 	Leads func(leads bool, term T)
@@ -44,8 +44,8 @@ func (p *Progress) since() time.Duration { return time.Since(*p.at.Load()) }
 // calling bounds a call of the store.
 const calling = 3 * time.Second
 
-// Run stands for election, and leads while elected, until ctx ends. Then it steps
-// down, so that another node can lead at once, and returns.
+// Run takes part in the election, and leads while elected, until ctx ends. Then it steps down,
+// so that another node can lead at once, and returns.
 func (e Election[T]) Run(ctx context.Context) {
 	c := candidate[T]{Election: e}
 	for ctx.Err() == nil {
@@ -56,7 +56,7 @@ func (e Election[T]) Run(ctx context.Context) {
 	}
 }
 
-// candidate is what this node knows of who leads. One goroutine uses it.
+// candidate is this node's view of the election. Only one goroutine uses it.
 type candidate[T comparable] struct {
 	Election[T]
 	// term is nil while this node does not lead.
@@ -64,18 +64,18 @@ type candidate[T comparable] struct {
 	// ending is a term that was stopped and may still wait for the store; the next
 	// one begins after it. Nil: none.
 	ending *term[T]
-	// aside is until when the node does not stand: it was forced to resign, or could
-	// not begin, and another one is to have the chance.
+	// aside is until when this node is not a candidate: it was forced to resign, or could not
+	// begin to lead, so that another node gets the chance.
 	aside time.Time
 }
 
-// term is this node leading.
+// term is one term of this node as leader.
 type term[T comparable] struct {
 	is       T
 	stop     context.CancelFunc
-	expire   *time.Timer // stops it when its lease ends by our clock
+	expire   *time.Timer // ends the term when its lease ends by our clock
 	done     chan struct{}
-	failed   chan struct{} // closed when it cannot lead, and is to step down
+	failed   chan struct{} // closed when the node cannot lead and must step down
 	progress Progress
 }
 
@@ -93,8 +93,8 @@ func (c *candidate[T]) campaign(ctx context.Context) time.Duration {
 	if time.Now().Before(c.aside) {
 		return look
 	}
-	// The lease begins no earlier than the call, so by our clock it ends no later
-	// than so long after this.
+	// The lease begins no earlier than the call, so by our clock it has not ended before this
+	// time plus its length.
 	asked := time.Now()
 	call, cancel := context.WithTimeout(ctx, calling)
 	is, leads, err := c.Acquire(call, ttl)
@@ -113,7 +113,7 @@ func (c *candidate[T]) campaign(ctx context.Context) time.Duration {
 	case t != nil && t.is == is:
 		t.expire.Reset(time.Until(deadline))
 		return renew
-	case t != nil: // its lease had ended: it was too late, or was forced to resign
+	case t != nil: // its lease had ended: the renewal was late, or the node was forced to resign
 		c.Log.WarnContext(ctx, "leadership lost", slog.Any("term", t.is))
 		t.is = is
 		c.stepDown(ctx, ttl)
@@ -147,7 +147,7 @@ func (c *candidate[T]) begin(ctx context.Context, is T, deadline time.Time) {
 	}()
 }
 
-// look takes note of a term that has ended on its own: it could not begin, it or its lease is over,
+// look detects a term that has ended on its own: it could not begin, it or its lease has expired,
 // or it makes no progress.
 func (c *candidate[T]) look(ctx context.Context, ttl time.Duration) {
 	t := c.term
@@ -170,7 +170,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// end stops leading, if this node does. The lease stays: it is only not used.
+// end stops leading, if this node leads. It keeps the lease, without using it.
 func (c *candidate[T]) end() {
 	t := c.term
 	if t == nil {
@@ -181,15 +181,15 @@ func (c *candidate[T]) end() {
 	c.term, c.ending = nil, t
 }
 
-// stepDown ends the term and its lease, and stands aside for a while. When the work does not end in
-// time, the lease simply expires.
+// stepDown ends the term and its lease, and pauses the candidacy for a while. If the work does not
+// end in time, the lease expires on its own.
 func (c *candidate[T]) stepDown(ctx context.Context, ttl time.Duration) {
 	is := c.term.is
 	c.end()
 	c.aside = time.Now().Add(ttl / 2)
 	call, cancel := context.WithTimeout(ctx, calling)
 	defer cancel()
-	select { // so that nothing that it has begun is refused; but it may hang
+	select { // so that none of its pending writes is rejected; but it may hang
 	case <-c.ending.done:
 	case <-call.Done():
 		return

@@ -1,7 +1,6 @@
-// Package janitor does periodic work on every node: it checks that no saga is
-// forgotten, raises attention for sagas that make no progress, deletes old idempotency
-// keys, measures the tables, rolls up the statistics and archives what has expired. All
-// of it may run on several nodes at once.
+// Package janitor does periodic work on every node: it checks that no saga is forgotten, raises
+// attention for sagas that make no progress, deletes old idempotency keys, measures the tables,
+// rolls up the statistics and archives what has expired. Several nodes may run it at once.
 package janitor
 
 import (
@@ -15,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Store is what the janitor needs of the database.
+// Store is what the janitor needs from the database.
 type Store interface {
 	Stuck(ctx context.Context) (stuck int, live map[saga.State]int, err error)
 	Neglected(ctx context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error)
@@ -28,7 +27,7 @@ type Config struct {
 	Store   Store
 	Log     *slog.Logger
 	Check   time.Duration // 15 s: how often unfinished sagas are counted and statistics rolled up
-	KeepKey time.Duration // 48 h: how long an idempotency key is kept; clients are promised 24 h
+	KeepKey time.Duration // 48 h: how long an idempotency key is kept; the API promises 24 h
 	// Counted is called with the result of each check. Optional.
 	Counted func(stuck int, live map[saga.State]int)
 	// Storage returns the sizes of the tables; Measured is called with them, after the first pause
@@ -44,7 +43,8 @@ type Config struct {
 	// StalledFailures (20) how many attempts of a call may fail in a row.
 	StalledAfter    time.Duration
 	StalledFailures int
-	// Raised is called for each saga that got attention, with the reason. Optional.
+	// Raised is called for each saga that was marked as needing attention, with the reason.
+	// Optional.
 	Raised func(reason string)
 }
 
@@ -115,8 +115,8 @@ func (u *upkeep) round(ctx context.Context) {
 	}
 }
 
-// check counts the sagas that violate invariant I1: neither owned nor due, so that no
-// node would ever look at them again.
+// check counts the sagas that violate invariant I1: neither owned nor due, so that no node
+// would ever pick them up again.
 func check(ctx context.Context, cfg Config) {
 	stuck, live, err := cfg.Store.Stuck(ctx)
 	if err != nil {
@@ -134,9 +134,9 @@ func check(ctx context.Context, cfg Config) {
 // raiseBatch is how many sagas are read at once.
 const raiseBatch = 200
 
-// raise sets NeedsAttention on sagas that make no progress. Any node may do it: the change of a
-// saga that has moved in the meantime is stale, and dropped. A saga loses the mark when it moves
-// (saga.Apply) or an operator acknowledges it.
+// raise sets NeedsAttention on sagas that make no progress. Any node may do it: a change of a
+// saga that has moved in the meantime is stale and is dropped. The mark is cleared when the
+// saga moves (saga.Apply) or an operator acknowledges it.
 func raise(ctx context.Context, cfg Config) {
 	q := saga.NeglectedQuery{Idle: cfg.StalledAfter, Failures: cfg.StalledFailures, Limit: raiseBatch}
 	for ctx.Err() == nil {

@@ -32,10 +32,10 @@ type RetentionConfig struct {
 	Round func(ctx context.Context, do func(context.Context))
 }
 
-// Retain archives the expired sagas of all tenants, every Interval, until ctx ends. Any
-// number of nodes may do it: they share the work. After each batch it pauses for as
-// long as the batch took, so that a backlog uses at most half of a connection's time.
-// What a round leaves because of an error is left to the next one.
+// Retain archives the expired sagas of all tenants, every Interval, until ctx ends. Any number
+// of nodes may do it: they share the work. After each batch it pauses for as long as the batch
+// took, so that a backlog uses at most half of a connection's time. What a round does not
+// archive because of an error is left to the next one.
 func Retain(ctx context.Context, cfg RetentionConfig) {
 	if cfg.Interval <= 0 {
 		return
@@ -46,8 +46,8 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	if cfg.Round == nil {
 		cfg.Round = func(ctx context.Context, do func(context.Context)) { do(ctx) }
 	}
-	// The random wait spreads nodes that start together, and is short, so that a node that
-	// restarts often gets to archive, too.
+	// The random wait spreads nodes that start together, and is short, so that even a node that
+	// restarts often archives.
 	wait := time.Duration(rand.Float64() * float64(cfg.Interval) / 10)
 	for loop.Sleep(ctx, wait) {
 		var archived int

@@ -42,7 +42,7 @@ type Cause struct {
 	Since time.Time
 }
 
-// Key is the same for as long as the cause lasts.
+// Key stays the same as long as the cause lasts.
 func (c *Cause) Key() string {
 	id := c.ID
 	if c.aggregates() {
@@ -52,7 +52,7 @@ func (c *Cause) Key() string {
 		url.QueryEscape(c.Why), url.QueryEscape(c.Code), id}, "/")
 }
 
-// aggregates reports whether the cause is that of several items.
+// aggregates reports whether the cause covers several items.
 func (c *Cause) aggregates() bool {
 	switch c.Kind {
 	case SagasAttention, SagasStuck, RunsFailed, RunsLate, QueueUntaken:
@@ -61,7 +61,7 @@ func (c *Cause) aggregates() bool {
 	return false
 }
 
-// Counted sets how many items were found; one more than are counted means that there are more.
+// Counted sets how many items were found; n above the limit means that there are more.
 func (c *Cause) Counted(n int) {
 	most := Most
 	if c.Kind == GroupNew || c.Kind == GroupRegressed {
@@ -78,13 +78,13 @@ func (c *Cause) Only() string {
 	return c.ID
 }
 
-// Step is what helps: an operation of the contract, and the permission that it requires.
+// Step is a remedy: an operation of the contract, and the permission that it requires.
 type Step struct {
 	Operation  string
 	Permission principal.Permission
 }
 
-// Part returns what the caller must be allowed to read.
+// Part returns the part that the caller must be allowed to read.
 func (c *Cause) Part() Part {
 	switch c.Kind {
 	case SagasAttention, SagasStuck:
@@ -127,7 +127,7 @@ func (c *Cause) Next() Step {
 	return Step{"getLeader", principal.JobsRead}
 }
 
-// Link returns path and query of the operation that returns the items.
+// Link returns the path and query of the operation that returns the items.
 func (c *Cause) Link() string {
 	const api = "/api/v1"
 	item := func(list string) string { return api + list + "/" + url.PathEscape(c.ID) }

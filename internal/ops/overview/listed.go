@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Why groups the reasons for attention of sagas: a person's own words are one reason.
+// Why groups the reasons why sagas need attention: all free texts of people count as one
+// reason.
 func Why(reason string) (why string, stuck bool) {
 	switch reason {
 	case whyUndoFailed, whyUndoTimeout, whyForced:
@@ -24,7 +25,7 @@ func Why(reason string) (why string, stuck bool) {
 	return whyOther, false
 }
 
-// OfSagas is a Store over one that has sagas and nothing else.
+// OfSagas is a Store over a store that has only sagas.
 type OfSagas struct {
 	Sagas saga.Store
 	Now   func() time.Time
@@ -33,10 +34,10 @@ type OfSagas struct {
 // Missing implements Store.
 func (OfSagas) Missing() []Part { return []Part{DeadLetters, JobRuns, Webhooks, Nodes} }
 
-// Nodes implements Store: there is only this one, which has no lease.
+// Nodes implements Store: there is only this node, which has no lease.
 func (OfSagas) Nodes(context.Context) ([]Incarnation, error) { return nil, nil }
 
-// Tenants implements Store: they are not kept.
+// Tenants implements Store: this store does not record them.
 func (OfSagas) Tenants(context.Context, page.Request[uuid.UUID]) (page.Of[Tenant], error) {
 	return page.Of[Tenant]{}, nil
 }
@@ -82,7 +83,7 @@ func (o OfSagas) Overview(ctx context.Context, tenant uuid.UUID) (Overview, erro
 
 var live = slices.DeleteFunc(slices.Clone(saga.States[:]), saga.State.Terminal)
 
-// title is what people know a saga by.
+// title is the name under which people know a saga.
 func title(s *saga.Saga) string {
 	if s.BusinessKey != nil {
 		return *s.BusinessKey
@@ -114,7 +115,7 @@ func (c *Cause) Attend() {
 	}
 }
 
-// CountSagas sets the counts of sagas from their causes; found is how many were looked at.
+// CountSagas sets the counts of sagas from their causes; found is how many were examined.
 func (o *Overview) CountSagas(found int) {
 	for i := range o.Causes {
 		switch c := &o.Causes[i]; c.Kind {

@@ -1,5 +1,5 @@
-// Package overview has the rules of what people see first: what needs a person, one cause at a time; where something
-// is, by an id or key; and how the states of things change.
+// Package overview has the rules of the overview: what needs a person, one line per cause; search by an id or key;
+// and streams of changing states.
 //
 // Files, each on top of those before it: parts, causes, words, search, watch, places, overview, listed.
 package overview
@@ -22,7 +22,7 @@ type Node struct {
 	LeaseUntil time.Time
 }
 
-// Leader is the node that leads the job runs.
+// Leader is the leader of the job runs.
 type Leader struct {
 	Node      string
 	Epoch     int64
@@ -37,7 +37,7 @@ type Slot struct {
 	DueAt      time.Time
 }
 
-// Topic exceeds the alert of its policy.
+// Topic is a topic that exceeds the alert of its policy.
 type Topic struct {
 	Topic  string
 	Alerts []string
@@ -45,17 +45,18 @@ type Topic struct {
 	Oldest *time.Time
 }
 
-// FlowOver is the time in which the traffic of now is counted.
+// FlowOver is the period over which the current traffic is counted.
 const FlowOver = 5 * time.Minute
 
-// Flow is what came in the last FlowOver, or the newest Most of it and the time that these took.
+// Flow counts the arrivals of the last FlowOver, or the newest Most of them and the time in
+// which they arrived.
 type Flow struct {
 	N             int
 	Over          time.Duration
 	Ended, Failed int // of N
 }
 
-// PerMinute is how many come in a minute.
+// PerMinute is the rate of arrivals per minute.
 func (f Flow) PerMinute() float64 {
 	if f.N == 0 {
 		return 0
@@ -63,7 +64,7 @@ func (f Flow) PerMinute() float64 {
 	return float64(f.N) / max(f.Over, time.Millisecond).Minutes()
 }
 
-// Traffic is what happens now.
+// Traffic is the current activity.
 type Traffic struct{ Sagas, Letters, Runs Flow }
 
 // Overview is what needs a person. Figures of a missing part are zero.
@@ -88,8 +89,8 @@ type Overview struct {
 	Next     []Slot
 }
 
-// Sort puts the causes in the order in which people should look at them: by urgency, then by age times count, and by
-// key where that is the same, so that lines do not change places.
+// Sort orders the causes as people should look at them: by urgency, then by age times count, and then by key, so
+// that the order is stable.
 func (o *Overview) Sort() {
 	slices.SortFunc(o.Causes, func(a, b Cause) int {
 		return cmp.Or(cmp.Compare(a.urgency(), b.urgency()), cmp.Compare(b.weight(o.At), a.weight(o.At)),
@@ -97,8 +98,8 @@ func (o *Overview) Sort() {
 	})
 }
 
-// urgency is lower for what is more urgent. First what makes no progress until a person acts, then what has gone
-// wrong, last unacknowledged errors: with a backlog of these, everything else would be below the fold.
+// urgency ranks a kind; lower is more urgent. First what makes no progress until a person acts, then what has
+// gone wrong, and last unacknowledged errors: a backlog of them would push everything else off the screen.
 func (c *Cause) urgency() int {
 	switch c.Kind {
 	case SagasAttention, SagasStuck, NoLeader, SweepLate:
@@ -113,14 +114,14 @@ func (c *Cause) weight(now time.Time) float64 {
 	return max(now.Sub(c.Since).Seconds(), 1) * float64(c.Count.N)
 }
 
-// How long the leader may be late before that is a cause, and how long a run.
+// How late the leader, or a run, may be before that is a cause.
 const (
 	sweepGrace = time.Minute
 	LateAfter  = time.Minute
 )
 
-// Judge adds the causes that follow from the leader: there is no leader, or it does not sweep. Without any job
-// definition it is not missed.
+// Judge adds the causes that concern the leader: there is none although there are job definitions, or it does
+// not sweep.
 func (o *Overview) Judge(hasDefinitions bool) {
 	l := o.Leader
 	switch {
@@ -137,12 +138,12 @@ type Store interface {
 	Overview(ctx context.Context, tenant uuid.UUID) (Overview, error)
 	// Search returns at most MostHits of each kind, the newest first.
 	Search(ctx context.Context, tenant uuid.UUID, q Query) ([]Hit, error)
-	// States returns the states of those that exist, in any order.
+	// States returns the states of the resources that exist, in any order.
 	States(ctx context.Context, tenant uuid.UUID, w *Watched) ([]State, error)
-	// Nodes returns the last incarnation of each node, those that are alive first.
+	// Nodes returns the last incarnation of each node, live ones first.
 	Nodes(ctx context.Context) ([]Incarnation, error)
 	// Tenants returns a page of all tenants, by id.
 	Tenants(ctx context.Context, r page.Request[uuid.UUID]) (page.Of[Tenant], error)
-	// Missing are the parts that the store does not have.
+	// Missing lists the parts that the store does not have.
 	Missing() []Part
 }

@@ -80,9 +80,9 @@ func TestManySagasAreOneSentence(t *testing.T) {
 	c := overview.Cause{Kind: overview.SagasAttention, Name: "order", Step: "reserve-stock", Code: "http_503",
 		Why: "compensation_failed", ID: "4f", Since: now}
 	for n, want := range map[int]string{
-		1:    "1 saga of order: the undo of reserve-stock gave up (http_503)",
-		1000: "1,000 sagas of order: the undo of reserve-stock gave up (http_503)",
-		1001: "more than 1,000 sagas of order: the undo of reserve-stock gave up (http_503)",
+		1:    "1 saga of order: the compensation of reserve-stock gave up (http_503)",
+		1000: "1,000 sagas of order: the compensation of reserve-stock gave up (http_503)",
+		1001: "more than 1,000 sagas of order: the compensation of reserve-stock gave up (http_503)",
 	} {
 		c.Count = overview.CountOf(n)
 		if got := c.Summary(); got != want {

@@ -2,7 +2,7 @@ package overview
 
 import "strconv"
 
-// Part of everything, which the caller may or may not read.
+// Part is a part of the overview, which the caller may or may not read.
 type Part string
 
 // Parts.
@@ -17,10 +17,12 @@ const (
 // Parts lists every part.
 var Parts = []Part{Sagas, DeadLetters, JobRuns, Webhooks, Nodes}
 
-// Most is how far items are counted, and how many items of a part are looked at.
+// Most is the limit up to which items are counted, and of the items of a part that are
+// examined.
 const Most = 1000
 
-// MostLetters is how far the letters of a group are counted: enough to put groups in order.
+// MostLetters is the limit up to which the letters of a group are counted: enough to order the
+// groups.
 const MostLetters = 100
 
 // MostCauses is how many causes of one kind are shown.
@@ -37,7 +39,7 @@ func CountOf(n int) Count { return upTo(Most, n) }
 
 func upTo(most, n int) Count { return Count{min(n, most), n > most} }
 
-// Add returns the count of both.
+// Add returns the sum of both counts.
 func (c Count) Add(o Count) Count {
 	sum := CountOf(c.N + o.N)
 	sum.Capped = sum.Capped || c.Capped || o.Capped
@@ -55,7 +57,8 @@ func (c Count) number() string {
 	return strconv.Itoa(c.N)
 }
 
-// Why a saga needs attention, as it is stored, and whyOther for a person's own words.
+// The stored reasons why a saga needs attention; whyOther stands for any text that a person
+// wrote.
 const (
 	whyUndoFailed  = "compensation_failed"
 	whyUndoTimeout = "compensation_timeout"

@@ -16,7 +16,7 @@ type Incarnation struct {
 	StartedAt  time.Time
 	SeenAt     time.Time // when it last renewed its lease
 	Sagas      Count     // that it drives
-	Runs       Count     // that workers of this node hold
+	Runs       Count     // held by workers of this node
 	Leads      bool      // the job runs
 }
 
@@ -24,13 +24,13 @@ type Incarnation struct {
 type Loop struct {
 	Name        string
 	LastRound   time.Time     // or when it began to be watched
-	Limit       time.Duration // within which it should finish the next one
+	Limit       time.Duration // limit for finishing the next one
 	Late, Vital bool
 }
 
-// Tenant is one that has done something here.
+// Tenant is a tenant that has done something here.
 type Tenant struct {
 	ID        uuid.UUID
 	Attention Count      // sagas that need it
-	ActiveAt  *time.Time // when its trail was last sealed, about a second after something happened
+	ActiveAt  *time.Time // when its trail was last sealed: about a second after its last event
 }

@@ -12,7 +12,7 @@ import (
 // MostHits is how many of one kind a search returns.
 const MostHits = 10
 
-// HitKind is what was found.
+// HitKind is the kind of a hit.
 type HitKind string
 
 // Kinds of hits.
@@ -29,7 +29,7 @@ const (
 	HitTopic      HitKind = "topic"
 )
 
-// Match is by what it was found.
+// Match is the field that matched.
 type Match string
 
 // What is searched.
@@ -42,7 +42,7 @@ const (
 	ByName        Match = "name"
 )
 
-// Hit is something that was found.
+// Hit is one result of a search.
 type Hit struct {
 	Kind     HitKind
 	ID       string
@@ -53,7 +53,7 @@ type Hit struct {
 	Matched  Match
 }
 
-// Part returns what the caller must be allowed to read.
+// Part returns the part that the caller must be allowed to read.
 func (h *Hit) Part() Part {
 	switch h.Kind {
 	case HitSaga, HitWorkflow:
@@ -74,12 +74,12 @@ type Query struct {
 	Shown       Shown
 }
 
-// Shown is which parts the caller may read besides sagas.
+// Shown lists the parts that the caller may read in addition to sagas.
 type Shown struct{ Letters, Runs bool }
 
 var fingerprint = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// AskedFor reads what a person has typed or pasted. Ids may be in upper case or braces.
+// AskedFor parses what a person has typed or pasted. Ids may be in upper case or in braces.
 func AskedFor(text string, show Shown) Query {
 	q := Query{Text: strings.TrimSpace(text), Shown: show}
 	if id, err := uuid.Parse(q.Text); err == nil {
@@ -91,7 +91,7 @@ func AskedFor(text string, show Shown) Query {
 	return q
 }
 
-// Link returns the path of the operation that returns it.
+// Link returns the path of the operation that returns the hit.
 func (h *Hit) Link() string {
 	lists := map[HitKind]string{
 		HitSaga: "sagas", HitRun: "job-runs", HitLetter: "dlq/messages", HitGroup: "dlq/groups", HitRedrive: "dlq/redrives",

@@ -9,10 +9,10 @@ import (
 // MostWatched is how many resources one stream follows.
 const MostWatched = 100
 
-// WatchKind is the kind of what is followed.
+// WatchKind is the kind of a followed resource.
 type WatchKind string
 
-// Kinds of what can be followed.
+// Kinds of resources that can be followed.
 const (
 	WatchSaga    WatchKind = "saga"
 	WatchRun     WatchKind = "run"
@@ -21,7 +21,7 @@ const (
 	WatchGroup   WatchKind = "group"
 )
 
-// Watched is what a stream follows.
+// Watched lists the resources that a stream follows.
 type Watched struct {
 	Sagas, Runs, Letters, Redrives []uuid.UUID
 	Groups                         []string
@@ -44,17 +44,17 @@ type State struct {
 // Gone reports whether there is no such resource.
 func (s *State) Gone() bool { return s.State == "" }
 
-// Sighting is what a stream has told its client.
+// Sighting is the set of states that a stream has sent to its client.
 type Sighting struct {
 	watched *Watched
 	told    map[string]State
 }
 
-// Watch returns a sighting that has told nothing.
+// Watch returns a sighting before anything was sent.
 func Watch(w *Watched) *Sighting { return &Sighting{w, map[string]State{}} }
 
-// Changed returns what differs from what was reported, in the order in which it is followed, and counts it as
-// reported.
+// Changed returns the states that differ from those sent, in the order in which the resources are followed,
+// and records them as sent.
 func (s *Sighting) Changed(found []State) []State {
 	now := make(map[string]State, len(found))
 	for _, f := range found {

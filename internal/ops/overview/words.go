@@ -25,7 +25,7 @@ func (c *Cause) withCode() string {
 	return " (" + c.Code + ")"
 }
 
-// step names the step, or says that it is unknown.
+// step returns the name of the step, or words for an unknown one.
 func (c *Cause) step() string {
 	if c.Step == "" {
 		return "a step"
@@ -33,14 +33,14 @@ func (c *Cause) step() string {
 	return c.Step
 }
 
-// Summary says in one sentence what is the matter.
+// Summary describes the cause in one sentence.
 func (c *Cause) Summary() string {
 	sagas := c.of("saga", "sagas") + " of " + c.Name
 	switch c.Kind {
 	case SagasAttention:
 		switch c.Why {
 		case whyUndoFailed:
-			return fmt.Sprintf("%s: the undo of %s gave up%s", sagas, c.step(), c.withCode())
+			return fmt.Sprintf("%s: the compensation of %s gave up%s", sagas, c.step(), c.withCode())
 		case whyUndoTimeout:
 			return fmt.Sprintf("%s: the compensation did not end in time, at %s%s", sagas, c.step(), c.withCode())
 		case whyForced:
@@ -60,7 +60,7 @@ func (c *Cause) Summary() string {
 	case GroupRegressed:
 		return fmt.Sprintf("An error came back in %s: “%s”", c.Name, c.Text)
 	case RedriveHalted:
-		return "A redrive of dead letters halted itself" + c.withCode()
+		return "A redrive of dead letters was halted" + c.withCode()
 	case RedriveWaiting:
 		return "A redrive of dead letters waits for the approval of a second person"
 	case RunsFailed:
@@ -81,44 +81,44 @@ func (c *Cause) Summary() string {
 	return fmt.Sprintf("Node %s leads the job runs, but does not look for lost and late runs", c.Name)
 }
 
-// Means says what follows from it, and what helps.
+// Means describes the consequences of the cause, and the remedy.
 func (c *Cause) Means() string {
 	switch c.Kind {
 	case SagasAttention:
 		switch c.Why {
 		case whyUndoFailed, whyUndoTimeout:
-			return "Effects of these sagas remain. When the participant answers again, resume the compensation."
+			return "Effects of these sagas remain. Once the participant answers again, resume the compensation."
 		case whyForced:
-			return "Compare the participants' data, mend what remains, and acknowledge."
+			return "Compare the participants' data, repair what remains, and acknowledge."
 		}
-		return "Read the reason on the saga, and acknowledge when it is dealt with."
+		return "Read the reason on the saga, deal with it, and acknowledge."
 	case SagasStuck:
 		if c.Why == whyUnowned {
-			return "See whether nodes with the role engine are alive and have free slots."
+			return "Check that nodes with the role engine are alive and have free slots."
 		}
-		return "The saga continues automatically when its participant answers. Its explanation says what it waits for."
+		return "The saga continues automatically when its participant answers. Its explanation shows what it is waiting for."
 	case GroupNew:
-		return "This error has not been acknowledged. Acknowledge it, or mend the cause and retry its letters."
+		return "This error has not been acknowledged. Acknowledge it, or fix its cause and retry its letters."
 	case GroupRegressed:
-		return "It was resolved, and letters with it have arrived since. The mending did not last."
+		return "The error was resolved, but letters with it have arrived since then: the fix did not last."
 	case RedriveHalted:
-		return "Letters that it has not sent wait. Look at its failures before it resumes."
+		return "Its unsent letters are waiting. Look at its failures before you resume it."
 	case RedriveWaiting:
-		return "It starts when someone other than its requester approves it."
+		return "It starts once someone other than its requester approves it."
 	case RunsFailed:
-		return "No retry is left. Read the log, mend the cause, and run it again."
+		return "No retries are left. Read the log, fix the cause, and run the job again."
 	case RunsLate:
-		return "Workers are busy, or a concurrency key holds the runs back. Their explanation says which."
+		return "Workers are busy, or a concurrency key holds the runs back; their explanation shows which."
 	case QueueUntaken:
-		return "Start a worker for this queue that has the labels and the command that the runs want."
+		return "Start a worker for this queue with the labels and the command that the runs require."
 	case WorkerLost:
 		return "Its runs go to other workers when their leases end. Detach it if its process is certainly dead."
 	case WebhookDisabled:
 		return "Its receiver gets no events until it is enabled again; events since then can be sent again."
 	case WebhookFailing:
-		return "Skald retries and disables it in the end. Test it when the receiver is mended."
+		return "Skald retries, and disables the webhook in the end. Test it once the receiver is fixed."
 	case NoLeader:
-		return "No slot becomes a run and lost runs are not found. Start a node with the role scheduler."
+		return "No runs are created for slots, and lost runs are not detected. Start a node with the role scheduler."
 	}
-	return "Lost runs stay with lost workers until it does. See the log of this node."
+	return "Until it does, lost runs stay assigned to their lost workers. See the log of that node."
 }

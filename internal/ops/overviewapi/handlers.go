@@ -1,4 +1,4 @@
-// Package overviewapi answers what needs a person, where something is, and how the states of things change.
+// Package overviewapi is the HTTP edge of the overview, the search and the streams of states.
 //
 // Files, each on top of those before it: parts, known, overview, search, watch, places, handlers.
 package overviewapi
@@ -12,13 +12,13 @@ import (
 type Handlers struct {
 	*httpkit.Kit
 	Store overview.Store
-	// Loops are those of this node.
+	// Loops returns the background loops of this node.
 	Loops func() []overview.Loop
 
 	known known
 }
 
-// New returns the handlers over what h names.
+// New returns the handlers configured by h.
 func New(h *Handlers) *Handlers {
 	h.known.of, h.known.read, h.known.now = map[tenantID]*kept{}, h.Store.Overview, h.Now
 	h.known.within, h.known.stopping = h.Limits.RequestTimeout, h.Stopping

@@ -12,9 +12,10 @@ import (
 
 type tenantID = uuid.UUID
 
-// How often a node reads an overview that people look at, and for how long after the last request: pages ask every
-// ten seconds. Where reading takes long it is read less often, so that it takes no more than a two-hundredth of a
-// connection's time; but the page is never older than twice rare, or two readings that take longer.
+// How often a node refreshes an overview that people view, and for how long after the last request: pages request
+// it every ten seconds. If reading it takes long, it is read less often, so that this takes at most a
+// two-hundredth of a connection's time; but a page is never older than twice rare, or than two readings if these
+// take longer.
 const (
 	every    = 5 * time.Second
 	seldom   = 15 * time.Second
@@ -23,9 +24,9 @@ const (
 	maxKnown = 1000 // tenants
 )
 
-// known are the overviews that this node has read lately. However many people look, each tenant's is read once at a
-// time. While it is being viewed it is read again in the background, so that no request waits; the first to look
-// after a pause waits for a reading.
+// known caches the overviews that this node has read recently. However many people look, each tenant's is read only
+// once at a time. While it is being viewed it is refreshed in the background, so that no request waits; only the
+// first request after a pause waits for a reading.
 type known struct {
 	read     func(context.Context, tenantID) (overview.Overview, error)
 	now      func() time.Time
@@ -45,20 +46,20 @@ type kept struct {
 	reading *reading      // nil: it is not being read
 }
 
-// reading is one that is under way; done is closed at its end.
+// reading is a reading in progress; done is closed at its end.
 type reading struct {
 	done chan struct{}
 	is   overview.Overview
 	err  error
 }
 
-// again is how long after a reading the next one begins.
+// again is the pause between a reading and the next one.
 func (o *kept) again() time.Duration { return max(every, min(share*o.took, max(seldom, o.took))) }
 
-// tooOld reports whether the overview is no longer shown.
+// tooOld reports whether the overview is too old to be shown.
 func (o *kept) tooOld(now time.Time) bool { return o.at.IsZero() || now.Sub(o.at) >= 2*o.again() }
 
-// get returns a tenant's overview as it was lately.
+// get returns a recent overview of a tenant.
 func (k *known) get(ctx context.Context, tenant tenantID) (overview.Overview, error) {
 	k.mu.Lock()
 	now := k.now()
@@ -124,7 +125,7 @@ func (k *known) goOn(tenant tenantID, o *kept) {
 	}
 }
 
-// forget drops what is too old. The caller holds mu.
+// forget drops overviews that are too old. The caller holds mu.
 func (k *known) forget(now time.Time) {
 	for tenant, o := range k.of {
 		if o.reading == nil && o.tooOld(now) {

@@ -57,7 +57,7 @@ func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObj
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: tag}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// tagOf is the entity tag of an overview: that of everything but when something was looked at or renewed.
+// tagOf returns the entity tag of an overview, which ignores the times of reading and of renewals.
 func tagOf(o api.Overview) (string, error) {
 	o.CheckedAt, o.SealedAt = time.Time{}, nil
 	if o.Leader != nil {

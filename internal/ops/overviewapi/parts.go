@@ -10,19 +10,19 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// may reports whether the caller has a permission. Without authentication everybody has.
+// may reports whether the caller has a permission. Without authentication every caller has it.
 func may(ctx context.Context, p principal.Permission) bool {
 	req := httpkit.RequestOf(ctx)
 	return req.Who.Subject == "" || req.Who.Role.Allows(p)
 }
 
-// needs is the permission that each part requires besides that of the operation.
+// needs maps each part to the permission that it requires in addition to that of the operation.
 var needs = map[overview.Part]principal.Permission{
 	overview.Sagas: principal.SagasRead, overview.Webhooks: principal.SagasRead, overview.Nodes: principal.SagasRead,
 	overview.DeadLetters: principal.DLQRead, overview.JobRuns: principal.JobsRead,
 }
 
-// omitted lists the parts that the caller does not get; shown reports which parts they do.
+// omitted lists the parts that are withheld from the caller; shown reports which are included.
 func (s *Handlers) omitted(ctx context.Context) (out []api.OverviewOmitted, shown func(overview.Part) bool) {
 	out = []api.OverviewOmitted{}
 	var hidden []overview.Part

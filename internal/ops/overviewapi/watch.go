@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// watchEvery is how often a stream looks at what it follows.
+// watchEvery is how often a stream reads the states that it follows.
 const watchEvery = time.Second
 
 // Watch streams the states of resources as they change.
@@ -29,7 +29,7 @@ func (s *Handlers) Watch(ctx context.Context, in api.WatchRequestObject) (api.Re
 	case n == 0:
 		return nil, httpkit.BadParameter("saga", "required", "name at least one resource: saga, run, letter, redrive or group")
 	case n > overview.MostWatched:
-		return nil, httpkit.BadParameter("saga", "too_many", "%d resources are named; a stream follows at most %d", n,
+		return nil, httpkit.BadParameter("saga", "too_many", "%d resources were named; a stream follows at most %d", n,
 			overview.MostWatched)
 	}
 	_, shown := s.omitted(ctx)
@@ -76,7 +76,7 @@ type stream struct {
 	out    *http.ResponseController
 	buf    bytes.Buffer
 	quiet  *time.Timer // fires when nothing was sent for a while
-	closed bool        // the client is gone or too slow, or the stream is over
+	closed bool        // the client is gone or too slow, or the stream has ended
 }
 
 // Redacted returns the stream: states have no content of clients.
@@ -131,7 +131,7 @@ func (st *stream) Write(w http.ResponseWriter) error {
 	return nil
 }
 
-// tell sends what has changed.
+// tell sends the states that have changed.
 func (st *stream) tell(found []overview.State) {
 	for _, is := range st.seen.Changed(found) {
 		out := api.WatchedState{Kind: api.WatchedStateKind(is.Kind), ID: is.ID}

@@ -28,11 +28,13 @@ func causes(with string) *postgres.Statement {
 	return postgres.Named(bounded, postgres.Single("tenant"))
 }
 
-// bounds are the arguments of the formats below: %[1]d, one more item than is counted; %[2]d, how many causes; %[3]d,
-// how many items of a list are looked at; %[4]d, one more letter than is counted of a group.
+// bounds are the arguments of the formats below: %[1]d, one more than the items that are counted; %[2]d, the number
+// of causes; %[3]d, how many items of a list are examined; %[4]d, one more than the letters of a group that are
+// counted.
 var bounds = []any{overview.Most + 1, overview.MostCauses, overview.Most, overview.MostLetters + 1}
 
-// sagaCauses: sagas that need attention, the oldest first. Reasons that a person wrote are one cause.
+// sagaCauses: sagas that need attention, the oldest first. All reasons that people wrote are one
+// cause.
 var sagaCauses = causes(`
 WITH needing AS MATERIALIZED (
 	SELECT s.id, s.workflow_name, s.current_step, s.error->>'code' AS code, coalesce(s.completed_at, s.updated_at) AS since,
@@ -49,9 +51,9 @@ WITH needing AS MATERIALIZED (
 )`)
 
 // groupCauses: errors that are new or came back, among the groups that received letters last, if they have letters
-// that need attention. Sagas and failed runs are causes themselves; their letters are not another one. Letters are
-// counted up to overview.MostLetters only: counting a thousand of each of forty groups took half the time of the whole
-// overview.
+// that need attention. Letters of sagas and of failed runs do not count: those are causes themselves. Letters are
+// counted up to overview.MostLetters only: counting a thousand of each of forty groups took half the time of the
+// whole overview.
 var groupCauses = causes(`
 WITH recent AS MATERIALIZED (
 	SELECT g.fingerprint, g.state, g.topic, g.error_type, g.message, g.first_seen, g.last_seen, g.sample_id
@@ -82,7 +84,7 @@ WITH recent AS MATERIALIZED (
 	  FROM recent WHERE state IN ('HALTED', 'AWAITING_APPROVAL') LIMIT %[2]d
 )`)
 
-// failedRuns: runs that gave up in the last day. A saga or a retry acts on the others.
+// failedRuns: runs that gave up in the last day. A saga or a retry takes care of the others.
 const failedRuns = `failed AS MATERIALIZED (
 	SELECT f.* FROM (
 		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id FROM jobs.job_runs r
@@ -125,7 +127,8 @@ WITH causes AS (
 	  FROM jobs.workers w WHERE w.tenant_id = @tenant AND w.state = 'LOST' ORDER BY w.registered_at DESC, w.id LIMIT %[2]d
 )`)
 
-// webhookCauses: disabled, but not on request; or failing. A webhook is known by its host.
+// webhookCauses: webhooks that Skald disabled, or that fail. A webhook is identified by its
+// host.
 var webhookCauses = causes(`
 WITH causes AS (
 	SELECT CASE WHEN h.enabled THEN 'webhook_failing' ELSE 'webhook_disabled' END AS kind,

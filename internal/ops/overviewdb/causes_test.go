@@ -65,11 +65,11 @@ type wanted struct {
 }
 
 var causes = []wanted{
-	{"sagas_need_attention", "1 saga of refused: the undo of reserve gave up (http_503)", "resumeCompensation", "reserve"},
+	{"sagas_need_attention", "1 saga of refused: the compensation of reserve gave up (http_503)", "resumeCompensation", "reserve"},
 	{"sagas_stuck", "1 saga of unanswered: reserve keeps failing", "explainSaga", "unanswered"},
 	{"group_new", "A new error in payments: “the bank is closed”", "retryDeadLetterGroup", "the bank is closed"},
 	{"group_regressed", "An error came back in mail: “the mailbox is full”", "retryDeadLetterGroup", "has come back"},
-	{"redrive_halted", "A redrive of dead letters halted itself (failures)", "resumeRedrive", "halted automatically"},
+	{"redrive_halted", "A redrive of dead letters was halted (failures)", "resumeRedrive", "halted automatically"},
 	{"redrive_awaiting_approval", "A redrive of dead letters waits for the approval of a second person", "approveRedrive",
 		"awaiting approval"},
 	{"runs_failed", "Job nightly failed: 2 runs in the last 24 h (BAD_FILE)", "rerunJobRun", "BAD_FILE"},

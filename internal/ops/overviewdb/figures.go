@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// figure is a count, and where it goes.
+// figure is a count and its destination.
 type figure struct {
 	of   func(*overview.Overview) *overview.Count
 	text string // selects rows to count
@@ -141,7 +141,7 @@ var slotTable = postgres.NewTable(
 	postgres.Time("next_due_at", func(s *overview.Slot) *time.Time { return &s.DueAt }),
 )
 
-// nextSlots: $1 is the tenant. A paused definition creates no runs.
+// nextSlots: $1 is the tenant. Paused definitions have no slots.
 var nextSlots = `
 SELECT ` + slotTable.Selected("d") + ` FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND d.next_due_at IS NOT NULL AND d.enabled AND d.paused_at IS NULL AND d.deleted_at IS NULL
@@ -153,7 +153,7 @@ var nodeTable = postgres.NewTable(
 	postgres.Time("lease_until", func(n *overview.Node) *time.Time { return &n.LeaseUntil }),
 )
 
-// aliveNodes: of each name the last incarnation, while it is alive and for an hour after that.
+// aliveNodes: the last incarnation of each name, while it is alive and for an hour after that.
 var aliveNodes = `
 SELECT ` + nodeTable.Selected("n") + ` FROM (
 	SELECT DISTINCT ON (e.node_name) e.node_name, e.lease_until, e.lease_until > statement_timestamp() AS alive

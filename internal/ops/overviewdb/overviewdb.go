@@ -1,5 +1,5 @@
-// Package overviewdb reads overviews, finds things and reads their states on PostgreSQL. Every statement looks at a
-// bounded number of rows, by an index.
+// Package overviewdb reads overviews, search results and states from PostgreSQL. Every statement reads a bounded
+// number of rows, by an index.
 //
 // Files, each on top of those before it: causes, figures, search, watch, places, overviewdb.
 package overviewdb
@@ -86,10 +86,10 @@ func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Ove
 	return o, nil
 }
 
-// topicsLooked is how many topics are looked at for alerts.
+// topicsLooked is how many topics are checked for alerts.
 const topicsLooked = 100
 
-// deployment reads what all tenants share.
+// deployment reads the figures that all tenants share.
 func (st *Store) deployment(ctx context.Context, o *overview.Overview) error {
 	nodes, err := nodeTable.All(st.db.QueryRead(ctx, aliveNodes))
 	if err != nil {
@@ -103,7 +103,7 @@ func (st *Store) deployment(ctx context.Context, o *overview.Overview) error {
 	return err
 }
 
-// stateName is the name of the number that is stored.
+// stateName returns the name of a stored state number.
 func stateName(n int) (string, error) {
 	if n < 0 || n >= len(saga.States) {
 		return "", fmt.Errorf("stored saga: state %d", n)

@@ -26,7 +26,7 @@ var incarnationTable = postgres.NewTable(
 	postgres.Bool("leads", func(n *overview.Incarnation) *bool { return &n.Leads }),
 )
 
-// incarnations: of each name the last one, while it is alive and for a day after that.
+// incarnations: the last one of each name, while it is alive and for a day after that.
 var incarnations = fmt.Sprintf(`
 WITH last AS MATERIALIZED (
 	SELECT DISTINCT ON (e.node_name) e.* FROM saga.engine_nodes e
@@ -61,15 +61,15 @@ var tenantTable = postgres.NewTable(
 	postgres.TimeOrNil("active_at", func(t *overview.Tenant) **time.Time { return &t.ActiveAt }),
 )
 
-// traces are tables in which a tenant that has done anything has a row, each with an index that begins with the
-// tenant.
+// traces are the tables of which at least one has a row of each tenant that has done anything; each has an
+// index that begins with the tenant.
 var traces = [][2]string{
 	{"saga.audit_seals", "tenant_id"}, {"saga.audit_action_seals", "tenant_id"}, {"saga.saga_states", "tenant_id"},
 	{"saga.workflows", "tenant_id"}, {"dlq.dlq_messages", "tenant_id"}, {"jobs.workers", "tenant_id"},
 	{"saga.api_keys", "bound_tenant_id"},
 }
 
-// following selects the first tenant after another one: from each table one row, by its index.
+// following selects the tenant after a given one: one row from each table, by its index.
 func following(after string) string {
 	var firsts []string
 	for _, t := range traces {
@@ -79,8 +79,8 @@ func following(after string) string {
 	return "least(" + strings.Join(firsts, ",\n\t\t") + ")"
 }
 
-// tenants: $1 is the tenant before the first one, $2 how many. Skips from tenant to tenant, however many rows each
-// has.
+// tenants: $1 is the tenant before the first one, $2 how many. It skips from tenant to tenant, however many rows
+// each has.
 var tenants = fmt.Sprintf(`
 WITH RECURSIVE found (id, n) AS (
 	SELECT `+following("$1::uuid")+`, 1

@@ -24,7 +24,7 @@ var hitTable = postgres.NewTable(
 	postgres.Text("matched", func(h *overview.Hit) *overview.Match { return &h.Matched }),
 )
 
-// found are branches of a search: each has its own index and bound.
+// found lists branches of a search, each with its own index and limit.
 type found struct {
 	from, where, order string
 	columns            string // kind, id, title, state, archived, at
@@ -68,7 +68,8 @@ func inLetters() (all []found) {
 		of := func(table, where string, by overview.Match) {
 			all = append(all, found{table + " m", "@letters AND m.tenant_id = @tenant AND " + where, "", columns, by})
 		}
-		// A policy keeps the planner from the index of the terms; the views of the tenant have none.
+		// A row-level policy keeps the planner from using the index of the terms; the tenant's views
+		// have no policy.
 		terms := tableOf("dlq.tenant_messages", archived)
 		of(table, "m.id = @id", overview.ByID)
 		of(terms, "m.terms @> ARRAY[@correlation::integer] AND m.correlation_id = @text", overview.ByCorrelation)
@@ -110,7 +111,7 @@ const (
 	definitionColumns = `'job_definition' AS kind, d.name AS id, d.name AS title, CASE WHEN d.paused_at IS NOT NULL THEN 'paused' WHEN d.enabled THEN '' ELSE 'disabled' END AS state, false AS archived, d.created_at AS at`
 )
 
-// everything finds hits; one thing that was found in several ways is one hit, by the first of them, ids before keys.
+// everything finds hits. What several branches find is one hit, by the first match, ids before keys.
 var everything = func() *postgres.Statement {
 	text := ""
 	for i, f := range append(append(inSagas(), inLetters()...), others...) {

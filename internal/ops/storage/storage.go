@@ -1,4 +1,4 @@
-// Package storage says how much of the database is used, by what.
+// Package storage describes how much of the database is used, and by what.
 package storage
 
 import "time"
@@ -8,15 +8,15 @@ import "time"
 type Storage struct {
 	DatabaseBytes int64   // of the whole database
 	Tables        []Table // largest first
-	// Snapshot is the oldest one that any session of the server holds; nil: what other
-	// logins do is hidden from the engine's role.
+	// Snapshot is the oldest one that any session of the server holds; nil: the engine's role
+	// cannot see the sessions of other logins.
 	Snapshot *Snapshot
 }
 
 // Snapshot keeps PostgreSQL from removing rows that were changed since it was taken.
 type Snapshot struct {
 	Age          time.Duration // of the transaction that holds it; 0: no transaction is open
-	Transactions int64         // that have begun since
+	Transactions int64         // transactions that have begun since
 }
 
 // Table is one table of a store. TotalBytes includes its indexes and TOAST data.
@@ -35,6 +35,6 @@ type Index struct {
 	Name                             string
 	Bytes                            int64
 	Unique                           bool // needed even if it is never scanned
-	Valid                            bool // false: its concurrent building failed
+	Valid                            bool // false: building it concurrently failed
 	Scans, TuplesRead, TuplesFetched int64
 }

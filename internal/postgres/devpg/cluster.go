@@ -84,7 +84,7 @@ func madeBy(pgdata string) (int, error) {
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil {
-		return 0, fmt.Errorf("%s/PG_VERSION says %q, which is no version this program knows", pgdata, b)
+		return 0, fmt.Errorf("%s/PG_VERSION says %q, which is not a version that this program knows", pgdata, b)
 	}
 	return major, nil
 }
@@ -103,7 +103,7 @@ func removeHalfMade(cfg Config) {
 	for _, dir := range left {
 		if err := os.RemoveAll(dir); err != nil {
 			// An initdb that is being killed may still be writing. The next start removes it.
-			cfg.Log.Warn("could not remove what an interrupted initdb left", slog.Any("error", err))
+			cfg.Log.Warn("could not remove the remains of an interrupted initdb", slog.Any("error", err))
 		}
 	}
 }

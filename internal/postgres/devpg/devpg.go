@@ -103,8 +103,8 @@ func prepareDir(dir string) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		// Root must let the account through that PostgreSQL will run as; everything inside has
-		// permissions of its own.
+		// The account that PostgreSQL will run as must be able to traverse the directory;
+		// everything inside has its own permissions.
 		mode := os.FileMode(0o700)
 		if os.Getuid() == 0 {
 			mode = 0o711

@@ -75,7 +75,7 @@ func (s *Server) launchOn(ctx context.Context, cfg Config, c cluster, port int) 
 		}
 		select {
 		case <-proc.done:
-			return logSince(log, before), fmt.Errorf("postgres ended at its start: %s", proc.cmd.ProcessState)
+			return logSince(log, before), fmt.Errorf("postgres exited at startup: %s", proc.cmd.ProcessState)
 		default:
 		}
 		if !loop.Sleep(ctx, pollEvery) {

@@ -63,13 +63,13 @@ func run(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-// quitGrace is how long a server may take to end without a checkpoint. PostgreSQL kills its own
-// children after 5 s of it.
+// quitGrace is how long an immediate shutdown, without a checkpoint, may take. PostgreSQL kills
+// its own children after 5 s.
 const quitGrace = 10 * time.Second
 
 // end stops the child and returns when it has exited. It requests a fast stop (SIGINT: no new
-// work, checkpoint, clean exit), and when ctx ends an immediate one (SIGQUIT: crash recovery at
-// the next start), and reports whether the fast stop was enough.
+// work, checkpoint, clean exit) and, when ctx ends, an immediate one (SIGQUIT: crash recovery
+// at the next start). It reports whether the fast stop was enough.
 func (p *process) end(ctx context.Context) bool {
 	select {
 	case <-p.done: // it exited before, whatever ctx says

@@ -71,7 +71,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	clean := s.proc.end(ctx)
 	<-s.done
 	if !clean {
-		return fmt.Errorf("private PostgreSQL in %s did not stop in time and was stopped the hard way: %w", s.dir, ctx.Err())
+		return fmt.Errorf("private PostgreSQL in %s did not stop in time and was stopped without a checkpoint: %w", s.dir, ctx.Err())
 	}
 	if s.proc.err != nil {
 		return fmt.Errorf("private PostgreSQL in %s: %w", s.dir, s.proc.err)
@@ -79,7 +79,7 @@ func (s *Server) Stop(ctx context.Context) error {
 	return nil
 }
 
-// watch ends with the server and frees the directory.
+// watch returns when the server has exited, and frees the directory.
 func (s *Server) watch() {
 	<-s.proc.done
 	if !s.stopping.Load() {

@@ -14,7 +14,8 @@ import (
 // has 130 random bits, too many to guess however cheap a guess is. Some drivers refuse fewer than 1000.
 const iterations = 1000
 
-// verifier is what the server stores of a password: that of SCRAM-SHA-256 (RFC 5802, 7677), in PostgreSQL's notation.
+// verifier returns what the server stores for a password: the verifier of SCRAM-SHA-256 (RFC 5802, 7677), in
+// PostgreSQL's notation.
 func verifier(password string) (string, error) {
 	salt := make([]byte, 16)
 	rand.Read(salt)

@@ -9,7 +9,7 @@ import (
 
 const (
 	listenAgain = time.Second      // after a connection was lost
-	listenPing  = 30 * time.Second // interval of checking the connection
+	listenPing  = 30 * time.Second // interval between checks of the connection
 
 	selfChannel = "skald_line" // of messages to the sender
 )
@@ -26,8 +26,8 @@ func (l *Line) listen(ctx context.Context) {
 	}
 }
 
-// connected listens until the connection or ctx ends. It has a connection of its own: a
-// listening one cannot be shared.
+// connected listens until the connection or ctx ends. It uses its own connection: a listening
+// one cannot be shared.
 func (l *Line) connected(ctx context.Context) {
 	came := make(chan *pq.Notification, 32)
 	conn, err := l.db.Listener(ctx, came)
@@ -63,7 +63,7 @@ func (l *Line) connected(ctx context.Context) {
 	}
 }
 
-// channels returns what is called for which channel.
+// channels returns the callbacks by channel.
 func (l *Line) channels() map[string]func(string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

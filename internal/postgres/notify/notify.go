@@ -1,6 +1,6 @@
-// Package notify sends short messages between nodes by LISTEN and NOTIFY, all through
-// one connection of the node that listens. Messages are hints: some come twice, and
-// some, while the connection is lost or through a pooler, not at all.
+// Package notify sends short messages between nodes by LISTEN and NOTIFY, all through one
+// connection of the node that listens. Messages are hints: some arrive twice, and some never,
+// while the connection is lost or when a pooler is in between.
 package notify
 
 import (
@@ -15,37 +15,37 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Line is a node's way to the others. Messages are collected and sent together, because a
-// NOTIFY in each transaction would serialise their commits: PostgreSQL holds a lock of
-// the whole cluster from there to the commit.
+// Line is a node's channel to the others. Messages are collected and sent together, because a
+// NOTIFY in each transaction would serialise their commits: PostgreSQL holds a lock on the
+// whole cluster from then until the commit.
 type Line struct {
 	db   *postgres.DB
-	self string // what this node sends itself, to see that messages arrive
+	self string // what this node sends to itself, to check that messages arrive
 
 	mu      sync.Mutex
 	heard   map[string]func(message string) // guarded by mu: by channel
 	pending map[[2]string]struct{}          // guarded by mu: channel and message; nil until Run
 	signal  chan struct{}                   // capacity 1
-	open    atomic.Bool                     // what this node sent itself has arrived on the present connection
+	open    atomic.Bool                     // a message from this node to itself has arrived on the current connection
 }
 
-// NewLine returns the line between the nodes that use db.
+// NewLine returns the line to the nodes that share db.
 func NewLine(db *postgres.DB) *Line {
 	return &Line{
 		db: db, self: uuid.NewString(), heard: map[string]func(string){}, signal: make(chan struct{}, 1),
 	}
 }
 
-// On registers what is called with every message of a channel, those of this node
-// included, one at a time; it must not block. Register before Run.
+// On registers a callback for the messages of a channel, including this node's own. It is
+// called with one message at a time and must not block. Register before Run.
 func (l *Line) On(channel string, heard func(message string)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heard[channel] = heard
 }
 
-// Send sends a message to every node soon. It is dropped when Run is not running, or the
-// database does not take it.
+// Send queues a message to every node. It is dropped if Run is not running or the database
+// rejects it.
 func (l *Line) Send(channel, message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,7 +59,7 @@ func (l *Line) Send(channel, message string) {
 	}
 }
 
-// Open reports whether messages reach this node: one has come back to it on the present
+// Open reports whether messages reach this node: one of its own has come back on the current
 // connection.
 func (l *Line) Open() bool { return l.open.Load() }
 
@@ -81,13 +81,14 @@ func (l *Line) Run(ctx context.Context) {
 
 const (
 	// shortest and share pace the statements that notify: a pause of at least shortest, and of
-	// share times what the last one took, so that they use a fifth of one connection at most.
+	// share times the duration of the last one, so that they use at most a fifth of one
+	// connection.
 	shortest = 2 * time.Millisecond
 	share    = 4
 )
 
-// notify is one transaction. Its commit does not wait for the disk: a message that is
-// lost in a crash is a hint less.
+// notify is one transaction. Its commit does not wait for the disk: losing a message in a crash
+// loses only a hint.
 const notify = `
 SELECT set_config('synchronous_commit', 'off', true), (SELECT count(pg_notify(m.channel, m.message))
   FROM unnest(string_to_array($1, E'\n'), string_to_array($2, E'\n')) AS m (channel, message))`

@@ -278,7 +278,7 @@ func TestANodeWithoutAKeyThatSealedDoesNotStart(t *testing.T) {
 		{"no keys", "", "the database has content encrypted with key one, which is missing from encryption.keys"},
 		{"another key only", pgtest.KeyTwo, "the database has content encrypted with key one, which is missing from encryption.keys"},
 		{"the first key again", pgtest.KeyOne, ""},
-		{"another key of its name", strings.Replace(pgtest.KeyTwo, "two", "one", 1), "the database has content encrypted with a different key one than the one in encryption.keys"},
+		{"another key of its name", strings.Replace(pgtest.KeyTwo, "two", "one", 1), "the database has content encrypted with a key one that differs from the one in encryption.keys"},
 		{"a second key, for later", pgtest.KeyOne + "," + pgtest.KeyTwo, ""},
 		{"the second key from now on", pgtest.KeyTwo + "," + pgtest.KeyOne, ""},
 	} {

@@ -1,6 +1,6 @@
-// Package plaintext says how text from outside becomes text that can be stored: the reason why a
-// message failed, what a worker tells of its progress, what a participant answered. A client that
-// reports a failure must not lose it over a character, so such text is never refused.
+// Package plaintext turns text from outside into text that can be stored: the reason why a
+// message failed, a worker's progress report, a participant's answer. A client that reports a
+// failure must not lose it over one character, so such text is never rejected.
 package plaintext
 
 import (
@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// Replacement stands for what cannot be stored: a NUL character, half of a surrogate pair, a run
+// Replacement replaces what cannot be stored: a NUL character, half of a surrogate pair, a run
 // of bytes that are not UTF-8.
 const Replacement = "\uFFFD"
 
-// Limit is the greatest length of a text. The zero value is none.
+// Limit is the maximum length of a text. The zero value means no limit.
 type Limit struct{ bytes, characters int }
 
 // Bytes limits a text to n bytes of UTF-8.
@@ -21,8 +21,8 @@ func Bytes(n int) Limit { return Limit{bytes: n} }
 // Characters limits a text to n characters.
 func Characters(n int) Limit { return Limit{characters: n} }
 
-// Storable returns s as it is stored, and whether that differs: UTF-8 without NUL, cut between
-// two characters to the limit. It is idempotent.
+// Storable returns s in the form in which it is stored, UTF-8 without NUL, cut to the limit
+// between two characters, and whether that differs from s. It is idempotent.
 func Storable(s string, most Limit) (text string, changed bool) {
 	text = s
 	if strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
@@ -32,13 +32,13 @@ func Storable(s string, most Limit) (text string, changed bool) {
 	return text, len(text) != len(s) || text != s
 }
 
-// Text is Storable for those who need not know whether the text was changed.
+// Text is Storable without the report of changes.
 func Text(s string, most Limit) string {
 	text, _ := Storable(s, most)
 	return text
 }
 
-// end returns where a text of valid UTF-8 is cut.
+// end returns where a valid UTF-8 text is cut.
 func (l Limit) end(s string) int {
 	switch {
 	case l.bytes > 0 && len(s) > l.bytes:
@@ -59,7 +59,7 @@ func (l Limit) end(s string) int {
 	return len(s)
 }
 
-// Members makes several texts of one document storable, and remembers which it changed.
+// Members makes several texts of one document storable, and records which ones it changed.
 type Members struct {
 	Changed []string // JSON Pointers (RFC 6901), in the order of the calls
 }

@@ -110,7 +110,7 @@ func fromTheDemoAlone(t *testing.T, program string) {
 		sees("Accepted")
 	}
 	tab.Go(pages)
-	sees("the undo of reserve-stock gave up")
+	sees("the compensation of reserve-stock gave up")
 	tab.Click("#causes a[href*=late-order]", "")
 	sees("late-0")
 	tab.Click("td a", "late-0")

@@ -42,7 +42,7 @@ func TestThePages(t *testing.T) {
 func resumeCompensation(t *testing.T, server string) {
 	tab := browser.Open(t)
 	tab.Go(server + "/ui/")
-	tab.See("the undo of reserve-stock gave up")
+	tab.See("the compensation of reserve-stock gave up")
 	tab.Click("#causes a[href*=late-order]", "")
 	tab.Click("td a", "late-0")
 	tab.See("gave up")

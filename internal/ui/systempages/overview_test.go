@@ -51,7 +51,7 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	var page string
 	patience.Until(t, "both causes are on the page", func() bool {
 		_, page = s.Get(t, "/ui/")
-		return strings.Contains(page, "1 saga of order: the undo of reserve gave up (http_503)") &&
+		return strings.Contains(page, "1 saga of order: the compensation of reserve gave up (http_503)") &&
 			strings.Contains(page, "Two things need a person")
 	})
 	if !strings.Contains(page, `href="/ui/sagas/`+saga+`"`) || !strings.Contains(page, "<title>(2) Overview") ||
