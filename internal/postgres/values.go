@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"database/sql"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -48,13 +49,17 @@ func TextArray(of []string) string {
 	return v.(string)
 }
 
-// QuotedList returns constants of the rules (capitals and _) as a list of SQL literals, which
-// the planner estimates better than parameters. Other words are omitted.
-func QuotedList[T ~string](of []T) string {
+// Literals returns values of the rules, words (letters and _) or numbers, as a list of SQL literals: the planner
+// estimates literals better than parameters, and the predicates of partial indexes have them. Any other word is left
+// out; without values the list is NULL, which equals nothing.
+func Literals[T ~string | ~int16](values []T) string {
 	var out []string
-	for _, w := range of {
-		if strings.Trim(string(w), "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {
-			out = append(out, "'"+string(w)+"'")
+	for _, v := range values {
+		switch v := reflect.ValueOf(v); {
+		case v.CanInt():
+			out = append(out, strconv.FormatInt(v.Int(), 10))
+		case isWord(v.String()):
+			out = append(out, "'"+v.String()+"'")
 		}
 	}
 	if out == nil {
@@ -63,13 +68,15 @@ func QuotedList[T ~string](of []T) string {
 	return strings.Join(out, ", ")
 }
 
-// NumberList lists the values of a type of small numbers that match, for IN.
-func NumberList[T ~int16](values []T, match func(T) bool) string {
-	var numbers []string
-	for _, v := range values {
-		if match(v) {
-			numbers = append(numbers, strconv.Itoa(int(v)))
-		}
+func isWord(s string) bool {
+	return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_") == ""
+}
+
+// Among is the condition, to be written after a column, that this holds one of values of the rules:
+// " = 'FAILED'" or " IN (1, 2)"; without values it is true of no row.
+func Among[T ~string | ~int16](values []T) string {
+	if len(values) == 1 {
+		return " = " + Literals(values)
 	}
-	return strings.Join(numbers, ", ")
+	return " IN (" + Literals(values) + ")"
 }

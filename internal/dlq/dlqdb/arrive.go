@@ -271,12 +271,12 @@ var markBouncedLetters = postgres.Named(`
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1
 	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM `+postgres.Unnest("b", bouncedParents.As("p"))+`) AS b
-	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND `+Leaves("m.status || ''", dlq.CameBack)+` AND `+IsOneOf("coalesce(m.resolution, '')", dlq.Returnable)+`
+	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND `+Leaves("m.status || ''", dlq.CameBack)+` AND coalesce(m.resolution, '')`+postgres.Among(dlq.Returnable)+`
 	RETURNING m.tenant_id, m.id, m.redrive_id, b.redrive_id AS told
 ), items AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'BOUNCED', updated_at = clock_timestamp()
 	  FROM back WHERE back.redrive_id = back.told AND i.redrive_id = back.redrive_id AND i.tenant_id = back.tenant_id
-	   AND i.message_id = back.id AND `+IsOneOf("i.state", dlq.ItemsFrom(dlq.ItemBack))+`
+	   AND i.message_id = back.id AND i.state`+postgres.Among(dlq.ItemsFrom(dlq.ItemBack))+`
 	RETURNING i.tenant_id, i.redrive_id
 )
 UPDATE dlq.dlq_redrives d SET bounced = d.bounced + n.count, updated_at = clock_timestamp()

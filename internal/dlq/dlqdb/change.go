@@ -33,7 +33,7 @@ UPDATE dlq.dlq_messages m
 
 var describeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[]
- WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND `+IsOneOf("m.status || ''", []dlq.Status{dlq.Retrying}),
+ WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status || ''`+postgres.Among([]dlq.Status{dlq.Retrying}),
 	describedLetter.As("m"), postgres.Single("terms"))
 
 // Change implements dlq.Letters. The letter must be loaded with its content, from which

@@ -11,31 +11,20 @@ import (
 
 // Leaves is the condition that a column holds a status from which one of the triggers
 // leads away; it is false when there is none.
-func Leaves(column string, on ...dlq.Trigger) string { return IsOneOf(column, dlq.From(on...)) }
-
-// IsOneOf is the condition that a column holds one of words; with no words it is false.
-func IsOneOf[T ~string](column string, words []T) string {
-	switch len(words) {
-	case 0:
-		return "false"
-	case 1:
-		return column + " = '" + string(words[0]) + "'"
-	}
-	return column + " IN (" + postgres.QuotedList(words) + ")"
-}
+func Leaves(column string, on ...dlq.Trigger) string { return column + postgres.Among(dlq.From(on...)) }
 
 // notDiscarded is the condition that a letter m that has ended was not discarded.
 var notDiscarded = "m.resolution <> '" + string(dlq.Discarded) + "'"
 
 // retriedAutomatically is the condition that the letters, alias at, have a source whose
 // letters may be retried automatically.
-func retriedAutomatically(at string) string { return IsOneOf(at+".source", dlq.Automatic) }
+func retriedAutomatically(at string) string { return at + ".source" + postgres.Among(dlq.Automatic) }
 
 // CollectedBy is a query of the redrives that have begun and not ended, alias d, and hold
 // letter m. It is meant for a subquery of a single value: as a join it would read all
 // items of all redrives.
 var CollectedBy = `FROM dlq.dlq_redrives d JOIN dlq.dlq_redrive_items i ON i.redrive_id = d.id AND i.message_id = m.id
-	  WHERE d.tenant_id = m.tenant_id AND d.started_at IS NOT NULL AND d.ended_at IS NULL AND ` + IsOneOf("i.state", dlq.Holding)
+	  WHERE d.tenant_id = m.tenant_id AND d.started_at IS NOT NULL AND d.ended_at IS NULL AND i.state` + postgres.Among(dlq.Holding)
 
 // collected is the condition that a redrive holds letter m.
 var collected = `coalesce((SELECT true ` + CollectedBy + ` LIMIT 1), false)`

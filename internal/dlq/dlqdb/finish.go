@@ -3,6 +3,7 @@ package dlqdb
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -162,7 +163,8 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 }
 
 // endedSagas are the states of sagas that have ended.
-var endedSagas = postgres.NumberList(saga.States, saga.State.Terminal)
+var endedSagas = postgres.Literals(slices.DeleteFunc(slices.Clone(saga.States),
+	func(s saga.State) bool { return !s.Terminal() }))
 
 // lostRetries finds retries whose lease has expired, oldest first, and whether they
 // were never handed over. A hand-over note is written while the lease is valid, so this
@@ -174,7 +176,7 @@ SELECT m.id, m.tenant_id, m.source, m.error_class, m.original_topic, m.retry_cou
        coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
        substr(m.retry_token::text, 15, 1) = '8' AND NOT EXISTS (
 	SELECT 1 FROM dlq.dlq_handovers h WHERE h.tenant_id = m.tenant_id AND m.retry_token = ANY (h.tokens)),
-       (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND ` + IsOneOf("i.state", dlq.ItemsFrom(dlq.ItemSettled)) + `),
+       (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND i.state` + postgres.Among(dlq.ItemsFrom(dlq.ItemSettled)) + `),
        CASE m.source
          WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (` + endedSagas + `))
          WHEN 'WEBHOOK' THEN EXISTS (SELECT 1 FROM saga.webhook_deliveries d

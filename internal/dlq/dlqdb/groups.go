@@ -27,7 +27,7 @@ const (
 
 // openLetter is the condition that a letter m still needs attention. It repeats the
 // predicate of the partial indexes, so that no row is read.
-var openLetter = `(` + IsOneOf("m.status", dlq.OpenStatuses) + ` AND (m.resolution IS NULL OR ` + notDiscarded + `))`
+var openLetter = `(m.status` + postgres.Among(dlq.OpenStatuses) + ` AND (m.resolution IS NULL OR ` + notDiscarded + `))`
 
 // OpenLetter is openLetter, for statements that count letters among other things.
 var OpenLetter = openLetter

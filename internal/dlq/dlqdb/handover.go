@@ -16,7 +16,7 @@ import (
 var noteHandover = `
 INSERT INTO dlq.dlq_handovers (id, tenant_id, tokens)
 SELECT $1, l.tenant_id, array_agg(l.token) FROM unnest($2::uuid[], $3::uuid[]) AS l (tenant_id, token)
- WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $4 AND ` + IsOneOf("d.state", dlq.Running) + `)
+ WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $4 AND d.state` + postgres.Among(dlq.Running) + `)
  GROUP BY l.tenant_id`
 
 // HandOver implements dlq.Queue.

@@ -38,7 +38,7 @@ func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
 // before letter m and so keeps it waiting. Sealed keys, which are never equal, are
 // compared by their digests (postgres.DB.KeyDigest).
 var OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND ` + KeyOf("o") + ` = ` + KeyOf("m") + `
-		   AND o.seq < m.seq AND o.ordered AND ` + IsOneOf("o.status", dlq.Blocking)
+		   AND o.seq < m.seq AND o.ordered AND o.status` + postgres.Among(dlq.Blocking)
 
 // KeyOf is what tells the keys of ordered letters apart.
 func KeyOf(alias string) string {

@@ -74,7 +74,7 @@ func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time
 // does at present.
 var inOrder = `
 SELECT d.id FROM dlq.dlq_messages m CROSS JOIN LATERAL (SELECT d.id ` + CollectedBy + `
-	   AND d.key_order = '` + string(dlq.PerKey) + `' AND ` + IsOneOf("d.state", dlq.Ahead) + ` LIMIT 1) AS d
+	   AND d.key_order = '` + string(dlq.PerKey) + `' AND d.state` + postgres.Among(dlq.Ahead) + ` LIMIT 1) AS d
  WHERE m.tenant_id = $1 AND m.id = $2`
 
 // takeable returns why a letter, whose row is locked, cannot be claimed.

@@ -98,7 +98,7 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 func OldestOpen(of string) string {
 	var each []string
 	for _, s := range dlq.OpenStatuses {
-		status := IsOneOf("m.status", []dlq.Status{s})
+		status := "m.status" + postgres.Among([]dlq.Status{s})
 		if s == dlq.Discarded.Status() {
 			status += " AND " + notDiscarded
 		}
@@ -119,7 +119,7 @@ const countLetters = `
 
 var countFewLetters = `
 	SELECT t.topic, s.status, few.n
-	  FROM unnest($2::text[]) AS t (topic) CROSS JOIN unnest(ARRAY[` + postgres.QuotedList(dlq.Statuses) + `]) AS s (status)
+	  FROM unnest($2::text[]) AS t (topic) CROSS JOIN unnest(ARRAY[` + postgres.Literals(dlq.Statuses) + `]) AS s (status)
 	 CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM dlq.dlq_messages m
 	       WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND m.status = s.status LIMIT $3) AS m) AS few
 	 WHERE few.n > 0`

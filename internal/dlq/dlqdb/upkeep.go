@@ -117,7 +117,7 @@ func (st *Queue) Backlog(ctx context.Context) (dlq.Backlog, error) {
 	}
 	err := st.db.Read.SelectContext(ctx, &found, `
 		SELECT m.status, count(*) AS n, min(m.created_at) AS oldest FROM dlq.dlq_messages m
-		 WHERE `+IsOneOf("m.status", dlq.Blocking)+` OR m.status = '`+string(dlq.Dead)+`' AND `+notDiscarded+` GROUP BY m.status`)
+		 WHERE m.status`+postgres.Among(dlq.Blocking)+` OR m.status = '`+string(dlq.Dead)+`' AND `+notDiscarded+` GROUP BY m.status`)
 	for _, f := range found {
 		b.ByStatus[f.Status] = f.N
 		if f.Status == dlq.Pending {

@@ -2,7 +2,7 @@ package redrivedb
 
 import (
 	"github.com/skald-saga/skald/internal/dlq"
-	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/postgres"
 )
 
 // The conditions on states of redrives and their items are made from the transition
@@ -10,23 +10,23 @@ import (
 
 var (
 	// active is the condition that redrive d has work to do.
-	active = dlqdb.IsOneOf("d.state", dlq.RedrivesFrom(dlq.BeginRedrive, dlq.CompleteRedrive))
+	active = "d.state" + postgres.Among(dlq.RedrivesFrom(dlq.BeginRedrive, dlq.CompleteRedrive))
 	// running is the condition that letters of redrive d are being driven.
-	running = dlqdb.IsOneOf("d.state", dlq.Running)
+	running = "d.state" + postgres.Among(dlq.Running)
 	// recounts is the condition that the stored and the new state are the transition after which a
 	// redrive's counters start again at zero.
-	recounts = dlqdb.IsOneOf("state", []dlq.RedriveState{dlq.Recounting.From}) + " AND " +
-		dlqdb.IsOneOf("@r.state::varchar", []dlq.RedriveState{dlq.Recounting.To})
+	recounts = "state" + postgres.Among([]dlq.RedriveState{dlq.Recounting.From}) + " AND " +
+		"@r.state::varchar" + postgres.Among([]dlq.RedriveState{dlq.Recounting.To})
 )
 
 // waiting is the condition that an item's state, in column, allows it to be taken or
 // skipped.
 func waiting(column string) string {
-	return dlqdb.IsOneOf(column, dlq.ItemsFrom(dlq.ItemChosen, dlq.ItemRefused, dlq.ItemActed))
+	return column + postgres.Among(dlq.ItemsFrom(dlq.ItemChosen, dlq.ItemRefused, dlq.ItemActed))
 }
 
 // taken is the condition that an item's state, in column, is one that the end of a
 // drive leads away from.
 func taken(column string) string {
-	return dlqdb.IsOneOf(column, dlq.ItemsFrom(dlq.ItemDriven, dlq.ItemSettled))
+	return column + postgres.Among(dlq.ItemsFrom(dlq.ItemDriven, dlq.ItemSettled))
 }

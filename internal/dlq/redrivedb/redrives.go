@@ -182,7 +182,7 @@ func (st *Redrives) Waits(ctx context.Context, tenant, id uuid.UUID, what string
 	return postgres.Wrap("record what a redrive waits for", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `
 			UPDATE dlq.dlq_redrives SET waiting_for = left($3::text, 300), waiting_at = now(), progress_at = CASE $3::text WHEN '' THEN now() ELSE progress_at END
-			 WHERE tenant_id = $1 AND id = $2 AND `+dlqdb.IsOneOf("state", dlq.Running), tenant, id, what)
+			 WHERE tenant_id = $1 AND id = $2 AND state`+postgres.Among(dlq.Running), tenant, id, what)
 		return err
 	}))
 }

@@ -140,7 +140,7 @@ SELECT i.seq, i.message_id, coalesce(m.status, ''), coalesce(m.original_topic, '
 	SELECT coalesce((SELECT x.state FROM dlq.dlq_redrive_items x WHERE x.redrive_id = $2 AND x.message_id = o.id), '` + string(dlq.Elsewhere) + `')
 	  FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) END,
        (SELECT d.id ` + dlqdb.CollectedBy + `
-	       AND d.id <> $2 AND (d.started_at, d.id) < ($4, $2) AND ` + dlqdb.IsOneOf("d.state", dlq.Ahead) + ` LIMIT 1)
+	       AND d.id <> $2 AND (d.started_at, d.id) < ($4, $2) AND d.state` + postgres.Among(dlq.Ahead) + ` LIMIT 1)
   FROM (SELECT w.seq, w.message_id FROM dlq.dlq_redrive_items w
          WHERE w.tenant_id = $1 AND w.redrive_id = $2 AND ` + waiting("w.state") + ` ORDER BY w.seq LIMIT $3) AS i
   LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = i.message_id
@@ -186,7 +186,7 @@ func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	rows, err := t.tx.QueryContext(ctx, `
 		SELECT i.state, i.message_id, m.original_topic, m.message_key FROM dlq.dlq_redrive_items i
 		  JOIN dlq.dlq_messages m ON m.tenant_id = i.tenant_id AND m.id = i.message_id
-		 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND `+dlqdb.IsOneOf("i.state", dlq.Noted)+` AND m.message_key IS NOT NULL`, t.r.TenantID, t.r.ID)
+		 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state`+postgres.Among(dlq.Noted)+` AND m.message_key IS NOT NULL`, t.r.TenantID, t.r.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 		w.Add("r.labels <> '{}' AND r.labels @> ARRAY[?::text]", f.Label)
 	}
 	if len(f.Triggers) > 0 {
-		w.Add("r.trigger IN (" + postgres.QuotedList(f.Triggers) + ")")
+		w.Add("r.trigger" + postgres.Among(f.Triggers))
 	}
 	slots := !f.ScheduledFrom.IsZero() || !f.ScheduledTo.IsZero()
 	switch {
@@ -200,8 +200,8 @@ func (w *runWhere) runStates(of []jobrun.State) {
 			phases = append(phases, phase)
 		}
 	}
-	w.Add("r.phase IN (" + postgres.QuotedList(phases) + ")")
+	w.Add("r.phase" + postgres.Among(phases))
 	if slices.Contains(of, jobrun.Assigned) != slices.Contains(of, jobrun.Running) {
-		w.Add("r.state IN (" + postgres.QuotedList(of) + ")")
+		w.Add("r.state" + postgres.Among(of))
 	}
 }

@@ -97,17 +97,18 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 // literals, not parameters, so that the planner always knows which index contains them,
 // and that a single state keeps the order.
 func (w *sagaWhere) states(states []saga.State) {
-	live := among("s.state", states, func(s saga.State) bool { return !s.Terminal() })
-	ended := among("s.ended_state", states, saga.State.Terminal)
+	live, ended := only(states, isLive), only(states, saga.State.Terminal)
+	isLive := "s.completed_at IS NULL AND s.state" + postgres.Among(live)
+	hasEnded := "s.ended_state" + postgres.Among(ended)
 	switch {
-	case live == "" && ended == "":
+	case live == nil && ended == nil:
 		w.Add("false")
-	case ended == "":
-		w.Add("s.completed_at IS NULL AND " + live)
-	case live == "":
-		w.Add(ended)
+	case ended == nil:
+		w.Add(isLive)
+	case live == nil:
+		w.Add(hasEnded)
 	default:
-		w.Add("(s.completed_at IS NULL AND " + live + " OR " + ended + ")")
+		w.Add("(" + isLive + " OR " + hasEnded + ")")
 	}
 }
 

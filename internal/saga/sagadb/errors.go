@@ -48,18 +48,14 @@ func groupErrors(tenant uuid.UUID, f saga.ErrorFilter) (query string, args []any
 	ended, live := sagaWhere{}, sagaWhere{}
 	ended.Add(isNot("s.ended_state", saga.Completed))
 	ended.sagas(tenant, list)
-	if text := among("s.ended_state", f.States, saga.State.Terminal); text != "" {
-		ended.Add(text)
-	} else if f.States != nil {
-		ended.Add("false")
+	if f.States != nil {
+		ended.Add("s.ended_state" + postgres.Among(only(f.States, saga.State.Terminal)))
 	}
 	live.Args = ended.Args
 	live.Add("s.needs_attention AND s.completed_at IS NULL")
 	live.sagas(tenant, list)
-	if text := among("s.state", f.States, func(s saga.State) bool { return !s.Terminal() }); text != "" {
-		live.Add(text)
-	} else if f.States != nil {
-		live.Add("false")
+	if f.States != nil {
+		live.Add("s.state" + postgres.Among(only(f.States, isLive)))
 	}
 	return fmt.Sprintf(`
 WITH ended AS MATERIALIZED (

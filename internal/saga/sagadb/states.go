@@ -2,7 +2,6 @@ package sagadb
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -18,17 +17,19 @@ func is(column string, s saga.State) string { return column + " = " + strconv.It
 func isNot(column string, s saga.State) string { return column + " <> " + strconv.Itoa(int(s)) }
 
 // isForward is the condition that column has a state in which a saga runs forward.
-func isForward(column string) string { return among(column, saga.States, saga.State.Forward) }
-
-// among returns the condition that column is one of the states of that kind; "" when
-// there is none.
-func among(column string, states []saga.State, kind func(saga.State) bool) string {
-	list := postgres.NumberList(states, kind)
-	switch {
-	case list == "":
-		return ""
-	case !strings.Contains(list, ","):
-		return column + " = " + list
-	}
-	return column + " IN (" + list + ")"
+func isForward(column string) string {
+	return column + postgres.Among(only(saga.States, saga.State.Forward))
 }
+
+// only returns the states of that kind.
+func only(states []saga.State, kind func(saga.State) bool) (of []saga.State) {
+	for _, s := range states {
+		if kind(s) {
+			of = append(of, s)
+		}
+	}
+	return of
+}
+
+// isLive reports whether sagas in a state have not ended.
+func isLive(s saga.State) bool { return !s.Terminal() }
