@@ -5230,7 +5230,12 @@ type Saga struct {
 	ArchivedAt *time.Time `json:"archived_at,omitempty"`
 
 	// Assignee Who takes care of it, as people have written.
-	Assignee          *string    `json:"assignee,omitempty"`
+	Assignee *string `json:"assignee,omitempty"`
+
+	// AttentionReason Why a person must act. `compensation_failed`, `compensation_timeout`, `force_failed`:
+	// the saga has ended, and effects may remain. `unowned`, `no_answer`, `failing`: it makes
+	// no progress: it is due and no node has taken it; a call has been unanswered for too
+	// long; its retries keep failing. Anything else is what a person wrote.
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`

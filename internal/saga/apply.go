@@ -206,7 +206,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	d.After.undoRefused = o.Verdict == Refused && !d.s.Uncertain
 	d.tellOfFailure(UndoFailed, o, o.Verdict != Refused)
 	what := fmt.Sprintf("the compensation of step %q gave up: ", d.After.Def.Steps[k].Name)
-	d.dirtyEnd(d.givenUp(o, what), "compensation_failed")
+	d.dirtyEnd(d.givenUp(o, what), ReasonUndoFailed)
 }
 
 // gaveUp reports whether no attempt may follow. A refusal is definite whatever class it bears.
@@ -231,7 +231,8 @@ func (d *decision) turned() bool {
 		d.turnBackHere()
 		return true
 	case d.s.State == Compensating && d.s.CompensationExpired:
-		d.dirtyEnd(d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline"), "compensation_timeout")
+		late := d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline")
+		d.dirtyEnd(late, ReasonUndoTimeout)
 		return true
 	case !d.s.State.Terminal() && d.s.ordered():
 		d.carryOut()

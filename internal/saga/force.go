@@ -140,7 +140,7 @@ func (d *decision) forceFailure(e FailureForced) bool {
 	if e.Reason != "" {
 		text += ": " + e.Reason
 	}
-	d.dirtyEnd(d.newError("SAGA_FORCE_FAILED", typeOperator, text), forceFailed)
+	d.dirtyEnd(d.newError("SAGA_FORCE_FAILED", typeOperator, text), ReasonForced)
 	return true
 }
 

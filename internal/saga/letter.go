@@ -15,13 +15,9 @@ import (
 // move. The rules for that are here; the store writes both or neither
 // (requirements/one-product.md, point 2).
 
-// forceFailed is the reason for attention of a saga failed by force, of which
-// no compensation has given up.
-const forceFailed = "force_failed"
-
 // dirtyEnd ends the saga in FAILED: effects may remain and a person must act.
 func (d *decision) dirtyEnd(e *Error, reason string) {
-	if reason == forceFailed {
+	if reason == ReasonForced {
 		d.tellLetter(dlq.RetryStopped)
 	} else {
 		d.gaveUpUndo(e)

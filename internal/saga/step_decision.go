@@ -118,7 +118,7 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 	case FailStep:
 		d.logByHand(Compensate, LogFailed, o, failure)
 		d.tellOfStep(UndoFailed).Error = failure
-		d.dirtyEnd(failure, "compensation_failed")
+		d.dirtyEnd(failure, ReasonUndoFailed)
 		return
 	}
 	d.tellLetter(dlq.HandledManually)

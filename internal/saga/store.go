@@ -167,18 +167,11 @@ type NeglectedQuery struct {
 	Limit    int
 }
 
-// Stalled is a saga that makes no progress, and why: ReasonUnowned and so on.
+// Stalled is a saga that makes no progress, and why: one of StuckReasons.
 type Stalled struct {
 	Saga   Saga
 	Reason string
 }
-
-// Reasons of Stalled, which become Saga.AttentionReason.
-const (
-	ReasonUnowned  = "nobody_drives_it" // due, and no node has taken it
-	ReasonNoAnswer = "no_answer"        // its call has been in flight for too long
-	ReasonFailing  = "keeps_failing"    // its retries keep failing
-)
 
 // Node is the holder of a lease.
 type Node struct {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/principal"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Kind of a cause.
@@ -101,7 +102,7 @@ func (c *Cause) Part() Part {
 func (c *Cause) Next() Step {
 	switch c.Kind {
 	case SagasAttention:
-		if c.Why == whyForced || c.Why == whyOther {
+		if c.Why == saga.ReasonForced || c.Why == raised {
 			return Step{"acknowledgeSaga", principal.SagasWrite}
 		}
 		return Step{"resumeCompensation", principal.SagasWrite}

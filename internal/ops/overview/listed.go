@@ -16,13 +16,13 @@ import (
 // Why groups the reasons why sagas need attention: all free texts of people count as one
 // reason.
 func Why(reason string) (why string, stuck bool) {
-	switch reason {
-	case whyUndoFailed, whyUndoTimeout, whyForced:
-		return reason, false
-	case whyUnowned, whyNoAnswer, whyFailing:
+	if slices.Contains(saga.StuckReasons, reason) {
 		return reason, true
 	}
-	return whyOther, false
+	if slices.Contains(saga.EndReasons, reason) {
+		return reason, false
+	}
+	return raised, false
 }
 
 // OfSagas is a Store over a store that has only sagas.

@@ -3,6 +3,7 @@ package overview_test
 import (
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/ops/overview"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -57,8 +59,7 @@ func TestEveryCauseSaysWhatHelps(t *testing.T) {
 	}
 	said := map[string]bool{}
 	for _, k := range kinds {
-		for _, why := range []string{"compensation_failed", "compensation_timeout", "force_failed", "nobody_drives_it",
-			"no_answer", "keeps_failing", "raised"} {
+		for _, why := range append(slices.Concat(saga.EndReasons, saga.StuckReasons), "raised") {
 			c := overview.Cause{Kind: overview.Kind(k[1]), Name: "order", Step: "reserve", Code: "http_503", Why: why,
 				Text: "timeout after # ms", ID: "4f", Count: overview.CountOf(1), Since: now}
 			next := c.Next()

@@ -57,14 +57,5 @@ func (c Count) number() string {
 	return strconv.Itoa(c.N)
 }
 
-// The stored reasons why a saga needs attention; whyOther stands for any text that a person
-// wrote.
-const (
-	whyUndoFailed  = "compensation_failed"
-	whyUndoTimeout = "compensation_timeout"
-	whyForced      = "force_failed"
-	whyUnowned     = "nobody_drives_it"
-	whyNoAnswer    = "no_answer"
-	whyFailing     = "keeps_failing"
-	whyOther       = "raised"
-)
+// raised stands for the reasons for attention that people give in words of their own.
+const raised = "raised"

@@ -1,6 +1,10 @@
 package overview
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
 
 // of returns "1 saga of order", "41 sagas of order".
 func (c *Cause) of(one, many string) string {
@@ -39,19 +43,19 @@ func (c *Cause) Summary() string {
 	switch c.Kind {
 	case SagasAttention:
 		switch c.Why {
-		case whyUndoFailed:
+		case saga.ReasonUndoFailed:
 			return fmt.Sprintf("%s: the compensation of %s gave up%s", sagas, c.step(), c.withCode())
-		case whyUndoTimeout:
+		case saga.ReasonUndoTimeout:
 			return fmt.Sprintf("%s: the compensation did not end in time, at %s%s", sagas, c.step(), c.withCode())
-		case whyForced:
+		case saga.ReasonForced:
 			return sagas + " " + c.verb("was", "were") + " failed by force: effects may remain"
 		}
 		return sagas + " " + c.verb("was", "were") + " marked by a person"
 	case SagasStuck:
 		switch c.Why {
-		case whyUnowned:
+		case saga.ReasonUnowned:
 			return fmt.Sprintf("%s %s due, but no node takes %s", sagas, c.verb("is", "are"), c.verb("it", "them"))
-		case whyNoAnswer:
+		case saga.ReasonNoAnswer:
 			return fmt.Sprintf("%s: a call of %s has been unanswered for too long", sagas, c.step())
 		}
 		return fmt.Sprintf("%s: %s keeps failing%s", sagas, c.step(), c.withCode())
@@ -86,14 +90,14 @@ func (c *Cause) Means() string {
 	switch c.Kind {
 	case SagasAttention:
 		switch c.Why {
-		case whyUndoFailed, whyUndoTimeout:
+		case saga.ReasonUndoFailed, saga.ReasonUndoTimeout:
 			return "Effects of these sagas remain. Once the participant answers again, resume the compensation."
-		case whyForced:
+		case saga.ReasonForced:
 			return "Compare the participants' data, repair what remains, and acknowledge."
 		}
 		return "Read the reason on the saga, deal with it, and acknowledge."
 	case SagasStuck:
-		if c.Why == whyUnowned {
+		if c.Why == saga.ReasonUnowned {
 			return "Check that nodes with the role engine are alive and have free slots."
 		}
 		return "The saga continues automatically when its participant answers. Its explanation shows what it is waiting for."

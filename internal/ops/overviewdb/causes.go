@@ -2,11 +2,13 @@ package overviewdb
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // causeTable is the result of the statements of causes. n may be one more than overview.Most.
@@ -38,7 +40,7 @@ var bounds = []any{overview.Most + 1, overview.MostCauses, overview.Most, overvi
 var sagaCauses = causes(`
 WITH needing AS MATERIALIZED (
 	SELECT s.id, s.workflow_name, s.current_step, s.error->>'code' AS code, coalesce(s.completed_at, s.updated_at) AS since,
-	       CASE WHEN s.attention_reason IN ('compensation_failed', 'compensation_timeout', 'force_failed', 'nobody_drives_it', 'no_answer', 'keeps_failing')
+	       CASE WHEN s.attention_reason` + postgres.Among(slices.Concat(saga.EndReasons, saga.StuckReasons)) + `
 	            THEN s.attention_reason ELSE 'raised' END AS why
 	  FROM saga.saga_states s WHERE s.tenant_id = @tenant AND s.needs_attention ORDER BY s.created_at, s.id LIMIT %[1]d
 ), grouped AS (

@@ -11,10 +11,11 @@ import (
 // neglectedSagas reads all unfinished sagas, which are few compared with the ended
 // ones: idx_saga_runnable contains exactly those.
 var neglectedSagas = `
-SELECT ` + sagaColumns + `, s.id, s.tenant_id, CASE
-       WHEN s.step_failures >= $2 THEN 'keeps_failing'
-       WHEN EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner AND e.lease_until > now()) THEN 'no_answer'
-       ELSE 'nobody_drives_it' END
+SELECT ` + sagaColumns + `, s.id, s.tenant_id,
+       CASE
+       WHEN s.step_failures >= $2 THEN '` + saga.ReasonFailing + `'
+       WHEN EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner AND e.lease_until > now()) THEN '` + saga.ReasonNoAnswer + `'
+       ELSE '` + saga.ReasonUnowned + `' END
   FROM saga.saga_states s
  WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND NOT s.needs_attention
    AND (s.step_failures >= $2 OR greatest(s.updated_at, s.next_run_at) < now() - $1 * interval '1 ms')

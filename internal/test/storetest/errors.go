@@ -167,7 +167,7 @@ func (f *fixture) errors(filter saga.ErrorFilter) saga.Errors {
 
 func groupedErrors(f *fixture) {
 	all := library(f)
-	neglected := f.play(f.into(saga.Running), saga.Neglected{Reason: "keeps_failing"})
+	neglected := f.play(f.into(saga.Running), saga.Neglected{Reason: saga.ReasonFailing})
 	all = append(all, f.load(neglected.ID).Saga)
 	for name, filter := range map[string]saga.ErrorFilter{
 		"all": {}, "of a workflow": {WorkflowName: "refund"},

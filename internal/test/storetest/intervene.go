@@ -230,17 +230,17 @@ func neglectedIsFound(f *fixture) {
 	if got := find(2); len(got) != 0 {
 		f.t.Errorf("found immediately: %v", got)
 	}
-	if got := find(1); len(got) != 1 || got[retried.ID] != "keeps_failing" {
+	if got := find(1); len(got) != 1 || got[retried.ID] != saga.ReasonFailing {
 		f.t.Errorf("with one failure: %v", got)
 	}
 	f.Advance(2 * time.Minute)
 	got := find(5)
-	want := map[uuid.UUID]string{quiet.ID: "nobody_drives_it", driven.ID: "no_answer", retried.ID: got[retried.ID]}
+	want := map[uuid.UUID]string{quiet.ID: saga.ReasonUnowned, driven.ID: saga.ReasonNoAnswer, retried.ID: got[retried.ID]}
 	if diff := cmp.Diff(want, got); diff != "" || got[retried.ID] == "" {
 		f.t.Errorf("after two minutes (-want +got):\n%s", diff)
 	}
 	l := f.load(quiet.ID)
-	f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.Neglected{Reason: "nobody_drives_it"})
+	f.play(saga.Rebuild(l.Saga, f.def, l.Logs), saga.Neglected{Reason: saga.ReasonUnowned})
 	if _, again := find(5)[quiet.ID]; again {
 		f.t.Error("found again although it already needs attention")
 	}
