@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpkit/listen"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/ops/janitor"
 )
@@ -151,7 +152,7 @@ func (n *node) announce(ctx context.Context, addr net.Addr) {
 		if _, err := n.ready(ctx); err == nil {
 			break
 		}
-		time.Sleep(5 * time.Millisecond)
+		loop.Sleep(ctx, 5*time.Millisecond)
 	}
 	url := "http://" + addr.String()
 	if n.tls != nil {

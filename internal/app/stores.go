@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/skald-saga/skald/internal/access"
@@ -25,6 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency/idempotencydb"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops/janitor"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/ops/overviewdb"
@@ -127,7 +127,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	queue := dlqdb.NewQueue(db, common)
 	letters := dlqdb.NewLetters(db, common).Telling(queue.Forget)
 	tell := dlqdb.NewLetterUpdater(db, common.MaxRetries)
-	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: mathrand.Float64, NewID: newID}, tell)
+	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: loop.Chance, NewID: newID}, tell)
 	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
 		sagas: sagas, eraser: erasuredb.New(db), workflows: sagadb.NewWorkflows(db), trail: events,

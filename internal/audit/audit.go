@@ -5,7 +5,6 @@ package audit
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/skald-saga/skald/internal/audit/trail"
@@ -43,7 +42,7 @@ func Seal(ctx context.Context, cfg SealConfig) {
 		// With very many tenants a round takes long, and must not keep a connection busy all
 		// the time.
 		pause := max(cfg.Interval, 9*time.Since(began))
-		if !loop.Sleep(ctx, time.Duration(float64(pause)*(0.9+0.2*rand.Float64()))) {
+		if !loop.Sleep(ctx, loop.Jittered(pause)) {
 			return
 		}
 	}

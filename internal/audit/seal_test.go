@@ -88,7 +88,7 @@ func TestLongRoundsAreFollowedByLongerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &fakeChain{slow: 2 * time.Second}
 		c.run(t, time.Minute)
-		if pause := c.looks[1].Sub(c.looks[0]) - c.slow; pause < 16*time.Second || pause > 20*time.Second {
+		if pause := c.looks[1].Sub(c.looks[0]) - c.slow; pause < 14*time.Second || pause > 22*time.Second {
 			t.Errorf("a pause of %v after a round of %v", pause, c.slow)
 		}
 	})

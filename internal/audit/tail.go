@@ -136,18 +136,16 @@ func (tt *tenantTail) rest(ctx context.Context, pause time.Duration) time.Durati
 	if !loop.Sleep(ctx, busy) {
 		return 0
 	}
-	over := time.NewTimer(pause - busy)
-	defer over.Stop()
-	select {
-	case <-ctx.Done():
+	news := loop.Await(ctx, pause-busy, tt.news)
+	switch {
+	case ctx.Err() != nil:
 		return 0
-	case <-tt.news:
+	case news:
 		// Written events become visible once every earlier transaction has ended: look a few
 		// times at short intervals.
 		return busy
-	case <-over.C:
-		return pause
 	}
+	return pause
 }
 
 // look reads new events and sends them to the followers. A follower without room is

@@ -11,12 +11,12 @@ import (
 	"context"
 	"iter"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
@@ -116,12 +116,7 @@ func Reloads(ctx context.Context) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range MaxReloads {
 			if i > 0 {
-				pause := time.NewTimer(rand.N(time.Duration(i) * reloadPause)) //nolint:gosec // spreads load, guards nothing
-				select {
-				case <-pause.C:
-				case <-ctx.Done(): // the store will say so
-				}
-				pause.Stop()
+				loop.Sleep(ctx, loop.Within(time.Duration(i)*reloadPause)) // the store will say if ctx has ended
 			}
 			if !yield(i) {
 				return

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -183,7 +182,7 @@ func Ingest(ctx context.Context, cfg IngestConfig) error {
 		}
 		in.Observer.Failed()
 		in.Log.ErrorContext(ctx, "restarting ingestion from Kafka", slog.Any("error", err))
-		pause(ctx, time.Second)
+		loop.Sleep(ctx, loop.Jittered(time.Second))
 	}
 	return nil
 }
@@ -303,9 +302,9 @@ func (in *ingest) poll(ctx context.Context) ([]read, map[topicPartition]end, err
 		case err != nil:
 			in.Observer.Failed()
 			in.Log.WarnContext(ctx, "ingestion cannot reach a broker of Kafka", slog.Any("error", err))
-			pause(ctx, time.Second)
+			loop.Sleep(ctx, loop.Jittered(time.Second))
 		case failed:
-			pause(ctx, time.Second)
+			loop.Sleep(ctx, loop.Jittered(time.Second))
 		default:
 			return nil, nil, nil
 		}
@@ -363,9 +362,4 @@ func (in *ingest) lost(m map[string][]int32) {
 			in.gone[at] = true
 		}
 	}
-}
-
-// pause waits for d, randomly changed by up to a half, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	loop.Sleep(ctx, d/2+rand.N(d))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // round stores the polled records and commits their offsets. A partition's records are
@@ -148,7 +148,7 @@ func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 		in.Log.WarnContext(ctx, "cannot store records; retrying", slog.Int("records", len(ours)), slog.Any("error", err))
 		wait := min(storeBackoff<<min(failures, 10), maxStoreBackoff)
 		failures++
-		pause(ctx, wait)
+		loop.Sleep(ctx, loop.Jittered(wait))
 	}
 }
 
@@ -200,12 +200,7 @@ func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arri
 		if err != nil {
 			return nil, 0, fmt.Errorf("read the policy of a topic: %w", err)
 		}
-		a.Letter = dlq.New(
-			a.Letter,
-			in.NewID(),
-			&policy,
-			dlq.Moment{Now: now, Jitter: rand.Float64()},
-		) //nolint:gosec // spreads retries
+		a.Letter = dlq.New(a.Letter, in.NewID(), &policy, dlq.Moment{Now: now, Jitter: loop.Chance()})
 		switch is, err := in.isBacklog(ctx, r); {
 		case err != nil:
 			return nil, 0, fmt.Errorf("read the backlog of a topic: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
@@ -107,14 +108,10 @@ func (db *DB) resealTable(ctx context.Context, t *SealedTable, st *Resealing, pa
 
 // rest leaves the database as much time as was taken.
 func rest(ctx context.Context, taken time.Duration) error {
-	timer := time.NewTimer(min(taken, time.Second))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
+	if !loop.Sleep(ctx, min(taken, time.Second)) {
 		return context.Cause(ctx)
-	case <-timer.C:
-		return nil
 	}
+	return nil
 }
 
 // oldRow is a row whose content was sealed with another key.

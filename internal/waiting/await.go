@@ -2,8 +2,9 @@ package waiting
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // How often a waiting request polls, at growing intervals, while this node is not notified of what
@@ -44,7 +45,7 @@ func (w *Waiter) Await(ctx context.Context, how Wait, over func(context.Context)
 		}
 		pause := interval
 		if mine := here(); mine || w.Linked() {
-			pause = Every - rand.N(Every/4) //nolint:gosec // spreads load, guards nothing
+			pause = Every - loop.Within(Every/4)
 			if !mine {
 				w.Ask()
 			}

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // object is a JSON object.
@@ -72,10 +74,8 @@ func until(ctx context.Context, what string, ask func() (bool, error)) error {
 		if ok || err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !loop.Sleep(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("%s: %w", what, ctx.Err())
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/api/worker"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // fillJobs defines jobs and leads a run into every state in which a run can rest.
@@ -118,7 +120,7 @@ func work(ctx context.Context, url string, log *slog.Logger) error {
 			return nil, err
 		}
 		for n := 1; n <= in.Seconds; n++ {
-			if !wait(ctx, time.Second) {
+			if !loop.Sleep(ctx, time.Second) {
 				return nil, context.Cause(ctx)
 			}
 			fmt.Fprintf(r.Stdout(), "segment %d of %d\n", n, in.Seconds)
@@ -136,19 +138,9 @@ func report(ctx context.Context, r *worker.Run) (any, error) {
 	}
 	for n := range in.Lines {
 		fmt.Fprintf(r.Stdout(), "\x1b[32mINFO\x1b[0m row %d of %d written\n", n+1, in.Lines)
-		if n%50 == 0 && !wait(ctx, 50*time.Millisecond) {
+		if n%50 == 0 && !loop.Sleep(ctx, 50*time.Millisecond) {
 			return nil, context.Cause(ctx)
 		}
 	}
 	return object{"rows": in.Lines}, nil
-}
-
-// wait reports false when ctx ended first.
-func wait(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

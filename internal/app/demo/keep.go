@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // KeepConfig is the configuration of a demo that stays.
@@ -96,7 +97,7 @@ Ctrl-C ends the demo and deletes its data.
 
 // move starts an order every three seconds; each tenth cannot be closed and is undone.
 func (f *filler) move(ctx context.Context) error {
-	for n := 1000; wait(ctx, 3*time.Second); n++ {
+	for n := 1000; loop.Sleep(ctx, 3*time.Second); n++ {
 		err := f.order(ctx, n)
 		if n%10 == 0 {
 			err = f.post(ctx, "/sagas", object{"workflow_name": "refund", "business_key": fmt.Sprintf("refund-%d", n),

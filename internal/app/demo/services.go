@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // services are the participants of a demo that stays. They keep no books: they answer as configured.
@@ -87,12 +89,11 @@ func (s *services) answer(w http.ResponseWriter, r *http.Request) {
 	case manner == "slow":
 		pause = time.Minute
 	}
-	select {
-	case <-time.After(pause):
-	case <-r.Context().Done():
-		return
-	case <-s.stop:
+	if loop.Await(r.Context(), pause, s.stop) {
 		panic(http.ErrAbortHandler) // without an answer
+	}
+	if r.Context().Err() != nil {
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

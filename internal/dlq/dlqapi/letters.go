@@ -2,7 +2,6 @@ package dlqapi
 
 import (
 	"context"
-	"math/rand/v2"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -12,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // letterFault is an error about a dead letter, with what its problem document contains.
@@ -39,7 +39,7 @@ func withCurrentLetter(err error, l *dlq.Letter) error {
 }
 
 func (s *Handlers) moment() dlq.Moment {
-	return dlq.Moment{Now: s.Now(), Jitter: rand.Float64()} //nolint:gosec // spreads retries, guards nothing
+	return dlq.Moment{Now: s.Now(), Jitter: loop.Chance()}
 }
 
 // didLetter is an action of the caller on a letter.

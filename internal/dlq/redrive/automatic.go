@@ -6,6 +6,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // automatic drives the due letters of one kind of target. Each kind has its own loop:
@@ -13,7 +14,7 @@ import (
 func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
 	for ctx.Err() == nil {
 		if !r.due(ctx, drives, kind) {
-			pause(ctx, r.wakes[string(kind)], r.cfg.Poll)
+			loop.Await(ctx, loop.Jittered(r.cfg.Poll), r.wakes[string(kind)])
 		}
 	}
 }

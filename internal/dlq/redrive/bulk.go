@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Bounds of the work on redrives. Redrives beyond bulkAtOnce wait for their turn.
@@ -98,7 +99,7 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 		if len(active) > 0 {
 			wait = min(bulkPoll, r.cfg.Poll)
 		}
-		pause(ctx, r.wakes[LoopBulk], wait)
+		loop.Await(ctx, loop.Jittered(wait), r.wakes[LoopBulk])
 	}
 }
 

@@ -14,7 +14,6 @@ package redrive
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -46,7 +45,7 @@ type Config struct {
 	// the record would come back as a letter (invariant D6); nil: none.
 	Forbidden func(topic string) bool
 	Now       func() time.Time
-	Jitter    func() float64   // in [0,1); rand.Float64
+	Jitter    func() float64   // in [0,1); loop.Chance
 	NewID     func() uuid.UUID // UUIDv7
 	Log       *slog.Logger
 
@@ -135,7 +134,7 @@ func (c Config) complete() Config {
 		c.Round = func(ctx context.Context, do func(context.Context)) { do(ctx) }
 	}
 	if c.Jitter == nil {
-		c.Jitter = rand.Float64
+		c.Jitter = loop.Chance
 	}
 	if c.NewID == nil {
 		c.NewID = func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
@@ -204,17 +203,6 @@ func (r *Redriver) Run(ctx context.Context) {
 		loops.Go(func() { r.every(ctx, r.cfg.Upkeep, r.upkeep) })
 	}
 	loops.Go(func() { r.counts(ctx) })
-}
-
-// pause waits for about d, a wake or the end of ctx.
-func pause(ctx context.Context, wake <-chan struct{}, d time.Duration) {
-	t := time.NewTimer(loop.Jittered(d))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wake:
-	case <-t.C:
-	}
 }
 
 // every calls f at once and then every d.

@@ -13,7 +13,6 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -103,13 +102,7 @@ func Run(ctx context.Context, cfg Config) {
 			expired = now
 			l.expire(ctx)
 		}
-		t := time.NewTimer(loop.Jittered(l.Poll))
-		select {
-		case <-ctx.Done():
-		case <-l.kick:
-		case <-t.C:
-		}
-		t.Stop()
+		loop.Await(ctx, loop.Jittered(l.Poll), l.kick)
 	}
 }
 
@@ -273,7 +266,7 @@ func (l *deliverer) attempt(ctx context.Context, s *webhook.Subscription, d *web
 	o := l.Send(ctx, s, d)
 	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancel()
-	m := webhook.Moment{Now: l.Now(), Jitter: rand.Float64(), NewID: l.NewID}
+	m := webhook.Moment{Now: l.Now(), Jitter: loop.Chance(), NewID: l.NewID}
 	r, stored, err := l.Queue.Settle(store, d, o, l.Policy, m)
 	if err != nil { // the lease expires, and it is sent again
 		l.warn(store, "cannot store the outcome of a delivery", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 const (
@@ -316,16 +317,13 @@ func (l *runLog) pause(over time.Time) (bool, error) {
 			return false, err
 		}
 	}
-	timer := time.NewTimer(logPoll)
-	defer timer.Stop()
-	select {
-	case <-l.ctx.Done():
-		return false, errLogLeft
-	case <-l.s.Stopping:
+	switch stopping := loop.Await(l.ctx, logPoll, l.s.Stopping); {
+	case stopping:
 		return false, nil
-	case <-timer.C:
-		return time.Now().Before(over), nil
+	case l.ctx.Err() != nil:
+		return false, errLogLeft
 	}
+	return time.Now().Before(over), nil
 }
 
 // flush sends the buffer, within the client's time limit.

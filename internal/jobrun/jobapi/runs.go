@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/waiting"
 )
@@ -40,8 +40,7 @@ func (s *Handlers) jobsNow(ctx context.Context) (time.Time, error) {
 
 func (s *Handlers) jobMoment(ctx context.Context) (jobrun.Moment, error) {
 	now, err := s.jobsNow(ctx)
-	//nolint:gosec // spreads retries, guards nothing
-	return jobrun.Moment{Now: now, Jitter: rand.Float64(), NewID: s.NewID}, err
+	return jobrun.Moment{Now: now, Jitter: loop.Chance(), NewID: s.NewID}, err
 }
 
 // didRun is an action of the caller on a run.

@@ -3,8 +3,9 @@ package joblog
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Run does a round every so often until ctx ends; 0: never. done, unless nil, is called after each.
@@ -17,14 +18,7 @@ func (m *Mover) Run(ctx context.Context, every time.Duration, done func(Round, e
 	if done == nil {
 		done = func(Round, error) {}
 	}
-	for {
-		wait := time.NewTimer(time.Duration(float64(every) * (0.9 + 0.2*rand.Float64()))) // nodes that start together spread
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		case <-wait.C:
-		}
+	for loop.Sleep(ctx, loop.Jittered(every)) {
 		r, err := m.Once(ctx)
 		if ctx.Err() != nil {
 			return

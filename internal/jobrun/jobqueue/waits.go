@@ -5,7 +5,6 @@ package jobqueue
 
 import (
 	"container/list"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // Claims that find nothing wait here. Those that would get the same runs (one tenant,
@@ -24,9 +24,9 @@ import (
 // first of each line, which polls every second or two.
 
 const (
-	lookEvery = time.Second // and up to as much again
-	wakeMore  = 2           // how many a full claim wakes
-	maxKnown  = 10_000      // workers whose line is cached
+	lookEvery = 1500 * time.Millisecond
+	wakeMore  = 2      // how many a full claim wakes
+	maxKnown  = 10_000 // workers whose line is cached
 )
 
 // lineID identifies a line.
@@ -149,7 +149,7 @@ func (w *Waits) Enter(tenant, worker uuid.UUID, k Kind, queues []string) (*waite
 
 // pauseToLook is at most as long as a worker may be silent. The caller holds the lock.
 func (w *Waits) pauseToLook() time.Duration {
-	pause := lookEvery + rand.N(lookEvery) //nolint:gosec // spreads load, guards nothing
+	pause := loop.Jittered(lookEvery)
 	if w.every > 0 {
 		pause = min(pause, w.every)
 	}

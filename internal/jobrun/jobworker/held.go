@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
@@ -152,7 +153,7 @@ func insist(call func(context.Context) error) error {
 		if err == nil || fault.As(err) != nil || time.Since(begun) > reportFor {
 			return err
 		}
-		time.Sleep(tryAgain)
+		loop.Sleep(context.Background(), tryAgain)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -116,24 +115,12 @@ func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	beating.Go(func() { s.beat(beats, settings.Seconds(jobrun.HeartbeatInterval), end) })
 	for here.Err() == nil {
 		if n := s.room(); n == 0 || !s.claim(here, n) {
-			timer := time.NewTimer(lookEvery + rand.N(lookEvery)) //nolint:gosec // spreads load, guards nothing
-			select {
-			case <-here.Done():
-			case <-s.w.wake:
-			case <-timer.C:
-			}
-			timer.Stop()
+			loop.Await(here, loop.Jittered(lookEvery), s.w.wake)
 		}
 	}
 	done := make(chan struct{})
 	go func() { s.busy.Wait(); close(done) }()
-	enough := time.NewTimer(settings.Seconds(jobrun.RunLease) / 2)
-	defer enough.Stop()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	case <-enough.C:
-	}
+	loop.Await(ctx, settings.Seconds(jobrun.RunLease)/2, done)
 	s.each(func(h *held) { h.stop(ErrStopping) })
 	<-done
 	stopBeats()

@@ -1,11 +1,13 @@
 package jobworker
 
 import (
+	"context"
 	"sync"
 	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 const (
@@ -78,7 +80,7 @@ func (l *log) store() {
 	}
 	c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Seq: l.seq}, Stream: l.stream, Body: l.body}
 	l.seq, l.body = l.seq+1, nil
-	for begun := time.Now(); ; time.Sleep(tryAgain) {
+	for begun := time.Now(); ; loop.Sleep(context.Background(), tryAgain) {
 		err := l.put(c)
 		if err == nil {
 			return
@@ -95,8 +97,8 @@ func (l *log) store() {
 const reportFor = 2 * time.Minute
 
 const (
-	lookEvery = time.Second // interval without a wake, and up to as much again
-	tryAgain  = time.Second // after an outage
+	lookEvery = 1500 * time.Millisecond // interval without a wake
+	tryAgain  = time.Second             // after an outage
 
 	confirmFor = 5 * time.Second // for one run of a detached worker
 )

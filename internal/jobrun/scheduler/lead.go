@@ -85,13 +85,7 @@ func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
 // await waits for the next sweep or a wake, but at least for wakeEvery.
 func (s *Scheduler) await(ctx context.Context, next time.Time) {
 	loop.Sleep(ctx, min(wakeEvery, time.Until(next)))
-	t := time.NewTimer(time.Until(next))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-s.wake:
-	case <-t.C:
-	}
+	loop.Await(ctx, time.Until(next), s.wake)
 }
 
 // round runs sweeps one after the other. A failure is logged, and the others continue.

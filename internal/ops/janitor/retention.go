@@ -3,7 +3,6 @@ package janitor
 import (
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/skald-saga/skald/internal/audit/trail"
@@ -48,7 +47,7 @@ func Retain(ctx context.Context, cfg RetentionConfig) {
 	}
 	// The random wait spreads nodes that start together, and is short, so that even a node that
 	// restarts often archives.
-	wait := time.Duration(rand.Float64() * float64(cfg.Interval) / 10)
+	wait := loop.Within(cfg.Interval / 10)
 	for loop.Sleep(ctx, wait) {
 		var archived int
 		var err, eventsErr error

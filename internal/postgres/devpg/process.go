@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // A process is a started child. Its exit is awaited in the background.
@@ -83,9 +85,7 @@ func (p *process) end(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	p.signal(syscall.SIGQUIT)
-	select {
-	case <-p.done:
-	case <-time.After(quitGrace):
+	if !loop.Await(context.Background(), quitGrace, p.done) {
 		p.signal(syscall.SIGKILL)
 		<-p.done
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 const (
@@ -19,10 +21,7 @@ func (l *Line) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.connected(ctx)
 		l.open.Store(false)
-		select {
-		case <-ctx.Done():
-		case <-time.After(listenAgain):
-		}
+		loop.Sleep(ctx, listenAgain)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -95,8 +96,6 @@ SELECT set_config('synchronous_commit', 'off', true), (SELECT count(pg_notify(m.
 
 // send sends the collected messages. Those that cannot be sent are dropped.
 func (l *Line) send(ctx context.Context) {
-	pause := time.NewTimer(0)
-	defer pause.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -108,12 +107,7 @@ func (l *Line) send(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, time.Second)
 		_, _ = l.db.SQL().ExecContext(bounded, notify, strings.Join(channels, "\n"), strings.Join(messages, "\n"))
 		cancel()
-		pause.Reset(max(shortest, share*time.Since(began)))
-		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
+		loop.Sleep(ctx, max(shortest, share*time.Since(began)))
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -56,7 +55,7 @@ type Config struct {
 	NewID func() uuid.UUID
 	Log   *slog.Logger
 
-	Jitter              func() float64 // rand.Float64
+	Jitter              func() float64 // loop.Chance
 	LeaseTTL            time.Duration  // 10 s
 	Poll                time.Duration  // 500 ms: how often a node looks for work that it was not notified of
 	ReaperInterval      time.Duration  // 1 s
@@ -103,7 +102,7 @@ func New(cfg Config) *Engine {
 		cfg.MaxRunning = 256
 	}
 	if cfg.Jitter == nil {
-		cfg.Jitter = rand.Float64
+		cfg.Jitter = loop.Chance
 	}
 	if cfg.Ended == nil {
 		cfg.Ended = func(saga.Ref, *saga.Loaded) {}

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
 )
 
 // kind of a slot: new sagas and resumed ones have separate slots, so that a flood of
@@ -39,15 +41,7 @@ func (s *slots) takeFresh(ctx context.Context, wait time.Duration) bool {
 		return true
 	default:
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-s.free[fresh]:
-		return true
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return false
+	return loop.Await(ctx, wait, s.free[fresh])
 }
 
 // takeResumed takes up to n slots for resumed sagas: their own first, then slots that no

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/hashicorp/vault/api"
 
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
@@ -46,7 +46,7 @@ type lease struct {
 // second.
 func (l *lease) extend(until time.Time) {
 	third := l.granted / 3
-	l.until, l.renewAt = until, until.Add(-third-rand.N(third/8+1))
+	l.until, l.renewAt = until, until.Add(-third-loop.Within(third/8))
 }
 
 // NewDynamic requests a login from path, such as database/creds/system-saga-rw. Its
@@ -100,17 +100,13 @@ func (d *Dynamic) now() lease {
 // answer, the last login is used for as long as PostgreSQL accepts it.
 func (d *Dynamic) Run(ctx context.Context) {
 	for failures := 0; ; {
-		wait := d.wait(failures)
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		renewed := loop.Await(ctx, d.wait(failures), d.renewed)
+		if ctx.Err() != nil {
 			return
-		case <-d.renewed:
-			timer.Stop()
+		}
+		if renewed {
 			failures = 0
 			continue
-		case <-timer.C:
 		}
 		err := d.keep(ctx)
 		if ctx.Err() != nil {
@@ -131,8 +127,7 @@ func (d *Dynamic) Run(ctx context.Context) {
 // that double from a second to a minute.
 func (d *Dynamic) wait(failures int) time.Duration {
 	if failures > 0 {
-		wait := min(time.Second<<min(failures-1, 6), time.Minute)
-		return wait + rand.N(wait/4)
+		return loop.Jittered(min(time.Second<<min(failures-1, 6), time.Minute))
 	}
 	due := d.s.now().renewAt()
 	if l := d.now(); l.renewAt.Before(due) {
