@@ -4,13 +4,6 @@ package access
 
 import "strings"
 
-// Codes of problems.
-const (
-	CodeKeyNotFound  = "AUTH_KEY_NOT_FOUND"        // no API key of this id
-	CodeKeyRefused   = "AUTH_KEY_REFUSED"          // the requested API key is impossible
-	CodeProviderDown = "AUTH_PROVIDER_UNAVAILABLE" // the identity provider does not answer
-)
-
 // validName reports whether s is a valid name of a key: it becomes part of subjects, whose parts
 // are separated by colons.
 func validName(s string) bool {

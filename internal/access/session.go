@@ -22,12 +22,6 @@ const (
 	SessionIdle = time.Hour      // from its last use
 )
 
-// Codes of problems with sessions.
-const (
-	CodeSessionNotFound = "AUTH_SESSION_NOT_FOUND" // no session of this id
-	CodeSessionRefused  = "AUTH_SESSION_REFUSED"   // no session can be opened with this credential
-)
-
 // Names of the session's cookie. Browsers accept the first one only over TLS, and only from this host; the
 // second is for plain HTTP on a loopback address.
 const (

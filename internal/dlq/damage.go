@@ -2,9 +2,6 @@ package dlq
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// CodeClosed is the fault of Closed.
-const CodeClosed = "DLQ_CONTENT_UNREADABLE"
-
 // Closed is the fault of what needs the content of a letter that is Unreadable.
 func (l *Letter) Closed() *fault.Error {
 	return fault.New(fault.Conflict, CodeClosed,

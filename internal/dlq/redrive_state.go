@@ -201,11 +201,3 @@ func (r *Redrive) PageSize(limit int) int64 {
 func (r *Redrive) GatheredBy(size, found, stored int64) bool {
 	return found < size || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
 }
-
-// Codes of problems of redrives.
-const (
-	CodeRedriveNotFound = "DLQ_REDRIVE_NOT_FOUND"
-	CodeRedriveConflict = "DLQ_REDRIVE_CONFLICT"
-	CodeRedriveExists   = "DLQ_REDRIVE_EXISTS" // one of this id; clients get the existing one instead
-	CodeSelfApproval    = "DLQ_SELF_APPROVAL"  // who asked may not approve
-)

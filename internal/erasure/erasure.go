@@ -18,9 +18,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// CodeNotErasable is the fault of an erasure of content that is still needed.
-const CodeNotErasable = "SAGA_NOT_ERASABLE"
-
 // MaxErased is the maximum number of sagas, of dead letters and of job runs in one erasure.
 const MaxErased = 500
 

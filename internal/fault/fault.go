@@ -33,12 +33,6 @@ const (
 	TooMany                         // the client has sent more than it may send now: 429
 )
 
-// Codes of faults that any package may return.
-const (
-	CodeTooLarge    = "REQ_TOO_LARGE"
-	CodeUnavailable = "SYS_UNAVAILABLE"
-)
-
 // Field is one mistake in the input.
 type Field struct {
 	Pointer string // JSON Pointer into the body, or the parameter's name

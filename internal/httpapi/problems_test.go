@@ -75,46 +75,61 @@ This page is generated from the code (` + "`go test ./internal/httpapi -update`"
 `)
 	for _, k := range problems {
 		var status []string
-		for _, s := range k.status {
+		for _, s := range k.Status {
 			status = append(status, strconv.Itoa(s))
 		}
-		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | %s | **%s.** %s |\n", strings.ToLower(k.code), k.code, strings.Join(status, ", "), k.title, k.meaning)
+		fmt.Fprintf(&b, "| <a id=\"%s\"></a>`%s` | %s | **%s.** %s |\n", strings.ToLower(k.Code), k.Code, strings.Join(status, ", "), k.Title, k.Meaning)
 	}
 	return b.String()
 }
 
-// TestEveryCodeIsListed reads the constants with codes from the source, so that a new one
-// cannot be forgotten.
+// TestEveryCodeIsListed reads the problems that packages add from their source, so that the
+// list of a package cannot be forgotten; and no constant is a code beside these lists.
 func TestEveryCodeIsListed(t *testing.T) {
+	listed, added := map[string]bool{}, map[string]bool{}
+	for _, k := range problems {
+		if listed[k.Code] {
+			t.Errorf("%s is listed twice", k.Code)
+		}
+		listed[k.Code] = true
+	}
+	calls := regexp.MustCompile(`\bProblems\.Add\("([A-Z0-9_]+)"`)
 	shape := regexp.MustCompile(`^(REQ|AUTH|SAGA|WORKFLOW|WEBHOOK|DLQ|JOB|SYS)_[A-Z0-9_]+$`)
 	name := regexp.MustCompile(`^[cC]ode[A-Z]`)
-	listed := map[string]bool{}
-	for _, k := range problems {
-		if listed[k.code] {
-			t.Errorf("%s is listed twice", k.code)
-		}
-		listed[k.code] = true
-	}
-	found := map[string]bool{}
-	edges, err := filepath.Glob("../*/*api")
+	lists, err := filepath.Glob("../*/problems.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range append(edges, ".", "../fault", "../httpkit", "../idempotency", "../erasure",
-		"../principal", "../access",
-		"../saga",
-		"../saga/sagabulk",
-		"../saga/workflow", "../event/webhook", "../dlq", "../jobrun") {
-		for code := range codeConstants(t, dir, name, shape) {
-			found[code] = true
-			if !listed[code] {
-				t.Errorf("%s of %s is not in the list of problems", code, dir)
+	deeper, err := filepath.Glob("../*/*/problems.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := filepath.Glob("../*/*api")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs = append(dirs, ".")
+	for _, path := range append(lists, deeper...) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range calls.FindAllStringSubmatch(string(text), -1) {
+			dirs, added[m[1]] = append(dirs, filepath.Dir(path)), true
+			if !listed[m[1]] {
+				t.Errorf("%s of %s is not in the list of problems", m[1], path)
 			}
 		}
 	}
 	for code := range listed {
-		if !found[code] {
-			t.Errorf("%s is listed but is not a constant", code)
+		if !added[code] {
+			t.Errorf("%s is listed but is in no problems.go", code)
+		}
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		for code := range codeConstants(t, dir, name, shape) {
+			t.Errorf("%s: %s is a code beside the problems of the package", dir, code)
 		}
 	}
 }
@@ -154,9 +169,9 @@ func codeConstants(t *testing.T, dir string, name, shape *regexp.Regexp) map[str
 
 func TestEveryStatusHasItsText(t *testing.T) {
 	for _, k := range problems {
-		for _, status := range k.status {
-			if status < 400 || http.StatusText(status) == "" || k.title == "" || k.meaning == "" {
-				t.Errorf("%s: status %d, title %q", k.code, status, k.title)
+		for _, status := range k.Status {
+			if status < 400 || http.StatusText(status) == "" || k.Title == "" || k.Meaning == "" {
+				t.Errorf("%s: status %d, title %q", k.Code, status, k.Title)
 			}
 		}
 	}

@@ -8,7 +8,7 @@
 // redaction of what the caller may not see. Every failure ends in one writer of problem
 // documents (problem.go).
 //
-// Files, each on top of those before it: ifmatch, keep, mistakes, contract, job_codes, codes, jobs, body,
+// Files, each on top of those before it: ifmatch, keep, mistakes, contract, codes, jobs, body,
 // config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server.
 package httpapi
 

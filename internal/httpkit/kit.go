@@ -2,7 +2,7 @@
 // them: requests and their callers, answers, faults of parameters and bodies, pages and
 // cursors, entity tags, waiting, live streams, redaction, and the record of who did what.
 //
-// Files, each on top of those before it: codes, faults, cursor, violations, items,
+// Files, each on top of those before it: problems, faults, cursor, violations, items,
 // request, etag, streams, kit, redact, values, answer, audit, check, key, list, trace,
 // wait.
 package httpkit

@@ -12,12 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Codes of problems.
-const (
-	CodeInUse = "REQ_IDEMPOTENCY_KEY_IN_USE" // its first request is still in progress
-	CodeUsed  = "REQ_IDEMPOTENCY_KEY_REUSED" // it was used for another request
-)
-
 // InUse is the fault of a key whose first request is still in progress.
 func InUse() error {
 	return fault.New(fault.Conflict, CodeInUse, "a request with this Idempotency-Key is in progress: retry later")

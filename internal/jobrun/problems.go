@@ -6,35 +6,79 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Codes of problems.
-const (
-	CodeNotFound      = "JOB_DEFINITION_NOT_FOUND"
-	CodeRunNotFound   = "JOB_RUN_NOT_FOUND"
-	CodeEventNotFound = "JOB_EVENT_NOT_FOUND"
-	CodeNoBulk        = "JOB_BULK_NOT_FOUND"
-	CodeInvalid       = "JOB_INVALID"
-	CodeNameTaken     = "JOB_NAME_TAKEN"
-	CodeStale         = "JOB_VERSION_CONFLICT" // another request was faster
-	CodeUnreadable    = "JOB_DEFINITION_UNREADABLE"
-	CodeClosed        = "JOB_CONTENT_UNREADABLE"
-	CodeConflict      = "JOB_STATE_CONFLICT" // its state forbids it; to a worker: it has ended
-	CodeForbidden     = "JOB_CONCURRENCY_FORBID"
-	CodeActiveRuns    = "JOB_ACTIVE_RUNS"
-	CodeBuiltIn       = "JOB_BUILT_IN"
-	CodeFenceLost     = "JOB_FENCE_LOST"  // another attempt has it: kill the process, discard the result
-	CodeStaleEpoch    = "JOB_STALE_EPOCH" // assigned under an epoch that the run no longer carries
-	CodeNotStarted    = "JOB_NOT_STARTED" // complete before start: an error of the worker
-	CodeCancelWins    = "JOB_CANCEL_WINS" // the cancel was there first
-	CodeWorkerGone    = "JOB_WORKER_GONE" // 410: register again
-	CodeWorkerUnknown = "JOB_WORKER_NOT_FOUND"
-	CodeNotConfirming = "JOB_NOT_CONFIRMING"
-	CodeLogGap        = "JOB_LOG_CONFLICT" // another chunk has that number
-	CodeNoLeader      = "JOB_NO_LEADER"
-	CodeFenceNotFound = "JOB_FENCE_NOT_FOUND"
-	// CodeFenceNotIssued: no run was ever given this fencing token.
-	CodeFenceNotIssued = "JOB_FENCE_NOT_ISSUED"
-	CodeSetting        = "JOB_SETTING_INVALID"
-	CodeUnavailable    = "JOB_UNAVAILABLE" // there are no job runs without PostgreSQL
+// Problems are those of job runs. What a worker must do is described with the codes that it receives
+// (docs/workers.md).
+var Problems fault.Catalogue
+
+// Their codes, stable and part of the API.
+var (
+	CodeNotFound = Problems.Add("JOB_DEFINITION_NOT_FOUND", "No such job definition",
+		"The tenant has no job definition with this id or name. 404 where the path names it, 422 where a body or "+
+			"a filter does. A deleted definition can still be read by its id.", 404, 422)
+	CodeRunNotFound = Problems.Add("JOB_RUN_NOT_FOUND", "No such job run",
+		"The tenant has no job run with this id.", 404)
+	CodeEventNotFound = Problems.Add("JOB_EVENT_NOT_FOUND", "No such event",
+		"The tenant has no event with this id.", 404)
+	CodeInvalid = Problems.Add("JOB_INVALID", "Invalid job",
+		"The job definition, arguments, event or worker report is invalid. `errors` lists every error. 413 for a "+
+			"log that is too long.", 413, 422)
+	CodeNoBulk = Problems.Add("JOB_BULK_NOT_FOUND", "No such backfill or bulk operation",
+		"The tenant has no backfill, or no bulk of job runs, with this id.", 404)
+	CodeNameTaken = Problems.Add("JOB_NAME_TAKEN", "Name taken",
+		"The tenant has another job definition with this name.", 409)
+	CodeStale = Problems.Add("JOB_VERSION_CONFLICT", "The resource has changed",
+		"If-Match named another version than the current one of the job definition, the settings or the worker. "+
+			"Read it again and decide again.", 412)
+	CodeUnreadable = Problems.Add("JOB_DEFINITION_UNREADABLE", "Definition unreadable",
+		"What is stored of the job definition is damaged, for example by a bad restore, and the request needs "+
+			"it. Restore its row from a backup, or delete it and create it again.", 409)
+	CodeClosed = Problems.Add("JOB_CONTENT_UNREADABLE", "Content unreadable",
+		"Encrypted content of the job run cannot be decrypted, and the request needs it: its key is not "+
+			"configured, or it was tampered with.", 409)
+	CodeConflict = Problems.Add("JOB_STATE_CONFLICT", "The state forbids this",
+		"The action is not possible in the current state of the job run, or of the other resource that the "+
+			"action is for. `allowed_actions` lists those that are. To a worker it means that the run has ended: "+
+			"discard its result and do not report again.", 409)
+	CodeForbidden = Problems.Add("JOB_CONCURRENCY_FORBID", "Another run is still active",
+		"The definition allows one run at a time, and `detail` names the one that has not ended. "+
+			"`respect_concurrency: false` starts another anyway.", 409)
+	CodeActiveRuns = Problems.Add("JOB_ACTIVE_RUNS", "The job definition has active runs",
+		"The job definition has runs that have not ended. `force` cancels them.", 409)
+	CodeBuiltIn = Problems.Add("JOB_BUILT_IN", "Built-in job definition",
+		"The job definition is built in: it can be paused and run, but not deleted or renamed.", 409)
+	CodeFenceLost = Problems.Add("JOB_FENCE_LOST", "The run is no longer yours",
+		"Another attempt has the run, or the leader has ended this attempt. Stop the process, discard its "+
+			"result, and do not report again.", 409)
+	CodeStaleEpoch = Problems.Add("JOB_STALE_EPOCH", "Stale leader epoch",
+		"The run was assigned under another leader epoch than the call names. Stop the process, discard its "+
+			"result, and do not report again.", 409)
+	CodeNotStarted = Problems.Add("JOB_NOT_STARTED", "The run has not been started",
+		"The run is assigned to the worker but was not started. This is a bug in the worker: call start first.", 409)
+	CodeCancelWins = Problems.Add("JOB_CANCEL_WINS", "The run was already canceled",
+		"The run was canceled before its result arrived. Discard the result.", 409)
+	CodeWorkerGone = Problems.Add("JOB_WORKER_GONE", "Worker detached or unknown",
+		"The worker was detached, or no worker has this id. Stop every run that was not confirmed, and register "+
+			"again: the process gets a new id.", 410)
+	CodeWorkerUnknown = Problems.Add("JOB_WORKER_NOT_FOUND", "No such worker",
+		"The tenant has no worker with this id.", 404)
+	CodeNotConfirming = Problems.Add("JOB_NOT_CONFIRMING", "The run is not awaiting confirmation",
+		"The run is not waiting to be confirmed.", 409)
+	CodeLogGap = Problems.Add("JOB_LOG_CONFLICT", "Log chunk conflict",
+		"Another chunk of the log is stored under this number. Continue with the number after the last accepted "+
+			"chunk.", 409)
+	CodeNoLeader = Problems.Add("JOB_NO_LEADER", "No leader",
+		"No node is the leader of the scheduler right now. Retry after the next election.", 409)
+	CodeFenceNotFound = Problems.Add("JOB_FENCE_NOT_FOUND", "No such fence",
+		"No fencing token was checked for this key, or the fence was reset, or not checked for "+
+			"`run_retention_days`.", 404)
+	CodeFenceNotIssued = Problems.Add("JOB_FENCE_NOT_ISSUED", "Not a fencing token of this tenant",
+		"No run of the tenant holds this fencing token, so it was not stored. Refuse the write. The token is "+
+			"made up, comes from another tenant or installation, or was issued after the point in time the database "+
+			"was restored to. If its run has ended or is with another worker, send `run_id`, too.", 422)
+	CodeSetting = Problems.Add("JOB_SETTING_INVALID", "Invalid setting",
+		"No setting has this name, or the value is not allowed. `errors` lists every error.", 422)
+	CodeUnavailable = Problems.Add("JOB_UNAVAILABLE", "Job runs unavailable",
+		"The server was started with `--store memory`, which has no job runs.", 503)
 )
 
 // Call is what a worker asks for a run.

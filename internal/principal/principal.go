@@ -12,14 +12,6 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Codes of problems.
-const (
-	CodeRequired       = "AUTH_REQUIRED"        // no credential
-	CodeInvalid        = "AUTH_INVALID"         // an invalid one, for whatever reason
-	CodeForbidden      = "AUTH_FORBIDDEN"       // a permission is missing
-	CodeTenantMismatch = "AUTH_TENANT_MISMATCH" // the credential belongs to another tenant
-)
-
 // Permission is area:verb, as the contract's x-permission names it.
 type Permission string
 

@@ -10,9 +10,6 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// CodeStateConflict is the fault of an event that the state does not allow.
-const CodeStateConflict = "SAGA_STATE_CONFLICT"
-
 // Apply decides what e changes in r. It never changes r. The fault is a
 // Conflict when the state does not allow e; nothing else can go wrong.
 func Apply(r Instance, e Event, m Moment) (Change, error) {

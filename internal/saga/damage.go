@@ -8,12 +8,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Codes of the fault of a verb that needs what cannot be read of a saga.
-const (
-	CodeDefinitionUnreadable = "SAGA_DEFINITION_UNREADABLE"
-	CodeContentUnreadable    = "SAGA_CONTENT_UNREADABLE"
-)
-
 // A bad restore or a lost key can leave a saga whose definition or content cannot be read.
 // It is shown without what is missing, marked, and accepts the verbs that neither need it
 // nor write over it. No call is made for such a saga until it can be read again.

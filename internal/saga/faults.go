@@ -7,18 +7,6 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency"
 )
 
-// Codes of faults that stores return.
-const (
-	CodeStale      = "SAGA_VERSION_CONFLICT"
-	CodeNotFound   = "SAGA_NOT_FOUND"
-	CodeExists     = "SAGA_ALREADY_EXISTS"
-	CodeUnstorable = "SAGA_UNSTORABLE"
-
-	CodeArchived    = "SAGA_ARCHIVED"
-	CodeNotArchived = "SAGA_NOT_ARCHIVED"
-	CodeBusinessKey = "SAGA_BUSINESS_KEY_ACTIVE"
-)
-
 // NotFound is the fault of a saga that does not exist for the tenant.
 func NotFound(id uuid.UUID) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no saga %s", id)

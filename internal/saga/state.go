@@ -5,7 +5,7 @@
 // Moment; a decision comes out as a Change, which a store writes completely if its
 // precondition still holds, and otherwise not at all.
 //
-// Files, each on top of those before it: state, attention, interventions, saga, outcome, record, run,
+// Files, each on top of those before it: problems, state, attention, interventions, saga, outcome, record, run,
 // audit, budget, event, actions, filter, step_decision, apply, explain, new, store,
 // archive, attempts, faults, letter, patch, failure_summary, damage, doubt, erased, force,
 // dry_run, job, note, reopen, statistics, steps.

@@ -16,17 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Codes of faults.
-const (
-	CodeNotFound         = "WEBHOOK_NOT_FOUND"
-	CodeDeliveryNotFound = "WEBHOOK_DELIVERY_NOT_FOUND"
-	CodeInvalid          = "WEBHOOK_INVALID"
-	CodeURL              = "WEBHOOK_URL_NOT_ALLOWED"
-	CodeStale            = "WEBHOOK_VERSION_CONFLICT"
-	CodeLimit            = "WEBHOOK_LIMIT_REACHED"
-	CodeDisabled         = "WEBHOOK_DISABLED"
-)
-
 // NotFound is the fault of a subscription the tenant does not have.
 func NotFound(id uuid.UUID) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no webhook %s", id)

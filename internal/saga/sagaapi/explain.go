@@ -130,7 +130,7 @@ func (s *Handlers) GetSagaResult(ctx context.Context, in api.GetSagaResultReques
 		return nil, refused
 	}
 	if found == nil {
-		return nil, fault.New(fault.Conflict, CodeNoResult, "the saga is %s; only a completed one has a result", run.State)
+		return nil, fault.New(fault.Conflict, saga.CodeNoResult, "the saga is %s; only a completed one has a result", run.State)
 	}
 	return httpkit.Answer{Status: http.StatusOK, Raw: found, ETag: f.etag()}.Unchanged(in.Params.IfNoneMatch)
 }

@@ -21,12 +21,6 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Codes of problems that are reported here; the rules define those of their faults.
-const (
-	CodeNoStep   = "SAGA_NO_SUCH_STEP"
-	CodeNoResult = "SAGA_HAS_NO_RESULT"
-)
-
 // Engine is the part of this node's saga engine that the edge uses.
 type Engine interface {
 	admission.Engine

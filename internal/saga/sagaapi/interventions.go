@@ -55,7 +55,7 @@ func stepOf(run *saga.Instance, name string) (index int, known bool) {
 }
 
 func noStep(kind fault.Kind) *fault.Error {
-	return fault.New(kind, CodeNoStep, "the saga's workflow has no such step")
+	return fault.New(kind, saga.CodeNoStep, "the saga's workflow has no such step")
 }
 
 // SkipStep makes a saga continue without its current step.

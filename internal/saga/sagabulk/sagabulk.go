@@ -22,14 +22,6 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Codes of faults.
-const (
-	CodeNotFound = "SAGA_BULK_NOT_FOUND"
-	CodeConflict = "SAGA_BULK_STATE_CONFLICT"
-	CodeInvalid  = "SAGA_BULK_INVALID"
-	CodeStale    = "SAGA_BULK_VERSION_CONFLICT"
-)
-
 // Bulk does one action to many sagas.
 type Bulk struct {
 	bulk.Head

@@ -4,7 +4,7 @@
 // A definition is immutable once registered; a saga is pinned to the version
 // it was created with (traps X15). Pure: values in, values out.
 //
-// Files, each on top of those before it: reader, call, definition, parse, output, job,
+// Files, each on top of those before it: problems, reader, call, definition, parse, output, job,
 // order, store, validate, yaml.
 package workflow
 

@@ -52,7 +52,7 @@ func mistakes(err error) (code string, all []string) {
 }
 
 func TestEveryMistakeHasItsCodeAndPointer(t *testing.T) {
-	const bad = workflow.CodeInvalid
+	bad := workflow.CodeInvalid
 	headers := func(h string) string { return acting(`{"http":{"url":"http://h/","headers":` + h + `}}`) }
 	for _, tt := range []struct {
 		name, src, code string

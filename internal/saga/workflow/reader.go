@@ -15,21 +15,6 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Codes of mistakes in a definition. Each is the code of the problem document
-// when it is the only kind of mistake, else of its entry in errors[].
-const (
-	CodeInvalid             = "WORKFLOW_INVALID"              // several kinds, or a wrong shape
-	CodeEmpty               = "WORKFLOW_EMPTY"                // no steps
-	CodeTooManySteps        = "WORKFLOW_TOO_MANY_STEPS"       // more than Limits.MaxSteps
-	CodeDuplicateStep       = "WORKFLOW_DUPLICATE_STEP"       // two steps of one name
-	CodeCyclic              = "WORKFLOW_CYCLIC"               // depends_on has a cycle
-	CodeUnknownDependency   = "WORKFLOW_UNKNOWN_DEPENDENCY"   // depends_on names no step
-	CodeInvalidURL          = "WORKFLOW_INVALID_URL"          // not an absolute http(s) URL
-	CodeURLNotAllowed       = "WORKFLOW_URL_NOT_ALLOWED"      // the server may not call it
-	CodeMissingCompensation = "WORKFLOW_MISSING_COMPENSATION" // neither a call nor "none"
-	CodeSyntax              = "WORKFLOW_SYNTAX"               // not YAML or not JSON
-)
-
 // What an answer lists and quotes is bounded, so that a hostile definition
 // cannot make it larger than itself.
 const (

@@ -13,13 +13,6 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Codes of faults that stores return.
-const (
-	CodeNotFound = "WORKFLOW_NOT_FOUND"
-	CodeDisabled = "WORKFLOW_DISABLED"
-	CodeStale    = "WORKFLOW_VERSION_CONFLICT"
-)
-
 // NotFound is the fault of a workflow, or of a version of one when ver is not
 // 0, that does not exist for the tenant.
 func NotFound(name string, ver int) *fault.Error {
@@ -28,9 +21,6 @@ func NotFound(name string, ver int) *fault.Error {
 	}
 	return fault.New(fault.NotFound, CodeNotFound, "there is no workflow %q", name)
 }
-
-// CodeUnreadable is the fault of Unreadable.
-const CodeUnreadable = "WORKFLOW_DEFINITION_UNREADABLE"
 
 // Unreadable is the fault of a version whose stored definition is damaged; it wraps
 // ErrUnreadable.

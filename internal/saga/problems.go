@@ -1,0 +1,44 @@
+package saga
+
+import "github.com/skald-saga/skald/internal/fault"
+
+// Problems are those of sagas.
+var Problems fault.Catalogue
+
+// Their codes, stable and part of the API.
+var (
+	CodeNotFound = Problems.Add("SAGA_NOT_FOUND", "No such saga",
+		"The tenant has no saga with this id.", 404)
+	CodeExists = Problems.Add("SAGA_ALREADY_EXISTS", "Saga already exists",
+		"A saga with this saga_id already exists. With an Idempotency-Key, the repeated request would have "+
+			"received the original response.", 409)
+	CodeBusinessKey = Problems.Add("SAGA_BUSINESS_KEY_ACTIVE", "Business key in use",
+		"An unfinished saga of the workflow has this business key; `errors` names it. `on_conflict: "+
+			"return_existing` would have answered with that saga. Also returned when a saga cannot be reopened "+
+			"because another saga now has its key.", 409)
+	CodeStateConflict = Problems.Add("SAGA_STATE_CONFLICT", "The saga's state forbids this",
+		"The action is not possible in the saga's current state. `allowed_actions` lists those that are.", 409)
+	CodeDefinitionUnreadable = Problems.Add("SAGA_DEFINITION_UNREADABLE", "Definition unreadable",
+		"The workflow definition to which the saga is pinned is damaged or missing, and the action needs it. "+
+			"`detail` names it and the way out; `allowed_actions` lists what is possible meanwhile. See "+
+			"docs/operations.md, \"Damaged rows\".", 409)
+	CodeContentUnreadable = Problems.Add("SAGA_CONTENT_UNREADABLE", "Content unreadable",
+		"Encrypted content of the saga cannot be decrypted, and the action needs it: its key is not configured, "+
+			"or it was tampered with. `allowed_actions` lists what is possible meanwhile.", 409)
+	CodeArchived = Problems.Add("SAGA_ARCHIVED", "The saga is archived",
+		"The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can "+
+			"be restored.", 409)
+	CodeNotArchived = Problems.Add("SAGA_NOT_ARCHIVED", "The saga is not archived",
+		"Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible "+
+			"instead.", 409)
+	CodeNoStep = Problems.Add("SAGA_NO_SUCH_STEP", "No such step",
+		"The saga's workflow has no step with this name or index. 404 where the path names it, 422 where the "+
+			"body does.", 404, 422)
+	CodeNoResult = Problems.Add("SAGA_HAS_NO_RESULT", "No result",
+		"Only a completed saga has a result. This one has not ended yet, or it ended otherwise.", 409)
+	CodeStale = Problems.Add("SAGA_VERSION_CONFLICT", "The saga has changed",
+		"If-Match named another version than the saga's current one. Read it again and decide again.", 412)
+	CodeUnstorable = Problems.Add("SAGA_UNSTORABLE", "Content cannot be stored",
+		"The database cannot store the content, for example because a number is out of range, or the payload is "+
+			"the mark that stands for erased content.", 422)
+)
