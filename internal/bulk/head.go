@@ -7,11 +7,14 @@
 package bulk
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
 )
@@ -69,12 +72,21 @@ type Head struct {
 	Actor     string
 	CreatedAt time.Time
 	EndedAt   *time.Time
+	// RequestHash is the hash of the request with its Idempotency-Key; nil: it had none.
+	RequestHash []byte
 	// Unreadable: the stored filter is damaged. Nothing is done by it; it can be canceled.
 	Unreadable bool
 }
 
 // Place is where it stands in a list.
 func (h *Head) Place() page.TimeID { return page.TimeID{At: h.CreatedAt, ID: h.ID} }
+
+// Repeats reports whether a request with the Idempotency-Key of this operation is the one that
+// made it. The hash is of the whole request, whatever its members mean to the operation. One
+// that was requested on an earlier version has none, and is taken for it.
+func (h *Head) Repeats(hash []byte) bool {
+	return h.RequestHash == nil || bytes.Equal(h.RequestHash, hash)
+}
 
 // End ends it.
 func (h *Head) End(as State, at time.Time) {
@@ -140,6 +152,15 @@ func (h *Head) Halts(found int64) bool {
 	}
 	h.State, h.Version, h.HaltReason, h.Found = Halted, h.Version+1, HaltExpected, &found
 	return true
+}
+
+// VerbHalt is the verb of the record of a halt.
+const VerbHalt = "halt"
+
+// AuditHalt returns the record of an operation that halted; id is the record's id.
+func (h *Head) AuditHalt(id uuid.UUID, kind operator.Kind, at time.Time) operator.Action {
+	detail := fmt.Appendf(nil, `{"found":%d,"halt_reason":%q,"halts_above":%d}`, *h.Found, h.HaltReason, *h.HaltsAbove)
+	return operator.By{}.Did(id, h.TenantID, at, kind, h.ID.String(), VerbHalt, detail)
 }
 
 // MustCount reports whether a step has to count what is left before it touches n things:

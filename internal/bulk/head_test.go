@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 )
 
@@ -101,5 +105,37 @@ func TestWhatCanBeDoneToAnOperation(t *testing.T) {
 func TestTimesOnlyBoundWhereASnapshotIsLookedFor(t *testing.T) {
 	if !Before("", noon).Equal(noon) || !Before("s", noon).Equal(noon.Add(Slack)) {
 		t.Error(Before("", noon), Before("s", noon))
+	}
+}
+
+func TestARequestIsRepeatedByOneWithItsHashOnly(t *testing.T) {
+	for _, tt := range []struct {
+		stored, asked string
+		repeats       bool
+	}{
+		{"a", "a", true}, {"a", "b", false}, {"a", "", false}, {"", "b", true}, {"", "", true},
+	} {
+		h := Head{}
+		if tt.stored != "" {
+			h.RequestHash = []byte(tt.stored)
+		}
+		if h.Repeats([]byte(tt.asked)) != tt.repeats {
+			t.Errorf("%q after %q: repeats %t", tt.asked, tt.stored, !tt.repeats)
+		}
+	}
+}
+
+func TestAHaltIsOnRecord(t *testing.T) {
+	h := asked(new(int64(2)))
+	h.ID, h.TenantID = uuid.UUID{5}, uuid.UUID{6}
+	if !h.Halts(3) {
+		t.Fatal("it does not halt")
+	}
+	want := operator.Action{
+		ID: uuid.UUID{7}, TenantID: h.TenantID, At: noon, Kind: operator.SagaBulk, Subject: h.ID.String(), Verb: "halt",
+		Detail: []byte(`{"found":3,"halt_reason":"expected","halts_above":2}`),
+	}
+	if diff := cmp.Diff(want, h.AuditHalt(uuid.UUID{7}, operator.SagaBulk, noon)); diff != "" {
+		t.Error(diff)
 	}
 }

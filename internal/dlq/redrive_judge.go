@@ -130,9 +130,13 @@ func (r *Redrive) halts() string {
 	return ""
 }
 
-// AuditHalt returns the audit entry of a redrive that stopped itself; id is the entry's id.
+// AuditHalt returns the audit entry of a redrive that stopped itself; id is the entry's id. One
+// that found too many letters has touched none.
 func (r *Redrive) AuditHalt(id uuid.UUID) operator.Action {
 	tried, failed := r.Counted()
 	detail := fmt.Appendf(nil, `{"bounced":%d,"failed":%d,"halt_reason":%q,"left":%d,"tried":%d}`, r.Bounced, failed, r.HaltReason, r.Left(), tried)
+	if r.HaltReason == bulk.HaltExpected {
+		detail = fmt.Appendf(nil, `{"found":%d,"halt_reason":%q,"halts_above":%d}`, r.Matched, r.HaltReason, *r.HaltsAbove)
+	}
 	return operator.By{}.Did(id, r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), VerbHalt, detail)
 }

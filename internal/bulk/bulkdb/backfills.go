@@ -37,6 +37,7 @@ var backfills = kind[jobrun.Backfill]{
 	scan:    backfillTable.One,
 	head:    func(b *jobrun.Backfill) *bulk.Head { return &b.Head },
 	move:    (*jobrun.Backfill).Moved,
+	audits:  operator.JobBackfill,
 }
 
 var insertBackfill = postgres.Named(`

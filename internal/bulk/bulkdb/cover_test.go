@@ -84,7 +84,8 @@ func sorted(ids []uuid.UUID) []uuid.UUID {
 }
 
 // Whatever a bulk operation does and however its things are named: it deals with those that
-// existed when it was requested, and with no other. Their changes meanwhile do not matter.
+// existed when it was requested, and with no other. Their changes meanwhile do not matter. All
+// kinds of operations through the API: uitest.TestAnOperationOnManyThingsIsForThoseOfItsRequest.
 func TestABulkOperationIsForWhatExistedAtItsRequest(t *testing.T) {
 	t.Parallel()
 	m := newManySagas(t, 0)
@@ -265,6 +266,10 @@ func TestABulkOperationHaltsOverMoreThanExpected(t *testing.T) {
 			}
 			if n := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE state = 'CANCELED'`); n != 0 {
 				t.Errorf("%d runs are canceled", n)
+			}
+			if n := j.Count(t, `SELECT count(*) FROM saga.audit_actions WHERE subject = $1 AND kind = 'job_bulk' AND verb = 'halt'
+				AND (detail ->> 'found')::int = $2 AND coalesce(actor, '') = ''`, b.ID.String(), want); n != 1 {
+				t.Errorf("%d records of its halt", n)
 			}
 			if want == 3 {
 				return

@@ -34,6 +34,7 @@ type kind[T any] struct {
 	scan    func(row postgres.Scanner, more ...any) (T, error)
 	head    func(*T) *bulk.Head
 	move    func(b *T, on bulk.Verb, at time.Time) (changed bool, err error)
+	audits  operator.Kind
 	missing error // the fault of one that is not there; nil: that of job runs
 }
 
@@ -75,7 +76,10 @@ func (k *kind[T]) create(
 		if created, err = postgres.ChangedOne(res, "insert a "+k.name, err); err != nil || !created {
 			return err
 		}
-		return auditdb.PutAction(ctx, tx, by)
+		if err := auditdb.PutAction(ctx, tx, by); err != nil || h.State != bulk.Halted {
+			return err
+		}
+		return auditdb.PutAction(ctx, tx, h.AuditHalt(db.DB.NewID(), k.audits, by.At))
 	})
 	return created, postgres.Wrap("create "+k.name, err)
 }
@@ -150,6 +154,14 @@ func (k *kind[T]) putHead(ctx context.Context, tx *sqlx.Tx, h *bulk.Head) error 
    SET state = $3, version = $4, ended_at = $5, halts_above = $6, halt_reason = $7, found = $8
  WHERE b.tenant_id = $1 AND b.id = $2`, h.TenantID, h.ID, h.State, h.Version, h.EndedAt, h.HaltsAbove, h.HaltReason, h.Found)
 	return err
+}
+
+// halt stores one that is locked and has halted, and that it has.
+func (k *kind[T]) halt(ctx context.Context, db *jobdb.DB, tx *sqlx.Tx, h *bulk.Head, now time.Time) error {
+	if err := k.putHead(ctx, tx, h); err != nil {
+		return err
+	}
+	return auditdb.PutAction(ctx, tx, h.AuditHalt(db.DB.NewID(), k.audits, now))
 }
 
 // bulksAtOnce is how many backfills, and how many bulk operations of a kind, continue in

@@ -37,6 +37,7 @@ var bulks = kind[jobrun.Bulk]{
 	scan:    scanBulk,
 	head:    func(b *jobrun.Bulk) *bulk.Head { return &b.Head },
 	move:    (*jobrun.Bulk).Moved,
+	audits:  operator.JobBulk,
 }
 
 var insertBulk = postgres.Named(`
@@ -156,7 +157,7 @@ func (st *RunBulks) bulk(
 			return nil // another node has processed these
 		}
 		if after.Halts(all) {
-			return bulks.putHead(ctx, tx, &after.Head)
+			return bulks.halt(ctx, st.db, tx, &after.Head, now.UTC())
 		}
 		for _, id := range ids {
 			change, again, err := st.dealWith(ctx, tx, &b, id, s)

@@ -68,6 +68,7 @@ var sagaBulkTable = postgres.NewTable(
 	postgres.Int("matched", func(b *sagaBulkRow) *int64 { return &b.Matched }),
 	postgres.Int("done", func(b *sagaBulkRow) *int64 { return &b.Done }),
 	postgres.Int("skipped", func(b *sagaBulkRow) *int64 { return &b.Skipped }),
+	postgres.Bytes("request_hash", func(b *sagaBulkRow) *[]byte { return &b.RequestHash }),
 	postgres.Text("reason", func(b *sagaBulkRow) *string { return &b.Reason }),
 	postgres.Text("actor", func(b *sagaBulkRow) *string { return &b.Actor }),
 	postgres.Time("created_at", func(b *sagaBulkRow) *time.Time { return &b.CreatedAt }),
@@ -93,6 +94,7 @@ var sagaBulks = kind[sagabulk.Bulk]{
 	scan:    scanSagaBulk,
 	head:    func(b *sagabulk.Bulk) *bulk.Head { return &b.Head },
 	move:    (*sagabulk.Bulk).Moved,
+	audits:  operator.SagaBulk,
 	missing: sagabulk.NotFound(),
 }
 

@@ -85,7 +85,7 @@ func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit i
 		}
 		after := b
 		if after.Halts(all) {
-			return sagaBulks.putHead(ctx, tx, &after.Head)
+			return sagaBulks.halt(ctx, st.db, tx, &after.Head, now)
 		}
 		done, written, err := st.write(ctx, tx, &b, decided, now)
 		if err != nil {

@@ -166,7 +166,8 @@ func (l *ledger) group() string {
 
 // TestMassOperationsTouchWhatExistedWhenTheyWereRequested does every kind of operation on
 // many letters, in every way, while letters arrive. A ledger knows which letters had been
-// stored before the request was sent, and which were sent only after it was answered.
+// stored before the request was sent, and which were sent only after it was answered. The same
+// of all kinds of operations, with their halts, is uitest.TestAnOperationOnManyThingsIsForThoseOfItsRequest.
 func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded, func(c *httpapi.Config) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,27 +21,24 @@ import (
 // previewedSlots is how many slots a dry run shows.
 const previewedSlots = 1000
 
-// bulkID makes the id of a backfill or bulk operation. It is derived from an
-// Idempotency-Key, a UUIDv8, so that a second request with it finds the first one on
-// any node.
-func (s *Handlers) bulkID(ctx context.Context, key *string) uuid.UUID {
-	if key == nil {
-		return s.NewID()
-	}
+// bulkHead are the common fields of a new backfill or bulk operation. Its id is derived from an
+// Idempotency-Key, a UUIDv8, so that a second request with it finds the first one on any node.
+func (s *Handlers) bulkHead(ctx context.Context, header, reason *string, now time.Time) bulk.Head {
 	req := httpkit.RequestOf(ctx)
-	sum := sha256.Sum256([]byte("jobs\n" + req.Tenant.ID.String() + "\n" + req.Principal + "\n" + req.Route + "\n" + *key))
-	id := uuid.UUID(sum[:16])
-	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80
-	return id
-}
-
-// bulkHead are the common fields of a new backfill or bulk operation.
-func (s *Handlers) bulkHead(ctx context.Context, key, reason *string, now time.Time) bulk.Head {
-	req := httpkit.RequestOf(ctx)
-	return bulk.Head{
-		ID: s.bulkID(ctx, key), TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
+	h := bulk.Head{
+		TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
 		Reason: httpkit.Text(reason), Actor: req.Principal, CreatedAt: now,
 	}
+	key := httpkit.KeyOf(req, header)
+	if key == nil {
+		h.ID = s.NewID()
+		return h
+	}
+	of := []string{"jobs", req.Tenant.ID.String(), req.Principal, req.Route, key.Key}
+	sum := sha256.Sum256([]byte(strings.Join(of, "\n")))
+	h.ID, h.RequestHash = uuid.UUID(sum[:16]), key.Hash
+	h.ID[6], h.ID[8] = h.ID[6]&0x0f|0x80, h.ID[8]&0x3f|0x80
+	return h
 }
 
 // CreateBackfill stores a backfill, or lists the slots it would run.
@@ -88,9 +86,7 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	if err != nil {
 		return nil, err
 	}
-	if !created && (stored.DefinitionID != b.DefinitionID || !stored.From.Equal(b.From) || !stored.To.Equal(b.To) ||
-		stored.Reprocess != b.Reprocess ||
-		stored.NewestFirst != b.NewestFirst || stored.MaxActive != b.MaxActive || stored.Overlap != b.Overlap) {
+	if !created && !stored.Repeats(b.RequestHash) {
 		return nil, idempotency.Used()
 	}
 	a := backfillAnswer(&stored, nil)

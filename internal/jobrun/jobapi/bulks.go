@@ -60,7 +60,7 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 	if err != nil {
 		return nil, err
 	}
-	if !created && (stored.Action != b.Action || !alike(stored.Filter, b.Filter)) {
+	if !created && !stored.Repeats(b.RequestHash) {
 		return nil, idempotency.Used()
 	}
 	a, err := bulkAnswer(&stored)

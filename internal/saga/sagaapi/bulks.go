@@ -60,7 +60,7 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 	if err != nil {
 		return nil, err
 	}
-	if !created && !stored.Same(&b) {
+	if !created && !stored.Repeats(b.RequestHash) {
 		return nil, idempotency.Used()
 	}
 	a, err := sagaBulkAnswer(&stored)
@@ -69,19 +69,23 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 }
 
 // bulkAsked reads the request for a bulk. none: no saga can match.
-func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, key *string) (
+func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, header *string) (
 	b sagabulk.Bulk, none bool, err error) {
 	if (in.Filter == nil) == (in.Ids == nil) {
 		return b, false, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "invalid",
 			Message: "needs exactly one of filter and ids"})
 	}
 	req, now := httpkit.RequestOf(ctx), s.Now()
+	key := httpkit.KeyOf(req, header)
 	b = sagabulk.Bulk{
 		Head: bulk.Head{
 			ID: s.sagaBulkID(req, key), TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
 			Reason: httpkit.Text(in.Reason), Actor: req.Principal, CreatedAt: now,
 		},
 		Action: saga.Verb(in.Action), Before: now, IDs: in.Ids,
+	}
+	if key != nil {
+		b.RequestHash = key.Hash
 	}
 	b.HaltsAbove = in.Expected
 	if in.RatePerSecond != nil {
@@ -128,12 +132,12 @@ func bulkFilter(ctx context.Context, in *api.SagaFilter) (
 	return f, asked, none, err
 }
 
-// sagaBulkID is the id of a new bulk; the same for the same Idempotency-Key.
-func (s *Handlers) sagaBulkID(req *httpkit.Request, key *string) uuid.UUID {
+// sagaBulkID is the id of a new bulk: the same for the same Idempotency-Key, if there is one.
+func (s *Handlers) sagaBulkID(req *httpkit.Request, key *idempotency.Key) uuid.UUID {
 	if key == nil {
 		return s.NewID()
 	}
-	of := []string{"sagas", req.Tenant.ID.String(), req.Principal, req.Route, *key}
+	of := []string{"sagas", req.Tenant.ID.String(), req.Principal, req.Route, key.Key}
 	sum := sha256.Sum256([]byte(strings.Join(of, "\n")))
 	id := uuid.UUID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80

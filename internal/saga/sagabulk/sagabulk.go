@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
-	"reflect"
 	"slices"
 	"time"
 
@@ -140,21 +139,6 @@ func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Ti
 	if !more {
 		b.End(bulk.Completed, now)
 	}
-}
-
-// Same reports whether the other bulk is the same request: its id was made from the same
-// Idempotency-Key.
-func (b *Bulk) Same(o *Bulk) bool {
-	return b.Action == o.Action && b.Reason == o.Reason && slices.Equal(b.IDs, o.IDs) && alike(b.Asked, o.Asked)
-}
-
-// alike compares JSON by its content: a database keeps it in another form.
-func alike(a, b json.RawMessage) bool {
-	var x, y any
-	if len(a) == 0 || len(b) == 0 {
-		return len(a) == len(b)
-	}
-	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
 // action is what can be done to many sagas.

@@ -1,7 +1,6 @@
 package sagabulk_test
 
 import (
-	"encoding/json"
 	"slices"
 	"testing"
 	"time"
@@ -145,21 +144,6 @@ func TestABulkEndsOnceAndIsPacedAnew(t *testing.T) {
 	}
 	if err := b.SetRate(1, noon); !fault.IsCode(err, sagabulk.CodeConflict) {
 		t.Errorf("changed after its end: %v", err)
-	}
-}
-
-func TestARepeatedRequestIsRecognized(t *testing.T) {
-	b := sagabulk.Bulk{Action: saga.Cancel, Asked: json.RawMessage(`{"a":1,"b":[2]}`)}
-	for want, o := range map[bool]sagabulk.Bulk{
-		true:  {Action: saga.Cancel, Asked: json.RawMessage(`{"b": [2], "a": 1}`)},
-		false: {Action: saga.Cancel, Asked: json.RawMessage(`{"b":[3],"a":1}`)},
-	} {
-		if b.Same(&o) != want {
-			t.Errorf("%s is the same: %t", o.Asked, !want)
-		}
-	}
-	if o := (sagabulk.Bulk{Action: saga.Cancel, IDs: []uuid.UUID{{1}}}); b.Same(&o) {
-		t.Error("ids are taken for a filter")
 	}
 }
 

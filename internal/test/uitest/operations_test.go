@@ -1,0 +1,219 @@
+package uitest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/patience"
+)
+
+func idOf(o object) string {
+	if made, ok := o["redrive"].(object); ok { // of retry-all
+		o = made
+	}
+	return fmt.Sprint(o["id"])
+}
+
+// send is a request with an Idempotency-Key.
+func (w *acting) send(path string, b object, key string) (status int, replayed bool, out object) {
+	w.t.Helper()
+	text, err := json.Marshal(b)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req, err := http.NewRequest("POST", w.URL+"/api/v1"+path, bytes.NewReader(text))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", key)
+	req.Header.Set("X-API-Key", w.Key)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err = io.ReadAll(res.Body)
+	if err != nil || json.Unmarshal(text, &out) != nil {
+		w.t.Fatalf("%s: %d %s, %v", path, res.StatusCode, text, err)
+	}
+	return res.StatusCode, res.Header.Get("Idempotent-Replayed") == "true", out
+}
+
+func (w *acting) get(op *operation, id string) object { return w.Must(w.t, "GET", op.read+id, nil) }
+
+// awaitState waits until an operation is in a state, and returns it.
+func (w *acting) awaitState(op *operation, id, state string) (o object) {
+	w.t.Helper()
+	patience.Until(w.t, "the operation is "+state, func() bool {
+		o = w.get(op, id)
+		return o["state"] == state
+	})
+	return o
+}
+
+// An Idempotency-Key is for one request, whichever member of another one differs, and whatever
+// state the operation is in.
+func TestAnIdempotencyKeyIsForOneRequestForManyThings(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	for _, op := range operations() {
+		t.Run(op.name, func(t *testing.T) {
+			w := &acting{s, t, op.name}
+			op.add(w, 3)
+			path, body := op.ask(w)
+			body["expected"] = 2
+			status, _, made := w.send(path, body, op.name)
+			if status/100 != 2 {
+				t.Fatalf("%d %v", status, made)
+			}
+			same := func(when string) {
+				t.Helper()
+				status, replayed, again := w.send(path, body, op.name)
+				if status/100 != 2 || !replayed || idOf(again) != idOf(made) {
+					t.Errorf("the same request %s: %d, replayed %t, %v", when, status, replayed, again)
+				}
+			}
+			refused := func(member string, value any) {
+				t.Helper()
+				other := maps.Clone(body)
+				if other[member] = value; value == nil {
+					delete(other, member)
+				}
+				if status, _, p := w.send(path, other, op.name); status != 422 || p["code"] != "REQ_IDEMPOTENCY_KEY_REUSED" {
+					t.Errorf("with %s %v: %d %v", member, value, status, p)
+				}
+			}
+			same("at once")
+			for member, value := range op.changed {
+				refused(member, value)
+			}
+			refused("expected", nil)
+			if op.before != nil {
+				op.before(w, made)
+			}
+			w.awaitState(&op, idOf(made), "HALTED")
+			same("after it has halted")
+			w.Must(t, "POST", op.read+idOf(made)+"/resume", object{"reason": "they are meant"})
+			same("after it was resumed")
+			refused("expected", 3)
+		})
+	}
+}
+
+// Every operation on many things is for those that existed when it was requested: its answer says
+// how many they are, it halts when that is more than its request expected, the record of that is in
+// the audit trail as the record of a person's action is, and who lets it go on gets exactly those,
+// whatever came meanwhile. What comes at the same time as the request is in the tests of the
+// stores and of letters that arrive: bulkdb.TestABulkOperationIsForWhatExistedAtItsRequest,
+// bulkdb.TestABulkOnRunsIsForWhatExistedAtItsRequest and
+// dlqapi.TestMassOperationsTouchWhatExistedWhenTheyWereRequested.
+func TestAnOperationOnManyThingsIsForThoseOfItsRequest(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	for _, op := range operations() {
+		t.Run(op.name, func(t *testing.T) {
+			w := &acting{s, t, op.name}
+			op.add(w, 3)
+			path, body := op.ask(w)
+			body["expected"] = 2
+			made := w.Must(t, "POST", path, body)
+			id := idOf(made)
+			if n := fmt.Sprint(w.get(&op, id)["expected"]); n != "3" {
+				t.Errorf("the answer expects %s", n)
+			}
+			op.add(w, 1)
+			if op.before != nil {
+				op.before(w, made)
+			}
+			halted := w.awaitState(&op, id, "HALTED")
+			if halted["halt_reason"] != "expected" || fmt.Sprint(halted[op.done]) != "0" {
+				t.Errorf("halted: %v", halted)
+			}
+			w.wantHalt(&op, id, `{"found":3,"halt_reason":"expected","halts_above":2}`)
+			op.add(w, 1)
+			w.Must(t, "POST", op.read+id+"/resume", object{"reason": "all three"})
+			if op.kind == "job_backfill" { // it ends with its runs
+				patience.Until(t, "its runs are there", func() bool { return fmt.Sprint(w.get(&op, id)["created"]) == "3" })
+				for _, run := range w.ids("/job-runs?backfill_id="+id, "job_runs", "id") {
+					w.Must(t, "POST", fmt.Sprint("/job-runs/", run, "/cancel"), object{"reason": "enough"})
+				}
+			}
+			if ended := w.awaitState(&op, id, "COMPLETED"); fmt.Sprint(ended[op.done]) != "3" {
+				t.Errorf("it ended as %v", ended)
+			}
+			w.wantHalt(&op, id, `{"found":3,"halt_reason":"expected","halts_above":2}`)
+		})
+	}
+}
+
+// wantHalt expects one record of a halt, which Skald made.
+func (w *acting) wantHalt(op *operation, id, detail string) {
+	w.t.Helper()
+	found := w.Must(w.t, "GET", "/audit?kind="+op.kind+"&subject="+id+"&verb=halt", nil)["actions"].([]any)
+	if len(found) != 1 {
+		w.t.Fatalf("%d records of halts", len(found))
+	}
+	action := found[0].(object)
+	got, _ := json.Marshal(action["detail"])
+	if by := action["actor"]; by != nil && by != "" || string(got) != detail || action["at"] == nil {
+		w.t.Errorf("the record is %v, with %s", action, got)
+	}
+}
+
+// lines sends a request whose body, or answer, is one JSON object per line.
+func (w *acting) lines(method, path, body string) string {
+	w.t.Helper()
+	req, err := http.NewRequest(method, w.URL+"/api/v1"+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	req.Header.Set("X-API-Key", w.Key)
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		w.t.Fatalf("%s: %d %s, %v", path, res.StatusCode, text, err)
+	}
+	return string(text)
+}
+
+// Letters that are imported while a redrive works were not there when it was requested, however
+// old they say they are.
+func TestARedriveDoesNotTakeLettersThatAreImportedLater(t *testing.T) {
+	t.Parallel()
+	s := guarded(t)
+	w := &acting{s, t, "imported"}
+	letters(w, 2)
+	exported := w.lines("GET", "/dlq/export?topic=imported", "")
+	redrive := operations()[0]
+	del := w.Must(t, "POST", "/dlq/redrives", object{
+		"action": "DELETE", "filter": object{"topic": "imported"}, "reason": "r",
+	})
+	w.awaitState(&redrive, idOf(del), "COMPLETED")
+	letters(w, 3)
+	made := w.Must(t, "POST", "/dlq/redrives", object{
+		"action": "DISCARD", "filter": object{"topic": "imported"}, "expected": 2, "reason": "r",
+	})
+	w.awaitState(&redrive, idOf(made), "HALTED")
+	if answer := w.lines("POST", "/dlq/import", exported); !strings.Contains(answer, `"imported":2`) {
+		t.Fatal(answer)
+	}
+	w.Must(t, "POST", "/dlq/redrives/"+idOf(made)+"/resume", object{"reason": "all three"})
+	if done := w.awaitState(&redrive, idOf(made), "COMPLETED"); fmt.Sprint(done["done"]) != "3" {
+		t.Errorf("it ended as %v", done)
+	}
+	if n := len(w.ids("/dlq/messages?topic=imported&status=PENDING", "messages", "id")); n != 2 {
+		t.Errorf("%d of the imported letters wait, want 2", n)
+	}
+}
