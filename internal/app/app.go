@@ -4,7 +4,7 @@
 // Files, each on top of those before it: ids, logins, database, job_logs, jobs_scheduler,
 // builtin, reseal, webhooks_and_kafka, letters_kafka, event_topics, jobs, access,
 // jobs_sagas, letters, stores, archive, certificates, workflow_cache, readiness,
-// failpoint_reply, writes, build, app, root_handler, jobworker, reload, retention_record,
+// failpoint_reply, writes, build, root_handler, socket, app, jobworker, reload, retention_record,
 // serve, verify, watchdog.
 package app
 
@@ -33,6 +33,11 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return fmt.Errorf("listen: %w", err)
 	}
 	defer listener.Close()
+	sock, err := openSocket(ctx, &cfg, &opt, listener)
+	if err != nil {
+		return err
+	}
+	defer sock.server.Close()
 	from, err := openLogins(ctx, cfg, opt.Log)
 	if err != nil {
 		return err
@@ -40,8 +45,18 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	defer from.close()
 	loaded := cfg // openStores completes cfg
 	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
-	kept, lost, closeStores, err := openStores(ctx, &cfg, from, now, opt.Version.Version, opt.Log)
+	var kept stores
+	var lost <-chan struct{}
+	var closeStores func()
+	err = sock.openWaiting(ctx, opt.Log, func() (err error) {
+		cfg = loaded
+		kept, lost, closeStores, err = openStores(ctx, &cfg, from, now, opt.Version.Version, opt.Log)
+		return err
+	})
 	if err != nil {
+		if ctx.Err() != nil {
+			return nil // stopped before its database was there
+		}
 		return err
 	}
 	defer closeStores()
@@ -50,9 +65,11 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	n.loaded = loaded
+	n.read = append(n.read, sock.read...)
+	sock.refused.Store(new(n.metrics.ConnRefused))
 	if f, ok := from.Source.(*credentials.File); ok {
 		n.read = append(n.read, reread{"database.password_file", f.Reread})
 	}
 	from.report(n.metrics)
-	return n.serve(ctx, listener, lost)
+	return n.serve(ctx, sock, lost)
 }

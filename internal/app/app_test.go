@@ -267,7 +267,6 @@ func TestAWrongSettingEndsTheStartWithAReason(t *testing.T) {
 	}{
 		{"an unusable egress entry", func(c *config.Config) { c.Egress.Allow = []string{"10.0.0.0/99"} }, "10.0.0.0/99"},
 		{"failpoints in a binary without them", func(c *config.Config) { c.Failpoints = "claim.before=kill" }, "failpoints"},
-		{"a database that is not there", func(c *config.Config) { c.Database.URL = "host=127.0.0.1 port=1 sslmode=disable" }, "connect"},
 		{"a Vault that is not there", func(c *config.Config) {
 			c.Vault.Address, c.Vault.Token, c.Vault.StaticPath = "http://127.0.0.1:1", "canary", "secret/data/x"
 		}, "read the database login: vault: look up the token"},

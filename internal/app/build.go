@@ -66,7 +66,6 @@ type node struct {
 	metrics     *ops.Metrics
 	database    *condition
 	loops       *loop.Watchdog
-	tls         *tls.Config // nil: the API speaks plain HTTP
 	tail        *audit.Tail
 	archive     archive
 	writes      *writes
@@ -109,7 +108,6 @@ func build(
 		n.addJobs,
 		n.addChecker,
 		n.addHandler,
-		n.addTLS,
 		n.addWatchdog,
 	} {
 		if err := add(ctx); err != nil {

@@ -1,14 +1,12 @@
 package app
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/egress"
-	"github.com/skald-saga/skald/internal/httpkit/listen"
 	"github.com/skald-saga/skald/internal/secret/credentials"
 	"github.com/skald-saga/skald/internal/secret/files"
 )
@@ -27,22 +25,6 @@ func readAgain[T any](known *[]reread, setting string, w *files.Watched[T]) {
 	}})
 }
 
-// addTLS reads the certificate of the API, if it has one.
-func (n *node) addTLS(context.Context) error {
-	s := n.cfg.Server
-	if s.TLSCertFile == "" {
-		return nil
-	}
-	from := listen.Files{Cert: s.TLSCertFile, Key: s.TLSKeyFile, ClientCA: s.TLSClientCAFile}
-	c, w, err := listen.TLS(from, n.unreadable("server.tls_*_file"))
-	if err != nil {
-		return err
-	}
-	n.tls = c
-	readAgain(&n.read, "server.tls_*_file", w)
-	return nil
-}
-
 // watchTLS returns the present configuration of TLS to those who are called, nil when no
 // file is set.
 func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, error) {
@@ -51,7 +33,7 @@ func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, erro
 	}
 	setting := section + ".tls_*_file"
 	from := egress.TLSFiles{Section: section, Cert: cert, Key: key, CA: ca}
-	w, err := from.Watch(n.unreadable(setting))
+	w, err := from.Watch(unreadable(n.opt.Log, setting))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +59,7 @@ func (n *node) signingKeys() (func() [][]byte, error) {
 			return nil, err
 		}
 		return config.SigningKeys(text)
-	}, n.unreadable(setting), p.SigningSecretsFile)
+	}, unreadable(n.opt.Log, setting), p.SigningSecretsFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", setting, err)
 	}
@@ -86,9 +68,9 @@ func (n *node) signingKeys() (func() [][]byte, error) {
 }
 
 // unreadable logs that the files of a setting have changed and cannot be read.
-func (n *node) unreadable(setting string) func(error) {
+func unreadable(log *slog.Logger, setting string) func(error) {
 	return func(err error) {
-		n.opt.Log.Error("cannot read the new files of a setting; what was read before stays in use",
+		log.Error("cannot read the new files of a setting; what was read before stays in use",
 			slog.String("setting", setting), slog.Any("error", err))
 	}
 }

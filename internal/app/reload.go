@@ -26,7 +26,7 @@ func (n *node) reload() {
 	log := n.opt.Log
 	for _, r := range n.read {
 		if err := r.now(); err != nil {
-			n.unreadable(r.setting)(err)
+			unreadable(n.opt.Log, r.setting)(err)
 			continue
 		}
 		log.Info("read again", slog.String("setting", r.setting))

@@ -43,8 +43,14 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 			edge.ServeHTTP(w, r)
 		}
 	})
+	return belowBase(base, all), nil
+}
+
+// belowBase returns a handler of all paths below base, the path at which a proxy shows this
+// server, and of the same paths without it.
+func belowBase(base string, all http.Handler) http.Handler {
 	if base == "" {
-		return all, nil
+		return all
 	}
 	below := http.StripPrefix(base, all)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -56,7 +62,7 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 		default: // a proxy has taken the base path away
 			all.ServeHTTP(w, r)
 		}
-	}), nil
+	})
 }
 
 // asDeclared keeps browsers from taking an answer for something else than its Content-Type says: texts of clients are

@@ -14,14 +14,13 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/httpkit/listen"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/ops/janitor"
 )
 
 // serve runs everything until ctx ends, a part fails or the database is lost.
-func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan struct{}) error {
+func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) error {
 	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
 	var parts sync.WaitGroup
@@ -74,34 +73,22 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	if n.checker != nil {
 		parts.Go(func() { n.checker.Run(work) })
 	}
-	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
-	defer abandon()
+	sock.use(n.handler)
 	s := n.cfg.Server
-	server := &http.Server{
-		Handler: n.handler, ReadHeaderTimeout: s.HeaderTimeout, ReadTimeout: s.ReadTimeout, ConnContext: listen.WithConn,
-		WriteTimeout: s.WriteTimeout, IdleTimeout: s.IdleTimeout,
-		MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return requests },
-		ErrorLog: slog.NewLogLogger(n.opt.Log.Handler(), slog.LevelDebug),
-	}
-	limited := listen.Limit(listener, s.MaxConnsPerAddr, n.metrics.ConnRefused)
-	if s.TLSCertFile == "" {
-		go func() { failed <- server.Serve(limited) }()
-	} else {
-		server.TLSConfig = n.tls
-		go func() { failed <- server.ServeTLS(limited, "", "") }()
-	}
 	closeDebug, err := n.serveProfiling(s.DebugAddr)
 	if err != nil {
 		failed <- err
 	}
 	defer closeDebug()
-	n.announce(ctx, listener.Addr())
+	n.announce(ctx, sock)
 
 	ended := func(signal <-chan struct{}, later <-chan time.Time) error {
 		select {
 		case <-signal:
 		case <-later:
 		case err := <-failed:
+			return err
+		case err := <-sock.failed:
 			return err
 		case <-lost:
 			return errors.New("the private PostgreSQL exited")
@@ -127,10 +114,7 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 	n.opt.Log.Info("stopping")
 	stop, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
 	defer cancel()
-	time.AfterFunc(s.ShutdownTimeout/4, abandon) // requests that would not end otherwise
-	if e := server.Shutdown(stop); e != nil {
-		server.Close()
-	}
+	sock.close(stop, s.ShutdownTimeout)
 	stopWork()
 	parts.Wait()
 	n.writes.Close()
@@ -147,16 +131,16 @@ func (n *node) serve(ctx context.Context, listener net.Listener, lost <-chan str
 }
 
 // announce waits until the node is ready, then logs that and calls Options.Ready.
-func (n *node) announce(ctx context.Context, addr net.Addr) {
+func (n *node) announce(ctx context.Context, sock *socket) {
 	for ctx.Err() == nil {
 		if _, err := n.ready(ctx); err == nil {
 			break
 		}
 		loop.Sleep(ctx, 5*time.Millisecond)
 	}
-	url := "http://" + addr.String()
-	if n.tls != nil {
-		url = "https://" + addr.String()
+	url := "http://" + sock.addr.String()
+	if sock.tls != nil {
+		url = "https://" + sock.addr.String()
 	}
 	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version),
 		slog.Any("roles", n.cfg.Roles))

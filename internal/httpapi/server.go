@@ -9,7 +9,8 @@
 // documents (problem.go).
 //
 // Files, each on top of those before it: ifmatch, keep, mistakes, contract, codes, jobs, body,
-// config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server.
+// config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server,
+// starting.
 package httpapi
 
 import (

@@ -1,8 +1,11 @@
 package postgres
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"strings"
 
 	"github.com/lib/pq"
@@ -46,6 +49,21 @@ func Exhausted(err error) string {
 		return "resources"
 	}
 	return ""
+}
+
+// Away reports whether no server answered, or one that is starting, stopping or has no
+// connection to spare: it may be there in a moment. A refused login or a missing database is
+// an answer.
+func Away(err error) bool {
+	switch s := SQLState(err); {
+	case strings.HasPrefix(s, "08"), s == "57P01", s == "57P02", s == "57P03", s == "53300":
+		return true
+	case s != "":
+		return false
+	}
+	var network net.Error // a *net.OpError or *net.DNSError, or a deadline that has passed
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, driver.ErrBadConn)
 }
 
 // stalePlan reports whether a prepared statement could not be run because the schema has

@@ -1,0 +1,134 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/listen"
+	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/postgres"
+)
+
+// socket answers requests from the first moment: until the node has its database, that it is
+// starting (httpapi.Starting), then as the node does.
+type socket struct {
+	addr    net.Addr
+	tls     *tls.Config // nil: plain HTTP
+	read    []reread
+	server  *http.Server
+	failed  chan error
+	abandon context.CancelFunc // ends the requests in flight
+
+	handler  atomic.Pointer[http.Handler]
+	refused  atomic.Pointer[func()] // called for a connection beyond the limit of its address
+	obstacle atomic.Pointer[string] // why the node has not started yet
+}
+
+// openSocket begins to serve on l. ctx is that of requests, without its end.
+func openSocket(ctx context.Context, cfg *config.Config, opt *Options, l net.Listener) (*socket, error) {
+	s := &socket{addr: l.Addr(), failed: make(chan error, 1)}
+	s.wait("the server is starting")
+	c := cfg.Server
+	if c.TLSCertFile != "" {
+		from := listen.Files{Cert: c.TLSCertFile, Key: c.TLSKeyFile, ClientCA: c.TLSClientCAFile}
+		const setting = "server.tls_*_file"
+		t, w, err := listen.TLS(from, unreadable(opt.Log, setting))
+		if err != nil {
+			return nil, err
+		}
+		s.tls = t
+		readAgain(&s.read, setting, w)
+	}
+	s.use(belowBase(c.BasePath, httpapi.Starting(httpapi.Config{
+		Docs:   cmp.Or(c.PublicURL, c.BasePath),
+		Limits: httpkit.Limits{ReadTimeout: c.ReadTimeout, BodyGrace: c.HeaderTimeout, MinBodyRate: c.MinBodyRate},
+		NewID:  newID, Log: opt.Log,
+		Ready: func(context.Context) (httpapi.Readiness, error) {
+			return httpapi.Readiness{}, errors.New(*s.obstacle.Load())
+		},
+	})))
+	requests, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	s.abandon = abandon
+	s.server = &http.Server{
+		Handler:           http.HandlerFunc(s.serveHTTP),
+		ReadHeaderTimeout: c.HeaderTimeout, ReadTimeout: c.ReadTimeout, ConnContext: listen.WithConn,
+		WriteTimeout: c.WriteTimeout, IdleTimeout: c.IdleTimeout, TLSConfig: s.tls,
+		MaxHeaderBytes: 64 << 10, BaseContext: func(net.Listener) context.Context { return requests },
+		ErrorLog: slog.NewLogLogger(opt.Log.Handler(), slog.LevelDebug),
+	}
+	limited := listen.Limit(l, c.MaxConnsPerAddr, func() {
+		if refused := s.refused.Load(); refused != nil {
+			(*refused)()
+		}
+	})
+	go func() {
+		if s.tls == nil {
+			s.failed <- s.server.Serve(limited)
+		} else {
+			s.failed <- s.server.ServeTLS(limited, "", "")
+		}
+	}()
+	return s, nil
+}
+
+func (s *socket) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	(*s.handler.Load()).ServeHTTP(w, r)
+}
+
+// use makes h the handler of all further requests.
+func (s *socket) use(h http.Handler) { s.handler.Store(&h) }
+
+// wait notes, for everyone who asks, why the node has not started yet.
+func (s *socket) wait(obstacle string) { s.obstacle.Store(&obstacle) }
+
+// close stops serving: requests in flight have until ctx ends, and are asked to end after a
+// quarter of limit.
+func (s *socket) close(ctx context.Context, limit time.Duration) {
+	defer s.abandon()
+	time.AfterFunc(limit/4, s.abandon)
+	if err := s.server.Shutdown(ctx); err != nil {
+		s.server.Close()
+	}
+}
+
+// How long a node waits between attempts to open its database, and how often it says so.
+const (
+	firstPause   = 100 * time.Millisecond
+	longestPause = 5 * time.Second
+	sayEvery     = time.Minute
+)
+
+// openWaiting calls open until the database is there, so that a node may start before its
+// database. An error that no database at its place explains ends it, and so does ctx.
+func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() error) error {
+	began, pause := time.Now(), firstPause
+	var said time.Time
+	for {
+		err := open()
+		if err == nil && !said.IsZero() {
+			log.Info("the database answers", slog.Duration("waited", time.Since(began)))
+		}
+		if err == nil || !postgres.Away(err) {
+			return err
+		}
+		s.wait("the database does not answer")
+		if now := time.Now(); now.Sub(said) >= sayEvery {
+			said = now
+			log.Warn("waiting for the database", slog.Any("error", err))
+		}
+		if !loop.Sleep(ctx, loop.Jittered(pause)) {
+			return ctx.Err()
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
