@@ -3,7 +3,7 @@
 // cursors, entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: problems, faults, cursor, violations, items,
-// request, etag, streams, kit, redact, values, answer, audit, check, key, list, trace,
+// request, etag, streams, kit, redact, values, answer, stream, audit, check, key, list, trace,
 // wait.
 package httpkit
 

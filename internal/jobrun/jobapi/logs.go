@@ -1,7 +1,6 @@
 package jobapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +27,7 @@ const (
 
 // runLog is the response with the log of a run.
 type runLog struct {
+	httpkit.Live
 	s       *Handlers
 	ctx     context.Context //nolint:containedctx // of the request, which this responds to
 	tenant  uuid.UUID
@@ -42,11 +42,6 @@ type runLog struct {
 	next    jobrun.LogPosition // where to continue
 	end     jobrun.LogPosition // only chunks before it
 	tail    int                // only about so many bytes at the end; 0: all
-
-	w   http.ResponseWriter
-	out *http.ResponseController
-	buf bytes.Buffer
-	was time.Time // time of the last write
 }
 
 // errLogLeft ends a response whose client is gone or too slow.
@@ -154,18 +149,13 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 	if l.stored != nil {
 		defer func() { l.stored.Close() }()
 	}
-	h := w.Header()
-	h.Set("Content-Type", l.media)
-	if l.media == httpkit.MediaText {
-		h.Set("Content-Type", httpkit.MediaText+"; charset=utf-8")
+	media := l.media
+	if media == httpkit.MediaText {
+		media += "; charset=utf-8"
 	}
-	h.Set("X-Accel-Buffering", "no")
-	w.WriteHeader(http.StatusOK)
-	if l.bare {
+	if l.Start(w, media, &l.s.Limits); l.bare {
 		return nil
 	}
-	l.w, l.out, l.was = w, http.NewResponseController(w), time.Now()
-	_ = l.out.SetReadDeadline(time.Time{}) // the request has been read
 	err := l.send()
 	if err == nil {
 		err = l.flush()
@@ -291,19 +281,19 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 		return nil
 	}
 	if l.media == httpkit.MediaText {
-		l.buf.Write(c.Body)
+		l.Buf.Write(c.Body)
 	} else {
 		line, err := json.Marshal(jobrun.LineOf(c))
 		if err != nil {
 			return err
 		}
 		if l.media == httpkit.MediaStream {
-			fmt.Fprintf(&l.buf, "id: %d.%d\nevent: log\ndata: %s\n\n", c.Attempt, c.Seq, line)
+			fmt.Fprintf(&l.Buf, "id: %d.%d\nevent: log\ndata: %s\n\n", c.Attempt, c.Seq, line)
 		} else {
-			l.buf.Write(append(line, '\n'))
+			l.Buf.Write(append(line, '\n'))
 		}
 	}
-	if l.buf.Len() >= httpkit.StreamChunk {
+	if l.Buf.Len() >= httpkit.StreamChunk {
 		return l.flush()
 	}
 	return nil
@@ -311,8 +301,8 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 
 // pause waits for the next poll; false: the response ends.
 func (l *runLog) pause(over time.Time) (bool, error) {
-	if l.media == httpkit.MediaStream && time.Since(l.was) >= l.s.Limits.StreamSilence {
-		l.buf.WriteString(": still here\n\n")
+	if l.media == httpkit.MediaStream && time.Since(l.Sent) >= l.s.Limits.StreamSilence {
+		l.Buf.WriteString(": still here\n\n")
 		if err := l.flush(); err != nil {
 			return false, err
 		}
@@ -328,19 +318,10 @@ func (l *runLog) pause(over time.Time) (bool, error) {
 
 // flush sends the buffer, within the client's time limit.
 func (l *runLog) flush() error {
-	if l.buf.Len() == 0 {
+	if l.Buf.Len() == 0 {
 		return nil
 	}
-	err := l.out.SetWriteDeadline(time.Now().Add(l.s.Limits.StreamWrite))
-	if err == nil {
-		_, err = l.w.Write(l.buf.Bytes())
-	}
-	if err == nil {
-		err = l.out.Flush()
-	}
-	l.buf.Reset()
-	l.was = time.Now()
-	if err != nil {
+	if err := l.Flush(); err != nil {
 		return errLogLeft
 	}
 	return nil

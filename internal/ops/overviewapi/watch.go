@@ -1,10 +1,7 @@
 package overviewapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"log/slog"
 	"net/http"
 	"time"
 
@@ -50,33 +47,25 @@ func (s *Handlers) Watch(ctx context.Context, in api.WatchRequestObject) (api.Re
 		}
 		return nil, fault.New(fault.Unavailable, part.code, "the memory store has only sagas: use PostgreSQL")
 	}
-	st := &stream{s: s, ctx: ctx, tenant: httpkit.RequestOf(ctx).Tenant.ID, watched: w, seen: overview.Watch(w),
-		bare: httpkit.RequestOf(ctx).Method == http.MethodHead}
+	st := &stream{s: s, ctx: ctx, tenant: httpkit.RequestOf(ctx).Tenant.ID, watched: w, seen: overview.Watch(w)}
 	found, err := st.look()
 	if err != nil {
 		return nil, err
 	}
 	st.first = found
-	st.leave, err = s.Streams.Enter(ctx)
+	st.Stream, err = s.Stream(ctx)
 	return st, err
 }
 
 // stream is one client's.
 type stream struct {
+	*httpkit.Stream
 	s       *Handlers
 	ctx     context.Context //nolint:containedctx // of the request, which this responds to
-	leave   func()
 	tenant  uuid.UUID
 	watched *overview.Watched
 	seen    *overview.Sighting
 	first   []overview.State
-	bare    bool // a HEAD request: no body
-
-	w      http.ResponseWriter
-	out    *http.ResponseController
-	buf    bytes.Buffer
-	quiet  *time.Timer // fires when nothing was sent for a while
-	closed bool        // the client is gone or too slow, or the stream has ended
 }
 
 // Redacted returns the stream: states have no content of clients.
@@ -88,46 +77,21 @@ func (st *stream) look() ([]overview.State, error) {
 	return st.s.Store.States(ctx, st.tenant, st.watched)
 }
 
-// Write sends states until the client leaves or is too slow, the server stops, or the stream reaches its maximum age.
+// Write sends states until the stream ends.
 func (st *stream) Write(w http.ResponseWriter) error {
-	defer st.leave()
-	h := w.Header()
-	h.Set("Content-Type", httpkit.MediaStream)
-	h.Set("Cache-Control", httpkit.NotStored)
-	h.Set("X-Accel-Buffering", "no") // or buffering proxies would hold all of it back
-	w.WriteHeader(http.StatusOK)
-	if st.bare {
-		return nil
-	}
-	st.w, st.out = w, http.NewResponseController(w)
-	_ = st.out.SetReadDeadline(time.Time{}) // the request has been read
-	st.quiet = time.NewTimer(st.s.Limits.StreamSilence)
-	over, tick := time.NewTimer(st.s.Limits.StreamAge), time.NewTicker(watchEvery)
-	defer st.quiet.Stop()
-	defer over.Stop()
+	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
-	st.buf.WriteString("retry: 1000\n\n") // milliseconds until a client reconnects
-	st.tell(st.first)
-	for !st.closed {
-		select {
-		case <-st.ctx.Done():
-			st.closed = true
-		case <-st.s.Stopping:
-			st.end()
-		case <-over.C:
-			st.end()
-		case <-st.quiet.C:
-			st.buf.WriteString(": still here\n\n")
-			st.flush()
-		case <-tick.C:
-			found, err := st.look()
-			if err != nil {
-				st.fail(err)
-				continue
-			}
-			st.tell(found)
+	found := st.first
+	st.Run(w, func() {
+		st.tell(found)
+		if _, ok := httpkit.Next(st.Stream, tick.C); !ok {
+			return
 		}
-	}
+		var err error
+		if found, err = st.look(); err != nil {
+			st.End(err)
+		}
+	})
 	return nil
 }
 
@@ -140,46 +104,9 @@ func (st *stream) tell(found []overview.State) {
 		} else {
 			out.Version, out.State, out.UpdatedAt = &is.Version, &is.State, &is.Updated
 		}
-		data, err := json.Marshal(out)
-		if err != nil {
-			st.fail(err)
+		if !st.Event("", string(is.Kind), out) {
 			return
 		}
-		st.buf.WriteString("event: " + string(is.Kind) + "\ndata: ")
-		st.buf.Write(data)
-		st.buf.WriteString("\n\n")
 	}
-	if st.buf.Len() > 0 {
-		st.flush()
-	}
-}
-
-func (st *stream) flush() {
-	err := st.out.SetWriteDeadline(time.Now().Add(st.s.Limits.StreamWrite))
-	if err == nil {
-		_, err = st.w.Write(st.buf.Bytes())
-	}
-	if err == nil {
-		err = st.out.Flush()
-	}
-	if err != nil {
-		st.closed = true // gone, or too slow
-	}
-	st.buf.Reset()
-	st.quiet.Reset(st.s.Limits.StreamSilence)
-}
-
-func (st *stream) fail(err error) {
-	if st.ctx.Err() == nil {
-		st.s.Log.WarnContext(st.ctx, "watch stream interrupted",
-			slog.String("request_id", httpkit.RequestOf(st.ctx).ID), slog.Any("error", err))
-	}
-	st.end()
-}
-
-// end closes the stream; the client connects again.
-func (st *stream) end() {
-	st.buf.WriteString(": connect again\nretry: 1000\n\n")
-	st.flush()
-	st.closed = true
+	st.Send()
 }

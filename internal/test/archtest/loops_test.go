@@ -27,8 +27,8 @@ var (
 		"internal/jobrun/workerapi":  "a claim waits for a run, its end, the server's stop and its client",
 		"internal/dlq/dlqapi":        "an export ends between two pages",
 		"internal/waiting":           "a request waits for an end, its limit, the server's stop and its client",
-		"internal/audit/auditapi":    "a stream waits for events, silence, its age and the server's stop",
-		"internal/ops/overviewapi":   "a stream waits for states, silence, its age and the server's stop",
+		"internal/httpkit":           "a stream waits for news, silence, its age and the server's stop",
+		"internal/audit/auditapi":    "a request waits for events, its limit, the server's stop and its client",
 	}
 )
 
