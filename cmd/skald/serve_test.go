@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testdb"
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
@@ -102,4 +103,35 @@ func awaitDoc(t *testing.T, url, member, want string) map[string]any {
 		return doc[member] == want
 	})
 	return doc
+}
+
+// Two live processes under one name would fence each other off in turns: the second ends, says
+// why, and does not fill its log meanwhile.
+func TestASecondNodeOfTheSameNameEndsAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	twin := []string{"SKALD_NODE_ID=twin", "SKALD_ENGINE_LEASE_TTL=3s"}
+	serve(t, dsn, twin)
+	cmd, _, logged := launch(t, dsn, twin)
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("it ended as if nothing was wrong")
+		}
+	case <-patience.Context(t).Done():
+		_ = cmd.Process.Kill()
+		t.Error("it goes on")
+	}
+	text, err := os.ReadFile(logged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "give each node its own (engine.node_id)") || strings.Count(string(text), "\n") > 40 {
+		t.Errorf("it says:\n%s", text)
+	}
+	if !strings.Contains(string(text), `skald: node "twin"`) {
+		t.Errorf("its last words are not its reason:\n%s", text)
+	}
 }

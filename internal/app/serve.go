@@ -80,7 +80,7 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 		failed <- err
 	}
 	defer closeDebug()
-	n.announce(ctx, sock)
+	parts.Go(func() { n.announce(work, sock) }) // a part may fail before the node is ready
 
 	ended := func(signal <-chan struct{}, later <-chan time.Time) error {
 		select {
@@ -138,13 +138,16 @@ func (n *node) announce(ctx context.Context, sock *socket) {
 		}
 		loop.Sleep(ctx, 5*time.Millisecond)
 	}
+	if ctx.Err() != nil {
+		return
+	}
 	url := "http://" + sock.addr.String()
 	if sock.tls != nil {
 		url = "https://" + sock.addr.String()
 	}
 	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version),
 		slog.Any("roles", n.cfg.Roles))
-	if n.opt.Ready != nil && ctx.Err() == nil {
+	if n.opt.Ready != nil {
 		n.opt.Ready(url)
 	}
 }
