@@ -61,29 +61,18 @@ func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject)
 	if err := s.bound(ctx, in.WorkerID); err != nil {
 		return nil, err
 	}
-	req, b := httpkit.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
-	var fences []jobrun.RunFence
-	for i := range in.Body.Runs {
-		r := &in.Body.Runs[i]
-		if take(&b, req, i, r, r.Value.RunID) {
-			v := &r.Value
-			fences = append(fences, jobrun.RunFence{
-				RunID: v.RunID, Fence: fenceOf(in.WorkerID, v.Attempt, v.LeaseToken, v.LeaderEpoch),
-			})
-		}
-	}
 	lease, err := s.runLease(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(fences) > 0 {
-		done, err := s.Work.Start(ctx, req.Tenant.ID, fences)
-		if err != nil {
-			return nil, err
-		}
-		b.put(done)
-	}
-	return b.answer(lease)
+	return many(ctx, lease, in.Body.Runs, func(v *api.StartItem) uuid.UUID { return v.RunID },
+		func(v *api.StartItem, _ *plaintext.Members) (jobrun.RunFence, error) {
+			fence := fenceOf(in.WorkerID, v.Attempt, v.LeaseToken, v.LeaderEpoch)
+			return jobrun.RunFence{RunID: v.RunID, Fence: fence}, nil
+		},
+		func(tenant uuid.UUID, fences []jobrun.RunFence) ([]jobrun.Done, error) {
+			return s.Work.Start(ctx, tenant, fences)
+		})
 }
 
 // CompleteRuns ends many runs, each on its own.
@@ -93,33 +82,49 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 	if err := s.bound(ctx, in.WorkerID); err != nil {
 		return nil, err
 	}
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
+	return many(ctx, 0, in.Body.Runs, func(v *api.CompleteItem) uuid.UUID { return v.RunID },
+		func(v *api.CompleteItem, texts *plaintext.Members) (jobrun.Result, error) {
+			res, wrong := toResult(tenant, in.WorkerID, v, texts)
+			if wrong != nil {
+				return res, wrong
+			}
+			return res, mayEmit(ctx, &res)
+		},
+		func(_ uuid.UUID, results []jobrun.Result) ([]jobrun.Done, error) {
+			return s.Work.Finish(ctx, results)
+		})
+}
+
+// many answers a call about many runs, each on its own: read makes of an item what the store gets,
+// or refuses it; store decides about all that are not refused.
+func many[T, V any](ctx context.Context, lease int64, items []api.Item[T], id func(*T) uuid.UUID,
+	read func(*T, *plaintext.Members) (V, error),
+	store func(tenant uuid.UUID, all []V) ([]jobrun.Done, error)) (api.Response, error) {
 	req, b := httpkit.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
-	var results []jobrun.Result
-	for i := range in.Body.Runs {
-		r := &in.Body.Runs[i]
-		if !take(&b, req, i, r, r.Value.RunID) {
+	var all []V
+	for i := range items {
+		item := &items[i]
+		if !take(&b, req, i, item, id(&item.Value)) {
 			continue
 		}
 		var texts plaintext.Members
-		res, wrong := toResult(req.Tenant.ID, in.WorkerID, &r.Value, &texts)
+		v, err := read(&item.Value, &texts)
 		b.items[i].adjusted = httpkit.Merged(b.items[i].adjusted, texts.Changed)
-		switch err := mayEmit(ctx, &res); {
-		case wrong != nil:
-			b.refuse(i, wrong)
-		case err != nil:
+		if err != nil {
 			b.refuse(i, err)
-		default:
-			results = append(results, res)
+			continue
 		}
+		all = append(all, v)
 	}
-	if len(results) > 0 {
-		done, err := s.Work.Finish(ctx, results)
+	if len(all) > 0 {
+		done, err := store(req.Tenant.ID, all)
 		if err != nil {
 			return nil, err
 		}
 		b.put(done)
 	}
-	return b.answer(0)
+	return b.answer(lease)
 }
 
 // batch collects the outcomes of the items of a list.
