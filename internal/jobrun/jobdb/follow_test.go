@@ -124,10 +124,8 @@ func TestSlotsOfBuiltInJobsFollowTheProgram(t *testing.T) {
 }
 
 // However many runs there were, those that follow are found by indexes.
-func TestRunsThatFollowAreFoundByIndexes(t *testing.T) {
-	t.Parallel()
-	j := pgtest.NewJobs(t)
-	pgtest.ManyMixedRuns(t, j)
+func testFollowPlans(t *testing.T, j pgtest.Jobs) {
+	t.Helper()
 	definition := pgtest.Ask[string](t, j.DB.SQL(), `SELECT definition_id::text FROM jobs.job_runs WHERE definition_id IS NOT NULL AND state = 'PENDING' LIMIT 1`)
 	writers, err := j.DB.Write.Conn(t.Context())
 	if err != nil {

@@ -14,11 +14,22 @@ import (
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
 
-// TestListsOfManyRunsUseIndexes checks that each filter of runs is served by an index.
-func TestListsOfManyRunsUseIndexes(t *testing.T) {
+// TestPlansOfManyRuns fills one database, which takes longer than all that is asked of it. The extra indexes are made
+// last, so that no other plan uses them.
+func TestPlansOfManyRuns(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	rare := pgtest.ManyMixedRuns(t, j)
+	t.Run("lists use indexes", func(t *testing.T) { testListPlans(t, j, rare) })
+	t.Run("the calendar reads slots by their index", func(t *testing.T) { testCalendarPlans(t, j) })
+	t.Run("recent ends are read by the index of definitions", func(t *testing.T) { testRecentEndPlans(t, j) })
+	t.Run("runs that follow are found by indexes", func(t *testing.T) { testFollowPlans(t, j) })
+	t.Run("seed 5's queries are served by the extra indexes", func(t *testing.T) { testExtraPlans(t, j) })
+}
+
+// testListPlans checks that each filter of runs is served by an index.
+func testListPlans(t *testing.T, j pgtest.Jobs, rare uuid.UUID) {
+	t.Helper()
 	lists := pgtest.InTenant(t, j.DB, j.Tenant)
 	const inOrder, states = "idx_job_runs_created_at", "idx_job_runs_state"
 	id := func(of string) uuid.UUID {
@@ -67,11 +78,9 @@ func TestListsOfManyRunsUseIndexes(t *testing.T) {
 	}
 }
 
-// TestCalendarOfManyRunsUsesIndexes checks that the slots of each definition are read by the index of slots.
-func TestCalendarOfManyRunsUsesIndexes(t *testing.T) {
-	t.Parallel()
-	j := pgtest.NewJobs(t)
-	pgtest.ManyMixedRuns(t, j)
+// testCalendarPlans checks that the slots of each definition are read by the index of slots.
+func testCalendarPlans(t *testing.T, j pgtest.Jobs) {
+	t.Helper()
 	lists := pgtest.InTenant(t, j.DB, j.Tenant)
 	ids := pgtest.Ask[string](t, j.DB.SQL(), `SELECT array_agg(DISTINCT definition_id)::text FROM jobs.job_runs WHERE definition_id IS NOT NULL`)
 	now := time.Now()
@@ -83,10 +92,8 @@ func TestCalendarOfManyRunsUsesIndexes(t *testing.T) {
 
 // J-27, J-28: the queries of seed 5 as it wrote them, of all tenants, are asked by
 // people only; the indexes for them are made by `skald migrate extras`.
-func TestSeed5sQueriesAreServedByTheExtraIndexes(t *testing.T) {
-	t.Parallel()
-	j := pgtest.NewJobs(t)
-	pgtest.ManyMixedRuns(t, j)
+func testExtraPlans(t *testing.T, j pgtest.Jobs) {
+	t.Helper()
 	if _, err := db.MakeExtras(t.Context(), j.Dsn); err != nil {
 		t.Fatal(err)
 	}
@@ -103,11 +110,9 @@ func TestSeed5sQueriesAreServedByTheExtraIndexes(t *testing.T) {
 	}
 }
 
-// TestRecentEndsOfManyRunsUseAnIndex checks that the last runs of each definition are read by the index of definitions.
-func TestRecentEndsOfManyRunsUseAnIndex(t *testing.T) {
-	t.Parallel()
-	j := pgtest.NewJobs(t)
-	pgtest.ManyMixedRuns(t, j)
+// testRecentEndPlans checks that the last runs of each definition are read by the index of definitions.
+func testRecentEndPlans(t *testing.T, j pgtest.Jobs) {
+	t.Helper()
 	lists := pgtest.InTenant(t, j.DB, j.Tenant)
 	for _, some := range []string{"LIMIT 1", "LIMIT 20", ""} {
 		ids := pgtest.Ask[string](t, j.DB.SQL(), `SELECT array_agg(id)::text FROM (SELECT DISTINCT definition_id AS id FROM jobs.job_runs
