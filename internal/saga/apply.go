@@ -10,70 +10,46 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Apply decides what e changes in r. It never changes r. The fault is a
-// Conflict when the state does not allow e; nothing else can go wrong.
-func Apply(r Instance, e Event, m Moment) (Change, error) {
-	if f := r.withheld(e); f != nil {
-		return Change{}, f
-	}
+// decision gathers a Change while the rules below work on it.
+type decision struct {
+	Change
+	s       *Saga // = &Change.After.Saga
+	m       Moment
+	why     string            // a refusal in more words than "the saga is …"
+	illegal *IllegalEdgeError // the first move that the table does not have; nil: none
+}
+
+// newDecision begins the next version of r.
+func newDecision(r *Instance, m Moment) *decision {
 	d := &decision{
-		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: r},
+		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: *r},
 		m:      m,
 	}
 	d.Audit = make([]AuditEvent, 0, 3)
 	d.s = &d.After.Saga
 	d.s.Version++
 	d.s.UpdatedAt = m.Now
-	var ok bool
-	switch e := e.(type) {
-	case Answered:
-		ok = d.answered(e.Outcome)
-	case Turned:
-		ok = d.turned()
-	case Slow:
-		ok = d.slow(e)
-	case Begun:
-		ok = d.begun()
-	case JobRunChecked:
-		ok = d.jobRunChecked(e)
-	case CancelRequested:
-		ok = d.flag(CauseCancelled, "SAGA_CANCELLED", "cancelled", e.By, e.Reason)
-	case CompensateRequested:
-		ok = d.flag(CauseOperator, "SAGA_COMPENSATE_REQUESTED", "operator", e.By, e.Reason)
-	case DeadlinePassed:
-		ok = d.deadline()
-	case ResumeRequested:
-		ok = d.resume(e)
-	default:
-		ok = d.intervene(e)
-	}
-	if !ok {
-		if r.Erased() {
-			d.why = erasedWhy
-		}
-		why := cmp.Or(d.why, r.Pending(), "this action is not allowed in that state")
-		return Change{}, fault.New(fault.Conflict, CodeStateConflict,
-			"the saga is %s; %s", r.State, why).Allowing(r.AllowedActions())
-	}
-	d.beginRun()
-	d.steerRun(&r)
-	return d.Change, nil
+	return d
 }
 
-// decision gathers a Change while the rules below work on it.
-type decision struct {
-	Change
-	s   *Saga // = &Change.After.Saga
-	m   Moment
-	why string // a refusal in more words than "the saga is …"
+// refusal is the fault of an event that r, as it was, does not allow.
+func (d *decision) refusal(r *Instance) *fault.Error {
+	if r.Erased() {
+		d.why = erasedWhy
+	}
+	why := cmp.Or(d.why, r.Pending(), "this action is not allowed in that state")
+	f := fault.New(fault.Conflict, CodeStateConflict, "the saga is %s; %s", r.State, why).Allowing(r.AllowedActions())
+	if d.illegal != nil {
+		f = f.Because(d.illegal)
+	}
+	return f
 }
 
-// to moves the saga over one edge and records the audit event. A move that is not in
-// the table is a bug in the rules below, caught by the exhaustive test; it must never
-// reach a store.
+// to moves the saga over one edge and records the audit event. After a move that is not
+// in the table, nothing of the decision reaches a store.
 func (d *decision) to(next State) {
-	if !edge(d.s.State, next) {
-		panic(fmt.Sprintf("saga: %s to %s is not in the transition table", d.s.State, next))
+	if d.illegal == nil && !edge(d.s.State, next) {
+		d.illegal = &IllegalEdgeError{From: d.s.State, To: next}
 	}
 	e := d.tell(nameOf(d.s.State, next))
 	e.Old, e.New = d.s.State, next

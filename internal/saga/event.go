@@ -153,7 +153,7 @@ type Change struct {
 	Operated *Operated
 	// Letter is the update to the saga's dead letter; nil for nearly every change, and
 	// if it is set, Operated is too. PostgreSQL writes the result
-	// (dlq.Letter.ApplyUpdate) in the same transaction. For GaveUp without an open
+	// (dlq.Apply) in the same transaction. For GaveUp without an open
 	// letter of that ID it stores SourceUpdate.Letter and WithNewLetter instead; the
 	// memory store has no dead letters and stores WithoutLetter. Only the store knows
 	// which case applies, so after a compensation gave up the saga must be read again

@@ -7,39 +7,24 @@ import (
 	"github.com/google/uuid"
 )
 
-// intervene takes the events that only operators and watchmen cause.
-func (d *decision) intervene(e Event) bool {
-	switch e := e.(type) {
-	case RetryRequested:
-		return d.retry(e)
-	case StepOrdered:
-		return d.order(e)
-	case SuspendRequested:
-		return d.suspend(e)
-	case UnsuspendRequested:
-		return d.unsuspend(e)
-	case DeadlineSet:
-		return d.setDeadline(e)
-	case CompletionForced:
-		return d.forceCompletion(e)
-	case FailureForced:
-		return d.forceFailure(e)
-	case Acknowledged:
-		if !allows(Acknowledge, &d.After) {
-			return false
-		}
-		d.s.NeedsAttention, d.s.AttentionReason = false, nil
-		d.tell(AttentionCleared).say(words{By: e.By, Reason: e.Reason})
-		return true
-	case Neglected:
-		if d.s.State.Terminal() || d.s.NeedsAttention {
-			return false
-		}
-		d.s.NeedsAttention, d.s.AttentionReason = true, &e.Reason
-		d.tell(AttentionRaised).say(words{Reason: e.Reason})
-		return true
+// acknowledge clears the need for attention, which an operator has seen.
+func (d *decision) acknowledge(e Acknowledged) bool {
+	if !allows(Acknowledge, &d.After) {
+		return false
 	}
-	return false
+	d.s.NeedsAttention, d.s.AttentionReason = false, nil
+	d.tell(AttentionCleared).say(words{By: e.By, Reason: e.Reason})
+	return true
+}
+
+// neglected marks a saga that makes no progress as in need of attention.
+func (d *decision) neglected(e Neglected) bool {
+	if d.s.State.Terminal() || d.s.NeedsAttention {
+		return false
+	}
+	d.s.NeedsAttention, d.s.AttentionReason = true, &e.Reason
+	d.tell(AttentionRaised).say(words{Reason: e.Reason})
+	return true
 }
 
 // progress notes that the saga makes progress, which clears an attention reason that

@@ -1,37 +1,6 @@
-// Package saga contains the rules of sagas: their states and transitions, what a
-// participant's answer changes, and the contract that every store implements.
-//
-// Pure: no I/O, clock, randomness or goroutines. Time, ids and jitter come in as a
-// Moment; a decision comes out as a Change, which a store writes completely if its
-// precondition still holds, and otherwise not at all.
-//
-// Files, each on top of those before it: problems, state, attention, interventions, saga, outcome, record, run,
-// audit, budget, event, actions, filter, step_decision, apply, explain, new, store,
-// archive, attempts, faults, letter, patch, failure_summary, damage, doubt, erased, force,
-// dry_run, job, note, reopen, statistics, steps.
 package saga
 
 import "slices"
-
-// State is seed 2's integer state (section "状态枚举值"), the stored truth. Status and
-// Lifecycle are derived from it.
-type State int16
-
-// States, with seed 2's numbers.
-const (
-	Pending       State = 0 // accepted, durable
-	Running       State = 1 // a step is in flight, or waits for its next attempt
-	StepCompleted State = 2 // between steps, not driven right now
-	Completed     State = 3 // every step done
-	Compensating  State = 4 // compensating, in exact reverse order
-	Compensated   State = 5 // failed, everything undone
-	Failed        State = 6 // a compensation gave up: effects may remain
-	Cancelled     State = 7 // cancelled by a user, everything undone
-	TimedOut      State = 8 // deadline passed, everything undone
-)
-
-// States lists every state in order of its number.
-var States = []State{Pending, Running, StepCompleted, Completed, Compensating, Compensated, Failed, Cancelled, TimedOut}
 
 var names = [...]string{
 	"pending",
@@ -133,60 +102,6 @@ func (s State) Lifecycle(clean bool) string {
 		return "failed"
 	}
 	return "completed"
-}
-
-// Trigger says why an edge is taken.
-type Trigger string
-
-// Triggers of the transition table.
-const (
-	Dispatch   Trigger = "dispatch"               // a step is sent
-	StepDone   Trigger = "step done"              // its outcome is committed and more remain
-	AllDone    Trigger = "all steps done"         //
-	NothingRan Trigger = "ended before a step"    // cancel or deadline before anything ran
-	TurnBack   Trigger = "begin compensating"     // refused, given up, cancelled, deadline, operator
-	AllUndone  Trigger = "all compensated"        //
-	UndoGaveUp Trigger = "a compensation gave up" //
-	Resume     Trigger = "resume compensation"    // operator
-	Retry      Trigger = "retry"                  // operator
-	Restart    Trigger = "compensated as far as the retry needs"
-	Forced     Trigger = "by force" // operator
-)
-
-// Edge is one legal transition.
-type Edge struct {
-	From, To State
-	On       Trigger
-}
-
-// Edges is the complete transition table (requirements/saga.md 5.4). Apply takes no
-// other transition; one commit may take several, for example a step's outcome and the
-// dispatch of the next step.
-var Edges = []Edge{
-	{Pending, Running, Dispatch},
-	{Pending, Cancelled, NothingRan},
-	{Pending, TimedOut, NothingRan},
-	{Pending, Compensated, NothingRan},
-	{Running, StepCompleted, StepDone},
-	{StepCompleted, Running, Dispatch},
-	{Running, Completed, AllDone},
-	{Running, Compensating, TurnBack},
-	{StepCompleted, Compensating, TurnBack},
-	{Compensating, Compensated, AllUndone},
-	{Compensating, Cancelled, AllUndone},
-	{Compensating, TimedOut, AllUndone},
-	{Compensating, Failed, UndoGaveUp},
-	{Failed, Compensating, Resume},
-	{StepCompleted, Completed, Forced},
-	{Running, Failed, Forced},
-	{StepCompleted, Failed, Forced},
-	{Failed, Running, Retry},
-	{Compensating, Running, Restart},
-}
-
-// edge reports whether there is a transition from one state to another.
-func edge(from, to State) bool {
-	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.To == to })
 }
 
 // Reachable reports whether legal transitions lead from one state to another in one or more steps.

@@ -1,0 +1,40 @@
+package saga
+
+import "testing"
+
+// BenchmarkApply measures the decision that every step costs, of a saga of three steps: the
+// first is done, the last is done, one is refused.
+func BenchmarkApply(b *testing.B) {
+	second := func(word string) func() Instance {
+		return func() Instance {
+			r := started("uuu")
+			for range 2 {
+				c, err := Apply(r, happenings[word], moments(noon))
+				if err != nil {
+					b.Fatal(err)
+				}
+				r = c.After
+			}
+			return r
+		}
+	}
+	for _, bb := range []struct {
+		name string
+		at   func() Instance
+		word string
+	}{
+		{"step done", func() Instance { return started("uuu") }, "done"},
+		{"all done", second("done"), "done"},
+		{"refused", second("done"), "refused"},
+	} {
+		b.Run(bb.name, func(b *testing.B) {
+			r, e, m := bb.at(), happenings[bb.word], moments(noon)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := Apply(r, e, m); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
