@@ -65,7 +65,7 @@ func TestAKeyIsNeverAdmittedTwice(t *testing.T) {
 				}
 			}
 			r := point{state: c.State}.run() // what was decided, the rules carry out
-			change, err := jobrun.Apply(r, spec(1), jobrun.Decided{Step: a.Step, Reason: a.Reason}, moment())
+			change, err := decide(r, spec(1), jobrun.Decided{Step: a.Step, Reason: a.Reason})
 			if err != nil || !change.Changes() {
 				t.Fatalf("%s of %+v is decided, and then: %v", a.Step, c, err)
 			}

@@ -28,13 +28,13 @@ type Precondition struct {
 	Version int64
 }
 
-// Change is how an input changes a run. A store writes all of it in one transaction if
+// Change is how an event changes a run. A store writes all of it in one transaction if
 // Before still holds, and otherwise nothing (W7, W8).
 type Change struct {
 	Before Precondition
-	Run    Run // as it is then
+	After  Run // the run as it is then
 	// Events are the decisions to record, in order.
-	Events []Event
+	Events []HistoryEvent
 	// Attempt is the one that has ended although its run has not; nil: none.
 	Attempt *Attempt
 	// Retry is the row that follows (S5); nil: none.
@@ -48,65 +48,51 @@ type Change struct {
 }
 
 // Changes reports whether there is anything to write.
-func (c *Change) Changes() bool { return len(c.Events) > 0 || c.Run.Version != c.Before.Version }
+func (c *Change) Changes() bool { return len(c.Events) > 0 || c.After.Version != c.Before.Version }
 
-// Apply decides how in changes r. It covers every change of a single run after its
-// creation. Statements that change many rows at once (claims, starts, renewals, and
-// successes without consequences) take their conditions from the same table. spec is
-// the run's definition in the run's version. Apply never changes r. Its only fault is a
-// Conflict when the state does not allow in.
-func Apply(r Run, spec *Spec, in Input, m Moment) (Change, error) {
-	d := &decision{Change: Change{Before: Precondition{r.State, r.Version}, Run: r}, spec: spec, m: m}
-	if refusal := d.apply(in); refusal != nil {
-		return Change{Before: d.Before, Run: r}, refusal
-	}
-	return d.Change, nil
+// Instance is a run with what is needed to decide about it.
+type Instance struct {
+	Run
+	Spec *Spec // its definition's, in the run's version
 }
 
 // decision gathers a Change while the rules work on it.
 type decision struct {
 	Change
-	spec *Spec
-	m    Moment
+	spec    *Spec
+	m       Moment
+	why     *fault.Error      // a refusal in other words than "the job run is …"
+	illegal *IllegalEdgeError // the move that the table does not have; nil: none
 }
 
-func (d *decision) apply(in Input) *fault.Error {
-	ok, what := true, "ended like this"
-	switch in := in.(type) {
-	case Reported:
-		ok = d.end(in.verdict())
-	case Released:
-		ok, what = d.release(in), "given back"
-	case CancelAcknowledged:
-		ok, what = d.end(verdict{state: Canceled, by: Worker, reason: d.Run.CancelReason}), "canceled"
-	case CancelRequested:
-		ok, what = d.cancel(in), "canceled"
-	case ReassignRequested:
-		return d.reassign(in)
-	case Decided:
-		ok, what = d.decided(in), "skipped or canceled"
-	case Withdrawn:
-		ok, what = d.end(verdict{state: Skipped, by: Operator, actor: in.Actor, reason: in.Reason}), "withdrawn"
-	case LeaseExpired:
-		d.leaseExpired(in.Settings)
-	case Detached:
-		d.workerDetached(in)
-	case LossesExhausted:
-		d.lossesExhausted()
-	case TimeoutPassed:
-		d.timeoutPassed(in.Settings)
-	case CancelExpired:
-		d.cancelExpired(in.Settings)
+// newDecision begins a change of r.
+func newDecision(r *Instance, m Moment) *decision {
+	return &decision{Change: Change{Before: Precondition{r.State, r.Version}, After: r.Run}, spec: r.Spec, m: m}
+}
+
+// refusal is the fault of an event that r, as it was, does not allow.
+func (d *decision) refusal(r *Run, what string) *fault.Error {
+	switch {
+	case d.why != nil:
+		return d.why
+	case d.illegal != nil:
+		return r.Conflict(what).Because(d.illegal)
 	}
-	if !ok {
-		return d.Run.Conflict(what)
+	return r.Conflict(what)
+}
+
+// can reports whether the table lets by move the run to a state.
+func (d *decision) can(to State, by Mover) bool {
+	if !CanMove(d.After.State, to, by) {
+		d.illegal = &IllegalEdgeError{From: d.After.State, To: to, By: by}
+		return false
 	}
-	return nil
+	return true
 }
 
 // tell records a decision about the run as it is by now.
-func (d *decision) tell(e Event) {
-	e.At, e.Version, e.Attempt = d.m.Now, d.Run.Version, d.Run.Attempt
+func (d *decision) tell(e HistoryEvent) {
+	e.At, e.Version, e.Attempt = d.m.Now, d.After.Version, d.After.Attempt
 	d.Events = append(d.Events, e)
 }
 
@@ -120,13 +106,13 @@ func (d *decision) epoch(by Mover) int64 {
 
 // trust takes the run out of doubt.
 func (d *decision) trust() {
-	d.Run.Continuation, d.Run.ConfirmStartedAt, d.Run.ConfirmDeadlineAt = NoDoubt, nil, nil
+	d.After.Continuation, d.After.ConfirmStartedAt, d.After.ConfirmDeadlineAt = NoDoubt, nil, nil
 }
 
 // cancel ends a run that is with no worker, or was not started. Of a RUNNING one
 // it asks the worker to stop, unless it is to be fenced (S9).
 func (d *decision) cancel(in CancelRequested) bool {
-	switch running := d.Run.State == Running; {
+	switch running := d.After.State == Running; {
 	case running && in.Waiting:
 		return true
 	case running && !in.Force:
@@ -139,12 +125,12 @@ func (d *decision) cancel(in CancelRequested) bool {
 // askToStop asks the worker of a RUNNING run to stop it, once. The version stays:
 // the worker's calls are as good as before.
 func (d *decision) askToStop(by Mover, actor, reason string) {
-	r := &d.Run
+	r := &d.After
 	if r.CancelRequestedAt != nil {
 		return
 	}
 	r.CancelRequestedAt, r.CancelReason, r.UpdatedAt = &d.m.Now, StoredReason(reason), d.m.Now
-	d.tell(Event{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
+	d.tell(HistoryEvent{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
 }
 
 // release gives a run back on behalf of its worker. A run with a requested cancel ends instead,
@@ -152,14 +138,14 @@ func (d *decision) askToStop(by Mover, actor, reason string) {
 // although its worker is left to report it: otherwise a run that makes its workers lose it would be
 // claimed and given back forever.
 func (d *decision) release(in Released) bool {
-	r := &d.Run
+	r := &d.After
 	switch {
 	case r.CancelRequestedAt != nil:
 		return d.end(verdict{state: Canceled, by: Worker, reason: r.CancelReason})
 	case in.LeaseLost || r.ranOut(d.m.Now):
-		return d.lose(Worker, Event{Kind: WasReleased, Reason: in.Reason}, AttemptReleased, in.Settings)
+		return d.lose(Worker, HistoryEvent{Kind: WasReleased, Reason: in.Reason}, AttemptReleased, in.Settings)
 	}
-	return d.giveBack(Worker, Event{Kind: WasReleased, Reason: in.Reason}, AttemptReleased)
+	return d.giveBack(Worker, HistoryEvent{Kind: WasReleased, Reason: in.Reason}, AttemptReleased)
 }
 
 // ranOut reports whether its worker has let the lease run out. The lease of a detached worker was
@@ -171,34 +157,30 @@ func (r *Run) ranOut(now time.Time) bool {
 
 // reassign takes a run from its worker, of one that is with none it ends the wait.
 // One that was to be canceled ends instead, as when its worker gives it back.
-func (d *decision) reassign(in ReassignRequested) *fault.Error {
-	r := &d.Run
-	ok := true
-	what := Event{Kind: WasReassigned, Actor: in.Actor, Reason: in.Reason}
+func (d *decision) reassign(in ReassignRequested) bool {
+	r := &d.After
+	what := HistoryEvent{Kind: WasReassigned, Actor: in.Actor, Reason: in.Reason}
 	switch {
 	case r.State == Running && !in.Force:
-		return fault.New(fault.Conflict, CodeConflict,
+		d.why = fault.New(fault.Conflict, CodeConflict,
 			"the job run is RUNNING and its process may still be working: set force to reassign it anyway").Allowing(r.Actions())
-	case r.State != Orphaned && !CanMove(r.State, Orphaned, Operator):
-		ok = false
+		return false
+	case r.State != Orphaned && !d.can(Orphaned, Operator):
+		return false
 	case r.CancelRequestedAt != nil:
-		ok = d.end(verdict{state: Canceled, by: Operator, actor: in.Actor, reason: r.CancelReason})
+		return d.end(verdict{state: Canceled, by: Operator, actor: in.Actor, reason: r.CancelReason})
 	case r.State == Orphaned:
 		d.hasten(what)
-	default:
-		ok = d.giveBack(Operator, what, AttemptReassigned)
+		return true
 	}
-	if !ok {
-		return r.Conflict("reassigned")
-	}
-	return nil
+	return d.giveBack(Operator, what, AttemptReassigned)
 }
 
 // giveBack takes the run from its worker, to be claimable immediately. No budget is
 // used. The token stays on record until the next worker gets one.
-func (d *decision) giveBack(by Mover, what Event, outcome string) bool {
-	r := &d.Run
-	if !CanMove(r.State, Orphaned, by) {
+func (d *decision) giveBack(by Mover, what HistoryEvent, outcome string) bool {
+	r := &d.After
+	if !d.can(Orphaned, by) {
 		return false
 	}
 	d.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: outcome, Reason: what.Reason}
@@ -210,8 +192,8 @@ func (d *decision) giveBack(by Mover, what Event, outcome string) bool {
 }
 
 // hasten ends the wait of a run that has lost its worker, unless it is over.
-func (d *decision) hasten(what Event) {
-	r := &d.Run
+func (d *decision) hasten(what HistoryEvent) {
+	r := &d.After
 	if r.AdmittedAt != nil && !r.AvailableAt.After(d.m.Now) {
 		return
 	}

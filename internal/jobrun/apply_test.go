@@ -14,7 +14,7 @@ import (
 )
 
 // happenings are the words of the stories below that jobrun.Apply decides.
-var happenings = map[string]jobrun.Input{
+var happenings = map[string]jobrun.Event{
 	"done":      succeeded,
 	"fail":      failed(true),
 	"fail!":     failed(false),
@@ -70,20 +70,21 @@ func (s *story) tell(words string) {
 		if !known {
 			s.t.Fatalf("no such word: %q", word)
 		}
-		c, err := jobrun.Apply(s.run, s.spec, in, jobrun.Moment{Now: s.now, NewID: uuid.New, Jitter: 0.5, Epoch: 4})
+		c, err := jobrun.Apply(jobrun.Instance{Run: s.run, Spec: s.spec}, in,
+			jobrun.Moment{Now: s.now, NewID: uuid.New, Jitter: 0.5, Epoch: 4})
 		if err != nil {
 			s.t.Fatalf("%s (word %d of %q): %v", word, i+1, words, err)
 		}
-		if why := inconsistent(&c.Run); why != "" {
+		if why := inconsistent(&c.After); why != "" {
 			s.t.Fatalf("%s (word %d of %q): %s", word, i+1, words, why)
 		}
 		if c.Attempt != nil {
-			s.attempts = append(s.attempts, fmt.Sprintf("#%d %s", c.Run.Attempt, c.Attempt.Outcome))
+			s.attempts = append(s.attempts, fmt.Sprintf("#%d %s", c.After.Attempt, c.Attempt.Outcome))
 		}
 		for _, e := range c.Events {
 			s.kinds = append(s.kinds, string(e.Kind))
 		}
-		s.run, s.last = c.Run, c
+		s.run, s.last = c.After, c
 	}
 }
 
@@ -228,9 +229,9 @@ func TestNothingMovesWhatHasEnded(t *testing.T) {
 		for word, in := range happenings {
 			s := begun(t, 1)
 			s.tell(end)
-			c, err := jobrun.Apply(s.run, s.spec, in, moment())
+			c, err := jobrun.Apply(jobrun.Instance{Run: s.run, Spec: s.spec}, in, moment())
 			if c.Changes() || err != nil && !fault.IsCode(err, jobrun.CodeConflict) {
-				t.Errorf("%s, then %s: %v, %+v", end, word, err, c.Run)
+				t.Errorf("%s, then %s: %v, %+v", end, word, err, c.After)
 			}
 		}
 	}
@@ -309,7 +310,7 @@ func TestARefusalSaysWhatMayBeDone(t *testing.T) {
 	} {
 		s := begun(t, 1)
 		s.tell(tt.story)
-		_, err := jobrun.Apply(s.run, s.spec, happenings[tt.then], moment())
+		_, err := jobrun.Apply(jobrun.Instance{Run: s.run, Spec: s.spec}, happenings[tt.then], moment())
 		if f := fault.As(err); f == nil || f.Detail != tt.detail {
 			t.Errorf("%s, then %s: %v, want %q", tt.story, tt.then, err, tt.detail)
 		}
@@ -338,7 +339,7 @@ func TestALongReasonIsCutWhereItIsStored(t *testing.T) {
 	r := underWay()
 	long := strings.Repeat("ä", jobrun.MaxReason+1)
 	c := change(r, spec(1), jobrun.CancelRequested{Reason: long})
-	if n := len([]rune(c.Run.CancelReason)); n != jobrun.MaxReason {
+	if n := len([]rune(c.After.CancelReason)); n != jobrun.MaxReason {
 		t.Errorf("%d characters are kept of the reason, want %d", n, jobrun.MaxReason)
 	}
 }

@@ -100,10 +100,10 @@ func CheckBulk(b *Bulk) error {
 	return w.fault()
 }
 
-// Does returns what b does with one run: an input that cancels it, or the request for a
+// Does returns what b does with one run: an event that cancels it, or the request for a
 // rerun. Both are nil when the run's state does not allow it. Reruns queue if their
 // definition forbids concurrent runs, so that none of them is skipped.
-func (b *Bulk) Does(r *Run) (Input, *Request) {
+func (b *Bulk) Does(r *Run) (Event, *Request) {
 	switch {
 	case !b.Action.may(r.State):
 		return nil, nil

@@ -24,7 +24,7 @@ func TestABulkCancelsWhatHasNotEndedAndRunsOnceMoreWhatHas(t *testing.T) {
 			t.Fatalf("%+v: a cancel does %v, %v", p, in, ask)
 		}
 		if in != nil {
-			if _, err := jobrun.Apply(r, p.spec(), in, moment()); err != nil {
+			if _, err := jobrun.Apply(jobrun.Instance{Run: r, Spec: p.spec()}, in, moment()); err != nil {
 				t.Fatalf("%+v: what a bulk does is refused: %v", p, err)
 			}
 		}

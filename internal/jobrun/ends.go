@@ -14,9 +14,9 @@ import (
 // end ends the run. A run with a requested cancel is not retried and leaves no dead
 // letter, however it ended. False: the table has no such transition.
 func (d *decision) end(v verdict) bool {
-	r := &d.Run
+	r := &d.After
 	from := r.State
-	if !CanMove(from, v.state, v.by) {
+	if !d.can(v.state, v.by) {
 		return false
 	}
 	d.trust()
@@ -34,7 +34,7 @@ func (d *decision) end(v verdict) bool {
 		r.FailuresUsed++
 	}
 	d.Final = true
-	d.tell(Event{
+	d.tell(HistoryEvent{
 		Kind:     endings[v.state],
 		From:     from,
 		To:       v.state,
@@ -73,7 +73,7 @@ var DefaultRetry = retry.Policy{
 // retry adds the row that follows a failure with budget left: a new one, because
 // terminal rows are final (S5, Oban #193).
 func (d *decision) retry() {
-	r, m := &d.Run, d.m
+	r, m := &d.After, d.m
 	policy := d.spec.Retry.Or(DefaultRetry)
 	due := m.Now.Add(policy.Delay(r.FailuresUsed, m.Jitter, 0))
 	n := Run{
@@ -89,7 +89,7 @@ func (d *decision) retry() {
 		InitiatedBy: r.InitiatedBy, InitiatedAs: r.InitiatedAs,
 	}
 	d.Retry, d.Final = &n, false
-	d.tell(Event{
+	d.tell(HistoryEvent{
 		Kind:   WasRetried,
 		Reason: fmt.Sprintf("failure %d of %d; run %s is due at %s", r.FailuresUsed, policy.MaxAttempts, n.ID, due.UTC().Format(time.RFC3339Nano)),
 	})
@@ -98,7 +98,7 @@ func (d *decision) retry() {
 // giveUp tells the dead letters that nothing more will be tried (one-product.md,
 // point 4).
 func (d *decision) giveUp() {
-	r := &d.Run
+	r := &d.After
 	if r.LetterID != uuid.Nil {
 		d.updateLetter(dlq.GaveUp)
 		return
@@ -108,7 +108,7 @@ func (d *decision) giveUp() {
 	}
 	l := letterOf(r, d.m)
 	d.LetterUpdate = &dlq.SourceUpdate{Outcome: dlq.GaveUp, Letter: l}
-	d.tell(Event{Kind: WasDeadLetter, Reason: "dead letter " + l.ID.String()})
+	d.tell(HistoryEvent{Kind: WasDeadLetter, Reason: "dead letter " + l.ID.String()})
 }
 
 // deadLettered reports whether a run that gave up becomes a dead letter. The compensation of a
@@ -126,12 +126,12 @@ func deadLettered(spec *Spec, r *Run) bool {
 
 // updateLetter tells the dead letter that the run retries, if it does.
 func (d *decision) updateLetter(told dlq.Outcome) {
-	if d.Run.LetterID == uuid.Nil {
+	if d.After.LetterID == uuid.Nil {
 		return
 	}
-	n := dlq.SourceUpdate{Outcome: told, ID: d.Run.LetterID}
+	n := dlq.SourceUpdate{Outcome: told, ID: d.After.LetterID}
 	if told == dlq.GaveUp {
-		n.Letter = letterOf(&d.Run, d.m)
+		n.Letter = letterOf(&d.After, d.m)
 	}
 	d.LetterUpdate = &n
 }

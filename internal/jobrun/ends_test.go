@@ -38,21 +38,21 @@ func spec(attempts int) *jobrun.Spec {
 		Jitter: new(0.0)}}
 }
 
-func failed(retryable bool) jobrun.Input {
+func failed(retryable bool) jobrun.Event {
 	return jobrun.Reported{Result: jobrun.Result{ExitCode: new(2),
 		Error: &jobrun.Error{Code: "E", Message: "no", Retryable: retryable}}}
 }
 
-func timedOut(retryable bool) jobrun.Input {
+func timedOut(retryable bool) jobrun.Event {
 	return jobrun.Reported{Result: jobrun.Result{TimedOut: true,
 		Error: &jobrun.Error{Code: jobrun.ErrTimedOut, Retryable: retryable}}}
 }
 
-var succeeded jobrun.Input = jobrun.Reported{Result: jobrun.Result{Value: []byte(`1`)}}
+var succeeded jobrun.Event = jobrun.Reported{Result: jobrun.Result{Value: []byte(`1`)}}
 
 // change is what an input makes of a run that it is allowed for.
-func change(r jobrun.Run, s *jobrun.Spec, in jobrun.Input) jobrun.Change {
-	c, err := jobrun.Apply(r, s, in, moment())
+func change(r jobrun.Run, s *jobrun.Spec, in jobrun.Event) jobrun.Change {
+	c, err := jobrun.Apply(jobrun.Instance{Run: r, Spec: s}, in, moment())
 	if err != nil {
 		panic(err)
 	}
@@ -61,7 +61,7 @@ func change(r jobrun.Run, s *jobrun.Spec, in jobrun.Input) jobrun.Change {
 
 func TestAnEndIsTerminalAndFreeOfDoubt(t *testing.T) {
 	for _, tt := range []struct {
-		in    jobrun.Input
+		in    jobrun.Event
 		State jobrun.State
 	}{
 		{succeeded, jobrun.Succeeded}, {failed(true), jobrun.Failed}, {failed(false), jobrun.Failed}, {timedOut(false), jobrun.TimedOut},
@@ -69,7 +69,7 @@ func TestAnEndIsTerminalAndFreeOfDoubt(t *testing.T) {
 	} {
 		before, o := underWay(), tt
 		e := change(before, spec(5), o.in)
-		r := e.Run
+		r := e.After
 		want := r
 		want.State, want.Version, want.FinishedAt = o.State, before.Version+1, &noon
 		want.Continuation, want.ConfirmStartedAt, want.ConfirmDeadlineAt = jobrun.NoDoubt, nil, nil
@@ -124,8 +124,8 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 	for ; rows < 10; rows++ {
 		e := change(chain, spec(4), failed(true))
 		if e.Retry == nil {
-			if !e.Final || e.Run.FailuresUsed != 4 {
-				t.Errorf("the chain ends with %+v", e.Run)
+			if !e.Final || e.After.FailuresUsed != 4 {
+				t.Errorf("the chain ends with %+v", e.After)
 			}
 			break
 		}
@@ -203,7 +203,7 @@ func TestARunThatRetriesALetterTellsItHowItEnded(t *testing.T) {
 	letter := uuid.New()
 	for _, tt := range []struct {
 		spec *jobrun.Spec
-		o    jobrun.Input
+		o    jobrun.Event
 		want dlq.Outcome // "": nothing yet
 	}{
 		{spec(5), succeeded, dlq.Succeeded},

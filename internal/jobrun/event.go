@@ -7,9 +7,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Input is a request concerning a run, or something that has happened to it. Exactly
-// the types below are inputs.
-type Input interface{ input() }
+// Event is a request concerning a run, or something that has happened to it. Exactly
+// the types below are events.
+type Event interface{ event() }
 
 // Reported is its worker telling how the execution ended: well, when Error is nil.
 type Reported struct{ Result }
@@ -44,7 +44,7 @@ type Decided struct {
 type Withdrawn struct{ Actor, Reason string }
 
 // LeaseExpired is the leader looking at a lease (sweeps 2 to 4). What is not over
-// yet changes nothing; so with the inputs that follow.
+// yet changes nothing; so with the events that follow.
 type LeaseExpired struct{ Settings Settings }
 
 // Detached is an operator detaching the run's worker permanently.
@@ -63,18 +63,18 @@ type TimeoutPassed struct{ Settings Settings }
 // acknowledgement (sweep 7, S9).
 type CancelExpired struct{ Settings Settings }
 
-func (Reported) input()           {}
-func (Released) input()           {}
-func (CancelAcknowledged) input() {}
-func (CancelRequested) input()    {}
-func (ReassignRequested) input()  {}
-func (Decided) input()            {}
-func (Withdrawn) input()          {}
-func (LeaseExpired) input()       {}
-func (Detached) input()           {}
-func (LossesExhausted) input()    {}
-func (TimeoutPassed) input()      {}
-func (CancelExpired) input()      {}
+func (Reported) event()           {}
+func (Released) event()           {}
+func (CancelAcknowledged) event() {}
+func (CancelRequested) event()    {}
+func (ReassignRequested) event()  {}
+func (Decided) event()            {}
+func (Withdrawn) event()          {}
+func (LeaseExpired) event()       {}
+func (Detached) event()           {}
+func (LossesExhausted) event()    {}
+func (TimeoutPassed) event()      {}
+func (CancelExpired) event()      {}
 
 // verdict returns how the run ends according to its worker's report.
 func (r *Reported) verdict() verdict {

@@ -48,11 +48,11 @@ func (d *Definition) Reaches(before *Definition) bool {
 // version does not change.
 func (f *Following) Run(r Run, by string) (Change, error) {
 	if why := f.noSlot(r.ScheduledFor); why != "" {
-		c, err := Apply(r, &f.d.Spec, Withdrawn{Actor: by, Reason: why}, f.m)
-		c.Run.IdempotencyKey = WithdrawnKey(&r)
+		c, err := Apply(Instance{r, &f.d.Spec}, Withdrawn{Actor: by, Reason: why}, f.m)
+		c.After.IdempotencyKey = WithdrawnKey(&r)
 		return c, err
 	}
-	c := Change{Before: Precondition{r.State, r.Version}, Run: r}
+	c := Change{Before: Precondition{r.State, r.Version}, After: r}
 	if r.State != Pending || r.SpecVersion == f.d.SpecVersion && r.DefinitionName == f.d.Name {
 		return c, nil
 	}
@@ -64,7 +64,7 @@ func (f *Following) Run(r Run, by string) (Change, error) {
 	if n.ConcurrencyKey != r.ConcurrencyKey || n.Concurrency != r.Concurrency {
 		n.AdmittedAt = nil // the leader decides once more
 	}
-	c.Run = n
+	c.After = n
 	return c, nil
 }
 

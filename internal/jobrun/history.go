@@ -29,10 +29,10 @@ func (r *Run) WithPresent(attempts []Attempt) []Attempt {
 
 // Story adds to the decisions that are stored about r those that its row and its
 // attempts tell, in the order in which they were made.
-func (r *Run) Story(attempts []Attempt, stored []Event) []Event {
-	story := []Event{{At: r.CreatedAt, Kind: WasCreated, To: Pending, Version: 1, Reason: r.origin()}}
+func (r *Run) Story(attempts []Attempt, stored []HistoryEvent) []HistoryEvent {
+	story := []HistoryEvent{{At: r.CreatedAt, Kind: WasCreated, To: Pending, Version: 1, Reason: r.origin()}}
 	for _, a := range r.WithPresent(attempts) {
-		e := Event{
+		e := HistoryEvent{
 			At:       a.AssignedAt,
 			Kind:     WasAssigned,
 			To:       Assigned,
@@ -51,7 +51,7 @@ func (r *Run) Story(attempts []Attempt, stored []Event) []Event {
 	}
 	story = append(story, stored...)
 	if r.State == Succeeded && r.FinishedAt != nil {
-		story = append(story, Event{
+		story = append(story, HistoryEvent{
 			At:       *r.FinishedAt,
 			Kind:     WasSucceeded,
 			From:     Running,
@@ -62,7 +62,7 @@ func (r *Run) Story(attempts []Attempt, stored []Event) []Event {
 			WorkerID: r.WorkerID,
 		})
 	}
-	slices.SortStableFunc(story, func(a, b Event) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(story, func(a, b HistoryEvent) int { return a.At.Compare(b.At) })
 	return story
 }
 

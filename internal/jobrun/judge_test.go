@@ -12,7 +12,7 @@ import (
 
 // calls is every call of a worker, with the event that Apply gets when it is carried out; nil: a
 // statement does it.
-var calls = map[jobrun.Call]jobrun.Input{
+var calls = map[jobrun.Call]jobrun.Event{
 	jobrun.CallStart: nil, jobrun.CallProgress: nil, jobrun.CallLogs: nil, jobrun.CallConfirm: nil,
 	jobrun.CallComplete: succeeded, jobrun.CallFail: failed(true), jobrun.CallRelease: jobrun.Released{},
 	jobrun.CallCancel: jobrun.CancelAcknowledged{},
@@ -75,7 +75,7 @@ func TestEveryCallOnEveryRunIsCarriedOutRepeatedOrRefused(t *testing.T) {
 			if in == nil || !again {
 				continue
 			}
-			if change, err := jobrun.Apply(r, p.spec(), in, moment()); err != nil || !change.Changes() {
+			if change, err := decide(r, p.spec(), in); err != nil || !change.Changes() {
 				t.Fatalf("%+v, %s: it is let through, and then %v", p, c, err)
 			}
 		}

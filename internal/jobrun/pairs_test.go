@@ -107,7 +107,7 @@ func (p point) spec() *jobrun.Spec {
 // inputs is everything that can happen to a run, with what it leads to.
 var inputs = []struct {
 	name string
-	in   jobrun.Input
+	in   jobrun.Event
 	// to is the state in which the input leaves a run of a point; the run's own:
 	// there it changes nothing, or no state; "": it is refused.
 	to func(p point) jobrun.State
@@ -229,7 +229,7 @@ func TestEveryInputOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 		for _, i := range inputs {
 			m := moment()
 			m.Epoch = 9
-			c, err := jobrun.Apply(r, p.spec(), i.in, m)
+			c, err := jobrun.Apply(jobrun.Instance{Run: r, Spec: p.spec()}, i.in, m)
 			want := i.to(p)
 			if (err != nil) != (want == "") {
 				t.Fatalf("%+v, %s: error %v, want it %q", p, i.name, err, want)
@@ -239,13 +239,13 @@ func TestEveryInputOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 				if f == nil || f.Kind != fault.Conflict || f.Code != jobrun.CodeConflict || !slices.Equal(f.Allowed, r.Actions()) {
 					t.Fatalf("%+v, %s: %#v is not a conflict that says what is allowed", p, i.name, err)
 				}
-				if c.Changes() || !reflect.DeepEqual(c.Run, r) {
+				if c.Changes() || !reflect.DeepEqual(c.After, r) {
 					t.Fatalf("%+v, %s: what is refused changes something: %+v", p, i.name, c)
 				}
 				continue
 			}
-			if c.Run.State != want {
-				t.Fatalf("%+v, %s: leads to %s, want %s", p, i.name, c.Run.State, want)
+			if c.After.State != want {
+				t.Fatalf("%+v, %s: leads to %s, want %s", p, i.name, c.After.State, want)
 			}
 			if why := wrongChange(&r, &c); why != "" {
 				t.Fatalf("%+v, %s: %s:\n%+v", p, i.name, why, c)
@@ -278,7 +278,7 @@ func inconsistent(r *jobrun.Run) string {
 
 // wrongChange says what is wrong with a change of a run.
 func wrongChange(before *jobrun.Run, c *jobrun.Change) string {
-	r := &c.Run
+	r := &c.After
 	switch why := inconsistent(r); {
 	case why != "":
 		return why
@@ -323,10 +323,10 @@ func wrongChange(before *jobrun.Run, c *jobrun.Change) string {
 func TestTheActionsOfAnOperatorAreExactlyWhatIsAccepted(t *testing.T) {
 	for _, p := range points() {
 		r := p.run()
-		for name, in := range map[string]jobrun.Input{
+		for name, in := range map[string]jobrun.Event{
 			"cancel": jobrun.CancelRequested{Force: true}, "reassign": jobrun.ReassignRequested{Force: true},
 		} {
-			if _, err := jobrun.Apply(r, p.spec(), in, moment()); slices.Contains(r.Actions(), name) != (err == nil) {
+			if _, err := decide(r, p.spec(), in); slices.Contains(r.Actions(), name) != (err == nil) {
 				t.Errorf("%+v: %s is among %v, and Apply says %v", p, name, r.Actions(), err)
 			}
 		}
@@ -361,8 +361,8 @@ func TestEveryEdgeIsTaken(t *testing.T) {
 func outcomes() (all []string) {
 	for _, p := range points() {
 		for _, i := range inputs {
-			c, err := jobrun.Apply(p.run(), p.spec(), i.in, moment())
-			all = append(all, fmt.Sprint(c.Run.State, c.Run.Version, err != nil))
+			c, err := decide(p.run(), p.spec(), i.in)
+			all = append(all, fmt.Sprint(c.After.State, c.After.Version, err != nil))
 		}
 	}
 	// Claims, and starts: statements move all that the table lets them.

@@ -169,8 +169,8 @@ type Attempt struct {
 	Reason     string
 }
 
-// Event is a decision about a run: who made it, under which epoch, and why.
-type Event struct {
+// HistoryEvent is a decision about a run: who made it, under which epoch, and why.
+type HistoryEvent struct {
 	At       time.Time
 	Kind     EventKind
 	From, To State // equal or "": no transition

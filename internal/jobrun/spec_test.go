@@ -173,7 +173,7 @@ func TestTheStoryOfARunTellsEverythingInOrder(t *testing.T) {
 	r.AssignedAt, r.StartedAt, r.FinishedAt = minute(5), minute(6), minute(7)
 	lost := jobrun.Attempt{Number: 1, AssignedAt: *minute(1), StartedAt: minute(2), EndedAt: minute(3),
 		Outcome: jobrun.AttemptOrphaned}
-	stored := []jobrun.Event{{At: *minute(3), Kind: jobrun.WasOrphaned, From: jobrun.Running, To: jobrun.Orphaned},
+	stored := []jobrun.HistoryEvent{{At: *minute(3), Kind: jobrun.WasOrphaned, From: jobrun.Running, To: jobrun.Orphaned},
 		{At: *minute(4), Kind: jobrun.WasReassigned}}
 	var got []jobrun.EventKind
 	state := jobrun.State("")

@@ -88,7 +88,7 @@ type Runs interface {
 	Attempts(ctx context.Context, tenant, id uuid.UUID) ([]Attempt, error)
 	// Events returns the decisions about a run, oldest first, with those that its
 	// row and its attempts tell; at most 1000.
-	Events(ctx context.Context, tenant, id uuid.UUID) ([]Event, error)
+	Events(ctx context.Context, tenant, id uuid.UUID) ([]HistoryEvent, error)
 	// Cancel ends a run that is with no worker, or has not been started; of a RUNNING
 	// one it asks the worker to stop (CancelRequestedAt), with force it fences the
 	// worker and ends it. Fault: Conflict when it has ended.

@@ -15,12 +15,12 @@ const (
 
 // decided applies the leader's decision about a run that was not started.
 func (d *decision) decided(in Decided) bool {
-	running := d.Run.State == Running
+	running := d.After.State == Running
 	switch in.Step {
 	case StepAskCancel:
 		if running {
-			if d.Run.CancelRequestedAt == nil {
-				d.Run.Version++
+			if d.After.CancelRequestedAt == nil {
+				d.After.Version++
 			}
 			d.askToStop(Leader, "", in.Reason)
 		}
@@ -37,7 +37,7 @@ func (d *decision) decided(in Decided) bool {
 // RUNNING run whose lease has expired in doubt (S2), and ends the assignment of a run
 // that was not confirmed in time.
 func (d *decision) leaseExpired(s Settings) {
-	r, now := &d.Run, d.m.Now
+	r, now := &d.After, d.m.Now
 	switch {
 	case r.State == Assigned && over(r.LeaseExpiresAt, s.Seconds(ReassignAfter), now):
 		d.orphan(NeverStarted, s)
@@ -45,7 +45,7 @@ func (d *decision) leaseExpired(s Settings) {
 		d.orphan(Unconfirmed, s)
 	case r.State == Running && r.Continuation != Confirming && over(r.LeaseExpiresAt, 0, now):
 		d.doubt(s)
-		d.tell(Event{
+		d.tell(HistoryEvent{
 			Kind:     WasDoubted,
 			From:     Running,
 			To:       Running,
@@ -65,13 +65,13 @@ func over(at *time.Time, more time.Duration, now time.Time) bool {
 // used up one of its assignments. The token stays on record, so that a late worker learns that it
 // lost its run (J3).
 func (d *decision) orphan(reason string, s Settings) {
-	d.lose(Leader, Event{Kind: WasOrphaned, Reason: reason}, AttemptOrphaned, s)
+	d.lose(Leader, HistoryEvent{Kind: WasOrphaned, Reason: reason}, AttemptOrphaned, s)
 }
 
 // lose ends an assignment as a loss. False: the table has no such transition.
-func (d *decision) lose(by Mover, what Event, outcome string, s Settings) bool {
-	r := &d.Run
-	if !CanMove(r.State, Orphaned, by) {
+func (d *decision) lose(by Mover, what HistoryEvent, outcome string, s Settings) bool {
+	r := &d.After
+	if !d.can(Orphaned, by) {
 		return false
 	}
 	d.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: outcome, Reason: what.Reason}
@@ -85,7 +85,7 @@ func (d *decision) lose(by Mover, what Event, outcome string, s Settings) bool {
 
 // doubt puts a RUNNING run in doubt: its worker may confirm it for a while.
 func (d *decision) doubt(s Settings) {
-	r, now := &d.Run, d.m.Now
+	r, now := &d.After, d.m.Now
 	if r.Continuation != Confirming {
 		r.ConfirmStartedAt, r.ConfirmDeadlineAt = &now, new(now.Add(s.Seconds(ConfirmFor)))
 	}
@@ -95,7 +95,7 @@ func (d *decision) doubt(s Settings) {
 // workerDetached ends the leases of the worker's runs: RUNNING ones are in doubt, the
 // next sweep orphans those that were not started.
 func (d *decision) workerDetached(in Detached) {
-	r := &d.Run
+	r := &d.After
 	if r.State.Phase() != Held {
 		return
 	}
@@ -107,12 +107,14 @@ func (d *decision) workerDetached(in Detached) {
 		return
 	}
 	d.doubt(in.Settings)
-	d.tell(Event{Kind: WasDoubted, From: Running, To: Running, WorkerID: r.WorkerID, Actor: in.Actor, Reason: WasDetached})
+	d.tell(HistoryEvent{
+		Kind: WasDoubted, From: Running, To: Running, WorkerID: r.WorkerID, Actor: in.Actor, Reason: WasDetached,
+	})
 }
 
 // lossesExhausted ends an orphaned run that has no assignment left.
 func (d *decision) lossesExhausted() {
-	r := &d.Run
+	r := &d.After
 	if r.State == Orphaned && r.LossesUsed >= r.MaxLosses && r.CancelRequestedAt == nil {
 		d.end(verdict{state: Failed, by: Leader, err: &Error{
 			Code: ErrLost, Message: fmt.Sprintf("%d of its assignments were lost; the limit is %d", r.LossesUsed, r.MaxLosses),
@@ -122,7 +124,7 @@ func (d *decision) lossesExhausted() {
 
 // timeoutPassed ends a RUNNING run that its worker should have ended.
 func (d *decision) timeoutPassed(s Settings) {
-	r := &d.Run
+	r := &d.After
 	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
 	if r.State == Running && timeout > 0 && over(r.StartedAt, timeout+s.Seconds(TimeoutGrace), d.m.Now) {
 		d.end(verdict{state: TimedOut, by: Leader, err: &Error{
@@ -134,7 +136,7 @@ func (d *decision) timeoutPassed(s Settings) {
 // cancelExpired ends a run with a requested cancel: after the grace period, or
 // immediately if it has lost its worker.
 func (d *decision) cancelExpired(s Settings) {
-	r := &d.Run
+	r := &d.After
 	switch {
 	case r.State == Running && over(r.CancelRequestedAt, s.Seconds(CancelGrace), d.m.Now):
 		d.end(verdict{state: Canceled, by: Leader, reason: because("its worker did not stop it in time", r.CancelReason)})

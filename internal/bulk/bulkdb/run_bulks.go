@@ -165,7 +165,7 @@ func (st *RunBulks) bulk(
 			case err != nil:
 				return err
 			case change != nil:
-				canceled = append(canceled, change.Run)
+				canceled = append(canceled, change.After)
 				done++
 			case again != nil:
 				made = append(made, *again)

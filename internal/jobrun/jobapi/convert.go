@@ -122,7 +122,7 @@ func toAPIJobAttempt(a *jobrun.Attempt) api.JobAttempt {
 	}
 }
 
-func toAPIJobEvents(events []jobrun.Event) []api.JobEvent {
+func toAPIJobEvents(events []jobrun.HistoryEvent) []api.JobEvent {
 	out := make([]api.JobEvent, len(events))
 	for i := range events {
 		e := &events[i]

@@ -56,10 +56,10 @@ func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c 
 		return nil
 	}
 	put := db.putMove
-	if c.Run.State.Terminal() {
+	if c.After.State.Terminal() {
 		put = db.putEnd
 	}
-	if err := put(ctx, tx, c.Before, &c.Run); err != nil {
+	if err := put(ctx, tx, c.Before, &c.After); err != nil {
 		return err
 	}
 	if c.Attempt != nil {
@@ -69,10 +69,10 @@ func (db *DB) putChange(ctx context.Context, tx *sqlx.Tx, before *jobrun.Run, c 
 	}
 	var told RunEvents
 	for _, ev := range c.Events {
-		if c.Run.Error != nil && db.Keys.Seals() && ev.Reason == c.Run.Summary() {
-			ev.Reason = c.Run.Error.Code
+		if c.After.Error != nil && db.Keys.Seals() && ev.Reason == c.After.Summary() {
+			ev.Reason = c.After.Error.Code
 		}
-		told.Add(&c.Run, ev)
+		told.Add(&c.After, ev)
 	}
 	if err := db.PutRunEvents(ctx, tx, &told); err != nil {
 		return err
@@ -88,10 +88,10 @@ func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change
 			return err
 		}
 		if !created[0] {
-			return fmt.Errorf("the retry of run %s already exists", e.Run.ID)
+			return fmt.Errorf("the retry of run %s already exists", e.After.ID)
 		}
-		if e.Run.SagaID != uuid.Nil {
-			if err := db.ExecIn(ctx, tx, holdRetry, e.Run.TenantID, e.Run.ID, e.Retry.ID); err != nil {
+		if e.After.SagaID != uuid.Nil {
+			if err := db.ExecIn(ctx, tx, holdRetry, e.After.TenantID, e.After.ID, e.Retry.ID); err != nil {
 				return err
 			}
 		}
@@ -106,11 +106,11 @@ func (db *DB) putConsequences(ctx context.Context, tx *sqlx.Tx, e *jobrun.Change
 			return err
 		}
 	}
-	if e.Final && e.Run.SagaID != uuid.Nil {
+	if e.Final && e.After.SagaID != uuid.Nil {
 		if db.ended == nil {
-			return fmt.Errorf("run %s ended, but no saga store is registered to be notified", e.Run.ID)
+			return fmt.Errorf("run %s ended, but no saga store is registered to be notified", e.After.ID)
 		}
-		return db.ended(ctx, tx, &e.Run)
+		return db.ended(ctx, tx, &e.After)
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (db *DB) putRow(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, query stri
 // letterUpdateOfRun is the update of a run's dead letter after its end. With encryption
 // nothing that a worker has reported is copied to the letter's error.
 func (db *DB) letterUpdateOfRun(e *jobrun.Change, at time.Time) dlqdb.LetterUpdate {
-	n := dlqdb.LetterUpdate{SourceUpdate: e.LetterUpdate, Tenant: e.Run.TenantID, At: dlq.Moment{Now: at}}
+	n := dlqdb.LetterUpdate{SourceUpdate: e.LetterUpdate, Tenant: e.After.TenantID, At: dlq.Moment{Now: at}}
 	if n.Outcome == dlq.GaveUp && db.Keys.Seals() {
 		plain := *e.LetterUpdate
 		l := &plain.Letter

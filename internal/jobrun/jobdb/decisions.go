@@ -15,7 +15,7 @@ import (
 // runEvent is a row of jobs.job_run_events.
 type runEvent struct {
 	run, tenant uuid.UUID
-	jobrun.Event
+	jobrun.HistoryEvent
 }
 
 // RunEventTable is jobs.job_run_events.
@@ -51,7 +51,7 @@ var toldByTheRow = map[jobrun.EventKind]bool{
 type RunEvents struct{ batch *postgres.Batch[runEvent] }
 
 // Add appends an event of r, unless the run's row contains it.
-func (c *RunEvents) Add(r *jobrun.Run, e jobrun.Event) {
+func (c *RunEvents) Add(r *jobrun.Run, e jobrun.HistoryEvent) {
 	if toldByTheRow[e.Kind] {
 		return
 	}

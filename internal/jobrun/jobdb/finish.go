@@ -194,8 +194,8 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 		if e.LetterUpdate != nil && e.LetterUpdate.Outcome == dlq.GaveUp {
 			d.LetterID = e.LetterUpdate.Letter.ID
 		}
-		made, err = st.emit(ctx, tx, &e.Run, f.Emit, now)
-		return e.Run, err
+		made, err = st.emit(ctx, tx, &e.After, f.Emit, now)
+		return e.After, err
 	})
 	switch {
 	case err == nil:

@@ -85,17 +85,17 @@ func (db *DB) follow(
 		if !c.Changes() {
 			continue
 		}
-		changed = append(changed, c.Run)
+		changed = append(changed, c.After)
 		row := runRow{Run: &changed[len(changed)-1]}
-		if c.Run.State.Terminal() {
+		if c.After.State.Terminal() {
 			gone.Add(&row)
 			for _, e := range c.Events {
-				told.Add(&c.Run, e)
+				told.Add(&c.After, e)
 			}
 			continue
 		}
-		sealer := db.Keys.SealerFor(d.TenantID, c.Run.ID)
-		if row.args, err = postgres.Seal(&sealer, fieldRunArgs, c.Run.Args); err != nil {
+		sealer := db.Keys.SealerFor(d.TenantID, c.After.ID)
+		if row.args, err = postgres.Seal(&sealer, fieldRunArgs, c.After.Args); err != nil {
 			return nil, err
 		}
 		stay.Add(&row)

@@ -60,7 +60,7 @@ func (st *Jobs) attempts(
 }
 
 // Events implements jobrun.Runs.
-func (st *Jobs) Events(ctx context.Context, tenant, id uuid.UUID) (events []jobrun.Event, err error) {
+func (st *Jobs) Events(ctx context.Context, tenant, id uuid.UUID) (events []jobrun.HistoryEvent, err error) {
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		r, attempts, err := st.attempts(ctx, tx, tenant, id)
 		if err != nil {
@@ -76,7 +76,7 @@ func (st *Jobs) Events(ctx context.Context, tenant, id uuid.UUID) (events []jobr
 		err = postgres.EachRow(rows, func() error {
 			var e runEvent
 			err := RunEventTable.Scan(rows, &e)
-			events = append(events, e.Event)
+			events = append(events, e.HistoryEvent)
 			return err
 		})
 		events = r.Story(attempts, events)

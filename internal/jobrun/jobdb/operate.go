@@ -17,7 +17,7 @@ import (
 // Operate applies an operator's request to a run; when that changes it, the action is
 // stored with it. nil: no action.
 func (st *Jobs) Operate(
-	ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, in jobrun.Input,
+	ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, in jobrun.Event,
 ) (jobrun.Run, error) {
 	c, err := postgres.RetryCollision(func() (c jobrun.Change, err error) {
 		err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
@@ -32,13 +32,13 @@ func (st *Jobs) Operate(
 		})
 		return c, err
 	})
-	if err == nil && c.Changes() && c.Run.State == jobrun.Orphaned {
-		st.db.Hub.Admitted(c.Run.TenantID, c.Run.Queue)
+	if err == nil && c.Changes() && c.After.State == jobrun.Orphaned {
+		st.db.Hub.Admitted(c.After.TenantID, c.After.Queue)
 	}
 	if err == nil && c.Changes() {
-		st.db.RunEnded(&c.Run)
+		st.db.RunEnded(&c.After)
 	}
-	return c.Run, err
+	return c.After, err
 }
 
 // Cancel implements jobrun.Runs.

@@ -83,34 +83,34 @@ func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c w
 	return err
 }
 
-// Apply applies an input to a locked run by the rules, and stores the result.
+// Apply applies an event to a locked run by the rules, and stores the result.
 func (st *Jobs) Apply(
-	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, now time.Time,
+	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Event, now time.Time,
 ) (jobrun.Change, error) {
 	return st.db.ApplyToRun(ctx, tx, r, in, st.db.At(now))
 }
 
-// ApplyToRun applies an input at m to a locked run by the rules, and stores the result.
+// ApplyToRun applies an event at m to a locked run by the rules, and stores the result.
 func (db *DB) ApplyToRun(
-	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Input, m jobrun.Moment,
+	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, in jobrun.Event, m jobrun.Moment,
 ) (jobrun.Change, error) {
 	spec, err := db.specOf(ctx, tx, r)
 	if err != nil {
 		return jobrun.Change{}, err
 	}
-	c, err := jobrun.Apply(*r, spec, in, m)
+	c, err := jobrun.Apply(jobrun.Instance{Run: *r, Spec: spec}, in, m)
 	if err != nil {
 		return c, err
 	}
 	return c, db.putChange(ctx, tx, r, &c, m.Now)
 }
 
-// carryOut applies an input to the run of a worker's call, and wakes those that wait
+// carryOut applies an event to the run of a worker's call, and wakes those that wait
 // for the result.
-func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Input) (jobrun.Done, error) {
+func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Event) (jobrun.Done, error) {
 	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
 		c, err := st.Apply(ctx, tx, &r, in, now)
-		return c.Run, err
+		return c.After, err
 	})
 	if err == nil {
 		st.db.RunEnded(&r)

@@ -109,7 +109,7 @@ func (st *Sweeps) admitDue(ctx context.Context, t jobrun.Term, limit int) (jobru
 // each in a transaction of its own.
 func (st *Sweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) (moved int, err error) {
 	if len(d.end) > 0 {
-		moved, err = endRuns(ctx, st.db, t, d.end, func(r *jobrun.Run) jobrun.Input { return d.ends[r.ID] })
+		moved, err = endRuns(ctx, st.db, t, d.end, func(r *jobrun.Run) jobrun.Event { return d.ends[r.ID] })
 		if err != nil {
 			return moved, err
 		}

@@ -53,13 +53,13 @@ func tellOf(kind jobrun.EventKind, from, to jobrun.State, version, epoch int64, 
 }
 
 // ruled is the change that the rule makes.
-func ruled(t *testing.T, r jobrun.Run, in jobrun.Input, m jobrun.Moment) change {
+func ruled(t *testing.T, r jobrun.Run, in jobrun.Event, m jobrun.Moment) change {
 	t.Helper()
-	c, err := jobrun.Apply(r, &jobrun.Spec{}, in, m)
+	c, err := jobrun.Apply(jobrun.Instance{Run: r, Spec: &jobrun.Spec{}}, in, m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := about(&r, &c.Run, m.Now)
+	g := about(&r, &c.After, m.Now)
 	if c.Attempt != nil {
 		g.Attempt = c.Attempt.Outcome + ": " + c.Attempt.Reason
 	}
@@ -165,7 +165,7 @@ func TestSweepsFollowTheRules(t *testing.T) {
 	for _, sweep := range []struct {
 		name string
 		run  func(context.Context, jobrun.Term, jobrun.Settings, int) (jobrun.Swept, error)
-		in   jobrun.Input
+		in   jobrun.Event
 		of   func(*jobrun.Run) bool // the runs that the sweep applies to
 	}{
 		{"orphan", s.Orphan, lease, func(r *jobrun.Run) bool { return r.State == jobrun.Assigned }},

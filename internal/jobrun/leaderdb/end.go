@@ -31,7 +31,7 @@ func newEnding(doing, find string, by ...string) ending {
 // run ends the runs it finds: all in one transaction, or, when one of them cannot be
 // stored, one by one, so that it does not prevent the others from ending.
 func (e ending) run(
-	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Input, by ...any,
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Event, by ...any,
 ) (s jobrun.Swept, err error) {
 	rows, err := db.QueryWrite(ctx, e.find.Text, e.find.Args(append(postgres.Values{limit}, by...))...)
 	if err != nil {
@@ -47,14 +47,14 @@ func (e ending) run(
 	if err != nil || len(ids) == 0 {
 		return s, postgres.Wrap(e.doing, err)
 	}
-	s.Moved, err = endRuns(ctx, db, t, ids, func(*jobrun.Run) jobrun.Input { return in })
+	s.Moved, err = endRuns(ctx, db, t, ids, func(*jobrun.Run) jobrun.Event { return in })
 	s.More = len(ids) == limit && s.Moved > 0
 	return s, postgres.Wrap(e.doing, err)
 }
 
 // endRuns applies in to runs, as the leader, and returns how many it has changed.
 func endRuns(
-	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input,
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Event,
 ) (int, error) {
 	n, err := endTogether(ctx, db, t, ids, in)
 	if err == nil || len(ids) == 1 || postgres.Collided(err) || ctx.Err() != nil || fault.As(err) != nil {
@@ -78,7 +78,7 @@ func endRuns(
 const maxRefused = 10
 
 func endTogether(
-	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Input,
+	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids []uuid.UUID, in func(*jobrun.Run) jobrun.Event,
 ) (int, error) {
 	var list postgres.BinaryColumn
 	for _, id := range ids {
@@ -102,7 +102,7 @@ func endTogether(
 				return err
 			}
 			if c.Changes() {
-				ended = append(ended, c.Run)
+				ended = append(ended, c.After)
 			}
 		}
 		return nil

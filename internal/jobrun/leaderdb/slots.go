@@ -110,7 +110,7 @@ func (st *Sweeps) Materialize(
 			}
 			made++
 			if r.State == jobrun.Skipped {
-				told.Add(r, jobrun.Event{
+				told.Add(r, jobrun.HistoryEvent{
 					At:      r.CreatedAt,
 					Kind:    jobrun.WasSkipped,
 					To:      jobrun.Skipped,

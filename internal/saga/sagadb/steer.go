@@ -103,7 +103,7 @@ func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, ru
 			if err != nil {
 				return nil, fmt.Errorf("cancel the job run of saga %s: %w", c.After.ID, err)
 			}
-			ended = append(ended, o.Run)
+			ended = append(ended, o.After)
 		}
 	}
 	return func() {
