@@ -72,71 +72,111 @@ func (l *Letter) statusActions() []string {
 	return []string{VerbUpdate}
 }
 
-// Requeued returns a DEAD letter made PENDING again. maxRetries, unless nil, is its new
-// limit; reset sets its count to 0. Without reset and without a higher limit, one more
-// retry is granted: a PENDING letter can always be retried (invariant D3).
-func (l Letter) Requeued(reset bool, maxRetries *int, p *Policy, m Moment) (Letter, error) {
-	if !CanMove(l.Status, Requeue) {
-		return l, l.Conflict("requeued")
+// decision gathers a Change while the rules work on it.
+type decision struct {
+	Change
+	m       Moment
+	same    bool              // the event says nothing new
+	illegal *IllegalEdgeError // the first move that the table does not have; nil: none
+}
+
+// newDecision begins a change of l.
+func newDecision(l *Letter, m Moment) *decision {
+	return &decision{Change: Change{Before: Precondition{l.Version, l.Token}, After: *l}, m: m}
+}
+
+// done is the change, with the letter as its next version.
+func (d *decision) done() Change {
+	if !d.same {
+		d.After.Version++
+		d.After.UpdatedAt = d.m.Now
 	}
-	if maxRetries != nil {
-		l.MaxRetries = *maxRetries
+	return d.Change
+}
+
+// to moves the letter over one edge. After a move that is not in the table, nothing of the
+// decision reaches a store.
+func (d *decision) to(next Status, on Trigger) {
+	if d.illegal == nil && !edge(d.After.Status, next, on) {
+		d.illegal = &IllegalEdgeError{From: d.After.Status, To: next, On: on}
 	}
-	if reset {
+	d.After.Status = next
+}
+
+// refuses returns the fault of an action that the table does not have in this status, nil when it
+// has it.
+func (d *decision) refuses(on Trigger, what string) error {
+	if CanMove(d.After.Status, on) {
+		return nil
+	}
+	return d.After.Conflict(what).Because(&IllegalEdgeError{From: d.After.Status, On: on})
+}
+
+func (d *decision) requeue(e RequeueRequested) error {
+	if no := d.refuses(Requeue, "requeued"); no != nil {
+		return no
+	}
+	l := &d.After
+	if e.MaxRetries != nil {
+		l.MaxRetries = *e.MaxRetries
+	}
+	if e.Reset {
 		l.RetryCount = 0
 	}
 	l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
-	l.opened(Requeue, p, m)
-	return l.next(m), nil
+	d.open(Requeue, e.Policy)
+	return nil
 }
 
-// Discarded returns a PENDING letter that is given up.
-func (l Letter) Discarded(m Moment) (Letter, error) {
-	if !CanMove(l.Status, Discard) {
-		return l, l.Conflict("discarded")
+func (d *decision) discard() error {
+	if no := d.refuses(Discard, "discarded"); no != nil {
+		return no
 	}
-	return l.ended(Discard, Discarded, m), nil
+	d.end(Discard, Discarded)
+	return nil
 }
 
-// ResolvedManually returns a letter that was dealt with elsewhere.
-func (l Letter) ResolvedManually(m Moment) (Letter, error) {
-	if !CanMove(l.Status, Resolve) {
-		return l, l.Conflict("resolved manually")
+func (d *decision) resolve() error {
+	if no := d.refuses(Resolve, "resolved manually"); no != nil {
+		return no
 	}
-	return l.ended(Resolve, Manual, m), nil
+	d.end(Resolve, Manual)
+	return nil
 }
 
-// Acknowledged returns a redriven letter after its consumer has reported the result for
-// generation: processed, or failed again.
-func (l Letter) Acknowledged(generation int, processed bool, p *Policy, m Moment) (Letter, error) {
+func (d *decision) consumerReported(e ConsumerReported) error {
+	l := &d.After
 	switch {
-	case l.Resolution == Confirmed && processed && generation == l.Generation:
-		return l, nil // told twice
+	case l.Resolution == Confirmed && e.Processed && e.Generation == l.Generation:
+		d.same = true // told twice
+		return nil
 	case l.Resolution != Redriven || !CanMove(l.Status, Confirm) || !CanMove(l.Status, Refute):
-		return l, l.Conflict("acknowledged")
-	case generation != l.Generation:
-		return l, fault.New(fault.Conflict, CodeConflict, "the dead letter is in generation %d, not %d", l.Generation, generation)
-	case processed:
-		return l.ended(Confirm, Confirmed, m), nil
+		return l.Conflict("acknowledged")
+	case e.Generation != l.Generation:
+		return fault.New(fault.Conflict, CodeConflict, "the dead letter is in generation %d, not %d", l.Generation, e.Generation)
+	case e.Processed:
+		d.end(Confirm, Confirmed)
+		return nil
 	}
 	l.RetryCount++
 	if l.RetryCount >= l.MaxRetries {
 		l.RetryCount = max(l.MaxRetries, 0)
-		return l.ended(Refute, Exhausted, m), nil
+		d.end(Refute, Exhausted)
+		return nil
 	}
-	l.opened(Refute, p, m)
-	return l.next(m), nil
+	d.open(Refute, e.Policy)
+	return nil
 }
 
-// Restored returns an archived letter as it is among the live ones: PENDING, with a
-// retry left (invariant D3), and without an automatic one.
-func (l Letter) Restored(m Moment) (Letter, error) {
-	if !CanMove(l.Status, Restore) {
-		return l, l.Conflict("restored")
+func (d *decision) restore() error {
+	if no := d.refuses(Restore, "restored"); no != nil {
+		return no
 	}
-	l.Status, l.Resolution, l.TerminalAt, l.NextRetryAt = moved(l.Status, Pending, Restore), "", nil, nil
+	l := &d.After
+	d.to(Pending, Restore)
+	l.Resolution, l.TerminalAt, l.NextRetryAt = "", nil, nil
 	l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
-	return l.next(m), nil
+	return nil
 }
 
 // Deletable returns nil when the letter may be deleted. Fault: Conflict while it is
@@ -148,30 +188,22 @@ func (l *Letter) Deletable() error {
 	return nil
 }
 
-// Edit is what PATCH changes; nil members stay as they are.
-type Edit struct {
-	MaxRetries  *int
-	NextRetryAt *time.Time
-	Labels      []string // nil: as they are; empty: none
-	Assignee    *string
-	Note        *string
-}
-
-// Edited applies an edit. Faults: Conflict when the status forbids it, Invalid
+// edit applies an edit. Faults: Conflict when the status forbids it, Invalid
 // when a PENDING letter would be left without a retry (invariant D3).
-func (l Letter) Edited(e Edit, m Moment) (Letter, error) {
+func (d *decision) edit(e Edit) error {
+	l := &d.After
 	if e.MaxRetries != nil {
 		switch {
 		case l.Status == Retrying:
-			return l, l.Conflict("given a new number of retries")
+			return l.Conflict("given a new number of retries")
 		case l.Status == Pending && *e.MaxRetries <= l.RetryCount:
-			return l, invalid("/max_retries", "too_small", fmt.Sprintf("must be more than retry_count, which is %d: discard the letter instead", l.RetryCount))
+			return invalid("/max_retries", "too_small", fmt.Sprintf("must be more than retry_count, which is %d: discard the letter instead", l.RetryCount))
 		}
 		l.MaxRetries = max(*e.MaxRetries, l.RetryCount)
 	}
 	if e.NextRetryAt != nil {
 		if l.Status != Pending {
-			return l, l.Conflict("given a time of its next retry")
+			return l.Conflict("given a time of its next retry")
 		}
 		at := e.NextRetryAt.UTC().Truncate(time.Microsecond)
 		l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = &at, nil, true
@@ -187,13 +219,24 @@ func (l Letter) Edited(e Edit, m Moment) (Letter, error) {
 	if e.Note != nil {
 		l.Note = *e.Note
 	}
-	return l.next(m), nil
+	return nil
 }
 
-// opened makes l PENDING.
-func (l *Letter) opened(on Trigger, p *Policy, m Moment) {
-	l.Status = moved(l.Status, Pending, on)
-	l.waits(p, m)
+// open makes the letter PENDING.
+func (d *decision) open(on Trigger, p *Policy) {
+	d.to(Pending, on)
+	d.After.waits(p, d.m)
+}
+
+// end makes the letter terminal.
+func (d *decision) end(on Trigger, why Resolution) {
+	l := &d.After
+	was := l.Status
+	d.to(why.Status(), on)
+	if l.TerminalAt == nil || l.Status != was {
+		l.TerminalAt = &d.m.Now
+	}
+	l.Resolution, l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = why, nil, nil, false
 }
 
 // waits gives l, which is PENDING, the time of its next retry.
@@ -215,23 +258,6 @@ func (l *Letter) nextRetry(p *Policy, failures int, m Moment) *time.Time {
 // HeldAsPermanent reports whether l waits for a person because a retry would only fail again.
 func (l *Letter) HeldAsPermanent(p *Policy) bool {
 	return l.Failure.Class == Permanent && l.Source.automatic() && !p.RetryPermanent
-}
-
-// ended makes l terminal.
-func (l Letter) ended(on Trigger, r Resolution, m Moment) Letter {
-	s := moved(l.Status, r.Status(), on)
-	if l.TerminalAt == nil || l.Status != s {
-		l.TerminalAt = &m.Now
-	}
-	l.Status, l.Resolution, l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = s, r, nil, nil, false
-	return l.next(m)
-}
-
-// next is l as its next version.
-func (l Letter) next(m Moment) Letter {
-	l.Version++
-	l.UpdatedAt = m.Now
-	return l
 }
 
 // NotFound is the fault of a letter that the tenant does not have.

@@ -29,7 +29,7 @@ type deed struct {
 func finished(l Letter, forced bool, was Resolution, outcome AttemptOutcome) *Letter {
 	p := DefaultPolicy
 	d := Drive{Letter: l, Forced: forced, Was: was}
-	f := d.Finished(Result{Outcome: outcome}, &p, testMoment())
+	f := finish(&d, Result{Outcome: outcome}, &p, testMoment())
 	l.Status, l.Resolution, l.RetryCount, l.NextRetryAt, l.TerminalAt = f.Status, f.Resolution, f.RetryCount,
 		f.NextRetryAt, f.TerminalAt
 	l.Token, l.LeaseUntil = uuid.Nil, nil
@@ -64,11 +64,11 @@ func retried(forced bool, was Resolution, outcome AttemptOutcome) func(Letter) *
 
 func hears(what Outcome) func(Letter) *Letter {
 	return func(l Letter) *Letter {
-		after, _, changed := l.ApplyUpdate(&SourceUpdate{Outcome: what, Letter: l, Token: uuid.New()}, testMoment())
-		if !changed {
+		c, err := Apply(l, SourceReported{&SourceUpdate{Outcome: what, Letter: l, Token: uuid.New()}}, testMoment())
+		if legal(err); err != nil || !c.Changes() {
 			return nil
 		}
-		return &after
+		return &c.After
 	}
 }
 
@@ -79,14 +79,18 @@ func dropped(on Trigger) func(Letter) *Letter {
 			return nil
 		}
 		l.Token, l.LeaseUntil = uuid.Nil, nil
-		l = l.ended(on, Discarded, testMoment())
+		d := newDecision(&l, testMoment())
+		d.end(on, Discarded)
+		if d.illegal != nil {
+			panic(d.illegal)
+		}
+		l = d.done().After
 		return &l
 	}
 }
 
 func deeds() []deed {
 	p := DefaultPolicy
-	m := testMoment()
 	return []deed{
 		{"claim", Claimed, func(l Letter) *Letter { return claimed(l, false) }},
 		{"claim by force", ForcedClaim, func(l Letter) *Letter { return claimed(l, true) }},
@@ -109,19 +113,19 @@ func deeds() []deed {
 			l.Resolution = Bounced
 			return &l
 		}},
-		{"confirmed", Confirm, func(l Letter) *Letter { return orNil(l.Acknowledged(l.Generation, true, &p, m)) }},
-		{"refuted", Refute, func(l Letter) *Letter { return orNil(l.Acknowledged(l.Generation, false, &p, m)) }},
-		{"requeued", Requeue, func(l Letter) *Letter { return orNil(l.Requeued(false, nil, &p, m)) }},
-		{"requeued anew", Requeue, func(l Letter) *Letter { return orNil(l.Requeued(true, new(2), &p, m)) }},
-		{"discarded", Discard, func(l Letter) *Letter { return orNil(l.Discarded(m)) }},
-		{"resolved", Resolve, func(l Letter) *Letter { return orNil(l.ResolvedManually(m)) }},
+		{"confirmed", Confirm, acked(true)},
+		{"refuted", Refute, acked(false)},
+		{"requeued", Requeue, asked(RequeueRequested{Policy: &p})},
+		{"requeued anew", Requeue, asked(RequeueRequested{Reset: true, MaxRetries: new(2), Policy: &p})},
+		{"discarded", Discard, asked(DiscardRequested{})},
+		{"resolved", Resolve, asked(ResolveRequested{})},
 		{"its source goes on", SourceGoesOn, hears(RetryStarted)},
 		{"its source is through", SourceDone, hears(Succeeded)},
 		{"its source gave up", SourceGaveUp, hears(GaveUp)},
 		{"its source stopped", SourceGaveUp, hears(RetryStopped)},
 		{"its delivery is skipped", SourceSkipped, dropped(SourceSkipped)},
 		{"its webhook is deleted", SourceGone, dropped(SourceGone)},
-		{"taken back from the archive", Restore, func(l Letter) *Letter { return orNil(l.Restored(m)) }},
+		{"taken back from the archive", Restore, asked(RestoreRequested{})},
 	}
 }
 
@@ -164,16 +168,16 @@ func start(source Source, retries int) Letter {
 		&p, testMoment())
 }
 
-// step is what a pointFault has made of a letter in explore.
+// step is what a deed has made of a letter in explore.
 type step struct {
 	deed          deed
 	before, after Letter
 	edge          Edge
 }
 
-// explore goes wherever letters with few retries can go. A pointFault that panics, because
+// explore goes wherever letters with few retries can go. A move that panics, because
 // its move is not in the table, is refused.
-func explore(t *testing.T) (steps []step, panics int) {
+func explore(t *testing.T) (steps []step, illegal int) {
 	t.Helper()
 	type place struct {
 		source     Source
@@ -192,9 +196,10 @@ func explore(t *testing.T) (steps []step, panics int) {
 	}
 	try := func(d deed, l Letter) (after *Letter) {
 		defer func() {
-			if recover() != nil {
+			if wrong := recover(); wrong != nil {
+				_ = wrong.(*IllegalEdgeError) //nolint:forcetypeassert // any other panic fails the test
 				after = nil
-				panics++
+				illegal++
 			}
 		}()
 		return d.apply(l)
@@ -218,14 +223,14 @@ func explore(t *testing.T) (steps []step, panics int) {
 			}
 		}
 	}
-	return steps, panics
+	return steps, illegal
 }
 
 func TestEveryMoveIsAnEdgeAndEveryEdgeIsTaken(t *testing.T) { //nolint:paralleltest // another test changes the table
 	taken := map[Edge]bool{}
-	steps, panics := explore(t)
-	if panics > 0 {
-		t.Errorf("%d moves were not in the table", panics)
+	steps, illegal := explore(t)
+	if illegal > 0 {
+		t.Errorf("%d moves were not in the table", illegal)
 	}
 	for _, s := range steps {
 		taken[s.edge] = true
@@ -290,7 +295,7 @@ func TestNoLifeLeavesALetterThatNothingCanFetch(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(t, "deeds") {
 			before := l
 			if rapid.Bool().Draw(t, "edit") {
-				edited, err := l.Edited(Edit{MaxRetries: new(rapid.IntRange(0, 6).Draw(t, "max"))}, testMoment())
+				edited, err := applied(l, EditRequested{Edit{MaxRetries: new(rapid.IntRange(0, 6).Draw(t, "max"))}}, testMoment())
 				if err == nil {
 					l = edited
 				}
@@ -336,7 +341,7 @@ func TestAFinishedDrive(t *testing.T) {
 			d := Drive{Letter: Letter{Source: FromKafka, Status: Retrying, RetryCount: tt.count, MaxRetries: tt.max},
 				Forced: tt.forced, Was: tt.was, Number: 7}
 			p := DefaultPolicy
-			f := d.Finished(tt.result, &p, testMoment())
+			f := finish(&d, tt.result, &p, testMoment())
 			if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.after || f.Attempt.Number != 7 {
 				t.Errorf("%s %s after %d, want %s %s after %d", f.Status, f.Resolution, f.RetryCount, tt.status, tt.why, tt.after)
 			}
@@ -353,8 +358,8 @@ func TestWhatAStatusForbidsIsAConflict(t *testing.T) {
 	for _, status := range Statuses {
 		l := Letter{Status: status, MaxRetries: 3}
 		for name, err := range map[string]error{
-			VerbRequeue: second(l.Requeued(false, nil, &p, testMoment())), VerbDiscard: second(l.Discarded(testMoment())),
-			VerbResolve: second(l.ResolvedManually(testMoment())), VerbDelete: l.Deletable(),
+			VerbRequeue: refusal(l, RequeueRequested{Policy: &p}), VerbDiscard: refusal(l, DiscardRequested{}),
+			VerbResolve: refusal(l, ResolveRequested{}), VerbDelete: l.Deletable(),
 		} {
 			allowed := slices.Contains(l.Actions(), name)
 			if (err == nil) != allowed || err != nil && fault.KindOf(err) != fault.Conflict {
@@ -362,10 +367,8 @@ func TestWhatAStatusForbidsIsAConflict(t *testing.T) {
 			}
 		}
 	}
-	if err := second((Letter{Status: Pending, RetryCount: 2, MaxRetries: 3}).Edited(Edit{MaxRetries: new(2)},
-		testMoment())); fault.KindOf(err) != fault.Invalid {
+	l := Letter{Status: Pending, RetryCount: 2, MaxRetries: 3}
+	if err := refusal(l, EditRequested{Edit{MaxRetries: new(2)}}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a bound that leaves no retry: %v", err)
 	}
 }
-
-func second(_ Letter, err error) error { return err }

@@ -48,6 +48,15 @@ type Result struct {
 	Fault *fault.Error
 }
 
+// DriveEnded is the end of a retry that Skald made of the letter.
+type DriveEnded struct {
+	Drive  *Drive
+	Result Result
+	Policy *Policy // of the letter's topic
+}
+
+func (DriveEnded) event() {}
+
 // Lost returns the end of a drive whose lease expired. unsent: the letter was certainly
 // not handed over, so there was no retry, and a letter without retries left was DEAD
 // before (invariant D3: a PENDING one has a retry left).
@@ -95,52 +104,65 @@ func (d *Drive) elsewhere() bool {
 	return own.Kind != d.To.Kind || own.Topic != d.To.Topic || own.URL != d.To.URL || partition(&own) != partition(&d.To)
 }
 
-// Finished decides how a result changes a letter (seed 3: success is RESOLVED, failure
-// counts, DEAD when no retry is left). Withdrawn counts nothing, because there was no
-// retry. After Accepted the letter stays RETRYING, and the driver stores nothing.
-func (d *Drive) Finished(r Result, p *Policy, m Moment) Finish {
-	f := Finish{
-		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RetryCount: d.RetryCount, RedriveID: d.RedriveID,
-		At: m.Now, Fault: r.Fault, RetryAfter: r.RetryAfter,
-		Attempt: Attempt{
-			LetterID: d.ID, Number: d.Number, Token: d.Token, Revision: d.Revision, Target: d.To,
-			Outcome: r.Outcome, Error: r.Error,
-			StatusCode: r.StatusCode, Written: r.Written, RedriveID: d.RedriveID, Actor: d.Actor, StartedAt: r.StartedAt,
-			EndedAt: r.EndedAt,
-		},
+// Finished returns how a result changes the letter, as it is stored. After Accepted the letter
+// stays RETRYING, and the driver stores nothing; so it does after the error of Apply, until the
+// lease has expired.
+func (d *Drive) Finished(r Result, p *Policy, m Moment) (Finish, error) {
+	l := d.Letter
+	l.Status = Retrying // as every letter on its way is, also one of which little was read (Lost)
+	c, err := Apply(l, DriveEnded{d, r, p}, m)
+	if err != nil {
+		return Finish{TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, Status: Retrying}, err
 	}
-	end := func(on Trigger, why Resolution) {
-		f.Status, f.Resolution, f.TerminalAt = moved(Retrying, why.Status(), on), why, &m.Now
+	return Finish{
+		TenantID: d.TenantID, LetterID: d.ID, Token: d.Token, RedriveID: d.RedriveID,
+		Status: c.After.Status, Resolution: c.After.Resolution, RetryCount: c.After.RetryCount,
+		NextRetryAt: c.After.NextRetryAt, TerminalAt: c.After.TerminalAt,
+		Attempt: *c.Attempt, At: m.Now, Fault: r.Fault, RetryAfter: r.RetryAfter,
+	}, nil
+}
+
+// driveEnded decides how a result changes the letter (seed 3: success is RESOLVED, failure
+// counts, DEAD when no retry is left). Withdrawn counts nothing, because there was no retry.
+func (d *decision) driveEnded(e DriveEnded) {
+	drive, r, p, l := e.Drive, &e.Result, e.Policy, &d.After
+	d.Attempt = &Attempt{
+		LetterID: l.ID, Number: drive.Number, Token: l.Token, Revision: l.Revision, Target: drive.To,
+		Outcome: r.Outcome, Error: r.Error,
+		StatusCode: r.StatusCode, Written: r.Written, RedriveID: drive.RedriveID, Actor: drive.Actor, StartedAt: r.StartedAt,
+		EndedAt: r.EndedAt,
 	}
-	unmade := r.Outcome == Withdrawn || r.Missing && d.elsewhere()
+	failures := l.Failures()
+	l.Resolution, l.TerminalAt, l.NextRetryAt = "", nil, nil
+	unmade := r.Outcome == Withdrawn || r.Missing && drive.elsewhere()
 	switch {
 	case r.Accepted:
-		f.Status = Retrying
+		d.same = true
 	case r.Outcome == Acknowledged:
-		end(Acked, Redriven)
-	case (unmade || r.TooLarge) && d.Forced:
-		end(RetryWithdraw, cmp.Or(d.Was, Exhausted))
+		d.end(Acked, Redriven)
+	case (unmade || r.TooLarge) && drive.Forced:
+		d.end(RetryWithdraw, cmp.Or(drive.Was, Exhausted))
 	case unmade:
-		f.Status = moved(Retrying, Pending, RetryWithdraw)
+		d.to(Pending, RetryWithdraw)
 		again := *p
-		again.AutoRetry = p.AutoRetry || d.Due // what was to be retried still is: a policy holds it, and may let it go
-		f.NextRetryAt = d.nextRetry(&again, d.Failures(), m)
+		again.AutoRetry = p.AutoRetry || drive.Due // what was to be retried still is: a policy holds it, and may let it go
+		l.NextRetryAt = l.nextRetry(&again, failures, d.m)
 	case r.TooLarge:
-		f.Status = moved(Retrying, Pending, RetryWithdraw)
+		d.to(Pending, RetryWithdraw)
 	default:
-		f.RetryCount = min(d.RetryCount+1, d.MaxRetries)
+		l.RetryCount++
+		last := l.RetryCount >= l.MaxRetries
+		l.RetryCount = min(l.RetryCount, l.MaxRetries)
 		switch {
-		case d.RetryCount+1 >= d.MaxRetries && d.Was != Poison:
-			end(LastFailed, Exhausted)
-			return f
-		case d.Forced:
-			end(LastFailed, cmp.Or(d.Was, Exhausted))
-			return f
+		case last && drive.Was != Poison:
+			d.end(LastFailed, Exhausted)
+		case drive.Forced:
+			d.end(LastFailed, cmp.Or(drive.Was, Exhausted))
+		default:
+			d.to(Pending, RetryFailed)
+			l.NextRetryAt = later(l.nextRetry(p, failures+1, d.m), r.RetryAfter, d.m)
 		}
-		f.Status = moved(Retrying, Pending, RetryFailed)
-		f.NextRetryAt = later(d.nextRetry(p, d.Failures()+1, m), r.RetryAfter, m)
 	}
-	return f
 }
 
 // later moves the time of an automatic retry to when the target wants to be called again,

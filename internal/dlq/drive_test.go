@@ -30,7 +30,7 @@ func TestARetryWhoseNodeIsGone(t *testing.T) {
 		d := Drive{Letter: Letter{Source: FromKafka, RetryCount: tt.count, MaxRetries: tt.max}, Number: 4}
 		r := d.Lost(tt.unsent, began, testNow)
 		p := DefaultPolicy
-		f := d.Finished(r, &p, testMoment())
+		f := finish(&d, r, &p, testMoment())
 		if r.Outcome != tt.outcome || r.Error == "" || !r.StartedAt.Equal(began) || !r.EndedAt.Equal(testNow) {
 			t.Errorf("%s: %+v", tt.name, r)
 		}
@@ -59,7 +59,7 @@ func TestWhatIsTooLargeCostsNoRetryAndWaitsForAPerson(t *testing.T) {
 		{"POISON before", Drive{Letter: Letter{RetryCount: 1}, Forced: true, Was: Poison}, Dead, Poison},
 	} {
 		tt.d.Source, tt.d.MaxRetries = FromKafka, 3
-		f := tt.d.Finished(tooLarge, &p, testMoment())
+		f := finish(&tt.d, tooLarge, &p, testMoment())
 		if f.Status != tt.status || f.Resolution != tt.why || f.RetryCount != tt.d.RetryCount || f.NextRetryAt != nil ||
 			f.Attempt.Outcome != FailedDrive || f.Attempt.Error != tooLarge.Error {
 			t.Errorf("%s: %+v", tt.name, f)
@@ -85,13 +85,13 @@ func TestPermanentErrorsAreNotRetriedAutomatically(t *testing.T) {
 				for name, r := range map[string]Result{"failed": {Outcome: FailedDrive},
 					"withdrawn": {Outcome: Withdrawn}, "uncertain": {Outcome: Uncertain}} {
 					d := Drive{Letter: pending}
-					if f := d.Finished(r, &p, testMoment()); f.Status != Pending || (f.NextRetryAt != nil) != want {
+					if f := finish(&d, r, &p, testMoment()); f.Status != Pending || (f.NextRetryAt != nil) != want {
 						t.Errorf("%s of %s, permanent ones retried %v: %s, next %v", class, source, retried, name, f.NextRetryAt)
 					}
 				}
 				dead := pending
 				dead.Status, dead.Resolution, dead.NextRetryAt = Dead, Exhausted, nil
-				again, err := dead.Requeued(false, nil, &p, testMoment())
+				again, err := applied(dead, RequeueRequested{Reset: false, MaxRetries: nil, Policy: &p}, testMoment())
 				if err != nil || (again.NextRetryAt != nil) != want {
 					t.Errorf("%s of %s, permanent ones retried %v: requeued, next %v (%v)", class, source, retried, again.NextRetryAt, err)
 				}
@@ -112,7 +112,7 @@ func TestATargetThatAsksToWaitIsLeftAlone(t *testing.T) {
 		for _, outcome := range []AttemptOutcome{FailedDrive, Uncertain} {
 			d := Drive{Letter: Letter{Source: FromREST, Status: Retrying, MaxRetries: 5}, Number: 1}
 			first := p
-			f := d.Finished(Result{Outcome: outcome, StatusCode: 503, RetryAfter: asked}, &first, testMoment())
+			f := finish(&d, Result{Outcome: outcome, StatusCode: 503, RetryAfter: asked}, &first, testMoment())
 			backoff := *p.NextRetry(FromREST, 1, testNow, testMoment().Jitter)
 			want := testNow.Add(want)
 			if backoff.After(want) {
@@ -122,7 +122,7 @@ func TestATargetThatAsksToWaitIsLeftAlone(t *testing.T) {
 				t.Errorf("%s, asked for %v: the next retry is at %v, want %v", outcome, asked, f.NextRetryAt, want)
 			}
 			first.AutoRetry = false
-			if f := d.Finished(Result{Outcome: outcome, RetryAfter: asked}, &first, testMoment()); f.NextRetryAt != nil {
+			if f := finish(&d, Result{Outcome: outcome, RetryAfter: asked}, &first, testMoment()); f.NextRetryAt != nil {
 				t.Errorf("%s: it is retried automatically although its policy says no", outcome)
 			}
 		}

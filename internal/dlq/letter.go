@@ -1,14 +1,3 @@
-// Package dlq contains the rules of dead letters. A Kafka record, a failed
-// compensation, an exhausted job run and an undeliverable webhook all become dead
-// letters with the same life cycle (seed 3, section ステータス遷移; requirements/dlq.md). The
-// package is pure: it stores nothing, and time, ids and randomness are arguments.
-//
-// Files, each on top of those before it: state, letter, problems, normalise, group,
-// policy, apply, filter, redrive, headers_values, drive, headers_causes, headers_families,
-// fingerprint, patch, new, headers, headers_own, headers_left, redrive_items,
-// redrive_state, routes, inflow, redrive_cover, redrive_new, audited, damage, edited,
-// headers_http, headers_redrive, headers_sizes, imported, source_outcome, kafka_position,
-// policy_check, redrive_choose, redrive_judge, redrive_pause, store.
 package dlq
 
 import (

@@ -26,7 +26,7 @@ func TestTheWaitOfALetterCountsTheFailuresOfItsLineage(t *testing.T) {
 	}
 	finished := func(l Letter, r Result) *time.Time {
 		d := Drive{Letter: l, To: l.Destination(nil)}
-		return d.Finished(r, &p, m).NextRetryAt
+		return finish(&d, r, &p, m).NextRetryAt
 	}
 	for name, tt := range map[string]struct {
 		next  func(l Letter) *time.Time
@@ -42,7 +42,7 @@ func TestTheWaitOfALetterCountsTheFailuresOfItsLineage(t *testing.T) {
 		"its retry is withdrawn": {func(l Letter) *time.Time { return finished(l, Result{Outcome: Withdrawn}) }, 0},
 		"its consumer reports a failure": {func(l Letter) *time.Time {
 			l.Status, l.Resolution = Resolved, Redriven
-			after, err := l.Acknowledged(l.Generation, false, &p, m)
+			after, err := applied(l, ConsumerReported{Generation: l.Generation, Processed: false, Policy: &p}, m)
 			if err != nil {
 				t.Error(err)
 			}
@@ -50,7 +50,7 @@ func TestTheWaitOfALetterCountsTheFailuresOfItsLineage(t *testing.T) {
 		}, 1},
 		"it is requeued": {func(l Letter) *time.Time {
 			l.Status, l.Resolution = Dead, Poison
-			after, err := l.Requeued(false, nil, &p, m)
+			after, err := applied(l, RequeueRequested{Reset: false, MaxRetries: nil, Policy: &p}, m)
 			if err != nil {
 				t.Error(err)
 			}

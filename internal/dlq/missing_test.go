@@ -20,7 +20,7 @@ func TestATargetThatIsNotThereCountsOnlyWhenItIsTheLettersOwn(t *testing.T) {
 		policy := DefaultPolicy
 		d := Drive{Letter: Letter{OriginalTopic: "orders", Target: Target{Kind: ToKafka}, MaxRetries: 3}, To: tt.to,
 			Forced: tt.forced}
-		f := d.Finished(tt.result, &policy, testMoment())
+		f := finish(&d, tt.result, &policy, testMoment())
 		if f.RetryCount != tt.count || f.Status != tt.status || f.Attempt.Outcome != FailedDrive {
 			t.Errorf("%s: %s with %d retries, outcome %s; want %s with %d", name, f.Status, f.RetryCount, f.Attempt.Outcome, tt.status, tt.count)
 		}

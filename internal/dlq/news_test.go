@@ -33,6 +33,15 @@ func stored(source dlq.Source, status dlq.Status, retries int) dlq.Letter {
 	return l
 }
 
+// reported is what a letter becomes when its source reports n.
+func reported(l dlq.Letter, n *dlq.SourceUpdate, m dlq.Moment) (after dlq.Letter, ended *dlq.Attempt, changed bool) {
+	c, err := dlq.Apply(l, dlq.SourceReported{SourceUpdate: n}, m)
+	if err != nil {
+		panic(err)
+	}
+	return c.After, c.Attempt, c.Changes()
+}
+
 func TestNewsOfALetterFollowTheTable(t *testing.T) {
 	later := noon.Add(time.Hour)
 	failure := dlq.Failure{Message: "the stock has burned down", Type: "http_410", Class: dlq.Permanent}
@@ -51,7 +60,7 @@ func TestNewsOfALetterFollowTheTable(t *testing.T) {
 					before := stored(source, status, retries)
 					n := dlq.SourceUpdate{Outcome: told, Token: uuid.UUID{8}, Actor: "op",
 						Letter: dlq.Letter{Failure: failure, Fingerprint: "f"}}
-					after, ended, changed := before.ApplyUpdate(&n, dlq.Moment{Now: later})
+					after, ended, changed := reported(before, &n, dlq.Moment{Now: later})
 					if wrong := contradiction(&after); wrong != nil {
 						t.Fatalf("%s %s, %s after %d retries: %v: %+v", source, status, told, retries, wrong, after)
 					}
@@ -116,7 +125,7 @@ func TestARetryThatGivesUpCountsOnce(t *testing.T) {
 		{"one whose lease has passed, and was the last", dlq.Dead, 3, dlq.Dead, 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			after, ended, changed := stored(dlq.FromSaga, tt.status, tt.retries).ApplyUpdate(&n,
+			after, ended, changed := reported(stored(dlq.FromSaga, tt.status, tt.retries), &n,
 				dlq.Moment{Now: noon.Add(time.Minute)})
 			want := after
 			want.Status, want.RetryCount, want.Failure.Message, want.Fingerprint = tt.want, tt.count, "again", "f"
@@ -139,11 +148,11 @@ func TestARetryThatGivesUpCountsOnce(t *testing.T) {
 func TestARetryThatGoesOnKeepsItsToken(t *testing.T) {
 	n := dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: uuid.UUID{8}}
 	m := dlq.Moment{Now: noon.Add(time.Minute)}
-	if after, _, _ := stored(dlq.FromSaga, dlq.Retrying, 0).ApplyUpdate(&n, m); after.Token != (uuid.UUID{7}) ||
+	if after, _, _ := reported(stored(dlq.FromSaga, dlq.Retrying, 0), &n, m); after.Token != (uuid.UUID{7}) ||
 		!after.LeaseUntil.Equal(m.Now.Add(dlq.Lease)) {
 		t.Errorf("token %s until %s; want the one that was claimed, with a new lease", after.Token, after.LeaseUntil)
 	}
-	if after, _, _ := stored(dlq.FromSaga, dlq.Pending, 0).ApplyUpdate(&n, m); after.Token != n.Token ||
+	if after, _, _ := reported(stored(dlq.FromSaga, dlq.Pending, 0), &n, m); after.Token != n.Token ||
 		!after.LastRetryAt.Equal(m.Now) {
 		t.Errorf("token %s, begun at %v; want the new one, now", after.Token, after.LastRetryAt)
 	}

@@ -55,10 +55,10 @@ func TestWhatIsOfferedIsAllowedAndWhatIsNotIsRefused(t *testing.T) {
 		for _, why := range ends(status) {
 			l := Letter{Source: FromREST, Status: status, Resolution: why, MaxRetries: 3, Generation: 1}
 			for verb, err := range map[string]error{
-				VerbRetry: l.Unretryable(false), VerbRequeue: second(l.Requeued(false, nil, &p, testMoment())),
-				VerbDiscard: second(l.Discarded(testMoment())), VerbResolve: second(l.ResolvedManually(testMoment())),
-				VerbAck: second(l.Acknowledged(1, false, &p, testMoment())), VerbDelete: l.Deletable(),
-				VerbUpdate: second(l.Edited(Edit{Note: new("n")}, testMoment())),
+				VerbRetry: l.Unretryable(false), VerbRequeue: refusal(l, RequeueRequested{Policy: &p}),
+				VerbDiscard: refusal(l, DiscardRequested{}), VerbResolve: refusal(l, ResolveRequested{}),
+				VerbAck: refusal(l, ConsumerReported{Generation: 1, Processed: false, Policy: &p}), VerbDelete: l.Deletable(),
+				VerbUpdate: refusal(l, EditRequested{Edit{Note: new("n")}}),
 			} {
 				f := fault.As(err)
 				switch offered := slices.Contains(l.Actions(), verb); {
@@ -116,7 +116,7 @@ func TestARequeuedLetterHasARetryLeft(t *testing.T) {
 		before := Letter{Source: FromKafka, Status: Dead, Resolution: Exhausted, RetryCount: tt.count, MaxRetries: tt.max,
 			TerminalAt: &testNow, HeldRetryAt: &testNow, RetryAsked: true, Version: 4}
 		m := Moment{Now: testNow.Add(time.Hour), Jitter: 0.25}
-		after, err := before.Requeued(tt.reset, tt.bound, &p, m)
+		after, err := applied(before, RequeueRequested{Reset: tt.reset, MaxRetries: tt.bound, Policy: &p}, m)
 		if err != nil {
 			t.Fatalf("%s: %v", tt.name, err)
 		}
@@ -177,7 +177,8 @@ func TestWhatAConsumerSaysOfARedrivenLetter(t *testing.T) {
 		{"of one that is open", with(func(l *Letter) { l.Status, l.Resolution = Pending, "" }), 2, true, nil},
 	} {
 		want := tt.before
-		after, err := tt.before.Acknowledged(tt.generation, tt.processed, &p, testMoment())
+		told := ConsumerReported{Generation: tt.generation, Processed: tt.processed, Policy: &p}
+		after, err := applied(tt.before, told, testMoment())
 		if tt.want == nil {
 			if fault.KindOf(err) != fault.Conflict {
 				t.Errorf("%s: %v", tt.name, err)
@@ -228,7 +229,7 @@ func TestAnEditOfALetter(t *testing.T) {
 		before := Letter{Status: tt.status, RetryCount: 2, MaxRetries: 4, HeldRetryAt: &testNow, Labels: []string{"old"},
 			Assignee: "bob", Note: "old", Version: 3}
 		want := before
-		after, err := before.Edited(tt.edit, testMoment())
+		after, err := applied(before, EditRequested{tt.edit}, testMoment())
 		if tt.want == nil {
 			if fault.KindOf(err) != tt.kind || after.Version != 3 {
 				t.Errorf("%s: version %d, %v", tt.name, after.Version, err)

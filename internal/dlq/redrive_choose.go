@@ -169,6 +169,7 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 		i.Detail = why
 		return Verdict{Item: i}
 	}
+	var c Change
 	var err error
 	switch {
 	case l.Status == "":
@@ -178,11 +179,11 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	}
 	switch r.Action {
 	case BulkDiscard:
-		v.After, err = l.Discarded(m)
+		c, err = Apply(*l, DiscardRequested{}, m)
 	case BulkResolve:
-		v.After, err = l.ResolvedManually(m)
+		c, err = Apply(*l, ResolveRequested{}, m)
 	case BulkRequeue:
-		v.After, err = l.Requeued(false, nil, p, m)
+		c, err = Apply(*l, RequeueRequested{Policy: p}, m)
 	case BulkDelete:
 		err, v.Deleted = l.Deletable(), true
 	default:
@@ -191,6 +192,7 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	if err != nil {
 		return skipped(fmt.Sprintf("it is %s", l.Status))
 	}
+	v.After = c.After
 	v.to(ItemDone, ItemActed)
 	return v
 }

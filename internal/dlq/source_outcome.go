@@ -42,6 +42,11 @@ type SourceUpdate struct {
 	Action *operator.Action
 }
 
+// SourceReported is what the letter's saga or delivery reports about it.
+type SourceReported struct{ *SourceUpdate }
+
+func (SourceReported) event() {}
+
 // Lease is how long a retry made by the letter's source may go without an update before
 // it is checked as lost. The check also asks the source.
 const Lease = 5 * time.Minute
@@ -52,62 +57,60 @@ func (l *Letter) ReopensOn(n *SourceUpdate) bool {
 	return l.Status != Resolved || n.Outcome == GaveUp && l.Source == FromWebhook
 }
 
-// ApplyUpdate returns a stored letter after an update from its source; changed is false
-// if the update says nothing new. ended is the retry that the update ends, nil when
-// there was none; the store sets its Number. A RESOLVED letter stays so, and a later
-// failure gets a new letter; only the letter of a webhook delivery is reopened.
-func (l Letter) ApplyUpdate(n *SourceUpdate, m Moment) (after Letter, ended *Attempt, changed bool) {
-	if !l.ReopensOn(n) {
-		return l, nil, false
+// sourceReported applies an update from the letter's source, which may say nothing new. A RESOLVED
+// letter stays so, and a later failure gets a new letter; only the letter of a webhook delivery is
+// reopened.
+func (d *decision) sourceReported(n SourceReported) {
+	l, was := &d.After, d.After
+	if !l.ReopensOn(n.SourceUpdate) {
+		d.same = true
+		return
 	}
-	was := l
 	switch n.Outcome {
 	case RetryStarted:
 		if l.Status != Retrying {
-			l.Status = moved(l.Status, Retrying, SourceGoesOn)
-			l.Token, l.LastRetryAt = n.Token, &m.Now
+			d.to(Retrying, SourceGoesOn)
+			l.Token, l.LastRetryAt = n.Token, &d.m.Now
 		}
-		until := m.Now.Add(Lease)
+		until := d.m.Now.Add(Lease)
 		l.Resolution, l.TerminalAt, l.NextRetryAt, l.LeaseUntil = "", nil, nil, &until
-		return l.next(m), nil, true
+		return
 	case Succeeded:
-		l = l.ended(SourceDone, Confirmed, m)
+		d.end(SourceDone, Confirmed)
 	case HandledManually:
-		l = l.ended(SourceDone, Manual, m)
+		d.end(SourceDone, Manual)
 	case RetryStopped:
 		if l.Status != Retrying {
-			return l, nil, false
+			d.same = true
+			return
 		}
-		l.reopen(m)
+		d.reopen()
 	case GaveUp:
 		l.Failure, l.Fingerprint = n.Letter.Failure, n.Letter.Fingerprint
 		if was.Status == Retrying || was.Status == Resolved { // otherwise its lease has expired, and that retry was counted
 			l.RetryCount = min(l.RetryCount+1, l.MaxRetries)
 		}
 		if was.Status != Dead {
-			l.reopen(m)
-		} else {
-			l = l.next(m)
+			d.reopen()
 		}
 	}
 	if was.Status == Retrying {
-		ended = was.attempted(n, m)
+		d.Attempt = was.attempted(n.SourceUpdate, d.m)
 	}
 	l.Token, l.LeaseUntil = uuid.Nil, nil
-	return l, ended, true
 }
 
-// reopen makes l PENDING again, or DEAD when no retry is left.
-func (l *Letter) reopen(m Moment) {
+// reopen makes the letter PENDING again, or DEAD when no retry is left.
+func (d *decision) reopen() {
+	l := &d.After
 	if l.RetryCount >= l.MaxRetries {
-		*l = l.ended(SourceGaveUp, Exhausted, m)
+		d.end(SourceGaveUp, Exhausted)
 		return
 	}
 	if l.Status != Pending {
-		l.Status = moved(l.Status, Pending, SourceGaveUp)
+		d.to(Pending, SourceGaveUp)
 	}
 	l.Resolution, l.TerminalAt, l.NextRetryAt = "", nil, nil
-	*l = l.next(m)
 }
 
 // attempted is the retry that news have ended.

@@ -59,7 +59,11 @@ func (b *inbox) retryWith(r *targets.Kafka, id uuid.UUID, payload []byte) {
 		b.t.Fatalf("drive: %+v", result)
 	}
 	policy := dlq.DefaultPolicy
-	held, err := b.queue.Finish(b.t.Context(), []dlq.Finish{d.Finished(result, &policy, dlq.Moment{Now: time.Now()})})
+	end, err := d.Finished(result, &policy, dlq.Moment{Now: time.Now()})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	held, err := b.queue.Finish(b.t.Context(), []dlq.Finish{end})
 	if err != nil || !held[0] {
 		b.t.Fatalf("finish: %v, %v", held, err)
 	}
@@ -162,7 +166,12 @@ func TestLettersOfAnOrderedKeyAreDrivenAsTheyArrived(t *testing.T) {
 				}
 				var ends []dlq.Finish
 				for i, result := range r.Drive(t.Context(), drives) {
-					ends = append(ends, drives[i].Finished(result, &policy, dlq.Moment{Now: time.Now()}))
+					end, err := drives[i].Finished(result, &policy, dlq.Moment{Now: time.Now()})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					ends = append(ends, end)
 				}
 				if _, err := b.queue.Finish(t.Context(), ends); err != nil {
 					t.Errorf("finish: %v", err)

@@ -57,13 +57,11 @@ func (w *world) checkLetters(e Event, before *Instance, c *Change) {
 	if n := c.Letter; n != nil {
 		l := n.Letter // a new one
 		if n.Outcome != dlq.GaveUp || n.ID != uuid.Nil {
-			var ended *dlq.Attempt
-			var changed bool
-			l, ended, changed = w.letters[n.ID].ApplyUpdate(n, dlq.Moment{Now: w.now})
-			switch {
-			case !changed:
-				t.Fatalf("%+v changes nothing in %+v", n, w.letters[n.ID])
-			case n.Outcome == dlq.GaveUp && ended == nil:
+			c, err := dlq.Apply(w.letters[n.ID], dlq.SourceReported{SourceUpdate: n}, dlq.Moment{Now: w.now})
+			switch l = c.After; {
+			case err != nil || !c.Changes():
+				t.Fatalf("%+v changes nothing in %+v: %v", n, w.letters[n.ID], err)
+			case n.Outcome == dlq.GaveUp && c.Attempt == nil:
 				t.Fatalf("no retry has ended: %+v", l)
 			}
 		}

@@ -40,7 +40,8 @@ func (s *Handlers) UpdateDeadLetter(ctx context.Context, in api.UpdateDeadLetter
 	}
 	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbUpdate, b.Reason, changed,
 		func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
-			return l.Edited(e, s.moment())
+			c, err := dlq.Apply(l, dlq.EditRequested{Edit: e}, s.moment())
+			return c.After, err
 		})
 }
 
@@ -63,7 +64,8 @@ func (s *Handlers) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLett
 			if err != nil {
 				return l, err
 			}
-			return l.Requeued(reset, bound, &p, s.moment())
+			c, err := dlq.Apply(l, dlq.RequeueRequested{Reset: reset, MaxRetries: bound, Policy: &p}, s.moment())
+			return c.After, err
 		})
 }
 
@@ -80,11 +82,11 @@ func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLett
 	force := b.Force != nil && *b.Force
 	return s.changeLetter(ctx, in.MessageID, in.Params.IfMatch, dlq.VerbDiscard, &b.Reason, map[string]any{"force": force},
 		func(_ context.Context, l dlq.Letter) (dlq.Letter, error) {
-			after, err := l.Discarded(s.moment())
+			c, err := dlq.Apply(l, dlq.DiscardRequested{}, s.moment())
 			if err == nil && !force {
 				err = sagaWaits(&l)
 			}
-			return after, err
+			return c.After, err
 		})
 }
 
@@ -111,7 +113,8 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 		if err != nil {
 			return nil, err
 		}
-		after, err := l.ResolvedManually(s.moment())
+		c, err := dlq.Apply(l, dlq.ResolveRequested{}, s.moment())
+		after := c.After
 		switch {
 		case err != nil:
 			return nil, withCurrentLetter(err, &l)
@@ -141,7 +144,10 @@ func (s *Handlers) AcknowledgeDeadLetter(ctx context.Context,
 			if err != nil {
 				return l, err
 			}
-			return l.Acknowledged(int(b.Generation), b.Outcome == api.DeadLetterAckInputOutcomePROCESSED, &p, s.moment())
+			c, err := dlq.Apply(l, dlq.ConsumerReported{
+				Generation: int(b.Generation), Processed: b.Outcome == api.DeadLetterAckInputOutcomePROCESSED, Policy: &p,
+			}, s.moment())
+			return c.After, err
 		})
 }
 

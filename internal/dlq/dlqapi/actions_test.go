@@ -199,11 +199,11 @@ func (m *meanwhile) Change(ctx context.Context, l dlq.Letter, by operator.Action
 		if err != nil {
 			return err
 		}
-		other, err := now.Edited(dlq.Edit{Assignee: new("bob")}, dlq.Moment{Now: time.Now().UTC()})
+		c, err := dlq.Apply(now, dlq.EditRequested{Edit: dlq.Edit{Assignee: new("bob")}}, dlq.Moment{Now: time.Now().UTC()})
 		if err != nil {
 			return err
 		}
-		other.Version = now.Version + 1
+		other := c.After
 		if err := m.Letters.Change(ctx, other, operator.Action{ID: uuid.New(), TenantID: l.TenantID, At: time.Now(),
 			Kind: operator.DeadLetter, Subject: l.ID.String(), Verb: "update", Actor: "bob", RequestID: "r"}); err != nil {
 			return err

@@ -138,11 +138,11 @@ func (disabled) Drive(_ context.Context, batch []dlq.Drive) []dlq.Result {
 // undoneByHand does what a saga does to its letter.
 func (q *queue) undoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	after, err := l.ResolvedManually(dlq.Moment{Now: now})
+	c, err := dlq.Apply(l, dlq.ResolveRequested{}, dlq.Moment{Now: now})
 	if err != nil {
 		return l, err
 	}
-	return after, q.letters.Change(ctx, after, by.Did(uuid.Must(uuid.NewV7()), l.TenantID, now, operator.DeadLetter,
+	return c.After, q.letters.Change(ctx, c.After, by.Did(uuid.Must(uuid.NewV7()), l.TenantID, now, operator.DeadLetter,
 		l.ID.String(), "saga-resolve", nil))
 }
 

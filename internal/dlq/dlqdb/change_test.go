@@ -22,22 +22,15 @@ func TestAChangeIsStoredWithItsAction(t *testing.T) {
 	t.Parallel()
 	b := pgtest.NewLetterStore(t)
 	l := b.PushAll(t, b.NewLetter(b.Everything))[0]
-	for _, change := range []func(l dlq.Letter) (dlq.Letter, error){
-		func(l dlq.Letter) (dlq.Letter, error) {
-			return l.Edited(dlq.Edit{MaxRetries: new(9), NextRetryAt: new(pgtest.Now().Add(time.Hour)), Labels: []string{"x"},
-				Assignee: new("bo"), Note: new("n")}, pgtest.Moment())
-		},
-		func(l dlq.Letter) (dlq.Letter, error) { return l.Discarded(pgtest.Moment()) },
-		func(l dlq.Letter) (dlq.Letter, error) {
-			return l.Requeued(true, nil, &dlq.DefaultPolicy, pgtest.Moment())
-		},
-		func(l dlq.Letter) (dlq.Letter, error) { return l.ResolvedManually(pgtest.Moment()) },
-		func(l dlq.Letter) (dlq.Letter, error) { return l.Edited(dlq.Edit{Labels: []string{}}, pgtest.Moment()) },
+	for _, e := range []dlq.Event{
+		dlq.EditRequested{Edit: dlq.Edit{MaxRetries: new(9), NextRetryAt: new(pgtest.Now().Add(time.Hour)),
+			Labels: []string{"x"}, Assignee: new("bo"), Note: new("n")}},
+		dlq.DiscardRequested{},
+		dlq.RequeueRequested{Reset: true, Policy: &dlq.DefaultPolicy},
+		dlq.ResolveRequested{},
+		dlq.EditRequested{Edit: dlq.Edit{Labels: []string{}}},
 	} {
-		changed, err := change(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		changed := pgtest.AppliedToLetter(t, l, e)
 		by := b.Action(changed, "change")
 		by.Detail = []byte(`{"a":1}`)
 		if err := b.Change(t.Context(), changed, by); err != nil {
@@ -113,10 +106,8 @@ func TestDuringARetryOnlyNotesOfALetterChange(t *testing.T) {
 	b := pgtest.NewLetterStore(t)
 	before := b.PushAll(t, b.NewLetter())[0]
 	d := b.Driven(t, before)
-	edited, err := d.Edited(dlq.Edit{Note: new("mine"), Assignee: new("bo"), Labels: []string{"x"}}, pgtest.Moment())
-	if err != nil {
-		t.Fatal(err)
-	}
+	edit := dlq.Edit{Note: new("mine"), Assignee: new("bo"), Labels: []string{"x"}}
+	edited := pgtest.AppliedToLetter(t, d.Letter, dlq.EditRequested{Edit: edit})
 	if err := b.Change(t.Context(), edited, b.Action(edited, dlq.VerbUpdate)); err != nil {
 		t.Fatal(err)
 	}
@@ -124,15 +115,11 @@ func TestDuringARetryOnlyNotesOfALetterChange(t *testing.T) {
 		t.Errorf("(-edited +stored):\n%s", diff)
 	}
 	// A writer that read the letter before the retry began cannot end the retry.
-	discarded, err := before.Discarded(pgtest.Moment())
-	if err != nil {
-		t.Fatal(err)
-	}
+	discarded := pgtest.AppliedToLetter(t, before, dlq.DiscardRequested{})
 	if err := b.Change(t.Context(), discarded, b.Action(discarded, dlq.VerbDiscard)); !fault.IsCode(err, dlq.CodeStale) {
 		t.Errorf("discard what is being retried: %v", err)
 	}
-	f := d.Finished(dlq.Result{Outcome: dlq.Acknowledged, StartedAt: pgtest.Now(), EndedAt: pgtest.Now()},
-		&dlq.DefaultPolicy, pgtest.Moment())
+	f := pgtest.Finished(&d, dlq.Result{Outcome: dlq.Acknowledged, StartedAt: pgtest.Now(), EndedAt: pgtest.Now()})
 	if ok, err := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil || !ok[0] {
 		t.Errorf("the retry lost its letter: %v, %v", ok, err)
 	}
@@ -148,8 +135,8 @@ func TestADeletedLetterLeavesOnlyItsTombstone(t *testing.T) {
 	if err := b.Delete(t.Context(), d.Letter, b.Action(l, dlq.VerbDelete)); !fault.IsCode(err, dlq.CodeStale) {
 		t.Errorf("delete while it is retried: %v", err)
 	}
-	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: pgtest.Now(), EndedAt: pgtest.Now()},
-		&dlq.DefaultPolicy, pgtest.Moment())
+	failed := dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: pgtest.Now(), EndedAt: pgtest.Now()}
+	f := pgtest.Finished(&d, failed)
 	if ok, err := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil || !ok[0] {
 		t.Fatal(ok, err)
 	}

@@ -255,7 +255,11 @@ func (st *Queue) lost(ctx context.Context, limit int,
 		if err != nil {
 			return nil, nil, err
 		}
-		lost = append(lost, d.Finished(results[i], &p, chance.At(results[i].EndedAt)))
+		f, err := d.Finished(results[i], &p, chance.At(results[i].EndedAt))
+		if err != nil {
+			return nil, nil, fmt.Errorf("end the lost retry of dead letter %s: %w", d.ID, err)
+		}
+		lost = append(lost, f)
 	}
 	return lost, going, nil
 }

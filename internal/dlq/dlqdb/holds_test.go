@@ -16,10 +16,8 @@ func TestAPolicyHoldsLettersThatAreScheduled(t *testing.T) {
 	m := pgtest.NewLetterQueue(t)
 	topic := func(name string) func(*dlq.Letter) { return func(l *dlq.Letter) { l.OriginalTopic = name } }
 	l := m.PushAll(t, m.Due(topic("held")), m.Due(topic("held")), m.Due(topic("free")))
-	asked, err := m.Read(t, l[1].ID).Edited(dlq.Edit{NextRetryAt: new(pgtest.Now())}, dlq.Moment{Now: pgtest.Now()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	soon := dlq.EditRequested{Edit: dlq.Edit{NextRetryAt: new(pgtest.Now())}}
+	asked := pgtest.AppliedToLetter(t, m.Read(t, l[1].ID), soon)
 	asked.OriginalTopic = "held"
 	if err := m.Change(t.Context(), asked, m.Action(asked, "update")); err != nil {
 		t.Fatal(err)

@@ -329,9 +329,7 @@ func TestTopicsAreCountedWhileTheirLettersAreRetried(t *testing.T) {
 		wg.Go(func() {
 			for i := r; i < letters; i += retriers {
 				d := b.Driven(t, batch[i])
-				f := d.Finished(
-					dlq.Result{Outcome: dlq.Acknowledged, StartedAt: pgtest.Now(), EndedAt: pgtest.Now()},
-					&dlq.DefaultPolicy, pgtest.Moment())
+				f := pgtest.Finished(&d, dlq.Result{Outcome: dlq.Acknowledged, StartedAt: pgtest.Now(), EndedAt: pgtest.Now()})
 				if held, err := queue.Finish(t.Context(), []dlq.Finish{f}); err != nil || !held[0] {
 					t.Errorf("letter %d: %v, %v", i, held, err)
 				}

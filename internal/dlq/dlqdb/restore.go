@@ -26,7 +26,7 @@ var movedColumns = messageTable.Inserted() + ", seq, attempts"
 const lockArchived = `
 SELECT a.version, a.status, a.retry_count, a.max_retries FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2 FOR UPDATE`
 
-// restoreLetter moves a letter back as dlq.Letter.Restored defines: the deleted row is
+// restoreLetter moves a letter back as dlq.Apply decides: the deleted row is
 // inserted. A dedupe key that another letter has by now is dropped, and so is the place
 // in Kafka if the record was read again.
 var restoreLetter = `
@@ -97,12 +97,12 @@ func (st *Letters) restore(ctx context.Context, r restoration) (l dlq.Letter, er
 		if err != nil {
 			return err
 		}
-		back, err := was.Restored(dlq.Moment{Now: r.at})
+		c, err := dlq.Apply(was, dlq.RestoreRequested{}, dlq.Moment{Now: r.at})
 		if err != nil {
 			return err
 		}
-		l, err = ScanLetter(st.db, tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, back.Version,
-			back.MaxRetries, back.Status))
+		l, err = ScanLetter(st.db, tx.QueryRowContext(ctx, restoreLetter, r.tenant, r.id, r.at, c.After.Version,
+			c.After.MaxRetries, c.After.Status))
 		if errors.Is(err, sql.ErrNoRows) { // the trigger of places skips the row without an error
 			return dlq.NotFound(r.id)
 		}

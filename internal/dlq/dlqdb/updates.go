@@ -107,11 +107,14 @@ func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []Le
 		if !known {
 			continue // archived or deleted in the meantime, which is allowed
 		}
-		after, ended, changed := before.ApplyUpdate(told.SourceUpdate, told.At)
-		if !changed {
+		c, err := dlq.Apply(before, dlq.SourceReported{SourceUpdate: told.SourceUpdate}, told.At)
+		if err != nil {
+			return fmt.Errorf("update dead letter %s: %w", before.ID, err)
+		}
+		if !c.Changes() {
 			continue
 		}
-		if err := t.putUpdates(ctx, tx, &before, &after, ended); err != nil {
+		if err := t.putUpdates(ctx, tx, &before, &c.After, c.Attempt); err != nil {
 			return err
 		}
 		if told.Action == nil {

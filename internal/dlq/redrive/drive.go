@@ -2,6 +2,7 @@ package redrive
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -51,7 +52,11 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions
 			outcome = Accepted
 		}
 		r.cfg.Observer.Drove(d.To.Kind, outcome)
-		ends[i] = d.Finished(result, &policies[i], dlq.Moment{Now: r.cfg.Now(), Jitter: r.cfg.Jitter()})
+		end, err := d.Finished(result, &policies[i], dlq.Moment{Now: r.cfg.Now(), Jitter: r.cfg.Jitter()})
+		if err != nil {
+			r.warn(ctx, "cannot decide how a retry has ended", err, slog.String("message_id", d.ID.String()))
+		}
+		ends[i] = end
 	}
 	d.settle(ends)
 	return ends, failpoint.Hit(failpoint.LetterBeforeFinish) == nil

@@ -112,7 +112,11 @@ func TestAnAcceptedLetterIsCountedSoonAfterItsTargetReports(t *testing.T) {
 	run(t, cfg)
 	d := <-accepted
 	told := dlq.Result{Outcome: dlq.Acknowledged, StartedAt: moment().Now, EndedAt: moment().Now}
-	if _, err := p.queue.Finish(t.Context(), []dlq.Finish{d.Finished(told, &policy, moment())}); err != nil {
+	end, err := d.Finished(told, &policy, moment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.queue.Finish(t.Context(), []dlq.Finish{end}); err != nil {
 		t.Fatal(err)
 	}
 	if got := p.awaitState(r, dlq.RedriveCompleted); got.Done != 1 || got.Failed != 0 {

@@ -105,11 +105,11 @@ func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (
 			Order: saga.Order{Verb: saga.UndoneStep, By: by.Actor, Reason: by.Reason}}, nil
 	})
 	if fault.IsCode(err, codeNotWaiting) {
-		after, err := l.ResolvedManually(dlq.Moment{Now: d.Now()})
+		c, err := dlq.Apply(l, dlq.ResolveRequested{}, dlq.Moment{Now: d.Now()})
 		if err != nil {
 			return l, err
 		}
-		return after, d.Letters.Change(ctx, after, action)
+		return c.After, d.Letters.Change(ctx, c.After, action)
 	}
 	if err != nil {
 		return l, err

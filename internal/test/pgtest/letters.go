@@ -140,8 +140,7 @@ func (b LetterStore) FillLetterTables(t *testing.T, super func(string, ...any)) 
 	l := b.PushAll(t, b.NewLetter(func(l *dlq.Letter) { l.MaxRetries = 0 }), b.NewLetter())
 	super(`SELECT dlq.archive_batch(0, 0, 10)`)
 	d := b.Driven(t, l[1])
-	f := d.Finished(dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: Now(), EndedAt: Now()},
-		&dlq.DefaultPolicy, Moment())
+	f := Finished(&d, dlq.Result{Outcome: dlq.FailedDrive, Error: "no", StartedAt: Now(), EndedAt: Now()})
 	if _, err := dlqdb.NewQueue(b.DB, dlq.DefaultPolicy).Finish(t.Context(), []dlq.Finish{f}); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,26 @@ func EndOf(d dlq.Drive, outcome dlq.AttemptOutcome) dlq.Finish {
 	if outcome != dlq.Acknowledged {
 		r.Error = "no luck"
 	}
-	return d.Finished(r, &dlq.DefaultPolicy, dlq.Moment{Now: Now(), Jitter: 0.5})
+	return Finished(&d, r)
+}
+
+// AppliedToLetter is what an event makes of a letter.
+func AppliedToLetter(t *testing.T, l dlq.Letter, e dlq.Event) dlq.Letter {
+	t.Helper()
+	c, err := dlq.Apply(l, e, Moment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.After
+}
+
+// Finished is how a drive ends with a result, by the default policy.
+func Finished(d *dlq.Drive, r dlq.Result) dlq.Finish {
+	f, err := d.Finished(r, &dlq.DefaultPolicy, dlq.Moment{Now: Now(), Jitter: 0.5})
+	if err != nil {
+		panic(err)
+	}
+	return f
 }
 
 // HandOver records that letters are about to be sent.

@@ -1,0 +1,160 @@
+// Package dlq contains the rules of dead letters. A Kafka record, a failed
+// compensation, an exhausted job run and an undeliverable webhook all become dead
+// letters with the same life cycle (seed 3, section ステータス遷移; requirements/dlq.md). The
+// package is pure: it stores nothing, and time, ids and randomness are arguments.
+//
+// Files, each on top of those before it: machine, state, letter, problems, normalise, group,
+// policy, event, apply, filter, redrive, headers_values, drive, headers_causes,
+// headers_families, fingerprint, patch, new, headers, headers_own, headers_left,
+// redrive_items, redrive_state, routes, inflow, redrive_new, audited, damage, edited,
+// headers_http, headers_redrive, headers_sizes, imported, kafka_position, policy_check,
+// redrive_choose, redrive_cover, redrive_judge, redrive_pause, source_outcome, store.
+package dlq
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Status is the state of a letter (seed 3, section ステータス遷移).
+type Status string
+
+// Statuses, in seed 3's words.
+const (
+	Pending  Status = "PENDING"  // waits for a retry
+	Retrying Status = "RETRYING" // being retried, until its lease expires
+	Resolved Status = "RESOLVED"
+	Dead     Status = "DEAD" // needs a person
+)
+
+// Statuses is every status.
+var Statuses = []Status{Pending, Retrying, Resolved, Dead}
+
+// Trigger is what moves a letter.
+type Trigger string
+
+// Triggers.
+const (
+	Claimed       Trigger = "a retry begins"
+	ForcedClaim   Trigger = "a forced retry begins"
+	Acked         Trigger = "the target has acknowledged it"
+	RetryFailed   Trigger = "the retry failed, another may follow"
+	RetryWithdraw Trigger = "the retry was not made"
+	LastFailed    Trigger = "the last retry failed"
+	CameBack      Trigger = "its redrive came back as another letter"
+	Confirm       Trigger = "its consumer confirms that it was processed"
+	Refute        Trigger = "its consumer reports that it failed again"
+	Requeue       Trigger = "an operator requeues it"
+	Discard       Trigger = "an operator discards it"
+	Resolve       Trigger = "an operator resolved it elsewhere"
+	Restore       Trigger = "an operator restores it from the archive"
+	SourceGoesOn  Trigger = "its saga or delivery is being retried"
+	SourceDone    Trigger = "its saga or delivery succeeded"
+	SourceGaveUp  Trigger = "its saga or delivery gave up again"
+	SourceSkipped Trigger = "its delivery was skipped"
+	SourceGone    Trigger = "its webhook was deleted"
+)
+
+// Edge is one legal move.
+type Edge struct {
+	From, To Status
+	On       Trigger
+}
+
+// Edges is the complete transition table.
+var Edges = []Edge{
+	{Pending, Retrying, Claimed},
+	{Retrying, Resolved, Acked},
+	{Retrying, Pending, RetryFailed},
+	{Retrying, Pending, RetryWithdraw},
+	{Retrying, Dead, LastFailed},
+	{Dead, Retrying, ForcedClaim},
+	{Retrying, Dead, RetryWithdraw},
+	{Resolved, Resolved, CameBack},
+	{Resolved, Resolved, Confirm},
+	{Resolved, Pending, Refute},
+	{Resolved, Dead, Refute}, // no retry left
+	{Dead, Pending, Requeue},
+	{Pending, Dead, Discard},
+	{Pending, Resolved, Resolve},
+	{Dead, Resolved, Resolve},
+	{Resolved, Pending, Restore},
+	{Dead, Pending, Restore},
+	// Letters of sagas and webhooks (SourceUpdate).
+	{Pending, Retrying, SourceGoesOn},
+	{Dead, Retrying, SourceGoesOn},
+	{Pending, Resolved, SourceDone},
+	{Retrying, Resolved, SourceDone},
+	{Dead, Resolved, SourceDone},
+	{Retrying, Pending, SourceGaveUp},
+	{Retrying, Dead, SourceGaveUp},
+	{Resolved, Pending, SourceGaveUp},
+	{Resolved, Dead, SourceGaveUp},
+	{Retrying, Dead, SourceSkipped},
+	{Pending, Dead, SourceGone},
+	{Retrying, Dead, SourceGone},
+}
+
+// CanMove reports whether the table has a transition from a status on a trigger.
+func CanMove(from Status, on Trigger) bool {
+	return slices.ContainsFunc(Edges, func(e Edge) bool { return e.From == from && e.On == on })
+}
+
+// From lists the statuses that have a transition on any of these triggers. Stores
+// derive from it the conditions of statements that move many letters at once.
+func From(on ...Trigger) (from []Status) {
+	for _, s := range Statuses {
+		if slices.ContainsFunc(on, func(t Trigger) bool { return CanMove(s, t) }) {
+			from = append(from, s)
+		}
+	}
+	return from
+}
+
+// edge reports whether the table has a move.
+func edge(from, to Status, on Trigger) bool { return slices.Contains(Edges, Edge{from, to, on}) }
+
+// IllegalEdgeError is a move that Edges does not have: the cause of a Conflict of Apply.
+type IllegalEdgeError struct {
+	From, To Status // To "": none, on this trigger
+	On       Trigger
+}
+
+func (e *IllegalEdgeError) Error() string {
+	return fmt.Sprintf("%s to %q because %s is not in the transition table", e.From, e.To, e.On)
+}
+
+// Apply decides what e changes in l. It never changes l. It covers every change of a single
+// letter after its arrival; statements that change many rows at once (claims, bounces, ends of
+// webhooks) take their conditions from the same table. The fault is a Conflict when the status
+// does not allow e, and of an edit it may be Invalid; nothing else can go wrong.
+func Apply(l Letter, e Event, m Moment) (Change, error) {
+	d, refusal := newDecision(&l, m), error(nil)
+	switch e := e.(type) {
+	// A retry.
+	case DriveEnded:
+		d.driveEnded(e)
+	case SourceReported:
+		d.sourceReported(e)
+	case ConsumerReported:
+		refusal = d.consumerReported(e)
+	// Operators.
+	case EditRequested:
+		refusal = d.edit(e.Edit)
+	case RequeueRequested:
+		refusal = d.requeue(e)
+	case DiscardRequested:
+		refusal = d.discard()
+	case ResolveRequested:
+		refusal = d.resolve()
+	case RestoreRequested:
+		refusal = d.restore()
+	}
+	if refusal == nil && d.illegal != nil {
+		refusal = l.Conflict("changed like this").Because(d.illegal)
+	}
+	if refusal != nil {
+		return Change{Before: d.Before, After: l}, refusal
+	}
+	return d.done(), nil
+}
