@@ -159,8 +159,12 @@ func needs(name string, f *ast.File, where map[string]string) map[string]bool {
 		}
 		return true
 	})
+	contents := dispatch(name, f) // names what the files after it do: no need of it
 	out := map[string]bool{}
 	for _, id := range f.Unresolved {
+		if contents != nil && contents.Pos() <= id.Pos() && id.Pos() < contents.End() {
+			continue
+		}
 		if to := where[id.Name]; to != "" && to != name && !free[id] {
 			out[to] = true
 		}
