@@ -1,11 +1,11 @@
 // Package app puts the parts together, starts them, and stops them in order:
 // no new requests, no new claims, calls in flight, commits, database.
 //
-// Files, each on top of those before it: ids, logins, database, job_logs, jobs_scheduler,
-// builtin, reseal, webhooks_and_kafka, letters_kafka, event_topics, jobs, access,
-// jobs_sagas, letters, stores, archive, certificates, workflow_cache, readiness,
-// failpoint_reply, writes, build, root_handler, socket, app, jobworker, reload, retention_record,
-// serve, verify, watchdog.
+// Files, each on top of those before it: ids, logins, database, access, letters_kafka,
+// event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, certificates, jobs_sagas,
+// letters, stores, archive, readiness, webhooks_and_kafka, workflow_cache, failpoint_reply,
+// writes, build, root_handler, socket, app, jobworker, reload, retention_record, serve, verify,
+// watchdog.
 package app
 
 import (

@@ -103,3 +103,12 @@ func (n *node) newKafkaDriver() (*targets.Kafka, error) {
 		Connection: brokers(n.cfg), Forbidden: topics.Forbidden, CreateTopics: n.cfg.Ingest.AllowTopicCreation, Now: n.now,
 	}.Open()
 }
+
+// brokers returns the settings of all connections to Kafka.
+func brokers(cfg config.Config) kafka.Connection {
+	k := cfg.Kafka
+	return kafka.Connection{
+		Brokers: k.Brokers, ClientID: cfg.App.Name, TLS: k.TLS, CAFile: k.CAFile,
+		SASL: k.SASL, User: k.SASLUser, Password: string(k.SASLPassword),
+	}
+}

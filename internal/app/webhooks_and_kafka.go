@@ -129,12 +129,3 @@ func checkEndpoint(policy *egress.Policy, allowHTTP bool) func(string) string {
 		return ""
 	}
 }
-
-// brokers returns the settings of all connections to Kafka.
-func brokers(cfg config.Config) kafka.Connection {
-	k := cfg.Kafka
-	return kafka.Connection{
-		Brokers: k.Brokers, ClientID: cfg.App.Name, TLS: k.TLS, CAFile: k.CAFile,
-		SASL: k.SASL, User: k.SASLUser, Password: string(k.SASLPassword),
-	}
-}

@@ -150,13 +150,12 @@ func (r *Redrive) NeverSent() int64 {
 	return max(0, r.Matched-r.Sent-r.MaybeSent)
 }
 
-// ETA is when it will be finished at its rate; nil when that is unknown.
-func (r *Redrive) ETA(now time.Time) *time.Time {
-	if since, _ := r.Stalled(now); since != nil || r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
+// watched is the canary that has not passed yet; nil: there is none.
+func (r *Redrive) watched() *Canary {
+	if r.CanaryOK {
 		return nil
 	}
-	at := now.Add(time.Duration(float64(r.Left()) / r.Rate * float64(time.Second)))
-	return &at
+	return r.Canary
 }
 
 // RedriveState is the state of a redrive.

@@ -2,6 +2,7 @@ package dlq
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,14 +19,6 @@ func (r *Redrive) Allowance(left float64, since *time.Time, now time.Time) float
 		return 1
 	}
 	return min(max(r.Rate, 1), left+r.Rate*max(now.Sub(*since).Seconds(), 0))
-}
-
-// watched is the canary that has not passed yet; nil: there is none.
-func (r *Redrive) watched() *Canary {
-	if r.CanaryOK {
-		return nil
-	}
-	return r.Canary
 }
 
 // Bounded reports whether Grant depends on how many letters are in flight.
@@ -213,4 +206,23 @@ func (a RedriveAction) Verb() string {
 		BulkRetry: VerbRetry, BulkDiscard: VerbDiscard, BulkResolve: VerbResolve, BulkRequeue: VerbRequeue,
 		BulkDelete: VerbDelete,
 	}[a]
+}
+
+// Room returns how many more letters may be in flight while busy ones are. Letters in
+// flight when StopOn halts the redrive are sent anyway, so their number never exceeds
+// the failures still allowed, or the number of parallel requests.
+func (r *Redrive) Room(busy int64) int64 {
+	if r.StopOn == (StopOn{}) {
+		return math.MaxInt64
+	}
+	tried, failed := r.Counted()
+	most := int64(math.MaxInt64)
+	if n := r.StopOn.Failures; n > 0 {
+		most = n - failed
+	}
+	if share := r.StopOn.FailureRatio; share > 0 && share < 1 {
+		more := math.Floor((share*float64(tried)-float64(failed))/(1-share)) + 1
+		most = min(most, max(ratioFrom-tried, int64(more)))
+	}
+	return max(0, max(int64(r.Concurrency), most)-busy)
 }

@@ -30,11 +30,6 @@ func (r *Redrive) CoveredBefore() time.Time {
 	return bulk.Before(r.Snapshot, at)
 }
 
-// overrun reports whether it found more letters than it may be for.
-func (r *Redrive) overrun() bool {
-	return r.Gathered && r.HaltsAbove != nil && r.Matched > *r.HaltsAbove
-}
-
 // Collected returns a redrive with one more page of its letters, of which some were not
 // among them before; last: it has all now. It halts before the first of too many letters
 // is touched.

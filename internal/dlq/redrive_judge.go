@@ -2,7 +2,6 @@ package dlq
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -20,25 +19,6 @@ const ratioFrom = 20
 func (r *Redrive) Counted() (tried, failed int64) {
 	failed = r.Failed - r.FailedBefore
 	return r.Done - r.DoneBefore + failed, failed
-}
-
-// Room returns how many more letters may be in flight while busy ones are. Letters in
-// flight when StopOn halts the redrive are sent anyway, so their number never exceeds
-// the failures still allowed, or the number of parallel requests.
-func (r *Redrive) Room(busy int64) int64 {
-	if r.StopOn == (StopOn{}) {
-		return math.MaxInt64
-	}
-	tried, failed := r.Counted()
-	most := int64(math.MaxInt64)
-	if n := r.StopOn.Failures; n > 0 {
-		most = n - failed
-	}
-	if share := r.StopOn.FailureRatio; share > 0 && share < 1 {
-		more := math.Floor((share*float64(tried)-float64(failed))/(1-share)) + 1
-		most = min(most, max(ratioFrom-tried, int64(more)))
-	}
-	return max(0, max(int64(r.Concurrency), most)-busy)
 }
 
 // stallAfter is how long a redrive may make no progress before it counts as stalled.
@@ -139,4 +119,13 @@ func (r *Redrive) AuditHalt(id uuid.UUID) operator.Action {
 		detail = fmt.Appendf(nil, `{"found":%d,"halt_reason":%q,"halts_above":%d}`, r.Matched, r.HaltReason, *r.HaltsAbove)
 	}
 	return operator.By{}.Did(id, r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), VerbHalt, detail)
+}
+
+// ETA is when it will be finished at its rate; nil when that is unknown.
+func (r *Redrive) ETA(now time.Time) *time.Time {
+	if since, _ := r.Stalled(now); since != nil || r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
+		return nil
+	}
+	at := now.Add(time.Duration(float64(r.Left()) / r.Rate * float64(time.Second)))
+	return &at
 }

@@ -201,3 +201,8 @@ func (r *Redrive) PageSize(limit int) int64 {
 func (r *Redrive) GatheredBy(size, found, stored int64) bool {
 	return found < size || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
 }
+
+// overrun reports whether it found more letters than it may be for.
+func (r *Redrive) overrun() bool {
+	return r.Gathered && r.HaltsAbove != nil && r.Matched > *r.HaltsAbove
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -19,18 +20,6 @@ import (
 // nameForm is what names of definitions and queues look like: fit for paths,
 // file names and the * of filters.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
-
-// fault is nil when nothing is wrong. Its detail tells the first mistake.
-func (w mistakes) fault() error {
-	if len(w.Mistakes) == 0 {
-		return nil
-	}
-	f := fault.New(fault.Invalid, CodeInvalid, "%s", strings.TrimSpace(w.Mistakes[0].Pointer+" "+w.Mistakes[0].Message))
-	if n := len(w.Mistakes) - 1; n > 0 {
-		f.Detail += fmt.Sprintf(" (and %d more)", n)
-	}
-	return f.With(w.Mistakes...)
-}
 
 // Check returns what is wrong with a definition's name and spec (A-01, A-02): a fault
 // of kind Invalid with a field for each mistake, its pointer into the definition as
@@ -148,6 +137,19 @@ func (w *mistakes) event(e *EventTrigger) {
 		w.text(at, path, 1, MaxWord)
 		if len(value) == 0 || value[0] == '{' || value[0] == '[' {
 			w.Add(at, "type", "must be a string, number, true, false or null")
+		}
+	}
+}
+
+func (w *mistakes) emit(s *Spec) {
+	if len(s.Emit) > MaxEmitTopics {
+		w.Add("/emit", "maxItems", "must have at most %d entries", MaxEmitTopics)
+	}
+	for i, e := range s.Emit {
+		at := fmt.Sprintf("/emit/%d", i)
+		w.selector(at+"/event_type", e.EventType)
+		if !dlq.CanBeTopic(e.Topic) {
+			w.Add(at+"/topic", "pattern", "must be the name of a Kafka topic: %s", dlq.TopicForm)
 		}
 	}
 }

@@ -11,19 +11,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-func (w *mistakes) emit(s *Spec) {
-	if len(s.Emit) > MaxEmitTopics {
-		w.Add("/emit", "maxItems", "must have at most %d entries", MaxEmitTopics)
-	}
-	for i, e := range s.Emit {
-		at := fmt.Sprintf("/emit/%d", i)
-		w.selector(at+"/event_type", e.EventType)
-		if !dlq.CanBeTopic(e.Topic) {
-			w.Add(at+"/topic", "pattern", "must be the name of a Kafka topic: %s", dlq.TopicForm)
-		}
-	}
-}
-
 // CheckEmit returns which topics of a definition its events may not be published to:
 // refuse says why a topic is refused, "" if it is not. Fault: Invalid (CodeInvalid).
 func (s *Spec) CheckEmit(refuse func(topic string) string) error {

@@ -2,6 +2,8 @@ package jobrun
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/skald-saga/skald/internal/fault"
 )
@@ -168,3 +170,15 @@ func (r *Run) Actions() []string {
 type mistakes struct{ fault.Mistakes }
 
 func isNull(doc json.RawMessage) bool { return string(doc) == "null" }
+
+// fault is nil when nothing is wrong. Its detail tells the first mistake.
+func (w mistakes) fault() error {
+	if len(w.Mistakes) == 0 {
+		return nil
+	}
+	f := fault.New(fault.Invalid, CodeInvalid, "%s", strings.TrimSpace(w.Mistakes[0].Pointer+" "+w.Mistakes[0].Message))
+	if n := len(w.Mistakes) - 1; n > 0 {
+		f.Detail += fmt.Sprintf(" (and %d more)", n)
+	}
+	return f.With(w.Mistakes...)
+}

@@ -4,10 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
 )
 
@@ -80,17 +78,6 @@ func (db *DB) PreparedIn(ctx context.Context, tx *sqlx.Tx, query string) (*sqlx.
 }
 
 const prepareWithin = 10 * time.Second
-
-// Within is InTenant with a time limit for each statement: the server cancels a statement that
-// takes longer (TimedOut).
-func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
-	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {
-			return err
-		}
-		return f(tx)
-	})
-}
 
 // OneByOne repeats a refused batch item by item, so that a bad item cannot stop the others. It
 // stops at an outage.

@@ -14,9 +14,9 @@
 // job runs, so that they are renewed however busy the others are (invariant F30).
 //
 // Files, each on top of those before it: errors, rows, commits, dial, connector, postgres,
-// columns, keyed, statement, table, sealed_tables, sealing_keys, values, where, batch,
-// condition, cover, listener, key_digest, page, pooler, reseal, sealing, secrets,
-// table_alike, table_columns, tenant, tx.
+// columns, keyed, statement, table, sealed_tables, values, where, batch, condition, cover,
+// deployment_secrets, listener, page, pooler, reseal, sealing, secrets, table_alike,
+// table_columns, tenant, tx.
 package postgres
 
 import (

@@ -318,3 +318,5 @@ type scanOr[V any] struct {
 	p       *V
 	nothing V
 }
+
+func (t *Table[T]) single(c *Column[T]) bool { return t.alike && c.once }

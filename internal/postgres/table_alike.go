@@ -10,8 +10,6 @@ func (t *Table[T]) Alike() *Table[T] {
 	return &alike
 }
 
-func (t *Table[T]) single(c *Column[T]) bool { return t.alike && c.once }
-
 // Alike returns the batch for statements of t, the Alike of its table; nil if rows
 // differ in a Once column.
 func (b *Batch[T]) Alike(t *Table[T]) *Batch[T] {

@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/retry"
-	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // A step that is a job run (decision 0039) is not driven while the run executes. The change that
@@ -73,21 +72,6 @@ func (r *Instance) JobRun() uuid.UUID {
 		return uuid.Nil
 	}
 	return r.run
-}
-
-// job returns the call of the current step if that is a job, otherwise nil.
-func (r *Instance) job() *workflow.Call {
-	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) {
-		return nil
-	}
-	c := &r.Def.Steps[r.CurrentStep].Action
-	if r.State == Compensating {
-		c = &r.Def.Steps[r.CurrentStep].Compensation.Call
-	}
-	if c.Job == "" {
-		return nil
-	}
-	return c
 }
 
 // stepLimit returns when the current step times out; zero: never.

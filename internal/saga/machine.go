@@ -33,6 +33,21 @@ const (
 // States lists every state in order of its number.
 var States = []State{Pending, Running, StepCompleted, Completed, Compensating, Compensated, Failed, Cancelled, TimedOut}
 
+var names = [...]string{
+	"pending",
+	"running",
+	"step_completed",
+	"completed",
+	"compensating",
+	"compensated",
+	"failed",
+	"cancelled",
+	"timed_out",
+}
+
+// String returns the API's name of the state.
+func (s State) String() string { return names[s] }
+
 // Trigger says why an edge is taken.
 type Trigger string
 

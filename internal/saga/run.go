@@ -257,3 +257,18 @@ func (l *StepLog) refusal() bool {
 
 // typeOperator is the type of errors that operators cause.
 const typeOperator = "operator"
+
+// job returns the call of the current step if that is a job, otherwise nil.
+func (r *Instance) job() *workflow.Call {
+	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) {
+		return nil
+	}
+	c := &r.Def.Steps[r.CurrentStep].Action
+	if r.State == Compensating {
+		c = &r.Def.Steps[r.CurrentStep].Compensation.Call
+	}
+	if c.Job == "" {
+		return nil
+	}
+	return c
+}

@@ -2,21 +2,6 @@ package saga
 
 import "slices"
 
-var names = [...]string{
-	"pending",
-	"running",
-	"step_completed",
-	"completed",
-	"compensating",
-	"compensated",
-	"failed",
-	"cancelled",
-	"timed_out",
-}
-
-// String returns the API's name of the state.
-func (s State) String() string { return names[s] }
-
 // ParseState is the inverse of String.
 func ParseState(name string) (State, bool) {
 	i := slices.Index(names[:], name)
