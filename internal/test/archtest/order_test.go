@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"go/ast"
 	"go/parser"
-	"go/token"
 	"maps"
 	"path"
 	"slices"
@@ -217,22 +216,27 @@ func readingOrder(own map[string]*ast.File) (order, circle []string) {
 }
 
 func TestCirclesOfFilesAreFound(t *testing.T) {
-	read := func(sources ...string) map[string]*ast.File {
-		out := map[string]*ast.File{}
-		for i, src := range sources {
-			f, err := parser.ParseFile(token.NewFileSet(), "f.go", "package p\n"+src, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out[string(rune('a'+i))+".go"] = f
-		}
-		return out
-	}
-	if _, circle := readingOrder(read("func f() { g() }", "func g() { h() }", "func h() { f() }")); len(circle) != 4 {
+	three := sources(t, "func f() { g() }", "func g() { h() }", "func h() { f() }")
+	if _, circle := readingOrder(three); len(circle) != 4 {
 		t.Errorf("circle %v of three functions", circle)
 	}
-	if order, circle := readingOrder(read("type a struct { b b }", "type b struct{}; func (a) of() {}")); circle != nil ||
-		!slices.Equal(order, []string{"b.go", "a.go"}) {
+	two := sources(t, "type a struct { b b }", "type b struct{}; func (a) of() {}")
+	if order, circle := readingOrder(two); circle != nil || !slices.Equal(order, []string{"b.go", "a.go"}) {
 		t.Errorf("order %v, circle %v: a method is no need", order, circle)
 	}
+}
+
+// sources parses the files a.go, b.go and so on of a package.
+func sources(t *testing.T, all ...string) map[string]*ast.File {
+	t.Helper()
+	out := map[string]*ast.File{}
+	for i, src := range all {
+		name := string(rune('a'+i)) + ".go"
+		f, err := parser.ParseFile(positions, name, "package p\n"+src, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[name] = f
+	}
+	return out
 }
