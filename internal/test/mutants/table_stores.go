@@ -1,7 +1,7 @@
 package mutants
 
 var stores = []Mutant{
-	{[]string{"J-06", "J-14", "J6"}, "internal/jobrun/state.go",
+	{[]string{"J-06", "J-14", "J6"}, "internal/jobrun/machine.go",
 		"	{Assigned, Canceled, []Mover{Operator, Leader}},\n", "", "jobdb.TestTheDatabaseKnowsTheTableOfTransitions"},
 	{[]string{"J-23", "J2"}, "internal/jobrun/jobdb/claim_statement.go",
 		"LIMIT q.room FOR NO KEY UPDATE OF r SKIP LOCKED", "LIMIT q.room", "jobdb.TestWorkersThatRaceNeverShareARun"},
