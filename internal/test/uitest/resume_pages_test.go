@@ -1,0 +1,70 @@
+package uitest_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// The way of a person whose operation has found more than was expected: its page says why it was
+// halted and offers to resume it, the form says what follows, and then it ends.
+func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
+	t.Parallel()
+	s := uitest.Start(t, func(c *config.Config) { c.DLQ.AutoRetry = false })
+	for _, journey := range []struct {
+		operation, page, resume, why, means string
+	}{
+		{"redrive-by-filter", "/ui/redrives/%s", "/actions/resume", "letters", "it processes all"},
+		{"bulk-of-sagas", "/ui/sagas/bulk/%s", "/actions/resume", "sagas instead of at most", "all"},
+		{"bulk-of-runs", "/ui/run-bulks/%s", "/resume", "runs instead of at most", "It continues with all"},
+		{"backfill", "/ui/backfills/%s", "/resume", "slots instead of at most", "It continues with all"},
+	} {
+		t.Run(journey.operation, func(t *testing.T) {
+			all := operations()
+			op := all[slices.IndexFunc(all, func(o operation) bool { return o.name == journey.operation })]
+			w := &acting{s, t, op.name}
+			op.add(w, 3)
+			path, body := op.ask(w)
+			body["expected"] = 2
+			id := idOf(w.Must(t, "POST", path, body))
+			w.awaitState(&op, id, "HALTED")
+			at := fmt.Sprintf(journey.page, id)
+			sees := func(path string, texts ...string) string {
+				t.Helper()
+				status, page := s.Get(t, path)
+				for _, text := range texts {
+					if status != http.StatusOK || !strings.Contains(page, text) {
+						t.Fatalf("%s: %d, without %q:\n%s", path, status, text, page)
+					}
+				}
+				return page
+			}
+			sees(at, "halted", journey.why, "If you resume", `href="`+at+journey.resume, "Resume")
+			form := uitest.Form(sees(at+journey.resume, journey.means, `name="reason"`))
+			form.Set("reason", "all three are meant")
+			form.Set("do", "act")
+			status, page, to := s.Post(t, at+journey.resume, form)
+			if status != http.StatusSeeOther || !strings.HasPrefix(to, at) {
+				t.Fatalf("resume: %d, to %q\n%s", status, to, page)
+			}
+			if op.kind == "job_backfill" { // it ends with its runs
+				patience.Until(t, "its runs are there", func() bool { return fmt.Sprint(w.get(&op, id)["created"]) == "3" })
+				for _, run := range w.ids("/job-runs?backfill_id="+id, "job_runs", "id") {
+					w.Must(t, "POST", fmt.Sprint("/job-runs/", run, "/cancel"), object{"reason": "enough"})
+				}
+			}
+			if ended := w.awaitState(&op, id, "COMPLETED"); fmt.Sprint(ended[op.done]) != "3" {
+				t.Errorf("it ended as %v", ended)
+			}
+			if page := sees(at, "completed"); strings.Contains(page, "If you resume") {
+				t.Error("after its end its page offers to resume it")
+			}
+		})
+	}
+}
