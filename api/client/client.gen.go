@@ -196,6 +196,7 @@ const (
 	DeadLetterHoldConfiguration DeadLetterHold = "configuration"
 	DeadLetterHoldDefaultPolicy DeadLetterHold = "default_policy"
 	DeadLetterHoldHoldAll       DeadLetterHold = "hold_all"
+	DeadLetterHoldRedrive       DeadLetterHold = "redrive"
 	DeadLetterHoldTopicPolicy   DeadLetterHold = "topic_policy"
 )
 
@@ -1706,11 +1707,16 @@ type DeadLetter struct {
 	Headers []DeadLetterHeader `json:"headers,omitempty"`
 
 	// HeldBy What keeps a letter that has a `next_retry_at` from being retried automatically:
-	// `auto_retry` in its topic's policy, in the tenant's default policy or in the
-	// server's configuration (`dlq.auto_retry`), or `hold_all` in the default policy.
-	HeldBy   *DeadLetterHold     `json:"held_by,omitempty"`
-	ID       openapi_types.UUID  `json:"id"`
-	JobRunID *openapi_types.UUID `json:"job_run_id,omitempty"`
+	// an unfinished redrive that has collected it (`redrive`), `auto_retry` in its
+	// topic's policy, in the tenant's default policy or in the server's configuration
+	// (`dlq.auto_retry`), or `hold_all` in the default policy.
+	HeldBy *DeadLetterHold `json:"held_by,omitempty"`
+
+	// HeldByRedrive The redrive that has collected it, while it is `held_by` one: it is not
+	// retried automatically before that redrive has ended.
+	HeldByRedrive *openapi_types.UUID `json:"held_by_redrive,omitempty"`
+	ID            openapi_types.UUID  `json:"id"`
+	JobRunID      *openapi_types.UUID `json:"job_run_id,omitempty"`
 
 	// Key Present if it is UTF-8.
 	Key *ContentText `json:"key,omitempty"`
@@ -2099,8 +2105,9 @@ type DeadLetterHeaderPatch struct {
 type DeadLetterHeaderPatchOp string
 
 // DeadLetterHold What keeps a letter that has a `next_retry_at` from being retried automatically:
-// `auto_retry` in its topic's policy, in the tenant's default policy or in the
-// server's configuration (`dlq.auto_retry`), or `hold_all` in the default policy.
+// an unfinished redrive that has collected it (`redrive`), `auto_retry` in its
+// topic's policy, in the tenant's default policy or in the server's configuration
+// (`dlq.auto_retry`), or `hold_all` in the default policy.
 type DeadLetterHold string
 
 // DeadLetterImportAdjusted defines model for DeadLetterImportAdjusted.

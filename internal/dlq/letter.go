@@ -213,6 +213,7 @@ type Letter struct {
 	LastRetryAt *time.Time
 	LastError   string     // error of its last retry, "" if that succeeded; set only by Get and lists
 	LastErrorAt *time.Time // when that retry ended
+	CollectedBy uuid.UUID  // the unfinished redrive that holds it; zero: none; set as LastError is, of Retried ones
 	TerminalAt  *time.Time // when it became RESOLVED or DEAD; retention counts from here (defect B7)
 	Token       uuid.UUID  // of the retry under way; zero unless RETRYING
 	LeaseUntil  *time.Time // database clock; no other retry until then

@@ -59,6 +59,7 @@ type Hold string
 // Holds: auto_retry of the topic's policy, of the tenant's default, of the
 // configuration; hold_all of the tenant's default.
 const (
+	HeldByRedrive       Hold = "redrive" // an unfinished one has collected the letter
 	HeldByTopic         Hold = "topic_policy"
 	HeldByDefault       Hold = "default_policy"
 	HeldByConfiguration Hold = "configuration"
@@ -74,10 +75,26 @@ func (l *Letter) NextRetry() *time.Time {
 	return l.HeldRetryAt
 }
 
+// Retried reports whether a letter has a time for its next automatic retry, which an unfinished
+// redrive that has collected it holds back, also if a person has set it.
+func (l *Letter) Retried() bool { return l.Status == Pending && l.NextRetry() != nil }
+
+// HeldBy returns what holds a letter; policy is what holds those of its topic, "" nothing. A
+// redrive drives its letters whatever their policy says, so it comes first.
+func (l *Letter) HeldBy(policy Hold) Hold {
+	switch {
+	case l.Retried() && l.CollectedBy != uuid.Nil:
+		return HeldByRedrive
+	case l.Scheduled():
+		return policy
+	}
+	return ""
+}
+
 // Scheduled reports whether a policy may hold a letter: the time of its next retry was not set by
 // hand.
 func (l *Letter) Scheduled() bool {
-	return l.Status == Pending && l.NextRetry() != nil && l.Source.automatic() && !l.RetryAsked
+	return l.Retried() && l.Source.automatic() && !l.RetryAsked
 }
 
 // Failures returns how often the lineage of a letter has failed: how often it came back

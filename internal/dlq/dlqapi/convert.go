@@ -48,8 +48,11 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 	if l.Link.StepName != "" {
 		out.StepIndex = &l.Link.StepIndex
 	}
-	if v.held != "" && l.Scheduled() {
-		out.HeldBy = new(api.DeadLetterHold(v.held))
+	if by := l.HeldBy(v.held); by != "" {
+		out.HeldBy = new(api.DeadLetterHold(by))
+		if by == dlq.HeldByRedrive {
+			out.HeldByRedrive = &l.CollectedBy
+		}
 	}
 	actions := l.Actions()
 	if l.ArchivedAt != nil {

@@ -46,3 +46,34 @@ func (st *Letters) lastErrors(ctx context.Context, tenant uuid.UUID, letters []d
 		return nil
 	}, pq.Array(ids))
 }
+
+// holdingRedrives finds the unfinished redrive that holds each letter.
+var holdingRedrives = postgres.OfTenant(`
+SELECT m.id, d.id
+  FROM (SELECT tenant.id AS tenant_id, k.id FROM unnest($2::uuid[]) AS k (id)) AS m
+ CROSS JOIN LATERAL (SELECT d.id `+CollectedBy+`
+        ORDER BY d.started_at, d.id LIMIT 1) AS d`, "")
+
+// collectedBy fills in the redrives that hold a tenant's letters. It looks only for letters that
+// would otherwise be retried automatically.
+func (st *Letters) collectedBy(ctx context.Context, tenant uuid.UUID, letters []dlq.Letter) error {
+	at := map[uuid.UUID]*dlq.Letter{}
+	var ids []uuid.UUID
+	for i := range letters {
+		if l := &letters[i]; l.Retried() {
+			at[l.ID] = l
+			ids = append(ids, l.ID)
+		}
+	}
+	if ids == nil {
+		return nil
+	}
+	return st.db.ReadTenant(ctx, tenant, holdingRedrives, func(rows *sql.Rows) error {
+		var id, by uuid.UUID
+		err := rows.Scan(&id, &by)
+		if l := at[id]; l != nil {
+			l.CollectedBy = by
+		}
+		return err
+	}, pq.Array(ids))
+}

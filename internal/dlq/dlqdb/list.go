@@ -37,6 +37,9 @@ func (st *Letters) list(ctx context.Context, tenant uuid.UUID, t *LetterTable,
 	if err := st.lastErrors(ctx, tenant, out.Items); err != nil {
 		return out, fmt.Errorf("read the last retries of dead letters: %w", err)
 	}
+	if err := st.collectedBy(ctx, tenant, out.Items); err != nil {
+		return out, fmt.Errorf("look for redrives that hold dead letters: %w", err)
+	}
 	switch {
 	case !q.Total:
 	case f.total >= 0:

@@ -42,6 +42,9 @@ func (st *Letters) Get(ctx context.Context, tenant, id uuid.UUID) (dlq.Letter, e
 		return dlq.Letter{}, postgres.Wrap("get dead letter", err)
 	}
 	one := []dlq.Letter{l}
-	err = st.lastErrors(ctx, tenant, one)
-	return one[0], postgres.Wrap("read the last retry of a dead letter", err)
+	if err = st.lastErrors(ctx, tenant, one); err != nil {
+		return one[0], postgres.Wrap("read the last retry of a dead letter", err)
+	}
+	err = st.collectedBy(ctx, tenant, one)
+	return one[0], postgres.Wrap("look for the redrive that holds a dead letter", err)
 }

@@ -63,6 +63,14 @@ func TestLettersOfAnUnfinishedRedriveAreNotRetriedAutomatically(t *testing.T) {
 		if n := m.Free(t); n != 0 {
 			t.Errorf("%s: %d letters are let go", when, n)
 		}
+		for _, item := range m.letters(t, r) {
+			if by := m.holder(t, item); by != r.ID && by != notRetried {
+				t.Errorf("%s: letter %s is held by %s", when, item, by)
+			}
+		}
+	}
+	if by := m.holder(t, other[0]); by != uuid.Nil {
+		t.Errorf("a letter that came later is held by %s", by)
 	}
 	if got := m.ClaimDue(t, 10); len(got) != 1 || got[0].ID != other[0] {
 		t.Errorf("%d letters are retried automatically, want the one that came later", len(got))
@@ -89,9 +97,39 @@ func TestLettersOfAnUnfinishedRedriveAreNotRetriedAutomatically(t *testing.T) {
 	for range 10 { // the failed ones as well
 		m.Free(t)
 	}
+	for _, item := range m.letters(t, r) {
+		if by := m.holder(t, item); by != uuid.Nil && by != notRetried {
+			t.Errorf("after its end letter %s is held by %s", item, by)
+		}
+	}
 	if got := m.ClaimDue(t, 10); len(got) != 5 {
 		t.Errorf("after its end %d letters are retried automatically, want 5", len(got))
 	}
+}
+
+// notRetried stands for a letter that has no automatic retry.
+var notRetried = uuid.UUID{1}
+
+// holder is the redrive that holds a letter, as the letter and its list say.
+func (m redriving) holder(t *testing.T, id uuid.UUID) uuid.UUID {
+	t.Helper()
+	l, err := m.Letters.Get(t.Context(), m.Tenant, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed, err := m.Letters.List(t.Context(), m.Tenant, dlq.Query{ByTime: page.ByTime{Limit: 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range listed.Items {
+		if listed.Items[i].ID == id && listed.Items[i].CollectedBy != l.CollectedBy {
+			t.Errorf("it is held by %s, in the list by %s", l.CollectedBy, listed.Items[i].CollectedBy)
+		}
+	}
+	if !l.Retried() {
+		return notRetried
+	}
+	return l.CollectedBy
 }
 
 // What an action other than a retry has made PENDING goes its own way.

@@ -51,6 +51,9 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 
 func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	switch {
+	case l.HeldByRedrive != nil:
+		all = append(all, web.Sentence("Held by redrive %s: it is not retried automatically until that redrive has ended.",
+			*l.HeldByRedrive))
 	case l.HeldBy != nil && l.NextRetryAt != nil:
 		all = append(all, web.Sentence("It is held: %s. Otherwise it would be retried %s.",
 			heldBy[*l.HeldBy], web.Ago(now, *l.NextRetryAt)))
