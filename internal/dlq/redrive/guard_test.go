@@ -189,7 +189,7 @@ func TestARedriveWaitsAsLongAsItsTargetAsks(t *testing.T) {
 	r := p.redrive(ids, func(r *dlq.Redrive) { r.Rate, r.Concurrency = 10_000, 4 })
 	p.full(r)
 	cfg := p.config(t)
-	cfg.Drivers = map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: httpDriver(t, true, time.Minute, 4)}
+	cfg.Drivers = map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: httpDriver(t, time.Minute, 4)}
 	run(t, cfg)
 	p.await("the redrive to wait for its target", func() bool {
 		now := p.read(r)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq/redrive"
 	"github.com/skald-saga/skald/internal/dlq/redrivedb"
 	"github.com/skald-saga/skald/internal/dlq/targets"
+	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
@@ -150,7 +152,7 @@ func (p *post) config(t *testing.T) redrive.Config {
 	return redrive.Config{
 		Queue: p.queue, Redrives: p.redrives, Now: func() time.Time { return moment().Now },
 		Log:     slog.New(slog.DiscardHandler),
-		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: httpDriver(t, true, 5*time.Second, 4)},
+		Drivers: map[dlq.TargetKind]redrive.Driver{dlq.ToHTTP: httpDriver(t, 5*time.Second, 4)},
 		Poll:    10 * time.Millisecond, Lease: 4 * time.Second, Batch: 20, AtOnce: map[dlq.TargetKind]int{dlq.ToHTTP: 10},
 	}
 }
@@ -341,4 +343,25 @@ func TestATopicThatIngestionReadsIsNeverDrivenTo(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, end, err)
 		}
 	}
+}
+
+// httpDriver drives letters to servers of a test.
+func httpDriver(t *testing.T, timeout time.Duration, atOnce int) *targets.HTTP {
+	t.Helper()
+	policy, err := egress.NewPolicy(nil, nil, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := targets.NewHTTP(targets.HTTPConfig{
+		Policy: policy, Timeout: timeout, Concurrency: atOnce, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	t.Cleanup(h.Close)
+	return h
+}
+
+func serve(t *testing.T, f http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return s.URL
 }

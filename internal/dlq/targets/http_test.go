@@ -1,4 +1,4 @@
-package redrive_test
+package targets_test
 
 import (
 	"context"
