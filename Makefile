@@ -47,7 +47,7 @@ demo-ui: postgres build ## start a server with something in every state to look 
 	./bin/skald demo --keep $(ARGS)
 
 # The slowest of the other packages, which wait more than the rest do: they begin first.
-LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual
+LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual ./internal/test/browser ./internal/dlq/dlqapi
 
 # Test programs are not debugged: leaving out symbols and debug information saves nearly 40 % of the
 # linker's time. Their files are in memory if there is room (scripts/tmpdir.sh). Their

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	}
 	program = filepath.Join(dir, "skald")
 	code := 1
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", program, ".").CombinedOutput(); err != nil {
 		os.Stderr.Write(out)
 	} else {
 		code = m.Run()

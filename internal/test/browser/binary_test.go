@@ -25,7 +25,8 @@ func TestTheProgram(t *testing.T) {
 		return // make test-ui
 	}
 	program := filepath.Join(t.TempDir(), "skald")
-	if out, err := exec.Command("go", "build", "-o", program, "../../../cmd/skald").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-ldflags=-s", "-o", program, "../../../cmd/skald")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	t.Run("from the demo alone", func(t *testing.T) { fromTheDemoAlone(t, program) })

@@ -42,7 +42,7 @@ var (
 
 func build(name string, flags ...string) (string, error) {
 	path := filepath.Join(binDir, name)
-	args := append([]string{"build", "-ldflags=-w", "-o", path}, flags...) // without debug information
+	args := append([]string{"build", "-ldflags=-s", "-o", path}, flags...) // without what a debugger needs
 	cmd := exec.Command("go", append(args, "./cmd/skald")...)
 	cmd.Dir = filepath.Join("..", "..", "..")
 	if out, err := cmd.CombinedOutput(); err != nil {

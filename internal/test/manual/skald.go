@@ -58,7 +58,7 @@ func Program(t testing.TB, pkg string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, filepath.Base(pkg))
-	build := exec.Command("go", "build", "-trimpath", "-o", path, pkg)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s", "-o", path, pkg)
 	build.Dir = root(t)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
