@@ -281,12 +281,12 @@ func textOf(n *html.Node) (text string) {
 
 // needed is the permission that a page names which says that something is forbidden.
 func needed(page string) string {
-	_, rest, _ := strings.Cut(page, "this needs the permission ")
+	_, rest, _ := strings.Cut(page, "this requires the permission ")
 	permission, _, _ := strings.Cut(rest, ";")
 	return permission
 }
 
-const forAnyTenant = "it needs a credential for any tenant"
+const forAnyTenant = "it requires a credential for any tenant"
 
 // readable reports a page that does not say what the visitor lacks, or says something else.
 func (m *rights) readable(path string, who visitor, page string) (permission string) {

@@ -6,28 +6,27 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// What an operation covers: exactly the things that existed when it was requested. What
-// comes afterwards has not been seen by anybody.
+// An operation covers exactly the items that existed when it was requested, because its
+// requester has not seen later ones.
 //
-// Times alone cannot tell what existed: clocks of nodes differ, several things have the
-// same microsecond, and a thing may become visible after the request although its time is
-// earlier. So a store keeps what was visible to it then (page.Snapshot), and compares
-// things with that.
+// Times alone do not show what existed: clocks of nodes differ, several items may have the same
+// microsecond, and an item may become visible after the request although its time is earlier.
+// So a store keeps its snapshot at the time of the request (page.Snapshot), and compares items
+// with that.
 
-// Seen is what a store finds when an operation is requested: at one time, in one look.
+// Seen is what a store finds when an operation is requested: all of it at the same time.
 type Seen struct {
 	At       time.Time // by the clock of the store
 	Snapshot page.Snapshot
-	Count    int64 // of the things that it would be for
+	Count    int64 // number of items that it would cover
 }
 
-// Slack is how far the clock of the node that stored a thing may be ahead of the store's.
-// It only bounds where things are looked for.
+// Slack is how far the clock of the node that stored an item may be ahead of the store's. It
+// only limits where items are looked for.
 const Slack = 10 * time.Minute
 
-// Before bounds the times of the things that an operation covers that was requested at a
-// time. Without a snapshot (it was requested on an earlier version) the bound is all there
-// is.
+// Before returns the upper limit for the times of items that an operation requested at a given
+// time covers. Without a snapshot (in operations of earlier versions) it is the only limit.
 func Before(s page.Snapshot, at time.Time) time.Time {
 	if s == "" {
 		return at
@@ -35,12 +34,12 @@ func Before(s page.Snapshot, at time.Time) time.Time {
 	return at.Add(Slack)
 }
 
-// HaltExpected is why an operation halts that found more things than it may be for.
+// HaltExpected is why an operation halts that finds more items than it may cover.
 const HaltExpected = "expected"
 
-// AtMost returns how many things an operation may touch, if a number was asked for and so
-// many were counted; nil: any. What cannot be undone (destroys) is never done to more things
-// than were counted, whatever changed in the meantime.
+// AtMost returns how many items an operation may change, given the requested limit and the
+// count; nil: any number. An irreversible operation (destroys) is never applied to more items
+// than were counted, whatever has changed since then.
 func AtMost(asked *int64, counted int64, destroys bool) *int64 {
 	if destroys && (asked == nil || *asked > counted) {
 		return &counted
@@ -48,11 +47,11 @@ func AtMost(asked *int64, counted int64, destroys bool) *int64 {
 	return asked
 }
 
-// Cover is which things an operation is for, and how many.
+// Cover is which items an operation covers, and how many.
 type Cover struct {
-	Snapshot   page.Snapshot // which; "": see Before
-	Expected   *int64        // how many there were when it was requested; nil: not counted
-	HaltsAbove *int64        // more than this halt it; nil: none do
+	Snapshot   page.Snapshot // which items; "": see Before
+	Expected   *int64        // how many items there were at the request; nil: not counted
+	HaltsAbove *int64        // it halts if there are more; nil: no limit
 	HaltReason string        // why it halted
-	Found      *int64        // how many it found when it halted; nil: it has not
+	Found      *int64        // how many it found when it halted; nil: it has not halted
 }

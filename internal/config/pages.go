@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// UI is the pages for people.
+// UI configures the pages for people.
 type UI struct {
-	Mode   UIMode   `key:"mode" validate:"oneof=full read_only off" doc:"full: the pages show everything and offer what the visitor may do. read_only: they offer no actions, to any visitor. off: there are none."`
+	Mode   UIMode   `key:"mode" validate:"oneof=full read_only off" doc:"full: the pages show everything and offer the actions that the visitor may take. read_only: they offer no actions to anyone. off: there are no pages."`
 	Title  string   `key:"title" validate:"max=60" doc:"Name of this installation, shown in a bar on every page, such as PRODUCTION; empty means no bar."`
 	Colour string   `key:"colour" validate:"omitempty,oneof=red amber green blue" doc:"Colour of that bar; empty means grey."`
 	Links  []string `key:"links" validate:"dive,ui_link" doc:"Links to other tools that pages show beside a trace or a correlation: the name, =, and a URL with {trace_id} or {correlation_id} in it, such as Jaeger=https://jaeger.example/trace/{trace_id}. A comma in the URL is written %2C."`
 }
 
-// UIMode says which pages there are.
+// UIMode is what the pages offer, if there are any.
 type UIMode string
 
 // The modes.
@@ -36,7 +36,7 @@ func linkOf(entry string) (Link, bool) {
 	if end := strings.IndexAny(host, "/?#"); end >= 0 {
 		host = host[:end]
 	}
-	// Clients choose correlation IDs: these must not choose the server that a link leads to.
+	// Clients choose correlation IDs, which must not determine the server that a link leads to.
 	ok := err == nil && !strings.ContainsAny(host, "{}") && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") &&
 		l.Name != "" && len(l.Name) <= 60 &&
 		(strings.Contains(l.URL, "{trace_id}") || strings.Contains(l.URL, "{correlation_id}"))

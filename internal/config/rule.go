@@ -4,7 +4,7 @@ package config
 // instead, or "" when the condition holds.
 type rule struct {
 	key    string   // the setting that the mistake is reported for
-	with   []string // the other settings it looks at
+	with   []string // the other settings that it depends on
 	broken func(Config) string
 }
 

@@ -45,8 +45,8 @@ func (k Kafka) Sources() []Source {
 	return out
 }
 
-// brokenSources returns what is wrong with the topics whose records become events, ""
-// if nothing is.
+// brokenSources returns what is wrong with the topics whose records become events; "" if they
+// are valid.
 func brokenSources(c Config) string {
 	seen := map[string]bool{}
 	for _, s := range c.Kafka.Sources() {

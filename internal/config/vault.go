@@ -5,10 +5,10 @@ import (
 	"net/url"
 )
 
-// Keeps reports whether the database's login comes from Vault.
+// Keeps reports whether the database login comes from Vault.
 func (v Vault) Keeps() bool { return v.StaticPath != "" || v.DynamicPath != "" }
 
-// vaultAddress accepts http:// and https:// with a host, and nothing after it.
+// vaultAddress accepts http:// and https:// with a host and nothing after it.
 func vaultAddress(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && isHost(u.Hostname()) &&
@@ -25,7 +25,8 @@ func (v Vault) inTheClear() bool {
 	return u.Hostname() != "localhost" && (err != nil || !addr.Unmap().IsLoopback())
 }
 
-// missing returns the setting that the method needs and lacks, "" if none.
+// missing returns the setting that the method requires but that is not set; "" if none is
+// missing.
 func (v Vault) missing() string {
 	switch {
 	case v.AuthMethod == "token" && v.Token == "":
@@ -59,12 +60,12 @@ var vaultRules = []rule{
 	{"database.host", []string{"database.url", "vault.static_path", "vault.dynamic_path"}, func(c Config) string {
 		return unless(
 			!c.Vault.Keeps() || !c.Database.Embedded(),
-			"must be set, or database.url, when Vault keeps the password: the private PostgreSQL has its own",
+			"must be set, or database.url, when the password comes from Vault: the private PostgreSQL has its own",
 		)
 	}},
 	{"database.password", []string{"database.url", "vault.static_path", "vault.dynamic_path"}, func(c Config) string {
 		return unless(!c.Vault.Keeps() || c.Database.Password == "" && !c.Database.urlHasPassword(),
-			"must not be given here, in a file or in database.url when Vault keeps it")
+			"must not be given here, in a file or in database.url when it comes from Vault")
 	}},
 	{"database.password_file", []string{"database.url", "database.password"}, func(c Config) string {
 		return unless(
@@ -72,7 +73,7 @@ var vaultRules = []rule{
 			"must not be given when database.url has a password",
 		)
 	}},
-	// The login owns what it creates, and Vault could then not drop it.
+	// A login owns what it creates, so Vault could not drop it afterwards.
 	{"database.auto_migrate", []string{"vault.dynamic_path"}, func(c Config) string {
 		return unless(c.Vault.DynamicPath == "" || !c.Database.AutoMigrate,
 			"must be false with vault.dynamic_path: run skald migrate up as the role that owns the schema")

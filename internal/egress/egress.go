@@ -1,9 +1,9 @@
-// Package egress decides which addresses Skald may connect to when it calls
-// what users name in a URL: participants, webhooks.
+// Package egress decides which addresses Skald may connect to when it calls URLs given by
+// users: participants, webhooks.
 //
-// A URL proves nothing: names resolve to any address, and to another one a
-// moment later. So the decision is made on the resolved address of every
-// single connection, right before it is opened.
+// A URL proves nothing: its name may resolve to any address, and to another one a moment later.
+// So the decision is made on the resolved address of every connection, right before it is
+// opened.
 package egress
 
 import (
@@ -19,9 +19,8 @@ import (
 	"time"
 )
 
-// Policy says where connections may go. It is made by NewPolicy, is safe for
-// concurrent use and does not change. The zero Policy allows every ordinary
-// address and no loopback.
+// Policy decides where connections may go. It is made by NewPolicy, is safe for concurrent use
+// and does not change. The zero Policy allows every ordinary address and no loopback.
 type Policy struct {
 	// Resolver looks up host names; nil means the system's. Set it before the first dial.
 	Resolver *net.Resolver
@@ -31,9 +30,9 @@ type Policy struct {
 }
 
 // NewPolicy makes a policy of two lists. An entry is a host name, an address or a CIDR, each alone
-// (all ports), with :PORT, or with :PORT-PORT; IPv6 with a port stands in brackets; "*.example.com"
-// is every name below example.com but not itself; "localhost" means the loopback addresses. The
-// error names the first entry that is not one of these.
+// (all ports), with :PORT, or with :PORT-PORT; IPv6 with a port is in brackets; "*.example.com" is
+// every name below example.com but not itself; "localhost" means the loopback addresses. The error
+// names the first entry that is not one of these.
 //
 // A connection is refused, in this order, when
 //   - an entry of deny matches the host asked for or the address reached;
@@ -59,10 +58,10 @@ func NewPolicy(allow, deny []string, allowLoopback bool) (*Policy, error) {
 	return &Policy{allow: allowed, deny: denied, loopback: allowLoopback}, nil
 }
 
-// Denied is the error of a connection that the policy refuses. Nothing was sent.
+// Denied is the error of a connection that the policy forbids. Nothing was sent.
 type Denied struct {
-	Host   string         // what was asked for, without the port
-	Addr   netip.AddrPort // what it resolved to; the zero value when the host itself is denied
+	Host   string         // the requested host, without the port
+	Addr   netip.AddrPort // the resolved address; the zero value if the host itself is denied
 	Reason string         // for operators
 }
 
@@ -112,9 +111,9 @@ func (p *Policy) Check(host string, addr netip.AddrPort) error {
 	return denied("not on the allow list")
 }
 
-// CheckHost is what can be said of a destination without looking its name up:
-// nil, or a *Denied. An address gets the answer of Check. A name may still turn
-// out to lead where it must not: only the dial decides.
+// CheckHost checks a destination without looking up its name, and returns nil or a *Denied. For
+// an address it returns the result of Check. A name that it accepts may still resolve to a
+// denied address, which only the dial can tell.
 func (p *Policy) CheckHost(host string, port uint16) error {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return p.Check(host, netip.AddrPortFrom(a, port))
@@ -137,7 +136,7 @@ func (p *Policy) CheckHost(host string, port uint16) error {
 	}
 	for _, r := range p.allow {
 		if r.prefix.IsValid() || r.matchesName(name, port) {
-			return nil // it, or perhaps an address of it
+			return nil // the entry matches it, or may match one of its addresses
 		}
 	}
 	if len(p.allow) > 0 {
@@ -155,7 +154,7 @@ func (p *Policy) deniesName(name string, port uint16) bool {
 	return false
 }
 
-// beforeLookUp is what a dial refuses without asking for the addresses of a name.
+// beforeLookUp returns why a dial is denied before the name is looked up.
 func (p *Policy) beforeLookUp(host string, port uint16) error {
 	name := normalName(host)
 	if p.deniesName(name, port) {
@@ -173,10 +172,9 @@ func (p *Policy) beforeLookUp(host string, port uint16) error {
 	return nil
 }
 
-// DialContext returns a function for net/http and the like that connects only
-// where the policy allows. timeout bounds one connection, the look-up
-// included; 0 leaves it to the context. The function's error wraps *Denied
-// when every address it tried was refused by the policy.
+// DialContext returns a function for net/http and the like that connects only where the policy
+// allows. timeout limits one connection, including the look-up; 0 leaves it to the context. The
+// function's error wraps *Denied if the policy denied every address that it tried.
 func (p *Policy) DialContext(
 	timeout time.Duration,
 ) func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -185,7 +183,7 @@ func (p *Policy) DialContext(
 		if err != nil {
 			return nil, err
 		}
-		// Known before the look-up, so a denied name is not even asked for.
+		// Decided before the look-up, so that a denied name is not even resolved.
 		if port, err := strconv.ParseUint(service, 10, 16); err == nil {
 			if err := p.beforeLookUp(host, uint16(port)); err != nil {
 				return nil, err
@@ -209,7 +207,8 @@ func (p *Policy) DialContext(
 		conn, err := d.DialContext(ctx, network, address)
 		var denied *Denied
 		if errors.As(err, &denied) && tried.Load() {
-			// Another of its addresses is fine and may answer next time: not a matter of policy.
+			// Another of its addresses is allowed and may answer next time, so this is not a
+			// denial.
 			return nil, fmt.Errorf("dial %s: no allowed address answered", address)
 		}
 		return conn, err

@@ -13,7 +13,7 @@ import (
 // rule is one entry of a list: addresses or a name, and ports.
 type rule struct {
 	prefix netip.Prefix // valid for an address rule
-	name   string       // else "orders.internal", or ".example.com" for every name below it
+	name   string       // otherwise "orders.internal", or ".example.com" for every name below it
 	lo, hi uint16       // ports, both included
 }
 
@@ -31,8 +31,8 @@ func (r rule) matchesName(host string, port uint16) bool {
 	return r.name == host || r.name[0] == '.' && strings.HasSuffix(host, r.name)
 }
 
-// localhost is what the name means everywhere (RFC 6761), so that an entry
-// "localhost" opens loopback as the addresses themselves would.
+// localhost is the meaning of that name everywhere (RFC 6761), so that an entry "localhost"
+// opens loopback as its addresses would.
 var localhost = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 func parseRules(list string, entries []string) ([]rule, error) {
@@ -111,7 +111,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, fmt.Errorf("not a CIDR")
 	}
-	if p.Addr().Is4In6() { // addresses are compared unmapped, so this could never match as it is
+	if p.Addr().Is4In6() { // addresses are compared unmapped, so this could never match
 		if p.Bits() < 96 {
 			return netip.Prefix{}, fmt.Errorf("write IPv4 networks as IPv4")
 		}
@@ -122,8 +122,8 @@ func parsePrefix(s string) (netip.Prefix, error) {
 
 var (
 	validName = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
-	// A last label that is a number makes a "name" an IPv4 address in disguise
-	// (127.1, 0x7f000001), which no entry should hide behind.
+	// A numeric last label makes a "name" a disguised IPv4 address (127.1, 0x7f000001), which
+	// entries must not contain.
 	numericEnd = regexp.MustCompile(`(^|\.)([0-9]+|0x[0-9a-f]*)$`)
 )
 
@@ -132,7 +132,7 @@ func parseName(s string) (string, error) {
 	name := normalName(base)
 	switch {
 	case len(name) > 253 || !validName.MatchString(name):
-		return "", fmt.Errorf("neither an address nor a CIDR nor a host name")
+		return "", fmt.Errorf("not an address, a CIDR or a host name")
 	case numericEnd.MatchString(name):
 		return "", fmt.Errorf("looks like an IPv4 address but is not one")
 	case wildcard:
@@ -148,5 +148,5 @@ func normalName(host string) string {
 	if ascii, err := idna.Lookup.ToASCII(host); err == nil {
 		return ascii
 	}
-	return strings.ToLower(host) // names with an underscore, which IDNA refuses
+	return strings.ToLower(host) // names with an underscore, which IDNA rejects
 }

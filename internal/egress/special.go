@@ -2,16 +2,16 @@ package egress
 
 import "net/netip"
 
-// block is a range that no participant belongs in by accident.
+// block is a range of special addresses, in which a participant is not expected.
 type block struct {
 	prefix   netip.Prefix
 	meaning  string
 	loopback bool // opened by Policy.loopback
 }
 
-// blocks are denied whatever is allowed, unless an allow entry names an address or a network inside
-// the block. An address may belong to several; each must be opened, so that allowing 169.254.0.0/16
-// leaves the metadata service closed.
+// blocks are always denied, unless an allow entry names an address or a network inside the block.
+// An address may belong to several blocks, each of which must be opened, so that allowing
+// 169.254.0.0/16 leaves the metadata service closed.
 var blocks = []block{
 	{prefix: netip.MustParsePrefix("127.0.0.0/8"), meaning: "loopback", loopback: true},
 	{prefix: netip.MustParsePrefix("::1/128"), meaning: "loopback", loopback: true},
@@ -37,8 +37,8 @@ var blocks = []block{
 	{prefix: netip.MustParsePrefix("2001::/32"), meaning: "tunnel"},                 // Teredo, likewise
 }
 
-// services are the ports of services that a request over HTTP must not reach: some read
-// commands out of it.
+// services are the ports of services that an HTTP request must not reach, because some would
+// execute parts of it as commands.
 var services = map[uint16]string{
 	22: "SSH", 23: "Telnet", 25: "SMTP", 53: "DNS", 110: "POP3", 143: "IMAP", 389: "LDAP", 445: "SMB", 465: "SMTP",
 	587: "SMTP", 636: "LDAP", 1433: "SQL Server", 1521: "Oracle", 2379: "etcd", 2380: "etcd", 3306: "MySQL", 3389: "RDP",
@@ -46,16 +46,17 @@ var services = map[uint16]string{
 	27017: "MongoDB",
 }
 
-// disguised is why a host such as 0177.0.0.1 is refused.
+// disguised is the reason for denying a host such as 0177.0.0.1.
 const disguised = "an IPv4 address must be written as four decimal numbers without leading zeros"
 
-// closedPort returns whose port it is when it may not be reached at name and a, else "".
+// closedPort returns the service of a port that must not be reached at name and a, otherwise
+// "".
 func (p *Policy) closedPort(name string, a netip.Addr, port uint16) string {
 	return p.closedUnless(port, func(r rule) bool { return r.matchesAddr(a, port) || r.matchesName(name, port) })
 }
 
-// closedPortOf is closedPort for a name whose addresses are not known: any entry with an
-// address may open it.
+// closedPortOf is closedPort for a name whose addresses are unknown: any entry with an address
+// may open the port.
 func (p *Policy) closedPortOf(name string, port uint16) string {
 	return p.closedUnless(port, func(r rule) bool {
 		return r.matchesPort(port) && r.prefix.IsValid() || r.matchesName(name, port)
@@ -71,14 +72,14 @@ func (p *Policy) closedUnless(port uint16, opened func(rule) bool) string {
 		return ""
 	}
 	for _, r := range p.allow {
-		if r.lo > 0 && opened(r) { // an entry for all ports was not written with this one in mind
+		if r.lo > 0 && opened(r) { // an entry for all ports is not meant to open this one
 			return ""
 		}
 	}
 	return service
 }
 
-// closed returns the meaning of the block that keeps a:port closed, "" when none does.
+// closed returns the description of the block that closes a:port, "" if none does.
 func (p *Policy) closed(a netip.Addr, port uint16) string {
 	for _, b := range blocks {
 		if b.prefix.Contains(a) && !(b.loopback && p.loopback) && !p.opens(b, a, port) {
@@ -88,8 +89,8 @@ func (p *Policy) closed(a netip.Addr, port uint16) string {
 	return ""
 }
 
-// opens reports whether an allow entry for a:port was written with b in mind: it lies inside the
-// block. 0.0.0.0/0 allows much, but not the metadata service.
+// opens reports whether an allow entry for a:port is inside b and therefore meant to open it.
+// 0.0.0.0/0 allows much, but not the metadata service.
 func (p *Policy) opens(b block, a netip.Addr, port uint16) bool {
 	for _, r := range p.allow {
 		if r.matchesAddr(a, port) && r.prefix.Bits() >= b.prefix.Bits() {
@@ -104,8 +105,8 @@ var (
 	sixTo4 = netip.MustParsePrefix("2002::/16")
 )
 
-// translated returns the IPv4 address a packet to a would end at when a
-// gateway translates it, and else the zero Addr.
+// translated returns the IPv4 address to which a gateway would translate a, otherwise the zero
+// Addr.
 func translated(a netip.Addr) netip.Addr {
 	raw := a.As16()
 	switch {

@@ -11,22 +11,22 @@ import (
 	"github.com/skald-saga/skald/internal/secret/files"
 )
 
-// TLSFiles name the PEM files of TLS to those who are called. Each may be empty, but Cert
-// and Key only together. Section is that of their settings, for errors.
+// TLSFiles names the PEM files for TLS connections to servers. Each may be empty, but Cert and
+// Key only together. Section is the section of their settings, for errors.
 type TLSFiles struct {
 	Section   string
-	Cert, Key string // the certificate that Skald shows to those who ask for one, and its private key
-	CA        string // who vouches for those who are called; "": the system's authorities
+	Cert, Key string // the client certificate for servers that request one, and its private key
+	CA        string // the CAs that servers are verified with; "": the system's
 }
 
-// Watch reads the files, and again when they have changed. While a file is missing or
-// wrong, what was read last stays in use and failed is called.
+// Watch reads the files, and reads them again when they change. While a file is missing or
+// invalid, its last valid content stays in use, and failed is called.
 func (f TLSFiles) Watch(failed func(error)) (*files.Watched[*tls.Config], error) {
 	return files.Watch(f.read, failed, f.Cert, f.Key, f.CA)
 }
 
-// read returns a configuration with a cache of its own: a session established with another
-// certificate, or with a peer no longer trusted, must not be resumed.
+// read returns a configuration with its own session cache, because a session with another
+// certificate, or with a peer that is no longer trusted, must not be resumed.
 func (f TLSFiles) read() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(256)}
 	if f.Cert != "" {
@@ -42,14 +42,14 @@ func (f TLSFiles) read() (*tls.Config, error) {
 			return nil, fmt.Errorf("read %s.tls_ca_file: %w", f.Section, err)
 		}
 		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errors.New(f.Section + ".tls_ca_file holds no certificate")
+			return nil, errors.New(f.Section + ".tls_ca_file contains no certificate")
 		}
 	}
 	return c, nil
 }
 
-// Rejected describes what was wrong with a peer's certificate, in words that anyone may read:
-// without the names for which it is valid. It is "" when err is something else.
+// Rejected describes what is wrong with a peer's certificate, in public words: without the
+// names for which it is valid. It returns "" for other errors.
 func Rejected(err error) string {
 	var invalid *tls.CertificateVerificationError
 	if !errors.As(err, &invalid) {
@@ -69,17 +69,16 @@ func Rejected(err error) string {
 	return "its certificate was not accepted"
 }
 
-// refusals are the alerts by which a server refuses the certificate of a client, or
-// that there is none. crypto/tls does not export their type.
+// refusals are the alerts with which a server rejects a client's certificate or its absence.
+// crypto/tls does not export their type.
 var refusals = map[string]bool{
 	"tls: bad certificate": true, "tls: unsupported certificate": true, "tls: revoked certificate": true,
 	"tls: expired certificate": true, "tls: unknown certificate": true, "tls: unknown certificate authority": true,
 	"tls: access denied": true, "tls: certificate required": true, "tls: handshake failure": true,
 }
 
-// RefusedUs reports whether err is the alert by which the other end has refused Skald's
-// certificate, or its absence. In TLS 1.3 that can arrive after the handshake, in place of
-// an answer.
+// RefusedUs reports whether err is the alert with which the peer rejects Skald's certificate or
+// its absence. In TLS 1.3 that can arrive after the handshake, in place of an answer.
 func RefusedUs(err error) bool {
 	var network *net.OpError
 	return errors.As(err, &network) && network.Op == "remote error" && refusals[network.Err.Error()]

@@ -1,6 +1,6 @@
-// Package failpoint holds the points at which tests may kill, delay or fail
-// Skald (requirements/invariants.md 3.4). Ordinary binaries contain none of
-// it; build with -tags failpoints and set SKALD_FAILPOINTS, for example
+// Package failpoint has the points at which tests may kill, delay or fail Skald
+// (requirements/invariants.md 3.4). Ordinary binaries contain none of it; build with -tags
+// failpoints and set SKALD_FAILPOINTS, for example
 //
 //	step.after_reply=kill@3;commit.unknown=exec_err%0.01;lease.renew_before=pause(5s)
 //
@@ -24,7 +24,7 @@ const (
 	ClaimBefore       Name = "claim.before"
 	ClaimAfterCommit  Name = "claim.after_commit"
 	StepBeforeSend    Name = "step.before_send"
-	StepAfterSend     Name = "step.after_send" // of a compensation too: the request is sent, no answer was read
+	StepAfterSend     Name = "step.after_send" // also for a compensation: the request is sent, no answer was read
 	StepAfterReply    Name = "step.after_reply"
 	StepBeforeCommit  Name = "step.before_commit"
 	StepAfterCommit   Name = "step.after_commit"
@@ -56,10 +56,10 @@ const (
 	SchedSweep         Name = "sched.sweep"
 	LeaderAcquireAfter Name = "leader.acquire_after"
 	LeaderRenew        Name = "leader.renew"
-	WorkerStart        Name = "worker.start"     // starts are committed, their workers do not know yet
-	WorkerComplete     Name = "worker.complete"  // ends are committed, their workers do not know yet
+	WorkerStart        Name = "worker.start"     // starts are committed, but their workers have no answer yet
+	WorkerComplete     Name = "worker.complete"  // ends are committed, but their workers have no answer yet
 	LogAfterWrite      Name = "log.after_write"  // the bytes are stored, not yet under the log's name
-	LogAfterRename     Name = "log.after_rename" // the log has its name, the database does not know
+	LogAfterRename     Name = "log.after_rename" // the log has its name, but the database has no record of it yet
 	LogBeforeTx        Name = "log.before_tx"
 	LogAfterTx         Name = "log.after_tx"
 )

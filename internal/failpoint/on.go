@@ -30,8 +30,8 @@ var (
 	rules = map[Name]*rule{} // guarded by mu
 )
 
-// Configure replaces the rules of the process by those of spec; see the package comment
-// for its syntax. On an error the rules stay as they were.
+// Configure replaces the rules of the process with those of spec, whose syntax is in the
+// package comment. On an error the rules stay unchanged.
 func Configure(spec string) error {
 	configured := map[Name]*rule{}
 	for _, part := range strings.Split(spec, ";") {
@@ -86,9 +86,9 @@ func parse(what string) (*rule, error) {
 	return r, nil
 }
 
-// Hit acts as configured for the point: it may never return (kill), return late (pause)
-// or return ErrInjected. The first hit of each point is printed on stderr, by which
-// tests see that the point was reached.
+// Hit acts as configured for the point: it may never return (kill), return late (pause) or
+// return ErrInjected. The first hit of each point is printed to stderr, so that tests see that
+// the point was reached.
 func Hit(name Name) error {
 	mu.Lock()
 	r := rules[name]

@@ -1,9 +1,8 @@
-// Package fault holds the one error type that crosses packages.
+// Package fault has the one error type that crosses packages.
 //
-// A fault is an error that someone can act on: a client that sent a wrong request,
-// or a caller that lost a race. Every other error (a lost connection, a full disk)
-// stays an ordinary error, is logged with its cause, and is reported to clients as
-// an outage without details.
+// A fault is an error that someone can act on: a client that sent a wrong request, or a caller
+// that lost a race. Every other error (a lost connection, a full disk) stays an ordinary error:
+// it is logged with its cause and reported to clients as an outage without details.
 package fault
 
 import (
@@ -11,7 +10,7 @@ import (
 	"fmt"
 )
 
-// Kind says what a caller can do about a fault; the HTTP edge maps it to a status.
+// Kind is what a caller can do about a fault; the HTTP edge maps it to a status.
 type Kind int
 
 // Kinds. The zero value is never used, so a forgotten kind shows up as an outage.
@@ -19,18 +18,18 @@ const (
 	Invalid         Kind = iota + 1 // the input is wrong: 400 or 422, see Malformed
 	Malformed                       // the request itself cannot be read: 400
 	NotFound                        // no such thing for this tenant: 404
-	Conflict                        // the thing's state forbids it: 409
+	Conflict                        // the resource's state forbids it: 409
 	Precondition                    // If-Match named another version: 412
 	Unguarded                       // If-Match is missing, and this change requires it: 428
 	TooLarge                        // 413
 	Unsupported                     // media type: 415
 	Unavailable                     // try again later, nothing was done: 503
-	Unauthenticated                 // the caller has not proved who it is: 401
-	Forbidden                       // the caller is known, but not allowed: 403
+	Unauthenticated                 // the caller is not authenticated: 401
+	Forbidden                       // the caller is authenticated, but not allowed: 403
 	Upstream                        // another system did not accept what was sent to it: 502
 	Gone                            // it existed and was removed permanently: 410
 	Slow                            // the request did not arrive in time: 408
-	TooMany                         // the client has sent more than it may send now: 429
+	TooMany                         // the client has exceeded its rate limit: 429
 )
 
 // Field is one mistake in the input.
@@ -49,9 +48,8 @@ func (m *Mistakes) Add(pointer, code, format string, args ...any) {
 	*m = append(*m, Field{Pointer: pointer, Code: code, Message: fmt.Sprintf(format, args...)})
 }
 
-// Within adds the mistakes of err, with their pointers moved below pointer: err is
-// what validating that part of the input returned. An error that is not a fault
-// adds none.
+// Within adds the mistakes of err, which is the result of validating a part of the input, with
+// pointer prepended to their pointers. An error that is not a fault adds none.
 func (m *Mistakes) Within(pointer string, err error) {
 	if f := As(err); f != nil {
 		for _, field := range f.Fields {

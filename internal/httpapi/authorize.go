@@ -17,9 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// authorize decides who makes a request, whether it is allowed, and for which tenant. It is
-// the only place that does. Operations without a permission (health, the contract) are open
-// to everyone.
+// authorize decides who makes a request, whether it is allowed, and for which tenant; this is
+// decided nowhere else. Operations without a permission (health, the contract) are open to
+// everyone.
 func (s *server) authorize(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
@@ -44,8 +44,8 @@ func (s *server) authorize(next http.Handler) http.Handler {
 	})
 }
 
-// privately keeps answers out of shared caches, and has them revalidated before each use.
-// It is shared, so that it costs nothing, and never changed.
+// privately keeps answers out of shared caches, and requires them to be revalidated before each
+// use. All answers share the value, which must not be changed.
 var privately = []string{"private, no-cache"}
 
 // allow sets the caller and the tenant of req. Faults: Unauthenticated, Forbidden,
@@ -82,9 +82,9 @@ func (s *server) allow(req *httpkit.Request, rt *route, r *http.Request) error {
 
 var otherSites = http.NewCrossOriginProtection()
 
-// ownMachine returns nil for requests that development mode serves. Web pages open in a
-// browser on this machine can send requests too: from another site, or under a host name of
-// theirs that resolves to this machine. They are not trusted. Fault: Forbidden.
+// ownMachine returns nil for requests that development mode serves. It rejects requests that
+// web pages in a browser on this machine send from another site, or through a host name of
+// theirs that resolves to this machine. Fault: Forbidden.
 func ownMachine(r *http.Request) error {
 	if r.Host != "" && !loopbackHost(r.Host) {
 		return fault.New(fault.Forbidden, httpkit.CodeCrossSite,
@@ -96,8 +96,8 @@ func ownMachine(r *http.Request) error {
 	return nil
 }
 
-// credentialOf returns the credential of a request: that of its headers, or else its session. Faults:
-// Unauthenticated; Forbidden for a session that another site may have used.
+// credentialOf returns the credential of a request: the one in its headers, otherwise its session.
+// Faults: Unauthenticated; Forbidden for a session that another site may have used.
 func credentialOf(r *http.Request) (string, error) {
 	bearer, key := r.Header["Authorization"], r.Header["X-Api-Key"]
 	if len(bearer)+len(key) == 0 {
@@ -111,7 +111,7 @@ func credentialOf(r *http.Request) (string, error) {
 	return credential, err
 }
 
-// sessionOf returns the session of a request of a browser.
+// sessionOf returns the session of a browser's request.
 func sessionOf(r *http.Request) (string, error) {
 	name := access.SessionCookie
 	if plainLoopback(r) {

@@ -220,7 +220,7 @@ func TestResourcesOfAnotherTenantAreNotFound(t *testing.T) {
 func TestServerRefusesAContractWithAnUnguardedOperation(t *testing.T) {
 	for name, tt := range map[string]struct{ path, security, permission, want string }{
 		"no permission":                       {"/api/v1/x", `[{"bearer":[]}]`, `null`, "x-permission"},
-		"a permission that is none":           {"/api/v1/x", `[{"bearer":[]}]`, `"sagas:delete"`, "no permission"},
+		"a permission that is none":           {"/api/v1/x", `[{"bearer":[]}]`, `"sagas:delete"`, "not a permission"},
 		"open in spite of its path":           {"/api/v1/x", `[]`, `null`, "x-permission"},
 		"a permission without a credential":   {"/api/v1/x", `[]`, `"sagas:read"`, "security"},
 		"a credential without a permission":   {"/x", `[{"bearer":[]}]`, `null`, "security"},

@@ -11,13 +11,13 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// paced is a body that must arrive at a minimum rate, so that a client cannot hold a connection
-// by sending a byte now and then. Only the time that the server waits for the client counts,
-// not the time between two reads.
+// paced is a body that must arrive at a minimum rate, so that a client cannot occupy a
+// connection by sending a byte now and then. Only the time that the server waits for the client
+// counts, not the time between two reads.
 type paced struct {
 	io.ReadCloser
 	out     *http.ResponseController
-	grace   time.Duration // during which the rate does not apply
+	grace   time.Duration // grace period, during which the rate does not apply
 	rate    int           // bytes per second; 0: no minimum
 	each    time.Duration // per read; 0: no limit
 	until   time.Time     // for the whole body; zero: no limit
@@ -39,7 +39,7 @@ func (s *server) pace(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamed lets the body take any time in total, with at most wait for each read.
+// streamed allows any total time for the body, with at most wait for each read.
 func (b *paced) streamed(wait time.Duration) {
 	b.grace, b.each, b.until = wait, wait, time.Time{}
 }
@@ -65,7 +65,7 @@ func (b *paced) bound() error {
 
 // Read reads the next part. Fault: Slow.
 func (b *paced) Read(p []byte) (int, error) {
-	if b.arrived > 0 || b.each > 0 { // otherwise pace has set it
+	if b.arrived > 0 || b.each > 0 { // otherwise pace has already set it
 		if err := b.bound(); err != nil {
 			return 0, err
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// checkQuery refuses unknown query parameters, repeated parameters that the operation takes
-// once, and text that PostgreSQL cannot store.
+// checkQuery rejects unknown query parameters, repetitions of parameters that the operation
+// accepts once, and text that PostgreSQL cannot store.
 func (s *server) checkQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rt := s.contract.routeOf(r.Context(), r.Method)
@@ -64,11 +64,11 @@ func (rt *route) checkQuery(raw string) error {
 }
 
 // checkBody reads the body within its limit, makes JSON canonical and checks it against the
-// contract. Later handlers see only the canonical form.
+// contract. Later handlers get only the canonical form.
 func (s *server) checkBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet {
-			next.ServeHTTP(w, r) // a GET takes no body; one that is sent is never read
+			next.ServeHTTP(w, r) // a GET has no body; if one is sent, it is not read
 			return
 		}
 		if err := plain(w, r); err != nil {
@@ -149,9 +149,9 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 	return s.readJSON(rt, httpkit.RequestOf(r.Context()), data)
 }
 
-// readJSON returns the canonical form of a JSON body that is in order. A list whose items are
-// judged on their own is split only if the whole is not in order, so that this costs nothing
-// otherwise.
+// readJSON returns the canonical form of a valid JSON body. A list whose items are judged
+// separately is split only if the body as a whole is invalid, so that valid bodies cost nothing
+// extra.
 func (s *server) readJSON(rt *route, req *httpkit.Request, data []byte) ([]byte, error) {
 	limits := strictjson.Limits{MaxDepth: s.cfg.Limits.MaxJSONDepth}
 	canonical, adjusted, why := httpkit.Read(rt.body, data, limits)
@@ -176,7 +176,7 @@ func (s *server) readJSON(rt *route, req *httpkit.Request, data []byte) ([]byte,
 	return canonical, nil
 }
 
-// noBody returns nil when a request to an operation without a body sends none, or an empty
+// noBody returns nil if a request to an operation without a body has none, or has an empty
 // object, which many clients send with every POST. Faults: Invalid, or that of reading it.
 func noBody(w http.ResponseWriter, r *http.Request) error {
 	if r.ContentLength == 0 {
@@ -185,13 +185,13 @@ func noBody(w http.ResponseWriter, r *http.Request) error {
 	data, err := readAll(w, r, mostOfNothing)
 	switch said := bytes.TrimSpace(data); {
 	case fault.KindOf(err) == fault.TooLarge, err == nil && len(said) > 0 && !emptyObject(said):
-		return httpkit.SchemaFault(fault.Field{Code: "unexpected", Message: "this operation takes no body: leave it out, or send {}"})
+		return httpkit.SchemaFault(fault.Field{Code: "unexpected", Message: "this operation takes no body: omit it, or send {}"})
 	default:
 		return err
 	}
 }
 
-// mostOfNothing is how many bytes are read of a body that should be empty.
+// mostOfNothing is how many bytes of a body that should be empty are read.
 const mostOfNothing = 1 << 10
 
 func emptyObject(text []byte) bool {

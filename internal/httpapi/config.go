@@ -30,23 +30,22 @@ type Version struct {
 	Version, Commit, BuiltAt, Go string
 }
 
-// Readiness is what a node that can serve reports about itself.
+// Readiness is what a ready node reports about itself.
 type Readiness struct {
 	SchemaVersion int      // of the database; 0: no database
 	Warnings      []string // problems outside this node
 }
 
-// Config configures the edge, by subject. Fields are required unless their comment says
+// Config configures the HTTP edge, by subject. Fields are required unless their comment says
 // otherwise.
 type Config struct {
 	Sagas    sagaapi.Sagas
 	Trail    Trail
 	Webhooks Webhooks
 	Access   Access
-	// DeadLetters is the dead-letter queue. Nil: there is none, and its operations
-	// return 503.
+	// DeadLetters is the dead-letter queue. Nil: its operations return 503.
 	DeadLetters *dlqapi.DeadLetters
-	// Jobs is job runs. Nil: there are none, and their operations return 503.
+	// Jobs are the job runs. Nil: their operations return 503.
 	Jobs *Jobs
 	// Overview reads what needs a person. Nil: the store has only sagas, which are listed.
 	Overview overview.Store
@@ -61,33 +60,33 @@ type Config struct {
 	// every restart; otherwise cursors in clients' hands become invalid.
 	CursorKey []byte
 	Limits    httpkit.Limits
-	// Docs is what comes before /docs/problems in the types of problems; "" for the root of this server.
+	// Docs is the prefix of /docs/problems in the types of problems; "": the root of this server.
 	Docs  string
 	Now   func() time.Time
 	NewID func() uuid.UUID
-	// Ready returns the state of this node, with an error when it cannot serve; every caller
-	// sees all of it. Nil: always ready.
+	// Ready returns the state of this node, with an error if it cannot serve; both are public.
+	// Nil: always ready.
 	Ready func(context.Context) (Readiness, error)
 	// RequireIfMatch: every operation that accepts If-Match requires it, except those that
 	// the contract marks as optional.
 	RequireIfMatch bool
 	// ProbesOnly: the process serves no API, only health, readiness and version.
 	ProbesOnly bool
-	// Stopping is closed when the server begins to stop: requests that wait for a saga's
-	// end are then answered with its current state. Nil: never closed.
+	// Stopping is closed when the server begins to stop: requests that wait for the end of a
+	// saga are then answered with its current state. Nil: never closed.
 	Stopping <-chan struct{}
-	// Ends records who waits for the end of what. Nil: no end is announced, and requests that wait
+	// Ends is the board of waiting requests. Nil: ends are not announced, and waiting requests
 	// poll every few seconds.
 	Ends *waiting.Board
-	// Limiter limits requests; nil: there are no limits. Limited is called with the limit
-	// that refused a request; nil: not called.
+	// Limiter limits requests; nil: no limits. Limited is called with the limit that a rejected
+	// request exceeded; nil: not called.
 	Limiter *ratelimit.Limiter
 	Limited func(limit string)
 	Version Version
 	Log     *slog.Logger
 }
 
-// Trail is what the edge needs for the audit trail.
+// Trail configures the audit trail.
 type Trail struct {
 	Events trail.Trail
 	// Follow streams new events, and Verify checks at most limit of a tenant's seals from a
@@ -101,23 +100,23 @@ type Trail struct {
 	Timeline timeline.Store
 }
 
-// Webhooks is what the edge needs for webhooks.
+// Webhooks configures webhooks.
 type Webhooks struct {
 	Store      webhook.Store
 	Deliveries webhook.Log
-	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" when they
+	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" if they
 	// can; the text is shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
 }
 
-// Access is what the edge needs for authentication and authorization.
+// Access configures authentication and authorization.
 type Access struct {
 	Keys access.Store
 	// Identify returns the principal of a credential. Fault: Unauthenticated with
 	// principal.CodeInvalid. It is called for every request.
 	Identify func(ctx context.Context, credential string) (principal.Principal, error)
-	// Sessions stores the sessions of browsers, and Forget makes this node forget a session that has ended. Forget is
-	// nil where Identify remembers nothing.
+	// Sessions stores the sessions of browsers, and Forget drops an ended session from this node's cache. Forget is
+	// nil if Identify does not cache.
 	Sessions access.Sessions
 	Forget   func(session uuid.UUID)
 	// Development replaces Identify: no credential is required, and every caller is

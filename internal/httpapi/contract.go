@@ -28,7 +28,7 @@ type contract struct {
 	doc      *openapi3.T
 	routes   map[routeKey]*route
 	redactor httpkit.Redactor
-	letter   *openapi3.Schema // of a pushed message, whose texts may have to be mended in an import
+	letter   *openapi3.Schema // of a pushed message, whose texts an import may have to mend
 	json     []byte           // the published contract
 	etag     string
 }
@@ -40,22 +40,21 @@ type route struct {
 	name         string               // method and path template
 	operation    string               // operationId
 	open         bool                 // requires no credential
-	permission   principal.Permission // what the caller needs; "": only a valid credential
+	permission   principal.Permission // required permission; "": only a valid credential
 	query        map[string]bool      // known parameters; true: repeatable
 	media        []string             // media types of the body; nil: no body
 	bodyRequired bool
-	bodyAtLeast  int64            // minimum of bodyLimit that the contract sets, whatever is configured
+	bodyAtLeast  int64            // minimum of bodyLimit, set by the contract regardless of the configuration
 	bodyLimit    int64            // maximum size of the body in bytes
 	keeps        bool             // responses are stored with the Idempotency-Key
 	guarded      guarded          // by If-Match
 	read         string           // the GET that returns the ETag for If-Match
 	stream       bool             // the handler reads the body as it arrives
 	body         *openapi3.Schema // of a JSON body; nil: checked by the handler
-	list         *httpkit.List    // whose items are judged on their own; nil: none
-	feature      string           // deadLetters or jobRuns, which may not be configured; "": always there
+	list         *httpkit.List    // whose items are judged separately; nil: none
+	feature      string           // deadLetters or jobRuns, which may not be configured; "": always available
 	checked      routers.Route    // for the validator of parameters
-	// together finds mistakes in addition to those of the schema; nil: only the schema is
-	// checked.
+	// together finds mistakes beyond those of the schema; nil: only the schema is checked.
 	together func(body []byte, wrong func(pointer string) bool) []fault.Field
 }
 
@@ -78,9 +77,9 @@ func loadContract(l httpkit.Limits) (*contract, error) {
 	return &c, nil
 }
 
-// embedded parses the embedded contract once per process, which takes a tenth of a second of
-// CPU and ten times as much under the race detector: tests start many servers in one process.
-// Its result must not be changed.
+// embedded parses the embedded contract once per process, because tests start many servers in
+// one process and parsing takes a tenth of a second of CPU time, ten times as much under the
+// race detector. Its result must not be changed.
 var embedded = sync.OnceValues(func() (*contract, error) {
 	doc, err := api.GetSpec()
 	if err != nil {
@@ -109,7 +108,7 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 			}
 			rt.checked = routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: op}
 			c.routes[routeKey{method, path}] = rt
-			op.Security = nil // authorize checks it before the validator runs
+			op.Security = nil // authorize checks this before the validator runs
 		}
 	}
 	doc.Security = nil
@@ -122,10 +121,10 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 	return c, nil
 })
 
-// anybody is the x-permission of operations that need only a valid credential.
+// anybody is the x-permission of operations that require only a valid credential.
 const anybody = "anybody"
 
-// guard reads which permission the operation requires. Nothing under /api/v1 is open: an
+// guard reads the permission that the operation requires. Nothing under /api/v1 is public: an
 // operation without x-permission is a mistake in the contract.
 func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.SecurityRequirements) error {
 	if op.Security != nil {
@@ -140,7 +139,7 @@ func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.Securit
 	case rt.open == (len(all) > 0):
 		return fmt.Errorf("%s: security says %v, so x-permission must too", rt.name, all)
 	case !rt.open && word != anybody && !rt.permission.Known():
-		return fmt.Errorf("%s: x-permission %q is no permission", rt.name, word)
+		return fmt.Errorf("%s: x-permission %q is not a permission", rt.name, word)
 	}
 	return nil
 }
@@ -149,7 +148,7 @@ func (rt *route) guard(path string, op *openapi3.Operation, all openapi3.Securit
 const (
 	deadLetters = "dead-letters"
 	jobRuns     = "job-runs"
-	always      = "none" // of an operation that is always there, unlike the others of its tag
+	always      = "none" // of an operation that is always available, unlike the others of its tag
 )
 
 // partOf reads the feature that the operation belongs to: its own x-feature, or that of its
@@ -168,7 +167,7 @@ func (rt *route) partOf(tags openapi3.Tags, op *openapi3.Operation) error {
 		rt.feature = ""
 	case "", deadLetters, jobRuns:
 	default:
-		return fmt.Errorf("%s: x-feature %q is no feature", rt.name, rt.feature)
+		return fmt.Errorf("%s: x-feature %q is not a feature", rt.name, rt.feature)
 	}
 	return nil
 }
@@ -229,8 +228,7 @@ func (c *contract) routeOf(ctx context.Context, method string) *route {
 	return rt
 }
 
-// published returns the contract for clients, without the hints for Go that the generator's
-// overlay adds.
+// published returns the contract for clients, without the Go hints of the generator's overlay.
 func published() ([]byte, error) {
 	raw, err := api.GetSpecJSON()
 	if err != nil {

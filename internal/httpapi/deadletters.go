@@ -6,7 +6,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/auditapi"
 )
 
-// queueOpen refuses the operations of the dead-letter queue when it is not configured.
+// queueOpen rejects operations of the dead-letter queue if it is not configured.
 func (s *server) queueOpen(next http.Handler) http.Handler {
 	if s.cfg.DeadLetters != nil {
 		return next

@@ -9,17 +9,17 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// guarded says when an operation requires If-Match.
+// guarded is when an operation requires If-Match.
 type guarded int
 
 const (
-	never      guarded = iota // it takes none, or only to be sure (x-if-match: optional)
+	never      guarded = iota // it has no If-Match, or an optional one (x-if-match: optional)
 	configured                // with Config.RequireIfMatch
 	throughout                // x-if-match: required
 )
 
-// guardOf reads when an operation requires If-Match, and the path of the GET that returns
-// the ETag to send.
+// guardOf returns when an operation requires If-Match, and the path of the GET that returns the
+// ETag to send.
 func guardOf(doc *openapi3.T, path string, op *openapi3.Operation) (guarded, string, error) {
 	takes := slices.ContainsFunc(op.Parameters, func(p *openapi3.ParameterRef) bool {
 		return p.Value.In == openapi3.ParameterInHeader && p.Value.Name == "If-Match"
@@ -31,7 +31,7 @@ func guardOf(doc *openapi3.T, path string, op *openapi3.Operation) (guarded, str
 		case word != "required" && word != "optional":
 			return never, "", fmt.Errorf("x-if-match %q is neither required nor optional", v)
 		case !takes:
-			return never, "", fmt.Errorf("x-if-match says %s, but there is no parameter If-Match", word)
+			return never, "", fmt.Errorf("x-if-match is %s, but there is no parameter If-Match", word)
 		case word == "required":
 			when = throughout
 		}

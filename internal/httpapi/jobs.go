@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Jobs is the part of job runs that the edge uses.
+// Jobs is what the HTTP edge uses of job runs.
 type Jobs struct {
 	Definitions jobrun.Definitions
 	Runs        jobrun.Runs
@@ -23,11 +23,11 @@ type Jobs struct {
 	Fences      jobrun.Fences
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore
-	// Current returns the settings as this node knows them; it is called for every
-	// request of a worker.
+	// Current returns this node's copy of the settings; it is called for every request of a
+	// worker.
 	Current func(context.Context) (jobrun.Settings, error)
-	// Now returns the time by which runs are due, that of the store: clocks of nodes
-	// differ. Nil: the edge's clock.
+	// Now returns the store's time, by which runs are due, because clocks of nodes differ. Nil:
+	// the edge's clock.
 	Now func(context.Context) (time.Time, error)
 	// Claim is the method of Work, usually batched with other claims. Nil: that of Work.
 	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
@@ -41,7 +41,7 @@ type Jobs struct {
 	// Offloaded opens a run's log that is in the log store: NDJSON of jobrun.LogLine.
 	// Nil: there is no log store. Fault: NotFound.
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
-	// RefuseTopic says why events of job runs are not published to a Kafka topic, "" if
+	// RefuseTopic returns why events of job runs must not be published to a Kafka topic, "" if
 	// they may be. Nil: there is no Kafka.
 	RefuseTopic func(topic string) string
 	// ArgsAllow lists the programs of job definitions that take their arguments for data.
@@ -79,7 +79,7 @@ func one(done []jobrun.Done, err error) (jobrun.Done, error) {
 	return done[0], nil
 }
 
-// jobsOpen refuses the operations of job runs when they are not configured.
+// jobsOpen rejects operations on job runs if these are not configured.
 func (s *server) jobsOpen(next http.Handler) http.Handler {
 	if s.cfg.Jobs != nil {
 		return next

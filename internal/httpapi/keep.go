@@ -23,8 +23,8 @@ const keptKey = "#/components/parameters/KeptIdempotencyKey"
 // mostKept is the largest response that is stored, in bytes.
 const mostKept = 1 << 20
 
-// keep implements the Idempotency-Key for operations whose responses are stored. Requests with
-// a wrong form are refused earlier, so they use up no key.
+// keep implements the Idempotency-Key for operations whose responses are stored. Malformed
+// requests are rejected earlier, so they do not use up their key.
 func (s *server) keep(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := r.Header.Get("Idempotency-Key")
@@ -61,7 +61,7 @@ func (s *server) keep(next http.Handler) http.Handler {
 }
 
 // prior returns the response of an earlier request with the key; nil: there was none. Faults:
-// Invalid when the key was used for another request, Conflict when there is no response (yet).
+// Invalid if the key was used for another request, Conflict if there is no response (yet).
 func (s *server) prior(ctx context.Context, key idempotency.Key) (*idempotency.Answer, error) {
 	ctx, cancel := s.kit.Bounded(ctx)
 	defer cancel()
@@ -75,7 +75,7 @@ func (s *server) prior(ctx context.Context, key idempotency.Key) (*idempotency.A
 		return nil, idempotency.InUse() // another node may be about to store it
 	case found.Answer == nil:
 		return nil, fault.New(fault.Conflict, httpkit.CodeAnswerNotKept,
-			"a request with this Idempotency-Key took effect, and the server ended before its response was stored: "+
+			"a request with this Idempotency-Key took effect, but the server stopped before its response was stored: "+
 				"read the resource to see what it did")
 	case found.Answer.Withheld:
 		what := "took effect"
@@ -83,7 +83,7 @@ func (s *server) prior(ctx context.Context, key idempotency.Key) (*idempotency.A
 			what = "created " + at
 		}
 		return nil, fault.New(fault.Conflict, httpkit.CodeAnswerNotKept,
-			"a request with this Idempotency-Key %s; its response held a secret or was too large, and is not kept", what)
+			"a request with this Idempotency-Key %s; its response contained a secret or was too large, and was not stored", what)
 	}
 	return found.Answer, nil
 }
@@ -108,7 +108,7 @@ func (s *server) settle(ctx context.Context, claim *claims.Claim, out *kept) {
 		}
 		err = s.cfg.Answers.Keep(ctx, claim, a)
 	case claim.Stored() && out.status < http.StatusInternalServerError, out.status == http.StatusBadGateway:
-		err = s.cfg.Answers.Drop(ctx, claim) // refused without any effect: the same key may be used again
+		err = s.cfg.Answers.Drop(ctx, claim) // rejected without any effect: the same key may be used again
 	}
 	if err != nil {
 		s.cfg.Log.ErrorContext(ctx, "the response of an Idempotency-Key could not be stored",
@@ -127,12 +127,12 @@ func (k *kept) WriteHeader(status int) { k.status = status }
 
 func (k *kept) Write(b []byte) (int, error) { return k.body.Write(b) }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (k *kept) Unwrap() http.ResponseWriter { return k.ResponseWriter }
 
 func (k *kept) send() {
 	k.ResponseWriter.WriteHeader(k.status)
 	if k.body.Len() > 0 {
-		_, _ = k.ResponseWriter.Write(k.body.Bytes()) // a client that has left cannot be told
+		_, _ = k.ResponseWriter.Write(k.body.Bytes()) // a client that has disconnected cannot be informed
 	}
 }

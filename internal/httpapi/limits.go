@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// creating are the operations whose requests create work for Skald.
+// creating lists the operations that create work for Skald.
 var creating = map[string]bool{
 	"createSaga": true, "pushDeadLetter": true, "pushDeadLetters": true, "importDeadLetters": true,
 	"createJobRun": true, "rerunJobRun": true, "createBackfill": true, "publishJobEvent": true,

@@ -51,8 +51,8 @@ func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject)
 		ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// GetMetrics is in the contract, but another handler in front of this package serves it; here
-// it returns 404.
+// GetMetrics returns 404: /metrics is in the contract, but is served by another handler in
+// front of this package.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {
 	return nil, fault.New(fault.NotFound, httpkit.CodeNotFound, "metrics are not served on this port")
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// methods are those of the contract, and HEAD, which every GET supports.
+// methods lists the methods of the contract, and HEAD, which every GET supports.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
 	http.MethodDelete}
 

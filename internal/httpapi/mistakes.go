@@ -12,9 +12,9 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// together contains, for bodies that people write by hand, checks of the members whose form is
-// right although others are wrong, so that all mistakes are reported in one response. A body
-// whose form is right passes through the rules later.
+// together contains, for bodies that people write by hand, checks of the well-formed members of
+// a body with malformed ones, so that all mistakes are reported in one response. A well-formed
+// body is checked by the rules later.
 var together = map[string]func(body []byte, wrong func(pointer string) bool) []fault.Field{
 	"#/components/schemas/JobDefinitionInput": wrongDefinition,
 	"#/components/schemas/SettingsPatch":      wrongSettings,
@@ -40,7 +40,7 @@ func (rt *route) allMistakes(body []byte, violations []fault.Field) []fault.Fiel
 	return all
 }
 
-// wrongDefinition checks the members of a job definition whose form is right.
+// wrongDefinition checks the well-formed members of a job definition.
 func wrongDefinition(body []byte, wrong func(string) bool) []fault.Field {
 	right := map[string]json.RawMessage{}
 	for name, value := range httpkit.Members(body) {

@@ -53,7 +53,7 @@ func pathParameters(r *http.Request) (map[string]string, bool) {
 	found := make(map[string]string, len(of.Keys))
 	for i, name := range of.Keys {
 		value := of.Values[i]
-		if r.URL.RawPath != "" { // then chi takes the value from RawPath
+		if r.URL.RawPath != "" { // in this case chi takes the value from RawPath
 			var err error
 			if value, err = url.PathUnescape(value); err != nil {
 				return nil, false
@@ -109,13 +109,13 @@ func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	return fields
 }
 
-// unguarded returns the fault of a request that has to say with If-Match which version it
-// changes, and does not. Fault: Unguarded.
+// unguarded returns the fault of a request without the If-Match that the operation requires.
+// Fault: Unguarded.
 func (s *server) unguarded(rt *route, r *http.Request) error {
 	if rt.guarded == never || rt.guarded == configured && !s.cfg.RequireIfMatch || r.Header["If-Match"] != nil {
 		return nil
 	}
 	return fault.New(fault.Unguarded, httpkit.CodeIfMatch,
-		"the header If-Match is required: send the ETag of GET %s, or * to change whatever version there is", rt.read).
+		"the header If-Match is required: send the ETag of GET %s, or * to change any version", rt.read).
 		With(fault.Field{Pointer: "If-Match", Code: "required", Message: "is required"})
 }

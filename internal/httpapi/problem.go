@@ -23,7 +23,7 @@ const retryAfter = "1"
 var soon = map[string]bool{idempotency.CodeInUse: true, httpkit.CodeTooManyStreams: true,
 	httpkit.CodeKeepsChanging: true}
 
-// answer sends the result of an operation, redacted for callers who may not see all of it.
+// answer sends the result of an operation, redacted for callers who may not see content.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
 	if err == nil {
 		out, err = s.redact(r.Context(), out)
@@ -68,7 +68,7 @@ func (s *server) writeProblem(w http.ResponseWriter, r *http.Request, status int
 // detailed is an error that adds to its problem document.
 type detailed interface{ Describe(*api.Problem) }
 
-// writeProblemAbout is the only writer of problem documents. more adds details, or is nil.
+// writeProblemAbout writes every problem document. more adds details, or is nil.
 func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, status int, f *fault.Error, more detailed) {
 	p := api.Problem{
 		Type:      s.cfg.Docs + typeOf(f.Code),
@@ -110,7 +110,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		h.Set("Retry-After", retryAfter)
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // an error means that the client has left
+	_, _ = w.Write(body) // an error means that the client has disconnected
 }
 
 func (s *server) notFound(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +130,7 @@ func (s *server) apiOpen(next http.Handler) http.Handler {
 	})
 }
 
-// badParameter says what is wrong with a parameter.
+// badParameter describes what is wrong with a parameter.
 func badParameter(p *api.ParameterError) error {
 	switch p.Reason {
 	case api.Missing:
@@ -158,7 +158,7 @@ func (s *server) unbound(w http.ResponseWriter, r *http.Request, err error) {
 		err = httpkit.SchemaFault(fault.Field{Pointer: "/" + strings.ReplaceAll(typ.Field, ".", "/"), Code: "type",
 			Message: "has the wrong type, or has a fraction"})
 	case errors.As(err, &when):
-		// The schema checks the form of a time, but knows nothing of leap years.
+		// The schema checks the form of a time, but not, for example, leap years.
 		err = httpkit.SchemaFault(fault.Field{Code: "invalid", Message: "holds " + httpkit.Clip(when.Value) +
 			", which is not a valid time"})
 	}

@@ -13,10 +13,9 @@ type redactable interface {
 	Redacted(httpkit.Redactor) (api.Response, bool)
 }
 
-// redact removes from successful responses what the caller may not see. It is the only place
-// that does, and covers every response of every operation. A response that it cannot redact is
-// not sent at all. A worker sees the content of the runs that it holds, because it could not
-// execute them without it.
+// redact removes from successful responses what the caller may not see. Every response of every
+// operation passes through it, and a response that it cannot redact is not sent. A worker sees
+// the content of its runs, which it needs to execute them.
 func (s *server) redact(ctx context.Context, out api.Response) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
 	if req.Who.Subject == "" || req.Who.Role.Allows(principal.PayloadsRead) || req.Permission == principal.JobsWork {

@@ -33,7 +33,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.pace(w, r)
 	if r.Method == http.MethodHead {
-		r.Method = http.MethodGet // net/http leaves the body out
+		r.Method = http.MethodGet // net/http omits the body
 	}
 	if strings.IndexByte(r.URL.Path, 0) >= 0 || !utf8.ValidString(r.URL.Path) {
 		s.fail(out, r, fault.New(fault.Malformed, httpkit.CodeInvalidParameter, "the path contains a NUL character or is not UTF-8"))
@@ -54,8 +54,8 @@ type unread struct {
 	fault  *fault.Error
 }
 
-// oneMeaning returns what is wrong with a request that a proxy in front may have read
-// differently, or that has too many headers; else nil.
+// oneMeaning returns the fault of a request that a proxy in front may have parsed differently,
+// or that has too many headers; otherwise nil.
 func oneMeaning(r *http.Request) *unread {
 	if len(r.TransferEncoding) > 0 && listen.TwoLengths(r.Context()) {
 		return &unread{http.StatusBadRequest, fault.New(0, httpkit.CodeTwoLengths, "the request has both Content-Length and Transfer-Encoding: send one of them")}
@@ -71,7 +71,7 @@ func oneMeaning(r *http.Request) *unread {
 	return nil
 }
 
-// requestID returns the client's id of the request, "" when it sent none that can be used in a
+// requestID returns the client's id of the request, "" if it sent none that is valid in a
 // header and a log line.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")

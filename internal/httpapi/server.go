@@ -1,12 +1,11 @@
 // Package httpapi assembles the HTTP edge: the handlers of every subject behind one router
 // and one sequence of checks, according to the contract (openapi.yaml).
 //
-// Every request passes, in this order: routing; authentication, authorization and the choice
-// of the tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which
-// replaces the body by its canonical form; the contract's schema; If-Match where it is
-// required; its Idempotency-Key; binding; the handler, which checks what depends on meaning;
-// redaction of what the caller may not see. Every failure ends in one writer of problem
-// documents (problem.go).
+// Every request passes, in this order: routing; authentication, authorization and the choice of
+// the tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which replaces
+// the body by its canonical form; the contract's schema; If-Match where it is required; its
+// Idempotency-Key; binding; the handler, which checks the semantics; redaction of what the
+// caller may not see. Every failure becomes a problem document in one place (problem.go).
 //
 // Files, each on top of those before it: ifmatch, keep, mistakes, contract, codes, jobs, body,
 // config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server,
@@ -53,8 +52,8 @@ type server struct {
 	inUse    claims.Requests // Idempotency-Keys of requests in progress
 	*sagas
 	*audited
-	*letters // nil without a dead-letter queue; its operations are then unreachable
-	*jobs    // nil without job runs; their operations are then unreachable
+	*letters // nil without a dead-letter queue, whose operations are then unreachable
+	*jobs    // nil without job runs, whose operations are then unreachable
 	*workers // nil: see jobs
 	*hooks
 	*keys

@@ -18,7 +18,7 @@ const (
 	MediaStream = "text/event-stream"
 )
 
-// NotStored is the Cache-Control of what must not be cached.
+// NotStored is the Cache-Control value of responses that must not be cached.
 const NotStored = "no-store"
 
 // Answer is the successful response of any operation except those that stream. Tests check
@@ -29,8 +29,8 @@ type Answer struct {
 	Raw      []byte // JSON sent unchanged, instead of Body
 	ETag     string // "": none
 	Location string // "": none
-	Replayed bool   // an earlier request of this Idempotency-Key is answered again
-	Waited   string // the honoured Prefer, "" none
+	Replayed bool   // the answer to an earlier request with this Idempotency-Key is repeated
+	Waited   string // the preference that was honoured; "": none
 	Cookie   string // to set; "": none
 	Secret   bool   // must not be stored by caches
 }

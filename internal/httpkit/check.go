@@ -24,8 +24,8 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// Check returns nil when the fields of a decoded body may be combined. A value that is not a
-// struct has no fields. Fault: that of the schema.
+// Check returns nil if the fields of a decoded body may be combined, or if it is not a struct.
+// Fault: that of the schema.
 func Check(body any) error {
 	var broken validator.ValidationErrors
 	if !errors.As(bodyRules().Struct(body), &broken) {

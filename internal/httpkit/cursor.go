@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Cursors creates and opens the opaque tokens of lists: the position where a page ended and
-// a hash of the list it belongs to, signed. A token contains nothing that a client could
-// use, and a token that a client made up is refused (trap X5).
+// Cursors creates and opens the opaque tokens of lists: the position where a page ended and a
+// hash of the list it belongs to, signed. A token contains nothing useful to a client, and a
+// forged token is rejected (trap X5).
 type Cursors struct{ Key []byte }
 
 const (
@@ -25,12 +25,12 @@ const (
 type ListID [cursorList]byte
 
 // notFilters are the query parameters of lists that select the page to read and how it is
-// shown. All others decide what is in the list.
+// shown. All others determine the content of the list.
 var notFilters = []string{"page", "page_size", "limit", "cursor", "include", "view"}
 
-// NewListID returns the id of the list at path with the filters in query, which contains
-// only parameters of the operation: others have been refused before. So a filter that is
-// added to the contract is part of cursors from then on.
+// NewListID returns the id of the list at path with the filters in query, which contains only
+// parameters of the operation: others were rejected before. So a filter added to the contract
+// is automatically part of cursors.
 func NewListID(tenant uuid.UUID, path string, query url.Values) ListID {
 	filters := maps.Clone(query)
 	for _, name := range notFilters {
@@ -69,7 +69,7 @@ func (c Cursors) sign(b []byte) []byte {
 	return h.Sum(nil)[:cursorMAC]
 }
 
-// BadCursor returns the fault of a cursor that no list of Skald has made. Fault: Malformed.
+// BadCursor returns the fault of a cursor that Skald has not issued. Fault: Malformed.
 func BadCursor() error {
 	return BadParameter("cursor", "invalid", "was not issued by this server")
 }

@@ -27,8 +27,8 @@ func NotedETag(etag string, note int64) string {
 	return strings.TrimSuffix(etag, `"`) + notedMark + strconv.FormatInt(note, 10) + `"`
 }
 
-// WithoutNote returns an If-Match as far as it is about the saga and not about its note: an action
-// on a saga is not refused because a note was written.
+// WithoutNote removes the note's part from an If-Match, so that writing a note does not make
+// actions on the saga fail.
 func WithoutNote(header *string) *string {
 	if header == nil || !strings.Contains(*header, notedMark) {
 		return header
@@ -42,8 +42,8 @@ func WithoutNote(header *string) *string {
 	return new(strings.Join(list, ","))
 }
 
-// IfNoteMatches reports whether a note may be changed: whether an If-Match names the version
-// that it has now, whatever it says of the saga's own.
+// IfNoteMatches reports whether a note may be changed: whether an If-Match names the note's
+// current version, whatever its part about the saga.
 func IfNoteMatches(header *string, note int64) (bool, error) {
 	return ifMatch(header, func(tag string) bool {
 		_, of, noted := strings.Cut(tag, notedMark)
@@ -76,7 +76,7 @@ func IfMatchTag(header *string, etag string) (bool, error) {
 	return ifMatch(header, func(tag string) bool { return tag == etag })
 }
 
-// ifMatch reports whether a tag of an If-Match fits, or any does. Without the header it does.
+// ifMatch reports whether an If-Match is *, contains a matching tag, or is absent.
 func ifMatch(header *string, fits func(tag string) bool) (bool, error) {
 	if header == nil {
 		return true, nil

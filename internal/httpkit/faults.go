@@ -19,7 +19,7 @@ const (
 	maxProblemText   = 1000 // bytes of one text
 )
 
-// Clip shortens a text that contains what a client sent.
+// Clip shortens a text that repeats input of a client.
 func Clip(s string) string {
 	if len(s) <= maxProblemText {
 		return s
@@ -55,7 +55,7 @@ func FieldsFault(kind fault.Kind, code string, fields []fault.Field) *fault.Erro
 	return fault.New(kind, code, "%s", detail).With(fields...)
 }
 
-// strictCodes are the problem codes for what strictjson refuses; all others are REQ_INVALID_JSON.
+// strictCodes are the problem codes for errors of strictjson; all others become REQ_INVALID_JSON.
 var strictCodes = map[string]string{
 	strictjson.CodeInvalidUTF8:  CodeInvalidUTF8,
 	strictjson.CodeDuplicateKey: CodeDuplicateKey,
@@ -63,7 +63,7 @@ var strictCodes = map[string]string{
 	strictjson.CodeNULCharacter: CodeNUL,
 }
 
-// NotStrict returns the fault of JSON that strictjson refuses.
+// NotStrict returns the fault of JSON that strictjson rejects.
 func NotStrict(err error) error {
 	var e *strictjson.Error
 	if !errors.As(err, &e) {
@@ -77,8 +77,8 @@ func NotStrict(err error) error {
 		With(fault.Field{Pointer: e.Pointer, Code: e.Code, Message: e.Detail})
 }
 
-// Unreadable returns the fault of a body that matches the contract but cannot be decoded:
-// the contract checks the form of times and whole numbers, but knows nothing of leap years.
+// Unreadable returns the fault of a body that matches the contract but cannot be decoded: the
+// contract checks the form of times and whole numbers, but not, for example, leap years.
 func Unreadable(err error) error {
 	var when *time.ParseError
 	var typ *json.UnmarshalTypeError
@@ -91,7 +91,7 @@ func Unreadable(err error) error {
 	case errors.As(err, &when):
 		return SchemaFault(fault.Field{Code: "invalid", Message: "holds " + Clip(when.Value) + ", which is not a valid time"})
 	}
-	return SchemaFault(fault.Field{Code: "type", Message: "holds a fractional number or a value of the wrong type"})
+	return SchemaFault(fault.Field{Code: "type", Message: "contains a fractional number or a value of the wrong type"})
 }
 
 // ItemProblem returns the problem of one item of a batch.

@@ -11,22 +11,22 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// List describes a list of items in a body that are judged each on its own: the x-judged of its
+// List describes a list in a body whose items are each judged separately: the x-judged of its
 // schema.
 type List struct {
 	Name  string           // of the member that contains it
 	Item  *openapi3.Schema // of each item
 	Most  int              // items
 	ID    string           // the member of an item that names it in the response; "": none
-	Spare []string         // members of an item that are left out when they are wrong
-	// Around are such members of the body, beside the list. Body is the schema of the body with
-	// any items.
+	Spare []string         // members of an item that are dropped if they are invalid
+	// Around lists such members of the body outside the list. Body is the schema of the body
+	// with arbitrary items.
 	Around []string
 	Body   *openapi3.Schema
 }
 
-// ListOf returns the list that a schema declares with x-judged; nil: none. free is the schema of
-// any JSON.
+// ListOf returns the list that a schema declares with x-judged; nil: none. free is a schema that
+// accepts any JSON.
 func ListOf(body *openapi3.Schema, free *openapi3.SchemaRef) *List {
 	declared, is := body.Extensions["x-judged"].(map[string]any)
 	if !is {
@@ -53,15 +53,15 @@ func ListOf(body *openapi3.Schema, free *openapi3.SchemaRef) *List {
 	return l
 }
 
-// Judged is what was found of one item; the zero value: nothing is wrong with it.
+// Judged is the result for one item; the zero value means that it is valid.
 type Judged struct {
-	ID       string       // text of the member that names a refused item, if it has one
+	ID       string       // text of the member that names a rejected item, if it has one
 	Refused  *fault.Error // pointers are relative to the item
-	Kept     bool         // only spare members were refused, and left out
+	Kept     bool         // only optional members were rejected, and were dropped
 	Adjusted []string     // pointers of texts that were mended
 }
 
-// Item returns what was found of item i of the body's list; undecoded is why it could not be
+// Item returns the result for item i of the body's list; undecoded is why it could not be
 // decoded, nil if it was.
 func (r *Request) Item(i int, undecoded error) (j Judged) {
 	if r.Items != nil {
@@ -78,9 +78,9 @@ func Merged(mended, cut []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(mended, cut))))
 }
 
-// Judge splits a body that was refused as a whole, and judges its items. It returns the body with
-// null in the place of each refused item, and what was found of each. False: it is no object with
-// such a list.
+// Judge splits a body that was rejected as a whole, and judges its items. It returns the body
+// with null in place of each rejected item, and the result for each. It returns false if the body
+// is not an object with such a list.
 func (l *List) Judge(body []byte, maxDepth int) (judged []byte, items []Judged, around *fault.Error, ok bool) {
 	members, ok := strictjson.Members(body)
 	if !ok {
@@ -125,12 +125,12 @@ func (l *List) Judge(body []byte, maxDepth int) (judged []byte, items []Judged, 
 
 var null = []byte("null")
 
-// mostGrowth is how many digits the exponents of all items together may add, as strictjson allows
-// for a whole document.
+// mostGrowth is how many digits the exponents of all items together may add: as many as
+// strictjson allows for a whole document.
 const mostGrowth = 64 << 10
 
-// judge returns the canonical form of an item, without the spare members that are wrong; null if
-// it is refused.
+// judge returns the canonical form of an item without invalid optional members; null if the item
+// is rejected.
 func (l *List) judge(raw []byte, limits strictjson.Limits, grown *int) ([]byte, Judged) {
 	text, adjusted, why := Read(l.Item, raw, limits)
 	if why == nil {
@@ -170,7 +170,8 @@ func (l *List) judge(raw []byte, limits strictjson.Limits, grown *int) ([]byte, 
 	return null, Judged{ID: id, Refused: why}
 }
 
-// refusal is why one member of an object is refused, whatever the others are; nil if it is not.
+// refusal returns why one member of an object is rejected regardless of the others; nil if it
+// is valid.
 func refusal(object *openapi3.Schema, m strictjson.Member, limits strictjson.Limits) *fault.Error {
 	alone := slices.Concat([]byte{'{'}, quoted(m.Key), []byte{':'}, m.Raw, []byte{'}'})
 	only := openapi3.Schema{
@@ -183,14 +184,14 @@ func refusal(object *openapi3.Schema, m strictjson.Member, limits strictjson.Lim
 
 func quoted(key string) []byte {
 	text, err := strictjson.Encode(key)
-	if err != nil { // it contains what cannot be stored, and is refused by its name
+	if err != nil { // the name cannot be stored, which is the reason for the rejection
 		return []byte(`"\u0000"`)
 	}
 	return text
 }
 
 // Read checks one JSON value strictly and against its schema, and returns it in canonical form,
-// also if only the schema refuses it; adjusted are as those of Mended.
+// even if only the schema rejects it; adjusted is as for Mended.
 func Read(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
 	text []byte, adjusted []string, why *fault.Error,
 ) {
@@ -208,8 +209,8 @@ func Read(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
 }
 
 // Mended checks one JSON value strictly, and returns it in canonical form. Texts that the schema
-// says are cleaned (x-cleaned) are mended instead of refused; adjusted are the pointers of those
-// that were.
+// marks with x-cleaned are mended instead of rejected; adjusted lists the pointers of those that
+// were.
 func Mended(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
 	text []byte, adjusted []string, err error,
 ) {
@@ -229,7 +230,7 @@ func Mended(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
 	return text, adjusted, err
 }
 
-// cleaned reports whether the contract says that the text at path is cleaned.
+// cleaned reports whether the contract marks the text at path with x-cleaned.
 func cleaned(s *openapi3.Schema, path []string) bool {
 	for _, name := range path {
 		s = plain(s)

@@ -7,7 +7,7 @@ import (
 )
 
 // KeyOf returns what identifies an Idempotency-Key in this request, nil when the client sent
-// none. The query is not part of it: whether to wait is not part of the action.
+// none. The query is not part of it, because it only contains how long to wait.
 func KeyOf(req *Request, header *string) *idempotency.Key {
 	if header == nil {
 		return nil

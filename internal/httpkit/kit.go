@@ -1,6 +1,6 @@
-// Package httpkit is what the HTTP handlers of all subjects share, and depends on none of
-// them: requests and their callers, answers, faults of parameters and bodies, pages and
-// cursors, entity tags, waiting, live streams, redaction, and the record of who did what.
+// Package httpkit is what the HTTP handlers of all subjects share, and is independent of them:
+// requests and their callers, answers, faults of parameters and bodies, pages and cursors,
+// entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: problems, faults, cursor, violations, items,
 // request, etag, streams, kit, redact, values, answer, stream, audit, check, key, list, trace,
@@ -25,21 +25,21 @@ import (
 type Limits struct {
 	MaxBodyBytes     int64         // 1 MiB
 	ReadTimeout      time.Duration // 30 s; for a body, however large
-	BodyGrace        time.Duration // 5 s; from then on a body must come at MinBodyRate
-	MinBodyRate      int           // bytes per second; 0: as slowly as it likes
-	MaxWorkflowBytes int64         // 256 KiB; of a definition, inline steps included
+	BodyGrace        time.Duration // 5 s; from then on a body must arrive at MinBodyRate
+	MinBodyRate      int           // bytes per second; 0: no minimum
+	MaxWorkflowBytes int64         // 256 KiB; of a definition, including inline steps
 	MaxSteps         int           // 100
-	MaxJSONDepth     int           // 64; the whole body, its own braces included
-	MaxWait          time.Duration // longer waits are cut to it; 0: requests do not wait
-	RequestTimeout   time.Duration // 30 s; for the work on a request, without a requested wait
+	MaxJSONDepth     int           // 64; of the whole body, including its own braces
+	MaxWait          time.Duration // longer waits are shortened to it; 0: requests do not wait
+	RequestTimeout   time.Duration // 30 s; for processing a request, not counting a requested wait
 	MaxStreams       int           // 100; live streams of events at once
 	TenantStreams    int           // MaxStreams; of one tenant
 	StreamAge        time.Duration // 1 h; then a stream ends, and its client connects and authenticates again
-	StreamSilence    time.Duration // 15 s; after it a comment is sent
+	StreamSilence    time.Duration // 15 s; after that long without data a comment is sent
 	StreamWrite      time.Duration // 10 s; a reader that accepts no data for longer is disconnected
 }
 
-// Complete sets the defaults.
+// Complete fills in the defaults.
 func (l *Limits) Complete() {
 	if l.MaxBodyBytes == 0 {
 		l.MaxBodyBytes = 1 << 20
@@ -94,13 +94,13 @@ type Kit struct {
 // Now returns the current time at the stores' precision: UTC, in microseconds.
 func (k *Kit) Now() time.Time { return k.Clock().UTC().Truncate(time.Microsecond) }
 
-// Bounded limits the work on a request; a client that leaves ends it.
+// Bounded limits the time for processing a request; it ends early if the client disconnects.
 func (k *Kit) Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, k.Limits.RequestTimeout)
 }
 
-// Promised is Bounded for writes: a write that has begun is not given up
-// because the client left. A saga that is stored must reach its driver.
+// Promised is Bounded for writes: a write that has begun continues if the client disconnects,
+// because a stored saga must reach its driver.
 func (k *Kit) Promised(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), k.Limits.RequestTimeout)
 }
@@ -109,9 +109,9 @@ func (k *Kit) Promised(ctx context.Context) (context.Context, context.CancelFunc
 // meantime.
 const MaxReloads = 5
 
-// Reloads are the attempts at a change, with a pause between them that is random and grows: clients
-// that change one resource at once would otherwise all read it again at once, and all but one of
-// them for nothing. After the last, KeepsChanging is the answer.
+// Reloads yields the attempts at a change, with random, growing pauses between them: clients that
+// change one resource simultaneously would otherwise all read it again simultaneously, and all but
+// one without success. After the last attempt the answer is KeepsChanging.
 func Reloads(ctx context.Context) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for i := range MaxReloads {
@@ -127,9 +127,9 @@ func Reloads(ctx context.Context) iter.Seq[int] {
 
 const reloadPause = 20 * time.Millisecond
 
-// KeepsChanging returns the fault of a change that came too late in every attempt. It is not
-// an outage: the server is in order, and others were served meanwhile.
+// KeepsChanging returns the fault of a change that met a conflict in every attempt. It is not
+// an outage: other requests were served in the meantime.
 func KeepsChanging(what string) error {
 	return fault.New(fault.Conflict, CodeKeepsChanging,
-		"others changed the %s each of the %d times that this change was decided: nothing was done, send it again", what, MaxReloads)
+		"the %s was changed by others during each of %d attempts at this change: nothing was done, send it again", what, MaxReloads)
 }

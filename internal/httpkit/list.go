@@ -16,11 +16,11 @@ import (
 
 const (
 	DefaultPageSize = 20
-	MaxPageDepth    = 10_000 // rows that page can reach and that are counted; OFFSET reads all rows before the page
+	MaxPageDepth    = 10_000 // limit of rows for page numbers and for counting; OFFSET reads all rows before the page
 )
 
-// Order encodes a position in the order of a list in a cursor and decodes it. Clients hold
-// cursors, so the bytes must not change.
+// Order encodes a position in the order of a list in a cursor and decodes it. Clients keep
+// cursors, so the encoding must not change.
 type Order[C any] struct {
 	Keys  func(C) []byte
 	Place func(keys []byte) (C, error) // fault: Malformed
@@ -98,7 +98,7 @@ type Asked[C any] struct {
 }
 
 // PageOf reads the parameters of a list that has numbered pages as well as cursors. Their
-// ranges are checked against the contract before.
+// ranges were already checked against the contract.
 func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
 	number, size *int32, cursor *string, include []I) (Asked[C], error) {
 	if cursor != nil && number != nil {
@@ -125,7 +125,8 @@ func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
 	return a, nil
 }
 
-// ForwardOf reads the parameters of a list that has only cursors, and so only goes forward.
+// ForwardOf reads the parameters of a list that has only cursors and so can only be read
+// forward.
 func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int32, cursor *string) (Asked[C], error) {
 	a := Asked[C]{list: RequestOf(ctx).List(), order: order, cursors: c}
 	if a.Limit = DefaultPageSize; size != nil {
@@ -143,14 +144,14 @@ func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int3
 	return a, err
 }
 
-// Pagination describes the page that was found. place returns the position of an item.
+// Pagination describes the page that was read. place returns the position of an item.
 func Pagination[C, T any](a Asked[C], found page.Of[T], place func(*T) C) api.Pagination {
 	out := api.Pagination{PageSize: a.Limit, HasNext: found.More}
 	if a.number > 0 {
 		out.Page = &a.number
 	}
 	if a.Total {
-		found.CapTotal(a.TotalCap) // some stores count everything, because their lists are short
+		found.CapTotal(a.TotalCap) // some stores count short lists completely
 		out.TotalCount, out.TotalIsCapped = &found.Total, &found.TotalCapped
 	}
 	if found.More {

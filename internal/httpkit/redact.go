@@ -15,7 +15,7 @@ var Redacted = json.RawMessage(`"***"`)
 const RedactedText = "***"
 
 // Redactor is the set of names of members with content of clients and participants: those
-// that the contract anywhere declares as AnyJSON or ContentText.
+// declared anywhere in the contract as AnyJSON or ContentText.
 type Redactor map[string]bool
 
 // NewRedactor reads the names from the contract, so that a new member is redacted as soon as
@@ -36,10 +36,10 @@ func NewRedactor(doc *openapi3.T) Redactor {
 	return out
 }
 
-// Redact returns a copy of an answer's body with the text *** for each value of those
-// members. Handlers make a body for one answer, so what pointers and slices refer to is
-// redacted in place. ok is false for a body with parts that do not name their members, so
-// that they cannot be redacted.
+// Redact returns a copy of an answer's body with the text *** for each value of those members.
+// Handlers make a body for one answer, so what pointers and slices refer to is redacted in
+// place. ok is false for a body that cannot be redacted because it has parts without member
+// names.
 func (n Redactor) Redact(body any) (covered any, ok bool) {
 	v := reflect.New(reflect.TypeOf(body)).Elem()
 	v.Set(reflect.ValueOf(body))
@@ -67,12 +67,12 @@ func (n Redactor) walk(v reflect.Value) bool {
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
-			// Members of embedded structs are part of the answer too, exported or not.
+			// Members of embedded structs are part of the answer as well, exported or not.
 			if of := v.Type().Field(i); (of.IsExported() || of.Anonymous) && !n.member(v.Field(i), of) {
 				return false
 			}
 		}
-	case reflect.Map: // maps have names and numbers, no content
+	case reflect.Map: // maps contain names and numbers, not content
 		k := v.Type().Elem().Kind()
 		return v.IsNil() || k == reflect.String || k == reflect.Float64
 	case reflect.Interface:
@@ -88,13 +88,13 @@ func (n Redactor) member(f reflect.Value, of reflect.StructField) bool {
 		if n[name] && !f.IsNil() {
 			f.Set(reflect.ValueOf(Redacted))
 		}
-	// An enum of the contract has its own type and contains no content, such as the
-	// outcome of an action, whose name the result of a saga has too.
+	// An enum of the contract has its own type and is not content. An example is the result of
+	// an action: a saga has a member of the same name.
 	case n[name] && f.Type() == anyText:
 		f.SetString(RedactedText)
 	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem() == anyText:
 		if !f.IsNil() {
-			f.Set(reflect.ValueOf(new(RedactedText))) // what the handler points to may be shared
+			f.Set(reflect.ValueOf(new(RedactedText))) // the target of the handler's pointer may be shared
 		}
 	default:
 		return n.walk(f)

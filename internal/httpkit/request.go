@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Request is what is known of a request in addition to its parameters.
+// Request is the information about a request in addition to its parameters.
 type Request struct {
 	ID        string
 	Who       principal.Principal // for the tenant of this request; zero where no credential is required
@@ -25,16 +25,17 @@ type Request struct {
 	Path      string // decoded
 	Query     string // as sent
 	Route     string // method and path template; "" before routing
-	// Permission is what the route requires; "": nothing, or only a valid credential.
+	// Permission is the permission that the route requires; "": none, or only a valid
+	// credential.
 	Permission principal.Permission
 	Body       []byte // canonical JSON, or text as sent; nil when there is none
-	// Adjusted are the pointers of texts in the body that were mended, Items what was found of
-	// the items of its list (nil: nothing is wrong with any), Around why a member around it was
-	// left out.
+	// Adjusted lists the pointers of texts in the body that were mended, Items the results for
+	// the items of its list (nil: all are valid), and Around why members around the list were
+	// dropped.
 	Adjusted []string
 	Items    []Judged
 	Around   *fault.Error
-	Raw      []byte // the body as sent, if Body lacks items or members of it
+	Raw      []byte // the body as sent, if items or members were removed from Body
 }
 
 type requestKey struct{}
@@ -52,19 +53,19 @@ func RequestOf(ctx context.Context) *Request {
 // List identifies the requested list: its path and all its filters.
 func (r *Request) List() ListID { return NewListID(r.Tenant.ID, r.Path, r.Values()) }
 
-// Values returns the query, which has been checked before.
+// Values returns the query, which has already been checked.
 func (r *Request) Values() url.Values {
 	query, _ := url.ParseQuery(r.Query)
 	return query
 }
 
-// ForDeployment returns nil when the caller may do what concerns all tenants: an
-// administrator whose credential is for any tenant. Fault: Forbidden.
+// ForDeployment returns nil if the caller may act on the whole deployment: an administrator
+// whose credential is for any tenant. Fault: Forbidden.
 func ForDeployment(ctx context.Context, what string) error {
 	if RequestOf(ctx).Who.AnyTenant {
 		return nil
 	}
-	return fault.New(fault.Forbidden, principal.CodeForbidden, "%s concerns all tenants: it needs a credential for any tenant", cmp.Or(what, "this"))
+	return fault.New(fault.Forbidden, principal.CodeForbidden, "%s concerns all tenants: it requires a credential for any tenant", cmp.Or(what, "this"))
 }
 
 // RequireReason returns nil when a reason is given, for an action that cannot be undone.
@@ -84,13 +85,12 @@ func ReasonOf(b *api.ReasonInput) *string {
 	return b.Reason
 }
 
-// MayFilterByContent returns nil when the caller may select items by their content, which
-// what names: a caller who may not see a value must not be able to guess it either. Fault:
-// Forbidden.
+// MayFilterByContent returns nil if the caller may select items by content, which what names: a
+// caller who may not see a value must not be able to guess it either. Fault: Forbidden.
 func MayFilterByContent(ctx context.Context, what string) error {
 	req := RequestOf(ctx)
 	if err := req.Who.Require(principal.PayloadsRead); err != nil {
-		return fault.New(fault.Forbidden, principal.CodeForbidden, "filtering by %s needs the permission %s", what, principal.PayloadsRead)
+		return fault.New(fault.Forbidden, principal.CodeForbidden, "filtering by %s requires the permission %s", what, principal.PayloadsRead)
 	}
 	return nil
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// StreamChunk is how many bytes are gathered, at least, before they are sent even though
-// more are available.
+// StreamChunk is how many bytes are buffered before they are sent while more are available.
 const StreamChunk = 32 << 10
 
 // Streams counts the open streams.
@@ -21,20 +20,20 @@ type Streams struct {
 
 	mu      sync.Mutex
 	open    int
-	tenants map[uuid.UUID]int // open streams of each
+	tenants map[uuid.UUID]int // open streams by tenant
 }
 
-// Enter takes a slot for one more stream of the tenant of a request; leave gives it
-// back. Fault: TooMany.
+// Enter takes a slot for another stream of the request's tenant; leave releases it. Fault:
+// TooMany.
 func (s *Streams) Enter(ctx context.Context) (leave func(), err error) {
 	tenant := RequestOf(ctx).Tenant.ID
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch of := s.tenants[tenant]; {
 	case s.open >= s.Max:
-		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "%d streams are open, which is the limit: retry later or on another node", s.open)
+		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "the limit of %d open streams is reached: retry later or on another node", s.open)
 	case of >= s.MaxOfTenant:
-		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "%d streams of this tenant are open, which is the limit: close one first, or retry on another node", of)
+		return nil, fault.New(fault.TooMany, CodeTooManyStreams, "this tenant's limit of %d open streams is reached: close one first, or retry on another node", of)
 	}
 	s.count(tenant, 1)
 	return func() {
@@ -44,7 +43,7 @@ func (s *Streams) Enter(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// count changes how many are open. The caller holds mu.
+// count updates the number of open streams. The caller holds mu.
 func (s *Streams) count(tenant uuid.UUID, by int) {
 	if s.tenants == nil {
 		s.tenants = map[uuid.UUID]int{}

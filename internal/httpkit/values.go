@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Text returns a text, or a value of an enum, that may be left out; "" without it.
+// Text returns an optional text or value of an enum; "" if it is missing.
 func Text[S ~string](s *S) string {
 	if s == nil {
 		return ""
@@ -34,7 +34,7 @@ func UnlessNull[T ~[]byte](v T) T {
 	return v
 }
 
-// AsInt converts a number that may be left out.
+// AsInt converts an optional number.
 func AsInt(v *int32) *int {
 	if v == nil {
 		return nil
@@ -42,7 +42,7 @@ func AsInt(v *int32) *int {
 	return new(int(*v))
 }
 
-// UnlessFalse returns nil for false, so that it is left out.
+// UnlessFalse returns nil for false, so that it is omitted.
 func UnlessFalse(b bool) *bool {
 	if !b {
 		return nil
@@ -50,7 +50,7 @@ func UnlessFalse(b bool) *bool {
 	return &b
 }
 
-// UnlessEmpty returns nil for "", so that it is left out.
+// UnlessEmpty returns nil for "", so that it is omitted.
 func UnlessEmpty(s string) *string {
 	if s == "" {
 		return nil
@@ -58,7 +58,7 @@ func UnlessEmpty(s string) *string {
 	return &s
 }
 
-// UnlessNil returns nil for uuid.Nil, so that it is left out.
+// UnlessNil returns nil for uuid.Nil, so that it is omitted.
 func UnlessNil(id uuid.UUID) *uuid.UUID {
 	if id == uuid.Nil {
 		return nil
@@ -74,7 +74,7 @@ func EnumUnlessEmpty[T ~string](word string) *T {
 	return new(T(word))
 }
 
-// TimeOf returns a time; the zero time when it was not given.
+// TimeOf returns an optional time; the zero time if it is missing.
 func TimeOf(name string, in *time.Time) (time.Time, error) {
 	if in == nil {
 		return time.Time{}, nil
@@ -86,5 +86,5 @@ func TimeOf(name string, in *time.Time) (time.Time, error) {
 	return t, nil
 }
 
-// Unstorable reports whether PostgreSQL would refuse the text.
+// Unstorable reports whether PostgreSQL would reject the text.
 func Unstorable(s string) bool { return strings.IndexByte(s, 0) >= 0 || !utf8.ValidString(s) }

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Violations checks a canonical JSON body against its schema. Members of free form are not
-// decoded: they are canonical, and there is nothing else to check.
+// Violations checks a canonical JSON body against its schema. Free-form members are not
+// decoded: they are canonical, and nothing else needs to be checked.
 func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	if body[0] != '{' {
 		return []fault.Field{{Pointer: "", Code: "type", Message: "must be an object"}}
@@ -32,9 +32,8 @@ func Violations(schema *openapi3.Schema, body []byte) []fault.Field {
 	return fields
 }
 
-// violationsIn returns what is wrong at each place. A member that refers to its schema by
-// allOf, because it has a description of its own, is not such a place: what is wrong
-// inside of it is.
+// violationsIn returns the violations with their places. For a member that refers to its schema
+// by allOf, because it has its own description, it returns the violations inside that schema.
 func violationsIn(err error) (fields []fault.Field) {
 	for _, e := range Flatten(err) {
 		var violation *openapi3.SchemaError
@@ -72,7 +71,7 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 			case more != nil:
 				value[name] = decoded(more.Value, raw)
 			case len(s.Properties) > 0:
-				value[name] = nil // unknown, and refused by its name
+				value[name] = nil // unknown, and rejected because of its name
 			}
 		}
 		return value
@@ -96,8 +95,8 @@ func decoded(s *openapi3.Schema, raw []byte) any {
 	return v
 }
 
-// Members yields the members of a canonical JSON object. It has no blanks and no mistakes,
-// so that the end of a value is found without a parser.
+// Members yields the members of a canonical JSON object. It has neither blanks nor errors, so
+// the end of a value is found without a parser.
 func Members(object []byte) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		for rest := object[1:]; rest[0] != '}'; {
@@ -160,7 +159,7 @@ func valueEnd(b []byte) int {
 			depth++
 		case '}', ']':
 			if depth == 0 {
-				return i // the end of the number or literal before it
+				return i // the end of the preceding number or literal
 			}
 			if depth--; depth == 0 {
 				return i + 1

@@ -9,9 +9,9 @@ import (
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
-// WaitOf returns how long a request waits, cut to the server's limit, and the preference
-// that is thereby honoured, "" when none. ?wait takes precedence over Prefer; an invalid
-// Prefer is ignored, as RFC 7240 requires.
+// WaitOf returns how long a request waits, at most the server's limit, and the preference that
+// this honours, "" if none. ?wait takes precedence over Prefer; an invalid Prefer is ignored,
+// as RFC 7240 requires.
 func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string, err error) {
 	if query != nil {
 		wait, err := time.ParseDuration(*query)
@@ -38,14 +38,14 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 	return 0, "", nil
 }
 
-// AwaitBy returns v as it is when it is over, the wait has passed, or the server begins to
-// stop. first is v as it was just made; nil: it must be read. waited: the wait was honoured,
-// which it is not when too many requests wait already.
+// AwaitBy returns the value of v when it is over, the wait has passed, or the server begins to
+// stop. first is v as just created; nil: it must be read. waited reports whether the wait was
+// honoured: it is not if too many requests are already waiting.
 func AwaitBy[T any](ctx context.Context, k *Kit, of waiting.Key, wait time.Duration, first *T, over func(*T) bool,
 	read func(context.Context) (T, error)) (v T, waited bool, err error) {
 	var w *waiting.Waiter
 	if wait > 0 {
-		w = k.Ends.Watch(of) // before it is read, so that its end is not missed in between
+		w = k.Ends.Watch(of) // before the first reading, so that an end in between is not missed
 	}
 	defer w.Stop()
 	if first != nil {

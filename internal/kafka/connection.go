@@ -32,7 +32,7 @@ type Connection struct {
 func (c Connection) options() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.DialTimeout(dialTimeout),
-		kgo.MetadataMinAge(500 * time.Millisecond), // a retry waits for it; the default of 5 s is long
+		kgo.MetadataMinAge(500 * time.Millisecond), // a retry waits this long; the default of 5 s is too long
 	}
 	if c.TLS {
 		cfg := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -42,7 +42,7 @@ func (c Connection) options() ([]kgo.Opt, error) {
 				return nil, fmt.Errorf("kafka: read the CA certificates: %w", err)
 			}
 			if cfg.RootCAs = x509.NewCertPool(); !cfg.RootCAs.AppendCertsFromPEM(pem) {
-				return nil, fmt.Errorf("kafka: %s holds no certificates", c.CAFile)
+				return nil, fmt.Errorf("kafka: %s contains no certificates", c.CAFile)
 			}
 		}
 		dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: cfg}
@@ -60,7 +60,7 @@ func (c Connection) mechanism() (sasl.Mechanism, error) {
 	case c.SASL == "":
 		return nil, nil //nolint:nilnil // SASL is off
 	case c.User == "":
-		return nil, errors.New("kafka: SASL needs a user")
+		return nil, errors.New("kafka: SASL requires a user")
 	}
 	switch c.SASL {
 	case "plain":

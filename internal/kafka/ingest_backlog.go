@@ -16,11 +16,11 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Records that are in a topic when ingestion first looks for topics are backlog. They may
-// be years old, and may have been reprocessed by other means: they become letters, but
-// are not retried automatically. So the topics are listed before anything is stored, and
-// then in the interval of looking for new topics; a topic that was not there before is
-// new, and so are its records (dlq.Sight).
+// Records that are in a topic when ingestion first looks for topics are backlog. They may be
+// years old, and may have been reprocessed by other means: they become letters, but are not
+// retried automatically. So the topics are listed before anything is stored, and then at the
+// interval for new topics; a topic that did not exist before is new, and so are its records
+// (dlq.Sight).
 
 // source is a partition of one incarnation of a topic.
 type source struct {
@@ -29,13 +29,13 @@ type source struct {
 	partition int32
 }
 
-// look lists the topics, and stores the first sight of each partition. It stops early
-// once enough returns true; nil: never.
+// look lists the topics and stores the first sight of each partition. It stops early once
+// enough returns true; nil: never.
 func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	in.looking.Lock()
 	defer in.looking.Unlock()
 	if enough != nil && enough() {
-		return nil // another goroutine has just looked
+		return nil // another goroutine has just listed them
 	}
 	cluster, topics, err := in.topics(ctx)
 	if err != nil {
@@ -84,8 +84,7 @@ func (in *ingest) look(ctx context.Context, enough func() bool) error {
 	return nil
 }
 
-// index returns what was seen by partition, and which topics were seen, as their
-// partition 0.
+// index returns the first sights by partition, and the topics seen, as their partition 0.
 func (in *ingest) index(seen []dlq.Inflow) (partitions map[source]dlq.Inflow, topics map[source]bool) {
 	partitions, topics = make(map[source]dlq.Inflow, len(seen)), map[source]bool{}
 	for _, s := range seen {
@@ -95,7 +94,7 @@ func (in *ingest) index(seen []dlq.Inflow) (partitions map[source]dlq.Inflow, to
 	return partitions, topics
 }
 
-// firstSight finds the ends of partitions that were never seen. counts are the held
+// firstSight returns the ends of partitions that were never seen, and the number of held
 // records by topic.
 func (in *ingest) firstSight(
 	ctx context.Context,
@@ -168,8 +167,8 @@ func (in *ingest) readBefore(ctx context.Context, partitions map[string][]int32)
 	return out, nil
 }
 
-// offsets gets the end (-1) or first (-2) offsets of partitions from their leaders. A
-// partition whose leader does not answer is left out.
+// offsets gets the end (-1) or first (-2) offsets of partitions from their leaders. A partition
+// whose leader does not answer is omitted.
 func (in *ingest) offsets(
 	ctx context.Context,
 	partitions map[string][]int32,
@@ -244,15 +243,15 @@ func (in *ingest) isBacklog(ctx context.Context, r read) (bool, error) {
 		in.mu.Lock()
 		defer in.mu.Unlock()
 		if in.there[r.Topic] == at.life {
-			return false, fmt.Errorf("partition %d of %s has no leader to ask for its end offset", r.Partition, r.Topic)
+			return false, fmt.Errorf("partition %d of %s has no leader, so its end offset is unknown", r.Partition, r.Topic)
 		}
 		return !in.before, nil
 	}
 	return f.Backlog(r.Offset), nil
 }
 
-// tell logs the topics that are read whenever they change, and those that are not read
-// because of their case.
+// tell logs the topics that are read whenever they change, and those that are not read because
+// they differ in case.
 func (in *ingest) tell(
 	ctx context.Context,
 	topics []kmsg.MetadataResponseTopic,
@@ -261,7 +260,7 @@ func (in *ingest) tell(
 ) {
 	matched := slices.Sorted(maps.Keys(lives))
 	var near []string
-	if in.Sources == nil { // those of events are named, not matched
+	if in.Sources == nil { // topics of events are configured by name
 		near = in.nearly(topics)
 	}
 	in.Observer.Topics(matched, near)
@@ -300,7 +299,7 @@ func (in *ingest) tell(
 	}
 }
 
-// nearly returns the topics that the expression would match in another case.
+// nearly returns the topics that the expression would match if case were ignored.
 func (in *ingest) nearly(topics []kmsg.MetadataResponseTopic) (near []string) {
 	anyCase, err := regexp.Compile("(?i:" + in.Topics + ")")
 	if err != nil {

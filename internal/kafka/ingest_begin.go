@@ -11,10 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// begin chooses where newly assigned partitions are read from: the group's offset,
-// unless it was committed in another life of the topic. A life that follows one that
-// was read is read from its beginning, whatever the configuration is for topics that
-// were never read.
+// begin chooses where newly assigned partitions are read from: the group's offset, unless it
+// was committed in another life of the topic. If an earlier life was read, the new one is read
+// from its beginning, regardless of the configuration for topics that were never read.
 func (in *ingest) begin(
 	ctx context.Context,
 	offsets map[string]map[int32]kgo.Offset,
@@ -67,8 +66,8 @@ func (in *ingest) begin(
 	return offsets, nil
 }
 
-// latest returns the ends of partitions that are to be read from their ends, as a reader of
-// committed transactions sees them: the client would find them too, but not tell them.
+// latest returns the ends of partitions that are to be read from their ends, as visible to a
+// reader of committed transactions: the client also determines them, but does not expose them.
 func (in *ingest) latest(
 	ctx context.Context,
 	offsets map[string]map[int32]kgo.Offset,

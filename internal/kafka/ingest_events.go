@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// recordEvent is an event, and the record that it is.
+// recordEvent is an event and its record.
 type recordEvent struct {
 	jobrun.RecordEvent
 	record dlq.Record
@@ -24,8 +24,8 @@ type recordEvent struct {
 // skipsBacklog reports whether records that were in a topic when it was first seen are skipped.
 func (in *ingest) skipsBacklog() bool { return in.Sources != nil && !in.Sources.Earliest }
 
-// backlogEnd returns where to begin in a partition that was never read: at the end of
-// the records that are skipped; 0: at the beginning. mu is held.
+// backlogEnd returns where to begin in a partition that was never read: after the skipped
+// records; 0: at the beginning. The caller holds mu.
 func (in *ingest) backlogEnd(s source) int64 {
 	if !in.skipsBacklog() {
 		return 0
@@ -33,7 +33,7 @@ func (in *ingest) backlogEnd(s source) int64 {
 	return max(in.inflows[s].BacklogEnd, 0)
 }
 
-// arrived counts letters that are stored.
+// arrived counts stored letters.
 func (in *ingest) arrived(read, stored int) {
 	if in.Sources == nil {
 		in.Observer.Stored(read, stored)
@@ -44,7 +44,7 @@ func (in *ingest) arrived(read, stored int) {
 	}
 }
 
-// putEvents stores records as events, and as letters those that are none.
+// putEvents stores records as events, or as letters if they are not events.
 func (in *ingest) putEvents(ctx context.Context, records []read) error {
 	var events []recordEvent
 	skipped := 0
@@ -63,7 +63,7 @@ func (in *ingest) putEvents(ctx context.Context, records []read) error {
 			record.Place.TopicID = in.assumedLife(r.Topic) // brokers of 2.8 to 3.0 return it only with metadata
 		}
 		if record.Place.TopicID == uuid.Nil {
-			return errors.New("the brokers do not tell the id of a topic, without which a record could become two events: they must be Kafka 2.8 or later")
+			return errors.New("the brokers do not return topic ids, without which a record could become two events: Kafka 2.8 or later is required")
 		}
 		e, err := jobrun.EventOf(&record)
 		if err != nil {
@@ -87,8 +87,8 @@ func (in *ingest) putEvents(ctx context.Context, records []read) error {
 	return nil
 }
 
-// publish stores a batch of events. One that is refused is split until the record is
-// found that PostgreSQL does not accept; that one becomes a letter.
+// publish stores a batch of events. A rejected batch is split until the record that PostgreSQL
+// does not accept is found; that record becomes a letter.
 func (in *ingest) publish(ctx context.Context, batch []recordEvent) error {
 	if len(batch) == 0 {
 		return nil
@@ -113,14 +113,14 @@ func (in *ingest) publish(ctx context.Context, batch []recordEvent) error {
 	return in.noEvent(ctx, batch[0].record, "the database cannot store its content")
 }
 
-// noEvent stores the letter of a record that is no event.
+// noEvent stores the letter of a record that is not an event.
 func (in *ingest) noEvent(ctx context.Context, r dlq.Record, why string) error {
 	tenant := in.Sources.Tenants[r.Place.Topic]
 	policy, err := in.Store.PolicyOf(ctx, tenant, r.Place.Topic)
 	if err != nil {
 		return fmt.Errorf("read the policy of a topic: %w", err)
 	}
-	in.Log.DebugContext(ctx, "a record of a topic is no event; it becomes a dead letter",
+	in.Log.DebugContext(ctx, "a record is not an event and becomes a dead letter",
 		slog.Any("place", r.Place), slog.String("reason", why))
 	letter := jobrun.NoEvent(r, tenant, why, in.NewID(), policy, dlq.Moment{Now: in.Now()})
 	return in.arrive(ctx, []dlq.Arrival{letter}, form(0))
@@ -140,7 +140,7 @@ func (in *ingest) tellSources(ctx context.Context, there []string, backlog map[s
 		if n := backlog[topic]; n > 0 {
 			does := "they are skipped (kafka.source_start)"
 			if in.Sources.Earliest {
-				does = "they become events too (kafka.source_start)"
+				does = "they become events as well (kafka.source_start)"
 			}
 			in.Log.InfoContext(ctx, "a topic had records before it was first read; "+does,
 				slog.String("topic", topic), slog.Int64("records", n))

@@ -9,11 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// How far partitions have been read is a position in the log, not a number of records:
-// markers of transactions and records of aborted ones are passed as well. The client
-// returns markers (KeepControlRecords), and an aborted transaction ends with one, so that
-// a position can be told from what is polled. The ends of partitions are asked for, also
-// when no records come: they may be waiting behind an open transaction.
+// How far a partition has been read is a position in the log, not a number of records: it also
+// passes transaction markers and records of aborted transactions. The client returns markers
+// (KeepControlRecords), and an aborted transaction ends with one, so that the position follows
+// from what is polled. The ends of partitions are requested even if no records arrive, because
+// these may be behind an open transaction.
 
 // end is the next offset of a partition, with the topic's id.
 type end struct {
@@ -24,13 +24,13 @@ type end struct {
 // position is how far a partition was read and stored.
 type position struct {
 	end
-	due bool // the group has another offset, or none: it is to be committed
+	due bool // the group has another offset or none, so it must be committed
 }
 
-// unread is a position that is not known: the client begins at the first record.
+// unread is an unknown position: the client begins at the first record.
 const unread = -1
 
-// polled returns the records of fetches, and where those end that were polled.
+// polled returns the records of fetches and the positions after them.
 func polled(fetches kgo.Fetches) (records []read, ends map[topicPartition]end) {
 	records, ends = make([]read, 0, fetches.NumRecords()), map[topicPartition]end{}
 	for _, f := range fetches {
@@ -52,7 +52,7 @@ func polled(fetches kgo.Fetches) (records []read, ends map[topicPartition]end) {
 	return records, ends
 }
 
-// beginsAt records where a partition is read from; mu is held.
+// beginsAt records where a partition is read from. The caller holds mu.
 func (in *ingest) beginsAt(at topicPartition, from kgo.Offset, committed bool) {
 	next := from.EpochOffset()
 	if next.Offset < 0 {
@@ -62,7 +62,7 @@ func (in *ingest) beginsAt(at topicPartition, from kgo.Offset, committed bool) {
 	delete(in.highs, at)
 }
 
-// reached records how far partitions were read; they are committed if done.
+// reached records how far partitions were read; the positions are committed if done.
 func (in *ingest) reached(ends map[topicPartition]end, done bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -73,7 +73,7 @@ func (in *ingest) reached(ends map[topicPartition]end, done bool) {
 	}
 }
 
-// heard records the ends of partitions as fetches tell them.
+// heard records the ends of partitions that fetches report.
 func (in *ingest) heard(fetches kgo.Fetches) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -84,12 +84,12 @@ func (in *ingest) heard(fetches kgo.Fetches) {
 	})
 }
 
-// measureEvery is how often the ends of partitions are asked for.
+// measureEvery is how often the ends of partitions are requested.
 const measureEvery = 5 * time.Second
 
-// measure asks for the ends of our partitions, and commits positions that the group does
-// not have: those after a failed commit, and of records that are gone. It is called when
-// everything that was polled is stored.
+// measure requests the ends of this node's partitions, and commits positions that the group
+// does not have: after a failed commit, and after records that no longer exist. It is called
+// when everything that was polled is stored.
 func (in *ingest) measure(ctx context.Context, now bool) {
 	if !now && time.Since(in.measured) < measureEvery {
 		return
@@ -109,14 +109,14 @@ func (in *ingest) measure(ctx context.Context, now bool) {
 	}
 	if err != nil {
 		if ctx.Err() == nil {
-			in.Log.WarnContext(ctx, "cannot ask for the ends of partitions", slog.Any("error", err))
+			in.Log.WarnContext(ctx, "cannot read the end offsets of partitions", slog.Any("error", err))
 		}
 		return
 	}
 	in.measured = time.Now()
 	if due := in.settle(highs, begins); len(due) > 0 {
 		if err := in.commit(within, due); err != nil {
-			in.Log.DebugContext(ctx, "cannot commit how far partitions were read", slog.Any("error", err))
+			in.Log.DebugContext(ctx, "cannot commit the offsets of partitions", slog.Any("error", err))
 			return
 		}
 		in.mu.Lock()
@@ -129,8 +129,7 @@ func (in *ingest) measure(ctx context.Context, now bool) {
 	}
 }
 
-// settle takes over what brokers say of partitions, and returns which positions are to be
-// committed.
+// settle records what brokers report about partitions, and returns the positions to commit.
 func (in *ingest) settle(highs, begins map[topicPartition]int64) map[topicPartition]end {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -143,7 +142,7 @@ func (in *ingest) settle(highs, begins map[topicPartition]int64) map[topicPartit
 			continue
 		}
 		in.highs[at] = high
-		if p.Offset < first { // earlier records are gone: the client continues at the first record
+		if p.Offset < first { // earlier records no longer exist: the client continues at the first record
 			p = position{end{kgo.EpochOffset{Epoch: -1, Offset: first}, uuid.Nil}, p.due || p.Offset > unread}
 			in.positions[at] = p
 		}
@@ -154,8 +153,8 @@ func (in *ingest) settle(highs, begins map[topicPartition]int64) map[topicPartit
 	return due
 }
 
-// lag returns the number of offsets between our positions and the ends of our partitions;
-// known: all of them have been measured.
+// lag returns the number of offsets between this node's positions and the ends of its
+// partitions; known reports whether all were measured.
 func (in *ingest) lag() (sum int64, known bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

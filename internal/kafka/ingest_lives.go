@@ -16,13 +16,13 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A topic that is deleted and recreated has the same name, but its offsets begin at 0
-// again. Brokers give each incarnation (here: life) an id (Metadata from 2.8 on, Fetch
-// from 3.1 on). Offsets committed in one life mean nothing in the next, so the id is
-// stored with the commit, as its metadata. The client keeps the id that it has seen
-// first until the topic is purged from it; it finds the topic again by the expression.
+// A topic that is deleted and recreated has the same name, but its offsets begin at 0 again.
+// Brokers give each incarnation (here: life) an id (Metadata from 2.8 on, Fetch from 3.1 on).
+// Offsets committed in one life mean nothing in the next, so the id is stored with the commit,
+// as its metadata. The client keeps the first id that it has seen until the topic is purged
+// from it; then it finds the topic again by the expression.
 
-// read is a record with the id of its topic; zero: the broker does not return it.
+// read is a record with the id of its topic, which is zero if the broker does not return it.
 type read struct {
 	*kgo.Record
 	life uuid.UUID
@@ -50,7 +50,7 @@ func lifeOf(note *string) (life uuid.UUID) {
 	return life
 }
 
-// fetched stores what the group has committed, before begin uses it.
+// fetched stores the group's commits for begin.
 func (in *ingest) fetched(c *kgo.Client, res *kmsg.OffsetFetchResponse) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -82,7 +82,7 @@ func (in *ingest) lives(ctx context.Context) (map[string]uuid.UUID, error) {
 	return lives, nil
 }
 
-// topics lists all topics of the cluster, with its id.
+// topics lists all topics of the cluster, and returns its id.
 func (in *ingest) topics(ctx context.Context) (cluster string, topics []kmsg.MetadataResponseTopic, err error) {
 	req := kmsg.NewPtrMetadataRequest() // nil topics: all
 	res, err := req.RequestWith(ctx, in.asks())
@@ -104,8 +104,9 @@ func (in *ingest) asks() *kgo.Client {
 	return in.asked
 }
 
-// over reports whether a life of a topic has ended: no other node can read its records again. If no
-// broker answers it is assumed to have ended: a record stored twice is still one letter.
+// over reports whether a life of a topic has ended, so that no other node can read its records
+// again. If no broker answers, it is assumed to have ended: a record stored twice is still one
+// letter.
 func (in *ingest) over(ctx context.Context, topic string, life uuid.UUID) bool {
 	if life == uuid.Nil {
 		return false
@@ -137,8 +138,8 @@ func (in *ingest) suspect(fetches kgo.Fetches) {
 
 const lookTimeout = 10 * time.Second
 
-// lookAround compares the listed topics with those that are read, in the interval of
-// looking for new topics.
+// lookAround compares the listed topics with those that are read, at the interval for new
+// topics.
 func (in *ingest) lookAround(ctx context.Context) {
 	if time.Since(in.looked) < in.NewTopics {
 		return
@@ -155,7 +156,7 @@ func (in *ingest) lookAround(ctx context.Context) {
 	defer in.mu.Unlock()
 	lives := in.there
 	for topic, now := range lives {
-		if _, is := in.assumed[topic]; !is { // not begun: what is recreated until then is read from its beginning
+		if _, is := in.assumed[topic]; !is { // not begun: a topic recreated until then is read from its beginning
 			in.assumed[topic] = now
 		}
 	}
@@ -170,8 +171,8 @@ func (in *ingest) lookAround(ctx context.Context) {
 	}
 }
 
-// leave drops topics whose life has ended; a recreated topic of the same name is found
-// again. Rebalances must not be blocked meanwhile.
+// leave drops topics whose life has ended; a recreated topic of the same name is found again.
+// It must not block rebalances.
 func (in *ingest) leave(ctx context.Context) {
 	in.mu.Lock()
 	var topics []string
@@ -189,7 +190,7 @@ func (in *ingest) leave(ctx context.Context) {
 	in.client.ForceMetadataRefresh()
 }
 
-// topicPartition is a partition.
+// topicPartition identifies a partition.
 type topicPartition struct {
 	topic     string
 	partition int32

@@ -10,11 +10,11 @@ import (
 // line is the remaining records of a partition, in their order.
 type line struct{ records []read }
 
-// work divides the records of a round among workers, batch by batch: a free worker
-// takes from the partitions with most records left. While one worker is storing records
-// of a partition no other takes any of it, so that its letters arrive in order.
+// work divides the records of a round among workers, batch by batch: a free worker takes from
+// the partitions with the most records left. While a worker stores records of a partition, no
+// other worker takes any, so that its letters arrive in order.
 type work struct {
-	batch, bytes int // bounds of one batch
+	batch, bytes int // limits of one batch
 
 	mu    sync.Mutex
 	freed sync.Cond // signals returned lines, and the end
@@ -38,8 +38,8 @@ func newWork(records []read, batch, bytes int) *work {
 	return w
 }
 
-// take waits for a batch and returns it with its lines, which must be given back; nil:
-// nothing is left to do.
+// take waits for a batch and returns it with its lines, which must be given back; nil: no work
+// is left.
 func (w *work) take() (batch []read, of []*line) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

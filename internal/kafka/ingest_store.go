@@ -20,9 +20,9 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// round stores the polled records and commits their offsets. A partition's records are
-// stored one batch after the other, so that letters arrive in order. An error comes
-// from a failpoint, or is ctx's.
+// round stores the polled records and commits their offsets. A partition's records are stored
+// one batch after the other, so that letters arrive in order. An error comes from a failpoint
+// or from ctx.
 func (in *ingest) round(ctx context.Context, records []read, ends map[topicPartition]end) error {
 	todo := newWork(records, in.Batch, in.BatchBytes)
 	clear(records)
@@ -32,7 +32,7 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 		all.Go(func() { errs[i] = in.store(ctx, todo) })
 	}
 	all.Wait()
-	in.resume() // all is stored, or no longer ours: partitions assigned meanwhile may have been paused with the others
+	in.resume() // everything is stored or no longer ours: partitions assigned in the meantime may have been paused with the others
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 		return err
 	}
 	for at, e := range ends {
-		// Records of another life than the assumed one may come from anywhere in it; that
-		// life is read from its beginning as soon as the topic is found again.
+		// Records of a life other than the assumed one may be from anywhere in it; that life is
+		// read from its beginning once the topic is found again.
 		if now := in.assumedLife(at.topic); in.isGone(at) || e.life != uuid.Nil && now != uuid.Nil && e.life != now {
 			delete(ends, at)
 		}
@@ -56,16 +56,16 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 	err := in.commit(commit, ends)
 	in.reached(ends, err == nil)
 	if err != nil {
-		// The next commit includes these offsets; until then the records may be read
-		// again, and are recognised by their place.
+		// The next commit includes these offsets; records that are read again until then are
+		// recognized by their place.
 		in.Observer.Failed()
 		in.Log.WarnContext(ctx, "cannot commit the offsets of stored records", slog.Any("error", err))
 	}
 	return nil
 }
 
-// commit commits how far partitions were read, with the topic's id in the metadata.
-// Partitions of deleted topics are left out.
+// commit commits the positions of partitions, with the topic's id in the metadata. It omits
+// partitions of deleted topics.
 func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err error) {
 	offsets := map[string]map[int32]kgo.EpochOffset{}
 	for at, e := range ends {
@@ -112,8 +112,7 @@ func (in *ingest) commit(ctx context.Context, ends map[topicPartition]end) (err 
 
 const commitTimeout = 5 * time.Second
 
-// store stores batches until nothing is left, however long that takes. The error is
-// ctx's.
+// store stores batches until none is left, however long that takes. Its error is that of ctx.
 func (in *ingest) store(ctx context.Context, todo *work) error {
 	for {
 		batch, of := todo.take()
@@ -129,7 +128,7 @@ func (in *ingest) store(ctx context.Context, todo *work) error {
 	}
 }
 
-// storeBatch retries until the batch is stored, or is no longer ours.
+// storeBatch retries until the batch is stored or no longer ours.
 func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 	for failures := 0; ; {
 		ours := in.ours(ctx, records)
@@ -152,7 +151,7 @@ func (in *ingest) storeBatch(ctx context.Context, records []read) error {
 	}
 }
 
-// put stores what records become: events, or letters.
+// put stores records as events or letters.
 func (in *ingest) put(ctx context.Context, records []read) error {
 	if in.Sources != nil {
 		return in.putEvents(ctx, records)
@@ -189,7 +188,7 @@ func (in *ingest) ours(ctx context.Context, records []read) []read {
 	})
 }
 
-// letters makes letters from records, and counts those that are held as backlog.
+// letters converts records to letters, and counts those that are held as backlog.
 func (in *ingest) letters(ctx context.Context, records []read) (batch []dlq.Arrival, held int, err error) {
 	batch = make([]dlq.Arrival, len(records))
 	now := in.Now()
@@ -227,8 +226,8 @@ func recordOf(r read) dlq.Record {
 	return out
 }
 
-// form is how much of a record is stored, from 0, everything, to what PostgreSQL must
-// accept.
+// form is how much of a record is stored: from 0, everything, to a form that PostgreSQL
+// certainly accepts.
 type form int
 
 const (
@@ -237,9 +236,9 @@ const (
 	forms                   // number of forms
 )
 
-// arrive stores a batch. A batch that is refused is split until the record is found that PostgreSQL
-// does not accept; that one is stored in a reduced form: a record that could never be stored would
-// block its partition forever.
+// arrive stores a batch. A rejected batch is split until the record that PostgreSQL does not accept
+// is found; that record is stored in a reduced form, because it would otherwise block its partition
+// forever.
 func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error {
 	stored, err := in.Store.Arrive(ctx, batch)
 	if err == nil {
@@ -268,7 +267,7 @@ func (in *ingest) arrive(ctx context.Context, batch []dlq.Arrival, f form) error
 	return in.arrive(ctx, []dlq.Arrival{in.reduce(batch[0], f, err)}, f)
 }
 
-// reduce returns a letter with fewer parts that could be refused.
+// reduce returns a letter with fewer parts that could be rejected.
 func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	detail := why.Error()
 	if e := fault.As(why); e != nil {
@@ -304,7 +303,7 @@ func (in *ingest) reduce(a dlq.Arrival, f form, why error) dlq.Arrival {
 	return dlq.Arrival{Letter: l}
 }
 
-// hold pauses our partitions until the round is over, because the database is
+// hold pauses this node's partitions until the end of the round, because the database is
 // unavailable. The client keeps its membership alive; a rebalance need not wait for the
 // database.
 func (in *ingest) hold() {
@@ -324,12 +323,12 @@ func (in *ingest) resume() {
 	defer in.mu.Unlock()
 	if in.waiting {
 		in.waiting = false
-		in.client.ResumeFetchPartitions(in.client.PauseFetchPartitions(nil)) // including partitions lost meanwhile
+		in.client.ResumeFetchPartitions(in.client.PauseFetchPartitions(nil)) // including partitions revoked in the meantime
 		in.Observer.Paused(false)
 	}
 }
 
-// partitions lists our partitions; mu is held.
+// partitions lists this node's partitions. The caller holds mu.
 func (in *ingest) partitions() map[string][]int32 {
 	m := map[string][]int32{}
 	for at := range in.owned {

@@ -1,6 +1,6 @@
-// Package kafka is the connection to Kafka brokers: it publishes events, and reads the
-// records of dead-letter topics and of topics whose records start job runs. (Package
-// targets drives dead letters back.)
+// Package kafka is the connection to Kafka brokers: it publishes events, and reads the records
+// of dead-letter topics and of topics whose records start job runs. (Package targets sends dead
+// letters back.)
 //
 // Files, each on top of those before it: ingest_lives, ingest_backlog, connection,
 // ingest_lag, pattern, ingest, ingest_share, ingest_store, refusals, ingest_begin,
@@ -21,7 +21,7 @@ import (
 // Config of the publication of events.
 type Config struct {
 	Connection
-	// Topic is that of messages that name none; brokers that create topics automatically
+	// Topic is the topic of messages that name none; brokers that create topics automatically
 	// create it. "": every message names one.
 	Topic string
 }
@@ -67,25 +67,25 @@ func (c Config) Open() (publication.Producer, error) {
 
 type producer struct {
 	client *kgo.Client
-	topic  string // "": messages name theirs
+	topic  string // "": messages name their topics
 	// Used only by Send, one call at a time:
 	reached bool            // a broker has answered once
-	known   map[string]bool // topics whose partitions the client knows; until then it does not buffer by partition
+	known   map[string]bool // topics whose partitions the client knows, without which it does not buffer by partition
 	closed  sync.Once
 }
 
 // Close closes the connections and abandons whatever is in flight.
 func (p *producer) Close() { p.closed.Do(p.client.Close) }
 
-// Send implements publication.Producer. The client itself retries, in order, for as
-// long as ctx lasts: an idempotent producer cannot withdraw what it may have sent, so
-// the end of ctx closes the client.
+// Send implements publication.Producer. The client retries, in order, until ctx ends: an
+// idempotent producer cannot withdraw what it may have sent, so the end of ctx closes the
+// client.
 //
-// Of messages that name their topic, one that is refused is given up: those that were dropped with
-// it are sent again, one at a time, which shows what caused it. Others must not be overtaken, and
-// nothing is sent after the first error.
+// If a message that names its topic is rejected, the messages that were dropped with it are sent
+// again one at a time, to find the one at fault, which is abandoned. Messages without a topic must
+// keep their order, so nothing is sent after the first error.
 func (p *producer) Send(ctx context.Context, messages []publication.Message) error {
-	// Producing retries silently; a ping first returns the error.
+	// Producing retries silently, so a ping comes first to return the error.
 	if !p.reached {
 		if err := p.client.Ping(ctx); err != nil {
 			return fmt.Errorf("kafka: reach a broker: %w", err)
@@ -96,7 +96,7 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 	defer stop()
 	errs := make([]error, len(messages))
 	var rest, failed []int
-	for i := range messages { // the first of a topic goes alone
+	for i := range messages { // the first message of a topic is sent alone
 		if topic := messages[i].Topic; p.known[topic] {
 			rest = append(rest, i)
 		} else {
@@ -139,7 +139,7 @@ func (p *producer) Send(ctx context.Context, messages []publication.Message) err
 	return nil
 }
 
-// refuses reports whether a message will never be stored.
+// refuses reports whether the broker will never accept a message.
 func refuses(err error) bool { return MissingTopic(err) || BatchRefused(err) || Refusal(err) }
 
 func (p *producer) failure(ctx context.Context, err error) error {
@@ -151,8 +151,8 @@ func (p *producer) failure(ctx context.Context, err error) error {
 }
 
 // produce sends the chosen messages and sets the error of each. They are all buffered before the
-// first is sent: when the broker refuses some permanently, the client drops what is buffered for
-// their partition after them, but it would send what is added later, and the first copies would be
+// first is sent: if the broker permanently rejects some, the client drops the messages buffered
+// after them for their partition, but would send those added later, and the first copies would be
 // out of order.
 func (p *producer) produce(messages []publication.Message, chosen []int, errs []error) {
 	if len(chosen) == 0 {

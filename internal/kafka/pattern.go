@@ -27,8 +27,8 @@ func NewPattern(topics, exclude string) (Pattern, error) {
 	return p, nil
 }
 
-// Forbidden reports whether ingestion reads a topic, so that nothing may be driven there: it would
-// come back at once (invariant D6).
+// Forbidden reports whether ingestion reads a topic, so that letters must not be sent there: they
+// would come back immediately (invariant D6).
 func (p Pattern) Forbidden(topic string) bool {
 	return p.topics != nil && p.topics.MatchString(topic) && (p.exclude == nil || !p.exclude.MatchString(topic))
 }

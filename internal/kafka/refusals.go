@@ -9,25 +9,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// BatchRefused reports whether a batch was refused because of one of its records.
+// BatchRefused reports whether a batch was rejected because of one of its records.
 func BatchRefused(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
 		errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.CorruptMessage)
 }
 
-// TooLarge reports whether a batch was refused because of its size.
+// TooLarge reports whether a batch was rejected because of its size.
 func TooLarge(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
 }
 
-// batchHeader is what a batch takes beside its records.
+// batchHeader is the size of a batch without its records.
 const batchHeader = 61
 
 var compressedBytes = regexp.MustCompile(`compressed_bytes=([0-9]+)\)`)
 
-// RefusedSize returns how many bytes a batch that was TooLarge had as it was sent,
-// compressed: brokers compare that with their limit. 0: the client does not say.
+// RefusedSize returns the size in bytes, as sent and compressed, of a batch that was TooLarge:
+// brokers compare this with their limit. 0: unknown.
 func RefusedSize(err error) int {
 	if err == nil {
 		return 0
@@ -43,7 +43,7 @@ func RefusedSize(err error) int {
 // missingTopic are errors that mean that the topic does not exist.
 var missingTopic = []error{kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException}
 
-// MissingTopic reports whether a record was refused because its topic does not exist.
+// MissingTopic reports whether a record was rejected because its topic does not exist.
 func MissingTopic(err error) bool {
 	return slices.ContainsFunc(missingTopic, func(e error) bool { return errors.Is(err, e) })
 }
@@ -54,7 +54,7 @@ var certainRefusals = []error{
 	kerr.PolicyViolation, kerr.UnsupportedForMessageFormat, kerr.InvalidRequiredAcks,
 }
 
-// Refusal reports whether a broker has refused a record on its own, so that it is certainly not in
+// Refusal reports whether a broker has rejected this very record, so that it is certainly not in
 // the topic.
 func Refusal(err error) bool {
 	return slices.ContainsFunc(certainRefusals, func(e error) bool { return errors.Is(err, e) })

@@ -1,5 +1,6 @@
-// Package page is one page of a list: the request to a store, and its result. A place, of
-// any type C, is the position of an item in the order of its list; a page begins after one.
+// Package page describes one page of a list: the request to a store, and its result. A place,
+// of any type C, is the position of an item in the order of its list; a page begins after a
+// place.
 package page
 
 import (
@@ -17,14 +18,15 @@ type Request[C any] struct {
 	Offset int // items before the page
 	After  *C  // the place of the last item of the previous page; then Offset is 0
 	Total  bool
-	// TotalCap is where counting may stop; 0: nowhere. Counting a few million items takes
-	// longer than clients wait for a list.
+	// TotalCap is the number at which counting may stop; 0: no limit. Counting a few million
+	// items takes longer than clients wait for a list.
 	TotalCap int64
-	// Snapshot leaves out items that were not there when it was taken; "": none.
+	// Snapshot excludes items that did not exist when it was taken; "": no restriction.
 	Snapshot Snapshot
 }
 
-// Snapshot is what was visible to a store at a moment; only stores know what it says.
+// Snapshot identifies what was visible to a store at a moment. Its content is opaque to all but
+// stores.
 type Snapshot string
 
 // Start returns the place after which the page begins; the zero place for a page that is
@@ -44,12 +46,12 @@ type Of[T any] struct {
 	Items []T
 	More  bool  // there is a next page
 	Total int64 // of all pages; only if Request.Total
-	// TotalCapped: counting stopped at Request.TotalCap or, because it took too long,
-	// before it. There are at least Total items, and may be more.
+	// TotalCapped means that counting stopped at Request.TotalCap or, because it took too long,
+	// earlier. There are at least Total items.
 	TotalCapped bool
 }
 
-// Cut returns the page that r selects from the items read for it: one item more than fits
+// Cut returns the page that r selects from the items read for it: one item beyond the page
 // shows that there is a next page.
 func Cut[T, C any](r Request[C], read []T) Of[T] {
 	if len(read) > r.Limit {
@@ -58,8 +60,8 @@ func Cut[T, C any](r Request[C], read []T) Of[T] {
 	return Of[T]{Items: read}
 }
 
-// In returns the page that r selects from a whole list in its order. follows reports whether
-// an item comes after a place.
+// In returns the page that r selects from a complete, ordered list. follows reports whether an
+// item comes after a place.
 func In[T, C any](r Request[C], all []T, follows func(*T, C) bool) Of[T] {
 	var total int64
 	if r.Total {

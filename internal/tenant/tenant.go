@@ -1,11 +1,11 @@
-// Package tenant is whose a thing is: every row contains its tenant, and every query is
-// restricted to one.
+// Package tenant identifies the owner of data: every row contains its tenant, and every query
+// is restricted to one.
 package tenant
 
 import "github.com/google/uuid"
 
-// Tenant is seed 4's tenant. Only ID takes part in queries; the other fields are kept as
-// they came.
+// Tenant is seed 4's tenant. Only ID takes part in queries; the other fields are stored as
+// received.
 type Tenant struct {
 	ID     uuid.UUID
 	Region string // at most 32 characters

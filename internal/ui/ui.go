@@ -1,5 +1,5 @@
 // Package ui serves the pages for people under /ui/, and the manual under /docs/. Each subject registers its pages
-// with the kit; what a page shows is what the API answers the visitor.
+// with the kit; pages show only what the API returns to the visitor.
 package ui
 
 import (

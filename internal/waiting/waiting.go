@@ -1,9 +1,9 @@
 // Package waiting is the board of requests that wait for the end of a saga, a job run or a
-// redrive. Requests on the node where it ends are notified at once, with what was
+// redrive. Requests on the node where it ends are notified immediately, with what was
 // committed; requests on other nodes by messages between nodes. The messages are hints: a
 // waiting request also polls, at longer intervals.
 //
-// A node sends nothing about an end that no other node has asked for.
+// A node sends nothing about an end that no other node has asked about.
 package waiting
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Kind is what may end.
+// Kind is the kind of something that may end.
 type Kind byte
 
 // The kinds.
@@ -32,44 +32,45 @@ type Key struct {
 }
 
 const (
-	// DefaultMax is how many may wait on a node at once unless Config.Max says otherwise.
+	// DefaultMax is the default of Config.Max.
 	DefaultMax = 10_000
 	// Every is how often a waiter polls, and asks the other nodes again, while messages
 	// reach this node.
 	Every = 2 * time.Second
-	// asked is how long a node remembers that another one waits: longer than Every, so that
-	// one lost message does not end the wait.
+	// asked is how long a node stores that another one waits: longer than Every, so that a lost
+	// message does not end the wait.
 	asked = 3 * Every
-	// remembered is how many ends a node remembers. It covers the time that a question
-	// takes to arrive: a saga may end meanwhile.
+	// remembered is how many ends a node keeps, for questions that arrive after the end of
+	// their saga.
 	remembered = 4096
 )
 
 // Config of a Board.
 type Config struct {
-	// Max is how many may wait at once; 0: DefaultMax.
+	// Max is the maximum number of simultaneous waiters; 0: DefaultMax.
 	Max int
-	// Send queues a message to the other nodes; it must not block. Nil: there are none.
+	// Send queues a message to the other nodes; it must not block. Nil: there are no other
+	// nodes.
 	Send func(message string)
 	// Linked reports whether messages of other nodes reach this one. Nil: there are none.
 	Linked func() bool
 	// Now is time.Now unless it is set.
 	Now func() time.Time
-	// Count is called with the number of those that wait whenever it changes; nil: not called.
+	// Count is called with the number of waiters whenever it changes; nil: not called.
 	Count func(waiting int)
 }
 
-// Board is who waits for what on this node, and what other nodes have asked. It is safe
-// for concurrent use.
+// Board records which requests of this node wait for what, and what other nodes have asked. It
+// is safe for concurrent use.
 type Board struct {
 	cfg  Config
-	node string // distinguishes its own messages, which it receives too
+	node string // distinguishes its own messages, which it receives as well
 
 	mu      sync.Mutex
 	waiting map[Key]map[*Waiter]struct{} // guarded by mu
 	count   int                          // guarded by mu: in waiting
-	asked   map[Key]time.Time            // guarded by mu: by other nodes, and until when it is remembered
-	sweep   time.Time                    // guarded by mu: when asked is next cleared of what is over
+	asked   map[Key]time.Time            // guarded by mu: by other nodes, with the expiry of each question
+	sweep   time.Time                    // guarded by mu: when expired questions are next removed
 	ring    []Key                        // guarded by mu: the last ends, the oldest at next
 	next    int                          // guarded by mu
 	recent  map[Key]int                  // guarded by mu: how often each is in ring
@@ -95,9 +96,9 @@ func New(cfg Config) *Board {
 
 // Waiter waits for one end.
 type Waiter struct {
-	// Done receives what was committed if it ended on this node, and nil if it has to be
-	// read: it ended elsewhere, or a moment before the wait began. It may have started again
-	// since, as a repaired saga does.
+	// Done receives the committed value if it ended on this node, and nil if it must be read:
+	// it ended elsewhere, or a moment before the wait began. It may have been started again
+	// since then, as a repaired saga is.
 	Done <-chan any
 
 	board *Board
@@ -106,7 +107,7 @@ type Waiter struct {
 }
 
 // Watch begins to wait; Stop must be called. Nil: too many are waiting already. An end just
-// before the call counts too, so a request may create something first and then wait for it.
+// before the call counts as well, so a request may create something first and then wait for it.
 func (b *Board) Watch(k Key) *Waiter {
 	done := make(chan any, 1)
 	w := &Waiter{Done: done, board: b, key: k, done: done}
@@ -166,7 +167,7 @@ func (b *Board) Ended(k Key, committed any) {
 	}
 }
 
-// Committed is what Ended is to be given for a pointer that may be nil.
+// Committed returns the argument of Ended for a pointer that may be nil.
 func Committed[T any](p *T) any {
 	if p == nil {
 		return nil
@@ -184,7 +185,7 @@ func (b *Board) here(k Key, committed any) {
 	}
 }
 
-// remember keeps an end for a moment. The caller holds the lock.
+// remember stores an end for a moment. The caller holds the lock.
 func (b *Board) remember(k Key) {
 	b.recent[k]++
 	if len(b.ring) < remembered {
@@ -240,7 +241,7 @@ func (b *Board) Receive(message string) {
 	}
 }
 
-// note remembers that another node waits for k, or reports that it has just ended.
+// note records that another node waits for k, or reports that k has just ended.
 func (b *Board) note(k Key) (ended bool) {
 	now := b.cfg.Now()
 	b.mu.Lock()
@@ -262,6 +263,5 @@ func (b *Board) note(k Key) (ended bool) {
 	return false
 }
 
-// maxAsked is how many ends other nodes may have asked about; a node that asks about more
-// finds them by polling.
+// maxAsked limits the ends that other nodes may ask about; beyond it they find ends by polling.
 const maxAsked = 100_000

@@ -40,9 +40,9 @@ type Event struct {
 	Data        json.RawMessage `json:"data"`
 }
 
-// Data is an event in the API's form of an audit event. A participant's response (the
-// error's details) is left out: it is payload, may be large, and a receiver with the
-// permission can read it from the API.
+// Data is an event in the API's form of an audit event. A participant's response (the error's
+// details) is omitted: it is payload, may be large, and a receiver with the permission can read
+// it from the API.
 type Data struct {
 	ID            string          `json:"id"`
 	SagaID        uuid.UUID       `json:"saga_id"`
@@ -99,8 +99,8 @@ func Of(e *trail.StoredEvent) (Event, error) {
 	}, err
 }
 
-// Emitted returns the document of an event that a job run has emitted. Its type is the
-// run's own.
+// Emitted returns the document of an event that a job run has emitted. The run chooses its
+// type.
 func Emitted(e *jobrun.PublishedEvent) Event {
 	out := Event{
 		SpecVersion: "1.0", ID: e.ID.String(), Source: Source(e.TenantID), Type: e.Type, Subject: e.SourceRunID.String(),

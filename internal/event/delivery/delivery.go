@@ -1,12 +1,11 @@
-// Package delivery carries events to webhooks: it reads each tenant's audit trail for
-// every subscription, creates deliveries for matching events, and sends them until they
-// succeed or are given up. The rules are in package webhook.
+// Package delivery carries events to webhooks: it reads each tenant's audit trail for every
+// subscription, creates deliveries for matching events, and sends them until they succeed or
+// retries are exhausted. The rules are in package webhook.
 //
-// Any number of nodes may do this at once. A cursor in the database moves in the
-// transaction that stores the deliveries of the events before it, so that each event
-// becomes one delivery; a lease keeps two nodes from sending the same one. An attempt
-// whose outcome could not be stored is repeated: at least once, with the same
-// webhook-id.
+// Any number of nodes may run it at once. A cursor in the database moves in the transaction
+// that stores the deliveries of the events before it, so that each event becomes one delivery;
+// a lease keeps two nodes from sending the same one. An attempt whose outcome could not be
+// stored is repeated: at least once, with the same webhook-id.
 package delivery
 
 import (
@@ -29,7 +28,7 @@ import (
 type Config struct {
 	Queue webhook.Queue
 	Trail trail.Trail
-	// Send makes one attempt. It must return soon after its context ends.
+	// Send makes one attempt. It must return promptly when its context ends.
 	Send  func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome
 	Now   func() time.Time
 	NewID func() uuid.UUID
@@ -53,21 +52,19 @@ type Observer struct {
 	Round     func()                                    // a round of looking for work has ended
 }
 
-// Subscriptions served at once on this node. Failing ones have slots of their own, so
-// that dead endpoints, each of which takes a whole timeout to detect, only ever wait
-// for each other.
+// Subscriptions served at once on this node. Failing ones have separate slots, so that dead
+// endpoints, each of which takes a whole timeout to detect, delay only each other.
 const (
 	healthyPlaces = 64
 	failingPlaces = 32
 	batch         = 500 // events read from the feed at once
-	rounds        = 16  // of claiming before other subscriptions get a turn
+	rounds        = 16  // number of claims before other subscriptions get a turn
 )
 
-// storing is the time limit of a write that must not be cancelled because the node
-// stops.
+// storing is the time limit of a write that must not be canceled when the node stops.
 const storing = 10 * time.Second
 
-// deliverer is what Run runs.
+// deliverer is the state of Run.
 type deliverer struct {
 	Config
 	healthy, failing chan struct{}
@@ -84,8 +81,7 @@ func Run(ctx context.Context, cfg Config) {
 		Config: cfg.complete(), busy: map[uuid.UUID]bool{}, kick: make(chan struct{}, 1),
 		healthy: make(chan struct{}, healthyPlaces), failing: make(chan struct{}, failingPlaces),
 	}
-	// Attempts continue after ctx for Drain, and the storing of their outcome after
-	// that.
+	// After ctx ends, attempts may continue for Drain, and storing their outcomes longer.
 	sends, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
 	var serving sync.WaitGroup
@@ -182,8 +178,8 @@ func (l *deliverer) round(ctx, sends context.Context, serving *sync.WaitGroup) {
 	}
 }
 
-// serve reads the feed for one subscription and sends due deliveries. more means that
-// there may be more to do at once.
+// serve reads the feed for one subscription and sends due deliveries. more means that there may
+// be more work immediately.
 func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more bool) {
 	if w.FeedReady {
 		read, err := l.read(ctx, w)
@@ -201,8 +197,8 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 		if ctx.Err() != nil {
 			return false
 		}
-		// A claim is not cancelled when the node stops: deliveries that were claimed and
-		// then not sent would wait for their lease to expire.
+		// A claim is not canceled when the node stops: deliveries that were claimed but not
+		// sent would wait for their lease to expire.
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 		claimed, err := l.Queue.Claim(call, &w.Subscription, l.Now(), l.Lease, limit)
 		cancel()
@@ -255,8 +251,8 @@ func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err e
 			Body: body, Status: webhook.Pending, DueAt: now, CreatedAt: now,
 		})
 	}
-	// If it was not stored, another node has read the same events, or the subscription
-	// has changed: the next round reads the present state.
+	// If it was not stored, another node has read the same events or the subscription has
+	// changed: the next round reads the current state.
 	_, err = l.Queue.Enqueue(ctx, &w.Subscription, w.Cursor, end, wanted)
 	return true, err
 }

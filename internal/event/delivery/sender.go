@@ -21,7 +21,7 @@ import (
 )
 
 // maxAnswer is how many bytes of a response are read, only so that the connection can be reused.
-// Nothing of it is kept: a response from inside the network must not reach the user who registered
+// They are discarded: a response from inside the network must not reach the user who registered
 // the URL (threat T7).
 const maxAnswer = 16 << 10
 
@@ -33,11 +33,11 @@ type Sender struct {
 	log    *slog.Logger
 }
 
-// SenderConfig is what a Sender needs. Policy, Now and Log are required.
+// SenderConfig configures a Sender. Policy, Now and Log are required.
 type SenderConfig struct {
 	Policy  *egress.Policy     // checked for every connection, on the resolved address
 	TLS     func() *tls.Config // as egress.Policy.NewClient wants it; nil: the system's authorities
-	Timeout time.Duration      // of one request including the response; 0: 10 s
+	Timeout time.Duration      // timeout of one request including the response; 0: 10 s
 	Version string             // shown in the User-Agent
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -70,7 +70,7 @@ func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.
 		signatures = append(signatures, webhooks.Sign(key, d.ID.String(), now, d.Body))
 	}
 	if signatures == nil {
-		return webhook.Outcome{Error: "the webhook has no secret to sign with: rotate it"}
+		return webhook.Outcome{Error: "the webhook has no signing secret: rotate its secret"}
 	}
 	req.Header.Set("Content-Type", cloudevent.MediaType)
 	req.Header.Set("User-Agent", s.agent)
@@ -86,8 +86,7 @@ func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.
 	return webhook.Outcome{Status: res.StatusCode, RetryAfter: retry.After(res.Header.Get("Retry-After"), now)}
 }
 
-// failed describes an error for the tenant, without addresses: those are for the
-// operator and go to the log.
+// failed describes an error for the tenant, without addresses, which go only to the log.
 func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) webhook.Outcome {
 	if ctx.Err() != nil {
 		return webhook.Outcome{Abandoned: true}
@@ -105,7 +104,7 @@ func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) web
 	case egress.Rejected(err) != "":
 		words = "the TLS handshake failed: " + egress.Rejected(err)
 	case egress.RefusedUs(err):
-		words = "the TLS handshake failed: the endpoint refused Skald's client certificate, or that there is none"
+		words = "the TLS handshake failed: the endpoint rejected Skald's client certificate, or requires one and got none"
 	case errors.As(err, &call) && call.Timeout():
 		words = "no answer in time"
 	}

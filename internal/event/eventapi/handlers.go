@@ -14,7 +14,7 @@ type Handlers struct {
 	Webhooks   webhook.Store
 	Deliveries webhook.Log
 	Workflows  workflow.Store
-	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" if
-	// they can; in words that the tenant may read.
+	// CheckEndpoint returns why deliveries could never be sent to a webhook's URL, "" if they
+	// can; the text is shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// secretBytes is the length of a webhook's key: that of the hash it is used with.
+// secretBytes is the length of a webhook's key, the same as that of the hash function.
 const secretBytes = 32
 
 func newSecret() ([]byte, error) {
@@ -57,8 +57,8 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	return a, nil
 }
 
-// checkEndpoint rejects a URL that deliveries could never reach. The address of a name
-// is checked again for every connection.
+// checkEndpoint rejects a URL that deliveries could never reach. The resolved address is
+// checked again for every connection.
 func (s *Handlers) checkEndpoint(url *string) error {
 	if url == nil {
 		return nil
@@ -82,7 +82,8 @@ func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObjec
 }
 
 // changeWebhook reads a webhook, decides, and stores the decision; it starts again when the webhook
-// was changed in the meantime. decide returns skip, and whether there is anything to store.
+// was changed in the meantime. decide returns whether to skip past events, and whether there is
+// anything to store.
 func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
 	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (
 	webhook.Subscription, error) {
@@ -240,7 +241,7 @@ func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObj
 	return deliveryAccepted(&d), nil
 }
 
-// sending returns nil when the webhook sends what is due. Faults: NotFound, Conflict.
+// sending returns nil if the webhook is enabled. Faults: NotFound, Conflict.
 func (s *Handlers) sending(ctx context.Context, tenant, id uuid.UUID) error {
 	sub, err := s.Webhooks.Get(ctx, tenant, id)
 	if err == nil && !sub.Enabled {
@@ -249,8 +250,8 @@ func (s *Handlers) sending(ctx context.Context, tenant, id uuid.UUID) error {
 	return err
 }
 
-// webhookAnswer answers with a webhook; key is shown as its secret unless nil. unknownWorkflows are
-// those of names that no workflow has: they may come later, or be misspelled.
+// webhookAnswer answers with a webhook; key is shown as its secret unless nil. unknownWorkflows
+// returns the names that no workflow has: they may be registered later, or be misspelled.
 func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknown []string, err error) {
 	for _, name := range names {
 		switch _, err := s.Workflows.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, name, 0); {

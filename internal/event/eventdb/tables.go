@@ -49,7 +49,7 @@ func (all *secrets) Scan(src any) error {
 	}
 	text, ok := src.([]byte)
 	if src == nil {
-		return nil // they are lost; the others must be read anyway
+		return nil // these are lost, but the others must be read anyway
 	}
 	if !ok {
 		return fmt.Errorf("stored secrets are %T", src)

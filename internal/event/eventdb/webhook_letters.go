@@ -16,14 +16,14 @@ import (
 
 // Letters of webhooks are locked after their subscription and their delivery.
 
-// lockParcels reads the letters of deliveries and locks them.
+// lockParcels locks the letters of deliveries and reads them.
 var lockParcels = `
 SELECT ` + dlqdb.LetterColumns + ` FROM dlq.dlq_messages m
  WHERE m.tenant_id = $1 AND m.dedupe_key = ANY ($2::text[]) AND m.source = 'WEBHOOK'
  ORDER BY m.id
    FOR NO KEY UPDATE OF m`
 
-// tellOf writes updates of the letters of deliveries, by LetterKey.
+// tellOf applies updates to the letters of deliveries, by LetterKey.
 func (st *Webhooks) tellOf(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, at time.Time,
 	told map[string]*dlq.SourceUpdate) error {
 	if len(told) == 0 {
@@ -67,9 +67,8 @@ func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uui
 	return st.tellOf(ctx, tx, tenant, m.Now, told)
 }
 
-// dropLetters discards letters of a deleted subscription: its deliveries cannot be sent
-// any more. A retry that was under way has ended without a result. The statuses come
-// from the transition table.
+// dropLetters discards letters of a deleted subscription: its deliveries cannot be sent any
+// more. A retry in progress ends without a result. The statuses come from the transition table.
 const dropLetters = `
 WITH doomed AS (
 	SELECT m.id, m.status, m.retry_token, m.revision, m.target, m.redrive_id, m.last_retry_at, m.attempts FROM dlq.dlq_messages m

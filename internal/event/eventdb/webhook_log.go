@@ -134,7 +134,7 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 			return err
 		}
 		if err := st.tellRedelivered(ctx, tx, tenant, m, before); err != nil || operator.Acting(ctx) == (operator.By{}) {
-			return err // a dead letter has it sent again, and records that itself
+			return err // a retry of its dead letter sends it again, and records that itself
 		}
 		return auditdb.Tell(ctx, tx, m.NewID(), tenant, m.Now, operator.Webhook, webhookID.String(), "redeliver", nil, nil,
 			map[string]any{"delivery": id})
@@ -154,7 +154,7 @@ UPDATE saga.webhook_deliveries d
   FROM chosen WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.id = chosen.id
 RETURNING ` + redeliveredTable.Selected("d")
 
-// redeliveredTable are the columns that the update of its letter needs.
+// redeliveredTable has the columns that the update of a delivery's letter needs.
 var redeliveredTable = deliveryTable.Only("id", "event_id")
 
 // RedeliverFailed implements webhook.Log.

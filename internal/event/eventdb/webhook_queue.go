@@ -85,7 +85,7 @@ func (st *Webhooks) Enqueue(ctx context.Context, s *webhook.Subscription, from, 
 	return moved == 1, postgres.Wrap("enqueue deliveries", err)
 }
 
-// xid is a transaction id as a parameter: lib/pq has no unsigned numbers.
+// xid is a transaction id as a parameter, because lib/pq has no unsigned integers.
 func xid(p trail.Position) string { return strconv.FormatUint(p.TxID, 10) }
 
 // claimDeliveries leases due deliveries. A delivery that another node holds is skipped;
@@ -118,8 +118,8 @@ func (st *Webhooks) Claim(ctx context.Context, s *webhook.Subscription, now time
 	return claimed, postgres.Wrap("claim deliveries", err)
 }
 
-// Settle implements webhook.Queue. The subscription is locked first: outcomes
-// of one endpoint count its failures one after the other.
+// Settle implements webhook.Queue. It locks the subscription first, so that the failures of an
+// endpoint are counted one after the other.
 func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.Outcome, p webhook.Policy,
 	m webhook.Moment) (r webhook.Result, stored bool, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
@@ -159,7 +159,7 @@ func (st *Webhooks) Settle(ctx context.Context, d *webhook.Delivery, o webhook.O
 	return r, stored && err == nil, postgres.Wrap("settle delivery", err)
 }
 
-// tellDisabled records that Skald itself has disabled a webhook.
+// tellDisabled records that Skald has disabled a webhook automatically.
 func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subscription, m webhook.Moment) error {
 	if !before.Enabled || after.Enabled {
 		return nil
@@ -169,8 +169,7 @@ func tellDisabled(ctx context.Context, tx *sqlx.Tx, before, after *webhook.Subsc
 		before.Audited(), after.Audited(), nil)
 }
 
-// expireDeliveries keeps a failed delivery as long as its letter may have it sent
-// again.
+// expireDeliveries keeps a failed delivery as long as a retry of its letter may send it again.
 const expireDeliveries = `
 DELETE FROM saga.webhook_deliveries WHERE ctid = ANY (ARRAY(
 	SELECT d.ctid FROM saga.webhook_deliveries d

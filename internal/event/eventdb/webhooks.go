@@ -1,7 +1,7 @@
 // Package eventdb stores outgoing events in PostgreSQL: webhooks, their deliveries
-// (webhook_queue.go for the loop, webhook_log.go for users; tables.go for the rows of
-// both), the dead letters of those that were given up (webhook_letters.go), and the
-// cursors of publications.
+// (webhook_queue.go for the loop, webhook_log.go for users; tables.go for the rows of both),
+// the dead letters of deliveries that gave up (webhook_letters.go), and the cursors of
+// publications.
 package eventdb
 
 import (
@@ -38,9 +38,9 @@ func NewWebhooks(db *postgres.DB, tell *dlqdb.LetterUpdater) *Webhooks {
 	return &Webhooks{db, tell.Or(db)}
 }
 
-// cursorNow is the present as a cursor: it skips the events of all transactions that
-// ended before, and none that end later. A few events of transactions that committed
-// while an older one was open are included.
+// cursorNow returns a cursor for the current time. It never skips events of transactions that
+// commit later, and skips those that have committed, except for a few that committed while an
+// older transaction was open.
 const cursorNow = `saga.feed_horizon()`
 
 var createWebhook = postgres.Named(`
@@ -135,12 +135,13 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
 	return found, postgres.Wrap("list webhooks", err)
 }
 
-// pendingByWebhook counts what waits for each of some webhooks. The index of due deliveries has only that.
+// pendingByWebhook counts the pending deliveries of some webhooks. The index of due deliveries contains
+// only those.
 const pendingByWebhook = `
 SELECT d.webhook_id, count(*) AS pending, min(d.created_at) AS oldest FROM saga.webhook_deliveries d
  WHERE d.tenant_id = $1 AND d.webhook_id = ANY($2::uuid[]) AND d.status = 'pending' GROUP BY d.webhook_id`
 
-// withBacklogs reads what waits to be sent.
+// withBacklogs reads the backlogs of subscriptions.
 func withBacklogs(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 	all []webhook.Subscription) ([]webhook.Listed, error) {
 	out, ids := make([]webhook.Listed, len(all)), make([]string, len(all))
@@ -204,7 +205,7 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 	}))
 }
 
-// webhookVerb is the verb for the change of a subscription.
+// webhookVerb returns the verb of a subscription's change.
 func webhookVerb(before, after *webhook.Subscription) string {
 	switch {
 	case len(before.Secrets) > 0 && len(after.Secrets) > 0 && !bytes.Equal(before.Secrets[0].Key, after.Secrets[0].Key):

@@ -12,8 +12,8 @@ import (
 )
 
 // passOutbox sends one batch of the outbox. An event counts as published when the broker has
-// acknowledged it; one that its topic refuses permanently becomes a dead letter, and holds up
-// nothing.
+// acknowledged it; one that its topic permanently rejects becomes a dead letter and does not
+// block the others.
 func (c *Config) passOutbox(ctx context.Context, to Producer, epoch int64) (published int, ours bool, err error) {
 	batch, err := c.Outbox.Unsent(ctx, c.Batch)
 	if err != nil {
@@ -79,7 +79,7 @@ func emitted(o *jobrun.Outgoing) (Message, error) {
 	return m, err
 }
 
-// refusal is the dead letter of a message that is refused; it holds the same record.
+// refusal returns the dead letter of a rejected message, with the same record.
 func (c *Config) refusal(o *jobrun.Outgoing, m *Message, why string) jobrun.RefusedEvent {
 	record := dlq.Content{Key: m.Key, Payload: m.Value}
 	for _, h := range m.Headers {

@@ -1,13 +1,13 @@
-// Package publication publishes events to a message broker: the audit trail of every
-// tenant, or the events that job runs emit (outbox.go). One node at a time does it, the
-// leader, by a lease in the database.
+// Package publication publishes events to a message broker: the audit trail of every tenant, or
+// the events that job runs emit (outbox.go). One node at a time publishes: the leader, by a
+// lease in the database.
 //
-// A tenant's events are sent in the order of its feed, and the cursor moves only when
-// the broker has acknowledged everything before it. So nothing is lost, and events
-// whose acknowledgement a former leader could not store are sent again: at least once.
-// Within a saga the first copies of its events come in order, and their ids grow, so
-// that a consumer that drops events whose id is not greater than the last one it saw of
-// a saga gets each event once (docs/kafka.md).
+// A tenant's events are sent in the order of its feed, and the cursor moves only when the
+// broker has acknowledged everything before it. So nothing is lost, and events whose
+// acknowledgement a former leader could not store are sent again: at least once. Within a saga
+// the first copies of its events arrive in order, with growing ids, so that a consumer that
+// drops events whose id is not greater than the last one of their saga gets each event once
+// (docs/kafka.md).
 package publication
 
 import (
@@ -43,10 +43,10 @@ type Header struct{ Name, Value string }
 
 // Producer is a connection to the broker.
 type Producer interface {
-	// Send returns nil when the broker has stored every message durably, and a *Refused
-	// when it has stored all but some that it will never take. After any other error it
-	// may have stored any of them, and the producer must not be used again. Send returns
-	// soon after ctx ends.
+	// Send returns nil if the broker has stored every message durably, and a *Refused if it has
+	// stored all except some that it will never accept. After any other error it may have
+	// stored any of them, and the producer must not be used again. Send returns promptly when
+	// ctx ends.
 	Send(ctx context.Context, messages []Message) error
 	Close()
 }
@@ -55,7 +55,7 @@ type Producer interface {
 // store: their topic does not exist, or they are too large.
 type Refused struct{ Why map[int]error } // by their position
 
-// Error names one of them.
+// Error describes one of them.
 func (r *Refused) Error() string {
 	for _, err := range r.Why {
 		return err.Error()
@@ -69,11 +69,11 @@ type Config struct {
 	Node  string // of this node, unique
 	Store trail.Publications
 	Trail trail.Trail // nil: Outbox
-	// Outbox has the events of job runs, which are published instead of a trail.
+	// Outbox holds the events of job runs, which are published instead of a trail.
 	Outbox jobrun.Outbox
-	// Refuse says why nothing may be published to a topic, "" if it may. Of Outbox.
+	// Refuse returns why nothing may be published to a topic, "" if it may. For Outbox.
 	Refuse func(topic string) string
-	NewID  func() uuid.UUID // of dead letters. Of Outbox
+	NewID  func() uuid.UUID // of dead letters; for Outbox
 	Open   func() (Producer, error)
 	Now    func() time.Time
 	Log    *slog.Logger
@@ -81,7 +81,7 @@ type Config struct {
 	Lease   time.Duration // 10 s: how long after a leader's death another takes over
 	Poll    time.Duration // 200 ms: the interval of polling the database when there are no events
 	Timeout time.Duration // 30 s: a batch that the broker has not acknowledged by then is sent again
-	Batch   int           // 1000: the greatest number of events in a batch, and so in memory
+	Batch   int           // 1000: the maximum number of events in a batch, and so in memory
 	Tenants []uuid.UUID   // tenants whose events are published; none: all
 
 	Observer Observer
@@ -91,9 +91,9 @@ type Config struct {
 type Observer struct {
 	Leading   func(leader bool)
 	Published func(events int)
-	Refused   func()                  // an event became a dead letter; of Outbox
-	Failed    func()                  // a batch was not acknowledged, or the broker not reached
-	Lag       func(age time.Duration) // of the oldest event not published; 0: none. Leader only
+	Refused   func()                  // an event became a dead letter; for Outbox
+	Failed    func()                  // a batch was not acknowledged, or the broker was unreachable
+	Lag       func(age time.Duration) // of the oldest unpublished event; 0: none. Leader only
 }
 
 // backoff is the wait between attempts while the broker is unavailable.
@@ -207,8 +207,7 @@ func (c *Config) publish(ctx context.Context, epoch int64) {
 	}
 }
 
-// tellAgain is the interval at which the log repeats a warning; the metrics count every
-// failure.
+// tellAgain is the interval at which the log repeats a warning; metrics count every failure.
 const tellAgain = 10 * time.Minute
 
 func (c *Config) failed(ctx context.Context, failures int, told *time.Time, err error) {
@@ -258,7 +257,7 @@ func (c *Config) pass(ctx context.Context, to Producer, epoch int64) (published 
 	return published, true, nil
 }
 
-// carry sends one batch of a tenant and moves its cursor.
+// carry sends one batch of a tenant's events and moves its cursor.
 func (c *Config) carry(
 	ctx context.Context,
 	to Producer,

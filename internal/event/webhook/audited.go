@@ -13,7 +13,7 @@ func (s *Subscription) Audited() any {
 	for i, k := range s.Secrets {
 		secrets[i] = secret{k.CreatedAt, k.ExpiresAt}
 	}
-	// An empty list and nil select the same, and storing may turn one into the other.
+	// An empty list and nil mean the same, and storing may turn one into the other.
 	all := func(entries []string) []string { return append([]string{}, entries...) }
 	return map[string]any{
 		"id":             s.ID,

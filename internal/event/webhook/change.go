@@ -116,9 +116,9 @@ func (s *Subscription) disable(reason string, now time.Time) {
 	s.Version, s.UpdatedAt = s.Version+1, now
 }
 
-// Rotated returns the subscription with a new secret, as its next version. The present
-// one also signs for RotationOverlap, so that the receiver can switch; a secret from an
-// earlier rotation ends.
+// Rotated returns the subscription with a new secret, as its next version. The current one also
+// signs for RotationOverlap, so that the receiver can switch; a secret from an earlier rotation
+// is dropped.
 func (s Subscription) Rotated(key []byte, now time.Time) Subscription {
 	until := now.Add(RotationOverlap)
 	former := s.Secrets[:min(len(s.Secrets), 1)] // none: they were lost

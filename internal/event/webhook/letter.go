@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A delivery that is given up leaves a dead letter, which stays its letter permanently: when the
-// delivery is sent again the letter is being retried, and the result ends the letter or is its next
-// failure. Tests of an endpoint leave none.
+// A delivery that gives up leaves a dead letter, which remains its letter permanently: when the
+// delivery is sent again, the letter is being retried, and the result resolves the letter or is its
+// next failure. Tests of an endpoint leave none.
 
 // LetterKey is the dedupe key of a delivery's letter; clients cannot push a key with
 // this prefix.
@@ -44,8 +44,7 @@ func Redelivered(before *Delivery, m Moment) *dlq.SourceUpdate {
 	return &dlq.SourceUpdate{Outcome: dlq.RetryStarted, Token: m.NewID()}
 }
 
-// letter makes the dead letter of a delivery that was given up: it is stored when there
-// is none yet.
+// letter makes the dead letter of a delivery that gave up; it is stored if there is none yet.
 func (d *Delivery) letter(m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromWebhook, OriginalTopic: letterTopic(d.WebhookID), DedupeKey: d.LetterKey(),

@@ -13,8 +13,8 @@ import (
 // DefaultPolicy.
 type Policy struct {
 	Retry retry.Policy
-	// DisableAfter is how many deliveries in a row may be given up before the
-	// subscription is disabled.
+	// DisableAfter is after how many consecutive deliveries that gave up the subscription is
+	// disabled.
 	DisableAfter int
 }
 
@@ -33,10 +33,10 @@ const gone = 410
 // Outcome is the result of one attempt.
 type Outcome struct {
 	Status     int           // of the response; 0: none
-	Error      string        // why there is no response, in words that the tenant may read; "" with a Status
+	Error      string        // why there is no response, as shown to the tenant; "" with a Status
 	RetryAfter time.Duration // requested by the response; 0: not
-	// Abandoned: this node ended the attempt for reasons of its own. It is repeated at
-	// once, and does not count against the endpoint or the delivery.
+	// Abandoned means that this node ended the attempt for its own reasons. It is repeated
+	// immediately, and does not count against the endpoint or the delivery.
 	Abandoned bool
 }
 
@@ -53,7 +53,7 @@ type Result struct {
 	Delivery     Delivery
 	Changed      bool // the subscription has changed
 	Disabled     bool // because it was disabled
-	// Recovered: the endpoint works again after failures. Deliveries that wait for a
+	// Recovered means that the endpoint works again after failures. Deliveries that wait for a
 	// later attempt are due now.
 	Recovered bool
 }
@@ -61,9 +61,9 @@ type Result struct {
 // Settle applies an attempt's outcome to its delivery, which must be Pending, and to
 // the subscription.
 //
-// 2xx is success. Everything else is a failure and retried by the policy, also
-// redirects, which are not followed: a receiver that is being deployed or is
-// misconfigured may respond with anything. 410 disables the subscription at once.
+// 2xx is success. Everything else is a failure and retried by the policy, including redirects,
+// which are not followed: a receiver that is being deployed or is misconfigured may respond
+// with anything. 410 disables the subscription at once.
 func Settle(s Subscription, d Delivery, o Outcome, p Policy, m Moment) Result {
 	if o.Abandoned {
 		d.DueAt, d.RoundStart = m.Now, d.RoundStart+1
@@ -101,7 +101,7 @@ func Settle(s Subscription, d Delivery, o Outcome, p Policy, m Moment) Result {
 		if r.Subscription.Health.GivenUp++; r.Subscription.Health.GivenUp >= p.DisableAfter {
 			r.disable(
 				fmt.Sprintf(
-					"%d deliveries in a row failed permanently; the last error: %s",
+					"%d consecutive deliveries failed permanently; the last error: %s",
 					r.Subscription.Health.GivenUp,
 					r.Delivery.Error,
 				),
@@ -117,15 +117,15 @@ func (r *Result) end(s Status, m Moment) {
 }
 
 func (r *Result) disable(reason string, m Moment) {
-	if !r.Subscription.Enabled { // it was disabled meanwhile, for a reason of its own
+	if !r.Subscription.Enabled { // it was disabled in the meantime, for another reason
 		return
 	}
 	r.Subscription.disable(reason, m.Now)
 	r.Disabled = true
 }
 
-// Redeliver returns the delivery as it is to be sent again: due at once, with a full
-// round of attempts. A delivery in flight stays in flight.
+// Redeliver returns the delivery prepared to be sent again: due immediately, with a full round
+// of attempts. A delivery in flight stays in flight.
 func Redeliver(d Delivery, now time.Time) Delivery {
 	if d.Status != Pending {
 		d.Status, d.RoundStart, d.EndedAt = Pending, d.Attempt, nil

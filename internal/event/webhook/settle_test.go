@@ -117,7 +117,7 @@ func TestAnEndpointThatIsGivenUpIsDisabledOnce(t *testing.T) {
 		s = r.Subscription
 	}
 	if s.Version != 2 ||
-		s.DisabledReason != "10 deliveries in a row failed permanently; the last error: the connection failed" ||
+		s.DisabledReason != "10 consecutive deliveries failed permanently; the last error: the connection failed" ||
 		!s.DisabledAt.Equal(now) {
 		t.Errorf("%+v", s)
 	}

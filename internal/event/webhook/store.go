@@ -10,29 +10,27 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Store stores subscriptions. A tenant sees only its own; others do not exist for it
-// (NotFound, DeliveryNotFound). Faults are as stated; any other error is an outage, and the outcome of a
-// write is then unknown. Implementations are safe for concurrent use.
+// Store stores subscriptions. A tenant sees only its own; others do not exist for it (NotFound,
+// DeliveryNotFound). Faults are as stated; any other error is an outage, after which the outcome of a
+// write is unknown. Implementations are safe for concurrent use.
 type Store interface {
-	// Create stores a subscription. It gets every event of its tenant that is
-	// committed from now on, or, with fromBeginning, every event there is. Fault:
-	// Conflict with CodeLimit when the tenant has MaxPerTenant (about: several
-	// creates at once may end up a few beyond).
+	// Create stores a subscription. It gets every event of its tenant that is committed from
+	// now on or, with fromBeginning, all events. Fault: Conflict with CodeLimit if the tenant
+	// has MaxPerTenant, which simultaneous creates may exceed slightly.
 	Create(ctx context.Context, s Subscription, fromBeginning bool) error
 	// Get returns one subscription. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Subscription, error)
 	// List returns the subscriptions of a tenant with their backlogs, oldest first.
 	List(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Listed], error)
-	// Replace stores s if the stored version is s.Version-1. With skip, events up to now
-	// are skipped and pending deliveries become Discarded. Faults:
-	// NotFound, Stale.
+	// Replace stores s if the stored version is s.Version-1. With skip, past events are skipped
+	// and pending deliveries become Discarded. Faults: NotFound, Stale.
 	Replace(ctx context.Context, s Subscription, skip bool) error
 	// Delete removes a subscription and its deliveries; version 0 means any.
 	// Faults: NotFound, Stale.
 	Delete(ctx context.Context, tenant, id uuid.UUID, version int64) error
 }
 
-// Log is the deliveries that users see; otherwise as Store.
+// Log stores the deliveries that users see; otherwise it is like Store.
 type Log interface {
 	// Add stores a delivery, which must be Pending. Fault: NotFound.
 	Add(ctx context.Context, d Delivery) error
@@ -43,9 +41,9 @@ type Log interface {
 	// Redeliver applies Redeliver to one delivery and returns it. Faults:
 	// NotFound, DeliveryNotFound.
 	Redeliver(ctx context.Context, tenant, webhookID, id uuid.UUID, m Moment) (Delivery, error)
-	// RedeliverFailed applies Redeliver to Failed deliveries that were created at
-	// or after since, oldest first, at most MaxRedeliver. more: there are others.
-	// Fault: NotFound.
+	// RedeliverFailed applies Redeliver to Failed deliveries that were created at or after
+	// since, oldest first, at most MaxRedeliver. more reports whether there are others. Fault:
+	// NotFound.
 	RedeliverFailed(
 		ctx context.Context,
 		tenant, webhookID uuid.UUID,
@@ -54,38 +52,37 @@ type Log interface {
 	) (count int, more bool, err error)
 }
 
-// Queue is the deliveries of all tenants, for the loop. Leases use the store's clock;
-// now is the caller's and decides what is due.
+// Queue stores the deliveries of all tenants, for the loop. Leases use the store's clock; now
+// is the caller's time and decides what is due.
 type Queue interface {
 	// Ready returns the enabled subscriptions with deliveries to create or to send.
 	Ready(ctx context.Context, now time.Time) ([]Work, error)
-	// Enqueue stores new deliveries and moves the cursor, both or neither: it
-	// returns false when the cursor is no longer at from, or the subscription is
-	// no longer enabled in this version. So each event becomes a delivery once,
-	// however many nodes read the feed.
+	// Enqueue stores new deliveries and moves the cursor atomically. It returns false, and does
+	// neither, if the cursor is no longer at from or the subscription is no longer enabled in
+	// this version. So each event becomes a delivery once, however many nodes read the feed.
 	Enqueue(ctx context.Context, s *Subscription, from, to trail.Position, deliveries []Delivery) (bool, error)
-	// Claim returns up to limit pending deliveries that are due, oldest first, each with
-	// its Attempt begun: no other node gets them until the lease expires. None when the
+	// Claim returns up to limit pending deliveries that are due, oldest first, each with its
+	// Attempt begun: no other node gets them until the lease expires. It returns none if the
 	// subscription is no longer enabled in this version.
 	Claim(ctx context.Context, s *Subscription, now time.Time, lease time.Duration, limit int) ([]Delivery, error)
-	// Settle applies the rule of that name to a claimed delivery and the subscription,
-	// and stores the result, including the update of the delivery's dead letter
-	// (LetterUpdate) if there is a dead-letter queue. stored is false when a later
-	// attempt has begun or the delivery is deleted: then nothing is written.
+	// Settle applies the rule of that name to a claimed delivery and the subscription, and
+	// stores the result, including the update of the delivery's dead letter (LetterUpdate) if
+	// there is a dead-letter queue. stored is false, and nothing is written, if a later attempt
+	// has begun or the delivery was deleted.
 	Settle(ctx context.Context, d *Delivery, o Outcome, p Policy, m Moment) (r Result, stored bool, err error)
-	// Expire deletes deliveries that have ended and were created before a time, and
-	// returns how many. A failed one stays as long as its dead letter, if there is one,
-	// may have it sent again.
+	// Expire deletes deliveries that have ended and were created before a time, and returns how
+	// many. A failed one stays as long as a retry of its dead letter, if any, may send it
+	// again.
 	Expire(ctx context.Context, before time.Time) (int64, error)
 	// Backlog counts the pending deliveries of enabled subscriptions and returns
 	// when the oldest was created; zero when there is none.
 	Backlog(ctx context.Context) (pending int64, oldest time.Time, err error)
 }
 
-// Listed is a subscription with what waits to be sent to it.
+// Listed is a subscription with its backlog.
 type Listed struct {
 	Subscription
-	Pending int64      // deliveries, of those that are prepared: see MaxPending
+	Pending int64      // pending deliveries, limited by MaxPending
 	Oldest  *time.Time // when the oldest of them was created; nil if there is none
 }
 
@@ -93,7 +90,7 @@ type Listed struct {
 type Work struct {
 	Subscription
 	Cursor    trail.Position // how far its feed has been read
-	FeedReady bool           // there are further events, and room for more deliveries
+	FeedReady bool           // there are more events, and room for more deliveries
 	Due       bool           // deliveries are due
 }
 

@@ -1,5 +1,5 @@
-// Package webhook is the rulebook of webhooks: who gets which event, what an attempt's
-// outcome means, when it is retried and when an endpoint is disabled. Pure: time, ids
+// Package webhook is the rulebook of webhooks: which webhook gets which event, what an
+// attempt's outcome means, when it is retried and when an endpoint is disabled. Pure: time, ids
 // and jitter are arguments. docs/webhooks.md is the description for users.
 package webhook
 
@@ -19,13 +19,13 @@ const (
 	MaxPatterns    = 100  // event types or workflow names of a subscription
 	MaxURL         = 2048 // bytes
 	MaxDescription = 1000 // characters
-	// MaxPending is how many undelivered events of one subscription are stored as
-	// deliveries. Others stay only in the audit trail, which has them anyway: an
-	// endpoint that is down for days does not fill the table.
+	// MaxPending is how many undelivered events of one subscription are stored as deliveries.
+	// Others stay in the audit trail only, so that an endpoint that is down for days does not
+	// fill the table.
 	MaxPending = 1000
-	// MaxRedeliver is how many deliveries one request sends again.
+	// MaxRedeliver is the maximum number of deliveries that one request sends again.
 	MaxRedeliver = 1000
-	// RotationOverlap is how long a former secret still signs beside the new one.
+	// RotationOverlap is how long a former secret still signs alongside the new one.
 	RotationOverlap = 24 * time.Hour
 )
 
@@ -43,7 +43,7 @@ type Subscription struct {
 	CreatedBy      string
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
-	Version        int64 // grows with every change except of Health; the ETag
+	Version        int64 // grows with every change except those of Health; the ETag
 	Health         Health
 }
 
@@ -57,11 +57,11 @@ type Secret struct {
 // Health is the recent success of an endpoint. It changes without a new Version.
 type Health struct {
 	FailingSince *time.Time // of the first failure after the last success; nil: none
-	GivenUp      int        // deliveries given up in a row
+	GivenUp      int        // consecutive deliveries that gave up
 }
 
-// Wants reports whether an event is for the subscription. workflow is that of the event's saga, ""
-// when the saga is gone; then no list of names matches.
+// Wants reports whether an event is for the subscription. workflow is that of the event's saga; ""
+// if the saga no longer exists, which no list of names matches.
 func (s *Subscription) Wants(t saga.AuditType, workflow string) bool {
 	return (len(s.WorkflowNames) == 0 || slices.Contains(s.WorkflowNames, workflow)) &&
 		(len(s.EventTypes) == 0 || slices.ContainsFunc(s.EventTypes, func(p string) bool { return fits(p, string(t)) }))
@@ -104,10 +104,10 @@ type Delivery struct {
 	Body                    []byte
 	Status                  Status
 	Attempt                 int // attempts begun so far; fences the outcome of each
-	RoundStart              int // number of attempts that do not count: of former rounds, or abandoned
+	RoundStart              int // number of attempts that do not count: those of former rounds, and abandoned ones
 	DueAt                   time.Time
 	LastAttemptAt           *time.Time
-	ResponseStatus          int    // of the last attempt; 0: no answer
+	ResponseStatus          int    // of the last attempt; 0: no response
 	Error                   string // of the last attempt; "": none
 	CreatedAt               time.Time
 	EndedAt                 *time.Time // nil while Pending

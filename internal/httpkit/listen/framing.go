@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// framing follows the bytes that a client sends over one connection of HTTP/1 from
-// request to request, just closely enough to find the heads. What it cannot follow it
-// gives up, and finds nothing more: net/http refuses such requests itself.
+// framing follows the bytes that a client sends over one connection of HTTP/1 from request to
+// request, just closely enough to find the heads. It stops at anything that it cannot parse:
+// net/http rejects such requests itself.
 type framing struct {
 	at     place
-	left   int64  // bytes of the body or chunk that are still to come
-	line   []byte // of the current line, what came before: at most maxLine
-	lines  int    // lines of this head so far
+	left   int64  // remaining bytes of the body or chunk
+	line   []byte // the current line so far, at most maxLine bytes
+	lines  int    // number of lines of this head so far
 	length int64  // Content-Length of this head
 	sized  bool   // it has one
 	chunks bool   // it has Transfer-Encoding: chunked
@@ -30,10 +30,10 @@ const (
 	lost
 )
 
-// maxLine is far above a line with a length; of longer ones only the start is kept.
+// maxLine is far above the length of a line that states a length; longer ones are truncated.
 const maxLine = 256
 
-// follow takes the next bytes and reports whether a head with both lengths ended in them.
+// follow parses the next bytes and reports whether a head with both lengths ended in them.
 func (f *framing) follow(p []byte) (both bool) {
 	for len(p) > 0 && f.at != lost {
 		if f.at == inBody || f.at == inChunk {
@@ -68,7 +68,8 @@ func (f *framing) keep(p []byte) { f.line = append(f.line, p[:min(len(p), maxLin
 
 func (f *framing) begin() { *f = framing{line: f.line[:0]} }
 
-// take takes a whole line, without its end, and reports whether it ended a head with both lengths.
+// take parses a complete line, without its line end, and reports whether it ended a head with both
+// lengths.
 func (f *framing) take(line []byte) (both bool) {
 	switch {
 	case f.at == inChunkSize:
@@ -95,7 +96,7 @@ func (f *framing) take(line []byte) (both bool) {
 	return false
 }
 
-// header reads the two headers that say how long the body is.
+// header reads the two headers that determine the length of the body.
 func (f *framing) header(line []byte) {
 	switch line[0] {
 	default:

@@ -1,5 +1,5 @@
-// Package listen is how connections reach the API: how many one client may hold, and
-// what their bytes say that net/http does not pass on.
+// Package listen accepts the connections of the API. It limits how many one client may hold,
+// and detects requests with two lengths, which net/http does not report.
 //
 // Files, each on top of those before it: framing, listen, tls.
 package listen
@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// Listener accepts connections, as many as one address may hold at once.
+// Listener accepts connections up to a maximum for each client address.
 type Listener struct {
 	net.Listener
 	max     int
@@ -22,13 +22,13 @@ type Listener struct {
 	open map[netip.Prefix]int // guarded by mu
 }
 
-// Limit returns a listener that closes a connection at once when its address already
-// holds max others; refused hears of each. max 0: there is no limit.
+// Limit returns a listener that immediately closes a connection whose address already holds max
+// others, and calls refused for it. max 0 means no limit.
 func Limit(l net.Listener, max int, refused func()) *Listener {
 	return &Listener{Listener: l, max: max, refused: refused, open: map[netip.Prefix]int{}}
 }
 
-// Accept returns the next connection of a client that may hold one more.
+// Accept returns the next connection of a client that is below its limit.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -44,8 +44,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// clientOf is what counts as one client: an IPv4 address, or the /64 of an IPv6 one, of
-// which every address belongs to the same machine or site.
+// clientOf returns what counts as one client: an IPv4 address, or the /64 of an IPv6 address,
+// all of which belongs to one machine or site.
 func clientOf(addr net.Addr) netip.Prefix {
 	at, err := netip.ParseAddrPort(addr.String())
 	if err != nil {
@@ -85,7 +85,7 @@ type Conn struct {
 	both    atomic.Bool
 }
 
-// Read reads, and takes note of heads with two lengths.
+// Read reads, and detects heads with two lengths.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.framing.follow(p[:n]) {
@@ -94,7 +94,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the connection and makes room for another one of the client.
+// Close closes the connection and frees its place in the client's limit.
 func (c *Conn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
@@ -102,7 +102,7 @@ func (c *Conn) Close() error {
 
 type connKey struct{}
 
-// WithConn keeps a connection in the context of its requests: http.Server.ConnContext.
+// WithConn stores a connection in the context of its requests, as http.Server.ConnContext.
 func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := conn.(*Conn); ok {
 		return context.WithValue(ctx, connKey{}, c)
@@ -110,10 +110,10 @@ func WithConn(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-// TwoLengths reports whether a request came over a connection on which a request head had both
-// Content-Length and Transfer-Encoding: a proxy in front may have read another request than this
-// server does (RFC 9112, 6.3). net/http takes the Content-Length away without a word. It is never
-// true over TLS, where nothing sees the bytes.
+// TwoLengths reports whether a request head with both Content-Length and Transfer-Encoding has
+// arrived on the connection of a request: a proxy in front may then see different requests than
+// this server (RFC 9112, 6.3). net/http silently drops the Content-Length. It is always false
+// over TLS, where the bytes are not visible here.
 func TwoLengths(ctx context.Context) bool {
 	c, ok := ctx.Value(connKey{}).(*Conn)
 	return ok && c.both.Load()

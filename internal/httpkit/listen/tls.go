@@ -13,12 +13,12 @@ import (
 // Files name the PEM files of a server's TLS. ClientCA is optional.
 type Files struct {
 	Cert, Key string // the certificate with its chain, and its private key
-	ClientCA  string // who vouches for clients, which then need a certificate; "": they need none
+	ClientCA  string // the CAs of client certificates, which are then required; "": they are not
 }
 
 // TLS returns the configuration of a server, and the files that it reads again when they
-// have changed: connections that are open keep what they have. While a file is missing or
-// wrong, what was read last stays in use and failed is called.
+// change. Open connections are not affected. While a file is missing or invalid, its last valid
+// content stays in use, and failed is called.
 func TLS(from Files, failed func(error)) (*tls.Config, *files.Watched[*tls.Config], error) {
 	w, err := files.Watch(from.read, failed, from.Cert, from.Key, from.ClientCA)
 	if err != nil {
@@ -49,7 +49,7 @@ func (f Files) read() (*tls.Config, error) {
 	}
 	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
 	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, errors.New("server.tls_client_ca_file holds no certificate")
+		return nil, errors.New("server.tls_client_ca_file contains no certificate")
 	}
 	return c, nil
 }

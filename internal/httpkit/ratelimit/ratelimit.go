@@ -13,14 +13,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are requests per second; 0: no limit. A client may save up those of two seconds.
+// Limits are in requests per second; 0: no limit. Bursts may use up to two seconds' worth.
 type Limits struct {
 	Key     int // of one credential
-	Tenant  int // of all credentials of a tenant together
-	Creates int // of those that create something, of a tenant
+	Tenant  int // for all credentials of a tenant together
+	Creates int // for a tenant's requests that create something
 }
 
-// seconds is for how long requests that were not made can be made up for.
+// seconds is the size of a burst, in seconds of the rate.
 const seconds = 2
 
 // Names of the limits, in the headers and in the metric.
@@ -34,7 +34,7 @@ const (
 type Limiter struct {
 	limits Limits
 	now    func() time.Time
-	policy [2]string // of requests that create nothing, and of those that create something
+	policy [2]string // for requests that create nothing, and for those that create something
 
 	mu      sync.Mutex
 	buckets map[bucketKey]*rate.Limiter // guarded by mu
@@ -46,8 +46,8 @@ type bucketKey struct {
 	key    string
 }
 
-// maxBuckets bounds the memory: full buckets are forgotten beyond it, which changes
-// nothing for their owners.
+// maxBuckets limits the memory: beyond it full buckets are dropped, which has no effect on
+// their owners.
 const maxBuckets = 10_000
 
 // New returns a limiter; nil when nothing is limited.
@@ -73,16 +73,16 @@ func New(l Limits, now func() time.Time) *Limiter {
 	return out
 }
 
-// Verdict is whether a request may be made, and what its client should know.
+// Verdict is whether a request is allowed, with the information for its client.
 type Verdict struct {
-	Limit  string        // the limit that refuses the request; "": none does
-	Wait   time.Duration // for how long it does
+	Limit  string        // the limit that the request exceeds; "": none
+	Wait   time.Duration // wait until the request would be allowed
 	Policy string        // header RateLimit-Policy: the limits of this request
-	State  string        // header RateLimit: what is left of the one that is nearest to its end
+	State  string        // header RateLimit: the remainder of the limit that is closest to exhaustion
 }
 
-// Take takes a request of a credential and a tenant from their limits, or from none if
-// one refuses it.
+// Take counts a request against the limits of its credential and tenant, or against none if it
+// exceeds one.
 func (l *Limiter) Take(key string, tenant uuid.UUID, creates bool) Verdict {
 	if l == nil {
 		return Verdict{}
@@ -143,7 +143,7 @@ func (l *Limiter) bucket(key bucketKey, limit int, now time.Time) *rate.Limiter 
 	return b
 }
 
-// forget drops the buckets that are full, and if none is, any one.
+// forget drops the full buckets or, if there are none, an arbitrary one.
 func (l *Limiter) forget(now time.Time) {
 	for key, b := range l.buckets {
 		if b.TokensAt(now) >= float64(b.Burst()) {

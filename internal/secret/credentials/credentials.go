@@ -19,16 +19,16 @@ func (l Login) String() string { return "login of " + l.User }
 // GoString is String.
 func (l Login) GoString() string { return l.String() }
 
-// LogValue is the user.
+// LogValue returns only the user.
 func (l Login) LogValue() slog.Value { return slog.StringValue(l.User) }
 
 // Source provides the login of new connections. Its methods are safe for concurrent
 // use.
 type Source interface {
-	// Login returns the present login. refused, unless zero, is a login that the server
-	// has just refused: the source then looks for a newer one. When it finds none it
-	// returns the one it has, which may be the refused one: another attempt with that is
-	// useless. ctx bounds the search. An error means that there is no login at all.
+	// Login returns the current login. refused, unless zero, is a login that the server has
+	// just rejected: the source then looks for a newer one, and if there is none it returns its
+	// current one, perhaps the rejected one, with which another attempt is useless. ctx limits
+	// the search. An error means that there is no login.
 	Login(ctx context.Context, refused Login) (Login, error)
 	// Current reports whether a connection made with l may still be used.
 	Current(l Login) bool
@@ -38,7 +38,7 @@ type Source interface {
 // database address.
 type Fixed Login
 
-// Login returns f, refused or not.
+// Login returns f, even if it was refused.
 func (f Fixed) Login(context.Context, Login) (Login, error) { return Login(f), nil }
 
 // Current is true.

@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// Bytes and texts that are not JSON have the same two forms under names of their own.
-// The version tells the encoding of the box: raw, or base64 for text columns.
+// Bytes and texts that are not JSON have the same two forms under their own names. The version
+// indicates the encoding of the box: raw, or base64 for text columns.
 const (
 	reservedBytes = `$skald_`
 	sealedBytes   = `$skald_enc:`
@@ -15,8 +15,8 @@ const (
 	versionText   = "t1"
 )
 
-// SealBytes is Seal for any bytes, which need not be JSON. The result is for a bytea
-// column; OpenBytes opens it. nil stays nil, and nothing else becomes nil.
+// SealBytes is Seal for arbitrary bytes. The result is for a bytea column; OpenBytes opens it.
+// It returns nil only for nil.
 func (p *Sealer) SealBytes(field Field, plain []byte) ([]byte, error) {
 	return p.sealAs(versionRaw, field, plain)
 }
@@ -49,8 +49,8 @@ func (p *Sealer) sealAs(form string, field Field, plain []byte) ([]byte, error) 
 	return append([]byte(head), box...), nil
 }
 
-// OpenBytes returns what SealBytes or SealText was given. The error is ErrUnreadable
-// and contains no content.
+// OpenBytes returns the input of SealBytes or SealText. The error is ErrUnreadable and contains
+// no content.
 func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	if !bytes.HasPrefix(stored, []byte(reservedBytes)) {
 		return stored, nil
@@ -81,7 +81,7 @@ func (p *Sealer) OpenBytes(field Field, stored []byte) ([]byte, error) {
 	if err := p.use(m); err != nil {
 		return nil, err
 	}
-	// Not nil if it is empty: that is a value too.
+	// Not nil if it is empty: the empty value is a value as well.
 	plain, err := p.aead.Open([]byte{}, nil, box, p.about(field))
 	if err != nil {
 		return nil, p.unreadable(field, "it was tampered with, or belongs to another record")

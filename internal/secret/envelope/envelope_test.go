@@ -152,7 +152,7 @@ func TestKeysAreReadPreciselyAndNeverShown(t *testing.T) {
 		keyOne + ",t.wo:canary": "entry 2 must be ID:KEY, where ID is 1 to 32 letters, digits, _ and -",
 		keyOne + ",two:canary":  "entry 2 must have a key of 32 bytes in base64, as openssl rand -base64 32 prints it",
 		"one:AAAA":              "entry 1 must have a key of 32 bytes in base64, as openssl rand -base64 32 prints it",
-		keyOne + "," + keyOne:   "entry 2 must have an id that no entry before it has",
+		keyOne + "," + keyOne:   "entry 2 has the id of an earlier entry",
 	} {
 		_, err := envelope.Parse(text)
 		if got := ""; err != nil && err.Error() != want || err == nil && want != got {

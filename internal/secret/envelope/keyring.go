@@ -1,10 +1,10 @@
 // Package envelope encrypts stored JSON: AES-256-GCM with keys that are derived from a
 // few master keys, in a form that is JSON itself.
 //
-// A master key never encrypts. Each saga of each tenant has its own key, HKDF-SHA256 of
-// the master key and both ids: only the master keys need to be stored, a value can be
-// opened only where it was sealed, and one key seals some dozens of values, so that
-// random nonces practically never repeat.
+// Master keys do not encrypt. Each saga of each tenant has its own key, the HKDF-SHA256 of the
+// master key and both ids: only the master keys need to be stored, a value can be opened only
+// where it was sealed, and a key seals only some dozens of values, so that random nonces
+// practically never repeat.
 package envelope
 
 import (
@@ -20,9 +20,8 @@ import (
 // MasterKeyBytes is the length of a master key.
 const MasterKeyBytes = 32
 
-// Keyring holds the master keys. The first is current: it seals. All of them open. A
-// nil Keyring seals nothing, and opens only unsealed values. It is safe for concurrent
-// use.
+// Keyring holds the master keys. The first one is current and seals; all of them open. A nil
+// Keyring seals nothing, and opens only unsealed values. It is safe for concurrent use.
 type Keyring struct {
 	masters  []master
 	openOnly bool
@@ -36,15 +35,15 @@ type master struct {
 
 var keyID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
-// Parse reads master keys, ID:KEY each, separated by commas or white space. ID is 1 to
-// 32 letters, digits, _ and -; KEY is 32 bytes in base64. An empty text gives nil. The
-// error names the position of the wrong entry and quotes nothing of it.
+// Parse reads master keys, ID:KEY each, separated by commas or white space. ID is 1 to 32
+// letters, digits, _ and -; KEY is 32 bytes in base64. An empty text gives nil. The error gives
+// the position of the invalid entry and does not quote it.
 func Parse(text string) (*Keyring, error) {
 	entries := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(", \t\r\n", r) })
 	switch {
 	case text == "":
 		return nil, nil
-	case len(entries) == 0: // meant to contain keys, and must not count as none
+	case len(entries) == 0: // it was meant to contain keys, and must not count as none
 		return nil, errors.New("must have a key, ID:KEY")
 	}
 	ring := &Keyring{}
@@ -58,7 +57,7 @@ func Parse(text string) (*Keyring, error) {
 			return nil, fmt.Errorf("entry %d must have a key of 32 bytes in base64, as openssl rand -base64 32 prints it", i+1)
 		}
 		if ring.find(id) != nil {
-			return nil, fmt.Errorf("entry %d must have an id that no entry before it has", i+1)
+			return nil, fmt.Errorf("entry %d has the id of an earlier entry", i+1)
 		}
 		prk, err := hkdf.Extract(sha256.New, key, []byte("skald envelope v1"))
 		if err != nil {
@@ -80,7 +79,7 @@ func (k *Keyring) OpenOnly() *Keyring {
 // Seals reports whether Seal will encrypt.
 func (k *Keyring) Seals() bool { return k != nil && !k.openOnly }
 
-// Current is the id of the key that seals; "" if none does.
+// Current returns the id of the key that seals; "" if none does.
 func (k *Keyring) Current() string {
 	if !k.Seals() {
 		return ""
@@ -88,8 +87,8 @@ func (k *Keyring) Current() string {
 	return k.masters[0].id
 }
 
-// Check returns 32 bytes by which a master key can be recognised; they reveal nothing
-// about it. ok is false when no key has that id.
+// Check returns a 32-byte check value that identifies a master key and reveals nothing about
+// it. ok is false if no key has that id.
 func (k *Keyring) Check(id string) (check []byte, ok bool) {
 	m := k.find(id)
 	if m == nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// A stored value that begins with reserved was written by Skald, and is an
-// envelope, the mark of erased content, or an escape: a client's own JSON that looks like one, nested one level
-// down. Clients' JSON is canonical, so checking its first bytes is enough, and is the
-// only cost of this package where nothing is sealed.
+// A stored value that begins with reserved was written by Skald: it is an envelope, the mark of erased content,
+// or an escape, which is a client's own JSON that looks like one, nested one level deeper. Clients' JSON is
+// canonical, so checking its first bytes is enough; without encryption this check is the only cost of this
+// package.
 const (
 	reserved = `{"$skald_`
 	sealed   = `{"$skald_enc":"`
@@ -27,10 +27,10 @@ const (
 	version  = "v1"
 )
 
-// IsSealed reports whether stored, canonical JSON, is an envelope.
+// IsSealed reports whether stored, which is canonical JSON, is an envelope.
 func IsSealed(stored []byte) bool { return bytes.HasPrefix(stored, []byte(sealed)) }
 
-// Sealer seals and opens the values of one saga. It is for one goroutine.
+// Sealer seals and opens the values of one saga. It is not safe for concurrent use.
 type Sealer struct {
 	ring         *Keyring
 	tenant, saga uuid.UUID
@@ -48,7 +48,7 @@ type Field struct {
 	Attempt int
 }
 
-// String is for error messages.
+// String describes the field in error messages.
 func (f Field) String() string {
 	if f.Action == "" {
 		return f.Name
@@ -59,11 +59,11 @@ func (f Field) String() string {
 // Seals reports whether Seal will encrypt.
 func (p *Sealer) Seals() bool { return p.ring.Seals() }
 
-// Key is the id of the key that seals; "": none does.
+// Key returns the id of the key that seals; "": none does.
 func (p *Sealer) Key() string { return p.ring.Current() }
 
-// Seal returns what to store for plain, canonical JSON, in a field of the saga. The
-// result is canonical JSON too. nil stays nil: the absence of a value is not secret.
+// Seal returns the stored form of plain, which is canonical JSON, in a field of the saga. The
+// result is canonical JSON as well. nil stays nil: the absence of a value is not secret.
 func (p *Sealer) Seal(field Field, plain []byte) ([]byte, error) {
 	switch {
 	case plain == nil:
@@ -121,7 +121,7 @@ func (p *Sealer) Open(field Field, stored []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// about is the additional data that a value is bound to.
+// about returns the additional authenticated data of a value.
 func (p *Sealer) about(field Field) []byte {
 	b := append(p.ids(), field.Name...)
 	b = strconv.AppendInt(append(b, ' '), int64(field.Step), 10)
@@ -162,7 +162,7 @@ func (p *Sealer) unreadable(field Field, why string) error {
 // sealed for another place, or its key is missing.
 var ErrUnreadable = errors.New("encrypted content cannot be decrypted")
 
-// SealerFor returns the Sealer of a saga. It costs nothing until it is used.
+// SealerFor returns the Sealer of a saga. It derives no key until it is used.
 func (k *Keyring) SealerFor(tenant, saga uuid.UUID) Sealer {
 	return Sealer{ring: k, tenant: tenant, saga: saga}
 }

@@ -6,9 +6,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Wrap seals a secret of the deployment with the first key, also in a keyring that only
-// opens: the secret has no plain form that could be stored instead. Unwrap opens it.
-// k is not nil.
+// Wrap seals a secret of the deployment with the first key, even if the keyring otherwise only
+// opens: the secret must not be stored in plain form. Unwrap opens it. k must not be nil.
 func (k *Keyring) Wrap(name string, secret []byte) ([]byte, error) {
 	p := (&Keyring{masters: k.masters}).SealerFor(uuid.Nil, uuid.Nil)
 	return p.SealBytes(Field{Name: name}, secret)
@@ -20,7 +19,7 @@ func (k *Keyring) Unwrap(name string, stored []byte) ([]byte, error) {
 	return p.OpenBytes(Field{Name: name}, stored)
 }
 
-// First is the id of the first key, also of a keyring that only opens; "" for nil.
+// First returns the id of the first key, even of a keyring that only opens; "" for nil.
 func (k *Keyring) First() string {
 	if k == nil {
 		return ""
@@ -28,7 +27,7 @@ func (k *Keyring) First() string {
 	return k.masters[0].id
 }
 
-// Count is the number of keys.
+// Count returns the number of keys.
 func (k *Keyring) Count() int {
 	if k == nil {
 		return 0
@@ -36,8 +35,8 @@ func (k *Keyring) Count() int {
 	return len(k.masters)
 }
 
-// KeyOf returns the id of the key that sealed a stored value: what Seal (in canonical
-// form), SealBytes, SealText or Wrap returned. "": it is not sealed.
+// KeyOf returns the id of the key that sealed a stored value, which is a result of Seal (in
+// canonical form), SealBytes, SealText or Wrap; "": it is not sealed.
 func KeyOf(stored []byte) string {
 	rest, ok := bytes.CutPrefix(stored, []byte(sealed))
 	if !ok {

@@ -1,4 +1,4 @@
-// Package files keeps what was read from files up to date while they change: passwords,
+// Package files keeps values read from files up to date when the files change: passwords,
 // certificates, keys (invariant T16). A program that rewrites them, such as a Vault agent, need not
 // notify Skald.
 package files
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// lookEvery is how often Current looks at the files, at most.
+// lookEvery is the minimum interval between two checks of the files by Current.
 const lookEvery = time.Second
 
 // Watched is a value that was read from files, and is read again when one of them has
@@ -21,20 +21,19 @@ type Watched[T any] struct {
 	failed func(error)
 
 	mu     sync.Mutex
-	value  T         // guarded by mu, and so the others
-	stamps []version // of the files that value was read from
+	value  T         // guarded by mu, like the following fields
+	stamps []version // versions of the files that value was read from
 	looked time.Time
 }
 
-// version detects a new content of a file without reading it.
+// version detects new content of a file without reading it.
 type version struct {
 	modified time.Time
 	size     int64
 }
 
-// Watch reads a value with load, which reads the files at paths. Empty paths are
-// ignored. failed is called with the error of every later attempt to read that Current
-// makes; nil: not called.
+// Watch reads a value with load, which reads the files at paths. Empty paths are ignored.
+// failed is called with the error of every later attempt of Current to read; nil: not called.
 func Watch[T any](load func() (T, error), failed func(error), paths ...string) (*Watched[T], error) {
 	if failed == nil {
 		failed = func(error) {}
@@ -42,12 +41,12 @@ func Watch[T any](load func() (T, error), failed func(error), paths ...string) (
 	w := &Watched[T]{
 		load: load, failed: failed, paths: slices.DeleteFunc(paths, func(p string) bool { return p == "" }),
 	}
-	stamps, _ := w.look() // load reports a missing file better
+	stamps, _ := w.look() // load reports a missing file with a better error
 	return w, w.read(stamps)
 }
 
-// Current returns the value. While the files are missing or wrong, it is the one that was
-// read last. It looks for changes at most once a second.
+// Current returns the value, or the last valid one while the files are missing or invalid. It
+// checks for changes at most once a second.
 func (w *Watched[T]) Current() T {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,9 +61,9 @@ func (w *Watched[T]) Current() T {
 	return w.value
 }
 
-// Look looks for changes now, and reads the files if one has changed or again says so of
-// the present value. It returns the value and whether the files were read, or the error
-// for which they could not be; the value is then the one that was read last.
+// Look checks for changes now, and reads the files if one has changed or again returns true for
+// the current value. It returns the value and whether the files were read, or an error if they
+// could not be; the value is then the last valid one.
 func (w *Watched[T]) Look(again func(T) bool) (value T, read bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -76,8 +75,8 @@ func (w *Watched[T]) Look(again func(T) bool) (value T, read bool, err error) {
 	return w.value, err == nil, err
 }
 
-// look returns the versions of the files; that of a file that cannot be seen is zero, and
-// the error that of the first such file.
+// look returns the versions of the files, zero for an inaccessible file, and the error for the
+// first such file.
 func (w *Watched[T]) look() (stamps []version, err error) {
 	for _, path := range w.paths {
 		var v version
@@ -91,8 +90,8 @@ func (w *Watched[T]) look() (stamps []version, err error) {
 	return stamps, err
 }
 
-// read reads the value. stamps were taken before: after a change in between the files are
-// read once more.
+// read reads the value. stamps were taken before, so that the files are read once more after a
+// change in between.
 func (w *Watched[T]) read(stamps []version) error {
 	value, err := w.load()
 	if err != nil {

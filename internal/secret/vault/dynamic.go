@@ -21,8 +21,8 @@ import (
 type Dynamic struct {
 	s       *session
 	path    string
-	turn    turn          // of the caller that requests a new login
-	renewed chan struct{} // capacity 1: Run must compute its next wake-up again
+	turn    turn          // held by the caller that requests a new login
+	renewed chan struct{} // capacity 1: makes Run recompute its next wake-up
 
 	mu      sync.Mutex
 	lease   lease     // guarded by mu
@@ -38,19 +38,19 @@ type lease struct {
 	granted   time.Duration // full lifetime
 	until     time.Time
 	renewAt   time.Time
-	token     int // the number of the token that created it; it ends with that token
+	token     int // the number of the token that created it and with which it ends
 }
 
-// extend sets the lease's end. It is renewed after two thirds of its time, so that an
-// unavailable Vault has the last third to recover, and not by all nodes in the same
-// second.
+// extend sets the lease's end. It is renewed after about two thirds of its time, so that an
+// unavailable Vault has the last third to recover, with jitter, so that not all nodes renew in
+// the same second.
 func (l *lease) extend(until time.Time) {
 	third := l.granted / 3
 	l.until, l.renewAt = until, until.Add(-third-loop.Within(third/8))
 }
 
-// NewDynamic requests a login from path, such as database/creds/system-saga-rw. Its
-// lifetime is counted from before the call.
+// NewDynamic requests a login from path, such as database/creds/system-saga-rw. Its lifetime
+// counts from before the call.
 func NewDynamic(ctx context.Context, cfg Config, path string) (*Dynamic, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -75,19 +75,19 @@ func (d *Dynamic) OnChange(f func()) {
 // TTL is the full lifetime of a login. Connections should be replaced more often.
 func (d *Dynamic) TTL() time.Duration { return d.now().granted }
 
-// Login implements credentials.Source. It calls Vault only about a refused login.
+// Login implements credentials.Source. It calls Vault only for a refused login.
 func (d *Dynamic) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
 	if now := d.now(); refused != now.login {
 		return now.login, nil
 	}
 	if err := d.replace(ctx, refused); err != nil && !errors.Is(err, errSoon) {
-		d.s.cfg.Log.WarnContext(ctx, "the database rejects its login, and Vault returns the same one", slog.Any("error", err))
+		d.s.cfg.Log.WarnContext(ctx, "the database rejects the login, but Vault still returns the same one", slog.Any("error", err))
 	}
 	return d.now().login, nil
 }
 
-// Current implements credentials.Source: connections of a replaced login are closed
-// after their present use.
+// Current implements credentials.Source: connections with a replaced login are closed after
+// their current use.
 func (d *Dynamic) Current(l credentials.Login) bool { return l == d.now().login }
 
 func (d *Dynamic) now() lease {
@@ -96,8 +96,8 @@ func (d *Dynamic) now() lease {
 	return d.lease
 }
 
-// Run keeps the login valid until ctx ends. It never gives up: while Vault does not
-// answer, the last login is used for as long as PostgreSQL accepts it.
+// Run keeps the login valid until ctx ends. It retries without limit: while Vault does not
+// answer, the last login is used as long as PostgreSQL accepts it.
 func (d *Dynamic) Run(ctx context.Context) {
 	for failures := 0; ; {
 		renewed := loop.Await(ctx, d.wait(failures), d.renewed)
@@ -123,8 +123,8 @@ func (d *Dynamic) Run(ctx context.Context) {
 	}
 }
 
-// wait is how long Run sleeps: until a renewal is due, or after failures with pauses
-// that double from a second to a minute.
+// wait returns how long Run sleeps: until a renewal is due or, after failures, with backoff
+// from a second to a minute.
 func (d *Dynamic) wait(failures int) time.Duration {
 	if failures > 0 {
 		return loop.Jittered(min(time.Second<<min(failures-1, 6), time.Minute))
@@ -136,7 +136,7 @@ func (d *Dynamic) wait(failures int) time.Duration {
 	return max(time.Until(due), 0)
 }
 
-// keep does what is due: it renews the token, then the lease, or replaces it.
+// keep renews the token if that is due, then renews or replaces the lease.
 func (d *Dynamic) keep(ctx context.Context) error {
 	// A token that cannot be renewed ends the login when it expires; until then both
 	// remain valid.
@@ -158,18 +158,18 @@ func (d *Dynamic) keepLease(ctx context.Context) error {
 		switch {
 		case err == nil && enough && !orphan():
 			return nil
-		case err == nil, orphan(): // it ends soon, or has ended with its token
+		case err == nil, orphan(): // it ends soon or has ended with its token
 		case slices.Contains([]int{http.StatusBadRequest, http.StatusForbidden, http.StatusNotFound}, statusOf(err)):
-			// It is gone, or may not be renewed.
+			// It no longer exists, or must not be renewed.
 		case time.Until(l.until) > l.granted/6:
-			return err // Vault is unavailable, and there is time
+			return err // Vault is unavailable, but there is still time
 		}
 	}
 	return d.replace(ctx, l.login)
 }
 
-// renew extends l and reports whether that was by enough. Vault extends a lease by less and less as
-// its maximum lifetime approaches.
+// renew extends l and reports whether the extension was long enough. Vault extends a lease by less
+// and less as its maximum lifetime approaches.
 func (d *Dynamic) renew(ctx context.Context, l lease) (bool, error) {
 	began := time.Now()
 	secret, err := d.s.do(ctx, "renew the lease", func(ctx context.Context, c *api.Client) (*api.Secret, error) {
@@ -220,7 +220,7 @@ func (d *Dynamic) replace(ctx context.Context, old credentials.Login) error {
 	case d.renewed <- struct{}{}:
 	default:
 	}
-	d.s.cfg.Log.Info("signing in to the database as a new user from now on",
+	d.s.cfg.Log.Info("switched to a new database user",
 		slog.String("user", fresh.login.User), slog.Time("valid_until", fresh.until))
 	if changed != nil {
 		changed()
@@ -258,6 +258,6 @@ func (d *Dynamic) observe(err error) {
 	}
 }
 
-// Close revokes the token if Skald requested it, and with it the login. Call it when no
-// connection is open any more.
+// Close revokes the token if Skald requested it, and with it the login. Call it once no
+// connection is open.
 func (d *Dynamic) Close(ctx context.Context) error { return d.s.end(ctx) }

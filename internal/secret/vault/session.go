@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// turn is a lock whose wait a context can end.
+// turn is a lock for which a caller waits only until its context ends.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
@@ -30,8 +30,7 @@ func (t turn) take(ctx context.Context) error {
 
 func (t turn) give() { <-t }
 
-// session holds the token of calls, and gets another when it is refused or expires
-// soon.
+// session holds the token for calls, and gets another when it is rejected or expires soon.
 type session struct {
 	cfg    Config
 	client *api.Client
@@ -48,10 +47,10 @@ type token struct {
 	granted   time.Duration // full lifetime
 	until     time.Time
 	renewable bool
-	number    int // counts the tokens of the session
+	number    int // number of the token in the session
 }
 
-// renewAt is when two thirds of a token's lifetime are over.
+// renewAt returns when two thirds of a token's lifetime will be over.
 func (t token) renewAt() time.Time { return t.until.Add(-t.granted / 3) }
 
 func (s *session) now() token {
@@ -72,8 +71,8 @@ func newSession(cfg Config) (*session, error) {
 	return &session{cfg: cfg, client: client, turn: newTurn()}, nil
 }
 
-// do makes one call with a token, and repeats it with a new token when the old one is
-// refused. Calls run one at a time: they are rare.
+// do makes one call with a token, and repeats it with a new token if the old one is rejected.
+// Calls are rare and run one at a time.
 func (s *session) do(
 	ctx context.Context,
 	name string,
@@ -199,8 +198,8 @@ func (s *session) use(text string, ttl time.Duration, renewable bool) {
 	s.token = token{text: text, granted: ttl, until: time.Now().Add(ttl), renewable: renewable, number: s.token.number + 1}
 }
 
-// renew renews the token after two thirds of its lifetime, and signs in again when it
-// cannot be extended by enough. It makes no call when nothing is due.
+// renew renews the token after two thirds of its lifetime, and signs in again if it cannot be
+// extended by enough. It makes no call if nothing is due.
 func (s *session) renew(ctx context.Context) error {
 	const name = "renew the token"
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)

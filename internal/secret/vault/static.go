@@ -10,28 +10,28 @@ import (
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// pause is the shortest interval between two look-ups, so that a database that refuses
-// every login does not cause a flood of requests to Vault.
+// pause is the minimum interval between two look-ups, so that a database that rejects every
+// login does not cause a flood of requests to Vault.
 const pause = time.Second
 
-// Static is a login at a key-value path of Vault that is maintained there externally.
-// It is read at start and again when PostgreSQL refuses it.
+// Static is a login that is maintained externally at a key-value path of Vault. It is read at
+// startup and again when PostgreSQL rejects it.
 type Static struct {
 	s           *session
 	path        string
 	user, value string // keys of the user and the password
 
-	turn turn // of the caller that reads from Vault
+	turn turn // held by the caller that reads from Vault
 
 	mu    sync.Mutex
 	login credentials.Login // guarded by mu
 	asked time.Time         // guarded by mu: time of the last look-up
 }
 
-// NewStatic reads the login at path, the API's path of the secret: for version 2 of the
-// engine with data/ after the mount, such as secret/data/k1s0/system/saga/database.
-// userKey and passwordKey are the secret's keys; a secret without userKey uses the user
-// of the database address.
+// NewStatic reads the login at path, the API path of the secret: for version 2 of the engine
+// with data/ after the mount, such as secret/data/k1s0/system/saga/database. userKey and
+// passwordKey are the secret's keys; a secret without userKey uses the user of the database
+// address.
 func NewStatic(ctx context.Context, cfg Config, path, userKey, passwordKey string) (*Static, error) {
 	s, err := newSession(cfg)
 	if err != nil {
@@ -43,7 +43,7 @@ func NewStatic(ctx context.Context, cfg Config, path, userKey, passwordKey strin
 	return st, err
 }
 
-// Login implements credentials.Source. It calls Vault only about a refused login.
+// Login implements credentials.Source. It calls Vault only for a refused login.
 func (st *Static) Login(ctx context.Context, refused credentials.Login) (credentials.Login, error) {
 	if login, _ := st.now(); refused != login {
 		return login, nil
@@ -53,7 +53,7 @@ func (st *Static) Login(ctx context.Context, refused credentials.Login) (credent
 	}
 	defer st.turn.give()
 	old, asked := st.now()
-	if refused != old || time.Since(asked) < pause { // another caller has just looked
+	if refused != old || time.Since(asked) < pause { // another caller has just looked it up
 		return old, nil
 	}
 	login, err := st.read(ctx)
@@ -64,7 +64,7 @@ func (st *Static) Login(ctx context.Context, refused credentials.Login) (credent
 	case err != nil:
 		st.s.cfg.Log.WarnContext(
 			ctx,
-			"the database rejects its password, and Vault returns the same one",
+			"the database rejects the password, but Vault still returns the same one",
 			slog.Any("error", err),
 		)
 		login = old
@@ -83,7 +83,7 @@ func (st *Static) now() (credentials.Login, time.Time) {
 	return st.login, st.asked
 }
 
-// Current is true: a session outlives its password.
+// Current returns true: a session outlives its password.
 func (st *Static) Current(credentials.Login) bool { return true }
 
 // Close revokes the token if Skald requested it.
@@ -102,7 +102,7 @@ func (st *Static) read(ctx context.Context) (credentials.Login, error) {
 	}
 	login := credentials.Login{User: text(data, st.user), Password: text(data, st.value)}
 	if login.Password == "" {
-		return credentials.Login{}, fmt.Errorf("vault: read %s: the secret has no text at key %q", st.path, st.value)
+		return credentials.Login{}, fmt.Errorf("vault: read %s: the secret has no string at key %q", st.path, st.value)
 	}
 	return login, nil
 }

@@ -2,10 +2,10 @@
 // a key-value path (Static), or one that Vault creates with a lease (Dynamic). Both are
 // credentials.Source.
 //
-// No request ever waits for Vault: its logins are kept in memory, and as long as
-// PostgreSQL accepts them, Vault may be sealed, slow or gone. A static login is read
-// again when PostgreSQL refuses it, and one with a lease is renewed well before that
-// ends. (Seed 1, Vault; invariant F62, T16.)
+// No request ever waits for Vault: its logins are kept in memory, and as long as PostgreSQL
+// accepts them, Vault may be sealed, slow or down. A static login is read again when PostgreSQL
+// rejects it, and one with a lease is renewed well before the lease ends. (Seed 1, Vault;
+// invariant F62, T16.)
 package vault
 
 import (
@@ -55,8 +55,8 @@ type Config struct {
 
 	// Transport makes the HTTP calls; nil: one that trusts CACert.
 	Transport http.RoundTripper
-	// Observe is called after every attempt to get or renew credentials: with nil on
-	// success, and until when the present ones are valid (zero: no known end). Optional.
+	// Observe is called after every attempt to get or renew credentials: with nil on success,
+	// and with the expiry of the current ones (zero: unknown). Optional.
 	Observe func(err error, until time.Time)
 	Log     *slog.Logger
 }
@@ -76,7 +76,7 @@ func newAPI(cfg Config) (*api.Client, error) {
 			}
 			t.TLSClientConfig.RootCAs = x509.NewCertPool()
 			if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(pem) {
-				return nil, fmt.Errorf("vault: %s holds no certificate", cfg.CACert)
+				return nil, fmt.Errorf("vault: %s contains no certificate", cfg.CACert)
 			}
 		}
 		transport = t
@@ -84,15 +84,15 @@ func newAPI(cfg Config) (*api.Client, error) {
 	client, err := api.NewClient(&api.Config{
 		Address: cfg.Address,
 		HttpClient: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse // the Vault client itself follows one redirect, and never to http
+			return http.ErrUseLastResponse // the Vault client follows one redirect on its own, but never to http
 		}},
-		// For a short failure, or a standby that has just become the active node.
+		// This covers short failures, and a standby that has just become the active node.
 		MaxRetries: 2, MinRetryWait: 100 * time.Millisecond, MaxRetryWait: time.Second,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("vault: %w", err)
 	}
-	client.ClearToken() // it has read VAULT_TOKEN and VAULT_NAMESPACE
+	client.ClearToken() // the client has read VAULT_TOKEN and VAULT_NAMESPACE
 	client.ClearNamespace()
 	if cfg.Namespace != "" {
 		client.SetNamespace(cfg.Namespace)
@@ -100,14 +100,14 @@ func newAPI(cfg Config) (*api.Client, error) {
 	return client, nil
 }
 
-// Error is a failed call to Vault, without anything that was sent.
+// Error is a failed call to Vault, without any of the data that was sent.
 type Error struct {
 	Call   string // such as "read database/creds/app"
 	Status int    // HTTP; 0: no response
 	Detail string
 }
 
-// Error says it on one line.
+// Error returns the failure on one line.
 func (e *Error) Error() string {
 	if e.Status == 0 {
 		return fmt.Sprintf("vault: %s: %s", e.Call, e.Detail)
@@ -115,7 +115,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("vault: %s: %d %s: %s", e.Call, e.Status, http.StatusText(e.Status), e.Detail)
 }
 
-// maxDetail bounds the part of Vault's error message that is quoted, in bytes.
+// maxDetail limits the quoted part of Vault's error message, in bytes.
 const maxDetail = 300
 
 // explain makes an *Error from an error of the client.
@@ -137,7 +137,7 @@ func explain(call string, err error) error {
 	return e
 }
 
-// statusOf is the HTTP status of a failed call; 0 without a response.
+// statusOf returns the HTTP status of a failed call; 0 without a response.
 func statusOf(err error) int {
 	var e *Error
 	if errors.As(err, &e) {

@@ -33,17 +33,18 @@ type actionList struct {
 	Now     time.Time
 }
 
-// action is one with what it changed.
+// action is a recorded action with its changes.
 type action struct {
 	client.Action
-	Changes []change       // from before to after, where it tells both
-	Facts   map[string]any // what else it tells
+	Changes []change       // from before to after, where both were recorded
+	Facts   map[string]any // other members of its detail
 }
 
 // change is a member that differs.
 type change struct{ Name, Before, After string }
 
-// told reads the detail of an action: settings tell before and after, policies before and policy.
+// told parses the detail of an action: settings have before and after, policies before and
+// policy.
 func told(a client.Action) action {
 	out := action{Action: a, Facts: map[string]any{}}
 	d := json.NewDecoder(bytes.NewReader(a.Detail))
@@ -71,10 +72,10 @@ func told(a client.Action) action {
 	return out
 }
 
-// notContent are members of a policy that change with every change.
+// notContent lists the members of a policy that differ in every version.
 var notContent = []string{"updated_at", "updated_by", "version"}
 
-// shown is a value as text.
+// shown returns a value as text.
 func shown(v any) string {
 	if v == nil {
 		return "default"
@@ -120,7 +121,7 @@ type eventList struct {
 	*web.List
 	Parts  []web.Tab
 	Events []client.AuditEvent
-	Live   string // the stream of what follows, when the page is at the end; empty: it is not
+	Live   string // the stream of further events, if the page is at the end; otherwise empty
 	Recent string // the URL of the end
 	Now    time.Time
 }
@@ -164,7 +165,7 @@ type verification struct {
 	Parts  []web.Tab
 	Result *client.AuditVerification
 	Next   string // URL of the next step; empty: this was the last
-	Same   string // what comparing the head with a hash kept elsewhere says; empty: not asked
+	Same   string // result of comparing the head with a hash kept elsewhere; empty: not requested
 	Equal  bool
 }
 

@@ -41,7 +41,7 @@ var keyViews = []web.View{
 }
 
 func (p *pages) keys(v *web.Visit) (*web.Page, error) {
-	if !v.May(accessAdmin) { // a user who may not see keys wants to know their own permissions
+	if !v.May(accessAdmin) { // a user who may not see keys gets their own permissions
 		return &web.Page{Data: web.Redirect("/ui/access/permissions")}, nil
 	}
 	d := keyList{
@@ -67,7 +67,7 @@ func (p *pages) keys(v *web.Visit) (*web.Page, error) {
 }
 
 var roles = []web.Option{
-	{Value: "auditor", Label: "auditor: sees what happens, but no payloads"},
+	{Value: "auditor", Label: "auditor: reads everything except payloads"},
 	{Value: "operator", Label: "operator: runs sagas, letters and jobs"},
 	{Value: "worker", Label: "worker: executes job runs"},
 	{Value: "admin", Label: "admin: everything"},
@@ -125,7 +125,7 @@ func (p *pages) revokeKey(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Revoke", Title: "Revoke the API key " + key.Name, Nav: "Access",
 		Back: web.Link{Name: "API keys", URL: "/ui/access"}, Class: web.Dangerous, Needs: accessAdmin,
-		Means:   used + " Every node refuses it within 5 seconds, and its sessions end.",
+		Means:   used + " Every node rejects it within 5 seconds, and its sessions end.",
 		Warning: "A revoked key cannot be restored. Anyone still using it gets 401.",
 		Confirm: text[len(text)-6:], About: "the last six characters of the key's id",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

@@ -1,5 +1,5 @@
-// Package accesspages has the pages about who may do what and who did what: sign-in, sessions, API keys, the audit
-// trail, settings and storage.
+// Package accesspages has the pages about access and the system: sign-in, sessions, API keys, the audit trail,
+// settings and storage.
 //
 // Files, each on top of those before it: signin, signon, keys, sessions, tenants, audit, system, pages.
 package accesspages

@@ -54,7 +54,8 @@ func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
 	}, nil
 }
 
-// permission is what operations require, and whether the visitor has it.
+// permission is a permission with the operations that require it, and whether the visitor has
+// it.
 type permission struct {
 	Name       string // empty: a valid credential is enough
 	Held       bool
@@ -83,8 +84,8 @@ func (p *pages) permissions(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "permissions", Title: "Access", Nav: "Access", Data: d}, nil
 }
 
-// operations are those of the contract by the permission that each requires, so that the table cannot be out of date.
-// They are read once: the contract is the same for as long as the process runs.
+// operations returns the operations of the contract by required permission, so that the table is always current. They
+// are read once: the contract does not change while the process runs.
 func (p *pages) operations(v *web.Visit) (map[string][]operation, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

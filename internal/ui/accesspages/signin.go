@@ -15,16 +15,16 @@ import (
 
 // signInForm asks for a credential.
 type signInForm struct {
-	Next     string // where the visitor goes then, below the base
+	Next     string // where the visitor goes next, below the base
 	Problem  *client.Problem
-	Insecure bool   // the browser will not keep a cookie
-	Provider string // where one can sign in as well; empty: nowhere
-	Ended    bool   // the visitor wanted something else, and is not signed in
+	Insecure bool   // the browser would not store the cookie
+	Provider string // name of the identity provider; empty: none
+	Ended    bool   // the visitor requested another page without being signed in
 	Unsent   unsent
 }
 
-// unsent is a form that was sent after its sender's session had ended. Each page carries it on to the next in
-// hidden fields, so it is kept without scripts and nowhere but in the visitor's own page.
+// unsent is a form that was sent after its sender's session had ended. Each page passes it on to the next in
+// hidden fields, so it is kept without scripts and only in the visitor's own page.
 type unsent struct {
 	To     string // where it goes, below the base; empty: there is none
 	Fields []field
@@ -32,11 +32,12 @@ type unsent struct {
 
 type field struct{ Name, Value string }
 
-// carried comes before the names of an unsent form's fields where they are sent with a credential.
+// carried is the prefix of the names of an unsent form's fields when they are sent with a
+// credential.
 const carried = "unsent."
 
-// unsentOf returns the fields of values whose names begin with prefix, as a form for to. When it is sent, it shows
-// itself again: it may be hours old, or another person may have signed in.
+// unsentOf returns the fields of values whose names begin with prefix, as a form for to. When it is sent, the form
+// is shown again first: it may be hours old, or another person may have signed in.
 func unsentOf(to string, values url.Values, prefix string) (u unsent) {
 	if nextOf(to) != to {
 		return u
@@ -68,10 +69,11 @@ func (p *pages) form(v *web.Visit, f signInForm) *web.Page {
 	return page
 }
 
-// secure reports whether the browser asks over TLS.
+// secure reports whether the browser uses TLS.
 func secure(v *web.Visit) bool { return v.TLS != nil || v.Header.Get("X-Forwarded-Proto") == "https" }
 
-// loopback reports whether a browser that asks for host is on this machine.
+// loopback reports whether host is a loopback name or address, so that the browser is on this
+// machine.
 func loopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -81,7 +83,7 @@ func loopback(hostport string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
-// nextOf is the page to go to after signing in: one of this server, whatever the request says.
+// nextOf returns the page to go to after signing in, which is always one of this server.
 func nextOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || !strings.HasPrefix(text, "/ui/") || strings.HasPrefix(text, "/ui/sign-") ||
@@ -91,7 +93,8 @@ func nextOf(text string) string {
 	return text
 }
 
-// signInAgain is the page for a request without a session. A form that was sent is kept; a file is not.
+// signInAgain returns the page for a request without a session. It keeps a form that was sent, except
+// for files.
 func (p *pages) signInAgain(v *web.Visit) *web.Page {
 	f := signInForm{Next: nextOf(v.Here()), Ended: true}
 	if v.Method == http.MethodPost && v.ParseForm() == nil && len(v.PostForm) > 0 {
@@ -114,7 +117,7 @@ func (p *pages) signInPage(v *web.Visit) (*web.Page, error) {
 	return p.form(v, signInForm{Next: next}), nil
 }
 
-// signIn makes a session of an API key.
+// signIn opens a session with an API key.
 func (p *pages) signIn(v *web.Visit) (*web.Page, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, web.Malformed("The form cannot be read.")
@@ -140,8 +143,8 @@ func (p *pages) signIn(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// open makes a session of a credential, in place of one that the visitor may have, and leads to next. It returns
-// the problem when the credential is refused.
+// open opens a session with a credential, which replaces any session of the visitor, and redirects to next. It
+// returns the problem if the credential is rejected.
 func (p *pages) open(v *web.Visit, credential, next string) (*web.Page, *client.Problem, error) {
 	if credential == "" || strings.ContainsFunc(credential, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, &client.Problem{
@@ -171,7 +174,7 @@ func (p *pages) open(v *web.Visit, credential, next string) (*web.Page, *client.
 	return &web.Page{Data: web.Redirect(next), Header: cookies(res.HTTPResponse)}, nil, nil
 }
 
-// cookies are those that an answer of the API sets.
+// cookies returns the cookies that an answer of the API sets.
 func cookies(res *http.Response) http.Header {
 	return http.Header{"Set-Cookie": res.Header.Values("Set-Cookie")}
 }
@@ -192,7 +195,7 @@ func (p *pages) signOut(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// signedIn is where a visitor arrives who has signed in to send a form again that waits elsewhere.
+// signedIn is the page after signing in for a form that is still open in another window.
 func (p *pages) signedIn(*web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "signed-in", Title: "Signed in", Data: unsent{}}, nil
 }

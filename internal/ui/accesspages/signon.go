@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// Names of the cookie that binds a sign-in to the browser that began it; see the session's own. Lax, because the
-// person comes back from another site.
+// Names of the cookie that binds a sign-in to the browser that began it; see the session's own. It is
+// SameSite=Lax, because the person returns from another site.
 const (
 	begunCookie      = "__Host-skald-sign-in"
 	plainBegunCookie = "skald-sign-in"
@@ -27,7 +27,7 @@ func begun(v *web.Visit, content string, seconds int) string {
 	return c.String()
 }
 
-// beginSignOn leads to the identity provider.
+// beginSignOn redirects to the identity provider.
 func (p *pages) beginSignOn(v *web.Visit) (*web.Page, error) {
 	next := nextOf(v.URL.Query().Get("next"))
 	if !secure(v) && !loopback(v.Host) {
@@ -55,9 +55,9 @@ func (p *pages) callback(v *web.Visit) string {
 	return root + "/ui/sign-in/oidc/callback"
 }
 
-// finishSignOn makes a session for a person who comes back from the provider. The next page is asked for by the page
-// that answers: a redirect would still count as a step from the provider's site, and the browser would not send the
-// session's cookie with it, which is SameSite=Strict.
+// finishSignOn opens a session for a person who returns from the provider. The page that it answers with loads the
+// next page: a redirect would still count as coming from the provider's site, so the browser would not send the
+// session's cookie, which is SameSite=Strict.
 func (p *pages) finishSignOn(v *web.Visit) (*web.Page, error) {
 	name := begunCookie
 	if !secure(v) {
@@ -84,8 +84,8 @@ func (p *pages) finishSignOn(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "signed-on", Title: "Signed in", Header: page.Header, Data: next}, nil
 }
 
-// notSignedOn is the page to sign in with, that says why the provider did not help. What the browser has kept is of
-// no more use.
+// notSignedOn returns the sign-in page with the reason why signing in at the provider failed. It deletes the cookie
+// of the attempt.
 func (p *pages) notSignedOn(v *web.Visit, next string, err error) (*web.Page, error) {
 	var refused *web.Refusal
 	if !errors.As(err, &refused) {

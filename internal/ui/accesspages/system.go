@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// systemPage is the state of the server. What the visitor may not read, or this server has not, is a problem in its
-// place.
+// systemPage shows the state of the server. A part that the visitor may not read, or that this server does not
+// have, is replaced by a problem.
 type systemPage struct {
 	Version  *client.Version
 	Ready    *client.Readiness
@@ -30,12 +30,12 @@ type systemPage struct {
 	Largest  int64 // bytes of the largest table, the length of its bar
 	Refused  map[string]*client.Problem
 	Buttons  []web.Button
-	Change   *web.Button // of each setting; nil: the pages only show
+	Change   *web.Button // of each setting; nil: the pages are read-only
 	Now      time.Time
 }
 
-// unusedIndex costs writes and room, and no query has used it since the statistics of the server began. Unique ones
-// are left out: they guard something.
+// unusedIndex is an index that no query has used since the server's statistics began, although it costs writes and
+// disk space. Unique indexes are omitted: they enforce something.
 type unusedIndex struct {
 	Table, Name string
 	Bytes       int64
@@ -109,7 +109,7 @@ func (p *pages) system(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "system", Title: "System", Nav: "System", Refresh: 10, Data: d}, nil
 }
 
-// figure is a number as a person types it.
+// figure returns a number as a person would type it.
 func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
 func (p *pages) changeSetting(v *web.Visit) (*web.Action, error) {

@@ -47,7 +47,7 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// slotsShown of a backfill's preview.
+// slotsShown is how many slots a backfill's preview shows.
 const slotsShown = 50
 
 func showBackfill(answer []byte) (*web.Preview, error) {
@@ -83,7 +83,7 @@ type backfillPage struct {
 	*client.Backfill
 	Job     *client.JobDefinition
 	JobURL  string
-	Reaches float64 // how far it is, in percent of its time
+	Reaches float64 // progress, in percent of its time range
 	Runs    []runRow
 	Actions []web.Button
 	Now     time.Time
@@ -102,7 +102,7 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	title := "Backfill"
-	if job.JSON200 != nil { // else the definition was deleted
+	if job.JSON200 != nil { // otherwise the definition was deleted
 		d.Job, d.JobURL = job.JSON200, definitionPath(job.JSON200)
 		title += " of " + d.Job.Name
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// outcomes draws how the last runs of a definition ended, the oldest on the left.
+// outcomes is a drawing of the outcomes of a definition's last runs, the oldest on the left.
 type outcomes struct {
 	Bars  []outcome
 	Width int
-	Words string // the same for those who cannot see it
+	Words string // the same as text for screen readers
 }
 
 // outcome is one run that has ended.

@@ -141,7 +141,7 @@ func (p *pages) gotBulk(v *web.Visit) (*client.JobBulk, error) {
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 }
 
-// goesOn says what follows from resuming what has halted.
+// goesOn describes the effect of resuming a halted operation.
 func goesOn(found *int64, what string) string {
 	if found == nil {
 		return ""

@@ -15,7 +15,7 @@ import (
 type calendarPage struct {
 	Days      []calendarDay
 	Zone      string
-	Zones     []string // those of the jobs
+	Zones     []string // the time zones of the jobs
 	From      string   // the first day
 	Views     []web.Tab
 	Earlier   string // URLs
@@ -39,7 +39,7 @@ type calendarRow struct {
 	Local   string // in the zone of the job, if that is another one
 	Job     string
 	JobURL  string
-	State   *web.Badge // of one slot; nil: it is to come, or there are several
+	State   *web.Badge // of a single slot; nil: it is in the future, or there are several slots
 	RunURL  string
 	Notes   []string
 	Left    bool // nothing runs then
@@ -47,7 +47,7 @@ type calendarRow struct {
 	Counts  string
 }
 
-// fewSlots of a job on a day are rows of their own.
+// fewSlots is how many slots of a job on one day are shown as separate rows.
 const fewSlots = 4
 
 func (p *pages) calendar(v *web.Visit) (*web.Page, error) {
@@ -109,12 +109,12 @@ func (p *pages) calendar(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "calendar", Title: "Calendar", Nav: "Jobs", Refresh: 10, Data: d}, nil
 }
 
-// dayOf is the beginning of a day in the zone of t.
+// dayOf returns the beginning of the day in the zone of t.
 func dayOf(t time.Time) time.Time {
 	return time.Date(t.Year(), t.Month(), t.Day(), 0, 0, 0, 0, t.Location())
 }
 
-// zonesOf are the time zones of the jobs, for a choice.
+// zonesOf returns the time zones of the jobs, as options.
 func zonesOf(c *client.JobCalendar) []string {
 	zones := []string{"UTC"}
 	for i := range c.Slots {
@@ -126,7 +126,7 @@ func zonesOf(c *client.JobCalendar) []string {
 	return zones
 }
 
-// dayRows are the slots of a day in order of time. Those of a job that has many are one row, at its first slot.
+// dayRows returns the slots of a day in order of time. If a job has many, they are one row, at the first slot.
 func (p *pages) dayRows(slots []client.JobCalendarSlot, from, to time.Time, zone *time.Location) (rows []calendarRow) {
 	byJob := map[string][]client.JobCalendarSlot{}
 	var order []string
@@ -208,7 +208,7 @@ func (p *pages) slotRow(s *client.JobCalendarSlot, all []client.JobCalendarSlot,
 	return row
 }
 
-// clockOf is a time of day, with seconds only where there are any.
+// clockOf returns the time of day, with seconds only if they are not zero.
 func clockOf(t time.Time) string { return strings.TrimSuffix(t.Format("15:04:05"), ":00") }
 
 // sharing names the other jobs that are due at the same time and share the key.
@@ -232,7 +232,7 @@ func sharing(s *client.JobCalendarSlot, all []client.JobCalendarSlot) string {
 	return "shares the key " + *s.ConcurrencyKey + " with " + strings.Join(with, ", ") + ", which is due at the same time"
 }
 
-// countsOf says how many slots have which state.
+// countsOf describes how many slots are in each state.
 func countsOf(slots []client.JobCalendarSlot) string {
 	counts := map[string]int{}
 	var order []string

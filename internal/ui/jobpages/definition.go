@@ -44,7 +44,7 @@ type tickRow struct {
 	Omitted     bool
 }
 
-// ticksOf are the slots and what is left out between them, in order.
+// ticksOf returns the slots and the omitted times between them, in order.
 func ticksOf(l *client.TickList) (rows []tickRow) {
 	left := l.Omitted
 	for _, t := range l.Ticks {
@@ -57,7 +57,7 @@ func ticksOf(l *client.TickList) (rows []tickRow) {
 	return rows
 }
 
-// localTime is what the clock shows, with the day of the week.
+// localTime returns the local time with the day of the week.
 func localTime(t client.Tick) string {
 	at, err := time.Parse("2006-01-02T15:04:05", t.LocalTime)
 	if err != nil {
@@ -66,7 +66,7 @@ func localTime(t client.Tick) string {
 	return at.Format("Mon 2006-01-02 15:04:05")
 }
 
-// got returns the definition that the URL names, and its ETag.
+// got returns the definition in the URL, and its ETag.
 func (p *pages) got(
 	v *web.Visit, include ...client.GetJobDefinitionParamsInclude,
 ) (*client.JobDefinition, string, json.RawMessage, error) {
@@ -119,7 +119,7 @@ func (p *pages) definition(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// fillTab reads what the tab shows.
+// fillTab reads the data of the tab.
 func (p *pages) fillTab(v *web.Visit, d *definitionPage) error {
 	of, ctx := d.Job.ID.String(), v.Context()
 	switch d.Tab {

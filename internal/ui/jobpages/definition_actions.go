@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// actionOn is an action on a definition, without its fields and what it sends.
+// actionOn returns an action on a definition, without its fields and its request.
 func (p *pages) actionOn(
 	d *client.JobDefinition, tag, label, title, needs string, class web.Class,
 ) *web.Action {
@@ -45,7 +45,7 @@ func (p *pages) pause(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// slotsSkipped says which of the next slots a pause would skip.
+// slotsSkipped describes which of the next slots a pause would skip.
 func (p *pages) slotsSkipped(
 	ctx context.Context, d *client.JobDefinition, in client.JobPauseInput,
 ) (*web.Preview, error) {
@@ -149,7 +149,7 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	a.Means = "Creates a run now. " + policyWords(d)[0]
 	a.Fields = filled([]web.Field{{Name: "default_args", Kind: "json"}}, raw)
 	if !v.May("payloads:read") {
-		a.Fields[0].Value = "" // they are hidden: empty stands for them
+		a.Fields[0].Value = "" // they are hidden; empty keeps them
 	}
 	a.Fields = []web.Field{
 		{Name: "args", Label: "Arguments", Kind: "json", Value: a.Fields[0].Value},
@@ -166,7 +166,7 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// overlapping turns the field "overlap" into what the contract has.
+// overlapping converts the field "overlap" to the form in the contract.
 func overlapping(form web.Form, body map[string]any) error {
 	if delete(body, "overlap"); form["overlap"] != "" {
 		body["respect_concurrency"] = false
@@ -174,7 +174,7 @@ func overlapping(form web.Form, body map[string]any) error {
 	return nil
 }
 
-// runAnswered is the page of the run in an answer.
+// runAnswered returns the path of the run in an answer.
 func runAnswered(answer []byte) string {
 	var r client.JobRun
 	if json.Unmarshal(answer, &r) != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// definitionFields are the members of a definition. What is left empty has its default.
+// definitionFields returns the fields for the members of a definition. Empty fields mean the
+// default.
 func definitionFields() []web.Field {
 	number := func(name, label, hint string) web.Field {
 		return web.Field{Name: name, Label: label, Kind: "number", Hint: hint}
@@ -73,7 +74,7 @@ func definitionFields() []web.Field {
 	}
 }
 
-// definitionBody turns texts of selects into what the contract has, and leaves out what belongs to other types.
+// definitionBody converts the values of selects to the form in the contract, and omits members of other types.
 func definitionBody(form web.Form, body map[string]any) error {
 	for _, name := range []string{"enabled", "dead_letter"} {
 		if text := form[name]; text != "" {
@@ -89,7 +90,7 @@ func definitionBody(form web.Form, body map[string]any) error {
 	return nil
 }
 
-// foreseen says when a definition is due.
+// foreseen describes when a definition is due.
 func (p *pages) foreseen(ctx context.Context, body []byte) (*web.Preview, error) {
 	var d client.JobDefinition
 	if err := json.Unmarshal(body, &d); err != nil {
@@ -137,7 +138,7 @@ func (p *pages) create(*web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// definitionAnswered is the page of the definition in an answer.
+// definitionAnswered returns the path of the definition in an answer.
 func definitionAnswered(answer []byte) string {
 	var d client.JobDefinition
 	if json.Unmarshal(answer, &d) != nil {
@@ -153,7 +154,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	}
 	a := p.actionOn(d, tag, "Save", "Edit "+d.Name, "jobs:admin", web.Changes)
 	if v.May(a.Needs) && !v.May("payloads:read") {
-		a.Needs = "payloads:read" // what is hidden would be replaced by what stands for it
+		a.Needs = "payloads:read" // otherwise hidden content would be overwritten with its placeholder
 	}
 	a.Means = "Existing runs keep the previous definition. If the schedule has changed, the new slots apply from now on."
 	a.Fields, a.Body, a.Foresee, a.NoKey = filled(definitionFields(), raw), definitionBody, p.foreseen, true
@@ -166,7 +167,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// filled gives the fields of a form the values that a document has. Numbers keep their digits.
+// filled sets the fields of a form to the values of a document. Numbers keep their digits.
 func filled(fields []web.Field, document []byte) []web.Field {
 	values := map[string]json.RawMessage{}
 	flatten(values, "", document, 2)

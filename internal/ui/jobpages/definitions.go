@@ -14,7 +14,7 @@ import (
 type definitionList struct {
 	*web.List
 	Rows   []definitionRow
-	Create *web.Button // nil: the pages only show
+	Create *web.Button // nil: the pages are read-only
 	Now    time.Time
 }
 
@@ -26,7 +26,7 @@ type definitionRow struct {
 	Overlap  string
 	Outcomes outcomes
 	Takers   int
-	Unsure   bool // there are more workers than were looked at
+	Unsure   bool // there are more workers than were examined
 }
 
 var (
@@ -85,8 +85,8 @@ var (
 	reserved  = []string{"new", "calendar", "events"} // paths below /ui/jobs/ that are other pages
 )
 
-// definitionPath is the page of a definition, below the base: by its name, unless that is the path of another page
-// or has characters that paths change.
+// definitionPath returns the path of a definition's page, below the base: by name, unless that is the path of
+// another page or contains characters that paths change.
 func definitionPath(d *client.JobDefinition) string {
 	if plainName.MatchString(d.Name) && !slices.Contains(reserved, d.Name) {
 		return "/ui/jobs/" + d.Name

@@ -12,7 +12,7 @@ type gantt struct {
 	Rows        []attemptRow
 	Folds       []ganttFold
 	First, Last time.Time
-	Now         float64 // position of the present; negative: the run has ended
+	Now         float64 // position of the current time; negative: the run has ended
 }
 
 // ganttWidth is the width of the drawing, in its own units.
@@ -21,7 +21,7 @@ const ganttWidth = 720.0
 // attemptRow is one assignment of the run.
 type attemptRow struct {
 	client.JobAttempt
-	Badge        *web.Badge // nil: it goes on
+	Badge        *web.Badge // nil: it is still running
 	Wait, Bar    ganttBar   // from its assignment to its start, and from there to its end
 	Took, Waited string
 }

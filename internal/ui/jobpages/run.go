@@ -26,7 +26,7 @@ type runPage struct {
 	Log      logTail
 	Error    *client.JobRunError
 	CPU      string
-	Percent  string // as far as the worker says; empty: it does not
+	Percent  string // as reported by the worker; empty: not reported
 	Counters []string
 	JSON     json.RawMessage
 	Now      time.Time
@@ -37,14 +37,14 @@ type decision struct {
 	client.JobEvent
 	From, To *web.Badge
 	Token    string // the fence of its attempt; empty: it has none
-	Who      string // the person or program that asked for it; empty: a worker or the scheduler
+	Who      string // the person or program that requested it; empty: a worker or the scheduler
 }
 
 // logTail is the end of a run's log, for browsers without scripts.
 type logTail struct {
 	Attempts []int
 	Lines    []string
-	Left     string // why it is not all of the log; empty: it is
+	Left     string // why the log is incomplete; empty: it is complete
 	Shown    bool
 }
 
@@ -185,11 +185,11 @@ func (p *pages) chainOf(v *web.Visit, d *runPage) error {
 
 const (
 	tailLines = 200
-	tailBytes = 1 << 20 // of a log that is read whole to show its end
+	tailBytes = 1 << 20 // maximum size of a log that is read completely to show its end
 )
 
-// tailOf reads the end of the log. A script asks for the log itself, and a page that asks for itself again needs
-// none.
+// tailOf reads the end of the log. With scripts the page loads the log on its own, and a refresh of the page
+// needs no log.
 func (p *pages) tailOf(v *web.Visit, d *runPage) error {
 	switch {
 	case v.Header.Get("Sec-Fetch-Dest") == "empty":

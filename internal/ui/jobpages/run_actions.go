@@ -85,7 +85,7 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 		Foresee: func(context.Context, []byte) (*web.Preview, error) {
 			shown := &web.Preview{Ends: web.Sentence("The run is %s.", web.BadgeOf(r.State).Word)}
 			if !slices.Contains(r.AllowedActions, verb) {
-				shown.Ends += " The action is refused in this state."
+				shown.Ends += " The action is not possible in this state."
 			}
 			return shown, nil
 		},

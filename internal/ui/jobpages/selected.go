@@ -28,7 +28,7 @@ type selectedRun struct {
 	Detail  string // why it was refused
 }
 
-// selected is the form of an action on the runs that were selected in a list. Each of them is a request of its own.
+// selected is the form of an action on the runs that were selected in a list. Each run is a separate request.
 func (p *pages) selected(v *web.Visit) (*web.Action, error) {
 	verb := client.JobRunVerb(v.Form.Get("action"))
 	known, ok := runActionsByName[verb]
@@ -99,9 +99,9 @@ func (p *pages) foreseeSelected(
 			return nil, err
 		}
 		s.Run = res.JSON200
-		row := []string{s.ID.String(), "", "", "refused: there is no such run"}
+		row := []string{s.ID.String(), "", "", "rejected: there is no such run"}
 		if s.Run != nil {
-			row[1], row[2], row[3] = s.Run.JobDefinition.Name, web.BadgeOf(s.Run.State).Word, "refused in this state"
+			row[1], row[2], row[3] = s.Run.JobDefinition.Name, web.BadgeOf(s.Run.State).Word, "not possible in this state"
 			if slices.Contains(s.Run.AllowedActions, verb) {
 				s.Allowed, row[3] = true, string(verb)
 				allowed++
@@ -138,9 +138,9 @@ func (p *pages) sendSelected(
 	s.Status, s.Detail, s.Run = res.StatusCode, "", nil
 	if res.StatusCode >= http.StatusMultipleChoices {
 		var problem client.Problem
-		_ = json.Unmarshal(raw, &problem) // the status says enough
+		_ = json.Unmarshal(raw, &problem) // the status is enough
 		s.Detail = problem.Detail
-		if res.StatusCode == http.StatusForbidden { // so are all others
+		if res.StatusCode == http.StatusForbidden { // all others would fail in the same way
 			return &web.Refusal{Problem: problem}
 		}
 		return nil

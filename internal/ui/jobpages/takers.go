@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// workersAtMost is how many active workers are looked at when a page says who takes a queue.
+// workersAtMost is how many active workers are examined to find those that take a queue.
 const workersAtMost = 200
 
 // takers are the active workers.

@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// scheduleWords says when a schedule fires.
+// scheduleWords describes when a schedule fires.
 func scheduleWords(s *client.JobSchedule) string {
 	if s == nil {
 		return ""
@@ -57,7 +57,7 @@ func zoneOf(s *client.JobSchedule) string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") + " UTC" }
 
-// dueWords says what creates runs of a definition.
+// dueWords describes what creates runs of a definition.
 func dueWords(d *client.JobDefinition) string {
 	switch {
 	case d.Schedule != nil:
@@ -91,7 +91,7 @@ var lateWords = map[client.JobMisfirePolicy]string{
 	client.JobMisfirePolicyCatchUp:  "All overdue slots run, oldest first",
 }
 
-// policyWords are the sentences about how a definition's runs are made and retried.
+// policyWords returns the sentences about how a definition's runs are created and retried.
 func policyWords(d *client.JobDefinition) []string {
 	overlap := overlapWords[d.ConcurrencyPolicy]
 	if overlap == "" {
@@ -125,7 +125,7 @@ func policyWords(d *client.JobDefinition) []string {
 	return all
 }
 
-// retryWords says how failed runs are retried.
+// retryWords describes how failed runs are retried.
 func retryWords(r client.JobRetry) string {
 	n := 1
 	if r.MaxAttempts != nil && *r.MaxAttempts > 0 {

@@ -34,7 +34,7 @@ var workerActions = []workerAction{
 	{
 		name: "undetach", label: "Undetach", class: web.Changes, needs: "jobs:write",
 		means: "The worker is lost until its next heartbeat or claim, which makes it active again. Runs that other workers " +
-			"have meanwhile stay with them.",
+			"have taken in the meantime stay with them.",
 		send: web.On(client.ClientInterface.UndetachWorkerWithBody),
 	},
 	{

@@ -16,7 +16,7 @@ type workerList struct {
 	Workers  []client.Worker
 	Queues   []queueRow
 	Active   []client.Worker // the columns of the matrix of queues
-	More     bool            // there are more definitions or workers than were looked at
+	More     bool            // there are more definitions or workers than were examined
 	Leader   *client.SchedulerLeader
 	StepDown []web.Button
 	Now      time.Time
@@ -35,7 +35,7 @@ type queueRow struct {
 }
 
 const (
-	matrixColumns = 12 // workers; with more, a list of names is easier to read
+	matrixColumns = 12 // maximum number of columns; with more workers, a list of names is easier to read
 	queuesAtMost  = 50 // whose waiting runs are counted
 )
 
@@ -182,10 +182,10 @@ func (p *pages) gotWorker(v *web.Visit) (*client.Worker, error) {
 	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 }
 
-// held are the states of runs that a worker has.
+// held lists the states of runs that a worker has.
 var held = []client.JobRunState{client.JobRunStateASSIGNED, client.JobRunStateRUNNING}
 
-// ended are the states of runs that are over.
+// ended lists the final states of runs.
 var ended = []client.JobRunState{
 	client.JobRunStateSUCCEEDED, client.JobRunStateFAILED, client.JobRunStateTIMEDOUT, client.JobRunStateCANCELED,
 	client.JobRunStateSKIPPED,

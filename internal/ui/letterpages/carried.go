@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// carried is what a letter carries: its original content, or that of a revision.
+// carried is the content of a letter: the original, or that of a revision.
 type carried struct {
 	Shown   int // number of the revision; 0: the original
 	Content content
@@ -21,7 +21,7 @@ type carried struct {
 	Headers []header
 }
 
-// letterOf reads the letter of the URL. An id that is none names nothing.
+// letterOf reads the letter of the URL. A malformed id is not found.
 func (p *pages) letterOf(v *web.Visit) (*client.DeadLetter, *client.GetDeadLetterResponse, error) {
 	id, err := v.ID("letter")
 	if err != nil {
@@ -49,7 +49,7 @@ func (p *pages) revisionsOf(v *web.Visit, id uuid.UUID) ([]client.DeadLetterRevi
 	return list.Revisions, nil
 }
 
-// carriedBy reads the content of the revision that the URL asks for: the latest, unless it names one.
+// carriedBy reads the content of the revision in the URL, or of the latest one if it names none.
 func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetterRevision) (d carried, err error) {
 	q := v.URL.Query()
 	d.Shown = len(revisions)

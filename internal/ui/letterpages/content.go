@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// content is what a letter carries, or a revision of it, in one of the ways to look at it.
+// content is the content of a letter or of a revision, in one of the views.
 type content struct {
 	Encoding string // json, text or binary; empty: there is none
 	JSON     json.RawMessage
@@ -61,7 +61,7 @@ func contentOf(value json.RawMessage, inBase64 *string, encoding *client.DeadLet
 	return c
 }
 
-// hidden is what the API gives in place of a content that the visitor may not see.
+// hidden is what the API returns in place of content that the visitor may not see.
 const hidden = "***"
 
 func decoded(inBase64 string) (raw []byte, isHidden bool) {
@@ -132,7 +132,7 @@ func hexLines(raw []byte, offset int) (lines []hexLine) {
 	return lines
 }
 
-// magic names the format that the first bytes announce; empty when they announce none.
+// magic returns the format that the first bytes indicate; empty if they indicate none.
 func magic(raw []byte) string {
 	begins := func(prefix string) bool { return strings.HasPrefix(string(raw[:min(len(raw), 8)]), prefix) }
 	switch {

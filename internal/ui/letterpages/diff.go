@@ -19,8 +19,8 @@ type operation struct {
 	Before json.RawMessage `json:"-"`
 }
 
-// difference returns the patch that makes after of before. Numbers are compared and kept as they are written:
-// 1.0 is not 1, and no digit of a 64-bit number is lost.
+// difference returns the patch that turns before into after. Numbers are compared and kept as written: 1.0
+// differs from 1, and no digit of a 64-bit number is lost.
 func difference(before, after json.RawMessage) (patch []operation, err error) {
 	was, err := parse(before)
 	if err != nil {
@@ -34,7 +34,7 @@ func difference(before, after json.RawMessage) (patch []operation, err error) {
 	return patch, nil
 }
 
-// value is JSON of which objects and arrays are opened.
+// value is JSON whose objects and arrays are decoded.
 type value struct {
 	raw     json.RawMessage
 	members map[string]value // of an object
@@ -113,8 +113,8 @@ func same(a, b value) bool {
 	return bytes.Equal(a.raw, b.raw)
 }
 
-// compare adds the operations that make is of was. An object whose member without a name differs is replaced as a
-// whole: paths through such a member are not understood everywhere, not even by this server.
+// compare adds the operations that turn was into is. An object is replaced as a whole if a member with an empty
+// name differs, because not all programs, including this server, understand paths through such a member.
 func compare(path string, was, is value, patch *[]operation) {
 	switch {
 	case same(was, is):
@@ -140,7 +140,8 @@ func compare(path string, was, is value, patch *[]operation) {
 	}
 }
 
-// compareItems leaves alone what two arrays have in common at both ends, and compares the rest one by one.
+// compareItems skips the elements that two arrays have in common at both ends, and compares the rest one
+// by one.
 func compareItems(path string, was, is []value, patch *[]operation) {
 	first := 0
 	for first < len(was) && first < len(is) && same(was[first], is[first]) {

@@ -18,7 +18,7 @@ import (
 // headerRows is how many headers that the letter does not have can be added at a time.
 const headerRows = 3
 
-// presets of headers to leave out, by what they are about.
+// presets of headers to drop, by subject.
 var presets = []struct {
 	field, label string
 	names        *regexp.Regexp
@@ -27,7 +27,7 @@ var presets = []struct {
 	{"without_replication", "replication", regexp.MustCompile(`(?i)replica|mirror`)},
 }
 
-// editForm is what the form of an edit shows beside its fields.
+// editForm is the data of an edit's form in addition to its fields.
 type editForm struct {
 	Before  []header
 	Rows    []string // prefixes of the fields of header operations
@@ -58,7 +58,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	if d.Content.Hidden {
 		return nil, &web.Refusal{Problem: client.Problem{
 			Status: 403, Code: "AUTH_FORBIDDEN", Title: "Hidden content",
-			Detail: "You may not see this content (payloads:read), so you cannot edit it. It can be retried as it is.",
+			Detail: "You may not see this content (payloads:read), so you cannot edit it. It can be retried unchanged.",
 		}}
 	}
 	a := p.actionOn(l, res, letterVerbs[client.DeadLetterVerbRetry], "retry")
@@ -84,7 +84,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// payloadField is the field of a payload: as JSON or text where it is that, else as base64.
+// payloadField is the field of a payload: as JSON or text if it is that, otherwise as base64.
 func payloadField(c *content) web.Field {
 	switch c.Encoding {
 	case "json":
@@ -145,7 +145,7 @@ type headerOp struct {
 	Value *string `json:"value,omitempty"`
 }
 
-// editBody makes the body of a retry of what was filled in: only what differs is sent.
+// editBody makes the body of a retry from the form: only changes are sent.
 func editBody(d *carried, x *editForm, form web.Form, members map[string]any) error {
 	for _, name := range []string{"payload_json", "payload_text", "payload_bytes", "key_text"} {
 		delete(members, name)
@@ -212,7 +212,7 @@ func malformed(field, detail string) error {
 	return r
 }
 
-// foreseen says what an edit changes.
+// foreseen describes what an edit changes.
 func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 	var asked struct {
 		Patch   json.RawMessage `json:"payload_patch"`
@@ -254,7 +254,7 @@ func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 		to = *t.URL
 	}
 	if len(shown.Sentences) == 0 {
-		shown.Sentences = append(shown.Sentences, "Nothing is changed: the content is sent as it is.")
+		shown.Sentences = append(shown.Sentences, "Nothing is changed: the content is sent unchanged.")
 	}
 	shown.Ends = web.Sentence("It is sent to %s, and Skald waits for the response.", to)
 	shown.Extra = more

@@ -59,7 +59,7 @@ func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 	s.page(t, letter+"?accepted=ack", "Accepted.", "pending")
 	s.act(t, letter+"/actions/edit", moved...)
 	s.act(t, ack, "outcome", "PROCESSED")
-	s.page(t, letter, "as its consumer has confirmed")
+	s.page(t, letter, "Its consumer has confirmed that it was processed")
 
 	db := pgtest.Observer(t, dsn)
 	pgtest.Execute(t, db, `UPDATE dlq.dlq_messages SET terminal_at = now() - interval '9 years' WHERE id = $1`, id)

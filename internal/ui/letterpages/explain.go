@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// heldBy says what keeps a letter from being retried.
+// heldBy describes what keeps a letter from being retried.
 var heldBy = map[client.DeadLetterHold]string{
 	client.DeadLetterHoldTopicPolicy:   "its topic's policy has auto_retry off",
 	client.DeadLetterHoldDefaultPolicy: "the default policy has auto_retry off",
@@ -17,17 +17,17 @@ var heldBy = map[client.DeadLetterHold]string{
 	client.DeadLetterHoldHoldAll:       "the default policy holds all topics",
 }
 
-// endings say how a letter ended.
+// endings describe how a letter ended.
 var endings = map[client.DeadLetterResolution]string{
 	client.DeadLetterResolutionREDRIVEN:  "Its target accepted it. Processing has not been confirmed.",
-	client.DeadLetterResolutionCONFIRMED: "It was processed, as its consumer has confirmed.",
+	client.DeadLetterResolutionCONFIRMED: "Its consumer has confirmed that it was processed.",
 	client.DeadLetterResolutionBOUNCED:   "It was sent, and came back as another letter.",
 	client.DeadLetterResolutionMANUAL:    "It was resolved by an operator: it was handled elsewhere.",
 	client.DeadLetterResolutionDISCARDED: "It was discarded by an operator. It is not retried.",
 	client.DeadLetterResolutionPOISON:    "It keeps coming back, so it is no longer retried. It needs an operator.",
 }
 
-// explained says what a letter waits for, and what happens next.
+// explained describes what a letter waits for, and what happens next.
 func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 	if l.Archived != nil && *l.Archived {
 		return []template.HTML{"It is in the archive. Restore it before acting on it; it then becomes pending, and is not retried " +
@@ -94,7 +94,7 @@ func retrying(l *client.DeadLetter, now time.Time) (all []template.HTML) {
 	return all
 }
 
-// ofSaga says what the actions on a letter of a saga mean for the saga.
+// ofSaga describes what the actions on a letter of a saga mean for the saga.
 func ofSaga(l *client.DeadLetter) []template.HTML {
 	if l.Source != client.DeadLetterSourceSAGA || l.SagaID == nil {
 		return nil
@@ -106,11 +106,11 @@ func ofSaga(l *client.DeadLetter) []template.HTML {
 	return []template.HTML{
 		web.Sentence("Its saga is waiting for it. Retry: the saga calls the compensation of %s again, with the same Idempotency-Key.",
 			step),
-		web.Sentence("Resolve: %s was compensated by hand. The saga treats it as compensated and continues.", step),
+		web.Sentence("Resolve: if %s was compensated manually. The saga treats it as compensated and continues.", step),
 	}
 }
 
-// targetOf says where a retry sends a letter.
+// targetOf describes where a retry sends a letter.
 func targetOf(t *client.DeadLetterTarget) string {
 	if t == nil {
 		return ""
@@ -153,7 +153,7 @@ var outcomes = map[client.DeadLetterAttemptOutcome]outcome{
 	client.DeadLetterAttemptOutcomeWITHDRAWN: {"withdrawn", "it was not handed over, and does not count as a retry", "muted", "○"},
 }
 
-// outcomeOf is what is shown of a retry's outcome; one that this program does not know is shown as it is.
+// outcomeOf returns the words for a retry's outcome; an unknown outcome is shown unchanged.
 func outcomeOf(o client.DeadLetterAttemptOutcome) outcome {
 	if known, ok := outcomes[o]; ok {
 		return known
@@ -161,7 +161,7 @@ func outcomeOf(o client.DeadLetterAttemptOutcome) outcome {
 	return outcome{Words: string(o), Tone: "muted", Shape: "?"}
 }
 
-// titleOf names a letter by what failed.
+// titleOf returns the title of a letter: what failed.
 func titleOf(l *client.DeadLetter) string {
 	if l.ErrorType != nil && *l.ErrorType != "" {
 		return l.OriginalTopic + ": " + *l.ErrorType

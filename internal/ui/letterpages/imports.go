@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// importPage is the form of an import, and what the last one has done.
+// importPage is the form of an import, and the result of the last one.
 type importPage struct {
 	Areas   []web.Tab
 	Result  *client.DeadLetterImportResult
@@ -25,7 +25,7 @@ func (p *pages) importForm(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "import", Title: "Import dead letters", Nav: "Dead letters", Data: d}, nil
 }
 
-// imported passes a file on to the API as it arrives: it may be of any size.
+// imported streams a file, of any size, to the API.
 func (p *pages) imported(v *web.Visit) (*web.Page, error) {
 	page, err := p.importForm(v)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// letterPage is one letter: what it waits for, what it carries, and what has been done about it.
+// letterPage is one letter: what it waits for, its content, and what has been done about it.
 type letterPage struct {
 	Letter    *client.DeadLetter
 	Explained []template.HTML
-	Accepted  string // what was done a moment ago
+	Accepted  string // the action that was just accepted
 	Saga      *client.SagaExplanation
 	Rail      []railStep
 	Target    string
@@ -82,7 +82,7 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 		d.Tabs = append(d.Tabs, tab)
 	}
 	if l.SagaID != nil && l.Source == client.DeadLetterSourceSAGA {
-		// What the saga says of itself is worth a box, not the page.
+		// Without the saga's data the page is still useful, so an error only replaces its box.
 		if e, err := p.kit.Client.ExplainSagaWithResponse(v.Context(), *l.SagaID); err == nil {
 			d.Saga = e.JSON200
 		}
@@ -115,7 +115,7 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// revisionsShown are the edits, the newest first, each against what was there before it.
+// revisionsShown returns the edits, newest first, each compared with the previous content.
 func revisionsShown(l *client.DeadLetter, all []client.DeadLetterRevision) (out []revision) {
 	before, headers := l.Payload, l.Headers
 	for _, r := range all {
@@ -132,7 +132,7 @@ func revisionsShown(l *client.DeadLetter, all []client.DeadLetterRevision) (out 
 	return out
 }
 
-// headerChanges says which headers came and went, in words.
+// headerChanges describes which headers were added and removed.
 func headerChanges(before, after []client.DeadLetterHeader) (all []string) {
 	was, is := headersOf(before), headersOf(after)
 	for _, h := range was {

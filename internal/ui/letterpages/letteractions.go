@@ -43,7 +43,7 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	},
 	client.DeadLetterVerbDiscard: {
 		label: "Discard", permission: "dlq:write", class: web.Changes,
-		means:  "It is given up: it becomes dead and is no longer retried. Its content is kept until its retention ends.",
+		means:  "It becomes dead and is no longer retried. Its content is kept until its retention ends.",
 		fields: []web.Field{force},
 		send:   web.On(client.ClientInterface.DiscardDeadLetterWithBody),
 	},
@@ -93,7 +93,7 @@ func deleteLetter(
 	return c.DeleteDeadLetter(ctx, id, params, edit)
 }
 
-// accepted says what was done a moment ago, by the parameter that the way back has.
+// accepted describes the action that was just accepted, from a parameter of the URL.
 var accepted = map[string]string{
 	"retry":   "Accepted. See the outcome under Attempts.",
 	"failed":  "The retry failed. The target's response is below.",
@@ -102,7 +102,7 @@ var accepted = map[string]string{
 	"restore": "Accepted. It is no longer in the archive.",
 }
 
-// letterButtons returns what the API allows for a letter, what is final last.
+// letterButtons returns the actions that the API allows for a letter, irreversible ones last.
 func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
@@ -166,7 +166,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// actionOn is the form of an action on a letter, apart from what is special about it.
+// actionOn returns the common part of the forms of actions on a letter.
 func (p *pages) actionOn(
 	l *client.DeadLetter, res *client.GetDeadLetterResponse, known letterVerb, name string,
 ) *web.Action {
@@ -182,7 +182,7 @@ func (p *pages) actionOn(
 		Failed: func(status int, answer []byte) string {
 			var problem client.Problem
 			if json.Unmarshal(answer, &problem) == nil && problem.Code == "DLQ_PROCESS_FAILED" {
-				return page + "?accepted=failed" // it was retried: the letter is another one now
+				return page + "?accepted=failed" // it was retried, so the letter has changed
 			}
 			return ""
 		},

@@ -16,12 +16,12 @@ type letterList struct {
 	Areas    []web.Tab
 	Usual    []web.Filter
 	More     []web.Filter
-	MoreOpen bool // one of More is set
+	MoreOpen bool // one of the filters in More is set
 	Chips    []chip
 	Letters  []client.DeadLetter
 	Archived bool
 	Picked   []web.Button // on those selected
-	Fits     *web.Button  // on all that fit; nil: the pages only show
+	Fits     *web.Button  // on all matching letters; nil: the pages are read-only
 	Import   *web.Button
 	Export   string
 	Now      time.Time

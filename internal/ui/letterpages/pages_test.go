@@ -270,7 +270,7 @@ func TestALetterOfASagaSaysWhatItsActionsMean(t *testing.T) {
 		return doc["dead_letter_id"] != nil
 	})
 	letter := "/ui/dlq/letters/" + doc["dead_letter_id"].(string)
-	page := s.page(t, letter, "/ui/sagas/"+saga, "was compensated by hand", "gave up",
+	page := s.page(t, letter, "/ui/sagas/"+saga, "was compensated manually", "gave up",
 		`aria-label="Steps of the saga"`, `aria-current="step"`)
 	if strings.Contains(page, "Edit and retry") || strings.Contains(page, "Discard") {
 		t.Error("it offers what a letter of a saga does not allow")

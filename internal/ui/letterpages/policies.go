@@ -19,7 +19,7 @@ type setting struct {
 	Name, Label, Value, Kind string // as the fields of a form
 }
 
-// Words is the value as people read it.
+// Words returns the value in a form for people.
 func (s setting) Words() string {
 	if n, err := strconv.ParseInt(s.Value, 10, 64); err == nil && strings.HasSuffix(s.Name, "_ms") {
 		return web.Milliseconds(n)
@@ -64,7 +64,7 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 	return all
 }
 
-// policyForm is what the form of a policy shows beside its fields.
+// policyForm is the data of a policy's form in addition to its fields.
 type policyForm struct {
 	*client.DeadLetterPolicy
 	Unknown bool // no letter of the topic has ever been seen
@@ -143,7 +143,7 @@ func asWord(value string) string {
 	return value
 }
 
-// policyBody makes the merge patch of a policy of what was filled in.
+// policyBody makes the merge patch of a policy from the form.
 func policyBody(now *client.DeadLetterPolicy, members map[string]any) error {
 	truth := func(in map[string]any, name string) {
 		if s, ok := in[name].(string); ok {
@@ -185,7 +185,7 @@ func policyBody(now *client.DeadLetterPolicy, members map[string]any) error {
 	return nil
 }
 
-// policyChanges says what a patch changes.
+// policyChanges describes what a patch changes.
 func policyChanges(now *client.DeadLetterPolicy, body []byte) (*web.Preview, error) {
 	var then client.DeadLetterPolicy
 	raw, err := json.Marshal(now)

@@ -19,19 +19,20 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// redriveForm is what the form of a redrive shows beside its fields: to which part of it they belong.
+// redriveForm is the data of a redrive's form in addition to its fields: the parts that they belong
+// to.
 type redriveForm struct {
 	Parts []formPart
 }
 
-// formPart is a heading with the names of its fields. What is folded opens when one of its fields has a value.
+// formPart is a heading with the names of its fields. A folded part opens if one of its fields has a value.
 type formPart struct {
 	Title, Means string
 	Names        map[string]bool
 	Fold         string // id of what folds; empty: it does not fold
 }
 
-// redriveActions say what a redrive does to each letter.
+// redriveActions describe what a redrive does to each letter.
 var redriveActions = []web.Option{
 	{Value: "RETRY", Label: "retry them"}, {Value: "RESOLVE", Label: "resolve them: handled elsewhere"},
 	{Value: "DISCARD", Label: "discard them"}, {Value: "REQUEUE", Label: "requeue those that are dead"},
@@ -103,7 +104,7 @@ var targetFields = []web.Field{
 		Hint: `[{"op": "replace", "path": "/customer", "value": "c-18"}]`},
 }
 
-// operatorsMost is how many letters a redrive may touch whose requester lacks dlq:admin.
+// operatorsMost is the maximum number of letters in a redrive without dlq:admin.
 const operatorsMost = 1000
 
 // newRedrive is the form that starts a redrive, filled in from the URL.
@@ -144,7 +145,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
 	part("When", "", "", whenFields...)
 	part("Another target or content", "For retries only.", "target", targetFields...)
-	seen := v.Form.Get("matched") // what the visitor has looked at
+	seen := v.Form.Get("matched") // the letters that the visitor has seen
 	a.Body = func(form web.Form, members map[string]any) error {
 		if n, err := strconv.ParseInt(seen, 10, 64); err == nil && n >= 0 {
 			members["expected"] = n
@@ -179,7 +180,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// redriveBody turns what was filled in into the body of a redrive.
+// redriveBody makes the body of a redrive from the form.
 func redriveBody(now time.Time, form web.Form, members map[string]any) error {
 	filter, _ := members["filter"].(map[string]any)
 	for _, name := range listedWords {
@@ -244,7 +245,7 @@ type sample struct {
 // triedSamples is how many samples the transformation is tried on.
 const triedSamples = 5
 
-// showRedrive says what a redrive would do.
+// showRedrive describes what a redrive would do.
 func (p *pages) showRedrive(v *web.Visit, answer []byte) (*web.Preview, int64, error) {
 	var dry client.RedrivePreview
 	if err := json.Unmarshal(answer, &dry); err != nil {

@@ -93,14 +93,14 @@ func aboutRedrive(r *client.Redrive) string {
 	return "every letter"
 }
 
-// slice is a part of the bar of progress, in hundredths of the whole.
+// slice is a part of the progress bar, in percent.
 type slice struct {
 	X, W        float64
 	Tone, Words string
 	Count       int64
 }
 
-// barOf divides what a redrive has matched by what has happened to it.
+// barOf divides the letters that a redrive has matched by outcome.
 func barOf(r *client.Redrive) func(func(slice) bool) {
 	return func(yield func(slice) bool) {
 		whole, x := max(r.Matched, 1), 0.0
@@ -133,7 +133,7 @@ type redrivePage struct {
 	Rate      bool // it may be changed
 	Target    string
 	Failures  []failure
-	Partly    bool // the failures are of the first part only
+	Partly    bool // the failures shown are incomplete
 	State     string
 	States    []web.Tab
 	Items     []client.RedriveItem
@@ -324,7 +324,7 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 		a.Fields = append(a.Fields, stopFields(&r.StopOn)...)
 		a.Body = func(form web.Form, members map[string]any) error {
 			if _, shown := form["stop_on.failures"]; shown && v.Form.Has("stop_on.failures") && members["stop_on"] == nil {
-				members["stop_on"] = map[string]any{} // both were emptied: there is no condition any more
+				members["stop_on"] = map[string]any{} // both were emptied: there are no conditions
 			}
 			return nil
 		}

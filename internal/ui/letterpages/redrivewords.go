@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// haltReasons say why a redrive was halted.
+// haltReasons describe why a redrive was halted.
 var haltReasons = map[string]string{
 	"failures":      "the number of failed letters has reached its limit",
 	"failure_ratio": "the fraction of failed letters has exceeded its limit",
@@ -19,7 +19,7 @@ var haltReasons = map[string]string{
 	"bounce_ratio":  "too many of the canary's letters came back",
 }
 
-// explainedRedrive says what a redrive does now, and what it waits for.
+// explainedRedrive describes what a redrive is doing, and what it waits for.
 func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 	say := func(s template.HTML) { all = append(all, s) }
 	switch r.State {
@@ -76,7 +76,7 @@ func running(r *client.Redrive, now time.Time, say func(template.HTML)) {
 // tooMany reports whether a redrive was halted because it found more letters than expected.
 func tooMany(r *client.Redrive) bool { return text(r.HaltReason) == "expected" && r.HaltsAbove != nil }
 
-// resumed says what follows from resuming a redrive that was halted.
+// resumed describes the effect of resuming a halted redrive.
 func resumed(r *client.Redrive) string {
 	var parts []string
 	if tooMany(r) {
@@ -98,7 +98,7 @@ func resumed(r *client.Redrive) string {
 	return "If you resume: " + strings.Join(parts, "; ") + "."
 }
 
-// phase is a part of the way of a redrive that has a canary.
+// phase is a phase of a redrive with a canary.
 type phase struct {
 	Name, Words, Tone string
 }
@@ -147,5 +147,5 @@ func phasesOf(r *client.Redrive, now time.Time) []phase {
 	return []phase{canary, watch, rest}
 }
 
-// number is a number without needless zeros.
+// number formats a number without trailing zeros.
 func number(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }

@@ -60,7 +60,7 @@ func (p *pages) topics(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "topics", Title: "Topics", Nav: "Dead letters", Refresh: 10, Data: d}, nil
 }
 
-// topicPage is one topic: how bad it is, since when, and what its policy says.
+// topicPage is one topic: its open letters, since when they are open, and its policy.
 type topicPage struct {
 	Topic            *client.DeadLetterTopic
 	Sentence         string
@@ -75,7 +75,7 @@ type topicPage struct {
 	Now              time.Time
 }
 
-// alertWords say which limits of the policy's alert are exceeded.
+// alertWords describe which limits of the policy's alert are exceeded.
 var alertWords = map[client.DeadLetterTopicAlerts]string{
 	"count": "more open letters than the alert allows", "rate": "more letters in five minutes than the alert allows",
 	"age_ms": "the oldest open letter is older than the alert allows", "new_group": "an error not seen before",
@@ -129,7 +129,7 @@ func (p *pages) topic(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "topic", Title: name, Nav: "Dead letters", Refresh: 5, Data: d}, nil
 }
 
-// aboutTopic says how bad it is.
+// aboutTopic describes the topic's open letters.
 func aboutTopic(t *client.DeadLetterTopic) string {
 	open := t.Counts.PENDING + t.Counts.RETRYING
 	var words []string

@@ -1,5 +1,6 @@
 // Package manual shows the pages of docs/ below /docs/, with a search, and the reference of the API with requests
-// to try out. So the manual that a server links to is that of its own version, also where there is no internet.
+// to try out. So the manual that a server links to has the server's own version, and is available without
+// internet access.
 //
 // Files, each on top of those before it: render, search, reference, manual.
 package manual
@@ -20,8 +21,8 @@ type manual struct {
 	groups   []group
 }
 
-// manuals returns the manual, which is rendered when its first page is requested: a node without such requests
-// saves the memory.
+// manuals returns the manual, which is rendered when its first page is requested, so that other nodes save the
+// memory.
 type manuals func() (*manual, error)
 
 // group of chapters in the navigation.
@@ -30,7 +31,7 @@ type group struct {
 	Chapters []*chapter
 }
 
-// order is that of the navigation. Chapters that it does not name come at its end.
+// order is the order of the navigation. Chapters that it does not name come last.
 var order = []struct{ title, chapters string }{
 	{"Sagas", "participants state-machines saga-jobs"},
 	{"Dead letters", "dlq redrives dlq-sagas kafka"},

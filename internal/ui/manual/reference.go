@@ -43,7 +43,7 @@ func (f *reference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/docs/api" {
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Cache-Control", "no-cache")
-		_, _ = w.Write(f.page) // the browser is gone, or has it
+		_, _ = w.Write(f.page) // an error means that the browser has disconnected
 		return
 	}
 	name := path.Base(r.URL.Path)
@@ -65,5 +65,5 @@ func (f *reference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path.Ext(name) == ".css" {
 		h.Set("Content-Type", "text/css; charset=utf-8")
 	}
-	_, _ = io.Copy(w, body) // the browser is gone, or has it
+	_, _ = io.Copy(w, body) // an error means that the browser has disconnected
 }

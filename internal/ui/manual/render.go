@@ -18,7 +18,7 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// repository is where files are that are no pages of the manual.
+// repository is the URL of files that are not pages of the manual.
 const repository = "https://github.com/skald-saga/skald/blob/main/"
 
 // chapter is a page of the manual.
@@ -32,7 +32,7 @@ type chapter struct {
 // section is what a search finds: a heading, or a row of a table that has an anchor, with the text below it.
 type section struct {
 	Anchor, Title string
-	Deep          bool // no entry of the page's own contents
+	Deep          bool // omitted from the page's table of contents
 	text          strings.Builder
 }
 
@@ -60,7 +60,8 @@ func read(files fs.FS, base string) (map[string]*chapter, error) {
 	return all, nil
 }
 
-// markdown is that of the repository's host. The pages are this program's own: their HTML is let through.
+// markdown renders like the repository's host. Raw HTML is allowed, because the pages are part of this
+// program.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.Strikethrough, extension.Linkify, extension.NewTable(
 		extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))), // the policy forbids styles
@@ -92,7 +93,8 @@ func render(name string, source []byte, base string) (*chapter, error) {
 	return c, nil
 }
 
-// visit points the links of a node to where the server has them, and collects what a search finds.
+// visit rewrites the links of a node to the server's URLs, and collects the sections for the
+// search.
 func (c *chapter) visit(n ast.Node, source []byte, base string) {
 	switch n := n.(type) {
 	case *ast.Heading:
@@ -169,7 +171,8 @@ func plain(n ast.Node, source []byte) string {
 	return out.String()
 }
 
-// anchors names headings as the repository's host does, so that a link is right in both places.
+// anchors generates the same ids for headings as the repository's host, so that links work in
+// both places.
 type anchors map[string]int
 
 // Generate implements parser.IDs.

@@ -18,7 +18,8 @@ type hit struct {
 
 const mostHits = 30
 
-// search returns the sections that have all words, the best first: a title says more than a text.
+// search returns the sections that contain all words, the best first: a match in a title counts
+// more than one in the text.
 func (m *manual) search(query string) (hits []hit) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
@@ -61,7 +62,7 @@ func same(a, b string) int {
 func excerpt(s string, words []string) template.HTML {
 	const before, after = 60, 180
 	lower := strings.ToLower(s)
-	if len(lower) != len(s) { // a letter whose small form has another length: positions would not agree
+	if len(lower) != len(s) { // lower case has a different length, so positions would not match
 		lower = s
 	}
 	at := max(strings.Index(lower, words[0]), 0)

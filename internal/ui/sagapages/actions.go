@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// possible is an action that a saga's state allows.
+// possible is an action that the saga's state allows.
 type possible struct {
 	web.Button
 	name  client.SagaAction
@@ -133,7 +133,7 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
-// showDryRun says which calls an action would make, and how the saga would end.
+// showDryRun describes which calls an action would make, and how the saga would end.
 func showDryRun(answer []byte) (*web.Preview, error) {
 	var dry client.DryRunResult
 	if err := json.Unmarshal(answer, &dry); err != nil {

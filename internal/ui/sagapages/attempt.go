@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// attemptPanel is one attempt: what was sent, what came back, and what that means.
+// attemptPanel is one attempt: the request, the response, and its meaning.
 type attemptPanel struct {
 	Log               *client.StepLog
 	Title             string
@@ -51,8 +51,7 @@ func documentOf(raw json.RawMessage) document {
 	}
 }
 
-// chosen is the attempt that the URL names. Without one, it is the last that went wrong of a saga that needs
-// attention; nil: none.
+// chosen returns the attempt in the URL or, if the saga needs attention, the last failed one; nil: none.
 func (s *story) chosen() *client.StepLog {
 	step, attempt := s.query.Get("step"), s.query.Get("attempt")
 	var found *client.StepLog
@@ -105,7 +104,7 @@ func (p *pages) panel(v *web.Visit, s *story) (*attemptPanel, error) {
 	return a, nil
 }
 
-// outcome says what an attempt's result means, in the words of docs/participants.md.
+// outcome describes what an attempt's result means, in the terms of docs/participants.md.
 func outcome(l *client.StepLog) string {
 	code := ""
 	if l.OutcomeCode != nil {
@@ -152,11 +151,11 @@ func (a *attemptPanel) neighbours(s *story, l *client.StepLog) {
 	}
 }
 
-// others are the attempts that one is compared with; each may be nil.
+// others are the attempts that an attempt is compared with; each may be nil.
 type others struct {
 	before, first *client.StepLog // of the same step and direction
-	forward       *client.StepLog // what an undo undoes
-	retried       bool            // an attempt before it was thought to be the last
+	forward       *client.StepLog // the action that a compensation undoes
+	retried       bool            // an earlier attempt was considered the last one
 }
 
 func (o *others) all() []*client.StepLog {
@@ -188,8 +187,9 @@ func (s *story) comparedWith(l *client.StepLog) (with others) {
 	return with
 }
 
-// compare shows what differs from the attempt before, and between what the step has answered and what its undo
-// gets. It reports whether an operator has made the call another one than the first of this step and direction.
+// compare shows the differences from the previous attempt, and between the step's response and the output that
+// its compensation gets. It reports whether an operator's retry has changed the call since the first one of
+// this step and direction.
 func (a *attemptPanel) compare(with others, l *client.StepLog) (again bool) {
 	before, first, forward := with.before, with.first, with.forward
 	again = with.retried
@@ -221,7 +221,8 @@ func (a *attemptPanel) add(title string, before, after json.RawMessage) {
 
 const defaultTenant = "00000000-0000-0000-0000-000000000001"
 
-// keyOf is the Idempotency-Key of an attempt's call, unless an operator has made it another call.
+// keyOf returns the Idempotency-Key of an attempt's call, unless an operator has changed the
+// call.
 func keyOf(v *web.Visit, l *client.StepLog) string {
 	key := l.SagaID.String() + "/" + l.StepName + "/" + strings.ToLower(string(l.Action))
 	if tenant := v.Who.TenantID.String(); tenant != defaultTenant {
@@ -256,7 +257,7 @@ func callOf(st *client.Step, action client.StepAction) *client.Call {
 	return st.Action
 }
 
-// curl is the command that repeats the call with the same key.
+// curl returns the command that repeats the call with the same key.
 func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *client.Call, again bool) {
 	switch {
 	case call.HTTP == nil:
@@ -292,7 +293,7 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 	a.Curl = b.String()
 }
 
-// quoted is s as one word of a shell.
+// quoted returns s quoted as one word for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // runOf is the job run that carries out an attempt, nil when there is none.

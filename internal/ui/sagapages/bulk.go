@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// bulkActions is what can be done to many sagas, as the form offers it.
+// bulkActions are the actions on many sagas, as options of the form.
 var bulkActions = []web.Option{
 	{Value: "retry", Label: "Retry: make the next attempt now"},
 	{Value: "resume-compensation", Label: "Resume compensation, where it gave up"},
@@ -85,11 +85,11 @@ func bulkFields(v *web.Visit) []web.Field {
 		Group: "How fast", Hint: "Empty: as fast as possible. A retried saga calls its participant at once."})
 }
 
-// notFilters are the parameters of the list that select no sagas, and those of the form.
+// notFilters are the parameters of the list that are not filters, and those of the form.
 var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view", "include", "peek", "order"}
 
-// checkFilters refuses a list with a filter that a bulk does not have: without it, more sagas would be acted on than
-// the visitor has seen.
+// checkFilters rejects a list with a filter that bulk operations lack: without it, the action would apply to more
+// sagas than the visitor has seen.
 func checkFilters(v *web.Visit) error {
 	for name := range v.URL.Query() {
 		known := slices.Contains(notFilters, name)
@@ -112,8 +112,8 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Start", Title: "Act on many sagas", Nav: "Sagas", Back: web.Link{Name: "Sagas", URL: "/ui/sagas"},
 		Class: web.Changes, Needs: "sagas:write", DryRun: web.DryRunInBody, Fields: bulkFields(v), Show: showBulk,
-		Means: "Applies one action to each saga that matches and exists now. Each is checked individually; one that refuses is " +
-			"skipped, with the reason. If there are more than shown, it halts before the first.",
+		Means: "Applies one action to each saga that matches and exists now. Each is checked individually; one that " +
+			"cannot accept it is skipped, with the reason. If there are more than shown, it halts before the first.",
 		Body: bulkBody,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateSagaBulkWithBody(ctx, &client.CreateSagaBulkParams{}, web.JSON, body, edit)
@@ -148,7 +148,7 @@ func bulkBody(_ web.Form, members map[string]any) error {
 	return nil
 }
 
-// showBulk says what a bulk would do.
+// showBulk describes what a bulk operation would do.
 func showBulk(answer []byte) (*web.Preview, error) {
 	var dry client.SagaBulkPreview
 	if err := json.Unmarshal(answer, &dry); err != nil {
@@ -246,7 +246,7 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "bulk", Title: "Bulk " + string(b.Action), Nav: "Sagas", Refresh: refresh, Data: d}, nil
 }
 
-// resumes says what follows from resuming a bulk that has halted.
+// resumes describes the effect of resuming a halted bulk operation.
 func resumes(b *client.SagaBulk) string {
 	if b.Found == nil {
 		return ""
@@ -254,7 +254,7 @@ func resumes(b *client.SagaBulk) string {
 	return "It continues with all " + web.Count(*b.Found) + " sagas that it has found."
 }
 
-// aboutBulk says which sagas a bulk is about.
+// aboutBulk describes which sagas a bulk operation covers.
 func aboutBulk(b *client.SagaBulk) string {
 	switch {
 	case b.FilterUnreadable != nil:

@@ -16,7 +16,7 @@ const (
 )
 
 // compare is the difference of two JSON documents by lines, with their members in order; empty when they are equal.
-// ok is false when they are too long to compare, or no JSON.
+// ok is false if they are too long to compare or not JSON.
 func compare(before, after json.RawMessage) (lines []web.DiffLine, ok bool) {
 	if len(before) > mostShown || len(after) > mostShown {
 		return nil, false
@@ -42,8 +42,8 @@ func canonical(raw json.RawMessage) (string, bool) {
 	return out.String(), err == nil
 }
 
-// mergePatch is the JSON merge patch (RFC 7386) that makes after of before; false when there is none, as a merge
-// patch cannot set a member to null.
+// mergePatch returns the JSON merge patch (RFC 7386) that turns before into after; false if there is none,
+// because a merge patch cannot set a member to null.
 func mergePatch(before, after any) (any, bool) {
 	from, wasObject := before.(map[string]any)
 	to, isObject := after.(map[string]any)

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// export sends the page of the list that the URL names as a file: what is loaded, not all that fits.
+// export sends the page of the list in the URL as a file: only the loaded page, not all matches.
 func (p *pages) export(v *web.Visit) (*web.Page, error) {
 	_, list, err := p.listed(v)
 	if err != nil {
@@ -76,7 +76,7 @@ func value(s *string) string {
 	return *s
 }
 
-// harmless keeps a spreadsheet from taking a text for a formula. Some take the wide forms of the signs for the signs.
+// harmless keeps spreadsheets from treating a text as a formula. Some also accept the full-width forms of the signs.
 func harmless(cell string) string {
 	if first, _ := utf8.DecodeRuneInString(cell); cell != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", first) {
 		return "'" + cell

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// axis is the axis of time that all attempts of a saga are drawn on.
+// axis is the time axis of all attempts of a saga.
 type axis struct {
 	scale         *web.Scale
 	Marks         []mark
@@ -23,13 +23,13 @@ type axis struct {
 	FoldURL       string // folds all waits again
 }
 
-// percent is a position in, or a part of, a drawing's width.
+// percent is a position in a drawing, or a part of its width.
 type percent float64
 
 // String is how attributes of SVG have it.
 func (p percent) String() string { return strconv.FormatFloat(float64(p), 'f', 2, 64) + "%" }
 
-// bar is one attempt, or several that are too many to tell apart.
+// bar is one attempt, or several if there are too many to draw separately.
 type bar struct {
 	X, W  percent
 	Back  bool // of the compensation
@@ -42,7 +42,7 @@ type bar struct {
 type drawing struct {
 	Bars   []bar
 	Waits  []bar  // for the next attempt
-	Beside string // what is not drawn one by one
+	Beside string // the attempts that are not drawn separately
 }
 
 // mark labels a position of the axis.
@@ -272,7 +272,7 @@ func (a *axis) drawLane(row *drawing, lane []*client.StepLog, most int, s *story
 	}
 }
 
-// leave draws attempts that are too many as one.
+// leave draws excess attempts as one.
 func (a *axis) leave(row *drawing, first, last *client.StepLog, n int, s *story) {
 	b := bar{X: part(a.scale.At(first.StartedAt)), Back: first.Action == client.StepActionCOMPENSATE, Tone: "many"}
 	b.W = max(leastBar, part(a.scale.At(s.endOf(last)))-b.X)
@@ -322,7 +322,7 @@ func attemptName(l *client.StepLog) string {
 	return fmt.Sprintf("attempt %d", l.Attempt)
 }
 
-// attemptKey is what the URL calls an attempt of a step.
+// attemptKey identifies an attempt of a step in URLs.
 func attemptKey(l *client.StepLog) string {
 	return fmt.Sprintf("%s-%d", strings.ToLower(string(l.Action)), l.Attempt)
 }

@@ -1,5 +1,5 @@
-// Package sagapages has the pages of sagas: the list, one saga with what it waits for, what may be done and what has
-// happened, and the forms of its actions.
+// Package sagapages has the pages of sagas: the list, one saga with its state, history and possible actions, and the
+// forms of these actions.
 //
 // Files, each on top of those before it: story, state, reads, compare, track, gantt, rail, verbs, actions, retry,
 // attempt, tabs, sagas, export, notes, start, saga, bulk, errors, pages.

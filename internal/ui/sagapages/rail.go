@@ -55,7 +55,7 @@ var backNodes = map[client.CompensationStateName]node{
 	client.CompensationStateNameSkipped:   {"ring", "muted", "undo skipped"},
 }
 
-// marksOf are the signs before the words of a state, by the tone.
+// marksOf maps a tone to the sign before the words of a state.
 var marksOf = map[string]string{"done": "✓", "bad": "✕", "undo": "↺", "run": "▶"}
 
 // Mark is the sign before the words.
@@ -96,7 +96,7 @@ func newRail(s story) rail {
 	return r
 }
 
-// settled reports whether nothing is left to happen at the step, and nothing went wrong.
+// settled reports whether the step is finished without problems.
 func (r *railRow) settled() bool {
 	never := r.Forward.Tone == "muted" && !strings.HasPrefix(r.Forward.Words, "to come")
 	undone := r.Back.Shape == "ring" // which settles a step that may have been done, too
@@ -106,7 +106,7 @@ func (r *railRow) settled() bool {
 
 func (r *railRow) failed() bool { return r.Forward.Tone == "bad" || r.Back.Tone == "bad" }
 
-// row says what a step calls and how far it is. last is the last step that was called.
+// row describes what a step calls and its progress. last is the last step that was called.
 func (s *story) row(st *client.StepView, last int) railRow {
 	row := railRow{Index: st.StepIndex, Name: st.Name}
 	if s.definition != nil && st.StepIndex < len(s.definition.Steps) {
@@ -173,8 +173,8 @@ func (s *story) forward(st *client.StepView, last int) node {
 	return n
 }
 
-// attemptsOf says how many of the allowed attempts were made; most is 0 where that is not
-// known, because the definition cannot be read.
+// attemptsOf describes how many of the allowed attempts were made; most is 0 if the definition
+// cannot be read.
 func attemptsOf(made, most int) string {
 	if most == 0 {
 		return fmt.Sprintf(" %d", made)
@@ -187,7 +187,7 @@ const (
 	mayBeDone = "may have been done"
 )
 
-// callsOf says what a step calls, forward and back.
+// callsOf describes the calls of a step's action and compensation.
 func callsOf(st *client.Step) (kind, call, undo string) {
 	kind = "http"
 	switch {

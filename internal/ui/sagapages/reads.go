@@ -32,7 +32,7 @@ func (p *pages) steps(v *web.Visit, s *story) error {
 	return nil
 }
 
-// definition reads what the steps call. That is worth a line, not the page.
+// definition reads what the steps call. If this fails, only a line of the page is missing.
 func (p *pages) definition(v *web.Visit, s *story) error {
 	version, err := p.kit.Client.GetWorkflowVersionWithResponse(
 		v.Context(), s.saga.WorkflowName, int32(s.saga.WorkflowVersion), &client.GetWorkflowVersionParams{},
@@ -43,7 +43,7 @@ func (p *pages) definition(v *web.Visit, s *story) error {
 	return err
 }
 
-// open reads what the attempts that logs points to have sent and were answered.
+// open reads the requests and responses of the attempts that logs points to.
 func (p *pages) open(v *web.Visit, s *story, logs ...*client.StepLog) error {
 	params := &client.ListStepLogsParams{Include: []string{"running"}}
 	for _, l := range logs {
@@ -67,8 +67,7 @@ func (p *pages) open(v *web.Visit, s *story, logs ...*client.StepLog) error {
 	return nil
 }
 
-// titleOf names a saga as people do: by its name, else by its workflow and what it is
-// about.
+// titleOf returns the title of a saga: its name, or its workflow and business key.
 func titleOf(s *client.Saga) string {
 	switch {
 	case s.Name != nil && *s.Name != "":

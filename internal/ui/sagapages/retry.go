@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// retry adds the fields of a retry to its form: where it starts, and the input as it is to be. What a person has
-// edited is sent as the merge patch that makes it of what the step got.
+// retry adds the fields of a retry to its form: the step where it starts, and its input. An edited input is sent
+// as a merge patch against the original one.
 func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.SagaExplanation) error {
 	st := &story{saga: s, explain: e}
 	if err := p.steps(v, st); err != nil {
@@ -72,7 +72,8 @@ func (p *pages) retry(v *web.Visit, a *web.Action, s *client.Saga, e *client.Sag
 	return nil
 }
 
-// patchOf is the merge patch that turns original into what was typed; nil when they are equal.
+// patchOf returns the merge patch that turns original into the typed text; nil if they are
+// equal.
 func patchOf(original json.RawMessage, typed string) (json.RawMessage, error) {
 	before, err := exact(original)
 	if err != nil {
@@ -93,7 +94,7 @@ func patchOf(original json.RawMessage, typed string) (json.RawMessage, error) {
 	return raw, err
 }
 
-// indented is JSON for a person to edit, with all digits of its numbers.
+// indented formats JSON for editing, with all digits of its numbers.
 func indented(raw json.RawMessage) string {
 	var out bytes.Buffer
 	if json.Indent(&out, raw, "", "  ") != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// sagaPage is one saga: what it waits for, what may be done, and what has happened.
+// sagaPage is one saga: what it waits for, the possible actions, and its history.
 type sagaPage struct {
 	Saga     *client.Saga
 	Explain  *client.SagaExplanation
@@ -58,7 +58,7 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	if d.Tab == "steps" {
 		params.Include = append(params.Include, "steps")
 	}
-	if d.Tab != "json" { // what attempts sent is read when one is looked at
+	if d.Tab != "json" { // the requests of attempts are read only when one is opened
 		params.View = new(client.GetSagaParamsView("basic"))
 	}
 	saga, err := p.kit.Client.GetSagaWithResponse(ctx, id, params)
@@ -107,7 +107,7 @@ func (p *pages) saga(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// fill adds what the tab shows.
+// fill adds the data of the tab.
 func (p *pages) fill(v *web.Visit, d *sagaPage, s *story) (err error) {
 	switch d.Tab {
 	case "steps", "attempts":
@@ -179,7 +179,7 @@ func (d *sagaPage) StateClass() string {
 	return web.BadgeOf(d.Saga.State).Tone
 }
 
-// Quiet reports whether the saga has ended well: one line says all.
+// Quiet reports whether the saga has ended well, so that one line is enough.
 func (d *sagaPage) Quiet() bool {
 	return d.Saga.CompletedAt != nil && !d.Saga.NeedsAttention && !d.NotClean()
 }

@@ -22,7 +22,7 @@ type sagaList struct {
 	Group    string      // URL of the errors; empty: there is none
 	Oldest   bool        // they come first
 	Turned   string      // URL of the list in the other order
-	Example  string      // the command that makes a saga
+	Example  string      // the command that creates a saga
 	New      *web.Button
 }
 
@@ -159,7 +159,7 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	}, nil
 }
 
-// peek adds what the saga waits for and what may be done about it.
+// peek adds what the saga waits for, and the possible actions.
 func (p *pages) peek(v *web.Visit, row *sagaRow) (err error) {
 	row.Open = true
 	if row.Explain, err = p.explain(v, row.SagaID); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// state is what the page of a saga shows, as far as it can be known without reading the saga's logs.
+// state is the part of a saga's page that can be determined without reading the saga's logs.
 type state struct {
 	tag     string    // of the saga, with its note
 	until   time.Time // until then the page shows a saga of this tag well enough
@@ -19,8 +19,9 @@ type state struct {
 	ended   bool
 }
 
-// How long a page is shown while the saga keeps its tag. Its drawing of a saga that goes on moves by a hundredth of its
-// width then. Besides, a few things change without the saga: the lease of its node, the state of its dead letter.
+// How long a page stays valid while the saga keeps its tag. In that time the drawing of an unfinished saga moves by a
+// hundredth of its width. A few other things change independently of the saga: the lease of its node, the state of
+// its dead letter.
 const (
 	leastHold = time.Second
 	mostHold  = 15 * time.Second // of a saga that goes on
@@ -35,8 +36,8 @@ func stateOf(s *client.Saga, tag string, now time.Time) state {
 	return state{tag: tag, until: now.Add(hold), changed: s.UpdatedAt, ended: s.CompletedAt != nil}
 }
 
-// refresh is after how many seconds the browser asks again: a tenth of the time in which nothing has changed, at most
-// five seconds while the saga goes on and fifteen after its end.
+// refresh returns after how many seconds the browser refreshes the page: a tenth of the time since the last change,
+// at most five seconds while the saga is unfinished and fifteen after its end.
 func (s state) refresh(now time.Time) int {
 	most := 5
 	if s.ended {

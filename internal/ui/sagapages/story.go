@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// story is what a rail is drawn from.
+// story is the data of a rail.
 type story struct {
 	saga       *client.Saga
 	explain    *client.SagaExplanation
@@ -18,7 +18,7 @@ type story struct {
 	query      url.Values // of the page
 }
 
-// turned reports whether the saga went, or goes, back.
+// turned reports whether the saga compensates or has compensated.
 func (s *story) turned() bool {
 	if s.saga.Lifecycle == client.SagaLifecycleCompensating || s.saga.State == client.SagaStateFailed {
 		return true
@@ -34,7 +34,7 @@ func (s *story) endOf(l *client.StepLog) time.Time {
 	return s.now
 }
 
-// deadline of what the saga does now.
+// deadline returns the deadline of the saga's current phase.
 func (s *story) deadline() *time.Time {
 	if s.explain != nil && s.explain.Deadline != nil {
 		return s.explain.Deadline

@@ -81,7 +81,7 @@ func (t eventsTab) ReasonOf(e client.AuditEvent) string {
 	return data.Reason
 }
 
-// result is what a completed saga has returned; nil when there is none.
+// result returns the result of a completed saga; nil if there is none.
 func (p *pages) result(v *web.Visit, s *client.Saga) (json.RawMessage, error) {
 	if s.Result != nil || s.State != client.SagaStateCompleted {
 		return s.Result, nil

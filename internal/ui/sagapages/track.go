@@ -1,6 +1,6 @@
 package sagapages
 
-// track is what the two tracks look like beside one step. Lines above the node come from the step before, lines
+// track is the drawing of the two tracks beside one step. Lines above the node come from the step before, lines
 // below lead to the next one.
 type track struct {
 	Forward, Back lane

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// overview says what needs a person.
+// overview lists what needs a person.
 type overview struct {
 	*client.Overview
 	Heading string
@@ -75,7 +75,7 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// renewed are the times that go on while nothing needs a person.
+// renewed are the times that advance while nothing needs a person.
 func renewed(o *client.Overview) map[string]time.Time {
 	all := map[string]time.Time{"checked-at": o.CheckedAt, "found-nothing-at": o.CheckedAt}
 	if o.SealedAt != nil {
@@ -127,7 +127,7 @@ func perMinute(f *client.OverviewFlow) string {
 	}
 }
 
-// heading says how much there is to do.
+// heading counts what needs a person.
 func heading(n int) string {
 	words := []string{"Nothing needs you", "One thing needs", "Two things need", "Three things need", "Four things need",
 		"Five things need", "Six things need", "Seven things need", "Eight things need", "Nine things need"}
@@ -198,7 +198,7 @@ func known(link string) (string, bool) {
 	return "", false
 }
 
-// figures are the counts that people glance at; those that the visitor may not read are left out.
+// figures returns the counts at the top of the page, except those that the visitor may not read.
 func figures(c *client.OverviewCounts) (out []glanced) {
 	for _, f := range []struct {
 		of         *client.OverviewCount

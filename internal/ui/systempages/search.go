@@ -30,7 +30,7 @@ type place struct {
 	Name, Path, words string
 	needs             string // the permission that an action requires; empty: it is a page
 	deployment        bool   // it concerns all tenants
-	Lacks             string // what the visitor needs besides
+	Lacks             string // what else the visitor needs
 }
 
 // actions are forms that people ask for by name, with other words that they may use.
@@ -137,7 +137,7 @@ func deepest(page string) int {
 	return 0
 }
 
-// places are the pages and actions whose name or words contain every word of what was typed.
+// places returns the pages and actions whose name or words contain every typed word.
 func (p *pages) places(v *web.Visit, text string) (out []place) {
 	all := slices.Clone(actions)
 	for _, e := range web.Navigation() {

@@ -146,7 +146,7 @@ func (p *pages) delivery(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-// filtersWords says what a webhook is sent: "all", or the names.
+// filtersWords describes what a webhook gets: "all", or the names.
 func filtersWords(names []string) string {
 	if len(names) == 0 {
 		return "all"

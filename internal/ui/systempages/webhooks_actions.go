@@ -25,7 +25,7 @@ const (
 	meansRedeliver = "The same event is sent again, with the same webhook-id and a fresh series of attempts."
 	meansTest      = "One event of the type io.skald.webhook.ping is sent, once. Its delivery shows the answer."
 	meansRotate    = "A new secret is created and shown only once. For 24 hours, requests carry the signatures of both secrets."
-	meansDisable   = "Nothing is sent until the webhook is enabled. Events wait meanwhile; none is lost."
+	meansDisable   = "Nothing is sent until the webhook is enabled again. Events wait until then; none are lost."
 	meansEnable    = "Sending resumes where it stopped, or from now."
 	meansDelete    = "The webhook and its deliveries are deleted. Nothing more is sent."
 	meansSince     = "Deliveries that gave up and were created since a given time are sent again; at most 1,000 at once."

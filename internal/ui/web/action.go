@@ -14,19 +14,19 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Class of an action: how much care it takes.
+// Class is how much confirmation an action requires.
 type Class int
 
 const (
-	// Safe actions ask for a reason only if one is wanted.
+	// Safe actions have an optional reason.
 	Safe Class = iota
-	// Changes need a reason.
+	// Changes require a reason.
 	Changes
-	// Dangerous actions need a reason, and the end of an id or a number typed by hand.
+	// Dangerous actions require a reason, and the end of an id or a number to be typed.
 	Dangerous
 )
 
-// DryRun is where an operation takes its dry_run.
+// DryRun is where an operation accepts dry_run.
 type DryRun int
 
 const (
@@ -38,8 +38,8 @@ const (
 	DryRunInBody
 )
 
-// Action is an operation as a form on a page of its own: its fields, what it would do, the reason, and for
-// dangerous ones what has to be typed. Fields are optional unless a comment says otherwise.
+// Action is an operation as a form on its own page: its fields, a preview, the reason, and for dangerous
+// ones a text to type. Fields are optional unless a comment says otherwise.
 type Action struct {
 	Label string // on the button, required: "Retry"
 	Title string // of the page, required: "Retry order 4711"
@@ -47,7 +47,8 @@ type Action struct {
 	Back  Link   // where the visitor came from, required
 	Class Class
 	Needs string // the permission that the operation requires, required
-	// Deployment: it concerns all tenants, so it needs a credential for any of them as well.
+	// Deployment means that it concerns all tenants, so it also requires a credential for any
+	// tenant.
 	Deployment bool
 	Means      string // a sentence on what it does
 	Warning    string // for dangerous ones
@@ -56,22 +57,21 @@ type Action struct {
 	Fields     []Field
 	// NoReason leaves out the reason, where the operation takes none.
 	NoReason bool
-	// ETag is the version that the form was opened for. The operation is refused if that has changed. Empty: the
+	// ETag is the version that the form was opened for. The operation fails if that has changed. Empty: the
 	// operation takes no If-Match.
 	ETag string
 	// NoKey leaves out the Idempotency-Key, where the operation takes none.
 	NoKey bool
 
 	DryRun DryRun
-	// Body changes the body made of the fields before it is sent, for bodies that are no flat object. It may
-	// return a *Refusal.
+	// Body changes the body made of the fields before it is sent, for bodies that are not flat objects. It
+	// may return a *Refusal.
 	Body func(form Form, members map[string]any) error
-	// Send sends the body, required. It passes edit on to the client, which adds headers and dry_run.
+	// Send sends the body, required. It passes edit to the client; edit adds headers and dry_run.
 	Send func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error)
-	// Foresee says what the body would do, by reading, where the operation has no dry run. A *Refusal is shown in
-	// the form.
+	// Foresee computes a preview by reading, if the operation has no dry run. A *Refusal is shown in the form.
 	Foresee func(ctx context.Context, body []byte) (*Preview, error)
-	// Show says what the answer to a dry run means.
+	// Show turns the answer to a dry run into a preview.
 	Show func(answer []byte) (*Preview, error)
 	// Done is the path below the base where the visitor goes once the API has accepted it, required unless
 	// Result is given.
@@ -79,12 +79,12 @@ type Action struct {
 	// Failed is the path where the visitor goes when the API has done something but answers with a problem, such as
 	// a retry that was made and failed. Empty: the form is shown again.
 	Failed func(status int, answer []byte) string
-	// Result shows the answer itself instead, for what is shown only once (a new API key).
+	// Result shows the answer instead, for content that is shown only once (a new API key).
 	Result func(answer []byte) (*Page, error)
 	// Template is a page of the subject whose name begins with "action-". It may redefine "action-fields"
 	// and "preview-extra"; the rest of the form is the same everywhere.
 	Template string
-	// Scripts that only this form needs.
+	// Scripts lists scripts that only this form needs.
 	Scripts []string
 	// Extra is for that template.
 	Extra any
@@ -132,13 +132,14 @@ type Form map[string]string
 // Preview is what an action would do.
 type Preview struct {
 	Sentences []template.HTML // in order; made by Sentence
-	Ends      template.HTML   // what is so afterwards
+	Ends      template.HTML   // the situation afterwards
 	// Heads and Rows are a table below it, such as samples or counts; empty: none.
 	Heads []string
 	Rows  [][]string
 	// Extra is for the template "preview-extra" of the action's own page.
 	Extra any
-	// Count is how many things it would be for; nil: it is not for many. See SendsCount.
+	// Count is how many items it would apply to; nil: it is not a bulk operation. See
+	// SendsCount.
 	Count *int64
 }
 
@@ -212,7 +213,7 @@ func (a *Action) members(form Form) (map[string]any, error) {
 	return body, nil
 }
 
-// value is what a text means in the body. Numbers keep their digits.
+// value converts a text to a value of the body. Numbers keep their digits.
 func (f Field) value(text string) (any, error) {
 	switch f.Kind {
 	case "json", "number":

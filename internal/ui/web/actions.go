@@ -13,7 +13,7 @@ import (
 )
 
 // Action registers the form of an action: a GET shows it, a POST to the same URL shows it again with what it
-// would do, or sends it. The parameters of the URL are the first values of the fields of the same name.
+// would do, or sends it. The parameters of the URL are the initial values of the fields with the same names.
 func (k *Kit) Action(pattern string, open func(*Visit) (*Action, error)) {
 	serve := func(v *Visit) (*Page, error) {
 		if k.ReadOnly {
@@ -46,7 +46,7 @@ type dialog struct {
 	Command string          // as curl
 }
 
-// WantsReason reports whether the form asks for a reason at all, and whether it insists.
+// WantsReason reports whether the form has a reason.
 func (d *dialog) WantsReason() bool { return !d.NoReason }
 
 // ReasonRequired reports whether the form insists on a reason.
@@ -104,7 +104,7 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 	return p, nil
 }
 
-// act sends the action. It returns neither page nor error when the form has to be shown again.
+// act sends the action. It returns neither page nor error if the form must be shown again.
 func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 	if d.ReasonRequired() && d.WantsReason() && strings.TrimSpace(d.Reason) == "" {
 		d.Problem = &client.Problem{
@@ -130,7 +130,7 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 		}
 		d.fail(answer)
 		d.Changed = status == http.StatusPreconditionFailed
-		d.Key = k.NewID() // what is sent next is another request
+		d.Key = k.NewID() // the next submission is a new request
 		d.Version = d.ETag
 		return nil, nil
 	case d.Result != nil:
@@ -139,7 +139,7 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 	return &Page{Data: Redirect(d.Done(answer))}, nil
 }
 
-// Previews reports whether the form says what it would do.
+// Previews reports whether the form has a preview.
 func (d *dialog) Previews() bool { return d.DryRun != NoDryRun || d.Foresee != nil }
 
 func (d *dialog) preview(v *Visit, form Form) error {
@@ -199,7 +199,7 @@ func (d *dialog) fail(answer []byte) {
 	d.marks()
 }
 
-// marks puts what the problem says about a field beside that field.
+// marks puts the problem's errors beside their fields.
 func (d *dialog) marks() {
 	for _, e := range d.Problem.Errors {
 		name := strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", ".")
@@ -211,7 +211,7 @@ func (d *dialog) marks() {
 	}
 }
 
-// errShown keeps a request from being sent that is only shown.
+// errShown stops a request that is only built to be shown.
 var errShown = errors.New("the request is only shown")
 
 // asCurl is the command that does what the form does.
@@ -256,7 +256,8 @@ type Button struct {
 	Needs             string // what the visitor lacks; empty: nothing
 	Danger            bool
 	Page              bool // it opens as a page, not in a dialog
-	// Chosen is the action that the form around the button does to what is selected in it; empty: it is a link.
+	// Chosen is the action on the selected items that the surrounding form submits; empty: the button is a
+	// link.
 	Chosen string
 }
 
@@ -268,7 +269,7 @@ func (v *Visit) Button(label, path, permission, means string, class Class) Butto
 	}
 }
 
-// ForSelected is the button of an action on what is selected in the form around it.
+// ForSelected returns the button of an action on the items selected in the surrounding form.
 func (v *Visit) ForSelected(label, action, permission string) Button {
 	return Button{Label: label, Chosen: action, Needs: v.Lacks(permission, false)}
 }

@@ -99,5 +99,5 @@ func (all assets) serve(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Encoding", "gzip")
 		body = a.gz
 	}
-	_, _ = w.Write(body) // the browser is gone, or has it
+	_, _ = w.Write(body) // an error means that the browser has disconnected
 }

@@ -6,7 +6,8 @@ import "strings"
 // apart. Tone is a class of the style sheet: done, bad, undo, run, wait or muted.
 type Badge struct{ Shape, Word, Tone string }
 
-// badges of the states of everything the API has, in upper case. A state means the same wherever it occurs.
+// badges of the states of everything the API has, in upper case. A state has the same badge wherever it
+// occurs.
 var badges = map[string]Badge{
 	"PENDING":        {"○", "pending", "wait"},
 	"RUNNING":        {"▶", "running", "run"},
@@ -54,7 +55,7 @@ var badges = map[string]Badge{
 	"REASSIGNED": {"◇", "reassigned", "undo"},
 }
 
-// BadgeOf returns the badge of a state of any type. A state that this program does not know is shown as it is.
+// BadgeOf returns the badge of a state of any type. An unknown state is shown unchanged.
 func BadgeOf(state any) Badge {
 	name := text(state)
 	if b, ok := badges[strings.ToUpper(name)]; ok {

@@ -10,7 +10,7 @@ import (
 type Spark struct {
 	Width, Height int
 	Bars          []SparkBar
-	Words         string // the same for those who cannot see it
+	Words         string // the same as text for screen readers
 }
 
 // SparkBar is one number.
@@ -24,8 +24,8 @@ const (
 	sparkHeight = 18
 )
 
-// NewSpark draws values, of which at least one must be above zero; else it returns nil. title says what one of them
-// is, words what all of them are.
+// NewSpark draws values, of which at least one must be above zero; else it returns nil. title describes one value,
+// words all of them.
 func NewSpark(values []int64, words string, title func(i int) string) *Spark {
 	var most int64
 	for _, n := range values {

@@ -14,7 +14,7 @@ func Document(raw json.RawMessage) template.HTML {
 		return ""
 	}
 	if string(raw) == `"***"` { // what the API sends in place of content
-		return `<span class="quiet">hidden: needs payloads:read</span>`
+		return `<span class="quiet">hidden: requires payloads:read</span>`
 	}
 	var pretty bytes.Buffer
 	if json.Indent(&pretty, raw, "", "  ") != nil {

@@ -18,7 +18,7 @@ import (
 type Config struct {
 	API  http.Handler // of this process
 	Base string       // the path that a proxy in front strips, such as "/skald"; may be empty
-	// ReadOnly leaves out every action.
+	// ReadOnly omits every action.
 	ReadOnly bool
 	// ManualOnly: there are no pages but the manual.
 	ManualOnly bool
@@ -34,8 +34,7 @@ type Config struct {
 	Log          *slog.Logger
 }
 
-// SingleSignOn is how visitors sign in at an identity provider. Errors that are a *Refusal say for people what is
-// wrong.
+// SingleSignOn is how visitors sign in at an identity provider. Errors of type *Refusal are meant for people.
 type SingleSignOn struct {
 	Name string // of the provider, as people know it
 	// PublicURL is the URL of this server with its base, empty: what the request says.
@@ -43,7 +42,7 @@ type SingleSignOn struct {
 	// Begin returns the provider's URL to go to, which leads back to redirect, and what the browser must keep.
 	Begin func(ctx context.Context, redirect, next string) (to, kept string, err error)
 	// Finish takes what the browser has kept, and the query that the provider sent it back with. It returns a
-	// credential of which a session can be made, once, and what Begin got as next.
+	// credential with which a session can be opened, once, and the argument next of Begin.
 	Finish func(ctx context.Context, kept string, answer url.Values) (credential, next string, err error)
 }
 
@@ -78,7 +77,7 @@ func (p *parsed) execute(w io.Writer, name string, data any) error {
 	return t.ExecuteTemplate(w, name, data)
 }
 
-// Serves reports whether there is a page with exactly this path, so that no page links to one that is not there.
+// Serves reports whether there is a page with exactly this path, so that pages do not link to missing ones.
 func (k *Kit) Serves(path string) bool {
 	_, pattern := k.mux.Handler(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: path}})
 	return strings.HasSuffix(pattern, path)
@@ -90,14 +89,14 @@ type Page struct {
 	Title    string
 	Nav      string // the entry of the navigation that is current
 	Status   int    // 0: 200
-	// Refresh is after how many seconds the page asks for itself again; 0: never. 1 while what it shows is
-	// moving, 5 when that rests, 10 for a list.
+	// Refresh is after how many seconds the page reloads; 0: never. 1 while its content is changing, 5
+	// while it is not, 10 for a list.
 	Refresh int
-	// State is what Visit.Had returns when the browser asks for the page again; empty: the page's ETag is that of
-	// what was rendered.
+	// State is what Visit.Had returns when the browser requests the page again; empty: the ETag is derived from
+	// the rendered page.
 	State string
-	// Times are those that go on while nothing else changes, by the id of their element: browsers get them with each
-	// answer, with a 304 too.
+	// Times are the times that advance while nothing else changes, by the id of their element: browsers get them
+	// with each answer, including a 304.
 	Times map[string]time.Time
 	// Header is added to the response: cookies.
 	Header http.Header

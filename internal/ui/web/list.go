@@ -10,7 +10,7 @@ import (
 )
 
 // List is what the pages of lists share: tabs, filters and the way to the next page. Filters are parameters of the
-// page's URL, with the names that the API gives them. A parameter that the API does not know is refused by it.
+// page's URL, with the names that the API gives them. The API rejects unknown parameters.
 type List struct {
 	Tabs    []Tab
 	Filters []Filter

@@ -86,10 +86,10 @@ func (a *answer) Write(p []byte) (int, error) {
 // Flush is for answers that are sent in pieces; all of them are kept.
 func (a *answer) Flush() {}
 
-// SetReadDeadline and SetWriteDeadline have nothing to bound: there is no connection.
+// SetReadDeadline does nothing, because there is no connection.
 func (a *answer) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline is like SetReadDeadline.
+// SetWriteDeadline does nothing, because there is no connection.
 func (a *answer) SetWriteDeadline(time.Time) error { return nil }
 
 // AsQuery replaces the query of a request of the client: for lists whose parameters are those of the page's URL,

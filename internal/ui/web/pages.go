@@ -16,10 +16,10 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Redirect is the Data of a page that is elsewhere: a path below the base, such as "/ui/sagas".
+// Redirect is the Data of a redirect to a path below the base, such as "/ui/sagas".
 type Redirect string
 
-// Provider is the Data of a page that is at the identity provider: a whole URL.
+// Provider is the Data of a redirect to the identity provider: a complete URL.
 type Provider string
 
 // File is the Data of a page that is a file to be kept.
@@ -33,7 +33,7 @@ func (f File) send(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": f.Name}))
 	h.Set("Cache-Control", "private, no-store")
-	_, _ = w.Write(f.Content) // the browser is gone, or has it
+	_, _ = w.Write(f.Content) // an error means that the browser has disconnected
 }
 
 // Context returns the context for calls of the API: it carries the visitor's credentials.
@@ -69,7 +69,7 @@ func (k *Kit) Page(pattern string, f func(*Visit) (*Page, error)) {
 // OpenPage registers a page that requires no sign-in, because nothing on it comes from the API.
 func (k *Kit) OpenPage(pattern string, f func(*Visit) (*Page, error)) { k.page(pattern, f) }
 
-// Handle registers a handler for what is no page.
+// Handle registers a handler for anything but a page.
 func (k *Kit) Handle(pattern string, h http.Handler) {
 	k.Patterns = append(k.Patterns, pattern)
 	k.mux.Handle(pattern, h)
@@ -124,7 +124,7 @@ func (k *Kit) found(v *Visit, f func(*Visit) (*Page, error)) (*Page, error) {
 	if v.Who, err = Got(who.JSON200, who.ApplicationProblemJSONDefault); err != nil {
 		return nil, err
 	}
-	v.calls.reset() // who the visitor is, is no part of the page
+	v.calls.reset() // the visitor's identity is not part of the page
 	return f(v)
 }
 
@@ -145,7 +145,7 @@ func (k *Kit) problem(v *Visit, err error) *Page {
 	return p
 }
 
-// chrome is what surrounds the content of a page.
+// chrome is the frame around the content of a page.
 type chrome struct {
 	*Page
 	kit   *Kit
@@ -221,7 +221,7 @@ func (c chrome) Tag() string {
 	return c.visit.tag(c.State)
 }
 
-// keep says who may keep an answer, and what it is called.
+// keep sets the Cache-Control and the ETag of an answer.
 func keep(h http.Header, tag string) {
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "private, no-cache")
@@ -260,5 +260,5 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 	if p.Status != 0 {
 		w.WriteHeader(p.Status)
 	}
-	_, _ = w.Write(out.Bytes()) // the browser is gone, or has it
+	_, _ = w.Write(out.Bytes()) // an error means that the browser has disconnected
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/skald-saga/skald/api/client"
 )
 
-// Refusal is the API's answer that a request cannot be served, as an error.
+// Refusal is a problem document of the API, as an error.
 type Refusal struct{ client.Problem }
 
 func (r *Refusal) Error() string { return r.Code + ": " + r.Detail }
@@ -19,7 +19,7 @@ var ErrNoPage = &Refusal{client.Problem{
 
 var crossSite = &Refusal{client.Problem{
 	Status: http.StatusForbidden, Code: "AUTH_CROSS_SITE", Title: "Cross-site request refused",
-	Detail: "The request makes a change, and nothing proves that it came from a page of this server.",
+	Detail: "The request would make a change, but nothing proves that it came from a page of this server.",
 }}
 
 var readOnly = &Refusal{client.Problem{
@@ -42,7 +42,7 @@ func Malformed(detail string) *Refusal {
 	}}
 }
 
-// Got returns what the API has answered, or its problem as a *Refusal.
+// Got returns the API's answer, or its problem as a *Refusal.
 func Got[T any](answer *T, problem *client.Failure) (*T, error) {
 	switch {
 	case problem != nil:

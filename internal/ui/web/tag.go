@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// Unchanged is the Data of a page of which the browser has the present state: nothing is rendered.
+// Unchanged is the Data of a page whose current state the browser already has: nothing is
+// rendered.
 type Unchanged struct{}
 
 // stateMark separates, in an ETag, the state of a page from what the page depends on besides.
 const stateMark = "~"
 
-// tag is the ETag of a page in a state: the visitor, the URL and this process are part of it, because the page shows
-// what the visitor may do, and another version of the program shows it otherwise.
+// tag returns the ETag of a page in a state. It includes the visitor, the URL and this process, because the page
+// depends on the visitor's permissions and on the version of the program.
 func (v *Visit) tag(state string) string {
 	who, _ := json.Marshal(v.Who) // it was JSON
 	sum := sha256.Sum256([]byte(v.Kit.started + v.Tenant + "\n" + v.URL.RequestURI() + "\n" + string(who)))
@@ -37,8 +38,8 @@ func (v *Visit) Had() string {
 	return state
 }
 
-// follow tells the browser when to ask again, and the times that go on. Pages have both too; an answer that nothing
-// has changed has no page.
+// follow sends the browser the refresh interval and the advancing times in headers, because a 304 has no page that
+// would contain them.
 func (p *Page) follow(h http.Header) {
 	if p.Refresh > 0 {
 		h.Set("Skald-Refresh", strconv.Itoa(p.Refresh))
@@ -87,7 +88,8 @@ func tagOf(page []byte) string {
 	}
 }
 
-// indexFrom is where what begins in page, from a position on; its length when it is not there.
+// indexFrom returns where what begins in page at or after a position; the length of page if it
+// does not occur.
 func indexFrom(page, what []byte, from int) int {
 	if i := bytes.Index(page[from:], what); i >= 0 {
 		return from + i
