@@ -32,7 +32,7 @@ func (in *ingest) round(ctx context.Context, records []read, ends map[topicParti
 		all.Go(func() { errs[i] = in.store(ctx, todo) })
 	}
 	all.Wait()
-	in.resume() // everything is stored or no longer ours: partitions assigned in the meantime may have been paused with the others
+	in.resume() // all stored or revoked: newly assigned partitions may have been paused with the others
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}

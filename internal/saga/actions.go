@@ -20,7 +20,7 @@ const (
 	Acknowledge        Verb = "acknowledge"
 )
 
-// Permission says who may use a verb.
+// Permission is who may use a verb.
 type Permission string
 
 // Permissions of verbs.
@@ -33,12 +33,12 @@ const (
 type VerbRule struct {
 	Verb        Verb
 	Needs       Permission
-	Description string // what it does, for a person who looks for a way out
+	Description string // what it does, for operators
 	allowed     func(*Instance) bool
-	needs       needs // what of the saga must be readable
+	needs       needs // which content of the saga must be readable
 }
 
-// needs is what a verb needs of a saga beyond its head row.
+// needs is what a verb requires of a saga beyond its head row.
 type needs int
 
 const (
@@ -47,8 +47,8 @@ const (
 	needsCall // the call in flight: it may be a job run, which would have to be canceled
 )
 
-// Verbs says when each verb is accepted; no other place does. Apply refuses a verb
-// exactly when its row does.
+// Verbs is the only definition of when a verb is accepted. Apply rejects a verb exactly if its
+// row does.
 var Verbs = []VerbRule{
 	{Cancel, Write, "compensate everything and end as cancelled", turnable, 0},
 	{CompensateVerb, Write, "compensate everything and end as compensated", turnable, 0},
@@ -125,10 +125,10 @@ func turnable(r *Instance) bool { return r.State.Forward() && r.EndCause == nil 
 
 func undoing(r *Instance) bool { return r.State == Compensating && !r.CompensationExpired }
 
-// orderable reports whether there is a current step that an operator may decide about.
+// orderable reports whether an operator may decide about the current step.
 func orderable(r *Instance) bool {
 	if r.State == Failed {
-		return !r.halted() // the undo that gave up
+		return !r.halted() // the compensation that gave up
 	}
 	return (turnable(r) || undoing(r)) && r.Attempt > 0 && !r.ordered()
 }
@@ -142,17 +142,17 @@ func retriable(r *Instance) bool {
 	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
 }
 
-// erasedWhy is why nothing can be done with a saga without content.
-const erasedWhy = "its content was erased, so it cannot go on"
+// erasedWhy is why a saga without content accepts no actions.
+const erasedWhy = "its content was erased, so it cannot continue"
 
-// lacks reports whether something that a verb needs cannot be read.
+// lacks reports whether content that a verb requires cannot be read.
 func (r *Instance) lacks(n needs) bool {
 	return r.undefined && n&needsDefinition != 0 || r.undefined && r.recorded && n&needsCall != 0 ||
 		r.ContentUnreadable && n&needsContent != 0 ||
 		r.ContentUnreadable && r.Error != nil && r.Error.Message == SealedMessage // the verb would write over it
 }
 
-// allows reports whether the saga accepts the verb now. One without content cannot go on.
+// allows reports whether the saga accepts the verb now. A saga without content cannot continue.
 func (v *VerbRule) allows(r *Instance) bool { return !r.Erased() && !r.lacks(v.needs) && v.allowed(r) }
 
 func allows(v Verb, r *Instance) bool {
@@ -175,9 +175,8 @@ func (r *Instance) AllowedActions() []string {
 	return out
 }
 
-// AllowedActions lists the verbs that the saga accepts, judged by its head row alone.
-// Whether a failed saga may be retried can depend on its step logs; retry is then left
-// out.
+// AllowedActions lists the verbs that the saga accepts, judged by its head row alone. Whether a
+// failed saga may be retried can depend on its step logs; in that case retry is omitted.
 func (s *Saga) AllowedActions() []string {
 	r := Instance{Saga: *s}
 	return r.AllowedActions()

@@ -11,23 +11,22 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Archive is the part of a store that moves ended sagas out of the live tables and
-// keeps them readable (decision 0019). No method of Store returns an archived saga
-// until it is restored, but its id and its idempotency keys stay taken. Faults are as
-// stated; any other error is an outage. Implementations are safe for concurrent use,
-// also by several nodes.
+// Archive is the part of a store that moves ended sagas out of the live tables and keeps them
+// readable (decision 0019). No method of Store returns an archived saga until it is restored,
+// but its id and its idempotency keys stay taken. Faults are as stated; any other error is an
+// outage. Implementations are safe for concurrent use, including by several nodes.
 type Archive interface {
 	// ArchiveExpired moves up to limit sagas that e selects, durably on return, and
 	// returns how many; 0 when there is nothing left to do. A saga and its step logs
 	// move in one transaction. Sagas that are locked, by a writer or by another caller
 	// of this method, are skipped.
 	ArchiveExpired(ctx context.Context, e Expiry, limit int) (int, error)
-	// CountExpired says what ArchiveExpired would move, by workflow name and
-	// tenant: at most maxEach of either kind per workflow, and at most 1000
-	// workflows, which are those that have any.
+	// CountExpired returns what ArchiveExpired would move, by workflow name and tenant: at most
+	// maxEach of either kind per workflow, and at most 1000 workflows. Workflows without any
+	// are omitted.
 	CountExpired(ctx context.Context, e Expiry, maxEach int) ([]Expired, error)
-	// GetArchived returns an archived saga with its step logs in the order of
-	// Store.StepLogs, both as of one moment. Fault: NotFound.
+	// GetArchived returns an archived saga with its step logs in the order of Store.StepLogs,
+	// from one snapshot. Fault: NotFound.
 	GetArchived(ctx context.Context, tenant, id uuid.UUID, want Logs) (Archived, error)
 	// ListArchived is Store.List of the archive: the same filters and order.
 	ListArchived(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Archived], error)
@@ -43,19 +42,19 @@ type Retention struct {
 	Failed    time.Duration // of those that ended in any other way
 }
 
-// Expiry selects the sagas that have been live long enough after their end: longer than
-// the latest version of their workflow says, or than Default where that says nothing.
-// Sagas that need attention are never selected. For a restored saga, the retention
-// counts from its restore.
+// Expiry selects the sagas that have been live long enough after their end: longer than the
+// retention of the latest version of their workflow, or than Default if that has none. Sagas
+// that need attention are never selected. For a restored saga, the retention counts from its
+// restore.
 type Expiry struct {
 	Tenant  uuid.UUID // Nil: of all tenants
 	Default Retention
-	// Before, unless zero, replaces every retention, unlimited ones included: sagas
-	// that ended before it are selected.
+	// Before, unless zero, replaces every retention, including unlimited ones: sagas that ended
+	// before it are selected.
 	Before time.Time
 }
 
-// Expired counts what may be archived of one workflow.
+// Expired counts the sagas of one workflow that may be archived.
 type Expired struct {
 	TenantID     uuid.UUID
 	WorkflowName string
@@ -77,14 +76,14 @@ type Restoration struct {
 	Key      *idempotency.Key // nil: none
 }
 
-// restore is the only verb that an archived saga accepts; live sagas refuse it.
+// restore is the only verb that an archived saga accepts; live sagas do not accept it.
 var restore = VerbRule{Verb: "restore", Needs: Admin, Description: "make it live again, with its step logs"}
 
 // ArchivedActions lists the operator verbs that an archived saga accepts.
 func ArchivedActions() []string { return []string{string(restore.Verb)} }
 
-// ExplainArchived says how an archived saga has ended, and that it must be restored
-// before anything can be done about it.
+// ExplainArchived explains how an archived saga ended, and that it must be restored before it
+// accepts any action.
 func ExplainArchived(r *Instance, logs []StepLog, at, now time.Time) Explanation {
 	x := Explain(r, logs, true, now)
 	x.Allowed = []VerbRule{restore}

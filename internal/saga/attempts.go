@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Bounds of what a question about attempts reads.
+// Limits of reading attempts for statistics.
 const (
 	MostSampledSagas    = 2_000
 	MostSampledAttempts = 20_000
-	// SampleParts is into how many parts of equal length a period is cut that has more sagas.
+	// SampleParts is the number of equal parts into which a period with more sagas is divided.
 	SampleParts = 100
 )
 
@@ -30,14 +30,14 @@ func (f *AttemptFilter) Matches(s *Saga) bool {
 		within(s.CreatedAt, f.From, f.To)
 }
 
-// AttemptSample is the attempts of some sagas, those of one saga together and in order.
+// AttemptSample holds the attempts of some sagas, grouped by saga and in order.
 type AttemptSample struct {
 	Sagas    int
 	Sampled  bool // there are more sagas or attempts than were read
 	Attempts []SampledAttempt
 }
 
-// SampledAttempt is what statistics need of a StepLog. The newest saga comes first.
+// SampledAttempt is the part of a StepLog that statistics need. The newest saga comes first.
 type SampledAttempt struct {
 	SagaID    uuid.UUID
 	StepIndex int
@@ -51,7 +51,7 @@ type SampledAttempt struct {
 	EndedAt   time.Time // zero while it runs
 }
 
-// Sampled returns what statistics need of a step log.
+// Sampled returns the part of a step log that statistics need.
 func (l *StepLog) Sampled() SampledAttempt {
 	a := SampledAttempt{
 		SagaID: l.SagaID, StepIndex: l.StepIndex, StepName: l.StepName, Action: l.Action, Attempt: l.Attempt,
@@ -63,7 +63,7 @@ func (l *StepLog) Sampled() SampledAttempt {
 	switch {
 	case l.Outcome != nil:
 		a.Outcome = *l.Outcome
-	case l.Status == LogSkipped && l.Response != nil: // an operator's account of an undo by hand
+	case l.Status == LogSkipped && l.Response != nil: // an operator's record of a manual compensation
 		a.Outcome = outcomeOperator
 	}
 	return a
@@ -97,7 +97,7 @@ type StepStatistics struct {
 	Failed    int // whether or not another attempt followed
 	GaveUp    int // of those, the ones that were the last
 	Retries   int
-	// ByOperator counts what an operator decided instead of a call.
+	// ByOperator counts operators' decisions in place of a call.
 	ByOperator int
 	// Each is how long attempts took; Whole from the first attempt to the end of the last,
 	// with the waits between.
@@ -120,7 +120,7 @@ type stepCount struct {
 	each, whole []time.Duration
 	codes       map[string]*StepFailures
 	last        uuid.UUID // the saga of the attempt before
-	began       time.Time // of the first attempt of the saga's step that is not over; zero: none
+	began       time.Time // of the first attempt of the saga's unfinished step; zero: none
 }
 
 // ByStep counts the attempts of a sample by step and action: steps in their order, each

@@ -39,8 +39,7 @@ const (
 	StateChanged   AuditType = "state.changed" // a change of state that no other type names
 )
 
-// Our own types: what a client, an operator or a deadline asked for, before the state
-// shows it.
+// Our own types: requests of clients, operators or deadlines, before the state reflects them.
 const (
 	CancelAsked       AuditType = "saga.cancel_requested"
 	CompensationAsked AuditType = "saga.compensation_requested"
@@ -79,31 +78,31 @@ const NoStep = -1
 // AuditEvent is one row of the audit trail (seed 2, saga_events). It is stored in the
 // same transaction as the change that it describes and is never updated.
 //
-// Every change of state has exactly one event that bears Old and New: the one
-// that names it, else a StateChanged. Read in order, New of one is Old of the
-// next (invariant I10); the first has no Old.
+// Every change of state has exactly one event with Old and New: one with a specific type,
+// otherwise a StateChanged. In order, New of one event is Old of the next (invariant I10); the
+// first has no Old.
 type AuditEvent struct {
 	TenantID  uuid.UUID
 	SagaID    uuid.UUID
 	Type      AuditType
-	StepIndex int    // NoStep when it is of no step
+	StepIndex int    // NoStep if it concerns no step
 	StepName  string // "" likewise
-	Attempt   int    // of the step's call; 0 when it is of no call
+	Attempt   int    // of the step's call; 0 if it concerns no call
 	At        time.Time
-	Data      json.RawMessage // canonical JSON object; nil: nothing more to say
+	Data      json.RawMessage // canonical JSON object; nil: none
 	Old, New  State           // NoState both, or New alone at the beginning
 	Error     *Error
-	Actor     string // who asked for it; "": the engine
+	Actor     string // who requested it; "": the engine
 	RequestID string // of the API; "": none
 	TraceID   *string
 	SpanID    *string
 }
 
-// Digest returns the SHA-256 of the event's content, which is stored with it: the audit
-// trail's chain hashes digests, and a changed row no longer fits its own. Every part is
-// prefixed with its length, so that two different events never hash the same bytes.
+// Digest returns the SHA-256 of the event's content, which is stored with it: the audit trail's
+// chain hashes digests, and a changed row no longer matches its digest. Every part is prefixed
+// with its length, so that two different events never hash the same bytes.
 func (e *AuditEvent) Digest() [sha256.Size]byte {
-	b := make([]byte, 0, 512) // on the stack: this is on the way of every transition
+	b := make([]byte, 0, 512) // on the stack, because every transition comes through here
 	for _, n := range [...]int64{int64(e.StepIndex), int64(e.Attempt), e.At.UnixMicro(), int64(e.Old), int64(e.New)} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // any 64 bits will do
 	}
@@ -152,7 +151,7 @@ func (s *Saga) event(t AuditType, at time.Time) AuditEvent {
 	}
 }
 
-// nameOf tells which type names the move from one state to another.
+// nameOf returns the type of the event for a change from one state to another.
 func nameOf(from, to State) AuditType {
 	switch {
 	case to == Completed:
@@ -189,7 +188,7 @@ func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) Audit
 	return e
 }
 
-// words is the data of an event; empty members are omitted.
+// words holds the data of an event; empty members are omitted.
 type words struct {
 	By        string     `json:"by,omitempty"`
 	Cause     Cause      `json:"cause,omitempty"`
@@ -207,7 +206,7 @@ type words struct {
 	Changed  []string `json:"changed,omitempty"`  // members of the note
 	Assignee *string  `json:"assignee,omitempty"` // who it is now; "": unassigned
 
-	Erased map[string]string `json:"erased_events,omitempty"` // digests of what is left, by event
+	Erased map[string]string `json:"erased_events,omitempty"` // digests of the remaining content, by event
 }
 
 // say sets the event's data.
@@ -237,8 +236,8 @@ func (d *decision) tellOfStep(t AuditType) *AuditEvent {
 	return e
 }
 
-// tellOfFailure appends the event of a call that will not be repeated, and
-// whether that is because its policy allows no further attempt.
+// tellOfFailure appends the event of a call that will not be repeated, with whether its policy
+// allows no further attempt.
 func (d *decision) tellOfFailure(t AuditType, o Outcome, exhausted bool) {
 	d.tellOfStep(t).Error = d.outcomeError(o, o.Message)
 	if exhausted {
@@ -246,7 +245,7 @@ func (d *decision) tellOfFailure(t AuditType, o Outcome, exhausted bool) {
 	}
 }
 
-// tellSkipped appends the event of step k, which has nothing to undo.
+// tellSkipped appends the event of step k, which has no compensation.
 func (d *decision) tellSkipped(k int) {
 	e := d.tell(UndoCompleted)
 	e.StepIndex, e.StepName = k, d.After.Def.Steps[k].Name

@@ -7,22 +7,22 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Budget bounds what one saga may hold and what one call may carry, in bytes. 0: no bound.
+// Budget limits the content of one saga and the body of one call, in bytes. 0: no limit.
 type Budget struct {
-	// Saga bounds what a saga holds: its payload, inputs that operators have patched, and
-	// the outputs of its steps.
+	// Saga limits the content of a saga: its payload, inputs patched by operators, and the
+	// outputs of its steps.
 	Saga int64
-	// Request bounds the body of a call.
+	// Request limits the body of a call.
 	Request int64
 }
 
-// Outcome codes of a saga that has outgrown its budget.
+// Outcome codes of a saga that exceeds its budget.
 const (
 	CodeSagaTooLarge    = "saga_too_large"
 	CodeRequestTooLarge = "request_too_large"
 )
 
-// What the body of a call consists of besides its variable parts (Instance.body).
+// The fixed parts of the body of a call (Instance.body).
 const (
 	bodyFrame = len(`{"saga_id":"","workflow_name":"","step":"","action":"","payload":,"outputs":{}}`) + 36
 	undoFrame = len(`,"input":,"output":`)
@@ -52,9 +52,9 @@ func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bo
 	}, true
 }
 
-// affordable returns o unless its output exceeds the budget of the saga, or that of a
-// compensation which would have to carry it. Then the output is dropped and the step is
-// given up, as one that was applied and must be compensated.
+// affordable returns o unless its output exceeds the budget of the saga, or of a compensation
+// that would have to carry it. Then it drops the output, and the step fails as one that was
+// applied and must be compensated.
 func (d *decision) affordable(o Outcome) Outcome {
 	b, r := d.m.Budget, &d.After
 	if o.Verdict != Done || b.Saga <= 0 && b.Request <= 0 {
@@ -93,7 +93,7 @@ func (d *decision) affordable(o Outcome) Outcome {
 	}
 }
 
-// held returns how many bytes the saga holds.
+// held returns the size of the saga's content in bytes.
 func (r *Instance) held() int {
 	n := len(r.Payload)
 	for _, out := range r.outputs {

@@ -3,15 +3,15 @@ package saga
 // An attempt whose answer was lost leaves a doubt (Saga.Uncertain): the step, or its
 // compensation, may have been applied. The rules about it are here (decision 0101).
 
-// doubts notes what a call that was not done leaves behind. Only an answer that it was
-// done ends a doubt. A refusal does not: it may come from a gateway that knows nothing
-// of the attempt whose answer was lost (decision 0101).
+// doubts records whether a call that was not done leaves a doubt. Only a successful answer ends
+// a doubt. A refusal does not: it may come from a gateway that never saw the attempt whose
+// answer was lost (decision 0101).
 func (d *decision) doubts(o Outcome) {
 	d.s.Uncertain = d.s.Uncertain || o.Verdict == Unknown || o.InDoubt
 }
 
-// givenUp is the error of the current step or compensation, which has given up. A
-// refusal alone would say that nothing was applied.
+// givenUp returns the error of the current step or compensation, which gave up. A refusal alone
+// would mean that nothing was applied.
 func (d *decision) givenUp(o Outcome, what string) *Error {
 	text := what + o.Message
 	if d.s.Uncertain && o.Verdict != Unknown {

@@ -8,31 +8,31 @@ import (
 	"time"
 )
 
-// DryRun is what would follow a change if every call were done.
+// DryRun is what would follow a change if every call succeeded.
 type DryRun struct {
-	// InFlight: a call may be in flight whose outcome comes first. It is not among Calls.
+	// InFlight means that a call may be in flight, whose outcome comes first. It is not in
+	// Calls.
 	InFlight bool
 	Calls    []PlannedCall
-	EndState State // where the saga would end, or rest when it is suspended
+	EndState State // where the saga would end, or stop if it is suspended
 }
 
-// PlannedCall is a call that would be made. Exact: its body is the one that
-// would be sent; else it depends on an answer that has not come yet.
+// PlannedCall is a call that would be made. Exact means that its body is final; otherwise it
+// depends on an answer that has not arrived yet.
 type PlannedCall struct {
 	Call
 	Exact bool
 }
 
-// maxPlanned bounds the number of planned calls; no saga that completes needs more.
+// maxPlanned limits the number of planned calls; no saga that completes needs more.
 const maxPlanned = 1000
 
-// DryRun returns what would follow the change, which was decided on before and is not
-// written. It changes nothing.
+// DryRun returns what would follow the change, which was decided on before and is not written.
 func (c *Change) DryRun(before *Instance, m Moment, d Defaults) DryRun {
 	r := c.After
 	f := DryRun{InFlight: !r.State.Terminal() && before.mayBeInFlight(m.Now)}
 	done := Answered{Outcome{Verdict: Done, StartedAt: m.Now, EndedAt: m.Now}}
-	if r.Unreadable() != nil { // what is called then is not known
+	if r.Unreadable() != nil { // the next calls are unknown
 		f.EndState = r.State
 		return f
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// ErasedContent takes the place of erased content. No client's JSON is stored like this:
-// such a prefix is escaped (decision 0026), and no saga is created with it as its payload
-// (CheckPayload), because read again it would pass for erased.
+// ErasedContent replaces erased content. JSON of clients is never stored like this: such a
+// prefix is escaped (decision 0026), and it is rejected as a payload of new sagas
+// (CheckPayload), which would otherwise look erased when read again.
 var ErasedContent = json.RawMessage(`{"$skald_erased":true}`)
 
 // CheckPayload returns nil unless a new saga's payload is the mark of erased content, given
@@ -26,20 +26,21 @@ func CheckPayload(p json.RawMessage) error {
 // Erased reports whether the saga's content was erased.
 func (s *Saga) Erased() bool { return s.State.Terminal() && bytes.Equal(s.Payload, ErasedContent) }
 
-// Erased returns the part of an error that stays when content is erased.
+// Erased returns the part of an error that remains when content is erased.
 func (e *Error) Erased() *Error {
 	b := e.Brief()
 	b.Message = "erased"
 	return b
 }
 
-// RecordsErasure makes e the record of an erasure for reason: left has, by the id of each
-// event that loses content, the digest of what remains of it.
+// RecordsErasure makes e the record of an erasure for reason: left maps the id of each event
+// that loses content to the digest of the rest.
 func (e *AuditEvent) RecordsErasure(reason string, left map[string]string) {
 	e.say(words{Reason: reason, Erased: left})
 }
 
-// ErasureRecorded returns what RecordsErasure recorded; nil: the event is another one.
+// ErasureRecorded returns what RecordsErasure recorded; nil if the event is not the record of
+// an erasure.
 func (e *AuditEvent) ErasureRecorded() (left map[string]string) {
 	var w words
 	if e.Type != SagaErased || json.Unmarshal(e.Data, &w) != nil {

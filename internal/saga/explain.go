@@ -21,17 +21,17 @@ const (
 	WaitsRetry    Waits = "retry"     // the due time of its next attempt
 	WaitsOwner    Waits = "owner"     // a node with room for it
 	WaitsNewOwner Waits = "new_owner" // its node is dead
-	WaitsTurn     Waits = "turn"      // its driver to act on a flag or an order
+	WaitsTurn     Waits = "turn"      // its driver to handle a flag or an order
 	WaitsResume   Waits = "resume"    // it is suspended
 	WaitsOperator Waits = "operator"  // it has failed and needs an operator
 )
 
-// Explanation says what a saga waits for and what happens next.
+// Explanation is what a saga waits for and what happens next.
 type Explanation struct {
 	WaitsFor Waits
 	Since    time.Time
 	Next     string     // what happens next, "" nothing
-	NextAt   *time.Time // nil: as soon as what it waits for is there
+	NextAt   *time.Time // nil: as soon as the event that it waits for occurs
 	Step     *ExplainedStep
 	Deadline *time.Time
 	// BlockedBy is the dead letter that a failed saga waits for; Nil: none.
@@ -47,12 +47,12 @@ type ExplainedStep struct {
 	Name                  string
 	Action                Action
 	Attempts, MaxAttempts int
-	// InDoubt: an attempt may have been applied, but no answer says so.
+	// InDoubt means that an attempt may have been applied although no answer confirms it.
 	InDoubt bool
 }
 
-// Explain says what the run waits for. logs are all of the saga's; alive reports whether the lease
-// of its owner holds; now is the time.
+// Explain returns what the saga waits for. logs are all of its step logs; alive reports whether
+// its owner's lease is valid; now is the current time.
 func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation {
 	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs)}
 	for _, rule := range Verbs {
@@ -96,7 +96,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	case r.LeaseOwner != nil && !alive:
 		x.WaitsFor = WaitsNewOwner
 		x.Next = "another node takes it over and repeats the call in flight"
-		x.Summary = "Its node is gone; another node will take it over."
+		x.Summary = "Its node was lost; another node will take it over."
 	case r.flagged() || r.ordered():
 		x.WaitsFor = WaitsTurn
 		x.Next = "its node carries out the decision once no call is in flight"
@@ -114,7 +114,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		if r.NextRunAt != nil {
 			x.Since = *r.NextRunAt
 		}
-		x.Summary = fmt.Sprintf("It is due for %s and waits for a node with room for it.", call)
+		x.Summary = fmt.Sprintf("It is due for %s and waits for a node with a free slot.", call)
 	default:
 		x.WaitsFor, x.Step.Attempts = WaitsAnswer, r.Failures+1
 		x.Next = "the answer decides"
@@ -139,16 +139,17 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	return x
 }
 
-// doubtOf says what follows from an attempt whose answer was lost.
+// doubtOf describes the consequences of an attempt whose answer was lost.
 func doubtOf(s *ExplainedStep) string {
 	if s.Action == Compensate {
 		return " An earlier attempt may have been applied."
 	}
-	return fmt.Sprintf(" An earlier attempt may have been applied: unless a later one is done, step %q is compensated, too.", s.Name)
+	return fmt.Sprintf(" An earlier attempt may have been applied: unless a later one succeeds, "+
+		"step %q is compensated as well.", s.Name)
 }
 
-// Pending says what was decided about the saga and is not carried out yet, and when it
-// will be; "" nothing.
+// Pending describes a decision about the saga that is not carried out yet, and when it will be;
+// "": none.
 func (r *Instance) Pending() string {
 	if r.State.Terminal() || !r.flagged() && !r.ordered() {
 		return ""
@@ -160,7 +161,7 @@ func (r *Instance) Pending() string {
 	return r.decided() + "; " + when
 }
 
-// decided describes what was decided about the saga and is not carried out yet.
+// decided describes a decision about the saga that is not carried out yet.
 func (r *Instance) decided() string {
 	switch {
 	case r.CompensationExpired && r.State == Compensating:
@@ -173,9 +174,9 @@ func (r *Instance) decided() string {
 	return "an operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
 }
 
-// explainDamage explains a saga of which something cannot be read.
+// explainDamage explains a saga with unreadable parts.
 func (r *Instance) explainDamage(x *Explanation, what string) {
-	x.WaitsFor, x.Next = WaitsOperator, "it goes on within a minute after all of it can be read again"
+	x.WaitsFor, x.Next = WaitsOperator, "it continues within a minute after all of it can be read again"
 	x.Summary = sentence(what)
 	x.Deadline = r.TimeoutAt
 	if r.State == Compensating {

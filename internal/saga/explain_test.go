@@ -39,8 +39,8 @@ func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 	}{
 		{"", "--", "", false},
 		{"unreached", "--", "", false},
-		{"timeout", "?-", `An earlier attempt may have been applied: unless a later one is done, step "s0" is compensated, too.`, true},
-		{"timeout unreached", "?-", `step "s0" is compensated, too.`, true},
+		{"timeout", "?-", `An earlier attempt may have been applied: unless a later one succeeds, step "s0" is compensated as well.`, true},
+		{"timeout unreached", "?-", `step "s0" is compensated as well.`, true},
 		{"timeout done", "--", "", false},
 		{"done timeout refused", "-?", "", false}, // its undo is not in doubt
 		{"done timeout refused timeout", "-?", "An earlier attempt may have been applied.", true},

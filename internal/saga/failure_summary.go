@@ -8,21 +8,21 @@ import (
 	"github.com/google/uuid"
 )
 
-// Trouble is what a store keeps of a saga that went wrong, besides its head, so that
-// sagas can be found and counted by it. In the database a trigger keeps it (migration
+// Trouble is the summary of a saga's failure that a store keeps in addition to its head, so
+// that sagas can be found and counted by it. In the database a trigger maintains it (migration
 // 0263), which the stores' contract tests compare with this.
 type Trouble struct {
-	// TurnedAt is the index of the step that was in flight when the saga turned back.
+	// TurnedAt is the index of the step that was in flight when the saga began to compensate.
 	TurnedAt int
-	// Step and Action are empty unless the saga has ended otherwise than completed: the
-	// step whose undo gave up, or where it turned back.
+	// Step and Action are empty unless the saga has ended otherwise than completed: the step
+	// whose compensation gave up, or at which it began to compensate.
 	Step   string
 	Action Action
-	// Since is when it began to need attention; zero: it does not.
+	// Since is when the saga began to need attention; zero: it does not.
 	Since time.Time
 }
 
-// After returns the trouble of a saga after a change of what it was before.
+// After returns the trouble of a saga after a change.
 func (t Trouble) After(before *Saga, after *Instance) Trouble {
 	if after.NeedsAttention != before.NeedsAttention {
 		if t.Since = (time.Time{}); after.NeedsAttention {
@@ -49,8 +49,8 @@ func (t Trouble) After(before *Saga, after *Instance) Trouble {
 	return t
 }
 
-// Fits reports whether the filters that Trouble decides select a saga. current is the name of its
-// current step.
+// Fits reports whether the filters on Trouble select a saga. current is the name of its current
+// step.
 func (f *Filter) Fits(s *Saga, t Trouble, current string) bool {
 	step := current
 	if s.State.Terminal() {
@@ -86,7 +86,7 @@ func (f *ErrorFilter) Matches(s *Saga) bool {
 	return list.Matches(s) && s.State != Completed && (s.State.Terminal() || s.NeedsAttention)
 }
 
-// Errors is sagas that went wrong, by what went wrong.
+// Errors groups failed sagas by their errors.
 type Errors struct {
 	Groups []ErrorGroup // the largest first
 	// Examined is how many sagas are in the groups; Capped: those that were created last,
@@ -95,7 +95,7 @@ type Errors struct {
 	Capped   bool
 }
 
-// ErrorGroup is the sagas of a workflow that have the same error at the same step.
+// ErrorGroup is a group of sagas of a workflow with the same error at the same step.
 type ErrorGroup struct {
 	WorkflowName string
 	Step         string // Trouble.Step, or the current step of an unfinished saga
@@ -106,7 +106,7 @@ type ErrorGroup struct {
 	Count       int64
 	Attention   int64 // how many of them need attention
 	First, Last time.Time
-	Sample      uuid.UUID // the highest id, usually of one created lately
+	Sample      uuid.UUID // the highest id, usually of a recent saga
 }
 
 // Key identifies a group.

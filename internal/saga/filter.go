@@ -9,14 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Filter selects sagas, and a page of them; zero fields do not restrict. JSON is how a
-// bulk operation keeps it.
+// Filter selects sagas, and a page of them; zero fields do not restrict. Bulk operations store
+// it as JSON.
 type Filter struct {
 	WorkflowName string `json:"workflow_name,omitzero"`
 	// WorkflowVersion is a version of that workflow; 0: any.
 	WorkflowVersion int     `json:"workflow_version,omitzero"`
 	States          []State `json:"states,omitzero"`
-	// Lifecycles are seed 4's words; nil: any.
+	// Lifecycles are seed 4's status words; nil: any.
 	Lifecycles     []string        `json:"lifecycles,omitzero"`
 	CorrelationID  string          `json:"correlation_id,omitzero"`
 	InitiatedBy    string          `json:"initiated_by,omitzero"`
@@ -47,15 +47,15 @@ type Filter struct {
 	page.ByTime `json:"-"`
 }
 
-// OfError reports whether f selects sagas by their errors.
+// OfError reports whether f filters by errors.
 func (f *Filter) OfError() bool { return f.ErrorCode != "" || f.Step != "" }
 
-// OfAttention reports whether f selects sagas by the time since when they need attention.
+// OfAttention reports whether f filters by the time since when sagas need attention.
 func (f *Filter) OfAttention() bool { return !f.AttentionFrom.IsZero() || !f.AttentionTo.IsZero() }
 
-// Matches reports whether f selects a saga of its tenant, but for the filters that Trouble decides.
-// It defines what the filters mean: the SQL of a store must agree, which the stores' contract tests
-// verify.
+// Matches reports whether f selects a saga of its tenant, except for the filters on Trouble. It
+// defines the meaning of the filters: the SQL of a store must agree, which the stores' contract
+// tests verify.
 func (f *Filter) Matches(s *Saga) bool {
 	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
 	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&

@@ -34,8 +34,8 @@ type Interventions struct {
 
 // StepIntervention is what operators have changed about one step.
 type StepIntervention struct {
-	// Runs counts how often an operator made the action a new call, which needs its own
-	// idempotency key; Undos does so for the compensation.
+	// Runs counts how often an operator turned the action into a new call, which requires a new
+	// idempotency key; Undos does the same for the compensation.
 	Runs  int `json:"runs,omitempty"`
 	Undos int `json:"undos,omitempty"`
 	// Base is how many attempts of the action belong to earlier runs, whose step logs
@@ -44,10 +44,10 @@ type StepIntervention struct {
 	UndoBase int `json:"undo_base,omitempty"`
 	// Input replaces the saga's payload for this step; canonical JSON, nil: it does not.
 	Input json.RawMessage `json:"input,omitempty"`
-	// Next is what the fields above become when compensation has reached RestartAt.
+	// Next holds the values of the fields above for when compensation has reached RestartAt.
 	Next *NextRun `json:"next,omitempty"`
-	// Skipped: the step counts as passed without having been done. Doubt: it may have
-	// been applied anyway, and is compensated as if it had been.
+	// Skipped means that the step counts as passed without having been done. Doubt means that
+	// it may have been applied anyway, and is compensated as if it had been.
 	Skipped bool `json:"skipped,omitempty"`
 	Doubt   bool `json:"doubt,omitempty"`
 }
@@ -60,12 +60,12 @@ type NextRun struct {
 	Input    json.RawMessage `json:"input,omitempty"`
 }
 
-// OrderVerb is what an operator orders for the current step.
+// OrderVerb is an operator's decision for the current step.
 type OrderVerb string
 
 // Verbs of orders. While a step is being compensated they apply to its compensation.
 const (
-	SkipStep     OrderVerb = "skip"     // go on without it
+	SkipStep     OrderVerb = "skip"     // continue without it
 	CompleteStep OrderVerb = "complete" // it was done outside of Skald
 	FailStep     OrderVerb = "fail"     // no further attempt
 	// UndoneStep: the compensation that gave up is no longer needed, because the step
@@ -153,7 +153,7 @@ func (d *decision) edit() *Interventions {
 	return d.s.Interventions
 }
 
-// editStep changes what is kept of step k.
+// editStep changes the interventions on step k.
 func (d *decision) editStep(k int, change func(*StepIntervention)) {
 	i := d.edit()
 	s := i.Steps[k]

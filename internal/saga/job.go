@@ -21,7 +21,7 @@ import (
 // takes the saga over leaves that log alone.
 const outcomeJob = "job_run"
 
-// How often a run in flight is checked, and one that was asked to stop.
+// How often a run in flight, and one that was asked to stop, is checked.
 const (
 	lookEvery     = time.Hour
 	lookStopping  = time.Minute
@@ -83,7 +83,7 @@ func (r *Instance) stepLimit() time.Time {
 	return r.runBegun.Add(time.Duration(ms) * time.Millisecond)
 }
 
-// lookAt returns when the run in flight must be checked next.
+// lookAt returns the time of the next check of the run in flight.
 func (r *Instance) lookAt(now time.Time) *time.Time {
 	at := now.Add(lookEvery)
 	if limit := r.stepLimit(); limit.After(now) && limit.Before(at) {
@@ -142,7 +142,7 @@ func (d *decision) beginRun() {
 	d.s.NextRunAt = r.lookAt(d.m.Now)
 }
 
-// jobRunChecked notes when the run in flight must be checked again.
+// jobRunChecked records the time of the next check of the run in flight.
 func (d *decision) jobRunChecked(e JobRunChecked) bool {
 	if d.s.State.Terminal() || !d.After.recorded || d.After.job() == nil {
 		return false
@@ -161,8 +161,8 @@ type RunEnd struct {
 	Result json.RawMessage
 	Error  string // one line, "" without one
 	Reason string // of a cancel, "" when none was given
-	// Doubted: an attempt may have had effects that were not reported, because it was
-	// lost or cut off.
+	// Doubted means that an attempt may have had unreported effects, because it was lost or
+	// interrupted.
 	Doubted bool
 	At      time.Time
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Spec is what a client asks for.
+// Spec is a client's request for a saga.
 type Spec struct {
 	ID            uuid.UUID // the client's, or one made by the server
 	Tenant        tenant.Tenant
@@ -26,7 +26,7 @@ type Spec struct {
 	SpanID        *string
 	Payload       json.RawMessage // canonical JSON or nil
 	Metadata      json.RawMessage // canonical JSON object or nil
-	TimeoutMS     int64           // 0: the definition's, else the server's default
+	TimeoutMS     int64           // 0: the definition's, or else the server's default
 	RetryPolicy   *retry.Policy   // of steps that name none; nil: the definition's
 	// TenantInKeys: the idempotency keys of its calls contain the tenant, as in every
 	// tenant but the default one.
@@ -49,10 +49,10 @@ type NewSaga struct {
 	RequestID string
 }
 
-// New returns the first version of a saga of definition version ver. owner is the node
-// that will drive it; nil when the node has no capacity, and any node may claim it.
-// defaultTimeout applies when neither spec nor definition say; 0: none. CreatedAt is
-// now; TimeoutAt is set by the store on the database's clock.
+// New returns the first version of a saga of definition version ver. owner is the node that
+// will drive it; nil when the node has no capacity, and any node may claim it. defaultTimeout
+// applies if neither spec nor the definition has a timeout; 0: none. CreatedAt is now;
+// TimeoutAt is set by the store on the database's clock.
 func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Time, defaultTimeout time.Duration) Saga {
 	s := Saga{
 		ID: spec.ID, Tenant: spec.Tenant, SagaType: spec.SagaType,
@@ -90,8 +90,8 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 	return s
 }
 
-// TypeOf is the saga type that a workflow's name stands for: its first 64
-// characters, which is what seed 4's column holds.
+// TypeOf returns the saga type of a workflow: the first 64 characters of its name, the size of
+// seed 4's column.
 func TypeOf(workflowName string) string {
 	if r := []rune(workflowName); len(r) > 64 {
 		return string(r[:64])

@@ -8,11 +8,11 @@ import (
 	"github.com/google/uuid"
 )
 
-// Note is what people have written beside a saga: who takes care of it, and a few words. It
-// is no part of the saga's row (decision 0073): its version is its own, so that writing it
-// never gets in the way of a step, nor a step in the way of it.
+// Note is what people have noted on a saga: its assignee, and a short text. It is not part of
+// the saga's row (decision 0073) and has its own version, so that notes and steps never
+// conflict.
 type Note struct {
-	Version  int64 // 0: nothing has been written
+	Version  int64 // 0: no note was written yet
 	Assignee string
 	Text     string
 }
@@ -49,8 +49,8 @@ type Noted struct {
 }
 
 // Noted returns the change that makes n the note of the saga. reason is as the client stated it;
-// actor is the authenticated caller. The event does not have the text: the trail keeps events
-// forever, and a note may be erased.
+// actor is the authenticated caller. The event does not contain the text: the trail keeps events
+// forever, but a note may be erased.
 func (s *Saga) Noted(n Note, changed []string, actor, requestID, reason string, at time.Time) Noted {
 	e := s.event(NoteChanged, at)
 	e.Actor, e.RequestID = actor, requestID
@@ -62,10 +62,10 @@ func (s *Saga) Noted(n Note, changed []string, actor, requestID, reason string, 
 	return Noted{Saga: s.Ref(), Of: s.CreatedAt, Note: n, At: at, Event: e}
 }
 
-// Notes stores what people write beside sagas, live and archived. Implementations are safe
-// for concurrent use; errors other than the faults named are outages.
+// Notes stores the notes on live and archived sagas. Implementations are safe for concurrent
+// use; errors other than the faults named are outages.
 type Notes interface {
-	// Notes returns the notes of sagas of a tenant. Sagas without one are left out.
+	// Notes returns the notes of sagas of a tenant. Sagas without one are omitted.
 	Notes(ctx context.Context, tenant uuid.UUID, sagas ...uuid.UUID) (map[uuid.UUID]Note, error)
 	// PutNote stores a note with its event, durably on return. Fault: Conflict with CodeStale
 	// when the note has another version than the one before n.Note.Version.

@@ -7,13 +7,13 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Verdict is what a participant's answer means (requirements/invariants.md 3.7).
+// Verdict is the meaning of a participant's answer (requirements/invariants.md 3.7).
 type Verdict int
 
 // Verdicts.
 const (
 	Done       Verdict = iota + 1 // 2xx: applied
-	Refused                       // a definite no: not applied by this attempt, not retried
+	Refused                       // definite: not applied by this attempt, not retried
 	Unknown                       // no answer, 5xx, garbage: may have been applied
 	NotApplied                    // certainly not applied, worth another try: dial failed, 425, 429
 )
@@ -26,16 +26,17 @@ type Outcome struct {
 	Message    string          // for people; never more than 1,000 characters
 	Output     json.RawMessage // canonical JSON when Done; nil when the answer had no body
 	Response   json.RawMessage // canonical JSON of a refusal's body; nil when there was none
-	StackTrace string          // where the participant failed, by its own account; "" when it does not say
-	Cause      *Error          // what caused it, by its own account, without times; nil when it does not say
+	StackTrace string          // where the participant failed, as it reports; "" if it does not
+	Cause      *Error          // the cause, as the participant reports, without times; nil if it does not
 	Request    []byte          // the body sent
-	RetryAfter time.Duration   // the participant's wish; 0 when none
+	RetryAfter time.Duration   // the participant's Retry-After; 0 if none
 	StartedAt  time.Time
 	EndedAt    time.Time
-	// InDoubt: within this attempt the request had been sent before, over a kept connection
-	// that broke without an answer. That may have been applied, whatever this answer says.
+	// InDoubt means that this attempt had already sent the request over a kept connection,
+	// which broke without an answer. That request may have been applied, regardless of this
+	// answer.
 	InDoubt bool
-	// Last: the retries are used up elsewhere (by the job). No further attempt follows,
-	// whatever the step's policy says.
+	// Last means that the retries are used up elsewhere (by the job). No further attempt
+	// follows, regardless of the step's policy.
 	Last bool
 }

@@ -15,7 +15,8 @@ import (
 )
 
 // Create stores a saga and passes it to the engine; on request it then waits for its end.
-// Faults: those of the definition, of limits, of the Idempotency-Key, of a name that is taken.
+// Faults: those of the definition, of limits, of the Idempotency-Key, and of an id or business
+// key that is taken.
 func (s *Service) Create(ctx context.Context, r *Request) (Result, error) {
 	out, w, err := s.store(ctx, r)
 	if err != nil || r.Wait == 0 {
@@ -23,7 +24,7 @@ func (s *Service) Create(ctx context.Context, r *Request) (Result, error) {
 	}
 	ref := saga.Ref{Tenant: r.Spec.Tenant.ID, ID: out.ID}
 	if out.Earlier() {
-		w.Stop() // it waits for a saga that was not stored
+		w.Stop() // the waiter is for a saga that was not stored
 		out.Ended, out.Waited, err = s.End(ctx, ref, r.Wait)
 		return out, err
 	}
@@ -34,9 +35,9 @@ func (s *Service) Create(ctx context.Context, r *Request) (Result, error) {
 	return out, err
 }
 
-// store makes the saga durable and starts it. Whatever can be refused before the group commit of
-// new sagas is refused before it: a refusal inside costs the other sagas of the batch time. w
-// waits for the saga's end, and must be stopped.
+// store makes the saga durable and starts it. It rejects as much as possible before the group
+// commit of new sagas, because a rejection inside delays the other sagas of the batch. w waits
+// for the saga's end, and must be stopped.
 func (s *Service) store(ctx context.Context, r *Request) (out Result, w *waiting.Waiter, err error) {
 	if err := saga.CheckPayload(r.Spec.Payload); err != nil {
 		return out, nil, err
@@ -90,8 +91,8 @@ func (s *Service) name(ctx context.Context, spec *saga.Spec) error {
 	return nil
 }
 
-// admit reserves room in the engine, stores the saga, and starts it in that room, or
-// gives the room back.
+// admit reserves a slot in the engine, stores the saga, and starts it in that slot or releases
+// the slot.
 func (s *Service) admit(ctx context.Context, r *Request, c chosen) (Result, error) {
 	owner, done := s.Engine.Admit(ctx)
 	var run *saga.Instance
@@ -117,7 +118,7 @@ func (s *Service) admit(ctx context.Context, r *Request, c chosen) (Result, erro
 		case result.Created != saga.NotCurrent && result.Created != saga.NotRunnable:
 			return Result{}, refusal(&r.Spec, result)
 		}
-		// The cached definition was outdated. After it is read again it is current or gone,
+		// The cached definition was outdated. After reading it again it is current or deleted,
 		// unless it changes faster than it can be read.
 		if retried {
 			return Result{}, fault.New(fault.Unavailable, fault.CodeUnavailable, "the workflow keeps changing; try again")
@@ -128,7 +129,7 @@ func (s *Service) admit(ctx context.Context, r *Request, c chosen) (Result, erro
 	}
 }
 
-// refusal is the fault of a saga that the store did not accept, for a reason other than its
+// refusal returns the fault of a saga that the store rejected for a reason other than its
 // definition.
 func refusal(spec *saga.Spec, result saga.CreateResult) error {
 	switch result.Created {
@@ -164,7 +165,7 @@ func (s *Service) unlessStored(ctx context.Context, n saga.NewSaga, result saga.
 	if fault.As(err) != nil {
 		return result, err
 	}
-	ctx, cancel := s.promised(ctx) // ctx may have expired: that may be the error
+	ctx, cancel := s.promised(ctx) // ctx may have expired, which may be the error
 	defer cancel()
 	found, getErr := s.Store.Get(ctx, n.Tenant.ID, n.ID)
 	if getErr != nil || !found.CreatedAt.Equal(n.CreatedAt) || !sameOwner(&found, n.LeaseOwner) {
@@ -188,7 +189,7 @@ func taken(id uuid.UUID) error {
 		With(fault.Field{Pointer: "/saga_id", Code: "exists", Message: "is taken"})
 }
 
-// maxShown is how many bytes of an invalid name are repeated to the client.
+// maxShown is how many bytes of an invalid name are returned to the client.
 const maxShown = 1000
 
 // chosen is the definition for a new saga.

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// InlinePrefix begins the names of workflows made for inline steps. Clients
+	// InlinePrefix is the prefix of the names of workflows made for inline steps. Clients
 	// cannot register such names.
 	InlinePrefix = "inline:"
 	// inlineLabel is the default workflow name of inline steps.
@@ -26,12 +26,12 @@ const (
 )
 
 // Definitions reads workflows for new sagas through a cache. Cached definitions may be
-// outdated: a store refuses a saga of an outdated or disabled workflow, and the caller
-// then reads again with fresh.
+// outdated: a store rejects a saga of an outdated or disabled workflow, and the caller then
+// reads again with fresh.
 type Definitions struct {
 	store  workflow.Store
 	limits workflow.Limits
-	// runnable refuses definitions that this server cannot run.
+	// runnable rejects definitions that this server cannot run.
 	runnable func(*workflow.Definition) error
 
 	mu       sync.RWMutex
@@ -189,8 +189,8 @@ func inRequest(err error) error {
 	return f
 }
 
-// remember stores value in a cache of at most maxCached entries; when it is full, an
-// arbitrary other entry is dropped.
+// remember stores value in a cache of at most maxCached entries; if it is full, an arbitrary
+// other entry is dropped.
 func remember[K comparable, V any](mu *sync.RWMutex, cache map[K]V, key K, value V) {
 	mu.Lock()
 	defer mu.Unlock()

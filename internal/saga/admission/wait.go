@@ -8,10 +8,10 @@ import (
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
-// End returns when the saga has ended, the wait is over, or the server begins to stop: the saga
-// as it ended, nil if it has not or must be read separately, perhaps from the archive. waited is
-// false when too many requests wait already. An error means that the client left or the store is
-// unavailable.
+// End returns when the saga has ended, the wait is over, or the server begins to stop. It
+// returns the saga at its end, nil if it has not ended or must be read separately, perhaps from
+// the archive. waited is false if too many requests are already waiting. An error means that the
+// client disconnected or the store is unavailable.
 func (s *Service) End(
 	ctx context.Context, ref saga.Ref, wait time.Duration,
 ) (ended *saga.Loaded, waited bool, err error) {

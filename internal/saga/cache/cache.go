@@ -1,6 +1,6 @@
 // Package cache is seed 4's Cache (GetAll, GetById, Put, Remove, SetCache, VersionConflictError, by default an
-// InMemoryCache), which the project promises and nothing else in Skald needs. It is a façade over the rules and
-// stores of the API and the engine (decision 0027) and stays this small: features belong to the stores.
+// InMemoryCache), which seed 4 requires and nothing else in Skald uses. It is a façade over the rules and
+// stores of the API and the engine (decision 0027), and stays this small: features belong in the stores.
 package cache
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
-// Cache is safe for concurrent use. Every method sees only the sagas of the tenant in ctx (WithTenant). To callers
-// of GetAll, GetById and Remove an outage, which is logged, looks like "none": who must know uses the store.
+// Cache is safe for concurrent use. Every method sees only the sagas of the tenant in ctx (WithTenant). GetAll,
+// GetById and Remove log an outage and return "none"; callers that must distinguish the two use the store.
 type Cache interface {
 	// GetAll returns the active and compensating sagas, newest first.
 	GetAll(ctx context.Context) []Saga
@@ -26,7 +26,8 @@ type Cache interface {
 	// Status from Active to Compensating, or TimeoutAt; the rest is the engine's. A taken id, or a saga that is no
 	// longer at this version, is a *VersionConflictError, and nothing is written.
 	Put(ctx context.Context, s Saga) error
-	// Remove completes a saga where an operator could force that; true if it is completed now.
+	// Remove completes a saga if an operator could force that; it returns true if the saga is
+	// completed now.
 	Remove(ctx context.Context, id uuid.UUID) bool
 }
 

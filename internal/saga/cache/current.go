@@ -8,7 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 )
 
-// InMemoryCache is seed 4's default: nothing survives the process. In Store are the definitions for Put.
+// InMemoryCache is seed 4's default, whose data is lost with the process. Store contains the definitions
+// for Put.
 type InMemoryCache struct {
 	Stored
 	Store *memstore.Store

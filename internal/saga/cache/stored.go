@@ -164,7 +164,8 @@ func (c *Stored) Remove(ctx context.Context, id uuid.UUID) bool {
 	return err == nil
 }
 
-// change writes the event that decide chooses, if any, and asks it again when the saga has moved on meanwhile.
+// change writes the event that decide chooses, if any, and calls decide again if the saga has changed in the
+// meantime.
 func (c *Stored) change(ctx context.Context, id uuid.UUID, decide func(saga.Instance) (saga.Event, error)) error {
 	t, err := tenantOf(ctx)
 	for err == nil {

@@ -14,7 +14,7 @@ import (
 type drive struct {
 	s    *session
 	run  saga.Instance
-	seen witness // what was committed since the saga's first version
+	seen witness // step logs committed since the saga's first version
 }
 
 func nothing() {}
@@ -35,7 +35,7 @@ func (d *drive) loop() (after func()) {
 		case task == saga.Wait:
 			return d.wait()
 		case !s.lease.Valid():
-			// Whichever node takes over continues. Not even a flag may be acted upon: this
+			// The node that takes over continues. Not even a flag may be handled here: this
 			// session may have dropped an outcome of this saga for the same reason.
 			return nothing
 		}
@@ -87,8 +87,8 @@ func (d *drive) wait() func() {
 	return d.s.e.noteBacklog
 }
 
-// perform makes the call. False: the session is over and the outcome must not be
-// recorded, because an abandoned call shows nothing about the participant.
+// perform makes the call. It returns false if the session is over: the outcome must not be
+// recorded then, because an abandoned call shows nothing about the participant.
 func (d *drive) perform() (saga.Outcome, bool) {
 	s := d.s
 	if o, unsendable := d.run.Unsendable(s.e.cfg.Budget, s.e.cfg.Now()); unsendable {
@@ -113,8 +113,8 @@ func (d *drive) perform() (saga.Outcome, bool) {
 	return o, s.calls.Err() == nil
 }
 
-// recordSlow makes a long call visible as RUNNING. Best effort: when the row has changed in the
-// meantime, the commit of the call's outcome detects it and handles it.
+// recordSlow makes a long call visible as RUNNING. Best effort: if the row has changed in the
+// meantime, the commit of the call's outcome detects and handles that.
 func (d *drive) recordSlow(started time.Time) {
 	change, err := saga.Apply(d.run, saga.Slow{StartedAt: started}, d.s.e.moment())
 	if err != nil {
@@ -128,8 +128,8 @@ func (d *drive) recordSlow(started time.Time) {
 	d.run = change.After
 }
 
-// decide applies an event and commits the decision, again whenever the row has changed in the
-// meantime. False: the saga is no longer this node's.
+// decide applies an event and commits the decision, and repeats this whenever the row has
+// changed in the meantime. It returns false if the saga no longer belongs to this node.
 func (d *drive) decide(event saga.Event) bool {
 	e := d.s.e
 	stripped := false
@@ -242,9 +242,9 @@ func written(change saga.Change, now saga.Loaded) bool {
 	return false
 }
 
-// withoutContent turns an outcome whose content the database refuses into one that it can
-// store. That of a success was its output: the answer was unusable, and whether the call
-// had an effect is unknown. Any other outcome stands without its content.
+// withoutContent turns an outcome whose content the database rejects into one that it can
+// store. A success loses its output, so the answer was unusable and the outcome is unknown. Any
+// other outcome is kept without its content.
 func withoutContent(event saga.Event) saga.Event {
 	a, ok := event.(saga.Answered)
 	if !ok {

@@ -5,9 +5,9 @@
 //	       change  := saga.Apply(run, outcome)
 //	       commit(change)            // then, and only then, the next call
 //
-// It keeps no state that is not in the store. A node holds one lease; when the lease is
-// lost every drive stops at once, and the node that takes over repeats the call in
-// flight with the same key. Recovery after a crash is that takeover.
+// It keeps no state that is not in the store. A node holds one lease; when the lease is lost
+// every drive stops immediately, and the node that takes over repeats the call in flight with
+// the same key. Recovery after a crash is that takeover.
 package engine
 
 import (
@@ -34,21 +34,20 @@ type Config struct {
 	Commit func(context.Context, saga.Change) error
 	// Definition returns a pinned version. It is called once per drive, so it should cache.
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
-	// Call makes one attempt. It returns soon after ctx ends.
+	// Call makes one attempt. It returns promptly when ctx ends.
 	Call func(context.Context, saga.Call) saga.Outcome
-	// CheckJobRun returns the outcome of a job run, and cancels the run if the call
-	// requests it. The outcome is nil unless the run has ended or does not exist and
-	// its saga has not been moved on. Nil: there are no job runs.
+	// CheckJobRun returns the outcome of a job run, and cancels the run if the call requests
+	// it. The outcome is nil unless the run has ended or does not exist, and its saga still
+	// waits for it. Nil: there are no job runs.
 	CheckJobRun func(context.Context, saga.JobCall) (*saga.Outcome, error)
 	Node        string // name of the node, unique among live nodes
-	// Process distinguishes this process from all others, on other machines too; ""
-	// when it cannot be distinguished. Gone reports whether another process has
-	// certainly ended; nil: unknown for every process.
+	// Process identifies this process among those of all machines; "" if that is impossible.
+	// Gone reports whether another process has certainly ended; nil: always unknown.
 	Process string
 	Gone    func(process string) bool
 	Now     func() time.Time
-	// Ended is called for every saga that has ended on this node, after the commit: of the saga and
-	// its step logs as they were committed, in the order of saga.Store.StepLogs, or nil if the node
+	// Ended is called after the commit for every saga that has ended on this node, with the saga
+	// and its step logs as committed, in the order of saga.Store.StepLogs, or with nil if the node
 	// has not seen all of them, so that they must be read. May be nil.
 	Ended func(ref saga.Ref, committed *saga.Loaded)
 	// NewID returns the ids of step logs: UUIDv7, so that they sort by time.
@@ -61,7 +60,7 @@ type Config struct {
 	ReaperInterval      time.Duration  // 1 s
 	SlowAfter           time.Duration  // 500 ms: a call that runs longer is recorded as RUNNING
 	Hold                time.Duration  // 5 s: longer waits need no owner
-	DrainTimeout        time.Duration  // 20 s: how long calls in flight may still take at a stop
+	DrainTimeout        time.Duration  // 20 s: how long calls in flight may still take at shutdown
 	StepTimeout         time.Duration  // 30 s: of steps that have none
 	CompensationTimeout time.Duration  // of sagas that have none; 0: no deadline
 	Budget              saga.Budget    // of each saga
@@ -69,7 +68,7 @@ type Config struct {
 	Observer            Observer       // nil functions are not called
 }
 
-// Observer is notified of what the engine does, for metrics.
+// Observer receives the engine's events, for metrics.
 type Observer struct {
 	CallDone func(action saga.Action, o *saga.Outcome)
 	Ended    func(s *saga.Saga)
@@ -159,7 +158,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // awaitFormer returns when no other process can be using this node's name: none holds a lease under
-// it, or the one that does has ended. If it may have ended, together with its machine, awaitFormer
+// it, or the one that does has ended. If it may have ended together with its machine, awaitFormer
 // waits for the end of the lease. A lease that is renewed in the meantime belongs to a live
 // process: errNameTaken.
 func (e *Engine) awaitFormer(ctx context.Context) error {
@@ -197,10 +196,10 @@ func (e *Engine) Healthy() error {
 	return nil
 }
 
-// Admit reserves room for one new saga, waiting for a moment when there is none: that
-// slows clients down to what the node can do. owner is nil when there is still no room;
-// the saga is then stored unowned and claimed later. done must be called exactly once:
-// with the stored run, which starts at once, or nil.
+// Admit reserves a slot for one new saga, waiting briefly if none is free, which slows clients
+// down to what the node can handle. owner is nil if there is still none; the saga is then
+// stored unowned and claimed later. done must be called exactly once: with the stored run,
+// which starts immediately, or nil.
 func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Instance)) {
 	s := e.current.Load()
 	if s == nil || !s.lease.Valid() || !s.slots.takeFresh(ctx, admitWait) {
@@ -213,8 +212,8 @@ func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Insta
 	}
 }
 
-// admitWait is how long a create waits for room before its saga is stored unowned and
-// starts only after it is claimed.
+// admitWait is how long a create waits for a slot before its saga is stored unowned and starts
+// only after a claim.
 const admitWait = 100 * time.Millisecond
 
 // noteBacklog tells the intake that unowned work exists in the store.
@@ -225,8 +224,8 @@ func (e *Engine) noteBacklog() {
 	}
 }
 
-// Wake makes the engine read a saga now, because a flag was set. It does nothing for
-// sagas that the node does not know.
+// Wake makes the engine read a saga now, because a flag was set. It does nothing for sagas that
+// this node does not own.
 func (e *Engine) Wake(ref saga.Ref) {
 	if s := e.current.Load(); s != nil {
 		s.wake(ref)
@@ -234,7 +233,7 @@ func (e *Engine) Wake(ref saga.Ref) {
 	e.noteBacklog()
 }
 
-// Moved tells the engine that a saga was moved on by the end of a job run, on any node.
+// Moved notifies the engine that the end of a job run, on any node, has advanced a saga.
 func (e *Engine) Moved(s saga.Saga) {
 	if s.State.Terminal() {
 		e.finished(&s, nil)

@@ -11,12 +11,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// intakeBatch bounds how many sagas are loaded or claimed at once.
+// intakeBatch limits how many sagas are loaded or claimed at once.
 const intakeBatch = 64
 
-// intake feeds sagas to drives: those whose short wait is over, unowned sagas that are
-// due, sagas of dead nodes, and sagas of this node that it has lost track of. A saga that
-// runs normally never passes through here.
+// intake feeds sagas to drives: those whose short wait is over, unowned sagas that are due,
+// sagas of dead nodes, and sagas of this node that it has lost track of. A saga that runs
+// normally never goes through it.
 func (s *session) intake(ctx context.Context) {
 	poll := time.NewTimer(0)
 	defer poll.Stop()
@@ -49,7 +49,7 @@ func (s *session) intake(ctx context.Context) {
 	}
 }
 
-// resumeReady drives sagas whose wait is over, as far as slots are free.
+// resumeReady drives sagas whose wait is over, as long as slots are free.
 func (s *session) resumeReady(ctx context.Context) (more bool) {
 	s.mu.Lock()
 	n := min(s.ready.len(), intakeBatch)
@@ -71,8 +71,8 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 	return err == nil
 }
 
-// claimSome claims as many sagas as there are free slots. left: there may be more.
-// Without a lease it claims nothing: it could only take sagas from live nodes.
+// claimSome claims as many sagas as there are free slots. left reports whether there may be
+// more. Without a lease it claims nothing.
 func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	if !s.lease.Valid() {
 		return false, false
@@ -98,7 +98,7 @@ func (s *session) claimSome(ctx context.Context) (got, left bool) {
 	return len(loaded) > 0, len(loaded) > 0
 }
 
-// startLoaded starts those of loaded that are this node's and returns unused slots.
+// startLoaded starts the loaded sagas that belong to this node, and returns unused slots.
 func (s *session) startLoaded(
 	ctx context.Context,
 	loaded []saga.Loaded,
@@ -137,18 +137,18 @@ func (s *session) rebuild(ctx context.Context, l saga.Loaded) (saga.Instance, er
 	return saga.Rebuild(l.Saga, def, l.Logs), nil
 }
 
-// pause is how long a saga whose workflow definition cannot be read is left alone.
+// pause is the backoff of a saga whose workflow definition cannot be read.
 type pause struct {
 	until  time.Time
 	length time.Duration
 }
 
-// longestPause bounds how long a saga waits after its definition can be read again.
+// longestPause limits how long a saga waits after its definition has become readable again.
 const longestPause = time.Minute
 
 // unreadable returns when to try again to read the workflow definition of a saga. The time doubles with each
-// failure, and the log has one line for each: a definition that was damaged, by a bad restore for example, stays so
-// until a person acts, and may have thousands of sagas.
+// failure, which is logged once: a definition that was damaged, by a bad restore for example, stays so until a
+// person acts, and may have thousands of sagas.
 func (s *session) unreadable(ctx context.Context, ref saga.Ref, err error) time.Time {
 	now := s.e.cfg.Now()
 	s.mu.Lock()
@@ -167,7 +167,7 @@ func (s *session) unreadable(ctx context.Context, ref saga.Ref, err error) time.
 	return p.until
 }
 
-// paused reports whether a saga is left alone because its definition could not be read.
+// paused reports whether a saga is in backoff because its definition could not be read.
 func (s *session) paused(ref saga.Ref) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,9 +195,9 @@ func (s *session) adoptStrays(ctx context.Context) {
 // checks that it still drives it.
 const strayAfter = 5 * time.Second
 
-// reap flags sagas whose deadline has passed. Every node does it; the first commit wins.
-// A round goes through all of them, page by page: those that cannot be flagged stay
-// overdue, and must not keep later ones from being flagged.
+// reap flags sagas whose deadline has passed. Every node does it; the first commit wins. A
+// round goes through all of them, page by page, because those that cannot be flagged stay
+// overdue and must not hide later ones.
 func (s *session) reap(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.e.sleep(ctx, s.e.cfg.ReaperInterval)
@@ -243,13 +243,13 @@ func (s *session) reapAll(ctx context.Context) error {
 // reapBatch is how many overdue sagas are read at once.
 const reapBatch = 500
 
-// flagOverdue sets the deadline's flag on one saga. One that cannot be flagged
-// is logged and left for the next round, and does not stop the others.
+// flagOverdue sets the deadline's flag on one saga. If that fails, it is logged and left for
+// the next round, without stopping the others.
 func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
 	run, err := s.rebuild(ctx, l)
 	if err != nil {
 		s.unreadable(ctx, l.Saga.Ref(), err)
-		// A definition that is damaged does not keep the flag from being set.
+		// The flag can be set even if the definition is damaged.
 		if run, err = saga.Restored(l.Saga, nil, err, l.Logs); err != nil {
 			return
 		}

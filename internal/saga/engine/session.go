@@ -13,14 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// session is one incarnation of the node: from its registration to the loss or end of
-// its lease. Nothing of it outlives the lease.
+// session is one incarnation of the node, from its registration to the loss or end of its
+// lease. All of its state ends with the lease.
 type session struct {
 	e     *Engine
 	owner int64
 	slots *slots
-	// calls ends when calls in flight must be given up: the lease is lost, or the drain
-	// has taken too long. Their outcomes are dropped afterwards.
+	// calls ends when calls in flight must be abandoned: the lease is lost, or the drain has
+	// taken too long. Their outcomes are then dropped.
 	calls    context.Context
 	giveUp   context.CancelFunc
 	lease    lease.Held  // checked before every send: a node that was paused must not make calls for another node's saga
@@ -86,9 +86,9 @@ func (s *session) keepLease(ctx context.Context) {
 	}.Keep(ctx, &s.lease)
 }
 
-// end stops every drive and waits for them. If the lease is still held it is a graceful
-// stop: waiting sagas are handed over, the lease is kept while calls in flight finish,
-// and then resigned. Without the lease everything is dropped at once.
+// end stops every drive and waits for it. If the lease is still held, the stop is graceful:
+// waiting sagas are handed over, calls in flight finish under the lease, and then it is
+// resigned. Without the lease everything is dropped immediately.
 func (s *session) end() {
 	s.stopping.Store(true)
 	waiting := s.stopTimers()
@@ -158,7 +158,7 @@ func (s *session) start(run saga.Instance, k kind) bool {
 	defer s.mu.Unlock()
 	if run.State == saga.Pending && s.adopted[run.Ref()] {
 		delete(s.adopted, run.Ref())
-		return false // it was woken and started before its create was over, and has changed since
+		return false // it was woken and started before its create returned, and has changed since
 	}
 	if s.running[run.Ref()] || s.stopping.Load() {
 		return false

@@ -7,17 +7,17 @@ import (
 )
 
 // witness keeps the step logs that a drive has committed, so that a client that waits for the saga
-// learns of its end without a read. A saga in flight holds the outputs of its steps anyway; its
-// logs share them.
+// gets its end without a read. A saga in flight keeps the outputs of its steps anyway; its logs
+// share them.
 type witness struct {
 	logs []saga.StepLog
-	all  bool // there is no log of the saga that is not in logs
+	all  bool // logs contains all logs of the saga
 }
 
-// saw adds what was committed.
+// saw adds committed logs.
 func (w *witness) saw(c *saga.Change) {
 	timed := c.StartsCompensation && c.After.CompensationTimeoutMS != nil // the store sets the deadline
-	if timed || c.Letter != nil || c.Run != nil || c.Steer != nil {       // and what it has made of these
+	if timed || c.Letter != nil || c.Run != nil || c.Steer != nil {       // and its stored form of these
 		w.lose()
 	}
 	if !w.all {
@@ -36,7 +36,7 @@ func (w *witness) saw(c *saga.Change) {
 	}
 }
 
-// lose forgets the logs: something was committed that w has not seen.
+// lose drops the logs, because something was committed that w has not seen.
 func (w *witness) lose() { *w = witness{} }
 
 // loaded returns an ended saga with all its logs, nil if some were not seen.

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Everything that goes in or comes out is copied completely: callers share no memory with
-// the store, just as they share none with a database.
+// Every argument and result is copied completely: callers share no memory with the store, just
+// as with a database.
 
 func copySaga(s *saga.Saga) saga.Saga {
 	c := *s

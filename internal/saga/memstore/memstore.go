@@ -1,6 +1,6 @@
 // Package memstore implements the stores' contracts in memory: for trials (serve --store
-// memory), for tests of the loops and the edge, and as a second interpretation of the
-// contracts. Nothing survives the process.
+// memory), for tests of the loops and the edge, and as a second implementation of the
+// contracts. All data is lost with the process.
 //
 // Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, notes, list, publications,
 // sessions, trail, workflows, archive, chain, errors, memstore, ownership, statistics, reports, webhook_deliveries.
@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Store holds everything. Safe for concurrent use.
+// Store contains all the stores. It is safe for concurrent use.
 type Store struct {
 	Sagas        *Sagas
 	Workflows    *Workflows

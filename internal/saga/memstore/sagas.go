@@ -86,8 +86,8 @@ func (m *memory) active(s *saga.Saga) *saga.Saga {
 	return nil
 }
 
-// storable mimics jsonb, which refuses what package strictjson refuses: a NUL
-// character, half a surrogate pair.
+// storable mimics jsonb, which rejects the same characters as package strictjson: NUL, and half
+// of a surrogate pair.
 func storable(j json.RawMessage) bool {
 	if j == nil {
 		return true
@@ -258,7 +258,7 @@ func (st *Sagas) StepLogs(_ context.Context, tenant, id uuid.UUID, want saga.Log
 	return saga.InOrder(wanted(copyLogs(st.m.logs[saga.Ref{Tenant: tenant, ID: id}]), want)), nil
 }
 
-// wanted leaves out what is not wanted of copied logs.
+// wanted drops the parts of copied logs that were not requested.
 func wanted(logs []saga.StepLog, want saga.Logs) []saga.StepLog {
 	if len(want.IDs) > 0 {
 		logs = slices.DeleteFunc(logs, func(l saga.StepLog) bool { return !slices.Contains(want.IDs, l.ID) })
@@ -277,7 +277,7 @@ func wanted(logs []saga.StepLog, want saga.Logs) []saga.StepLog {
 	return logs
 }
 
-// leaveErrors leaves the newest errors only.
+// leaveErrors keeps only the newest errors.
 func leaveErrors(logs []saga.StepLog, most int) {
 	byTime := make([]*saga.StepLog, 0, len(logs))
 	for i := range logs {

@@ -87,7 +87,7 @@ func (m *memory) positionOf(i int) trail.Position {
 	return trail.Position{TxID: uint64(i + 1), ID: int64(i + 1)} //nolint:gosec // an index
 }
 
-// storedEvent returns event i as it is read back.
+// storedEvent returns the stored form of event i.
 func (m *memory) storedEvent(i int) trail.StoredEvent {
 	digest := m.audit[i].Digest()
 	e := trail.StoredEvent{

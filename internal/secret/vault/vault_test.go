@@ -71,7 +71,7 @@ func TestAStaticLoginIsReadOverTLSByEveryMethod(t *testing.T) {
 		{"no token file", vault.Config{Method: vault.TokenFile, TokenFile: dir + "/none"}, static, "password", credentials.Login{}, "the token file cannot be read"},
 		{"no JWT", vault.Config{Method: vault.Kubernetes, Role: "skald", JWTFile: dir + "/none"}, static, "password", credentials.Login{}, "the JWT file cannot be read"},
 		{"nothing at the path", vault.Config{Method: vault.Token, Token: "root"}, "secret/data/none", "password", credentials.Login{}, "404"},
-		{"no such key", vault.Config{Method: vault.Token, Token: "root"}, static, "pw", credentials.Login{}, `has no text at key "pw"`},
+		{"no such key", vault.Config{Method: vault.Token, Token: "root"}, static, "pw", credentials.Login{}, `has no string at key "pw"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.cfg.Address, tt.cfg.CACert = server.URL, ca
