@@ -8,16 +8,16 @@ var Problems fault.Catalogue
 // Their codes, stable and part of the API.
 var (
 	CodeKeyNotFound = Problems.Add("AUTH_KEY_NOT_FOUND", "No such API key",
-		"There is no API key with this id, or not for this tenant.", 404)
+		"There is no API key with this id, or it belongs to another tenant.", 404)
 	CodeSessionNotFound = Problems.Add("AUTH_SESSION_NOT_FOUND", "No such session",
-		"There is no session with this id, or not for this caller, or it has ended: 12 hours after sign-in, an "+
-			"hour after its last use, or because it was deleted.", 404)
+		"There is no session with this id, it belongs to another caller, or it has ended: 12 hours after sign-in, "+
+			"an hour after its last use, or because it was deleted.", 404)
 	CodeSessionRefused = Problems.Add("AUTH_SESSION_REFUSED", "No session possible",
-		"No session can be made: the request was itself made with a session, or the server runs in development "+
+		"No session can be opened: the request was itself made with a session, or the server runs in development "+
 			"mode, where no credential is required.", 409)
 	CodeProviderDown = Problems.Add("AUTH_PROVIDER_UNAVAILABLE", "Identity provider unavailable",
-		"Signing in at the identity provider is not possible: it cannot be reached, or does not answer as it "+
-			"should. The server's log says more. Try again, or sign in with an API key.", 503)
+		"Signing in at the identity provider is not possible: it is unreachable, or its answer is invalid. The "+
+			"server's log has the details. Try again, or sign in with an API key.", 503)
 	CodeKeyRefused = Problems.Add("AUTH_KEY_REFUSED", "Invalid API key request",
-		"The requested API key is not allowed: `errors` says why.", 422)
+		"The requested API key is not allowed; `errors` gives the reasons.", 422)
 )

@@ -1,7 +1,6 @@
-// Package bulk is the rulebook that operations on many things share: bulk operations on
-// sagas and on job runs, and backfills. It says what such an operation is for, how many
-// things it may touch, and how it moves from its request to its end. What is done to each
-// thing is a matter of its own subject.
+// Package bulk is the rulebook shared by bulk operations on sagas and on job runs and by
+// backfills. It decides which items such an operation covers, how many it may change, and its
+// states from the request to the end. The change of each item is up to its subject.
 //
 // Files, each on top of those before it: cover, head.
 package bulk
@@ -25,8 +24,8 @@ type State string
 // States of operations.
 const (
 	Running   State = "RUNNING"
-	Halted    State = "HALTED"    // it would touch more than it may: a person decides
-	Completed State = "COMPLETED" // everything was done, and of a backfill has ended
+	Halted    State = "HALTED"    // it would change more items than it may: a person decides
+	Completed State = "COMPLETED" // everything was done; of a backfill, all runs have ended
 	Canceled  State = "CANCELED"
 )
 
@@ -36,7 +35,7 @@ var States = []State{Running, Halted, Completed, Canceled}
 // Ended reports whether a state is final.
 func (s State) Ended() bool { return s == Completed || s == Canceled }
 
-// Verb is what people do to an operation.
+// Verb is an action of people on an operation.
 type Verb string
 
 // Verbs of people.
@@ -48,20 +47,20 @@ const (
 // Verbs is every verb.
 var Verbs = []Verb{Resume, Cancel}
 
-// moves is what each verb makes of each state; what is not there is refused.
+// moves maps each verb and state to the next state; missing combinations are conflicts.
 var moves = map[State]map[Verb]State{
 	Running: {Cancel: Canceled},
 	Halted:  {Cancel: Canceled, Resume: Running},
 }
 
-// Kind is one kind of operations, in its faults.
+// Kind describes one kind of operation, for its faults.
 type Kind struct {
 	Name     string
 	Conflict string // the code of a state that forbids a change
 }
 
-// Head is what all operations have: each is requested, progresses in steps of the leader
-// while RUNNING, and ends once.
+// Head holds the fields common to all operations: each is requested, progresses in the leader's
+// steps while RUNNING, and ends once.
 type Head struct {
 	Cover
 	ID        uuid.UUID
@@ -74,11 +73,12 @@ type Head struct {
 	EndedAt   *time.Time
 	// RequestHash is the hash of the request with its Idempotency-Key; nil: it had none.
 	RequestHash []byte
-	// Unreadable: the stored filter is damaged. Nothing is done by it; it can be canceled.
+	// Unreadable means that the stored filter is damaged: the operation does nothing, and can
+	// be canceled.
 	Unreadable bool
 }
 
-// Place is where it stands in a list.
+// Place returns its position in a list.
 func (h *Head) Place() page.TimeID { return page.TimeID{At: h.CreatedAt, ID: h.ID} }
 
 // Repeats reports whether a request with the Idempotency-Key of this operation is the one that
@@ -93,7 +93,7 @@ func (h *Head) End(as State, at time.Time) {
 	h.State, h.Version, h.EndedAt = as, h.Version+1, &at
 }
 
-// Actions lists what can be done to it; never nil.
+// Actions lists the possible verbs; never nil.
 func (h *Head) Actions() []string {
 	can := []string{}
 	for _, v := range Verbs {
@@ -104,8 +104,8 @@ func (h *Head) Actions() []string {
 	return can
 }
 
-// Moved applies a verb. One that is resumed is for all that it found: the person who resumes it
-// has seen that number. Completed changes are kept. Fault: Conflict.
+// Moved applies a verb. A resumed operation covers everything that it found, because the person
+// who resumes it has seen that number. Completed changes are kept. Fault: Conflict.
 func (h *Head) Moved(k Kind, on Verb, at time.Time) error {
 	next, may := moves[h.State][on]
 	switch {
@@ -122,8 +122,7 @@ func (h *Head) Moved(k Kind, on Verb, at time.Time) error {
 
 var past = map[Verb]string{Resume: "resumed", Cancel: "canceled"}
 
-// MustBe returns a fault unless it is in one of the states in which it can become what the
-// words say.
+// MustBe returns a fault unless the operation is in one of the given states.
 func (h *Head) MustBe(k Kind, become string, in ...State) error {
 	if slices.Contains(in, h.State) {
 		return nil
@@ -136,16 +135,16 @@ func (h *Head) refuses(k Kind, become string) error {
 		Allowing(h.Actions())
 }
 
-// Requested completes a new operation with what its store saw. It halts at once when there
-// are more things than were meant.
+// Requested completes a new operation with what its store saw. It halts immediately if there
+// are more items than allowed.
 func (h *Head) Requested(s Seen, destroys bool) {
 	h.Snapshot, h.Expected = s.Snapshot, &s.Count
 	h.HaltsAbove = AtMost(h.HaltsAbove, s.Count, destroys)
 	h.Halts(s.Count)
 }
 
-// Halts halts it if it found more things than it may touch, before the first that is too
-// many. found counts those that it has touched, too.
+// Halts halts the operation if it found more items than it may change, before it changes the
+// first excess one. found includes those already changed.
 func (h *Head) Halts(found int64) bool {
 	if h.HaltsAbove == nil || found <= *h.HaltsAbove {
 		return false
@@ -163,8 +162,8 @@ func (h *Head) AuditHalt(id uuid.UUID, kind operator.Kind, at time.Time) operato
 	return operator.By{}.Did(id, h.TenantID, at, kind, h.ID.String(), VerbHalt, detail)
 }
 
-// MustCount reports whether a step has to count what is left before it touches n things:
-// before the first step, and before one that would touch too many.
+// MustCount reports whether a step must count the remaining items before it changes n of them:
+// at the first step, and at one that would exceed the limit.
 func (h *Head) MustCount(touched, n int64) bool {
 	return h.HaltsAbove != nil && (touched == 0 || touched+n > *h.HaltsAbove)
 }

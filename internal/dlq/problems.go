@@ -14,36 +14,35 @@ var (
 	CodeInvalid = Problems.Add("DLQ_INVALID", "Invalid dead letter",
 		"The dead letter that was pushed, imported or edited is invalid. `errors` lists every error.", 422)
 	CodeClosed = Problems.Add("DLQ_CONTENT_UNREADABLE", "Content unreadable",
-		"Content of the dead letter cannot be read, and the request needs it: its key is not configured, or it "+
-			"is damaged. The letter can be discarded or resolved.", 409)
+		"The request requires content of the dead letter that cannot be read: its key is not configured, or it is "+
+			"damaged. The letter can still be discarded or resolved.", 409)
 	CodeConflict = Problems.Add("DLQ_CONFLICT", "The dead letter's status forbids this",
 		"The action is not possible in the current status of the dead letter, or it is in the archive. `current` "+
-			"gives its status and version, `allowed_actions` what is possible.", 409)
+			"gives its status and version, `allowed_actions` the possible actions.", 409)
 	CodeStale = Problems.Add("DLQ_VERSION_CONFLICT", "The dead letter has changed",
 		"If-Match named another version than the current one of the dead letter, its group, its topic's policy, "+
-			"or the redrive. Read it again and decide again.", 412)
-	CodeKeyBlocked = Problems.Add("DLQ_KEY_BLOCKED", "An older letter of the key is open",
+			"or the redrive. Read it again, and repeat the request if it still applies.", 412)
+	CodeKeyBlocked = Problems.Add("DLQ_KEY_BLOCKED", "An older letter with the same key is open",
 		"The topic is ordered, and an older dead letter with the same key waits or is being retried. `detail` "+
 			"names it: resolve that one first.", 409)
 	CodeTarget = Problems.Add("DLQ_TARGET_NOT_ALLOWED", "Target not allowed",
-		"A retry must not send the letter there: the topic is a dead-letter topic that Skald reads, or neither "+
-			"the letter nor its topic's policy allows the topic or URL, or the server's egress rules do not.", 422)
+		"A retry must not send the letter to this target: it is a dead-letter topic that Skald reads, neither the "+
+			"letter nor its topic's policy allows the topic or URL, or the server's egress rules forbid it.", 422)
 	CodeNoKafka = Problems.Add("DLQ_NO_KAFKA", "Kafka not configured",
 		"No brokers are configured, so nothing can be sent to a topic. Set `kafka.brokers`. Nothing was changed "+
 			"or counted.", 503)
 	CodeFailed = Problems.Add("DLQ_PROCESS_FAILED", "Delivery to the target failed",
-		"The target refused the letter or did not respond. The retry counts, unless the retry named another "+
-			"topic or partition than the letter's and Kafka does not have it: `message` is the dead letter as it is "+
-			"now, PENDING or DEAD.", 502)
+		"The target rejected the letter or did not respond. The retry counts, unless it named a topic or "+
+			"partition other than the letter's that Kafka does not have. `message` is the current dead letter, "+
+			"PENDING or DEAD.", 502)
 	CodeSagaWaits = Problems.Add("DLQ_SAGA_WAITS", "A saga is waiting for the dead letter",
 		"The letter belongs to a compensation that a saga waits for. Retry it, or resolve it if the step was "+
 			"compensated manually; `force` discards it anyway.", 409)
 	CodeGroupNotFound = Problems.Add("DLQ_GROUP_NOT_FOUND", "No such group",
 		"The tenant has no group of dead letters with this fingerprint.", 404)
 	CodeTopicNotFound = Problems.Add("DLQ_TOPIC_NOT_FOUND", "No such topic",
-		"The tenant has never had a dead letter of this topic that is still known, live, archived or in a group, "+
-			"and no policy names it: check the spelling. `GET /dlq/topics/{topic}` also says so when all its letters "+
-			"are archived.", 404)
+		"The tenant has no dead letters of this topic, live, archived or in a group, and no policy names it: "+
+			"check the spelling. `GET /dlq/topics/{topic}` also answers this if all its letters are archived.", 404)
 	CodeRedriveNotFound = Problems.Add("DLQ_REDRIVE_NOT_FOUND", "No such redrive",
 		"The tenant has no redrive with this id.", 404)
 	CodeRedriveConflict = Problems.Add("DLQ_REDRIVE_CONFLICT", "The redrive's state forbids this",
@@ -53,8 +52,8 @@ var (
 	CodeSelfApproval = Problems.Add("DLQ_SELF_APPROVAL", "Self-approval not allowed",
 		"A redrive that needs approval must be approved by someone other than its requester.", 403)
 	CodeImport = Problems.Add("DLQ_IMPORT_INCOMPLETE", "Some lines could not be imported",
-		"The other lines are imported; `import` has the counts and the error of each line. Fix them and import "+
-			"the same file again: lines already imported are not changed.", 422)
+		"The other lines were imported; `import` has the counts and the error of each line. Fix the lines and "+
+			"import the same file again: lines that were already imported are not changed.", 422)
 	CodeUnavailable = Problems.Add("DLQ_UNAVAILABLE", "Dead-letter queue unavailable",
 		"The server was started with `--store memory`, which has no dead-letter queue.", 503)
 )

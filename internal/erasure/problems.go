@@ -9,5 +9,5 @@ var Problems fault.Catalogue
 var (
 	CodeNotErasable = Problems.Add("SAGA_NOT_ERASABLE", "Content cannot be erased",
 		"A saga, dead letter or job run of the request is still active and needs its content, or its audit trail "+
-			"was tampered with; `detail` says which. Nothing was erased.", 409)
+			"was tampered with; `detail` names it. Nothing was erased.", 409)
 )

@@ -27,5 +27,5 @@ var (
 			"server stopped reading it.", 413)
 	CodeUnavailable = Problems.Add("SYS_UNAVAILABLE", "Unavailable",
 		"The server cannot do this right now, usually because the database is unreachable. Retry after "+
-			"Retry-After. A write may have happened: with an Idempotency-Key or your own saga_id, a retry is safe.", 503)
+			"Retry-After. A write may have taken effect: with an Idempotency-Key or your own saga_id, a retry is safe.", 503)
 )

@@ -31,7 +31,7 @@ var (
 	CodeTooDeep = Problems.Add("REQ_TOO_DEEP", "JSON too deep",
 		"The body nests deeper than the server's limit.", 400)
 	CodeNUL = Problems.Add("REQ_NUL_CHARACTER", "NUL character",
-		"A string holds the character U+0000, which cannot be stored.", 400)
+		"A string contains the character U+0000, which cannot be stored.", 400)
 	CodeSchema = Problems.Add("REQ_SCHEMA", "Request does not match the contract",
 		"The body is valid JSON but does not match the contract. `errors` lists every error with a JSON Pointer; "+
 			"unknown members count as errors.", 422)
@@ -39,35 +39,35 @@ var (
 		"A path, query or header parameter has a value that is not allowed. `errors` names it. A cursor that is "+
 			"damaged, belongs to another list, or is used with other filters is also reported this way.", 400)
 	CodeUnknownParameter = Problems.Add("REQ_UNKNOWN_PARAMETER", "Unknown parameter",
-		"The operation has no such query parameter. It is not ignored, because the answer could then be wrong.", 400)
+		"The operation has no such query parameter. It is rejected rather than ignored, because the answer might otherwise be wrong.", 400)
 	CodeIfMatch = Problems.Add("REQ_IF_MATCH_REQUIRED", "If-Match required",
-		"The operation changes what another client may have changed in the meantime, and requires If-Match: "+
-			"always where the contract marks it `x-if-match: required`, otherwise because of "+
+		"The operation changes a resource that another client may have changed in the meantime, and requires "+
+			"If-Match: always where the contract marks it `x-if-match: required`, otherwise because of "+
 			"`server.require_if_match`. Read the resource with the GET that `detail` names, and send its ETag. "+
-			"`If-Match: *` changes whatever version there is.", 428)
+			"`If-Match: *` matches any version.", 428)
 	CodeKeepsChanging = Problems.Add("REQ_KEEPS_CHANGING", "The resource keeps changing",
-		"Other requests changed the resource each of the few times that this change was decided. Nothing was "+
-			"done; send it again after Retry-After. With If-Match the answer would have been 412 at once.", 409)
+		"Other requests changed the resource during each of several attempts at this change. Nothing was done; "+
+			"send it again after Retry-After. With If-Match the first conflict would have been answered with 412.", 409)
 	CodeMediaType = Problems.Add("REQ_UNSUPPORTED_MEDIA_TYPE", "Unsupported media type",
-		"The Content-Type is missing or not one the operation takes, or a body was sent to an operation that "+
+		"The Content-Type is missing or not accepted by the operation, or a body was sent to an operation that "+
 			"takes none.", 415)
 	CodeEncoding = Problems.Add("REQ_UNSUPPORTED_ENCODING", "Unsupported content encoding",
 		"The body was sent with a Content-Encoding, such as gzip. Send it without one.", 415)
 	CodeNotFound = Problems.Add("REQ_NOT_FOUND", "No such path",
 		"The API has no such path.", 404)
 	CodeMethod = Problems.Add("REQ_METHOD_NOT_ALLOWED", "Method not allowed",
-		"The path exists without this method. The header Allow lists those it has.", 405)
+		"The path does not support this method. The header Allow lists those that it supports.", 405)
 	CodeCrossSite = Problems.Add("AUTH_CROSS_SITE", "Cross-site request refused",
-		"The request was made with a session, which browsers send automatically, and nothing proves that a page "+
-			"of this server sent it: neither Sec-Fetch-Site nor Origin says so. In development mode, which requires "+
-			"no credential, requests from web pages of other sites are refused, and so are requests that are not "+
+		"The request was made with a session, which browsers send automatically, and neither Sec-Fetch-Site nor "+
+			"Origin proves that a page of this server sent it. In development mode, which requires no credential, "+
+			"this is also the answer to requests from web pages of other sites, and to requests that are not "+
 			"addressed to localhost or a loopback address.", 403)
 	CodeAnswerNotKept = Problems.Add("REQ_IDEMPOTENCY_ANSWER_NOT_KEPT", "Response not kept",
-		"A request with this Idempotency-Key took effect, but its response cannot be repeated: it held a secret, "+
-			"was larger than 1 MiB, or the server ended before storing it. `detail` names what it created. Read "+
-			"that; use a new key to do it again.", 409)
+		"A request with this Idempotency-Key took effect, but its response cannot be repeated: it contained a "+
+			"secret, was larger than 1 MiB, or the server stopped before storing it. `detail` names the resource "+
+			"that it created. Read that resource; use a new key to repeat the request.", 409)
 	CodeTooManyStreams = Problems.Add("SYS_TOO_MANY_STREAMS", "Too many streams",
-		"This node has reached its maximum of live streams, in all (`server.max_streams`) or of this tenant "+
+		"This node has reached its maximum of live streams, in total (`server.max_streams`) or for this tenant "+
 			"(`limits.tenant_streams`). Retry after Retry-After, perhaps on another node, or read the feed with "+
 			"`?wait=`.", 429)
 	CodeInternal = Problems.Add("SYS_INTERNAL", "Internal error",

@@ -30,17 +30,17 @@ var (
 		"The tenant has another job definition with this name.", 409)
 	CodeStale = Problems.Add("JOB_VERSION_CONFLICT", "The resource has changed",
 		"If-Match named another version than the current one of the job definition, the settings or the worker. "+
-			"Read it again and decide again.", 412)
+			"Read it again, and repeat the request if it still applies.", 412)
 	CodeUnreadable = Problems.Add("JOB_DEFINITION_UNREADABLE", "Definition unreadable",
-		"What is stored of the job definition is damaged, for example by a bad restore, and the request needs "+
-			"it. Restore its row from a backup, or delete it and create it again.", 409)
+		"The request requires a job definition whose stored form is damaged, for example by a bad restore. "+
+			"Restore its row from a backup, or delete it and create it again.", 409)
 	CodeClosed = Problems.Add("JOB_CONTENT_UNREADABLE", "Content unreadable",
-		"Encrypted content of the job run cannot be decrypted, and the request needs it: its key is not "+
+		"The request requires encrypted content of the job run that cannot be decrypted: its key is not "+
 			"configured, or it was tampered with.", 409)
 	CodeConflict = Problems.Add("JOB_STATE_CONFLICT", "The state forbids this",
-		"The action is not possible in the current state of the job run, or of the other resource that the "+
-			"action is for. `allowed_actions` lists those that are. To a worker it means that the run has ended: "+
-			"discard its result and do not report again.", 409)
+		"The action is not possible in the current state of the job run or other resource. `allowed_actions` "+
+			"lists those that are. To a worker it means that the run has ended: discard its result and do not "+
+			"report again.", 409)
 	CodeForbidden = Problems.Add("JOB_CONCURRENCY_FORBID", "Another run is still active",
 		"The definition allows one run at a time, and `detail` names the one that has not ended. "+
 			"`respect_concurrency: false` starts another anyway.", 409)
@@ -52,7 +52,7 @@ var (
 		"Another attempt has the run, or the leader has ended this attempt. Stop the process, discard its "+
 			"result, and do not report again.", 409)
 	CodeStaleEpoch = Problems.Add("JOB_STALE_EPOCH", "Stale leader epoch",
-		"The run was assigned under another leader epoch than the call names. Stop the process, discard its "+
+		"The run was assigned under a leader epoch other than the one in the call. Stop the process, discard its "+
 			"result, and do not report again.", 409)
 	CodeNotStarted = Problems.Add("JOB_NOT_STARTED", "The run has not been started",
 		"The run is assigned to the worker but was not started. This is a bug in the worker: call start first.", 409)
@@ -64,19 +64,19 @@ var (
 	CodeWorkerUnknown = Problems.Add("JOB_WORKER_NOT_FOUND", "No such worker",
 		"The tenant has no worker with this id.", 404)
 	CodeNotConfirming = Problems.Add("JOB_NOT_CONFIRMING", "The run is not awaiting confirmation",
-		"The run is not waiting to be confirmed.", 409)
+		"The run is not in doubt, so there is nothing to confirm.", 409)
 	CodeLogGap = Problems.Add("JOB_LOG_CONFLICT", "Log chunk conflict",
 		"Another chunk of the log is stored under this number. Continue with the number after the last accepted "+
 			"chunk.", 409)
 	CodeNoLeader = Problems.Add("JOB_NO_LEADER", "No leader",
-		"No node is the leader of the scheduler right now. Retry after the next election.", 409)
+		"The scheduler has no leader right now. Retry after the next election.", 409)
 	CodeFenceNotFound = Problems.Add("JOB_FENCE_NOT_FOUND", "No such fence",
-		"No fencing token was checked for this key, or the fence was reset, or not checked for "+
+		"No fencing token was ever checked for this key, its fence was reset, or it was not checked for "+
 			"`run_retention_days`.", 404)
 	CodeFenceNotIssued = Problems.Add("JOB_FENCE_NOT_ISSUED", "Not a fencing token of this tenant",
-		"No run of the tenant holds this fencing token, so it was not stored. Refuse the write. The token is "+
-			"made up, comes from another tenant or installation, or was issued after the point in time the database "+
-			"was restored to. If its run has ended or is with another worker, send `run_id`, too.", 422)
+		"No run of the tenant holds this fencing token, so it was not stored. Reject the write. The token is "+
+			"invented, comes from another tenant or installation, or was issued after the point in time to which "+
+			"the database was restored. If its run has ended or is with another worker, send `run_id` as well.", 422)
 	CodeSetting = Problems.Add("JOB_SETTING_INVALID", "Invalid setting",
 		"No setting has this name, or the value is not allowed. `errors` lists every error.", 422)
 	CodeUnavailable = Problems.Add("JOB_UNAVAILABLE", "Job runs unavailable",

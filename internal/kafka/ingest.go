@@ -20,46 +20,46 @@ import (
 
 // Arrivals is where ingestion stores records; dlq.Queue is one.
 type Arrivals interface {
-	// Arrive is that of dlq.Queue: durable on return, each record stored once by its
-	// place; fault Invalid when the content of one is refused, and then none is stored.
+	// Arrive is that of dlq.Queue: durable on return, each record stored once, identified by
+	// its place. Fault: Invalid if the content of one is rejected; then none is stored.
 	Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error)
-	// PolicyOf is called for every record: it caches its results for a while.
+	// PolicyOf is called for every record, so it must be fast: implementations cache.
 	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
 	dlq.Inflows
 }
 
-// Sources makes events of records: they start job runs. A record that is no event
-// becomes a dead letter with the reason, so that it neither stops its partition nor is
-// lost. Fields are required unless a comment says otherwise.
+// Sources turns records into events, which start job runs. A record that is not an event
+// becomes a dead letter with the reason, so that it neither blocks its partition nor is lost.
+// Fields are required unless a comment says otherwise.
 type Sources struct {
-	Tenants map[string]uuid.UUID // whose events each topic's records are
-	// Earliest makes events of the records too that are in a topic when it is first seen.
+	Tenants map[string]uuid.UUID // the tenant of each topic's events
+	// Earliest also turns records that are in a topic when it is first seen into events.
 	Earliest bool
 	Store    jobrun.RecordEvents
 }
 
-// IngestConfig configures the loop that makes letters from the records of dead-letter
-// topics, or events. Fields are required unless a comment says otherwise.
+// IngestConfig configures the loop that turns records into letters or events. Fields are
+// required unless a comment says otherwise.
 type IngestConfig struct {
 	Connection
 	Topics  string // regular expression: the dead-letter topics
-	Exclude string // regular expression for topics to leave out; "": none
+	Exclude string // regular expression for topics to skip; "": none
 	Group   string // consumer group
-	// Member is this node's name in the group, the same over restarts, so that it gets
-	// its partitions back at once; "": a new member at each start.
+	// Member is this node's name in the group, stable over restarts, so that it gets its
+	// partitions back immediately; "": a new member at each start.
 	Member string
-	Latest bool // a partition that the group has never read is read from its end, not its beginning
-	// letters of records that were in a topic when it was first seen are retried automatically, like all others
+	Latest bool // read a partition that the group has never read from its end, not its beginning
+	// retry letters of records that were in a topic when it was first seen automatically, like all others
 	Backlog bool
 	Intake  dlq.Intake
 	Store   Arrivals
-	Sources *Sources // makes events of the records; nil: all become letters
+	Sources *Sources // turns records into events; nil: all become letters
 	NewID   func() uuid.UUID
 	Now     func() time.Time
 	Log     *slog.Logger
 
-	Batch      int           // 1000: greatest number of records in one INSERT
-	BatchBytes int           // 4 MiB: greatest size of one INSERT, but at least one record
+	Batch      int           // 1000: maximum number of records in one INSERT
+	BatchBytes int           // 4 MiB: maximum size of one INSERT, except for a single larger record
 	MaxBytes   int32         // 16 MiB: size of one fetch; two fetches and the records being stored are in memory
 	Workers    int           // 2: concurrent INSERTs
 	NewTopics  time.Duration // 30 s: interval of looking for new topics
@@ -70,14 +70,14 @@ type IngestConfig struct {
 // IngestObserver receives events; nil functions are not called.
 type IngestObserver struct {
 	Stored  func(read, stored int)    // records of a batch, and how many of them were new
-	Refused func()                    // PostgreSQL refused a record as it was; it is stored in a reduced form
-	NoEvent func()                    // a record is no event, and is stored as a letter
+	Refused func()                    // PostgreSQL rejected a record as received; it is stored in a reduced form
+	NoEvent func()                    // a record is not an event, and is stored as a letter
 	Failed  func()                    // a batch could not be stored, or a fetch or a commit failed
 	Paused  func(paused bool)         // the database is unavailable
-	Lag     func(records int64)       // offsets of this node's partitions that are not read yet
+	Lag     func(records int64)       // unread offsets of this node's partitions
 	Held    func(records int)         // records of a batch that are backlog, whose letters are not retried automatically
-	Topics  func(read, near []string) // topics that are read, and those that the expression matches only in another case
-	Round   func()                    // everything that was read is stored and committed
+	Topics  func(read, near []string) // topics that are read, and those that differ in case
+	Round   func()                    // everything read so far is stored and committed
 }
 
 func (c IngestConfig) complete() IngestConfig {
@@ -121,7 +121,7 @@ func orElse[T int | int32 | time.Duration](v, otherwise T) T {
 	return v
 }
 
-// options returns the client's options besides those of the connection.
+// options returns the client's options, except those of the connection.
 func (c IngestConfig) options() []kgo.Opt {
 	start := kgo.NewOffset().AtStart()
 	if c.Latest {
@@ -139,8 +139,8 @@ func (c IngestConfig) options() []kgo.Opt {
 		// expire: the group waits for it this long, by default a minute.
 		kgo.RebalanceTimeout(15 * time.Second),
 		kgo.MetadataMaxAge(c.NewTopics),
-		// Memory: this many fetches are under way or waiting to be polled, whatever the
-		// number of brokers. A record larger than a fetch is fetched alone.
+		// This bounds memory: at most this many fetches are in flight or waiting to be polled,
+		// regardless of the number of brokers. A record larger than a fetch is fetched alone.
 		kgo.MaxDecompressBatchBytes(256 << 20), kgo.MaxConcurrentFetches(2), kgo.FetchMaxBytes(c.MaxBytes),
 		kgo.FetchMaxPartitionBytes(min(c.MaxBytes, 1<<20)),
 	}
@@ -166,15 +166,15 @@ func (c IngestConfig) Check() error {
 	return kgo.ValidateOpts(append(opts, c.options()...)...)
 }
 
-// Ingest reads topics until ctx ends: records are stored, as dead letters or as events,
-// and only then are their offsets committed. Several nodes share the partitions. It returns an error only
-// for an invalid configuration; all other errors are retried.
+// Ingest reads topics until ctx ends: records are stored, as dead letters or as events, and only then are
+// their offsets committed. Several nodes share the partitions. It returns an error only for an invalid
+// configuration, and retries after all others.
 func Ingest(ctx context.Context, cfg IngestConfig) error {
 	in := &ingest{IngestConfig: cfg.complete()}
 	if err := cfg.Check(); err != nil {
 		return err
 	}
-	in.pattern, _ = NewPattern(cfg.Topics, cfg.Exclude) // Check has tried it
+	in.pattern, _ = NewPattern(cfg.Topics, cfg.Exclude) // Check has already tried it
 	for ctx.Err() == nil {
 		err := in.member(ctx)
 		if ctx.Err() != nil {
@@ -195,25 +195,25 @@ type ingest struct {
 	mu      sync.Mutex
 	pattern Pattern
 	owned   map[topicPartition]bool // partitions of this member
-	gone    map[topicPartition]bool // partitions lost since the last poll
+	gone    map[topicPartition]bool // partitions revoked since the last poll
 	waiting bool                    // the database is unavailable: partitions are paused
 
 	positions map[topicPartition]position // how far partitions were read
-	highs     map[topicPartition]int64    // offsets after their last records
-	measured  time.Time                   // when these were last asked for; used by member alone
+	highs     map[topicPartition]int64    // the offsets after their last records
+	measured  time.Time                   // when these were last requested; used only by member
 
 	committed map[topicPartition]uuid.UUID // topic ids of the offsets that the group has committed
 	assumed   map[string]uuid.UUID         // topic ids under which topics are read
-	recreated map[string]uuid.UUID         // lives that follow one that was seen; started again until there is a commit
+	recreated map[string]uuid.UUID         // lives that replaced one that was seen; started again until there is a commit
 	ended     map[string]bool              // topics that were deleted or recreated
-	looked    time.Time                    // time of the last listing of topics; used by member alone
+	looked    time.Time                    // time of the last listing of topics; used only by member
 	inflows   map[source]dlq.Inflow        // first sight of each partition
 	there     map[string]uuid.UUID         // topics at the last look
-	before    bool                         // the group had looked before that
-	asked     *kgo.Client                  // client for listing topics: set before client is, which may call back earlier
+	before    bool                         // the group had already listed topics before that
+	asked     *kgo.Client                  // client for listing topics; set before client, which may call back early
 
-	looking  sync.Mutex // held during a look; guards told
-	told     []string   // the topics last logged, nil: none yet
+	looking  sync.Mutex // held while topics are listed; guards told
+	told     []string   // the topics last logged; nil: none yet
 	toldNear []string
 }
 
@@ -224,7 +224,7 @@ func (in *ingest) member(ctx context.Context) error {
 	in.owned, in.gone, in.waiting = map[topicPartition]bool{}, map[topicPartition]bool{}, false
 	in.positions, in.highs, in.measured = map[topicPartition]position{}, map[topicPartition]int64{}, time.Time{}
 	in.committed, in.ended, in.looked = map[topicPartition]uuid.UUID{}, map[string]bool{}, time.Time{}
-	if in.assumed == nil { // the store remembers records across members
+	if in.assumed == nil { // the store recognizes records across members
 		in.assumed, in.recreated = map[string]uuid.UUID{}, map[string]uuid.UUID{}
 	}
 	in.mu.Unlock()
@@ -272,17 +272,17 @@ func (in *ingest) member(ctx context.Context) error {
 // reached.
 const idle = 5 * time.Second
 
-// poll returns the fetched records, and where they end; none when there are none and a
-// broker confirms it. An error comes from a failpoint.
+// poll returns the fetched records and where they end; none if a broker confirms that there are
+// none. An error comes from a failpoint.
 func (in *ingest) poll(ctx context.Context) ([]read, map[topicPartition]end, error) {
 	for ctx.Err() == nil {
 		wait, cancel := context.WithTimeout(ctx, idle)
-		// Everything available, which MaxBytes bounds: the first few thousand records
-		// would be of one partition, and so for one worker.
+		// Everything available, limited by MaxBytes: the first few thousand records alone might
+		// be of one partition, and so for one worker.
 		fetches := in.client.PollFetches(wait)
 		cancel()
 		in.mu.Lock()
-		clear(in.gone) // polled records are of partitions that are ours
+		clear(in.gone) // polled records are of this node's partitions
 		in.mu.Unlock()
 		in.suspect(fetches)
 		failed := in.failures(ctx, fetches)
@@ -301,7 +301,7 @@ func (in *ingest) poll(ctx context.Context) ([]read, map[topicPartition]end, err
 		case ctx.Err() != nil:
 		case err != nil:
 			in.Observer.Failed()
-			in.Log.WarnContext(ctx, "ingestion cannot reach a broker of Kafka", slog.Any("error", err))
+			in.Log.WarnContext(ctx, "ingestion cannot reach a Kafka broker", slog.Any("error", err))
 			loop.Sleep(ctx, loop.Jittered(time.Second))
 		case failed:
 			loop.Sleep(ctx, loop.Jittered(time.Second))
@@ -334,7 +334,7 @@ func (in *ingest) failures(ctx context.Context, fetches kgo.Fetches) (failed boo
 	return failed
 }
 
-// assigned records partitions that are now ours.
+// assigned records newly assigned partitions.
 func (in *ingest) assigned(c *kgo.Client, m map[string][]int32) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -348,8 +348,8 @@ func (in *ingest) assigned(c *kgo.Client, m map[string][]int32) {
 	}
 }
 
-// lost records partitions that are no longer ours: their new owner stores what was read
-// of them and is not stored yet.
+// lost records revoked partitions, whose new owner stores the records that were read but not
+// stored yet.
 func (in *ingest) lost(m map[string][]int32) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

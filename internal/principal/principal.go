@@ -1,6 +1,6 @@
-// Package principal is who makes a request and what it may do: the roles, the permissions
-// that they hold, and the tenant of a request. It is pure. Package access/identity makes
-// principals of credentials, package httpapi enforces what is decided here.
+// Package principal defines callers of requests and what they may do: roles, their permissions,
+// and the tenant of a request. It is pure. Package access/identity derives principals from
+// credentials, package httpapi enforces the decisions.
 package principal
 
 import (
@@ -31,7 +31,7 @@ const (
 	JobsWork       Permission = "jobs:work" // the calls of a worker: claim runs and report them
 	JobsWrite      Permission = "jobs:write"
 	JobsAdmin      Permission = "jobs:admin"
-	PayloadsRead   Permission = "payloads:read" // the contents of sagas, not only their existence
+	PayloadsRead   Permission = "payloads:read" // the content of sagas, not only their existence
 	AccessAdmin    Permission = "access:admin"  // API keys
 )
 
@@ -41,7 +41,7 @@ type Role string
 // Roles. Worker and Auditor have no permission in common; Operator has all of both, and
 // Admin all of Operator.
 const (
-	Worker   Role = "worker"   // executes runs, and sees only those it holds
+	Worker   Role = "worker"   // executes runs, and sees only its own
 	Auditor  Role = "auditor"  // sees what happens, but no payloads
 	Operator Role = "operator" // runs sagas
 	Admin    Role = "admin"    // everything
@@ -85,7 +85,7 @@ func (p Permission) Known() bool {
 // Valid reports whether r is one of Roles.
 func (r Role) Valid() bool { return slices.Contains(Roles, r) }
 
-// Allows reports whether r holds p. A role or permission that does not exist allows nothing.
+// Allows reports whether r holds p; false if either does not exist.
 func (r Role) Allows(p Permission) bool {
 	for _, g := range grants {
 		if g.permission == p {
@@ -114,14 +114,14 @@ type Principal struct {
 	// key:NAME, key:*:NAME (a key for any tenant), jwt:SUB, anonymous.
 	Subject string
 	Role    Role
-	// Tenant is the one the credential belongs to; with a zero ID it has none, and the
-	// configured default applies.
+	// Tenant is the tenant of the credential; with a zero ID it has none, and the configured
+	// default applies.
 	Tenant tenant.Tenant
 	// AnyTenant allows requests to choose their tenant.
 	AnyTenant bool
 	KeyID     uuid.UUID // of the API key; zero for other credentials
 	SessionID uuid.UUID // of the browser's session; zero for other credentials
-	Queues    []string  // those that its workers may serve; none: all
+	Queues    []string  // queues that its workers may serve; none: all
 }
 
 // RequireQueues returns nil when workers of the principal may serve all of queues. Fault:
@@ -150,10 +150,10 @@ func (p *Principal) Require(permission Permission) error {
 	if p.Role.Valid() {
 		role = "is " + string(p.Role)
 	}
-	return fault.New(fault.Forbidden, CodeForbidden, "this needs the permission %s; the credential %s", permission, role)
+	return fault.New(fault.Forbidden, CodeForbidden, "this requires the permission %s; the credential %s", permission, role)
 }
 
-// Choice is the tenant headers of a request; nil fields were not sent.
+// Choice holds the tenant headers of a request; nil fields were not sent.
 type Choice struct {
 	ID     *uuid.UUID
 	Region *string // at most 32 characters
@@ -161,11 +161,10 @@ type Choice struct {
 	Minor  *int    // 0..65535
 }
 
-// TenantFor returns the tenant of a request: the credential's, or fallback when it has
-// none, changed by choice where the credential allows that. A chosen tenant has no
-// region and versions unless the choice names them: those of another tenant do not
-// apply. Fault: Forbidden when the choice differs from what the credential is bound to.
-// (Seed 4; DESIGN.md section 3.)
+// TenantFor returns the tenant of a request: the credential's, or fallback if it has none,
+// overridden by choice where the credential allows that. A chosen tenant has a region and
+// versions only if the choice names them. Fault: Forbidden if the choice differs from the
+// tenant that the credential is bound to. (Seed 4; DESIGN.md section 3.)
 func (p *Principal) TenantFor(choice Choice, fallback tenant.Tenant) (tenant.Tenant, error) {
 	t := p.Tenant
 	if t.ID == uuid.Nil || t == (tenant.Tenant{ID: fallback.ID}) {
@@ -191,7 +190,7 @@ func (p *Principal) TenantFor(choice Choice, fallback tenant.Tenant) (tenant.Ten
 		return t, fault.New(
 			fault.Forbidden,
 			CodeTenantMismatch,
-			"the credential belongs to a tenant, and the X-Tenant headers name another one",
+			"the credential belongs to a tenant, but the X-Tenant headers name another one",
 		)
 	}
 	return chosen, nil

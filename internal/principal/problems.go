@@ -11,7 +11,7 @@ var (
 		"The request has no credential, and this operation needs one.", 401)
 	CodeInvalid = Problems.Add("AUTH_INVALID", "Invalid credential",
 		"The credential was not accepted: it is unknown, expired, revoked, malformed, or from another issuer or "+
-			"audience. The server's log says which, under the request id.", 401)
+			"audience. The server's log gives the reason under the request id.", 401)
 	CodeForbidden = Problems.Add("AUTH_FORBIDDEN", "Permission denied",
 		"The credential is valid but lacks the permission that `detail` names, or is a worker's key for other "+
 			"queues. See docs/security.md for the roles.", 403)

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// A bad restore or a lost key can leave a saga whose definition or content cannot be read.
-// It is shown without what is missing, marked, and accepts the verbs that neither need it
-// nor write over it. No call is made for such a saga until it can be read again.
+// A bad restore or a lost key can leave a saga whose definition or content cannot be read. It
+// is shown without the missing part, with a mark, and accepts the verbs that neither need that
+// part nor overwrite it. No call is made for such a saga until it can be read again.
 
 // Fits returns nil if def can be the definition to which a saga with these logs is pinned:
 // it has as many steps, and they have the names that the logs have. Otherwise the saga must
@@ -36,9 +36,9 @@ func Fits(s *Saga, def *workflow.Definition, logs []StepLog) error {
 	return nil
 }
 
-// Restored returns the instance of a saga whose definition was read with the error err, nil
-// for none. If the definition is damaged, missing, or not the saga's, the instance is
-// without it (Undefined). Any other error is returned: it says nothing about the saga.
+// Restored returns the instance of a saga whose definition was read with the error err, nil for
+// none. If the definition is damaged, missing, or not the saga's, the instance has none
+// (Undefined). It returns any other error, which does not concern the saga.
 func Restored(s Saga, def *workflow.Definition, err error, logs []StepLog) (Instance, error) {
 	if err == nil {
 		err = Fits(&s, def, logs)
@@ -54,7 +54,7 @@ func Restored(s Saga, def *workflow.Definition, err error, logs []StepLog) (Inst
 	return Instance{}, err
 }
 
-// standIn is a definition with nothing but the names of the steps that the saga's logs have.
+// standIn returns a definition with only the names of the steps in the saga's logs.
 func standIn(s *Saga, logs []StepLog) *workflow.Definition {
 	n := s.TotalSteps
 	for i := range logs {
@@ -68,11 +68,11 @@ func standIn(s *Saga, logs []StepLog) *workflow.Definition {
 }
 
 // Undefined reports whether the saga's definition could not be read. Def then has only the names of
-// steps that are known otherwise.
+// steps from its logs.
 func (r *Instance) Undefined() bool { return r.undefined }
 
-// Unreadable returns the fault of an event that needs what cannot be read of the saga, with
-// the way out; nil if all of it can be read.
+// Unreadable returns the fault of an event that requires unreadable parts of the saga, with the
+// remedy; nil if everything can be read.
 func (r *Instance) Unreadable() *fault.Error {
 	switch {
 	case r.undefined:
@@ -114,7 +114,7 @@ func (r *Instance) withheld(e Event) *fault.Error {
 	return nil
 }
 
-// verbOf returns the verb whose event e is; ok is false for an event that is no verb's.
+// verbOf returns the verb of the event e; ok is false if e is not the event of a verb.
 func verbOf(e Event) (v Verb, ok bool) {
 	switch e := e.(type) {
 	case CancelRequested:

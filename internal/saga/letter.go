@@ -74,8 +74,8 @@ func (d *decision) updateLetter(n dlq.SourceUpdate) {
 	d.Letter = &n
 }
 
-// letter makes a dead letter of the compensation of the current step, which
-// has given up for e. Its payload is the body of the call, unless that exceeds the budget.
+// letter makes the dead letter of the compensation of the current step, which gave up because
+// of e. Its payload is the body of the call, unless that exceeds the budget.
 func (d *decision) letter(e *Error) dlq.Letter {
 	step := d.After.Def.Steps[d.s.CurrentStep].Name
 	content := dlq.Content{}

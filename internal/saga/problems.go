@@ -19,26 +19,25 @@ var (
 	CodeStateConflict = Problems.Add("SAGA_STATE_CONFLICT", "The saga's state forbids this",
 		"The action is not possible in the saga's current state. `allowed_actions` lists those that are.", 409)
 	CodeDefinitionUnreadable = Problems.Add("SAGA_DEFINITION_UNREADABLE", "Definition unreadable",
-		"The workflow definition to which the saga is pinned is damaged or missing, and the action needs it. "+
-			"`detail` names it and the way out; `allowed_actions` lists what is possible meanwhile. See "+
+		"The action requires the workflow definition to which the saga is pinned, which is damaged or missing. "+
+			"`detail` names it and the remedy; `allowed_actions` lists what is possible until then. See "+
 			"docs/operations.md, \"Damaged rows\".", 409)
 	CodeContentUnreadable = Problems.Add("SAGA_CONTENT_UNREADABLE", "Content unreadable",
-		"Encrypted content of the saga cannot be decrypted, and the action needs it: its key is not configured, "+
-			"or it was tampered with. `allowed_actions` lists what is possible meanwhile.", 409)
+		"The action requires encrypted content of the saga that cannot be decrypted: its key is not configured, "+
+			"or it was tampered with. `allowed_actions` lists what is possible until then.", 409)
 	CodeArchived = Problems.Add("SAGA_ARCHIVED", "The saga is archived",
-		"The saga has ended and is in the archive, where it can only be read. `allowed_actions` says that it can "+
-			"be restored.", 409)
+		"The saga has ended and is in the archive, where it is read-only. `allowed_actions` shows that it can be "+
+			"restored.", 409)
 	CodeNotArchived = Problems.Add("SAGA_NOT_ARCHIVED", "The saga is not archived",
 		"Only an archived saga can be restored, and this one is live. `allowed_actions` lists what is possible "+
 			"instead.", 409)
 	CodeNoStep = Problems.Add("SAGA_NO_SUCH_STEP", "No such step",
-		"The saga's workflow has no step with this name or index. 404 where the path names it, 422 where the "+
-			"body does.", 404, 422)
+		"The saga's workflow has no step with this name or index. 404 if the path names it, 422 if the body does.", 404, 422)
 	CodeNoResult = Problems.Add("SAGA_HAS_NO_RESULT", "No result",
-		"Only a completed saga has a result. This one has not ended yet, or it ended otherwise.", 409)
+		"Only a completed saga has a result. This one has not ended yet, or has ended in another state.", 409)
 	CodeStale = Problems.Add("SAGA_VERSION_CONFLICT", "The saga has changed",
-		"If-Match named another version than the saga's current one. Read it again and decide again.", 412)
+		"If-Match named another version than the saga's current one. Read it again, and repeat the request if it still applies.", 412)
 	CodeUnstorable = Problems.Add("SAGA_UNSTORABLE", "Content cannot be stored",
-		"The database cannot store the content, for example because a number is out of range, or the payload is "+
-			"the mark that stands for erased content.", 422)
+		"The database cannot store the content, for example because a number is out of range, or because the "+
+			"payload is the placeholder for erased content.", 422)
 )

@@ -8,14 +8,14 @@ var Problems fault.Catalogue
 // Their codes, stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("SAGA_BULK_NOT_FOUND", "No such bulk operation",
-		"The tenant has no bulk operation on sagas with this id. They are deleted as long after their end as job "+
-			"runs.", 404)
+		"The tenant has no bulk operation on sagas with this id. Bulk operations are deleted after the same "+
+			"retention as job runs.", 404)
 	CodeConflict = Problems.Add("SAGA_BULK_STATE_CONFLICT", "The state of the bulk operation forbids it",
-		"One that has ended can be neither canceled nor changed, and only a halted one can be resumed. What it "+
-			"has done stays done.", 409)
+		"A bulk operation that has ended can be neither canceled nor changed, and only a halted one can be "+
+			"resumed. Its effects so far remain.", 409)
 	CodeInvalid = Problems.Add("SAGA_BULK_INVALID", "Bulk operation matches nothing",
-		"The filter excludes every saga that could accept the action, such as ended ones for `cancel`; `errors` "+
-			"says why.", 422)
+		"The filter excludes every saga that could accept the action, for example only ended sagas for `cancel`; "+
+			"`errors` gives the reason.", 422)
 	CodeStale = Problems.Add("SAGA_BULK_VERSION_CONFLICT", "The bulk operation has changed",
-		"If-Match named another version than the current one. Read it again and decide again.", 412)
+		"If-Match named another version than the current one. Read it again, and repeat the request if it still applies.", 412)
 )

@@ -9,8 +9,8 @@ var Problems fault.Catalogue
 // Their codes, stable and part of the API.
 var (
 	CodeNotFound = Problems.Add("WORKFLOW_NOT_FOUND", "No such workflow",
-		"The tenant has no workflow with this name, or not this version of it. 404 where the path names it, 422 "+
-			"where the body of a new saga does.", 404, 422)
+		"The tenant has no workflow with this name, or not this version. 404 if the path names it, 422 if the "+
+			"body of a new saga does.", 404, 422)
 	CodeUnreadable = Problems.Add("WORKFLOW_DEFINITION_UNREADABLE", "Definition unreadable",
 		"The stored definition of this version is damaged, for example by a bad restore. Register the same "+
 			"definition again, or restore its row from a backup.", 409)
@@ -19,10 +19,10 @@ var (
 	CodeStale = Problems.Add("WORKFLOW_VERSION_CONFLICT", "The workflow has changed",
 		"If-Match named another version than the workflow's current one.", 412)
 	CodeInvalid = Problems.Add("WORKFLOW_INVALID", "Invalid definition",
-		"The definition has several kinds of errors, or one without a code of its own. `errors` lists them all "+
-			"with JSON Pointers into the definition.", 422)
+		"The definition has several kinds of errors, or one without its own code. `errors` lists them all with "+
+			"JSON Pointers into the definition.", 422)
 	CodeSyntax = Problems.Add("WORKFLOW_SYNTAX", "Definition unreadable",
-		"The definition is not YAML, holds several YAML documents, or uses anchors or aliases.", 422)
+		"The definition is not YAML, contains several YAML documents, or uses anchors or aliases.", 422)
 	CodeEmpty = Problems.Add("WORKFLOW_EMPTY", "No steps",
 		"The definition has no steps.", 422)
 	CodeTooManySteps = Problems.Add("WORKFLOW_TOO_MANY_STEPS", "Too many steps",
@@ -30,7 +30,7 @@ var (
 	CodeDuplicateStep = Problems.Add("WORKFLOW_DUPLICATE_STEP", "Duplicate step",
 		"Two steps have the same name.", 422)
 	CodeCyclic = Problems.Add("WORKFLOW_CYCLIC", "Cyclic steps",
-		"Steps depend on each other in a cycle, so none can be first.", 422)
+		"Steps depend on each other in a cycle, so none of them can run first.", 422)
 	CodeUnknownDependency = Problems.Add("WORKFLOW_UNKNOWN_DEPENDENCY", "Unknown dependency",
 		"depends_on names a step that does not exist.", 422)
 	CodeInvalidURL = Problems.Add("WORKFLOW_INVALID_URL", "Invalid URL",
