@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// decision gathers a Change while the rules below work on it.
+// decision collects a Change while the rules below work on it.
 type decision struct {
 	Change
 	s       *Saga // = &Change.After.Saga
 	m       Moment
-	why     string            // a refusal in more words than "the saga is …"
+	why     string            // a more specific detail than "the saga is …"
 	illegal *IllegalEdgeError // the first move that the table does not have; nil: none
 }
 
@@ -59,8 +59,8 @@ func (d *decision) to(next State) {
 	d.s.State = next
 }
 
-// dispatched takes the edges that a sent call implies: a saga whose call has an outcome
-// was running, even if its row does not say so yet. at is when it was sent.
+// dispatched takes the edges implied by a sent call: a saga whose call has an outcome was
+// running, even if its row does not show it yet. at is when it was sent.
 func (d *decision) dispatched(at time.Time) {
 	if d.s.State == Pending || d.s.State == StepCompleted {
 		d.to(Running)
@@ -123,13 +123,13 @@ func (d *decision) stepAnswered(o Outcome) {
 	d.turnBackHere()
 }
 
-// failed notes that the current step has failed permanently.
+// failed records that the current step has failed permanently.
 func (d *decision) failed(e *Error) {
 	cause := CauseStepFailed
 	d.s.EndCause, d.s.Error = &cause, e
 }
 
-// advance leaves step k, which is finished; told is the audit event that says so.
+// advance leaves the finished step k; told is its audit event.
 func (d *decision) advance(k int, told AuditType) {
 	switch {
 	case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
@@ -143,7 +143,7 @@ func (d *decision) advance(k int, told AuditType) {
 		d.to(StepCompleted)
 		d.Audit[len(d.Audit)-1].Type = told
 		d.atStep(k+1, Execute)
-		d.to(Running) // the intent to call k+1 rides on this commit
+		d.to(Running) // this commit also stores the intent to call k+1
 	}
 }
 
@@ -182,7 +182,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	d.dirtyEnd(d.givenUp(o, what), ReasonUndoFailed)
 }
 
-// gaveUp reports whether no attempt may follow. A refusal is definite whatever class it bears.
+// gaveUp reports whether no attempt may follow. A refusal is definite regardless of its class.
 func gaveUp(p retry.Policy, o Outcome, failures int) bool {
 	return o.Verdict == Refused || o.Last || !p.Allows(o.Class, failures)
 }
@@ -214,8 +214,8 @@ func (d *decision) turned() bool {
 	return false
 }
 
-// flag marks the saga for compensation. Only its driver moves it, because a call may be
-// in flight. A saga that was never driven ends immediately.
+// flag marks the saga for compensation. Only its driver changes its state, because a call may
+// be in flight. A saga that was never driven ends immediately.
 func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	if !turnable(&d.After) {
 		return false
@@ -295,10 +295,10 @@ func (d *decision) startCompensation() {
 	}
 }
 
-// undoFrom makes the highest step at or below from whose undo is due the
-// current one, records steps without an undo as SKIPPED, and ends the saga
-// when none is left, or goes forward again where a retry wants it to. Every
-// step below the first one was done, because steps run in order, or skipped.
+// undoFrom makes the highest step at or below from whose compensation is due the current one,
+// and records steps without a compensation as SKIPPED. If none is left, it ends the saga, or
+// goes forward again for a retry. Every step below the first one was done or skipped, because
+// steps run in order.
 func (d *decision) undoFrom(from int) {
 	low := 0
 	if i := d.s.Interventions; i != nil && i.RestartAt != nil {
@@ -328,7 +328,7 @@ func (d *decision) undoFrom(from int) {
 	d.end(d.s.EndCause.End())
 }
 
-// atStep makes the first call of step k in one direction the one in flight.
+// atStep makes the first call of step k, in one direction, the call in flight.
 func (d *decision) atStep(k int, a Action) {
 	d.dropOrder()
 	d.s.CurrentStep = k

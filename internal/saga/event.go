@@ -23,18 +23,17 @@ type Turned struct{}
 // written as RUNNING, and the answer will complete that row.
 type Slow struct{ StartedAt time.Time }
 
-// CancelRequested is a user's cancel: undo everything, end in CANCELLED.
+// CancelRequested is a user's cancel: compensate everything, end in CANCELLED.
 type CancelRequested struct{ By, Reason string }
 
-// CompensateRequested is an operator's request to compensate: undo everything, end in
-// COMPENSATED.
+// CompensateRequested is an operator's request to compensate everything and end in COMPENSATED.
 type CompensateRequested struct{ By, Reason string }
 
 // DeadlinePassed means that Saga.TimeoutAt, or while compensating Saga.CompensationTimeoutAt, has
 // passed on the database's clock.
 type DeadlinePassed struct{}
 
-// ResumeRequested reopens a FAILED saga whose undo gave up.
+// ResumeRequested reopens a FAILED saga whose compensation gave up.
 type ResumeRequested struct{ By, Reason string }
 
 // RetryRequested makes the next attempt of a saga that waits for it due now,
@@ -88,7 +87,7 @@ type FailureForced struct{ By, Reason string }
 // Acknowledged means that an operator has seen that the saga needs attention.
 type Acknowledged struct{ By, Reason string }
 
-// Neglected means that the saga makes no progress, for this reason (a snake_case word).
+// Neglected means that the saga makes no progress. The reason is a snake_case word.
 type Neglected struct{ Reason string }
 
 // Begun means that the driver has found that the current step is a job run that was not requested
@@ -126,8 +125,8 @@ type Moment struct {
 	// CompensationTimeout applies to a saga that names none; 0: no deadline.
 	CompensationTimeout time.Duration
 	Budget              Budget
-	// Actor is who asks for the change and RequestID the API request; both are "" for
-	// the engine.
+	// Actor is who requests the change and RequestID the API request; both are "" for the
+	// engine.
 	Actor     string
 	RequestID string
 }
@@ -144,20 +143,19 @@ type Change struct {
 	Before Precondition
 	After  Instance
 	Logs   []StepLog
-	Audit  []AuditEvent     // what the audit trail tells of the change, in order
+	Audit  []AuditEvent     // the audit events of the change, in order
 	Key    *idempotency.Key // the API's, nil for the engine's changes
 	// StartsCompensation: the store sets CompensationTimeoutAt to the database's
 	// clock plus After.CompensationTimeoutMS.
 	StartsCompensation bool
 	// Operated is nil for nearly every change.
 	Operated *Operated
-	// Letter is the update to the saga's dead letter; nil for nearly every change, and
-	// if it is set, Operated is too. PostgreSQL writes the result
-	// (dlq.Apply) in the same transaction. For GaveUp without an open
-	// letter of that ID it stores SourceUpdate.Letter and WithNewLetter instead; the
-	// memory store has no dead letters and stores WithoutLetter. Only the store knows
-	// which case applies, so after a compensation gave up the saga must be read again
-	// before the next decision.
+	// Letter is the update to the saga's dead letter; nil for nearly every change, and if it is
+	// set, Operated is too. PostgreSQL writes the result (dlq.Apply) in the same transaction.
+	// For GaveUp without an open letter of that ID it stores SourceUpdate.Letter and
+	// WithNewLetter instead; the memory store has no dead letters and stores WithoutLetter.
+	// Only the store can tell which case applies, so after a compensation gave up the saga must
+	// be read again before the next decision.
 	Letter *dlq.SourceUpdate
 	// Run is the job run that the change requests; nil for sagas without jobs.
 	// PostgreSQL stores it once, in the same transaction. If its definition does not
@@ -181,23 +179,23 @@ func (c Change) Released(now time.Time) Change {
 	}
 	if s.State == Running && s.Attempt == 1+c.After.base(s.CurrentStep, Execute) && s.CurrentStep > 0 && c.Run == nil &&
 		c.begins() {
-		s.State = StepCompleted // nothing of the next step was sent, so its start is not told either
+		s.State = StepCompleted // nothing of the next step was sent, so its start is not recorded either
 		c.Audit = c.Audit[:len(c.Audit)-1]
 	}
 	s.LeaseOwner = nil
 	return c
 }
 
-// WithoutRun returns the change for the case that the definition of the requested job
-// does not exist: the saga is due immediately, so that its driver finds out.
+// WithoutRun returns the change for the case that the definition of the requested job does not
+// exist: the saga is due immediately, so that its driver detects this.
 func (c Change) WithoutRun() Change {
 	at := c.After.UpdatedAt
 	c.After.NextRunAt = &at
 	return c
 }
 
-// WithNewLetter returns the change for the case that the letter of an earlier failure
-// is closed or gone: the saga refers to the new letter.
+// WithNewLetter returns the change for the case that the letter of an earlier failure is closed
+// or no longer exists: the saga refers to the new letter.
 func (c Change) WithNewLetter() Change { return c.naming(c.Letter.Letter.ID) }
 
 // WithoutLetter returns the change for stores without dead letters: the saga refers to
@@ -211,7 +209,7 @@ func (c Change) naming(letter uuid.UUID) Change {
 	return c
 }
 
-// begins reports whether the last thing that the change does is to start a step.
+// begins reports whether the change ends with the start of a step.
 func (c *Change) begins() bool {
 	if len(c.Audit) == 0 {
 		return false

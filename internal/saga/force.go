@@ -27,8 +27,8 @@ func (d *decision) neglected(e Neglected) bool {
 	return true
 }
 
-// progress notes that the saga makes progress, which clears an attention reason that
-// says otherwise.
+// progress records that the saga makes progress, which clears an attention reason to the
+// contrary.
 func (d *decision) progress() {
 	if d.s.NeedsAttention {
 		d.s.NeedsAttention, d.s.AttentionReason = false, nil
@@ -129,8 +129,8 @@ func (d *decision) forceFailure(e FailureForced) bool {
 	return true
 }
 
-// abandon records the call that may be in flight, whose answer will be ignored. Whether
-// the driver is still waiting for a due time is known only by the driver's clock.
+// abandon records the call that may be in flight, whose answer will be ignored. It may be
+// in flight even if the saga waits for a due time, which passes by the driver's clock.
 func (d *decision) abandon(by string) {
 	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
 		return
@@ -141,7 +141,7 @@ func (d *decision) abandon(by string) {
 	if step == "" { // the definition cannot be read: no log may claim a name
 		return
 	}
-	text := fmt.Sprintf("an operator ended the saga before the answer of step %q came", step)
+	text := fmt.Sprintf("an operator ended the saga before the answer of step %q arrived", step)
 	d.logByHand(a, LogFailed, Order{By: by}, d.newError("abandoned", typeOperator, text))
 	d.Logs[len(d.Logs)-1].Completes = d.After.recorded
 	if run := d.After.JobRun(); run != uuid.Nil {
@@ -150,7 +150,7 @@ func (d *decision) abandon(by string) {
 	d.After.recorded = false
 }
 
-// result makes the result of a saga that has completed, as its workflow declares it.
+// result makes the declared result of a completed saga.
 func (d *decision) result() {
 	if d.s.Result != nil || d.After.Def.Output == nil {
 		return
