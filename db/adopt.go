@@ -36,7 +36,8 @@ func of(schema string, known []*migrate.Migration) (versions []int64, err error)
 // not recorded, so that these schemas are created again, empty.
 func adopt(ctx context.Context, db *sql.DB) error {
 	var bereft bool
-	err := db.QueryRowContext(ctx, `SELECT to_regclass('saga.saga_schema_version') IS NOT NULL AND to_regclass('skald.schema_migrations') IS NULL`).Scan(&bereft)
+	err := db.QueryRowContext(ctx, `SELECT to_regclass('saga.saga_schema_version') IS NOT NULL
+	  AND to_regclass('skald.schema_migrations') IS NULL`).Scan(&bereft)
 	if err != nil || !bereft {
 		return err
 	}
@@ -50,7 +51,8 @@ func adopt(ctx context.Context, db *sql.DB) error {
 	}
 	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
 	// The same table that sql-migrate creates.
-	_, err = tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS skald; CREATE TABLE skald.schema_migrations (id text NOT NULL PRIMARY KEY, applied_at timestamptz)`)
+	_, err = tx.ExecContext(ctx, `CREATE SCHEMA IF NOT EXISTS skald;
+	  CREATE TABLE skald.schema_migrations (id text NOT NULL PRIMARY KEY, applied_at timestamptz)`)
 	if err != nil {
 		return fmt.Errorf("record what was restored: %w", err)
 	}
@@ -59,7 +61,8 @@ func adopt(ctx context.Context, db *sql.DB) error {
 		if err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `DELETE FROM saga.saga_schema_version WHERE version = ANY ($1) AND to_regnamespace($2) IS NULL`, pq.Array(versions), schema)
+		_, err = tx.ExecContext(ctx, `DELETE FROM saga.saga_schema_version
+		 WHERE version = ANY ($1) AND to_regnamespace($2) IS NULL`, pq.Array(versions), schema)
 		if err != nil {
 			return fmt.Errorf("forget what was not restored: %w", err)
 		}

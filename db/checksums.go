@@ -33,7 +33,9 @@ $$`
 	// A migration applied before there were checksums gets that of this binary's file.
 	addChecksums = `
 INSERT INTO skald.schema_checksums (id, sha256)
-SELECT f.id, f.sha256 FROM unnest($1::text[], $2::text[]) AS f (id, sha256) JOIN skald.schema_migrations m ON m.id = f.id
+SELECT f.id, f.sha256
+  FROM unnest($1::text[], $2::text[]) AS f (id, sha256)
+  JOIN skald.schema_migrations m ON m.id = f.id
     ON CONFLICT (id) DO NOTHING`
 	// One that was reverted may come back in another form.
 	dropChecksums = `

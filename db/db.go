@@ -124,7 +124,8 @@ func lockedOn(ctx context.Context, db *sql.DB, key int64, f func(*sql.DB) error)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	defer conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, key) //nolint:errcheck // closing the session unlocks too
+	//nolint:errcheck // closing the session unlocks too
+	defer conn.ExecContext(context.WithoutCancel(ctx), `SELECT pg_advisory_unlock($1)`, key)
 	return f(db)
 }
 

@@ -197,7 +197,15 @@ func patiently(ctx context.Context, db *sql.DB, statement string) error {
 
 const recordExtra = `
 INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, actor, address, operation, detail)
-SELECT gen_random_uuid(), '00000000-0000-0000-0000-000000000000', now(), 'schema', 'extras', $1::text, $2::text, $3::text, $4::text,
+SELECT gen_random_uuid(),
+       '00000000-0000-0000-0000-000000000000',
+       now(),
+       'schema',
+       'extras',
+       $1::text,
+       $2::text,
+       $3::text,
+       $4::text,
        jsonb_build_object('indexes', $5::jsonb, 'login', session_user::text)`
 
 // recordExtras puts it on record that extra indexes were made or dropped.

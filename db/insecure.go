@@ -108,13 +108,17 @@ SELECT 'role ' || r.name || ' does not exist' FROM roles r WHERE to_regrole(r.na
 UNION ALL
 SELECT 'login ' || session_user || ' may not act as ' || r.name FROM roles r
  WHERE to_regrole(r.name) IS NOT NULL AND r.name <> 'saga_readonly_role'
-   AND NOT pg_has_role(session_user, to_regrole(r.name), CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
+   AND NOT pg_has_role(session_user, to_regrole(r.name),
+                       CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'SET' ELSE 'MEMBER' END)
 UNION ALL
 SELECT 'table ' || c.oid::regclass || ' is open' FROM pg_class c
- WHERE c.relnamespace IN (to_regnamespace('saga'), to_regnamespace('dlq'), to_regnamespace('jobs')) AND c.relkind IN ('r', 'p')
+ WHERE c.relnamespace IN (to_regnamespace('saga'), to_regnamespace('dlq'), to_regnamespace('jobs'))
+   AND c.relkind IN ('r', 'p')
    AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped)
    AND NOT (c.relrowsecurity AND c.relforcerowsecurity
-            AND (SELECT count(*) FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname IN ('tenant_rows', 'engine_rows', 'readonly_rows')) = 3)
+            AND (SELECT count(*)
+                   FROM pg_policy p
+                  WHERE p.polrelid = c.oid AND p.polname IN ('tenant_rows', 'engine_rows', 'readonly_rows')) = 3)
 ORDER BY 1`
 
 func insecurity(ctx context.Context, db *sql.DB) (found []string, err error) {
@@ -153,7 +157,8 @@ func Secured(ctx context.Context, dsn string) error {
 func look(ctx context.Context, db *sql.DB) (*Insecure, error) {
 	e := &Insecure{}
 	err := db.QueryRowContext(ctx, `SELECT session_user, current_database(),
-		coalesce((SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'saga'), session_user)`).Scan(&e.Login, &e.Database, &e.Owner)
+		coalesce((SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'saga'),
+		         session_user)`).Scan(&e.Login, &e.Database, &e.Owner)
 	if err == nil {
 		e.Problems, err = insecurity(ctx, db)
 	}

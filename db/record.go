@@ -45,12 +45,22 @@ const recorded = `SELECT EXISTS (SELECT FROM information_schema.columns
 // The schema concerns all tenants: it is recorded under the nil UUID (operator.Deployment).
 const recordSchema = `
 INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, actor, address, operation, detail)
-SELECT gen_random_uuid(), '00000000-0000-0000-0000-000000000000', now(), 'schema', $1::text, $2::text, $3::text, $4::text, $5::text,
+SELECT gen_random_uuid(),
+       '00000000-0000-0000-0000-000000000000',
+       now(),
+       'schema',
+       $1::text,
+       $2::text,
+       $3::text,
+       $4::text,
+       $5::text,
        jsonb_build_object('from', $6::text, 'to', $1::text, 'migrations', $7::integer, 'login', session_user::text)`
 
 // actAsEngine assumes the engine's role if the login may: an owner that does not
 // inherit its rights is subject to row-level security like everyone else.
-const actAsEngine = `SELECT set_config('role', r.rolname, true) FROM pg_roles r WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER')`
+const actAsEngine = `SELECT set_config('role', r.rolname, true)
+  FROM pg_roles r
+ WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER')`
 
 // record records n applied or reverted migrations. Each migration is a transaction of
 // its own, some are none, so the record follows them: what a crash in between leaves

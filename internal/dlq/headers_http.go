@@ -157,9 +157,10 @@ var (
 // meaningful are names that servers and proxies act upon, or that targets take
 // for the word of who calls; meaningfulBegins are beginnings of such.
 var (
-	meaningful = words(`host connection keep-alive te trailer trailers upgrade expect date via forwarded from origin referer range user-agent
-		transfer-encoding max-forwards pragma cache-control early-data priority http2-settings alt-used idempotency-key traceparent
-		accept accept-charset accept-encoding accept-language x-real-ip x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip
+	meaningful = words(`host connection keep-alive te trailer trailers upgrade expect date via forwarded from origin
+		referer range user-agent transfer-encoding max-forwards pragma cache-control early-data priority http2-settings
+		alt-used idempotency-key traceparent accept accept-charset accept-encoding accept-language
+		x-real-ip x-client-ip x-cluster-client-ip true-client-ip cf-connecting-ip
 		x-http-method x-http-method-override x-method-override x-rewrite-url x-url-scheme x-ssl-client-cert front-end-https`)
 	meaningfulBegins = []string{
 		ownPrefix, "content-", "proxy-", "sec-", "if-", "access-control-", "x-forwarded-", "x-original-", "x-envoy-",

@@ -18,7 +18,8 @@ var (
 		"dead-letter-", "delayed-retry-", // SmallRye
 	}
 	// leftNames are whole names: their beginnings mean other things elsewhere.
-	leftNames = words(`x-original-topic x-original-partition x-original-offset x-original-timestamp x-original-timestamp-type
+	leftNames = words(`x-original-topic x-original-partition x-original-offset x-original-timestamp
+		x-original-timestamp-type
 		kafka_deliveryattempt deliveryattempt kafka_listenerinfo
 		topic_poisoned reason_poisoned handler_poisoned subscriber_poisoned`)
 )

@@ -49,7 +49,9 @@ func (c Condition) Warnings() []string {
 const condition = `
 SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL,
        current_setting('transaction_read_only') = 'on',
-       current_setting('fsync') = 'off', current_setting('synchronous_commit') = 'off', current_setting('full_page_writes') = 'off',
+       current_setting('fsync') = 'off',
+       current_setting('synchronous_commit') = 'off',
+       current_setting('full_page_writes') = 'off',
        session_user, (SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
        (SELECT max(version) FROM saga.saga_schema_version)`
 

@@ -145,7 +145,10 @@ func (db *DB) knowAll(ctx context.Context, tx *sqlx.Tx) error {
 		Check []byte `db:"value"`
 	}
 	err := tx.SelectContext(ctx, &used, `
-		SELECT substr(name, length($1) + 1) AS id, value FROM saga.deployment_secrets WHERE starts_with(name, $1) ORDER BY name`, keyCheck)
+		SELECT substr(name, length($1) + 1) AS id, value
+		  FROM saga.deployment_secrets
+		 WHERE starts_with(name, $1)
+		 ORDER BY name`, keyCheck)
 	if err != nil {
 		return fmt.Errorf("read which encryption keys are in use: %w", err)
 	}

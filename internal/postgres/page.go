@@ -72,7 +72,12 @@ func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, 
 	if r.After != nil {
 		w.Add(fmt.Sprintf("(%s, %s) < (?, ?)", l.At, l.ID), r.After.At, r.After.ID)
 	}
-	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM %s WHERE %s ORDER BY %s DESC, %s DESC LIMIT $%d OFFSET $%d`,
+	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s
+	  FROM %s
+	 WHERE %s
+	 ORDER BY %s DESC, %s DESC
+	 LIMIT $%d
+	 OFFSET $%d`,
 		l.Columns, l.From, w.Text(), l.At, l.ID, len(w.Args)+1, len(w.Args)+2), append(w.Args, r.Limit+1, r.Offset)...)
 	if err != nil {
 		return page.Of[T]{}, err

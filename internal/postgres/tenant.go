@@ -108,7 +108,9 @@ func (db *DB) transact(ctx context.Context, tenant uuid.UUID, opts *sql.TxOption
 // takes longer (TimedOut).
 func (db *DB) Within(ctx context.Context, tenant uuid.UUID, each time.Duration, f func(*sqlx.Tx) error) error {
 	return db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		if _, err := tx.ExecContext(ctx, `SELECT set_config('statement_timeout', $1, true)`, strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {
+		if _, err := tx.ExecContext(ctx,
+			`SELECT set_config('statement_timeout', $1, true)`,
+			strconv.FormatInt(max(1, each.Milliseconds()), 10)); err != nil {
 			return err
 		}
 		return f(tx)

@@ -146,7 +146,9 @@ func oneKey(rows *sql.Rows, id uuid.UUID) (k access.Key, err error) {
 // Get implements access.Store.
 func (st *Keys) Get(ctx context.Context, scope *uuid.UUID, id uuid.UUID) (access.Key, error) {
 	k, err := scanKey(st.db.Read.QueryRowContext(ctx, `
-		SELECT `+apiKeyColumns+` FROM saga.api_keys k WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid)`, id, scope))
+		SELECT `+apiKeyColumns+`
+		  FROM saga.api_keys k
+		 WHERE k.id = $1 AND ($2::uuid IS NULL OR k.bound_tenant_id = $2::uuid)`, id, scope))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return access.Key{}, access.KeyNotFound(id)
@@ -169,7 +171,9 @@ func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (pa
 	}
 	var total int64
 	if f.Total {
-		if err := st.db.Read.GetContext(ctx, &total, `SELECT count(*) FROM saga.api_keys k WHERE `+w.Text(), w.Args...); err != nil {
+		if err := st.db.Read.GetContext(ctx, &total, `SELECT count(*)
+		  FROM saga.api_keys k
+		 WHERE `+w.Text(), w.Args...); err != nil {
 			return none, fmt.Errorf("count API keys: %w", err)
 		}
 	}
@@ -177,7 +181,12 @@ func (st *Keys) List(ctx context.Context, scope *uuid.UUID, f access.Filter) (pa
 		w.Add("k.id < ?", *f.After)
 	}
 	var read []access.Key
-	rows, err := st.db.Read.QueryContext(ctx, fmt.Sprintf(`SELECT %s FROM saga.api_keys k WHERE %s ORDER BY k.id DESC LIMIT %d OFFSET %d`,
+	rows, err := st.db.Read.QueryContext(ctx, fmt.Sprintf(`SELECT %s
+	  FROM saga.api_keys k
+	 WHERE %s
+	 ORDER BY k.id DESC
+	 LIMIT %d
+	 OFFSET %d`,
 		apiKeyColumns, w.Text(), f.Limit+1, f.Offset), w.Args...)
 	if err == nil {
 		err = postgres.EachRow(rows, func() error {
@@ -206,7 +215,9 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 			return err
 		}
 		k.RevokedAt, k.RevokedBy = &at, by
-		if _, err := tx.ExecContext(ctx, `UPDATE saga.api_keys SET revoked_at = $2, revoked_by = $3 WHERE id = $1`, id, at, by); err != nil {
+		if _, err := tx.ExecContext(ctx, `UPDATE saga.api_keys
+		   SET revoked_at = $2, revoked_by = $3
+		 WHERE id = $1`, id, at, by); err != nil {
 			return err
 		}
 		return tellKey(ctx, tx, st.db.NewID(), at, "revoke", &before, &k)

@@ -34,8 +34,20 @@ func (st *Actions) Seals(ctx context.Context, tenant uuid.UUID, from int64, limi
 // function too. A timestamp set to infinity has no microseconds.
 const actionLinks = `
 SELECT a.txid, a.n, a.digest, a.id::text, ARRAY[
-       a.id::text, a.tenant_id::text, CASE WHEN isfinite(a.at) THEN (extract(epoch FROM a.at) * 1000000)::bigint::text END, a.kind, a.subject, a.verb,
-       a.actor, a.reason, a.request_id, a.detail::text, a.credential_id::text, a.address, a.operation, encode(a.before_hash, 'hex'),
+       a.id::text,
+       a.tenant_id::text,
+       CASE WHEN isfinite(a.at) THEN (extract(epoch FROM a.at) * 1000000)::bigint::text END,
+       a.kind,
+       a.subject,
+       a.verb,
+       a.actor,
+       a.reason,
+       a.request_id,
+       a.detail::text,
+       a.credential_id::text,
+       a.address,
+       a.operation,
+       encode(a.before_hash, 'hex'),
        encode(a.after_hash, 'hex'), a.result]
   FROM saga.audit_actions a
  WHERE a.tenant_id = $1 AND (a.txid, a.n) > ($2::xid8, $3::bigint) AND (a.txid, a.n) <= ($4::xid8, $5::bigint)

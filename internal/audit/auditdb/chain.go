@@ -52,7 +52,11 @@ const unsealed = `
 WITH RECURSIVE ` + tenants + `
 SELECT t.tenant_id, greatest(0, extract(epoch FROM now() - e.written))::float8, ` + Settled + `
   FROM tenants t
-  LEFT JOIN LATERAL (SELECT s.to_txid, s.to_id FROM SEALS s WHERE s.tenant_id = t.tenant_id ORDER BY s.seq DESC LIMIT 1) AS last ON true
+  LEFT JOIN LATERAL (SELECT s.to_txid, s.to_id
+                       FROM SEALS s
+                      WHERE s.tenant_id = t.tenant_id
+                      ORDER BY s.seq DESC
+                      LIMIT 1) AS last ON true
  CROSS JOIN LATERAL (
 	SELECT a.txid, CASE WHEN isfinite(a.WRITTEN) THEN a.WRITTEN ELSE now() END AS written FROM ROWS a
 	 WHERE a.tenant_id = t.tenant_id AND (a.txid, a.PLACE) > (coalesce(last.to_txid, '0'), coalesce(last.to_id, 0))
@@ -94,7 +98,8 @@ WITH last AS MATERIALIZED (
 ), covered AS MATERIALIZED (
 	SELECT e.txid, e.PLACE AS id, e.digest FROM ROWS e
 	 WHERE e.tenant_id = $1 AND %s
-	   AND (e.txid, e.PLACE) > ((SELECT to_txid FROM last), (SELECT to_id FROM last)) -- without coalesce, which row-level security lets no index serve
+	   AND (e.txid, e.PLACE) > ((SELECT to_txid FROM last),
+	                            (SELECT to_id FROM last)) -- without coalesce, which row-level security lets no index serve
 	 ORDER BY e.txid, e.PLACE LIMIT %d
 ), content AS MATERIALIZED (
 	SELECT count(*) AS events, string_agg(xid8send(txid) || int8send(id) || digest, '') AS bytes FROM covered
@@ -107,8 +112,8 @@ WITH last AS MATERIALIZED (
 )
 INSERT INTO SEALS (tenant_id, seq, from_txid, from_id, to_txid, to_id, events, prev_hash, hash)
 SELECT $1, seq, from_txid, from_id, to_txid, to_id, events, prev,
-       sha256(prev || uuid_send($1) || int8send(seq) || xid8send(from_txid) || int8send(from_id) || xid8send(to_txid) || int8send(to_id)
-              || int8send(events) || bytes)
+       sha256(prev || uuid_send($1) || int8send(seq) || xid8send(from_txid) || int8send(from_id)
+              || xid8send(to_txid) || int8send(to_id) || int8send(events) || bytes)
   FROM seal
 ON CONFLICT (tenant_id, seq) DO NOTHING
 RETURNING events`, Settled, trail.MaxSealed)
@@ -136,7 +141,11 @@ var sealTable = postgres.NewTable(
 	postgres.Time("sealed_at", func(s *trail.Seal) *time.Time { return &s.SealedAt }),
 )
 
-var readSeals = `SELECT ` + sealTable.Selected("s") + ` FROM SEALS s WHERE s.tenant_id = $1 AND s.seq >= $2 ORDER BY s.seq LIMIT $3`
+var readSeals = `SELECT ` + sealTable.Selected("s") + `
+  FROM SEALS s
+ WHERE s.tenant_id = $1 AND s.seq >= $2
+ ORDER BY s.seq
+ LIMIT $3`
 
 // SealsIn is trail.Chain.Seals.
 func (c *Chain) SealsIn(ctx context.Context, db *postgres.DB, tenant uuid.UUID, from int64,

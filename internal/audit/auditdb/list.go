@@ -49,7 +49,8 @@ func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any
 	if f.TotalCap > 0 {
 		most = fmt.Sprintf("%s LIMIT %d", newest, f.TotalCap+1)
 	}
-	count, counted = fmt.Sprintf(`SELECT count(*) FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s) AS few`, w.Text(), most), w.Args
+	count, counted = fmt.Sprintf(`SELECT count(*)
+	  FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s) AS few`, w.Text(), most), w.Args
 	if f.After != nil {
 		w.Add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
 	}

@@ -60,39 +60,157 @@ WITH sagas AS MATERIALIZED (
 		SELECT l.id, l.saga_id, l.step_name, l.action, l.attempt, l.status, l.outcome_code, l.started_at, l.completed_at
 		  FROM saga.saga_step_logs_archive l WHERE l.saga_id = s.id AND l.tenant_id = @tenant AND s.archived) l
 ), runs AS MATERIALIZED (
-	SELECT r.id, r.saga_id, r.letter_id, r.definition_name, r.trigger, r.state, r.error_code, r.created_at, r.finished_at, r.attempt, r.assigned_at
+	SELECT r.id,
+	       r.saga_id,
+	       r.letter_id,
+	       r.definition_name,
+	       r.trigger,
+	       r.state,
+	       r.error_code,
+	       r.created_at,
+	       r.finished_at,
+	       r.attempt,
+	       r.assigned_at
 	  FROM jobs.job_runs r WHERE r.tenant_id = @tenant AND r.correlation_id = @correlation AND @runs
 	UNION
-	SELECT r.id, r.saga_id, r.letter_id, r.definition_name, r.trigger, r.state, r.error_code, r.created_at, r.finished_at, r.attempt, r.assigned_at
+	SELECT r.id,
+	       r.saga_id,
+	       r.letter_id,
+	       r.definition_name,
+	       r.trigger,
+	       r.state,
+	       r.error_code,
+	       r.created_at,
+	       r.finished_at,
+	       r.attempt,
+	       r.assigned_at
 	  FROM sagas s JOIN jobs.job_runs r ON r.tenant_id = @tenant AND r.saga_id = s.id WHERE @runs
 ), letters AS MATERIALIZED (
 	SELECT m.id, m.saga_id, m.job_run_id, m.original_topic, m.source, m.status, m.error_type, m.created_at, m.terminal_at
-	  FROM dlq.tenant_messages m WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
+	  FROM dlq.tenant_messages m
+	 WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
 	UNION ALL
 	SELECT m.id, m.saga_id, m.job_run_id, m.original_topic, m.source, m.status, m.error_type, m.created_at, m.terminal_at
-	  FROM dlq.tenant_messages_archive m WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
+	  FROM dlq.tenant_messages_archive m
+	 WHERE m.tenant_id = @tenant AND m.terms @> ARRAY[@term::integer] AND m.correlation_id = @correlation AND @letters
 ), entries AS (
-	SELECT created_at AS at, 'saga:' || id AS key, 'saga' AS kind, id AS saga_id, NULL::uuid AS run_id, NULL::uuid AS letter_id,
-	       workflow_name::text AS name, '' AS action, 0 AS number, state::text AS state, '' AS code, completed_at AS ended_at FROM sagas
+	SELECT created_at AS at,
+	       'saga:' || id AS key,
+	       'saga' AS kind,
+	       id AS saga_id,
+	       NULL::uuid AS run_id,
+	       NULL::uuid AS letter_id,
+	       workflow_name::text AS name,
+	       '' AS action,
+	       0 AS number,
+	       state::text AS state,
+	       '' AS code,
+	       completed_at AS ended_at
+	         FROM sagas
 	UNION ALL
-	SELECT completed_at, 'saga_end:' || id, 'saga_end', id, NULL, NULL, workflow_name, '', 0, state::text, coalesce(code, ''), NULL FROM sagas WHERE completed_at IS NOT NULL
+	SELECT completed_at,
+	       'saga_end:' || id,
+	       'saga_end',
+	       id,
+	       NULL,
+	       NULL,
+	       workflow_name,
+	       '',
+	       0,
+	       state::text,
+	       coalesce(code, ''),
+	       NULL
+	  FROM sagas
+	 WHERE completed_at IS NOT NULL
 	UNION ALL
-	SELECT started_at, 'step:' || id, 'step', saga_id, CASE WHEN outcome_code LIKE 'job\_%' THEN id END, NULL, step_name, action, attempt, status, coalesce(outcome_code, ''), completed_at FROM steps
+	SELECT started_at,
+	       'step:' || id,
+	       'step',
+	       saga_id,
+	       CASE WHEN outcome_code LIKE 'job\_%' THEN id END,
+	       NULL,
+	       step_name,
+	       action,
+	       attempt,
+	       status,
+	       coalesce(outcome_code, ''),
+	       completed_at
+	  FROM steps
 	UNION ALL
-	SELECT created_at, 'run:' || id, 'job_run', saga_id, id, letter_id, definition_name, trigger, 0, state, '', finished_at FROM runs
+	SELECT created_at, 'run:' || id, 'job_run', saga_id, id, letter_id, definition_name, trigger, 0, state, '', finished_at
+	  FROM runs
 	UNION ALL
-	SELECT finished_at, 'run_end:' || id, 'job_run_end', saga_id, id, letter_id, definition_name, trigger, 0, state, coalesce(error_code, ''), NULL FROM runs WHERE finished_at IS NOT NULL
+	SELECT finished_at,
+	       'run_end:' || id,
+	       'job_run_end',
+	       saga_id,
+	       id,
+	       letter_id,
+	       definition_name,
+	       trigger,
+	       0,
+	       state,
+	       coalesce(error_code, ''),
+	       NULL
+	  FROM runs
+	 WHERE finished_at IS NOT NULL
 	UNION ALL
-	SELECT a.assigned_at, 'attempt:' || r.id || ':' || a.attempt, 'job_attempt', r.saga_id, r.id, r.letter_id, r.definition_name, r.trigger, a.attempt, a.outcome, '', a.ended_at
+	SELECT a.assigned_at,
+	       'attempt:' || r.id || ':' || a.attempt,
+	       'job_attempt',
+	       r.saga_id,
+	       r.id,
+	       r.letter_id,
+	       r.definition_name,
+	       r.trigger,
+	       a.attempt,
+	       a.outcome,
+	       '',
+	       a.ended_at
 	  FROM runs r JOIN jobs.job_run_attempts a ON a.run_id = r.id AND a.tenant_id = @tenant
 	UNION ALL
-	SELECT r.assigned_at, 'attempt:' || r.id || ':' || r.attempt, 'job_attempt', r.saga_id, r.id, r.letter_id, r.definition_name, r.trigger, r.attempt, r.state, '', r.finished_at
+	SELECT r.assigned_at,
+	       'attempt:' || r.id || ':' || r.attempt,
+	       'job_attempt',
+	       r.saga_id,
+	       r.id,
+	       r.letter_id,
+	       r.definition_name,
+	       r.trigger,
+	       r.attempt,
+	       r.state,
+	       '',
+	       r.finished_at
 	  FROM runs r WHERE r.attempt > 0 AND r.assigned_at IS NOT NULL
-	   AND NOT EXISTS (SELECT FROM jobs.job_run_attempts a WHERE a.run_id = r.id AND a.tenant_id = @tenant AND a.attempt = r.attempt)
+	   AND NOT EXISTS (SELECT FROM jobs.job_run_attempts a
+	                    WHERE a.run_id = r.id AND a.tenant_id = @tenant AND a.attempt = r.attempt)
 	UNION ALL
-	SELECT created_at, 'letter:' || id, 'dead_letter', saga_id, job_run_id, id, original_topic, source, 0, status, coalesce(error_type, ''), terminal_at FROM letters
+	SELECT created_at,
+	       'letter:' || id,
+	       'dead_letter',
+	       saga_id,
+	       job_run_id,
+	       id,
+	       original_topic,
+	       source,
+	       0,
+	       status,
+	       coalesce(error_type, ''),
+	       terminal_at
+	  FROM letters
 	UNION ALL
-	SELECT t.started_at, 'retry:' || t.message_id || ':' || t.number, 'dead_letter_retry', m.saga_id, m.job_run_id, m.id, m.original_topic, m.source, t.number, t.outcome, '', t.ended_at
+	SELECT t.started_at,
+	       'retry:' || t.message_id || ':' || t.number,
+	       'dead_letter_retry',
+	       m.saga_id,
+	       m.job_run_id,
+	       m.id,
+	       m.original_topic,
+	       m.source,
+	       t.number,
+	       t.outcome,
+	       '',
+	       t.ended_at
 	  FROM letters m JOIN dlq.dlq_attempts t ON t.message_id = m.id AND t.tenant_id = @tenant
 )
 SELECT `+entryTable.Selected("e")+` FROM entries e

@@ -19,11 +19,15 @@ const maxAlertCount = 100_000
 // topicNow reads what alerts are about: of tenant $1 and topic $2, open letters up to $3, the arrival of the oldest,
 // arrivals in five minutes, and whether there is an unacknowledged error.
 var topicNow = `
-SELECT (SELECT count(*) FROM (SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND ` + openLetter + ` LIMIT $3) AS few),
+SELECT (SELECT count(*)
+          FROM (SELECT FROM dlq.dlq_messages m
+                 WHERE m.tenant_id = $1 AND m.original_topic = t.topic AND ` + openLetter + `
+                 LIMIT $3) AS few),
        (SELECT min(o.created_at) FROM (` + oldestOpen + `) AS o),
        (SELECT coalesce(sum(a.received), 0) FROM dlq.dlq_arrivals a
          WHERE a.tenant_id = $1 AND a.topic = t.topic AND a.minute > statement_timestamp() - interval '5 minutes'),
-       EXISTS (SELECT FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.topic = t.topic AND g.state = 'NEW'), statement_timestamp()
+       EXISTS (SELECT FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.topic = t.topic AND g.state = 'NEW'),
+       statement_timestamp()
   FROM (SELECT $2::text AS topic) AS t`
 
 // Alerting returns those of the first topics, by name, that exceed the alert of their policy. Open letters are counted

@@ -200,7 +200,9 @@ SELECT b.n, p.id, p.generation FROM `+postgres.Unnest("b", bounces.As("c"))+`
 	 ORDER BY l.generation DESC, l.seq DESC LIMIT 1) AS p`, bounces.As("c"))
 
 var lockParents = postgres.Named(`
-SELECT m.id FROM dlq.dlq_messages m JOIN `+postgres.Unnest("p", foundParents.As("f"))+` ON m.tenant_id = p.tenant_id AND m.id = p.id
+SELECT m.id
+  FROM dlq.dlq_messages m
+  JOIN `+postgres.Unnest("p", foundParents.As("f"))+` ON m.tenant_id = p.tenant_id AND m.id = p.id
  ORDER BY m.id FOR NO KEY UPDATE OF m`, foundParents.As("f"))
 
 // bounce is letter n of a batch, which came back.
@@ -271,7 +273,10 @@ var markBouncedLetters = postgres.Named(`
 WITH back AS (
 	UPDATE dlq.dlq_messages m SET resolution = 'BOUNCED', updated_at = clock_timestamp(), version = m.version + 1
 	  FROM (SELECT DISTINCT b.tenant_id, b.id, b.redrive_id FROM `+postgres.Unnest("b", bouncedParents.As("p"))+`) AS b
-	 WHERE m.tenant_id = b.tenant_id AND m.id = b.id AND `+Leaves("m.status || ''", dlq.CameBack)+` AND coalesce(m.resolution, '')`+postgres.Among(dlq.Returnable)+`
+	 WHERE m.tenant_id = b.tenant_id
+	   AND m.id = b.id
+	   AND `+Leaves("m.status || ''", dlq.CameBack)+`
+	   AND coalesce(m.resolution, '')`+postgres.Among(dlq.Returnable)+`
 	RETURNING m.tenant_id, m.id, m.redrive_id, b.redrive_id AS told
 ), items AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'BOUNCED', updated_at = clock_timestamp()

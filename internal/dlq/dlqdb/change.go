@@ -27,13 +27,23 @@ var (
 // only by the claim's finish, so a change does not touch token and lease.
 var changeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m
-   SET `+changedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[], held_retry_at = @held_retry_at, retry_asked = @retry_asked
- WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status <> '`+string(dlq.Retrying)+`' AND @m.status::varchar <> '`+string(dlq.Retrying)+`'`,
+   SET `+changedLetter.Set("m", "tenant_id", "id")+`,
+       terms = @terms::integer[],
+       held_retry_at = @held_retry_at,
+       retry_asked = @retry_asked
+ WHERE m.tenant_id = @m.tenant_id
+   AND m.id = @m.id
+   AND m.version + 1 = @m.version
+   AND m.status <> '`+string(dlq.Retrying)+`'
+   AND @m.status::varchar <> '`+string(dlq.Retrying)+`'`,
 	changedLetter.As("m"), postgres.Single("terms", "held_retry_at", "retry_asked"))
 
 var describeLetter = postgres.Named(`
 UPDATE dlq.dlq_messages m SET `+describedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[]
- WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version + 1 = @m.version AND m.status || ''`+postgres.Among([]dlq.Status{dlq.Retrying}),
+ WHERE m.tenant_id = @m.tenant_id
+   AND m.id = @m.id
+   AND m.version + 1 = @m.version
+   AND m.status || ''`+postgres.Among([]dlq.Status{dlq.Retrying}),
 	describedLetter.As("m"), postgres.Single("terms"))
 
 // Change implements dlq.Letters. The letter must be loaded with its content, from which
@@ -68,7 +78,9 @@ func changedFault(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sq
 		return err
 	}
 	var present int64
-	err = tx.GetContext(ctx, &present, `SELECT m.version FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2`, tenant, id)
+	err = tx.GetContext(ctx, &present, `SELECT m.version
+	  FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = $1 AND m.id = $2`, tenant, id)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return dlq.NotFound(id)
@@ -83,13 +95,15 @@ func changedFault(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, res sq
 func (st *Letters) Delete(ctx context.Context, l dlq.Letter, by operator.Action) error {
 	return postgres.Wrap("delete dead letter", st.db.InTenant(ctx, l.TenantID, func(tx *sqlx.Tx) error {
 		res, err := tx.ExecContext(ctx, `
-			DELETE FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 AND m.status <> '`+string(dlq.Retrying)+`'`,
+			DELETE FROM dlq.dlq_messages m
+			 WHERE m.tenant_id = $1 AND m.id = $2 AND m.version = $3 AND m.status <> '`+string(dlq.Retrying)+`'`,
 			l.TenantID, l.ID, l.Version)
 		if err := changedFault(ctx, tx, l.TenantID, l.ID, res, err); err != nil {
 			return err
 		}
 		for _, table := range []string{"dlq.dlq_revisions", "dlq.dlq_attempts"} {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+` WHERE tenant_id = $1 AND message_id = $2`, l.TenantID, l.ID); err != nil {
+			if _, err := tx.ExecContext(ctx, `DELETE FROM `+table+`
+			 WHERE tenant_id = $1 AND message_id = $2`, l.TenantID, l.ID); err != nil {
 				return err
 			}
 		}

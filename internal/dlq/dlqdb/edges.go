@@ -24,7 +24,10 @@ func retriedAutomatically(at string) string { return at + ".source" + postgres.A
 // letter m. It is meant for a subquery of a single value: as a join it would read all
 // items of all redrives.
 var CollectedBy = `FROM dlq.dlq_redrives d JOIN dlq.dlq_redrive_items i ON i.redrive_id = d.id AND i.message_id = m.id
-	  WHERE d.tenant_id = m.tenant_id AND d.started_at IS NOT NULL AND d.ended_at IS NULL AND i.state` + postgres.Among(dlq.Holding)
+	  WHERE d.tenant_id = m.tenant_id
+	    AND d.started_at IS NOT NULL
+	    AND d.ended_at IS NULL
+	    AND i.state` + postgres.Among(dlq.Holding)
 
 // collected is the condition that a redrive holds letter m.
 var collected = `coalesce((SELECT true ` + CollectedBy + ` LIMIT 1), false)`

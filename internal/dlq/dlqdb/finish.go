@@ -64,11 +64,18 @@ WITH f AS MATERIALIZED (
 	   SET status = f.status, retry_count = f.retry_count, next_retry_at = f.next_retry_at, terminal_at = f.terminal_at,
 	       resolution = CASE WHEN f.resolution = 'REDRIVEN' AND EXISTS (
 	              SELECT 1 FROM dlq.dlq_messages b
-	               WHERE b.tenant_id = m.tenant_id AND b.root_id = m.root_id AND b.generation > 0 AND b.generation = m.generation + 1 AND b.parent_id = m.id)
+	               WHERE b.tenant_id = m.tenant_id
+	                 AND b.root_id = m.root_id
+	                 AND b.generation > 0
+	                 AND b.generation = m.generation + 1
+	                 AND b.parent_id = m.id)
 	         THEN 'BOUNCED' ELSE f.resolution END,
 	       retry_token = NULL, retry_lease_until = NULL, updated_at = f.at, version = m.version + 1
 	  FROM f
-	 WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND `+Leaves("m.status || ''", retryEnds...)+` AND m.retry_token = f.token
+	 WHERE m.tenant_id = f.tenant_id
+	   AND m.id = f.id
+	   AND `+Leaves("m.status || ''", retryEnds...)+`
+	   AND m.retry_token = f.token
 	   AND (NOT @lapsed OR m.retry_lease_until < clock_timestamp())
 	RETURNING f.n, coalesce(m.resolution, '') AS resolution
 ), noted AS (
@@ -77,8 +84,13 @@ WITH f AS MATERIALIZED (
 	  FROM f JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
 	 WHERE NOT @lapsed OR f.n IN (SELECT e.n FROM ended e)
 	ON CONFLICT (message_id, number) DO UPDATE
-	   SET outcome = EXCLUDED.outcome, error = EXCLUDED.error, status_code = EXCLUDED.status_code, ended_at = EXCLUDED.ended_at,
-	       written_topic = EXCLUDED.written_topic, written_partition = EXCLUDED.written_partition, written_offset = EXCLUDED.written_offset
+	   SET outcome = EXCLUDED.outcome,
+	       error = EXCLUDED.error,
+	       status_code = EXCLUDED.status_code,
+	       ended_at = EXCLUDED.ended_at,
+	       written_topic = EXCLUDED.written_topic,
+	       written_partition = EXCLUDED.written_partition,
+	       written_offset = EXCLUDED.written_offset
 	 WHERE a.token = EXCLUDED.token AND a.outcome = '`+string(dlq.Abandoned)+`'
 )
 SELECT e.n, e.resolution FROM ended e
@@ -86,7 +98,10 @@ UNION ALL
 SELECT f.n, coalesce(m.resolution, '') FROM f
   JOIN dlq.dlq_attempts a ON a.message_id = f.id AND a.tenant_id = f.tenant_id AND a.number = f.number
   JOIN dlq.dlq_messages m ON m.tenant_id = f.tenant_id AND m.id = f.id
- WHERE a.token = f.token AND a.outcome = f.outcome AND a.ended_at = f.ended_at AND f.n NOT IN (SELECT e.n FROM ended e)`, postgres.Single("lapsed"), theFinished, theEnds, theAttempts)
+ WHERE a.token = f.token
+   AND a.outcome = f.outcome
+   AND a.ended_at = f.ended_at
+   AND f.n NOT IN (SELECT e.n FROM ended e)`, postgres.Single("lapsed"), theFinished, theEnds, theAttempts)
 
 // Finished is the result of one end of a batch.
 type Finished struct {
@@ -172,15 +187,37 @@ var endedSagas = postgres.Literals(slices.DeleteFunc(slices.Clone(saga.States),
 // elsewhere is not lost: a saga that is being compensated, a webhook delivery under
 // way.
 var lostRetries = `
-SELECT m.id, m.tenant_id, m.source, m.error_class, m.original_topic, m.retry_count, m.max_retries, m.generation, m.retry_token, m.attempts, m.revision, m.target,
+SELECT m.id,
+       m.tenant_id,
+       m.source,
+       m.error_class,
+       m.original_topic,
+       m.retry_count,
+       m.max_retries,
+       m.generation,
+       m.retry_token,
+       m.attempts,
+       m.revision,
+       m.target,
        coalesce(m.last_retry_at, m.updated_at), clock_timestamp(),
        substr(m.retry_token::text, 15, 1) = '8' AND NOT EXISTS (
 	SELECT 1 FROM dlq.dlq_handovers h WHERE h.tenant_id = m.tenant_id AND m.retry_token = ANY (h.tokens)),
-       (SELECT i.redrive_id FROM dlq.dlq_redrive_items i WHERE i.redrive_id = m.redrive_id AND i.message_id = m.id AND i.state` + postgres.Among(dlq.ItemsFrom(dlq.ItemSettled)) + `),
+       (SELECT i.redrive_id
+          FROM dlq.dlq_redrive_items i
+         WHERE i.redrive_id = m.redrive_id
+           AND i.message_id = m.id
+           AND i.state` + postgres.Among(dlq.ItemsFrom(dlq.ItemSettled)) + `),
        CASE m.source
-         WHEN 'SAGA' THEN EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.tenant_id = m.tenant_id AND s.id = m.saga_id AND s.state NOT IN (` + endedSagas + `))
+         WHEN 'SAGA' THEN EXISTS (SELECT 1
+                                    FROM saga.saga_states s
+                                   WHERE s.tenant_id = m.tenant_id
+                                     AND s.id = m.saga_id
+                                     AND s.state NOT IN (` + endedSagas + `))
          WHEN 'WEBHOOK' THEN EXISTS (SELECT 1 FROM saga.webhook_deliveries d
-                WHERE d.tenant_id = m.tenant_id AND d.webhook_id = m.webhook_id AND d.id = m.delivery_id AND d.status = 'pending')
+                WHERE d.tenant_id = m.tenant_id
+                  AND d.webhook_id = m.webhook_id
+                  AND d.id = m.delivery_id
+                  AND d.status = 'pending')
          ELSE m.target->>'kind' = 'job_run' AND EXISTS (SELECT 1 FROM jobs.job_runs r
                 WHERE r.tenant_id = m.tenant_id AND r.letter_id = m.id AND r.finished_at IS NULL) END
   FROM dlq.dlq_messages m

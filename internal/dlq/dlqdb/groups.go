@@ -59,7 +59,9 @@ func selectGroups(condition, tail string, open int) string {
 SELECT ` + groupColumns + `, o.open
   FROM (SELECT ` + groupColumns + ` FROM dlq.dlq_groups g WHERE ` + condition + tail + `) AS g
  CROSS JOIN LATERAL (SELECT count(*) AS open FROM (
-	SELECT m.id FROM dlq.dlq_messages m WHERE m.tenant_id = g.tenant_id AND m.fingerprint = g.fingerprint AND ` + openLetter +
+	SELECT m.id
+	  FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = g.tenant_id AND m.fingerprint = g.fingerprint AND ` + openLetter +
 		fmt.Sprint(" LIMIT ", open+1) + `) AS few) AS o
  ORDER BY g.last_seen DESC, g.fingerprint DESC`
 }
@@ -151,7 +153,10 @@ func (st *Letters) ChangeGroup(ctx context.Context, g dlq.Group, by operator.Act
 	return postgres.Wrap("change a group of dead letters", st.db.InTenant(ctx, g.TenantID, func(tx *sqlx.Tx) error {
 		before := dlq.Group{Fingerprint: g.Fingerprint}
 		err := tx.QueryRowContext(ctx, `
-			SELECT g.version, g.state, g.assignee, g.note FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.fingerprint = $2 FOR NO KEY UPDATE`,
+			SELECT g.version, g.state, g.assignee, g.note
+			  FROM dlq.dlq_groups g
+			 WHERE g.tenant_id = $1 AND g.fingerprint = $2
+			 FOR NO KEY UPDATE`,
 			g.TenantID, g.Fingerprint).Scan(&before.Version, &before.State, &before.Assignee, &before.Note)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):

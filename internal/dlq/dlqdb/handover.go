@@ -16,7 +16,8 @@ import (
 var noteHandover = `
 INSERT INTO dlq.dlq_handovers (id, tenant_id, tokens)
 SELECT $1, l.tenant_id, array_agg(l.token) FROM unnest($2::uuid[], $3::uuid[]) AS l (tenant_id, token)
- WHERE $4::uuid IS NULL OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $4 AND d.state` + postgres.Among(dlq.Running) + `)
+ WHERE $4::uuid IS NULL
+   OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $4 AND d.state` + postgres.Among(dlq.Running) + `)
  GROUP BY l.tenant_id`
 
 // HandOver implements dlq.Queue.
@@ -48,7 +49,8 @@ func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 	if ids == nil {
 		return nil
 	}
-	if _, err := tx.ExecContext(ctx, `DELETE FROM dlq.dlq_handovers WHERE id = ANY ($1::uuid[])`, pq.Array(ids)); err != nil {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM dlq.dlq_handovers
+	 WHERE id = ANY ($1::uuid[])`, pq.Array(ids)); err != nil {
 		return fmt.Errorf("take back notes of hand-overs: %w", err)
 	}
 	return nil
@@ -59,6 +61,8 @@ func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 func (st *Queue) forget(ctx context.Context) error {
 	_, err := st.db.Read.ExecContext(ctx, `
 		DELETE FROM dlq.dlq_handovers h WHERE h.at < now() - interval '1 minute' AND NOT EXISTS (
-			SELECT 1 FROM dlq.dlq_messages m WHERE `+Leaves("m.status", retryEnds...)+` AND m.tenant_id = h.tenant_id AND m.retry_token = ANY (h.tokens))`)
+			SELECT 1
+			  FROM dlq.dlq_messages m
+			 WHERE `+Leaves("m.status", retryEnds...)+` AND m.tenant_id = h.tenant_id AND m.retry_token = ANY (h.tokens))`)
 	return postgres.Wrap("delete hand-overs", err)
 }

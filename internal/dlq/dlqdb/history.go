@@ -59,7 +59,9 @@ func scanAttempt(row postgres.Scanner) (dlq.Attempt, error) {
 	return a, ReadTarget(r.target, &a.Target)
 }
 
-var letterAttempts = postgres.OfTenant(`SELECT `+attemptTable.Selected("a")+` FROM dlq.dlq_attempts a WHERE a.tenant_id = tenant.id AND a.message_id = $2`, `ORDER BY number`)
+var letterAttempts = postgres.OfTenant(`SELECT `+attemptTable.Selected("a")+`
+  FROM dlq.dlq_attempts a
+ WHERE a.tenant_id = tenant.id AND a.message_id = $2`, `ORDER BY number`)
 
 // Attempts implements dlq.Letters.
 func (st *Letters) Attempts(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Attempt, error) {
@@ -110,7 +112,9 @@ func scanRevision(row postgres.Scanner, sealer *envelope.Sealer) (dlq.Revision, 
 	return r.Revision, err
 }
 
-var letterRevisions = postgres.OfTenant(`SELECT `+revisionColumns+` FROM dlq.dlq_revisions r WHERE r.tenant_id = tenant.id AND r.message_id = $2`, `ORDER BY number`)
+var letterRevisions = postgres.OfTenant(`SELECT `+revisionColumns+`
+  FROM dlq.dlq_revisions r
+ WHERE r.tenant_id = tenant.id AND r.message_id = $2`, `ORDER BY number`)
 
 // Revisions implements dlq.Letters.
 func (st *Letters) Revisions(ctx context.Context, tenant, id uuid.UUID) ([]dlq.Revision, error) {

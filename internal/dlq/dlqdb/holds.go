@@ -18,7 +18,9 @@ import (
 // default or, parameter common, of the configuration.
 func heldTopic(at string, common int) string {
 	of := func(column, topic string) string {
-		return `(SELECT p.` + column + ` FROM dlq.dlq_policies p WHERE p.tenant_id = ` + at + `.tenant_id AND p.topic = ` + topic + `)`
+		return `(SELECT p.` + column + `
+		           FROM dlq.dlq_policies p
+		          WHERE p.tenant_id = ` + at + `.tenant_id AND p.topic = ` + topic + `)`
 	}
 	return `coalesce(` + of("hold_all", "''") + `, false) OR NOT coalesce(` + of("auto_retry", at+".original_topic") +
 		`, ` + of("auto_retry", "''") +
@@ -31,7 +33,9 @@ func heldTopic(at string, common int) string {
 var parkHeld = `
 WITH due AS MATERIALIZED (
 	SELECT m.tenant_id, m.id, m.original_topic, m.source, m.retry_asked FROM dlq.dlq_messages m
-	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
+	 WHERE ` + Leaves("m.status", dlq.Claimed) + `
+	   AND m.next_retry_at <= clock_timestamp()
+	   AND m.target ->> 'kind' = ANY ($1::text[])
 	 ORDER BY m.next_retry_at, m.seq LIMIT $2
 ), held AS MATERIALIZED (
 	SELECT m.tenant_id, m.id FROM due w JOIN dlq.dlq_messages m ON m.tenant_id = w.tenant_id AND m.id = w.id
@@ -39,7 +43,11 @@ WITH due AS MATERIALIZED (
 	 ORDER BY m.id FOR NO KEY UPDATE OF m SKIP LOCKED
 )
 UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = NULL
-  FROM held h WHERE m.tenant_id = h.tenant_id AND m.id = h.id AND ` + Leaves("m.status || ''", dlq.Claimed) + ` AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
+  FROM held h
+ WHERE m.tenant_id = h.tenant_id
+   AND m.id = h.id
+   AND ` + Leaves("m.status || ''", dlq.Claimed) + `
+   AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
 
 // Letters examined at once, and how long one call may take: the next call continues
 // where it stopped.
@@ -54,7 +62,9 @@ const (
 func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, err error) {
 	if st.common.AutoRetry {
 		var any bool
-		err := st.db.Read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_policies p WHERE NOT p.auto_retry OR p.hold_all)
+		err := st.db.Read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1
+		                                                         FROM dlq.dlq_policies p
+		                                                        WHERE NOT p.auto_retry OR p.hold_all)
 			OR EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.started_at IS NOT NULL AND d.ended_at IS NULL)`).Scan(&any)
 		if err != nil || !any {
 			return true, err
@@ -94,17 +104,26 @@ var freedTable = postgres.NewTable(
 // topic along the index of parked letters.
 var freedLetters = `
 WITH RECURSIVE topics AS (
-	(SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
+	(SELECT m.tenant_id, m.original_topic
+	   FROM dlq.dlq_messages m
+	  WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
 	  ORDER BY m.tenant_id, m.original_topic LIMIT 1)
 	UNION ALL
 	SELECT n.tenant_id, n.original_topic FROM topics t CROSS JOIN LATERAL (
-		SELECT m.tenant_id, m.original_topic FROM dlq.dlq_messages m WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
-		   AND (m.tenant_id, m.original_topic) > (t.tenant_id, t.original_topic) ORDER BY m.tenant_id, m.original_topic LIMIT 1) AS n
+		SELECT m.tenant_id, m.original_topic
+		  FROM dlq.dlq_messages m
+		 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
+		   AND (m.tenant_id, m.original_topic) > (t.tenant_id, t.original_topic)
+		    ORDER BY m.tenant_id, m.original_topic
+		    LIMIT 1) AS n
 )
 SELECT ` + freedTable.Selected("m") + `
   FROM topics t CROSS JOIN LATERAL (
 	SELECT m.id, m.tenant_id, m.original_topic, m.retry_count, m.generation FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = t.tenant_id AND m.original_topic = t.original_topic AND ` + Leaves("m.status", dlq.Claimed) + ` AND m.held_retry_at IS NOT NULL
+	 WHERE m.tenant_id = t.tenant_id
+	   AND m.original_topic = t.original_topic
+	   AND ` + Leaves("m.status", dlq.Claimed) + `
+	   AND m.held_retry_at IS NOT NULL
 	   AND NOT ` + collected + ` LIMIT $1) AS m
  WHERE NOT (` + heldTopic("t", 2) + `)
  LIMIT $1`
@@ -133,7 +152,10 @@ func (st *Queue) Release(ctx context.Context, limit int, chance dlq.Chance) (int
 var releaseLetters = postgres.Named(`
 UPDATE dlq.dlq_messages m SET next_retry_at = f.at, held_retry_at = NULL
   FROM `+postgres.Unnest("f", freedTable.As("f"))+`
- WHERE m.tenant_id = f.tenant_id AND m.id = f.id AND `+Leaves("m.status || ''", dlq.Claimed)+` AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
+ WHERE m.tenant_id = f.tenant_id
+   AND m.id = f.id
+   AND `+Leaves("m.status || ''", dlq.Claimed)+`
+   AND coalesce(m.held_retry_at, '-infinity') > '-infinity'`,
 	freedTable.As("f"))
 
 func kindNames(kinds []dlq.TargetKind) any {

@@ -48,8 +48,10 @@ ON CONFLICT (consumer_group, topic, topic_id, partition) DO UPDATE SET backlog_e
  WHERE i.backlog_end < 0 AND EXCLUDED.backlog_end >= 0`, postgres.Single("group"), inflowTable.As("s"))
 
 const lookedNow = `
-INSERT INTO dlq.dlq_readers AS r (consumer_group, expression, cluster_id, looked_at) VALUES ($1, $2, $3, clock_timestamp())
-ON CONFLICT (consumer_group) DO UPDATE SET expression = EXCLUDED.expression, looked_at = greatest(r.looked_at, EXCLUDED.looked_at),
+INSERT INTO dlq.dlq_readers AS r (consumer_group, expression, cluster_id, looked_at)
+ VALUES ($1, $2, $3, clock_timestamp())
+ON CONFLICT (consumer_group)
+ DO UPDATE SET expression = EXCLUDED.expression, looked_at = greatest(r.looked_at, EXCLUDED.looked_at),
 	cluster_id = CASE WHEN EXCLUDED.cluster_id = '' THEN r.cluster_id ELSE EXCLUDED.cluster_id END`
 
 // See implements dlq.Inflows.

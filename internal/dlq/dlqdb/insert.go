@@ -42,9 +42,14 @@ var insertLetters = `stored AS (
 	INSERT INTO dlq.dlq_messages AS m (` + messageTable.Inserted() + `)
 	SELECT ` + messageTable.Stored("l") + `
 	  FROM ` + postgres.UnnestNumbered("l", newLetterRows) + `
-	 WHERE (SELECT a.id FROM dlq.dlq_messages_archive a WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
+	 WHERE (SELECT a.id
+	          FROM dlq.dlq_messages_archive a
+	         WHERE a.id = l.id) IS NULL -- NOT EXISTS would be a join, of the whole archive
 	   AND (l.dlq_topic IS NULL OR (SELECT a.id FROM dlq.dlq_messages_archive a
-	        WHERE a.tenant_id = l.tenant_id AND a.dlq_topic = l.dlq_topic AND a.dlq_partition = l.dlq_partition AND a.dlq_offset = l.dlq_offset
+	        WHERE a.tenant_id = l.tenant_id
+	          AND a.dlq_topic = l.dlq_topic
+	          AND a.dlq_partition = l.dlq_partition
+	          AND a.dlq_offset = l.dlq_offset
 	          AND a.dlq_topic_id = l.dlq_topic_id LIMIT 1) IS NULL)
 	 ORDER BY l.dlq_topic, l.dlq_partition, l.dlq_offset, l.dlq_topic_id, l.n
 	ON CONFLICT DO NOTHING
@@ -54,10 +59,19 @@ var insertLetters = `stored AS (
 ), named AS MATERIALIZED (
 	SELECT * FROM ` + postgres.Unnest("n", newGroups) + `
 ), grouped AS (
-	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
-	SELECT u.tenant_id, u.fingerprint, max(u.topic), max(u.error_type), max(u.message), count(u.id), min(u.created_at), max(u.created_at),
+	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen,
+	                                 sample_id, updated_at)
+	SELECT u.tenant_id,
+	       u.fingerprint,
+	       max(u.topic),
+	       max(u.error_type),
+	       max(u.message),
+	       count(u.id),
+	       min(u.created_at),
+	       max(u.created_at),
 	       (array_agg(u.id ORDER BY u.seq DESC) FILTER (WHERE u.id IS NOT NULL))[1], max(u.created_at)
-	  FROM (SELECT n.tenant_id, n.fingerprint, n.topic, n.error_type, n.message, NULL::uuid AS id, NULL::bigint AS seq, NULL::timestamptz AS created_at
+	  FROM (SELECT n.tenant_id, n.fingerprint, n.topic, n.error_type, n.message, NULL::uuid AS id, NULL::bigint AS seq,
+	        NULL::timestamptz AS created_at
 	          FROM named n
 	        UNION ALL
 	        SELECT s.tenant_id, s.fingerprint, NULL, NULL, NULL, s.id, s.seq, s.created_at FROM stored s) AS u

@@ -23,14 +23,25 @@ import (
 func insertNew(letters *postgres.Table[letterRow]) *postgres.Statement {
 	rows := letters.As("l")
 	return postgres.Named(`WITH doubtful AS MATERIALIZED (
-	SELECT dlq.places_in_doubt(@s.tenant_id::uuid[], @s.topic::text[], @s.partition::bigint[], @s.first::bigint[], @s.last::bigint[], @s.topic_id::uuid[]) AS n
+	SELECT dlq.places_in_doubt(@s.tenant_id::uuid[], @s.topic::text[], @s.partition::bigint[], @s.first::bigint[],
+	                           @s.last::bigint[], @s.topic_id::uuid[]) AS n
 ), named AS MATERIALIZED (
 	SELECT * FROM `+postgres.Unnest("n", newGroups, newTallies)+`
 ), known AS MATERIALIZED (
 	`+lockGroups("named")+`
 ), grouped AS (
-	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
-	SELECT n.tenant_id, n.fingerprint, n.topic, n.error_type, n.message, n.received, n.first_seen, n.last_seen, n.sample_id, n.last_seen
+	INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen,
+	                                 sample_id, updated_at)
+	SELECT n.tenant_id,
+	       n.fingerprint,
+	       n.topic,
+	       n.error_type,
+	       n.message,
+	       n.received,
+	       n.first_seen,
+	       n.last_seen,
+	       n.sample_id,
+	       n.last_seen
 	  FROM named n
 	 WHERE (SELECT count(*) FROM known) >= 0 -- which are locked first
 	 ORDER BY n.tenant_id, n.fingerprint

@@ -136,7 +136,9 @@ type sortKey struct {
 // of rows, which have to be scanned. With 16 MB a PERMANENT error of a topic takes 66
 // ms instead of 107.
 const byBitmaps = `SELECT set_config('enable_indexscan', 'off', true), set_config('enable_indexonlyscan', 'off', true),
-	set_config('enable_seqscan', 'off', true), set_config('cpu_index_tuple_cost', '0.02', true), set_config('work_mem', '16MB', true)`
+	set_config('enable_seqscan', 'off', true),
+	set_config('cpu_index_tuple_cost', '0.02', true),
+	set_config('work_mem', '16MB', true)`
 
 // gather reads a page by combining bitmaps of all letters that match; nil: they are too
 // many, or finding them takes, or would take, too long.
@@ -244,7 +246,9 @@ func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID,
 	for i, p := range places {
 		ids[i], index[p.id] = p.id, i
 	}
-	rows, err := tx.QueryContext(ctx, `SELECT `+t.listed(q)+` FROM `+t.table+` m WHERE m.tenant_id = $1 AND m.id = ANY ($2)`, tenant, pq.Array(ids))
+	rows, err := tx.QueryContext(ctx, `SELECT `+t.listed(q)+`
+	  FROM `+t.table+` m
+	 WHERE m.tenant_id = $1 AND m.id = ANY ($2)`, tenant, pq.Array(ids))
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,10 @@ SELECT k.n, m.id, m.dlq_topic_id
 	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place
 	UNION ALL
 	SELECT m.id, m.dlq_topic_id, m.seq FROM dlq.dlq_messages_archive m
-	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place) AS m
+	 WHERE m.tenant_id = k.tenant_id
+	   AND m.dlq_topic = k.topic
+	   AND m.dlq_partition = k.part
+	   AND m.dlq_offset = k.place) AS m
  ORDER BY k.n, m.seq`, askedPlaces.As("p"))
 
 // atPlacesWhole reads the letters that atPlaces has found, with their content.
@@ -54,7 +57,9 @@ var atPlacesWhole = postgres.Named(`
 SELECT m.*, k.n
   FROM `+postgres.Unnest("k", lettersThere.As("t"))+`
  CROSS JOIN LATERAL (
-	SELECT `+LetterColumns+`, NULL::timestamptz AS archived_at, NULL::text AS archive_reason FROM dlq.dlq_messages m WHERE m.id = k.id
+	SELECT `+LetterColumns+`, NULL::timestamptz AS archived_at, NULL::text AS archive_reason
+	  FROM dlq.dlq_messages m
+	 WHERE m.id = k.id
 	UNION ALL
 	SELECT `+LetterColumns+`, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.id
 	 LIMIT 1) AS m

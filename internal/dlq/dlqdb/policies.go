@@ -21,7 +21,11 @@ import (
 func (st *Letters) policy(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic string) (dlq.Policy, error) {
 	p := st.common
 	rows, err := tx.QueryContext(ctx, `
-		SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`, tenant, topic)
+		SELECT `+policyColumns+`
+		  FROM dlq.dlq_policies p
+		 WHERE p.tenant_id = $1 AND p.topic IN ($2, '')
+		 ORDER BY p.topic DESC
+		 LIMIT 1`, tenant, topic)
 	if err != nil {
 		return p, err
 	}
@@ -44,7 +48,8 @@ ON CONFLICT (tenant_id, topic) DO NOTHING RETURNING `+policyColumns, policyTable
 
 var replacePolicy = postgres.Named(`
 UPDATE dlq.dlq_policies p SET `+policyTable.Set("p", "tenant_id", "topic")+`
- WHERE tenant_id = @p.tenant_id AND topic = @p.topic AND version + 1 = @p.version RETURNING `+policyColumns, policyTable.As("p"))
+ WHERE tenant_id = @p.tenant_id AND topic = @p.topic AND version + 1 = @p.version
+ RETURNING `+policyColumns, policyTable.As("p"))
 
 // PutPolicy implements dlq.Overview.
 func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Action) error {
@@ -57,7 +62,10 @@ func (st *Letters) PutPolicy(ctx context.Context, p dlq.Policy, by operator.Acti
 	}
 	return postgres.Wrap("set the policy of a topic", st.db.InTenant(ctx, p.TenantID, func(tx *sqlx.Tx) error {
 		// Locked, so that it is the row that the statement below replaces.
-		before, err := scanPolicy(tx.QueryRowContext(ctx, `SELECT `+policyColumns+` FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic = $2 FOR UPDATE`, p.TenantID, p.Topic))
+		before, err := scanPolicy(tx.QueryRowContext(ctx, `SELECT `+policyColumns+`
+		  FROM dlq.dlq_policies p
+		 WHERE p.tenant_id = $1 AND p.topic = $2
+		 FOR UPDATE`, p.TenantID, p.Topic))
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}

@@ -49,5 +49,6 @@ var policyColumns = policyTable.Selected("p")
 // tenant's default, and whether the default holds all. No row: the configuration's
 // policy applies.
 var policyServing = postgres.OfTenant(`
-SELECT `+policyColumns+`, coalesce((SELECT c.hold_all FROM dlq.dlq_policies c WHERE c.tenant_id = tenant.id AND c.topic = ''), false)
+SELECT `+policyColumns+`,
+       coalesce((SELECT c.hold_all FROM dlq.dlq_policies c WHERE c.tenant_id = tenant.id AND c.topic = ''), false)
   FROM dlq.dlq_policies p WHERE p.tenant_id = tenant.id AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`, "")

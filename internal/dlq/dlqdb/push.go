@@ -17,7 +17,8 @@ import (
 )
 
 // pushLetters stores a batch and returns which of its letters are new.
-var pushLetters = postgres.Named(`WITH `+insertLetters+` SELECT s.id, s.seq FROM stored s`, newLetterRows, newGroups, newTerms)
+var pushLetters = postgres.Named(`WITH `+insertLetters+` SELECT s.id, s.seq
+  FROM stored s`, newLetterRows, newGroups, newTerms)
 
 // pushAudited is pushLetters plus the audit record of the push: one action for each tenant
 // with a new letter in the batch, in the transaction of the letters. If it is one
@@ -25,12 +26,20 @@ var pushLetters = postgres.Named(`WITH `+insertLetters+` SELECT s.id, s.seq FROM
 // them: a batch is bounded. Letters from Kafka are stored by pushLetters, without
 // actions.
 var pushAudited = postgres.Named(`WITH `+insertLetters+`, told AS (
-	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, detail, actor, reason, request_id, credential_id, address, operation)
-	SELECT a.id, a.tenant_id, now(), '`+string(operator.DeadLetter)+`', CASE p.letters WHEN 1 THEN p.ids->>0 ELSE '*' END, '`+dlq.VerbPush+`',
+	INSERT INTO saga.audit_actions (id, tenant_id, at, kind, subject, verb, detail, actor, reason, request_id,
+	                                credential_id, address, operation)
+	SELECT a.id,
+	       a.tenant_id,
+	       now(),
+	       '`+string(operator.DeadLetter)+`',
+	       CASE p.letters WHEN 1 THEN p.ids->>0 ELSE '*' END,
+	       '`+dlq.VerbPush+`',
 	       CASE WHEN p.letters > 1 THEN jsonb_build_object('letters', p.letters, 'ids', p.ids) END,
 	       @actor::text, @reason::text, @request_id::text, @credential::uuid, @address::text, @operation::text
 	  FROM unnest(@action_ids::uuid[], @tenants::uuid[]) AS a (id, tenant_id)
-	 CROSS JOIN LATERAL (SELECT count(*) AS letters, jsonb_agg(s.id ORDER BY s.seq) AS ids FROM stored s WHERE s.tenant_id = a.tenant_id) AS p
+	 CROSS JOIN LATERAL (SELECT count(*) AS letters, jsonb_agg(s.id ORDER BY s.seq) AS ids
+	                       FROM stored s
+	                      WHERE s.tenant_id = a.tenant_id) AS p
 	 WHERE p.letters > 0
 ) SELECT s.id, s.seq FROM stored s`, newLetterRows, newGroups, newTerms,
 	postgres.Single("action_ids", "tenants", "actor", "reason", "request_id", "credential", "address", "operation"))
@@ -40,24 +49,37 @@ var pushAudited = postgres.Named(`WITH `+insertLetters+`, told AS (
 // letter that settlePlaces has found there.
 var knownLetters = `
 SELECT m.*, k.n
-  FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[], $8::uuid[], $9::uuid[])
+  FROM unnest($1::integer[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::integer[], $7::bigint[], $8::uuid[],
+              $9::uuid[])
        AS k (n, tenant_id, id, dedupe_key, topic, part, place, topic_id, double)
  CROSS JOIN LATERAL (
-	SELECT ` + LetterColumns + `, NULL::timestamptz AS archived_at, NULL::text AS archive_reason FROM dlq.dlq_messages m WHERE m.id = k.id
+	SELECT ` + LetterColumns + `, NULL::timestamptz AS archived_at, NULL::text AS archive_reason
+	  FROM dlq.dlq_messages m
+	 WHERE m.id = k.id
 	UNION ALL
 	SELECT ` + LetterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.id
 	UNION ALL
-	SELECT ` + LetterColumns + `, NULL, NULL FROM dlq.dlq_messages m WHERE m.tenant_id = k.tenant_id AND m.dedupe_key = k.dedupe_key
+	SELECT ` + LetterColumns + `, NULL, NULL
+	  FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = k.tenant_id AND m.dedupe_key = k.dedupe_key
 	UNION ALL
 	SELECT ` + LetterColumns + `, NULL, NULL FROM dlq.dlq_messages m WHERE m.id = k.double
 	UNION ALL
 	SELECT ` + LetterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m WHERE m.id = k.double
 	UNION ALL
 	SELECT ` + LetterColumns + `, NULL, NULL FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place AND m.dlq_topic_id = k.topic_id
+	 WHERE m.tenant_id = k.tenant_id
+	   AND m.dlq_topic = k.topic
+	   AND m.dlq_partition = k.part
+	   AND m.dlq_offset = k.place
+	   AND m.dlq_topic_id = k.topic_id
 	UNION ALL
 	SELECT ` + LetterColumns + `, m.archived_at, m.archive_reason FROM dlq.dlq_messages_archive m
-	 WHERE m.tenant_id = k.tenant_id AND m.dlq_topic = k.topic AND m.dlq_partition = k.part AND m.dlq_offset = k.place AND m.dlq_topic_id = k.topic_id
+	 WHERE m.tenant_id = k.tenant_id
+	   AND m.dlq_topic = k.topic
+	   AND m.dlq_partition = k.part
+	   AND m.dlq_offset = k.place
+	   AND m.dlq_topic_id = k.topic_id
 	 LIMIT 1) AS m`
 
 // pushTries is how many times a push is repeated when the conflicting letter is gone by

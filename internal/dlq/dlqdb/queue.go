@@ -37,7 +37,9 @@ func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
 // OlderOfKey is the condition that an open letter, alias o, of the same key arrived
 // before letter m and so keeps it waiting. Sealed keys, which are never equal, are
 // compared by their digests (postgres.DB.KeyDigest).
-var OlderOfKey = `o.tenant_id = m.tenant_id AND o.original_topic = m.original_topic AND ` + KeyOf("o") + ` = ` + KeyOf("m") + `
+var OlderOfKey = `o.tenant_id = m.tenant_id
+  AND o.original_topic = m.original_topic
+  AND ` + KeyOf("o") + ` = ` + KeyOf("m") + `
 		   AND o.seq < m.seq AND o.ordered AND o.status` + postgres.Among(dlq.Blocking)
 
 // KeyOf is what tells the keys of ordered letters apart.
@@ -50,8 +52,16 @@ func KeyOf(alias string) string {
 // versions, whose tokens are of version 4, do not. The reason for a terminal status is
 // cleared: the letter may have been DEAD.
 const ClaimLetter = `
-   SET status = 'RETRYING', resolution = NULL, terminal_at = NULL, next_retry_at = NULL, held_retry_at = NULL, retry_asked = false, last_retry_at = clock_timestamp(), updated_at = clock_timestamp(),
-       retry_token = overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid, retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
+   SET status = 'RETRYING',
+       resolution = NULL,
+       terminal_at = NULL,
+       next_retry_at = NULL,
+       held_retry_at = NULL,
+       retry_asked = false,
+       last_retry_at = clock_timestamp(),
+       updated_at = clock_timestamp(),
+       retry_token = overlay(gen_random_uuid()::text PLACING '8' FROM 15)::uuid,
+       retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
        attempts = m.attempts + 1, version = m.version + 1`
 
 // ClaimedBytes bounds the payloads that are claimed at once, which a node holds in
@@ -64,14 +74,18 @@ const ClaimedBytes = 64 << 20
 var claimDue = `
 WITH locked AS MATERIALIZED (
 	SELECT m.id, m.next_retry_at, m.seq, coalesce(octet_length(m.payload_raw), 0) AS size FROM dlq.dlq_messages m
-	 WHERE ` + Leaves("m.status", dlq.Claimed) + ` AND m.next_retry_at <= clock_timestamp() AND m.target ->> 'kind' = ANY ($1::text[])
+	 WHERE ` + Leaves("m.status", dlq.Claimed) + `
+	   AND m.next_retry_at <= clock_timestamp()
+	   AND m.target ->> 'kind' = ANY ($1::text[])
 	   AND (NOT m.ordered OR NOT EXISTS (SELECT 1 FROM dlq.dlq_messages o WHERE ` + OlderOfKey + `))
 	   AND NOT (` + retriedAutomatically("m") + ` AND NOT m.retry_asked AND (` + heldTopic("m", 5) + `))
 	   AND NOT ` + collected + `
 	 ORDER BY m.next_retry_at, m.seq LIMIT $3
 	 FOR NO KEY UPDATE OF m SKIP LOCKED
 ), due AS (
-	SELECT s.id FROM (SELECT l.id, sum(l.size) OVER (ORDER BY l.next_retry_at, l.seq) - l.size AS before FROM locked l) AS s WHERE s.before < $4
+	SELECT s.id
+	  FROM (SELECT l.id, sum(l.size) OVER (ORDER BY l.next_retry_at, l.seq) - l.size AS before FROM locked l) AS s
+	 WHERE s.before < $4
 )
 UPDATE dlq.dlq_messages m` + ClaimLetter + `
   FROM due WHERE m.id = due.id AND ` + Leaves("m.status || ''", dlq.Claimed) + `
@@ -158,7 +172,8 @@ func Revise(ctx context.Context, db *postgres.DB, q sqlx.QueryerContext, drives 
 }
 
 const extendLeases = `
-UPDATE dlq.dlq_messages SET retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond', updated_at = clock_timestamp()
+UPDATE dlq.dlq_messages
+   SET retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond', updated_at = clock_timestamp()
  WHERE status = 'RETRYING' AND retry_token = ANY ($1::uuid[])
 RETURNING retry_token`
 

@@ -24,7 +24,10 @@ var movedColumns = messageTable.Inserted() + ", seq, attempts"
 
 // lockArchived reads what the rules need of an archived letter, and locks it.
 const lockArchived = `
-SELECT a.version, a.status, a.retry_count, a.max_retries FROM dlq.dlq_messages_archive a WHERE a.tenant_id = $1 AND a.id = $2 FOR UPDATE`
+SELECT a.version, a.status, a.retry_count, a.max_retries
+  FROM dlq.dlq_messages_archive a
+ WHERE a.tenant_id = $1 AND a.id = $2
+ FOR UPDATE`
 
 // restoreLetter moves a letter back as dlq.Apply decides: the deleted row is
 // inserted. A dedupe key that another letter has by now is dropped, and so is the place
@@ -38,7 +41,9 @@ WITH gone AS (
 	OVERRIDING SYSTEM VALUE
 	SELECT ` + strings.NewReplacer(
 	"g.version", "$4::bigint", "g.max_retries", "$5::integer", "g.status", "$6::text", "g.updated_at", "$3::timestamptz",
-	"g.dedupe_key", `CASE WHEN (SELECT o.id FROM dlq.dlq_messages o WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
+	"g.dedupe_key", `CASE WHEN (SELECT o.id
+	                              FROM dlq.dlq_messages o
+	                             WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
 	"g.dlq_topic_id", "g.dlq_topic_id", // or else it would be g.dlq_topic and the rest
 	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset",
 	placeFree("g.dlq_offset"),
@@ -52,7 +57,8 @@ SELECT * FROM back`
 // placeFree is a column of a record's place, NULL if another letter has the place: one
 // of the same topic id, or with an unknown one.
 func placeFree(column string) string {
-	return `CASE WHEN NOT EXISTS (SELECT FROM dlq.dlq_messages o WHERE o.tenant_id = g.tenant_id AND o.dlq_topic = g.dlq_topic
+	return `CASE WHEN NOT EXISTS (SELECT FROM dlq.dlq_messages o
+	                               WHERE o.tenant_id = g.tenant_id AND o.dlq_topic = g.dlq_topic
 		AND o.dlq_partition = g.dlq_partition AND o.dlq_offset = g.dlq_offset
 		AND (o.dlq_topic_id = g.dlq_topic_id OR ` + unknownLife("o", "g.dlq_topic_id") + `)) THEN ` + column + ` END`
 }

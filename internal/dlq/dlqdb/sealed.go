@@ -37,7 +37,11 @@ func SealedTables() []postgres.SealedTable {
 // index is that of the order.
 const undigested = `
 SELECT m.id, m.tenant_id, m.original_topic, m.message_key FROM dlq.dlq_messages m
- WHERE m.ordered AND m.status IN ('PENDING', 'RETRYING') AND m.order_key IS NULL AND m.message_key IS NOT NULL AND m.id > $1
+ WHERE m.ordered
+   AND m.status IN ('PENDING', 'RETRYING')
+   AND m.order_key IS NULL
+   AND m.message_key IS NOT NULL
+   AND m.id > $1
  ORDER BY m.id LIMIT 500`
 
 const putDigests = `

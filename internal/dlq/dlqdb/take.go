@@ -34,7 +34,10 @@ func (st *Queue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dl
 }
 
 func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time.Duration) (d dlq.Drive, err error) {
-	l, err := ScanLetter(st.db, tx.QueryRowContext(ctx, `SELECT `+LetterColumns+` FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`,
+	l, err := ScanLetter(st.db, tx.QueryRowContext(ctx, `SELECT `+LetterColumns+`
+	  FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = $1 AND m.id = $2
+	 FOR NO KEY UPDATE`,
 		c.TenantID, c.LetterID))
 	if errors.Is(err, sql.ErrNoRows) {
 		return d, dlq.NotFound(c.LetterID)
@@ -108,7 +111,9 @@ func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dl
 // the number. The letter's row is locked.
 func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.UUID,
 	r dlq.Revision) (number int, err error) {
-	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1 FROM dlq.dlq_revisions WHERE tenant_id = $1 AND message_id = $2`, tenant, r.LetterID)
+	err = tx.GetContext(ctx, &number, `SELECT coalesce(max(number), 0) + 1
+	  FROM dlq.dlq_revisions
+	 WHERE tenant_id = $1 AND message_id = $2`, tenant, r.LetterID)
 	if err != nil {
 		return 0, err
 	}
@@ -127,5 +132,6 @@ func putRevision(ctx context.Context, db *postgres.DB, tx *sqlx.Tx, tenant uuid.
 	return number, err
 }
 
-var insertRevision = postgres.Named(`INSERT INTO dlq.dlq_revisions (`+revisionTable.Inserted()+`) VALUES (`+revisionTable.Values("r")+`)`,
+var insertRevision = postgres.Named(`INSERT INTO dlq.dlq_revisions (`+revisionTable.Inserted()+`)
+ VALUES (`+revisionTable.Values("r")+`)`,
 	revisionTable.As("r"))

@@ -28,9 +28,17 @@ const (
 // the index.
 const letterTopics = `
 WITH RECURSIVE t (topic) AS (
-	(SELECT m.original_topic FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic > $2 ORDER BY m.original_topic LIMIT 1)
+	(SELECT m.original_topic
+	   FROM dlq.dlq_messages m
+	  WHERE m.tenant_id = $1 AND m.original_topic > $2
+	  ORDER BY m.original_topic
+	  LIMIT 1)
 	UNION ALL
-	SELECT (SELECT m.original_topic FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic > t.topic ORDER BY m.original_topic LIMIT 1)
+	SELECT (SELECT m.original_topic
+	          FROM dlq.dlq_messages m
+	         WHERE m.tenant_id = $1 AND m.original_topic > t.topic
+	         ORDER BY m.original_topic
+	         LIMIT 1)
 	  FROM t WHERE t.topic IS NOT NULL
 )
 SELECT t.topic FROM t WHERE t.topic IS NOT NULL LIMIT $3`
@@ -82,8 +90,11 @@ func (st *Letters) Topic(ctx context.Context, tenant uuid.UUID, topic string) (d
 			At      time.Time `db:"at"`
 		}
 		if err := tx.GetContext(ctx, &now, `
-			SELECT (SELECT count(*) FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.original_topic = $2 AND `+openLetter+`) AS open,
-			       EXISTS (SELECT FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.topic = $2 AND g.state = 'NEW') AS unknown, statement_timestamp() AS at`,
+			SELECT (SELECT count(*)
+			          FROM dlq.dlq_messages m
+			         WHERE m.tenant_id = $1 AND m.original_topic = $2 AND `+openLetter+`) AS open,
+			       EXISTS (SELECT FROM dlq.dlq_groups g WHERE g.tenant_id = $1 AND g.topic = $2 AND g.state = 'NEW') AS unknown,
+			       statement_timestamp() AS at`,
 			tenant, topic); err != nil {
 			return err
 		}
@@ -161,7 +172,9 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		       coalesce(sum(a.received) FILTER (WHERE a.minute > statement_timestamp() - interval '1 hour'), 0) AS last_1h,
 		       coalesce(sum(a.received), 0) AS last_24h
 		  FROM unnest($2::text[]) AS t (topic)
-		  LEFT JOIN dlq.dlq_arrivals a ON a.tenant_id = $1 AND a.topic = t.topic AND a.minute > statement_timestamp() - interval '24 hours'
+		  LEFT JOIN dlq.dlq_arrivals a ON a.tenant_id = $1
+		    AND a.topic = t.topic
+		    AND a.minute > statement_timestamp() - interval '24 hours'
 		 GROUP BY t.topic`, tenant, postgres.ArrayOf(topics))
 	if err != nil {
 		return nil, fmt.Errorf("read arrivals: %w", err)
@@ -177,9 +190,12 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 		N     int64  `db:"n"`
 	}
 	err = tx.SelectContext(ctx, &hourly, `
-		SELECT a.topic, least(23, greatest(0, floor(extract(epoch FROM statement_timestamp() - a.minute) / 3600)))::int AS ago, sum(a.received)::bigint AS n
+		SELECT a.topic,
+		       least(23, greatest(0, floor(extract(epoch FROM statement_timestamp() - a.minute) / 3600)))::int AS ago,
+		       sum(a.received)::bigint AS n
 		  FROM dlq.dlq_arrivals a
-		 WHERE a.tenant_id = $1 AND a.topic = ANY($2) AND a.minute > statement_timestamp() - interval '24 hours' GROUP BY 1, 2`,
+		 WHERE a.tenant_id = $1 AND a.topic = ANY($2) AND a.minute > statement_timestamp() - interval '24 hours'
+		 GROUP BY 1, 2`,
 		tenant, postgres.ArrayOf(topics))
 	if err != nil {
 		return nil, fmt.Errorf("read arrivals by hour: %w", err)
@@ -193,7 +209,8 @@ func topicStats(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topics []str
 // largestGroups returns the groups of a topic with the most open letters, among those
 // with the most arrivals.
 func largestGroups(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, topic string) ([]dlq.Group, error) {
-	query := selectGroups(`g.tenant_id = $1 AND g.topic = $2`, fmt.Sprintf(" ORDER BY g.received DESC, g.fingerprint LIMIT %d", topGroupsAmong), maxOpenListed)
+	query := selectGroups(`g.tenant_id = $1
+	  AND g.topic = $2`, fmt.Sprintf(" ORDER BY g.received DESC, g.fingerprint LIMIT %d", topGroupsAmong), maxOpenListed)
 	groups, err := queryGroups(ctx, tx, maxOpenListed, query, tenant, topic)
 	slices.SortStableFunc(groups, func(a, b dlq.Group) int { return cmp.Compare(b.Open, a.Open) })
 	return groups[:min(len(groups), topGroups)], err

@@ -49,7 +49,8 @@ func (t *LetterUpdater) Or(db *postgres.DB) *LetterUpdater {
 // lockLetters reads live letters and locks them, in the order of their ids.
 var lockLetters = `
 SELECT ` + LetterColumns + `
-  FROM dlq.dlq_messages m JOIN unnest($1::uuid[], $2::uuid[]) AS k (tenant_id, id) ON m.tenant_id = k.tenant_id AND m.id = k.id
+  FROM dlq.dlq_messages m
+  JOIN unnest($1::uuid[], $2::uuid[]) AS k (tenant_id, id) ON m.tenant_id = k.tenant_id AND m.id = k.id
  ORDER BY m.id
    FOR NO KEY UPDATE OF m`
 
@@ -150,7 +151,11 @@ func (t *LetterUpdater) UpdateLetters(ctx context.Context, tx *sqlx.Tx, all []Le
 func (t *LetterUpdater) letterRetries(ctx context.Context, tx *sqlx.Tx, of policyKey) (int, error) {
 	n := t.retries
 	err := tx.QueryRowContext(ctx, `
-		SELECT p.max_retries FROM dlq.dlq_policies p WHERE p.tenant_id = $1 AND p.topic IN ($2, '') ORDER BY p.topic DESC LIMIT 1`,
+		SELECT p.max_retries
+		  FROM dlq.dlq_policies p
+		 WHERE p.tenant_id = $1 AND p.topic IN ($2, '')
+		 ORDER BY p.topic DESC
+		 LIMIT 1`,
 		of.tenant, of.topic).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = nil
@@ -165,8 +170,10 @@ var putLetter = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_messages m
 	   SET `+movedLetter.Set("m", "tenant_id", "id")+`, terms = @terms::integer[], next_retry_at = NULL,
-	       retry_token = @token, retry_lease_until = CASE WHEN @token::uuid IS NOT NULL THEN now() + @lease * interval '1 microsecond' END,
-	       attempts = m.attempts + CASE WHEN @token::uuid IS DISTINCT FROM m.retry_token AND @token::uuid IS NOT NULL THEN 1 ELSE 0 END
+	       retry_token = @token,
+	       retry_lease_until = CASE WHEN @token::uuid IS NOT NULL THEN now() + @lease * interval '1 microsecond' END,
+	       attempts = m.attempts + CASE WHEN @token::uuid IS DISTINCT FROM m.retry_token
+	                                    AND @token::uuid IS NOT NULL THEN 1 ELSE 0 END
 	 WHERE m.tenant_id = @m.tenant_id AND m.id = @m.id AND m.version = @was
 	RETURNING m.id, m.tenant_id, m.attempts
 ), ended AS (
@@ -175,7 +182,8 @@ WITH moved AS (
 	  FROM moved WHERE @ended::uuid IS NOT NULL
 	ON CONFLICT (message_id, number) DO NOTHING
 )
-SELECT id FROM moved`, movedLetter.As("m"), postgres.Single("was", "terms", "token", "lease", "ended"), endedAttempt.As("a"))
+SELECT id FROM moved`,
+	movedLetter.As("m"), postgres.Single("was", "terms", "token", "lease", "ended"), endedAttempt.As("a"))
 
 // The columns of a letter that an update changes, and of the retry that it ended.
 var (
@@ -214,7 +222,8 @@ func (t *LetterUpdater) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *
 
 // joinGroup counts a letter whose error has changed in the group of the new error.
 var joinGroup = postgres.Named(`
-INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen, sample_id, updated_at)
+INSERT INTO dlq.dlq_groups AS g (tenant_id, fingerprint, topic, error_type, message, received, first_seen, last_seen,
+                                 sample_id, updated_at)
 VALUES (@tenant, @fingerprint, @topic, @type, @message, 1, @at, @at, @letter, @at)
 ON CONFLICT (tenant_id, fingerprint) DO UPDATE
    SET received = g.received + 1, last_seen = greatest(g.last_seen, EXCLUDED.last_seen), sample_id = EXCLUDED.sample_id,

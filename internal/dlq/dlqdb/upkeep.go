@@ -31,7 +31,8 @@ SELECT m.tenant_id, count(*) FROM dlq.dlq_messages_archive m
 
 func (st *Queue) archive(ctx context.Context, limit int) (n int, moved map[uuid.UUID]int64, err error) {
 	err = st.db.InRead(ctx, func(tx *sqlx.Tx) error {
-		if err := tx.GetContext(ctx, &n, `SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit); err != nil || n == 0 {
+		if err := tx.GetContext(ctx, &n,
+			`SELECT dlq.archive_batch(NULL, $1, $2)`, st.common.RetentionDays, limit); err != nil || n == 0 {
 			return err
 		}
 		rows, err := tx.QueryContext(ctx, ofThisTransaction)
@@ -63,7 +64,8 @@ WITH doomed AS MATERIALIZED (
 	SELECT m.id FROM dlq.dlq_messages_archive m
 	  LEFT JOIN dlq.dlq_policies own ON own.tenant_id = m.tenant_id AND own.topic = m.original_topic
 	  LEFT JOIN dlq.dlq_policies common ON common.tenant_id = m.tenant_id AND common.topic = ''
-	 WHERE m.archived_at < clock_timestamp() - make_interval(days => coalesce(own.archive_days, common.archive_days, $1::integer))
+	 WHERE m.archived_at < clock_timestamp() - make_interval(days => coalesce(own.archive_days, common.archive_days,
+	        $1::integer))
 	 ORDER BY m.archived_at, m.id
 	 LIMIT $2
 	   FOR UPDATE OF m SKIP LOCKED
@@ -117,7 +119,8 @@ func (st *Queue) Backlog(ctx context.Context) (dlq.Backlog, error) {
 	}
 	err := st.db.Read.SelectContext(ctx, &found, `
 		SELECT m.status, count(*) AS n, min(m.created_at) AS oldest FROM dlq.dlq_messages m
-		 WHERE m.status`+postgres.Among(dlq.Blocking)+` OR m.status = '`+string(dlq.Dead)+`' AND `+notDiscarded+` GROUP BY m.status`)
+		 WHERE m.status`+postgres.Among(dlq.Blocking)+` OR m.status = '`+string(dlq.Dead)+`' AND `+notDiscarded+`
+		 GROUP BY m.status`)
 	for _, f := range found {
 		b.ByStatus[f.Status] = f.N
 		if f.Status == dlq.Pending {

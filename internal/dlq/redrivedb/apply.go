@@ -118,15 +118,23 @@ func (a *applying) apply(ctx context.Context) error {
 var applyItems = postgres.Named(`
 WITH s AS MATERIALIZED (
 	SELECT s.state, s.detail, x.place FROM `+postgres.Unnest("s", judgedItems.As("s"))+`
-	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq OFFSET 0) AS x
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place
+	                       FROM dlq.dlq_redrive_items i
+	                      WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq
+	                      OFFSET 0) AS x
 ), moved AS (
 	UPDATE dlq.dlq_redrive_items i SET state = s.state, detail = s.detail, updated_at = clock_timestamp()
 	  FROM s WHERE i.ctid = s.place AND i.tenant_id = @tenant AND `+waiting("i.state || ''")+`
 	RETURNING i.state
 ), n AS (
-	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped FROM moved
+	SELECT count(*) FILTER (WHERE moved.state = 'DONE') AS done, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped
+	  FROM moved
 )
-UPDATE dlq.dlq_redrives d SET done = d.done + n.done, skipped = d.skipped + n.skipped, updated_at = clock_timestamp(), progress_at = clock_timestamp()
+UPDATE dlq.dlq_redrives d
+   SET done = d.done + n.done,
+       skipped = d.skipped + n.skipped,
+       updated_at = clock_timestamp(),
+       progress_at = clock_timestamp()
   FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`, postgres.Single("tenant", "redrive"), judgedItems.As("s"))
 
 // one applies the rules to one letter, and collects what is to be stored.
@@ -155,11 +163,17 @@ func (a *applying) gather(before *dlq.Letter, v *dlq.Verdict) {
 
 var applyLetters = postgres.Named(`
 UPDATE dlq.dlq_messages m
-   SET version = c.version + 1, status = c.status, resolution = c.resolution, retry_count = c.retry_count, max_retries = c.max_retries,
+   SET version = c.version + 1,
+       status = c.status,
+       resolution = c.resolution,
+       retry_count = c.retry_count,
+       max_retries = c.max_retries,
        next_retry_at = c.next_retry_at, held_retry_at = NULL, retry_asked = false,
        terminal_at = c.terminal_at, updated_at = c.updated_at
   FROM `+postgres.Unnest("c", appliedTable.As("c"))+`
- WHERE m.tenant_id = @tenant AND m.id = c.id AND m.version = c.version`, postgres.Single("tenant"), appliedTable.As("c"))
+ WHERE m.tenant_id = @tenant
+   AND m.id = c.id
+   AND m.version = c.version`, postgres.Single("tenant"), appliedTable.As("c"))
 
 // deleteLetters deletes letters with their attempts and revisions.
 const deleteLetters = `

@@ -42,17 +42,28 @@ WITH f AS MATERIALIZED (
 	  FROM f WHERE i.ctid = f.place AND i.tenant_id = @tenant AND `+taken("i.state || ''")+`
 	RETURNING i.state, i.hands, f.reach
 ), n AS (
-	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done, count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
-	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced, count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped,
+	SELECT count(*) FILTER (WHERE moved.state IN ('DONE', 'BOUNCED')) AS done,
+	       count(*) FILTER (WHERE moved.state = 'FAILED') AS failed,
+	       count(*) FILTER (WHERE moved.state = 'BOUNCED') AS bounced,
+	       count(*) FILTER (WHERE moved.state = 'SKIPPED') AS skipped,
 	       count(*) FILTER (WHERE moved.reach = 'answered') AS sent,
-	       count(*) FILTER (WHERE moved.reach = 'unknown' AND moved.hands = 1) - count(*) FILTER (WHERE moved.reach = 'answered' AND moved.hands > 1) AS maybe,
+	       count(*) FILTER (WHERE moved.reach = 'unknown'
+	                        AND moved.hands = 1) - count(*) FILTER (WHERE moved.reach = 'answered'
+	              AND moved.hands > 1) AS maybe,
 	       count(*) FILTER (WHERE moved.reach <> 'nothing' AND moved.hands = 2) AS repeated FROM moved
 )
 UPDATE dlq.dlq_redrives d
-   SET done = d.done + n.done, failed = d.failed + n.failed, bounced = d.bounced + n.bounced, skipped = d.skipped + n.skipped,
-       updated_at = clock_timestamp(), sent = d.sent + n.sent, maybe_sent = d.maybe_sent + n.maybe, repeated = d.repeated + n.repeated,
+   SET done = d.done + n.done,
+       failed = d.failed + n.failed,
+       bounced = d.bounced + n.bounced,
+       skipped = d.skipped + n.skipped,
+       updated_at = clock_timestamp(),
+       sent = d.sent + n.sent,
+       maybe_sent = d.maybe_sent + n.maybe,
+       repeated = d.repeated + n.repeated,
        progress_at = CASE WHEN n.done + n.failed + n.skipped > 0 THEN clock_timestamp() ELSE d.progress_at END,
-       last_error = coalesce(nullif(@problem::text, ''), d.last_error), last_error_at = CASE @problem::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
+       last_error = coalesce(nullif(@problem::text, ''), d.last_error),
+       last_error_at = CASE @problem::text WHEN '' THEN d.last_error_at ELSE clock_timestamp() END
   FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`,
 	postgres.Single("tenant", "redrive"), endedItems.As("f"), reachTable.As("f"), postgres.Single("problem"))
 
@@ -115,7 +126,10 @@ func pause(ctx context.Context, tx *sqlx.Tx, tenant, redrive uuid.UUID, ends []d
 	}
 	var now time.Time
 	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
-		SELECT `+redriveColumns+`, clock_timestamp() FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`,
+		SELECT `+redriveColumns+`, clock_timestamp()
+		  FROM dlq.dlq_redrives d
+		 WHERE d.tenant_id = $1 AND d.id = $2
+		 FOR NO KEY UPDATE`,
 		tenant, redrive), &now)
 	if err != nil {
 		return err
@@ -144,8 +158,14 @@ WITH lost AS MATERIALIZED (
 SELECT l.seq, l.hands, g.hands AS gone, coalesce(m.status, '') AS status, coalesce(m.resolution, '') AS resolution,
        coalesce(a.redrive_id = $2, false) AS ours, coalesce(a.outcome, '') AS outcome, coalesce(a.error, '') AS error
   FROM lost l
-  LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = l.message_id OFFSET 0) AS m ON true
-  LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error FROM dlq.dlq_attempts a WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts OFFSET 0) AS a ON true
+  LEFT JOIN LATERAL (SELECT m.status, m.resolution, m.attempts
+                       FROM dlq.dlq_messages m
+                      WHERE m.tenant_id = $1 AND m.id = l.message_id
+                      OFFSET 0) AS m ON true
+  LEFT JOIN LATERAL (SELECT a.redrive_id, a.outcome, a.error
+                       FROM dlq.dlq_attempts a
+                      WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.number = m.attempts
+                      OFFSET 0) AS a ON true
  CROSS JOIN LATERAL (SELECT count(*)::integer AS hands FROM dlq.dlq_attempts a
         WHERE a.tenant_id = $1 AND a.message_id = l.message_id AND a.redrive_id = $2 AND a.outcome = 'ABANDONED') AS g`
 
@@ -160,10 +180,17 @@ WITH moved AS (
 	 WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = n.seq
 )
 UPDATE dlq.dlq_redrives d
-   SET done = d.done + @done::bigint, failed = d.failed + @failed::bigint, bounced = d.bounced + @bounced::bigint, updated_at = clock_timestamp(),
-       sent = d.sent + @sent::bigint, maybe_sent = d.maybe_sent + @maybe::bigint, repeated = d.repeated + @repeated::bigint,
+   SET done = d.done + @done::bigint,
+       failed = d.failed + @failed::bigint,
+       bounced = d.bounced + @bounced::bigint,
+       updated_at = clock_timestamp(),
+       sent = d.sent + @sent::bigint,
+       maybe_sent = d.maybe_sent + @maybe::bigint,
+       repeated = d.repeated + @repeated::bigint,
        progress_at = CASE WHEN @done::bigint + @failed::bigint > 0 THEN clock_timestamp() ELSE d.progress_at END
- WHERE d.tenant_id = @tenant AND d.id = @redrive AND (@done::bigint + @failed::bigint > 0 OR @maybe::bigint <> 0 OR @repeated::bigint > 0)`,
+ WHERE d.tenant_id = @tenant
+   AND d.id = @redrive
+   AND (@done::bigint + @failed::bigint > 0 OR @maybe::bigint <> 0 OR @repeated::bigint > 0)`,
 	postgres.Single("tenant", "redrive", "seqs", "states", "details", "hands"),
 	postgres.Single("done", "failed", "bounced", "sent", "maybe", "repeated"))
 
@@ -190,7 +217,9 @@ func settle(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) error {
 
 var lockRedrive = `
 SELECT ` + redriveColumns + `, clock_timestamp(),
-       (SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + taken("i.state") + `)
+       (SELECT count(*)
+          FROM dlq.dlq_redrive_items i
+         WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND ` + taken("i.state") + `)
   FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2`
 
 // judgedRedrive are the columns that a verdict changes.
@@ -217,7 +246,10 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Ch
 	// First the lock, then a statement of its own to count: a statement that waits for
 	// the lock would count from a snapshot older than the row.
 	var state dlq.RedriveState
-	err = tx.GetContext(ctx, &state, `SELECT d.state FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id)
+	err = tx.GetContext(ctx, &state, `SELECT d.state
+	  FROM dlq.dlq_redrives d
+	 WHERE d.tenant_id = $1 AND d.id = $2
+	 FOR NO KEY UPDATE`, tenant, id)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, noRedrive(id)
 	}

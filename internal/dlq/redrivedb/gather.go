@@ -37,8 +37,15 @@ func (st *Redrives) gather(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUI
 	var seq int64 // of the last item; nodes of the version before only count the matches
 	var snapshot page.Snapshot
 	r, err := redriveTable.One(tx.QueryRowContext(ctx, `
-		SELECT `+redriveColumns+`, clock_timestamp(), pg_current_snapshot()::text, d.gathered_at, d.gathered_id, greatest(d.gathered_seq, d.matched)
-		  FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2 FOR NO KEY UPDATE`, tenant, id), &now, &snapshot, &at, &last, &seq)
+		SELECT `+redriveColumns+`,
+		       clock_timestamp(),
+		       pg_current_snapshot()::text,
+		       d.gathered_at,
+		       d.gathered_id,
+		       greatest(d.gathered_seq, d.matched)
+		  FROM dlq.dlq_redrives d
+		 WHERE d.tenant_id = $1 AND d.id = $2
+		 FOR NO KEY UPDATE`, tenant, id), &now, &snapshot, &at, &last, &seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, noRedrive(id)
 	}
@@ -79,7 +86,9 @@ func (st *Redrives) gatherMore(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive,
 WITH page AS MATERIALIZED (` + s.query + `
 ), stored AS (
 	INSERT INTO dlq.dlq_redrive_items (redrive_id, tenant_id, seq, message_id, updated_at)
-	SELECT ` + s.arg(r.ID) + `, ` + s.arg(r.TenantID) + `, ` + s.arg(seq) + ` + row_number() OVER (ORDER BY p.at, p.seq), p.id, clock_timestamp()
+	SELECT ` + s.arg(r.ID) + `, ` + s.arg(r.TenantID) + `, ` + s.arg(seq) + ` + row_number() OVER (ORDER BY p.at, p.seq),
+	       p.id,
+	       clock_timestamp()
 	  FROM page p
 	ON CONFLICT (redrive_id, message_id) DO NOTHING
 	RETURNING 1
@@ -119,7 +128,10 @@ const (
 // TakeItems uses.
 var blockedKeys = `
 SELECT count(*) FROM (
-	SELECT m.tenant_id, m.original_topic, ` + dlqdb.KeyOf("m") + ` AS order_key, NULL::bytea AS message_key, max(m.seq) AS seq
+	SELECT m.tenant_id,
+	       m.original_topic, ` + dlqdb.KeyOf("m") + ` AS order_key,
+	       NULL::bytea AS message_key,
+	       max(m.seq) AS seq
 	  FROM page p JOIN dlq.dlq_messages m ON m.id = p.id
 	 WHERE m.ordered GROUP BY 1, 2, 3) AS m
  CROSS JOIN LATERAL (SELECT o.id FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) AS o
@@ -136,7 +148,11 @@ func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive
 	with := `WITH page AS MATERIALIZED (` + s.query + `) `
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		rows, err := tx.QueryContext(ctx, with+`
-			SELECT m.original_topic, m.status, m.fingerprint, count(*) FROM page p JOIN dlq.dlq_messages m ON m.id = p.id GROUP BY 1, 2, 3 ORDER BY 4 DESC, 1, 2, 3`, s.args...)
+			SELECT m.original_topic, m.status, m.fingerprint, count(*)
+			  FROM page p
+			  JOIN dlq.dlq_messages m ON m.id = p.id
+			 GROUP BY 1, 2, 3
+			 ORDER BY 4 DESC, 1, 2, 3`, s.args...)
 		if err != nil {
 			return err
 		}
@@ -148,7 +164,8 @@ func (st *Redrives) Preview(ctx context.Context, tenant uuid.UUID, r dlq.Redrive
 			return err
 		}
 		rows, err = tx.QueryContext(ctx, with+`
-			SELECT `+dlqdb.LetterColumns+` FROM (SELECT p.at, p.id FROM page p ORDER BY p.at, p.id LIMIT `+fmt.Sprint(previewSample)+`) AS p
+			SELECT `+dlqdb.LetterColumns+`
+			  FROM (SELECT p.at, p.id FROM page p ORDER BY p.at, p.id LIMIT `+fmt.Sprint(previewSample)+`) AS p
 			  JOIN dlq.dlq_messages m ON m.id = p.id ORDER BY p.at, p.id`, s.args...)
 		if err != nil {
 			return err

@@ -44,7 +44,9 @@ func (st *Redrives) Create(ctx context.Context, r dlq.Redrive, by operator.Actio
 	exists := fault.New(fault.Conflict, dlq.CodeRedriveExists, "redrive %s already exists", r.ID)
 	err := st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error {
 		var there bool
-		if err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.id = $1)`, r.ID); err != nil {
+		if err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1
+		                                                       FROM dlq.dlq_redrives d
+		                                                      WHERE d.id = $1)`, r.ID); err != nil {
 			return err
 		}
 		if there {
@@ -74,7 +76,9 @@ func noRedrive(id uuid.UUID) error {
 	return fault.New(fault.NotFound, dlq.CodeRedriveNotFound, "there is no redrive %s", id)
 }
 
-var getRedrive = postgres.OfTenant(`SELECT `+redriveColumns+` FROM dlq.dlq_redrives d WHERE d.tenant_id = tenant.id AND d.id = $2`, "")
+var getRedrive = postgres.OfTenant(`SELECT `+redriveColumns+`
+  FROM dlq.dlq_redrives d
+ WHERE d.tenant_id = tenant.id AND d.id = $2`, "")
 
 // Get implements dlq.Redrives.
 func (st *Redrives) Get(ctx context.Context, tenant, id uuid.UUID) (r dlq.Redrive, err error) {
@@ -114,7 +118,10 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 	}
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		var there bool
-		if err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1 FROM dlq.dlq_redrives d WHERE d.tenant_id = $1 AND d.id = $2)`, tenant, id); err != nil {
+		if err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1
+		                                                       FROM dlq.dlq_redrives d
+		                                                      WHERE d.tenant_id = $1
+		                                                        AND d.id = $2)`, tenant, id); err != nil {
 			return err
 		}
 		if !there {
@@ -123,7 +130,10 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 		var err error
 		items, err = itemTable.All(tx.QueryContext(ctx, `
 			SELECT `+itemTable.Selected("i")+` FROM dlq.dlq_redrive_items i
-			 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.seq > $3 AND (cardinality($4::text[]) = 0 OR i.state = ANY ($4::text[]))
+			 WHERE i.tenant_id = $1
+			   AND i.redrive_id = $2
+			   AND i.seq > $3
+			   AND (cardinality($4::text[]) = 0 OR i.state = ANY ($4::text[]))
 			 ORDER BY i.seq LIMIT $5`, tenant, id, p.Start(), pq.Array(names), p.Limit+1))
 		return err
 	})
@@ -156,7 +166,9 @@ func (st *Redrives) Change(ctx context.Context, r dlq.Redrive, by operator.Actio
 			return auditdb.PutAction(ctx, tx, by)
 		}
 		var present int64
-		err = tx.GetContext(ctx, &present, `SELECT version FROM dlq.dlq_redrives WHERE tenant_id = $1 AND id = $2`, r.TenantID, r.ID)
+		err = tx.GetContext(ctx, &present, `SELECT version
+		  FROM dlq.dlq_redrives
+		 WHERE tenant_id = $1 AND id = $2`, r.TenantID, r.ID)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return noRedrive(r.ID)
@@ -181,7 +193,10 @@ func (st *Redrives) Active(ctx context.Context, limit int) ([]dlq.Redrive, error
 func (st *Redrives) Waits(ctx context.Context, tenant, id uuid.UUID, what string) error {
 	return postgres.Wrap("record what a redrive waits for", st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		_, err := tx.ExecContext(ctx, `
-			UPDATE dlq.dlq_redrives SET waiting_for = left($3::text, 300), waiting_at = now(), progress_at = CASE $3::text WHEN '' THEN now() ELSE progress_at END
+			UPDATE dlq.dlq_redrives
+			   SET waiting_for = left($3::text, 300),
+			       waiting_at = now(),
+			       progress_at = CASE $3::text WHEN '' THEN now() ELSE progress_at END
 			 WHERE tenant_id = $1 AND id = $2 AND state`+postgres.Among(dlq.Running), tenant, id, what)
 		return err
 	}))

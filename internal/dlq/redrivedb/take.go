@@ -31,7 +31,8 @@ const takeWindow = 500
 // all of them than look up a few hundred by ctid.
 var lockRunning = `
 SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
-       set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off', true) || set_config('enable_mergejoin', 'off', true)
+       set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off',
+                                                                  true) || set_config('enable_mergejoin', 'off', true)
   FROM dlq.dlq_redrives d CROSS JOIN (SELECT clock_timestamp() AS at) AS c
  WHERE d.tenant_id = $1 AND d.id = $2 AND ` + running + `
    FOR NO KEY UPDATE OF d SKIP LOCKED`
@@ -96,7 +97,9 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 	}
 	var busy int64
 	if t.r.Bounded() {
-		err := t.tx.GetContext(ctx, &busy, `SELECT count(*) FROM dlq.dlq_redrive_items i WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND `+taken("i.state"), r.TenantID, r.ID)
+		err := t.tx.GetContext(ctx, &busy, `SELECT count(*)
+		  FROM dlq.dlq_redrive_items i
+		 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND `+taken("i.state"), r.TenantID, r.ID)
 		if err != nil {
 			return err
 		}
@@ -135,9 +138,15 @@ func (t *taking) look(ctx context.Context) error {
 // oldest open letter of their key, and whether this redrive will reach that one
 // earlier.
 var waitingItems = `
-SELECT i.seq, i.message_id, coalesce(m.status, ''), coalesce(m.original_topic, ''), m.message_key, coalesce(m.target, '{}'),
+SELECT i.seq,
+       i.message_id,
+       coalesce(m.status, ''),
+       coalesce(m.original_topic, ''),
+       m.message_key,
+       coalesce(m.target, '{}'),
        CASE WHEN m.ordered THEN (
-	SELECT coalesce((SELECT x.state FROM dlq.dlq_redrive_items x WHERE x.redrive_id = $2 AND x.message_id = o.id), '` + string(dlq.Elsewhere) + `')
+	SELECT coalesce((SELECT x.state FROM dlq.dlq_redrive_items x WHERE x.redrive_id = $2 AND x.message_id = o.id),
+	                '` + string(dlq.Elsewhere) + `')
 	  FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) END,
        (SELECT d.id ` + dlqdb.CollectedBy + `
 	       AND d.id <> $2 AND (d.started_at, d.id) < ($4, $2) AND d.state` + postgres.Among(dlq.Ahead) + ` LIMIT 1)
@@ -186,7 +195,10 @@ func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	rows, err := t.tx.QueryContext(ctx, `
 		SELECT i.state, i.message_id, m.original_topic, m.message_key FROM dlq.dlq_redrive_items i
 		  JOIN dlq.dlq_messages m ON m.tenant_id = i.tenant_id AND m.id = i.message_id
-		 WHERE i.tenant_id = $1 AND i.redrive_id = $2 AND i.state`+postgres.Among(dlq.Noted)+` AND m.message_key IS NOT NULL`, t.r.TenantID, t.r.ID)
+		 WHERE i.tenant_id = $1
+		   AND i.redrive_id = $2
+		   AND i.state`+postgres.Among(dlq.Noted)+`
+		   AND m.message_key IS NOT NULL`, t.r.TenantID, t.r.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -224,9 +236,15 @@ WITH locked AS MATERIALIZED (
 	SELECT x.tenant_id, x.place, x.seq, x.resolution, x.size
 	  FROM unnest($3::uuid[]) AS c (id)
 	 CROSS JOIN LATERAL (
-		SELECT m.tenant_id, m.ctid AS place, m.seq, coalesce(m.resolution, '') AS resolution, coalesce(octet_length(m.payload_raw), 0) AS size
+		SELECT m.tenant_id,
+		       m.ctid AS place,
+		       m.seq,
+		       coalesce(m.resolution, '') AS resolution,
+		       coalesce(octet_length(m.payload_raw), 0) AS size
 		  FROM dlq.dlq_messages m
-		 WHERE m.id = c.id AND (` + dlqdb.Leaves("m.status || ''", dlq.Claimed) + ` OR ` + dlqdb.Leaves("m.status || ''", dlq.ForcedClaim) + ` AND $4)
+		 WHERE m.id = c.id
+		   AND (` + dlqdb.Leaves("m.status || ''", dlq.Claimed) + `
+		        OR ` + dlqdb.Leaves("m.status || ''", dlq.ForcedClaim) + ` AND $4)
 		OFFSET 0 FOR NO KEY UPDATE OF m SKIP LOCKED) AS x
 	 WHERE x.tenant_id = $1
 ), was AS MATERIALIZED (
@@ -277,12 +295,21 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 var storeTaken = postgres.Named(`
 WITH chosen AS MATERIALIZED (
 	SELECT x.place FROM unnest(@taken::bigint[]) AS s (seq)
-	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq OFFSET 0) AS x
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place
+	                       FROM dlq.dlq_redrive_items i
+	                      WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq
+	                      OFFSET 0) AS x
 ), refused AS MATERIALIZED (
 	SELECT s.why, x.place FROM unnest(@skipped::bigint[], @whys::text[]) AS s (seq, why)
-	 CROSS JOIN LATERAL (SELECT i.ctid AS place FROM dlq.dlq_redrive_items i WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq OFFSET 0) AS x
+	 CROSS JOIN LATERAL (SELECT i.ctid AS place
+	                       FROM dlq.dlq_redrive_items i
+	                      WHERE i.tenant_id = @tenant AND i.redrive_id = @redrive AND i.seq = s.seq
+	                      OFFSET 0) AS x
 ), taken AS (
-	UPDATE dlq.dlq_redrive_items i SET state = 'TAKEN', lease_until = clock_timestamp() + @lease * interval '1 microsecond', updated_at = clock_timestamp()
+	UPDATE dlq.dlq_redrive_items i
+	   SET state = 'TAKEN',
+	       lease_until = clock_timestamp() + @lease * interval '1 microsecond',
+	       updated_at = clock_timestamp()
 	  FROM chosen c WHERE i.ctid = c.place AND i.tenant_id = @tenant AND `+waiting("i.state || ''")+`
 ), passed AS (
 	UPDATE dlq.dlq_redrive_items i SET state = 'SKIPPED', detail = r.why, updated_at = clock_timestamp()
@@ -290,10 +317,14 @@ WITH chosen AS MATERIALIZED (
 	RETURNING i.seq
 )
 UPDATE dlq.dlq_redrives d
-   SET allowance = @allowance::double precision, granted_at = @at, skipped = d.skipped + p.n, updated_at = clock_timestamp(),
+   SET allowance = @allowance::double precision,
+       granted_at = @at,
+       skipped = d.skipped + p.n,
+       updated_at = clock_timestamp(),
        progress_at = CASE WHEN p.n > 0 THEN clock_timestamp() ELSE d.progress_at END
   FROM (SELECT count(*) AS n FROM passed) AS p
- WHERE d.tenant_id = @tenant AND d.id = @redrive`, postgres.Single("tenant", "redrive", "taken", "lease", "skipped", "whys", "allowance", "at"))
+ WHERE d.tenant_id = @tenant
+   AND d.id = @redrive`, postgres.Single("tenant", "redrive", "taken", "lease", "skipped", "whys", "allowance", "at"))
 
 func (t *taking) store(ctx context.Context, drives []dlq.Drive) error {
 	seq := make(map[uuid.UUID]int64, len(t.choice.Taken))

@@ -34,23 +34,37 @@ func New(db *postgres.DB) *Store { return &Store{db} }
 // erased, so that repeated requests eventually find nothing.
 const (
 	ofBusinessKey = `
-SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+SELECT s.id
+  FROM saga.saga_states s
+ WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
  UNION ALL
-SELECT s.id FROM saga.saga_states_archive s WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+SELECT s.id
+  FROM saga.saga_states_archive s
+ WHERE s.tenant_id = $1 AND s.business_key = $2 AND s.payload IS DISTINCT FROM $4::jsonb
  ORDER BY 1 LIMIT $3`
 	ofCorrelation = `
-SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+SELECT s.id
+  FROM saga.saga_states s
+ WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
  UNION ALL
-SELECT s.id FROM saga.saga_states_archive s WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
+SELECT s.id
+  FROM saga.saga_states_archive s
+ WHERE s.tenant_id = $1 AND s.correlation_id = $2 AND s.payload IS DISTINCT FROM $4::jsonb
  ORDER BY 1 LIMIT $3`
 	lettersOfCorrelation = `
 SELECT m.id FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
  UNION ALL
-SELECT m.id FROM dlq.dlq_messages_archive m WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
+SELECT m.id
+  FROM dlq.dlq_messages_archive m
+ WHERE m.tenant_id = $1 AND m.terms @> ARRAY[$4::integer] AND m.correlation_id = $2
  ORDER BY 1 LIMIT $3`
 	runsOfCorrelation = `
 SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.correlation_id = $2
-   AND (r.args IS NOT NULL OR r.progress IS NOT NULL OR r.checkpoint IS NOT NULL OR r.result IS NOT NULL OR r.error->>'message' <> 'erased')
+   AND (r.args IS NOT NULL
+        OR r.progress IS NOT NULL
+        OR r.checkpoint IS NOT NULL
+        OR r.result IS NOT NULL
+        OR r.error->>'message' <> 'erased')
  ORDER BY r.id LIMIT $3`
 )
 

@@ -23,7 +23,8 @@ func NewPublications(db *postgres.DB) *Publications { return &Publications{db} }
 // Lead implements trail.Publications.
 func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.Duration) (epoch int64, err error) {
 	err = st.db.Read.GetContext(ctx, &epoch, `
-		INSERT INTO saga.publications AS p (name, owner, epoch, lease_until) VALUES ($1, $2, 1, now() + $3 * interval '1 microsecond')
+		INSERT INTO saga.publications AS p (name, owner, epoch, lease_until)
+		 VALUES ($1, $2, 1, now() + $3 * interval '1 microsecond')
 		ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, epoch = p.epoch + 1, lease_until = excluded.lease_until
 		 WHERE p.lease_until <= now() OR p.owner = excluded.owner
 		RETURNING epoch`, name, owner, ttl.Microseconds())
@@ -36,7 +37,9 @@ func (st *Publications) Lead(ctx context.Context, name, owner string, ttl time.D
 // Renew implements trail.Publications.
 func (st *Publications) Renew(ctx context.Context, name string, epoch int64, ttl time.Duration) (bool, error) {
 	res, err := st.db.Read.ExecContext(ctx, `
-		UPDATE saga.publications SET lease_until = now() + $3 * interval '1 microsecond' WHERE name = $1 AND epoch = $2`, name, epoch, ttl.Microseconds())
+		UPDATE saga.publications
+		   SET lease_until = now() + $3 * interval '1 microsecond'
+		 WHERE name = $1 AND epoch = $2`, name, epoch, ttl.Microseconds())
 	return postgres.ChangedOne(res, "renew the publication lease", err)
 }
 
@@ -55,7 +58,9 @@ SELECT t.tenant_id, coalesce(c.txid, '0'), coalesce(c.id, 0), next.timestamp
   LEFT JOIN saga.publication_cursors c ON c.name = $1 AND c.tenant_id = t.tenant_id
  CROSS JOIN LATERAL (
 	SELECT e.timestamp FROM saga.audit_events e
-	 WHERE e.tenant_id = t.tenant_id AND (e.txid, e.id) > (coalesce(c.txid, '0'), coalesce(c.id, 0)) AND ` + auditdb.Settled + `
+	 WHERE e.tenant_id = t.tenant_id
+	   AND (e.txid, e.id) > (coalesce(c.txid, '0'), coalesce(c.id, 0))
+	   AND ` + auditdb.Settled + `
 	 ORDER BY e.txid, e.id LIMIT 1
  ) AS next
  WHERE t.tenant_id IS NOT NULL`

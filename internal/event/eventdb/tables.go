@@ -30,7 +30,8 @@ var webhookTable = postgres.NewTable(
 	postgres.TimeOrNil("failing_since", func(s *webhook.Subscription) **time.Time { return &s.Health.FailingSince }),
 	postgres.Int("given_up", func(s *webhook.Subscription) *int { return &s.Health.GivenUp }),
 	postgres.Read("secrets", func(s *webhook.Subscription) any { return (*secrets)(&s.Secrets) }).ReadFrom(`(
-	SELECT json_agg(json_build_object('key', translate(encode(k.key, 'base64'), E'\n', ''), 'created_at', k.created_at, 'expires_at', k.expires_at)
+	SELECT json_agg(json_build_object('key', translate(encode(k.key, 'base64'), E'\n', ''), 'created_at', k.created_at,
+	                                  'expires_at', k.expires_at)
 	                ORDER BY k.place)
 	  FROM saga.webhook_secrets k WHERE k.tenant_id = w.tenant_id AND k.webhook_id = w.id)`),
 )

@@ -71,17 +71,24 @@ func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uui
 // more. A retry in progress ends without a result. The statuses come from the transition table.
 const dropLetters = `
 WITH doomed AS (
-	SELECT m.id, m.status, m.retry_token, m.revision, m.target, m.redrive_id, m.last_retry_at, m.attempts FROM dlq.dlq_messages m
+	SELECT m.id, m.status, m.retry_token, m.revision, m.target, m.redrive_id, m.last_retry_at, m.attempts
+	  FROM dlq.dlq_messages m
 	 WHERE m.tenant_id = $1 AND m.original_topic = $2 AND m.source = 'WEBHOOK' AND m.status = ANY ($3::text[])
 	 ORDER BY m.id
 	   FOR NO KEY UPDATE OF m
 ), dropped AS (
 	UPDATE dlq.dlq_messages m
-	   SET status = 'DEAD', resolution = 'DISCARDED', terminal_at = now(), next_retry_at = NULL, retry_token = NULL, retry_lease_until = NULL,
+	   SET status = 'DEAD',
+	       resolution = 'DISCARDED',
+	       terminal_at = now(),
+	       next_retry_at = NULL,
+	       retry_token = NULL,
+	       retry_lease_until = NULL,
 	       version = m.version + 1, updated_at = now()
 	  FROM doomed d WHERE m.tenant_id = $1 AND m.id = d.id
 )
-INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, revision, target, outcome, error, redrive_id, started_at, ended_at)
+INSERT INTO dlq.dlq_attempts (message_id, tenant_id, number, token, revision, target, outcome, error, redrive_id,
+                              started_at, ended_at)
 SELECT d.id, $1, greatest(d.attempts, 1), d.retry_token, d.revision, d.target, 'WITHDRAWN', $4, d.redrive_id,
        least(coalesce(d.last_retry_at, now()), now()), now()
   FROM doomed d WHERE d.status = 'RETRYING'

@@ -17,7 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDelivery.Inserted()+`) VALUES (`+addedDelivery.Values("d")+`)`,
+var addDelivery = postgres.Named(`INSERT INTO saga.webhook_deliveries (`+addedDelivery.Inserted()+`)
+ VALUES (`+addedDelivery.Values("d")+`)`,
 	addedDelivery.As("d"))
 
 // Add implements webhook.Log.
@@ -109,8 +110,11 @@ func (st *Webhooks) Deliveries(ctx context.Context, tenant, webhookID uuid.UUID,
 
 var settleDelivery = postgres.Named(`
 UPDATE saga.webhook_deliveries
-   SET `+settledDelivery.Set("d", "tenant_id", "webhook_id", "id")+`, lease_until = CASE WHEN @release THEN NULL ELSE lease_until END
- WHERE tenant_id = @d.tenant_id AND webhook_id = @d.webhook_id AND id = @d.id`, settledDelivery.As("d"), postgres.Single("release"))
+   SET `+settledDelivery.Set("d", "tenant_id", "webhook_id", "id")+`,
+       lease_until = CASE WHEN @release THEN NULL ELSE lease_until END
+ WHERE tenant_id = @d.tenant_id
+   AND webhook_id = @d.webhook_id
+   AND id = @d.id`, settledDelivery.As("d"), postgres.Single("release"))
 
 // putDelivery writes the columns that rules change; the row is locked. release ends its
 // lease.
@@ -181,7 +185,10 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 		}
 		return tx.GetContext(ctx, &more, `
 			SELECT EXISTS (SELECT 1 FROM saga.webhook_deliveries d
-			 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'failed' AND d.created_at >= $3)`, tenant, webhookID, since)
+			 WHERE d.tenant_id = $1
+			   AND d.webhook_id = $2
+			   AND d.status = 'failed'
+			   AND d.created_at >= $3)`, tenant, webhookID, since)
 	})
 	return count, more, postgres.Wrap("redeliver", err)
 }

@@ -31,9 +31,12 @@ SELECT ` + webhookColumns + `, w.cursor_txid, w.cursor_id, q.news, q.due
 	                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending'
 	                  AND d.due_at <= $1 AND (d.lease_until IS NULL OR d.lease_until <= now())) AS due,
 	       EXISTS (SELECT 1 FROM saga.audit_events e
-	                WHERE e.tenant_id = w.tenant_id AND (e.txid, e.id) > (w.cursor_txid, w.cursor_id) AND ` + auditdb.Settled + `)
+	                WHERE e.tenant_id = w.tenant_id
+	                  AND (e.txid, e.id) > (w.cursor_txid, w.cursor_id)
+	                  AND ` + auditdb.Settled + `)
 	       AND (SELECT count(*) FROM (SELECT 1 FROM saga.webhook_deliveries d
-	                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending' LIMIT $2) AS held) < $2 AS news
+	                WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending'
+	                LIMIT $2) AS held) < $2 AS news
 	) AS q
  WHERE w.enabled AND (q.news OR q.due)`
 
@@ -58,7 +61,12 @@ func (st *Webhooks) Ready(ctx context.Context, now time.Time) ([]webhook.Work, e
 var enqueueDeliveries = postgres.Named(`
 WITH moved AS (
 	UPDATE saga.webhooks SET cursor_txid = @to_txid, cursor_id = @to_id
-	 WHERE tenant_id = @tenant AND id = @webhook AND enabled AND version = @version AND cursor_txid = @from_txid AND cursor_id = @from_id
+	 WHERE tenant_id = @tenant
+	   AND id = @webhook
+	   AND enabled
+	   AND version = @version
+	   AND cursor_txid = @from_txid
+	   AND cursor_id = @from_id
 	RETURNING tenant_id, id
 ), added AS (
 	INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, `+queuedDelivery.Inserted()+`)
@@ -176,7 +184,10 @@ DELETE FROM saga.webhook_deliveries WHERE ctid = ANY (ARRAY(
 	 WHERE d.created_at < $1 AND d.status <> 'pending'
 	   AND (d.status <> 'failed' OR NOT EXISTS (
 	        SELECT 1 FROM dlq.dlq_messages m
-	         WHERE m.tenant_id = d.tenant_id AND m.dedupe_key = 'skald:webhook:' || d.id AND m.status <> 'RESOLVED' AND m.resolution IS DISTINCT FROM 'DISCARDED'))
+	         WHERE m.tenant_id = d.tenant_id
+	           AND m.dedupe_key = 'skald:webhook:' || d.id
+	           AND m.status <> 'RESOLVED'
+	           AND m.resolution IS DISTINCT FROM 'DISCARDED'))
 	 LIMIT 5000 FOR UPDATE OF d SKIP LOCKED))`
 
 // Expire implements webhook.Queue, in batches.
@@ -188,7 +199,9 @@ func (st *Webhooks) Expire(ctx context.Context, before time.Time) (int64, error)
 func (st *Webhooks) Backlog(ctx context.Context) (pending int64, oldest time.Time, err error) {
 	var at sql.NullTime
 	err = st.db.Read.QueryRowContext(ctx, `
-		SELECT count(*), min(d.created_at) FROM saga.webhook_deliveries d JOIN saga.webhooks w ON w.tenant_id = d.tenant_id AND w.id = d.webhook_id
+		SELECT count(*), min(d.created_at)
+		  FROM saga.webhook_deliveries d
+		  JOIN saga.webhooks w ON w.tenant_id = d.tenant_id AND w.id = d.webhook_id
 		 WHERE d.status = 'pending' AND w.enabled`).Scan(&pending, &at)
 	if at.Valid {
 		oldest = at.Time.UTC()

@@ -72,12 +72,14 @@ func (st *Webhooks) Create(ctx context.Context, s webhook.Subscription, fromBegi
 }
 
 func putSecrets(ctx context.Context, tx *sqlx.Tx, s webhook.Subscription) error {
-	if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhook_secrets WHERE tenant_id = $1 AND webhook_id = $2`, s.TenantID, s.ID); err != nil {
+	if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhook_secrets
+	 WHERE tenant_id = $1 AND webhook_id = $2`, s.TenantID, s.ID); err != nil {
 		return err
 	}
 	for place, k := range s.Secrets {
 		if _, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.webhook_secrets (tenant_id, webhook_id, place, key, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+			INSERT INTO saga.webhook_secrets (tenant_id, webhook_id, place, key, created_at, expires_at)
+			 VALUES ($1, $2, $3, $4, $5, $6)`,
 			s.TenantID, s.ID, place, k.Key, k.CreatedAt, k.ExpiresAt); err != nil {
 			return err
 		}
@@ -98,7 +100,9 @@ func (st *Webhooks) Get(ctx context.Context, tenant, id uuid.UUID) (webhook.Subs
 // getWebhook reads one subscription; suffix locks it or is empty.
 func getWebhook(ctx context.Context, q sqlx.QueryerContext, tenant, id uuid.UUID,
 	suffix string) (webhook.Subscription, error) {
-	s, err := webhookTable.One(q.QueryRowxContext(ctx, `SELECT `+webhookColumns+` FROM saga.webhooks w WHERE w.tenant_id = $1 AND w.id = $2 `+suffix, tenant, id))
+	s, err := webhookTable.One(q.QueryRowxContext(ctx, `SELECT `+webhookColumns+`
+	  FROM saga.webhooks w
+	 WHERE w.tenant_id = $1 AND w.id = $2 `+suffix, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = webhook.NotFound(id)
 	}
@@ -116,7 +120,12 @@ func (st *Webhooks) List(ctx context.Context, tenant uuid.UUID,
 	if f.After != nil {
 		w.Add("w.id > ?", *f.After)
 	}
-	query := fmt.Sprintf(`SELECT %s FROM saga.webhooks w WHERE %s ORDER BY w.id LIMIT %d OFFSET %d`, webhookColumns, w.Text(), f.Limit+1, f.Offset)
+	query := fmt.Sprintf(`SELECT %s
+	  FROM saga.webhooks w
+	 WHERE %s
+	 ORDER BY w.id
+	 LIMIT %d
+	 OFFSET %d`, webhookColumns, w.Text(), f.Limit+1, f.Offset)
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		if f.Total {
 			if err := tx.GetContext(ctx, &total, count, counted...); err != nil {
@@ -192,7 +201,9 @@ func (st *Webhooks) Replace(ctx context.Context, s webhook.Subscription, skip bo
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `
-			UPDATE saga.webhooks SET cursor_txid = `+cursorNow+`, cursor_id = 0 WHERE tenant_id = $1 AND id = $2`, s.TenantID, s.ID); err != nil {
+			UPDATE saga.webhooks
+			   SET cursor_txid = `+cursorNow+`, cursor_id = 0
+			 WHERE tenant_id = $1 AND id = $2`, s.TenantID, s.ID); err != nil {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `
@@ -240,7 +251,8 @@ func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version in
 		if version != 0 && version != present.Version {
 			return webhook.Stale(id, present.Version)
 		}
-		if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhooks WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+		if _, err := tx.ExecContext(ctx, `DELETE FROM saga.webhooks
+		 WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
 			return err
 		}
 		if err := auditdb.Tell(ctx, tx, st.db.NewID(), tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook,

@@ -25,7 +25,13 @@ func NewAnswers(db *postgres.DB) *Answers { return &Answers{db} }
 
 var fieldAnswer = envelope.Field{Name: "idempotency_answers.body"}
 
-var findAnswer = postgres.OfTenant(`SELECT a.request_id, a.request_hash, a.status, a.etag, a.location, a.body, a.withheld,
+var findAnswer = postgres.OfTenant(`SELECT a.request_id,
+a.request_hash,
+a.status,
+a.etag,
+a.location,
+a.body,
+a.withheld,
 	greatest(0, extract(epoch FROM now() - a.created_at))::float8
   FROM saga.idempotency_answers a
  WHERE a.tenant_id = tenant.id AND a.principal = $2 AND a.route = $3 AND a.key = $4`, "")

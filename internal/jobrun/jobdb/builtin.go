@@ -18,8 +18,14 @@ var ensureBuiltIn = postgres.Named(`
 WITH kept AS (
 	INSERT INTO jobs.job_definitions AS d (`+builtIn.Inserted()+`) VALUES (`+builtIn.Values("n")+`)
 	ON CONFLICT (tenant_id, name) WHERE deleted_at IS NULL DO UPDATE
-	   SET spec = excluded.spec, type = excluded.type, command_name = excluded.command_name, spec_version = d.spec_version + 1, version = d.version + 1,
-	       next_due_at = excluded.next_due_at, last_materialized_at = excluded.last_materialized_at, updated_at = excluded.updated_at
+	   SET spec = excluded.spec,
+	       type = excluded.type,
+	       command_name = excluded.command_name,
+	       spec_version = d.spec_version + 1,
+	       version = d.version + 1,
+	       next_due_at = excluded.next_due_at,
+	       last_materialized_at = excluded.last_materialized_at,
+	       updated_at = excluded.updated_at
 	 WHERE d.built_in AND d.updated_by = '' AND d.spec <> excluded.spec
 	RETURNING `+DefinitionColumns+`
 ), version AS (
@@ -102,7 +108,10 @@ var retention = []struct {
 	{jobrun.EventRetention, "job_events_deleted", `
 WITH gone AS (
 	DELETE FROM jobs.events v WHERE v.id IN (SELECT id FROM jobs.events WHERE processed_at < now() - $1 * interval '1 day'
-	   AND NOT EXISTS (SELECT FROM jobs.event_publications p WHERE p.event_id = events.id AND p.ended_at IS NULL) ORDER BY processed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
+	   AND NOT EXISTS (SELECT FROM jobs.event_publications p WHERE p.event_id = events.id AND p.ended_at IS NULL)
+	    ORDER BY processed_at
+	    LIMIT $2
+	    FOR UPDATE SKIP LOCKED)
 	RETURNING v.id, v.tenant_id
 ), deliveries AS (
 	DELETE FROM jobs.event_deliveries d USING gone WHERE d.event_id = gone.id
@@ -113,25 +122,35 @@ SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int6
 	// Claims are kept for a day so that a repeated claim gets the same answer.
 	{jobrun.RunRetentionDays, "", `
 WITH gone AS (
-	DELETE FROM jobs.claims c WHERE c.ctid IN (SELECT ctid FROM jobs.claims WHERE created_at < now() - interval '1 day' AND $1::float8 > 0 LIMIT $2)
+	DELETE FROM jobs.claims c
+	 WHERE c.ctid IN (SELECT ctid FROM jobs.claims WHERE created_at < now() - interval '1 day' AND $1::float8 > 0 LIMIT $2)
 	RETURNING c.tenant_id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Claims }},
 	{jobrun.RunRetentionDays, "fences_deleted", `
 WITH gone AS (
-	DELETE FROM jobs.fences f WHERE (f.tenant_id, f.key) IN (SELECT tenant_id, key FROM jobs.fences WHERE checked_at < now() - $1 * interval '1 day' LIMIT $2)
+	DELETE FROM jobs.fences f
+	 WHERE (f.tenant_id, f.key) IN (SELECT tenant_id, key
+	                                  FROM jobs.fences
+	                                 WHERE checked_at < now() - $1 * interval '1 day'
+	                                 LIMIT $2)
 	RETURNING f.tenant_id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Fences }},
 	{jobrun.RunRetentionDays, "workers_deleted", `
 WITH gone AS (
-	DELETE FROM jobs.workers w WHERE w.id IN (SELECT id FROM jobs.workers WHERE state` + Is(jobrun.WorkerDetached) + ` AND detached_at < now() - $1 * interval '1 day' LIMIT $2)
+	DELETE FROM jobs.workers w
+	 WHERE w.id IN (SELECT id
+	                  FROM jobs.workers
+	                 WHERE state` + Is(jobrun.WorkerDetached) + ` AND detached_at < now() - $1 * interval '1 day'
+	                 LIMIT $2)
 	RETURNING w.tenant_id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Workers }},
 	{jobrun.RunRetentionDays, "", `
 WITH gone AS (
-	DELETE FROM saga.saga_bulk_items i WHERE (i.tenant_id, i.bulk_id, i.position) IN (SELECT o.tenant_id, o.bulk_id, o.position
+	DELETE FROM saga.saga_bulk_items i
+	 WHERE (i.tenant_id, i.bulk_id, i.position) IN (SELECT o.tenant_id, o.bulk_id, o.position
 	  FROM saga.saga_bulks b JOIN saga.saga_bulk_items o ON o.tenant_id = b.tenant_id AND o.bulk_id = b.id
 	 WHERE b.ended_at < now() - $1 * interval '1 day' LIMIT $2)
 	RETURNING i.tenant_id
@@ -139,7 +158,8 @@ WITH gone AS (
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.SagaBulkItems }},
 	{jobrun.RunRetentionDays, "saga_bulks_deleted", `
 WITH gone AS (
-	DELETE FROM saga.saga_bulks b WHERE b.id IN (SELECT id FROM saga.saga_bulks WHERE ended_at < now() - $1 * interval '1 day' LIMIT $2)
+	DELETE FROM saga.saga_bulks b
+	 WHERE b.id IN (SELECT id FROM saga.saga_bulks WHERE ended_at < now() - $1 * interval '1 day' LIMIT $2)
 	RETURNING b.tenant_id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.SagaBulks }},

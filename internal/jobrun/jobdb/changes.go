@@ -36,7 +36,10 @@ var (
 UPDATE jobs.job_runs r SET `+runMove.Set("n", "tenant_id", "id")+` WHERE `+asItWas, runMove.As("n"), itWas)
 )
 
-const asItWas = `r.tenant_id = @n.tenant_id AND r.id = @n.id AND r.version = @was_version AND r.state || '' = @was_state`
+const asItWas = `r.tenant_id = @n.tenant_id
+  AND r.id = @n.id
+  AND r.version = @was_version
+  AND r.state || '' = @was_state`
 
 var itWas = postgres.Single("was_version", "was_state")
 

@@ -26,7 +26,10 @@ UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
        lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond'
   FROM unnest(@ids::uuid[]) AS f (id)
- WHERE r.id = f.id AND r.tenant_id = @tenant AND r.assigned_worker_id = @worker AND r.state || ''`+movableTo(jobrun.Running, jobrun.Worker)+`
+ WHERE r.id = f.id
+   AND r.tenant_id = @tenant
+   AND r.assigned_worker_id = @worker
+   AND r.state || ''`+movableTo(jobrun.Running, jobrun.Worker)+`
 RETURNING r.id, r.version, r.started_at, r.lease_expires_at`,
 	postgres.Single("tenant", "worker", "ids", "lease"))
 
@@ -36,8 +39,15 @@ RETURNING r.id, r.version, r.started_at, r.lease_expires_at`,
 // after.
 var claimed = `
 SELECT ` + RunColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000000)::bigint
-  FROM jobs.claims k CROSS JOIN LATERAL unnest(k.run_ids) AS f (id) JOIN jobs.job_runs r ON r.id = f.id AND r.tenant_id = k.tenant_id
- WHERE k.tenant_id = $1 AND k.worker_id = $2 AND k.claim_id = $3 AND r.assigned_worker_id = $2 AND r.phase = 'HELD' AND r.lease_expires_at > clock_timestamp()`
+  FROM jobs.claims k
+ CROSS JOIN LATERAL unnest(k.run_ids) AS f (id)
+  JOIN jobs.job_runs r ON r.id = f.id AND r.tenant_id = k.tenant_id
+ WHERE k.tenant_id = $1
+   AND k.worker_id = $2
+   AND k.claim_id = $3
+   AND r.assigned_worker_id = $2
+   AND r.phase = 'HELD'
+   AND r.lease_expires_at > clock_timestamp()`
 
 const workerState = `SELECT w.state FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`
 

@@ -12,16 +12,29 @@ import (
 var claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM jobs.job_runs r
-	 WHERE r.tenant_id = @tenant AND r.queue = q.queue AND r.phase` + phaseMovableTo(jobrun.Assigned, jobrun.Worker) + ` AND r.admitted_at IS NOT NULL AND NOT r.held
-	   AND r.cancel_requested_at IS NULL AND r.required_labels <@ q.labels AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
+	 WHERE r.tenant_id = @tenant
+	   AND r.queue = q.queue
+	   AND r.phase` + phaseMovableTo(jobrun.Assigned, jobrun.Worker) + `
+	   AND r.admitted_at IS NOT NULL
+	   AND NOT r.held
+	   AND r.cancel_requested_at IS NULL
+	   AND r.required_labels <@ q.labels
+	   AND (q.commands = '{}' OR r.command_name = ANY (q.commands))
 	   AND (r.concurrency_key IS NULL OR NOT @keyless AND (SELECT o.id FROM jobs.job_runs o
-	          WHERE o.tenant_id = @tenant AND o.concurrency_key = r.concurrency_key AND o.id <> r.id AND o.phase IN ('HELD', 'ORPHANED') LIMIT 1) IS NULL)
+	          WHERE o.tenant_id = @tenant
+	            AND o.concurrency_key = r.concurrency_key
+	            AND o.id <> r.id
+	            AND o.phase IN ('HELD', 'ORPHANED')
+	          LIMIT 1) IS NULL)
 	 ORDER BY ` + claimOrder
 
 // mayClaim is the condition that worker w may be given runs (@fresh: the longest
 // silence, in microseconds).
 func mayClaim(id string) string {
-	return `w.tenant_id = @tenant AND w.id = ` + id + ` AND w.state = 'ACTIVE' AND w.heartbeat_at > clock_timestamp() - @fresh * interval '1 microsecond'`
+	return `w.tenant_id = @tenant
+	  AND w.id = ` + id + `
+	  AND w.state = 'ACTIVE'
+	  AND w.heartbeat_at > clock_timestamp() - @fresh * interval '1 microsecond'`
 }
 
 // roomOf is how many runs worker w is given when it requests that many (@max_runs: the
@@ -33,7 +46,8 @@ func roomOf(id, asks string) string {
 
 // unanswered is the condition that a claim has not been answered yet.
 func unanswered(k, worker, claim string) string {
-	return `NOT EXISTS (SELECT FROM jobs.claims ` + k + ` WHERE ` + k + `.worker_id = ` + worker + ` AND ` + k + `.claim_id = ` + claim + `)`
+	return `NOT EXISTS (SELECT FROM jobs.claims ` + k + `
+	                     WHERE ` + k + `.worker_id = ` + worker + ` AND ` + k + `.claim_id = ` + claim + `)`
 }
 
 // claimRuns assigns runs to a worker under the present epoch. For several queues it
@@ -53,7 +67,9 @@ var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	   AND EXISTS (SELECT FROM e) AND EXISTS (SELECT FROM alone) AND `+unanswered("k", "@worker", "@claim")+`
 ), q AS MATERIALIZED (
 	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
-	  FROM w CROSS JOIN unnest(w.queues) AS q (queue) WHERE w.room > 0 AND (@queues::text[] IS NULL OR q.queue = ANY (@queues::text[]))
+	  FROM w
+	 CROSS JOIN unnest(w.queues) AS q (queue)
+	 WHERE w.room > 0 AND (@queues::text[] IS NULL OR q.queue = ANY (@queues::text[]))
 ), front AS MATERIALIZED (
 	SELECT q.queue FROM q CROSS JOIN LATERAL (`+claimable+` LIMIT q.room) AS r
 	 WHERE (SELECT count(*) FROM q) > 1
@@ -61,7 +77,9 @@ var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 ), places AS MATERIALIZED (
 	SELECT q.queue, q.labels, q.commands, q.room FROM q WHERE (SELECT count(*) FROM q) = 1
 	UNION ALL
-	SELECT q.queue, q.labels, q.commands, least(q.room, (SELECT count(*) FROM front f WHERE f.queue = q.queue)) FROM q WHERE (SELECT count(*) FROM q) > 1
+	SELECT q.queue, q.labels, q.commands, least(q.room, (SELECT count(*) FROM front f WHERE f.queue = q.queue))
+	  FROM q
+	 WHERE (SELECT count(*) FROM q) > 1
 ), locked AS MATERIALIZED (
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM places AS q CROSS JOIN LATERAL (`+claimable+` LIMIT q.room FOR NO KEY UPDATE OF r SKIP LOCKED) AS r
@@ -93,22 +111,39 @@ func lockClaim(worker, claim string) string {
 // If another claim takes one of the same key meanwhile, that violates
 // idx_job_runs_concurrency_key.
 const firstOfKeys = `
-	SELECT l.id, l.priority, l.scheduled_for, l.concurrency_key, row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth
+	SELECT l.id,
+	       l.priority,
+	       l.scheduled_for,
+	       l.concurrency_key,
+	       row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth
 	  FROM locked l`
 
 // assignChosen ends each claim: it assigns each run in chosen to its worker in w.
 var assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
-	   SET state = 'ASSIGNED', version = r.version + 1, attempt = r.attempt + 1, assigned_worker_id = c.worker, assigned_at = clock_timestamp(),
-	       lease_token = gen_random_uuid(), lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond', leader_epoch = e.epoch,
-	       fencing_seq = nextval('jobs.fencing'), started_at = NULL, continuation_state = 'NONE', continuation_check_started_at = NULL,
+	   SET state = 'ASSIGNED',
+	       version = r.version + 1,
+	       attempt = r.attempt + 1,
+	       assigned_worker_id = c.worker,
+	       assigned_at = clock_timestamp(),
+	       lease_token = gen_random_uuid(),
+	       lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond',
+	       leader_epoch = e.epoch,
+	       fencing_seq = nextval('jobs.fencing'),
+	       started_at = NULL,
+	       continuation_state = 'NONE',
+	       continuation_check_started_at = NULL,
 	       continuation_check_deadline_at = NULL, progress = NULL, updated_at = clock_timestamp()
 	  FROM chosen c CROSS JOIN e
 	 WHERE r.id = c.id AND r.tenant_id = @tenant
 	RETURNING ` + RunColumns + `
 ), kept AS (
 	INSERT INTO jobs.claims (worker_id, claim_id, tenant_id, run_ids, created_at)
-	SELECT w.id, w.claim_id, @tenant, array_agg(r.id), clock_timestamp() FROM w JOIN assigned r ON r.assigned_worker_id = w.id WHERE w.claim_id <> '' GROUP BY w.id, w.claim_id
+	SELECT w.id, w.claim_id, @tenant, array_agg(r.id), clock_timestamp()
+	  FROM w
+	  JOIN assigned r ON r.assigned_worker_id = w.id
+	 WHERE w.claim_id <> ''
+	 GROUP BY w.id, w.claim_id
 )
 SELECT ` + RunColumns + ` FROM assigned r`
 
@@ -120,7 +155,8 @@ const claimOrder = `r.priority DESC, r.scheduled_for, r.id`
 // workers are numbered in turns, and the first runs of the queue are given out to them
 // in order.
 var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
-	SELECT `+lockClaim("k.worker", "k.claim_id")+` FROM unnest((SELECT @workers::uuid[]), @claims::text[]) AS k (worker, claim_id)
+	SELECT `+lockClaim("k.worker", "k.claim_id")+`
+	  FROM unnest((SELECT @workers::uuid[]), @claims::text[]) AS k (worker, claim_id)
 ), w AS MATERIALIZED (
 	SELECT w.id, k.claim_id, w.labels, w.commands, `+roomOf("k.worker", "k.slots")+`
 	  FROM unnest((SELECT @workers::uuid[]), @claims::text[], @slots::bigint[]) AS k (worker, claim_id, slots)

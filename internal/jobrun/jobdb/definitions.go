@@ -74,8 +74,12 @@ func definitionRefused(d *jobrun.Definition, err error) error {
 
 // If a text is the id of one definition and the name of another, the id wins.
 var (
-	definitionOfID   = postgres.OfTenant(`SELECT `+DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = tenant.id AND d.id = $2`, "")
-	definitionOfName = postgres.OfTenant(`SELECT `+DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = tenant.id AND d.name = $2 AND d.deleted_at IS NULL`, "")
+	definitionOfID = postgres.OfTenant(`SELECT `+DefinitionColumns+`
+	  FROM jobs.job_definitions d
+	 WHERE d.tenant_id = tenant.id AND d.id = $2`, "")
+	definitionOfName = postgres.OfTenant(`SELECT `+DefinitionColumns+`
+	  FROM jobs.job_definitions d
+	 WHERE d.tenant_id = tenant.id AND d.name = $2 AND d.deleted_at IS NULL`, "")
 )
 
 // Definition implements jobrun.Definitions. By id it also finds a deleted one.
@@ -170,7 +174,10 @@ func (st *Definitions) change(
 // stored. Faults: NotFound, also when it is deleted; Stale when it has another version.
 func lockDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, version int64) (jobrun.Definition, error) {
 	stored, err := DefinitionTable.One(tx.QueryRowContext(ctx, `
-		SELECT `+DefinitionColumns+` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2 AND d.deleted_at IS NULL FOR UPDATE`, d.TenantID, d.ID))
+		SELECT `+DefinitionColumns+`
+		  FROM jobs.job_definitions d
+		 WHERE d.tenant_id = $1 AND d.id = $2 AND d.deleted_at IS NULL
+		 FOR UPDATE`, d.TenantID, d.ID))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return stored, noDefinition(d.ID.String())

@@ -44,7 +44,10 @@ func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, as
 	var active []uuid.UUID
 	if err := tx.SelectContext(ctx, &active, `
 		SELECT r.id FROM jobs.job_runs r
-		 WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.phase`+Unfinished+` AND (NOT $3 OR r.cancel_requested_at IS NULL)
+		 WHERE r.tenant_id = $1
+		   AND r.definition_id = $2
+		   AND r.phase`+Unfinished+`
+		   AND (NOT $3 OR r.cancel_requested_at IS NULL)
 		 LIMIT 1`, d.TenantID, d.ID, asked); err != nil {
 		return err
 	}
@@ -52,7 +55,8 @@ func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, as
 		return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "run %s of the job definition, and possibly others, has not ended", active[0])
 	}
 	_, err = tx.ExecContext(ctx, `
-		UPDATE jobs.job_definitions d SET version = $3 + 1, deleted_at = $4, next_due_at = NULL, updated_at = $4, updated_by = $5
+		UPDATE jobs.job_definitions d
+		   SET version = $3 + 1, deleted_at = $4, next_due_at = NULL, updated_at = $4, updated_by = $5
 		 WHERE d.tenant_id = $1 AND d.id = $2 AND d.version = $3`, d.TenantID, d.ID, d.Version, by.At, by.Actor)
 	if err != nil {
 		return err

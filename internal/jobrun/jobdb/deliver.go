@@ -26,7 +26,8 @@ var (
 	// Events that wait for another attempt at a delivery are skipped.
 	undelivered = `
 SELECT ` + publishedEventColumns + ` FROM jobs.events v
- WHERE v.processed_at IS NULL AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at > clock_timestamp())
+ WHERE v.processed_at IS NULL
+   AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at > clock_timestamp())
  ORDER BY v.created_at, v.id LIMIT $1
    FOR UPDATE OF v SKIP LOCKED`
 
@@ -35,18 +36,24 @@ SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.tenant_id = ANY ($1::uuid[]) AND d.event_type IS NOT NULL AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id`
 
 	triedBefore = `
-SELECT d.event_id, d.definition_id, d.attempts, d.next_try_at IS NOT NULL FROM jobs.event_deliveries d WHERE d.event_id = ANY ($1::uuid[])`
+SELECT d.event_id, d.definition_id, d.attempts, d.next_try_at IS NOT NULL
+  FROM jobs.event_deliveries d
+ WHERE d.event_id = ANY ($1::uuid[])`
 
 	putDeliveries = postgres.Named(`
 INSERT INTO jobs.event_deliveries AS d (`+eventDeliveryTable.Inserted()+`)
 SELECT `+eventDeliveryTable.Stored("n")+` FROM `+postgres.Unnest("n", eventDeliveryTable.As("n"))+`
 ON CONFLICT (event_id, definition_id) DO UPDATE
-   SET run_id = excluded.run_id, attempts = excluded.attempts, error = excluded.error, delivered_at = excluded.delivered_at,
+   SET run_id = excluded.run_id,
+       attempts = excluded.attempts,
+       error = excluded.error,
+       delivered_at = excluded.delivered_at,
        next_try_at = excluded.next_try_at, letter_id = excluded.letter_id`, eventDeliveryTable.As("n"))
 
 	processed = `
 UPDATE jobs.events v SET processed_at = clock_timestamp()
- WHERE v.id = ANY ($1::uuid[]) AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at IS NOT NULL)`
+ WHERE v.id = ANY ($1::uuid[])
+   AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at IS NOT NULL)`
 )
 
 // delivery is an event that is to be delivered to a definition.

@@ -19,9 +19,15 @@ import (
 // givenToken reports whether a run of the tenant holds a token, or was ever given it if the run is
 // named: without its name only the runs that are with a worker are looked at.
 const givenToken = `
-SELECT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.phase IN ('HELD', 'ORPHANED') AND r.leader_epoch = $2 AND r.fencing_seq = $3)
-    OR EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $4 AND r.leader_epoch = $2 AND r.fencing_seq = $3)
-    OR EXISTS (SELECT FROM jobs.job_run_attempts a WHERE a.tenant_id = $1 AND a.run_id = $4 AND a.leader_epoch = $2 AND a.fencing_seq = $3)`
+SELECT EXISTS (SELECT FROM jobs.job_runs r
+                WHERE r.tenant_id = $1
+                  AND r.phase IN ('HELD', 'ORPHANED')
+                  AND r.leader_epoch = $2
+                  AND r.fencing_seq = $3)
+    OR EXISTS (SELECT FROM jobs.job_runs r
+                WHERE r.tenant_id = $1 AND r.id = $4 AND r.leader_epoch = $2 AND r.fencing_seq = $3)
+    OR EXISTS (SELECT FROM jobs.job_run_attempts a
+                WHERE a.tenant_id = $1 AND a.run_id = $4 AND a.leader_epoch = $2 AND a.fencing_seq = $3)`
 
 // checkFence stores a token unless it is older than the newest one.
 var checkFence = postgres.Named(`
@@ -77,8 +83,14 @@ type Fences struct{ db *postgres.DB }
 func NewFences(db *postgres.DB) *Fences { return &Fences{db} }
 
 var (
-	listFences = postgres.OfTenant(`SELECT `+keyFenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key > $2 ORDER BY f.key LIMIT $3`, "ORDER BY key")
-	readFence  = postgres.OfTenant(`SELECT `+keyFenceColumns+` FROM jobs.fences f WHERE f.tenant_id = tenant.id AND f.key = $2`, "")
+	listFences = postgres.OfTenant(`SELECT `+keyFenceColumns+`
+	  FROM jobs.fences f
+	 WHERE f.tenant_id = tenant.id AND f.key > $2
+	 ORDER BY f.key
+	 LIMIT $3`, "ORDER BY key")
+	readFence = postgres.OfTenant(`SELECT `+keyFenceColumns+`
+	  FROM jobs.fences f
+	 WHERE f.tenant_id = tenant.id AND f.key = $2`, "")
 )
 
 // ListFences implements jobrun.Fences.
@@ -108,7 +120,9 @@ func (st *Fences) ResetFence(
 	ctx context.Context, tenant uuid.UUID, key string, did func(jobrun.KeyFence) operator.Action,
 ) (f jobrun.KeyFence, err error) {
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		f, err = keyFenceTable.One(tx.QueryRowContext(ctx, `DELETE FROM jobs.fences f WHERE f.tenant_id = $1 AND f.key = $2 RETURNING `+keyFenceColumns, tenant, key))
+		f, err = keyFenceTable.One(tx.QueryRowContext(ctx, `DELETE FROM jobs.fences f
+		 WHERE f.tenant_id = $1 AND f.key = $2
+		 RETURNING `+keyFenceColumns, tenant, key))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return noFence()

@@ -68,10 +68,19 @@ var successTable = postgres.NewTable(
 // position in the batch of each run that it ended.
 var finishRuns = postgres.Named(`
 UPDATE jobs.job_runs r
-   SET state = 'SUCCEEDED', version = r.version + 1, finished_at = clock_timestamp(), updated_at = clock_timestamp(), continuation_state = 'NONE',
-       continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, exit_code = f.exit_code, result = f.result::jsonb,
-       resource_cpu_seconds_total = coalesce(f.cpu, r.resource_cpu_seconds_total), resource_peak_rss_bytes = coalesce(f.rss, r.resource_peak_rss_bytes),
-       resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes), resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
+   SET state = 'SUCCEEDED',
+       version = r.version + 1,
+       finished_at = clock_timestamp(),
+       updated_at = clock_timestamp(),
+       continuation_state = 'NONE',
+       continuation_check_started_at = NULL,
+       continuation_check_deadline_at = NULL,
+       exit_code = f.exit_code,
+       result = f.result::jsonb,
+       resource_cpu_seconds_total = coalesce(f.cpu, r.resource_cpu_seconds_total),
+       resource_peak_rss_bytes = coalesce(f.rss, r.resource_peak_rss_bytes),
+       resource_io_read_bytes = coalesce(f.reads, r.resource_io_read_bytes),
+       resource_io_write_bytes = coalesce(f.writes, r.resource_io_write_bytes)
   FROM `+fences(successTable.As("s"))+`
  WHERE `+fenced+movableTo(jobrun.Succeeded, jobrun.Worker)+` AND r.saga_id IS NULL AND r.letter_id IS NULL
 RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`, theFences, successTable.As("s"))

@@ -27,19 +27,35 @@ var (
 	lockUnclaimed = postgres.Named(`
 WITH ahead AS MATERIALIZED (
 	SELECT r.id FROM jobs.job_runs r
-	 WHERE r.definition_id = @definition::uuid AND r.scheduled_for > @since AND r.trigger`+Is(jobrun.ByTime)+` AND NOT r.withdrawn AND r.state || ''`+Is(jobrun.Pending)+`
+	 WHERE r.definition_id = @definition::uuid
+	   AND r.scheduled_for > @since
+	   AND r.trigger`+Is(jobrun.ByTime)+`
+	   AND NOT r.withdrawn
+	   AND r.state || ''`+Is(jobrun.Pending)+`
 ), behind AS MATERIALIZED (
 	SELECT r.id FROM jobs.job_runs r
-	 WHERE r.tenant_id = @tenant AND r.phase`+Waits+` AND r.scheduled_for <= @since AND r.definition_id::text = @definition::uuid::text AND r.trigger || ''`+Is(jobrun.ByTime)+`
+	 WHERE r.tenant_id = @tenant
+	   AND r.phase`+Waits+`
+	   AND r.scheduled_for <= @since
+	   AND r.definition_id::text = @definition::uuid::text
+	   AND r.trigger || ''`+Is(jobrun.ByTime)+`
 	 ORDER BY r.scheduled_for, r.id LIMIT @most
 )
-SELECT `+unclaimed.Selected("r")+`, clock_timestamp() FROM (SELECT id FROM ahead UNION ALL SELECT id FROM behind) AS f JOIN jobs.job_runs r ON r.id = f.id
+SELECT `+unclaimed.Selected("r")+`, clock_timestamp()
+  FROM (SELECT id FROM ahead UNION ALL SELECT id FROM behind) AS f
+  JOIN jobs.job_runs r ON r.id = f.id
  WHERE r.state || ''`+Is(jobrun.Pending)+` ORDER BY r.id FOR NO KEY UPDATE OF r`,
 		postgres.Single("tenant", "definition", "since", "most"))
 
 	withdrawn    = runTable.Only("id", "version", "idempotency_key", "finished_at")
 	withdrawRuns = postgres.Named(`
-UPDATE jobs.job_runs r SET state = 'SKIPPED', withdrawn = true, version = n.version, idempotency_key = n.idempotency_key, finished_at = n.finished_at, updated_at = n.finished_at
+UPDATE jobs.job_runs r
+   SET state = 'SKIPPED',
+       withdrawn = true,
+       version = n.version,
+       idempotency_key = n.idempotency_key,
+       finished_at = n.finished_at,
+       updated_at = n.finished_at
   FROM `+postgres.Unnest("n", withdrawn.As("n"))+`
  WHERE r.id = n.id AND r.state || ''`+movableTo(jobrun.Skipped, jobrun.Operator), withdrawn.As("n"))
 

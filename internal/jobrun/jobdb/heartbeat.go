@@ -46,12 +46,17 @@ RETURNING `+workerColumns, postgres.Single("tenant", "id", "seq", "running", "lo
 // not keep it forever (S8).
 var renewLeases = postgres.Named(`
 WITH f AS MATERIALIZED (
-	SELECT * FROM unnest(@ids::uuid[], @workers::uuid[], @attempts::bigint[], @tokens::uuid[], @epochs::bigint[], @progress::text[], @checkpoints::text[])
+	SELECT *
+	  FROM unnest(@ids::uuid[], @workers::uuid[], @attempts::bigint[], @tokens::uuid[], @epochs::bigint[],
+	              @progress::text[], @checkpoints::text[])
 	       AS f (id, worker, attempt, token, epoch, progress, checkpoint) ORDER BY f.id
 ), renewed AS (
 	UPDATE jobs.job_runs r
 	   SET lease_expires_at = CASE r.state WHEN 'RUNNING' THEN clock_timestamp() + @lease * interval '1 microsecond'
-	              ELSE greatest(r.lease_expires_at, least(clock_timestamp(), r.assigned_at + 2 * @unstarted * interval '1 microsecond') + @unstarted * interval '1 microsecond') END,
+	              ELSE greatest(r.lease_expires_at,
+	                            least(clock_timestamp(),
+	                                  r.assigned_at + 2 * @unstarted * interval '1 microsecond')
+	                            + @unstarted * interval '1 microsecond') END,
 	       continuation_state = 'NONE', continuation_check_started_at = NULL, continuation_check_deadline_at = NULL,
 	       progress = coalesce(f.progress::jsonb, r.progress), checkpoint = coalesce(f.checkpoint::jsonb, r.checkpoint)
 	  FROM f
@@ -59,7 +64,14 @@ WITH f AS MATERIALIZED (
 	RETURNING r.id, r.lease_expires_at, r.cancel_requested_at IS NOT NULL AS canceling, r.cancel_reason
 ), confirmed AS (
 	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, version, attempt, epoch, worker_id)
-	SELECT o.id, o.tenant_id, clock_timestamp(), '`+string(jobrun.WasConfirmed)+`', o.version, o.attempt, coalesce(o.leader_epoch, 0), o.assigned_worker_id
+	SELECT o.id,
+	       o.tenant_id,
+	       clock_timestamp(),
+	       '`+string(jobrun.WasConfirmed)+`',
+	       o.version,
+	       o.attempt,
+	       coalesce(o.leader_epoch, 0),
+	       o.assigned_worker_id
 	  FROM renewed n JOIN jobs.job_runs o ON o.id = n.id AND o.tenant_id = @tenant
 	 WHERE o.continuation_state = 'CONFIRMING' -- as it was when the statement began
 )
@@ -109,7 +121,10 @@ func (st *Jobs) Alive(
 }
 
 // fencedHere is fenced with the tenant as a parameter.
-const fencedHere = `r.id = f.id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt AND r.lease_token = f.token
+const fencedHere = `r.id = f.id
+  AND r.assigned_worker_id = f.worker
+  AND r.attempt = f.attempt
+  AND r.lease_token = f.token
 	   AND r.leader_epoch = f.epoch AND r.state || ''`
 
 // Heartbeat implements jobrun.Work (W2).
@@ -125,7 +140,9 @@ func (st *Jobs) Heartbeat(
 			w, err = workerTable.One(tx.QueryRowContext(ctx, beatWorker.Text,
 				beatWorker.Args(postgres.Values{tenant, worker, seq, len(beats), load})...))
 			if errors.Is(err, sql.ErrNoRows) {
-				w, err = workerTable.One(tx.QueryRowContext(ctx, `SELECT `+workerColumns+` FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`, tenant, worker))
+				w, err = workerTable.One(tx.QueryRowContext(ctx, `SELECT `+workerColumns+`
+				  FROM jobs.workers w
+				 WHERE w.tenant_id = $1 AND w.id = $2`, tenant, worker))
 			}
 			if errors.Is(err, sql.ErrNoRows) || err == nil && w.State == jobrun.WorkerDetached {
 				return workerGone()

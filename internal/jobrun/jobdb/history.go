@@ -29,7 +29,9 @@ func (st *Jobs) Attempts(ctx context.Context, tenant, id uuid.UUID) (attempts []
 func (st *Jobs) attempts(
 	ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID,
 ) (r jobrun.Run, attempts []jobrun.Attempt, err error) {
-	rows, err := tx.QueryContext(ctx, `SELECT `+RunColumns+` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2`, tenant, id)
+	rows, err := tx.QueryContext(ctx, `SELECT `+RunColumns+`
+	  FROM jobs.job_runs r
+	 WHERE r.tenant_id = $1 AND r.id = $2`, tenant, id)
 	if err != nil {
 		return r, nil, err
 	}
@@ -68,7 +70,10 @@ func (st *Jobs) Events(ctx context.Context, tenant, id uuid.UUID) (events []jobr
 		}
 		rows, err := tx.QueryContext(ctx, `
 			SELECT `+RunEventTable.Selected("e")+`
-			  FROM jobs.job_run_events e WHERE e.tenant_id = $1 AND e.run_id = $2 ORDER BY e.id LIMIT $3`, tenant, id, maxRunEvents)
+			  FROM jobs.job_run_events e
+			 WHERE e.tenant_id = $1 AND e.run_id = $2
+			 ORDER BY e.id
+			 LIMIT $3`, tenant, id, maxRunEvents)
 		if err != nil {
 			return err
 		}

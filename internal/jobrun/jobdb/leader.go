@@ -33,7 +33,8 @@ func NewElections(db *postgres.DB) *Elections { return &Elections{db} }
 // those transactions.
 const acquireLeader = `
 WITH seen AS (
-	INSERT INTO jobs.schedulers (leader_id, node, started_at, seen_at) VALUES ($1, $2, clock_timestamp(), clock_timestamp())
+	INSERT INTO jobs.schedulers (leader_id, node, started_at, seen_at)
+	 VALUES ($1, $2, clock_timestamp(), clock_timestamp())
 	ON CONFLICT (leader_id) DO UPDATE SET node = excluded.node, seen_at = excluded.seen_at
 ), renewed AS (
 	UPDATE jobs.leader l SET expires_at = clock_timestamp() + $3 * interval '1 microsecond'

@@ -29,13 +29,19 @@ WITH put AS (
 	RETURNING seq
 )
 UPDATE jobs.job_runs r SET log_bytes = r.log_bytes + @bytes
- WHERE r.tenant_id = @l.tenant_id AND r.id = @l.run_id AND EXISTS (SELECT FROM put)`, logChunkTable.As("l"), postgres.Single("bytes"))
+ WHERE r.tenant_id = @l.tenant_id
+   AND r.id = @l.run_id
+   AND EXISTS (SELECT FROM put)`, logChunkTable.As("l"), postgres.Single("bytes"))
 
 var readChunk = `
-SELECT ` + logChunkColumns + ` FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3 AND l.seq = $4`
+SELECT ` + logChunkColumns + `
+  FROM jobs.job_run_logs l
+ WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3 AND l.seq = $4`
 
 const nextChunk = `
-SELECT coalesce(max(l.seq), -1) + 1 FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3`
+SELECT coalesce(max(l.seq), -1) + 1
+  FROM jobs.job_run_logs l
+ WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3`
 
 // AppendLog implements jobrun.Work (W6). The last lines of a run that has ended are
 // accepted until its log is moved to an object store. Faults besides those of Judge:

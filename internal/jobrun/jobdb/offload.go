@@ -94,12 +94,18 @@ const purgeRuns = `
 WITH RECURSIVE tenants AS (
 	(SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL ORDER BY r.tenant_id LIMIT 1)
 	UNION ALL
-	SELECT (SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL AND r.tenant_id > t.tenant_id ORDER BY r.tenant_id LIMIT 1)
+	SELECT (SELECT r.tenant_id
+	          FROM jobs.job_runs r
+	         WHERE r.finished_at IS NOT NULL AND r.tenant_id > t.tenant_id
+	         ORDER BY r.tenant_id
+	         LIMIT 1)
 	  FROM tenants t WHERE t.tenant_id IS NOT NULL
 ), expired AS MATERIALIZED (
 	SELECT e.tenant_id, e.id FROM tenants t CROSS JOIN LATERAL (
 		SELECT r.tenant_id, r.id FROM jobs.job_runs r
-		 WHERE r.tenant_id = t.tenant_id AND r.finished_at IS NOT NULL AND r.finished_at < $1 ORDER BY r.finished_at, r.id LIMIT $2) AS e
+		 WHERE r.tenant_id = t.tenant_id AND r.finished_at IS NOT NULL AND r.finished_at < $1
+		 ORDER BY r.finished_at, r.id
+		 LIMIT $2) AS e
 	 LIMIT $2
 ), doomed AS MATERIALIZED (
 	SELECT r.tenant_id, r.id FROM jobs.job_runs r JOIN expired e ON e.tenant_id = r.tenant_id AND e.id = r.id

@@ -51,10 +51,14 @@ SELECT ` + publishedEventColumns + `, p.topic, p.key, p.created_at
 	termOfPublication = `SELECT true FROM saga.publications p WHERE p.name = $1 AND p.epoch = $2 FOR SHARE`
 
 	endPublications = `
-UPDATE jobs.event_publications p SET ended_at = clock_timestamp() WHERE p.event_id = ANY ($1::uuid[]) AND p.ended_at IS NULL`
+UPDATE jobs.event_publications p
+   SET ended_at = clock_timestamp()
+ WHERE p.event_id = ANY ($1::uuid[]) AND p.ended_at IS NULL`
 
 	refusePublication = `
-UPDATE jobs.event_publications p SET ended_at = clock_timestamp(), error = $2, letter_id = $3 WHERE p.event_id = $1 AND p.ended_at IS NULL`
+UPDATE jobs.event_publications p
+   SET ended_at = clock_timestamp(), error = $2, letter_id = $3
+ WHERE p.event_id = $1 AND p.ended_at IS NULL`
 
 	getEventPublication = postgres.OfTenant(`SELECT `+publicationTable.Selected("p")+`
   FROM jobs.event_publications p WHERE p.tenant_id = tenant.id AND p.event_id = $2`, "")

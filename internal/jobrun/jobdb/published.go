@@ -86,7 +86,9 @@ func (db *DB) publishEvent(
 		if !errors.Is(err, sql.ErrNoRows) {
 			return stored, err == nil, err
 		}
-		stored, err = db.scanEvent(tx.QueryRowContext(ctx, `SELECT `+publishedEventColumns+` FROM jobs.events v WHERE v.tenant_id = $1 AND v.event_type = $2 AND v.dedupe_key = $3`,
+		stored, err = db.scanEvent(tx.QueryRowContext(ctx, `SELECT `+publishedEventColumns+`
+		  FROM jobs.events v
+		 WHERE v.tenant_id = $1 AND v.event_type = $2 AND v.dedupe_key = $3`,
 			tenant, e.Type, e.DedupeKey))
 		if !errors.Is(err, sql.ErrNoRows) {
 			return stored, false, err
@@ -116,7 +118,9 @@ func (st *Events) Publish(
 	return stored, created, postgres.Wrap("publish event", err)
 }
 
-var getEvent = postgres.OfTenant(`SELECT `+publishedEventColumns+` FROM jobs.events v WHERE v.tenant_id = tenant.id AND v.id = $2`, "")
+var getEvent = postgres.OfTenant(`SELECT `+publishedEventColumns+`
+  FROM jobs.events v
+ WHERE v.tenant_id = tenant.id AND v.id = $2`, "")
 
 var getEventDeliveries = postgres.OfTenant(`SELECT `+eventDeliveryTable.Selected("d")+`
   FROM jobs.event_deliveries d WHERE d.tenant_id = tenant.id AND d.event_id = $2`, "ORDER BY definition_id")
@@ -173,7 +177,8 @@ func (st *Events) ListEvents(
 			if p.TotalCap > 0 {
 				most = p.TotalCap + 1 // the one above it reports whether there are more
 			}
-			count := fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)
+			count := fmt.Sprintf(`SELECT count(*)
+			  FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)
 			if err := tx.GetContext(ctx, &total, count, append(w.Args[:len(w.Args):len(w.Args)], most)...); err != nil {
 				return err
 			}

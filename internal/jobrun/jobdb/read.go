@@ -18,7 +18,9 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-var getRun = postgres.OfTenant(`SELECT `+RunColumns+` FROM jobs.job_runs r WHERE r.tenant_id = tenant.id AND r.id = $2`, "")
+var getRun = postgres.OfTenant(`SELECT `+RunColumns+`
+  FROM jobs.job_runs r
+ WHERE r.tenant_id = tenant.id AND r.id = $2`, "")
 
 // Run implements jobrun.Runs.
 func (st *Jobs) Run(ctx context.Context, tenant, id uuid.UUID) (jobrun.Run, error) {
@@ -35,7 +37,10 @@ func runNotFound() error {
 }
 
 var lockOneRun = `
-SELECT ` + RunColumns + `, clock_timestamp() FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2 FOR NO KEY UPDATE OF r`
+SELECT ` + RunColumns + `, clock_timestamp()
+  FROM jobs.job_runs r
+ WHERE r.tenant_id = $1 AND r.id = $2
+ FOR NO KEY UPDATE OF r`
 
 // LockRun reads a run in tx, of the writers' connections, and locks it; now is the
 // database's clock. Fault: NotFound.
@@ -95,7 +100,8 @@ SELECT id, state FROM (
 	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase` + HoldsKey + ` LIMIT 1)
 	UNION ALL
 	(SELECT r.id, r.state FROM jobs.job_runs r
-	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase` + Waits + ` AND r.available_at <= $4 LIMIT 1)) AS r
+	  WHERE r.tenant_id = $1 AND r.concurrency_key = $2 AND r.id <> $3 AND r.phase` + Waits + ` AND r.available_at <= $4
+	  LIMIT 1)) AS r
  LIMIT 1`
 
 func (st *Jobs) create(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, by operator.Action) (jobrun.Run, bool, error) {

@@ -68,7 +68,8 @@ ON CONFLICT DO NOTHING`, markTable.As("n"))
 
 	lockMarks = postgres.Named(`
 SELECT `+markTable.Selected("s")+` FROM jobs.event_sources s
- WHERE (s.topic, s.topic_id, s.partition) IN (SELECT n.topic, n.topic_id, n.partition FROM `+postgres.Unnest("n", markTable.As("n"))+`)
+ WHERE (s.topic, s.topic_id, s.partition) IN (SELECT n.topic, n.topic_id, n.partition
+                                                FROM `+postgres.Unnest("n", markTable.As("n"))+`)
  ORDER BY s.topic, s.topic_id, s.partition
    FOR UPDATE`, markTable.As("n"))
 

@@ -33,7 +33,10 @@ func SealedTables() []postgres.SealedTable {
 // may have gone on with the key before.
 const logsBeforeKey = `
 SELECT count(*) FROM jobs.job_runs r
- WHERE r.log_ref IS NOT NULL AND r.finished_at < (SELECT s.created_at FROM saga.deployment_secrets s WHERE s.name = 'envelope:' || $1) + interval '1 hour'`
+ WHERE r.log_ref IS NOT NULL
+   AND r.finished_at < (SELECT s.created_at
+                          FROM saga.deployment_secrets s
+                         WHERE s.name = 'envelope:' || $1) + interval '1 hour'`
 
 // LogsBeforeKey counts the logs in the log store that may be sealed with an older key
 // than this one. They are never sealed again.

@@ -69,7 +69,9 @@ func (st *Settings) remember(s jobrun.Settings) {
 	st.known, st.until = s, time.Now().Add(settingsFor)
 }
 
-var readSettings = `SELECT ` + settingTable.Selected("s") + ` FROM jobs.settings_version v LEFT JOIN jobs.settings s ON true`
+var readSettings = `SELECT ` + settingTable.Selected("s") + `
+  FROM jobs.settings_version v
+  LEFT JOIN jobs.settings s ON true`
 
 // Settings implements jobrun.SettingsStore.
 func (st *Settings) Settings(ctx context.Context) (jobrun.Settings, error) {
@@ -201,8 +203,10 @@ func changeSetting(ctx context.Context, tx *sqlx.Tx, version int64, name string,
 	case old == value, old != nil && value != nil && *old == *value:
 		return nil
 	case value != nil:
-		query = `INSERT INTO jobs.settings (name, value, updated_by, updated_at) VALUES ($1, to_jsonb($2::double precision), $3, clock_timestamp())
-			ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_by = excluded.updated_by, updated_at = excluded.updated_at`
+		query = `INSERT INTO jobs.settings (name, value, updated_by, updated_at)
+		 VALUES ($1, to_jsonb($2::double precision), $3, clock_timestamp())
+			ON CONFLICT (name)
+			 DO UPDATE SET value = excluded.value, updated_by = excluded.updated_by, updated_at = excluded.updated_at`
 		args = append(args, *value, by.Actor)
 	}
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {

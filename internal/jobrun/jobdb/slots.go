@@ -17,12 +17,26 @@ const slotsOf = `
 	SELECT r.definition_id, r.id, r.scheduled_for, r.state, coalesce(e.reason, ''), r.withdrawn
 	  FROM unnest($2::uuid[]) AS d (id) CROSS JOIN LATERAL (
 	       (SELECT j.definition_id, j.id, j.scheduled_for, j.state, j.withdrawn FROM jobs.job_runs j
-	         WHERE j.tenant_id = $1 AND j.definition_id = d.id AND j.trigger = 'TIME' AND NOT j.withdrawn AND j.scheduled_for >= $3 AND j.scheduled_for < $4
+	         WHERE j.tenant_id = $1
+	           AND j.definition_id = d.id
+	           AND j.trigger = 'TIME'
+	           AND NOT j.withdrawn
+	           AND j.scheduled_for >= $3
+	           AND j.scheduled_for < $4
 	         ORDER BY j.scheduled_for LIMIT $5)
 	       UNION ALL
-	       (SELECT DISTINCT ON (j.scheduled_for) j.definition_id, j.id, j.scheduled_for, j.state, j.withdrawn FROM jobs.job_runs j
-	         WHERE j.tenant_id = $1 AND j.definition_id = d.id AND j.withdrawn AND j.scheduled_for >= $3 AND j.scheduled_for < $4
-	           AND NOT EXISTS (SELECT FROM jobs.job_runs o WHERE o.definition_id = j.definition_id AND o.scheduled_for = j.scheduled_for AND o.trigger = 'TIME' AND NOT o.withdrawn)
+	       (SELECT DISTINCT ON (j.scheduled_for) j.definition_id, j.id, j.scheduled_for, j.state, j.withdrawn
+	          FROM jobs.job_runs j
+	         WHERE j.tenant_id = $1
+	           AND j.definition_id = d.id
+	           AND j.withdrawn
+	           AND j.scheduled_for >= $3
+	           AND j.scheduled_for < $4
+	           AND NOT EXISTS (SELECT FROM jobs.job_runs o
+	                            WHERE o.definition_id = j.definition_id
+	                              AND o.scheduled_for = j.scheduled_for
+	                              AND o.trigger = 'TIME'
+	                              AND NOT o.withdrawn)
 	         ORDER BY j.scheduled_for, j.id DESC LIMIT $5)) AS r
 	  LEFT JOIN LATERAL (
 	       SELECT v.reason FROM jobs.job_run_events v WHERE v.tenant_id = $1 AND v.run_id = r.id AND v.kind = 'skipped'

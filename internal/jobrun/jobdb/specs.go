@@ -28,7 +28,9 @@ type specKey struct {
 // maxSpecs is how many specs the cache holds before it is emptied.
 const maxSpecs = 10_000
 
-const specOfRun = `SELECT v.spec FROM jobs.job_definition_versions v WHERE v.tenant_id = $1 AND v.definition_id = $2 AND v.spec_version = $3`
+const specOfRun = `SELECT v.spec
+  FROM jobs.job_definition_versions v
+ WHERE v.tenant_id = $1 AND v.definition_id = $2 AND v.spec_version = $3`
 
 // Spec returns the spec that the definition of r had when r was created. The caller
 // must not change it. It is empty if the definition no longer exists.

@@ -18,7 +18,11 @@ import (
 // microseconds. It returns the position in the batch of each run that it started.
 var startRuns = postgres.Named(`
 UPDATE jobs.job_runs r
-   SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(), leader_epoch = f.epoch,
+   SET state = 'RUNNING',
+       version = r.version + 1,
+       started_at = clock_timestamp(),
+       updated_at = clock_timestamp(),
+       leader_epoch = f.epoch,
        lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond'
   FROM `+fences()+`
  WHERE `+fenced+movableTo(jobrun.Running, jobrun.Worker)+`

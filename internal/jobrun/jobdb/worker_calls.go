@@ -64,7 +64,11 @@ var putRefusal = postgres.Named(`
 INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, version, attempt, epoch, worker_id, reason)
 SELECT @run, @tenant, clock_timestamp(), '`+string(jobrun.WasRefused)+`', @version, @attempt, @epoch, @worker, @reason
  WHERE NOT EXISTS (SELECT 1 FROM jobs.job_run_events e
-        WHERE e.run_id = @run AND e.kind = '`+string(jobrun.WasRefused)+`' AND e.attempt = @attempt AND e.worker_id = @worker AND e.reason LIKE @same)`,
+        WHERE e.run_id = @run
+          AND e.kind = '`+string(jobrun.WasRefused)+`'
+          AND e.attempt = @attempt
+          AND e.worker_id = @worker
+          AND e.reason LIKE @same)`,
 	postgres.Single("run", "tenant", "version", "attempt", "epoch", "worker", "reason", "same"))
 
 // maxAttempt is the highest attempt number that callers may send.

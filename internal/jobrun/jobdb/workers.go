@@ -29,7 +29,9 @@ func NewWorkers(db *postgres.DB, settings func(context.Context) (jobrun.Settings
 	return &Workers{db, settings}
 }
 
-var readWorker = postgres.OfTenant(`SELECT `+workerColumns+` FROM jobs.workers w WHERE w.tenant_id = tenant.id AND w.id = $2`, "")
+var readWorker = postgres.OfTenant(`SELECT `+workerColumns+`
+  FROM jobs.workers w
+ WHERE w.tenant_id = tenant.id AND w.id = $2`, "")
 
 // Worker implements jobrun.Workers.
 func (st *Workers) Worker(ctx context.Context, tenant, id uuid.UUID) (w jobrun.WorkerProcess, err error) {
@@ -61,7 +63,8 @@ func (st *Workers) ListWorkers(
 	if p.TotalCap > 0 {
 		limit = fmt.Sprintf(" LIMIT %d", p.TotalCap+1)
 	}
-	count, counted := fmt.Sprintf(`SELECT count(*) FROM (SELECT w.id FROM jobs.workers w WHERE %s%s) AS few`, w.Text(), limit), w.Args
+	count, counted := fmt.Sprintf(`SELECT count(*)
+	  FROM (SELECT w.id FROM jobs.workers w WHERE %s%s) AS few`, w.Text(), limit), w.Args
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		var total int64
 		if p.Total {
@@ -81,7 +84,9 @@ func (st *Workers) ListWorkers(
 var moveWorker = postgres.Named(`
 UPDATE jobs.workers w SET state = @state::text, version = w.version + 1, reason = @reason,
        drain_at = CASE WHEN @drains THEN coalesce(w.drain_at, clock_timestamp()) END,
-       lost_at = CASE WHEN @state::text`+Is(jobrun.WorkerLost)+` THEN CASE w.state WHEN '`+string(jobrun.WorkerDetached)+`' THEN clock_timestamp() ELSE w.lost_at END END,
+       lost_at = CASE WHEN @state::text`+Is(jobrun.WorkerLost)+` THEN CASE w.state
+              WHEN '`+string(jobrun.WorkerDetached)+`' THEN clock_timestamp()
+              ELSE w.lost_at END END,
        detached_at = CASE WHEN @state::text`+Is(jobrun.WorkerDetached)+` THEN clock_timestamp() END
  WHERE w.tenant_id = @tenant AND w.id = @id AND w.version = @version RETURNING `+workerColumns,
 	postgres.Single("tenant", "id", "state", "reason", "drains", "version"))
@@ -95,7 +100,10 @@ func (st *Workers) Move(
 		return w, err
 	}
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		w, err = workerTable.One(tx.QueryRowContext(ctx, `SELECT `+workerColumns+` FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2 FOR UPDATE`, tenant, id))
+		w, err = workerTable.One(tx.QueryRowContext(ctx, `SELECT `+workerColumns+`
+		  FROM jobs.workers w
+		 WHERE w.tenant_id = $1 AND w.id = $2
+		 FOR UPDATE`, tenant, id))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			return noWorker()
@@ -124,14 +132,37 @@ func (st *Workers) Move(
 
 // doubtRuns ends the leases at the moment at which the doubt begins (jobrun.Released).
 var doubtRuns = postgres.Named(`WITH doubted AS (
-	UPDATE jobs.job_runs r SET lease_expires_at = least(r.lease_expires_at, statement_timestamp()), version = r.version + 1, updated_at = statement_timestamp(),
-	       continuation_state = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN '`+string(jobrun.Confirming)+`' ELSE '`+string(jobrun.NoDoubt)+`' END,
-	       continuation_check_started_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_started_at, statement_timestamp()) END,
-	       continuation_check_deadline_at = CASE r.state WHEN '`+string(jobrun.Running)+`' THEN coalesce(r.continuation_check_deadline_at, statement_timestamp() + make_interval(secs => @confirm)) END
+	UPDATE jobs.job_runs r
+	   SET lease_expires_at = least(r.lease_expires_at, statement_timestamp()),
+	       version = r.version + 1,
+	       updated_at = statement_timestamp(),
+	       continuation_state = CASE r.state
+	                                 WHEN '`+string(jobrun.Running)+`' THEN '`+string(jobrun.Confirming)+`'
+	                                 ELSE '`+string(jobrun.NoDoubt)+`' END,
+	       continuation_check_started_at = CASE r.state
+	                                            WHEN '`+string(jobrun.Running)+`'
+	                                            THEN coalesce(r.continuation_check_started_at,
+	                                                          statement_timestamp()) END,
+	       continuation_check_deadline_at = CASE r.state
+	                                             WHEN '`+string(jobrun.Running)+`'
+	                                             THEN coalesce(r.continuation_check_deadline_at,
+	                                                           statement_timestamp() + make_interval(secs => @confirm))
+	                                             END
 	 WHERE r.tenant_id = @tenant AND r.assigned_worker_id = @worker AND r.phase`+WithWorker+`
 	RETURNING r.id, r.tenant_id, r.state, r.version, r.attempt)
-	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, from_state, to_state, version, attempt, worker_id, actor, reason)
-	SELECT d.id, d.tenant_id, statement_timestamp(), '`+string(jobrun.WasDoubted)+`', d.state, d.state, d.version, d.attempt, @worker, @actor, '`+jobrun.WasDetached+`'
+	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, from_state, to_state, version, attempt, worker_id, actor,
+	                                 reason)
+	SELECT d.id,
+	       d.tenant_id,
+	       statement_timestamp(),
+	       '`+string(jobrun.WasDoubted)+`',
+	       d.state,
+	       d.state,
+	       d.version,
+	       d.attempt,
+	       @worker,
+	       @actor,
+	       '`+jobrun.WasDetached+`'
 	  FROM doubted d WHERE d.state`+Is(jobrun.Running), postgres.Single("tenant", "worker", "confirm", "actor"))
 
 // doubtRunsOf puts the runs of a worker in doubt: a started one is CONFIRMING, and one

@@ -39,15 +39,33 @@ var bounds = []any{overview.Most + 1, overview.MostCauses, overview.Most, overvi
 // cause.
 var sagaCauses = causes(`
 WITH needing AS MATERIALIZED (
-	SELECT s.id, s.workflow_name, s.current_step, s.error->>'code' AS code, coalesce(s.completed_at, s.updated_at) AS since,
+	SELECT s.id,
+	       s.workflow_name,
+	       s.current_step,
+	       s.error->>'code' AS code,
+	       coalesce(s.completed_at, s.updated_at) AS since,
 	       CASE WHEN s.attention_reason` + postgres.Among(slices.Concat(saga.EndReasons, saga.StuckReasons)) + `
 	            THEN s.attention_reason ELSE 'raised' END AS why
 	  FROM saga.saga_states s WHERE s.tenant_id = @tenant AND s.needs_attention ORDER BY s.created_at, s.id LIMIT %[1]d
 ), grouped AS (
-	SELECT workflow_name, current_step, code, why, count(*) AS n, min(since) AS since, (array_agg(id ORDER BY since, id))[1] AS id
+	SELECT workflow_name,
+	       current_step,
+	       code,
+	       why,
+	       count(*) AS n,
+	       min(since) AS since,
+	       (array_agg(id ORDER BY since, id))[1] AS id
 	  FROM needing GROUP BY workflow_name, current_step, code, why
 ), causes AS (
-	SELECT 'sagas_need_attention' AS kind, g.workflow_name AS name, l.step_name AS step, g.code, g.why, '' AS text, g.id::text AS id, g.n, g.since
+	SELECT 'sagas_need_attention' AS kind,
+	       g.workflow_name AS name,
+	       l.step_name AS step,
+	       g.code,
+	       g.why,
+	       '' AS text,
+	       g.id::text AS id,
+	       g.n,
+	       g.since
 	  FROM grouped g LEFT JOIN LATERAL (SELECT l.step_name FROM saga.saga_step_logs l
 	         WHERE l.saga_id = g.id AND l.step_index = g.current_step AND l.tenant_id = @tenant LIMIT 1) AS l ON true
 )`)
@@ -63,14 +81,20 @@ WITH recent AS MATERIALIZED (
 ), fresh AS (
 	SELECT r.* FROM recent r WHERE r.state IN ('NEW', 'REGRESSED')
 	   AND NOT EXISTS (SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = @tenant AND m.id = r.sample_id
-	                      AND (m.source = 'SAGA' OR m.source = 'JOB' AND r.last_seen > statement_timestamp() - interval '24 hours'))
+	                      AND (m.source = 'SAGA'
+	                           OR m.source = 'JOB' AND r.last_seen > statement_timestamp() - interval '24 hours'))
 	 ORDER BY r.last_seen DESC, r.fingerprint DESC LIMIT %[2]d * 2
 ), causes AS (
-	SELECT CASE state WHEN 'NEW' THEN 'group_new' ELSE 'group_regressed' END AS kind, topic AS name, '' AS step, error_type AS code, '' AS why,
+	SELECT CASE state WHEN 'NEW' THEN 'group_new' ELSE 'group_regressed' END AS kind,
+	       topic AS name,
+	       '' AS step,
+	       error_type AS code,
+	       '' AS why,
 	       left(message, 200) AS text, fingerprint AS id, o.n, coalesce(f.oldest, first_seen) AS since
 	  FROM fresh CROSS JOIN LATERAL (SELECT count(*) AS n FROM (
 	         SELECT FROM dlq.dlq_messages m
-	          WHERE m.tenant_id = @tenant AND m.fingerprint = fresh.fingerprint AND ` + dlqdb.OpenLetter + ` LIMIT %[4]d) AS few) AS o
+	          WHERE m.tenant_id = @tenant AND m.fingerprint = fresh.fingerprint AND ` + dlqdb.OpenLetter + `
+	          LIMIT %[4]d) AS few) AS o
 	 CROSS JOIN LATERAL (SELECT min(first.created_at) AS oldest
 	         FROM (` + dlqdb.OldestOpen("m.tenant_id = @tenant AND m.fingerprint = fresh.fingerprint") + `) AS first) AS f
 	 WHERE o.n > 0
@@ -81,32 +105,51 @@ WITH recent AS MATERIALIZED (
 	SELECT r.id, r.state, r.halt_reason, r.created_at, r.last_halted_at FROM dlq.dlq_redrives r
 	 WHERE r.tenant_id = @tenant ORDER BY r.created_at DESC, r.id DESC LIMIT %[3]d
 ), causes AS (
-	SELECT CASE state WHEN 'HALTED' THEN 'redrive_halted' ELSE 'redrive_awaiting_approval' END AS kind, '' AS name, '' AS step,
-	       halt_reason AS code, '' AS why, '' AS text, id::text AS id, 1 AS n, coalesce(last_halted_at, created_at) AS since
+	SELECT CASE state WHEN 'HALTED' THEN 'redrive_halted' ELSE 'redrive_awaiting_approval' END AS kind,
+	       '' AS name,
+	       '' AS step,
+	       halt_reason AS code,
+	       '' AS why,
+	       '' AS text,
+	       id::text AS id,
+	       1 AS n,
+	       coalesce(last_halted_at, created_at) AS since
 	  FROM recent WHERE state IN ('HALTED', 'AWAITING_APPROVAL') LIMIT %[2]d
 )`)
 
 // failedRuns: runs that gave up in the last day. A saga or a retry takes care of the others.
 const failedRuns = `failed AS MATERIALIZED (
 	SELECT f.* FROM (
-		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id FROM jobs.job_runs r
+		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id
+		   FROM jobs.job_runs r
 		  WHERE r.tenant_id = @tenant AND r.phase = 'FAILED' AND r.scheduled_for > statement_timestamp() - interval '48 hours'
 		  ORDER BY r.scheduled_for DESC, r.id DESC LIMIT %[1]d)
 		UNION ALL
-		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id FROM jobs.job_runs r
-		  WHERE r.tenant_id = @tenant AND r.phase = 'TIMED_OUT' AND r.scheduled_for > statement_timestamp() - interval '48 hours'
+		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id
+		   FROM jobs.job_runs r
+		  WHERE r.tenant_id = @tenant
+		    AND r.phase = 'TIMED_OUT'
+		    AND r.scheduled_for > statement_timestamp() - interval '48 hours'
 		  ORDER BY r.scheduled_for DESC, r.id DESC LIMIT %[1]d)) AS f
 	 WHERE f.finished_at > statement_timestamp() - interval '24 hours' AND f.saga_id IS NULL
-	   AND NOT EXISTS (SELECT FROM jobs.job_runs n WHERE n.tenant_id = @tenant AND n.root_run_id = f.root_run_id AND n.retry_number > 0
+	   AND NOT EXISTS (SELECT FROM jobs.job_runs n
+	                    WHERE n.tenant_id = @tenant AND n.root_run_id = f.root_run_id AND n.retry_number > 0
 	                      AND n.retry_number > f.retry_number)
 )`
 
 // waitingRuns: runs that should have started, and whether an active worker would take them.
 const waitingRuns = `waiting AS MATERIALIZED (
-	SELECT r.*, EXISTS (SELECT FROM jobs.workers w WHERE w.tenant_id = @tenant AND w.state = 'ACTIVE' AND r.queue = ANY (w.queues)
-	                       AND r.required_labels <@ w.labels AND (w.commands = '{}' OR r.command_name = ANY (w.commands))) AS takeable
-	  FROM (SELECT r.id, r.queue, r.command_name, r.required_labels, greatest(r.scheduled_for, r.available_at) AS due FROM jobs.job_runs r
-	         WHERE r.tenant_id = @tenant AND r.phase = 'PENDING' AND NOT r.held AND r.scheduled_for < statement_timestamp() - interval '1 minute'
+	SELECT r.*,
+	       EXISTS (SELECT FROM jobs.workers w
+	                WHERE w.tenant_id = @tenant AND w.state = 'ACTIVE' AND r.queue = ANY (w.queues)
+	                       AND r.required_labels <@ w.labels
+	                       AND (w.commands = '{}' OR r.command_name = ANY (w.commands))) AS takeable
+	  FROM (SELECT r.id, r.queue, r.command_name, r.required_labels, greatest(r.scheduled_for, r.available_at) AS due
+	          FROM jobs.job_runs r
+	         WHERE r.tenant_id = @tenant
+	           AND r.phase = 'PENDING'
+	           AND NOT r.held
+	           AND r.scheduled_for < statement_timestamp() - interval '1 minute'
 	         ORDER BY r.scheduled_for, r.id LIMIT %[1]d) AS r
 	 WHERE r.due < statement_timestamp() - interval '1 minute'
 )`
@@ -124,7 +167,12 @@ WITH ` + failedRuns + `, ` + waitingRuns + `, causes AS (
 
 var workerCauses = causes(`
 WITH causes AS (
-	SELECT 'worker_lost' AS kind, coalesce(nullif(w.name, ''), w.node) AS name, '' AS step, '' AS code, '' AS why, '' AS text,
+	SELECT 'worker_lost' AS kind,
+	       coalesce(nullif(w.name, ''), w.node) AS name,
+	       '' AS step,
+	       '' AS code,
+	       '' AS why,
+	       '' AS text,
 	       w.id::text AS id, 1 AS n, coalesce(w.lost_at, w.heartbeat_at) AS since
 	  FROM jobs.workers w WHERE w.tenant_id = @tenant AND w.state = 'LOST' ORDER BY w.registered_at DESC, w.id LIMIT %[2]d
 )`)
@@ -135,9 +183,14 @@ var webhookCauses = causes(`
 WITH causes AS (
 	SELECT CASE WHEN h.enabled THEN 'webhook_failing' ELSE 'webhook_disabled' END AS kind,
 	       coalesce(substring(h.url FROM '^[a-z]+://(?:[^/@]*@)?([^/?#]+)'), '') AS name, '' AS step,
-	       CASE WHEN h.enabled THEN '' ELSE left(h.disabled_reason, 100) END AS code, '' AS why, '' AS text, h.id::text AS id, 1 AS n,
+	       CASE WHEN h.enabled THEN '' ELSE left(h.disabled_reason, 100) END AS code,
+	       '' AS why,
+	       '' AS text,
+	       h.id::text AS id,
+	       1 AS n,
 	       coalesce(h.disabled_at, h.failing_since, h.updated_at) AS since
 	  FROM saga.webhooks h
-	 WHERE h.tenant_id = @tenant AND (NOT h.enabled AND h.disabled_reason <> 'disabled by request' OR h.enabled AND h.failing_since IS NOT NULL)
+	 WHERE h.tenant_id = @tenant
+	   AND (NOT h.enabled AND h.disabled_reason <> 'disabled by request' OR h.enabled AND h.failing_since IS NOT NULL)
 	 ORDER BY h.id LIMIT %[2]d
 )`)

@@ -32,18 +32,21 @@ var figures = []figure{
 		`SELECT FROM groups WHERE state = 'NEW'`},
 	{func(o *overview.Overview) *overview.Count { return &o.GroupsRegressed },
 		`SELECT FROM groups WHERE state = 'REGRESSED'`},
-	{func(o *overview.Overview) *overview.Count { return &o.RedrivesHalted }, `SELECT FROM redrives WHERE state = 'HALTED'`},
+	{func(o *overview.Overview) *overview.Count { return &o.RedrivesHalted }, `SELECT FROM redrives
+	 WHERE state = 'HALTED'`},
 	{func(o *overview.Overview) *overview.Count { return &o.RedrivesWaiting },
 		`SELECT FROM redrives WHERE state = 'AWAITING_APPROVAL'`},
 	{func(o *overview.Overview) *overview.Count { return &o.RunsFailed }, `SELECT FROM failed`},
 	{func(o *overview.Overview) *overview.Count { return &o.RunsLate }, `SELECT FROM waiting`},
 	{func(o *overview.Overview) *overview.Count { return &o.RunsUnclaimable }, `SELECT FROM waiting WHERE NOT takeable`},
 	{func(o *overview.Overview) *overview.Count { return &o.Paused },
-		`SELECT FROM jobs.job_definitions d WHERE d.tenant_id = @tenant AND d.paused_at IS NOT NULL AND d.deleted_at IS NULL`},
+		`SELECT FROM jobs.job_definitions d
+		 WHERE d.tenant_id = @tenant AND d.paused_at IS NOT NULL AND d.deleted_at IS NULL`},
 	{func(o *overview.Overview) *overview.Count { return &o.WorkersLost },
 		`SELECT FROM jobs.workers w WHERE w.tenant_id = @tenant AND w.state = 'LOST'`},
 	{func(o *overview.Overview) *overview.Count { return &o.WebhooksDisabled },
-		`SELECT FROM saga.webhooks h WHERE h.tenant_id = @tenant AND NOT h.enabled AND h.disabled_reason <> 'disabled by request'`},
+		`SELECT FROM saga.webhooks h
+		 WHERE h.tenant_id = @tenant AND NOT h.enabled AND h.disabled_reason <> 'disabled by request'`},
 	{func(o *overview.Overview) *overview.Count { return &o.WebhooksFailed },
 		`SELECT FROM saga.webhooks h WHERE h.tenant_id = @tenant AND h.enabled AND h.failing_since IS NOT NULL`},
 }
@@ -57,13 +60,18 @@ var allFigures = func() *postgres.Statement {
 	}
 	return postgres.Named(fmt.Sprintf(`
 WITH groups AS MATERIALIZED (
-	SELECT g.state FROM dlq.dlq_groups g WHERE g.tenant_id = @tenant ORDER BY g.last_seen DESC, g.fingerprint DESC LIMIT %[3]d
+	SELECT g.state
+	  FROM dlq.dlq_groups g
+	 WHERE g.tenant_id = @tenant
+	 ORDER BY g.last_seen DESC, g.fingerprint DESC
+	 LIMIT %[3]d
 ), redrives AS MATERIALIZED (
 	SELECT r.state FROM dlq.dlq_redrives r WHERE r.tenant_id = @tenant ORDER BY r.created_at DESC, r.id DESC LIMIT %[3]d
 ), `+failedRuns+`, `+waitingRuns+`
 SELECT `+strings.Join(list, ", ")+`, statement_timestamp(),
        (SELECT a.sealed_at FROM saga.audit_seals a WHERE a.tenant_id = @tenant ORDER BY a.seq DESC LIMIT 1),
-       (SELECT count(*) FROM (SELECT FROM jobs.job_definitions d WHERE d.tenant_id = @tenant AND d.deleted_at IS NULL LIMIT 1) AS one)
+       (SELECT count(*)
+          FROM (SELECT FROM jobs.job_definitions d WHERE d.tenant_id = @tenant AND d.deleted_at IS NULL LIMIT 1) AS one)
  WHERE %[2]d > 0`, bounds...), postgres.Single("tenant"))
 }()
 

@@ -39,8 +39,10 @@ SELECT `+incarnationTable.Selected("n")+` FROM (
 	SELECT p.*,
 	       CASE WHEN p.alive THEN (SELECT count(*) FROM (SELECT FROM saga.saga_states s
 	            WHERE s.lease_owner = p.id AND s.completed_at IS NULL LIMIT %[1]d) AS few) ELSE 0 END AS sagas,
-	       CASE WHEN p.alive THEN (SELECT count(*) FROM (SELECT FROM jobs.workers w JOIN jobs.job_runs r ON r.assigned_worker_id = w.id
-	            WHERE w.node = p.node_name AND w.state IN ('ACTIVE', 'DRAINING') AND r.phase = 'HELD' LIMIT %[1]d) AS few) ELSE 0 END AS runs,
+	       CASE WHEN p.alive THEN (SELECT count(*)
+	                                 FROM (SELECT FROM jobs.workers w JOIN jobs.job_runs r ON r.assigned_worker_id = w.id
+	            WHERE w.node = p.node_name AND w.state IN ('ACTIVE', 'DRAINING') AND r.phase = 'HELD' LIMIT %[1]d) AS few)
+	              ELSE 0 END AS runs,
 	       p.alive AND EXISTS (SELECT FROM jobs.leader l
 	            WHERE l.name = 'default' AND l.node = p.node_name AND l.expires_at > clock_timestamp()) AS leads
 	  FROM present p) AS n
@@ -91,7 +93,11 @@ SELECT `+tenantTable.Selected("t")+` FROM (
 	SELECT f.id, (SELECT count(*) FROM (SELECT FROM saga.saga_states s
 	              WHERE s.tenant_id = f.id AND s.needs_attention LIMIT %[1]d) AS few) AS attention,
 	       greatest((SELECT a.sealed_at FROM saga.audit_seals a WHERE a.tenant_id = f.id ORDER BY a.seq DESC LIMIT 1),
-	                (SELECT a.sealed_at FROM saga.audit_action_seals a WHERE a.tenant_id = f.id ORDER BY a.seq DESC LIMIT 1)) AS active_at
+	                (SELECT a.sealed_at
+	                   FROM saga.audit_action_seals a
+	                  WHERE a.tenant_id = f.id
+	                  ORDER BY a.seq DESC
+	                  LIMIT 1)) AS active_at
 	  FROM found f WHERE f.id IS NOT NULL) AS t
  ORDER BY t.id`, overview.Most+1)
 

@@ -47,7 +47,12 @@ func tableOf(live string, archived bool) string {
 func inSagas() (all []found) {
 	for _, archived := range []bool{false, true} {
 		table := tableOf("saga.saga_states", archived)
-		columns := fmt.Sprintf(`'saga' AS kind, s.id::text AS id, coalesce(s.business_key, s.workflow_name) AS title, s.state::text AS state, %t AS archived, s.created_at AS at`, archived)
+		columns := fmt.Sprintf(`'saga' AS kind,
+		s.id::text AS id,
+		coalesce(s.business_key, s.workflow_name) AS title,
+		s.state::text AS state,
+		%t AS archived,
+		s.created_at AS at`, archived)
 		of := func(where, order string, by overview.Match) {
 			all = append(all, found{table + " s", "s.tenant_id = @tenant AND " + where, order, columns, by})
 		}
@@ -64,7 +69,12 @@ func inSagas() (all []found) {
 func inLetters() (all []found) {
 	for _, archived := range []bool{false, true} {
 		table := tableOf("dlq.dlq_messages", archived)
-		columns := fmt.Sprintf(`'dead_letter' AS kind, m.id::text AS id, m.original_topic AS title, m.status AS state, %t AS archived, m.created_at AS at`, archived)
+		columns := fmt.Sprintf(`'dead_letter' AS kind,
+		m.id::text AS id,
+		m.original_topic AS title,
+		m.status AS state,
+		%t AS archived,
+		m.created_at AS at`, archived)
 		of := func(table, where string, by overview.Match) {
 			all = append(all, found{table + " m", "@letters AND m.tenant_id = @tenant AND " + where, "", columns, by})
 		}
@@ -80,10 +90,20 @@ func inLetters() (all []found) {
 
 var others = []found{
 	{"saga.workflows w", "w.tenant_id = @tenant AND w.name = @text AND NOT w.inline", "",
-		`'workflow' AS kind, w.name AS id, w.name AS title, CASE WHEN w.enabled THEN '' ELSE 'disabled' END AS state, false AS archived, w.updated_at AS at`,
+		`'workflow' AS kind,
+		w.name AS id,
+		w.name AS title,
+		CASE WHEN w.enabled THEN '' ELSE 'disabled' END AS state,
+		false AS archived,
+		w.updated_at AS at`,
 		overview.ByName},
 	{"saga.webhooks h", "h.tenant_id = @tenant AND h.id = @id", "",
-		`'webhook' AS kind, h.id::text AS id, coalesce(substring(h.url FROM '^[a-z]+://(?:[^/@]*@)?([^/?#]+)'), '') AS title, CASE WHEN h.enabled THEN 'enabled' ELSE 'disabled' END AS state, false AS archived, h.created_at AS at`,
+		`'webhook' AS kind,
+		h.id::text AS id,
+		coalesce(substring(h.url FROM '^[a-z]+://(?:[^/@]*@)?([^/?#]+)'), '') AS title,
+		CASE WHEN h.enabled THEN 'enabled' ELSE 'disabled' END AS state,
+		false AS archived,
+		h.created_at AS at`,
 		overview.ByID},
 	{"jobs.job_runs r", "@runs AND r.tenant_id = @tenant AND r.id = @id", "", runColumns, overview.ByID},
 	{"jobs.job_runs r", "@runs AND r.tenant_id = @tenant AND r.correlation_id = @text", " ORDER BY r.created_at DESC", runColumns,
@@ -93,22 +113,52 @@ var others = []found{
 	{"jobs.job_definitions d", "@runs AND d.tenant_id = @tenant AND d.deleted_at IS NULL AND d.id = @id", "", definitionColumns,
 		overview.ByID},
 	{"jobs.workers w", "@runs AND w.tenant_id = @tenant AND w.id = @id", "",
-		`'worker' AS kind, w.id::text AS id, coalesce(nullif(w.name, ''), w.node) AS title, w.state AS state, false AS archived, w.registered_at AS at`,
+		`'worker' AS kind,
+		w.id::text AS id,
+		coalesce(nullif(w.name, ''), w.node) AS title,
+		w.state AS state,
+		false AS archived,
+		w.registered_at AS at`,
 		overview.ByID},
 	{"dlq.dlq_groups g", "@letters AND g.tenant_id = @tenant AND g.fingerprint = @fingerprint", "",
-		`'dead_letter_group' AS kind, g.fingerprint AS id, left(g.message, 200) AS title, g.state AS state, false AS archived, g.last_seen AS at`,
+		`'dead_letter_group' AS kind,
+		g.fingerprint AS id,
+		left(g.message, 200) AS title,
+		g.state AS state,
+		false AS archived,
+		g.last_seen AS at`,
 		overview.ByFingerprint},
 	{"dlq.dlq_redrives v", "@letters AND v.tenant_id = @tenant AND v.id = @id", "",
-		`'redrive' AS kind, v.id::text AS id, coalesce(nullif(v.reason, ''), lower(v.action)) AS title, v.state AS state, false AS archived, v.created_at AS at`,
+		`'redrive' AS kind,
+		v.id::text AS id,
+		coalesce(nullif(v.reason, ''), lower(v.action)) AS title,
+		v.state AS state,
+		false AS archived,
+		v.created_at AS at`,
 		overview.ByID},
 	{"dlq.dlq_messages m", "@letters AND m.tenant_id = @tenant AND m.original_topic = @text", "",
-		`'topic' AS kind, m.original_topic AS id, m.original_topic AS title, '' AS state, false AS archived, NULL::timestamptz AS at`,
+		`'topic' AS kind,
+		m.original_topic AS id,
+		m.original_topic AS title,
+		'' AS state,
+		false AS archived,
+		NULL::timestamptz AS at`,
 		overview.ByName},
 }
 
 const (
-	runColumns        = `'job_run' AS kind, r.id::text AS id, r.definition_name AS title, r.state AS state, false AS archived, r.created_at AS at`
-	definitionColumns = `'job_definition' AS kind, d.name AS id, d.name AS title, CASE WHEN d.paused_at IS NOT NULL THEN 'paused' WHEN d.enabled THEN '' ELSE 'disabled' END AS state, false AS archived, d.created_at AS at`
+	runColumns = `'job_run' AS kind,
+	r.id::text AS id,
+	r.definition_name AS title,
+	r.state AS state,
+	false AS archived,
+	r.created_at AS at`
+	definitionColumns = `'job_definition' AS kind,
+	d.name AS id,
+	d.name AS title,
+	CASE WHEN d.paused_at IS NOT NULL THEN 'paused' WHEN d.enabled THEN '' ELSE 'disabled' END AS state,
+	false AS archived,
+	d.created_at AS at`
 )
 
 // everything finds hits. What several branches find is one hit, by the first match, ids before keys.
@@ -125,11 +175,17 @@ WITH hits AS (
 	`+text+`
 ), one AS (
 	SELECT DISTINCT ON (h.kind, h.id) h.* FROM hits h
-	 ORDER BY h.kind, h.id, array_position(ARRAY['id', 'fingerprint', 'name', 'business_key', 'correlation_id', 'trace_id'], h.matched), h.archived
+	 ORDER BY h.kind,
+	          h.id,
+	          array_position(ARRAY['id', 'fingerprint', 'name', 'business_key', 'correlation_id', 'trace_id'], h.matched),
+	          h.archived
 ), numbered AS (
 	SELECT o.*, row_number() OVER (PARTITION BY o.kind ORDER BY o.at DESC NULLS LAST, o.id) AS n FROM one o
 )
-SELECT `+hitTable.Selected("h")+` FROM numbered h WHERE h.n <= `+strconv.Itoa(overview.MostHits)+` ORDER BY h.at DESC NULLS LAST, h.kind, h.id`,
+SELECT `+hitTable.Selected("h")+`
+  FROM numbered h
+ WHERE h.n <= `+strconv.Itoa(overview.MostHits)+`
+ ORDER BY h.at DESC NULLS LAST, h.kind, h.id`,
 		postgres.Single("tenant", "text", "id", "fingerprint", "correlation", "trace", "letters", "runs"))
 }()
 

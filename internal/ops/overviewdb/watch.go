@@ -17,7 +17,9 @@ var presentStates = postgres.Named(`
 SELECT 'saga', s.id::text, s.version, s.state::text, s.updated_at
   FROM saga.saga_states s WHERE s.tenant_id = @tenant AND s.id = ANY (@sagas::uuid[])
 UNION ALL
-SELECT 'run', r.id::text, r.version, r.state, r.updated_at FROM jobs.job_runs r WHERE r.tenant_id = @tenant AND r.id = ANY (@runs::uuid[])
+SELECT 'run', r.id::text, r.version, r.state, r.updated_at
+  FROM jobs.job_runs r
+ WHERE r.tenant_id = @tenant AND r.id = ANY (@runs::uuid[])
 UNION ALL
 SELECT 'letter', m.id::text, m.version, m.status, m.updated_at
   FROM dlq.dlq_messages m WHERE m.tenant_id = @tenant AND m.id = ANY (@letters::uuid[])

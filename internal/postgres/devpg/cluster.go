@@ -53,7 +53,8 @@ func openCluster(ctx context.Context, cfg Config) (cluster, error) {
 	}
 	if major != made {
 		return cluster{}, fmt.Errorf(`%w: %s was made by version %d, and the programs in %s are version %d.
-Nothing was changed. Install PostgreSQL %d or set %s to where it is, move the data with pg_upgrade or pg_dump, or choose another directory`,
+Nothing was changed. Install PostgreSQL %d or set %s to where it is, move the data with
+pg_upgrade or pg_dump, or choose another directory`,
 			ErrVersionMismatch, pgdata, made, c.bin, major, made, BinEnv)
 	}
 	if c.password, err = readPassword(pgdata); err != nil {

@@ -16,7 +16,9 @@ import (
 )
 
 var (
-	getArchived = `SELECT ` + sagaColumns + `, s.archived_at FROM saga.saga_states_archive s WHERE s.id = $1 AND s.tenant_id = $2`
+	getArchived = `SELECT ` + sagaColumns + `, s.archived_at
+	  FROM saga.saga_states_archive s
+	 WHERE s.id = $1 AND s.tenant_id = $2`
 
 	archivedLogs      = archivedLogsOf(logColumns, "")
 	archivedLogsBrief = archivedLogsOf(briefLogColumns, "")
@@ -165,7 +167,8 @@ func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
 
 func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error { // for column
-		if err := tx.GetContext(ctx, &restored, `SELECT saga.restore_saga($1, $2)`, r.TenantID, r.SagaID); err != nil || !restored {
+		if err := tx.GetContext(ctx, &restored,
+			`SELECT saga.restore_saga($1, $2)`, r.TenantID, r.SagaID); err != nil || !restored {
 			return err
 		}
 		event := newEventBatch(1)

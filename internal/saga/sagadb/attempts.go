@@ -20,24 +20,46 @@ import (
 const sampledSagas = `
 WITH bounds AS MATERIALIZED (
 	SELECT greatest($3::timestamptz, least(
-	         (SELECT min(created_at) FROM saga.saga_states WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4),
-	         (SELECT min(created_at) FROM saga.saga_states_archive WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4))) AS first,
+	         (SELECT min(created_at)
+	            FROM saga.saga_states
+	           WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4),
+	         (SELECT min(created_at)
+	            FROM saga.saga_states_archive
+	           WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4))) AS first,
 	       least($4::timestamptz, interval '1 ms' + greatest(
-	         (SELECT max(created_at) FROM saga.saga_states WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4),
-	         (SELECT max(created_at) FROM saga.saga_states_archive WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4))) AS beyond
+	         (SELECT max(created_at)
+	            FROM saga.saga_states
+	           WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4),
+	         (SELECT max(created_at)
+	            FROM saga.saga_states_archive
+	           WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= $3 AND created_at < $4))) AS beyond
 ), ranked AS (
-	SELECT s.id, s.archived, s.workflow_version, s.created_at, row_number() OVER (PARTITION BY n ORDER BY s.created_at DESC) AS rank
+	SELECT s.id,
+	       s.archived,
+	       s.workflow_version,
+	       s.created_at,
+	       row_number() OVER (PARTITION BY n ORDER BY s.created_at DESC) AS rank
 	  FROM bounds CROSS JOIN generate_series(0, $6::int - 1) AS n
 	 CROSS JOIN LATERAL (SELECT bounds.first + (bounds.beyond - bounds.first) / $6::int * n AS first,
-	                            CASE WHEN n = $6::int - 1 THEN bounds.beyond ELSE bounds.first + (bounds.beyond - bounds.first) / $6::int * (n + 1) END AS beyond) AS part
+	                            CASE WHEN n = $6::int - 1 THEN bounds.beyond
+	                                 ELSE bounds.first + (bounds.beyond - bounds.first) / $6::int * (n + 1)
+	                                 END AS beyond) AS part
 	 CROSS JOIN LATERAL (
 		(SELECT id, created_at, workflow_version, false AS archived FROM saga.saga_states
-		  WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= part.first AND created_at < part.beyond ORDER BY created_at DESC LIMIT $7 + 1)
+		  WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= part.first AND created_at < part.beyond
+		  ORDER BY created_at DESC
+		  LIMIT $7 + 1)
 		UNION ALL
 		(SELECT id, created_at, workflow_version, true FROM saga.saga_states_archive
-		  WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= part.first AND created_at < part.beyond ORDER BY created_at DESC LIMIT $7 + 1)) AS s
+		  WHERE tenant_id = $1 AND workflow_name = $2 AND created_at >= part.first AND created_at < part.beyond
+		  ORDER BY created_at DESC
+		  LIMIT $7 + 1)) AS s
 ), kept AS (
-	SELECT id, archived FROM ranked WHERE rank <= $7 AND ($5::int = 0 OR workflow_version = $5) ORDER BY rank, created_at DESC LIMIT $8
+	SELECT id, archived
+	  FROM ranked
+	 WHERE rank <= $7 AND ($5::int = 0 OR workflow_version = $5)
+	 ORDER BY rank, created_at DESC
+	 LIMIT $8
 )
 SELECT ARRAY(SELECT id FROM kept WHERE NOT archived), ARRAY(SELECT id FROM kept WHERE archived),
        coalesce((SELECT max(rank) FROM ranked) > $7, false)`
@@ -45,10 +67,21 @@ SELECT ARRAY(SELECT id FROM kept WHERE NOT archived), ARRAY(SELECT id FROM kept 
 // sampledAttempts reads the step logs of %s by saga, in the order of the key. What an
 // operator decided instead of a call is named so (see saga.StepLog.Sampled).
 const sampledAttempts = `
-SELECT p.id, l.step_index, l.step_name, l.action, l.attempt, l.status, l.final, l.outcome_code, l.started_at, l.completed_at
+SELECT p.id,
+       l.step_index,
+       l.step_name,
+       l.action,
+       l.attempt,
+       l.status,
+       l.final,
+       l.outcome_code,
+       l.started_at,
+       l.completed_at
   FROM unnest($2::uuid[]) AS p (id) CROSS JOIN LATERAL (
 	SELECT step_index, step_name, action, attempt, status, final, started_at, completed_at,
-	       CASE WHEN status = 'SKIPPED' AND outcome_code IS NULL AND response_payload IS NOT NULL THEN 'operator' ELSE coalesce(outcome_code, '') END AS outcome_code
+	       CASE WHEN status = 'SKIPPED'
+	            AND outcome_code IS NULL
+	            AND response_payload IS NOT NULL THEN 'operator' ELSE coalesce(outcome_code, '') END AS outcome_code
 	  FROM saga.%s WHERE saga_id = p.id AND tenant_id = $1 ORDER BY step_index, action, attempt OFFSET 0) AS l
  LIMIT $3`
 

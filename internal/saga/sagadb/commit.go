@@ -32,10 +32,13 @@ var commitOperated = commitStatement(operatedColumns{
 	rows: []postgres.Params{operatedTable.As("o")},
 	set: `
 	       suspended_at = CASE WHEN l.suspend THEN now() WHEN l.suspend IS NULL THEN s.suspended_at END,
-	       timeout_at = CASE WHEN ` + isForward("l.state") + ` AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.timeout_at END,
+	       timeout_at = CASE WHEN ` + isForward("l.state") + `
+	                         AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms'
+	                           ELSE s.timeout_at END,
 	       interventions = coalesce(l.interventions::jsonb, s.interventions),
 	       result_data = coalesce(l.result::jsonb, s.result_data),`,
-	undoing: `WHEN ` + is("l.state", saga.Compensating) + ` AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' `,
+	undoing: `WHEN ` + is("l.state", saga.Compensating) + `
+	  AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' `,
 })
 
 // operatedColumns is the SQL that commitOperated has in addition to commitSagas.
@@ -71,15 +74,20 @@ WITH locked AS MATERIALIZED (
 	UPDATE saga.saga_states s
 	   SET%[3]s version = l.version, state = l.state, current_step = l.current_step,
 	       step_attempt = l.attempt, step_failures = l.failures, step_uncertain = l.uncertain,
-	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE %[9]s END,
+	       lease_owner = l.owner,
+	       lease_epoch = l.epoch,
+	       next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE %[9]s END,
 	       error = l.error::jsonb, end_cause = l.end_cause, clean = l.clean,
 	       needs_attention = l.attention, attention_reason = l.attention_reason,
 	       compensation_timeout_ms = l.comp_ms, compensation_expired = l.comp_expired,
-	       compensation_timeout_at = CASE WHEN l.comp_starts THEN now() + l.comp_ms * interval '1 ms' %[4]sELSE s.compensation_timeout_at END,
+	       compensation_timeout_at = CASE WHEN l.comp_starts THEN now() + l.comp_ms * interval '1 ms'
+	                                      %[4]sELSE s.compensation_timeout_at END,
 	       timed_out_at = l.timed_out_at, cancel_requested_at = l.cancel_at,
 	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at
 	  FROM locked l
-	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
+	 WHERE s.id = l.id
+	   AND s.tenant_id = l.tenant_id
+	   AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
 	RETURNING s.id, s.tenant_id
 ), logs AS MATERIALIZED (
 	SELECT * FROM %[5]s
@@ -91,9 +99,18 @@ WITH locked AS MATERIALIZED (
 ), closed AS (
 	UPDATE saga.saga_step_logs t
 	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb,
-	       response_payload = g.response_payload::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.duration_ms, updated_at = g.updated_at
+	       response_payload = g.response_payload::jsonb,
+	       error = g.error::jsonb,
+	       completed_at = g.completed_at,
+	       duration_ms = g.duration_ms,
+	       updated_at = g.updated_at
 	  FROM logs g
-	 WHERE g.completes AND t.saga_id = g.saga_id AND t.tenant_id = g.tenant_id AND t.step_index = g.step_index AND t.action = g.action AND t.attempt = g.attempt
+	 WHERE g.completes
+	   AND t.saga_id = g.saga_id
+	   AND t.tenant_id = g.tenant_id
+	   AND t.step_index = g.step_index
+	   AND t.action = g.action
+	   AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
 ), told AS (%[8]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )

@@ -26,7 +26,9 @@ WITH runnable AS MATERIALIZED (
 	SELECT c.* FROM `+postgres.Unnest("c", newSagas)+`
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
 	 WHERE w.enabled AND (NOT c.floating OR w.latest_version = c.workflow_version)
-	   AND (SELECT a.id FROM saga.saga_states_archive a WHERE a.id = c.id AND a.tenant_id = c.tenant_id) IS NULL -- NOT EXISTS would be a join, of the whole archive
+	   AND (SELECT a.id
+	          FROM saga.saga_states_archive a
+	         WHERE a.id = c.id AND a.tenant_id = c.tenant_id) IS NULL -- NOT EXISTS would be a join, of the whole archive
 	   AND (c.business_key IS NULL OR (`+activeKey("c.tenant_id", "c.workflow_name", "c.business_key")+`) IS NULL)
 ), keys AS (
 	INSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)

@@ -59,25 +59,49 @@ func groupErrors(tenant uuid.UUID, f saga.ErrorFilter) (query string, args []any
 	}
 	return fmt.Sprintf(`
 WITH ended AS MATERIALIZED (
-	SELECT workflow_name, error_step AS step, coalesce(error_action, CASE ended_state WHEN 6 THEN 'COMPENSATE' ELSE 'EXECUTE' END) AS action, error_code AS code, bit_or(1 << ended_state) AS states, count(*) AS n,
-	       count(*) FILTER (WHERE needs_attention) AS attention, min(completed_at) AS first, max(completed_at) AS last, max(id::text) AS sample
-	  FROM (SELECT s.workflow_name, s.error_step, s.error_action, s.error_code, s.ended_state, s.needs_attention, s.completed_at, s.id
+	SELECT workflow_name,
+	       error_step AS step,
+	       coalesce(error_action, CASE ended_state WHEN 6 THEN 'COMPENSATE' ELSE 'EXECUTE' END) AS action,
+	       error_code AS code,
+	       bit_or(1 << ended_state) AS states,
+	       count(*) AS n,
+	       count(*) FILTER (WHERE needs_attention) AS attention,
+	       min(completed_at) AS first,
+	       max(completed_at) AS last,
+	       max(id::text) AS sample
+	  FROM (SELECT s.workflow_name, s.error_step, s.error_action, s.error_code, s.ended_state, s.needs_attention,
+	        s.completed_at, s.id
 	          FROM saga.saga_states s WHERE %[1]s ORDER BY s.created_at DESC, s.id DESC LIMIT %[3]d) AS s
 	 GROUP BY 1, 2, 3, 4
 ), unfinished AS MATERIALIZED (
 	SELECT s.workflow_name, (SELECT d.definition->'steps'->s.current_step->>'name' FROM saga.workflow_definitions d
 	         WHERE d.tenant_id = s.tenant_id AND d.name = s.workflow_name AND d.version = s.workflow_version) AS step,
-	       CASE s.state WHEN 4 THEN 'COMPENSATE' ELSE 'EXECUTE' END AS action, s.code, 1 << s.state AS states, s.n, s.n AS attention,
+	       CASE s.state WHEN 4 THEN 'COMPENSATE' ELSE 'EXECUTE' END AS action,
+	       s.code,
+	       1 << s.state AS states,
+	       s.n,
+	       s.n AS attention,
 	       s.first, s.last, s.sample
 	  FROM (SELECT tenant_id, workflow_name, workflow_version, current_step, state, code, count(*) AS n,
 	               min(attention_since) AS first, max(attention_since) AS last, max(id::text) AS sample
-	          FROM (SELECT s.tenant_id, s.workflow_name, s.workflow_version, s.current_step, s.state::int AS state, s.error->>'code' AS code,
+	          FROM (SELECT s.tenant_id, s.workflow_name, s.workflow_version, s.current_step, s.state::int AS state,
+	                s.error->>'code' AS code,
 	                       s.attention_since, s.id
 	                  FROM saga.saga_states s WHERE %[2]s ORDER BY s.created_at DESC, s.id DESC LIMIT %[3]d) AS s
 	         GROUP BY 1, 2, 3, 4, 5, 6) AS s
 )
-SELECT workflow_name, coalesce(step, ''), action, coalesce(code, ''), bit_or(states), sum(n)::bigint, sum(attention)::bigint, min(first), max(last),
-       max(sample), coalesce((SELECT sum(n) FROM ended), 0)::bigint, coalesce((SELECT sum(n) FROM unfinished), 0)::bigint
+SELECT workflow_name,
+       coalesce(step, ''),
+       action,
+       coalesce(code, ''),
+       bit_or(states),
+       sum(n)::bigint,
+       sum(attention)::bigint,
+       min(first),
+       max(last),
+       max(sample),
+       coalesce((SELECT sum(n) FROM ended), 0)::bigint,
+       coalesce((SELECT sum(n) FROM unfinished), 0)::bigint
   FROM (TABLE ended UNION ALL TABLE unfinished) AS g GROUP BY workflow_name, step, action, code
  ORDER BY sum(n) DESC, workflow_name COLLATE "C", 2, 3, 4 LIMIT %[4]d`,
 		ended.Text(), live.Text(), saga.MostExamined, saga.MostErrorGroups), live.Args

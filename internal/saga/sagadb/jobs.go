@@ -97,7 +97,11 @@ const (
 	// The principal behind a saga is the actor of its first event, whose credential
 	// created it; initiated_by is only what the client claimed.
 	requestedJob = `
-SELECT d.id, d.name, d.spec_version, d.spec, (SELECT e.actor FROM saga.saga_events e WHERE e.saga_id = $3 ORDER BY e.id LIMIT 1)
+SELECT d.id,
+       d.name,
+       d.spec_version,
+       d.spec,
+       (SELECT e.actor FROM saga.saga_events e WHERE e.saga_id = $3 ORDER BY e.id LIMIT 1)
   FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND d.name = $2 AND d.deleted_at IS NULL`
 
@@ -110,11 +114,15 @@ SELECT EXISTS (SELECT FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.n
 	// Whether an attempt in a chain of retries may have had an effect without reporting
 	// it: it was lost, or it timed out.
 	uncertainRuns = `
-SELECT EXISTS (SELECT FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0)
+SELECT EXISTS (SELECT FROM jobs.job_runs r
+                WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0)
    AND (r.losses_used > 0 OR r.state = 'TIMED_OUT' OR r.error_code IN ('LOST', 'TIMED_OUT')))`
 )
 
-var lockSaga = `SELECT ` + sagaColumns + ` FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = $2 FOR NO KEY UPDATE OF s`
+var lockSaga = `SELECT ` + sagaColumns + `
+  FROM saga.saga_states s
+ WHERE s.tenant_id = $1 AND s.id = $2
+ FOR NO KEY UPDATE OF s`
 
 // requestedRuns returns the runs that changes request, each by its change's index in
 // the batch. A change whose job definition does not exist, or cannot be read, creates none,
@@ -254,7 +262,9 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 		return nil, err
 	}
 	sealer := st.db.Keys.SealerFor(s.Tenant.ID, s.ID)
-	rows, err := tx.QueryContext(ctx, `SELECT `+logColumns+` FROM saga.saga_step_logs l WHERE l.saga_id = $1 AND l.tenant_id = $2`, s.ID, s.Tenant.ID)
+	rows, err := tx.QueryContext(ctx, `SELECT `+logColumns+`
+	  FROM saga.saga_step_logs l
+	 WHERE l.saga_id = $1 AND l.tenant_id = $2`, s.ID, s.Tenant.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -307,7 +317,9 @@ func outcomeOf(ctx context.Context, tx postgres.Queryer, r *jobrun.Run) (saga.Ou
 
 var latestOfChain = `
 SELECT ` + jobdb.RunColumns + ` FROM jobs.job_runs r
- WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0) ORDER BY r.retry_number DESC LIMIT 1`
+ WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0)
+ ORDER BY r.retry_number DESC
+ LIMIT 1`
 
 // neverBegun returns the outcome of a step whose run was not created (requestedRuns).
 func (st *Sagas) neverBegun(ctx context.Context, c saga.JobCall) (*saga.Outcome, error) {

@@ -14,7 +14,9 @@ var neglectedSagas = `
 SELECT ` + sagaColumns + `, s.id, s.tenant_id,
        CASE
        WHEN s.step_failures >= $2 THEN '` + saga.ReasonFailing + `'
-       WHEN EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner AND e.lease_until > now()) THEN '` + saga.ReasonNoAnswer + `'
+       WHEN EXISTS (SELECT 1
+                      FROM saga.engine_nodes e
+                     WHERE e.id = s.lease_owner AND e.lease_until > now()) THEN '` + saga.ReasonNoAnswer + `'
        ELSE '` + saga.ReasonUnowned + `' END
   FROM saga.saga_states s
  WHERE s.completed_at IS NULL AND s.suspended_at IS NULL AND NOT s.needs_attention

@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	notesOf = `SELECT n.saga_id, n.version, n.assignee, n.note FROM saga.saga_notes n WHERE n.tenant_id = $1 AND n.saga_id = ANY ($2::uuid[])`
+	notesOf = `SELECT n.saga_id, n.version, n.assignee, n.note
+	  FROM saga.saga_notes n
+	 WHERE n.tenant_id = $1 AND n.saga_id = ANY ($2::uuid[])`
 
 	firstNote = `
 INSERT INTO saga.saga_notes (tenant_id, saga_id, version, assignee, note, created_at, updated_at)

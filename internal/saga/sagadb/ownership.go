@@ -38,7 +38,9 @@ func (st *Sagas) Register(ctx context.Context, node, process string, ttl time.Du
 			DELETE FROM saga.engine_nodes n WHERE lease_until < now() - interval '7 days'
 			   AND NOT EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.lease_owner = n.id AND s.completed_at IS NULL)
 		)
-		INSERT INTO saga.engine_nodes (node_name, process, version, lease_until) VALUES ($1, $3, $4, now() + $2 * interval '1 ms') RETURNING id`,
+		INSERT INTO saga.engine_nodes (node_name, process, version, lease_until)
+		 VALUES ($1, $3, $4, now() + $2 * interval '1 ms')
+		 RETURNING id`,
 		node, ttl.Milliseconds(), process, st.Version)
 	if err != nil {
 		return 0, fmt.Errorf("register node: %w", err)
@@ -60,7 +62,9 @@ func (st *Sagas) Renew(ctx context.Context, owner int64, ttl time.Duration) (boo
 
 // Resign implements saga.Ownership.
 func (st *Sagas) Resign(ctx context.Context, owner int64) error {
-	_, err := st.db.Lease.ExecContext(ctx, `UPDATE saga.engine_nodes SET lease_until = now() WHERE id = $1 AND lease_until > now()`, owner)
+	_, err := st.db.Lease.ExecContext(ctx, `UPDATE saga.engine_nodes
+	   SET lease_until = now()
+	 WHERE id = $1 AND lease_until > now()`, owner)
 	if err != nil {
 		return fmt.Errorf("resign lease: %w", err)
 	}
@@ -152,7 +156,9 @@ func (st *Sagas) Overdue(ctx context.Context, after saga.Deadline, limit int) ([
 const countLive = `
 SELECT s.state, count(*) AS n,
        count(*) FILTER (WHERE s.suspended_at IS NULL AND CASE WHEN s.lease_owner IS NULL THEN s.next_run_at IS NULL
-                              ELSE NOT EXISTS (SELECT 1 FROM saga.engine_nodes e WHERE e.id = s.lease_owner) END) AS stuck
+                              ELSE NOT EXISTS (SELECT 1
+                                                 FROM saga.engine_nodes e
+                                                WHERE e.id = s.lease_owner) END) AS stuck
   FROM saga.saga_states s WHERE s.completed_at IS NULL GROUP BY s.state`
 
 // Stuck implements saga.Ownership.

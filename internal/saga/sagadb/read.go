@@ -14,7 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-var getSaga = postgres.OfTenant(`SELECT `+sagaColumns+` FROM saga.saga_states s WHERE s.id = $2 AND s.tenant_id = tenant.id`, "")
+var getSaga = postgres.OfTenant(`SELECT `+sagaColumns+`
+  FROM saga.saga_states s
+ WHERE s.id = $2 AND s.tenant_id = tenant.id`, "")
 
 // Get implements saga.Store.
 func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, error) {

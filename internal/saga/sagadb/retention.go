@@ -21,8 +21,10 @@ import (
 // expired: NULL, which matches nothing, where sagas are kept forever. $2 and $3 are the
 // default retentions in milliseconds, -1 for forever; $4 overrides all of them.
 const cutoffs = `(SELECT
-	coalesce($4::timestamptz, now() - nullif(coalesce(w.completed_retention_ms, $2::bigint), -1) * interval '1 ms') AS completed,
-	coalesce($4::timestamptz, now() - nullif(coalesce(w.failed_retention_ms, $3::bigint), -1) * interval '1 ms') AS failed) before`
+	coalesce($4::timestamptz,
+	         now() - nullif(coalesce(w.completed_retention_ms, $2::bigint), -1) * interval '1 ms') AS completed,
+	coalesce($4::timestamptz,
+	         now() - nullif(coalesce(w.failed_retention_ms, $3::bigint), -1) * interval '1 ms') AS failed) before`
 
 // Nearly all sagas are completed ones, so those of a workflow that are kept forever must
 // never be read. They are therefore searched workflow by workflow: expiring skips from
@@ -37,13 +39,17 @@ const cutoffs = `(SELECT
 func expiring(e saga.Expiry) string {
 	return `
 WITH RECURSIVE live AS (
-	(SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s WHERE ` + is("s.ended_state", saga.Completed) + ` AND ` + withinTenant(e) + `
+	(SELECT s.tenant_id, s.workflow_name, s.created_at
+	   FROM saga.saga_states s
+	  WHERE ` + is("s.ended_state", saga.Completed) + ` AND ` + withinTenant(e) + `
 	  ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1)
 	UNION ALL
 	SELECT next.tenant_id, next.workflow_name, next.created_at FROM live
 	 CROSS JOIN LATERAL (
 		SELECT s.tenant_id, s.workflow_name, s.created_at FROM saga.saga_states s
-		 WHERE (s.tenant_id, s.workflow_name) > (live.tenant_id, live.workflow_name) AND ` + is("s.ended_state", saga.Completed) + ` AND ` + withinTenant(e) + `
+		 WHERE (s.tenant_id, s.workflow_name) > (live.tenant_id, live.workflow_name)
+		   AND ` + is("s.ended_state", saga.Completed) + `
+		   AND ` + withinTenant(e) + `
 		 ORDER BY s.tenant_id, s.workflow_name, s.created_at LIMIT 1) next
 )
 SELECT w.tenant_id, w.name, before.completed
@@ -54,7 +60,11 @@ SELECT w.tenant_id, w.name, before.completed
 
 var expiredCompleted = `
 	FROM saga.saga_states s
-	WHERE s.tenant_id = $1 AND s.workflow_name = $2 AND s.created_at < $3 AND ` + is("s.ended_state", saga.Completed) + ` AND s.completed_at < $3
+	WHERE s.tenant_id = $1
+	  AND s.workflow_name = $2
+	  AND s.created_at < $3
+	  AND ` + is("s.ended_state", saga.Completed) + `
+	  AND s.completed_at < $3
 	  AND NOT s.needs_attention AND (s.restored_at IS NULL OR s.restored_at < $3)`
 
 // archiveFound moves the sagas that the sub-select after it finds, by id and tenant, and
@@ -62,8 +72,12 @@ var expiredCompleted = `
 const archiveFound = `SELECT f.tenant_id, saga.archive_sagas(array_agg(f.id), array_agg(f.tenant_id)) FROM `
 
 var (
-	archiveCompleted = archiveFound + `(SELECT s.id, s.tenant_id ` + expiredCompleted + ` ORDER BY s.created_at LIMIT $4 FOR UPDATE SKIP LOCKED) f GROUP BY f.tenant_id`
-	countCompleted   = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
+	archiveCompleted = archiveFound + `(SELECT s.id, s.tenant_id ` + expiredCompleted + `
+	                                     ORDER BY s.created_at
+	                                     LIMIT $4
+	                                     FOR UPDATE SKIP LOCKED) f
+	 GROUP BY f.tenant_id`
+	countCompleted = `SELECT count(*) FROM (SELECT 1 ` + expiredCompleted + ` LIMIT $4) few`
 )
 
 // Sagas that ended in any other state are few: all of them that are not archived are read.
@@ -75,7 +89,10 @@ var expiredFailed = `
 	  AND (s.restored_at IS NULL OR s.restored_at < before.failed)`
 
 func archiveFailed(e saga.Expiry) string {
-	return archiveFound + `(SELECT s.id, s.tenant_id ` + expiredFailed + ` AND ` + withinTenant(e) + ` LIMIT $5 FOR UPDATE OF s SKIP LOCKED) f GROUP BY f.tenant_id`
+	return archiveFound + `(SELECT s.id, s.tenant_id ` + expiredFailed + ` AND ` + withinTenant(e) + `
+	                         LIMIT $5
+	                         FOR UPDATE OF s SKIP LOCKED) f
+	 GROUP BY f.tenant_id`
 }
 
 func countFailed(e saga.Expiry) string {

@@ -34,25 +34,35 @@ WITH RECURSIVE named AS (
 		 WHERE span = $5 AND tenant_id = $1 AND workflow_name = n.name AND begins >= $3 AND begins < $4 OFFSET 0) AS c
 	UNION ALL
 	SELECT s.created_at, s.state, 1
-	  FROM saga.sagas_created($1, greatest($3::timestamptz, (SELECT created_before FROM saga.saga_counts_horizon)), $4) AS s
+	  FROM saga.sagas_created($1, greatest($3::timestamptz, (SELECT created_before FROM saga.saga_counts_horizon)),
+	                          $4) AS s
 	 WHERE $2::varchar IS NULL OR s.workflow_name = $2
 	UNION ALL
 	SELECT p.created_at, p.state, 1 FROM saga.sagas_pending($1) AS p
 	 WHERE p.created_at >= $3 AND p.created_at < $4 AND ($2::varchar IS NULL OR p.workflow_name = $2)
 )
-SELECT floor(extract(epoch FROM at - $3::timestamptz) / $6::bigint)::int, state, sum(sagas)::bigint FROM counted GROUP BY 1, 2`
+SELECT floor(extract(epoch FROM at - $3::timestamptz) / $6::bigint)::int, state, sum(sagas)::bigint
+  FROM counted
+ GROUP BY 1, 2`
 
 // seriesDurations reads the newest sagas of each bucket, $3 seconds long, at most $5. %s
 // restricts them to a workflow, $6, by an index; without it they are in the order of the lists.
 const seriesDurations = `
-SELECT n, count(took), coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY took), 0), coalesce(percentile_disc(0.95) WITHIN GROUP (ORDER BY took), 0)
+SELECT n,
+       count(took),
+       coalesce(percentile_disc(0.5) WITHIN GROUP (ORDER BY took), 0),
+       coalesce(percentile_disc(0.95) WITHIN GROUP (ORDER BY took), 0)
   FROM generate_series(0, $4::int - 1) AS n CROSS JOIN LATERAL (SELECT took FROM (
 	(SELECT created_at, (extract(epoch FROM completed_at - started_at) * 1000000)::bigint AS took FROM saga.saga_states
-	  WHERE tenant_id = $1 AND created_at >= $2::timestamptz + n * $3::bigint * interval '1 second' AND created_at < $2::timestamptz + (n + 1) * $3::bigint * interval '1 second' %[1]s
+	  WHERE tenant_id = $1
+	    AND created_at >= $2::timestamptz + n * $3::bigint * interval '1 second'
+	    AND created_at < $2::timestamptz + (n + 1) * $3::bigint * interval '1 second' %[1]s
 	  ORDER BY created_at DESC LIMIT $5)
 	UNION ALL
 	(SELECT created_at, (extract(epoch FROM completed_at - started_at) * 1000000)::bigint FROM saga.saga_states_archive
-	  WHERE tenant_id = $1 AND created_at >= $2::timestamptz + n * $3::bigint * interval '1 second' AND created_at < $2::timestamptz + (n + 1) * $3::bigint * interval '1 second' %[1]s
+	  WHERE tenant_id = $1
+	    AND created_at >= $2::timestamptz + n * $3::bigint * interval '1 second'
+	    AND created_at < $2::timestamptz + (n + 1) * $3::bigint * interval '1 second' %[1]s
 	  ORDER BY created_at DESC LIMIT $5)) AS both_tables ORDER BY created_at DESC LIMIT $5) AS read
  GROUP BY n`
 

@@ -17,7 +17,14 @@ import (
 // sagaStatistics counts by definition and state; a second kind of row, without a state,
 // counts the sagas that need attention. One statement, so one snapshot.
 const sagaStatistics = `
-SELECT workflow_name, workflow_version, state, sum(sagas)::bigint, sum(timed)::bigint, sum(duration_us)::bigint, max(last_update), statement_timestamp()
+SELECT workflow_name,
+       workflow_version,
+       state,
+       sum(sagas)::bigint,
+       sum(timed)::bigint,
+       sum(duration_us)::bigint,
+       max(last_update),
+       statement_timestamp()
   FROM saga.count_sagas($1, $2, $3, $4)
  GROUP BY 1, 2, 3
 UNION ALL

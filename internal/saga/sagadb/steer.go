@@ -17,12 +17,16 @@ import (
 
 const (
 	unendedOfChain = `
-SELECT r.id FROM jobs.job_runs r WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0) AND r.finished_at IS NULL
+SELECT r.id
+  FROM jobs.job_runs r
+ WHERE r.tenant_id = $1 AND (r.id = $2 OR r.root_run_id = $2 AND r.retry_number > 0) AND r.finished_at IS NULL
  ORDER BY r.retry_number DESC LIMIT 1`
 
 	lockLetterOfSaga = `SELECT FROM dlq.dlq_messages m WHERE m.tenant_id = $1 AND m.id = $2 FOR NO KEY UPDATE`
 
-	holdRun = `UPDATE jobs.job_runs r SET held = $3, updated_at = clock_timestamp() WHERE r.tenant_id = $1 AND r.id = $2 AND r.held <> $3`
+	holdRun = `UPDATE jobs.job_runs r
+	   SET held = $3, updated_at = clock_timestamp()
+	 WHERE r.tenant_id = $1 AND r.id = $2 AND r.held <> $3`
 )
 
 // steeredRun is a locked run that a change ends or holds.

@@ -15,15 +15,30 @@ import (
 // tableUsage and indexUsage are seed 2's monitoring queries, for all of Skald's
 // schemas. Tables of the schema saga are named without it.
 const tableUsage = `
-SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || c.relname, pg_total_relation_size(c.oid), pg_relation_size(c.oid),
+SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || c.relname,
+       pg_total_relation_size(c.oid),
+       pg_relation_size(c.oid),
        coalesce(pg_total_relation_size(nullif(c.reltoastrelid, 0)), 0), pg_indexes_size(c.oid),
-       u.n_live_tup, u.n_dead_tup, u.n_mod_since_analyze, u.last_vacuum, u.last_autovacuum, u.last_analyze, u.last_autoanalyze
+       u.n_live_tup,
+       u.n_dead_tup,
+       u.n_mod_since_analyze,
+       u.last_vacuum,
+       u.last_autovacuum,
+       u.last_analyze,
+       u.last_autoanalyze
   FROM pg_class c JOIN pg_stat_user_tables u ON u.relid = c.oid
  WHERE u.schemaname IN ('saga', 'dlq', 'jobs') AND c.relkind = 'r'
  ORDER BY 2 DESC, 1`
 
 const indexUsage = `
-SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.relname, u.indexrelname, pg_relation_size(u.indexrelid), i.indisunique, i.indisvalid, u.idx_scan, u.idx_tup_read, u.idx_tup_fetch
+SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.relname,
+       u.indexrelname,
+       pg_relation_size(u.indexrelid),
+       i.indisunique,
+       i.indisvalid,
+       u.idx_scan,
+       u.idx_tup_read,
+       u.idx_tup_fetch
   FROM pg_stat_user_indexes u JOIN pg_index i ON i.indexrelid = u.indexrelid
  WHERE u.schemaname IN ('saga', 'dlq', 'jobs')
  ORDER BY 1, 2`
@@ -32,7 +47,8 @@ SELECT CASE u.schemaname WHEN 'saga' THEN '' ELSE u.schemaname || '.' END || u.r
 // at its own session. Without pg_read_all_stats, sessions of other logins show nothing.
 const oldestSnapshot = `
 SELECT pg_has_role('pg_read_all_stats', 'USAGE') OR (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
-       coalesce(extract(epoch FROM clock_timestamp() - least(a.since, (SELECT min(prepared) FROM pg_prepared_xacts))), 0)::float8,
+       coalesce(extract(epoch FROM clock_timestamp() - least(a.since, (SELECT min(prepared) FROM pg_prepared_xacts))),
+                0)::float8,
        coalesce(greatest(a.age, (SELECT max(age(transaction)) FROM pg_prepared_xacts),
                          (SELECT max(greatest(age(xmin), age(catalog_xmin))) FROM pg_replication_slots)), 0)::bigint
   FROM (SELECT min(xact_start) AS since, max(age(backend_xmin)) AS age FROM pg_stat_activity

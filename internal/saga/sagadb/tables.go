@@ -196,7 +196,8 @@ var operatedTable = postgres.NewTable(
 // two clocks differ by less than five seconds, which the commit itself may take, it is
 // the node's time, which the audit trail also has.
 func dueAt(at, madeAt string) string {
-	return fmt.Sprintf(`CASE WHEN abs(extract(epoch FROM now() - %[2]s)) < 5 THEN %[1]s ELSE now() + (%[1]s - %[2]s) END`, at, madeAt)
+	return fmt.Sprintf(`CASE WHEN abs(extract(epoch FROM now() - %[2]s)) < 5 THEN %[1]s
+	                         ELSE now() + (%[1]s - %[2]s) END`, at, madeAt)
 }
 
 // sagaColumns are the columns that scanSaga reads, of s.

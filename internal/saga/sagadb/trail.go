@@ -30,7 +30,8 @@ var storedColumns = eventTable.Selected("e")
 // What an event includes about its saga, and the join that finds it.
 const (
 	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
-	coalesce(s.correlation_id, a.correlation_id) AS correlation_id, coalesce(s.business_key, a.business_key) AS business_key`
+	coalesce(s.correlation_id, a.correlation_id) AS correlation_id,
+	coalesce(s.business_key, a.business_key) AS business_key`
 	joinSagaOfEvent = `LEFT JOIN saga.saga_states s ON s.id = e.saga_id AND s.tenant_id = e.tenant_id
 	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND a.tenant_id = e.tenant_id AND s.id IS NULL`
 )
@@ -122,7 +123,8 @@ WITH looked AS MATERIALIZED (%s),
      newest AS (SELECT e.txid, e.id FROM saga.audit_events e WHERE %s ORDER BY e.txid DESC, e.id DESC LIMIT 1)
 SELECT (SELECT count(*) FROM looked), last.txid, last.id, newest.txid, newest.id, found.*
   FROM (VALUES (1)) AS one LEFT JOIN last ON true LEFT JOIN newest ON true LEFT JOIN found ON true
- ORDER BY found.txid, found.id`, candidates, storedColumns, sagaOfEvent, joinSagaOfEvent, rest.Text(), limit, newest), rest.Args, scan
+ ORDER BY found.txid, found.id`,
+		candidates, storedColumns, sagaOfEvent, joinSagaOfEvent, rest.Text(), limit, newest), rest.Args, scan
 }
 
 func isZero(f trail.EventFilter) bool {

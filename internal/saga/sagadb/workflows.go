@@ -61,7 +61,9 @@ var workflowTable = postgres.NewTable(
 
 var workflowColumns = workflowTable.Selected("d")
 
-const fromWorkflows = ` FROM saga.workflows w JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name`
+const fromWorkflows = `
+  FROM saga.workflows w
+  JOIN saga.workflow_definitions d ON d.tenant_id = w.tenant_id AND d.name = w.name`
 
 func scanWorkflow(row postgres.Scanner) (workflow.Registered, error) {
 	read, err := workflowTable.One(row)
@@ -102,14 +104,18 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 		// The head of a new name starts at version 1 before that version exists:
 		// both become visible together.
 		fresh, err := tx.ExecContext(ctx, `
-			INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at, completed_retention_ms, failed_retention_ms)
+			INSERT INTO saga.workflows (tenant_id, name, latest_version, inline, created_at, updated_at, completed_retention_ms,
+			                            failed_retention_ms)
 			VALUES ($1, $2, 1, $3, $4, $4, nullif($5::bigint, 0), nullif($6::bigint, 0)) ON CONFLICT DO NOTHING`,
 			tenant, d.Name, inline, now, kept.CompletedMS, kept.FailedMS)
 		if err != nil {
 			return err
 		}
 		var latest int
-		if err := tx.GetContext(ctx, &latest, `SELECT latest_version FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR UPDATE`, tenant, d.Name); err != nil {
+		if err := tx.GetContext(ctx, &latest, `SELECT latest_version
+		  FROM saga.workflows
+		 WHERE tenant_id = $1 AND name = $2
+		 FOR UPDATE`, tenant, d.Name); err != nil {
 			return err
 		}
 		if n, err := fresh.RowsAffected(); err != nil || n == 1 {
@@ -117,7 +123,9 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 		}
 		var same []int
 		if err := tx.SelectContext(ctx, &same, `
-			SELECT version FROM saga.workflow_definitions WHERE tenant_id = $1 AND name = $2 AND content_hash = $3`, tenant, d.Name, d.Hash()); err != nil {
+			SELECT version
+			  FROM saga.workflow_definitions
+			 WHERE tenant_id = $1 AND name = $2 AND content_hash = $3`, tenant, d.Name, d.Hash()); err != nil {
 			return err
 		}
 		if len(same) == 1 {
@@ -167,7 +175,8 @@ func (st *Workflows) mend(
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `
-		DELETE FROM saga.workflow_definitions WHERE tenant_id = $1 AND name = $2 AND version = $3`, tenant, name, ver); err != nil {
+		DELETE FROM saga.workflow_definitions
+		 WHERE tenant_id = $1 AND name = $2 AND version = $3`, tenant, name, ver); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `
@@ -203,7 +212,9 @@ func recordWorkflow(ctx context.Context, tx *sqlx.Tx, id, tenant uuid.UUID, name
 }
 
 var getWorkflow = postgres.OfTenant(`SELECT `+workflowColumns+fromWorkflows+`
- WHERE w.tenant_id = tenant.id AND w.name = $2 AND d.version = CASE WHEN $3::int = 0 THEN w.latest_version ELSE $3::int END`, "")
+ WHERE w.tenant_id = tenant.id
+   AND w.name = $2
+   AND d.version = CASE WHEN $3::int = 0 THEN w.latest_version ELSE $3::int END`, "")
 
 // Get implements workflow.Store.
 func (st *Workflows) Get(ctx context.Context, tenant uuid.UUID, name string, ver int) (workflow.Registered, error) {
@@ -298,7 +309,10 @@ func (st *Workflows) SetEnabled(ctx context.Context, tenant uuid.UUID, name stri
 	var changed []workflow.Registered
 	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		var was []bool
-		if err := tx.SelectContext(ctx, &was, `SELECT enabled FROM saga.workflows WHERE tenant_id = $1 AND name = $2 FOR NO KEY UPDATE`, tenant, name); err != nil {
+		if err := tx.SelectContext(ctx, &was, `SELECT enabled
+		  FROM saga.workflows
+		 WHERE tenant_id = $1 AND name = $2
+		 FOR NO KEY UPDATE`, tenant, name); err != nil {
 			return err
 		}
 		before, err := auditedWorkflow(ctx, tx, tenant, name)

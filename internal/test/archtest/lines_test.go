@@ -4,6 +4,7 @@ import (
 	"go/scanner"
 	"go/token"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,16 +13,21 @@ import (
 // linters.
 const maxColumns = 120
 
-// longText is the length from which a string literal does not count: a message or a statement
-// stays in one piece, so that it can be searched for.
+// longText is the length from which a string in double quotes does not count: a message stays in one
+// piece, so that it can be searched for. Neither does one in backticks without lines of its own, such as
+// a pattern or the tag of a field, unless it is a statement. What has lines counts in products: statements
+// above all, which have one column or condition per line.
 const longText = 30
+
+// stillPacked are the stores whose statements are wider. Each is to leave this list, and none to come.
+var stillPacked = []string{"internal/bulk/bulkdb", "internal/jobrun/leaderdb"}
 
 // tableRow is a row of a test table, which stays on one line, so that rows can
 // be compared.
 var tableRow = regexp.MustCompile(`^\s*(\{|"[^"]*":\s*[[:alnum:].\[\]*&]*[({]|[[:word:].]+:\s*\{).*\},?$`)
 
 // wideLines returns the numbers of the lines that are too wide.
-func wideLines(text string, test bool) (wide []int) {
+func wideLines(text string, test, packed bool) (wide []int) {
 	lines := strings.Split(text, "\n")
 	width := make([]int, len(lines)+1)
 	for i, line := range lines {
@@ -41,7 +47,8 @@ func wideLines(text string, test bool) (wide []int) {
 		}
 		first, pieces := fset.Position(pos).Line, strings.Split(lit, "\n")
 		for i, piece := range pieces {
-			if n := len([]rune(piece)); n > longText || len(pieces) > 1 {
+			n := len([]rune(piece))
+			if n > longText && len(pieces) == 1 && !statement.MatchString(lit) || packed && lit[0] == '`' {
 				width[first+i] -= n
 			}
 		}
@@ -54,12 +61,16 @@ func wideLines(text string, test bool) (wide []int) {
 	return wide
 }
 
+// statement is a literal in backticks that is a statement or the begin of one.
+var statement = regexp.MustCompile("^`\\s*(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|FROM|WHERE|AND|CASE|LEFT JOIN|JOIN)\\b")
+
 func TestLinesAreNotTooWide(t *testing.T) {
 	for _, f := range files(t) {
 		if f.generated {
 			continue
 		}
-		for _, line := range wideLines(f.text, f.test || strings.HasPrefix(f.pkg, "internal/test/")) {
+		test := f.test || strings.HasPrefix(f.pkg, "internal/test/")
+		for _, line := range wideLines(f.text, test, test || slices.Contains(stillPacked, f.pkg)) {
 			t.Errorf("%s:%d: more than %d columns", f.path, line, maxColumns)
 		}
 	}
@@ -72,11 +83,12 @@ func TestWideLinesAreFound(t *testing.T) {
 		"var b = \"" + wide + "\"\n" +
 		"var c = `\n" + wide + wide + "\n`\n" +
 		"// " + wide + "\n" +
-		"\t{\"" + "row\", " + wide + "},\n"
-	if got := wideLines(text, false); len(got) != 3 || got[0] != 3 || got[1] != 8 || got[2] != 9 {
-		t.Errorf("wide lines %v, want 3, 8 and 9", got)
+		"\t{\"" + "row\", " + wide + "},\n" +
+		"var d struct { a int `json:\"" + wide + "\"` }\n"
+	if got := wideLines(text, false, false); !slices.Equal(got, []int{3, 6, 8, 9}) {
+		t.Errorf("wide lines %v, want 3, 6, 8 and 9", got)
 	}
-	if got := wideLines(text, true); len(got) != 2 {
+	if got := wideLines(text, true, true); !slices.Equal(got, []int{3, 8}) {
 		t.Errorf("in a test: wide lines %v, want 3 and 8", got)
 	}
 }

@@ -90,7 +90,7 @@ var rules = []Mutant{
 		"if r.State == Running && timeout > 0 && over(", "if r.State == Running && timeout < 0 && over(",
 		"leaderdb.TestARunPastItsTimeoutIsTimedOutAndRetried"},
 	{[]string{"J-34"}, "internal/jobrun/jobdb/workers.go",
-		"THEN '`+string(jobrun.Confirming)+`' ELSE", "THEN '`+string(jobrun.NoDoubt)+`' ELSE",
+		"THEN '`+string(jobrun.Confirming)+`'\n", "THEN '`+string(jobrun.NoDoubt)+`'\n",
 		"jobdb.TestTheRunsOfADetachedWorkerAreInDoubtAtOnce"},
 	{[]string{"one-product 4"}, "internal/jobrun/ends.go",
 		"	case v.state == Succeeded:\n		d.updateLetter(dlq.Succeeded)",
