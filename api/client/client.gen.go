@@ -1669,7 +1669,7 @@ type DeadLetter struct {
 	ConsumerGroup *string             `json:"consumer_group,omitempty"`
 
 	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
-	// stack trace together exceed 256 kB: get the message itself.
+	// stack trace together exceed 256 kB: get the letter itself.
 	ContentOmitted *bool `json:"content_omitted,omitempty"`
 
 	// ContentUnreadable True when content cannot be read, because its key is not configured or it
@@ -1689,7 +1689,7 @@ type DeadLetter struct {
 	// automatically unless the policy says so (`retry_permanent`).
 	ErrorClass DeadLetterErrorClass `json:"error_class"`
 
-	// ErrorMessage Why the message originally failed.
+	// ErrorMessage Why processing originally failed.
 	ErrorMessage string `json:"error_message"`
 
 	// ErrorStack Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
@@ -6981,8 +6981,8 @@ type View string
 // Wait defines model for Wait.
 type Wait = string
 
-// WatchedLetters defines model for WatchedLetters.
-type WatchedLetters = []UUID
+// WatchedDeadLetters defines model for WatchedDeadLetters.
+type WatchedDeadLetters = []UUID
 
 // WatchedRedrives defines model for WatchedRedrives.
 type WatchedRedrives = []UUID
@@ -9095,7 +9095,7 @@ type WatchParams struct {
 	Run WatchedRuns `form:"run,omitempty" json:"run,omitempty"`
 
 	// Letter IDs of dead letters.
-	Letter WatchedLetters `form:"letter,omitempty" json:"letter,omitempty"`
+	Letter WatchedDeadLetters `form:"letter,omitempty" json:"letter,omitempty"`
 
 	// Redrive IDs of redrives.
 	Redrive WatchedRedrives `form:"redrive,omitempty" json:"redrive,omitempty"`
