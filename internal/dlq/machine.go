@@ -7,7 +7,7 @@
 // policy, event, apply, filter, redrive, headers_values, drive, headers_causes,
 // headers_families, fingerprint, patch, new, headers, headers_own, headers_left,
 // redrive_items, redrive_state, routes, inflow, redrive_judge, redrive_new, audited, damage,
-// edited, headers_http, headers_redrive, headers_sizes, imported, kafka_position,
+// edited, revision, headers_http, headers_redrive, headers_sizes, imported, kafka_position,
 // policy_check, redrive_choose, redrive_cover, redrive_pause, source_outcome, store.
 package dlq
 

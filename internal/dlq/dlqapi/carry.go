@@ -1,7 +1,6 @@
 package dlqapi
 
 import (
-	"context"
 	"slices"
 	"strconv"
 
@@ -13,19 +12,12 @@ import (
 
 // carryable returns nil when the target can carry everything that the retry is to send:
 // what a caller sets is sent or refused, never silently dropped. Fault: Invalid.
-func (s *Handlers) carryable(ctx context.Context, l *dlq.Letter, claim *dlq.Claim, b *api.DeadLetterRetryInput) error {
+func carryable(l *dlq.Letter, claim *dlq.Claim, content dlq.Content, policy *dlq.Policy,
+	b *api.DeadLetterRetryInput) error {
 	to := l.Destination(claim.Target)
 	var lost []string // names of what cannot be sent
 	switch to.Kind {
 	case dlq.ToKafka, dlq.ToHTTP:
-		content, err := s.sent(ctx, l, claim.Revision)
-		if err != nil {
-			return err
-		}
-		policy, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
-		if err != nil {
-			return err
-		}
 		if to.Kind == dlq.ToKafka {
 			lost = dlq.LeftOut(content.Headers, policy.KeepHeaders)
 			break
@@ -66,25 +58,6 @@ func carriedIn(b *api.DeadLetterRetryInput) string {
 		return "/key_base64"
 	}
 	return "/target"
-}
-
-// sent returns what a retry sends: the content of its edit, or of the latest one.
-func (s *Handlers) sent(ctx context.Context, l *dlq.Letter, r *dlq.Revision) (dlq.Content, error) {
-	if r == nil && l.Revision > 0 {
-		revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
-		if err != nil {
-			return dlq.Content{}, err
-		}
-		for i := range revisions {
-			if revisions[i].Number == l.Revision {
-				r = &revisions[i]
-			}
-		}
-	}
-	if r == nil {
-		return l.Content, nil
-	}
-	return l.Content.With(r.Content), nil
 }
 
 // invalidAt moves all fields of a fault to one member of the body.

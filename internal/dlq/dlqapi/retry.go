@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/skald-saga/skald/api"
@@ -87,20 +86,40 @@ func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetter
 	claim := dlq.Claim{
 		TenantID: l.TenantID, LetterID: l.ID, Version: l.Version, Force: b.Force != nil && *b.Force, Actor: req.Principal,
 	}
-	target, err := s.retryTarget(ctx, l, b.Target)
+	edit, err := editOf(l, b)
 	if err != nil {
 		return claim, err
 	}
-	claim.Target = target
-	if claim.Revision, err = s.revisionOf(ctx, l, b); err != nil {
+	var p dlq.Policy // of targets that carry headers, and can be chosen
+	if own := l.Destination(nil).Kind; own == dlq.ToKafka || own == dlq.ToHTTP {
+		if p, err = s.PolicyOf(ctx, l.TenantID, l.OriginalTopic); err != nil {
+			return claim, err
+		}
+	}
+	if claim.Target, err = s.retryTarget(l, &p, b.Target); err != nil {
 		return claim, err
 	}
-	if err := s.carryable(ctx, l, &claim, b); err != nil {
+	var revisions []dlq.Revision
+	if l.Revision > 0 || !edit.Empty() {
+		if revisions, err = s.Letters.Revisions(ctx, l.TenantID, l.ID); err != nil {
+			return claim, err
+		}
+	}
+	content := l.Content.With(l.AtRevision(revisions))
+	if !edit.Empty() {
+		r, err := l.Revised(&edit, revisions)
+		if err != nil {
+			return claim, err
+		}
+		r.Author, r.Reason, r.CreatedAt = req.Principal, httpkit.Text(b.Reason), s.Now()
+		claim.Revision, content = &r, l.Content.With(r.Content)
+	}
+	if err := carryable(l, &claim, content, &p, b); err != nil {
 		return claim, err
 	}
 	detail := map[string]any{"force": claim.Force}
-	if target != nil {
-		detail["target"] = target
+	if claim.Target != nil {
+		detail["target"] = claim.Target
 	}
 	if claim.Revision != nil {
 		detail["revision"] = claim.Revision.Number
@@ -110,16 +129,16 @@ func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetter
 }
 
 // retryTarget returns another target for a retry, nil for the letter's own.
-func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
+func (s *Handlers) retryTarget(l *dlq.Letter, p *dlq.Policy, t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	own := l.Destination(nil)
 	if t == nil || t.Topic == nil && t.URL == nil && t.Partition == nil && t.Method == nil {
-		return nil, s.checkTarget(ctx, l, nil)
+		return nil, s.checkTarget(l, p, nil)
 	}
 	if own.Kind != dlq.ToKafka && own.Kind != dlq.ToHTTP {
 		return nil, notAllowed("/target", "only dead letters for Kafka or HTTP can be sent to another target")
 	}
 	if t.URL != nil || t.Method != nil {
-		return s.retryURL(ctx, l, own, t)
+		return s.retryURL(l, p, own, t)
 	}
 	to := dlq.Target{Kind: dlq.ToKafka, Topic: own.Topic, Partition: t.Partition}
 	if own.Kind == dlq.ToHTTP {
@@ -131,10 +150,10 @@ func (s *Handlers) retryTarget(ctx context.Context, l *dlq.Letter, t *api.DeadLe
 	if wrong := dlq.TargetMistakes("/target", to); wrong != nil {
 		return nil, httpkit.FieldsFault(fault.Invalid, dlq.CodeInvalid, wrong)
 	}
-	return &to, s.checkTarget(ctx, l, &to)
+	return &to, s.checkTarget(l, p, &to)
 }
 
-func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target,
+func (s *Handlers) retryURL(l *dlq.Letter, p *dlq.Policy, own dlq.Target,
 	t *api.DeadLetterRetryTarget) (*dlq.Target, error) {
 	to := dlq.Target{Kind: dlq.ToHTTP, URL: own.URL, Method: own.Method}
 	if t.URL != nil {
@@ -152,154 +171,93 @@ func (s *Handlers) retryURL(ctx context.Context, l *dlq.Letter, own dlq.Target,
 	if reason := s.CheckEndpoint(to.URL); reason != "" {
 		return nil, notAllowed("/target/url", reason)
 	}
-	return &to, s.checkTarget(ctx, l, &to)
+	return &to, s.checkTarget(l, p, &to)
 }
 
 // checkTarget returns nil when the letter may be driven to a target; nil: its own. Fault:
 // Invalid with dlq.CodeTarget.
-func (s *Handlers) checkTarget(ctx context.Context, l *dlq.Letter, to *dlq.Target) error {
-	var p dlq.Policy
-	if to != nil { // its own is always allowed
-		var err error
-		if p, err = s.PolicyOf(ctx, l.TenantID, l.OriginalTopic); err != nil {
-			return err
-		}
+func (s *Handlers) checkTarget(l *dlq.Letter, p *dlq.Policy, to *dlq.Target) error {
+	if to == nil { // its own is always allowed
+		p = &dlq.Policy{}
 	}
-	if no := s.Routes.Aim(l, to, &p); no != nil {
+	if no := s.Routes.Aim(l, to, p); no != nil {
 		return no.Fault()
 	}
 	return nil
 }
 
-// revisionOf makes a revision from an edit, nil without an edit. It starts from what a
-// retry would otherwise send.
-func (s *Handlers) revisionOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (*dlq.Revision, error) {
+// editOf reads what a retry changes of the content. Fault: Invalid.
+func editOf(l *dlq.Letter, b *api.DeadLetterRetryInput) (e dlq.ContentEdit, err error) {
 	key := b.KeyBase64
 	if b.Target != nil && b.Target.KeyBase64 != nil {
 		if key != nil {
-			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/target/key_base64", Code: "excluded", Message: "cannot be combined with key_base64"})
+			return e, schemaFault("/target/key_base64", "excluded", "cannot be combined with key_base64")
 		}
 		key = b.Target.KeyBase64
 	}
-	if b.Payload == nil && b.PayloadBase64 == nil && b.PayloadPatch == nil && key == nil && len(b.HeadersPatch) == 0 {
-		return nil, nil //nolint:nilnil // no edit
-	}
-	if l.Target.Kind != dlq.ToKafka && l.Target.Kind != dlq.ToHTTP && l.Target.Kind != dlq.ToJobRun {
-		return nil, httpkit.SchemaFault(fault.Field{Pointer: "", Code: "excluded", Message: "only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source"})
-	}
-	r := dlq.Revision{LetterID: l.ID, Number: 1, Author: httpkit.RequestOf(ctx).Principal, Reason: httpkit.Text(b.Reason),
-		CreatedAt: s.Now()}
-	revisions, err := s.Letters.Revisions(ctx, l.TenantID, l.ID)
-	if err != nil {
-		return nil, err
-	}
-	for i := range revisions {
-		r.Number = max(r.Number, revisions[i].Number+1)
-		if revisions[i].Number == l.Revision {
-			r.Content = revisions[i].Content
-		}
-	}
-	if err := editPayload(&r, l, b); err != nil {
-		return nil, err
-	}
-	if key != nil {
-		if r.Content.Key, err = bytesOfBase64("/key_base64", *key, dlq.MaxKey); err != nil {
-			return nil, err
-		}
-	}
-	if len(b.HeadersPatch) > 0 {
-		if r.Content.Headers == nil {
-			r.Content.Headers = l.Content.Headers
-		}
-		if r.Content.Headers, err = patchedHeaders(r.Content.Headers, b.HeadersPatch); err != nil {
-			return nil, err
-		}
-	}
-	return &r, nil
-}
-
-func editPayload(r *dlq.Revision, l *dlq.Letter, b *api.DeadLetterRetryInput) (err error) {
 	switch { // the contract allows one at most
 	case b.Payload != nil:
-		r.Content.Payload = b.Payload
+		e.Payload = b.Payload
 	case b.PayloadBase64 != nil:
-		r.Content.Payload, err = bytesOfBase64("/payload_base64", *b.PayloadBase64, dlq.MaxPayload)
+		e.Payload, err = bytesOfBase64("/payload_base64", *b.PayloadBase64, dlq.MaxPayload)
 	case b.PayloadPatch != nil:
-		sent := r.Content.Payload
-		if sent == nil {
-			sent = l.Content.Payload
-		}
-		if r.Patch, err = json.Marshal(b.PayloadPatch); err != nil {
-			return err
-		}
-		if r.Content.Payload, err = dlq.Patched(sent, r.Patch); err != nil {
-			return underMember("/payload_patch", err)
+		e.Patch, err = json.Marshal(b.PayloadPatch)
+	}
+	if err != nil {
+		return e, err
+	}
+	if key != nil {
+		if e.Key, err = bytesOfBase64("/key_base64", *key, dlq.MaxKey); err != nil {
+			return e, err
 		}
 	}
-	return err
+	if e.Headers, err = headerEdits(b.HeadersPatch); err != nil {
+		return e, err
+	}
+	if !e.Empty() && !l.Editable() {
+		return e, schemaFault("", "excluded",
+			"only dead letters for Kafka, HTTP or a job can be edited: this one is sent again by its source")
+	}
+	return e, nil
 }
 
-// underMember prefixes the pointers of a fault with a member of the body.
-func underMember(member string, err error) error {
-	f := fault.As(err)
-	if f == nil {
-		return err
-	}
-	fields := slices.Clone(f.Fields)
-	for i := range fields {
-		fields[i].Pointer = member + fields[i].Pointer
-	}
-	if fields == nil {
-		return err
-	}
-	return httpkit.FieldsFault(f.Kind, f.Code, fields)
+func schemaFault(pointer, code, message string) error {
+	return httpkit.SchemaFault(fault.Field{Pointer: pointer, Code: code, Message: message})
 }
 
 func bytesOfBase64(pointer, encoded string, most int) ([]byte, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	switch {
 	case err != nil:
-		return nil, httpkit.SchemaFault(fault.Field{Pointer: pointer, Code: "invalid", Message: "is not base64"})
+		return nil, schemaFault(pointer, "invalid", "is not base64")
 	case len(raw) > most:
-		return nil, httpkit.SchemaFault(fault.Field{Pointer: pointer, Code: "too_long", Message: "is too long"})
+		return nil, schemaFault(pointer, "too_long", "is too long")
 	}
 	return append([]byte{}, raw...), nil
 }
 
-// patchedHeaders returns headers with changes applied in their order.
-func patchedHeaders(headers []dlq.Header, patch []api.DeadLetterHeaderPatch) ([]dlq.Header, error) {
-	out := append([]dlq.Header{}, headers...)
+// headerEdits reads changes of headers.
+func headerEdits(patch []api.DeadLetterHeaderPatch) ([]dlq.HeaderEdit, error) {
+	var out []dlq.HeaderEdit
 	for i := range patch {
 		p := &patch[i]
-		mistake := func(member, code, message string) error {
-			return httpkit.SchemaFault(fault.Field{Pointer: "/headers_patch/" + strconv.Itoa(i) + member, Code: code,
-				Message: message})
-		}
-		out = slices.DeleteFunc(out, func(h dlq.Header) bool { return h.Name == p.Name })
-		if p.Op == api.DeadLetterHeaderPatchOpRemove {
-			if p.Value != nil || p.ValueBase64 != nil {
-				return nil, mistake("/value", "excluded", "is not allowed with op remove")
-			}
-			continue
-		}
-		var value []byte
+		at := "/headers_patch/" + strconv.Itoa(i)
+		e := dlq.HeaderEdit{Name: p.Name, Remove: p.Op == api.DeadLetterHeaderPatchOpRemove}
 		switch {
+		case e.Remove && (p.Value != nil || p.ValueBase64 != nil):
+			return nil, schemaFault(at+"/value", "excluded", "is not allowed with op remove")
 		case p.Value != nil && p.ValueBase64 != nil:
-			return nil, mistake("/value_base64", "excluded", "cannot be combined with value")
+			return nil, schemaFault(at+"/value_base64", "excluded", "cannot be combined with value")
 		case p.Value != nil:
-			value = append([]byte{}, *p.Value...)
+			e.Value = append([]byte{}, *p.Value...)
 		case p.ValueBase64 != nil:
 			raw, err := base64.StdEncoding.Strict().DecodeString(*p.ValueBase64)
 			if err != nil {
-				return nil, mistake("/value_base64", "invalid", "is not base64")
+				return nil, schemaFault(at+"/value_base64", "invalid", "is not base64")
 			}
-			value = append([]byte{}, raw...)
+			e.Value = append([]byte{}, raw...)
 		}
-		out = append(out, dlq.Header{Name: p.Name, Value: value})
-	}
-	if len(out) > dlq.MaxHeaders {
-		return nil, httpkit.SchemaFault(fault.Field{Pointer: "/headers_patch", Code: "too_many",
-			Message: "makes more than " + strconv.Itoa(dlq.MaxHeaders) + " headers"})
+		out = append(out, e)
 	}
 	return out, nil
 }
