@@ -59,7 +59,7 @@ func TestTheOperationsManualIsTrue(t *testing.T) {
 			t.Errorf("there is no setting %s", key)
 		}
 	}
-	metrics := read(t, "../internal/ops/*.go")
+	metrics := read(t, "../internal/ops/metrics/*.go")
 	for _, name := range found(t, `\bskald_(?:sagas?|step|engine|http|loop|database)_[a-z_]+`, manual, 8) {
 		if !strings.Contains(metrics, `"`+strings.TrimSuffix(name, "_bucket")+`"`) {
 			t.Errorf("there is no metric %s", name)

@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/skald-saga/skald/internal/audit/trail"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
 // archive counts what is archived, by the loop or on request.
 type archive struct {
 	saga.Archive
-	metrics *ops.Metrics
+	metrics *metrics.Metrics
 }
 
 func (a archive) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (int, error) {

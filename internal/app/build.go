@@ -24,7 +24,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/ratelimit"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/engine"
@@ -63,7 +63,7 @@ type node struct {
 	trusted     func() *tls.Config // TLS to participants; nil: the system's authorities, no certificate
 	read        []reread
 	loaded      config.Config // as Load had it
-	metrics     *ops.Metrics
+	metrics     *metrics.Metrics
 	database    *condition
 	loops       *loop.Watchdog
 	tail        *audit.Tail
@@ -118,7 +118,7 @@ func build(
 }
 
 func (n *node) addMetrics(context.Context) error {
-	n.metrics = ops.NewMetrics(func() (int, int) {
+	n.metrics = metrics.New(func() (int, int) {
 		if n.engine == nil {
 			return 0, 0
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
@@ -88,7 +88,7 @@ type jobs struct {
 	hints    *redislease.Hints // nil: there is no Redis
 	logs     jobLogs
 	own      *jobworker.Worker // nil: this node runs no jobs itself
-	metrics  *ops.Metrics
+	metrics  *metrics.Metrics
 	claims   *groupcommit.Committer[jobrun.ClaimRequest, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]

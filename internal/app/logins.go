@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/secret/credentials"
 	"github.com/skald-saga/skald/internal/secret/vault"
@@ -26,7 +26,7 @@ type logins struct {
 	runs sync.WaitGroup
 
 	mu    sync.Mutex
-	state ops.Logins // guarded by mu
+	state metrics.Logins // guarded by mu
 }
 
 // openLogins returns the source that cfg selects, with a login that was just read, and
@@ -92,11 +92,11 @@ func (l *logins) observe(err error, until time.Time) {
 }
 
 // report shows the state of the login in the metrics, if it can change at all.
-func (l *logins) report(m *ops.Metrics) {
+func (l *logins) report(m *metrics.Metrics) {
 	if _, fixed := l.Source.(credentials.Fixed); fixed {
 		return
 	}
-	m.WatchLogins(func() ops.Logins {
+	m.WatchLogins(func() metrics.Logins {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		return l.state

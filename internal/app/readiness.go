@@ -9,7 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpapi"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -24,7 +24,7 @@ const (
 // condition asks how the database is, at most every few seconds, however many callers there are.
 type condition struct {
 	ask     func(context.Context) (postgres.Condition, error) // nil: there is no database
-	metrics *ops.Metrics
+	metrics *metrics.Metrics
 	now     func() time.Time
 
 	mu    sync.Mutex

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
@@ -19,7 +19,7 @@ func TestTheDatabaseIsCheckedEveryFewSeconds(t *testing.T) {
 			asked++
 			return postgres.Condition{Schema: asked}, fails
 		},
-		metrics: ops.NewMetrics(func() (int, int) { return 0, 0 }), now: func() time.Time { return now },
+		metrics: metrics.New(func() (int, int) { return 0, 0 }), now: func() time.Time { return now },
 	}
 	for _, step := range []struct {
 		after time.Duration

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"sync"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/ops"
 	"github.com/skald-saga/skald/internal/ops/janitor"
 )
 
@@ -160,7 +160,18 @@ func (n *node) serveProfiling(addr string) (closeIt func(), err error) {
 	if err != nil {
 		return func() {}, fmt.Errorf("listen for profiling: %w", err)
 	}
-	s := &http.Server{Handler: ops.Profiling(), ReadHeaderTimeout: 5 * time.Second}
+	s := &http.Server{Handler: profiling(), ReadHeaderTimeout: 5 * time.Second}
 	go s.Serve(l) //nolint:errcheck // it ends with Close
 	return func() { s.Close() }, nil
+}
+
+// profiling serves net/http/pprof. Serve it on loopback only.
+func profiling() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
 }

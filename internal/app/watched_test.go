@@ -8,13 +8,13 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/loop"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 )
 
 func TestReadinessReportsALoopThatHasStopped(t *testing.T) {
 	t.Parallel()
 	n := &node{cfg: config.Default(config.Test), opt: Options{Log: slog.New(slog.DiscardHandler)}}
-	n.metrics = ops.NewMetrics(func() (int, int) { return 0, 0 })
+	n.metrics = metrics.New(func() (int, int) { return 0, 0 })
 	n.watch()
 	if warnings, err := n.late(); warnings != nil || err != nil {
 		t.Fatalf("at the start: %q, %v", warnings, err)

@@ -5,7 +5,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/groupcommit"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -14,11 +14,11 @@ import (
 type writes struct {
 	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes *groupcommit.Committer[saga.Change, error]
-	metrics *ops.Metrics
+	metrics *metrics.Metrics
 	told    func() // called after audit events were committed
 }
 
-func newWrites(store saga.Store, batch int, m *ops.Metrics, told func()) *writes {
+func newWrites(store saga.Store, batch int, m *metrics.Metrics, told func()) *writes {
 	return &writes{
 		metrics: m, told: told,
 		creates: groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{

@@ -122,7 +122,7 @@ var drivers = map[string][]string{
 	"github.com/jmoiron/sqlx":        {"store"},
 	"github.com/lib/pq":              {"store", "db", "internal/postgres/devpg", "internal/test/testdb", "internal/test/pgtest"},
 	"github.com/hashicorp/vault/api": {"internal/secret/vault"},
-	"github.com/prometheus/":         {"internal/ops"},
+	"github.com/prometheus/":         {"internal/ops/metrics"},
 	"github.com/twmb/franz-go/":      {"internal/kafka", "internal/dlq/targets", "scripts/kafka/topic"},
 	"github.com/minio/":              {"internal/jobrun/logstore"},
 	"github.com/redis/go-redis/v9":   {"internal/jobrun/redislease"},

@@ -1,4 +1,4 @@
-package ops_test
+package metrics_test
 
 import (
 	"bufio"
@@ -15,7 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/ops"
+	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -26,7 +26,7 @@ func idle() (running, waiting int) { return 0, 0 }
 
 // scrape reads what Prometheus would, as "name{labels}" and value, without the
 // buckets of histograms and what is of Go and of the process.
-func scrape(t *testing.T, m *ops.Metrics) map[string]float64 {
+func scrape(t *testing.T, m *metrics.Metrics) map[string]float64 {
 	t.Helper()
 	w := httptest.NewRecorder()
 	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", http.NoBody))
@@ -53,23 +53,23 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 	ended := &saga.Saga{State: saga.Compensated, CreatedAt: noon, CompletedAt: new(noon.Add(2 * time.Second))}
 	for _, tt := range []struct {
 		name   string
-		report func(m *ops.Metrics)
+		report func(m *metrics.Metrics)
 		want   map[string]float64
 	}{
-		{"a saga", (*ops.Metrics).Created, map[string]float64{"skald_sagas_created_total": 1}},
-		{"an end", func(m *ops.Metrics) { m.Ended(ended) }, map[string]float64{
+		{"a saga", (*metrics.Metrics).Created, map[string]float64{"skald_sagas_created_total": 1}},
+		{"an end", func(m *metrics.Metrics) { m.Ended(ended) }, map[string]float64{
 			`skald_sagas_ended_total{state="compensated"}`:           1,
 			`skald_saga_duration_seconds_sum{state="compensated"}`:   2,
 			`skald_saga_duration_seconds_count{state="compensated"}`: 1,
 		}},
-		{"a call that is done", func(m *ops.Metrics) {
+		{"a call that is done", func(m *metrics.Metrics) {
 			m.Call(saga.Execute, &saga.Outcome{Verdict: saga.Done, StartedAt: noon, EndedAt: noon.Add(time.Second)})
 		}, map[string]float64{
 			`skald_step_calls_total{action="EXECUTE",result="done"}`: 1,
 			`skald_step_call_seconds_sum{action="EXECUTE"}`:          1,
 			`skald_step_call_seconds_count{action="EXECUTE"}`:        1,
 		}},
-		{"a call that is not", func(m *ops.Metrics) {
+		{"a call that is not", func(m *metrics.Metrics) {
 			m.Call(saga.Compensate, &saga.Outcome{Verdict: saga.Unknown, Class: "timeout", StartedAt: noon,
 				EndedAt: noon.Add(time.Second)})
 		}, map[string]float64{
@@ -77,33 +77,41 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_step_call_seconds_sum{action="COMPENSATE"}`:             1,
 			`skald_step_call_seconds_count{action="COMPENSATE"}`:           1,
 		}},
-		{"claims", func(m *ops.Metrics) { m.Claimed(3) }, map[string]float64{"skald_sagas_claimed_total": 3}},
-		{"a batch", func(m *ops.Metrics) { m.Batch("create")(7) }, map[string]float64{
+		{"claims", func(m *metrics.Metrics) { m.Claimed(3) }, map[string]float64{"skald_sagas_claimed_total": 3}},
+		{"a batch", func(m *metrics.Metrics) { m.Batch("create")(7) }, map[string]float64{
 			`skald_commit_batch_size_sum{kind="create"}`: 7, `skald_commit_batch_size_count{kind="create"}`: 1,
 		}},
-		{"events", func(m *ops.Metrics) { m.EventsWritten(5) }, map[string]float64{"skald_audit_events_written_total": 5}},
-		{"waiting", func(m *ops.Metrics) { m.Waiting(2) }, map[string]float64{"skald_waiting_requests": 2}},
-		{"streams", func(m *ops.Metrics) { m.Streams(2) }, map[string]float64{"skald_event_streams": 2}},
-		{"archived sagas", func(m *ops.Metrics) { m.Archived(4) }, map[string]float64{"skald_sagas_archived_total": 4}},
-		{"a saga without progress", func(m *ops.Metrics) { m.Stalled("no_owner") }, map[string]float64{`skald_sagas_stalled_total{reason="no_owner"}`: 1}},
-		{"an attempt to deliver", func(m *ops.Metrics) { m.WebhookAttempted("retried") }, map[string]float64{`skald_webhook_attempts_total{result="retried"}`: 1}},
-		{"a webhook that is disabled", (*ops.Metrics).WebhookDisabled, map[string]float64{"skald_webhooks_disabled_total": 1}},
-		{"what webhooks have not got", func(m *ops.Metrics) { m.WebhookBacklog(9, time.Minute) }, map[string]float64{"skald_webhook_deliveries_pending": 9, "skald_webhook_lag_seconds": 60}},
-		{"what Kafka has", func(m *ops.Metrics) { m.Published(6); m.PublishLag(time.Minute); m.PublishLeading(true) },
+		{"events", func(m *metrics.Metrics) { m.EventsWritten(5) }, map[string]float64{"skald_audit_events_written_total": 5}},
+		{"waiting", func(m *metrics.Metrics) { m.Waiting(2) }, map[string]float64{"skald_waiting_requests": 2}},
+		{"streams", func(m *metrics.Metrics) { m.Streams(2) }, map[string]float64{"skald_event_streams": 2}},
+		{"archived sagas", func(m *metrics.Metrics) { m.Archived(4) }, map[string]float64{"skald_sagas_archived_total": 4}},
+		{"a saga without progress", func(m *metrics.Metrics) { m.Stalled("no_owner") }, map[string]float64{`skald_sagas_stalled_total{reason="no_owner"}`: 1}},
+		{"an attempt to deliver", func(m *metrics.Metrics) { m.WebhookAttempted("retried") }, map[string]float64{`skald_webhook_attempts_total{result="retried"}`: 1}},
+		{"a webhook that is disabled", (*metrics.Metrics).WebhookDisabled, map[string]float64{"skald_webhooks_disabled_total": 1}},
+		{"what webhooks have not got", func(m *metrics.Metrics) { m.WebhookBacklog(9, time.Minute) }, map[string]float64{"skald_webhook_deliveries_pending": 9, "skald_webhook_lag_seconds": 60}},
+		{"what Kafka has", func(m *metrics.Metrics) { m.Published(6); m.PublishLag(time.Minute); m.PublishLeading(true) },
 			map[string]float64{
 				"skald_kafka_events_published_total": 6, "skald_kafka_lag_seconds": 60, "skald_kafka_leader": 1,
 			}},
-		{"what Kafka has not", (*ops.Metrics).PublishFailed, map[string]float64{"skald_kafka_publish_failures_total": 1}},
-		{"letters that are driven", func(m *ops.Metrics) { m.LetterRetried(dlq.ToHTTP, dlq.FailedDrive) }, map[string]float64{
+		{"what Kafka has not", (*metrics.Metrics).PublishFailed, map[string]float64{
+			"skald_kafka_publish_failures_total": 1,
+		}},
+		{"letters that are driven", func(m *metrics.Metrics) {
+			m.LetterRetried(dlq.ToHTTP, dlq.FailedDrive)
+		}, map[string]float64{
 			`skald_dead_letter_drives_total{kind="http",outcome="` + string(dlq.FailedDrive) + `"}`: 1,
 		}},
-		{"letters that go", func(m *ops.Metrics) { m.LettersReclaimed(1); m.LettersArchived(2); m.LettersPurged(3) },
+		{"letters that go", func(m *metrics.Metrics) {
+			m.LettersReclaimed(1)
+			m.LettersArchived(2)
+			m.LettersPurged(3)
+		},
 			map[string]float64{
 				"skald_dead_letters_reclaimed_total": 1,
 				"skald_dead_letters_archived_total":  2,
 				"skald_dead_letters_purged_total":    3,
 			}},
-		{"records that are read", func(m *ops.Metrics) {
+		{"records that are read", func(m *metrics.Metrics) {
 			m.Ingested(10, 8)
 			m.IngestReduced()
 			m.IngestFailed()
@@ -116,7 +124,7 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			"skald_dlq_ingest_reduced_total":  1,
 			"skald_dlq_ingest_failures_total": 1, "skald_dlq_ingest_held_total": 2, "skald_dlq_ingest_lag_records": 7,
 		}},
-		{"records that are events", func(m *ops.Metrics) {
+		{"records that are events", func(m *metrics.Metrics) {
 			m.SourceRead(10, 8)
 			m.SourceRefused()
 			m.SourceSkipped(3)
@@ -128,7 +136,7 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			"skald_kafka_source_skipped_total": 3, "skald_kafka_source_failures_total": 1, "skald_kafka_source_lag_records": 7,
 			"skald_kafka_source_paused": 1,
 		}},
-		{"events of job runs", func(m *ops.Metrics) {
+		{"events of job runs", func(m *metrics.Metrics) {
 			m.Emitted(6)
 			m.EmitRefused()
 			m.EmitFailed()
@@ -138,30 +146,30 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			"skald_kafka_emitted_events_published_total": 6, "skald_kafka_emitted_events_refused_total": 1,
 			"skald_kafka_emitted_failures_total": 1, "skald_kafka_emitted_lag_seconds": 60, "skald_kafka_emitted_leader": 1,
 		}},
-		{"reading that waits", func(m *ops.Metrics) { m.IngestPaused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
-		{"logs that move", func(m *ops.Metrics) { m.LogsMoved(2, 1, 3, 100) }, map[string]float64{
+		{"reading that waits", func(m *metrics.Metrics) { m.IngestPaused(true) }, map[string]float64{"skald_dlq_ingest_paused": 1}},
+		{"logs that move", func(m *metrics.Metrics) { m.LogsMoved(2, 1, 3, 100) }, map[string]float64{
 			`skald_job_logs_offloaded_total{outcome="moved"}`: 2, `skald_job_logs_offloaded_total{outcome="failed"}`: 1,
 			"skald_job_log_bytes_offloaded_total": 100, "skald_job_runs_purged_total": 3,
 		}},
-		{"hints that are lost", func(m *ops.Metrics) { m.Hinted(2, true, time.Second) }, map[string]float64{
+		{"hints that are lost", func(m *metrics.Metrics) { m.Hinted(2, true, time.Second) }, map[string]float64{
 			`skald_job_lease_hints_total{outcome="lost"}`: 2, "skald_job_lease_hint_seconds_total": 1,
 		}},
-		{"hints that are answered", func(m *ops.Metrics) { m.Hinted(2, false, time.Second) }, map[string]float64{
+		{"hints that are answered", func(m *metrics.Metrics) { m.Hinted(2, false, time.Second) }, map[string]float64{
 			`skald_job_lease_hints_total{outcome="answered"}`: 2, "skald_job_lease_hint_seconds_total": 1,
 		}},
-		{"a sweep", func(m *ops.Metrics) { m.JobSwept("slots", 5, time.Second, true) }, map[string]float64{
+		{"a sweep", func(m *metrics.Metrics) { m.JobSwept("slots", 5, time.Second, true) }, map[string]float64{
 			`skald_job_sweep_rows_total{sweep="slots"}`:    5,
 			`skald_job_sweep_seconds_sum{sweep="slots"}`:   1,
 			`skald_job_sweep_seconds_count{sweep="slots"}`: 1,
 		}},
-		{"a sweep that fails", func(m *ops.Metrics) { m.JobSwept("slots", 0, time.Second, false) }, map[string]float64{
+		{"a sweep that fails", func(m *metrics.Metrics) { m.JobSwept("slots", 0, time.Second, false) }, map[string]float64{
 			`skald_job_sweep_rows_total{sweep="slots"}`:     0,
 			`skald_job_sweep_seconds_sum{sweep="slots"}`:    1,
 			`skald_job_sweep_seconds_count{sweep="slots"}`:  1,
 			`skald_job_sweep_failures_total{sweep="slots"}`: 1,
 		}},
 	} {
-		m := ops.NewMetrics(idle)
+		m := metrics.New(idle)
 		before := scrape(t, m)
 		tt.report(m)
 		after := scrape(t, m)
@@ -173,7 +181,7 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 }
 
 func TestALoopReportsTheTimeOfItsLastRound(t *testing.T) {
-	m, began := ops.NewMetrics(idle), time.Now()
+	m, began := metrics.New(idle), time.Now()
 	m.Sealed(3, time.Minute)
 	m.ActionsSealed(4, time.Minute)
 	got := scrape(t, m)
@@ -191,7 +199,7 @@ func TestALoopReportsTheTimeOfItsLastRound(t *testing.T) {
 
 // A gauge that is not told of what is gone would show it forever.
 func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
-	m := ops.NewMetrics(idle)
+	m := metrics.New(idle)
 	shown := func(prefix string) []string {
 		t.Helper()
 		var names []string
@@ -252,7 +260,7 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 }
 
 func TestAgesAreNeverNegative(t *testing.T) {
-	m := ops.NewMetrics(idle)
+	m := metrics.New(idle)
 	ahead := noon.Add(time.Minute) // by the clock of another machine
 	m.LettersWaiting(dlq.Backlog{ByStatus: map[dlq.Status]int64{dlq.Pending: 2, dlq.Resolved: 9}, Oldest: ahead}, noon)
 	m.JobBacklog(jobrun.Backlog{Oldest: ahead}, noon)
@@ -274,7 +282,7 @@ func TestAgesAreNeverNegative(t *testing.T) {
 }
 
 func TestTheStatesOfLiveSagasAreAllShown(t *testing.T) {
-	m := ops.NewMetrics(idle)
+	m := metrics.New(idle)
 	m.Counted(1, map[saga.State]int{saga.Running: 3, saga.Completed: 8})
 	m.Counted(0, map[saga.State]int{saga.Pending: 2})
 	got := scrape(t, m)
@@ -290,9 +298,9 @@ func TestTheStatesOfLiveSagasAreAllShown(t *testing.T) {
 }
 
 func TestTheLoadAndTheLoginAreReadWhenTheyAreAskedFor(t *testing.T) {
-	running, login := 1, ops.Logins{}
-	m := ops.NewMetrics(func() (int, int) { return running, 2 * running })
-	m.WatchLogins(func() ops.Logins { return login })
+	running, login := 1, metrics.Logins{}
+	m := metrics.New(func() (int, int) { return running, 2 * running })
+	m.WatchLogins(func() metrics.Logins { return login })
 	expect := func(want map[string]float64) {
 		t.Helper()
 		got := scrape(t, m)
@@ -311,7 +319,7 @@ func TestTheLoadAndTheLoginAreReadWhenTheyAreAskedFor(t *testing.T) {
 			prefix + "valid_until_timestamp_seconds": 0,
 		},
 	)
-	running, login = 5, ops.Logins{Renewed: 2, Failed: 3, LastSuccess: noon, ValidUntil: noon.Add(time.Hour)}
+	running, login = 5, metrics.Logins{Renewed: 2, Failed: 3, LastSuccess: noon, ValidUntil: noon.Add(time.Hour)}
 	at := float64(noon.Unix())
 	expect(map[string]float64{
 		"skald_engine_running": 5, "skald_engine_waiting": 10, prefix + "renewed_total": 2, prefix + "failed_total": 3,
@@ -320,7 +328,7 @@ func TestTheLoadAndTheLoginAreReadWhenTheyAreAskedFor(t *testing.T) {
 }
 
 func TestRequestsAreCountedByMethodAndCode(t *testing.T) {
-	m := ops.NewMetrics(idle)
+	m := metrics.New(idle)
 	h := m.Instrument(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
 			w.WriteHeader(http.StatusConflict)
@@ -337,16 +345,6 @@ func TestRequestsAreCountedByMethodAndCode(t *testing.T) {
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
-		}
-	}
-}
-
-func TestProfilesAreServed(t *testing.T) {
-	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/cmdline"} {
-		w := httptest.NewRecorder()
-		ops.Profiling().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
-		if w.Code != http.StatusOK || w.Body.Len() == 0 {
-			t.Errorf("%s: %d with %d bytes", path, w.Code, w.Body.Len())
 		}
 	}
 }

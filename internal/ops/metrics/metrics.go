@@ -1,9 +1,8 @@
-// Package ops provides metrics and profiling for operators.
-package ops
+// Package metrics provides Skald's metrics to Prometheus.
+package metrics
 
 import (
 	"net/http"
-	"net/http/pprof"
 	"slices"
 	"time"
 
@@ -56,9 +55,9 @@ type Metrics struct {
 	waiting  prometheus.Gauge
 }
 
-// NewMetrics registers all metrics. load returns how many sagas of this node have a
+// New registers all metrics. load returns how many sagas of this node have a
 // call in flight, and how many it holds for a short wait.
-func NewMetrics(load func() (running, waiting int)) *Metrics {
+func New(load func() (running, waiting int)) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
@@ -316,15 +315,4 @@ func (m *Metrics) Watch(done func(loop string), late func() []string) {
 		prometheus.GaugeOpts{Name: "skald_loops_late", Help: "Background loops that have not finished a round within their limit; /readyz names them."},
 		func() float64 { return float64(len(late())) },
 	))
-}
-
-// Profiling serves net/http/pprof. Serve it on loopback only.
-func Profiling() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/debug/pprof/", pprof.Index)
-	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	return mux
 }
