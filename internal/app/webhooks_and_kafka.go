@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// notices sends events out: to webhooks, and to Kafka when there are brokers.
+// notices sends events to webhooks and, if brokers are configured, to Kafka.
 type notices struct {
 	hooks  delivery.Config
 	sender *delivery.Sender

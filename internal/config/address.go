@@ -105,7 +105,7 @@ func isHost(s string) bool {
 	return len(s) <= 253 && hostName.MatchString(s) && !numeric.MatchString(s)
 }
 
-// broker reports whether s is host:port, both given.
+// broker reports whether s is host:port with both parts.
 func broker(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	n, errPort := strconv.ParseUint(port, 10, 16)

@@ -44,11 +44,11 @@ func (l *Letter) Unretryable(force bool) error {
 }
 
 // Waited reports whether a saga waits for the letter. Such a letter ends with the saga's step, and
-// is discarded or deleted only with force.
+// can be discarded or deleted only with force.
 func (l *Letter) Waited() bool { return l.Source == FromSaga && l.Status != Resolved }
 
-// Actions lists what can be done to a letter now without force: a DEAD one is requeued
-// first, and one that a saga waits for is neither discarded nor deleted.
+// Actions lists the actions that a letter accepts now without force: a DEAD one must be
+// requeued first, and one that a saga waits for cannot be discarded or deleted.
 func (l *Letter) Actions() []string {
 	all := l.statusActions()
 	if !l.Waited() {
@@ -239,7 +239,7 @@ func (d *decision) end(on Trigger, why Resolution) {
 	l.Resolution, l.NextRetryAt, l.HeldRetryAt, l.RetryAsked = why, nil, nil, false
 }
 
-// waits gives l, which is PENDING, the time of its next retry.
+// waits sets the time of the next retry of l, which is PENDING.
 func (l *Letter) waits(p *Policy, m Moment) {
 	l.Resolution, l.TerminalAt = "", nil
 	l.NextRetryAt = l.nextRetry(p, l.Failures(), m)
@@ -255,7 +255,8 @@ func (l *Letter) nextRetry(p *Policy, failures int, m Moment) *time.Time {
 	return p.NextRetry(l.Source, failures, m.Now, m.Jitter)
 }
 
-// HeldAsPermanent reports whether l waits for a person because a retry would only fail again.
+// HeldAsPermanent reports whether l waits for an operator because a retry would only fail
+// again.
 func (l *Letter) HeldAsPermanent(p *Policy) bool {
 	return l.Failure.Class == Permanent && l.Source.automatic() && !p.RetryPermanent
 }
@@ -265,8 +266,8 @@ func NotFound(id uuid.UUID) *fault.Error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no dead letter %s", id)
 }
 
-// Stale is the fault of a change to a version of a letter that is not the stored
-// one, which is present.
+// Stale is the fault of a change to an outdated version of a letter; present is the stored
+// letter.
 func Stale(id uuid.UUID, present int64) *fault.Error {
 	return fault.New(fault.Precondition, CodeStale, "dead letter %s is at version %d", id, present)
 }

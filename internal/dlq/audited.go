@@ -15,8 +15,8 @@ func (p *Policy) Audited() any {
 	}
 }
 
-// Audited returns what is hashed for the audit trail when a group is changed: only what
-// people have set, which arriving letters do not affect.
+// Audited returns what is hashed for the audit trail when a group is changed: only the fields
+// set by people, which arriving letters do not affect.
 func (g *Group) Audited() any {
 	return map[string]any{
 		"fingerprint": g.Fingerprint, "version": g.Version, "state": g.State, "assignee": g.Assignee, "note": g.Note,

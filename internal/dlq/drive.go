@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Drive is a claimed letter on its way, and what is to be sent of it.
+// Drive is a claimed letter, and what is to be sent of it.
 type Drive struct {
 	Letter            // RETRYING, with Token and LeaseUntil
 	Send   Content    // of its Revision
@@ -20,7 +20,7 @@ type Drive struct {
 	Forced bool       // it was DEAD: a failure leaves it DEAD
 	Was    Resolution // of a Forced one, before it was claimed
 	Due    bool       // automatic: its time had come
-	// KeepHeaders is what the policy keeps of the headers that are otherwise left out.
+	// KeepHeaders lists the headers that the policy keeps although they are dropped by default.
 	KeepHeaders []string
 }
 
@@ -29,19 +29,19 @@ type Result struct {
 	Outcome    AttemptOutcome
 	Error      string // unless Acknowledged
 	StatusCode int
-	RetryAfter time.Duration // how long the target asked to be left alone; 0: it did not
+	RetryAfter time.Duration // the target's Retry-After; 0: none
 	Written    *Position
 	StartedAt  time.Time
 	EndedAt    time.Time
-	// Accepted: the target has taken the letter and will report the result later (a
-	// saga, a job run); the letter stays RETRYING until then.
+	// Accepted means that the target has accepted the letter and will report the result later
+	// (a saga, a job run); the letter stays RETRYING until then.
 	Accepted bool
-	// Missing: FailedDrive, because there is no such target, so that nothing was
-	// sent. It counts only when the target is the letter's own.
+	// Missing means FailedDrive because the target does not exist, so nothing was sent. It
+	// counts only if the target is the letter's own.
 	Missing bool
-	// TooLarge: FailedDrive, because its target takes nothing as large as this, so that
-	// nothing was sent. It does not count, and only a person can change it: there is no
-	// automatic retry.
+	// TooLarge means FailedDrive because the letter is too large for the target, so nothing was
+	// sent. It does not count, and there is no automatic retry, because only a person can
+	// change this.
 	TooLarge bool
 	// Fault is set for Withdrawn only: what prevents the retry until someone changes
 	// it; nil: an outage.
@@ -57,9 +57,9 @@ type DriveEnded struct {
 
 func (DriveEnded) event() {}
 
-// Lost returns the end of a drive whose lease expired. unsent: the letter was certainly
-// not handed over, so there was no retry, and a letter without retries left was DEAD
-// before (invariant D3: a PENDING one has a retry left).
+// Lost returns the end of a drive whose lease expired. unsent means that the letter was
+// certainly not handed over, so there was no retry; a letter without retries left becomes DEAD
+// again (invariant D3: a PENDING one has a retry left).
 func (d *Drive) Lost(unsent bool, started, now time.Time) Result {
 	if !unsent {
 		return Result{
@@ -86,7 +86,7 @@ type Finish struct {
 	RedriveID   uuid.UUID // zero: as it was
 	Attempt     Attempt
 	At          time.Time
-	Handover    uuid.UUID    // the note to be reverted; zero: none, or others need it still
+	Handover    uuid.UUID    // the note to be deleted; zero: none, or others still need it
 	Fault       *fault.Error // of Result; not stored
 
 	RetryAfter time.Duration // of Result; redrives honour it
@@ -145,7 +145,7 @@ func (d *decision) driveEnded(e DriveEnded) {
 	case unmade:
 		d.to(Pending, RetryWithdraw)
 		again := *p
-		again.AutoRetry = p.AutoRetry || drive.Due // what was to be retried still is: a policy holds it, and may let it go
+		again.AutoRetry = p.AutoRetry || drive.Due // it is still to be retried: a policy holds it, and may release it
 		l.NextRetryAt = l.nextRetry(&again, failures, d.m)
 	case r.TooLarge:
 		d.to(Pending, RetryWithdraw)
@@ -165,8 +165,8 @@ func (d *decision) driveEnded(e DriveEnded) {
 	}
 }
 
-// later moves the time of an automatic retry to when the target wants to be called again,
-// if it has asked to be left alone for longer: at most an hour, as for steps of sagas.
+// later postpones an automatic retry to the time that the target requested, if that is later:
+// by at most an hour, as for steps of sagas.
 func later(at *time.Time, asked time.Duration, m Moment) *time.Time {
 	wanted := m.Now.Add(min(asked, retry.MaxAfter)).Truncate(time.Microsecond) // as it is stored
 	if at == nil || !wanted.After(*at) {

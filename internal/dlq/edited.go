@@ -7,11 +7,10 @@ import (
 	"fmt"
 )
 
-// IdempotencyKey is the key under which a drive is sent: the lineage's id and its
-// generation, the same for every retry of one content. Edited content is another
-// message, for which a target that remembers answers by key must not return the old
-// one: the key then ends in a digest of what is sent. The same content always has the
-// same key, also in another retry or redrive.
+// IdempotencyKey is the key under which a drive is sent: the lineage's id and its generation,
+// the same for every retry of one content. Edited content is a different message, for which a
+// target must not return the stored answer of the old one, so the key then ends in a digest of
+// what is sent. The same content always has the same key, also in another retry or redrive.
 func (d *Drive) IdempotencyKey() string {
 	key := fmt.Sprintf("%s/%d", d.RootID, d.Generation)
 	if tag := d.EditTag(); tag != "" {

@@ -40,14 +40,14 @@ type Filter struct {
 	GenerationMin int
 }
 
-// Query is a page of letters that is asked for.
+// Query is the request for a page of letters.
 type Query struct {
 	Filter
 	page.ByTime
 	Oldest bool // oldest first; otherwise newest first
-	// Bare leaves out Content and Failure.Stack, which may be megabytes a letter.
+	// Bare omits Content and Failure.Stack, which may be megabytes per letter.
 	Bare bool
-	// Largest leaves those out of letters that have more bytes of them (Omitted);
-	// 0: of none. A page of letters of 10 MB would be gigabytes.
+	// Largest omits them from letters with more bytes of them (Omitted); 0: never. A page of
+	// letters of 10 MB would be gigabytes.
 	Largest int
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// GroupEdit changes what people have made of a group; nil members stay as they are.
+// GroupEdit changes the fields of a group that people set; nil members are unchanged.
 type GroupEdit struct {
 	State    *GroupState
 	Assignee *string
 	Note     *string
 }
 
-// Edited applies an edit. A group becomes REGRESSED only by its letters, never by hand.
+// Edited applies an edit. A group becomes REGRESSED only by its letters, never by an edit.
 // Fault: Invalid.
 func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 	var w mistakes
@@ -43,7 +43,7 @@ func (g Group) Edited(e GroupEdit, now time.Time) (Group, error) {
 	return g, w.fault()
 }
 
-// Group is letters with one fingerprint: one kind of error.
+// Group is the letters with one fingerprint: one kind of error.
 type Group struct {
 	TenantID    uuid.UUID
 	Fingerprint string
@@ -66,7 +66,7 @@ type Group struct {
 // Place is where it stands in a list.
 func (g *Group) Place() page.TimeKey { return page.TimeKey{At: g.LastSeen, Key: g.Fingerprint} }
 
-// GroupState is what people have made of a group.
+// GroupState is people's assessment of a group.
 type GroupState string
 
 // States of groups. One that is RESOLVED regresses with its next letter.

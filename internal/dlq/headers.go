@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Record is a record of a dead-letter topic, as a consumer got it.
+// Record is a record of a dead-letter topic, as received by a consumer.
 type Record struct {
 	Place     Position
 	Timestamp time.Time
@@ -17,8 +17,8 @@ type Record struct {
 // Intake configures how records become letters.
 type Intake struct {
 	Tenant uuid.UUID // whose letters they are
-	// Suffixes and Prefixes are what the names of dead-letter topics have beyond
-	// the names of the topics they serve, in any case; the first that fits counts.
+	// Suffixes and Prefixes are what the names of dead-letter topics add to the original
+	// topics' names, in any case; the first match counts.
 	Suffixes, Prefixes []string
 	// MaxPayload is how many bytes of a payload are stored; 0: the constant MaxPayload.
 	MaxPayload int
@@ -30,7 +30,7 @@ type Intake struct {
 const UnknownTopic = "unknown:"
 
 const (
-	noReason     = "unknown: no header of the record says why"
+	noReason     = "unknown: no header of the record gives the reason"
 	maxTopicName = 249 // Kafka's own limit
 )
 
@@ -112,7 +112,7 @@ func (in Intake) served(topic string) string {
 	return Storable(UnknownTopic+topic, MaxTopic)
 }
 
-// bounce fills in what our own headers say about a letter that came back.
+// bounce fills in a returned letter's fields from our own headers.
 func (a *Arrival) bounce(t *told) {
 	root, err := uuid.Parse(plain(t.last(fRoot)))
 	if err != nil || root == uuid.Nil {
@@ -128,7 +128,7 @@ func (a *Arrival) bounce(t *told) {
 	}
 }
 
-// failure fills in why the record was given up.
+// failure fills in why processing of the record gave up.
 func (a *Arrival) failure(t *told) {
 	order := familyOrder
 	if a.BounceOf != uuid.Nil {
@@ -165,7 +165,7 @@ func (a *Arrival) failure(t *told) {
 			a.ConsumerGroup = Storable("connect-"+connector, MaxWord) // as Connect names it
 		}
 	}
-	if a.ConsumerGroup == "" { // Spring Cloud Stream tells it only by the name that it gives the topic
+	if a.ConsumerGroup == "" { // Spring Cloud Stream encodes it only in the name of the topic
 		if group, ok := strings.CutPrefix(a.Arrived.Topic, "error."+a.OriginalTopic+"."); ok {
 			a.ConsumerGroup = Storable(group, MaxWord)
 		}

@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// wrappers are exceptions in which libraries wrap whatever went wrong: the last part of
-// their names, in lower case. Alone they would put every failure of a topic into one
-// group of unknown class.
+// wrappers are exceptions in which libraries wrap others: the last part of their names, in
+// lower case. Alone they would put every failure of a topic into one group of unknown class.
 var wrappers = words(`
 	listenerexecutionfailedexception timestampedexception batchlistenerfailedexception kafkaexception
 	messagingexception messagehandlingexception messagedeliveryexception messagetransformationexception
@@ -27,8 +26,8 @@ func wrapper(name string) bool {
 	return wrappers[strings.ToLower(name[strings.LastIndexAny(name, ".$")+1:])]
 }
 
-// typeOf returns the exception that a failure is of: the innermost of what a known
-// wrapper wraps, otherwise the cause that the tool names, otherwise the exception.
+// typeOf returns the type of a failure: the innermost exception in a known wrapper, otherwise
+// the cause that the tool names, otherwise the exception.
 func typeOf(kind, cause, message, stack string) string {
 	named := kind
 	if cause != "" {

@@ -18,7 +18,7 @@ const (
 	fConnector
 	fMessage
 	fType
-	fCause // the type of what lies beneath a wrapper: preferred to fType
+	fCause // the type of the wrapped exception: preferred to fType
 	fStack
 	fClass
 	fRoot
@@ -30,7 +30,7 @@ const (
 // families lists the headers of each tool, in order of preference. Names are in lower
 // case and compared case-insensitively.
 var families = [...]map[string]field{
-	{ // ours, written by a redrive; the failure by consumers that want to tell it without a framework
+	{ // ours, written by a redrive; the headers of the failure by consumers without a framework
 		HeaderTopic: fTopic, HeaderPartition: fPartition, HeaderOffset: fOffset, "x-dlq-original-timestamp": fTimestamp,
 		"x-dlq-consumer-group": fGroup, "x-dlq-error-message": fMessage, "x-dlq-error-type": fType,
 		"x-dlq-error-stack": fStack, "x-dlq-error-class": fClass,
@@ -136,7 +136,7 @@ func renamed(headers []Header) string {
 	return ""
 }
 
-// maxHeaderName is more than the longest name that tells anything.
+// maxHeaderName exceeds the length of every name that matters.
 const maxHeaderName = 64
 
 var familyOrder = func() []int {
@@ -174,7 +174,7 @@ type value struct {
 	at          int // index of the last, from 1; 0: none
 }
 
-// told is the parsed headers of a record. It is large and stays on the stack.
+// told holds the parsed headers of a record. It is large and stays on the stack.
 type told struct {
 	vals               [len(families)][fields]value
 	correlation, trace string

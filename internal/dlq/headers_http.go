@@ -19,27 +19,25 @@ const (
 	HTTPWithheld = "X-Dlq-Withheld" // the percent-encoded name of one header with credentials that were not sent
 )
 
-// MaxHTTPHeaders is how many bytes of key and headers a request carries, as it is
-// written: servers take 8 KiB to 64 KiB in all.
+// MaxHTTPHeaders is the maximum size of key and headers in a request, as sent: servers accept 8
+// KiB to 64 KiB in total.
 const MaxHTTPHeaders = 32 << 10
 
-// CarriedOverHTTP is what a request carries of key and headers of a record, in
-// their order.
+// CarriedOverHTTP is the part of a record's key and headers that a request carries, in their
+// order.
 type CarriedOverHTTP struct {
 	Headers     []Header // to be added as they are; names may repeat
 	ContentType string   // the record's own, "" when it has none that is one
-	// Withheld names headers that hold credentials and are not sent because the target
-	// is on another host than the letter's own (they are listed in HTTPWithheld).
-	// Dropped names those whose content is sent differently: about earlier redrives and
-	// the failure.
+	// Withheld names headers that hold credentials and are not sent because the target is on
+	// another host than the letter's own (they are listed in HTTPWithheld). Dropped names those
+	// whose content is sent in another way: those about earlier redrives and the failure.
 	Withheld, Dropped []string
 }
 
-// CarryOverHTTP returns the HTTP headers that carry everything but the payload of a
-// content to an HTTP target. own: the target is on the letter's own host, so it may
-// receive credentials. keep: what the policy keeps of the headers that are otherwise
-// left out (Left). Fault: Invalid with a field at /headers when key and headers
-// take more than MaxHTTPHeaders.
+// CarryOverHTTP returns the HTTP headers that carry everything but the payload of a content to
+// an HTTP target. own: the target is on the letter's own host, so it may receive credentials.
+// keep lists the headers that the policy keeps although they are dropped by default (Left).
+// Fault: Invalid with a field at /headers when key and headers take more than MaxHTTPHeaders.
 //
 // A header keeps its name if no server on the way would change or interpret it: every
 // header of that name, in any case, has a name of letters, digits and hyphens without a

@@ -8,7 +8,7 @@ import "strings"
 // those by which frameworks count their own retries: with them a consumer would give up
 // at once.
 var (
-	// leftBegins are beginnings of names, in lower case, that nothing else bears.
+	// leftBegins are prefixes of names, in lower case, that no other headers have.
 	leftBegins = []string{
 		"kafka_dlt-", "kafka_original-", "kafka_exception-", "kafka_key-exception-", // Spring for Apache Kafka
 		"springdeserializerexception", // a Java object, which no consumer should read from others

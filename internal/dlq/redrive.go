@@ -70,7 +70,7 @@ type Redrive struct {
 
 	Action RedriveAction
 	State  RedriveState
-	// Unreadable: what is stored of the request is damaged. Nothing is done by it; it can be
+	// Unreadable: what is stored of the request is damaged. It does nothing and can be
 	// canceled.
 	Unreadable bool
 	// A redrive canceled after a halt keeps it, so that a later reader sees why it had
@@ -167,7 +167,7 @@ const (
 	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // another person must approve it
 	RedriveRunning   RedriveState = "RUNNING"
 	RedrivePaused    RedriveState = "PAUSED"
-	RedriveHalted    RedriveState = "HALTED" // it stopped itself: see HaltReason
+	RedriveHalted    RedriveState = "HALTED" // it halted automatically: see HaltReason
 	RedriveCompleted RedriveState = "COMPLETED"
 	RedriveCanceled  RedriveState = "CANCELED"
 )

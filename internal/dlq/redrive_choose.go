@@ -50,7 +50,7 @@ type Candidate struct {
 	// state of that letter in this redrive, or Elsewhere when it does not belong to it;
 	// "": the letter does not wait.
 	Behind ItemState
-	// Paused: its target has asked to be left alone until later.
+	// Paused: its target has asked not to be called until later.
 	Paused bool
 	// Other is the redrive that began earlier and holds the letter (Ahead, Holding);
 	// zero: none.

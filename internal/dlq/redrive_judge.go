@@ -40,7 +40,7 @@ func (r *Redrive) Stalled(now time.Time) (since *time.Time, waitingFor string) {
 		return nil, ""
 	}
 	if name, until := r.Pauses.next(now); name != "" {
-		return r.ProgressAt, fmt.Sprintf("%s, which asked to be left alone until %s", name, until.UTC().Format(time.RFC3339))
+		return r.ProgressAt, fmt.Sprintf("%s, which asked not to be called until %s", name, until.UTC().Format(time.RFC3339))
 	}
 	if r.WaitingAt == nil || now.Sub(*r.WaitingAt) > stallAfter {
 		return r.ProgressAt, WaitingForLease

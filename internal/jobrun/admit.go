@@ -91,7 +91,7 @@ func (k *admission) decide(c *Candidate, s Step, format string, args ...any) {
 	k.decided = append(k.decided, Admission{ID: c.ID, Step: s, Reason: fmt.Sprintf(format, args...)})
 }
 
-// choose admits the first that may begin while the key is free.
+// choose admits the first run that may begin, if the key is free.
 func (k *admission) choose() {
 	if c := k.retry; c != nil {
 		k.holders = append(k.holders, c)

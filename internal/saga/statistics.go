@@ -64,7 +64,7 @@ const (
 	MostBuckets = 500
 	// MinutesKept is how far back sagas are counted by the minute.
 	MinutesKept = 3 * 24 * time.Hour
-	// MostTimed is how many sagas of all buckets together are read for their durations.
+	// MostTimed limits the sagas that are read for their durations, over all buckets together.
 	MostTimed = 10_000
 )
 

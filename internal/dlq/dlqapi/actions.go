@@ -69,7 +69,7 @@ func (s *Handlers) RequeueDeadLetter(ctx context.Context, in api.RequeueDeadLett
 		})
 }
 
-// DiscardDeadLetter gives a letter up.
+// DiscardDeadLetter discards a letter.
 func (s *Handlers) DiscardDeadLetter(ctx context.Context, in api.DiscardDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	var why string
@@ -99,8 +99,8 @@ func sagaWaits(l *dlq.Letter) error {
 		"saga %s is waiting for this dead letter: retry it, resolve it if its step was compensated manually, or set force", l.Link.SagaID).Allowing(l.Actions())
 }
 
-// ResolveDeadLetter records that a letter was dealt with elsewhere. A saga that waits
-// for it continues.
+// ResolveDeadLetter records that a letter was handled elsewhere. A saga that waits for it
+// continues.
 func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLetterRequestObject) (api.Response, error) {
 	var reason *string
 	if in.Body != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// letterView is how much of a letter is shown.
+// letterView selects the parts of a letter that are shown.
 type letterView struct {
 	content bool     // payload, key, headers, stack
 	raw     bool     // the payload's bytes, also when it is JSON or text
@@ -84,7 +84,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	}
 	switch {
 	case len(v.redact) > 0 && enc != dlq.JSON:
-		asJSON = httpkit.Redacted // members cannot be located in it, so nothing of it is shown
+		asJSON = httpkit.Redacted // members cannot be located in it, so all of it is hidden
 	case enc == dlq.JSON:
 		asJSON = masked(payload, v.redact)
 	case enc == dlq.Text:

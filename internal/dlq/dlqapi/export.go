@@ -140,7 +140,7 @@ func (e *export) cursor() string {
 	return e.s.Cursors.Seal(e.list, httpkit.ByTime.Keys(*e.query.After))
 }
 
-// push sends data as a whole; false: the client is gone or too slow.
+// push sends all of data; it returns false if the client is gone or too slow.
 func (e *export) push(w http.ResponseWriter, out *http.ResponseController, data []byte) bool {
 	if out.SetWriteDeadline(time.Now().Add(max(e.s.Limits.StreamWrite, e.s.Limits.RequestTimeout))) != nil {
 		return false

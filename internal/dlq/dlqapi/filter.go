@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// filterAsked is the filter of a list: those of its parameters that have the names of
-// members of the filter in a body.
+// filterAsked returns the filter of a list: the parameters with the names of the members of a
+// filter in a body.
 func filterAsked(params any) (*api.DeadLetterFilter, error) {
 	doc, err := json.Marshal(params)
 	if err != nil {
@@ -26,9 +26,9 @@ func filterAsked(params any) (*api.DeadLetterFilter, error) {
 	return &asked, json.Unmarshal(doc, &asked)
 }
 
-// letterFilter reads the filter of a list from its parameters, which have been checked
-// one by one against the contract. Faults: Malformed; Forbidden when the caller may not
-// read what it filters by.
+// letterFilter reads the filter of a list from its parameters, which have been checked one by
+// one against the contract. Faults: Malformed; Forbidden if the caller may not read the
+// filtered content.
 func letterFilter(ctx context.Context, params any) (dlq.Filter, error) {
 	asked, err := filterAsked(params)
 	if err != nil {
@@ -58,10 +58,9 @@ func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, 
 	return &f, doc, err
 }
 
-// filterOf is the one place where the filter of the contract becomes that of the rules,
-// in lists, in the export and in bulk operations. wrong are mistakes, with the names of
-// members as pointers. Fault: Forbidden when the caller may not read what it filters
-// by.
+// filterOf converts a filter of the contract to that of the rules, for lists, exports and bulk
+// operations. wrong are mistakes, with the names of members as pointers. Fault: Forbidden if
+// the caller may not read the filtered content.
 func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wrong []fault.Field, err error) {
 	for _, content := range []struct {
 		name  string
@@ -97,7 +96,7 @@ func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wron
 	return f, w.all, nil
 }
 
-// filterMistakes collects what is wrong with a filter beyond what the contract checks.
+// filterMistakes collects mistakes in a filter that the contract does not catch.
 type filterMistakes struct{ all []fault.Field }
 
 func (w *filterMistakes) add(name, code, message string) {

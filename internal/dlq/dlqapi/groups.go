@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// ListDeadLetterGroups returns a page of groups, those seen last first.
+// ListDeadLetterGroups returns a page of groups, the most recently seen first.
 func (s *Handlers) ListDeadLetterGroups(ctx context.Context,
 	in api.ListDeadLetterGroupsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

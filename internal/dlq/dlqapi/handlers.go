@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// DeadLetters is what the edge needs of the dead-letter queue. Every field is required.
+// DeadLetters configures the operations on the dead-letter queue. Every field is required.
 type DeadLetters struct {
 	Letters  dlq.Letters
 	Redrives dlq.Redrives
@@ -33,14 +33,14 @@ type DeadLetters struct {
 	// PolicyOf returns the policy that applies to a topic: its own, the tenant's
 	// default, or the configuration's.
 	PolicyOf func(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error)
-	// Drive retries one letter at once and returns how that ended, which is stored by then; RETRYING:
-	// the target reports later. A failed drive is not an error. Faults: NotFound; Conflict;
-	// Precondition CodeStale; Invalid CodeTarget; Unavailable CodeNoKafka.
+	// Drive retries one letter immediately and returns the stored result; RETRYING: the target
+	// reports later. A failed retry is not an error. Faults: NotFound; Conflict; Precondition
+	// CodeStale; Invalid CodeTarget; Unavailable CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
 	// Routes are the targets that this server, as it is configured, can reach.
 	Routes dlq.Routes
-	// UndoneByHand reports to the saga that waits for a letter that its step was undone
-	// elsewhere; the saga's own commit resolves the letter, which is returned.
+	// UndoneByHand notifies the saga that waits for a letter that its step was compensated
+	// manually; the saga's commit resolves the letter, which is returned.
 	UndoneByHand func(context.Context, dlq.Letter, operator.By) (dlq.Letter, error)
 }
 
@@ -55,10 +55,10 @@ func (d *DeadLetters) Complete() bool {
 type Handlers struct {
 	*httpkit.Kit
 	DeadLetters
-	// CheckEndpoint returns why a URL could never be sent to, "" if it can; in words
-	// that the tenant may read.
+	// CheckEndpoint returns why nothing could ever be sent to a URL, "" if it can; the text is
+	// shown to the tenant.
 	CheckEndpoint func(url string) (reason string)
-	// LetterSchema is the schema of a pushed letter. It says which texts of an imported one
+	// LetterSchema is the schema of a pushed letter. It defines which texts of an imported one
 	// are cleaned.
 	LetterSchema *openapi3.Schema
 }

@@ -24,8 +24,8 @@ const (
 	importBytes  = 8 << 20 // or as many as have lines of so many bytes
 	importErrors = 100     // that are reported
 	importBuffer = 64 << 10
-	// importLine is the greatest length of a line in bytes: a letter with a payload of
-	// dlq.MaxPayload and as much again of headers, key and stack, all in base64.
+	// importLine is the maximum length of a line in bytes: a letter with a payload of
+	// dlq.MaxPayload and as much in headers, key and stack, all in base64.
 	importLine = 2 * (dlq.MaxPayload*4/3 + 1<<20)
 )
 
@@ -39,7 +39,7 @@ func (s *Handlers) recordImport(ctx context.Context) error {
 	return s.Actions.Record(ctx, asked)
 }
 
-// ImportDeadLetters stores the lines of an export, each on its own, as they come.
+// ImportDeadLetters stores the lines of an export, each independently, as they arrive.
 func (s *Handlers) ImportDeadLetters(ctx context.Context,
 	req api.ImportDeadLettersRequestObject) (api.Response, error) {
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
@@ -97,8 +97,8 @@ func (s *Handlers) over(at time.Time) bool {
 	}
 }
 
-// nextLine reads a line without surrounding white space. A line longer than most is
-// skipped, and does not fit. io.EOF comes with the last line.
+// nextLine reads a line without surrounding white space. A line longer than most is skipped and
+// reported as not fitting. io.EOF comes with the last line.
 func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) {
 	fits = true
 	for {
@@ -122,7 +122,7 @@ func isEnd(line []byte) bool {
 		last.End != nil && last.ID == nil
 }
 
-// importing is an import under way.
+// importing is an import in progress.
 type importing struct {
 	s        *Handlers
 	tenant   uuid.UUID

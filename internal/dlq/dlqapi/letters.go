@@ -29,7 +29,7 @@ func (f *letterFault) Describe(p *api.Problem) {
 	p.Current, p.Message, p.Import = f.current, f.message, f.imported
 }
 
-// withCurrentLetter adds the letter's present state to a conflict.
+// withCurrentLetter adds the letter's current state to a conflict.
 func withCurrentLetter(err error, l *dlq.Letter) error {
 	if k := fault.KindOf(err); k != fault.Conflict && k != fault.Precondition {
 		return err

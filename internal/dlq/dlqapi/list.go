@@ -108,7 +108,7 @@ func (s *Handlers) letterAndPolicy(ctx context.Context, tenant, id uuid.UUID) (l
 	return l, p, err
 }
 
-// GetDeadLetter returns a letter, live or archived, as the parameters ask for.
+// GetDeadLetter returns a letter, live or archived, in the requested form.
 func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

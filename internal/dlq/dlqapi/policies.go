@@ -74,7 +74,7 @@ func (s *Handlers) patchPolicy(ctx context.Context, topic string, match *string,
 		func(there dlq.Policy) dlq.Policy { return patchedPolicy(there, b) })
 }
 
-// setPolicy stores what decide makes of the policy that applies to a topic as the
+// setPolicy applies decide to the policy that applies to a topic, and stores the result as the
 // topic's policy.
 func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, reason string,
 	decide func(there dlq.Policy) dlq.Policy) (httpkit.Answer, error) {
@@ -97,8 +97,8 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 		if err := dlq.CheckPolicy(&p); err != nil {
 			return httpkit.Answer{}, err
 		}
-		// Unchanged targets are not checked: a topic must be held by one field, whatever
-		// was allowed before.
+		// Unchanged targets are not checked: it must be possible to hold a topic by changing
+		// one field, whatever was allowed before.
 		if err := s.mayBeAllowed(&p); err != nil && !slices.Equal(p.AllowedTargets, there.AllowedTargets) {
 			return httpkit.Answer{}, err
 		}
@@ -132,8 +132,8 @@ func (s *Handlers) policyAnswer(ctx context.Context, p *dlq.Policy, topic string
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(p.Version)}, nil
 }
 
-// mayBeAllowed returns nil when letters may be driven to all targets that a policy
-// names. Fault: Invalid with dlq.CodeTarget.
+// mayBeAllowed returns nil if letters may be sent to all targets that a policy names. Fault:
+// Invalid with dlq.CodeTarget.
 func (s *Handlers) mayBeAllowed(p *dlq.Policy) error {
 	for i, target := range p.AllowedTargets {
 		if s.Routes.Forbids(target) {

@@ -106,7 +106,7 @@ func sameHeaders(a, b []dlq.Header) bool {
 	return true
 }
 
-// PushDeadLetters stores letters, each on its own.
+// PushDeadLetters stores letters, each independently.
 func (s *Handlers) PushDeadLetters(ctx context.Context, in api.PushDeadLettersRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(httpkit.WithActor(ctx, nil))
 	defer cancel()
@@ -273,7 +273,8 @@ func readLetter(b *api.DeadLetterInput, texts *plaintext.Members) (l dlq.Letter,
 	return l, wrong
 }
 
-// targetMistakes returns what is wrong with the target of a push in itself.
+// targetMistakes returns mistakes in the target of a push that do not depend on the
+// configuration.
 func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	if t.Job != "" && t.Kind != dlq.ToJobRun {
 		wrong.Add("/target/job", "excluded", "is allowed with kind job_run only")
@@ -301,8 +302,8 @@ func targetMistakes(t *dlq.Target) (wrong fault.Mistakes) {
 	return wrong
 }
 
-// undrivable returns what would prevent driving a pushed letter to its target whatever
-// the configuration of the server.
+// undrivable returns what would prevent sending a pushed letter to its target under any
+// configuration of the server.
 func undrivable(l *dlq.Letter) []fault.Field {
 	switch t := l.Target; {
 	case t.Kind == dlq.ToHTTP, t.Kind == dlq.ToKafka && t.Topic != "":

@@ -50,7 +50,7 @@ type letterRecord struct {
 	texts plaintext.Members // that were cleaned or cut
 }
 
-// maxURL is the contract's bound of a target's URL.
+// maxURL is the contract's limit for the URL of a target.
 const maxURL = 2048
 
 func recordOf(l *dlq.Letter, cursor string) letterRecord {
@@ -109,7 +109,7 @@ func readRecord(schema *openapi3.Schema, line []byte, maxDepth int) (r letterRec
 	return r, nil
 }
 
-// notARecord says what is wrong with a line, without the words of the decoder.
+// notARecord describes what is wrong with a line, without the decoder's wording.
 func notARecord(err error) fault.Field {
 	if quoted, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
 		if name, err := strconv.Unquote(quoted); err == nil {
@@ -118,13 +118,13 @@ func notARecord(err error) fault.Field {
 	}
 	var at *time.ParseError
 	if errors.As(err, &at) {
-		return fault.Field{Code: "invalid", Message: "is not a dead letter: one of its times is not as in RFC 3339"}
+		return fault.Field{Code: "invalid", Message: "is not a dead letter: one of its times is not in RFC 3339 format"}
 	}
-	return fault.Field{Code: "invalid", Message: "is not a dead letter: one of its members has a format that it cannot have"}
+	return fault.Field{Code: "invalid", Message: "is not a dead letter: one of its members has an invalid format"}
 }
 
-// letter makes a letter from a record: as it was, but without a retry under way or
-// scheduled. Fault: Invalid.
+// letter makes a letter from a record: unchanged, but without a running or scheduled retry.
+// Fault: Invalid.
 func (r *letterRecord) letter(tenant uuid.UUID, p *dlq.Policy, m dlq.Moment) (dlq.Letter, error) {
 	l, wrong := readLetter(&r.DeadLetterInput, &r.texts)
 	if r.ID == nil || *r.ID == uuid.Nil {

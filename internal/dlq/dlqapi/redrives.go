@@ -99,7 +99,7 @@ func (s *Handlers) RetryAllDeadLetters(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	// Its body may be left out for compatibility: the audit trail then has only who and
+	// Its body is optional for compatibility: without it, the audit trail records only who and
 	// when.
 	asked.key, asked.asked = in.Params.IdempotencyKey, dlq.RedriveRequest{All: asked.redrive.Filter.Empty(),
 		Unexplained: true}
@@ -214,9 +214,8 @@ func redriveID(req *httpkit.Request, key string) uuid.UUID {
 	return id
 }
 
-// mayTarget returns an error when the letters certainly may not be driven to a target:
-// letters of several topics are checked when each is driven. Fault: Invalid with
-// dlq.CodeTarget.
+// mayTarget returns an error if the letters certainly must not be sent to a target: letters of
+// several topics are checked when each is sent. Fault: Invalid with dlq.CodeTarget.
 func (s *Handlers) mayTarget(ctx context.Context, r *dlq.Redrive) error {
 	switch t := r.Target; {
 	case t.Kind == dlq.ToHTTP:
@@ -275,8 +274,8 @@ func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePrev
 	return out, nil
 }
 
-// unknownIDs are the ids of a redrive that match no letter, so that the caller learns
-// of typing errors at once.
+// unknownIDs returns the ids of a redrive that match no letter, so that the caller sees typing
+// errors immediately.
 func (s *Handlers) unknownIDs(ctx context.Context, r *dlq.Redrive) ([]uuid.UUID, error) {
 	if r.IDs == nil {
 		return nil, nil

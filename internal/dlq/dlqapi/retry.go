@@ -13,14 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// RetryDeadLetter drives a letter again and returns the result.
+// RetryDeadLetter retries a letter and returns the result.
 func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRequestObject) (api.Response, error) {
 	b := in.Body
 	if b == nil {
 		b = &api.DeadLetterRetryInput{}
 	}
 	if b.Force != nil && *b.Force {
-		if err := httpkit.RequireReason(httpkit.Text(b.Reason), "force drives a letter that was given up"); err != nil {
+		if err := httpkit.RequireReason(httpkit.Text(b.Reason), "force retries a letter that is DEAD"); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +46,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 	return nil, httpkit.KeepsChanging("dead letter")
 }
 
-// withCurrentState adds the letter's present state to a conflict, which may have caused it.
+// withCurrentState adds the letter's current state, which may have caused it, to a conflict.
 func (s *Handlers) withCurrentState(ctx context.Context, err error, l *dlq.Letter) error {
 	if now, getErr := s.Letters.Get(ctx, l.TenantID, l.ID); getErr == nil {
 		l = &now
@@ -80,7 +80,7 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 	return httpkit.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown}, ETag: letterETag(&after)}, nil
 }
 
-// claimOf returns what is to be driven and where to. Faults: Invalid.
+// claimOf returns what is to be sent, and where. Faults: Invalid.
 func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (dlq.Claim, error) {
 	req := httpkit.RequestOf(ctx)
 	claim := dlq.Claim{

@@ -13,11 +13,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// maxAlertCount is how far open letters are counted for an alert with a greater limit.
+// maxAlertCount is the number up to which open letters are counted for an alert with a higher
+// limit.
 const maxAlertCount = 100_000
 
-// topicNow reads what alerts are about: of tenant $1 and topic $2, open letters up to $3, the arrival of the oldest,
-// arrivals in five minutes, and whether there is an unacknowledged error.
+// topicNow reads the figures for alerts: of tenant $1 and topic $2, the open letters up to $3, the arrival of the
+// oldest, arrivals in five minutes, and whether there is an unacknowledged error.
 var topicNow = `
 SELECT (SELECT count(*)
           FROM (SELECT FROM dlq.dlq_messages m
@@ -87,7 +88,8 @@ func anyAlert(own map[string]dlq.Alert, common dlq.Policy) bool {
 	return common.Alert != (dlq.Alert{})
 }
 
-// alertOf is the alert that applies to a topic: its own, else the tenant's default, else that of the configuration.
+// alertOf returns the alert that applies to a topic: its own, or the tenant's default, or that of the
+// configuration.
 func alertOf(topic string, own map[string]dlq.Alert, common dlq.Policy) dlq.Alert {
 	for _, of := range []string{topic, ""} {
 		if a, has := own[of]; has {

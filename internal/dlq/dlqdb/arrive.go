@@ -18,9 +18,9 @@ import (
 // already stored.
 var errKnown = errors.New("a dead letter of Kafka already exists")
 
-// Arrive implements dlq.Queue. A batch is stored whole or not at all: what was not
-// stored is read from Kafka again. It is first assumed to be all new: only what a crash
-// or a rebalance left uncommitted is read twice.
+// Arrive implements dlq.Queue. A batch is stored completely or not at all: what was not stored
+// is read from Kafka again. All of it is first assumed to be new, because only records left
+// uncommitted by a crash or a rebalance are read twice.
 func (st *Queue) Arrive(ctx context.Context, batch []dlq.Arrival) (stored int, err error) {
 	if len(batch) == 0 {
 		return 0, nil
@@ -182,10 +182,10 @@ func (st *Queue) storeNew(ctx context.Context, tx *sqlx.Tx, letters *newLetters,
 	return nil
 }
 
-// parents finds the letters that the records of a batch came back from: of each lineage
-// the latest letter of that generation, or of the nearest earlier one still stored.
-// Live ones are locked, so that this and a transaction that is just ending their retry
-// run one after the other: the second sees what the first has written.
+// parents finds the letters that the records of a batch came back from: of each lineage the
+// latest letter of that generation, or of the nearest earlier one still stored. Live ones are
+// locked, so that this transaction and one that is just ending their retry are serialized, and
+// the second sees the writes of the first.
 var parents = postgres.Named(`
 SELECT b.n, p.id, p.generation FROM `+postgres.Unnest("b", bounces.As("c"))+`
  CROSS JOIN LATERAL (

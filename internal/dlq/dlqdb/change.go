@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// The columns that operators change of a letter, and those that may be changed while a
-// retry of it is running: what people have added to it.
+// The columns of a letter that operators change, and those of them that may be changed while a
+// retry is running: annotations.
 var (
 	changedLetter = messageTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "max_retries",
 		"next_retry_at", "terminal_at", "labels", "assignee", "note", "updated_at")

@@ -5,12 +5,11 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Statements that move many letters at once use the transition table as well, and others
-// the lists of statuses in the rules: their conditions are made once, when the program
-// starts.
+// Statements that change many letters at once also take their conditions from the transition
+// table and the lists of statuses in the rules. They are built once, when the program starts.
 
-// Leaves is the condition that a column holds a status from which one of the triggers
-// leads away; it is false when there is none.
+// Leaves returns the condition that a column has a status that one of the triggers leaves; it
+// is false if there is none.
 func Leaves(column string, on ...dlq.Trigger) string { return column + postgres.Among(dlq.From(on...)) }
 
 // notDiscarded is the condition that a letter m that has ended was not discarded.
@@ -20,9 +19,8 @@ var notDiscarded = "m.resolution <> '" + string(dlq.Discarded) + "'"
 // letters may be retried automatically.
 func retriedAutomatically(at string) string { return at + ".source" + postgres.Among(dlq.Automatic) }
 
-// CollectedBy is a query of the redrives that have begun and not ended, alias d, and hold
-// letter m. It is meant for a subquery of a single value: as a join it would read all
-// items of all redrives.
+// CollectedBy is a query for the running redrives, alias d, that hold letter m. Use it in a
+// scalar subquery: as a join it would read all items of all redrives.
 var CollectedBy = `FROM dlq.dlq_redrives d JOIN dlq.dlq_redrive_items i ON i.redrive_id = d.id AND i.message_id = m.id
 	  WHERE d.tenant_id = m.tenant_id
 	    AND d.started_at IS NOT NULL

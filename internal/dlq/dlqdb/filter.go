@@ -23,7 +23,7 @@ var (
 // within one value (a status of a topic, say), there is one query per value, so that
 // each can stop after a page.
 //
-// The order of parts means nothing: a caller that needs an order sorts their union.
+// The order of the queries is arbitrary: a caller that needs an order sorts their union.
 func (t *LetterTable) SelectLetters(tenant uuid.UUID, q dlq.Query, columns, tail string) (parts []string, args []any) {
 	possible := reconcile(&q.Filter)
 	from := t.from(&q.Filter)
@@ -66,8 +66,8 @@ func (t *LetterTable) conditions(tenant uuid.UUID, q dlq.Query) (from string, w 
 	return from, w
 }
 
-// reconcile keeps those statuses and resolutions of a filter that a letter can have
-// together: all REDRIVEN letters are not read to find one that is DEAD. false: no
+// reconcile keeps the statuses and resolutions of a filter that a letter can have together, so
+// that not all REDRIVEN letters are read to find one that is DEAD. It returns false if no
 // letter can match.
 func reconcile(f *dlq.Filter) bool {
 	if len(f.Resolutions) == 0 {
@@ -90,8 +90,8 @@ type choice struct {
 	value any
 }
 
-// choices are conditions on one column of which each letter of the filter meets exactly
-// one; none: one index holds all letters in order.
+// choices are conditions on one column of which each matching letter meets exactly one; none:
+// one index has all letters in order.
 func (t *LetterTable) choices(f *dlq.Filter) (column string, out []choice) {
 	exact := f.Topic != "" && !strings.HasSuffix(f.Topic, "*")
 	var values []string
@@ -177,7 +177,7 @@ func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, cho
 	}
 }
 
-// beyond is the condition for what comes after a cursor in the order of a list.
+// beyond returns the condition for the rows after a cursor in the order of a list.
 func (t *LetterTable) beyond(q *dlq.Query) string {
 	than := "<"
 	if q.Oldest {
@@ -186,15 +186,15 @@ func (t *LetterTable) beyond(q *dlq.Query) string {
 	return "(m." + t.at + ", m.id) " + than + " (?, ?)"
 }
 
-// unseen adds conditions, whose arguments follow those of w, as one expression that no
-// index serves and that the planner estimates to be true of nearly every row.
+// unseen adds conditions, whose arguments follow those of w, as one expression that no index
+// supports and that the planner estimates to be true for nearly every row.
 func (w *letterWhere) unseen(own letterWhere) {
 	if w.Args = own.Args; own.Conditions != nil {
 		w.Conditions = append(w.Conditions, "CASE WHEN "+own.Text()+" THEN 1 ELSE 0 END <> 0")
 	}
 }
 
-// Covered is the condition that live letter m was there when a snapshot was taken.
+// Covered returns the condition that the live letter m existed when a snapshot was taken.
 func Covered(snapshot string) string {
 	return postgres.WasThere("m", snapshot)
 }

@@ -81,8 +81,8 @@ func (w *letterWhere) terms(t *LetterTable, tenant uuid.UUID, f *dlq.Filter) {
 	}
 }
 
-// besideTerms takes out of f what the index of terms also holds, an exact topic and a
-// status, and adds it in the form of that index. Otherwise the planner would combine a
+// besideTerms removes from f the conditions that the index of terms also covers, an exact topic
+// and a status, and adds them in the form of that index. Otherwise the planner would combine a
 // second index with it.
 func (w *letterWhere) besideTerms(f *dlq.Filter) {
 	var known []string
@@ -104,9 +104,9 @@ func (w *letterWhere) besideTerms(f *dlq.Filter) {
 	}
 }
 
-// found adds that the row itself has the values it was found by, because two values may
-// have one hash. The planner would count both conditions, although one implies the
-// other, and expect a hundredth of the rows that there are.
+// found adds the condition that the row itself has the values it was found by, because two
+// values may have the same hash. The planner would multiply both selectivities, although one
+// condition implies the other, and expect a hundredth of the actual rows.
 func (w *letterWhere) found(t *LetterTable, f *dlq.Filter) {
 	own := letterWhere{postgres.Where{Args: w.Args}}
 	own.checks(f)
@@ -116,7 +116,7 @@ func (w *letterWhere) found(t *LetterTable, f *dlq.Filter) {
 	w.unseen(own)
 }
 
-// checks adds the conditions on values that the terms stand for.
+// checks adds the conditions on the values behind the terms.
 func (w *letterWhere) checks(f *dlq.Filter) {
 	for _, eq := range []struct{ column, value string }{
 		{"error_type", f.ErrorType}, {"consumer_group", f.ConsumerGroup}, {"assignee", f.Assignee},
@@ -152,7 +152,7 @@ func (w *letterWhere) checks(f *dlq.Filter) {
 	if f.ErrorContains != "" {
 		asks := words(f.ErrorContains)
 		if len(asks) == 0 {
-			w.Add("false") // no message contains a word of this form
+			w.Add("false") // no message contains such a word
 		}
 		for _, word := range asks {
 			// How PostgreSQL lowercases characters beyond ASCII depends on the database:

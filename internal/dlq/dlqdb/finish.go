@@ -181,11 +181,10 @@ func (st *Queue) end(ctx context.Context, lapsed bool, batch []dlq.Finish) ([]Fi
 var endedSagas = postgres.Literals(slices.DeleteFunc(slices.Clone(saga.States),
 	func(s saga.State) bool { return !s.Terminal() }))
 
-// lostRetries finds retries whose lease has expired, oldest first, and whether they
-// were never handed over. A hand-over note is written while the lease is valid, so this
-// statement sees it: its snapshot is not older than now(). Work that continues
-// elsewhere is not lost: a saga that is being compensated, a webhook delivery under
-// way.
+// lostRetries finds retries whose lease has expired, oldest first, and whether they were never
+// handed over. A hand-over note is written while the lease is valid, so this statement sees it:
+// its snapshot is not older than now(). Work that continues elsewhere is not lost: a saga that
+// is compensating, or a webhook delivery in progress.
 var lostRetries = `
 SELECT m.id,
        m.tenant_id,
@@ -224,7 +223,7 @@ SELECT m.id,
  WHERE ` + Leaves("m.status", retryEnds...) + ` AND m.retry_lease_until < now()
  ORDER BY m.retry_lease_until LIMIT $1`
 
-// Reclaim implements dlq.Queue. A retry whose lease is extended meanwhile is not ended:
+// Reclaim implements dlq.Queue. A retry whose lease was extended in the meantime is not ended:
 // the statement checks the lease again.
 func (st *Queue) Reclaim(ctx context.Context, limit int, chance dlq.Chance) (int, error) {
 	if err := st.forget(ctx); err != nil {

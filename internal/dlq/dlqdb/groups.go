@@ -18,8 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Up to how many open letters of a group are counted: of a single group, and of each in
-// a list.
+// The limits of counting open letters: for a single group, and for each group in a list.
 const (
 	maxOpen       = 10_000
 	maxOpenListed = 1_000

@@ -35,7 +35,7 @@ func appendHeader(b []byte, h dlq.Header) []byte {
 	return append(b, h.Value...)
 }
 
-var errHeaders = errors.New("stored headers are cut short")
+var errHeaders = errors.New("stored headers are truncated")
 
 // unpackHeaders reads what packHeaders wrote.
 func unpackHeaders(b []byte) ([]dlq.Header, error) {

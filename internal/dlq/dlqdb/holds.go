@@ -49,8 +49,8 @@ UPDATE dlq.dlq_messages m SET held_retry_at = m.next_retry_at, next_retry_at = N
    AND ` + Leaves("m.status || ''", dlq.Claimed) + `
    AND coalesce(m.next_retry_at, '-infinity') > '-infinity'`
 
-// Letters examined at once, and how long one call may take: the next call continues
-// where it stopped.
+// How many letters are examined at once, and how long one call may take; the next call
+// continues where it stopped.
 const (
 	parkAtOnce = 2000
 	parkFor    = 3 * time.Second
@@ -82,7 +82,7 @@ func (st *Queue) park(ctx context.Context, kinds []dlq.TargetKind) (done bool, e
 	return false, nil
 }
 
-// freedRow is a letter that nothing holds any more, and when it is retried.
+// freedRow is a letter that is no longer held, and the time of its next retry.
 type freedRow struct {
 	tenant, id uuid.UUID
 	topic      string

@@ -12,8 +12,8 @@ import (
 )
 
 // inflowTable is dlq.dlq_inflows without the observer and the time. A partition with a
-// backlog_before was found by an earlier version after the first look, and so has no
-// backlog.
+// backlog_before was found by an earlier version after the topics were first listed, and so has
+// no backlog.
 var inflowTable = postgres.NewTable(
 	postgres.Text("topic", func(s *dlq.Inflow) *string { return &s.Topic }),
 	postgres.UUID("topic_id", func(s *dlq.Inflow) *uuid.UUID { return &s.TopicID }),
@@ -22,8 +22,8 @@ var inflowTable = postgres.NewTable(
 		ReadFrom("CASE WHEN s.backlog_before IS NULL THEN s.backlog_end ELSE 0 END"),
 )
 
-// Looked implements dlq.Inflows. The cluster is unknown of readers that were stored by
-// an earlier version.
+// Looked implements dlq.Inflows. The cluster is unknown for readers stored by an earlier
+// version.
 func (st *Queue) Looked(ctx context.Context, r dlq.Reader) (ever bool, seen []dlq.Inflow, err error) {
 	err = st.db.Write.QueryRowxContext(ctx, `
 SELECT EXISTS (SELECT FROM dlq.dlq_readers r WHERE r.consumer_group = $1 AND r.expression = $2

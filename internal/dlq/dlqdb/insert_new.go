@@ -9,15 +9,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// insertNew stores a batch of Kafka letters that are expected to be new, in the order
-// in which rows are locked, with ids that have never been used. It does what
-// insertLetters does for a seventh less: a letter that is already stored is not skipped
-// but an error (a unique violation), so that no index is queried before; what the batch
-// adds to groups and arrivals is counted before it is sent; and whether any is in the
-// archive, or at the place of a letter that does not know the topic's id, is queried
-// for whole ranges of a partition (migration 0170; places of the other form cannot be
-// stored until this has ended). If so, no letter is stored, but groups and arrivals
-// are: the transaction must be rolled back.
+// insertNew stores a batch of Kafka letters that are expected to be new, in the order in which
+// rows are locked, with ids that have never been used. It does what insertLetters does for a
+// seventh less: a letter that is already stored is not skipped but an error (a unique
+// violation), so that no index is queried before; what the batch adds to groups and arrivals is
+// counted before it is sent; and whether any is in the archive, or at the place of a letter
+// without the topic's id, is queried for whole ranges of a partition (migration 0170; places of
+// the other form cannot be stored until this has ended). If so, no letter is stored, but groups
+// and arrivals are: the transaction must be rolled back.
 //
 // letters is the table of the batch's parameters.
 func insertNew(letters *postgres.Table[letterRow]) *postgres.Statement {

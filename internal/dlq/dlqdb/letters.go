@@ -1,11 +1,11 @@
 // Package dlqdb stores dead letters in PostgreSQL: the letters that the API shows, and
 // the queue that the loops work through.
 //
-// Read letters.go, tables.go and queue.go first. A letter arrives by push.go (from the
-// API), arrive.go (from Kafka) or updates.go (reported by a saga, run or webhook), all
-// through insert.go. take.go, finish.go and holds.go store its retries; filter.go,
-// terms.go and page_search.go find letters for lists; groups.go, topics.go and
-// policies.go hold what is known of many letters.
+// Read letters.go, tables.go and queue.go first. A letter arrives by push.go (from the API),
+// arrive.go (from Kafka) or updates.go (reported by a saga, run or webhook), all through
+// insert.go. take.go, finish.go and holds.go store its retries; filter.go, terms.go and
+// page_search.go find letters for lists; groups.go, topics.go and policies.go are about many
+// letters.
 //
 // Files, each on top of those before it: headers, letters, tables, payload_members,
 // terms, insert, edges, read, history, filter_terms, places, policy_read, push, upkeep,
@@ -25,8 +25,9 @@ import (
 // Letters is dlq.Letters and dlq.Overview on PostgreSQL.
 //
 // With encryption (Config.Encryption) payload, key, headers and stack are sealed, also those of
-// revisions and their patches. Then there is not JSON view of the payload, and letters cannot be
-// found by key, headers or payload. The error's message stays readable: groups are made from it.
+// revisions and their patches. Then the payload has no JSON view, and letters cannot be
+// found by key, headers or payload. The error message stays readable, because groups are formed
+// by it.
 type Letters struct {
 	db     *postgres.DB
 	common dlq.Policy
@@ -41,7 +42,7 @@ func NewLetters(db *postgres.DB, common dlq.Policy) *Letters {
 }
 
 // Telling returns the letters with a function that is called with the tenants whose policies are
-// changed through them.
+// changed through the returned value.
 func (st *Letters) Telling(changed func(tenant uuid.UUID)) *Letters {
 	told := *st
 	told.changed = changed

@@ -14,10 +14,10 @@ import (
 
 // List implements dlq.Letters.
 //
-// Letters are found by key, headers and payload through hashed terms: of headers
-// the first 40 whose values are text of at most 255 bytes, of a JSON payload of at
-// most 256 kB the first 60 scalars down to depth 6, of an error's message its first
-// 60 words. A member with a dot in its name is not found, nor is anything sealed.
+// Letters are found by key, headers and payload through hashed terms: of headers the first 40
+// whose values are text of at most 255 bytes, of a JSON payload of at most 256 kB the first 60
+// scalars down to depth 6, of an error's message its first 60 words. Members with a dot in
+// their name and sealed content cannot be found.
 func (st *Letters) List(ctx context.Context, tenant uuid.UUID, q dlq.Query) (page.Of[dlq.Letter], error) {
 	return st.list(ctx, tenant, &LiveLetters, q)
 }

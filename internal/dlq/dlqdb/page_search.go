@@ -23,15 +23,14 @@ import (
 // once when many letters match. Combining indexes as bitmaps finds all letters that
 // match if they are few, whatever their order.
 //
-// Which one is right depends on the data: the planner takes filters to be independent
-// of each other and of time. Where no letter of a topic has the error of another topic,
-// it would read the whole topic to find that out, 160 ms for 90,000 letters in memory.
-// But it knows the size of each bitmap, and so the cost of combining them: 3,000 of its
-// units are some 3,000 letters or less, in 2 to 15 ms. Cheaper searches gather first.
-// More expensive ones were found in order within 10 ms, among a million letters, unless
-// all matches were old. So each way is tried for a short time, and then for a long one.
-// Letters that are neither near in the order nor few are many, so that a page of them
-// cannot be far.
+// Which one is right depends on the data: the planner takes filters to be independent of each
+// other and of time. Where no letter of a topic has the error of another topic, it would read
+// the whole topic to find that out, 160 ms for 90,000 letters in memory. But it knows the size
+// of each bitmap, and so the cost of combining them: 3,000 of its units are some 3,000 letters
+// or less, in 2 to 15 ms. Cheaper searches gather first. More expensive ones were found in
+// order within 10 ms, among a million letters, unless all matches were old. So each way is
+// tried for a short time, and then for a long one: if the matches are neither few nor near in
+// the order, there are many, so a page of them cannot be far.
 //
 // With only two tries, medians in ms of 168 queries to 500,000 letters on a busy
 // machine: in order and then gathered, correlation_id takes 62 instead of 2 (41 queries
@@ -130,11 +129,10 @@ type sortKey struct {
 	id uuid.UUID
 }
 
-// byBitmaps are a transaction's settings. A bitmap index scan costs four times what the
-// planner estimates: it would rather collect all DEAD letters, 45 ms, than check 9,000
-// rows, 17 ms. And beyond some 4 MB a bitmap becomes lossy: it remembers pages instead
-// of rows, which have to be scanned. With 16 MB a PERMANENT error of a topic takes 66
-// ms instead of 107.
+// byBitmaps are a transaction's settings. A bitmap index scan costs four times what the planner
+// estimates: it would rather collect all DEAD letters, 45 ms, than check 9,000 rows, 17 ms. And
+// beyond some 4 MB a bitmap becomes lossy: it keeps pages instead of rows, which then have to
+// be scanned. With 16 MB a PERMANENT error of a topic takes 66 ms instead of 107.
 const byBitmaps = `SELECT set_config('enable_indexscan', 'off', true), set_config('enable_indexonlyscan', 'off', true),
 	set_config('enable_seqscan', 'off', true),
 	set_config('cpu_index_tuple_cost', '0.02', true),
@@ -237,8 +235,7 @@ func readSortKeys(ctx context.Context, tx *sqlx.Tx, oldest bool, query string, a
 	return out, nil
 }
 
-// lettersAt reads the letters with these sort keys. One that is gone by now is left
-// out.
+// lettersAt reads the letters with these sort keys, and omits those that no longer exist.
 func (st *Letters) lettersAt(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, t *LetterTable, places []sortKey,
 	q *dlq.Query) ([]dlq.Letter, error) {
 	ids := make([]uuid.UUID, len(places))

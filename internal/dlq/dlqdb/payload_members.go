@@ -15,7 +15,7 @@ const (
 	maxTermValue    = 255 // bytes
 )
 
-// walk goes through a text that is known to be JSON.
+// walk traverses a text that is known to be JSON.
 type walk struct {
 	doc   []byte
 	at    int
@@ -164,10 +164,10 @@ func scalar(t json.Token) (string, bool) {
 	return "", false
 }
 
-// members returns the first scalar members of a JSON text as path, NUL, value. Array
-// items have their index as name. A member whose path has a dot in a name is left out:
-// its path would be ambiguous. What follows a syntax error is left out too. It reads
-// every payload that arrives, so it does without a decoder.
+// members returns the first scalar members of a JSON text as path, NUL, value. Array items have
+// their index as name. It omits members with a dot in a name, whose path would be ambiguous,
+// and everything after a syntax error. It reads every payload that arrives, so it does not use
+// a decoder.
 func members(doc []byte) []string {
 	w := walk{doc: doc}
 	w.value("", 0)

@@ -84,9 +84,9 @@ func (a arrival) digest() uuid.UUID { return a.letter.Digest(a.written) }
 // taken gets the digest of the record: the batch's letter then has a changed Place. A
 // letter without a place is left alone.
 //
-// What is stored while this runs is not seen: it conflicts with the INSERT, and the
-// caller has to look again. Places of the other form, with or without an id, would not
-// conflict; lockPlaces excludes them.
+// Letters stored while this runs are not visible: they conflict with the INSERT, and the caller
+// must look again. Places of the other form, with or without an id, would not conflict;
+// lockPlaces excludes them.
 func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	batch []arrival) (known map[int]uuid.UUID, err error) {
 	asked := askedPlaces.Batch(len(batch))
@@ -141,9 +141,8 @@ func settlePlaces(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc,
 	return known, nil
 }
 
-// compareAt adds to known which letters have the same content as a stored one. A stored
-// letter whose content cannot be decrypted equals nothing: whatever is read at its
-// place is stored.
+// compareAt adds to known which letters have the same content as a stored one. A stored letter
+// whose content cannot be decrypted equals no other, so any record read at its place is stored.
 func compareAt(ctx context.Context, db *postgres.DB, ask postgres.QueryFunc, batch []arrival, known map[int]uuid.UUID,
 	compare []storedThere) error {
 	if len(compare) == 0 {

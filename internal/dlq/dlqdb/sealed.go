@@ -50,9 +50,9 @@ UPDATE dlq.dlq_messages m SET order_key = n.digest
  WHERE m.id = n.id AND m.order_key IS NULL AND m.id IN (
 	SELECT o.id FROM dlq.dlq_messages o WHERE o.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED)`
 
-// DigestKeys gives open letters of ordered topics the digest by which sealed keys are
-// kept in order, if they arrived before there was encryption, or on a node of a version
-// without digests. It returns how many it was. Those that are locked are left.
+// DigestKeys gives open letters of ordered topics the digest by which sealed keys are kept in
+// order, if they arrived before encryption was turned on, or on a node of a version without
+// digests. It returns the number of letters updated and skips locked ones.
 func (st *Queue) DigestKeys(ctx context.Context) (int64, error) {
 	var total int64
 	if st.db.Keys == nil {

@@ -27,7 +27,7 @@ type letterRow struct {
 	order                 []byte // the key's digest, of a letter that is ordered where there is encryption
 }
 
-// place is the position of a record in Kafka; all nil: the letter came in another way.
+// place is the position of a record in Kafka; all nil: the letter did not come from Kafka.
 type place struct {
 	topic     *string
 	partition *int32
@@ -139,8 +139,8 @@ func ScanLetter(db *postgres.DB, row postgres.Scanner, more ...any) (dlq.Letter,
 	return l, err
 }
 
-// readLetter sets what is stored in a form of its own. Damaged content is reported like
-// content that cannot be decrypted.
+// readLetter sets the fields that are stored in a special form. Damaged content is reported
+// like content that cannot be decrypted.
 func readLetter(db *postgres.DB, r *letterRow) (err error) {
 	sealer := db.Keys.SealerFor(r.TenantID, r.ID)
 	if err := ReadTarget(r.target, &r.Target); err != nil {

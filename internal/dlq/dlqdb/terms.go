@@ -13,9 +13,9 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// A letter's terms are what lists find it by where no other index serves: each is a
-// hash of its tenant, a kind and a value, in one GIN index. Two values may have one
-// hash, so a search by terms checks the row again.
+// Lists find a letter by its terms where no other index helps: each term is a hash of tenant,
+// kind and value, in one GIN index. Two values may have the same hash, so a search by terms
+// checks the row again.
 
 // TermKind is the first byte of a term. Terms are stored hashed: changing a kind makes
 // stored letters impossible to find by it.
@@ -40,8 +40,7 @@ const (
 	termWord        TermKind = 'w' // of the error's message, in lower case
 )
 
-// How much of a letter is indexed by terms. Beyond that it is stored without being
-// found.
+// How much of a letter is indexed by terms. The rest is stored, but cannot be searched.
 const (
 	maxHeaderTerms = 40
 	maxWordTerms   = 60
@@ -72,9 +71,9 @@ func Term(tenant uuid.UUID, k TermKind, value string) int32 {
 	return hashed(hashed(hashed(hashBasis, tenant[:]), []byte{byte(k)}), value).term()
 }
 
-// letterTerms returns a letter's terms, sorted, without duplicates, in the memory of
-// terms, which is empty or nil. For sealed letters those of key, headers and payload
-// are left out: an unkeyed hash would let anybody test guesses of the value.
+// letterTerms returns a letter's terms, sorted, without duplicates, in the memory of terms,
+// which is empty or nil. Sealed letters have no terms of key, headers and payload, because an
+// unkeyed hash would let anyone test guesses of the value.
 func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	of := hashed(hashBasis, l.TenantID[:])
 	kindOf := func(k TermKind) hash { return (of ^ hash(k)) * hashPrime }
@@ -123,7 +122,7 @@ func letterTerms(terms []int32, l *dlq.Letter, isSealed bool) []int32 {
 	return slices.Compact(terms)
 }
 
-// askable reports whether a filter can name a header's value. Many cannot be named: Spring for
+// askable reports whether a filter can contain a header's value. Many values cannot: Spring for
 // Apache Kafka writes offsets and timestamps as big-endian integers, nearly all different, so that
 // each would be a key of its own in the index.
 func askable(value []byte) bool { return utf8.Valid(value) && bytes.IndexByte(value, 0) < 0 }

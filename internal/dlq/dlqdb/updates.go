@@ -15,18 +15,18 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// What sagas and webhooks report of their letters (dlq.SourceUpdate) is written here,
-// in the transaction that changes the source. The letters are locked first, so that the
-// rules decide on current data.
+// This file writes the updates that sagas and webhooks report for their letters
+// (dlq.SourceUpdate), in the transaction that changes the source. The letters are locked first,
+// so that the rules decide on current data.
 
-// LetterUpdate is what one source reports, and when.
+// LetterUpdate is the report of one source, with its time.
 type LetterUpdate struct {
 	*dlq.SourceUpdate
 	Tenant uuid.UUID
 	At     dlq.Moment
 }
 
-// LetterUpdater writes what sources report of their letters.
+// LetterUpdater writes sources' updates of their letters.
 type LetterUpdater struct {
 	db      *postgres.DB
 	retries int
@@ -163,9 +163,9 @@ func (t *LetterUpdater) letterRetries(ctx context.Context, tx *sqlx.Tx, of polic
 	return n, err
 }
 
-// putLetter writes what an update changes of a letter, and the retry that it ended. A
-// retry whose number is already taken (by statements that do not count claims) is left
-// out: a saga must not fail because of that.
+// putLetter writes the changes of an update to a letter, and the retry that it ended. It omits
+// a retry whose number is already taken (by statements that do not count claims): a saga must
+// not fail because of that.
 var putLetter = postgres.Named(`
 WITH moved AS (
 	UPDATE dlq.dlq_messages m

@@ -99,8 +99,8 @@ func (st *Queue) count(ctx context.Context, what, query string, args ...any) (n 
 	return n, postgres.Wrap(what, err)
 }
 
-// leavingLetters counts what dlq.archive_batch will take within a week although no operator has
-// decided about it (B8).
+// leavingLetters counts the letters that dlq.archive_batch will archive within a week without
+// an operator's decision (B8).
 const leavingLetters = `
 SELECT count(*) FROM dlq.dlq_messages m
   LEFT JOIN dlq.dlq_policies own ON own.tenant_id = m.tenant_id AND own.topic = m.original_topic
@@ -149,8 +149,8 @@ const (
 	policiesKnown = 10_000
 )
 
-// Forget makes PolicyOf read the policies of a tenant again: one of them has changed, and
-// its default serves many topics.
+// Forget makes PolicyOf read all policies of a tenant again after one has changed, because its
+// default applies to many topics.
 func (st *Queue) Forget(tenant uuid.UUID) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -162,8 +162,8 @@ func (st *Queue) Forget(tenant uuid.UUID) {
 	}
 }
 
-// PolicyOf implements dlq.Queue. What it returns may be a second old, but not older than
-// a change that was made on this node (Letters.Telling).
+// PolicyOf implements dlq.Queue. The result may be a second old, but includes every change made
+// on this node (Letters.Telling).
 func (st *Queue) PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (dlq.Policy, error) {
 	key := policyKey{tenant, topic}
 	st.mu.Lock()

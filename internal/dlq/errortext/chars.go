@@ -25,11 +25,11 @@ const (
 
 	letter = upper | small
 	word   = letter | digit | under
-	begun  = word | mark // what begins after one of these is not looked at as a whole
+	begun  = word | mark // a token after one of these is not recognized as a whole
 )
 
-// The classes of longer things have #, so that what is between # and the rest of a thing is
-// not taken for a whole one. Those of paths and URLs end there.
+// The classes of longer tokens include #, so that the rest of a token after # is not mistaken
+// for a complete one. Those of paths and URLs end there.
 var classes = func() (all [256]class) {
 	add := func(c class, chars string) {
 		for i := range len(chars) {
@@ -71,7 +71,7 @@ func at(s string, i int, of class) bool { return i < len(s) && classes[s[i]]&of 
 // after reports whether a character of a class is before i.
 func after(s string, i int, of class) bool { return i > 0 && classes[s[i-1]]&of != 0 }
 
-// span returns where the characters end that begin at i and are of a class.
+// span returns the end of the run of characters of a class that begins at i.
 func span(s string, i int, of class) int {
 	for i < len(s) && classes[s[i]]&of != 0 {
 		i++

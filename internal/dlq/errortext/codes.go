@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// codeWords are the words after which a number is a code, not a count, with the greatest
-// number of its digits. counted: only unless a noun follows, as in "error 3 times".
+// codeWords are the words after which a number is a code, not a count, with the maximum number
+// of its digits. counted means that it is a count if a noun follows, as in "error 3 times".
 var codeWords = func() map[string]codeWord {
 	all := map[string]codeWord{}
 	for of, words := range map[codeWord]string{
@@ -38,7 +38,7 @@ var asCodes = []string{
 	"コード", "ステータス", "エラー", "상태", "코드", "오류",
 }
 
-// otherCodes are the words before "code" that make it the code of a place or a thing.
+// otherCodes are the words before "code" that make it something other than an error code.
 var otherCodes = set(`
 	zip postal post product promo promotion country area verification security discount coupon voucher
 	bar qr sms currency item customer order access auth confirmation pin tracking bank sort swift tax
@@ -56,8 +56,8 @@ var reasons = set(`
 	Payload Content URI Unsupported Range Expectation Misdirected Unprocessable Locked Failed Too
 	Upgrade Unavailable Internal Service Gateway HTTP Insufficient Loop Network Server Client`)
 
-// isCode reports whether the digits that are to be written are a code, by the words around them:
-// those that are written already, and what follows in the message.
+// isCode reports whether digits are a code, by the words around them: those already written, and
+// the rest of the message.
 func (s *scan) isCode(digits string, end int) bool {
 	if len(digits) > 6 || end < len(s.in) && (s.in[end] == '.' || s.in[end] == ',') && at(s.in, end+1, digit) {
 		return false
@@ -99,7 +99,7 @@ func (s *scan) isCode(digits string, end int) bool {
 	return !w.counted || !countsAt(s.in, end)
 }
 
-// trimmed returns text without what stands between a word and its number.
+// trimmed returns text without the separators between a word and its number.
 func trimmed(text []byte) string {
 	for {
 		n := len(text)
@@ -176,8 +176,8 @@ func reasonAt(s string, i int) bool {
 	return reasons[s[i:end]] && (end == len(s) || strings.IndexByte(" ,;:)\n", s[end]) >= 0)
 }
 
-// countsAt reports whether what follows a number says what it counts. It passes over what is
-// written as a space or not at all.
+// countsAt reports whether a number is followed by what it counts. It skips characters that
+// become a space or nothing.
 func countsAt(s string, i int) bool {
 	for i < len(s) {
 		r, n := utf8.DecodeRuneInString(s[i:])

@@ -1,11 +1,11 @@
-// Package errortext tells kinds of errors apart: it replaces the parts of an error message
-// that vary from one error to the next, and keeps the words. It is pure.
+// Package errortext groups errors by kind: it replaces the parts of an error message that vary
+// from one error to the next, and keeps the words. It is pure.
 //
 // A message is read once, token by token. Quoted texts, identifiers, addresses, times,
-// durations, numbers, encoded data and temporary files become #; what names the kind of the
-// error stays: words, names of classes, error codes, statuses of HTTP. In doubt a token
-// stays: a kind that is split in two is seen, two kinds in one are retried or discarded
-// together.
+// durations, numbers, encoded data and temporary files become #; parts that identify the kind
+// of error stay: words, class names, error codes, HTTP statuses. In doubt a token stays,
+// because one kind split into two groups is visible, while two kinds in one group would be
+// retried or discarded together.
 //
 // Files, each on top of those before it: chars, scan, quotes, numbers, codes, names, places,
 // times, errortext.
@@ -17,12 +17,11 @@ import (
 	"unicode/utf8"
 )
 
-// Normalised returns a message with what varies replaced by #, on one line, at most 500
-// bytes, never empty. What it returns is its own normal form. It is called for every
-// letter that arrives.
+// Normalised returns a message with variable parts replaced by #, on one line, at most 500
+// bytes, never empty. The function is idempotent. It is called for every letter that arrives.
 func Normalised(message string) string {
 	text, whole := normalised(message)
-	for n := 0; !whole && n < 4; n++ { // what was left out may have told what the rest is
+	for n := 0; !whole && n < 4; n++ { // the omitted part may have determined the meaning of the rest
 		text, whole = normalised(text)
 	}
 	return text
@@ -193,8 +192,8 @@ func (s *scan) part(p string, end int) {
 	}
 }
 
-// urlAt reads the scheme of a URL, and leaves out who logs in there. The rest is read as
-// other text is, up to the query.
+// urlAt reads the scheme of a URL and drops user names and passwords. The rest, up to the
+// query, is read like other text.
 func (s *scan) urlAt(i, end int) int {
 	s.put(s.in[i:end])
 	s.put("://")

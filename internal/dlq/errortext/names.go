@@ -1,7 +1,6 @@
 package errortext
 
-// numbered are words that end in a number that belongs to them: other numbers are other
-// things. In lower case.
+// numbered are words whose final number belongs to the name, in lower case.
 var numbered = set(`
 	int uint float utf ucs sha md crc ipv http h v tls tlsv ssl sslv oauth base x s p k log ec rs hs es
 	ps aes rc latin cp windows win java jdk python py ed secp bcrypt argon mp web amd arm iso ntlmv
@@ -100,7 +99,7 @@ func lettersDigits(p string, first, uppers, humps int, onlyHex bool) (keep int, 
 	return first, true
 }
 
-// random reports whether letters in both cases are none of words: the case changes all the time.
+// random reports whether mixed-case letters are not words, because the case changes too often.
 func random(p string) bool {
 	humps := 0
 	for i := 1; i < len(p); i++ {

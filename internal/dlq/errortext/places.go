@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// A recogniser of something that is longer than a word looks at it where it begins, and
-// only there: what is between # and the rest of a thing is not taken for a whole one.
+// A recognizer of a token longer than a word applies only at the beginning of the token, so
+// that the rest of a token after # is not mistaken for a complete one.
 
-// placeAt returns where something that varies ends that begins at i, where no word does; 0:
-// nothing does.
+// placeAt returns the end of a variable token that begins at i without a word; 0: there is
+// none.
 func (s *scan) placeAt(i int) int {
 	switch s.in[i] {
 	case '@':
@@ -24,8 +24,8 @@ func (s *scan) placeAt(i int) int {
 	return 0
 }
 
-// longAt returns where something that varies ends that begins with the word at i and is
-// longer than a word; 0: nothing does.
+// longAt returns the end of a variable token that begins with the word at i and is longer than
+// it; 0: there is none.
 func (s *scan) longAt(i int) int {
 	in := s.in
 	if !after(in, i, inLocal) {
@@ -117,7 +117,7 @@ func encodedAt(s string, i int) int {
 	return 0
 }
 
-// temporaryFileAt reads the name of a file that is only there for a while.
+// temporaryFileAt reads the name of a temporary file.
 func temporaryFileAt(s string, i int) int {
 	end := span(s, i, inFile)
 	for end > i && s[end-1] == '.' {
@@ -135,7 +135,7 @@ func temporaryFileAt(s string, i int) int {
 	return 0
 }
 
-// temporary are the beginnings of paths below which nothing stays.
+// temporary are the prefixes of paths of temporary files.
 var temporary = [...]string{
 	"/tmp/", "/var/tmp/", "/private/tmp/", "/var/folders/", "/private/var/folders/", "/dev/shm/", "/run/user/",
 }

@@ -27,8 +27,8 @@ func isQuote(r rune) bool {
 	return false
 }
 
-// quote reads a quoted text, or an apostrophe. A quote that nothing closes is left out:
-// what follows it is text like any other.
+// quote reads a quoted text, or an apostrophe. It drops an unclosed quote, and the text after
+// it is read normally.
 func (s *scan) quote(i int, r rune, size int) int {
 	for k := range quotes {
 		q := &quotes[k]
@@ -48,8 +48,8 @@ func (s *scan) quote(i int, r rune, size int) int {
 	return i + size
 }
 
-// quoted returns where a quoted text ends whose opening quote ends at i; 0: nothing closes
-// it on its line.
+// quoted returns the end of the quoted text whose opening quote ends at i; 0: it is not closed
+// on its line.
 func (s *scan) quoted(k, i int) int {
 	if i < s.unclosed[k] {
 		return 0

@@ -42,8 +42,8 @@ func (s *scan) putLetters(word string) {
 	s.put(word)
 }
 
-// hash writes what varies. Lists, pairs and ranges of it vary in length as well: one # is
-// written for all of them.
+// hash writes a # for a variable token. Lists, pairs and ranges of such tokens, which also vary
+// in length, become a single #.
 func (s *scan) hash() {
 	n := len(s.out)
 	for n > 0 && is(s.out[n-1], joint) && len(s.out)-n < 2 {

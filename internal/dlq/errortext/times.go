@@ -2,8 +2,8 @@ package errortext
 
 import "strings"
 
-// timeAt returns where a time ends that begins with the digits at i and is not only digits
-// with joints between them; 0: there is none.
+// timeAt returns the end of a time that begins with the digits at i and has more than digits
+// and separators; 0: there is none.
 func timeAt(s string, i int) int {
 	end := span(s, i, digit)
 	if end-i > 4 || end+1 >= len(s) {
@@ -30,7 +30,7 @@ func timeAt(s string, i int) int {
 	return 0
 }
 
-// formed reports whether s has digits where form has 0, and else the same; T may be a t.
+// formed reports whether s has digits where form has 0 and otherwise equals it; T may be a t.
 func formed(s string, i int, form string) bool {
 	if len(s)-i < len(form) {
 		return false
@@ -87,7 +87,7 @@ func zoneAt(s string, i int) int {
 		}
 	}
 	if at(s, i, word) {
-		i = span(s, i, word) // whatever it is, it is of this time
+		i = span(s, i, word) // it belongs to this time in any case
 	}
 	return i
 }
@@ -99,7 +99,7 @@ var (
 		"October", "November", "December", "Jan", "Feb", "Mar", "Apr", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}
 )
 
-// named returns where one of names ends that begins at i; 0: none does.
+// named returns the end of one of names that begins at i; 0: there is none.
 func named(s string, i int, names []string) int {
 	for _, name := range names {
 		if strings.HasPrefix(s[min(i, len(s)):], name) && !at(s, i+len(name), word) {

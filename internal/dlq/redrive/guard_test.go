@@ -194,7 +194,7 @@ func TestARedriveWaitsAsLongAsItsTargetAsks(t *testing.T) {
 	p.await("the redrive to wait for its target", func() bool {
 		now := p.read(r)
 		_, what := now.Stalled(time.Now())
-		return strings.Contains(what, "asked to be left alone until")
+		return strings.Contains(what, "asked not to be called until")
 	})
 	got := p.read(r)
 	if n := calls.Load(); n == 0 || n > 8 || got.Failed != n || got.Left() != 200-n || got.State != dlq.RedriveRunning {

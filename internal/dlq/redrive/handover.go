@@ -96,7 +96,7 @@ const (
 	notHeld    = "its lease expired before it was sent"
 	notNoted   = "the intent to send it could not be recorded"
 	notRunning = "the redrive was stopped before it was sent"
-	notYet     = "its target asked to be left alone for a while"
+	notYet     = "its target asked not to be called for a while"
 )
 
 // handoverBatch hands over the letters of a batch: it stores a note that they are about
@@ -113,7 +113,7 @@ type handoverBatch struct {
 	pauses dlq.Pauses  // of a redrive: targets that have asked to wait meanwhile; guarded by mu
 }
 
-// paused reports whether the target of a redrive's letter has asked to be left alone since the
+// paused reports whether the target of a redrive's letter has asked not to be called since the
 // batch was claimed. An automatic retry is of a single letter, and waits on its own.
 func (d *handoverBatch) paused(i int) bool {
 	d.mu.Lock()

@@ -118,7 +118,7 @@ func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Fi
 	return postgres.Wrap("finish letters of a redrive", err)
 }
 
-// pause stores until when targets have asked to be left alone, if any has. The redrive is
+// pause stores until when targets have asked not to be called, if any has. The redrive is
 // locked: its progress was stored just now.
 func pause(ctx context.Context, tx *sqlx.Tx, tenant, redrive uuid.UUID, ends []dlq.Finish) error {
 	if !slices.ContainsFunc(ends, func(f dlq.Finish) bool { return f.RetryAfter > 0 }) {

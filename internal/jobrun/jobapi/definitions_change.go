@@ -94,7 +94,7 @@ func same(a, b *jobrun.Definition) bool {
 		at(a.PausedAt).Equal(at(b.PausedAt)) && at(a.PausedUntil).Equal(at(b.PausedUntil))
 }
 
-// says returns the definition with the name and spec of b. When the schedule has
+// says returns the definition with the name and spec in the body. When the schedule has
 // changed, or the definition was enabled, its slots count from now on.
 func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definition, error) {
 	before := d

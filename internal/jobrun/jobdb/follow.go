@@ -71,8 +71,8 @@ UPDATE jobs.job_runs r SET (`+followed.Inserted()+`) = ROW(`+followed.Stored("n"
 // followedAtOnce is how many bytes of arguments one statement stores, roughly.
 const followedAtOnce = 8 << 20
 
-// follow carries out the change to d, which was made by by and is locked, on the runs of
-// its slots. It returns those that it has changed; runsFollowed tells others, after the
+// follow carries out the change to d, which was made by by and is locked, on the runs of its
+// slots. It returns the runs that it has changed; runsFollowed notifies others after the
 // commit.
 func (db *DB) follow(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by string,

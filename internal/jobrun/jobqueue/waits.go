@@ -208,7 +208,7 @@ func (w *Waits) Admitted(tenant uuid.UUID, queue string) {
 	}
 }
 
-// Requeue puts a claim that was awake and found nothing at the end of its line.
+// Requeue puts a claim that was woken but found no run at the end of its queue.
 func (p *waiter) Requeue() {
 	p.line.of.mu.Lock()
 	defer p.line.of.mu.Unlock()

@@ -18,8 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ShellConfig configures the command shell. Every field is required, the lists may be
-// empty.
+// ShellConfig configures the command shell. Every field is required; the lists may be empty.
 type ShellConfig struct {
 	// Allow lists the programs that may run, by their absolute paths; a script needs
 	// /bin/sh.

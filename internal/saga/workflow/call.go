@@ -52,7 +52,7 @@ func (c *Call) Request() (method, url string, headers map[string]string) {
 	return c.HTTP.Method, c.HTTP.URL, c.HTTP.Headers
 }
 
-// action reads what does the step m.
+// action parses the action of the step m.
 func (r *reader) action(m map[string]any, at string) Call {
 	kind := r.text(m, at, "type", 10)
 	switch {

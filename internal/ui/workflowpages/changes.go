@@ -14,7 +14,7 @@ type changes struct {
 	Steps []stepChange
 }
 
-// None reports whether the definitions mean the same.
+// None reports whether the definitions are equivalent.
 func (c changes) None() bool { return len(c.Whole) == 0 && len(c.Steps) == 0 }
 
 // stepChange is how a step changed. Places are numbers from 1.

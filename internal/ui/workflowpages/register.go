@@ -153,7 +153,7 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d.Stale = d.Problem != nil && d.Problem.Status == http.StatusPreconditionFailed
-	d.Key = p.kit.NewID() // what is sent next is another request
+	d.Key = p.kit.NewID() // the next submission is a new request
 	status := http.StatusUnprocessableEntity
 	if d.Problem != nil {
 		status = d.Problem.Status
