@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// carryable returns nil when the target can carry everything that the retry is to send:
-// what a caller sets is sent or refused, never silently dropped. Fault: Invalid.
+// carryable returns nil if the target can carry everything that the retry is to send: whatever
+// a caller sets is either sent or rejected, never silently dropped. Fault: Invalid.
 func carryable(l *dlq.Letter, claim *dlq.Claim, content dlq.Content, policy *dlq.Policy,
 	b *api.DeadLetterRetryInput) error {
 	to := l.Destination(claim.Target)
-	var lost []string // names of what cannot be sent
+	var lost []string // names of headers that cannot be sent
 	switch to.Kind {
 	case dlq.ToKafka, dlq.ToHTTP:
 		if to.Kind == dlq.ToKafka {
@@ -48,8 +48,7 @@ func carryable(l *dlq.Letter, claim *dlq.Claim, content dlq.Content, policy *dlq
 	return nil
 }
 
-// carriedIn is the member of a retry that determines whether a request carries
-// everything.
+// carriedIn is the member of a retry that determines whether a request can carry everything.
 func carriedIn(b *api.DeadLetterRetryInput) string {
 	switch {
 	case len(b.HeadersPatch) > 0:

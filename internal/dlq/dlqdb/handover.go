@@ -36,8 +36,8 @@ func (st *Queue) HandOver(ctx context.Context, h dlq.Handover) (ok bool, err err
 	return n > 0, err
 }
 
-// takeBack deletes the hand-over notes of retries that have ended, in the transaction
-// that stores their ends.
+// takeBack deletes the hand-over notes of ended retries, in the transaction that stores their
+// ends.
 func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 	var ids []uuid.UUID
 	last := uuid.Nil
@@ -51,13 +51,13 @@ func takeBack(ctx context.Context, tx *sqlx.Tx, batch []dlq.Finish) error {
 	}
 	if _, err := tx.ExecContext(ctx, `DELETE FROM dlq.dlq_handovers
 	 WHERE id = ANY ($1::uuid[])`, pq.Array(ids)); err != nil {
-		return fmt.Errorf("take back notes of hand-overs: %w", err)
+		return fmt.Errorf("delete hand-over notes: %w", err)
 	}
 	return nil
 }
 
-// forget deletes notes left behind by nodes that are gone, after their letters' retries
-// have been reclaimed.
+// forget deletes the notes of lost nodes after the retries of their letters have been
+// reclaimed.
 func (st *Queue) forget(ctx context.Context) error {
 	_, err := st.db.Read.ExecContext(ctx, `
 		DELETE FROM dlq.dlq_handovers h WHERE h.at < now() - interval '1 minute' AND NOT EXISTS (

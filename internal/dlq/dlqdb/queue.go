@@ -34,23 +34,23 @@ func NewQueue(db *postgres.DB, common dlq.Policy) *Queue {
 	return &Queue{db: db, common: common, policies: map[policyKey]knownPolicy{}}
 }
 
-// OlderOfKey is the condition that an open letter, alias o, of the same key arrived
-// before letter m and so keeps it waiting. Sealed keys, which are never equal, are
-// compared by their digests (postgres.DB.KeyDigest).
+// OlderOfKey is the condition that an open letter, alias o, of the same key arrived before
+// letter m and so blocks it. Sealed keys, which are never equal, are compared by their digests
+// (postgres.DB.KeyDigest).
 var OlderOfKey = `o.tenant_id = m.tenant_id
   AND o.original_topic = m.original_topic
   AND ` + KeyOf("o") + ` = ` + KeyOf("m") + `
 		   AND o.seq < m.seq AND o.ordered AND o.status` + postgres.Among(dlq.Blocking)
 
-// KeyOf is what tells the keys of ordered letters apart.
+// KeyOf is the SQL expression that distinguishes the keys of ordered letters.
 func KeyOf(alias string) string {
 	return "coalesce(" + alias + ".order_key, " + alias + ".message_key)"
 }
 
-// ClaimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A
-// token of version 8 means that its holder notes what it hands over; nodes of earlier
-// versions, whose tokens are of version 4, do not. The reason for a terminal status is
-// cleared: the letter may have been DEAD.
+// ClaimLetter makes a letter RETRYING, under a fresh token, for $2 microseconds. A token of
+// UUID version 8 means that its holder writes hand-over notes; nodes of earlier releases, with
+// tokens of version 4, do not. The reason for a terminal status is cleared: the letter may have
+// been DEAD.
 const ClaimLetter = `
    SET status = 'RETRYING',
        resolution = NULL,
@@ -64,8 +64,8 @@ const ClaimLetter = `
        retry_lease_until = clock_timestamp() + $2 * interval '1 microsecond',
        attempts = m.attempts + 1, version = m.version + 1`
 
-// ClaimedBytes bounds the payloads that are claimed at once, which a node holds in
-// memory: when this many bytes are claimed, no further letter is taken.
+// ClaimedBytes limits the payloads that are claimed at once and held in memory: once this many
+// bytes are claimed, no further letter is taken.
 const ClaimedBytes = 64 << 20
 
 // claimDue claims the letters that idx_dlq_messages_due finds due. MATERIALIZED limits
@@ -177,8 +177,8 @@ UPDATE dlq.dlq_messages
  WHERE status = 'RETRYING' AND retry_token = ANY ($1::uuid[])
 RETURNING retry_token`
 
-// Extend implements dlq.Queue. An expired lease is extended too, unless the letter has
-// been reclaimed.
+// Extend implements dlq.Queue. It also extends an expired lease, unless the letter has been
+// reclaimed.
 func (st *Queue) Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error) {
 	rows, err := st.db.QueryRead(ctx, extendLeases, pq.Array(tokens), lease.Microseconds())
 	if err != nil {
@@ -191,5 +191,5 @@ func (st *Queue) Extend(ctx context.Context, tokens []uuid.UUID, lease time.Dura
 		held = append(held, t)
 		return err
 	})
-	return held, postgres.Wrap("prolong leases of dead letters", err)
+	return held, postgres.Wrap("extend leases of dead letters", err)
 }

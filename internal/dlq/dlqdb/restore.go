@@ -17,9 +17,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// movedColumns are the columns that a move between dlq_messages and its archive takes
-// along: all but those of a retry under way, which neither row has then. They have the
-// same names in both tables.
+// movedColumns are the columns that a move between dlq_messages and its archive copies: all
+// except those of a running retry, which neither row has then. They have the same names in both
+// tables.
 var movedColumns = messageTable.Inserted() + ", seq, attempts"
 
 // lockArchived reads what the rules need of an archived letter, and locks it.
@@ -44,7 +44,7 @@ WITH gone AS (
 	"g.dedupe_key", `CASE WHEN (SELECT o.id
 	                              FROM dlq.dlq_messages o
 	                             WHERE o.tenant_id = $1 AND o.dedupe_key = g.dedupe_key) IS NULL THEN g.dedupe_key END`,
-	"g.dlq_topic_id", "g.dlq_topic_id", // or else it would be g.dlq_topic and the rest
+	"g.dlq_topic_id", "g.dlq_topic_id", // otherwise it would be g.dlq_topic and the rest
 	"g.dlq_topic", placeFree("g.dlq_topic"), "g.dlq_partition", placeFree("g.dlq_partition"), "g.dlq_offset",
 	placeFree("g.dlq_offset"),
 	"g.resolution", "NULL", "g.next_retry_at", "NULL::timestamptz", "g.terminal_at", "NULL::timestamptz",
