@@ -30,7 +30,7 @@ type Intake struct {
 const UnknownTopic = "unknown:"
 
 const (
-	noReason     = "unknown: no header of the record gives the reason"
+	noReason     = "unknown: no header of the record says why"
 	maxTopicName = 249 // Kafka's own limit
 )
 
