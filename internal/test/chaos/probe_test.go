@@ -113,8 +113,8 @@ func (p *probe) metrics(ctx context.Context) {
 			continue
 		}
 		r := p.w.request(ctx, n, http.MethodGet, "/metrics", "", nil)
-		if r.err != nil {
-			continue // stopped or killed meanwhile
+		if r.err != nil || r.status == http.StatusServiceUnavailable {
+			continue // stopped or killed meanwhile, or only starting
 		}
 		value, found := metric(string(r.body), "skald_sagas_stuck")
 		if !found || value != "0" {
