@@ -41,7 +41,9 @@ var backfills = kind[jobrun.Backfill]{
 }
 
 var insertBackfill = postgres.Named(`
-INSERT INTO jobs.backfills (`+backfillTable.Inserted()+`) VALUES (`+backfillTable.Values("b")+`) ON CONFLICT (id) DO NOTHING`,
+INSERT INTO jobs.backfills (`+backfillTable.Inserted()+`)
+VALUES (`+backfillTable.Values("b")+`)
+    ON CONFLICT (id) DO NOTHING`,
 	backfillTable.As("b"))
 
 // CreateBackfill implements jobrun.BulkOperations.
@@ -123,13 +125,16 @@ var slotStates = `
 SELECT first.slot, bool_or(run.state` + jobdb.Is(jobrun.ActiveStates...) + `), bool_or(run.state` +
 	jobdb.Is(jobrun.Succeeded) + `), bool_or(run.state` + jobdb.Is(jobrun.UnsuccessfulStates...) + `)
   FROM (SELECT r.scheduled_for AS slot, r.id, r.state FROM jobs.job_runs r
-         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger` + jobdb.Is(jobrun.ByTime) + ` AND NOT r.withdrawn
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[])
+           AND r.trigger` + jobdb.Is(jobrun.ByTime) + ` AND NOT r.withdrawn
         UNION ALL
         SELECT r.scheduled_for, r.id, r.state FROM jobs.job_runs r
-         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[]) AND r.trigger` + jobdb.Is(jobrun.ByBackfill) + `) AS first
+         WHERE r.tenant_id = $1 AND r.definition_id = $2 AND r.scheduled_for = ANY ($3::timestamptz[])
+           AND r.trigger` + jobdb.Is(jobrun.ByBackfill) + `) AS first
   CROSS JOIN LATERAL (SELECT first.state
         UNION ALL
-        SELECT c.state FROM jobs.job_runs c WHERE c.tenant_id = $1 AND c.root_run_id = first.id AND c.retry_number > 0) AS run (state)
+        SELECT c.state FROM jobs.job_runs c
+          WHERE c.tenant_id = $1 AND c.root_run_id = first.id AND c.retry_number > 0) AS run (state)
  GROUP BY first.slot`
 
 // SlotStates implements jobrun.BulkOperations.

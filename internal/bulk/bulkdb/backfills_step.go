@@ -34,7 +34,9 @@ func (st *RunBulks) backfill(
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		runs, created, swept = nil, nil, jobrun.Swept{}
 		b, err := backfillTable.One(tx.QueryRowContext(ctx, `
-			SELECT `+backfills.columns+` FROM jobs.backfills b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+jobdb.Is(bulk.Running)+` FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
+			SELECT `+backfills.columns+` FROM jobs.backfills b
+			  WHERE b.tenant_id = $1 AND b.id = $2
+			    AND b.state`+jobdb.Is(bulk.Running)+` FOR UPDATE SKIP LOCKED`, m.Tenant, m.ID))
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil // it has ended, or another transaction is ending it
 		}

@@ -122,7 +122,8 @@ func (k *kind[T]) inState(
 
 // lock returns one, locked. Fault: NotFound.
 func (k *kind[T]) lock(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID) (T, error) {
-	b, err := k.scan(tx.QueryRowContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` b WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
+	b, err := k.scan(tx.QueryRowContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` b
+	  WHERE b.tenant_id = $1 AND b.id = $2 FOR UPDATE`, tenant, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return b, k.none()
 	}
@@ -152,7 +153,8 @@ func (k *kind[T]) moved(
 func (k *kind[T]) putHead(ctx context.Context, tx *sqlx.Tx, h *bulk.Head) error {
 	_, err := tx.ExecContext(ctx, `UPDATE `+k.table+` b
    SET state = $3, version = $4, ended_at = $5, halts_above = $6, halt_reason = $7, found = $8
- WHERE b.tenant_id = $1 AND b.id = $2`, h.TenantID, h.ID, h.State, h.Version, h.EndedAt, h.HaltsAbove, h.HaltReason, h.Found)
+ WHERE b.tenant_id = $1 AND b.id = $2`,
+		h.TenantID, h.ID, h.State, h.Version, h.EndedAt, h.HaltsAbove, h.HaltReason, h.Found)
 	return err
 }
 

@@ -41,7 +41,9 @@ var bulks = kind[jobrun.Bulk]{
 }
 
 var insertBulk = postgres.Named(`
-INSERT INTO jobs.bulks (`+bulkTable.Inserted()+`) VALUES (`+bulkTable.Values("b")+`) ON CONFLICT (id) DO NOTHING`, bulkTable.As("b"))
+INSERT INTO jobs.bulks (`+bulkTable.Inserted()+`)
+VALUES (`+bulkTable.Values("b")+`)
+    ON CONFLICT (id) DO NOTHING`, bulkTable.As("b"))
 
 // CreateBulk implements jobrun.BulkOperations.
 func (st *RunBulks) CreateBulk(
@@ -81,7 +83,8 @@ func (st *RunBulks) rest(ctx context.Context, b *jobrun.Bulk) (n int64, err erro
 	return n, postgres.Wrap("count the runs of a bulk", err)
 }
 
-var getBulk = postgres.OfTenant(`SELECT `+bulks.columns+` FROM jobs.bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
+var getBulk = postgres.OfTenant(`SELECT `+bulks.columns+` FROM jobs.bulks b
+  WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // GetBulk implements jobrun.BulkOperations.
 func (st *RunBulks) GetBulk(ctx context.Context, tenant, id uuid.UUID) (jobrun.Bulk, error) {
@@ -145,7 +148,8 @@ func (st *RunBulks) bulk(
 		after, done := b, 0
 		var version int64
 		var now time.Time
-		row := tx.QueryRowContext(ctx, `SELECT b.version, clock_timestamp() FROM jobs.bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
+		row := tx.QueryRowContext(ctx, `SELECT b.version, clock_timestamp() FROM jobs.bulks b
+		  WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
 			jobdb.Is(bulk.Running)+` FOR UPDATE`, m.Tenant, m.ID)
 		if err := row.Scan(&version, &now); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {

@@ -99,7 +99,9 @@ var sagaBulks = kind[sagabulk.Bulk]{
 }
 
 var insertSagaBulk = postgres.Named(`
-INSERT INTO saga.saga_bulks (`+sagaBulkTable.Inserted()+`) VALUES (`+sagaBulkTable.Values("b")+`) ON CONFLICT (id) DO NOTHING`,
+INSERT INTO saga.saga_bulks (`+sagaBulkTable.Inserted()+`)
+VALUES (`+sagaBulkTable.Values("b")+`)
+    ON CONFLICT (id) DO NOTHING`,
 	sagaBulkTable.As("b"))
 
 // Create implements sagabulk.Store.
@@ -143,7 +145,8 @@ func (st *SagaBulks) rest(ctx context.Context, b *sagabulk.Bulk) (n int64, err e
 	return n, postgres.Wrap("count the sagas of a bulk operation", err)
 }
 
-var getSagaBulk = postgres.OfTenant(`SELECT `+sagaBulks.columns+`, clock_timestamp() FROM saga.saga_bulks b WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
+var getSagaBulk = postgres.OfTenant(`SELECT `+sagaBulks.columns+`, clock_timestamp() FROM saga.saga_bulks b
+  WHERE b.tenant_id = tenant.id AND b.id = $2`, "")
 
 // Get implements sagabulk.Store.
 func (st *SagaBulks) Get(ctx context.Context, tenant, id uuid.UUID) (sagabulk.Bulk, error) {
@@ -188,7 +191,8 @@ func (st *SagaBulks) SetRate(
 		if err := b.SetRate(rate, by.At); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, `UPDATE saga.saga_bulks b SET rate = $3, paced_at = $4, version = $5 WHERE b.tenant_id = $1 AND b.id = $2`,
+		if _, err := tx.ExecContext(ctx, `UPDATE saga.saga_bulks b SET rate = $3, paced_at = $4, version = $5
+		  WHERE b.tenant_id = $1 AND b.id = $2`,
 			tenant, id, b.Rate, b.PacedAt, b.Version); err != nil {
 			return err
 		}
@@ -200,7 +204,8 @@ func (st *SagaBulks) SetRate(
 // itemsOfSagaBulk reads the sagas of a bulk as they are now; they are few (OFFSET 0).
 func itemsOfSagaBulk(w *postgres.Where, limit int) string {
 	return `SELECT i.saga_id, i.position, i.outcome, i.code, i.detail, i.at, coalesce(s.workflow_name, ''), s.state
-  FROM (SELECT i.* FROM saga.saga_bulk_items i WHERE ` + w.Text() + ` ORDER BY i.position LIMIT ` + strconv.Itoa(limit) + ` OFFSET 0) AS i
+  FROM (SELECT i.* FROM saga.saga_bulk_items i WHERE ` + w.Text() + `
+    ORDER BY i.position LIMIT ` + strconv.Itoa(limit) + ` OFFSET 0) AS i
   LEFT JOIN saga.saga_states s ON s.id = i.saga_id AND s.tenant_id = i.tenant_id
  ORDER BY i.position`
 }

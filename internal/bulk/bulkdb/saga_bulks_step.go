@@ -72,7 +72,8 @@ func (st *SagaBulks) bulk(ctx context.Context, t jobrun.Term, m bulkRef, limit i
 	err = st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		told = nil
 		var steps int64
-		row := tx.QueryRowContext(ctx, `SELECT b.steps FROM saga.saga_bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
+		row := tx.QueryRowContext(ctx, `SELECT b.steps FROM saga.saga_bulks b
+		  WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
 			jobdb.Is(bulk.Running)+` FOR UPDATE`, m.Tenant, m.ID)
 		if err := row.Scan(&steps); err != nil {
 			if errors.Is(err, sql.ErrNoRows) {
@@ -158,7 +159,8 @@ func (st *SagaBulks) decide(
 
 // lateSagas are those of some that were not there when a snapshot was taken.
 var lateSagas = `
-SELECT s.id FROM saga.saga_states s WHERE s.tenant_id = $1 AND s.id = ANY ($2::uuid[]) AND NOT ` + postgres.WasThere("s", "$3")
+SELECT s.id FROM saga.saga_states s
+  WHERE s.tenant_id = $1 AND s.id = ANY ($2::uuid[]) AND NOT ` + postgres.WasThere("s", "$3")
 
 // write stores the changes that were decided, and decides again about sagas that others have
 // changed. done has the outcome of each.
@@ -229,7 +231,8 @@ func (st *SagaBulks) skip(
 	b.Advance(items, cursor, more, now)
 	err := st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		var steps int64
-		err := tx.QueryRowContext(ctx, `SELECT b.steps FROM saga.saga_bulks b WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
+		err := tx.QueryRowContext(ctx, `SELECT b.steps FROM saga.saga_bulks b
+		  WHERE b.tenant_id = $1 AND b.id = $2 AND b.state`+
 			jobdb.Is(bulk.Running)+` FOR UPDATE`, b.TenantID, b.ID).Scan(&steps)
 		if errors.Is(err, sql.ErrNoRows) || err == nil && steps != was {
 			return nil

@@ -14,7 +14,8 @@ import (
 )
 
 // readDefinition reads a definition, also a deleted one.
-var readDefinition = `SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d WHERE d.tenant_id = $1 AND d.id = $2`
+var readDefinition = `SELECT ` + jobdb.DefinitionColumns + ` FROM jobs.job_definitions d
+  WHERE d.tenant_id = $1 AND d.id = $2`
 
 // backfillTable is jobs.backfills.
 var backfillTable = postgres.NewTable(

@@ -21,7 +21,8 @@ var withheld = `
 	            WHEN d.pause_reason = '' THEN 'paused' ELSE 'paused: ' || d.pause_reason END AS why
 	  FROM jobs.job_definitions d
 	 WHERE d.id = r.definition_id -- alone: by its tenant as well it would be looked for among all of the tenant's
-	   AND (NOT d.enabled OR d.deleted_at IS NOT NULL OR d.paused_at <= r.scheduled_for AND (d.paused_until IS NULL OR r.scheduled_for < d.paused_until))
+	   AND (NOT d.enabled OR d.deleted_at IS NOT NULL OR d.paused_at <= r.scheduled_for
+	   AND (d.paused_until IS NULL OR r.scheduled_for < d.paused_until))
 	 OFFSET 0
   ) AS h ON r.trigger` + jobdb.Is(jobrun.ByTime) + ` AND r.state || ''` + jobdb.Is(jobrun.Pending)
 
@@ -30,8 +31,11 @@ var withheld = `
 // lost too often nor to be canceled. It is only used outside of a transaction, where
 // now() is the present time: no index serves clock_timestamp(), and all slots created
 // ahead would be read.
-var ready = `r.admitted_at IS NULL AND (r.phase` + jobdb.WaitsAgain + ` OR r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NULL) AND r.available_at <= now()
-   AND r.cancel_requested_at IS NULL AND (r.state || ''` + jobdb.Is(jobrun.Pending) + ` OR r.losses_used < r.max_losses)`
+var ready = `r.admitted_at IS NULL
+  AND (r.phase` + jobdb.WaitsAgain + ` OR r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NULL)
+  AND r.available_at <= now()
+   AND r.cancel_requested_at IS NULL
+   AND (r.state || ''` + jobdb.Is(jobrun.Pending) + ` OR r.losses_used < r.max_losses)`
 
 var findReady = `
 SELECT r.id, h.why FROM jobs.job_runs r` + withheld + ` WHERE ` + ready + ` ORDER BY r.available_at, r.id LIMIT $1`
@@ -41,7 +45,9 @@ SELECT r.id, h.why FROM jobs.job_runs r` + withheld + ` WHERE ` + ready + ` ORDE
 var admitReady = `
 WITH due AS MATERIALIZED (
 	SELECT r.id FROM jobs.job_runs r` + withheld + `
-	 WHERE r.id = ANY ($1::uuid[]) AND r.admitted_at IS NULL AND r.state || ''` + jobdb.Is(jobrun.From(jobrun.Assigned, jobrun.Worker)...) + ` AND h.why IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+	 WHERE r.id = ANY ($1::uuid[]) AND r.admitted_at IS NULL
+	   AND r.state || ''` + jobdb.Is(jobrun.From(jobrun.Assigned, jobrun.Worker)...) + ` AND h.why IS NULL
+	   ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 )
 UPDATE jobs.job_runs r SET admitted_at = clock_timestamp(), updated_at = clock_timestamp() FROM due WHERE r.id = due.id
 RETURNING r.tenant_id, r.queue`
@@ -161,13 +167,16 @@ func (st *Sweeps) askToStop(ctx context.Context, t jobrun.Term, asked []jobrun.A
 WITH old AS MATERIALIZED (
 	SELECT r.id, r.tenant_id, r.version, r.attempt, r.assigned_worker_id, a.reason
 	  FROM unnest($1::uuid[], $2::text[]) AS a (id, reason) JOIN jobs.job_runs r ON r.id = a.id
-	 WHERE r.state || ''`+jobdb.Is(jobrun.Running)+` AND r.cancel_requested_at IS NULL ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+	 WHERE r.state || ''`+jobdb.Is(jobrun.Running)+` AND r.cancel_requested_at IS NULL
+	   ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), told AS (
 	INSERT INTO jobs.job_run_events (`+jobdb.RunEventTable.Inserted()+`)
-	SELECT o.id, o.tenant_id, clock_timestamp(), 'cancel_requested', '', '', o.version + 1, o.attempt, $3::bigint, o.assigned_worker_id, '', o.reason FROM old o
+	SELECT o.id, o.tenant_id, clock_timestamp(), 'cancel_requested', '', '', o.version + 1, o.attempt, $3::bigint,
+	  o.assigned_worker_id, '', o.reason FROM old o
 )
 UPDATE jobs.job_runs r
-   SET version = r.version + 1, cancel_requested_at = clock_timestamp(), cancel_reason = o.reason, updated_at = clock_timestamp()
+   SET version = r.version + 1, cancel_requested_at = clock_timestamp(), cancel_reason = o.reason,
+     updated_at = clock_timestamp()
   FROM old o WHERE r.id = o.id
 RETURNING r.id`, ids.Parameter(), reasons.Parameter(), t.Epoch)
 		if err != nil {
@@ -193,29 +202,37 @@ type concurrencyKey struct {
 // runs has started or may start, unless another has just become due; it is skipped.
 var findKeys = `
 WITH RECURSIVE keys AS (
-	(SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r WHERE ` + waitsForKey + ` AND (r.tenant_id, r.concurrency_key) > ($2, $3)
+	(SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r
+	  WHERE ` + waitsForKey + ` AND (r.tenant_id, r.concurrency_key) > ($2, $3)
 	  ORDER BY r.tenant_id, r.concurrency_key LIMIT 1)
 	UNION ALL
 	SELECT n.tenant_id, n.concurrency_key FROM keys k CROSS JOIN LATERAL (
-		SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r WHERE ` + waitsForKey + ` AND (r.tenant_id, r.concurrency_key) > (k.tenant_id, k.concurrency_key)
+		SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r
+		  WHERE ` + waitsForKey + ` AND (r.tenant_id, r.concurrency_key) > (k.tenant_id, k.concurrency_key)
 		 ORDER BY r.tenant_id, r.concurrency_key LIMIT 1) AS n
 )
 SELECT k.tenant_id, k.concurrency_key, NOT (` + busyKey + `
-       AND (SELECT r.available_at FROM jobs.job_runs r WHERE ` + ofKey + ` AND r.available_at <= now() ORDER BY r.available_at DESC, r.id DESC LIMIT 1) < now() - interval '10 seconds'
+       AND (SELECT r.available_at FROM jobs.job_runs r WHERE ` + ofKey + ` AND r.available_at <= now()
+       ORDER BY r.available_at DESC, r.id DESC LIMIT 1) < now() - interval '10 seconds'
        AND NOT EXISTS (SELECT 1 FROM (
-	SELECT r.concurrency_policy FROM jobs.job_runs r WHERE ` + ofKey + ` AND r.available_at <= now() ORDER BY r.available_at, r.id LIMIT 20) AS f
+	SELECT r.concurrency_policy FROM jobs.job_runs r WHERE ` + ofKey + ` AND r.available_at <= now()
+	  ORDER BY r.available_at, r.id LIMIT 20) AS f
 	 WHERE f.concurrency_policy <> 'queue'))
   FROM (SELECT * FROM keys LIMIT $1) AS k`
 
 var (
 	// waitsForKey and ofKey use the index of runs that wait for keys. admitted_at is
 	// compared in a form that no other index has.
-	waitsForKey = `r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NOT NULL AND r.available_at <= now() AND ` + notAdmitted
-	ofKey       = `r.tenant_id = k.tenant_id AND r.concurrency_key = k.concurrency_key AND r.phase` + jobdb.Waits + ` AND ` + notAdmitted
+	waitsForKey = `r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NOT NULL AND r.available_at <= now()
+	  AND ` + notAdmitted
+	ofKey = `r.tenant_id = k.tenant_id AND r.concurrency_key = k.concurrency_key
+	  AND r.phase` + jobdb.Waits + ` AND ` + notAdmitted
 	notAdmitted = `coalesce(r.admitted_at, 'infinity') = 'infinity'`
 
-	busyKey = `(EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.phase` + jobdb.HoldsKey + `)
-       OR EXISTS (SELECT 1 FROM jobs.job_runs o WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.phase` + jobdb.Waits + `
+	busyKey = `(EXISTS (SELECT 1 FROM jobs.job_runs o
+	  WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.phase` + jobdb.HoldsKey + `)
+       OR EXISTS (SELECT 1 FROM jobs.job_runs o
+       WHERE o.tenant_id = k.tenant_id AND o.concurrency_key = k.concurrency_key AND o.phase` + jobdb.Waits + `
                      AND coalesce(o.admitted_at, 'infinity') < 'infinity'))`
 )
 
@@ -226,8 +243,10 @@ const candidatesOfKey = "1100"
 // keyCandidates are the runs of keys that AdmitKey decides about, and why a slot is
 // withheld.
 var keyCandidates = `
-SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.scheduled_for, r.available_at, r.available_at <= clock_timestamp(),
-       r.state || '' <> '` + string(jobrun.Pending) + `' OR r.admitted_at IS NOT NULL, r.cancel_requested_at IS NOT NULL,
+SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.scheduled_for, r.available_at,
+  r.available_at <= clock_timestamp(),
+       r.state || '' <> '` + string(jobrun.Pending) + `'
+         OR r.admitted_at IS NOT NULL, r.cancel_requested_at IS NOT NULL,
        coalesce((v.spec->>'queue_limit')::bigint, 0), coalesce((v.spec->>'retry_holds_key')::boolean, false), h.why
   FROM unnest($1::uuid[], $2::text[]) WITH ORDINALITY AS k (tenant_id, key, n)
  CROSS JOIN LATERAL (
@@ -239,7 +258,8 @@ SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.sch
 	    AND (w.available_at <= clock_timestamp() OR w.trigger` + jobdb.Is(jobrun.ByRetry) + `)
 	  ORDER BY w.available_at, w.id LIMIT ` + candidatesOfKey + `)
   ) AS r
-  LEFT JOIN jobs.job_definition_versions v ON v.definition_id = r.definition_id AND v.tenant_id = r.tenant_id AND v.spec_version = r.spec_version` + withheld + `
+  LEFT JOIN jobs.job_definition_versions v ON v.definition_id = r.definition_id AND v.tenant_id = r.tenant_id
+    AND v.spec_version = r.spec_version` + withheld + `
  ORDER BY k.n`
 
 // admitKeys admits runs of a page of keys. Only the leader admits runs with keys, so a

@@ -11,12 +11,17 @@ import (
 
 // countBacklog counts from indexes of runs that have not ended, each up to a bound.
 var countBacklog = `
-SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r WHERE r.admitted_at IS NULL AND (r.phase` + jobdb.WaitsAgain + ` OR r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NULL) LIMIT $1) AS w)
-       + (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r WHERE r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NOT NULL AND r.admitted_at IS NULL LIMIT $1) AS w),
+SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r
+  WHERE r.admitted_at IS NULL AND (r.phase` + jobdb.WaitsAgain + ` OR r.phase` + jobdb.Waits + `
+    AND r.concurrency_key IS NULL) LIMIT $1) AS w)
+       + (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r
+         WHERE r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NOT NULL AND r.admitted_at IS NULL LIMIT $1) AS w),
        c.n, c.oldest, h.assigned, h.running, h.doubted
   FROM (SELECT count(*) AS n, min(x.available_at) AS oldest FROM (
-	SELECT r.available_at FROM jobs.job_runs r WHERE r.phase` + jobdb.Claimable + ` AND r.admitted_at IS NOT NULL AND NOT r.held LIMIT $1) AS x) AS c
- CROSS JOIN (SELECT count(*) FILTER (WHERE r.state` + jobdb.Is(jobrun.Assigned) + `) AS assigned, count(*) FILTER (WHERE r.state` + jobdb.Is(jobrun.Running) + `) AS running,
+	SELECT r.available_at FROM jobs.job_runs r
+	  WHERE r.phase` + jobdb.Claimable + ` AND r.admitted_at IS NOT NULL AND NOT r.held LIMIT $1) AS x) AS c
+ CROSS JOIN (SELECT count(*) FILTER (WHERE r.state` + jobdb.Is(jobrun.Assigned) + `) AS assigned,
+   count(*) FILTER (WHERE r.state` + jobdb.Is(jobrun.Running) + `) AS running,
                     count(*) FILTER (WHERE r.continuation_state` + jobdb.Is(jobrun.Confirming) + `) AS doubted
                FROM jobs.job_runs r WHERE r.phase` + jobdb.WithWorker + `) AS h`
 

@@ -138,11 +138,15 @@ SELECT `+jobdb.RunColumns+`, clock_timestamp() FROM jobs.job_runs r
 }
 
 var (
-	exhausted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Failed, jobrun.Leader) + ` AND r.losses_used >= r.max_losses AND r.cancel_requested_at IS NULL`
-	overdue   = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.TimedOut, jobrun.Leader) + ` AND r.timeout_ms > 0
-   AND r.started_at <= clock_timestamp() - r.timeout_ms * interval '1 millisecond' - @grace::bigint * interval '1 microsecond'`
-	stubborn = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at <= clock_timestamp() - @grace::bigint * interval '1 microsecond'`
-	unwanted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Canceled, jobrun.Leader) + ` AND r.cancel_requested_at IS NOT NULL`
+	exhausted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Failed, jobrun.Leader) + `
+	  AND r.losses_used >= r.max_losses AND r.cancel_requested_at IS NULL`
+	overdue = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.TimedOut, jobrun.Leader) + ` AND r.timeout_ms > 0
+   AND r.started_at <= clock_timestamp() - r.timeout_ms * interval '1 millisecond'
+      - @grace::bigint * interval '1 microsecond'`
+	stubborn = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Canceled, jobrun.Leader) + `
+	  AND r.cancel_requested_at <= clock_timestamp() - @grace::bigint * interval '1 microsecond'`
+	unwanted = `r.state || ''` + jobdb.Movable(jobrun.Orphaned, jobrun.Canceled, jobrun.Leader) + `
+	  AND r.cancel_requested_at IS NOT NULL`
 
 	// givenUp reads the index of runs that wait for their time, in any order.
 	givenUp = `SELECT r.id FROM jobs.job_runs r WHERE r.phase` + jobdb.WaitsAgain + ` AND r.admitted_at IS NULL AND `
@@ -179,7 +183,8 @@ func (st *Sweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Setti
 }
 
 var (
-	silent = `r.state || ''` + jobdb.Is(jobrun.Running) + ` AND r.continuation_state` + jobdb.Is(jobrun.NoDoubt) + ` AND r.lease_expires_at <= clock_timestamp()`
+	silent = `r.state || ''` + jobdb.Is(jobrun.Running) + ` AND r.continuation_state` + jobdb.Is(jobrun.NoDoubt) + `
+	  AND r.lease_expires_at <= clock_timestamp()`
 
 	// inHand reads the index of runs held by workers, which is small, in any order.
 	inHand = `SELECT r.id FROM jobs.job_runs r WHERE r.phase` + jobdb.WithWorker + ` AND `

@@ -15,7 +15,8 @@ func (st *Sweeps) UseHints(hints jobrun.LeaseHints) { st.hints = hints }
 // silentFences finds the same runs as doubtSilent, with the fences of those whose lease
 // expired less than $2 microseconds ago: only these may be spared.
 var silentFences = `
-SELECT r.id, r.assigned_worker_id, r.attempt, r.lease_token, r.lease_expires_at > clock_timestamp() - $2::bigint * interval '1 microsecond'
+SELECT r.id, r.assigned_worker_id, r.attempt, r.lease_token,
+  r.lease_expires_at > clock_timestamp() - $2::bigint * interval '1 microsecond'
   FROM jobs.job_runs r WHERE r.phase` + jobdb.WithWorker + ` AND ` + silent + ` LIMIT $1`
 
 // doubt puts silent runs in doubt, except those whose worker has given a sign of life

@@ -64,7 +64,8 @@ WITH a AS MATERIALIZED (
 	  JOIN jobs.job_definitions d ON d.id = n.id AND d.version = n.version
 	 WHERE d.enabled AND d.deleted_at IS NULL ORDER BY d.id FOR NO KEY UPDATE OF d
 )
-UPDATE jobs.job_definitions d SET last_materialized_at = greatest(d.last_materialized_at, a.until), next_due_at = a.next FROM a WHERE d.id = a.id
+UPDATE jobs.job_definitions d SET last_materialized_at = greatest(d.last_materialized_at, a.until),
+  next_due_at = a.next FROM a WHERE d.id = a.id
 RETURNING d.id`, advanceTable.As("n"))
 
 // Materialize implements jobrun.Sweeps.

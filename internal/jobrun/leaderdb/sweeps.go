@@ -103,29 +103,37 @@ func (m move) these(
 func giveUp(late, reason string) string {
 	return `
 WITH late AS MATERIALIZED (
-	SELECT r.id, r.tenant_id, r.state, r.version, r.attempt, r.assigned_worker_id, r.lease_token, r.leader_epoch, r.fencing_seq, r.assigned_at, r.started_at
-	  FROM jobs.job_runs r WHERE r.id = ANY (@ids::uuid[]) AND ` + late + ` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+	SELECT r.id, r.tenant_id, r.state, r.version, r.attempt, r.assigned_worker_id, r.lease_token, r.leader_epoch,
+	  r.fencing_seq, r.assigned_at, r.started_at
+	  FROM jobs.job_runs r WHERE r.id = ANY (@ids::uuid[]) AND ` + late + `
+	    ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), ended AS (
 	INSERT INTO jobs.job_run_attempts (` + jobdb.AttemptTable.Inserted() + `)
-	SELECT l.id, l.tenant_id, l.attempt, l.assigned_worker_id, l.lease_token, l.leader_epoch, l.fencing_seq, l.assigned_at, l.started_at,
+	SELECT l.id, l.tenant_id, l.attempt, l.assigned_worker_id, l.lease_token, l.leader_epoch, l.fencing_seq,
+	  l.assigned_at, l.started_at,
 	       clock_timestamp(), '` + jobrun.AttemptOrphaned + `', '` + reason + `' FROM late l
 ), told AS (
 	INSERT INTO jobs.job_run_events (` + jobdb.RunEventTable.Inserted() + `)
 	SELECT l.id, l.tenant_id, clock_timestamp(), 'orphaned', l.state, '` +
-		string(jobrun.Orphaned) + `', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '', '` + reason + `' FROM late l
+		string(jobrun.Orphaned) + `', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '',
+		  '` + reason + `' FROM late l
 )
 UPDATE jobs.job_runs r
-   SET state = '` + string(jobrun.Orphaned) + `', version = r.version + 1, losses_used = r.losses_used + 1, admitted_at = NULL,
-       available_at = clock_timestamp() + @backoff::bigint * interval '1 microsecond', continuation_state = '` + string(jobrun.NoDoubt) + `',
+   SET state = '` + string(jobrun.Orphaned) + `', version = r.version + 1, losses_used = r.losses_used + 1,
+     admitted_at = NULL,
+       available_at = clock_timestamp() + @backoff::bigint * interval '1 microsecond',
+         continuation_state = '` + string(jobrun.NoDoubt) + `',
        continuation_check_started_at = NULL, continuation_check_deadline_at = NULL, updated_at = clock_timestamp()
   FROM late l WHERE r.id = l.id
 RETURNING r.id`
 }
 
 var (
-	notStarted  = `r.state || ''` + jobdb.Movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + ` AND r.lease_expires_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
+	notStarted = `r.state || ''` + jobdb.Movable(jobrun.Assigned, jobrun.Orphaned, jobrun.Leader) + `
+	  AND r.lease_expires_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
 	unconfirmed = `r.state || ''` + jobdb.Movable(jobrun.Running, jobrun.Orphaned, jobrun.Leader) +
-		` AND r.continuation_state` + jobdb.Is(jobrun.Confirming) + ` AND r.continuation_check_deadline_at <= clock_timestamp()`
+		` AND r.continuation_state` + jobdb.Is(jobrun.Confirming) + `
+		  AND r.continuation_check_deadline_at <= clock_timestamp()`
 )
 
 var (
@@ -141,12 +149,15 @@ WITH late AS MATERIALIZED (
 	  FROM jobs.job_runs r WHERE r.id = ANY (@ids::uuid[]) AND `+silent+` ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), told AS (
 	INSERT INTO jobs.job_run_events (`+jobdb.RunEventTable.Inserted()+`)
-	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', '`+string(jobrun.Running)+`', '`+string(jobrun.Running)+`', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '',
+	SELECT l.id, l.tenant_id, clock_timestamp(), 'confirming', '`+string(jobrun.Running)+`',
+	  '`+string(jobrun.Running)+`', l.version + 1, l.attempt, @epoch::bigint, l.assigned_worker_id, '',
 	       '`+jobrun.LeaseRanOut+`' FROM late l
 )
 UPDATE jobs.job_runs r
-   SET version = r.version + 1, continuation_state = '`+string(jobrun.Confirming)+`', continuation_check_started_at = clock_timestamp(),
-       continuation_check_deadline_at = clock_timestamp() + @confirm_for::bigint * interval '1 microsecond', updated_at = clock_timestamp()
+   SET version = r.version + 1, continuation_state = '`+string(jobrun.Confirming)+`',
+     continuation_check_started_at = clock_timestamp(),
+       continuation_check_deadline_at = clock_timestamp() + @confirm_for::bigint * interval '1 microsecond',
+         updated_at = clock_timestamp()
   FROM late l WHERE r.id = l.id
 RETURNING r.id`, nil, "confirm_for", "epoch")
 )
@@ -168,23 +179,29 @@ func (st *Sweeps) Doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, l
 }
 
 var (
-	quiet = `w.state` + jobdb.Is(jobrun.WorkerActive, jobrun.WorkerDraining) + ` AND w.heartbeat_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
-	gone  = `w.state` + jobdb.Is(jobrun.WorkerLost) + ` AND w.lost_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
+	quiet = `w.state` + jobdb.Is(jobrun.WorkerActive, jobrun.WorkerDraining) + `
+	  AND w.heartbeat_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
+	gone = `w.state` + jobdb.Is(jobrun.WorkerLost) + `
+	  AND w.lost_at <= clock_timestamp() - @after::bigint * interval '1 microsecond'`
 )
 
 // moveWorkers makes a sweep that applies change to the workers that meet condition.
 func moveWorkers(doing, condition, change string) move {
-	return newMove(doing, `SELECT w.id FROM jobs.workers w WHERE w.state <> '`+string(jobrun.WorkerDetached)+`' AND `+condition+` LIMIT @limit`, `
+	return newMove(doing, `SELECT w.id FROM jobs.workers w
+	  WHERE w.state <> '`+string(jobrun.WorkerDetached)+`' AND `+condition+` LIMIT @limit`, `
 WITH late AS MATERIALIZED (
-	SELECT w.id FROM jobs.workers w WHERE w.id = ANY (@ids::uuid[]) AND `+condition+` ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED
+	SELECT w.id FROM jobs.workers w WHERE w.id = ANY (@ids::uuid[]) AND `+condition+`
+	  ORDER BY w.id FOR NO KEY UPDATE OF w SKIP LOCKED
 )
 UPDATE jobs.workers w SET `+change+`, version = w.version + 1 FROM late l WHERE w.id = l.id
 RETURNING w.id`, []string{"after"})
 }
 
 var (
-	loseWorkers   = moveWorkers("mark silent workers as LOST", quiet, `state = '`+string(jobrun.WorkerLost)+`', lost_at = clock_timestamp(), reason = 'its heartbeats stopped'`)
-	detachWorkers = moveWorkers("detach workers", gone, `state = '`+string(jobrun.WorkerDetached)+`', detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
+	loseWorkers = moveWorkers("mark silent workers as LOST", quiet, `state = '`+string(jobrun.WorkerLost)+`',
+	  lost_at = clock_timestamp(), reason = 'its heartbeats stopped'`)
+	detachWorkers = moveWorkers("detach workers", gone, `state = '`+string(jobrun.WorkerDetached)+`',
+	  detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
 )
 
 // WatchWorkers implements jobrun.Sweeps. A lost worker has the whole grace period to
@@ -205,6 +222,7 @@ func (st *Sweeps) Swept(ctx context.Context, t jobrun.Term) error {
 WITH forgotten AS (
 	DELETE FROM jobs.schedulers s WHERE s.seen_at < clock_timestamp() - interval '1 hour'
 )
-UPDATE jobs.leader SET swept_at = clock_timestamp() WHERE name = 'default' AND leader_id = $1 AND epoch = $2`, t.LeaderID, t.Epoch)
+UPDATE jobs.leader SET swept_at = clock_timestamp()
+  WHERE name = 'default' AND leader_id = $1 AND epoch = $2`, t.LeaderID, t.Epoch)
 	}))
 }

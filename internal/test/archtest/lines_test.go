@@ -19,9 +19,6 @@ const maxColumns = 120
 // above all, which have one column or condition per line.
 const longText = 30
 
-// stillPacked are the stores whose statements are wider. Each is to leave this list, and none to come.
-var stillPacked = []string{"internal/bulk/bulkdb", "internal/jobrun/leaderdb"}
-
 // tableRow is a row of a test table, which stays on one line, so that rows can
 // be compared.
 var tableRow = regexp.MustCompile(`^\s*(\{|"[^"]*":\s*[[:alnum:].\[\]*&]*[({]|[[:word:].]+:\s*\{).*\},?$`)
@@ -70,7 +67,7 @@ func TestLinesAreNotTooWide(t *testing.T) {
 			continue
 		}
 		test := f.test || strings.HasPrefix(f.pkg, "internal/test/")
-		for _, line := range wideLines(f.text, test, test || slices.Contains(stillPacked, f.pkg)) {
+		for _, line := range wideLines(f.text, test, test) {
 			t.Errorf("%s:%d: more than %d columns", f.path, line, maxColumns)
 		}
 	}
