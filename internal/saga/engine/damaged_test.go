@@ -63,7 +63,10 @@ func TestADamagedDefinitionIsToldAtGrowingIntervals(t *testing.T) {
 		time.Sleep(time.Hour)
 		for _, id := range ids {
 			// 1, 2, 4, … 32 seconds, and then a minute, give or take the jitter.
-			if n := log.lines[id.String()]; n < 30 || n > 130 {
+			log.mu.Lock()
+			n := log.lines[id.String()]
+			log.mu.Unlock()
+			if n < 30 || n > 130 {
 				t.Errorf("%d lines within an hour for saga %s", n, id)
 			}
 			w.wake(id) // a flag of another node, for example

@@ -82,7 +82,7 @@ var rules = []Mutant{
 		"Misfire == FireOnce && i == once:", "Misfire == FireOnce && i == 0:",
 		"jobrun.TestMissedSlotsDoAsTheMisfirePolicySays"},
 	{[]string{"J7", "gap 7", "gap 2", "F52"}, "internal/jobrun/leaderdb/sweeps.go",
-		"losses_used = r.losses_used + 1, admitted_at", "losses_used = r.losses_used, admitted_at", "leaderdb.TestARunOfADeadWorkerIsDoubtedThenGivenUpThenLost"},
+		"losses_used = r.losses_used + 1,", "losses_used = r.losses_used,", "leaderdb.TestARunOfADeadWorkerIsDoubtedThenGivenUpThenLost"},
 	{[]string{"J-12", "gap 9"}, "internal/jobrun/sweep.go",
 		"over(r.CancelRequestedAt, s.Seconds(CancelGrace), d.m.Now)", "over(r.CancelRequestedAt, 1000*time.Hour, d.m.Now)",
 		"leaderdb.TestACancelThatIsNotAcknowledgedEndsAfterItsGrace"},
