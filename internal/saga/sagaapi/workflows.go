@@ -94,17 +94,18 @@ func (s *Handlers) runnable(def *workflow.Definition) error {
 		return nil
 	}
 	var wrong fault.Mistakes
-	check := func(h *workflow.HTTPCall, step int, member string) {
-		if h == nil {
+	check := func(c *workflow.Call, step int, of string) {
+		member, to := c.Endpoint()
+		if to == "" {
 			return
 		}
-		if reason := s.CheckParticipant(h.URL); reason != "" {
-			wrong.Add("/steps/"+strconv.Itoa(step)+"/"+member+"/http/url", workflow.CodeURLNotAllowed, "%s", reason)
+		if reason := s.CheckParticipant(to); reason != "" {
+			wrong.Add("/steps/"+strconv.Itoa(step)+"/"+of+"/"+member, workflow.CodeURLNotAllowed, "%s", reason)
 		}
 	}
 	for i := range def.Steps {
-		check(def.Steps[i].Action.HTTP, i, "action")
-		check(def.Steps[i].Compensation.HTTP, i, "compensation")
+		check(&def.Steps[i].Action, i, "action")
+		check(&def.Steps[i].Compensation.Call, i, "compensation")
 	}
 	if wrong == nil {
 		return nil

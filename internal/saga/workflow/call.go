@@ -52,6 +52,15 @@ func (c *Call) Request() (method, url string, headers map[string]string) {
 	return c.HTTP.Method, c.HTTP.URL, c.HTTP.Headers
 }
 
+// Endpoint returns the URL that the call is sent to, and where a call in a definition
+// has it, as a JSON pointer without the leading slash; "" for a job.
+func (c *Call) Endpoint() (member, url string) {
+	if c.HTTP == nil {
+		return "", ""
+	}
+	return "http/url", c.HTTP.URL
+}
+
 // action parses the action of the step m.
 func (r *reader) action(m map[string]any, at string) Call {
 	kind := r.text(m, at, "type", 10)

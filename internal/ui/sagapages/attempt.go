@@ -246,15 +246,9 @@ func (a *attemptPanel) headers(v *web.Visit, s *story, l *client.StepLog, again 
 
 func callOf(st *client.Step, action client.StepAction) *client.Call {
 	if action == client.StepActionCOMPENSATE {
-		if back, err := st.Compensation.AsCall(); err == nil {
-			return &back
-		}
-		return nil
+		return web.UndoOf(st)
 	}
-	if st.Action == nil && st.Job != nil {
-		return &client.Call{Job: st.Job}
-	}
-	return st.Action
+	return web.ActionOf(st)
 }
 
 // curl returns the command that repeats the call with the same key.

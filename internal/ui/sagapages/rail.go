@@ -2,7 +2,6 @@ package sagapages
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/skald-saga/skald/api/client"
@@ -23,7 +22,7 @@ type railRow struct {
 	Index         int
 	Name          string
 	Kind          string // http or job
-	Call, Undo    string // what is sent; empty: not known
+	Call, Undo    string // what is sent; Call is empty if that is not known, and Undo also if there is none
 	Forward, Back node
 	Track         track
 	Drawing       drawing
@@ -110,7 +109,9 @@ func (r *railRow) failed() bool { return r.Forward.Tone == "bad" || r.Back.Tone 
 func (s *story) row(st *client.StepView, last int) railRow {
 	row := railRow{Index: st.StepIndex, Name: st.Name}
 	if s.definition != nil && st.StepIndex < len(s.definition.Steps) {
-		row.Kind, row.Call, row.Undo = callsOf(&s.definition.Steps[st.StepIndex])
+		of := &s.definition.Steps[st.StepIndex]
+		action := web.ActionOf(of)
+		row.Kind, row.Call, row.Undo = web.CallKind(action), web.CallWords(action), web.CallWords(web.UndoOf(of))
 	}
 	row.Forward = s.forward(st, last)
 	if st.Error != nil {
@@ -136,7 +137,7 @@ func (s *story) row(st *client.StepView, last int) railRow {
 			row.Back.Words = "not undone"
 		}
 	}
-	if row.Undo == noUndo && row.Back.Shape != "" && row.Back.Tone != "bad" {
+	if row.Call != "" && row.Undo == "" && row.Back.Shape != "" && row.Back.Tone != "bad" {
 		row.Back = node{"", "muted", "nothing to undo"}
 	}
 	return row
@@ -182,45 +183,7 @@ func attemptsOf(made, most int) string {
 	return fmt.Sprintf(" %d/%d", made, most)
 }
 
-const (
-	noUndo    = "no undo"
-	mayBeDone = "may have been done"
-)
-
-// callsOf describes the calls of a step's action and compensation.
-func callsOf(st *client.Step) (kind, call, undo string) {
-	kind = "http"
-	switch {
-	case st.Action != nil:
-		call = callText(st.Action)
-		if st.Action.Job != nil {
-			kind = "job"
-		}
-	case st.Job != nil:
-		kind, call = "job", "job "+*st.Job
-	}
-	if back, err := st.Compensation.AsCall(); err == nil && (back.HTTP != nil || back.Job != nil) {
-		return kind, call, callText(&back)
-	}
-	return kind, call, noUndo
-}
-
-func callText(c *client.Call) string {
-	switch {
-	case c.HTTP != nil:
-		method := client.HTTPCallMethod("POST")
-		if c.HTTP.Method != nil {
-			method = *c.HTTP.Method
-		}
-		if at, err := url.Parse(c.HTTP.URL); err == nil {
-			return string(method) + " " + at.Host + at.Path
-		}
-		return string(method) + " " + c.HTTP.URL
-	case c.Job != nil:
-		return "job " + *c.Job
-	}
-	return ""
-}
+const mayBeDone = "may have been done"
 
 // lay draws the lines between the rows. last is the last step that was called; over reports whether the saga
 // has ended.

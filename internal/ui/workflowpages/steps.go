@@ -2,7 +2,6 @@ package workflowpages
 
 import (
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -30,38 +29,11 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 		all[i] = step{
 			Number: i + 1, Name: s.Name, DependsOn: s.DependsOn, Retry: policyWords(s.Retry),
 			UndoRetry: policyWords(s.CompensationRetry), Timeout: web.Milliseconds(s.TimeoutMS),
-		}
-		switch {
-		case s.Action != nil:
-			all[i].Call = callWords(s.Action)
-		case s.Job != nil:
-			all[i].Call = "job " + *s.Job
-		}
-		if undo, err := s.Compensation.AsCall(); err == nil {
-			all[i].Undo = callWords(&undo)
+			Call: web.CallWords(web.ActionOf(s)), Undo: web.CallWords(web.UndoOf(s)),
 		}
 		all[i].Stays = all[i].Undo == "" && i+1 < len(d.Steps)
 	}
 	return all
-}
-
-// callWords says what is called, without what is the same everywhere.
-func callWords(c *client.Call) string {
-	switch {
-	case c.HTTP != nil:
-		method := client.HTTPCallMethod("POST")
-		if c.HTTP.Method != nil {
-			method = *c.HTTP.Method
-		}
-		to := c.HTTP.URL
-		if at, err := url.Parse(to); err == nil && at.Host != "" {
-			to = at.Host + at.RequestURI()
-		}
-		return string(method) + " " + to
-	case c.Job != nil:
-		return "job " + *c.Job
-	}
-	return ""
 }
 
 // policyWords says what a retry policy sets: "5 attempts, 1 s to 1 min apart, ×2, on timeout, network".
