@@ -20,6 +20,10 @@ const (
 	Acknowledge        Verb = "acknowledge"
 )
 
+// orderVerbs are the verbs that decide about the current step.
+var orderVerbs = map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
+	UndoneStep: SkipStepVerb}
+
 // Permission is who may use a verb.
 type Permission string
 

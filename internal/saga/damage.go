@@ -96,14 +96,16 @@ func (r *Instance) withheld(e Event) *fault.Error {
 		return nil
 	}
 	switch e.(type) {
+	case nil:
+		return f
 	case DeadlinePassed, Neglected: // only set a flag
 		if r.lacks(0) {
 			return f
 		}
 		return nil
 	}
-	verb, ordered := verbOf(e)
-	if !ordered {
+	verb := e.event()
+	if verb == "" {
 		return f
 	}
 	for i := range Verbs {
@@ -112,33 +114,4 @@ func (r *Instance) withheld(e Event) *fault.Error {
 		}
 	}
 	return nil
-}
-
-// verbOf returns the verb of the event e; ok is false if e is not the event of a verb.
-func verbOf(e Event) (v Verb, ok bool) {
-	switch e := e.(type) {
-	case CancelRequested:
-		return Cancel, true
-	case CompensateRequested:
-		return CompensateVerb, true
-	case ResumeRequested:
-		return ResumeCompensation, true
-	case RetryRequested:
-		return RetryVerb, true
-	case StepOrdered:
-		return orderVerbs[e.Verb], true
-	case SuspendRequested:
-		return SuspendVerb, true
-	case UnsuspendRequested:
-		return ResumeVerb, true
-	case DeadlineSet:
-		return ExtendDeadline, true
-	case CompletionForced:
-		return ForceComplete, true
-	case FailureForced:
-		return ForceFail, true
-	case Acknowledged:
-		return Acknowledge, true
-	}
-	return "", false
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency"
 )
 
-// Event is something that happened to a saga. Exactly the types below are events.
-type Event interface{ event() }
+// Event is something that happened to a saga. Exactly the types below are events. event
+// returns the verb that it is the event of, "" for what no operator ordered.
+type Event interface{ event() Verb }
 
 // Answered is the outcome of the call in flight.
 type Answered struct{ Outcome }
@@ -98,24 +99,24 @@ type Begun struct{}
 // Stopping: the run was asked to stop.
 type JobRunChecked struct{ Stopping bool }
 
-func (Begun) event()               {}
-func (JobRunChecked) event()       {}
-func (RetryRequested) event()      {}
-func (StepOrdered) event()         {}
-func (SuspendRequested) event()    {}
-func (UnsuspendRequested) event()  {}
-func (DeadlineSet) event()         {}
-func (CompletionForced) event()    {}
-func (FailureForced) event()       {}
-func (Acknowledged) event()        {}
-func (Neglected) event()           {}
-func (Answered) event()            {}
-func (Turned) event()              {}
-func (Slow) event()                {}
-func (CancelRequested) event()     {}
-func (CompensateRequested) event() {}
-func (DeadlinePassed) event()      {}
-func (ResumeRequested) event()     {}
+func (Answered) event() Verb            { return "" }
+func (Turned) event() Verb              { return "" }
+func (Slow) event() Verb                { return "" }
+func (DeadlinePassed) event() Verb      { return "" }
+func (Neglected) event() Verb           { return "" }
+func (Begun) event() Verb               { return "" }
+func (JobRunChecked) event() Verb       { return "" }
+func (CancelRequested) event() Verb     { return Cancel }
+func (CompensateRequested) event() Verb { return CompensateVerb }
+func (ResumeRequested) event() Verb     { return ResumeCompensation }
+func (RetryRequested) event() Verb      { return RetryVerb }
+func (e StepOrdered) event() Verb       { return orderVerbs[e.Verb] }
+func (SuspendRequested) event() Verb    { return SuspendVerb }
+func (UnsuspendRequested) event() Verb  { return ResumeVerb }
+func (DeadlineSet) event() Verb         { return ExtendDeadline }
+func (CompletionForced) event() Verb    { return ForceComplete }
+func (FailureForced) event() Verb       { return ForceFail }
+func (Acknowledged) event() Verb        { return Acknowledge }
 
 // Moment carries everything non-deterministic that a decision needs.
 type Moment struct {

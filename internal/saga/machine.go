@@ -6,7 +6,7 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: problems, machine, state, attention, interventions, saga,
-// outcome, record, run, audit, budget, event, actions, filter, step_decision, apply, explain, new,
+// outcome, record, run, audit, budget, actions, event, filter, step_decision, apply, explain, new,
 // store, archive, attempts, faults, letter, patch, failure_summary, damage, doubt, erased, force,
 // dry_run, job, note, reopen, statistics, steps.
 package saga

@@ -13,10 +13,6 @@ import (
 // outcomeOperator is StepLog.Outcome of what an operator decided.
 const outcomeOperator = "operator"
 
-// orderVerbs are the verbs that decide about the current step.
-var orderVerbs = map[OrderVerb]Verb{SkipStep: SkipStepVerb, CompleteStep: CompleteStepVerb, FailStep: FailStepVerb,
-	UndoneStep: SkipStepVerb}
-
 // order accepts an operator's decision about the current step. While the saga is
 // driven, a call may be in flight: the order then waits for its outcome, as a flag
 // does. If the call succeeds, that outcome stands.
