@@ -38,7 +38,7 @@ func (m *memory) currentStep(s *saga.Saga) string {
 	return ""
 }
 
-// listed is newest for a list of sagas, which can also begin with the oldest.
+// listed is like newest, for a list of sagas, which can also begin with the oldest.
 func listed[T any](f *saga.Filter, all []T, place func(*T) page.TimeID) page.Of[T] {
 	if !f.Oldest {
 		return newest(f.ByTime, all, place)

@@ -1,5 +1,5 @@
-// Package memstore implements the stores' contracts in memory: for trials (serve --store
-// memory), for tests of the loops and the edge, and as a second implementation of the
+// Package memstore implements the store contracts in memory: for trials (serve --store
+// memory), for tests of the loops and the HTTP edge, and as a second implementation of the
 // contracts. All data is lost with the process.
 //
 // Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, notes, list, publications,

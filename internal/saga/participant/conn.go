@@ -56,7 +56,7 @@ func (c *conn) quiet() bool { return c.tcp.quiet() }
 
 // abort makes the exchange in progress fail at once. Safe from any goroutine.
 func (c *conn) abort() {
-	_ = c.SetDeadline(time.Unix(1, 0)) // an error means that it is already closed, which is as good
+	_ = c.SetDeadline(time.Unix(1, 0)) // an error means that it is already closed
 }
 
 var errHeadTooLarge = errors.New("the head of the answer is too large")
@@ -76,8 +76,8 @@ func (l limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// answer is a participant's answer. Its status and headers are whole; of its body, what
-// has come.
+// answer is a participant's answer. Its status and headers are complete; its body is what
+// has been received.
 type answer struct {
 	status     int
 	retryAfter string
@@ -91,7 +91,7 @@ type answer struct {
 // success reports whether the status is 2xx. The body of any other answer only explains it.
 func (a *answer) success() bool { return a.status >= 200 && a.status < 300 }
 
-// whole reports whether the body is all that the participant had to say.
+// whole reports whether the complete body was received.
 func (a *answer) whole() bool { return !a.tooLarge && a.broken == nil }
 
 // exchange sends head and body once and receives the answer, within the connection's
@@ -159,7 +159,7 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 	}
 	var body io.Reader = resp.Body
 	a.zipped = strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip")
-	if a.zipped { // we have not asked for it, but that does not rule it out
+	if a.zipped { // not requested, but possible anyway
 		plain, err := gzip.NewReader(body)
 		switch {
 		case errors.Is(err, io.EOF):
@@ -193,6 +193,6 @@ func (c *conn) readBody(a *answer, resp *http.Response, maxBody int64) {
 
 var errNotGzip = errors.New("its body is not the gzip that it claims to be")
 
-// unzipped returns why a body could not be unpacked: the connection broke, or it was not
-// well packed.
+// unzipped returns why a body could not be decompressed: the connection broke, or the gzip
+// is invalid.
 func (c *conn) unzipped() error { return cmp.Or(c.readErr, errNotGzip) }

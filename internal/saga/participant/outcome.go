@@ -44,8 +44,7 @@ func failure(v saga.Verdict, class retry.Class, code, message string) saga.Outco
 	return saga.Outcome{Verdict: v, Class: class, Code: code, Message: cleaned(message)}
 }
 
-// neverSendable returns the outcome of a call that was not made, and that no retry can make
-// possible.
+// neverSendable returns the outcome of a call that was not made and that no retry can make.
 func neverSendable(code string, why error) saga.Outcome {
 	return failure(saga.NotApplied, retry.Refused, code, "the call cannot be made: "+why.Error())
 }
@@ -205,7 +204,7 @@ func (c *Client) unsuccessful(v saga.Verdict, class retry.Class, code string, a 
 	if err == nil && v == saga.Refused {
 		o.Response = body
 	}
-	if strictjson.Mendable(err) { // what it says of the failure is text, which is cleaned
+	if strictjson.Mendable(err) { // its description of the failure is text, which is cleaned
 		body, err = strictjson.Mended(nil, withoutMark(a.body), strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth},
 			func([]string) bool { return true })
 	}
@@ -226,7 +225,7 @@ func (c *Client) canonical(body []byte) ([]byte, error) {
 	return strictjson.Canonical(nil, body, strictjson.Limits{MaxDepth: c.cfg.MaxJSONDepth})
 }
 
-// withoutMark removes the byte order mark that some put before UTF-8.
+// withoutMark removes the byte order mark with which some participants begin UTF-8.
 func withoutMark(body []byte) []byte { return bytes.TrimPrefix(body, []byte("\ufeff")) }
 
 func statusLine(status int) string {

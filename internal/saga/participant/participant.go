@@ -2,11 +2,11 @@
 // into an outcome.
 //
 // A call is one attempt and never more. The rules must know whether anything was sent at
-// all, and whether an earlier sending may have been applied. net/http's client tells
+// all, and whether an earlier transmission may have been applied. net/http's client reports
 // neither: it silently repeats a request that carries an Idempotency-Key when a kept-alive
-// connection breaks (trap X45). This package does so too, but once, and says so. It writes
-// HTTP/1.1 requests to its own connections, one write, one answer. This also costs two fifths
-// of the CPU, because it does not need net/http's two goroutines per connection, and the
+// connection breaks (trap X45). This package does so too, but only once, and reports it. It
+// writes HTTP/1.1 requests to its own connections, one write, one answer. This also needs only
+// two fifths of the CPU, because it avoids net/http's two goroutines per connection, and the
 // call is the most expensive thing Skald does: with net/http a saga costs the server a
 // quarter more (decision 0012). Answers are still parsed by net/http.
 package participant
@@ -35,8 +35,8 @@ type Config struct {
 	// and NextProtos are set by the Client. A call after a change never uses a connection
 	// from before it.
 	TLS func() *tls.Config
-	// SigningKeys returns the keys with which requests are signed at present, by a signature
-	// each; nil means that they are not signed.
+	// SigningKeys returns the current signing keys, each of which adds a signature to every
+	// request; nil means that requests are not signed.
 	SigningKeys func() [][]byte
 	// Version is part of the User-Agent, "skald/VERSION"; "" means "dev".
 	Version string
@@ -151,7 +151,7 @@ func (c *Client) now() time.Time { return c.cfg.Now().UTC().Truncate(time.Micros
 
 var errTransport = errors.New("the call is not one by HTTP")
 
-// attempt makes the call by the transport that its definition names.
+// attempt makes the call over the transport that its definition names.
 func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
 	if call.By.HTTP == nil {
 		return neverSendable(CodeInvalidRequest, errTransport)
@@ -180,10 +180,10 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 
 // send sends the request once and returns its outcome; fresh: over a new connection.
 //
-// again: a connection that had served an earlier call was closed before a byte of an
-// answer came, most likely before the participant saw the request: it closes connections
-// that are idle. Then the same bytes are to be sent once more, over a new one. That is no
-// other attempt, and the key covers it.
+// again reports that a reused connection was closed before a byte of the answer arrived,
+// most likely before the participant saw the request, because participants close idle
+// connections. The same bytes must then be sent once more, over a new connection. That is
+// the same attempt, with the same key.
 func (c *Client) send(ctx context.Context, call *saga.Call, t *target, head []byte, deadline time.Time, fresh bool,
 ) (o saga.Outcome, again bool) {
 	cn, err := c.connection(ctx, t, deadline, fresh)
@@ -230,7 +230,7 @@ func (c *Client) warn(ctx context.Context, call *saga.Call, err error) {
 		slog.String("step", call.Step), slog.Any("error", err))
 }
 
-// kept returns an idle connection to t, nil when there is none or it shall be fresh.
+// kept returns an idle connection to t, nil when there is none or fresh is set.
 func (c *Client) kept(t *target, fresh bool) *conn {
 	if fresh {
 		return nil

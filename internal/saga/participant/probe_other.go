@@ -5,7 +5,7 @@ package participant
 import "syscall"
 
 // probe cannot check a connection on this platform. A call over a connection that the
-// participant has closed meanwhile ends as unknown and is retried by its policy.
+// participant has since closed ends as unknown and is retried according to its policy.
 type probe struct{ raw syscall.RawConn }
 
 func (p *probe) quiet() bool { return true }

@@ -5,7 +5,7 @@ package participant
 import "syscall"
 
 // probe checks a TCP connection without blocking. Without it the first call over a
-// connection that the participant has closed meanwhile would be lost and end as unknown.
+// connection that the participant has since closed would be lost and end as unknown.
 type probe struct {
 	raw  syscall.RawConn // nil: cannot check
 	idle bool

@@ -88,7 +88,7 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	return append(b, "\r\n\r\n"...), nil
 }
 
-// appendSignatures appends when this attempt was made, and its signatures as those of
+// appendSignatures appends the time of this attempt and its signatures, in the format of
 // webhooks. id is the Idempotency-Key as it is sent, so that it is the same in every
 // attempt.
 func appendSignatures(b []byte, keys [][]byte, id string, at time.Time, body []byte) []byte {

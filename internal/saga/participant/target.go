@@ -24,7 +24,7 @@ type target struct {
 // at the same time are rare, and then the only cost is parsing them again.
 const maxTargets = 4096
 
-// targets caches parsed URLs. The zero value is ready to use.
+// targets caches parsed URLs. The zero value is ready for use.
 type targets struct {
 	mu    sync.RWMutex
 	byURL map[string]*target // guarded by mu

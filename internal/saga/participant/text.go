@@ -19,8 +19,8 @@ const (
 	maxCut        = 16 << 10 // bytes kept of a body that cannot be kept whole
 )
 
-// messageIn returns the text that a participant put into the JSON body of a refusal under
-// one of the usual names, "" when there is none.
+// messageIn returns the message in the JSON body of a refusal, from a member with one of
+// the usual names, "" when there is none.
 func messageIn(body []byte) string {
 	var fields struct{ Error, Message, Detail, Title any }
 	if json.Unmarshal(body, &fields) != nil { // not an object
@@ -36,9 +36,9 @@ func messageIn(body []byte) string {
 	return ""
 }
 
-// whyIn returns what a participant's JSON body says about a failure besides its message:
-// its stack_trace, and its cause, which is a text or an object with a message and
-// optionally a code, a type, a stack_trace and a cause of its own.
+// whyIn returns the details of a failure in a participant's JSON body: its stack_trace, and
+// its cause, which is a string or an object with a message and optionally a code, a type, a
+// stack_trace and its own cause.
 func whyIn(body []byte) (stackTrace string, cause *saga.Error) {
 	var fields struct {
 		StackTrace any             `json:"stack_trace"`
@@ -90,9 +90,9 @@ const typeOfCause = "participant"
 // characters.
 func cleaned(s string) string { return shown(s, maxMessage, false) }
 
-// shown makes text from outside storable, in at most so many characters, and safe to show: with
-// a blank for each character that would control a terminal, change the direction of writing or,
-// unless lines are allowed, break a line.
+// shown makes text from outside storable, cut to a number of characters, and safe to show: each
+// character that would control a terminal, change the direction of writing or, unless lines are
+// allowed, break a line becomes a blank.
 func shown(s string, most int, lines bool) string {
 	s = plaintext.Text(s, plaintext.Limit{})
 	s = strings.TrimSpace(strings.Map(func(r rune) rune {
@@ -107,12 +107,12 @@ func shown(s string, most int, lines bool) string {
 	return strings.TrimSpace(plaintext.Text(s, plaintext.Characters(most)))
 }
 
-// nothingButCut is what is kept of a body of which nothing can be kept.
+// nothingButCut replaces a body of which nothing can be kept.
 const nothingButCut = `{"_cut":true}`
 
-// cut returns what is worth keeping of a body that is too long or has no end: the members
-// of its JSON object that are there whole, without those that are long themselves, and a
-// mark. As a JSON object it can be redacted like any other body; a text could not.
+// cut returns what is worth keeping of a body that is too long or incomplete: the complete
+// members of its JSON object, except those that are long themselves, and a mark. A JSON
+// object can be redacted like any other body; plain text could not.
 func cut(body []byte) []byte {
 	kept := map[string]json.RawMessage{"_cut": json.RawMessage("true")}
 	d := json.NewDecoder(bytes.NewReader(body))

@@ -51,7 +51,7 @@ func (s *Handlers) ResumeCompensation(ctx context.Context,
 		always(saga.ResumeRequested{By: by, Reason: reason})})
 }
 
-// words returns who acts and why; the body is optional.
+// words returns the actor and the reason of an action; the body is optional.
 func words(ctx context.Context, b *api.ActionInput) (by, reason string) {
 	if b == nil {
 		b = &api.ActionInput{}
@@ -137,8 +137,8 @@ func (s *Handlers) decide(ctx context.Context,
 	return change, run, m, err
 }
 
-// apply decides and commits, and decides again when the saga has changed; change is what
-// it committed. used reports that the same request was committed by another node meanwhile.
+// apply decides and commits, and decides again when the saga has changed; change is the
+// committed one. used reports that another node has committed the same request since.
 func (s *Handlers) apply(ctx context.Context, a action,
 	key *idempotency.Key) (change saga.Change, used bool, err error) {
 	for range httpkit.Reloads(ctx) {

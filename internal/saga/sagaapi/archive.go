@@ -113,8 +113,8 @@ func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObj
 	return a, err
 }
 
-// restore restores a saga. used reports that the same request has restored it meanwhile,
-// through another node.
+// restore restores a saga. used reports that the same request has since restored it through
+// another node.
 func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.Key, match *string, by,
 	reason string) (used bool, err error) {
 	req := httpkit.RequestOf(ctx)

@@ -23,7 +23,7 @@ import (
 // freeIDs is how many sagas a bulk may name without sagas:admin.
 const freeIDs = 200
 
-// CreateSagaBulk stores a bulk operation on sagas, or returns what it would do.
+// CreateSagaBulk stores a bulk operation on sagas; for a dry run it returns what it would do.
 func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -209,12 +209,12 @@ func (s *Handlers) UpdateSagaBulk(ctx context.Context, in api.UpdateSagaBulkRequ
 	return sagaBulkAnswer(&b)
 }
 
-// ResumeSagaBulk lets a halted bulk go on.
+// ResumeSagaBulk resumes a halted bulk.
 func (s *Handlers) ResumeSagaBulk(ctx context.Context, in api.ResumeSagaBulkRequestObject) (api.Response, error) {
 	return s.moveSagaBulk(ctx, in.SagaBulkID, bulk.Resume, in.Body)
 }
 
-// CancelSagaBulk ends a bulk.
+// CancelSagaBulk cancels a bulk.
 func (s *Handlers) CancelSagaBulk(ctx context.Context, in api.CancelSagaBulkRequestObject) (api.Response, error) {
 	return s.moveSagaBulk(ctx, in.SagaBulkID, bulk.Cancel, in.Body)
 }
@@ -232,8 +232,7 @@ func (s *Handlers) moveSagaBulk(
 	return sagaBulkAnswer(&b)
 }
 
-// ListSagaBulkItems returns a page of the sagas of a bulk, in the order in which they were
-// dealt with.
+// ListSagaBulkItems returns a page of a bulk's processed sagas, in the order of processing.
 func (s *Handlers) ListSagaBulkItems(ctx context.Context, in api.ListSagaBulkItemsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	examined = 100 // for a dry run it is decided about so many sagas
-	sampled  = 10  // and so many of them are shown
+	examined = 100 // how many sagas a dry run decides about
+	sampled  = 10  // and how many of them it shows
 )
 
-// previewBulk decides about the first sagas of a bulk, and stores nothing.
+// previewBulk applies a bulk to its first sagas without storing anything.
 func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool) (httpkit.Answer, error) {
 	out := api.SagaBulkPreview{ByWorkflow: api.CountsByName{}, ByState: api.CountsByName{}, Sample: []api.SagaBulkSample{}}
 	ids := b.IDs[:min(len(b.IDs), examined)]

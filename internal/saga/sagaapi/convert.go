@@ -155,7 +155,7 @@ func policyJSON(p *retry.Policy) json.RawMessage {
 	return b
 }
 
-// briefError is an error without what may be long.
+// briefError returns an error without the members that may be long.
 func briefError(e *api.SagaError) *api.SagaError {
 	if e != nil {
 		e.Details, e.StackTrace, e.Cause = nil, nil, nil

@@ -50,8 +50,8 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	return a, nil
 }
 
-// created is the answer with a new saga. logs: the client asked to wait for its end, and gets
-// the step logs.
+// created returns the response with a new saga; logs: with its step logs, because the client
+// asked to wait for its end.
 func (s *Handlers) created(ctx context.Context, r *admission.Result, logs bool) (httpkit.Answer, error) {
 	switch {
 	case r.Ended != nil && !r.Earlier():
@@ -129,7 +129,7 @@ func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, er
 	return spec, nil
 }
 
-// workflowOf reads what the saga is to run.
+// workflowOf reads which workflow the saga runs.
 func workflowOf(b *api.SagaInput) admission.Workflow {
 	w := admission.Workflow{Name: httpkit.Text(b.WorkflowName), Steps: b.Steps}
 	if b.WorkflowVersion != nil {

@@ -44,7 +44,7 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 	return out, nil
 }
 
-// subjectOf reads the one member that says what is to be erased.
+// subjectOf reads the one member that names what to erase.
 func subjectOf(b *api.ErasureInput) (erasure.Subject, error) {
 	subject := erasure.Subject{BusinessKey: httpkit.Text(b.BusinessKey), CorrelationID: httpkit.Text(b.CorrelationID)}
 	given := 0

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// ListSagaErrors returns a page of groups of sagas that went wrong, the largest first.
+// ListSagaErrors returns a page of groups of failed sagas by error, the largest first.
 func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

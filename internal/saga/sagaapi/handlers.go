@@ -28,8 +28,8 @@ type Engine interface {
 	Wake(ref saga.Ref)
 }
 
-// Sagas is what the edge needs of sagas and workflows. Fields are required unless their
-// comment says otherwise.
+// Sagas holds the edge's dependencies on sagas and workflows. Fields are required unless
+// their comment says otherwise.
 type Sagas struct {
 	Store     saga.Store
 	Workflows workflow.Store
@@ -38,34 +38,34 @@ type Sagas struct {
 	Reports   saga.Reports
 	// Eraser erases content. Nil: nothing can be erased.
 	Eraser erasure.Eraser
-	// Bulks is the bulk operations, which the leader of the job runs works on. Nil: there
-	// are none, and no job runs.
+	// Bulks stores bulk operations, which the leader of the job runs executes. Nil: there are
+	// no bulk operations and no job runs.
 	Bulks sagabulk.Store
 	// Create stores one saga and Commit writes one change, both durably before they
 	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)
 	Commit func(context.Context, saga.Change) error
 	Engine Engine
-	// Load reads a saga with its logs, usually together with those of other requests. Nil:
-	// it is not there, or cannot be read. Optional: it reads each alone.
+	// Load reads a saga with its logs, usually batched with those of other requests. It returns
+	// nil if the saga does not exist or cannot be read. Nil: each saga is read separately.
 	Load func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error)
 	// Node returns the node that drives a saga, see saga.Ownership. Nil: nodes are unknown.
 	Node func(ctx context.Context, owner int64) (n saga.Node, known bool, err error)
 	// CheckParticipant returns why a step could never call a URL, in words that the tenant
-	// may read; "": it may be called. Nil: every URL may be called.
+	// may see, or "" if it may be called. Nil: every URL may be called.
 	CheckParticipant func(url string) (reason string)
 	// Timeout and CompensationTimeout apply when neither the request nor the definition
 	// specifies them; 0: no deadline.
 	Timeout             time.Duration
 	CompensationTimeout time.Duration
-	Budget              saga.Budget // what a saga may hold and send
+	Budget              saga.Budget // limits of a saga's content and of its requests
 	// Retention applies to workflows that do not specify theirs; RetentionBatch is how
 	// many sagas are archived in one transaction, 500 when it is 0.
 	Retention      saga.Retention
 	RetentionBatch int
 }
 
-// Complete sets what has a default, and reports whether everything required is present.
+// Complete sets the defaults, and reports whether everything required is present.
 func (s *Sagas) Complete() bool {
 	if s.RetentionBatch == 0 {
 		s.RetentionBatch = 500

@@ -130,7 +130,7 @@ func (s *Handlers) ExtendDeadline(ctx context.Context, in api.ExtendDeadlineRequ
 // maxDeadline is the contract's maximum of timeout_ms.
 const maxDeadline = 366 * 24 * time.Hour
 
-// ForceComplete ends a saga as completed, whatever has been done.
+// ForceComplete ends a saga as completed, whichever steps are done.
 func (s *Handlers) ForceComplete(ctx context.Context, in api.ForceCompleteRequestObject) (api.Response, error) {
 	by, reason := wordsOf(ctx, in.Body.RequestedBy, &in.Body.Reason)
 	return s.act(ctx, action{in.SagaID, in.Params.IdempotencyKey, in.Params.IfMatch, in.Params.DryRun,

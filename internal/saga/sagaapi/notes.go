@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// UpdateSaga changes who takes care of a saga and the note beside it. It never touches the
-// saga's row, so it meets no step (decision 0073).
+// UpdateSaga changes a saga's assignee and note. It never touches the saga's row, so it
+// cannot conflict with a step (decision 0073).
 func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObject) (api.Response, error) {
 	b := in.Body
 	if b.Assignee == nil && b.Note == nil {

@@ -35,7 +35,7 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	if ended == nil && in.Params.IfNoneMatch != nil {
-		// Pages ask again and again: what has not changed is not read with its logs.
+		// Web pages poll: an unchanged saga is not read with its logs.
 		f, err := s.heads(ctx, tenant, in.SagaID)
 		if err != nil {
 			return nil, err
@@ -62,12 +62,12 @@ func (s *Handlers) GetSaga(ctx context.Context, in api.GetSagaRequestObject) (ap
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
-// endedAnswer is withLogs for a live saga whose logs are known.
+// endedAnswer is like withLogs, for a live saga whose logs are known.
 func (s *Handlers) endedAnswer(ctx context.Context, l *saga.Loaded, show shown) (httpkit.Answer, error) {
 	return s.full(ctx, sagaWithLogs{saga: l.Saga, logs: saga.InOrder(l.Logs)}, show)
 }
 
-// shown says what is shown of a saga's logs and steps.
+// shown selects which parts of a saga's logs and steps are returned.
 type shown struct{ running, steps, brief bool }
 
 // withLogs reads a saga, then its logs, so that they are never older than its state.
@@ -91,7 +91,7 @@ func (s *Handlers) full(ctx context.Context, f sagaWithLogs, show shown) (httpki
 	return full(f, run, show)
 }
 
-// full is the answer with a saga and its logs.
+// full returns the response with a saga and its logs.
 func full(f sagaWithLogs, run saga.Instance, show shown) (httpkit.Answer, error) {
 	out := f.convert(&run)
 	out.StepLogs = toAPIStepLogs(f.logs, show.running, show.brief)
@@ -188,8 +188,8 @@ func (s *Handlers) run(ctx context.Context, sg saga.Saga, logs []saga.StepLog) (
 	return run, pinnedIsGone(err)
 }
 
-// pinnedIsGone hides the fault of reading the definition a saga is pinned to: it is not the
-// client's.
+// pinnedIsGone hides the fault of reading the definition a saga is pinned to: the client is
+// not its cause.
 func pinnedIsGone(err error) error {
 	if err == nil {
 		return nil
@@ -202,7 +202,7 @@ type sagaWithLogs struct {
 	saga       saga.Saga
 	logs       []saga.StepLog
 	archivedAt *time.Time // nil: the saga is live
-	note       saga.Note  // of answers that have it
+	note       saga.Note  // of responses that include it
 }
 
 // archived is the response member archived, absent for a live saga.
@@ -220,7 +220,7 @@ func (f *sagaWithLogs) etag() string {
 	return httpkit.ETagOf(f.saga.Version)
 }
 
-// notedETag is the tag of an answer that has the note.
+// notedETag is the ETag of a response that includes the note.
 func (f *sagaWithLogs) notedETag() string { return httpkit.NotedETag(f.etag(), f.note.Version) }
 
 func (f *sagaWithLogs) convert(run *saga.Instance) *api.Saga {
@@ -266,7 +266,7 @@ func (s *Handlers) withNotes(ctx context.Context, tenant uuid.UUID, sagas []api.
 	return err
 }
 
-// noted adds a note to a saga of the contract.
+// noted adds a note to a saga in the form of the contract.
 func noted(out *api.Saga, n saga.Note) {
 	if n.Assignee != "" {
 		out.Assignee = &n.Assignee

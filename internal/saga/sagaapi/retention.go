@@ -15,7 +15,7 @@ import (
 const (
 	// retentionWork limits the time of one request; a batch that has begun is finished.
 	retentionWork = 5 * time.Second
-	// maxCounted limits what a dry run counts of each kind and workflow, and
+	// maxCounted limits the counts of a dry run, for each kind and workflow, and
 	// maxCountedWorkflows how many workflows the store returns.
 	maxCounted          = 10_000
 	maxCountedWorkflows = 1000

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// bucketLengths by their names.
+// bucketLengths maps the names of bucket lengths to the lengths.
 var bucketLengths = map[api.SeriesBucketLength]time.Duration{
 	api.SeriesBucketLengthN1M: time.Minute, api.SeriesBucketLengthN5M: 5 * time.Minute,
 	api.SeriesBucketLengthN1H: time.Hour, api.SeriesBucketLengthN1D: 24 * time.Hour,
@@ -127,7 +127,7 @@ func (s *Handlers) GetStepStatistics(ctx context.Context, in api.GetStepStatisti
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// mostCodes is how many codes of failures a step shows.
+// mostCodes limits the failure codes that are shown for a step.
 const mostCodes = 10
 
 func toAPIStep(s *saga.StepStatistics) api.StepStatistics {

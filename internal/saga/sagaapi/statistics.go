@@ -53,7 +53,7 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// fullHour is TimeOf, rounded up to an hour.
+// fullHour returns TimeOf, rounded up to a full hour.
 func fullHour(name string, in *time.Time) (time.Time, error) {
 	t, err := httpkit.TimeOf(name, in)
 	if err != nil || t.IsZero() || t.Equal(t.Truncate(time.Hour)) {

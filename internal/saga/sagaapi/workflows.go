@@ -83,8 +83,8 @@ func (s *Handlers) parseDefinition(req *httpkit.Request, isJSON bool) (*workflow
 	return def, s.runnable(def)
 }
 
-// runnable refuses definitions with jobs where there are no job runs, and those that
-// call what the server may not reach. Where a name leads is looked at again at every
+// runnable refuses definitions with jobs if job runs are not configured, and those that
+// call addresses the server may not reach. Host names are checked again at every
 // connection. Faults: Unavailable; Invalid.
 func (s *Handlers) runnable(def *workflow.Definition) error {
 	if !s.Jobs && def.HasJobs() {

@@ -21,13 +21,13 @@ const (
 // Outcomes is every outcome.
 var Outcomes = []Outcome{Done, Skipped}
 
-// Item is one saga that was dealt with.
+// Item is one processed saga.
 type Item struct {
 	SagaID   uuid.UUID
 	Position int64 // from 1
 	Outcome  Outcome
 	Code     string // of the refusal
-	Detail   string // of the refusal, or what the accepted action waits for
+	Detail   string // of the refusal, or what the accepted action is waiting for
 	At       time.Time
 	// Workflow and State are those of the saga when the item is read; "" and nil if it is
 	// no longer live.
@@ -35,7 +35,7 @@ type Item struct {
 	State    *saga.State
 }
 
-// Accepted returns the item of a saga that accepted the action, which made it after.
+// Accepted returns the item of a saga that accepted the action and is now after.
 func Accepted(after *saga.Instance, at time.Time) Item {
 	i := Item{SagaID: after.ID, Outcome: Done, At: at}
 	if after.SuspendedAt != nil { // until then nothing shows that it was accepted
@@ -44,7 +44,7 @@ func Accepted(after *saga.Instance, at time.Time) Item {
 	return i
 }
 
-// Late is the refusal of a saga that was named before it existed.
+// Late is the refusal of a saga that was created after the request that names it.
 func Late(id uuid.UUID) *fault.Error {
 	return fault.New(fault.NotFound, saga.CodeNotFound, "saga %s did not exist yet when the bulk operation was requested", id)
 }

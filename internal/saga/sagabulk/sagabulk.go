@@ -1,6 +1,6 @@
-// Package sagabulk is the rulebook of bulk operations on sagas: one action of operators,
-// done to each saga of a list or a filter. It decides which sagas those are, how fast
-// they are taken, and what is asked of each; whether a saga accepts it is decided by the
+// Package sagabulk is the rulebook of bulk operations on sagas: one operator action, applied
+// to each saga of a list or a filter. It decides which sagas those are, how fast they are
+// taken, and which event each one gets; whether a saga accepts the event is decided by the
 // rules of sagas alone.
 //
 // Files, each on top of those before it: item, sagabulk, store.
@@ -21,7 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Bulk does one action to many sagas.
+// Bulk applies one action to many sagas.
 type Bulk struct {
 	bulk.Head
 	Action saga.Verb
@@ -45,16 +45,16 @@ type Bulk struct {
 	Skipped int64
 }
 
-// Kind is this kind of operations.
+// Kind is this kind of bulk operation.
 var Kind = bulk.Kind{Name: "bulk operation", Conflict: CodeConflict}
 
-// Moved applies a verb of a person. Fault: Conflict.
+// Moved applies an operator's verb. Fault: Conflict.
 func (b *Bulk) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
 	err = b.Head.Moved(Kind, on, at)
 	return err == nil, err
 }
 
-// Requested completes a new bulk with what its store saw. What a saga has undone is not done
+// Requested completes a new bulk with what its store found. What a saga has undone is not done
 // again.
 func (b *Bulk) Requested(s bulk.Seen) {
 	b.Before = s.At
@@ -72,8 +72,8 @@ func (b *Bulk) SetRate(rate float64, at time.Time) error {
 	return nil
 }
 
-// Room returns how many sagas may be taken now, at most limit. What was not used is kept
-// for a second, or for as long as one saga takes.
+// Room returns how many sagas may be taken now, at most limit. Unused allowance is kept
+// for a second, or for as long as one saga takes at this rate.
 func (b *Bulk) Room(now time.Time, limit int) int {
 	if b.Rate == 0 {
 		return limit
@@ -100,8 +100,8 @@ func (b *Bulk) Pace() {
 	}
 }
 
-// Scope selects the sagas of a bulk with a filter, after the last one that it looked at:
-// those that existed when it was requested.
+// Scope selects the remaining sagas of a bulk with a filter: those that existed when it was
+// requested and come after the last one it has looked at.
 func (b *Bulk) Scope(limit int) saga.Filter {
 	f, before := *b.Filter, bulk.Before(b.Snapshot, b.Before)
 	if f.CreatedTo.IsZero() || f.CreatedTo.After(before) {
@@ -111,14 +111,14 @@ func (b *Bulk) Scope(limit int) saga.Filter {
 	return f
 }
 
-// NextIDs returns the next ids of a bulk of ids. more: there are others after them.
+// NextIDs returns the next ids of a bulk of ids. more reports that others follow.
 func (b *Bulk) NextIDs(limit int) (ids []uuid.UUID, more bool) {
 	left := b.IDs[min(b.Matched, int64(len(b.IDs))):]
 	return left[:min(limit, len(left))], limit < len(left)
 }
 
-// Advance records the items of a step; cursor is the place of the last saga of a filter.
-// The bulk ends when there are no more.
+// Advance records the items of a step; cursor is the last saga of a filter that was looked
+// at. The bulk ends when there are no more.
 func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Time) {
 	if b.Rate > 0 {
 		b.PacedAt = b.pacedFrom(now).Add(b.interval(len(items)))
@@ -141,7 +141,7 @@ func (b *Bulk) Advance(items []Item, cursor *page.TimeID, more bool, now time.Ti
 	}
 }
 
-// action is what can be done to many sagas.
+// action is an action that can be applied to many sagas.
 type action struct {
 	verb saga.Verb
 	// states can accept it; a filter selects among them.
@@ -154,7 +154,7 @@ var (
 	live    = slices.DeleteFunc(slices.Clone(saga.States), saga.State.Terminal)
 )
 
-// actions is the table of what can be done to many sagas.
+// actions is the table of bulk actions.
 var actions = []action{
 	{saga.RetryVerb, append(slices.Clone(live), saga.Failed), func(b *Bulk, logs []saga.StepLog) saga.Event {
 		return saga.RetryRequested{By: b.Actor, Reason: b.Reason, Logs: logs}
@@ -179,7 +179,7 @@ var actions = []action{
 	}},
 }
 
-// Actions is everything that can be done to many sagas.
+// Actions lists every bulk action.
 func Actions() (all []saga.Verb) {
 	for i := range actions {
 		all = append(all, actions[i].verb)
@@ -224,8 +224,7 @@ func impossible(pointer, why string) error {
 		With(fault.Field{Pointer: pointer, Code: "excluded", Message: why})
 }
 
-// Decide returns what the action makes of a saga, by the rules of sagas. Fault: its
-// refusal.
+// Decide applies the action to a saga by the rules of sagas. Fault: the saga's refusal.
 func (b *Bulk) Decide(run saga.Instance, logs []saga.StepLog, m saga.Moment) (saga.Change, error) {
 	m.Actor, m.RequestID = b.Actor, b.ID.String()
 	return saga.Apply(run, b.action().event(b, logs), m)

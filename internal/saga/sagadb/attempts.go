@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// sampledSagas picks sagas of a workflow: of each of $6 equal parts of the time the newest $7, of
-// these the ones of version $5 (0: all), and of them $8, those that are the newest of their parts
-// first. The parts begin with the first saga of the time, so that those of a busy hour fill more
-// than one. It reports whether a part has more.
+// sampledSagas samples sagas of a workflow. It divides the period into $6 equal parts, which begin
+// with the period's first saga, so that the sagas of a busy hour fill more than one part. It takes
+// the newest $7 of each part, keeps those of version $5 (0: all), and of these returns $8, beginning
+// with the newest of each part. It also reports whether a part has more.
 const sampledSagas = `
 WITH bounds AS MATERIALIZED (
 	SELECT greatest($3::timestamptz, least(
@@ -64,8 +64,8 @@ WITH bounds AS MATERIALIZED (
 SELECT ARRAY(SELECT id FROM kept WHERE NOT archived), ARRAY(SELECT id FROM kept WHERE archived),
        coalesce((SELECT max(rank) FROM ranked) > $7, false)`
 
-// sampledAttempts reads the step logs of %s by saga, in the order of the key. What an
-// operator decided instead of a call is named so (see saga.StepLog.Sampled).
+// sampledAttempts reads the step logs of %s by saga, in the order of the key. Decisions of
+// operators are marked as such (see saga.StepLog.Sampled).
 const sampledAttempts = `
 SELECT p.id,
        l.step_index,
@@ -90,11 +90,11 @@ var (
 	archivedAttempts = fmt.Sprintf(sampledAttempts, "saga_step_logs_archive")
 )
 
-// examined is how many sagas of one workflow are looked at for those of one version.
+// examined is how many sagas of a workflow are searched for those of one version.
 const examined = 4 * saga.MostSampledSagas
 
-// Attempts implements saga.Reports. If the time has few sagas, all are read; else as many
-// of each part of it.
+// Attempts implements saga.Reports. If the period has few sagas, all are read; otherwise
+// a sample with the same number from each part of it.
 func (st *Sagas) Attempts(ctx context.Context, tenant uuid.UUID, f saga.AttemptFilter) (saga.AttemptSample, error) {
 	var out saga.AttemptSample
 	err := st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {

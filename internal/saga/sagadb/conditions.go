@@ -125,7 +125,7 @@ func holds(states []saga.State, kind func(saga.State) bool) bool {
 	return states == nil || slices.ContainsFunc(states, kind)
 }
 
-// errorPart is the conditions on the errors of a part of the sagas, and the states of it.
+// errorPart holds the conditions on the errors of one part of the sagas, and its states.
 type errorPart struct {
 	conditions []errorCondition
 	states     []saga.State
@@ -185,13 +185,13 @@ func (p *errorPart) add(text string, args ...any) {
 	p.conditions = append(p.conditions, errorCondition{text, args})
 }
 
-// stepsNamed: at a step of a workflow with that name. The versions of a workflow have
-// the step at different places.
+// stepsNamed selects sagas at a step with a given name, whose index may differ between the
+// versions of a workflow.
 const stepsNamed = `(s.workflow_version, s.current_step) IN (SELECT d.version, o.place - 1
 	FROM saga.workflow_definitions d, jsonb_array_elements(d.definition->'steps') WITH ORDINALITY AS o(step, place)
 	WHERE d.tenant_id = ? AND d.name = ? AND o.step->>'name' = ?)`
 
-// ofError adds the filters by errors as one condition, for rows that are found otherwise.
+// ofError adds the filters by errors as one condition, for rows that are found by another index.
 func (w *sagaWhere) ofError(tenant uuid.UUID, f saga.Filter) {
 	if !f.OfError() {
 		return

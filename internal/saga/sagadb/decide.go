@@ -12,14 +12,14 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Decided is what was decided about one saga.
+// Decided is the decision about one saga.
 type Decided struct {
 	ID      uuid.UUID
 	Change  saga.Change  // unless refused
 	Refusal *fault.Error // nil: none
 }
 
-// Decide reads sagas and returns what decide makes of each, in the order of ids. A saga
+// Decide reads sagas and returns the result of decide for each, in the order of ids. A saga
 // that is not live, or cannot be decrypted, refuses.
 func (st *Sagas) Decide(
 	ctx context.Context, tenant uuid.UUID, ids []uuid.UUID, now time.Time,
@@ -80,8 +80,8 @@ func (st *Sagas) Change(
 	}, err
 }
 
-// Unstorable returns the refusal that stands for the error of a change which the database
-// does not accept for its content; nil for other errors.
+// Unstorable converts the error of a change whose content the database rejects into a
+// refusal; it returns nil for other errors.
 func (st *Sagas) Unstorable(err error) *fault.Error {
 	switch {
 	case err == nil:

@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// withContent are the events of sagas that have content of a participant.
+// withContent lists the types of events that include content of a participant.
 var withContent = `
 SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.error IS NOT NULL
@@ -26,8 +26,8 @@ func EraseNotes(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uuid
 	return err
 }
 
-// EraseEvents erases what the events of sagas say, of which each gets the event that record
-// returns, and returns how many lost content. record gets the events that lose it.
+// EraseEvents erases the content of sagas' events, adds to each saga the event that record
+// returns, and returns how many events lost content. record gets those events.
 func EraseEvents(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uuid.UUID,
 	record func(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEvent, error)) (int, error) {
 	if len(sagas) == 0 {

@@ -39,9 +39,9 @@ func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f saga.ErrorFilte
 	return out, nil
 }
 
-// groupErrors returns the query for the groups. The sagas that have ended are read in
-// idx_saga_state alone; the unfinished ones that need attention are few. At most
-// MostExamined of both kinds are looked at, the latest first.
+// groupErrors returns the query for the groups. Ended sagas are read from idx_saga_state
+// alone; the unfinished ones that need attention are few. At most MostExamined of each
+// kind are examined, the latest first.
 func groupErrors(tenant uuid.UUID, f saga.ErrorFilter) (query string, args []any) {
 	list := saga.Filter{WorkflowName: f.WorkflowName, NeedsAttention: f.NeedsAttention,
 		CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo, EndedFrom: f.EndedFrom, EndedTo: f.EndedTo}

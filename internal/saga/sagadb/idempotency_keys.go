@@ -16,8 +16,8 @@ var putKey = postgres.Named(`
 INSERT INTO saga.idempotency_keys (tenant_id, principal, route, key, request_hash, saga_id)
 VALUES (@k.tenant, @k.principal, @k.route, @k.key, @k.hash, @k.id) ON CONFLICT DO NOTHING`, theKeys)
 
-// storeKey stores which saga an idempotency key stands for, where no statement that
-// stores a batch does it; false: the key was used before.
+// storeKey stores the saga of an idempotency key outside the statements that store batches;
+// false: the key was used before.
 func storeKey(ctx context.Context, on sqlx.ExecerContext, k *idempotency.Key, id uuid.UUID) (bool, error) {
 	res, err := on.ExecContext(ctx, putKey.Text, putKey.Args(keyTable.Row(&keyRow{id, k}))...)
 	return postgres.ChangedOne(res, "store idempotency key", err)

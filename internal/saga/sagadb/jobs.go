@@ -23,8 +23,8 @@ import (
 )
 
 // Steps of sagas that are job runs (decision 0039). A run is created in the transaction
-// that brings its saga to the step, and the transaction that finally ends the run moves
-// the saga on. Rows are locked in one order: runs, dead letters, sagas.
+// that brings its saga to the step, and the transaction that ends its last attempt
+// advances the saga. Rows are locked in one order: runs, dead letters, sagas.
 
 // JobSteps configures steps that are job runs. Nil functions are not called.
 type JobSteps struct {
@@ -33,7 +33,7 @@ type JobSteps struct {
 	// CompensationTimeout applies to sagas that have none; 0: no deadline.
 	CompensationTimeout time.Duration
 	Budget              saga.Budget
-	// Moved is called for each saga that the end of a run has moved on, soon after
+	// Moved is called for each saga that the end of a run has advanced, soon after
 	// the commit: a hint for its engine and for callers that wait for its end.
 	Moved func(saga.Saga)
 	// Acted is the same for each saga that a bulk operation has acted on.
@@ -82,8 +82,8 @@ func (st *Sagas) workflowOf(ctx context.Context, s *saga.Saga) (*workflow.Defini
 	return r.Definition, nil
 }
 
-// hintAfter delays hints about a transaction that the caller commits, so that they come after its
-// commit. A hint that comes too early finds nothing, and nothing is lost: its receiver also polls.
+// hintAfter delays hints about a transaction that the caller commits, so that they come after the
+// commit. A hint that comes too early has no effect, and nothing is lost: its receiver also polls.
 const hintAfter = 10 * time.Millisecond
 
 func (s *stepJobs) settings(ctx context.Context) (jobrun.Settings, error) {
@@ -240,7 +240,7 @@ type waitingSaga struct {
 	args  []byte
 }
 
-// waitingFor reads and locks the saga that waits for r; nil when it does not.
+// waitingFor reads and locks the saga that waits for r, nil when none does.
 func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*waitingSaga, error) {
 	var letter sql.NullString
 	switch err := tx.QueryRowContext(ctx, letterOfSaga, r.TenantID, r.SagaID).Scan(&letter); {
@@ -286,8 +286,8 @@ func (st *Sagas) waitingFor(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) (*w
 		return nil, err
 	}
 	if w.JobRun() != r.RootRunID {
-		// The saga has moved on without this run, or its definition cannot be read: then it
-		// looks at the run once it can.
+		// The saga has continued without this run, or its definition cannot be read: then the
+		// run is checked once it can be.
 		return nil, nil //nolint:nilnil // see above
 	}
 	return &w, nil

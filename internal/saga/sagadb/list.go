@@ -38,7 +38,7 @@ func (st *Sagas) List(ctx context.Context, tenant uuid.UUID, f saga.Filter) (pag
 	return found, nil
 }
 
-// Look counts the sagas of a filter, from f.After on, in a transaction of their tenant.
+// Look counts the sagas of a filter after f.After, in a transaction of their tenant.
 func (st *Sagas) Look(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, f saga.Filter) (bulk.Seen, error) {
 	query, args := countSagas(tenant, f)
 	at, visible, n, err := postgres.Look(ctx, tx, query, args...)
@@ -151,9 +151,9 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	return parts, args
 }
 
-// assigned returns the sagas of a table that f's assignee takes care of, found by their
-// notes: in the order of the list, since a note has its saga's time of creation. Few, so
-// that no other index is taken, as if they were many.
+// assigned returns a FROM item with the sagas of a table that are assigned to f's assignee.
+// They are found by their notes, in the order of the list, since a note has its saga's time of
+// creation. The conditions are marked as Few, so that no other index is used as it would be for many.
 func assigned(table string, tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	n := postgres.Where{}
 	n.Add("n.tenant_id = ? AND n.assignee = ? AND n.assignee <> ''", tenant, f.Assignee)
@@ -169,10 +169,10 @@ func assigned(table string, tenant uuid.UUID, f saga.Filter) (from string, w sag
 		sagaWhere{Where: postgres.Where{Args: n.Args, Few: true}}
 }
 
-// endedLate returns what selects the sagas that were created before soon and took more
-// than a minute to end between two times; to may be zero. Collected first (OFFSET 0) and
-// filtered afterwards: the planner does not see that they are few, and would read all
-// rows that match the other filters.
+// endedLate returns a FROM item with the sagas that were created before soon, took more than a
+// minute, and ended between two times; to may be zero. They are collected first (OFFSET 0) and
+// filtered afterwards: the planner does not see that they are few, and would read all rows that
+// match the other filters.
 func endedLate(tenant uuid.UUID, soon, from, to time.Time, but string, args []any) (table string, w sagaWhere) {
 	late := sagaWhere{Where: postgres.Where{Args: args}}
 	// The pair is compared in idx_saga_updated_at. With the time alone, the planner would

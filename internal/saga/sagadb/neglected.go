@@ -37,7 +37,7 @@ func (st *Sagas) Neglected(ctx context.Context, q saga.NeglectedQuery) (page []s
 		var err error
 		n.Saga, err = scanSaga(st.db, rows, &next.ID, &next.Tenant, &n.Reason)
 		if read++; shown(err) == nil {
-			page = append(page, n) // it has no driver, either: a person must know
+			page = append(page, n) // it has no driver, either: an operator must learn of it
 		}
 		return shown(err)
 	})

@@ -8,9 +8,9 @@ import (
 )
 
 // commitOnward is commitSagas for a batch in which every change is the ordinary one: a
-// call was done, and its saga goes on or completes. It writes the same rows with 24 fewer
-// parameters and without the parts for idempotency keys and for logs of slow calls. What
-// PostgreSQL does before the first row is half of a small batch's cost (decision 0092).
+// call succeeded, and its saga continues or completes. It writes the same rows with 24 fewer
+// parameters and without the parts for idempotency keys and for logs of slow calls. PostgreSQL's
+// work before the first row is half the cost of a small batch (decision 0092).
 var commitOnward = postgres.Named(`
 WITH locked AS MATERIALIZED (
 	SELECT c.* FROM `+postgres.Unnest("c", onwardChanges)+`
@@ -54,7 +54,7 @@ var (
 	onwardChanges, onwardLogs, onwardEvents = onwardChange.As("c"), onwardLog.As("g"), onwardEvent.As("e")
 )
 
-// isOnward reports whether commitOnward writes all of a change.
+// isOnward reports whether commitOnward can write the whole change.
 func isOnward(c *saga.Change) bool {
 	s := &c.After.Saga
 	return c.Key == nil && c.Operated == nil && !c.StartsCompensation && s.NextRunAt == nil &&

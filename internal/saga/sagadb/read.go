@@ -31,7 +31,7 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 	return s, nil
 }
 
-// The step logs of a saga: all of it, without what a brief view leaves out, and those of given ids.
+// The step logs of a saga: complete, without what a brief view leaves out, and those of given ids.
 var (
 	stepLogs      = stepLogsOf(logColumns, "")
 	stepLogsBrief = stepLogsOf(briefLogColumns, "")

@@ -29,7 +29,7 @@ type Sagas struct {
 	steps stepJobs             // that are job runs
 	turns turns                // of tenants, in claims
 
-	// Version of Skald, told with each node that registers; set before use. May be empty.
+	// Version of Skald, stored for each node that registers; set before use. May be empty.
 	Version string
 }
 

@@ -177,8 +177,8 @@ func parseError(b []byte) (*saga.Error, error) {
 // read the rest first.
 type closedContent struct{ err error }
 
-// isNot reports whether err is another error than one of content that cannot be decrypted, which it
-// remembers.
+// isNot reports whether err is an error other than that of content that cannot be decrypted; the
+// latter it remembers.
 func (c *closedContent) isNot(err error) bool {
 	if errors.Is(err, envelope.ErrUnreadable) {
 		c.err = cmp.Or(c.err, err)
@@ -187,8 +187,7 @@ func (c *closedContent) isNot(err error) bool {
 	return err != nil
 }
 
-// shown returns nil for the error of a row that is shown without the content that cannot
-// be decrypted.
+// shown returns nil for the error of a row that is shown without its undecryptable content.
 func shown(err error) error {
 	if errors.Is(err, envelope.ErrUnreadable) {
 		return nil

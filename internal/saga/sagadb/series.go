@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// sagaSeries adds up, by bucket and state, what is rolled up, what is not yet, and what
-// cannot be (saga.count_sagas does the same without buckets). The counts of each workflow
-// are found by their own range of the key. $5 is the span of the counts, $6 the length of
-// a bucket in seconds.
+// sagaSeries adds up, by bucket and state, the sagas that are rolled up, those that are not
+// yet, and those that cannot be (saga.count_sagas does the same without buckets). The counts
+// of each workflow are found by their own range of the key. $5 is the span of the counts, $6
+// the length of a bucket in seconds.
 const sagaSeries = `
 WITH RECURSIVE named AS (
 	SELECT $2::varchar AS name WHERE $2::varchar IS NOT NULL

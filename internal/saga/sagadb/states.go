@@ -10,18 +10,18 @@ import (
 // The states in statements are those of the rules. Values rather than parameters, because the
 // predicates of the partial indexes have them.
 
-// is is the condition that column has the state.
+// is returns the condition that column has the state.
 func is(column string, s saga.State) string { return column + " = " + strconv.Itoa(int(s)) }
 
-// isNot is the condition that column has another state.
+// isNot returns the condition that column has another state.
 func isNot(column string, s saga.State) string { return column + " <> " + strconv.Itoa(int(s)) }
 
-// isForward is the condition that column has a state in which a saga runs forward.
+// isForward returns the condition that column has a state in which a saga runs forward.
 func isForward(column string) string {
 	return column + postgres.Among(only(saga.States, saga.State.Forward))
 }
 
-// only returns the states of that kind.
+// only returns the states for which the condition holds.
 func only(states []saga.State, kind func(saga.State) bool) (of []saga.State) {
 	for _, s := range states {
 		if kind(s) {

@@ -89,7 +89,7 @@ func (st *Sagas) Statistics(ctx context.Context, tenant uuid.UUID, f saga.Statis
 	return out, nil
 }
 
-// catchUp limits one call of RollUp; the next call does what is left.
+// catchUp limits one call of RollUp; the next call does the rest.
 const catchUp = 5 * time.Second
 
 // RollUp implements saga.Reports. Each part is its own transaction.

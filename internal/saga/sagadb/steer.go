@@ -37,7 +37,7 @@ type steeredRun struct {
 
 // lockSteered locks the runs that changes end or hold, each by its change's index in the
 // batch, and then the letters of those that will end: before the sagas, as everywhere. A
-// chain whose last run has ended is left out: its end has moved the saga on, or is about
+// chain whose last run has ended is left out: its end has advanced the saga, or is about
 // to.
 func (st *Sagas) lockSteered(ctx context.Context, tx *sqlx.Tx, batch []saga.Change) (map[int]steeredRun, error) {
 	var runs map[int]steeredRun
@@ -86,7 +86,7 @@ func (st *Sagas) lockUnended(ctx context.Context, tx *sqlx.Tx, tenant,
 }
 
 // steer ends and holds the runs of those changes that were written. The end of a run
-// that no worker had moves its saga on at once, unless the saga has ended. after must be
+// that no worker had advances its saga at once, unless the saga has ended. after must be
 // called after the commit.
 func (st *Sagas) steer(ctx context.Context, tx *sqlx.Tx, batch []saga.Change, runs map[int]steeredRun,
 	moved map[saga.Ref]bool) (after func(), err error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// sagaRow is a row of saga.saga_states, with the stored form of what may be sealed.
+// sagaRow is a row of saga.saga_states, with the stored form of content that may be sealed.
 type sagaRow struct {
 	*saga.Saga
 	payload, metadata, policy, interventions, result, failure []byte
@@ -81,7 +81,7 @@ var sagaTable = postgres.NewTable(
 	postgres.Bool("keyed", func(r *sagaRow) *bool { return &r.keyed }).InputOnly(),
 )
 
-// logRow is a row of saga.saga_step_logs, with the stored form of what may be sealed.
+// logRow is a row of saga.saga_step_logs, with the stored form of content that may be sealed.
 type logRow struct {
 	*saga.StepLog
 	of                         saga.Ref
@@ -141,7 +141,7 @@ var keyTable = postgres.NewTable(
 
 var theKeys = keyTable.As("k")
 
-// changeRow is what a change writes to its saga's row.
+// changeRow holds the values that a change writes to its saga's row.
 type changeRow struct {
 	*saga.Change
 	failure []byte // sealed
@@ -178,7 +178,7 @@ var changeTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(r *changeRow) *uuid.UUID { return &r.After.Tenant.ID }),
 )
 
-// operatedRow is what an operator's change writes in addition.
+// operatedRow holds the values that an operator's change writes in addition.
 type operatedRow struct {
 	*saga.Operated
 	interventions, result []byte // sealed

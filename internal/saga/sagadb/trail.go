@@ -27,7 +27,7 @@ func NewTrail(db *postgres.DB) *Trail { return &Trail{db} }
 // storedColumns are the columns that storedEvent reads, before sagaOfEvent.
 var storedColumns = eventTable.Selected("e")
 
-// What an event includes about its saga, and the join that finds it.
+// The columns of an event's saga, and the join that finds it.
 const (
 	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
 	coalesce(s.correlation_id, a.correlation_id) AS correlation_id,

@@ -14,7 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Old audit events move to an archive by the seal (trail.EventArchive, migration 0182).
+// Old audit events move to an archive, seal by seal (trail.EventArchive, migration 0182).
 
 var tenantsWithEvents = `WITH RECURSIVE ` + auditdb.TenantsWithEvents + `
 SELECT tenant_id FROM tenants WHERE tenant_id IS NOT NULL`

@@ -50,7 +50,7 @@ var eventTable = postgres.NewTable(
 
 var theEvents = eventTable.As("e")
 
-// insertEvents is the statement that appends theEvents, without its condition on e. Ids
+// insertEvents is the statement that inserts theEvents, without its condition on e. Ids
 // are assigned in the order of the batch.
 var insertEvents = `
 	INSERT INTO saga.audit_events (` + eventTable.Inserted() + `)

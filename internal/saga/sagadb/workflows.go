@@ -160,8 +160,8 @@ func (st *Workflows) register(ctx context.Context, tenant uuid.UUID, d *workflow
 }
 
 // mend stores the definition of a version again if the stored one is damaged. Its head is locked,
-// and def has the content of its hash. Rows are immutable, so that it is another one with the same
-// values.
+// and the content of def matches the version's hash. Rows are immutable, so mend replaces the row
+// by another with the same values.
 func (st *Workflows) mend(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string, ver int, hash []byte, def string, now time.Time,
 ) error {

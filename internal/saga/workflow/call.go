@@ -32,7 +32,7 @@ type HTTPCall struct {
 	Headers map[string]string `json:"headers,omitempty"`
 }
 
-// kind is what a step may say of its call as its type; "" when there is no call.
+// kind is the call's type, as a step spells it; "" when there is no call.
 func (c *Call) kind() string {
 	switch {
 	case c.Job != "":
@@ -43,7 +43,7 @@ func (c *Call) kind() string {
 	return ""
 }
 
-// Request is what a person is shown of the call: where it goes, and the headers that
+// Request describes the call for people: where it goes, and the headers that
 // the definition gives it. All of it is empty for a job.
 func (c *Call) Request() (method, url string, headers map[string]string) {
 	if c.HTTP == nil {
@@ -125,9 +125,9 @@ func (r *reader) http(v any, at string) *HTTPCall {
 	return h
 }
 
-// MistakeInURL says what is wrong with the URL of a participant or a webhook by
-// its looks, "" when it is fine. Whether its address may be reached is the
-// egress policy's matter, at dial time.
+// MistakeInURL returns what is wrong with the syntax of a participant's or a
+// webhook's URL, "" when nothing is. Whether its address may be reached is
+// decided by the egress policy when the connection is dialled.
 func MistakeInURL(s string) string {
 	u, err := url.Parse(s)
 	switch {
@@ -175,7 +175,7 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 		here := at + "/" + strictjson.Token(key)
 		lower := strings.ToLower(key)
 		switch {
-		case seen[lower]: // which of the two would be sent is anybody's guess
+		case seen[lower]: // it is undefined which of the two would be sent
 			r.fail(here, CodeInvalid, "this header appears twice, in different letter case")
 		case !isText:
 			r.fail(here, CodeInvalid, "must be a string")

@@ -1,5 +1,5 @@
 // Package workflow is the rulebook of workflow definitions: what a definition
-// may say, in which order its steps run, and which policy applies to a call.
+// may contain, in which order its steps run, and which policy applies to a call.
 //
 // A definition is immutable once registered; a saga is pinned to the version
 // it was created with (traps X15). Pure: values in, values out.
@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Definition is one version of a workflow, normalised: steps stand in the
-// order in which they run. JSON names are the API's (DESIGN.md section 5).
+// Definition is one version of a workflow, normalised: steps are in the order
+// in which they run. JSON names are the API's (DESIGN.md section 5).
 type Definition struct {
 	Name                  string        `json:"name"`
 	Description           string        `json:"description,omitempty"`
@@ -40,10 +40,10 @@ type Retention struct {
 	FailedMS    int64 `json:"failed_ms,omitempty"`    // of those that ended in any other way
 }
 
-// Forever is the retention of what is never archived.
+// Forever is the retention of sagas that are never archived.
 const Forever = -1
 
-// Step is one step: what does it and what undoes it.
+// Step is one step: its action and its compensation.
 type Step struct {
 	Name              string        `json:"name"`
 	Action            Call          `json:"action"`

@@ -50,9 +50,9 @@ func (r *reader) templates(steps []Step) {
 	}
 }
 
-// JobArgs fills the arguments of a job from the payload and the outputs of the
-// steps by name, all canonical JSON, and returns canonical JSON. References that
-// find nothing are null. Nil when c has no template.
+// JobArgs fills in the arguments of a job from the payload and the outputs of
+// the steps by name, all canonical JSON, and returns canonical JSON. References
+// to missing values become null. It returns nil when c has no template.
 func (d *Definition) JobArgs(c *Call, payload json.RawMessage, outputs map[string]json.RawMessage) json.RawMessage {
 	if c.Args == nil {
 		return nil
@@ -61,7 +61,7 @@ func (d *Definition) JobArgs(c *Call, payload json.RawMessage, outputs map[strin
 	return args
 }
 
-// ArgsSize returns about how many bytes JobArgs would have, without building it.
+// ArgsSize estimates the size of the result of JobArgs in bytes, without building it.
 func (d *Definition) ArgsSize(c *Call, payload json.RawMessage, outputs map[string]json.RawMessage) int {
 	f := filler{d: d, payload: payload, outputs: outputs}
 	f.fill(strictjson.Decode(c.Args), "")

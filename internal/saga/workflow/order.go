@@ -8,8 +8,9 @@ import (
 
 // ordered returns the steps in running order: every step after those it
 // depends on, and otherwise as declared. Steps run one at a time, so
-// depends_on decides order, not parallelism (decision 0009). Nil when that is
-// impossible, and when names are missing or double: that is reported already.
+// depends_on decides order, not parallelism (decision 0009). It returns nil when
+// there is no such order, and when names are missing or duplicated, which has
+// already been reported.
 func (r *reader) ordered(steps []Step) []Step {
 	index := make(map[string]int, len(steps))
 	for i, s := range steps {
@@ -68,8 +69,8 @@ func waitsFor(s Step, done []bool, index map[string]int) int {
 	return -1
 }
 
-// cycle returns the names of steps that wait for each other, the first one
-// again at the end. It may only be asked for when no undone step can run.
+// cycle returns the names of steps that wait for each other, with the first one
+// repeated at the end. Call it only when no undone step can run.
 func cycle(steps []Step, done []bool, index map[string]int) []string {
 	var names []string
 	for at := slices.Index(done, false); ; at = waitsFor(steps[at], done, index) {

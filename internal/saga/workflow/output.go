@@ -10,11 +10,11 @@ import (
 )
 
 // A workflow's output declaration is a JSON template. A string that begins with "${" is a reference
-// and stands for the JSON value it points to, whatever its type: "${steps.NAME.path}" into a step's
-// output, "${payload.path}" into the saga's payload; the path may be empty, and its parts are keys
-// of objects or indexes of arrays. "$${" begins a string with "${" in it. References are never
-// parts of a longer text, so nothing is formatted or escaped (trap X6). A reference that finds
-// nothing yields null, and is reported.
+// and is replaced by the JSON value it points to, of any type: "${steps.NAME.path}" into a step's
+// output, "${payload.path}" into the saga's payload; the path may be empty, and its parts are object
+// keys or array indexes. "$${" at the beginning of a string is a literal "${". References are never
+// part of a longer string, so nothing is formatted or escaped (trap X6). A reference to a missing
+// value becomes null, and is reported.
 
 // maxOutput bounds the declaration in bytes, as canonical JSON.
 const maxOutput = 64 << 10
@@ -25,8 +25,8 @@ type reference struct {
 	path []string
 }
 
-// parseReference reads a reference. A step's name may hold dots: the longest
-// name that fits is meant.
+// parseReference parses a reference. A step's name may contain dots: the longest
+// name that matches wins.
 func parseReference(s string, known func(step string) bool) (reference, error) {
 	inner, closed := strings.CutSuffix(strings.TrimPrefix(s, "${"), "}")
 	if !closed {
@@ -113,9 +113,9 @@ func (r *reader) references(v any, at string, steps map[string]bool) {
 	}
 }
 
-// Result fills the output declaration from the payload and the outputs of the
+// Result fills in the output declaration from the payload and the outputs of the
 // steps by name, all canonical JSON, and returns canonical JSON and the JSON
-// Pointers of the members whose reference found nothing. Nil without a declaration.
+// Pointers of the members whose value is missing. It returns nil without a declaration.
 func (d *Definition) Result(
 	payload json.RawMessage,
 	outputs map[string]json.RawMessage,
@@ -138,9 +138,9 @@ func (d *Definition) filled(
 	return b, f.missing
 }
 
-// maxFilled bounds what the references of one template stand for, in bytes: a template of
-// a few kilobytes can name a large value thousands of times. A reference beyond it is
-// null and counts as missing.
+// maxFilled limits the total size of the values of one template's references, in bytes: a
+// template of a few kilobytes can refer to a large value thousands of times. Beyond the
+// limit a reference becomes null and counts as missing.
 const maxFilled = 16 << 20
 
 type filler struct {

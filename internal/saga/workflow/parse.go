@@ -20,7 +20,7 @@ type Limits struct {
 func ParseJSON(src []byte, l Limits) (*Definition, error) {
 	strict, err := strictjson.Canonical(nil, src, strictjson.Limits{})
 	if err != nil {
-		// Its message says where and why, and quotes nothing.
+		// Its message gives position and cause, and quotes nothing.
 		return nil, fault.New(fault.Invalid, CodeSyntax, "the definition is invalid: %s", err)
 	}
 	dec := json.NewDecoder(bytes.NewReader(strict))
@@ -45,7 +45,7 @@ func parse(doc any, l Limits) (*Definition, error) {
 	return d, nil
 }
 
-// invalid makes one fault of the problems: their common code, or CodeInvalid.
+// invalid combines the problems in one fault, with their common code or CodeInvalid.
 func invalid(problems []fault.Field) error {
 	code := problems[0].Code
 	for _, p := range problems {

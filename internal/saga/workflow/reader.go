@@ -15,15 +15,15 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// What an answer lists and quotes is bounded, so that a hostile definition
-// cannot make it larger than itself.
+// Limits on what an error response lists and quotes, so that a hostile definition
+// cannot make the response larger than the definition.
 const (
 	maxProblems = 100
 	maxPointer  = 512  // bytes
 	maxMessage  = 1000 // bytes
 )
 
-// reader walks a decoded document and gathers its mistakes with their pointers.
+// reader walks a decoded document and collects its mistakes with their pointers.
 type reader struct{ problems []fault.Field }
 
 func (r *reader) fail(at, code, format string, args ...any) {
@@ -77,7 +77,7 @@ func (r *reader) text(m map[string]any, at, key string, maxLen int) string {
 	return s
 }
 
-// integer returns m[key], 0 when absent, and reports what is outside [low, high].
+// integer returns m[key], 0 when absent, and reports values outside [low, high].
 func (r *reader) integer(m map[string]any, at, key string, low, high int64) int64 {
 	f, there := r.number(m, at, key, float64(low), float64(high))
 	if there && f != math.Trunc(f) {

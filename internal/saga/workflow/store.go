@@ -30,7 +30,7 @@ func Unreadable(name string, ver int) *fault.Error {
 			"restore its row from a backup", name, ver).Because(ErrUnreadable)
 }
 
-// ErrUnreadable reports that a stored definition is damaged. Lists show its row, marked; nothing acts by it.
+// ErrUnreadable reports that a stored definition is damaged. Lists show it, marked as damaged; nothing else uses it.
 var ErrUnreadable = errors.New("the stored workflow definition cannot be read")
 
 // Registered is one version of a workflow together with the head of its name.
@@ -63,9 +63,9 @@ func (d *Definition) Hash() []byte {
 // CodeNotFound, Precondition with CodeStale, Unreadable for a version that must be read and
 // is damaged; anything else is an outage.
 type Store interface {
-	// Register stores a definition as the next version of its name, durable on return. Content that a
-	// version already has returns that version and false; if the stored definition of that version is
-	// damaged, it is stored again.
+	// Register stores a definition as the next version of its name, durably before it returns. If a
+	// version with the same content exists, Register returns that version and false, and stores the
+	// definition again if the stored one is damaged.
 	Register(ctx context.Context, tenant uuid.UUID, d *Definition, inline bool, now time.Time) (Registered, bool, error)
 	// Get returns a version; 0 is the latest. With Unreadable, it also returns the rest.
 	Get(ctx context.Context, tenant uuid.UUID, name string, version int) (Registered, error)

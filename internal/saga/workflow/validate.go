@@ -63,7 +63,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 	return d
 }
 
-// retention reads m["retention"], nil when it says nothing.
+// retention reads m["retention"], nil when it is absent or empty.
 func (r *reader) retention(m map[string]any) *Retention {
 	v := m["retention"]
 	if v == nil {

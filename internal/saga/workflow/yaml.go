@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// ParseYAML is ParseJSON for one YAML document that uses nothing JSON cannot
-// say: anchors and aliases can make a small text huge, tags can make a text
-// binary, and a definition needs none of them.
+// ParseYAML is ParseJSON for one YAML document without features that JSON lacks:
+// anchors and aliases can make a small text huge, tags can make a string binary,
+// and a definition needs none of them.
 func ParseYAML(src []byte, l Limits) (*Definition, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(src))
 	var node yaml.Node
@@ -34,10 +34,9 @@ func ParseYAML(src []byte, l Limits) (*Definition, error) {
 	return parse(doc, l)
 }
 
-// plainValue returns what n says as encoding/json would, or an error for what
-// JSON cannot say. yaml.Node.Decode is only trusted with scalars: it expands
-// aliases, and its time and its error messages grow with the square of an
-// object's keys.
+// plainValue decodes n as encoding/json would, or returns an error if JSON cannot
+// express it. yaml.Node.Decode is used for scalars only: it expands aliases, and
+// its time and its error messages grow with the square of an object's key count.
 func plainValue(n *yaml.Node) (any, error) {
 	if err := beyondJSON(n); err != nil {
 		return nil, err
