@@ -101,23 +101,25 @@ func (s *session) each(f func(*held)) {
 
 // claims claims runs for free slots until ctx ends.
 func (s *session) claims(ctx context.Context) {
-	for stale := newPause(); ; {
+	for idle := newPause(); ; {
 		n := s.free(ctx)
 		if n == 0 {
 			return
 		}
+		asked := time.Now()
 		runs := s.claim(ctx, n)
 		current := s.current(runs)
 		for range n - len(current) {
 			s.slots <- struct{}{}
 		}
-		if len(current) > 0 {
+		switch atOnce := time.Since(asked) < min(idle.next, s.w.cfg.Poll); {
+		case len(current) > 0:
 			s.start(current)
-		} else if len(runs) > 0 {
-			_ = stale.wait(ctx)
+		case len(runs) > 0 || atOnce: // of an older epoch; or a server that lets no claim wait, such as one that stops
+			_ = idle.wait(ctx)
 			continue
 		}
-		stale = newPause()
+		idle = newPause()
 	}
 }
 
@@ -157,6 +159,10 @@ func (s *session) free(ctx context.Context) (n int) {
 		return 0
 	case <-s.slots:
 		n = 1
+	}
+	if ctx.Err() != nil || s.over.Err() != nil { // select has no preference
+		s.slots <- struct{}{}
+		return 0
 	}
 	for {
 		select {
