@@ -48,7 +48,9 @@ func anyNews(told map[*held]news) bool {
 // beatWith sends a heartbeat that says so much of each run.
 func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) error {
 	beats := make([]map[string]any, 0, len(told))
+	asked := make(map[string]*held, len(told)) // s.held may have the next attempt by then
 	for h, n := range told {
+		asked[h.RunID] = h
 		beats = append(beats, h.beat(n))
 	}
 	sent := time.Now()
@@ -66,10 +68,8 @@ func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) 
 	if answer.HeartbeatIntervalMS > 0 {
 		s.interval = time.Duration(answer.HeartbeatIntervalMS) * time.Millisecond // only this goroutine uses it
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, l := range answer.Leases {
-		h := s.held[l.RunID]
+		h := asked[l.RunID]
 		switch {
 		case h == nil:
 		case !l.OK:

@@ -255,12 +255,17 @@ func (s *session) begin(c claimed, sent time.Time, lease time.Duration) {
 	h := &held{claimed: c, cancel: cancel}
 	h.renew(sent, lease)
 	s.mu.Lock()
+	if last := s.held[c.RunID]; last != nil { // its handler has not returned yet
+		last.drop(ErrLost)
+	}
 	s.held[c.RunID] = h
 	s.mu.Unlock()
 	s.busy.Go(func() {
 		defer func() {
 			s.mu.Lock()
-			delete(s.held, c.RunID)
+			if s.held[c.RunID] == h { // and not the next attempt
+				delete(s.held, c.RunID)
+			}
 			s.mu.Unlock()
 			h.lease.Stop()
 			cancel(nil)
