@@ -8,29 +8,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
 // auditTabs are the parts of the audit trail.
-func auditTabs(current string) (all []web.Tab) {
-	for _, t := range []web.Tab{
-		{Name: "Actions", URL: "audit"}, {Name: "Events of sagas", URL: "audit/events"},
-		{Name: "Verify", URL: "audit/verify"},
-	} {
-		t.Current = t.Name == current
-		all = append(all, t)
-	}
-	return all
+func auditTabs(current string) []web.Tab {
+	return web.Parts(current, web.Link{Name: "Actions", URL: "audit"},
+		web.Link{Name: "Events of sagas", URL: "audit/events"}, web.Link{Name: "Verify", URL: "audit/verify"})
 }
 
 type actionList struct {
 	*web.List
 	Parts   []web.Tab
 	Actions []action
-	Now     time.Time
 }
 
 // action is a recorded action with its changes.
@@ -100,30 +92,23 @@ var actionViews = []web.View{
 }
 
 func (p *pages) actions(v *web.Visit) (*web.Page, error) {
-	d := actionList{List: v.NewList(actionViews, actionFilters), Parts: auditTabs("Actions"), Now: v.Now}
-	res, err := p.kit.Client.ListActionsWithResponse(v.Context(), &client.ListActionsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	l, list, err := web.ListPage[client.ActionList](v, actionViews, actionFilters, p.kit.Client.ListActions)
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
+	d := actionList{List: l, Parts: auditTabs("Actions")}
 	for _, a := range list.Actions {
 		d.Actions = append(d.Actions, told(a))
 	}
-	d.Paged(list.Pagination)
 	return &web.Page{Template: "audit-actions", Title: "Audit", Nav: "Audit", Refresh: 10, Data: d}, nil
 }
 
 type eventList struct {
 	*web.List
+	*client.AuditEventList
 	Parts  []web.Tab
-	Events []client.AuditEvent
 	Live   string // the stream of further events, if the page is at the end; otherwise empty
 	Recent string // the URL of the end
-	Now    time.Time
 }
 
 var eventFilters = []web.Filter{
@@ -133,25 +118,13 @@ var eventFilters = []web.Filter{
 }
 
 func (p *pages) events(v *web.Visit) (*web.Page, error) {
-	d := eventList{List: v.NewList(nil, eventFilters), Parts: auditTabs("Events of sagas"), Now: v.Now}
-	res, err := p.kit.Client.ListEventsWithResponse(v.Context(), &client.ListEventsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	l, list, err := web.ListPage[client.AuditEventList](v, nil, eventFilters, p.kit.Client.ListEvents)
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Events = list.Events
-	d.Paged(list.Pagination)
-	d.Recent = d.With("from", "-15m")
+	d := eventList{List: l, AuditEventList: list, Parts: auditTabs("Events of sagas"), Recent: l.With("from", "-15m")}
 	if next := list.Pagination.NextCursor; !list.Pagination.HasNext && next != nil {
-		sent := d.Sent(v.Now)
-		for _, name := range []string{"page", "page_size", "include"} {
-			sent.Del(name)
-		}
-		sent.Set("cursor", *next)
+		sent := d.Sent("page", "", "page_size", "", "include", "", "cursor", *next)
 		d.Live = "/saga-events/stream?" + sent.Encode()
 	}
 	return &web.Page{
@@ -179,8 +152,7 @@ var verifyFilters = []web.Filter{
 
 func (p *pages) verify(v *web.Visit) (*web.Page, error) {
 	d := verification{List: v.NewList(nil, verifyFilters), Parts: auditTabs("Verify")}
-	sent := d.Sent(v.Now, "limit", "1000")
-	sent.Del("hash")
+	sent := d.Sent("limit", "1000", "hash", "")
 	res, err := p.kit.Client.VerifyAuditWithResponse(v.Context(), &client.VerifyAuditParams{}, web.AsQuery(sent))
 	if err != nil {
 		return nil, err

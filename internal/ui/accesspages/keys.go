@@ -15,15 +15,9 @@ import (
 const accessAdmin = "access:admin"
 
 // tabs are the parts of the page about access.
-func tabs(current string) (all []web.Tab) {
-	for _, t := range []web.Tab{
-		{Name: "API keys", URL: "access"}, {Name: "Sessions", URL: "access/sessions"},
-		{Name: "What you may do", URL: "access/permissions"},
-	} {
-		t.Current = t.Name == current
-		all = append(all, t)
-	}
-	return all
+func tabs(current string) []web.Tab {
+	return web.Parts(current, web.Link{Name: "API keys", URL: "access"},
+		web.Link{Name: "Sessions", URL: "access/sessions"}, web.Link{Name: "What you may do", URL: "access/permissions"})
 }
 
 type keyList struct {
@@ -31,34 +25,26 @@ type keyList struct {
 	Parts  []web.Tab
 	Keys   []client.APIKey
 	Create []web.Button
-	Now    time.Time
 }
 
-var keyViews = []web.View{
-	{Name: "Active", Filter: url.Values{"active": {"true"}}},
-	{Name: "Revoked and expired", Filter: url.Values{"active": {"false"}}},
-	{Name: "All"},
-}
+var (
+	keyViews = []web.View{
+		{Name: "Active", Filter: url.Values{"active": {"true"}}},
+		{Name: "Revoked and expired", Filter: url.Values{"active": {"false"}}},
+		{Name: "All"},
+	}
+	keyFilters = []web.Filter{{Name: "tenant_id", Label: "Tenant", Hint: "UUID"}}
+)
 
 func (p *pages) keys(v *web.Visit) (*web.Page, error) {
 	if !v.May(accessAdmin) { // a user who may not see keys gets their own permissions
 		return &web.Page{Data: web.Redirect("/ui/access/permissions")}, nil
 	}
-	d := keyList{
-		List:  v.NewList(keyViews, []web.Filter{{Name: "tenant_id", Label: "Tenant", Hint: "UUID"}}),
-		Parts: tabs("API keys"), Now: v.Now,
-	}
-	res, err := p.kit.Client.ListAPIKeysWithResponse(v.Context(), &client.ListAPIKeysParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	l, list, err := web.ListPage[client.APIKeyList](v, keyViews, keyFilters, p.kit.Client.ListAPIKeys)
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Keys = list.APIKeys
-	d.Paged(list.Pagination)
+	d := keyList{List: l, Parts: tabs("API keys"), Keys: list.APIKeys}
 	if !p.kit.ReadOnly {
 		d.Create = []web.Button{v.Button("New API key", "/ui/access/keys/new", accessAdmin,
 			"Creates a key, which is shown once.", web.Safe)}

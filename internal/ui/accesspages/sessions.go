@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -16,25 +15,17 @@ import (
 
 type sessionList struct {
 	*web.List
+	*client.SessionList
 	Parts    []web.Tab
-	Sessions []client.Session
-	Now      time.Time
 	ReadOnly bool
 }
 
 func (p *pages) sessions(v *web.Visit) (*web.Page, error) {
-	d := sessionList{List: v.NewList(nil, nil), Parts: tabs("Sessions"), Now: v.Now, ReadOnly: p.kit.ReadOnly}
-	res, err := p.kit.Client.ListSessionsWithResponse(v.Context(), &client.ListSessionsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50")))
+	l, list, err := web.ListPage[client.SessionList](v, nil, nil, p.kit.Client.ListSessions)
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Sessions = list.Sessions
-	d.Paged(list.Pagination)
+	d := sessionList{List: l, SessionList: list, Parts: tabs("Sessions"), ReadOnly: p.kit.ReadOnly}
 	return &web.Page{Template: "sessions", Title: "Access", Nav: "Access", Data: d}, nil
 }
 

@@ -73,8 +73,7 @@ func showBulk(answer []byte) (*web.Preview, error) {
 // bulkList is the page of the bulk operations.
 type bulkList struct {
 	*web.List
-	Bulks []client.JobBulk
-	Now   time.Time
+	*client.JobBulkList
 }
 
 var bulkViews = []web.View{
@@ -85,19 +84,14 @@ var bulkViews = []web.View{
 }
 
 func (p *pages) bulks(v *web.Visit) (*web.Page, error) {
-	d := bulkList{List: v.NewList(bulkViews, nil), Now: v.Now}
-	res, err := p.kit.Client.ListJobBulksWithResponse(v.Context(), &client.ListJobBulksParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.JobBulkList](v, bulkViews, nil, p.kit.Client.ListJobBulks,
+		"include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Bulks = list.Bulks
-	d.Paged(list.Pagination)
-	return &web.Page{Template: "run-bulks", Title: "Bulk operations on runs", Nav: "Jobs", Refresh: 10, Data: d}, nil
+	return &web.Page{
+		Template: "run-bulks", Title: "Bulk operations on runs", Nav: "Jobs", Refresh: 10, Data: bulkList{l, list},
+	}, nil
 }
 
 // bulkPage shows the progress of a bulk operation.

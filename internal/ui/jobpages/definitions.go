@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -15,7 +14,6 @@ type definitionList struct {
 	*web.List
 	Rows   []definitionRow
 	Create *web.Button // nil: the pages are read-only
-	Now    time.Time
 }
 
 // definitionRow is a definition with the outcomes of its last runs.
@@ -48,23 +46,16 @@ var (
 )
 
 func (p *pages) definitions(v *web.Visit) (*web.Page, error) {
-	d := definitionList{List: v.NewList(definitionViews, definitionFilters), Now: v.Now}
+	l, list, err := web.ListPage[client.JobDefinitionList](v, definitionViews, definitionFilters,
+		p.kit.Client.ListJobDefinitions, "include", "total", "include", "recent_runs", "include", "next_run_at")
+	if err != nil {
+		return nil, err
+	}
+	d := definitionList{List: l}
 	if !p.kit.ReadOnly {
 		b := v.Button("New job", "/ui/jobs/new", "jobs:admin", "Define a job", web.Changes)
 		b.Page, d.Create = true, &b
 	}
-	sent := d.Sent(v.Now, "page_size", "50")
-	sent["include"] = []string{"total", "recent_runs", "next_run_at"}
-	res, err := p.kit.Client.ListJobDefinitionsWithResponse(v.Context(), &client.ListJobDefinitionsParams{},
-		web.AsQuery(sent))
-	if err != nil {
-		return nil, err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Paged(list.Pagination)
 	who, err := p.activeWorkers(v)
 	if err != nil {
 		return nil, err

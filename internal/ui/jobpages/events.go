@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -14,10 +13,9 @@ import (
 // eventList is the page of the events that start runs.
 type eventList struct {
 	*web.List
-	Events  []client.JobEventRecord
+	*client.JobEventRecordList
 	Publish web.Button
 	Offered bool
-	Now     time.Time
 }
 
 var (
@@ -34,19 +32,13 @@ var (
 )
 
 func (p *pages) events(v *web.Visit) (*web.Page, error) {
-	d := eventList{List: v.NewList(eventViews, eventFilters), Now: v.Now, Offered: !p.kit.ReadOnly}
+	l, list, err := web.ListPage[client.JobEventRecordList](v, eventViews, eventFilters, p.kit.Client.ListJobEvents,
+		"include", "total")
+	if err != nil {
+		return nil, err
+	}
+	d := eventList{List: l, JobEventRecordList: list, Offered: !p.kit.ReadOnly}
 	d.Publish = v.Button("Publish", "/ui/jobs/events/publish", "jobs:write", "Starts the jobs that are triggered by it.", web.Safe)
-	res, err := p.kit.Client.ListJobEventsWithResponse(v.Context(), &client.ListJobEventsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
-	if err != nil {
-		return nil, err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Events = list.Events
-	d.Paged(list.Pagination)
 	return &web.Page{Template: "job-events", Title: "Job events", Nav: "Jobs", Refresh: 10, Data: d}, nil
 }
 

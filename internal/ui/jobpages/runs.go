@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -15,13 +14,9 @@ type runList struct {
 	*web.List
 	Rows   []runRow
 	States []string     // of the tab, which the form of filters keeps
-	Few    []web.Filter // filters that are always shown
-	More   []web.Filter // the others
-	Opened bool         // one of the others is set
 	Bulks  []web.Button // on all runs that match
 	Pick   bool         // runs can be selected
 	Picked []web.Button // on those selected
-	Now    time.Time
 }
 
 var (
@@ -60,23 +55,13 @@ var (
 const fewFilters = 6
 
 func (p *pages) runs(v *web.Visit) (*web.Page, error) {
-	d := runList{List: v.NewList(runViews, runFilters), Now: v.Now, Pick: !p.kit.ReadOnly}
-	d.Few, d.More = d.Filters[:fewFilters], d.Filters[fewFilters:]
-	d.States = v.URL.Query()["state"]
-	for _, f := range d.More {
-		d.Opened = d.Opened || f.Value != ""
-	}
-	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.JobRunList](v, runViews, runFilters, p.kit.Client.ListJobRuns,
+		"include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Rows = rowsOf(list.JobRuns, v.Now)
-	d.Paged(list.Pagination)
+	d := runList{List: l, Rows: rowsOf(list.JobRuns, v.Now), States: v.URL.Query()["state"], Pick: !p.kit.ReadOnly}
+	d.Fold(fewFilters)
 	if !p.kit.ReadOnly && len(d.Rows) > 0 {
 		d.Bulks = bulkButtons(v)
 		for i := range d.Bulks {

@@ -13,13 +13,12 @@ import (
 // workerList is the page of the workers, of the queues, and of the scheduler.
 type workerList struct {
 	*web.List
-	Workers  []client.Worker
+	*client.WorkerList
 	Queues   []queueRow
 	Active   []client.Worker // the columns of the matrix of queues
 	More     bool            // there are more definitions or workers than were examined
 	Leader   *client.SchedulerLeader
 	StepDown []web.Button
-	Now      time.Time
 }
 
 // queueRow is a queue with the active workers that take it.
@@ -49,18 +48,12 @@ var workerViews = []web.View{
 }
 
 func (p *pages) workers(v *web.Visit) (*web.Page, error) {
-	d := workerList{List: v.NewList(workerViews, nil), Now: v.Now}
-	res, err := p.kit.Client.ListWorkersWithResponse(v.Context(), &client.ListWorkersParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.WorkerList](v, workerViews, nil, p.kit.Client.ListWorkers,
+		"include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Workers = list.Workers
-	d.Paged(list.Pagination)
+	d := workerList{List: l, WorkerList: list}
 	if err := p.queues(v, &d); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ type groupList struct {
 	*web.List
 	Areas  []web.Tab
 	Groups []groupRow
-	Now    time.Time
 }
 
 // groupRow is a group with what can be done to it.
@@ -38,17 +37,12 @@ var (
 )
 
 func (p *pages) groups(v *web.Visit) (*web.Page, error) {
-	d := groupList{List: v.NewList(groupViews, groupFilters), Areas: areas("Groups"), Now: v.Now}
-	res, err := p.kit.Client.ListDeadLetterGroupsWithResponse(v.Context(), &client.ListDeadLetterGroupsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.DeadLetterGroupList](v, groupViews, groupFilters,
+		p.kit.Client.ListDeadLetterGroups, "include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Paged(list.Pagination)
+	d := groupList{List: l, Areas: areas("Groups")}
 	for _, g := range list.Groups {
 		d.Groups = append(d.Groups, groupRow{g, p.groupButtons(v, &g, "?from=list")})
 	}

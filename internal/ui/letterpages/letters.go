@@ -4,7 +4,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -14,9 +13,6 @@ import (
 type letterList struct {
 	*web.List
 	Areas    []web.Tab
-	Usual    []web.Filter
-	More     []web.Filter
-	MoreOpen bool // one of the filters in More is set
 	Chips    []chip
 	Letters  []client.DeadLetter
 	Archived bool
@@ -24,7 +20,6 @@ type letterList struct {
 	Fits     *web.Button  // on all matching letters; nil: the pages are read-only
 	Import   *web.Button
 	Export   string
-	Now      time.Time
 }
 
 // chip is a filter that is set, and the list without it.
@@ -76,47 +71,29 @@ var (
 const usualFilters = 6
 
 func (p *pages) letters(v *web.Visit) (*web.Page, error) {
-	d := letterList{
-		List: v.NewList(letterViews, append(slices.Clone(letterFilters), order)), Areas: areas("Letters"),
-	}
-	res, err := p.kit.Client.ListDeadLettersWithResponse(v.Context(), &client.ListDeadLettersParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.DeadLetterList](v, letterViews, append(slices.Clone(letterFilters), order),
+		p.kit.Client.ListDeadLetters, "include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	return p.listed(v, &d, list, "Dead letters")
+	d := letterList{List: l, Areas: areas("Letters"), Letters: list.Messages}
+	return p.listed(v, &d, "Dead letters")
 }
 
 func (p *pages) archive(v *web.Visit) (*web.Page, error) {
-	d := letterList{List: v.NewList(letterViews, letterFilters), Areas: areas("Archive"), Archived: true}
-	res, err := p.kit.Client.ListArchivedDeadLettersWithResponse(v.Context(), &client.ListArchivedDeadLettersParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.DeadLetterList](v, letterViews, letterFilters,
+		p.kit.Client.ListArchivedDeadLetters, "include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	return p.listed(v, &d, list, "Archived dead letters")
+	d := letterList{List: l, Areas: areas("Archive"), Letters: list.Messages, Archived: true}
+	return p.listed(v, &d, "Archived dead letters")
 }
 
-func (p *pages) listed(v *web.Visit, d *letterList, list *client.DeadLetterList, title string) (*web.Page, error) {
-	d.Now, d.Letters = v.Now, list.Messages
-	d.Paged(list.Pagination)
-	d.Usual, d.More = d.Filters[:usualFilters], d.Filters[usualFilters:]
-	for _, f := range d.More {
-		d.MoreOpen = d.MoreOpen || f.Value != ""
-	}
+func (p *pages) listed(v *web.Visit, d *letterList, title string) (*web.Page, error) {
+	d.Fold(usualFilters)
 	d.Chips = chipsOf(v.URL.Query())
-	sent := d.Sent(v.Now)
-	for _, name := range []string{"order", "cursor", "page", "page_size", "view", "include"} {
-		sent.Del(name)
-	}
+	sent := d.Sent("order", "", "cursor", "", "page", "", "page_size", "", "view", "", "include", "")
 	d.Export = "/api/v1/dlq/export?" + sent.Encode()
 	if !p.kit.ReadOnly && !d.Archived {
 		for _, action := range []string{"Retry", "Resolve", "Discard", "Requeue"} {
@@ -191,13 +168,8 @@ func filterOf(q url.Values) url.Values {
 }
 
 // areas are the parts of the pages of dead letters.
-func areas(current string) (all []web.Tab) {
-	for _, a := range []web.Tab{
-		{Name: "Groups", URL: "/ui/dlq"}, {Name: "Letters", URL: "/ui/dlq/letters"}, {Name: "Topics", URL: "/ui/dlq/topics"},
-		{Name: "Archive", URL: "/ui/dlq/archive"}, {Name: "Redrives", URL: "/ui/redrives"},
-	} {
-		a.Current = a.Name == current
-		all = append(all, a)
-	}
-	return all
+func areas(current string) []web.Tab {
+	return web.Parts(current, web.Link{Name: "Groups", URL: "/ui/dlq"},
+		web.Link{Name: "Letters", URL: "/ui/dlq/letters"}, web.Link{Name: "Topics", URL: "/ui/dlq/topics"},
+		web.Link{Name: "Archive", URL: "/ui/dlq/archive"}, web.Link{Name: "Redrives", URL: "/ui/redrives"})
 }

@@ -22,7 +22,6 @@ type redriveList struct {
 	Areas    []web.Tab
 	Redrives []redriveRow
 	New      *web.Button
-	Now      time.Time
 }
 
 type redriveRow struct {
@@ -40,17 +39,12 @@ var redriveViews = []web.View{
 }
 
 func (p *pages) redrives(v *web.Visit) (*web.Page, error) {
-	d := redriveList{List: v.NewList(redriveViews, nil), Areas: areas("Redrives"), Now: v.Now}
-	res, err := p.kit.Client.ListRedrivesWithResponse(v.Context(), &client.ListRedrivesParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.RedriveList](v, redriveViews, nil, p.kit.Client.ListRedrives,
+		"include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Paged(list.Pagination)
+	d := redriveList{List: l, Areas: areas("Redrives")}
 	page := &web.Page{Template: "redrives", Title: "Redrives", Nav: "Redrives", Refresh: 10}
 	for _, r := range list.Redrives {
 		d.Redrives = append(d.Redrives, rowOf(&r))

@@ -19,7 +19,6 @@ type topicList struct {
 	Most    string      // where counting stops
 	Default *web.Button // the default policy
 	Import  *web.Button
-	Now     time.Time
 }
 
 // topicRow is a topic, of which letters were counted up to a number.
@@ -35,23 +34,15 @@ func (r topicRow) More(status string) bool {
 const countedAtMost = 1000
 
 func (p *pages) topics(v *web.Visit) (*web.Page, error) {
-	d := topicList{
-		List: v.NewList(nil, nil), Areas: areas("Topics"), Now: v.Now,
-		Most: web.Count(countedAtMost),
-	}
-	res, err := p.kit.Client.ListDeadLetterTopicsWithResponse(v.Context(), &client.ListDeadLetterTopicsParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "100", "count_up_to", strconv.Itoa(countedAtMost))))
+	l, list, err := web.ListPage[client.DeadLetterTopicList](v, nil, nil, p.kit.Client.ListDeadLetterTopics,
+		"page_size", "100", "count_up_to", strconv.Itoa(countedAtMost))
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
+	d := topicList{List: l, Areas: areas("Topics"), Most: web.Count(countedAtMost)}
 	for _, t := range list.Topics {
 		d.Topics = append(d.Topics, topicRow{t})
 	}
-	d.Paged(list.Pagination)
 	if !p.kit.ReadOnly {
 		b := v.Button("Default policy", "/ui/dlq/policy", "dlq:admin", "Applies to topics without their own policy.", web.Changes)
 		b.Page = true

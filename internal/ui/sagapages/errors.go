@@ -3,7 +3,6 @@ package sagapages
 import (
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -15,7 +14,6 @@ type errorsPage struct {
 	Groups   []errorGroup
 	Examined int64
 	Capped   bool
-	Now      time.Time
 }
 
 // errorGroup is sagas with the same error at the same step.
@@ -44,18 +42,12 @@ var (
 
 // errors groups sagas by what went wrong.
 func (p *pages) errors(v *web.Visit) (*web.Page, error) {
-	l := v.NewList(errorViews, errorFilters)
-	sent := l.Sent(v.Now, "page_size", "50", "include", "total")
-	res, err := p.kit.Client.ListSagaErrorsWithResponse(v.Context(), &client.ListSagaErrorsParams{}, web.AsQuery(sent))
+	l, list, err := web.ListPage[client.SagaErrorList](v, errorViews, errorFilters, p.kit.Client.ListSagaErrors,
+		"include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	l.Paged(list.Pagination)
-	d := errorsPage{List: l, Now: v.Now, Examined: list.Examined, Capped: list.IsCapped}
+	d := errorsPage{List: l, Examined: list.Examined, Capped: list.IsCapped}
 	for i := range list.Groups {
 		g := &list.Groups[i]
 		_, query, _ := strings.Cut(g.Links["sagas"], "?")

@@ -14,7 +14,6 @@ import (
 type sagaList struct {
 	*web.List
 	Rows     []sagaRow
-	Now      time.Time
 	Filtered bool        // by more than nothing
 	Selected *web.Button // acts on the selected; nil: the pages only show
 	Fits     *web.Button // acts on all that fit the filters
@@ -88,19 +87,7 @@ func states() (all []web.Option) {
 
 // listed reads the page of the list that the URL asks for.
 func (p *pages) listed(v *web.Visit) (*web.List, *client.SagaList, error) {
-	l := v.NewList(views, filters)
-	sent := l.Sent(v.Now, "page_size", "50", "include", "total")
-	sent.Del("peek")
-	res, err := p.kit.Client.ListSagasWithResponse(v.Context(), &client.ListSagasParams{}, web.AsQuery(sent))
-	if err != nil {
-		return nil, nil, err
-	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, nil, err
-	}
-	l.Paged(list.Pagination)
-	return l, list, nil
+	return web.ListPage[client.SagaList](v, views, filters, p.kit.Client.ListSagas, "include", "total", "peek", "")
 }
 
 func (p *pages) list(v *web.Visit) (*web.Page, error) {
@@ -111,7 +98,7 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := sagaList{List: l, Now: v.Now, Filtered: v.URL.RawQuery != ""}
+	d := sagaList{List: l, Filtered: v.URL.RawQuery != ""}
 	if !p.kit.ReadOnly {
 		b := v.Button("New saga", "/ui/sagas/new", "sagas:write", "Start a saga of a workflow.", web.Changes)
 		d.New = &b
@@ -128,8 +115,7 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	}
 	d.Turned = "?" + q.Encode()
 	if !p.kit.ReadOnly {
-		all := l.Sent(v.Now)
-		all.Del("order")
+		all := l.Sent("order", "")
 		selected := v.ForSelected("Act on the selected", "", "sagas:write")
 		fits := bulkButton(v, "Act on all that match", all.Encode())
 		if l.Total != "" {

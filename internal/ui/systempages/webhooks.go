@@ -15,20 +15,15 @@ type webhookList struct {
 	Webhooks []webhookRow
 	Create   []web.Button
 	Curl     string
-	Now      time.Time
 }
 
 func (p *pages) webhooks(v *web.Visit) (*web.Page, error) {
-	d := webhookList{List: v.NewList(nil, nil), Now: v.Now}
-	res, err := p.kit.Client.ListWebhooksWithResponse(v.Context(), &client.ListWebhooksParams{},
-		web.AsQuery(d.Sent(v.Now, "page_size", "100", "include", "total")))
+	l, list, err := web.ListPage[client.WebhookList](v, nil, nil, p.kit.Client.ListWebhooks,
+		"page_size", "100", "include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
+	d := webhookList{List: l}
 	for _, w := range list.Webhooks {
 		row := webhookRow{Webhook: w}
 		if w.Pending != nil {
@@ -36,7 +31,6 @@ func (p *pages) webhooks(v *web.Visit) (*web.Page, error) {
 		}
 		d.Webhooks = append(d.Webhooks, row)
 	}
-	d.Paged(list.Pagination)
 	if !p.kit.ReadOnly {
 		d.Create = []web.Button{v.Button("Create", "/ui/webhooks/new", webhookAdmin, meansCreate, web.Safe)}
 	}
@@ -63,7 +57,6 @@ type webhookPage struct {
 	// Redelivered is what a redelivery has just made due; empty: none.
 	Redelivered string
 	More        bool // and there are more
-	Now         time.Time
 }
 
 // Letters is the topic of the dead letters of deliveries that gave up.
@@ -83,23 +76,16 @@ func (p *pages) webhook(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	q := v.URL.Query()
-	d := &webhookPage{Webhook: w, Now: v.Now, Redelivered: q.Get("redelivered"), More: q.Get("more") == "true"}
+	d := &webhookPage{Webhook: w, Redelivered: q.Get("redelivered"), More: q.Get("more") == "true"}
 	q.Del("redelivered") // said once, and no parameter of the API
 	q.Del("more")
 	v.URL.RawQuery = q.Encode()
-	d.List = v.NewList(deliveryViews, nil)
-	res, err := p.kit.Client.ListWebhookDeliveriesWithResponse(v.Context(), w.ID,
-		&client.ListWebhookDeliveriesParams{}, web.AsQuery(d.Sent(v.Now, "page_size", "50", "include", "total")))
+	l, list, err := web.ListPage[client.DeliveryList](v, deliveryViews, nil,
+		web.Of(w.ID, p.kit.Client.ListWebhookDeliveries), "include", "total")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	d.Deliveries = list.Deliveries
-	d.Paged(list.Pagination)
-	d.Actions = p.webhookButtons(v, w)
+	d.List, d.Deliveries, d.Actions = l, list.Deliveries, p.webhookButtons(v, w)
 	page := &web.Page{Template: "webhook", Title: w.URL, Nav: "Webhooks", Refresh: 5, Data: d}
 	for i := range d.Deliveries {
 		if d.Deliveries[i].Status == client.DeliveryStatusPending {

@@ -1,10 +1,17 @@
 package web
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
 )
@@ -20,8 +27,64 @@ type List struct {
 	Clear   string // URL without filters; empty: there are none
 	Chips   []Chip // the filters that are set
 	// Kept are the parameters that a form of the filters has to send as well.
-	Kept  []Option
-	asked url.Values
+	Kept []Option
+	// Few of the filters are always shown, More are folded unless one of them is set; see Fold.
+	Few, More []Filter
+	Opened    bool
+	Now       time.Time
+	asked     url.Values
+}
+
+// Reading is the function of the generated client that reads a list; each has parameters P of its own.
+type Reading[P any] func(ctx context.Context, params *P, edit ...client.RequestEditorFn) (*http.Response, error)
+
+// Of is the reading of a list that belongs to the resource with an id.
+func Of[P any](
+	id uuid.UUID, read func(context.Context, uuid.UUID, *P, ...client.RequestEditorFn) (*http.Response, error),
+) Reading[P] {
+	return func(ctx context.Context, params *P, edit ...client.RequestEditorFn) (*http.Response, error) {
+		return read(ctx, id, params, edit...)
+	}
+}
+
+// ListPage reads the page of a list that the URL asks for. The API gets what Sent says, 50 rows to a page unless
+// extra says otherwise.
+func ListPage[T, P any](
+	v *Visit, views []View, filters []Filter, read Reading[P], extra ...string,
+) (*List, *T, error) {
+	l, list, paged := v.NewList(views, filters), new(T), struct{ Pagination client.Pagination }{}
+	sent := l.Sent(extra...)
+	if !slices.Contains(extra, "page_size") {
+		sent.Set("page_size", "50")
+	}
+	res, err := read(v.Context(), new(P), AsQuery(sent))
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := into(res, list, &paged); err != nil {
+		return nil, nil, err
+	}
+	l.paged(paged.Pagination)
+	return l, list, nil
+}
+
+// into decodes an answer of the API into each of dst, or returns its problem as a *Refusal.
+func into(res *http.Response, dst ...any) error {
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return err
+	}
+	refused := &Refusal{}
+	if res.StatusCode != http.StatusOK {
+		return cmp.Or(json.Unmarshal(body, &refused.Problem), error(refused))
+	}
+	for _, d := range dst {
+		if err := json.Unmarshal(body, d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Tab is a list with certain filters, or a part of a page.
@@ -29,6 +92,14 @@ type Tab struct {
 	Name, URL string
 	Current   bool
 	Count     string // beside the name; empty: none
+}
+
+// Parts are the tabs of pages that belong together, of which one is current.
+func Parts(current string, pages ...Link) (all []Tab) {
+	for _, page := range pages {
+		all = append(all, Tab{Name: page.Name, URL: page.URL, Current: page.Name == current})
+	}
+	return all
 }
 
 // Filter is a form field for a parameter of the API.
@@ -51,7 +122,7 @@ type View struct {
 
 // NewList reads the URL of a list. The filters of views are not fields of their own.
 func (v *Visit) NewList(views []View, filters []Filter) *List {
-	l := &List{asked: url.Values{}}
+	l := &List{Now: v.Now, asked: url.Values{}}
 	for name, values := range v.URL.Query() {
 		for _, value := range values {
 			if value != "" { // a field that was left empty
@@ -96,25 +167,36 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 }
 
 // Sent are the parameters for the API: those of the URL, with distances in time as times. extra are pairs of names
-// and values.
-func (l *List) Sent(now time.Time, extra ...string) url.Values {
+// and values; a name without a value is a parameter of the page, which the API does not get.
+func (l *List) Sent(extra ...string) url.Values {
 	sent := without(l.asked, "columns") // the page's own
 	for _, f := range l.Filters {
 		if !f.Time {
 			continue
 		}
-		if at, ok := Relative(now, sent.Get(f.Name)); ok {
+		if at, ok := Relative(l.Now, sent.Get(f.Name)); ok {
 			sent.Set(f.Name, at.UTC().Format(time.RFC3339))
 		}
 	}
-	for i := 0; i+1 < len(extra); i += 2 {
-		sent.Set(extra[i], extra[i+1])
+	for pair := range slices.Chunk(extra, 2) {
+		sent.Del(pair[0])
+	}
+	for pair := range slices.Chunk(extra, 2) {
+		if pair[1] != "" {
+			sent.Add(pair[0], pair[1])
+		}
 	}
 	return sent
 }
 
-// Paged takes the total and the way to the next page from the API's answer.
-func (l *List) Paged(p client.Pagination) {
+// Fold divides the filters: the first few are always shown.
+func (l *List) Fold(few int) {
+	l.Few, l.More = l.Filters[:few], l.Filters[few:]
+	l.Opened = slices.ContainsFunc(l.More, func(f Filter) bool { return f.Value != "" })
+}
+
+// paged takes the total and the way to the next page from the API's answer.
+func (l *List) paged(p client.Pagination) {
 	if t := p.TotalCount; t != nil {
 		l.Total = Count(*t, p.TotalIsCapped != nil && *p.TotalIsCapped)
 	}

@@ -2,7 +2,6 @@ package workflowpages
 
 import (
 	"net/url"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -15,7 +14,6 @@ type workflowList struct {
 	Counts    *counts
 	Register  *web.Button // nil: the pages only show
 	Curl      string
-	Now       time.Time
 }
 
 type workflowRow struct {
@@ -33,25 +31,18 @@ var (
 )
 
 func (p *pages) list(v *web.Visit) (*web.Page, error) {
-	d := workflowList{List: v.NewList(views, since), Now: v.Now, Register: p.registerButton(v, "Register", registerPath)}
-	sent := d.Sent(v.Now, "page_size", "50", "include", "total")
-	from := sent.Get("created_from")
-	sent.Del("created_from")
-	res, err := p.kit.Client.ListWorkflowsWithResponse(v.Context(), &client.ListWorkflowsParams{}, web.AsQuery(sent))
+	l, list, err := web.ListPage[client.WorkflowPage](v, views, since, p.kit.Client.ListWorkflows,
+		"include", "total", "created_from", "")
 	if err != nil {
 		return nil, err
 	}
-	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
-	if err != nil {
-		return nil, err
-	}
-	if d.Counts, err = p.countsOf(v, nil, from); err != nil {
+	d := workflowList{List: l, Register: p.registerButton(v, "Register", registerPath)}
+	if d.Counts, err = p.countsOf(v, nil, l.Sent().Get("created_from")); err != nil {
 		return nil, err
 	}
 	for _, w := range list.Workflows {
 		d.Workflows = append(d.Workflows, workflowRow{w, d.Counts.All(w.Name)})
 	}
-	d.Paged(list.Pagination)
 	d.Curl = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/workflows", []byte(`{"name": "order", "steps": [`+
 		`{"name": "reserve", "action": {"http": {"url": "https://stock.example/reservations"}}, "compensation": `+
 		`{"http": {"url": "https://stock.example/reservations/cancel"}}}]}`))
