@@ -150,16 +150,19 @@ func (t *Table[T]) Stored(of string) string {
 	if of != "" {
 		of += "."
 	}
-	return t.inserted(func(c *Column[T]) string {
-		switch {
-		case c.from != "":
-			return c.from
-		case t.single(c): // a subquery, so that it is cast once too
-			return "(SELECT @" + of + c.name + "::" + c.travels + c.cast + ")"
-		default:
-			return of + c.name + c.cast
-		}
-	})
+	return t.inserted(func(c *Column[T]) string { return t.stored(of, c) })
+}
+
+// stored returns what is stored in a column, with the relation's columns qualified by of.
+func (t *Table[T]) stored(of string, c *Column[T]) string {
+	switch {
+	case c.from != "":
+		return c.from
+	case t.single(c): // a subquery, so that it is cast once too
+		return "(SELECT @" + of + c.name + "::" + c.travels + c.cast + ")"
+	default:
+		return of + c.name + c.cast
+	}
 }
 
 // Values returns the VALUES for the columns of Inserted, from the Row with the alias as.
@@ -175,10 +178,29 @@ func (t *Table[T]) Values(as string) string {
 // Set returns the assignments of an UPDATE from the Row with the alias as: all columns
 // that are sent, except keys, by which the statement finds the row.
 func (t *Table[T]) Set(as string, keys ...string) string {
+	return t.assigned(keys, func(c *Column[T]) string { return "@" + as + "." + c.name + c.cast })
+}
+
+// SetFrom returns the assignments of an UPDATE from the rows of a batch, the relation of: as
+// Set does, except keys and the columns that are not stored.
+func (t *Table[T]) SetFrom(of string, keys ...string) string {
+	return t.assigned(keys, func(c *Column[T]) string {
+		if c.unstored {
+			return ""
+		}
+		return t.stored(of+".", c)
+	})
+}
+
+func (t *Table[T]) assigned(keys []string, value func(*Column[T]) string) string {
 	var list []string
-	for _, c := range t.written {
-		if !slices.Contains(keys, c.name) {
-			list = append(list, c.name+" = @"+as+"."+c.name+c.cast)
+	for i := range t.written {
+		c := &t.written[i]
+		if slices.Contains(keys, c.name) {
+			continue
+		}
+		if v := value(c); v != "" {
+			list = append(list, c.name+" = "+v)
 		}
 	}
 	return strings.Join(list, ", ")

@@ -167,6 +167,34 @@ func TestASingleRowIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+func TestRowsAreChangedByABatch(t *testing.T) {
+	t.Parallel()
+	conn, rows := tableOfKinds(t, pgtest.Connect(t, testdb.DSN(t)).Write)
+	insert := postgres.Named(`INSERT INTO kinds (`+kindsTable.Inserted()+`) SELECT `+kindsTable.Stored("k")+` FROM `+
+		postgres.Unnest("k", kindsTable.As("k"))+` WHERE k.asked`, kindsTable.As("k"))
+	change := kindsTable.Without("serial", "at", "twice")
+	update := postgres.Named(`UPDATE kinds t SET `+change.SetFrom("k", "id")+`, twice = 2 * k.number FROM `+
+		postgres.Unnest("k", change.As("k"))+` WHERE k.asked AND t.id = k.id`, change.As("k"))
+	batch, changes := kindsTable.Batch(len(rows)), change.Batch(len(rows))
+	for i := range rows {
+		batch.Add(&rows[i])
+	}
+	if _, err := conn.ExecContext(t.Context(), insert.Text, insert.Args(batch)...); err != nil {
+		t.Fatal(err)
+	}
+	rows[0].Name, rows[0].Nil, rows[0].Doc = "other", nil, []byte(`{"b": 2}`)
+	rows[1].Number, rows[1].Ended = 9, new(rows[1].At)
+	for i := range rows {
+		later := rows[i]
+		later.At = later.At.Add(time.Hour) // not a column of the change
+		changes.Add(&later)
+	}
+	if _, err := conn.ExecContext(t.Context(), update.Text, update.Args(changes)...); err != nil {
+		t.Fatal(err)
+	}
+	wantKinds(t, conn, rows[:2])
+}
+
 // papers has documents of Go values.
 type papers struct {
 	Must struct{ A int }

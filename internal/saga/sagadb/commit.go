@@ -52,7 +52,8 @@ func commitStatement(c operatedColumns) *postgres.Statement {
 	text := fmt.Sprintf(commitTemplate, postgres.Unnest("c", append([]postgres.Params{heads}, c.rows...)...),
 		postgres.Unnest("k", theKeys), c.set, c.undoing,
 		postgres.Unnest("g", theLogs), logTable.Inserted(), logTable.Stored(""), insertEvents,
-		dueAt("l.next_run_at", "l.updated_at"))
+		dueAt("l.next_run_at", "l.updated_at"),
+		completedLog.SetFrom("g", "saga_id", "tenant_id", "step_index", "action", "attempt"))
 	return postgres.Named(text, append([]postgres.Params{heads, theKeys, theLogs, theEvents}, c.rows...)...)
 }
 
@@ -98,12 +99,7 @@ WITH locked AS MATERIALIZED (
 	  FROM logs WHERE NOT completes
 ), closed AS (
 	UPDATE saga.saga_step_logs t
-	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb,
-	       response_payload = g.response_payload::jsonb,
-	       error = g.error::jsonb,
-	       completed_at = g.completed_at,
-	       duration_ms = g.duration_ms,
-	       updated_at = g.updated_at
+	   SET %[10]s
 	  FROM logs g
 	 WHERE g.completes
 	   AND t.saga_id = g.saga_id

@@ -112,6 +112,9 @@ var logTable = postgres.NewTable(
 
 var theLogs = logTable.As("g")
 
+// completedLog is what is written when a RUNNING row is completed.
+var completedLog = logTable.Without("id", "step_name", "started_at")
+
 // seal sets the stored form of the content.
 func (r *logRow) seal(p *envelope.Sealer) (err error) {
 	if r.request, err = postgres.Seal(p, logField(fieldRequest, r.StepLog), r.Request); err != nil {
