@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,23 @@ func TestTheNextAttemptOutlivesTheHandlerOfTheLast(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		if done := s.completed(); len(done) != 1 || done[0].Attempt != 2 || string(done[0].Result) != `"done"` {
 			t.Errorf("results %+v, %d runs released", done, len(s.made("release")))
+		}
+	})
+}
+
+func TestTheNextAttemptEndsTheHandlerOfTheLast(t *testing.T) {
+	onFakeClock(t, func(t *testing.T, s *skald) {
+		id := s.add()
+		began, causes := make(chan *worker.Run, 2), make(chan error, 2)
+		s.work(untilItEnds(began, causes))
+		synctest.Wait()
+		s.again(id)
+		at := time.Now()
+		if err := <-causes; !errors.Is(err, worker.ErrLost) || time.Since(at) != 0 {
+			t.Errorf("ended by %v after %s", err, time.Since(at))
+		}
+		if first, second := <-began, <-began; first.Attempt != 1 || second.Attempt != 2 {
+			t.Errorf("the attempts %d and %d", first.Attempt, second.Attempt)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func anyNews(told map[*held]news) bool {
 // beatWith sends a heartbeat that says so much of each run.
 func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) error {
 	beats := make([]map[string]any, 0, len(told))
-	asked := make(map[string]*held, len(told)) // s.held may have the next attempt by then
+	asked := make(map[string]*held, len(told))
 	for h, n := range told {
 		asked[h.RunID] = h
 		beats = append(beats, h.beat(n))
@@ -68,10 +68,12 @@ func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) 
 	if answer.HeartbeatIntervalMS > 0 {
 		s.interval = time.Duration(answer.HeartbeatIntervalMS) * time.Millisecond // only this goroutine uses it
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, l := range answer.Leases {
 		h := asked[l.RunID]
 		switch {
-		case h == nil:
+		case h == nil || s.held[l.RunID] != h: // it has ended
 		case !l.OK:
 			h.drop(errors.Join(ErrLost, &Refusal{Status: http.StatusConflict, Code: l.Reason}))
 		default:

@@ -37,9 +37,15 @@ func percentOf(p float64) (float64, bool) {
 }
 
 // documentOf encodes v as JSON that the server stores. What it refuses, it refuses with the
-// error of the caller who made it.
-func documentOf(v any, most int) (json.RawMessage, error) {
-	doc, err := json.Marshal(v)
+// error of the caller who made it. That its own MarshalJSON panics is such an error: the results
+// of a handler are encoded after it has returned.
+func documentOf(v any, most int) (doc json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			doc, err = nil, fmt.Errorf("worker: encoding as JSON panicked: %v", p)
+		}
+	}()
+	doc, err = json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}

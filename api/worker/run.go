@@ -130,10 +130,7 @@ func (f *Failure) Error() string { return f.Message }
 
 // failureOf returns the report of an error.
 func failureOf(err error) (body map[string]any, exit *int32) {
-	f := &Failure{}
-	if !errors.As(err, &f) {
-		f = &Failure{Message: err.Error()}
-	}
+	f := asFailure(err)
 	code := f.Code
 	if code == "" {
 		code = "ERROR"
@@ -143,6 +140,20 @@ func failureOf(err error) (body map[string]any, exit *int32) {
 		"message":   plaintext.Text(f.Message, plaintext.Bytes(maxMessage)),
 		"retryable": !f.Permanent,
 	}, exitOf(f.ExitCode)
+}
+
+// asFailure returns a handler's error as a Failure. Its methods are the handler's code and may panic,
+// as those of a nil pointer do.
+func asFailure(err error) (f *Failure) {
+	defer func() {
+		if p := recover(); p != nil {
+			f = &Failure{Message: fmt.Sprintf("%T, whose text cannot be read: %v", err, p)}
+		}
+	}()
+	if errors.As(err, &f) && f != nil {
+		return f
+	}
+	return &Failure{Message: err.Error()}
 }
 
 // held is a run that this worker holds a lease on.
