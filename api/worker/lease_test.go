@@ -56,13 +56,13 @@ func lasts(d time.Duration, begin func(*worker.Run)) worker.Handler {
 func TestHeartbeatsKeepTheLeaseWhileAHandlerWorks(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		id := s.add()
-		s.work(lasts(time.Hour, nil))
-		time.Sleep(time.Hour + time.Second)
+		s.work(lasts(10*time.Minute, nil))
+		time.Sleep(10*time.Minute + time.Second)
 		if done := s.completed(); len(done) != 1 || done[0].Error != nil || string(done[0].Result) != `"done"` {
 			t.Errorf("%+v", done)
 		}
-		if n := len(s.beats(id)); n < 719 || n > 721 {
-			t.Errorf("%d heartbeats of the run in an hour", n)
+		if n := len(s.beats(id)); n < 119 || n > 121 {
+			t.Errorf("%d heartbeats of the run in ten minutes", n)
 		}
 		var last int64
 		for _, b := range said[beat](s, "heartbeat") {
@@ -114,7 +114,6 @@ func TestALeaseThatIsNotRenewedEndsTheHandler(t *testing.T) {
 	})
 }
 
-// TestAServerThatKnowsNoLostLeasesGetsAPlainRelease.
 func TestAServerThatKnowsNoLostLeasesGetsAPlainRelease(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		s.add()

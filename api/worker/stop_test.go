@@ -109,7 +109,6 @@ func TestAStoppingWorkerClaimsNothingMore(t *testing.T) {
 	}
 }
 
-// TestStoppingDoesNotWaitForAServerThatIsAway.
 func TestStoppingDoesNotWaitForAServerThatIsAway(t *testing.T) {
 	onFakeClock(t, func(t *testing.T, s *skald) {
 		stop := s.work(nothing)
