@@ -23,11 +23,11 @@ const (
 // KiB to 64 KiB in total.
 const MaxHTTPHeaders = 32 << 10
 
-// CarriedOverHTTP is the part of a record's key and headers that a request carries, in their
-// order.
+// CarriedOverHTTP is the part of a record's key and headers that a request carries, in the
+// record's order.
 type CarriedOverHTTP struct {
 	Headers     []Header // to be added as they are; names may repeat
-	ContentType string   // the record's own, "" when it has none that is one
+	ContentType string   // the record's own, "" when it has no valid one
 	// Withheld names headers that hold credentials and are not sent because the target is on
 	// another host than the letter's own (they are listed in HTTPWithheld). Dropped names those
 	// whose content is sent in another way: those about earlier redrives and the failure.
@@ -123,7 +123,7 @@ func cleanType(s string) string {
 	return mime.FormatMediaType(media, params)
 }
 
-// CarryOverHTTP is what the request of a drive carries. Fault: as above.
+// CarryOverHTTP returns what the request of a drive carries. Fault: as above.
 func (d *Drive) CarryOverHTTP() (CarriedOverHTTP, error) {
 	return CarryOverHTTP(d.Send, d.SameHost(&d.To), d.KeepHeaders...)
 }
@@ -152,8 +152,8 @@ var (
 	ownValue = regexp.MustCompile(`^([!-~]([ -~]*[!-~])?)?$`)
 )
 
-// meaningful are names that servers and proxies act upon, or that targets take
-// for the word of who calls; meaningfulBegins are beginnings of such.
+// meaningful are names that servers and proxies act upon, or by which targets
+// identify the caller; meaningfulBegins are prefixes of such names.
 var (
 	meaningful = words(`host connection keep-alive te trailer trailers upgrade expect date via forwarded from origin
 		referer range user-agent transfer-encoding max-forwards pragma cache-control early-data priority http2-settings
@@ -178,7 +178,7 @@ func meansSomething(name string) bool {
 	return false
 }
 
-// secretWords are what the names of headers with credentials hold.
+// secretWords are words in the names of headers with credentials.
 var secretWords = []string{
 	"authorization", "authenticate", "cookie", "password", "passwd", "secret", "token", "apikey", "api-key",
 	"credential", "private-key",

@@ -2,11 +2,11 @@ package dlq
 
 import "strings"
 
-// A retry sends the record as it was before it failed. Left out are the headers with
+// A retry sends the record as it was before it failed. It leaves out the headers with
 // which tools describe the failure: the letter has them, and a consumer that fails
-// again appends its own, so that a record would grow until its topic refuses it. So are
-// those by which frameworks count their own retries: with them a consumer would give up
-// at once.
+// again appends its own, so that a record would grow until its topic refuses it. It also
+// leaves out those in which frameworks count their own retries: with them a consumer
+// would give up at once.
 var (
 	// leftBegins are prefixes of names, in lower case, that no other headers have.
 	leftBegins = []string{
@@ -17,26 +17,26 @@ var (
 		"x-exception-",                   // Spring Cloud Stream
 		"dead-letter-", "delayed-retry-", // SmallRye
 	}
-	// leftNames are whole names: their beginnings mean other things elsewhere.
+	// leftNames are complete names, because other headers share their prefixes.
 	leftNames = words(`x-original-topic x-original-partition x-original-offset x-original-timestamp
 		x-original-timestamp-type
 		kafka_deliveryattempt deliveryattempt kafka_listenerinfo
 		topic_poisoned reason_poisoned handler_poisoned subscriber_poisoned`)
 )
 
-// k1s0 is the family whose names are words that mean other things elsewhere: they are
-// left out where both are there, as k1s0 writes them.
+// k1s0 is a family of headers whose names are common words with other meanings elsewhere:
+// they are left out only if both are present, as k1s0 writes them.
 const k1s0 = 1
 
 // Left decides which headers of one record a retry leaves out.
 type Left struct {
 	keep    []string // of the policy, in lower case
-	renamed string   // what names begin with that the application has chosen
+	renamed string   // prefixes of names that the application has chosen
 	k1s0    bool
 }
 
-// LeftOf returns what is left out of a record with these headers by a policy that keeps
-// some of them.
+// LeftOf returns the rule for a record with these headers and a policy that keeps some of
+// them.
 func LeftOf(headers []Header, keep []string) Left {
 	l := Left{renamed: renamed(headers)}
 	for _, k := range keep {
@@ -55,8 +55,8 @@ func LeftOf(headers []Header, keep []string) Left {
 	return l
 }
 
-// Out reports whether a header is left out. Skald's own are whatever a policy says: every retry
-// writes them again.
+// Out reports whether a header is left out. Skald's own always are, because every retry
+// rewrites them.
 func (l *Left) Out(name string) bool {
 	if OwnHeader(name) {
 		return true
@@ -98,7 +98,7 @@ func (l *Left) describes(name string) bool {
 		strings.HasPrefix(rest, "key-exception-")
 }
 
-// matchesAny reports whether a name is one of the patterns: a name, or the beginning of names and
+// matchesAny reports whether a name matches one of the patterns: a name, or a prefix followed by
 // an asterisk.
 func matchesAny(patterns []string, name string) bool {
 	for _, p := range patterns {
@@ -109,7 +109,7 @@ func matchesAny(patterns []string, name string) bool {
 	return false
 }
 
-// keepable reports whether a policy may name these headers to be sent.
+// keepable reports whether a policy's KeepHeaders may contain this pattern.
 func keepable(pattern string) bool {
 	name := strings.TrimSuffix(pattern, "*")
 	return pattern != "" && !strings.Contains(name, "*") && !OwnHeader(name)

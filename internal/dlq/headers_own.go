@@ -2,8 +2,8 @@ package dlq
 
 import "strings"
 
-// Headers that a redrive adds to a record, by which a letter that comes back is
-// recognized (a bounce).
+// Headers that a redrive adds to a record. A letter that comes back (a bounce) is
+// recognized by them.
 const (
 	ownPrefix        = "x-dlq-"
 	HeaderMessageID  = ownPrefix + "message-id" // the first letter of the lineage

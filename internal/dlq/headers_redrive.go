@@ -7,14 +7,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// RedriveHeaders returns the headers of the record that drives a letter to Kafka: what
-// is to be sent, in its order and with repetitions, without what is left out (Left), and
-// ours at the end.
+// RedriveHeaders returns the headers of the record that drives a letter to Kafka: the
+// letter's headers in order, with repetitions and without those left out (Left), followed
+// by Skald's.
 func RedriveHeaders(d *Drive) []Header { return d.redriveHeaders(true) }
 
-// FewRedriveHeaders returns the same without those of ours that only inform: for a
-// record that is too large with them. What remains tells whose letter it is when it
-// comes back, and that its content differs from the original.
+// FewRedriveHeaders is RedriveHeaders without those of Skald's headers that only inform, for
+// a record that is too large with them. The others identify the letter when it comes back,
+// and show whether its content differs from the original.
 func FewRedriveHeaders(d *Drive) []Header { return d.redriveHeaders(false) }
 
 func (d *Drive) redriveHeaders(all bool) []Header {

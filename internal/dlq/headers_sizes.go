@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	headersNamed = 8  // of a record that is too large, the largest
+	headersNamed = 8  // how many headers of an oversized record are listed, the largest first
 	nameShown    = 80 // bytes of a header's name
 )
 
-// HeaderSizes tells people how many bytes the headers of a record take, and which they
-// are, the largest first.
+// HeaderSizes describes, for people, how many bytes the headers of a record take, the largest
+// first.
 func HeaderSizes(headers []Header) string {
 	type sum struct {
 		name         string

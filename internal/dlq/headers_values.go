@@ -11,9 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// number reads a count that is not negative, as decimal text or as a big-endian
-// integer of 4 or 8 bytes. Digits are text: as an integer they would be more
-// than any partition, offset or time of today.
+// number parses a non-negative number, as decimal text or as a big-endian integer of 4
+// or 8 bytes. Digits are read as text: as an integer they would exceed any realistic
+// partition, offset or time.
 func number(value []byte) (int64, bool) {
 	// A text with another first byte is not a number, and a parse error costs more than
 	// this check.
@@ -33,7 +33,7 @@ func number(value []byte) (int64, bool) {
 	return 0, false
 }
 
-// instant reads a time, as milliseconds since 1970 or as RFC 3339.
+// instant parses a time, as milliseconds since 1970 or as RFC 3339.
 func instant(value []byte) *time.Time {
 	var at time.Time
 	if ms, ok := number(value); ok {
@@ -50,7 +50,7 @@ func instant(value []byte) *time.Time {
 // sensible reports whether both PostgreSQL and JSON can represent the time.
 func sensible(at time.Time) bool { return at.Year() >= 1970 && at.Year() <= 9999 }
 
-// printable returns an id as text, or in hexadecimal digits when it is none.
+// printable returns an id as text, or in hexadecimal digits if it is not printable.
 func printable(value []byte) string {
 	s := plain(value)
 	if !storable(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -59,8 +59,8 @@ func printable(value []byte) string {
 	return Storable(s, MaxWord)
 }
 
-// traceOf returns the trace id of a traceparent (W3C Trace Context), "" when it
-// has none that is valid.
+// traceOf returns the trace id of a traceparent (W3C Trace Context), "" if it is
+// not valid.
 func traceOf(value []byte) string {
 	parts := strings.SplitN(plain(value[:min(len(value), 200)]), "-", 4)
 	if len(parts) < 4 || len(parts[1]) != 32 {
@@ -111,7 +111,7 @@ func classOf(given ErrorClass, kind, wrapper, message string) ErrorClass {
 	}
 	for _, name := range []string{kind, wrapper} {
 		if strings.HasPrefix(name, "org.apache.kafka.connect.errors.ConnectException") {
-			continue // anything that went wrong in a connector
+			continue // any error in a connector
 		}
 		// Only the last part: a package may be called anything.
 		name = strings.ToLower(name[strings.LastIndexAny(name, ".:$/ ")+1:])
@@ -134,7 +134,7 @@ func truncatedNote(kept, size int) string {
 }
 
 // plain returns a header's value as text, without the blanks and the quotes
-// that some mappers put around it. What is no UTF-8 stays as it is.
+// that some mappers put around it. Invalid UTF-8 is left unchanged.
 func plain(value []byte) string {
 	s := strings.TrimSpace(string(value))
 	if len(s) >= 2 && s[0] == '"' && s[len(s)-1] == '"' && utf8.ValidString(s) {

@@ -14,7 +14,7 @@ func (l Letter) Imported(s Status, why Resolution, terminalAt *time.Time, m Mome
 		s, why = l.Status, l.Resolution
 	}
 	l.NextRetryAt, l.TerminalAt = nil, nil
-	if !s.Terminal() { // it is not being retried here
+	if !s.Terminal() { // no retry is running on this server
 		l.Status, l.Resolution = Pending, ""
 		l.MaxRetries = max(l.MaxRetries, l.RetryCount+1)
 		return l

@@ -19,8 +19,8 @@ type Reader struct {
 	Cluster    string // "": the brokers do not tell
 }
 
-// Inflow is a partition of a life of a dead-letter topic, as a consumer group first
-// saw it.
+// Inflow is a partition of one incarnation of a dead-letter topic, as a consumer group
+// first saw it.
 type Inflow struct {
 	Topic     string
 	TopicID   uuid.UUID
@@ -30,22 +30,22 @@ type Inflow struct {
 	BacklogEnd int64
 }
 
-// Unmeasured is the end of a backlog that must still be asked for: the partition was
-// there when the group first looked, but had no leader.
+// Unmeasured is the end of a backlog that must still be queried: the partition existed
+// when the group first looked, but had no leader.
 const Unmeasured int64 = -1
 
 // Sight is what is known of a partition when a consumer group first sees it.
 type Sight struct {
 	FirstLook  bool  // the group has never looked for topics as this Reader
-	KnownTopic bool  // the group has seen other partitions of this life of the topic
+	KnownTopic bool  // the group has seen other partitions of this incarnation of the topic
 	Read       bool  // the group has committed an offset in the partition
 	End        int64 // offset after the last record, or Unmeasured
 }
 
-// BacklogEnd returns what Inflow.BacklogEnd is: only what was there when the group first
-// looked is backlog. A topic or a partition that is found later was created since, so
-// that all of its records are new, whatever their timestamps say: producers set these,
-// and those that copy records into dead-letter topics keep the originals'.
+// BacklogEnd computes Inflow.BacklogEnd. Only records that existed when the group first
+// looked are backlog. A topic or a partition that is found later was created since, so
+// that all of its records are new, regardless of their timestamps: producers set these,
+// and those that copy records into dead-letter topics keep the original ones.
 func (s Sight) BacklogEnd() int64 {
 	if !s.FirstLook || s.KnownTopic || s.Read {
 		return 0
@@ -58,7 +58,7 @@ func (s Sight) BacklogEnd() int64 {
 func (s Inflow) Backlog(offset int64) bool { return offset < s.BacklogEnd }
 
 // Hold cancels the automatic retry of a letter that was never retried, and adds a label
-// that says why.
+// with the reason.
 func (l Letter) Hold() Letter {
 	if l.Status != Pending {
 		return l
@@ -68,12 +68,12 @@ func (l Letter) Hold() Letter {
 	return l
 }
 
-// Inflows is what consumer groups have seen of dead-letter topics.
+// Inflows stores what consumer groups have seen of dead-letter topics.
 type Inflows interface {
-	// Looked returns what the reader's group has seen, and whether it has ever looked as
-	// this reader.
+	// Looked returns the partitions that the reader's group has seen, and whether it has ever
+	// looked as this reader.
 	Looked(ctx context.Context, r Reader) (ever bool, seen []Inflow, err error)
-	// See adds what a group sees now, and records that it has looked. Existing entries
-	// stay unchanged, except that an Unmeasured end is replaced.
+	// See adds the partitions that a group sees now, and records that it has looked. Existing
+	// entries stay unchanged, except that an Unmeasured end is replaced.
 	See(ctx context.Context, r Reader, inflows []Inflow) error
 }

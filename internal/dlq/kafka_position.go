@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// ParseTopicID reads what ID returned.
+// ParseTopicID is the inverse of ID.
 func ParseTopicID(s string) (id uuid.UUID, err error) {
 	if s == "" {
 		return uuid.Nil, nil

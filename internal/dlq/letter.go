@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// Source is where a letter came from.
+// Source is the origin of a letter.
 type Source string
 
 // Sources of letters.
@@ -76,7 +76,7 @@ type Header struct {
 	Value []byte // nil: a header without a value
 }
 
-// Content is what a letter carries, byte for byte as received (defect B16).
+// Content is a letter's key, payload and headers, byte for byte as received (defect B16).
 type Content struct {
 	Key     []byte // nil: none
 	Headers []Header
@@ -90,7 +90,7 @@ type Origin struct {
 	Timestamp *time.Time
 }
 
-// Failure is why a letter was given up.
+// Failure describes why a letter was given up.
 type Failure struct {
 	Message string // never empty
 	Type    string // e.g. an exception's class
@@ -114,9 +114,9 @@ type TargetKind string
 const (
 	ToKafka   TargetKind = "kafka"     // a record is produced
 	ToHTTP    TargetKind = "http"      // the payload is sent
-	ToSaga    TargetKind = "saga_step" // that compensation or step goes on
+	ToSaga    TargetKind = "saga_step" // the compensation or step continues
 	ToJobRun  TargetKind = "job_run"   // a new run
-	ToWebhook TargetKind = "webhook"   // the delivery is made again
+	ToWebhook TargetKind = "webhook"   // the delivery is repeated
 )
 
 // TargetKinds is every kind.
@@ -137,7 +137,7 @@ type Target struct {
 	Job string `json:"job,omitempty"`
 }
 
-// Destination is where a letter is driven, complete: to, or its own target when
+// Destination returns the complete target of a drive: to, or the letter's own target when
 // to is nil.
 func (l *Letter) Destination(to *Target) Target {
 	t := l.Target
@@ -150,7 +150,7 @@ func (l *Letter) Destination(to *Target) Target {
 	return t
 }
 
-// Name is what people know a target by: its kind, and its topic or host.
+// Name describes a target for people: its kind, and its topic or host.
 func (t *Target) Name() string {
 	switch t.Kind {
 	case ToKafka:
@@ -233,8 +233,8 @@ type Letter struct {
 	ArchiveReason string
 }
 
-// Place is where it stands in a list: by its arrival here or, once archived, in the
-// archive.
+// Place is the letter's position in a list: by its arrival here or, once archived, in
+// the archive.
 func (l *Letter) Place() page.TimeID {
 	if l.ArchivedAt != nil {
 		return page.TimeID{At: *l.ArchivedAt, ID: l.ID}
@@ -242,7 +242,7 @@ func (l *Letter) Place() page.TimeID {
 	return page.TimeID{At: l.CreatedAt, ID: l.ID}
 }
 
-// Revision is an edited content. Members that are nil are those of the original.
+// Revision is an edited content. Members that are nil are the original's.
 type Revision struct {
 	LetterID  uuid.UUID
 	Number    int // from 1
@@ -260,9 +260,9 @@ type AttemptOutcome string
 
 // Outcomes of attempts.
 const (
-	Acknowledged AttemptOutcome = "ACKNOWLEDGED" // the broker or the target has it
-	FailedDrive  AttemptOutcome = "FAILED"       // it certainly was not taken
-	Uncertain    AttemptOutcome = "UNCERTAIN"    // it may have been taken
+	Acknowledged AttemptOutcome = "ACKNOWLEDGED" // the broker or the target has accepted it
+	FailedDrive  AttemptOutcome = "FAILED"       // it was certainly not accepted
+	Uncertain    AttemptOutcome = "UNCERTAIN"    // it may have been accepted
 	Abandoned    AttemptOutcome = "ABANDONED"    // the lease of the node that made it expired
 	Withdrawn    AttemptOutcome = "WITHDRAWN"    // the attempt was not made; it does not count
 )
@@ -270,7 +270,7 @@ const (
 // Attempt is one retry of a letter.
 type Attempt struct {
 	LetterID   uuid.UUID
-	Number     int // from 1; grows with each claim, also of what did not count
+	Number     int // from 1; grows with each claim, including those that did not count
 	Token      uuid.UUID
 	Revision   int
 	Target     Target

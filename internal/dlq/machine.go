@@ -61,7 +61,7 @@ type Edge struct {
 	On       Trigger
 }
 
-// Edges is the complete transition table.
+// Edges is the complete transition table of letters.
 var Edges = []Edge{
 	{Pending, Retrying, Claimed},
 	{Retrying, Resolved, Acked},

@@ -47,8 +47,8 @@ func New(l Letter, id uuid.UUID, p *Policy, m Moment) Letter {
 	return l
 }
 
-// Allowed returns a letter that was never retried with another number of retries; with
-// 0 it is DEAD (invariant D3).
+// Allowed changes the number of retries of a letter that was never retried; with 0 it is
+// DEAD (invariant D3).
 func (l Letter) Allowed(retries int, m Moment) Letter {
 	l.MaxRetries = retries
 	if l.Status == Pending && retries <= l.RetryCount {
@@ -134,7 +134,7 @@ func labelMistakes(labels []string) (wrong fault.Mistakes) {
 	return wrong
 }
 
-// DefaultPolicy is the policy unless topic or configuration say otherwise.
+// DefaultPolicy is the policy unless the topic or the configuration overrides it.
 var DefaultPolicy = Policy{
 	MaxRetries: 3, AutoRetry: true, RetentionDays: 30, ArchiveDays: 365, MaxGenerations: 3, Backoff: defaultBackoff,
 }
@@ -145,7 +145,7 @@ var DefaultPolicy = Policy{
 // if it still exists.
 type Arrival struct {
 	Letter
-	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it never was here
+	BounceOf  uuid.UUID // root id of x-dlq-message-id; zero: it was never a letter
 	BounceOn  int       // generation of x-dlq-generation: that of the parent
 	OnRedrive uuid.UUID // of x-dlq-redrive-id; zero: it was not driven in bulk
 	Written   time.Time // the record's timestamp; zero: it has none

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// Normalised returns an error message as its group shows it: with what varies from one
-// error to the next replaced by #.
+// Normalised returns an error message as its group shows it: the parts that vary from one
+// error to the next are replaced by #.
 func Normalised(message string) string { return errortext.Normalised(message) }
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Policy is how the letters of a topic are treated. A tenant's default policy
-// bears the topic "" and serves topics that have none of their own.
+// Policy defines how the letters of a topic are treated. A tenant's default policy
+// has the topic "" and applies to topics without their own policy.
 type Policy struct {
 	TenantID uuid.UUID
 	Topic    string
@@ -20,7 +20,7 @@ type Policy struct {
 	// alert, takes its place.
 	Unreadable bool
 
-	MaxRetries int // of letters that bring no number of their own; 0..MaxRetries
+	MaxRetries int // of letters that do not specify their own; 0..MaxRetries
 	// Backoff between retries; MaxAttempts and RetryOn mean nothing here.
 	Backoff   retry.Policy
 	AutoRetry bool // letters are retried automatically
@@ -28,7 +28,7 @@ type Policy struct {
 	// RetryPermanent has letters of class PERMANENT retried automatically like others. Without
 	// it they are held: sending such a record again only makes it fail again.
 	RetryPermanent bool
-	Ordered        bool // letters of one key one after the other, as they arrived
+	Ordered        bool // letters of one key are driven one after the other, in order of arrival
 	// RetentionDays is how long RESOLVED and dealt-with DEAD letters stay live,
 	// ArchiveDays how long they stay in the archive after that (seed 3: 30, 365).
 	RetentionDays int
@@ -79,8 +79,8 @@ func (l *Letter) NextRetry() *time.Time {
 // redrive that has collected it holds back, also if a person has set it.
 func (l *Letter) Retried() bool { return l.Status == Pending && l.NextRetry() != nil }
 
-// HeldBy returns what holds a letter; policy is what holds those of its topic, "" nothing. A
-// redrive drives its letters whatever their policy says, so it comes first.
+// HeldBy returns what holds a letter; policy is the hold on its topic's letters, "" if there is
+// none. A redrive drives its letters regardless of their policy, so it takes precedence.
 func (l *Letter) HeldBy(policy Hold) Hold {
 	switch {
 	case l.Retried() && l.CollectedBy != uuid.Nil:
@@ -159,12 +159,12 @@ func (p *Policy) NextRetry(source Source, failures int, now time.Time, jitter fl
 	return &at
 }
 
-// Automatic lists the sources whose letters may be retried unasked: what ended a
-// saga's, a job's or a webhook's own patient policy waits for a person. Stores make
-// their conditions of it.
+// Automatic lists the sources whose letters may be retried automatically. A letter that has
+// exhausted the longer retry policy of a saga, a job or a webhook waits for an operator. Stores
+// derive their conditions from it.
 var Automatic = []Source{FromKafka, FromREST}
 
-// automatic reports whether letters of this source may be retried unasked.
+// automatic reports whether letters of this source may be retried automatically.
 func (s Source) automatic() bool { return slices.Contains(Automatic, s) }
 
 // Allows reports whether a retry may be sent to a topic or URL other than the letter's own.
@@ -204,11 +204,11 @@ type Alerting struct {
 	Oldest *time.Time
 }
 
-// TopicStats is what one topic looks like.
+// TopicStats are the statistics of one topic.
 type TopicStats struct {
 	Topic     string
 	Counts    map[Status]int64
-	Capped    []Status   // there are more than Counts says
+	Capped    []Status   // there are more than Counts contains
 	Oldest    *time.Time // arrival of the oldest open letter
 	Last5m    int64      // arrivals
 	Last1h    int64

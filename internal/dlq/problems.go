@@ -60,7 +60,7 @@ var (
 
 // Verbs of operators.
 const (
-	VerbPush    = "push" // of a client; what comes from Kafka leaves no action
+	VerbPush    = "push" // by a client; records from Kafka leave no action
 	VerbRetry   = "retry"
 	VerbRequeue = "requeue"
 	VerbDiscard = "discard"
@@ -76,5 +76,5 @@ func invalid(pointer, code, message string) *fault.Error {
 		Message: message})
 }
 
-// mistakes gathers what is wrong with something asked for.
+// mistakes collects the mistakes in a request.
 type mistakes struct{ fault.Mistakes }

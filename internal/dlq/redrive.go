@@ -48,11 +48,10 @@ type StopOn struct {
 	FailureRatio float64 `json:"failure_ratio,omitempty"` // of at least 20 that were tried
 }
 
-// Pauses says until when targets have asked a redrive to leave them alone, by their names.
+// Pauses maps the names of targets to the time until which they have asked not to be called.
 type Pauses map[string]time.Time
 
-// next is the target that may be called again first, of those that are left alone now;
-// "": there is none.
+// next returns the paused target that may be called again first, "" if there is none.
 func (p Pauses) next(now time.Time) (name string, until time.Time) {
 	for n, at := range p {
 		if now.Before(at) && (name == "" || at.Before(until)) {
@@ -70,14 +69,14 @@ type Redrive struct {
 
 	Action RedriveAction
 	State  RedriveState
-	// Unreadable: what is stored of the request is damaged. It does nothing and can be
+	// Unreadable: the stored request is damaged. The redrive does nothing and can only be
 	// canceled.
 	Unreadable bool
 	// A redrive canceled after a halt keeps it, so that a later reader sees why it had
 	// stopped. Resuming clears it; LastHalt stays.
 	HaltReason string
 	IDs        []uuid.UUID     // the letters that it applies to: these,
-	Filter     *Filter         // or what fits this when it begins, of those that it covers
+	Filter     *Filter         // or those it covers that match this when it begins
 	Query      json.RawMessage // the filter as requested, for display
 	Max        int64           // at most this many; 0: all
 
@@ -92,9 +91,9 @@ type Redrive struct {
 	ScheduledFor *time.Time
 	IncludeLater bool          // it also covers letters that arrive before it starts
 	Snapshot     page.Snapshot // which letters it covers; "": as CoveredBefore says
-	Expected     *int64        // letters when it was requested; nil: they were not counted
-	HaltsAbove   *int64        // more letters than this halt it; nil: any number is right
-	Approval     bool          // it was asked for with approval_required
+	Expected     *int64        // number of letters when it was requested; nil: they were not counted
+	HaltsAbove   *int64        // it halts if there are more letters than this; nil: no limit
+	Approval     bool          // it was requested with approval_required
 	RequestHash  []byte        // of the request whose Idempotency-Key made the id; nil: none
 	Reason       string
 	Actor        string
@@ -107,7 +106,7 @@ type Redrive struct {
 	Skipped  int64 // their status had changed, or their key was blocked
 	Bounced  int64 // of Done: those that came back
 
-	// What has reached targets. Sent: the target answered. MaybeSent: unknown, because
+	// Letters that have reached targets. Sent: the target answered. MaybeSent: unknown, because
 	// the node died or no answer came. Repeated: sent again after that.
 	Sent      int64
 	MaybeSent int64
@@ -122,7 +121,7 @@ type Redrive struct {
 	LastHaltedAt *time.Time
 
 	ProgressAt  *time.Time // when a letter was last done, failed or skipped
-	WaitingFor  string     // what a node waits for, as reported at WaitingAt
+	WaitingFor  string     // what a node is waiting for, as reported at WaitingAt
 	WaitingAt   *time.Time
 	Pauses      Pauses // its letters for these targets wait
 	LastError   string // of the last send that failed
@@ -136,10 +135,10 @@ type Redrive struct {
 	UpdatedAt time.Time
 }
 
-// Place is where it stands in a list.
+// Place is the redrive's position in a list.
 func (r *Redrive) Place() page.TimeID { return page.TimeID{At: r.CreatedAt, ID: r.ID} }
 
-// Left is how many letters it has not come to yet.
+// Left is how many letters it has not processed yet.
 func (r *Redrive) Left() int64 { return max(0, r.Matched-r.Done-r.Failed-r.Skipped) }
 
 // NeverSent is how many letters certainly never left for their target.
@@ -150,7 +149,7 @@ func (r *Redrive) NeverSent() int64 {
 	return max(0, r.Matched-r.Sent-r.MaybeSent)
 }
 
-// watched is the canary that has not passed yet; nil: there is none.
+// watched returns the canary that has not passed yet, nil if there is none.
 func (r *Redrive) watched() *Canary {
 	if r.CanaryOK {
 		return nil
@@ -163,7 +162,7 @@ type RedriveState string
 
 // States of redrives.
 const (
-	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its time has not come
+	RedrivePending   RedriveState = "PENDING"           // its letters are being gathered, or its start time has not come
 	AwaitingApproval RedriveState = "AWAITING_APPROVAL" // another person must approve it
 	RedriveRunning   RedriveState = "RUNNING"
 	RedrivePaused    RedriveState = "PAUSED"

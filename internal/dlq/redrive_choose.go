@@ -38,7 +38,7 @@ func (r *Redrive) Grant(limit int, allowance float64, busy int64) int {
 	return n
 }
 
-// Candidate is a waiting letter of a redrive, with what decides whether it is taken.
+// Candidate is a waiting letter of a redrive, with the facts that decide whether it is taken.
 type Candidate struct {
 	Seq      int64 // of its item
 	LetterID uuid.UUID
@@ -57,8 +57,8 @@ type Candidate struct {
 	Other uuid.UUID
 }
 
-// Elsewhere is Candidate.Behind of a letter that waits for one of no redrive, or of
-// another.
+// Elsewhere is the value of Candidate.Behind if the older letter belongs to no redrive, or to
+// another one.
 const Elsewhere ItemState = "-"
 
 // Key is shared by letters that are sent one after the other.
@@ -73,7 +73,8 @@ type Keys map[Key]ItemState
 // Noted lists the states of items that decide about younger letters of their key.
 var Noted = []ItemState{ItemTaken, ItemFailed}
 
-// Note takes down that a letter of a key is in one of the states Noted: a failure stays one.
+// Note records that a letter of a key is in one of the states Noted. A failure is never
+// overwritten.
 func (k Keys) Note(of Key, is ItemState) {
 	if k[of] != ItemFailed {
 		k[of] = is
@@ -88,15 +89,15 @@ func (r *Redrive) behind(c *Candidate, keys Keys) ItemState {
 	return c.Behind
 }
 
-// Choice is what was decided about candidates; those in neither list keep waiting.
+// Choice is the decision about candidates; those in neither list keep waiting.
 type Choice struct {
 	Taken   []Candidate
-	Skipped []Item // with the state and why
+	Skipped []Item // with their state and the reason
 }
 
 // Choose decides which n of the candidates, in their order, are taken and which are
 // skipped: of an Ordered key, and with the order PER_KEY of any key, only the first
-// letter that is not through is taken.
+// unfinished letter is taken.
 func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out Choice) {
 	busy := map[Key]bool{}
 	skip := func(c *Candidate, why string) {
@@ -190,7 +191,7 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	return v
 }
 
-// AuditLetter returns the audit entry of what r did to a letter; id is the entry's id.
+// AuditLetter returns the audit entry for r's action on a letter; id is the entry's id.
 func (r *Redrive) AuditLetter(v *Verdict, before *Letter, id uuid.UUID) operator.Action {
 	detail := []byte(`{"redrive_id":"` + r.ID.String() + `"}`)
 	if v.Deleted {

@@ -6,11 +6,11 @@ import (
 	"github.com/skald-saga/skald/internal/bulk"
 )
 
-// What a redrive covers is what any operation on many things does (package bulk), whether it
-// starts at once, at a time, or when it is approved. One that is to include letters that
-// come later says so (IncludeLater), and then covers what exists when it starts.
+// A redrive covers the letters that exist when it is requested, as every bulk operation does
+// (package bulk), whether it starts at once, at a given time, or when it is approved. With
+// IncludeLater it covers those that exist when it starts.
 
-// Requested completes a new redrive with what its store saw.
+// Requested completes a new redrive with what its store found.
 func (r Redrive) Requested(s bulk.Seen) Redrive {
 	r.CreatedAt, r.UpdatedAt, r.Expected, r.Pauses = s.At, s.At, &s.Count, Pauses{}
 	if !r.IncludeLater {
@@ -20,8 +20,8 @@ func (r Redrive) Requested(s bulk.Seen) Redrive {
 	return r
 }
 
-// CoveredBefore bounds the times of the letters that it covers. Without a Snapshot (it was
-// requested on an earlier version) the bound is all there is.
+// CoveredBefore is the upper bound of the times of the letters that it covers. Without a
+// Snapshot (it was requested on an earlier version) this bound alone decides.
 func (r *Redrive) CoveredBefore() time.Time {
 	at := r.CreatedAt
 	if r.IncludeLater && r.StartedAt != nil && r.Snapshot != "" {
@@ -30,9 +30,9 @@ func (r *Redrive) CoveredBefore() time.Time {
 	return bulk.Before(r.Snapshot, at)
 }
 
-// Collected returns a redrive with one more page of its letters, of which some were not
-// among them before; last: it has all now. It halts before the first of too many letters
-// is touched.
+// Collected returns a redrive with one more page of its letters, some of which are new; last:
+// it has all of them now. If there are too many letters it halts before any of them is
+// touched.
 func (r Redrive) Collected(stored int64, last bool, now time.Time) (after Redrive, halted bool) {
 	r.Matched += stored
 	r.Gathered = last

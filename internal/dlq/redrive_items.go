@@ -24,10 +24,10 @@ const (
 // ItemStates is every state.
 var ItemStates = []ItemState{ItemWaiting, ItemTaken, ItemDone, ItemFailed, ItemSkipped, ItemBounced}
 
-// Holding lists the states of items whose letters their redrive holds while it has begun
-// and not ended, halted or not: they are not retried automatically. It sends them at its
-// rate, in its order and up to its stop condition, and so does nothing else. A letter
-// that is done may be PENDING again by what was done to it, and then goes its own way.
+// Holding lists the states of items whose letters their redrive holds from its start to its
+// end, even while it is halted: they are not retried automatically. Only the redrive sends
+// them, at its rate, in its order and up to its stop condition. A letter that is done may be
+// PENDING again as a result of the action, and is then no longer held.
 var Holding = []ItemState{ItemWaiting, ItemTaken, ItemFailed, ItemSkipped}
 
 // Ended reports whether this state is final.
@@ -46,7 +46,7 @@ const (
 	ItemBack    ItemTrigger = "its letter came back as another one"
 )
 
-// ItemEdge is one legal move of an item.
+// ItemEdge is one legal transition of an item.
 type ItemEdge struct {
 	From, To ItemState
 	On       ItemTrigger
@@ -71,8 +71,8 @@ var ItemEdges = []ItemEdge{
 	{ItemDone, ItemBounced, ItemBack},
 }
 
-// ItemsFrom lists the states that any of these triggers leads away from: stores make
-// their conditions of it.
+// ItemsFrom lists the states that have a transition on any of these triggers. Stores derive
+// their conditions from it.
 func ItemsFrom(on ...ItemTrigger) (from []ItemState) {
 	for _, s := range ItemStates {
 		if slices.ContainsFunc(ItemEdges, func(e ItemEdge) bool { return e.From == s && slices.Contains(on, e.On) }) {
@@ -82,7 +82,7 @@ func ItemsFrom(on ...ItemTrigger) (from []ItemState) {
 	return from
 }
 
-// to moves i over one edge. A move that is not in the table is a bug in the rules,
+// to moves i over one edge. A transition that is not in the table is a bug in the rules,
 // which their tests find; it must never reach a store.
 func (i *Item) to(s ItemState, on ItemTrigger) {
 	if !slices.Contains(ItemEdges, ItemEdge{i.State, s, on}) {
@@ -131,8 +131,8 @@ func (f *Finish) Item(stored Resolution) (Item, Reach) {
 		i.to(ItemTaken, ItemDriven)
 		return i, NotReached
 	case f.Attempt.Outcome == Withdrawn && f.Fault != nil:
-		// The cause, such as a disabled webhook, lasts until someone changes it: the
-		// redrive would take the letter over and over and never end.
+		// The cause, such as a disabled webhook, lasts until a person removes it: the
+		// redrive would take the letter again and again and never end.
 		i.to(ItemSkipped, ItemDriven)
 		i.Detail = f.Fault.Detail
 	case f.Attempt.Outcome == Withdrawn:
@@ -148,7 +148,7 @@ func (f *Finish) Item(stored Resolution) (Item, Reach) {
 	return i, f.Attempt.Reach()
 }
 
-// Progress is what letters add to the counts of their redrive.
+// Progress is the change of a redrive's counts by some of its letters.
 type Progress struct {
 	Done, Failed, Skipped, Bounced int64
 	Sent, MaybeSent, Repeated      int64

@@ -10,12 +10,12 @@ import (
 	"github.com/skald-saga/skald/internal/bulk"
 )
 
-// ratioFrom is how many letters must have been tried for their ratio of failures
-// to tell something.
+// ratioFrom is how many letters must have been tried for their failure ratio to be
+// meaningful.
 const ratioFrom = 20
 
-// Counted returns what StopOn is compared with: the letters tried and failed since the
-// redrive was last resumed after a halt.
+// Counted returns the numbers that StopOn applies to: the letters tried and failed since
+// the redrive was last resumed after a halt.
 func (r *Redrive) Counted() (tried, failed int64) {
 	failed = r.Failed - r.FailedBefore
 	return r.Done - r.DoneBefore + failed, failed
@@ -78,7 +78,7 @@ func (r Redrive) Judge(busy int64, now time.Time) (after Redrive, changed bool) 
 	return r.judged(now), true
 }
 
-// halted is a running redrive that stops itself.
+// halted returns a running redrive that halts automatically.
 func (r Redrive) halted(why string, now time.Time) Redrive {
 	r.to(HaltRedrive, now)
 	r.HaltReason = why
@@ -86,7 +86,7 @@ func (r Redrive) halted(why string, now time.Time) Redrive {
 	return r.judged(now)
 }
 
-// judged is r as its next version.
+// judged returns r as its next version.
 func (r Redrive) judged(now time.Time) Redrive {
 	r.Version++
 	r.UpdatedAt = now
@@ -110,8 +110,8 @@ func (r *Redrive) halts() string {
 	return ""
 }
 
-// AuditHalt returns the audit entry of a redrive that stopped itself; id is the entry's id. One
-// that found too many letters has touched none.
+// AuditHalt returns the audit entry of a redrive that halted automatically; id is the entry's
+// id. A redrive that found too many letters has touched none.
 func (r *Redrive) AuditHalt(id uuid.UUID) operator.Action {
 	tried, failed := r.Counted()
 	detail := fmt.Appendf(nil, `{"bounced":%d,"failed":%d,"halt_reason":%q,"left":%d,"tried":%d}`, r.Bounced, failed, r.HaltReason, r.Left(), tried)

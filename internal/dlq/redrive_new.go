@@ -25,7 +25,7 @@ const (
 
 // RedriveLimits is the configuration of redrives.
 type RedriveLimits struct {
-	DefaultRate float64 // letters per second of those that name none; more than 0
+	DefaultRate float64 // letters per second, if the request has no rate; more than 0
 	MaxRate     float64 // at least DefaultRate
 	// Bulk is how many letters an operator may change in one redrive; more, or no
 	// limit, requires an administrator.
@@ -34,8 +34,8 @@ type RedriveLimits struct {
 
 // RedriveRequest is a client's request for a redrive.
 type RedriveRequest struct {
-	// All: every letter is meant. A filter that restricts nothing is refused
-	// without it (trap X31).
+	// All confirms that every letter is meant. Without it, a filter that restricts nothing
+	// is refused (trap X31).
 	All bool
 	// Unexplained: it needs no reason, because it only counts, or because the
 	// route has worked without one from the beginning.
@@ -165,7 +165,7 @@ func (f *Filter) Empty() bool {
 // Exact reports whether a filter names one topic.
 func (f *Filter) Exact() bool { return f.Topic != "" && !strings.HasSuffix(f.Topic, "*") }
 
-// workable are the statuses of letters that an action does something to.
+// workable lists the statuses of letters that an action applies to.
 func (a RedriveAction) workable(force bool) []Status {
 	switch {
 	case a == BulkRetry && force:
@@ -265,7 +265,7 @@ func (w *mistakes) reason(r *Redrive, unexplained bool) {
 	}
 }
 
-// retry checks what only a redrive that retries can have.
+// retry checks the fields that only a redrive that retries can have.
 func (w *mistakes) retry(r *Redrive) {
 	if r.Order != Oldest && r.Order != PerKey {
 		w.Add("/order", "enum", "must be %s or %s", Oldest, PerKey)

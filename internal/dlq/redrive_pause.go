@@ -7,11 +7,12 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Hold reports whether a target is to be left alone now.
+// Hold reports whether a target must not be called now.
 func (p Pauses) Hold(t *Target, now time.Time) bool { return now.Before(p[t.Name()]) }
 
 // After returns the pauses after the ends of drives, without those that are over; changed:
-// a target has asked for more time. No pause is longer than the wait that a step honours.
+// a target has asked for more time. No pause is longer than the longest Retry-After that a
+// step honours.
 func (p Pauses) After(ends []Finish, now time.Time) (after Pauses, changed bool) {
 	after = maps.Clone(p)
 	for name, until := range p {

@@ -34,14 +34,14 @@ const (
 // RedriveVerbs is every verb of operators.
 var RedriveVerbs = []RedriveVerb{PauseRedrive, ResumeRedrive, CancelRedrive, ApproveRedrive}
 
-// What redrives do on their own.
+// Verbs of redrives themselves.
 const (
 	BeginRedrive    RedriveVerb = "begin"
 	HaltRedrive     RedriveVerb = VerbHalt
 	CompleteRedrive RedriveVerb = "complete"
 )
 
-// RedriveEdge is one legal move of a redrive.
+// RedriveEdge is one legal transition of a redrive.
 type RedriveEdge struct {
 	From, To RedriveState
 	On       RedriveVerb
@@ -64,12 +64,12 @@ var RedriveEdges = []RedriveEdge{
 	{AwaitingApproval, RedrivePending, ApproveRedrive},
 }
 
-// Recounting is the move after which StopOn counts from what the redrive has then: who
-// lets a halted one go on has seen what halted it. What it has grows until that is
-// stored, so the store takes it.
+// Recounting is the transition that restarts the counts of StopOn: the operator who resumes a
+// halted redrive has seen the failures that halted it. The counters grow until the transition
+// is stored, so the store reads them.
 var Recounting = RedriveEdge{RedriveHalted, RedrivePending, ResumeRedrive}
 
-// after returns the state that a verb leads to; false: the table has no such move.
+// after returns the state that a verb leads to; false: the table has no such transition.
 func (s RedriveState) after(on RedriveVerb) (RedriveState, bool) {
 	i := slices.IndexFunc(RedriveEdges, func(e RedriveEdge) bool { return e.From == s && e.On == on })
 	if i < 0 {
@@ -78,8 +78,8 @@ func (s RedriveState) after(on RedriveVerb) (RedriveState, bool) {
 	return RedriveEdges[i].To, true
 }
 
-// RedrivesFrom lists the states that any of these verbs leads away from: stores make
-// their conditions of it.
+// RedrivesFrom lists the states that have a transition on any of these verbs. Stores derive
+// their conditions from it.
 func RedrivesFrom(on ...RedriveVerb) (from []RedriveState) {
 	for _, s := range RedriveStates {
 		if slices.ContainsFunc(on, func(v RedriveVerb) bool { _, can := s.after(v); return can }) {
@@ -89,15 +89,14 @@ func RedrivesFrom(on ...RedriveVerb) (from []RedriveState) {
 	return from
 }
 
-// Ahead lists the states in which a redrive that began earlier keeps its letters from
-// others: a person has let it go on, and not stopped it. One that has halted does not
-// keep a person from requesting another one.
+// Ahead lists the states in which a redrive that began earlier keeps its letters from later
+// redrives. A halted one does not, so that an operator can request another redrive.
 var Ahead = []RedriveState{RedrivePending, RedriveRunning, RedrivePaused}
 
-// Running is the states in which letters are driven: those in which a redrive may halt.
+// Running lists the states in which letters are driven: those in which a redrive may halt.
 var Running = RedrivesFrom(HaltRedrive)
 
-// to moves r over one edge. A move that is not in the table is a bug in the rules,
+// to moves r over one edge. A transition that is not in the table is a bug in the rules,
 // which the test of all pairs finds; it must never reach a store.
 func (r *Redrive) to(on RedriveVerb, now time.Time) {
 	next, ok := r.State.after(on)
@@ -130,8 +129,8 @@ func (r *Redrive) accepts(v RedriveVerb) bool {
 }
 
 // Moved applies a verb of an operator. A resumed redrive is PENDING until a node takes
-// it up, immediately afterwards. Resuming after a canary's halt ends the canary; after
-// one for too many letters, it is for all that were found. The stop condition stays and
+// it up, immediately afterwards. Resuming after a canary's halt ends the canary; resuming
+// after a halt for too many letters covers all that were found. The stop condition stays and
 // counts from there. Faults: Conflict; Forbidden when the requester approves.
 func (r Redrive) Moved(verb RedriveVerb, actor string, now time.Time) (Redrive, error) {
 	if !r.accepts(verb) || !slices.Contains(RedriveVerbs, verb) {
@@ -166,7 +165,7 @@ func (r *Redrive) Active() bool {
 }
 
 // Begun returns a redrive that a node takes up, with what the store sees now; begins is
-// false when it runs already, or is not to run.
+// false when it is already running, or must not run.
 func (r Redrive) Begun(snapshot page.Snapshot, now time.Time) (after Redrive, begins bool) {
 	if _, begins = r.State.after(BeginRedrive); !begins {
 		return r, false
@@ -183,8 +182,8 @@ func (r Redrive) Begun(snapshot page.Snapshot, now time.Time) (after Redrive, be
 	return r, true
 }
 
-// PageSize returns how many letters to look for next, at most limit; 0: it has as many
-// as it may have. Ids come in one page.
+// PageSize returns how many letters to gather next, at most limit; 0: it already has its
+// maximum. Ids are gathered in one page.
 func (r *Redrive) PageSize(limit int) int64 {
 	most := int64(limit)
 	if r.Filter == nil {
@@ -196,13 +195,13 @@ func (r *Redrive) PageSize(limit int) int64 {
 	return most
 }
 
-// GatheredBy reports whether a page of PageSize letters was the last: of found ones that fit,
-// stored were not among its letters before.
+// GatheredBy reports whether a page of PageSize letters was the last: found is how many
+// matched, stored how many of them were new.
 func (r *Redrive) GatheredBy(size, found, stored int64) bool {
 	return found < size || r.Filter == nil || r.Max > 0 && r.Matched+stored >= r.Max
 }
 
-// overrun reports whether it found more letters than it may be for.
+// overrun reports whether it found more letters than it may cover.
 func (r *Redrive) overrun() bool {
 	return r.Gathered && r.HaltsAbove != nil && r.Matched > *r.HaltsAbove
 }

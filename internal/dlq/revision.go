@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// ContentEdit is what a retry changes of the content that it would send otherwise. Nil members change
+// ContentEdit is a retry's changes to the content that it would otherwise send. Nil members change
 // nothing.
 type ContentEdit struct {
 	Payload []byte
@@ -17,7 +17,7 @@ type ContentEdit struct {
 	Headers []HeaderEdit // applied in their order
 }
 
-// HeaderEdit sets a header, in place of all of its name, or removes them.
+// HeaderEdit sets a header, replacing all of the same name, or removes them.
 type HeaderEdit struct {
 	Name   string
 	Value  []byte
@@ -35,8 +35,8 @@ func (l *Letter) Editable() bool {
 	return l.Target.Kind == ToKafka || l.Target.Kind == ToHTTP || l.Target.Kind == ToJobRun
 }
 
-// AtRevision returns the edit that a retry of the letter sends, of its revisions; empty: the original
-// is sent.
+// AtRevision returns the content of the letter's current revision, which a retry sends; empty: the
+// original is sent.
 func (l *Letter) AtRevision(revisions []Revision) Content {
 	if i := slices.IndexFunc(revisions, func(r Revision) bool { return r.Number == l.Revision }); i >= 0 {
 		return revisions[i].Content
@@ -44,9 +44,9 @@ func (l *Letter) AtRevision(revisions []Revision) Content {
 	return Content{}
 }
 
-// Revised returns the next revision of a letter with these revisions: what a retry would send
-// without the edit, with it. Author, reason and time are left to the caller. Fault: Invalid, with
-// pointers below /payload_patch and to /headers_patch.
+// Revised returns the next revision of a letter with these revisions: the edit applied to the
+// content that a retry would otherwise send. The caller sets author, reason and time. Fault:
+// Invalid, with pointers below /payload_patch and to /headers_patch.
 func (l *Letter) Revised(e *ContentEdit, revisions []Revision) (Revision, error) {
 	r := Revision{LetterID: l.ID, Number: 1, Content: l.AtRevision(revisions), Patch: e.Patch}
 	for i := range revisions {
@@ -74,7 +74,7 @@ func (l *Letter) Revised(e *ContentEdit, revisions []Revision) (Revision, error)
 	return r, nil
 }
 
-// inPatch moves the pointers of what Patched found into the edit.
+// inPatch makes the pointers of a fault of Patched relative to the edit.
 func inPatch(err error) error {
 	var wrong fault.Mistakes
 	if wrong.Within("/payload_patch", err); wrong == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Routes is the targets that a server can send letters to. Every retry is checked
+// Routes describes the targets that a server can send letters to. Every retry is checked
 // against it.
 type Routes struct {
 	Kinds []TargetKind // of targets that it has drivers for
@@ -29,14 +29,14 @@ func (w Routes) Forbids(topic string) bool {
 	return w.Forbidden != nil && topic != "" && w.Forbidden(topic)
 }
 
-// Refusal is why a letter is not driven to a target.
+// Refusal is the reason why a letter is not driven to a target.
 type Refusal struct {
 	Why RefusalReason
 	To  Target
 	Own bool // it is the letter's own target
 }
 
-// RefusalReason is what is in the way of a drive.
+// RefusalReason is the kind of a Refusal.
 type RefusalReason string
 
 // Reasons.
@@ -50,9 +50,9 @@ const (
 // ReadAsDeadLetters is the refusal of a target that is a dead-letter topic.
 const ReadAsDeadLetters = "is a dead-letter topic: messages sent there come back as dead letters"
 
-// Aim returns why a letter may not be aimed at a target, other than its own unless to
-// is nil; nil: it may. p is the policy of its topic; nil: its own target is always
-// allowed.
+// Aim returns why a letter must not be sent to a target, nil if it may. to is the target, nil
+// for the letter's own, which every policy allows. p is the policy of the letter's topic; nil:
+// no policy is checked.
 func (w Routes) Aim(l *Letter, to *Target, p *Policy) *Refusal {
 	at := l.Destination(to)
 	switch {
@@ -64,8 +64,8 @@ func (w Routes) Aim(l *Letter, to *Target, p *Policy) *Refusal {
 	return nil
 }
 
-// Refuses returns why a claimed letter is not sent; nil: it is. p is the policy of its
-// topic: a redrive of several topics could not be held to it before.
+// Refuses returns why a claimed letter is not sent, nil if it is. p is the policy of its
+// topic, which could not be checked earlier for a redrive of several topics.
 func (w Routes) Refuses(d *Drive, p *Policy) *Refusal {
 	if d.RedriveID == uuid.Nil {
 		p = nil // the target was checked against the policy when it was named
@@ -146,14 +146,14 @@ type Claim struct {
 	Force    bool      // also when it is DEAD
 	Revision *Revision // nil: its current one; otherwise stored with the claim
 	Target   *Target   // nil: its current one
-	// Routes is where can be driven to from here; a letter for elsewhere is not claimed.
+	// Routes are the targets that this server can reach; a letter for any other is not claimed.
 	Routes Routes
 	Actor  string
 	By     operator.Action
 }
 
-// InOrderOf is the fault of a retry by hand of a letter whose redrive sends the letters
-// of its key one after the other.
+// InOrderOf is the fault of a manual retry of a letter whose redrive sends the letters of
+// its key one after the other.
 func InOrderOf(redrive uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeKeyBlocked, "redrive %s sends the letters of this key in their order: cancel it, "+
 		"or wait for its end", redrive).Allowing([]string{VerbDiscard, VerbResolve})

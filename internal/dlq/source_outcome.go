@@ -18,10 +18,10 @@ type Outcome string
 // What sources report.
 const (
 	RetryStarted    Outcome = "goes on"   // it is being tried again
-	Succeeded       Outcome = "went well" // what had failed is done
+	Succeeded       Outcome = "went well" // the failed work is now done
 	HandledManually Outcome = "by hand"   // handled by a person, or no longer wanted
 	GaveUp          Outcome = "gave up"   // it failed permanently, possibly once more
-	RetryStopped    Outcome = "stopped"   // it is no longer tried, and nothing has come of it
+	RetryStopped    Outcome = "stopped"   // it is no longer tried, and had no effect
 )
 
 // SourceUpdate is one report of a source about its letter.
@@ -42,7 +42,7 @@ type SourceUpdate struct {
 	Action *operator.Action
 }
 
-// SourceReported is what the letter's saga or delivery reports about it.
+// SourceReported is a report of the letter's saga or delivery about it.
 type SourceReported struct{ *SourceUpdate }
 
 func (SourceReported) event() {}
@@ -57,9 +57,9 @@ func (l *Letter) ReopensOn(n *SourceUpdate) bool {
 	return l.Status != Resolved || n.Outcome == GaveUp && l.Source == FromWebhook
 }
 
-// sourceReported applies an update from the letter's source, which may say nothing new. A RESOLVED
-// letter stays so, and a later failure gets a new letter; only the letter of a webhook delivery is
-// reopened.
+// sourceReported applies an update from the letter's source, which may change nothing. A RESOLVED
+// letter stays RESOLVED, and a later failure gets a new letter; only the letter of a webhook
+// delivery is reopened.
 func (d *decision) sourceReported(n SourceReported) {
 	l, was := &d.After, d.After
 	if !l.ReopensOn(n.SourceUpdate) {
@@ -113,7 +113,7 @@ func (d *decision) reopen() {
 	l.Resolution, l.TerminalAt, l.NextRetryAt = "", nil, nil
 }
 
-// attempted is the retry that news have ended.
+// attempted returns the retry that a source's report has ended.
 func (l *Letter) attempted(n *SourceUpdate, m Moment) *Attempt {
 	a := &Attempt{
 		LetterID: l.ID, Token: l.Token, Revision: l.Revision, Target: l.Target, RedriveID: l.RedriveID, Actor: n.Actor,

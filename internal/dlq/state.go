@@ -15,10 +15,10 @@ type Resolution string
 // Resolutions.
 const (
 	Redriven  Resolution = "REDRIVEN"  // RESOLVED: its target acknowledged it
-	Confirmed Resolution = "CONFIRMED" // RESOLVED: it was seen to be processed
+	Confirmed Resolution = "CONFIRMED" // RESOLVED: its consumer confirmed that it was processed
 	Bounced   Resolution = "BOUNCED"   // RESOLVED: it was redriven and came back as another letter
 	Manual    Resolution = "MANUAL"    // RESOLVED: by hand, elsewhere
-	Discarded Resolution = "DISCARDED" // DEAD: by hand, not worth it
+	Discarded Resolution = "DISCARDED" // DEAD: discarded by an operator
 	Exhausted Resolution = "EXHAUSTED" // DEAD: no retry left
 	Poison    Resolution = "POISON"    // DEAD: it came back too often
 )
@@ -26,8 +26,8 @@ const (
 // Resolutions is every resolution.
 var Resolutions = []Resolution{Redriven, Confirmed, Bounced, Manual, Discarded, Exhausted, Poison}
 
-// Blocking lists the statuses of letters that keep younger ones of their key waiting,
-// where letters are Ordered: those that are not through.
+// Blocking lists the statuses of letters that block younger ones of the same key, where
+// letters are Ordered: those that are not finished.
 var Blocking = slices.DeleteFunc(slices.Clone(Statuses), Status.Terminal)
 
 // Status returns the status of letters with this resolution.
@@ -39,5 +39,5 @@ func (r Resolution) Status() Status {
 	return Dead
 }
 
-// Returnable lists how a letter has ended that may still come back as another one.
+// Returnable lists the resolutions of letters that may still come back as another one.
 var Returnable = []Resolution{Redriven, Confirmed}

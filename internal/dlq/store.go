@@ -13,7 +13,7 @@ import (
 
 // Pushed is the result for one letter of a batch.
 type Pushed struct {
-	Letter    Letter // the one that is stored, also when it was there before
+	Letter    Letter // the stored letter, also when it was stored before
 	Duplicate bool   // its DedupeKey, its ID or its Place was stored before
 	// Err is a fault: the database cannot store its content (CodeInvalid), or its ID
 	// belongs to another tenant's letter (CodeConflict).
@@ -53,7 +53,7 @@ type Letters interface {
 	ListArchived(ctx context.Context, tenant uuid.UUID, q Query) (page.Of[Letter], error)
 }
 
-// Handover is letters that are about to be sent together.
+// Handover is a group of letters that are about to be sent together.
 type Handover struct {
 	ID        uuid.UUID
 	Tenants   []uuid.UUID // of each
@@ -71,9 +71,9 @@ type Queue interface {
 	// its parent, which becomes BOUNCED. Fault: Invalid when the database cannot store
 	// one of them; nothing of the batch is stored then.
 	Arrive(ctx context.Context, batch []Arrival) (stored int, err error)
-	// Due claims up to limit PENDING letters whose next retry is due, of these kinds of
-	// targets; of an Ordered key only the oldest open one. Letters held by a policy are
-	// set aside.
+	// Due claims up to limit PENDING letters for these kinds of targets whose next retry is
+	// due; of an Ordered key only the oldest open one. Letters held by a policy are set
+	// aside.
 	Due(ctx context.Context, kinds []TargetKind, lease time.Duration, limit int) ([]Drive, error)
 	// Release schedules up to limit letters whose hold has ended, spread over one
 	// backoff.
@@ -88,11 +88,11 @@ type Queue interface {
 	// they must not be sent then. Finish clears the record.
 	HandOver(ctx context.Context, h Handover) (ok bool, err error)
 	// Finish stores the ends of drives. The result is false for a drive that has lost
-	// its letter, of which only the attempt is stored. Storing one again (because the
+	// its letter; then only the attempt is stored. Storing an end again (because the
 	// answer was lost) returns true and counts once.
 	Finish(ctx context.Context, batch []Finish) ([]bool, error)
-	// Extend prolongs the leases of drives that take long; ids that lost theirs
-	// are left out of the answer.
+	// Extend renews the leases of drives that take long; the result lacks the ids
+	// whose lease was lost.
 	Extend(ctx context.Context, tokens []uuid.UUID, lease time.Duration) ([]uuid.UUID, error)
 	// Reclaim ends retries whose lease has expired. One that was handed over counts as
 	// failed (Abandoned), others do not count (Withdrawn). Letters of sagas that are
@@ -102,28 +102,28 @@ type Queue interface {
 	// configuration's.
 	PolicyOf(ctx context.Context, tenant uuid.UUID, topic string) (Policy, error)
 	// Archive moves up to limit letters whose retention has passed, in one
-	// statement; Purge deletes archived ones whose time has passed.
+	// statement; Purge deletes archived ones whose archive retention has passed.
 	Archive(ctx context.Context, limit int) (int, error)
 	Purge(ctx context.Context, limit int) (int, error)
-	// Expire deletes up to limit counts of arrivals that are older than any
-	// statistics look.
+	// Expire deletes up to limit counts of arrivals that are too old for any
+	// statistics.
 	Expire(ctx context.Context, limit int) (int, error)
 	// Backlog counts letters for the metrics.
 	Backlog(ctx context.Context) (Backlog, error)
 }
 
-// Backlog is how much waits, over all tenants.
+// Backlog counts the open letters of all tenants.
 type Backlog struct {
 	ByStatus map[Status]int64 // PENDING, RETRYING and DEAD ones that were not handled
 	Oldest   time.Time        // arrival of the oldest PENDING one; zero: none
-	Leaving  int64            // DEAD ones that no operator has decided about, and that the archive takes within a week
+	Leaving  int64            // DEAD ones that no operator has decided about, and that will be archived within a week
 }
 
-// Redrives is bulk operations: as users see them, and as the loop does.
+// Redrives stores bulk redrives, for users and for the loop.
 type Redrives interface {
 	// Create stores a redrive durably, completed by Redrive.Requested. Fault: Conflict
-	// with CodeRedriveExists when there is one of its id, which stays as it is: ids are
-	// made of Idempotency-Keys.
+	// with CodeRedriveExists when its id exists; the stored redrive is unchanged. Ids are
+	// derived from Idempotency-Keys.
 	Create(ctx context.Context, r Redrive, by operator.Action) (Redrive, error)
 	// Get returns a redrive with its progress. Fault: NotFound.
 	Get(ctx context.Context, tenant, id uuid.UUID) (Redrive, error)
@@ -135,14 +135,14 @@ type Redrives interface {
 	// Change stores r if the stored version is r.Version-1. Progress counters are
 	// not written. Faults: NotFound, Stale.
 	Change(ctx context.Context, r Redrive, by operator.Action) error
-	// Preview counts what a redrive would be done to: for dry runs.
+	// Preview counts the letters that a redrive would cover: for dry runs.
 	Preview(ctx context.Context, tenant uuid.UUID, r Redrive) (Preview, error)
 
 	// Active returns redrives that have something to do now, of all tenants.
 	Active(ctx context.Context, limit int) ([]Redrive, error)
 	// Gather makes a PENDING redrive RUNNING and adds up to limit more of the letters
-	// that it covers, in its order; done: these were the last. It halts then if they are
-	// too many (Redrive.Collected). Safe for concurrent use by several nodes.
+	// that it covers, in its order; done: these were the last. The redrive then halts if
+	// there are too many (Redrive.Collected). Safe for concurrent use by several nodes.
 	Gather(ctx context.Context, r Redrive, limit int) (done bool, err error)
 	// TakeItems claims up to limit letters of a running redrive, no more than its rate
 	// and its canary allow now over all nodes. Letters that cannot be claimed, or whose
@@ -152,10 +152,10 @@ type Redrives interface {
 	// transaction. A letter whose drive was Withdrawn waits again. One that stays
 	// RETRYING, because its target reports later, is settled by Judge.
 	FinishItems(ctx context.Context, r uuid.UUID, batch []Finish) error
-	// Apply does the action of a redrive that is not RETRY to up to limit letters,
-	// with an operator.Action each.
+	// Apply applies a redrive's action, other than RETRY, to up to limit letters, and
+	// records an operator.Action for each.
 	Apply(ctx context.Context, r Redrive, limit int, c Chance) (int, error)
-	// Waits records what a running redrive waits for, as its node knows it before
+	// Waits records what a running redrive is waiting for, which its node knows before
 	// results are stored; "": it makes progress.
 	Waits(ctx context.Context, tenant, id uuid.UUID, what string) error
 	// Judge applies Redrive.Judge to the stored redrive and returns the result. TAKEN
@@ -164,7 +164,7 @@ type Redrives interface {
 	Judge(ctx context.Context, tenant, id uuid.UUID, c Chance) (Redrive, error)
 }
 
-// Preview is the answer of a dry run.
+// Preview is the result of a dry run.
 type Preview struct {
 	Matched     int64            `json:"matched"`
 	ByTopic     map[string]int64 `json:"by_topic"`
@@ -183,7 +183,7 @@ type GroupFilter struct {
 	Topic  string
 }
 
-// Overview is groups, statistics and policies.
+// Overview stores groups, statistics and policies.
 type Overview interface {
 	// Groups returns a page of groups, those seen last first.
 	Groups(ctx context.Context, tenant uuid.UUID, f GroupFilter, p page.Request[page.TimeKey]) (page.Of[Group], error)
@@ -207,7 +207,7 @@ type Overview interface {
 	// Stats counts letters per topic and status (seed 3, section トピック別の障害状況).
 	Stats(ctx context.Context, tenant uuid.UUID) ([]TopicStats, error)
 	// Policy returns the policy stored for exactly this topic ("": the tenant's
-	// default); with Version 0 the one that serves it instead.
+	// default); with Version 0 the one that applies instead.
 	Policy(ctx context.Context, tenant uuid.UUID, topic string) (Policy, error)
 	// PutPolicy stores p if the stored version is p.Version-1. Fault: Stale.
 	PutPolicy(ctx context.Context, p Policy, by operator.Action) error

@@ -23,16 +23,16 @@ type Client struct {
 	timeout time.Duration
 }
 
-// generation is the connections of one configuration.
+// generation holds the connections of one configuration.
 type generation struct {
 	tls   *tls.Config
 	kept  *http.Transport
 	fresh *http.Transport // opens a connection for each request
 }
 
-// NewClient returns a client whose requests end after timeout (0: never), and which keeps perHost
-// connections to a host. secure returns the present configuration of TLS, always the same
-// pointer until it changes; nil: the system's authorities and no certificate.
+// NewClient returns a client whose requests time out after timeout (0: never), and which keeps
+// perHost idle connections per host. secure returns the current TLS configuration, always the
+// same pointer until it changes; nil: the system's authorities and no certificate.
 func (p *Policy) NewClient(timeout time.Duration, perHost int, secure func() *tls.Config) *Client {
 	if secure == nil {
 		fixed := &tls.Config{MinVersion: tls.VersionTLS12}
@@ -40,7 +40,7 @@ func (p *Policy) NewClient(timeout time.Duration, perHost int, secure func() *tl
 	}
 	return &Client{tls: secure, timeout: timeout, make: func(c *tls.Config) *generation {
 		kept := &http.Transport{
-			Proxy:               nil, // a proxy would connect out of the policy's sight
+			Proxy:               nil, // a proxy's connections would bypass the policy
 			DialContext:         p.DialContext(timeout),
 			TLSClientConfig:     c.Clone(),
 			TLSHandshakeTimeout: timeout,
@@ -56,13 +56,13 @@ func (p *Policy) NewClient(timeout time.Duration, perHost int, secure func() *tl
 }
 
 // Send makes the request r with body, which replaces that of r. After a change of the
-// configuration it opens a new connection; requests in flight end on theirs.
+// configuration it opens a new connection; requests in flight finish on the old ones.
 //
-// A server closes idle connections, at times just when one is used. So an error on a
-// connection that has served an earlier request, before any byte of an answer and not by a
-// timeout, is followed by the same bytes over a new connection, once and within the same
-// timeout, as participants are called (decision 0012). repeated reports that: whatever
-// came of the second sending, the first may have arrived.
+// A server may close an idle connection just as a request is sent over it. So if a reused
+// connection fails before any byte of an answer, and not by a timeout, Send repeats the same
+// bytes over a new connection, once and within the same timeout, as for calls to participants
+// (decision 0012). repeated reports this: whatever the result of the second transmission, the
+// first may have arrived.
 func (c *Client) Send(r *http.Request, body []byte) (res *http.Response, repeated bool, err error) {
 	began, use := time.Now(), c.generation()
 	var lost func(error) bool
@@ -72,7 +72,7 @@ func (c *Client) Send(r *http.Request, body []byte) (res *http.Response, repeate
 		if len(body) == 0 {
 			again.Body = http.NoBody
 		}
-		again.GetBody = nil // or net/http would repeat what it takes for idempotent, without a word (trap X45)
+		again.GetBody = nil // otherwise net/http silently repeats requests that it considers idempotent (trap X45)
 		again, lost = watched(again)
 		client := http.Client{
 			Transport: over, Timeout: timeout,
@@ -93,8 +93,8 @@ func (c *Client) Send(r *http.Request, body []byte) (res *http.Response, repeate
 	return res, true, err
 }
 
-// watched returns r with a trace of its connection. lost reports of the error of r whether a
-// connection that had served an earlier request ended before a byte of an answer.
+// watched returns r with a trace of its connection. lost reports whether the error of r means
+// that a reused connection ended before a byte of an answer.
 func watched(r *http.Request) (traced *http.Request, lost func(error) bool) {
 	var reused, answered atomic.Bool
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
@@ -103,12 +103,12 @@ func watched(r *http.Request) (traced *http.Request, lost func(error) bool) {
 	})
 	return r.WithContext(ctx), func(err error) bool {
 		var timed net.Error
-		var stream http2.StreamError // an answer of a kind: the connection lives
+		var stream http2.StreamError // an answer of sorts: the connection works
 		return reused.Load() && !answered.Load() && !errors.As(err, &stream) && !(errors.As(err, &timed) && timed.Timeout())
 	}
 }
 
-// generation returns the connections of the present configuration.
+// generation returns the connections of the current configuration.
 func (c *Client) generation() *generation {
 	secure, used := c.tls(), c.current.Load()
 	if used != nil && used.tls == secure {

@@ -48,8 +48,8 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	return c, nil
 }
 
-// Rejected describes what is wrong with a peer's certificate, in public words: without the
-// names for which it is valid. It returns "" for other errors.
+// Rejected describes what is wrong with a peer's certificate, in text that tenants may see:
+// without the names for which it is valid. It returns "" for other errors.
 func Rejected(err error) string {
 	var invalid *tls.CertificateVerificationError
 	if !errors.As(err, &invalid) {
@@ -69,8 +69,8 @@ func Rejected(err error) string {
 	return "its certificate was not accepted"
 }
 
-// refusals are the alerts with which a server rejects a client's certificate or its absence.
-// crypto/tls does not export their type.
+// refusals lists the texts of the alerts with which a server rejects a client's certificate or its
+// absence. crypto/tls does not export their type.
 var refusals = map[string]bool{
 	"tls: bad certificate": true, "tls: unsupported certificate": true, "tls: revoked certificate": true,
 	"tls: expired certificate": true, "tls: unknown certificate": true, "tls: unknown certificate authority": true,

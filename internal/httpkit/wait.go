@@ -10,7 +10,7 @@ import (
 )
 
 // WaitOf returns how long a request waits, at most the server's limit, and the preference that
-// this honours, "" if none. ?wait takes precedence over Prefer; an invalid Prefer is ignored,
+// the wait honours, "" if none. ?wait takes precedence over Prefer; an invalid Prefer is ignored,
 // as RFC 7240 requires.
 func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string, err error) {
 	if query != nil {
@@ -64,7 +64,7 @@ func AwaitBy[T any](ctx context.Context, k *Kit, of waiting.Key, wait time.Durat
 		return over(&v), nil
 	})
 	if err == nil && !over(&v) {
-		v, err = read(ctx) // its present state
+		v, err = read(ctx) // its current state
 	}
 	return v, true, err
 }

@@ -18,7 +18,7 @@ const (
 	NotApplied                    // certainly not applied, worth another try: dial failed, 425, 429
 )
 
-// Outcome is one attempt's result, ready to be recorded.
+// Outcome is the result of one attempt, ready to be recorded.
 type Outcome struct {
 	Verdict    Verdict
 	Class      retry.Class     // why, unless Done

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// log appends the step log of the call that has just been answered.
+// log appends the step log of a call whose outcome is known.
 func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
 	ended := o.EndedAt
 	ms := o.EndedAt.Sub(o.StartedAt).Milliseconds()
@@ -49,7 +49,7 @@ func (d *decision) outcomeError(o Outcome, message string) *Error {
 	return e
 }
 
-// at returns a copy of an error and of its causes, all of one time.
+// at returns a copy of an error and of its causes, all with the same time.
 func (e *Error) at(now time.Time) *Error {
 	if e == nil {
 		return nil
@@ -59,7 +59,7 @@ func (e *Error) at(now time.Time) *Error {
 	return &c
 }
 
-// follows puts cause at the end of an error's causes. They must be the error's own.
+// follows appends cause to an error's chain of causes, which must not be shared.
 func (e *Error) follows(cause *Error) {
 	for e.Cause != nil {
 		e = e.Cause

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// resume reopens a failed saga to undo what is left: at the undo that gave up,
-// with a fresh policy, or from where it was failed by force.
+// resume reopens a failed saga to undo the remaining steps: from the undo that gave up,
+// with a fresh retry policy, or from the step where it was forced to fail.
 func (d *decision) resume(e ResumeRequested) bool {
 	if !allows(ResumeCompensation, &d.After) {
 		return false
@@ -24,18 +24,18 @@ func (d *decision) resume(e ResumeRequested) bool {
 	return true
 }
 
-// reopen brings a failed saga back to compensating.
+// reopen returns a failed saga to compensating.
 func (d *decision) reopen() {
 	d.alive()
 	if d.s.Error != nil && d.s.Error.Cause != nil {
-		d.s.Error = d.s.Error.Cause // why it turned back; a second dirty end must not pile up on the first
+		d.s.Error = d.s.Error.Cause // why it compensates; a second unclean end must not be added to the first
 	}
 	d.to(Compensating)
 	d.startCompensation()
 	d.s.NextRunAt = &d.m.Now
 }
 
-// alive clears what marks the saga as ended.
+// alive clears the fields that mark the saga as ended.
 func (d *decision) alive() {
 	d.s.CompletedAt, d.s.Clean = nil, nil
 	d.s.NeedsAttention, d.s.AttentionReason = false, nil
@@ -55,8 +55,8 @@ func (d *decision) undoAgain() {
 	d.tellOfStep(UndoStarted)
 }
 
-// turnHalted starts compensating the steps that were done before the saga was forced to
-// fail.
+// turnHalted starts the compensation of the steps that were done before the saga was forced
+// to fail.
 func (d *decision) turnHalted() {
 	from := d.s.CurrentStep - 1
 	if d.s.Uncertain {
@@ -68,7 +68,7 @@ func (d *decision) turnHalted() {
 	}
 }
 
-// retry makes the next attempt due now, or lets a failed saga go forward again.
+// retry makes the next attempt due now, or makes a failed saga run forward again.
 func (d *decision) retry(e RetryRequested) bool {
 	if !allows(RetryVerb, &d.After) {
 		if d.s.State == Failed {
@@ -108,8 +108,8 @@ func (d *decision) retry(e RetryRequested) bool {
 
 const doubtful = "an attempt may have been applied, and a new input would apply it twice: set not_applied if you have verified that it was not applied"
 
-// retryFailed goes forward again with step n, the one that failed or one
-// before it. What was done from n on is undone first.
+// retryFailed runs forward again from step n, the failed step or an earlier one. Steps from
+// n on that were done are undone first.
 func (d *decision) retryFailed(e RetryRequested) bool {
 	halted := d.s.halted()
 	failed := d.failedStep()
@@ -130,7 +130,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 	d.s.CancelRequestedAt = nil
 	d.tell(RetryAsked).say(words{By: e.By, Reason: e.Reason, FromStep: d.After.Def.Steps[n].Name, Patched: e.Patch != nil})
 	d.prepare(n, failed, e)
-	done := n < failed || d.After.outputs[n] != nil // also the one that was made to fail, and then was done
+	done := n < failed || d.After.outputs[n] != nil // including the one that was made to fail and then succeeded
 	if done && (halted || n <= d.s.CurrentStep) {
 		d.reopen()
 		if halted {
@@ -141,7 +141,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 		return true
 	}
 	d.alive()
-	d.tellLetter(dlq.HandledManually) // nothing is to be undone any more
+	d.tellLetter(dlq.HandledManually) // nothing remains to be undone
 	d.forward(n, uncertain)
 	return true
 }
@@ -159,7 +159,7 @@ func (d *decision) failedStep() int {
 	return d.s.TotalSteps - 1 // every step was done, and then it was compensated on request
 }
 
-// prepare records what the next runs of the steps start from.
+// prepare records the starting point of the steps' next runs.
 func (d *decision) prepare(n, failed int, e RetryRequested) {
 	for k := range failed + 1 {
 		next := NextRun{Base: d.After.base(k, Execute), UndoBase: d.After.base(k, Compensate)}
@@ -209,8 +209,7 @@ func (d *decision) restart() {
 }
 
 // forward starts again at step n. Every prepared step gets its next run, with a new
-// idempotency key if its call differs from before. uncertain: step n may have been
-// applied.
+// idempotency key if its call has changed. uncertain: step n may have been applied.
 func (d *decision) forward(n int, uncertain bool) {
 	i := d.edit()
 	i.RestartAt = nil

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// Instance is a saga with what is needed to drive it: its pinned definition and the
+// Instance is a saga with everything needed to drive it: its pinned definition and the
 // outputs of its steps. Apply never changes an Instance; it returns the next one.
 type Instance struct {
 	Saga
@@ -43,9 +43,8 @@ func NewInstance(s Saga, def *workflow.Definition) Instance {
 	return Instance{Saga: s, Def: def, outputs: make([]json.RawMessage, len(def.Steps))}
 }
 
-// Rebuild returns the instance of a saga from its step logs, in any order. A row that was
-// written by hand may not say why the saga stopped running forward: then an operator is the
-// cause.
+// Rebuild returns the instance of a saga from its step logs, in any order. A manually written
+// row may lack the cause of the compensation: then the cause is an operator.
 func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 	if s.EndCause == nil && !s.State.Forward() && s.State != Completed {
 		s.EndCause = new(CauseOperator)
@@ -84,7 +83,7 @@ func orNull(j json.RawMessage) json.RawMessage {
 	return j
 }
 
-// Task is what a driver has to do with an instance now.
+// Task is what a driver must do with an instance now.
 type Task int
 
 // Tasks.
@@ -102,7 +101,7 @@ func (r *Instance) Next(now time.Time) Task {
 	switch {
 	case r.State.Terminal():
 		return Rest
-	// a recorded call was sent: it is repeated, and its answer turns the saga
+	// a recorded call was sent: it is repeated, and compensation starts with its outcome
 	case (r.flagged() || r.ordered()) && !r.recorded:
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
@@ -133,12 +132,12 @@ type Call struct {
 	// action, over restarts and owners (invariant I7).
 	Key     string
 	Body    []byte        // byte-equal in every attempt (invariant I7)
-	By      workflow.Call // how it is made; shared with the definition
+	By      workflow.Call // how the call is made; shared with the definition
 	Timeout time.Duration
 	Trace   string // W3C trace id of the saga, "" when none
 }
 
-// Call returns the call in flight. It may only be asked for when Next says Send.
+// Call returns the call in flight. Use it only when Next returns Send.
 func (r *Instance) Call(d Defaults) Call {
 	step := &r.Def.Steps[r.CurrentStep]
 	c := Call{
@@ -160,7 +159,7 @@ func (r *Instance) Call(d Defaults) Call {
 	if r.TenantInKeys { // two tenants may have the same id, and a participant may serve both (decision 0047)
 		c.Key = r.Tenant.ID.String() + "/" + c.Key
 	}
-	if reruns > 0 { // an operator made it another call (decision 0023)
+	if reruns > 0 { // an operator has changed the call (decision 0023)
 		c.Key += fmt.Sprintf("#%d", reruns+1)
 	}
 	if by.Args != nil {
@@ -179,7 +178,7 @@ func (r *Instance) Action() Action {
 	return Execute
 }
 
-// body builds the request body (DESIGN.md section 5). Fields stand in a fixed order and outputs in
+// body builds the request body (DESIGN.md section 5). Fields are in a fixed order and outputs in
 // step order, and every part is canonical JSON, so that the same call is byte-equal regardless of
 // the caller.
 func (r *Instance) body(step *workflow.Step, action Action, word string) []byte {
@@ -218,7 +217,7 @@ func (r *Instance) body(step *workflow.Step, action Action, word string) []byte 
 	return append(b, '}')
 }
 
-// appendText appends s as a JSON string. Names hold no character that needs more (workflow.ValidName).
+// appendText appends s as a JSON string. Names contain no characters that need escaping (workflow.ValidName).
 func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = append(b, s...)
@@ -236,14 +235,14 @@ func (r *Instance) Outputs() map[string]json.RawMessage {
 	return m
 }
 
-// with returns a copy of r in which step i has answered out.
+// with returns a copy of r in which step i has the output out.
 func (r Instance) with(i int, out json.RawMessage) Instance {
 	r.outputs = slices.Clone(r.outputs)
 	r.outputs[i] = orNull(out)
 	return r
 }
 
-// without returns a copy of r in which no step from i on has answered.
+// without returns a copy of r in which no step from i on has an output.
 func (r Instance) without(i int) Instance {
 	r.outputs = slices.Clone(r.outputs)
 	clear(r.outputs[i:])

@@ -38,7 +38,7 @@ func (c Cause) End() State {
 	return Compensated
 }
 
-// Error is seed 2's error object. Nil in a Saga means "no error".
+// Error is seed 2's error object. In a Saga, nil means "no error".
 type Error struct {
 	Code       string          `json:"code"`
 	Message    string          `json:"message"`
@@ -129,8 +129,8 @@ type Saga struct {
 
 	// Interventions is what operators have changed; nil: nothing.
 	Interventions *Interventions
-	// Result is what the workflow's output declaration or an operator made of a
-	// completed saga; nil: neither has, and the outputs of the steps are the result.
+	// Result is the result of a completed saga by the workflow's output declaration or by
+	// an operator; nil: there is neither, and the outputs of the steps are the result.
 	Result json.RawMessage
 
 	TimeoutMS             *int64
@@ -149,10 +149,10 @@ type Saga struct {
 	UpdatedAt           time.Time
 }
 
-// Place is where it stands in a list.
+// Place is the saga's position in a list.
 func (s *Saga) Place() page.TimeID { return page.TimeID{At: s.CreatedAt, ID: s.ID} }
 
-// ErrorMessage is seed 1's error_message: "" when there is not an error.
+// ErrorMessage is seed 1's error_message, "" if the saga has no error.
 func (s *Saga) ErrorMessage() string {
 	if s.Error == nil {
 		return ""

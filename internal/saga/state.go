@@ -72,8 +72,8 @@ func StatesOf(status Status) []State {
 	return out
 }
 
-// Active reports whether a saga is at work, as seed 2's view active_sagas has it: started,
-// and not ended.
+// Active reports whether a saga is active as in seed 2's view active_sagas: started, and not
+// ended.
 func (s State) Active() bool { return s != Pending && !s.Terminal() }
 
 // Lifecycle is seed 4's four-word status. clean is Saga.Clean.

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// StatisticsFilter selects what is counted; zero fields do not restrict.
+// StatisticsFilter selects the sagas that are counted; zero fields do not restrict.
 type StatisticsFilter struct {
 	WorkflowName string
 	// CreatedFrom (inclusive) and CreatedTo (exclusive) are full hours in UTC, the
@@ -23,7 +23,7 @@ func (f *StatisticsFilter) Matches(s *Saga) bool {
 // Statistics counts a tenant's sagas as of one point in time.
 type Statistics struct {
 	AsOf time.Time
-	// Definitions are those that have sagas, by name and version.
+	// Definitions contains the definitions that have sagas, by name and version.
 	Definitions []DefinitionStatistics
 }
 
@@ -34,14 +34,13 @@ type DefinitionStatistics struct {
 	WorkflowVersion int
 	ByState         [9]int64 // indexed by State
 	NeedsAttention  int64
-	// Timed counts sagas with a start and an end; Duration is the sum of the times
-	// between.
+	// Timed counts sagas with a start and an end; Duration is the sum of their durations.
 	Timed         int64
 	Duration      time.Duration
 	LastExecution time.Time // of the latest change of any
 }
 
-// Total returns the number of all of them.
+// Total returns the number of sagas in all states.
 func (d *DefinitionStatistics) Total() int64 {
 	var n int64
 	for _, c := range d.ByState {
@@ -68,7 +67,7 @@ const (
 	MostTimed = 10_000
 )
 
-// SeriesFilter selects sagas by their creation, and cuts the time into buckets. From and
+// SeriesFilter selects sagas by their creation, and divides the period into buckets. From and
 // To are multiples of Bucket, which is a number of full minutes, hours or days (UTC).
 type SeriesFilter struct {
 	WorkflowName string // empty: all
@@ -125,11 +124,12 @@ type Reports interface {
 	// Series counts a tenant's sagas over time, each exactly once. The time it takes grows
 	// with the number of buckets and of unfinished sagas.
 	Series(ctx context.Context, tenant uuid.UUID, f SeriesFilter) (Series, error)
-	// Attempts reads the attempts of a tenant's sagas, of a bounded number of them.
+	// Attempts reads the attempts of a bounded number of a tenant's sagas.
 	Attempts(ctx context.Context, tenant uuid.UUID, f AttemptFilter) (AttemptSample, error)
-	// Errors groups a tenant's sagas that went wrong, at most MostExamined of them.
+	// Errors groups a tenant's sagas that failed or need attention by their error, at most
+	// MostExamined of them.
 	Errors(ctx context.Context, tenant uuid.UUID, f ErrorFilter) (Errors, error)
-	// RollUp maintains what keeps Statistics fast and changes none of its results. It
+	// RollUp maintains the counts that keep Statistics fast, without changing its results. It
 	// is called periodically; if several nodes call it at once, only one does the work.
 	RollUp(ctx context.Context) error
 }

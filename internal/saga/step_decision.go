@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// outcomeOperator is StepLog.Outcome of what an operator decided.
+// outcomeOperator is the StepLog.Outcome of an operator's decision.
 const outcomeOperator = "operator"
 
 // order accepts an operator's decision about the current step. While the saga is
@@ -97,7 +97,7 @@ func (d *decision) carryOut() {
 	}
 }
 
-// carryOutUndo executes the order about the compensation of the current step.
+// carryOutUndo executes the order concerning the compensation of the current step.
 func (d *decision) carryOutUndo(o Order, failure *Error) {
 	k := d.s.CurrentStep
 	switch o.Verb {
@@ -107,7 +107,7 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 	case SkipStep:
 		d.logByHand(Compensate, LogSkipped, o, nil)
 		d.tellOfStep(UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true})
-		d.edit().Unclean = true // what the step did stays
+		d.edit().Unclean = true // the step's effect remains
 	case UndoneStep:
 		d.logByHand(Compensate, LogSkipped, o, nil)
 		d.tellOfStep(UndoCompleted).say(words{By: o.By, Reason: o.Reason, Skipped: true, Verb: string(o.Verb)})
@@ -146,7 +146,7 @@ func (d *decision) logByHand(a Action, status LogStatus, o Order, e *Error) {
 	switch {
 	case status == LogSuccess:
 		l.Response = o.Output
-	case o.Verb == UndoneStep: // as if there were nothing to call, but with who says so
+	case o.Verb == UndoneStep: // as if there were nothing to call, but with the operator
 		l.Outcome, l.Response = nil, o.account()
 	}
 	d.Logs = append(d.Logs, l)

@@ -18,7 +18,7 @@ const (
 	StepStateRunning      StepState = 1 // a call is in flight or waits for its next attempt
 	StepStateCompleted    StepState = 2
 	StepStateFailed       StepState = 3 // refused, or given up
-	StepStateCompensating StepState = 4 // being undone; also when the undo gave up
+	StepStateCompensating StepState = 4 // being undone, or the undo gave up
 	StepStateCompensated  StepState = 5 // undone, or there was nothing to undo
 	StepStateSkipped      StepState = 6
 )
@@ -80,8 +80,8 @@ type CompensationView struct {
 }
 
 // Steps returns every step of the saga in execution order, or those that are known, from the saga's step logs in
-// any order. It shows what is committed; of a call sent since then only the head row
-// knows.
+// any order. It shows the committed state; a call sent since then is visible in the head row
+// only.
 func Steps(r Instance, logs []StepLog) []StepView {
 	done := make([]trail, len(r.Def.Steps))
 	undone := make([]trail, len(r.Def.Steps))
@@ -129,7 +129,7 @@ func known(views []StepView) []StepView {
 	return views
 }
 
-// trail is what the logs say of one action of one step.
+// trail summarises the logs of one action of one step.
 type trail struct {
 	last     *StepLog // the one of the highest attempt
 	first    *time.Time
@@ -161,7 +161,7 @@ func (r *Instance) current(i int, forward bool) bool {
 // being waited for looks like one in flight until the driver notices the flag.
 func (r *Instance) sent() int {
 	n := r.Attempt - r.base(r.CurrentStep, r.Action())
-	if r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one waited for
+	if r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one being waited for
 		n--
 	}
 	return n
@@ -237,7 +237,7 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 	}
 	switch {
 	case t.last == nil && v.Index < r.CurrentStep:
-		return // UndoStatePending; the step stands as it was done
+		return // UndoStatePending; the step is still shown as done
 	case current, t.last != nil && t.last.Status == LogRunning:
 		v.State, u.State = StepStateCompensating, UndoStateRunning
 	case t.last == nil: // the deadline passed before an answer
@@ -246,7 +246,7 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 		v.State, u.State, u.CompletedAt = StepStateCompensated, UndoStateCompleted, t.last.CompletedAt
 	case t.last.Status == LogSkipped:
 		u.State, u.CompletedAt = UndoStateSkipped, t.last.CompletedAt
-		if t.last.Outcome == nil { // else an operator has left the step as it was
+		if t.last.Outcome == nil { // else an operator has left the step uncompensated
 			v.State = StepStateCompensated
 		}
 	default:
@@ -258,7 +258,7 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 }
 
 // inDoubt reports whether the action of a step may have been applied although no answer says so.
-// Nothing else has to be undone that was not done.
+// Of the steps that are not done, only those in doubt must be undone.
 func (r *Instance) inDoubt(v *StepView) bool {
 	by := r.intervened(v.Index)
 	switch {

@@ -63,8 +63,8 @@ type Store interface {
 	// StepLogs returns a saga's logs ordered by step index, start and attempt
 	// (seed 1). An unknown saga has none.
 	StepLogs(ctx context.Context, tenant, id uuid.UUID, want Logs) ([]StepLog, error)
-	// Key returns what an idempotency key refers to: KeyNew, KeySame with the saga, or
-	// KeyOther when it was used with another hash.
+	// Key looks up an idempotency key: KeyNew, KeySame with the saga, or KeyOther when it
+	// was used with another hash.
 	Key(ctx context.Context, k idempotency.Key) (KeyState, uuid.UUID, error)
 }
 
@@ -78,13 +78,13 @@ const (
 	KeyOther
 )
 
-// Logs says which step logs are read, and what of them. The zero value: all, complete.
+// Logs selects which step logs are read, and which parts of them. The zero value: all, complete.
 type Logs struct {
-	// Brief leaves out requests and responses, of which a saga with many attempts has megabytes, except the
-	// responses of skipped attempts: Rebuild asks whether they have one.
+	// Brief leaves out requests and responses, which may be megabytes for a saga with many attempts, except the
+	// responses of skipped attempts: Rebuild checks whether they have one.
 	Brief bool
-	// LastErrors leaves out the errors of brief logs but the newest five: Explain shows no others, and a failed
-	// attempt that decides what may be done is the newest.
+	// LastErrors leaves out all but the newest five errors of brief logs: Explain shows no others, and the failed
+	// attempt on which the available actions depend is the newest.
 	LastErrors bool
 	IDs        []uuid.UUID // empty: all
 }
@@ -150,8 +150,8 @@ type Incarnation struct {
 	LeaseUntil time.Time
 }
 
-// Deadline is the deadline of a saga's current phase. Deadlines are ordered by time,
-// equal ones by Ref; the zero Deadline precedes all others.
+// Deadline is the deadline of a saga's current phase. Deadlines are ordered by time and
+// then by Ref; the zero Deadline precedes all others.
 type Deadline struct {
 	At time.Time
 	Ref

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 )
 
-// carryable returns nil if the target can carry everything that the retry is to send: whatever
+// carryable returns nil if the target can carry everything that the retry must send: whatever
 // a caller sets is either sent or rejected, never silently dropped. Fault: Invalid.
 func carryable(l *dlq.Letter, claim *dlq.Claim, content dlq.Content, policy *dlq.Policy,
 	b *api.DeadLetterRetryInput) error {

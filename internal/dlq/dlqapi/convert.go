@@ -13,7 +13,7 @@ import (
 // letterView selects the parts of a letter that are shown.
 type letterView struct {
 	content bool     // payload, key, headers, stack
-	raw     bool     // the payload's bytes, also when it is JSON or text
+	raw     bool     // the payload's bytes, even when it is JSON or text
 	redact  []string // members of payloads that are never shown
 	held    dlq.Hold // that of its topic
 }
@@ -88,7 +88,7 @@ func showPayload(payload []byte, enc dlq.Encoding, v letterView) (asJSON json.Ra
 	case enc == dlq.JSON:
 		asJSON = masked(payload, v.redact)
 	case enc == dlq.Text:
-		asJSON, _ = json.Marshal(string(payload)) // a string always encodes
+		asJSON, _ = json.Marshal(string(payload)) // strings always encode
 	}
 	if v.raw || enc == dlq.Binary {
 		if len(v.redact) > 0 {
@@ -189,5 +189,5 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 	return out
 }
 
-// verbRestore is the action that an archived letter allows.
+// verbRestore is the only action on an archived letter.
 const verbRestore = "restore"

@@ -118,7 +118,7 @@ func (e *export) Write(w http.ResponseWriter) error {
 	}
 }
 
-// lines returns the lines of the page that was read, and the next page begins after it.
+// lines returns the lines of the page that was read, and moves on to the next page.
 func (e *export) lines() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

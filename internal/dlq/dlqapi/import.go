@@ -21,8 +21,8 @@ import (
 
 const (
 	importBatch  = 100     // letters stored at once
-	importBytes  = 8 << 20 // or as many as have lines of so many bytes
-	importErrors = 100     // that are reported
+	importBytes  = 8 << 20 // or fewer, once their lines have this many bytes
+	importErrors = 100     // errors that are reported
 	importBuffer = 64 << 10
 	// importLine is the maximum length of a line in bytes: a letter with a payload of
 	// dlq.MaxPayload and as much in headers, key and stack, all in base64.
@@ -87,7 +87,7 @@ func (in *importing) cutShort(ctx context.Context, line int, why *fault.Error) e
 	return fault.New(why.Kind, why.Code, "%s (at line %d; %d letters were imported, %d already existed)", why.Detail, line, in.out.Imported, in.out.Duplicates).Because(why)
 }
 
-// over reports whether a stream has to end.
+// over reports whether a stream must end.
 func (s *Handlers) over(at time.Time) bool {
 	select {
 	case <-s.Stopping:
@@ -97,8 +97,8 @@ func (s *Handlers) over(at time.Time) bool {
 	}
 }
 
-// nextLine reads a line without surrounding white space. A line longer than most is skipped and
-// reported as not fitting. io.EOF comes with the last line.
+// nextLine reads a line without surrounding white space. A line longer than most bytes is
+// skipped and reported as not fitting. io.EOF comes with the last line.
 func nextLine(from *bufio.Reader, most int) (line []byte, fits bool, err error) {
 	fits = true
 	for {

@@ -42,14 +42,14 @@ func (s *Handlers) moment() dlq.Moment {
 	return dlq.Moment{Now: s.Now(), Jitter: loop.Chance()}
 }
 
-// didLetter is an action of the caller on a letter.
+// didLetter returns an action of the caller on a letter.
 func (s *Handlers) didLetter(ctx context.Context, id uuid.UUID, verb string, reason *string,
 	detail any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.DeadLetter, id.String(), verb, httpkit.Text(reason), detail)
 }
 
-// live reads a letter that is to be changed. Faults: NotFound; Conflict when it is
-// archived; Precondition when match names another version.
+// live reads a letter for a change. Faults: NotFound; Conflict when it is archived;
+// Precondition when match names another version.
 func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.Letter, error) {
 	l, err := s.Letters.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 	if err != nil {

@@ -95,8 +95,7 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p 
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// largestListed is how many bytes of a letter a list shows: for 200 letters that is 50
-// MB at most.
+// largestListed is how many bytes of a letter a list shows: at most 50 MB for 200 letters.
 const largestListed = 256 << 10
 
 // letterAndPolicy reads a letter and the policy of its topic, which defines what is

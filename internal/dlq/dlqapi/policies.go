@@ -168,7 +168,7 @@ func policyOf(b *api.DeadLetterPolicyInput) dlq.Policy {
 	return out
 }
 
-// patchedPolicy is a policy with the members of a patch applied.
+// patchedPolicy returns a policy with the members of a patch applied.
 func patchedPolicy(p dlq.Policy, b *api.DeadLetterPolicyPatch) dlq.Policy {
 	number := func(to *int, from *int32) {
 		if from != nil {

@@ -76,7 +76,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	return a, nil
 }
 
-// dedupeKeyOf is the dedupe key made from an Idempotency-Key; a hash if it is long.
+// dedupeKeyOf returns the dedupe key for an Idempotency-Key; a hash if the key is long.
 func dedupeKeyOf(key string) string {
 	if len(keyPrefix)+len(key) <= dlq.MaxWord {
 		return keyPrefix + key

@@ -22,8 +22,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// letterRecord is a line of an export and of an import: the members of a push, and the
-// letter's history since. Members are pointers where zero has a meaning.
+// letterRecord is a line of an export or an import: the members of a push, and the
+// letter's history since then. Members are pointers where zero has a meaning.
 type letterRecord struct {
 	ID *uuid.UUID `json:"id"`
 	api.DeadLetterInput

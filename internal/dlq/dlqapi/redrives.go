@@ -155,7 +155,7 @@ func (s *Handlers) redrive(ctx context.Context, asked bulk) (httpkit.Answer, err
 			return httpkit.Answer{}, s.tooMuch(&r)
 		}
 	}
-	unknown, err := s.unknownIDs(ctx, &r) // before anything may be deleted
+	unknown, err := s.unknownIDs(ctx, &r) // before anything can be deleted
 	if err != nil {
 		return httpkit.Answer{}, err
 	}
@@ -256,7 +256,7 @@ func (s *Handlers) storeRedrive(ctx context.Context, r dlq.Redrive,
 	return there, err == nil, err
 }
 
-// preview counts what a redrive would apply to.
+// preview counts the letters that a redrive would apply to.
 func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePreview, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

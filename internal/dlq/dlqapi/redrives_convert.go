@@ -13,7 +13,7 @@ import (
 )
 
 // redriveAsked reads a request for a redrive. Faults: Invalid; Forbidden when its
-// filter looks into contents that the caller may not read.
+// filter uses content that the caller may not read.
 func redriveAsked(ctx context.Context, b *api.RedriveInput) (bulk, error) {
 	dry := b.DryRun != nil && *b.DryRun
 	out := bulk{asked: dlq.RedriveRequest{All: b.All != nil && *b.All, Unexplained: dry}, dryRun: dry}
@@ -167,5 +167,5 @@ type bulk struct {
 	key     *string // Idempotency-Key
 
 	wait     time.Duration // for the end of the redrive
-	honoured string        // the preference that the wait fulfils
+	honoured string        // the preference that the wait honours
 }

@@ -35,7 +35,7 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		if err != nil {
 			return nil, err
 		}
-		end, err := s.Drive(context.WithoutCancel(ctx), claim) // it has a time limit of its own
+		end, err := s.Drive(context.WithoutCancel(ctx), claim) // it has its own time limit
 		switch {
 		case err == nil:
 			return s.driven(ctx, &l, &end)
@@ -80,7 +80,7 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 	return httpkit.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown}, ETag: letterETag(&after)}, nil
 }
 
-// claimOf returns what is to be sent, and where. Faults: Invalid.
+// claimOf returns what to send, and where. Faults: Invalid.
 func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetterRetryInput) (dlq.Claim, error) {
 	req := httpkit.RequestOf(ctx)
 	claim := dlq.Claim{
@@ -186,7 +186,7 @@ func (s *Handlers) checkTarget(l *dlq.Letter, p *dlq.Policy, to *dlq.Target) err
 	return nil
 }
 
-// editOf reads what a retry changes of the content. Fault: Invalid.
+// editOf reads a retry's changes to the content. Fault: Invalid.
 func editOf(l *dlq.Letter, b *api.DeadLetterRetryInput) (e dlq.ContentEdit, err error) {
 	key := b.KeyBase64
 	if b.Target != nil && b.Target.KeyBase64 != nil {

@@ -19,9 +19,9 @@ const (
 	inURL    // of a URL
 	inIPv6   // of an address
 	inHost   // of the name of a host
-	joint    // between the parts of something that varies
+	joint    // between the parts of a variable token
 	under    // the underscore
-	mark     // #, which stands for what varied
+	mark     // #, which replaces variable tokens
 
 	letter = upper | small
 	word   = letter | digit | under
@@ -81,7 +81,7 @@ func span(s string, i int, of class) int {
 
 func all(s string, of class) bool { return span(s, 0, of) == len(s) }
 
-// set is the words of a list.
+// set returns the words of a list as a set.
 func set(list string) map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(list) {
@@ -90,7 +90,7 @@ func set(list string) map[string]bool {
 	return words
 }
 
-// lower is an ASCII letter in lower case.
+// lower returns an ASCII letter in lower case.
 func lower(c byte) byte {
 	if is(c, upper) {
 		return c + 'a' - 'A'
@@ -98,8 +98,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// inLower appends s in lower case to a buffer, as far as it has room: longer texts are none
-// of the names that are looked up.
+// inLower appends s in lower case to a buffer, up to its capacity: no name that is looked up is
+// longer.
 func inLower(buf []byte, s string) []byte {
 	for i := 0; i < len(s) && len(buf) < cap(buf); i++ {
 		buf = append(buf, lower(s[i]))

@@ -27,8 +27,8 @@ func Normalised(message string) string {
 	return text
 }
 
-// normalised returns a message with what varies replaced by #, and whether there was room
-// for all of it.
+// normalised returns a message with variable parts replaced by #, and whether all of it
+// fitted.
 func normalised(message string) (text string, whole bool) {
 	var room [maxOut]byte
 	s := scan{in: message, out: room[:0]}
@@ -57,7 +57,7 @@ func wholeWords(s string) int {
 	return len(s)
 }
 
-// next reads what begins at i, and returns where it ends.
+// next reads the token that begins at i, and returns its end.
 func (s *scan) next(i int) int {
 	c := s.in[i]
 	switch {

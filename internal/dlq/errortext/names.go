@@ -6,8 +6,8 @@ var numbered = set(`
 	ps aes rc latin cp windows win java jdk python py ed secp bcrypt argon mp web amd arm iso ntlmv
 	mqttv snmpv smbv`)
 
-// part reads a part of a word, which is between underscores: letters and digits. It returns
-// how much of it is kept, and whether the rest of it varies.
+// part reads a part of a word, between underscores: letters and digits. It returns how much
+// of the part is kept, and whether the rest varies.
 func part(p string) (keep int, varies bool) {
 	letters, digits, runs, uppers, humps, onlyHex := 0, 0, 0, 0, 0, true
 	for i := range len(p) {

@@ -2,13 +2,13 @@ package errortext
 
 import "strings"
 
-// units are what may follow a number without a space: the number and its unit are one.
+// units may follow a number without a space: the number and its unit are one token.
 var units = set(`
 	ns us ms s sec secs m min mins h hr hrs d w y b e k kb kib mb mib g gb gib t tb tib hz khz mhz ghz x
 	px pt st nd rd th`)
 
-// isNumber reports whether a word is a number, also with units, as in 5ms and 1m30s. What points
-// and commas join are several words, and as many numbers.
+// isNumber reports whether a word is a number, possibly with units, as in 5ms and 1m30s. Numbers
+// joined by points and commas are separate words.
 func isNumber(word string) bool {
 	for i := 0; i < len(word); {
 		digits := span(word, i, digit)
@@ -24,7 +24,7 @@ func isNumber(word string) bool {
 	return true
 }
 
-// microEnd returns where the µs ends that follows a number at i, else i.
+// microEnd returns the end of the µs that follows a number at i, or i if there is none.
 func microEnd(s string, i int) int {
 	rest := s[i:]
 	if (strings.HasPrefix(rest, "µs") || strings.HasPrefix(rest, "μs")) && !at(rest, 3, begun) {
@@ -33,8 +33,8 @@ func microEnd(s string, i int) int {
 	return i
 }
 
-// unitEnd returns where a unit ends that begins at i; 0: there is none. The e of an exponent
-// is one: what follows its sign is another number, with a joint between the two.
+// unitEnd returns the end of the unit that begins at i; 0: there is none. The e of an exponent
+// counts as a unit: its sign is a joint, followed by another number.
 func unitEnd(s string, i int) int {
 	end := span(s, i, letter)
 	if end == i || end-i > 4 {

@@ -55,7 +55,7 @@ func (s *scan) quoted(k, i int) int {
 		return 0
 	}
 	q := &quotes[k]
-	escaped := 0 // where it ends if a backslash is only a backslash
+	escaped := 0 // its end if a backslash is not an escape
 	for j := i; j < len(s.in); {
 		c := s.in[j]
 		if c == '\n' {
@@ -87,8 +87,8 @@ func (s *scan) quoted(k, i int) int {
 	return escaped
 }
 
-// afterLetter reports whether a letter, a digit or what stands for them is before i, in a language
-// that has apostrophes.
+// afterLetter reports whether a letter, a digit or a # that replaces them precedes i, in a
+// language that has apostrophes.
 func afterLetter(s string, i int) bool {
 	r, _ := utf8.DecodeLastRuneInString(s[:i])
 	return i > 0 && (r == '#' || spells(r))

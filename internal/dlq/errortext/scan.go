@@ -19,7 +19,7 @@ type scan struct {
 	unclosed [kindsOfQuotes]int // up to here no quote of this kind is closed
 }
 
-// blank writes one space for any number of them, and none at the beginning.
+// blank writes one space for any number of spaces, and none at the beginning.
 func (s *scan) blank() {
 	if n := len(s.out); n > 0 && s.out[n-1] != ' ' {
 		s.put(" ")
@@ -58,7 +58,7 @@ func (s *scan) hash() {
 	s.put("#")
 }
 
-// tail returns the last bytes that are written, from the beginning of a character on.
+// tail returns the last bytes written, beginning at a character boundary.
 func (s *scan) tail(n int) []byte {
 	from := max(len(s.out)-n, 0)
 	for from < len(s.out) && !utf8.RuneStart(s.out[from]) {

@@ -2,8 +2,8 @@ package errortext
 
 import "strings"
 
-// timeAt returns the end of a time that begins with the digits at i and has more than digits
-// and separators; 0: there is none.
+// timeAt returns the end of a time that begins with the digits at i and consists of more than
+// digits and separators; 0: there is none.
 func timeAt(s string, i int) int {
 	end := span(s, i, digit)
 	if end-i > 4 || end+1 >= len(s) {
@@ -99,7 +99,7 @@ var (
 		"October", "November", "December", "Jan", "Feb", "Mar", "Apr", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}
 )
 
-// named returns the end of one of names that begins at i; 0: there is none.
+// named returns the end of the one of names that begins at i; 0: there is none.
 func named(s string, i int, names []string) int {
 	for _, name := range names {
 		if strings.HasPrefix(s[min(i, len(s)):], name) && !at(s, i+len(name), word) {

@@ -26,7 +26,7 @@ const (
 	bulkPoll = 100 * time.Millisecond
 )
 
-// begin marks a redrive as busy; false: it was busy already.
+// begin marks a redrive as busy; false: it was already busy.
 func (t *turns) begin(id uuid.UUID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +124,8 @@ func (r *Redriver) work(ctx, drives context.Context, a dlq.Redrive) (unfinished 
 		}
 		if under != nil {
 			err = errors.Join(err, <-stored)
-			// In the order of keys the next letters wait for these. And a claim gets
-			// nothing while ends are being counted, which locks the redrive too.
+			// In key order the next letters wait for these. And counting ends locks
+			// the redrive, so that a claim gets nothing in the meantime.
 			progress, more = true, more || a.Order == dlq.PerKey || tried && next == nil
 		}
 		under = next
@@ -181,8 +181,8 @@ func (r *Redriver) step(ctx, drives context.Context, a dlq.Redrive, p *pace,
 }
 
 // pace is how many letters of a redrive are claimed at once. Letters that were handed
-// over are driven to their end even if the redrive is paused meanwhile, so it starts
-// with few, and grows while none of them goes to a target that may be slow.
+// over are driven to their end even if the redrive is then paused, so pace starts low,
+// and grows while none of them goes to a target that may be slow.
 type pace struct{ limit int }
 
 // bulkMixed is how many letters are claimed when some targets may be slow.
@@ -204,18 +204,18 @@ func (r *Redriver) next(p *pace, batch []dlq.Drive) (fast bool) {
 	return size <= flightBytes
 }
 
-// flightBytes is the greatest size of payloads in flight while the next batch is
-// claimed: two batches of large letters would not fit into a node's memory.
+// flightBytes limits the size of payloads in flight while the next batch is claimed: two
+// batches of large letters would not fit into a node's memory.
 const flightBytes = 8 << 20
 
 // flight is a batch in flight.
 type flight struct {
 	done chan struct{} // closed when all drives have ended
 	told chan struct{} // closed when its progress is no longer reported
-	ends []dlq.Finish  // what is to be stored; read after told is closed
+	ends []dlq.Finish  // the ends to store; read after told is closed
 }
 
-// take claims one batch of a redrive's letters and sends it, behind the batch before if
+// take claims one batch of a redrive's letters and sends it, after the previous batch if
 // order matters; full means that the batch was as large as allowed. When a batch may
 // take long, take waits for it and under is nil.
 func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,

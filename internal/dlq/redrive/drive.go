@@ -21,15 +21,15 @@ type driveOptions struct {
 	// change.
 	prepare    func(*dlq.Drive) error
 	httpAtOnce int // concurrent requests; 0: as many as the driver makes
-	// after is closed when the batch before has been sent; nil: there is none.
+	// after is closed when the previous batch has been sent; nil: there is none.
 	after    <-chan struct{}
 	claimed  time.Time // the time before the claim was sent
 	redrive  uuid.UUID // the redrive of the letters; zero: none
-	progress *progress // counts results as they come; nil: not counted
+	progress *progress // counts results as they arrive; nil: not counted
 }
 
-// drive sends claimed letters and returns, in order, what is to be stored of each. ok
-// is false when a failpoint has lost the outcome.
+// drive sends claimed letters and returns, in order, the result to store for each. ok is
+// false when a failpoint has lost the outcome.
 func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions) (ends []dlq.Finish, ok bool) {
 	policies := r.policies(ctx, batch)
 	held := r.hold(ctx, batch, as.claimed)
@@ -137,9 +137,9 @@ func (r *Redriver) sendTogether(ctx context.Context, at *handoverBatch, kind dlq
 	}
 }
 
-// sendInTurn hands over and sends letters, atOnce at a time: what has not been handed
-// over when the node dies, or the redrive is stopped, is not sent. Letters that wait at
-// the same time are handed over together.
+// sendInTurn hands over and sends letters, atOnce at a time: letters that have not been
+// handed over when the node dies, or the redrive is stopped, are not sent. Letters that
+// wait at the same time are handed over together.
 func (r *Redriver) sendInTurn(ctx context.Context, at *handoverBatch, kind dlq.TargetKind, members []int, atOnce int,
 	results []dlq.Result) {
 	handovers := groupcommit.New(groupcommit.Config[int, string]{
@@ -205,7 +205,7 @@ func (r *Redriver) refused(why string) dlq.Result {
 	return dlq.Result{Outcome: dlq.FailedDrive, Error: why, StartedAt: now, EndedAt: now}
 }
 
-// storeRetryWaits are the waits between attempts to store results that cannot be determined
+// storeRetryWaits are the waits between attempts to store results, which cannot be obtained
 // again.
 var storeRetryWaits = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}
 

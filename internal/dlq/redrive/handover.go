@@ -71,7 +71,7 @@ func (h *holding) prolong(ctx context.Context) {
 
 // has returns the letters of a batch that are held at least until the next renewal.
 func (h *holding) has(ctx context.Context, batch []dlq.Drive, members []int) []int {
-	if h.left() < lease.Interval(h.r.cfg.Lease) { // the node was suspended, or waited long for its turn
+	if h.left() < lease.Interval(h.r.cfg.Lease) { // the node was suspended, or waited long for a slot
 		h.prolong(ctx)
 	}
 	if h.left() < lease.Interval(h.r.cfg.Lease) {
@@ -110,7 +110,7 @@ type handoverBatch struct {
 
 	mu     sync.Mutex
 	passed []uuid.UUID // hand-over id of each letter, zero before; guarded by mu
-	pauses dlq.Pauses  // of a redrive: targets that have asked to wait meanwhile; guarded by mu
+	pauses dlq.Pauses  // of a redrive: targets that have asked to wait since the claim; guarded by mu
 }
 
 // paused reports whether the target of a redrive's letter has asked not to be called since the
@@ -121,7 +121,7 @@ func (d *handoverBatch) paused(i int) bool {
 	return d.pauses.Hold(&d.batch[i].To, d.r.cfg.Now())
 }
 
-// heard notes what the target of a redrive's letter has asked for.
+// heard records the wait that the target of a redrive's letter has asked for.
 func (d *handoverBatch) heard(i int, r *dlq.Result) {
 	if d.redrive == uuid.Nil || r.RetryAfter <= 0 {
 		return

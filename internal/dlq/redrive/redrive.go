@@ -41,8 +41,8 @@ type Config struct {
 	// Drivers are the kinds of targets that this node can reach; letters for others are
 	// not claimed.
 	Drivers map[dlq.TargetKind]Driver
-	// Forbidden tells which topics are never driven to, because ingestion reads them and
-	// the record would come back as a letter (invariant D6); nil: none.
+	// Forbidden reports whether a topic is never driven to, because ingestion reads it and
+	// the record would come back as a letter (invariant D6); nil: none is.
 	Forbidden func(topic string) bool
 	Now       func() time.Time
 	Jitter    func() float64   // in [0,1); loop.Chance
@@ -228,8 +228,8 @@ func (r *Redriver) warn(ctx context.Context, message string, err error, attrs ..
 	}
 }
 
-// complain logs why one redrive cannot continue, at growing intervals: until it is mended it
-// fails in every round, and the others go on.
+// complain logs why one redrive cannot continue, at growing intervals: until the cause is fixed
+// it fails in every round, while the others continue.
 func (r *Redriver) complain(ctx context.Context, message string, redrive uuid.UUID, err error) {
 	if ctx.Err() == nil && r.told.Due(message+redrive.String(), time.Now()) {
 		r.warn(ctx, message, err, slog.String("redrive_id", redrive.String()))
@@ -241,5 +241,5 @@ type turns struct {
 	mu     sync.Mutex
 	busy   map[uuid.UUID]bool      // guarded by mu
 	judged map[uuid.UUID]time.Time // guarded by mu
-	first  int                     // owned by the bulk loop: which redrive is first in the next round
+	first  int                     // owned by the bulk loop: the first redrive of the next round
 }

@@ -89,8 +89,8 @@ func (r *Redriver) releases(ctx context.Context) {
 	}
 }
 
-// Counting waiting letters reads all of them, a million in some seconds. So it takes at
-// most a hundredth of the time, up to a longest interval.
+// Counting waiting letters reads all of them, a million in some seconds. So it may use at
+// most a hundredth of the time, but runs at least once per longest interval.
 const (
 	countEvery   = 15 * time.Second
 	countShare   = 100

@@ -61,7 +61,7 @@ func (a *applying) begin(ctx context.Context, r dlq.Redrive, limit int) (err err
 	return a.load(ctx, limit)
 }
 
-// waitingLetters are the next letters of a redrive, and which of them are gone. Letters
+// waitingLetters selects the next letters of a redrive, and which of them are gone. Letters
 // that another transaction is changing are left for the next call.
 var waitingLetters = `
 WITH waiting AS MATERIALIZED (

@@ -63,14 +63,14 @@ func selected(r *dlq.Redrive, after *page.TimeID, limit int64) selection {
 }
 
 // asIfRequested returns a redrive that is not stored yet as it would be if it were
-// requested at that time: for what is counted in one look.
+// requested at that time, to count its letters in one look.
 func asIfRequested(r dlq.Redrive, at time.Time) dlq.Redrive {
 	r.CreatedAt, r.Snapshot = at.Add(bulk.Slack), ""
 	return r
 }
 
-// look counts the letters of a redrive that is being requested. It is one statement: what
-// it counts, and what it says was visible, is the same.
+// look counts the letters of a redrive that is being requested. It is one statement, so that
+// the count and the snapshot agree.
 func look(ctx context.Context, tx *sqlx.Tx, r *dlq.Redrive) (seen bulk.Seen, err error) {
 	if err := tx.GetContext(ctx, &seen.At, `SELECT clock_timestamp()`); err != nil {
 		return seen, err

@@ -11,7 +11,7 @@ import (
 var (
 	// active is the condition that redrive d has work to do.
 	active = "d.state" + postgres.Among(dlq.RedrivesFrom(dlq.BeginRedrive, dlq.CompleteRedrive))
-	// running is the condition that letters of redrive d are being driven.
+	// running is the condition that redrive d is in a state in which letters are driven.
 	running = "d.state" + postgres.Among(dlq.Running)
 	// recounts is the condition that the stored and the new state are the transition after which a
 	// redrive's counters start again at zero.
@@ -25,8 +25,8 @@ func waiting(column string) string {
 	return column + postgres.Among(dlq.ItemsFrom(dlq.ItemChosen, dlq.ItemRefused, dlq.ItemActed))
 }
 
-// taken is the condition that an item's state, in column, is one that the end of a
-// drive leads away from.
+// taken is the condition that an item's state, in column, has a transition at the end of a
+// drive.
 func taken(column string) string {
 	return column + postgres.Among(dlq.ItemsFrom(dlq.ItemDriven, dlq.ItemSettled))
 }

@@ -67,9 +67,9 @@ UPDATE dlq.dlq_redrives d
   FROM n WHERE d.tenant_id = @tenant AND d.id = @redrive`,
 	postgres.Single("tenant", "redrive"), endedItems.As("f"), reachTable.As("f"), postgres.Single("problem"))
 
-// FinishItems implements dlq.Redrives. The letters are of one tenant. A letter that was
-// lost meanwhile is left to Judge, and so is one that its target has accepted: Judge
-// looks at it soon, not only when its lease expires.
+// FinishItems implements dlq.Redrives. The letters are of one tenant. A letter whose lease
+// was lost is left to Judge, and so is one that its target has accepted: Judge looks at it
+// soon, not only when its lease expires.
 func (st *Redrives) FinishItems(ctx context.Context, r uuid.UUID, batch []dlq.Finish) error {
 	if len(batch) == 0 {
 		return nil
@@ -147,7 +147,7 @@ var pausedRedrive = redriveTable.Only("tenant_id", "id", "pauses")
 var storePauses = postgres.Named(`UPDATE dlq.dlq_redrives SET `+pausedRedrive.Set("r", "tenant_id", "id")+`
  WHERE tenant_id = @r.tenant_id AND id = @r.id`, pausedRedrive.As("r"))
 
-// lockLost locks letters that were taken and whose leases have expired, and returns their present
+// lockLost locks letters that were taken and whose leases have expired, and returns their current
 // state. Letters are looked up one by one, for the same reason as in finishItems.
 var lockLost = `
 WITH lost AS MATERIALIZED (
@@ -243,8 +243,8 @@ func (st *Redrives) Judge(ctx context.Context, tenant, id uuid.UUID, chance dlq.
 }
 
 func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Chance) (r dlq.Redrive, err error) {
-	// First the lock, then a statement of its own to count: a statement that waits for
-	// the lock would count from a snapshot older than the row.
+	// First the lock, then a separate statement to count: a statement that waits for the
+	// lock would count from a snapshot older than the row.
 	var state dlq.RedriveState
 	err = tx.GetContext(ctx, &state, `SELECT d.state
 	  FROM dlq.dlq_redrives d
@@ -271,8 +271,8 @@ func judge(ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID, chance dlq.Ch
 	return after, storeVerdict(ctx, tx, &after, chance.NewID)
 }
 
-// storeVerdict stores what the rules made of a redrive; newID makes the id of the record
-// of a halt.
+// storeVerdict stores the rules' verdict on a redrive; newID makes the id of the action
+// record of a halt.
 func storeVerdict(ctx context.Context, tx *sqlx.Tx, after *dlq.Redrive, newID func() uuid.UUID) error {
 	_, err := tx.ExecContext(ctx, storeJudged.Text, storeJudged.Args(judgedRedrive.Row(after))...)
 	if err != nil || after.State != dlq.RedriveHalted {

@@ -140,8 +140,8 @@ func (st *Redrives) Items(ctx context.Context, tenant, id uuid.UUID, states []dl
 	return page.Cut(p, items), postgres.Wrap("list letters of a redrive", err)
 }
 
-// changeRedrive stores what operators change. The counters and cursors of the loops stay as they
-// are. A halted redrive that is resumed counts new failures from its present counters.
+// changeRedrive stores the fields that operators change. The loops' counters and cursors stay
+// unchanged. A halted redrive that is resumed counts new failures from its current counters.
 var changeRedrive = postgres.Named(`
 UPDATE dlq.dlq_redrives
    SET `+changedRedrive.Set("r", "tenant_id", "id")+`,

@@ -88,8 +88,8 @@ var itemTable = postgres.NewTable(
 	postgres.Time("updated_at", func(i *dlq.Item) *time.Time { return &i.UpdatedAt }),
 )
 
-// endedItems are items found by their letters, and reachTable what the target has of
-// each letter.
+// endedItems are items found by their letters, and reachTable holds how far each letter got
+// to its target.
 var (
 	endedItems = itemTable.Only("message_id", "state", "detail")
 	reachTable = postgres.NewTable(postgres.Text("reach", func(r *dlq.Reach) *dlq.Reach { return r }))
@@ -97,8 +97,8 @@ var (
 	judgedItems = itemTable.Only("seq", "state", "detail")
 )
 
-// waitingTable is what the rules need to know of a letter; all NULL when the letter is
-// gone.
+// waitingTable holds the facts that the rules need about a letter; all NULL when the letter
+// is gone.
 var waitingTable = postgres.NewTable(
 	postgres.IntOr(0, "version", func(i *item) *int64 { return &i.letter.Version }),
 	postgres.TextOrEmpty("source", func(i *item) *dlq.Source { return &i.letter.Source }),
@@ -135,7 +135,7 @@ var appliedTable = postgres.NewTable(
 	postgres.Time("updated_at", func(r *appliedRow) *time.Time { return &r.UpdatedAt }),
 )
 
-// item is a waiting letter of a redrive, with what the rules need to know of it.
+// item is a waiting letter of a redrive, with the facts that the rules need.
 type item struct {
 	seq    int64
 	letter dlq.Letter // without content; the status is "" when the letter is gone

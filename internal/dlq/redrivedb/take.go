@@ -25,10 +25,10 @@ const takeWindow = 500
 // gets no row, and tries again later.
 //
 // For the rest of the transaction bitmap scans are disabled: the next items of a
-// redrive, of which there are no statistics yet, are to be read in the order of their
-// index, not all of them and sorted. And only nested loops are left: of letters that
-// have just arrived there are no statistics either, and the planner would rather read
-// all of them than look up a few hundred by ctid.
+// redrive, for which there are no statistics yet, must be read in index order, instead of
+// reading and sorting all of them. Only nested loops are left enabled, too: there are no
+// statistics for letters that have just arrived, and the planner would rather read all of
+// them than look up a few hundred by ctid.
 var lockRunning = `
 SELECT ` + redriveColumns + `, c.at, d.allowance, d.granted_at,
        set_config('enable_bitmapscan', 'off', true) || set_config('enable_hashjoin', 'off',
@@ -110,12 +110,12 @@ func (t *taking) begin(ctx context.Context, r dlq.Redrive, limit int) (err error
 	return nil
 }
 
-// look finds the letters to take: first among as many as may be taken, and only if too
-// few of those are free among more.
+// look finds the letters to take: first among as many as may be taken, then, only if too
+// few of those are free, among more.
 func (t *taking) look(ctx context.Context) error {
 	limits := []int{t.n, t.n + takeWindow}
 	if t.r.Order == dlq.PerKey {
-		limits = limits[1:] // in this order some nearly always wait
+		limits = limits[1:] // in key order some nearly always wait
 	}
 	keys, err := t.keys(ctx)
 	if err != nil {
@@ -134,7 +134,7 @@ func (t *taking) look(ctx context.Context) error {
 	return nil
 }
 
-// waitingItems are the next letters of a redrive, with what prevents taking them: the
+// waitingItems selects the next letters of a redrive, with what prevents taking them: the
 // oldest open letter of their key, and whether this redrive will reach that one
 // earlier.
 var waitingItems = `
@@ -186,8 +186,7 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 	return all, err
 }
 
-// keys returns which keys have a letter under way or a failed one, for the order
-// PER_KEY.
+// keys returns which keys have a letter in flight or a failed one, for the order PER_KEY.
 func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	if t.r.Order != dlq.PerKey {
 		return nil, nil //nolint:nilnil // not needed for other orders

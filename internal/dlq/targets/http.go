@@ -42,7 +42,7 @@ const (
 // HTTPConfig is what an HTTP driver needs. Policy, Now and Log are required.
 type HTTPConfig struct {
 	Policy      *egress.Policy     // checked for every connection, on the resolved address
-	TLS         func() *tls.Config // as egress.Policy.NewClient wants it; nil: the system's authorities
+	TLS         func() *tls.Config // for egress.Policy.NewClient; nil: the system's authorities
 	Timeout     time.Duration      // of one request including the response; 0: 10 s
 	Concurrency int                // concurrent requests, over all batches; 0: 8
 	Version     string             // shown in the User-Agent
@@ -51,9 +51,9 @@ type HTTPConfig struct {
 }
 
 // HTTP drives letters to HTTP targets: the payload as body, key and headers as
-// dlq.CarryOverHTTP defines. 2xx acknowledges; other 4xx, 503 and errors before
-// anything was sent are failures; everything else, above all timeouts, is uncertain, and so
-// is what was sent twice because a kept connection lost it (egress.Client.Send).
+// dlq.CarryOverHTTP defines. 2xx acknowledges; 4xx, 503 and errors before anything was
+// sent are failures; everything else, above all timeouts, is uncertain, and so is a request
+// that was sent twice because a reused connection broke (egress.Client.Send).
 type HTTP struct {
 	client *egress.Client
 	places chan struct{}
@@ -117,7 +117,7 @@ func (h *HTTP) one(ctx context.Context, d *dlq.Drive) dlq.Result {
 	return r
 }
 
-// request sends the letter and notes in r what came of it.
+// request sends the letter and records the result in r.
 func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOverHTTP, r *dlq.Result) {
 	req, err := http.NewRequestWithContext(ctx, cmp.Or(d.To.Method, http.MethodPost), d.To.URL, http.NoBody)
 	if err != nil {
@@ -142,7 +142,7 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOv
 	if err != nil {
 		r.Outcome, r.Error = h.failed(ctx, d, err)
 		if repeated {
-			r.Outcome = dlq.Uncertain // the first sending may have arrived
+			r.Outcome = dlq.Uncertain // the first transmission may have arrived
 		}
 		return
 	}
@@ -199,7 +199,7 @@ func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.Attempt
 	return outcome, words
 }
 
-// typeOf is the content type that the payload looks like.
+// typeOf guesses the content type of the payload.
 func typeOf(payload []byte) string {
 	switch dlq.EncodingOf(payload) {
 	case dlq.JSON:

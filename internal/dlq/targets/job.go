@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// Job repeats runs that were given up: the end of the new run is the end of the retry.
-// All fields are required.
+// Job repeats exhausted job runs: the end of the new run is the end of the retry. All
+// fields are required.
 type Job struct {
 	Runs Runs
 	Now  func() time.Time

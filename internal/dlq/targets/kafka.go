@@ -22,16 +22,15 @@ type KafkaConfig struct {
 	Forbidden func(topic string) bool
 	// CreateTopics lets a broker with topic auto-creation create a missing topic.
 	CreateTopics bool
-	Timeout      time.Duration // 20 s: what is not acknowledged by then is uncertain
+	Timeout      time.Duration // 20 s: records that are not acknowledged by then are uncertain
 	Now          func() time.Time
 }
 
 // Kafka writes dead letters to Kafka. It is safe for concurrent use.
 type Kafka struct {
 	cfg KafkaConfig
-	// most sends records that fit into a batch with others; single sends one after the
-	// other, each in a batch of its own: large records, and those refused along with
-	// others.
+	// most sends records that fit into a batch with others; single sends records one at a
+	// time, each in its own batch: large records, and those refused along with others.
 	most, single *kgo.Client
 	written      *atomic.Int64 // produce requests of which any byte was written to a broker
 }
@@ -99,7 +98,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	produce(ctx, r.most, together, records, errs)
 	if len(together) > 1 {
 		for _, i := range together {
-			if kafka.BatchRefused(errs[i]) { // sending each on its own shows which record caused it
+			if kafka.BatchRefused(errs[i]) { // sending each separately shows which record caused it
 				records[i], errs[i] = recordFor(ctx, &batch[i], dlq.RedriveHeaders), nil
 				alone = append(alone, i)
 			}
@@ -128,7 +127,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 	return results
 }
 
-// refuse returns why a letter is not driven at all, "" if it is.
+// refuse returns why a letter must not be driven, "" if it may be.
 func (r *Kafka) refuse(d *dlq.Drive) string {
 	switch topic := topicOf(d); {
 	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):

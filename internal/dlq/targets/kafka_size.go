@@ -14,9 +14,10 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-const limitWait = 5 * time.Second // for the brokers to tell a topic's limit
+const limitWait = 5 * time.Second // for the brokers to report a topic's limit
 
-// tooLarge says by how many bytes a topic refused a record, and what they are.
+// tooLarge describes by how many bytes a record exceeds its topic's limit, and how its size
+// is made up.
 func (r *Kafka) tooLarge(ctx context.Context, rec *kgo.Record, refused error) string {
 	var b strings.Builder
 	size := kafka.RefusedSize(refused)
@@ -42,8 +43,8 @@ func (r *Kafka) tooLarge(ctx context.Context, rec *kgo.Record, refused error) st
 	return b.String()
 }
 
-// limitOf returns a topic's max.message.bytes, 0 if the brokers do not tell it: that
-// takes DESCRIBE_CONFIGS.
+// limitOf returns a topic's max.message.bytes, 0 if the brokers do not report it: reading it
+// requires DESCRIBE_CONFIGS.
 func (r *Kafka) limitOf(ctx context.Context, topic string) int {
 	ctx, cancel := context.WithTimeout(ctx, limitWait)
 	defer cancel()

@@ -90,10 +90,10 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	return r
 }
 
-// UndoneByHand records that what a letter stands for was undone outside of Skald: the
-// saga that waits for it continues, and its transition resolves the letter; a letter
-// that no saga waits for is resolved alone. It returns the letter as it then is.
-// Faults: Conflict when it is being retried, or its saga is in the archive; NotFound;
+// UndoneByHand records that a letter's step was compensated outside of Skald. The saga
+// that waits for the letter continues, and its transition resolves the letter; a letter
+// that no saga waits for is resolved alone. It returns the resulting letter. Faults:
+// Conflict when the letter is being retried, or its saga is archived; NotFound;
 // dlq.CodeStale when it keeps changing.
 func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
@@ -126,9 +126,9 @@ var (
 )
 
 // tell applies event to the saga of a letter, and stores the result unless that is an
-// error. action is stored with it, unless nil. Faults: Conflict, also codeNotWaiting;
-// dlq.CodeStale. After errNotRead nothing was written; after another error the outcome
-// is unknown.
+// error. action is stored with it, unless nil. Faults: Conflict, possibly with
+// codeNotWaiting; dlq.CodeStale. After errNotRead nothing was written; after another error
+// the outcome is unknown.
 func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action,
 	event func(*saga.Instance) (saga.Event, error)) error {
 	for range sagaTries {

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Webhook sends deliveries again that were given up. It is a redrive.Driver: the result
-// of the delivery is the end of the letter. All fields are required.
+// Webhook repeats deliveries that were given up. It is a redrive.Driver: the result of the
+// delivery is the end of the letter. All fields are required.
 type Webhook struct {
 	Webhooks   webhook.Store
 	Deliveries webhook.Log

@@ -14,7 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// ListSagaErrors returns a page of groups of failed sagas by error, the largest first.
+// ListSagaErrors returns a page of sagas that failed or need attention, grouped by error, the
+// largest group first.
 func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
