@@ -8,9 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -118,6 +115,7 @@ func barOf(r *client.Redrive) func(func(slice) bool) {
 
 // redrivePage is the console of a redrive.
 type redrivePage struct {
+	*web.List // of its letters
 	Redrive   *client.Redrive
 	Row       redriveRow
 	Explained []template.HTML
@@ -128,12 +126,8 @@ type redrivePage struct {
 	Target    string
 	Failures  []failure
 	Partly    bool // the failures shown are incomplete
-	State     string
-	States    []web.Tab
 	Items     []client.RedriveItem
-	Next      string
 	Areas     []web.Tab
-	Now       time.Time
 }
 
 // failure is a reason why letters failed, with how many.
@@ -162,40 +156,28 @@ func (p *pages) redrive(v *web.Visit) (*web.Page, error) {
 	}
 	d := redrivePage{
 		Redrive: r, Row: rowOf(r), Explained: explainedRedrive(r, v.Now),
-		Phases: phasesOf(r, v.Now), Actions: p.redriveButtons(v, r), ETag: etag, Target: targetOf(r.Target), Now: v.Now,
-		Areas: areas("Redrives"), State: v.URL.Query().Get("state"),
-		Rate: !p.kit.ReadOnly && v.May("dlq:admin") && slices.Contains(r.AllowedActions, client.RedriveVerbUpdate),
+		Phases: phasesOf(r, v.Now), Actions: p.redriveButtons(v, r), ETag: etag, Target: targetOf(r.Target),
+		Areas: areas("Redrives"),
+		Rate:  !p.kit.ReadOnly && v.May("dlq:admin") && slices.Contains(r.AllowedActions, client.RedriveVerbUpdate),
 	}
 	if r.Failed > 0 {
-		failed, err := p.items(v, r.ID, url.Values{"state": {"FAILED"}, "page_size": {"200"}})
+		res, err := p.kit.Client.ListRedriveItemsWithResponse(v.Context(), r.ID, &client.ListRedriveItemsParams{},
+			web.AsQuery(url.Values{"state": {"FAILED"}, "page_size": {"200"}}))
+		if err != nil {
+			return nil, err
+		}
+		failed, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
 		if err != nil {
 			return nil, err
 		}
 		d.Failures, d.Partly = failuresOf(failed.Items), failed.Pagination.HasNext
 	}
-	for _, name := range []string{"", "FAILED", "BOUNCED", "SKIPPED", "WAITING", "TAKEN", "DONE"} {
-		tab := web.Tab{Name: web.BadgeOf(name).Word, URL: "?state=" + name, Current: name == d.State}
-		if name == "" {
-			tab.Name, tab.URL = "all", "?"
-		}
-		d.States = append(d.States, tab)
-	}
-	q := url.Values{"page_size": {"50"}}
-	for _, name := range []string{"state", "cursor"} {
-		if value := v.URL.Query().Get(name); value != "" {
-			q.Set(name, value)
-		}
-	}
-	items, err := p.items(v, r.ID, q)
+	l, list, err := web.ListPage[client.RedriveItemList](v, itemViews(), nil,
+		web.Of(r.ID, p.kit.Client.ListRedriveItems))
 	if err != nil {
 		return nil, err
 	}
-	d.Items = items.Items
-	if next := items.Pagination.NextCursor; next != nil {
-		q.Del("page_size")
-		q.Set("cursor", *next)
-		d.Next = "?" + q.Encode()
-	}
+	d.List, d.Items = l, list.Items
 	page := &web.Page{
 		Template: "redrive", Title: "Redrive: " + strings.ToLower(string(r.Action)), Nav: "Redrives", Refresh: 5, Data: d,
 		Scripts: []string{"letters.js"},
@@ -206,13 +188,13 @@ func (p *pages) redrive(v *web.Visit) (*web.Page, error) {
 	return page, nil
 }
 
-func (p *pages) items(v *web.Visit, id uuid.UUID, q url.Values) (*client.RedriveItemList, error) {
-	res, err := p.kit.Client.ListRedriveItemsWithResponse(
-		v.Context(), id, &client.ListRedriveItemsParams{}, web.AsQuery(q))
-	if err != nil {
-		return nil, err
+// itemViews are the states of the letters of a redrive.
+func itemViews() []web.View {
+	views := []web.View{{Name: "all"}}
+	for _, state := range []string{"FAILED", "BOUNCED", "SKIPPED", "WAITING", "TAKEN", "DONE"} {
+		views = append(views, web.View{Name: web.BadgeOf(state).Word, Filter: url.Values{"state": {state}}})
 	}
-	return web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	return views
 }
 
 // failuresOf counts failed letters by what their targets said, the most frequent first.

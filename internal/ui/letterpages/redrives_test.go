@@ -54,7 +54,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 	await("HALTED")
 	s.page(t, redrive, "halted automatically", "the counters start again at zero", "the canary counts as passed",
 		"answered 503", "billing is back")
-	s.page(t, redrive+"?state=FAILED", "failed")
+	s.page(t, redrive+"?state=FAILED", `<a href="?state=FAILED" aria-current="true">`)
 	s.page(t, "/ui/redrives?state=HALTED&state=AWAITING_APPROVAL&state=PAUSED", redrive)
 
 	s.act(t, redrive+"/actions/update", "rate_per_second", "500", "concurrency", "4")

@@ -6,10 +6,10 @@ import (
 	"html/template"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -184,16 +184,19 @@ func showBulk(answer []byte) (*web.Preview, error) {
 
 // bulkPage is the progress of a bulk.
 type bulkPage struct {
+	*web.List    // of its sagas
 	Bulk         *client.SagaBulk
-	Now          time.Time
 	About        string // which sagas it is about
 	DoneX, SkipX int64  // of the bar, in thousandths
 	SkipW        int64
 	Left         int64
 	Actions      []web.Button
-	Tabs         []web.Tab
 	Items        []client.SagaBulkItem
-	Next         string
+}
+
+var outcomeViews = []web.View{
+	{Name: "All"}, {Name: "Done", Filter: url.Values{"outcome": {"DONE"}}},
+	{Name: "Skipped", Filter: url.Values{"outcome": {"SKIPPED"}}},
 }
 
 func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
@@ -201,35 +204,18 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	params := &client.ListSagaBulkItemsParams{Cursor: v.Query("cursor"), PageSize: new(int32(50))}
-	outcome := v.URL.Query().Get("outcome")
-	if outcome != "" {
-		params.Outcome = new(client.SagaBulkOutcome(outcome))
-	}
-	res, err := p.kit.Client.ListSagaBulkItemsWithResponse(v.Context(), b.ID, params)
-	if err != nil {
-		return nil, err
-	}
-	items, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	l, list, err := web.ListPage[client.SagaBulkItemList](v, outcomeViews, nil,
+		web.Of(b.ID, p.kit.Client.ListSagaBulkItems))
 	if err != nil {
 		return nil, err
 	}
 	path := "/ui/sagas/bulk/" + b.ID.String()
-	d := bulkPage{Bulk: b, Now: v.Now, About: aboutBulk(b), Items: items.Items, Left: max(0, b.Expected-b.Matched)}
+	d := bulkPage{List: l, Bulk: b, About: aboutBulk(b), Items: list.Items, Left: max(0, b.Expected-b.Matched)}
 	if all := max(b.Expected, b.Matched); all > 0 {
 		d.DoneX, d.SkipX, d.SkipW = 1000*b.Done/all, 1000*b.Done/all, 1000*b.Skipped/all
 	}
-	for _, tab := range []struct{ name, outcome, count string }{
-		{"All", "", web.Count(b.Matched)}, {"Done", "DONE", web.Count(b.Done)},
-		{"Skipped", "SKIPPED", web.Count(b.Skipped)},
-	} {
-		d.Tabs = append(d.Tabs, web.Tab{Name: tab.name, URL: "?outcome=" + tab.outcome, Current: outcome == tab.outcome,
-			Count: tab.count})
-	}
-	if next := items.Pagination.NextCursor; next != nil {
-		q := v.URL.Query()
-		q.Set("cursor", *next)
-		d.Next = "?" + q.Encode()
+	for i, count := range []int64{b.Matched, b.Done, b.Skipped} {
+		l.Tabs[i].Count = web.Count(count)
 	}
 	refresh := 5
 	if b.State == client.BulkStateRUNNING {

@@ -55,6 +55,10 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 		!strings.Contains(page, "workflow_name: bulky") {
 		t.Errorf("the page of a bulk operation:\n%s", page)
 	}
+	if !strings.Contains(page, `<a href="?" aria-current="true">All <span class="quiet">2</span></a>`) ||
+		!strings.Contains(page, `<a href="?outcome=SKIPPED">Skipped <span class="quiet">0</span></a>`) {
+		t.Errorf("the tabs of a bulk operation:\n%s", page)
+	}
 	if _, doc := s.Call(t, "GET", "/sagas/"+ids[1], nil); doc["suspended_at"] == nil {
 		t.Errorf("a saga of the filter is not suspended: %v", doc)
 	}
