@@ -26,38 +26,6 @@ var bulkActions = []web.Option{
 	{Value: "compensate", Label: "Compensate: undo everything, end as compensated"},
 }
 
-var anyYesNo = append(web.Labelled("", "any"), web.YesNo...)
-
-// bulkFilters are the members of the filter of a bulk. Those that are not always shown are shown when they are set.
-var bulkFilters = []struct {
-	web.Field
-	always bool
-}{
-	{web.Field{Name: "workflow_name", Label: "Workflow"}, true},
-	{web.Field{Name: "status", Label: "Status", Kind: "lines", Hint: "One a line."}, false},
-	{web.Field{Name: "state", Label: "State", Kind: "lines", Hint: "One per line, such as failed."}, true},
-	{web.Field{Name: "lifecycle", Label: "Lifecycle", Kind: "lines", Hint: "One a line."}, false},
-	{web.Field{Name: "needs_attention", Label: "Needs attention", Kind: "select", Options: anyYesNo}, true},
-	{web.Field{Name: "active", Label: "Active", Kind: "select", Options: anyYesNo}, false},
-	{web.Field{Name: "definition_id", Label: "Version of the workflow", Hint: "name@version"}, false},
-	{web.Field{Name: "business_key", Label: "Business key"}, false},
-	{web.Field{Name: "correlation_id", Label: "Correlation"}, false},
-	{web.Field{Name: "trace_id", Label: "Trace"}, false},
-	{web.Field{Name: "initiated_by", Label: "Initiated by"}, false},
-	{web.Field{Name: "assignee", Label: "Assignee"}, false},
-	{web.Field{Name: "metadata", Label: "Metadata contains", Hint: "A JSON object."}, false},
-	{web.Field{Name: "created_from", Label: "Created from"}, true},
-	{web.Field{Name: "created_to", Label: "Created before"}, true},
-	{web.Field{Name: "updated_from", Label: "Changed from"}, false},
-	{web.Field{Name: "updated_to", Label: "Changed before"}, false},
-	{web.Field{Name: "ended_from", Label: "Ended from"}, false},
-	{web.Field{Name: "ended_to", Label: "Ended before"}, false},
-	{web.Field{Name: "error_code", Label: "Error code"}, false},
-	{web.Field{Name: "step", Label: "Step", Hint: "Of the workflow."}, false},
-	{web.Field{Name: "attention_since_from", Label: "Needs attention since, from"}, false},
-	{web.Field{Name: "attention_since_to", Label: "Needs attention since, before"}, false},
-}
-
 // bulkFields are the fields of the form; the URL has the filters of the list, or the ids that were selected there.
 func bulkFields(v *web.Visit) []web.Field {
 	q := v.URL.Query()
@@ -73,10 +41,11 @@ func bulkFields(v *web.Visit) []web.Field {
 			Value: strings.Join(ids, "\n"), Hint: "One ID per line."})
 	} else {
 		group := "To all sagas that match"
-		for _, f := range bulkFilters {
-			if value := strings.Join(q[f.Name], "\n"); f.always || value != "" {
-				field := f.Field
-				field.Name, field.Value, field.Group = "filter."+f.Name, value, group
+		for i := range sagaFilters {
+			f := &sagaFilters[i]
+			if value := strings.Join(q[f.Name], "\n"); f.marks&always != 0 || value != "" {
+				field := f.field()
+				field.Value, field.Group = value, group
 				fields, group = append(fields, field), ""
 			}
 		}
@@ -92,11 +61,8 @@ var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view"
 // sagas than the visitor has seen.
 func checkFilters(v *web.Visit) error {
 	for name := range v.URL.Query() {
-		known := slices.Contains(notFilters, name)
-		for i := range bulkFilters {
-			known = known || bulkFilters[i].Name == name
-		}
-		if !known {
+		isFilter := slices.ContainsFunc(sagaFilters, func(f sagaFilter) bool { return f.Name == name })
+		if !isFilter && !slices.Contains(notFilters, name) {
 			return web.Malformed("The list has the filter " + name + ", by which a bulk operation cannot select sagas. " +
 				"Remove it, or select the sagas individually.")
 		}
@@ -137,8 +103,9 @@ func bulkBody(_ web.Form, members map[string]any) error {
 		members["ids"] = ids
 	}
 	filter, _ := members["filter"].(map[string]any)
-	for _, name := range []string{"needs_attention", "active"} {
-		if text, is := filter[name].(string); is {
+	for i := range sagaFilters {
+		name := sagaFilters[i].Name
+		if text, is := filter[name].(string); is && sagaFilters[i].marks&yesNo != 0 {
 			filter[name] = text == "true"
 		}
 	}

@@ -2,7 +2,7 @@
 // forms of these actions.
 //
 // Files, each on top of those before it: story, state, reads, compare, track, gantt, rail, verbs, actions, retry,
-// attempt, tabs, sagas, export, notes, start, saga, bulk, errors, pages.
+// attempt, tabs, filters, sagas, export, notes, start, saga, bulk, errors, pages.
 package sagapages
 
 import (

@@ -45,44 +45,12 @@ type sagaRow struct {
 	Actions    []web.Button
 }
 
-var (
-	views = []web.View{
-		{Name: "Needs attention", Filter: url.Values{"needs_attention": {"true"}}},
-		{Name: "Active", Filter: url.Values{"active": {"true"}}},
-		{Name: "Failed", Filter: url.Values{"status": {"FAILED"}}},
-		{Name: "All"},
-		{Name: "Archived", Filter: url.Values{"archived": {"true"}}},
-	}
-	filters = []web.Filter{
-		{Name: "workflow_name", Label: "Workflow", Hint: "order"},
-		{Name: "state", Label: "State", Options: states()},
-		{Name: "business_key", Label: "Business key"},
-		{Name: "correlation_id", Label: "Correlation"},
-		{Name: "initiated_by", Label: "Initiated by"},
-		{Name: "assignee", Label: "Assignee"},
-		{Name: "trace_id", Label: "Trace"},
-		{Name: "definition_id", Label: "Version", Hint: "order@3"},
-		{Name: "created_from", Label: "Created from", Hint: "-24h", Time: true},
-		{Name: "created_to", Label: "Created to", Time: true},
-		{Name: "updated_from", Label: "Changed from", Hint: "-1h", Time: true},
-		{Name: "ended_from", Label: "Ended from", Hint: "-24h", Time: true},
-		{Name: "ended_to", Label: "Ended before", Time: true},
-		{Name: "error_code", Label: "Error code", Hint: "http_503"},
-		{Name: "step", Label: "Step (of the workflow)", Hint: "charge"},
-		{Name: "attention_since_from", Label: "Attention since, from", Hint: "-24h", Time: true},
-		{Name: "attention_since_to", Label: "Attention since, before", Hint: "-7d", Time: true},
-		{Name: "metadata", Label: "Metadata", Hint: `{"region":"eu"}`},
-	}
-)
-
-func states() (all []web.Option) {
-	for _, s := range []client.SagaState{
-		"pending", "running", "step_completed", "completed", "compensating", "compensated", "failed", "cancelled",
-		"timed_out",
-	} {
-		all = append(all, web.Option{Value: string(s), Label: web.Words(s)})
-	}
-	return all
+var views = []web.View{
+	{Name: "Needs attention", Filter: url.Values{"needs_attention": {"true"}}},
+	{Name: "Active", Filter: url.Values{"active": {"true"}}},
+	{Name: "Failed", Filter: url.Values{"status": {"FAILED"}}},
+	{Name: "All"},
+	{Name: "Archived", Filter: url.Values{"archived": {"true"}}},
 }
 
 // listed reads the page of the list that the URL asks for.

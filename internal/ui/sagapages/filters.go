@@ -1,0 +1,85 @@
+package sagapages
+
+import (
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// sagaFilter selects sagas in their list and for a bulk operation.
+type sagaFilter struct {
+	web.Filter
+	marks marks
+}
+
+// marks say how the forms show a filter.
+type marks int
+
+const (
+	viewed marks = 1 << iota // the list has views for it instead of a field
+	always                   // the form of a bulk shows it when it is empty too
+	lines                    // a bulk accepts several values, one on each line
+	yesNo
+)
+
+// sagaFilters are all filters of sagas, in the order of the list's form.
+var sagaFilters = []sagaFilter{
+	{web.Filter{Name: "workflow_name", Label: "Workflow", Hint: "order"}, always},
+	{web.Filter{Name: "state", Label: "State", Options: states()}, always | lines},
+	{web.Filter{Name: "status", Label: "Status"}, viewed | lines},
+	{web.Filter{Name: "lifecycle", Label: "Lifecycle"}, viewed | lines},
+	{web.Filter{Name: "needs_attention", Label: "Needs attention"}, viewed | always | yesNo},
+	{web.Filter{Name: "active", Label: "Active"}, viewed | yesNo},
+	{web.Filter{Name: "business_key", Label: "Business key"}, 0},
+	{web.Filter{Name: "correlation_id", Label: "Correlation"}, 0},
+	{web.Filter{Name: "initiated_by", Label: "Initiated by"}, 0},
+	{web.Filter{Name: "assignee", Label: "Assignee"}, 0},
+	{web.Filter{Name: "trace_id", Label: "Trace"}, 0},
+	{web.Filter{Name: "definition_id", Label: "Version", Hint: "order@3"}, 0},
+	{web.Filter{Name: "created_from", Label: "Created from", Hint: "-24h", Time: true}, always},
+	{web.Filter{Name: "created_to", Label: "Created before", Time: true}, always},
+	{web.Filter{Name: "updated_from", Label: "Changed from", Hint: "-1h", Time: true}, 0},
+	{web.Filter{Name: "updated_to", Label: "Changed before", Time: true}, 0},
+	{web.Filter{Name: "ended_from", Label: "Ended from", Hint: "-24h", Time: true}, 0},
+	{web.Filter{Name: "ended_to", Label: "Ended before", Time: true}, 0},
+	{web.Filter{Name: "error_code", Label: "Error code", Hint: "http_503"}, 0},
+	{web.Filter{Name: "step", Label: "Step (of the workflow)", Hint: "charge"}, 0},
+	{web.Filter{Name: "attention_since_from", Label: "Attention since, from", Hint: "-24h", Time: true}, 0},
+	{web.Filter{Name: "attention_since_to", Label: "Attention since, before", Hint: "-7d", Time: true}, 0},
+	{web.Filter{Name: "metadata", Label: "Metadata", Hint: `{"region":"eu"}`}, 0},
+}
+
+func states() (all []web.Option) {
+	for _, s := range []client.SagaState{
+		"pending", "running", "step_completed", "completed", "compensating", "compensated", "failed", "cancelled",
+		"timed_out",
+	} {
+		all = append(all, web.Option{Value: string(s), Label: web.Words(s)})
+	}
+	return all
+}
+
+// filters are the fields of the list's form.
+var filters = func() (all []web.Filter) {
+	for _, f := range sagaFilters {
+		if f.marks&viewed == 0 {
+			all = append(all, f.Filter)
+		}
+	}
+	return all
+}()
+
+var anyYesNo = append(web.Labelled("", "any"), web.YesNo...)
+
+// field returns the field of a bulk's form. A bulk accepts no distances in time.
+func (f *sagaFilter) field() web.Field {
+	field := web.Field{Name: "filter." + f.Name, Label: f.Label}
+	switch {
+	case f.marks&lines != 0:
+		field.Kind, field.Hint = "lines", "One per line."
+	case f.marks&yesNo != 0:
+		field.Kind, field.Options = "select", anyYesNo
+	case f.Hint != "" && !f.Time:
+		field.Hint = "Such as " + f.Hint + "."
+	}
+	return field
+}
