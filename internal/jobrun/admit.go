@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Candidate is a run of a concurrency key as its admission sees it.
+// Candidate is a run of a concurrency key, as AdmitKey sees it.
 type Candidate struct {
 	ID           uuid.UUID
 	RootRunID    uuid.UUID
@@ -18,12 +18,12 @@ type Candidate struct {
 	Policy       Policy
 	ScheduledFor time.Time
 	AvailableAt  time.Time
-	Due          bool // AvailableAt has come
-	Admitted     bool // may be claimed, or is with a worker
-	// CancelRequested: its worker is to stop it.
+	Due          bool // its AvailableAt has passed
+	Admitted     bool // claimable, or held by a worker
+	// its worker has been asked to stop it
 	CancelRequested bool
-	QueueLimit      int  // of Queue: how many may wait; 0: any number
-	HoldsKey        bool // as a retry that waits it keeps others from starting
+	QueueLimit      int  // with Queue: how many may wait; 0: any number
+	HoldsKey        bool // a retry that keeps other runs from starting while it waits
 }
 
 // Step is what happens to a candidate.
@@ -37,22 +37,21 @@ const (
 	StepAskCancel Step = "ask_cancel" // its worker is asked to stop it
 )
 
-// Admission is a decision about a candidate, and why.
+// Admission is the decision about one candidate and its reason.
 type Admission struct {
 	ID     uuid.UUID
 	Step   Step
 	Reason string
 }
 
-// AdmitKey decides about the runs of one concurrency key (S18, sweep 10): at most one
-// of them is with a worker or may be claimed. all are the runs of the key that are with
-// a worker, claimable, or waiting and due, and all waiting retries.
+// AdmitKey decides about the runs of one concurrency key (S18, sweep 10), of which at most one may
+// be held by a worker or claimable. all contains the key's runs that a worker holds, that are
+// claimable, or that are waiting and due, and all its waiting retries.
 //
-// A run that is due while another one has not ended follows its own policy: forbid
-// skips it, queue lets it wait, replace ends the other run first. A retry continues
-// older work: it waits even under forbid and replaces nothing, but is skipped when a
-// newer run has the key. A canceled run that is still running keeps its key until its
-// worker or the end of the grace period ends it (S9).
+// A run that is due while another one has not ended follows its own policy: forbid skips it, queue
+// makes it wait, replace ends the other run first. A retry continues older work: it waits even
+// under forbid and replaces nothing, but is skipped if a newer run has the key. A canceled run that
+// is still running keeps its key until its worker ends it or the grace period is over (S9).
 func AdmitKey(all []Candidate) []Admission {
 	k := admission{}
 	all = slices.Clone(all)
@@ -81,17 +80,17 @@ func AdmitKey(all []Candidate) []Admission {
 
 type admission struct {
 	holders []*Candidate
-	retry   *Candidate // the first one that waits and holds the key
+	retry   *Candidate // the first waiting retry that holds the key
 	waiting []*Candidate
 	decided []Admission
-	fresh   bool // the holder was admitted just now
+	fresh   bool // the holder was admitted by this call
 }
 
 func (k *admission) decide(c *Candidate, s Step, format string, args ...any) {
 	k.decided = append(k.decided, Admission{ID: c.ID, Step: s, Reason: fmt.Sprintf(format, args...)})
 }
 
-// choose admits the first run that may begin, if the key is free.
+// choose admits the first run that may start, if the key is free.
 func (k *admission) choose() {
 	if c := k.retry; c != nil {
 		k.holders = append(k.holders, c)
@@ -114,7 +113,7 @@ func (k *admission) choose() {
 	}
 }
 
-// replacer is the newest that waits and replaces what was before; nil: none.
+// replacer returns the newest waiting run that replaces the runs before it; nil if there is none.
 func (k *admission) replacer() *Candidate {
 	for _, c := range slices.Backward(k.waiting) {
 		if c.Policy == Replace && c.Trigger != ByRetry {
@@ -124,7 +123,7 @@ func (k *admission) replacer() *Candidate {
 	return nil
 }
 
-// hold decides about those that wait while h has the key.
+// hold decides about the waiting runs while h holds the key.
 func (k *admission) hold(h *Candidate) {
 	by, queued := k.replacer(), 0
 	for _, c := range k.waiting {

@@ -10,14 +10,14 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// Chance supplies ids and random numbers to rules that stores call for many runs;
-// stores create neither themselves. Both functions are safe for concurrent use.
+// Chance supplies ids and random numbers to rules that stores apply to many runs at once, because
+// stores generate neither. Both functions are safe for concurrent use.
 type Chance struct {
 	Jitter func() float64   // in [0,1)
 	NewID  func() uuid.UUID // UUIDv7
 }
 
-// At is the Moment of one decision, by the database's clock.
+// At returns the Moment of one decision, at the database's time.
 func (c Chance) At(now time.Time) Moment {
 	return Moment{Now: now.UTC(), Jitter: c.Jitter(), NewID: c.NewID}
 }
@@ -28,49 +28,49 @@ type Precondition struct {
 	Version int64
 }
 
-// Change is how an event changes a run. A store writes all of it in one transaction if
-// Before still holds, and otherwise nothing (W7, W8).
+// Change is the effect of an event on a run. If Before still holds, a store writes all of it in one
+// transaction, and otherwise nothing (W7, W8).
 type Change struct {
 	Before Precondition
-	After  Run // the run as it is then
+	After  Run // the run before the event
 	// Events are the decisions to record, in order.
 	Events []HistoryEvent
-	// Attempt is the one that has ended although its run has not; nil: none.
+	// Attempt is the attempt that ended although the run did not; nil: none.
 	Attempt *Attempt
-	// Retry is the row that follows (S5); nil: none.
+	// Retry is the new run that retries this one (S5); nil: none.
 	Retry *Run
-	// LetterUpdate is the update for the dead letters: a new letter when the run has
-	// given up, or the result for the letter that it retries; nil: none.
+	// LetterUpdate updates the dead letters: with a new letter if the run has given up, or with the
+	// result for the letter that it retries; nil: none.
 	LetterUpdate *dlq.SourceUpdate
-	// Final: the chain of retries has ended with this run, so that a saga waiting for
-	// it continues.
+	// Final reports that the chain of retries has ended with this run, so that a saga waiting for
+	// it can continue.
 	Final bool
 }
 
 // Changes reports whether there is anything to write.
 func (c *Change) Changes() bool { return len(c.Events) > 0 || c.After.Version != c.Before.Version }
 
-// Instance is a run with what is needed to decide about it.
+// Instance is a run with the data needed to decide about it.
 type Instance struct {
 	Run
-	Spec *Spec // its definition's, in the run's version
+	Spec *Spec // of its definition, in the run's version
 }
 
-// decision gathers a Change while the rules work on it.
+// decision accumulates a Change while the rules are applied.
 type decision struct {
 	Change
 	spec    *Spec
 	m       Moment
-	why     *fault.Error      // a refusal in other words than "the job run is …"
-	illegal *IllegalEdgeError // the move that the table does not have; nil: none
+	why     *fault.Error      // replaces the default message "the job run is …"; nil: default
+	illegal *IllegalEdgeError // the transition that the table does not have; nil: none
 }
 
-// newDecision begins a change of r.
+// newDecision starts a change of r.
 func newDecision(r *Instance, m Moment) *decision {
 	return &decision{Change: Change{Before: Precondition{r.State, r.Version}, After: r.Run}, spec: r.Spec, m: m}
 }
 
-// refusal is the fault of an event that r, as it was, does not allow.
+// refusal returns the fault for an event that the state of r does not allow.
 func (d *decision) refusal(r *Run, what string) *fault.Error {
 	switch {
 	case d.why != nil:
@@ -81,7 +81,7 @@ func (d *decision) refusal(r *Run, what string) *fault.Error {
 	return r.Conflict(what)
 }
 
-// can reports whether the table lets by move the run to a state.
+// can reports whether by may move the run to a state, according to the table.
 func (d *decision) can(to State, by Mover) bool {
 	if !CanMove(d.After.State, to, by) {
 		d.illegal = &IllegalEdgeError{From: d.After.State, To: to, By: by}
@@ -90,13 +90,13 @@ func (d *decision) can(to State, by Mover) bool {
 	return true
 }
 
-// tell records a decision about the run as it is by now.
+// tell records an event of the run in its current state.
 func (d *decision) tell(e HistoryEvent) {
 	e.At, e.Version, e.Attempt = d.m.Now, d.After.Version, d.After.Attempt
 	d.Events = append(d.Events, e)
 }
 
-// epoch is what is recorded of who decides: the leader's.
+// epoch returns the epoch to record with a decision: the leader's, or 0 for other movers.
 func (d *decision) epoch(by Mover) int64 {
 	if by == Leader {
 		return d.m.Epoch
@@ -104,13 +104,13 @@ func (d *decision) epoch(by Mover) int64 {
 	return 0
 }
 
-// trust takes the run out of doubt.
+// trust ends the doubt about the run.
 func (d *decision) trust() {
 	d.After.Continuation, d.After.ConfirmStartedAt, d.After.ConfirmDeadlineAt = NoDoubt, nil, nil
 }
 
-// cancel ends a run that is with no worker, or was not started. Of a RUNNING one
-// it asks the worker to stop, unless it is to be fenced (S9).
+// cancel ends a run that no worker holds or that was not started. It asks the worker of a RUNNING
+// run to stop, or fences it if forced (S9).
 func (d *decision) cancel(in CancelRequested) bool {
 	switch running := d.After.State == Running; {
 	case running && in.Waiting:
@@ -122,8 +122,8 @@ func (d *decision) cancel(in CancelRequested) bool {
 	return d.end(verdict{state: Canceled, by: Operator, actor: in.Actor, reason: in.Reason})
 }
 
-// askToStop asks the worker of a RUNNING run to stop it, once. The version stays:
-// the worker's calls are as good as before.
+// askToStop asks the worker of a RUNNING run to stop it, at most once. The version does not change,
+// so the worker's calls remain valid.
 func (d *decision) askToStop(by Mover, actor, reason string) {
 	r := &d.After
 	if r.CancelRequestedAt != nil {
@@ -133,10 +133,10 @@ func (d *decision) askToStop(by Mover, actor, reason string) {
 	d.tell(HistoryEvent{Kind: WasCancelAsk, Epoch: d.epoch(by), WorkerID: r.WorkerID, Actor: actor, Reason: reason})
 }
 
-// release gives a run back on behalf of its worker. A run with a requested cancel ends instead,
-// because no other worker may execute it. A run whose worker could not keep its lease was lost,
-// although its worker is left to report it: otherwise a run that makes its workers lose it would be
-// claimed and given back forever.
+// release returns a run on behalf of its worker. A run with a requested cancel ends instead,
+// because no other worker may execute it. A run whose worker could not renew its lease counts as a
+// loss, even though the worker itself reports it: otherwise a run that makes its workers lose their
+// leases would be claimed and released forever.
 func (d *decision) release(in Released) bool {
 	r := &d.After
 	switch {
@@ -148,15 +148,15 @@ func (d *decision) release(in Released) bool {
 	return d.giveBack(Worker, HistoryEvent{Kind: WasReleased, Reason: in.Reason}, AttemptReleased)
 }
 
-// ranOut reports whether its worker has let the lease run out. The lease of a detached worker was
-// ended for it, at the moment when the doubt began.
+// ranOut reports whether the worker let the lease expire. Detaching a worker ends its leases at the
+// moment when the doubt begins, which does not count.
 func (r *Run) ranOut(now time.Time) bool {
 	return over(r.LeaseExpiresAt, 0, now) &&
 		(r.ConfirmStartedAt == nil || r.LeaseExpiresAt.Before(*r.ConfirmStartedAt))
 }
 
-// reassign takes a run from its worker, of one that is with none it ends the wait.
-// One that was to be canceled ends instead, as when its worker gives it back.
+// reassign takes a run from its worker, or ends the wait of a run that no worker holds. A run with
+// a requested cancel ends instead, as on release.
 func (d *decision) reassign(in ReassignRequested) bool {
 	r := &d.After
 	what := HistoryEvent{Kind: WasReassigned, Actor: in.Actor, Reason: in.Reason}
@@ -176,8 +176,8 @@ func (d *decision) reassign(in ReassignRequested) bool {
 	return d.giveBack(Operator, what, AttemptReassigned)
 }
 
-// giveBack takes the run from its worker, to be claimable immediately. No budget is
-// used. The token stays on record until the next worker gets one.
+// giveBack takes the run from its worker and makes it claimable immediately, without using any
+// budget. The token stays on record until the next assignment.
 func (d *decision) giveBack(by Mover, what HistoryEvent, outcome string) bool {
 	r := &d.After
 	if !d.can(Orphaned, by) {
@@ -191,7 +191,7 @@ func (d *decision) giveBack(by Mover, what HistoryEvent, outcome string) bool {
 	return true
 }
 
-// hasten ends the wait of a run that has lost its worker, unless it is over.
+// hasten ends the wait of an orphaned run, unless it is already over.
 func (d *decision) hasten(what HistoryEvent) {
 	r := &d.After
 	if r.AdmittedAt != nil && !r.AvailableAt.After(d.m.Now) {

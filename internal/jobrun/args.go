@@ -16,21 +16,21 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// Schema checks the arguments of runs. Nil lets everything through.
+// Schema validates the arguments of runs. A nil Schema accepts everything.
 type Schema struct{ compiled *jsonschema.Schema }
 
-// schemaName is the schema's address inside the library; nothing can be loaded from it.
+// schemaName is the schema's URL within the library; nothing can be loaded from it.
 const schemaName = "args:///schema"
 
-// nothing keeps a schema from reaching for files and other machines.
+// noSchemaFiles keeps schemas from loading files and URLs.
 type noSchemaFiles struct{}
 
 func (noSchemaFiles) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%q is not part of the schema", url)
 }
 
-// ParseSchema reads a JSON Schema, of draft 2020-12 unless $schema says another
-// one; nil for none. References to other documents are refused. Fault: Invalid
+// ParseSchema parses a JSON Schema, of draft 2020-12 unless $schema names another; it returns nil
+// for an empty or null doc. References to other documents are refused. Fault: Invalid
 // (CodeInvalid).
 func ParseSchema(doc json.RawMessage) (*Schema, error) {
 	if len(doc) == 0 || isNull(doc) {
@@ -55,14 +55,14 @@ func ParseSchema(doc json.RawMessage) (*Schema, error) {
 	return &Schema{compiled}, nil
 }
 
-// clean is what the library says of a schema, in one line without our name of it.
+// clean returns the library's error message on one line, without our internal name of the schema.
 func clean(err error) string {
 	s := strings.ReplaceAll(err.Error(), schemaName, "")
 	return strings.Join(strings.Fields(s), " ")
 }
 
-// Check returns what is wrong with arguments: a fault of kind Invalid
-// (CodeInvalid), its pointers beginning with pointer. Nil arguments count as {}.
+// Check validates arguments and returns a fault of kind Invalid (CodeInvalid) whose pointers begin
+// with pointer. Nil arguments count as {}.
 func (s *Schema) Check(pointer string, args json.RawMessage) error {
 	w := s.mistakes(pointer, args)
 	if len(args) > MaxArgs {
@@ -96,7 +96,7 @@ func (s *Schema) mistakes(pointer string, args json.RawMessage) (w mistakes) {
 	return w
 }
 
-// leaves gathers what has no deeper cause.
+// leaves collects the errors that have no further cause.
 func (w *mistakes) leaves(pointer string, e *jsonschema.ValidationError, p *message.Printer) {
 	for _, cause := range e.Causes {
 		w.leaves(pointer, cause, p)

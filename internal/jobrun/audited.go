@@ -1,8 +1,8 @@
 package jobrun
 
-// Audited returns what is hashed for the audit trail when a definition is changed: its
-// spec without the default arguments, which not every reader may see (SpecVersion shows
-// that they changed), and without fields that change automatically.
+// Audited returns the value whose hash the audit trail records when a definition changes: its spec,
+// without the default arguments, which not every reader may see (SpecVersion shows that they
+// changed), and without fields that change automatically.
 func (d *Definition) Audited() any {
 	spec := d.Spec
 	spec.DefaultArgs = nil
@@ -12,8 +12,8 @@ func (d *Definition) Audited() any {
 	}
 }
 
-// AuditedSettings returns what is hashed of the settings: those that differ from
-// their defaults.
+// AuditedSettings returns the value whose hash the audit trail records when settings change: the
+// settings that differ from their defaults.
 func AuditedSettings(version int64, values map[string]float64) any {
 	return map[string]any{"version": version, "values": values}
 }

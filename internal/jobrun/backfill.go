@@ -10,27 +10,26 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// Reprocess says which slots a backfill runs that have a run already. Slots that
-// never ran, or were SKIPPED, always run; those that have a run which has not
-// ended never do.
+// Reprocess determines which slots that already have a run are run again. Slots that never ran or
+// were SKIPPED always run; slots whose run has not ended never do.
 type Reprocess string
 
-// What to run once more.
+// Which slots to run again.
 const (
 	ReprocessNone      Reprocess = "NONE"
-	ReprocessFailed    Reprocess = "FAILED"    // what did not succeed in the end
-	ReprocessCompleted Reprocess = "COMPLETED" // that, and what did
+	ReprocessFailed    Reprocess = "FAILED"    // those that did not succeed in the end
+	ReprocessCompleted Reprocess = "COMPLETED" // those that did, too
 )
 
-// Reprocesses is everything that a backfill may reprocess.
+// Reprocesses lists all values of Reprocess.
 var Reprocesses = []Reprocess{ReprocessNone, ReprocessFailed, ReprocessCompleted}
 
-// SlotState is the result of a slot, retries and earlier backfills included.
+// SlotState is the result of a slot, including retries and earlier backfills.
 type SlotState struct {
 	Active, Succeeded, Failed bool
 }
 
-// Wants reports whether a slot is to run.
+// Wants reports whether a slot should run.
 func (p Reprocess) Wants(s SlotState) bool {
 	switch {
 	case s.Active:
@@ -43,36 +42,37 @@ func (p Reprocess) Wants(s SlotState) bool {
 	return true
 }
 
-// Bounds of backfills.
+// Limits of backfills.
 const (
 	DefaultBackfillActive = 5
 	MaxBackfillActive     = 1000
-	// backfillPriority is how much lower the priority of a backfill's runs is than
-	// that of the scheduled ones, which so are claimed first.
+	// backfillPriority is how much lower the priority of a backfill's runs is than that of
+	// scheduled runs, so that those are claimed first.
 	backfillPriority = 10
 )
 
-// Backfill runs slots of the past on purpose.
+// Backfill runs past slots on request.
 type Backfill struct {
 	bulk.Head
 	DefinitionID uuid.UUID
 	From, To     time.Time // inclusive, exclusive
 	Reprocess    Reprocess
 	NewestFirst  bool
-	MaxActive    int    // runs that have not ended, at once
-	Overlap      Policy // in place of the definition's; "": see Policy
-	// Schedule is the one whose slots it runs: that of the request, whatever becomes of the
-	// definition's; nil: the definition's (it was requested on an earlier version).
+	MaxActive    int    // maximum number of unfinished runs
+	Overlap      Policy // overrides the definition's; "": see Policy
+	// Schedule is the definition's schedule at the time of the request, which later changes of the
+	// definition do not affect; nil (requested on an earlier version): the definition's current
+	// one.
 	Schedule *schedule.Spec
-	// Cursor is the slot that was processed last; nil: none.
+	// Cursor is the last processed slot; nil: none.
 	Cursor  *time.Time
-	Created int64 // runs made
-	Skipped int64 // slots that Reprocess left out
+	Created int64 // runs created
+	Skipped int64 // slots that Reprocess excluded
 }
 
-// Policy returns the concurrency policy of the backfill's runs. Unless the backfill
-// sets another one, they queue if the definition forbids concurrent runs, because a
-// requested slot must not be skipped.
+// Policy returns the concurrency policy of the backfill's runs. Unless the backfill overrides it,
+// they queue if the definition forbids concurrent runs, because a requested slot must not be
+// skipped.
 func (b *Backfill) Policy(s *Spec) Policy {
 	switch {
 	case b.Overlap != "":
@@ -83,8 +83,8 @@ func (b *Backfill) Policy(s *Spec) Policy {
 	return Queue
 }
 
-// CheckBackfill completes a new backfill of d: it is for the slots that d has now. It
-// returns what is wrong with it (fault Invalid, CodeInvalid), and how many slots these are.
+// CheckBackfill validates a new backfill of d and sets its Schedule to the current one. It returns
+// the number of its slots. Fault: Invalid (CodeInvalid).
 func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err error) {
 	var w mistakes
 	if d.Spec.Schedule == nil {
@@ -116,7 +116,7 @@ func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err er
 	return slots, nil
 }
 
-// Next returns up to n slots that follow, in the order of the backfill.
+// Next returns up to n slots after the cursor, in the order of the backfill.
 func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 	var out []time.Time
 	if !b.NewestFirst {
@@ -133,7 +133,7 @@ func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 	if b.Cursor != nil {
 		until = *b.Cursor
 	}
-	// Slots come oldest first: the last of a stretch that grows until it holds enough.
+	// To go backwards, the last slots of a growing range are taken until there are enough.
 	for stretch := time.Hour; ; stretch *= 2 {
 		start := until.Add(-stretch)
 		if start.Before(b.From) {
@@ -150,7 +150,7 @@ func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 	}
 }
 
-// Run returns the run of a slot.
+// Run returns the run request for a slot.
 func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run {
 	priority := max(-MaxPriority, d.Spec.Priority-backfillPriority)
 	return New(d, Request{
@@ -164,11 +164,11 @@ func (b *Backfill) Run(d *Definition, slot time.Time, s Settings, m Moment) Run 
 	}, s, m)
 }
 
-// ABackfill is this kind of operations.
+// ABackfill describes backfills as bulk operations.
 var ABackfill = bulk.Kind{Name: "backfill", Conflict: CodeConflict}
 
-// Moved applies a verb of a person. One that is canceled already may be canceled again, so
-// that those of its runs that are left are canceled too: changed is false. Fault: Conflict.
+// Moved applies an operator's verb. A CANCELED backfill may be canceled again, to cancel its
+// remaining runs; changed is then false. Fault: Conflict.
 func (b *Backfill) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
 	if b.State == bulk.Canceled && on == bulk.Cancel {
 		return false, nil
@@ -177,19 +177,18 @@ func (b *Backfill) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
 	return err == nil, err
 }
 
-// BackfillStep is the next piece of a backfill: what must be known of the slots
-// before Take decides about them.
+// BackfillStep is the next part of a backfill: it selects the slots whose results Take needs.
 type BackfillStep struct {
 	Slots  []time.Time
-	limit  int // how many slots it looks at, at most
-	room   int // for runs
-	active int // runs that have not ended
+	limit  int // maximum number of slots to look at
+	room   int // free places for runs
+	active int // unfinished runs
 	gone   bool
 }
 
-// NextStep returns the next step of a RUNNING backfill: up to limit slots; none while
-// the allowed number of its runs is unfinished (active), or when its definition d no
-// longer has slots.
+// NextStep returns the next step of a RUNNING backfill, with up to limit slots. It has no slots
+// while the maximum number of runs is unfinished (active), or if the definition d no longer has
+// any.
 func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, error) {
 	step := BackfillStep{limit: limit, room: max(0, b.MaxActive-active), active: active}
 	if d.DeletedAt != nil || d.Spec.Schedule == nil {
@@ -211,9 +210,9 @@ func (b *Backfill) NextStep(d *Definition, active, limit int) (BackfillStep, err
 	return step, nil
 }
 
-// Take executes a step. states holds the results of its slots so far. It returns the
-// runs to create, and whether b has changed. b ends when no slots are left and all of
-// its runs have ended, and is CANCELED when its definition no longer has slots.
+// Take executes a step; states are the previous results of its slots. It returns the runs to create
+// and whether b has changed. b ends when no slots are left and all of its runs have ended, and is
+// CANCELED when its definition no longer has slots.
 func (b *Backfill) Take(
 	step *BackfillStep, states map[time.Time]SlotState, d *Definition, s Settings, m Moment,
 ) (runs []Run, swept Swept, changed bool) {

@@ -10,9 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// BuiltIn is a definition that every deployment has (one-product.md, point 5), in the
-// nodes' default tenant. It can be paused, run and changed; changes are never
-// overwritten.
+// BuiltIn is a definition that every deployment has (one-product.md, point 5), in the default
+// tenant of its nodes. It can be paused, run and changed; changes are never overwritten.
 type BuiltIn struct {
 	Name string
 	Spec Spec
@@ -29,7 +28,7 @@ const (
 	SystemReseal     = SystemPrefix + "reseal"
 )
 
-// Beyond reports whether a run of a command with these arguments may touch more than limit dead
+// Beyond reports whether a run of a command with these arguments may affect more than limit dead
 // letters, which an operator may not.
 func Beyond(command string, args json.RawMessage, limit int64) bool {
 	if command != SystemRedrive {
@@ -41,7 +40,7 @@ func Beyond(command string, args json.RawMessage, limit int64) bool {
 	return len(args) == 0 || json.Unmarshal(args, &a) != nil || a.Max <= 0 || a.Max > limit
 }
 
-// BuiltIns is every built-in definition.
+// BuiltIns lists the built-in definitions.
 var BuiltIns = []BuiltIn{
 	{SystemRedrive, Spec{
 		Description: "retries the dead letters of a topic, or of all: at most max_messages, at rate_per_second",
@@ -51,7 +50,7 @@ var BuiltIns = []BuiltIn{
 	}},
 	{SystemArchive, daily("02:10", "moves dead letters whose retention has passed to the archive")},
 	{SystemPurge, daily("02:40", "deletes archived dead letters whose time has passed, and old counts")},
-	// Nodes do that continuously; this runs one round now.
+	// Nodes do this continuously; a run executes one round immediately.
 	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
 	{SystemRetention, daily("03:40", "deletes processed events, answered claims and forgotten fences of job runs whose time has passed")},
 	{SystemReseal, Spec{
@@ -80,7 +79,7 @@ func system(what string, s *schedule.Spec) Spec {
 	return spec
 }
 
-// Definition makes the definition of a tenant, as it is stored first.
+// Definition returns the definition as it is first stored for a tenant.
 func (b BuiltIn) Definition(tenant, id uuid.UUID, now time.Time) (Definition, error) {
 	spec := b.Spec
 	spec.CommandName, spec.Queue = b.Name, SystemQueue

@@ -18,29 +18,29 @@ type Bulk struct {
 	Action  BulkAction
 	Filter  Filter
 	Before  time.Time    // the time of its request
-	Cursor  *page.TimeID // nil: none was looked at
-	Matched int64        // looked at
+	Cursor  *page.TimeID // the last run looked at; nil: none yet
+	Matched int64        // runs looked at
 	Done    int64
-	Skipped int64 // it was too late for them, or their policy forbids it
+	Skipped int64 // runs that had ended by then, or whose policy forbids it
 }
 
-// ABulk is this kind of operations.
+// ABulk describes bulks as bulk operations.
 var ABulk = bulk.Kind{Name: "bulk", Conflict: CodeConflict}
 
-// Moved applies a verb of a person. Fault: Conflict.
+// Moved applies an operator's verb. Fault: Conflict.
 func (b *Bulk) Moved(on bulk.Verb, at time.Time) (changed bool, err error) {
 	err = b.Head.Moved(ABulk, on, at)
 	return err == nil, err
 }
 
-// Requested completes a new bulk with what its store saw. A canceled run does not go on.
+// Requested sets the fields of a new bulk that its store determines.
 func (b *Bulk) Requested(s bulk.Seen) {
 	b.Before = s.At
 	b.Head.Requested(s, b.Action == BulkCancel)
 }
 
-// Scope selects the runs of a bulk, after the last one that it looked at: those of its
-// filter that existed when it was requested. A run that it makes is never one of them.
+// Scope returns the filter for the next page of runs: those that matched when the bulk was
+// requested, after the last one looked at. Runs that the bulk creates never match.
 func (b *Bulk) Scope(limit int) (Filter, page.ByTime) {
 	f, before := b.Filter, bulk.Before(b.Snapshot, b.Before)
 	if f.CreatedTo.IsZero() || f.CreatedTo.After(before) {
@@ -49,8 +49,8 @@ func (b *Bulk) Scope(limit int) (Filter, page.ByTime) {
 	return f, page.ByTime{Limit: limit, After: b.Cursor, Snapshot: b.Snapshot}
 }
 
-// Advance records that a page of Scope was processed, of which done runs were changed;
-// the bulk ends with the last page.
+// Advance records that a page of Scope was processed and that done of its runs were changed; the
+// bulk ends with the last page.
 func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
 	n := len(found.Items)
 	b.Matched += int64(n)
@@ -69,21 +69,20 @@ func (b *Bulk) Advance(found page.Of[Run], done int, now time.Time) {
 // BulkAction is what is done to each run.
 type BulkAction string
 
-// What can be done to many runs.
+// Actions of bulks.
 const (
 	BulkCancel BulkAction = "CANCEL"
 	BulkRerun  BulkAction = "RERUN"
 )
 
-// BulkActions is everything that can be done to many runs.
+// BulkActions lists all actions.
 var BulkActions = []BulkAction{BulkCancel, BulkRerun}
 
-// may reports whether the action concerns runs of a state.
+// may reports whether the action applies to runs in a state.
 func (a BulkAction) may(s State) bool { return s.Terminal() == (a == BulkRerun) }
 
-// CheckBulk completes the filter of a bulk: CANCEL is for runs that have not ended,
-// RERUN for those that have, and without states for those that failed. Fault:
-// Invalid (CodeInvalid) when it names others.
+// CheckBulk completes the filter of a bulk: CANCEL applies to unfinished runs; RERUN to ended ones,
+// by default to those that failed. Fault: Invalid (CodeInvalid) if the filter names other states.
 func CheckBulk(b *Bulk) error {
 	var w mistakes
 	for _, s := range b.Filter.States {
@@ -100,9 +99,9 @@ func CheckBulk(b *Bulk) error {
 	return w.fault()
 }
 
-// Does returns what b does with one run: an event that cancels it, or the request for a
-// rerun. Both are nil when the run's state does not allow it. Reruns queue if their
-// definition forbids concurrent runs, so that none of them is skipped.
+// Does returns what b does with one run: an event that cancels it, or the request for a rerun. Both
+// are nil if the state of the run does not allow it. Reruns queue if their definition forbids
+// concurrent runs, so that none of them is skipped.
 func (b *Bulk) Does(r *Run) (Event, *Request) {
 	switch {
 	case !b.Action.may(r.State):
@@ -116,43 +115,42 @@ func (b *Bulk) Does(r *Run) (Event, *Request) {
 	return nil, &ask
 }
 
-// BulkKey returns the key of the rerun that a bulk makes of a run.
+// BulkKey returns the idempotency key for a bulk's rerun of a run.
 func BulkKey(bulk, run uuid.UUID) string {
 	return ManualKey("bulk:" + bulk.String() + ":" + run.String())
 }
 
-// BulkOperations is backfills and bulks. A tenant sees only its own.
+// BulkOperations stores backfills and bulks. A tenant sees only its own.
 type BulkOperations interface {
-	// CreateBackfill stores one; of an id that is there, the one that is (created
-	// false).
+	// CreateBackfill stores a backfill. If its id exists, it returns the stored one, and created is
+	// false.
 	CreateBackfill(ctx context.Context, b Backfill, by operator.Action) (stored Backfill, created bool, err error)
-	// GetBackfill returns one, and how many of its runs have not ended. Fault: NotFound.
+	// GetBackfill returns a backfill and the number of its unfinished runs. Fault: NotFound.
 	GetBackfill(ctx context.Context, tenant, id uuid.UUID) (b Backfill, active int64, err error)
 	ListBackfills(ctx context.Context, tenant, definition uuid.UUID, p page.ByTime) (page.Of[Backfill], error)
-	// MoveBackfill applies a verb of a person to one. One that is canceled ends, and those
-	// of its runs that were not started are canceled; of one that was canceled before,
-	// those that are left. Faults: NotFound; Conflict.
+	// MoveBackfill applies an operator's verb. Canceling a backfill also cancels its runs that have
+	// not started; canceling it again cancels those that remain. Faults: NotFound; Conflict.
 	MoveBackfill(ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action) (Backfill, error)
 	// SlotStates returns the results of slots of a definition.
 	SlotStates(ctx context.Context, tenant, definition uuid.UUID, slots []time.Time) (map[time.Time]SlotState, error)
-	// CountBulk returns how many runs a bulk would be for if it were requested now.
+	// CountBulk returns how many runs a bulk would affect if it were requested now.
 	CountBulk(ctx context.Context, b Bulk) (int64, error)
-	// CreateBulk stores one that is for the runs that exist now; of an id that is there, the
-	// one that is (created false).
+	// CreateBulk stores a bulk of the runs that exist now. If its id exists, it returns the stored
+	// one, and created is false.
 	CreateBulk(ctx context.Context, b Bulk, by operator.Action) (stored Bulk, created bool, err error)
 	GetBulk(ctx context.Context, tenant, id uuid.UUID) (Bulk, error)
-	// ListBulks lists them, newest first; of an empty state all.
+	// ListBulks lists bulks in a state, newest first; an empty state means all.
 	ListBulks(ctx context.Context, tenant uuid.UUID, state bulk.State, p page.ByTime) (page.Of[Bulk], error)
-	// MoveBulk applies a verb of a person to one. Faults: NotFound; Conflict.
+	// MoveBulk applies an operator's verb to a bulk. Faults: NotFound; Conflict.
 	MoveBulk(ctx context.Context, tenant, id uuid.UUID, on bulk.Verb, by operator.Action) (Bulk, error)
-	// Backfill makes the next runs of backfills, as far as their MaxActive allows, and
-	// ends those that are done: a sweep.
+	// Backfill is a sweep: it creates the next runs of backfills, as far as their MaxActive allows,
+	// and ends those that are finished.
 	Backfill(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-	// Bulk does the next piece of bulks: a sweep.
+	// Bulk is a sweep: it processes the next page of each bulk.
 	Bulk(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 }
 
-// NoBulk is the fault of a backfill or bulk that is not there.
+// NoBulk returns the fault for a backfill or bulk that does not exist.
 func NoBulk(what string) error {
 	return fault.New(fault.NotFound, CodeNoBulk, "there is no such %s", what)
 }

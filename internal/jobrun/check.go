@@ -17,13 +17,13 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// nameForm is what names of definitions and queues look like: fit for paths,
-// file names and the * of filters.
+// nameForm is the form of definition and queue names: safe in paths and file names, without the *
+// of filters.
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
-// Check returns what is wrong with a definition's name and spec (A-01, A-02): a fault
-// of kind Invalid with a field for each mistake, its pointer into the definition as
-// sent. The spec must have been completed by Complete.
+// Check validates the name and spec of a definition (A-01, A-02), which Complete must have
+// completed. It returns a fault of kind Invalid with a field for each mistake, whose pointer is
+// that of the request's definition.
 func Check(name string, s *Spec) error {
 	var w mistakes
 	switch {
@@ -44,8 +44,8 @@ func Check(name string, s *Spec) error {
 	return w.fault()
 }
 
-// CheckNew is Check for definitions of users, which must not use the names and queues
-// of Skald's own definitions.
+// CheckNew is Check for user-defined definitions, which must not use the names and queues of
+// built-in ones.
 func CheckNew(name string, s *Spec) error {
 	err := Check(name, s)
 	var w mistakes
@@ -61,7 +61,7 @@ func CheckNew(name string, s *Spec) error {
 	return w.fault()
 }
 
-// text checks a text by its characters.
+// text checks the length of a text in characters.
 func (w *mistakes) text(pointer, s string, least, most int) {
 	switch n := utf8.RuneCountInString(s); {
 	case n < least:
@@ -73,7 +73,7 @@ func (w *mistakes) text(pointer, s string, least, most int) {
 	}
 }
 
-// within checks a number.
+// within checks that a number is within its bounds.
 func (w *mistakes) within(pointer string, n, least, most int64) {
 	if n < least || n > most {
 		w.Add(pointer, "out_of_range", "must be from %d to %d", least, most)
@@ -104,8 +104,8 @@ func (w *mistakes) trigger(s *Spec) {
 	}
 }
 
-// CompileSchedule reads a schedule. Fault: Invalid (CodeInvalid), its pointers
-// beginning with pointer.
+// CompileSchedule compiles a schedule. Fault: Invalid (CodeInvalid), with pointers that begin with
+// pointer.
 func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error) {
 	compiled, err := s.Compile()
 	if fault.As(err) == nil {
@@ -116,7 +116,7 @@ func CompileSchedule(pointer string, s schedule.Spec) (*schedule.Schedule, error
 	return nil, w.fault()
 }
 
-// selector checks an event type, or the beginning of one before a *.
+// selector checks an event type, or a prefix followed by *.
 func (w *mistakes) selector(pointer, s string) {
 	w.text(pointer, s, 1, MaxWord)
 	if i := strings.IndexByte(s, '*'); i >= 0 && i < len(s)-1 {
@@ -201,8 +201,8 @@ func (w *mistakes) labels(pointer string, labels map[string]string) {
 	}
 }
 
-// CheckLabels returns what is wrong with labels: a fault of kind Invalid with
-// pointers that begin with pointer.
+// CheckLabels validates labels and returns a fault of kind Invalid with pointers that begin with
+// pointer.
 func CheckLabels(pointer string, labels map[string]string) error {
 	var w mistakes
 	w.labels(pointer, labels)
@@ -235,11 +235,11 @@ func (w *mistakes) arguments(s *Spec) {
 	}
 }
 
-// Complete returns the spec with defaults for omitted fields; fields that a setting
-// decides stay empty.
+// Complete returns the spec with defaults for omitted fields; those for which a setting is the
+// default stay empty.
 func (s Spec) Complete() Spec {
 	s.Retry = s.Retry.Or(DefaultRetry)
-	s.Retry.RetryOn = nil // workers say of each failure whether a retry makes sense
+	s.Retry.RetryOn = nil // workers report with each failure whether it may be retried
 	if s.Queue == "" {
 		s.Queue = DefaultQueue
 	}
@@ -263,9 +263,9 @@ func (s Spec) Complete() Spec {
 	return s
 }
 
-// Rescheduled returns the definition with its slots counted from now on; earlier slots
-// are dropped. It is never due when it has no schedule, is disabled or deleted. Its
-// spec must have passed Check.
+// Rescheduled returns the definition with its slots counted from now on; earlier ones are dropped.
+// It has no next slot if it has no schedule, is disabled or deleted. Its spec must have passed
+// Check.
 func (d Definition) Rescheduled(now time.Time) Definition {
 	d.LastMaterializedAt, d.NextDueAt = now, nil
 	if d.Spec.Schedule == nil || !d.Enabled || d.DeletedAt != nil {

@@ -2,15 +2,15 @@ package jobrun
 
 import "github.com/skald-saga/skald/internal/fault"
 
-// Damaged is the fault of what needs the spec of a definition that is Unreadable.
+// Damaged returns the fault for a request that needs the spec of an Unreadable definition.
 func (d *Definition) Damaged() *fault.Error {
 	return fault.New(fault.Conflict, CodeUnreadable,
 		"what is stored of the job definition %q is damaged: restore its row from a backup, or delete it and create "+
 			"it again; until then it makes no runs", d.Name)
 }
 
-// Closed is the fault of what needs the content of a run whose encrypted content cannot be
-// decrypted.
+// Closed returns the fault for a request that needs the content of a run whose encrypted content
+// cannot be decrypted.
 func Closed() *fault.Error {
 	return fault.New(fault.Conflict, CodeClosed,
 		"the run's encrypted content cannot be decrypted: configure the key that sealed it, or restore the run from a backup")

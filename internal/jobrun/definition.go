@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// Type says what creates runs of a definition automatically (A-01). Any definition can
-// be run by hand.
+// Type determines what creates runs of a definition automatically (A-01). Any definition can also
+// be run on request.
 type Type string
 
 // Types.
@@ -23,37 +23,37 @@ const (
 	OnDemand Type = "manual"
 )
 
-// Types is every type.
+// Types lists all types.
 var Types = []Type{OnTime, OnEvent, OnDemand}
 
-// Policy says what happens to a run that is due while another run of its concurrency
-// key has not ended (A-01, S18).
+// Policy determines what happens to a run that is due while another run with its concurrency key
+// has not ended (A-01, S18).
 type Policy string
 
 // Concurrency policies.
 const (
-	Forbid  Policy = "forbid"  // the new one is SKIPPED; by hand it is refused
+	Forbid  Policy = "forbid"  // the new run is SKIPPED; a manual one is refused
 	Allow   Policy = "allow"   // any number at once
-	Replace Policy = "replace" // the old one is canceled, and then the new one begins
-	Queue   Policy = "queue"   // one after the other, in the order of their slots
+	Replace Policy = "replace" // the old run is canceled before the new one starts
+	Queue   Policy = "queue"   // one after another, in slot order
 )
 
-// Policies is every policy.
+// Policies lists all policies.
 var Policies = []Policy{Forbid, Allow, Replace, Queue}
 
-// Misfire says what happens to slots that are late by more than the definition's grace,
+// Misfire determines what happens to slots that are later than the definition's grace period,
 // because there was no leader or the definition was paused (A-04, S22).
 type Misfire string
 
-// Misfire policies. Slots that do not run are recorded as SKIPPED, so that the
-// gap can be seen; of more than Spec.CatchUpLimit only the newest are.
+// Misfire policies. Slots that do not run are recorded as SKIPPED, so that the gap is visible; if
+// there are more than Spec.CatchUpLimit, only the newest are recorded.
 const (
 	SkipLate Misfire = "skip"
-	FireOnce Misfire = "fire_once" // the newest of them runs
-	CatchUp  Misfire = "catch_up"  // all of them run, oldest first, up to Spec.CatchUpLimit
+	FireOnce Misfire = "fire_once" // only the newest one runs
+	CatchUp  Misfire = "catch_up"  // all run, oldest first, up to Spec.CatchUpLimit
 )
 
-// Misfires is every misfire policy.
+// Misfires lists all misfire policies.
 var Misfires = []Misfire{SkipLate, FireOnce, CatchUp}
 
 // Spec is the versioned part of a definition. It is stored and sent as JSON.
@@ -63,40 +63,38 @@ type Spec struct {
 	CommandName string            `json:"command_name"` // what a worker runs
 	DefaultArgs json.RawMessage   `json:"default_args,omitempty"`
 	ArgsSchema  json.RawMessage   `json:"args_schema,omitempty"` // JSON Schema; nil: anything
-	Schedule    *schedule.Spec    `json:"schedule,omitempty"`    // of OnTime
-	Event       *EventTrigger     `json:"event,omitempty"`       // of OnEvent
-	TimeoutMS   int64             `json:"timeout_ms,omitempty"`  // of one attempt, from its start; 0: none
-	Retry       retry.Policy      `json:"retry"`                 // of failures; MaxAttempts 1: none
-	MaxLosses   int               `json:"max_losses,omitempty"`  // assignments that may be lost, S7; 0: the setting
+	Schedule    *schedule.Spec    `json:"schedule,omitempty"`    // for OnTime
+	Event       *EventTrigger     `json:"event,omitempty"`       // for OnEvent
+	TimeoutMS   int64             `json:"timeout_ms,omitempty"`  // of an attempt, from its start; 0: none
+	Retry       retry.Policy      `json:"retry"`                 // for failures; MaxAttempts 1: no retry
+	MaxLosses   int               `json:"max_losses,omitempty"`  // how many assignments may be lost (S7); 0: the setting
 	Queue       string            `json:"queue,omitempty"`       // "": default
 	Priority    int               `json:"priority,omitempty"`    // -100..100, higher first
 	Requires    map[string]string `json:"required_labels,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"` // of its runs, for lists
 	Concurrency Policy            `json:"concurrency_policy,omitempty"`
-	// ConcurrencyKey is shared by all definitions of the tenant that name it; "":
-	// the definition's own.
+	// ConcurrencyKey is shared by all definitions of the tenant that name it; "": only this
+	// definition.
 	ConcurrencyKey string  `json:"concurrency_key,omitempty"`
-	QueueLimit     int     `json:"queue_limit,omitempty"`     // of Queue: how many may wait; 0: any number
-	RetryHoldsKey  bool    `json:"retry_holds_key,omitempty"` // a retry that waits keeps the next slot from starting
+	QueueLimit     int     `json:"queue_limit,omitempty"`     // with Queue: how many may wait; 0: any number
+	RetryHoldsKey  bool    `json:"retry_holds_key,omitempty"` // a waiting retry keeps the next slot from starting
 	Misfire        Misfire `json:"misfire_policy,omitempty"`
 	MisfireGraceMS int64   `json:"misfire_grace_ms,omitempty"` // 0: the setting skip_late_runs_after_seconds
 	CatchUpLimit   int     `json:"catch_up_limit,omitempty"`   // 0: 100
-	JitterMS       int64   `json:"jitter_ms,omitempty"`        // a run starts up to so much after its slot
-	// DeadLetter says whether a run that gave up becomes a dead letter; nil: yes for
-	// runs of events, sagas and dead letters, otherwise no (one-product.md, point 4).
+	JitterMS       int64   `json:"jitter_ms,omitempty"`        // a run starts up to this long after its slot
+	// DeadLetter determines whether a run that gives up becomes a dead letter; nil: yes for runs of
+	// events, sagas and dead letters, otherwise no (one-product.md, point 4).
 	DeadLetter *bool `json:"dead_letter,omitempty"`
 	// Emit names the Kafka topics to which events of its runs are published.
 	Emit []EmitTopic `json:"emit,omitempty"`
 }
 
-// ShellCommand is the command that runs programs. The default_args of its definitions
-// say which program runs; the arguments of a run are data for it and never replace
-// them.
+// ShellCommand is the command that runs programs. Which program it runs is determined by the
+// definition's default_args; the arguments of a run are only data for it and never replace them.
 const ShellCommand = "shell"
 
-// Data returns the arguments of a run that its definition's schema describes: the
-// requested ones, otherwise the default ones. The default arguments of programs are not
-// data.
+// Data returns the arguments that the definition's schema applies to: the requested ones, otherwise
+// the default ones. Default arguments that name a program are not data.
 func (s *Spec) Data(asked json.RawMessage) json.RawMessage {
 	if asked == nil && s.CommandName != ShellCommand {
 		return s.DefaultArgs
@@ -107,25 +105,24 @@ func (s *Spec) Data(asked json.RawMessage) json.RawMessage {
 // EventTrigger selects events.
 type EventTrigger struct {
 	EventType string `json:"event_type"` // exact, or with one * at its end
-	// Match restricts to payloads in which each dotted path has this value, a JSON scalar.
+	// Match selects payloads in which each dotted path has the given value, a JSON scalar.
 	Match map[string]json.RawMessage `json:"match,omitempty"`
-	// Args says what the run gets: "event" (id, type, payload and times; the
-	// default) or "payload".
+	// Args determines the arguments of the run: "event" (id, type, payload and times; the default)
+	// or "payload".
 	Args string `json:"args_from,omitempty"`
 }
 
-// EmitTopic says that events of a type which a definition's runs emit are published to a
-// Kafka topic as well.
+// EmitTopic also publishes events of a type that a definition's runs emit to a Kafka topic.
 type EmitTopic struct {
 	EventType string `json:"event_type"` // exact, or with one * at its end
 	Topic     string `json:"topic"`
 }
 
-// MaxEmitTopics is how many a definition may have.
+// MaxEmitTopics is the maximum number of EmitTopics in a definition.
 const MaxEmitTopics = 32
 
-// TopicOf returns the topic to which an event of this type is published, that of the
-// first entry that fits; "": none.
+// TopicOf returns the topic for events of a type, from the first matching entry; "" if none
+// matches.
 func (s *Spec) TopicOf(eventType string) string {
 	for _, e := range s.Emit {
 		if typeMatches(e.EventType, eventType) {
@@ -135,8 +132,8 @@ func (s *Spec) TopicOf(eventType string) string {
 	return ""
 }
 
-// typeMatches reports whether a type is the one that is selected, or begins as it does before its
-// *.
+// typeMatches reports whether a type equals the selector or, if that ends with *, begins with its
+// prefix.
 func typeMatches(selected, eventType string) bool {
 	if prefix, ok := strings.CutSuffix(selected, "*"); ok {
 		return strings.HasPrefix(eventType, prefix)
@@ -155,7 +152,7 @@ const (
 	MaxCatchUp      = 10_000
 	DefaultCatchUp  = 100
 	DefaultQueue    = "default"
-	SystemQueue     = "system" // of built-in definitions, which Skald's own worker runs
+	SystemQueue     = "system" // for built-in definitions, which Skald's own worker runs
 	SystemPrefix    = "system."
 	MaxReason       = 500 // characters
 	MaxProgress     = 1000
@@ -164,8 +161,8 @@ const (
 	MaxPriority     = 100
 	MaxRetries      = 1000
 	MaxQueueLimit   = 1000
-	MaxBackfill     = 100_000 // slots of one
-	MaxClaim        = 1000    // runs of one claim, or calls of one batch
+	MaxBackfill     = 100_000 // slots in one request
+	MaxClaim        = 1000    // runs in one claim, or calls in one batch
 	MaxLogChunk     = 256 << 10
 	MaxLog          = 64 << 20 // bytes of a run's log, over all its attempts
 	MaxResult       = 1 << 20
@@ -174,24 +171,24 @@ const (
 	MaxErrorStack   = 64 << 10
 )
 
-// Definition is a job as it stands.
+// Definition is a job definition in its current version.
 type Definition struct {
 	ID          uuid.UUID
 	TenantID    uuid.UUID
-	Name        string // unique per tenant while it is not deleted
+	Name        string // unique per tenant among those not deleted
 	Version     int64  // ETag
 	SpecVersion int    // of Spec
 	Spec        Spec
-	// Unreadable: the stored spec is damaged. Spec then has nothing but its type and command,
-	// and no runs are made by it.
+	// Unreadable reports that the stored spec is damaged. Spec then contains only its type and
+	// command, and the definition creates no runs.
 	Unreadable  bool
 	Enabled     bool
 	PausedAt    *time.Time
 	PausedUntil *time.Time // nil: until it is resumed
 	PauseReason string
-	BuiltIn     bool // Skald's own: it can be paused and run, not deleted
+	BuiltIn     bool // built in: can be paused and run, but not deleted
 
-	LastMaterializedAt time.Time  // slots up to here are runs, or recorded as skipped
+	LastMaterializedAt time.Time  // slots up to here have a run or are recorded as skipped
 	NextDueAt          *time.Time // nil: never automatically
 
 	CreatedAt, UpdatedAt time.Time
@@ -199,7 +196,7 @@ type Definition struct {
 	DeletedAt            *time.Time
 }
 
-// Place is where it stands in a list.
+// Place returns the definition's position in a list.
 func (d *Definition) Place() page.TimeID { return page.TimeID{At: d.CreatedAt, ID: d.ID} }
 
 // Paused reports whether automatic runs are paused at now.
@@ -207,11 +204,11 @@ func (d *Definition) Paused(now time.Time) bool {
 	return d.PausedAt != nil && (d.PausedUntil == nil || now.Before(*d.PausedUntil))
 }
 
-// SpecVersion is one version of what a definition said.
+// SpecVersion is one version of a definition's spec.
 type SpecVersion struct {
 	Number int
 	Spec   Spec
-	// Unreadable: what is stored of the version is damaged.
+	// Unreadable reports that the stored version is damaged.
 	Unreadable bool
 	CreatedAt  time.Time
 	CreatedBy  string

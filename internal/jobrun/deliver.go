@@ -15,8 +15,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// DeliveryRetry is the retry policy for delivering an event to a definition that does
-// not accept it (S16). Afterwards the event becomes a dead letter.
+// DeliveryRetry is the retry policy for delivering an event to a definition that rejects it (S16).
+// When it is exhausted, the event becomes a dead letter.
 var DeliveryRetry = retry.Policy{
 	MaxAttempts:       5,
 	InitialIntervalMS: 1000,
@@ -26,8 +26,8 @@ var DeliveryRetry = retry.Policy{
 	RetryOn:           retry.Classes,
 }
 
-// Matches reports whether an event is for the trigger: its type, and each value that Match names. A
-// path leads through objects, and by index through arrays; one that leads nowhere has no value, not
+// Matches reports whether an event matches the trigger: its type, and each value in Match. A path
+// leads through objects, and through arrays by index; a path that does not exist has no value, not
 // even null.
 func (t *EventTrigger) Matches(e *NewEvent) bool {
 	if !typeMatches(t.EventType, e.Type) {
@@ -49,7 +49,7 @@ func (t *EventTrigger) Matches(e *NewEvent) bool {
 	return true
 }
 
-// Matches reports whether an event is for a definition, which is enabled and not paused at now.
+// Matches reports whether an event matches a definition that is enabled and not paused at now.
 func (e *PublishedEvent) Matches(d *Definition, now time.Time) bool {
 	return d.Enabled && d.DeletedAt == nil && d.Spec.Event != nil && !d.Paused(now) && d.Spec.Event.Matches(&e.NewEvent)
 }
@@ -60,7 +60,7 @@ func decoded(doc []byte) (v any, ok bool) {
 	return v, d.Decode(&v) == nil
 }
 
-// same reports whether a value is the JSON scalar want. Numbers are the same when their values are.
+// same reports whether a value equals the JSON scalar want. Numbers are compared by value.
 func same(v any, want json.RawMessage) bool {
 	w, ok := decoded(want)
 	if !ok {
@@ -80,7 +80,7 @@ func same(v any, want json.RawMessage) bool {
 	return v == w
 }
 
-// ArgsOf is what a run of the trigger gets of an event.
+// ArgsOf returns the arguments that a run of the trigger gets from an event.
 func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
 	payload := e.Payload
 	if payload == nil {
@@ -99,8 +99,8 @@ func (t *EventTrigger) ArgsOf(e *PublishedEvent) (json.RawMessage, error) {
 	}{e.ID, e.Type, payload, e.OccurredAt, e.CreatedAt, e.CorrelationID})
 }
 
-// EventRequest is the run that an event wants of a definition: one, however often it
-// is delivered.
+// EventRequest returns the request for the run of a definition that an event triggers. However
+// often the event is delivered, there is only one.
 func EventRequest(e *PublishedEvent, d *Definition, args json.RawMessage) Request {
 	return Request{
 		Trigger:       ByEvent,
@@ -112,8 +112,8 @@ func EventRequest(e *PublishedEvent, d *Definition, args json.RawMessage) Reques
 	}
 }
 
-// Undelivered makes the dead letter of an event that a definition does not take.
-// Its retry is a run with args.
+// Undelivered returns the dead letter of an event that a definition rejects. Its retry is a run
+// with args.
 func Undelivered(e *PublishedEvent, d *Definition, args json.RawMessage, why string, m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: d.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(d.Name),

@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Emits returns an event that r publishes when it succeeds. Its publisher is r's
-// initiator; unless it sets them itself, its time is now and its correlation is r's.
+// Emits returns an event that r publishes when it succeeds. Its publisher is the initiator of r.
+// Unless the event sets them, its time is now and its correlation id is that of r.
 func (r *Run) Emits(e NewEvent, m Moment) NewEvent {
 	if e.ID == uuid.Nil {
 		e.ID = m.NewID()
@@ -23,10 +23,10 @@ func (r *Run) Emits(e NewEvent, m Moment) NewEvent {
 	return e
 }
 
-// Follow returns the follow-up run of d that r requested as its i-th emission. As for
-// an event, a policy that forbids the run makes it SKIPPED. Faults: Conflict
-// (CodeConflict) when d creates no runs, or none on request of a worker, whose rights
-// are limited to those of its runs; Invalid for arguments that d does not accept.
+// Follow returns the follow-up run of d that r requested as its i-th emission. As with events, a
+// policy that forbids the run makes it SKIPPED. Faults: Conflict (CodeConflict) if d is disabled,
+// or built in, because a worker's rights are limited to those of its runs; Invalid if d does not
+// accept the arguments.
 func (r *Run) Follow(n *NextRun, i int, d *Definition, s Settings, m Moment) (Run, error) {
 	if !d.Enabled {
 		return Run{}, fault.New(fault.Conflict, CodeConflict, "the job definition %s is disabled", d.Name)

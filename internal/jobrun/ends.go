@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 )
 
-// end ends the run. A run with a requested cancel is not retried and leaves no dead
-// letter, however it ended. False: the table has no such transition.
+// end ends the run. A run with a requested cancel is not retried and leaves no dead letter, however
+// it ended. It returns false if the table has no such transition.
 func (d *decision) end(v verdict) bool {
 	r := &d.After
 	from := r.State
@@ -70,8 +70,8 @@ var DefaultRetry = retry.Policy{
 	RetryOn:           retry.Classes,
 }
 
-// retry adds the row that follows a failure with budget left: a new one, because
-// terminal rows are final (S5, Oban #193).
+// retry adds the run that retries a failure with budget left. It is a new row because terminal rows
+// are final (S5, Oban #193).
 func (d *decision) retry() {
 	r, m := &d.After, d.m
 	policy := d.spec.Retry.Or(DefaultRetry)
@@ -95,8 +95,7 @@ func (d *decision) retry() {
 	})
 }
 
-// giveUp tells the dead letters that nothing more will be tried (one-product.md,
-// point 4).
+// giveUp reports to the dead letters that the run will not be retried (one-product.md, point 4).
 func (d *decision) giveUp() {
 	r := &d.After
 	if r.LetterID != uuid.Nil {
@@ -111,9 +110,8 @@ func (d *decision) giveUp() {
 	d.tell(HistoryEvent{Kind: WasDeadLetter, Reason: "dead letter " + l.ID.String()})
 }
 
-// deadLettered reports whether a run that gave up becomes a dead letter. The compensation of a
-// saga's step does not, because the saga stops and has a letter of its own (one-product.md, point
-// 2).
+// deadLettered reports whether a run that gives up becomes a dead letter. The compensation of a
+// saga step does not, because the saga stops and has a letter of its own (one-product.md, point 2).
 func deadLettered(spec *Spec, r *Run) bool {
 	if r.SagaID != uuid.Nil && r.SagaAction == "COMPENSATE" {
 		return false
@@ -124,7 +122,7 @@ func deadLettered(spec *Spec, r *Run) bool {
 	return r.EventID != uuid.Nil || r.SagaID != uuid.Nil
 }
 
-// updateLetter tells the dead letter that the run retries, if it does.
+// updateLetter reports the result to the dead letter that the run retries, if any.
 func (d *decision) updateLetter(told dlq.Outcome) {
 	if d.After.LetterID == uuid.Nil {
 		return
@@ -136,8 +134,8 @@ func (d *decision) updateLetter(told dlq.Outcome) {
 	d.LetterUpdate = &n
 }
 
-// letterOf makes a dead letter of a run that has given up. Its payload is the
-// run's arguments; a retry makes a new run with them.
+// letterOf returns the dead letter of a run that has given up. Its payload is the run's arguments;
+// retrying the letter creates a new run with them.
 func letterOf(r *Run, m Moment) dlq.Letter {
 	l := dlq.Letter{
 		TenantID: r.TenantID, Source: dlq.FromJob, OriginalTopic: letterTopic(r.DefinitionName), Failure: failureOf(r),
@@ -165,7 +163,7 @@ func failureOf(r *Run) dlq.Failure {
 	}
 }
 
-// summary is the one line that lists show of an error.
+// summary returns an error as the one line that lists show.
 func summary(e *Error) string {
 	if e == nil {
 		return ""
@@ -173,8 +171,8 @@ func summary(e *Error) string {
 	return dlq.Storable(e.Code+": "+e.Message, MaxReason)
 }
 
-// Summary is the one line that lists show of the run's error, "" without one.
+// Summary returns the run's error as the one line that lists show, or "" if there is none.
 func (r *Run) Summary() string { return summary(r.Error) }
 
-// RetryKey returns the key of the n-th retry of a chain, which follows that run.
+// RetryKey returns the idempotency key of the n-th retry in a chain, which retries the given run.
 func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }

@@ -7,44 +7,44 @@ import (
 	"github.com/google/uuid"
 )
 
-// Event is a request concerning a run, or something that has happened to it. Exactly
-// the types below are events.
+// Event is a request that concerns a run, or something that has happened to it. The types below are
+// the only events.
 type Event interface{ event() }
 
-// Reported is its worker telling how the execution ended: well, when Error is nil.
+// Reported is a worker's report of how the execution ended; Error is nil on success.
 type Reported struct{ Result }
 
-// CancelAcknowledged is its worker having stopped the run, as it was asked to.
+// CancelAcknowledged is a worker's report that it stopped the run on request.
 type CancelAcknowledged struct{}
 
-// CancelRequested is a cancel by an operator, a saga, a bulk, a backfill or the
-// deletion of a definition. Force ends a RUNNING run immediately and fences its worker,
-// instead of asking the worker. Waiting leaves a RUNNING run unchanged.
+// CancelRequested is a cancel by an operator, a saga, a bulk, a backfill or the deletion of a
+// definition. Force ends a RUNNING run immediately and fences its worker, instead of asking the
+// worker to stop. Waiting leaves a RUNNING run unchanged.
 type CancelRequested struct {
 	Actor, Reason  string
 	Force, Waiting bool
 }
 
-// ReassignRequested is an operator taking the run from its worker; from one that
-// has started it only with Force.
+// ReassignRequested is an operator's request to take the run from its worker; a started run
+// requires Force.
 type ReassignRequested struct {
 	Actor, Reason string
 	Force         bool
 }
 
-// Decided is the leader's decision by a concurrency policy or a pause (AdmitKey):
-// StepSkip, StepCancel or StepAskCancel. Runs that have started since are not changed.
+// Decided is the leader's decision because of a concurrency policy or a pause (AdmitKey): StepSkip,
+// StepCancel or StepAskCancel. Runs that have started since are not changed.
 type Decided struct {
 	Step   Step
 	Reason string
 }
 
-// Withdrawn is a change of the run's definition that takes its slot away, before any
-// worker had it (Following).
+// Withdrawn is a change of the run's definition that removes its slot before a worker claimed the
+// run (Following).
 type Withdrawn struct{ Actor, Reason string }
 
-// LeaseExpired is the leader looking at a lease (sweeps 2 to 4). What is not over
-// yet changes nothing; so with the events that follow.
+// LeaseExpired is the leader's check of a lease (sweeps 2 to 4). A lease that has not expired
+// changes nothing; the same goes for the deadlines of the following events.
 type LeaseExpired struct{ Settings Settings }
 
 // Detached is an operator detaching the run's worker permanently.
@@ -53,10 +53,10 @@ type Detached struct {
 	Actor    string
 }
 
-// LossesExhausted is the leader looking at how often the run was lost (sweep 5, S7).
+// LossesExhausted is the leader's check of how often the run was lost (sweep 5, S7).
 type LossesExhausted struct{}
 
-// TimeoutPassed is the leader looking at how long the run may last (sweep 6, S21).
+// TimeoutPassed is the leader's check of the run's timeout (sweep 6, S21).
 type TimeoutPassed struct{ Settings Settings }
 
 // CancelExpired means that the grace period of a requested cancel has passed without an
@@ -76,7 +76,7 @@ func (LossesExhausted) event()    {}
 func (TimeoutPassed) event()      {}
 func (CancelExpired) event()      {}
 
-// verdict returns how the run ends according to its worker's report.
+// verdict returns the end of the run according to its worker's report.
 func (r *Reported) verdict() verdict {
 	v := verdict{state: Succeeded, by: Worker, exitCode: r.ExitCode, result: r.Value, resources: r.Resources}
 	if r.Error != nil {
@@ -100,16 +100,16 @@ type verdict struct {
 	resources Resources
 }
 
-// Moment carries everything non-deterministic that a decision needs.
+// Moment carries all nondeterministic inputs of a decision.
 type Moment struct {
 	Now    time.Time
 	Jitter float64 // in [0,1)
 	NewID  func() uuid.UUID
-	// Epoch is that of the deciding leader; 0: the decision is not the leader's.
+	// Epoch is that of the deciding leader; 0: the leader did not decide.
 	Epoch int64
 }
 
-// Outcomes of attempts that another one may follow.
+// Outcomes of attempts after which another attempt may follow.
 const (
 	AttemptOrphaned   = "ORPHANED"
 	AttemptReleased   = "RELEASED"

@@ -8,41 +8,41 @@ import (
 	"github.com/google/uuid"
 )
 
-// Waiting is what a run waits for.
+// Waiting is what a run is waiting for.
 type Waiting string
 
 // What runs wait for.
 const (
-	ForNothing      Waiting = "nothing"      // it has ended
-	ForSlot         Waiting = "slot"         // it is not due
-	ForBackoff      Waiting = "backoff"      // before another attempt
-	ForKey          Waiting = "key"          // another run has its concurrency key
-	ForLeader       Waiting = "leader"       // there is no leader
-	ForWorker       Waiting = "worker"       // no worker can take it
-	ForTurn         Waiting = "turn"         // workers can, and have not yet
-	ForStart        Waiting = "start"        // its worker is to start it
-	ForEnd          Waiting = "end"          // its worker is to finish it
-	ForConfirmation Waiting = "confirmation" // its worker is silent
-	ForCancel       Waiting = "cancel"       // its worker was asked to stop
+	ForNothing      Waiting = "nothing"      // nothing: it has ended
+	ForSlot         Waiting = "slot"         // its due time
+	ForBackoff      Waiting = "backoff"      // its next attempt
+	ForKey          Waiting = "key"          // its concurrency key, which another run has
+	ForLeader       Waiting = "leader"       // a leader to be elected
+	ForWorker       Waiting = "worker"       // a worker that can take it
+	ForTurn         Waiting = "turn"         // a worker to claim it
+	ForStart        Waiting = "start"        // its worker to start it
+	ForEnd          Waiting = "end"          // its worker to finish it
+	ForConfirmation Waiting = "confirmation" // its silent worker to confirm it
+	ForCancel       Waiting = "cancel"       // its worker to stop it, as requested
 )
 
-// Waitings is everything a run may wait for.
+// Waitings lists all values of Waiting.
 var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, ForWorker, ForTurn, ForStart, ForEnd,
 	ForConfirmation, ForCancel}
 
-// Situation is a run with its surroundings: what Explain needs to know.
+// Situation is a run with the context that Explain needs.
 type Situation struct {
 	Run    Run
 	Leader Leadership
 	// Holder has the run's concurrency key; nil: it is free.
 	Holder *Run
-	// Workers are those of its tenant that are not DETACHED; Unknown tells that there
-	// are more.
+	// Workers are the workers of its tenant that are not DETACHED; Unknown reports that there are
+	// more.
 	Workers []WorkerProcess
 	Unknown bool
-	// SagaSuspended: the run is a step of a saga that is suspended, and held.
+	// SagaSuspended reports that the run is a step of a suspended saga, and held.
 	SagaSuspended bool
-	// Settings say how long things last.
+	// Settings determine the durations.
 	Settings Settings
 	Now      time.Time
 }
@@ -56,7 +56,7 @@ type Explanation struct {
 	Blocking uuid.UUID  // the run that has its key; zero: none
 }
 
-// Explain says why a run did not run, or not yet.
+// Explain explains why a run did not start, or has not started yet.
 func Explain(s Situation) Explanation {
 	r := &s.Run
 	switch {
@@ -83,7 +83,7 @@ func Explain(s Situation) Explanation {
 	return s.unassigned()
 }
 
-// unassigned explains a run that is with no worker.
+// unassigned explains a run that no worker holds.
 func (s *Situation) unassigned() Explanation {
 	r := &s.Run
 	switch {
@@ -109,7 +109,7 @@ func (s *Situation) unassigned() Explanation {
 	return s.placed()
 }
 
-// placed explains a run that workers may claim.
+// placed explains a claimable run.
 func (s *Situation) placed() Explanation {
 	r := &s.Run
 	x := Explanation{WaitsFor: ForWorker, Since: r.AdmittedAt}
@@ -149,7 +149,7 @@ func (s *Situation) placed() Explanation {
 	return x
 }
 
-// epilogue tells how a run ended.
+// epilogue explains how a run ended.
 func (r *Run) epilogue() string {
 	at := stamp(*r.FinishedAt)
 	switch r.State {

@@ -6,46 +6,45 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// Why the run of a slot to come is withdrawn.
+// Why a run is withdrawn from a future slot.
 const (
 	ScheduleChanged = "the schedule was changed"
 	JobDisabled     = "the job is disabled"
 )
 
-// MaxFollowing is how many runs of past slots that still wait for a worker follow a
-// change of their definition, the oldest first. All slots to come do: they are created
-// at most an hour ahead (assign_ahead_seconds), one a second at most.
+// MaxFollowing is the maximum number of unclaimed runs of past slots that follow a change of their
+// definition, oldest first. Runs of future slots all do: they are created at most an hour ahead
+// (assign_ahead_seconds), at most one per second.
 const MaxFollowing = 10_000
 
-// Following is a change of a definition, as the runs of its slots see it that no worker
-// has claimed: they are PENDING, and their trigger is TIME.
+// Following is a change of a definition, applied to the runs of its slots that no worker has
+// claimed: they are PENDING, and their trigger is TIME.
 type Following struct {
 	d   *Definition
-	s   *schedule.Schedule // nil: there is none, or it cannot be used
+	s   *schedule.Schedule // nil: it has none, or it cannot be used
 	set Settings
 	m   Moment
 }
 
-// NewFollowing returns the change to d, which was made at d.UpdatedAt and is stored now
-// (m).
+// NewFollowing returns the change to d, which was made at d.UpdatedAt and is stored at m.
 func NewFollowing(d *Definition, set Settings, m Moment) *Following {
 	f := &Following{d: d, set: set, m: m}
 	if d.Spec.Schedule != nil {
-		f.s, _ = d.Spec.Schedule.Compile() // nil when its zone is gone: see noSlot
+		f.s, _ = d.Spec.Schedule.Compile() // nil if its zone no longer exists: see noSlot
 	}
 	return f
 }
 
-// Reaches reports whether the change to d from what it was before may concern runs that exist.
+// Reaches reports whether the change from before to d may affect existing runs.
 func (d *Definition) Reaches(before *Definition) bool {
 	return d.SpecVersion != before.SpecVersion || d.Enabled != before.Enabled || d.Name != before.Name
 }
 
 // Run decides what happens to a run. A future slot that the definition no longer has is withdrawn:
-// the run is SKIPPED, and gives its key back, so that the slot can have another one when the change
-// is reverted. All others take what the definition says now, as if they were created now; a past
-// slot was due under the schedule of its time and stays due. A run that already follows this
-// version does not change.
+// the run is SKIPPED and releases its idempotency key, so that the slot can get another run if the
+// change is reverted. All other runs take their values from the changed definition, as if they were
+// created now; a past slot was due under the schedule of its time and stays due. A run that already
+// follows this version does not change.
 func (f *Following) Run(r Run, by string) (Change, error) {
 	if why := f.noSlot(r.ScheduledFor); why != "" {
 		c, err := Apply(Instance{r, &f.d.Spec}, Withdrawn{Actor: by, Reason: why}, f.m)
@@ -62,13 +61,13 @@ func (f *Following) Run(r Run, by string) (Change, error) {
 		By: f.d.UpdatedBy}, f.set, m)
 	n.Version, n.CreatedAt, n.AdmittedAt = r.Version+1, r.CreatedAt, r.AdmittedAt
 	if n.ConcurrencyKey != r.ConcurrencyKey || n.Concurrency != r.Concurrency {
-		n.AdmittedAt = nil // the leader decides once more
+		n.AdmittedAt = nil // the leader decides again
 	}
 	c.After = n
 	return c, nil
 }
 
-// noSlot says why the definition does not have a slot any more; "": it has it, or had it
+// noSlot returns the reason why the definition no longer has a slot; "" if it has it, or had it
 // when it was due.
 func (f *Following) noSlot(slot time.Time) string {
 	switch {
@@ -82,5 +81,5 @@ func (f *Following) noSlot(slot time.Time) string {
 	return ""
 }
 
-// WithdrawnKey is the key of a slot's run that was withdrawn.
+// WithdrawnKey returns the idempotency key of a withdrawn run.
 func WithdrawnKey(r *Run) string { return r.IdempotencyKey + ":withdrawn:" + r.ID.String() }

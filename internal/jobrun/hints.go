@@ -5,25 +5,24 @@ import (
 	"time"
 )
 
-// HeldRun is a run that a worker has, and how long its lease lasts without another
-// heartbeat.
+// HeldRun is a run that a worker holds, with the duration of its lease.
 type HeldRun struct {
 	RunFence
 	TTL time.Duration // at least a millisecond
 }
 
-// LeaseHints is a cache of which worker has which run (J-24). Only the leases in the
-// database decide; the cache may be stale or incomplete and returns no errors. An
-// answer can save work, but neither permits nor refuses anything. No method blocks for
-// more than about 50 ms, whatever the cache does.
+// LeaseHints is a cache of which worker holds which run (J-24). Only the leases in the database
+// decide; the cache may be stale or incomplete, and returns no errors. A hint can save work but
+// never permits or refuses anything. No method blocks for more than about 50 ms, even if the cache
+// is unavailable.
 type LeaseHints interface {
-	// Hold records or refreshes that the workers have the runs, unless a later attempt
-	// is recorded. It returns immediately; the record may be lost.
+	// Hold records that the workers hold the runs, or refreshes that, unless a later attempt is
+	// recorded. It returns immediately; the record may be lost.
 	Hold(runs ...HeldRun)
-	// Release removes what Hold recorded for exactly these fences. It, too, returns
-	// immediately and may be lost.
+	// Release removes what Hold recorded for exactly these fences. It returns immediately, and may
+	// have no effect.
 	Release(runs ...RunFence)
-	// Alive tells for each run whether its worker, with exactly this fence, was seen
-	// within its TTL. False means unknown.
+	// Alive reports for each run whether its worker, with exactly this fence, was seen within its
+	// TTL. False means unknown.
 	Alive(ctx context.Context, runs []RunFence) []bool
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// WithPresent adds the run's last attempt, which its row tells, to those that are
-// stored, unless it is one of them.
+// WithPresent appends the run's last attempt, which its row contains, to the stored attempts,
+// unless it is one of them.
 func (r *Run) WithPresent(attempts []Attempt) []Attempt {
 	if r.Attempt == 0 || r.AssignedAt == nil || len(attempts) > 0 && attempts[len(attempts)-1].Number >= r.Attempt {
 		return attempts
@@ -27,8 +27,8 @@ func (r *Run) WithPresent(attempts []Attempt) []Attempt {
 	return append(slices.Clip(attempts), a)
 }
 
-// Story adds to the decisions that are stored about r those that its row and its
-// attempts tell, in the order in which they were made.
+// Story merges the stored events of r with those that its row and its attempts imply, in
+// chronological order.
 func (r *Run) Story(attempts []Attempt, stored []HistoryEvent) []HistoryEvent {
 	story := []HistoryEvent{{At: r.CreatedAt, Kind: WasCreated, To: Pending, Version: 1, Reason: r.origin()}}
 	for _, a := range r.WithPresent(attempts) {
@@ -66,7 +66,7 @@ func (r *Run) Story(attempts []Attempt, stored []HistoryEvent) []HistoryEvent {
 	return story
 }
 
-// origin says where a run comes from.
+// origin describes what created a run.
 func (r *Run) origin() string {
 	switch r.Trigger {
 	case ByTime:

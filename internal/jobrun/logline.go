@@ -5,15 +5,14 @@ import (
 	"unicode/utf8"
 )
 
-// LogLine is a chunk of a log as one line of NDJSON: in the answers of the API,
-// and in the log store.
+// LogLine is a log chunk as one line of NDJSON, in API responses and in the log store.
 type LogLine struct {
 	Attempt int       `json:"attempt"`
 	Seq     int       `json:"seq"`
 	At      time.Time `json:"at"`
 	Stream  string    `json:"stream"`
-	Chunk   *string   `json:"chunk,omitempty"`        // as text
-	Bytes   []byte    `json:"chunk_base64,omitempty"` // of what is not UTF-8, instead
+	Chunk   *string   `json:"chunk,omitempty"`        // the content, if it is UTF-8
+	Bytes   []byte    `json:"chunk_base64,omitempty"` // the content otherwise
 }
 
 // LineOf returns a chunk as a line.

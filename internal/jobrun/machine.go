@@ -14,49 +14,49 @@ import (
 	"slices"
 )
 
-// State is where a run stands.
+// State is the state of a run.
 type State string
 
 // States, in seed 5's words.
 const (
-	Pending   State = "PENDING"  // not with a worker yet
-	Assigned  State = "ASSIGNED" // promised to a worker, which has not started it
+	Pending   State = "PENDING"  // not held by a worker yet
+	Assigned  State = "ASSIGNED" // given to a worker that has not started it
 	Running   State = "RUNNING"
 	Orphaned  State = "ORPHANED" // its worker is gone; another attempt may follow
 	Succeeded State = "SUCCEEDED"
 	Failed    State = "FAILED"
 	TimedOut  State = "TIMED_OUT"
 	Canceled  State = "CANCELED"
-	Skipped   State = "SKIPPED" // never started, on purpose
+	Skipped   State = "SKIPPED" // deliberately never started
 )
 
 // States is every state.
 var States = []State{Pending, Assigned, Running, Orphaned, Succeeded, Failed, TimedOut, Canceled, Skipped}
 
-// Mover is who may make a move.
+// Mover is who may make a transition.
 type Mover string
 
 // Movers.
 const (
-	Worker   Mover = "worker"   // the holder of the fence
-	Leader   Mover = "leader"   // the holder of the present epoch
-	Operator Mover = "operator" // a person, through the API
+	Worker   Mover = "worker"   // the worker that holds the fence
+	Leader   Mover = "leader"   // the leader of the current epoch
+	Operator Mover = "operator" // an operator, through the API
 )
 
-// Edge is one legal move.
+// Edge is one legal transition.
 type Edge struct {
 	From, To State
 	By       []Mover
 }
 
-// Edges is the transition table (J-06 to J-15, completed by S2, S6, S7, S9): what
-// is not in it does not happen. The database refuses the rest too (migration 0112).
+// Edges is the transition table (J-06 to J-15, completed by S2, S6, S7, S9). All other transitions
+// are illegal, and the database refuses them too (migration 0112).
 var Edges = []Edge{
-	{Pending, Assigned, []Mover{Worker}}, // it asks; any node assigns under the present epoch
+	{Pending, Assigned, []Mover{Worker}}, // requested by a worker; any node assigns under the current epoch
 	{Pending, Canceled, []Mover{Operator, Leader}},
-	{Pending, Skipped, []Mover{Leader, Operator}}, // an operator by changing its schedule
+	{Pending, Skipped, []Mover{Leader, Operator}}, // an operator, by changing its schedule
 	{Assigned, Running, []Mover{Worker}},
-	{Assigned, Orphaned, []Mover{Leader, Worker, Operator}}, // its lease ran out; given back; reassigned
+	{Assigned, Orphaned, []Mover{Leader, Worker, Operator}}, // its lease expired, or it was released or reassigned
 	{Assigned, Canceled, []Mover{Operator, Leader}},
 	{Assigned, Skipped, []Mover{Leader}},
 	{Running, Succeeded, []Mover{Worker}},
@@ -65,7 +65,7 @@ var Edges = []Edge{
 	{Running, Canceled, []Mover{Worker, Leader, Operator}},
 	{Running, Orphaned, []Mover{Leader, Worker, Operator}},
 	{Orphaned, Assigned, []Mover{Worker}},
-	{Orphaned, Failed, []Mover{Leader}}, // no assignment left
+	{Orphaned, Failed, []Mover{Leader}}, // losses exhausted
 	{Orphaned, TimedOut, []Mover{Leader}},
 	{Orphaned, Canceled, []Mover{Operator, Leader}},
 }
@@ -75,8 +75,8 @@ func CanMove(from, to State, by Mover) bool {
 	return slices.Contains(From(to, by), from)
 }
 
-// From returns the states from which by may move a run to a state, in the table's
-// order. Statements that change many rows at once take their conditions from it.
+// From returns the states from which by may move a run to a state, in table order. Statements that
+// change many rows at once take their conditions from it.
 func From(to State, by Mover) []State {
 	var out []State
 	for _, e := range Edges {
@@ -87,8 +87,8 @@ func From(to State, by Mover) []State {
 	return out
 }
 
-// IllegalEdgeError is a move that Edges does not have, or not by that mover: the cause of a
-// Conflict of Apply.
+// IllegalEdgeError is a transition that Edges does not have, or not for this mover. It is the cause
+// of a Conflict that Apply returns.
 type IllegalEdgeError struct {
 	From, To State
 	By       Mover
@@ -98,22 +98,22 @@ func (e *IllegalEdgeError) Error() string {
 	return fmt.Sprintf("%s to %s by the %s is not in the transition table", e.From, e.To, e.By)
 }
 
-// Apply decides what e changes in r. It never changes r. It covers every change of a single
-// run after its creation; statements that change many rows at once (claims, starts, renewals,
-// and successes without consequences) take their conditions from the same table. The fault is
-// a Conflict when the state does not allow e; nothing else can go wrong.
+// Apply decides what e changes in r, which it does not modify. It covers every change of a single
+// run after its creation; statements that change many rows at once (claims, starts, renewals, and
+// successes without consequences) take their conditions from the same table. It fails only with a
+// Conflict, if the state does not allow e.
 func Apply(r Instance, e Event, m Moment) (Change, error) {
 	d := newDecision(&r, m)
 	ok, what := true, "ended like this"
 	switch e := e.(type) {
-	// Its worker.
+	// Workers.
 	case Reported:
 		ok = d.end(e.verdict())
 	case Released:
 		ok, what = d.release(e), "given back"
 	case CancelAcknowledged:
 		ok, what = d.end(verdict{state: Canceled, by: Worker, reason: d.After.CancelReason}), "canceled"
-	// Operators, and what acts for them.
+	// Operators, and callers acting on their behalf.
 	case CancelRequested:
 		ok, what = d.cancel(e), "canceled"
 	case ReassignRequested:
@@ -122,7 +122,7 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok, what = d.end(verdict{state: Skipped, by: Operator, actor: e.Actor, reason: e.Reason}), "withdrawn"
 	case Detached:
 		d.workerDetached(e)
-	// The leader. What is not due yet changes nothing.
+	// The leader. A deadline that has not passed changes nothing.
 	case Decided:
 		ok, what = d.decided(e), "skipped or canceled"
 	case LeaseExpired:

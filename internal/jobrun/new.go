@@ -14,16 +14,16 @@ import (
 type Request struct {
 	ID           uuid.UUID // zero: a new one
 	Trigger      Trigger
-	Key          string    // idempotency key, complete: KeyOf…
+	Key          string    // idempotency key, from one of the key functions below
 	ScheduledFor time.Time // zero: now
 	Args         json.RawMessage
 	Priority     *int // nil: the definition's
 	Labels       map[string]string
-	// Immediate runs take no part in overlap checks: respect_concurrency false.
+	// Immediate runs ignore concurrency policies: respect_concurrency false.
 	Immediate bool
-	// NotForbidden runs wait for their key where the definition's policy is forbid.
+	// NotForbidden runs wait for their key if the definition's policy is forbid.
 	NotForbidden  bool
-	Policy        Policy // "": the definition's; of a backfill's overlap
+	Policy        Policy // a backfill's override; "": the definition's
 	RootRunID     uuid.UUID
 	RetryOfRunID  uuid.UUID
 	RetryNumber   int
@@ -35,8 +35,8 @@ type Request struct {
 	BackfillID    uuid.UUID
 	CorrelationID string
 	TraceID       string
-	By            string // the subject of who is behind it
-	As            string // the role of who asks; "": what the trigger gives
+	By            string // the subject of the initiator
+	As            string // the role of the requester; "": determined by the trigger
 }
 
 // Idempotency keys of runs (S4). Each is unique within its tenant.
@@ -46,23 +46,23 @@ func TimeKey(definition uuid.UUID, slot time.Time) string {
 	return fmt.Sprintf("time:%s:%s", definition, slot.UTC().Format(time.RFC3339Nano))
 }
 
-// EventKey returns the key of the run of a definition for an event.
+// EventKey returns the key of the run of a definition that an event triggers.
 func EventKey(event, definition uuid.UUID) string {
 	return fmt.Sprintf("event:%s:%s", event, definition)
 }
 
-// ManualKey returns the key of a requested run: from a principal's Idempotency-Key, or
-// from a fresh id.
+// ManualKey returns the key of a requested run: from a principal's Idempotency-Key, or from a new
+// id.
 func ManualKey(key string) string { return "manual:" + key }
 
-// BackfillKey is of a slot of a backfill.
+// BackfillKey returns the key of a backfill's run of a slot.
 func BackfillKey(backfill uuid.UUID, slot time.Time) string {
 	return fmt.Sprintf("backfill:%s:%s", backfill, slot.UTC().Format(time.RFC3339Nano))
 }
 
-// SagaKey returns the key of the n-th run of a saga step's action. It contains the
-// tenant unless that is uuid.Nil: two tenants may have the same saga id, and a system
-// that their workers write to may serve both (decision 0051).
+// SagaKey returns the key of the n-th run of a saga step's action. It contains the tenant unless
+// that is uuid.Nil: two tenants may have the same saga id, and their workers may write to the same
+// system (decision 0051).
 func SagaKey(tenant, saga uuid.UUID, step int, action string, n int) string {
 	key := fmt.Sprintf("saga:%s:%d:%s:%d", saga, step, action, n)
 	if tenant != uuid.Nil {
@@ -78,8 +78,8 @@ func FollowKey(run uuid.UUID, key string) string { return fmt.Sprintf("follow:%s
 // LetterKey returns the key of the n-th retry of a dead letter.
 func LetterKey(letter uuid.UUID, n int) string { return fmt.Sprintf("dlq:%s:%d", letter, n) }
 
-// New returns the run that a asks of d: PENDING, and admitted when it is due and
-// takes no part in overlap checks; the others are admitted by the leader.
+// New returns the run of d that a requests: PENDING, and already admitted if it is due and ignores
+// concurrency policies. The leader admits the others.
 func New(d *Definition, a Request, s Settings, m Moment) Run {
 	id := a.ID
 	if id == uuid.Nil {
@@ -167,8 +167,7 @@ func New(d *Definition, a Request, s Settings, m Moment) Run {
 	return r
 }
 
-// Pairs returns labels as name=value, sorted; of names that occur twice the last
-// map counts.
+// Pairs returns labels as sorted name=value pairs; for a name in several maps the last one counts.
 func Pairs(sets ...map[string]string) []string {
 	all := map[string]string{}
 	for _, set := range sets {
@@ -184,8 +183,8 @@ func Pairs(sets ...map[string]string) []string {
 	return out
 }
 
-// RerunRequest returns the request for a manual rerun of an ended run, with its
-// arguments, priority, labels and links, and a fresh budget. The caller sets the key.
+// RerunRequest returns the request for a manual rerun of an ended run, with its arguments,
+// priority, labels and links, and a fresh budget. The caller sets the key.
 func RerunRequest(r *Run) Request {
 	labels := make(map[string]string, len(r.Labels))
 	for _, pair := range r.Labels {
@@ -205,17 +204,17 @@ func RerunRequest(r *Run) Request {
 	}
 }
 
-// Roles that give runs their rights, as package access calls them.
+// Roles whose permissions runs may have, as package access names them.
 const (
 	AsAdmin    = "admin"
 	AsOperator = "operator"
 )
 
-// Rights returns the role whose permissions a run of Skald's own commands has. A
-// requested run has the role of its requester. Slots and backfills have the
-// administrator's, because schedules and backfills need jobs:admin. Runs of events,
-// sagas and dead letters have the operator's, because who publishes, starts or retries
-// is not who configured the link; so do runs of unknown origin.
+// Rights returns the role whose permissions a run of a built-in command has. A manual run has its
+// requester's role. Slots and backfills have the administrator's, because schedules and backfills
+// need jobs:admin. Runs of events, sagas and dead letters have the operator's, because the
+// principal that publishes, starts or retries did not configure the link; so do runs of unknown
+// origin.
 func (r *Run) Rights() string {
 	switch {
 	case r.InitiatedAs != "":

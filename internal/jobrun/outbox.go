@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 )
 
-// CheckEmit returns which topics of a definition its events may not be published to:
-// refuse says why a topic is refused, "" if it is not. Fault: Invalid (CodeInvalid).
+// CheckEmit checks the Kafka topics to which a definition's events are published: refuse returns
+// why a topic is refused, or "". Fault: Invalid (CodeInvalid).
 func (s *Spec) CheckEmit(refuse func(topic string) string) error {
 	var w mistakes
 	for i, e := range s.Emit {
@@ -23,39 +23,38 @@ func (s *Spec) CheckEmit(refuse func(topic string) string) error {
 	return w.fault()
 }
 
-// Outgoing is an event on its way to a topic.
+// Outgoing is an event to be published to a topic.
 type Outgoing struct {
 	Event     PublishedEvent
 	Topic     string
-	Key       string // those with the same key keep their order
+	Key       string // events with the same key keep their order
 	CreatedAt time.Time
 }
 
-// RecordKey is the key of the record of an event that r emits.
+// RecordKey returns the record key of an event that r emits.
 func (r *Run) RecordKey(e *NewEvent) string {
 	return cmp.Or(e.CorrelationID, r.RootRunID.String())
 }
 
-// RefusedEvent is an event that a topic will never take, and the letter that it becomes.
+// RefusedEvent is an event that a topic refuses permanently, and the dead letter it becomes.
 type RefusedEvent struct {
 	ID     uuid.UUID
 	Why    string
 	Letter dlq.Letter
 }
 
-// Outbox is the events that are to be published to topics. A run's are written with its
-// outcome.
+// Outbox holds events to be published to topics. The events of a run are written with its outcome.
 type Outbox interface {
-	// Unsent returns up to limit events that are to be sent. If one was emitted after
-	// another was committed, it comes later.
+	// Unsent returns up to limit unsent events. An event emitted after another one was committed
+	// follows it.
 	Unsent(ctx context.Context, limit int) ([]Outgoing, error)
-	// Sent records, durably, which events the brokers have acknowledged, and stores the letters of
-	// those that are refused permanently. False when the term of the publication has ended; nothing is
-	// written then.
+	// Sent durably records which events the brokers have acknowledged, and stores the letters of
+	// those that were refused permanently. It returns false, and writes nothing, if the
+	// publication's term is over.
 	Sent(ctx context.Context, publication string, epoch int64, sent []uuid.UUID, refused []RefusedEvent) (bool, error)
 }
 
-// Unpublished makes the dead letter of an event that its topic refuses. A retry sends the
+// Unpublished returns the dead letter of an event that its topic refuses. Retrying it sends the
 // same record; being PERMANENT, it waits for an operator.
 func Unpublished(o *Outgoing, record dlq.Content, why string, id uuid.UUID, m dlq.Moment) RefusedEvent {
 	l := dlq.Letter{

@@ -9,18 +9,18 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// maxPlanned is how many slots one plan has in addition to late ones; the rest follows
+// maxPlanned is the maximum number of slots in one plan in addition to late ones; the rest follows
 // in the next plan.
 const maxPlanned = 1000
 
-// PlanSlots returns the slots of d after LastMaterializedAt up to until, as runs, and
-// the time up to which it has planned (A-04, J8, S22). It depends only on the
-// definition and the time, not on the stored next slot (F45).
+// PlanSlots returns the runs for the slots of d after LastMaterializedAt up to until, and the time
+// up to which it has planned (A-04, J8, S22). It depends only on the definition and the time, not
+// on the stored next slot (F45).
 //
-// Slots that are late by more than the definition's grace follow its misfire policy.
-// Only the newest Spec.CatchUpLimit of them become rows, the oldest of which records
-// since when slots were dropped. Slots during a pause are SKIPPED as they pass, and
-// none is created ahead of its end.
+// Slots later than the definition's grace period follow its misfire policy. Only the newest
+// Spec.CatchUpLimit of them become rows, and the oldest row records since when slots were dropped.
+// Slots during a pause are SKIPPED when they are due; after its end, none is created ahead of time
+// while it lasts.
 func PlanSlots(d *Definition, s *schedule.Schedule, until time.Time, set Settings, m Moment) ([]Slot, Advance) {
 	p := plan{d: d, s: s, set: set, m: m}
 	grace := time.Duration(d.Spec.MisfireGraceMS) * time.Millisecond
@@ -28,7 +28,7 @@ func PlanSlots(d *Definition, s *schedule.Schedule, until time.Time, set Setting
 		grace = set.Seconds(SkipLateAfter)
 	}
 	at := d.LastMaterializedAt
-	if late := m.Now.Add(-grace - 1); at.Before(late) { // late by exactly the grace still counts as on time
+	if late := m.Now.Add(-grace - 1); at.Before(late) { // late by exactly the grace period still counts as on time
 		p.late(at, late)
 		at = late
 	}
@@ -50,7 +50,7 @@ func (p *plan) onTime(at, until time.Time) Advance {
 	full := len(ticks) == maxPlanned
 	for _, t := range ticks {
 		if p.pausedAt(t.At) && t.At.After(p.m.Now) {
-			until, full = p.m.Now, false // whether it is skipped is not known yet
+			until, full = p.m.Now, false // it is not known yet whether it will be skipped
 			break
 		}
 		p.add(t.At, p.skipPaused(t.At))
@@ -65,17 +65,17 @@ func (p *plan) onTime(at, until time.Time) Advance {
 	return a
 }
 
-// late adds slots in (from, to], which are late.
+// late adds the slots in (from, to], which are late.
 func (p *plan) late(from, to time.Time) {
 	limit := cmp.Or(p.d.Spec.CatchUpLimit, DefaultCatchUp)
 	ticks, more := newest(p.s, from, to, limit+1)
-	if len(ticks) > limit { // the oldest one represents itself and those before it
+	if len(ticks) > limit { // the oldest row stands for its own slot and those before it
 		more = more || len(ticks) > limit+1
 		if p.d.Spec.Misfire != CatchUp {
 			ticks, more = ticks[1:], true
 		}
 	}
-	once := len(ticks) - 1 // the newest that no pause covers
+	once := len(ticks) - 1 // the newest slot outside of the pause
 	for once >= 0 && p.pausedAt(ticks[once].At) {
 		once--
 	}
@@ -100,13 +100,13 @@ func (p *plan) late(from, to time.Time) {
 	}
 }
 
-// newest returns the last slots in (from, to], up to limit, oldest first; more
-// says that there are others before them. It does not go through all of them: a
-// job that runs every second may have been away for a year.
+// newest returns the last slots in (from, to], up to limit, oldest first; more reports that there
+// are others before them. It does not enumerate all of them: a job that runs every second may not
+// have been planned for a year.
 func newest(s *schedule.Schedule, from, to time.Time, limit int) (ticks []schedule.Tick, more bool) {
 	for span := time.Duration(limit) * time.Second; ; span *= 2 {
 		start := to.Add(-span)
-		if span <= 0 || !start.After(from) { // <= 0: the years of a duration are over
+		if span <= 0 || !start.After(from) { // <= 0: overflow after the range of a Duration, 292 years
 			start = from
 		}
 		if start.Equal(from) || len(s.Ticks(start, to, limit+1)) > limit {
@@ -115,8 +115,8 @@ func newest(s *schedule.Schedule, from, to time.Time, limit int) (ticks []schedu
 	}
 }
 
-// last is newest where going through all of them is cheap: at half the span
-// there were not too many.
+// last is newest for a range that can be enumerated cheaply: half of it did not contain too many
+// slots.
 func last(s *schedule.Schedule, from, to time.Time, limit int, more bool) ([]schedule.Tick, bool) {
 	var ticks []schedule.Tick
 	for {
@@ -138,7 +138,7 @@ func (p *plan) pausedAt(slot time.Time) bool {
 	return d.PausedAt != nil && !slot.Before(*d.PausedAt) && (d.PausedUntil == nil || slot.Before(*d.PausedUntil))
 }
 
-// skipPaused is why a slot of the pause does not run; "": it is none.
+// skipPaused returns the reason why a slot is skipped because of the pause; "" if it is not.
 func (p *plan) skipPaused(slot time.Time) string {
 	if !p.pausedAt(slot) {
 		return ""
@@ -146,7 +146,8 @@ func (p *plan) skipPaused(slot time.Time) string {
 	return PausedReason(p.d.PauseReason)
 }
 
-// PausedReason is why a slot of a pause is skipped; reason is the pause's.
+// PausedReason returns the reason recorded for a slot skipped by a pause; reason is that of the
+// pause.
 func PausedReason(reason string) string {
 	if reason == "" {
 		return "paused"
@@ -154,11 +155,11 @@ func PausedReason(reason string) string {
 	return "paused: " + reason
 }
 
-// add adds a slot, as a SKIPPED run when there is a reason for that.
+// add adds the run of a slot, as SKIPPED if there is a reason.
 func (p *plan) add(slot time.Time, skipped string) {
 	m := p.m
 	key := TimeKey(p.d.ID, slot)
-	m.Jitter = chance(key) // of the slot, not of who makes it
+	m.Jitter = chance(key) // the slot's, not those of its creator
 	r := New(p.d, Request{Trigger: ByTime, Key: key, ScheduledFor: slot, By: p.d.UpdatedBy}, p.set, m)
 	if skipped != "" {
 		r.State, r.FinishedAt, r.AdmittedAt = Skipped, &m.Now, nil
@@ -166,7 +167,7 @@ func (p *plan) add(slot time.Time, skipped string) {
 	p.slots = append(p.slots, Slot{Definition: p.d, Run: r, Reason: skipped})
 }
 
-// chance is a number in [0,1) that is always the same for a text.
+// chance returns a number in [0,1) derived from a text.
 func chance(of string) float64 {
 	h := fnv.New64a()
 	h.Write([]byte(of)) //nolint:errcheck // it never fails

@@ -8,8 +8,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Problems are those of job runs. What a worker must do is described with the codes that it receives
-// (docs/workers.md).
+// Problems are the problem types of job runs. What a worker must do is described with the codes
+// that it receives (docs/workers.md).
 var Problems fault.Catalogue
 
 // Their codes, stable and part of the API.
@@ -83,7 +83,7 @@ var (
 		"The server was started with `--store memory`, which has no job runs.", 503)
 )
 
-// Call is what a worker asks for a run.
+// Call is a kind of worker call about a run.
 type Call string
 
 // Calls that carry a fence.
@@ -98,16 +98,15 @@ const (
 	CallConfirm  Call = "confirm-continuation"
 )
 
-// outcome is the state in which a call leaves a run that it ends.
+// outcome is the state to which a call that ends a run moves it.
 var outcome = map[Call][]State{
 	CallComplete: {Succeeded}, CallFail: {Failed, TimedOut}, CallCancel: {Canceled},
 }
 
-// Judge says why the store did not apply a worker's call to r. replayed: the call
-// repeats one that was applied, so it is acknowledged again (retries over a bad
-// network are safe). retry: the run satisfies the call after all and only changed
-// while the call was being applied, so the store applies it once more (S12). Otherwise
-// refusal is a fault whose detail tells the worker what to do.
+// Judge decides why the store did not apply a worker's call to r. replayed: the call repeats one
+// that was applied, so it is acknowledged again (retrying over a bad network is safe). retry: the
+// run does satisfy the call and only changed while the call was being applied, so the store applies
+// it again (S12). Otherwise refusal is a fault whose detail tells the worker what to do.
 func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	if r.WorkerID != f.WorkerID || r.Attempt != f.Attempt || r.LeaseToken != f.LeaseToken {
 		return false, false, fault.New(fault.Conflict, CodeFenceLost,
@@ -128,7 +127,7 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 			return false, false, fault.New(fault.Conflict, CodeCancelWins, "the run was already canceled: discard its result")
 		}
 		if c == CallLogs {
-			return false, true, nil // the last lines of a run that has ended are welcome
+			return false, true, nil // the last lines of an ended run are accepted
 		}
 		return false, false, fault.New(fault.Conflict, CodeConflict, "the run is already %s: discard its result", r.State)
 	case r.State == Orphaned:
@@ -141,19 +140,19 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 	case r.State == Assigned && c != CallStart && c != CallRelease && c != CallCancel:
 		return false, false, fault.New(fault.Conflict, CodeNotStarted, "the run is assigned to you, but was not started")
 	case c == CallConfirm && r.Continuation != Confirming:
-		return true, false, nil // it is no longer in doubt
+		return true, false, nil // the doubt is over
 	case c == CallCancel && r.CancelRequestedAt == nil:
 		return false, false, fault.New(fault.Conflict, CodeConflict, "no cancel was requested for this run")
 	}
 	return false, true, nil
 }
 
-// Conflict is the fault of a run whose state forbids an operator's action.
+// Conflict returns the fault for an operator's action that the state of a run forbids.
 func (r *Run) Conflict(what string) *fault.Error {
 	return fault.New(fault.Conflict, CodeConflict, "the job run is %s and cannot be %s", r.State, what).Allowing(r.Actions())
 }
 
-// Actions lists what an operator can do to a run now.
+// Actions lists what an operator can currently do with a run.
 func (r *Run) Actions() []string {
 	switch r.State {
 	case Pending:
@@ -166,12 +165,12 @@ func (r *Run) Actions() []string {
 	return nil
 }
 
-// mistakes gathers what is wrong with a definition.
+// mistakes collects the errors in a definition.
 type mistakes struct{ fault.Mistakes }
 
 func isNull(doc json.RawMessage) bool { return string(doc) == "null" }
 
-// fault is nil when nothing is wrong. Its detail tells the first mistake.
+// fault returns nil if there are no mistakes. Its detail describes the first one.
 func (w mistakes) fault() error {
 	if len(w.Mistakes) == 0 {
 		return nil

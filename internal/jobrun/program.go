@@ -15,7 +15,7 @@ type Program struct {
 	Dir    string            `json:"dir"`
 }
 
-// ProgramOf reads the program of a definition.
+// ProgramOf decodes the program of a definition.
 func ProgramOf(defaultArgs json.RawMessage) (p Program, err error) {
 	if defaultArgs != nil {
 		err = json.Unmarshal(defaultArgs, &p)
@@ -23,18 +23,17 @@ func ProgramOf(defaultArgs json.RawMessage) (p Program, err error) {
 	return p, err
 }
 
-// ArgsSlot is the element of Argv that the arguments of a run replace.
+// ArgsSlot is the element of Argv that is replaced by the arguments of a run.
 const ArgsSlot = "{args}"
 
-// Whether a program takes an argument for data or executes it, only who knows the
-// program can tell: a list of shells, interpreters, programs that start others (env,
-// sudo, xargs, find) and those with commands of their own (awk, sed, ssh) would never be
+// Whether a program treats an argument as data or executes it depends on the program. A list of
+// those that execute arguments (shells, interpreters, programs that start others such as env, sudo,
+// xargs and find, programs with a language of their own such as awk, sed and ssh) would never be
 // complete. So the slot is refused wherever it is not known to be data (decision 0100).
 var (
 	// dataPrograms execute none of their arguments.
 	dataPrograms = pathsOf("echo", "printf", "logger")
-	// shells execute the element after -c, and take those behind it for parameters of
-	// that code.
+	// shells execute the element after -c, and pass those after it to that code as parameters.
 	shells = pathsOf("sh", "ash", "bash", "dash", "ksh", "mksh", "zsh")
 )
 
@@ -45,9 +44,9 @@ func pathsOf(names ...string) (paths []string) {
 	return paths
 }
 
-// CheckSlots returns what is wrong with the places of ArgsSlot: a fault of kind Invalid
-// with a field for each. listed are the programs that, as the operator says, take their
-// arguments for data; their paths are compared as they are written.
+// CheckSlots checks the positions of ArgsSlot and returns a fault of kind Invalid with a field for
+// each mistake. listed are the programs that the operator has declared to treat their arguments as
+// data; their paths are compared literally.
 func (p *Program) CheckSlots(listed []string) error {
 	var w mistakes
 	const at = "/default_args"
@@ -74,17 +73,17 @@ func (p *Program) CheckSlots(listed []string) error {
 	return w.fault()
 }
 
-// dataFrom returns from which element on Argv is only data.
+// dataFrom returns the index of the first element of Argv from which on all are data.
 func (p *Program) dataFrom(listed []string) int {
 	none := len(p.Argv)
-	switch { // a code that begins with - or + would be options, and the code would come later
+	switch { // code that begins with - or + would be parsed as options, and a later element as the code
 	case none == 0:
 		return none
 	case slices.Contains(dataPrograms, p.Argv[0]) || slices.Contains(listed, p.Argv[0]):
 		return 1
 	case none > 3 && slices.Contains(shells, p.Argv[0]) && p.Argv[1] == "-c" && p.Argv[2] != ArgsSlot &&
 		!strings.HasPrefix(p.Argv[2], "-") && !strings.HasPrefix(p.Argv[2], "+"):
-		return 4 // after the code and the name that it has as $0
+		return 4 // after the code and the name that becomes $0
 	}
 	return none
 }
@@ -98,8 +97,8 @@ func (p *Program) notData(i int) string {
 		"Any program has the arguments of a run on standard input and in $SKALD_ARG_<NAME>"
 }
 
-// misused reports whether a text has the slot as a part that is not the variable args of a shell:
-// it would not be replaced.
+// misused reports whether a text contains the slot other than as the shell variable args: it would
+// not be replaced there.
 func misused(text string) bool {
 	for rest := text; ; {
 		i := strings.Index(rest, ArgsSlot)
@@ -113,7 +112,7 @@ func misused(text string) bool {
 	}
 }
 
-// CheckProgram is CheckSlots of a definition's program; nil if it has none.
+// CheckProgram is CheckSlots for a definition's program; nil if it has none.
 func (s *Spec) CheckProgram(listed []string) error {
 	if s.CommandName != ShellCommand {
 		return nil

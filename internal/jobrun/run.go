@@ -19,17 +19,17 @@ type Run struct {
 	DefinitionName string
 	SpecVersion    int
 	CommandName    string
-	// ContentUnreadable: encrypted content of the run could not be decrypted and is left out.
-	// Only reading for people sets it.
+	// ContentUnreadable reports that encrypted content of the run could not be decrypted and is
+	// omitted. It is set only when a run is read for display.
 	ContentUnreadable bool
-	Version           int64 // J-03; grows with every transition, not with renewals (S12)
+	Version           int64 // J-03; grows with every transition, but not with renewals (S12)
 
 	State   State
 	Trigger Trigger
-	// ScheduledFor is the slot, UTC; of what has none when it was asked for (S4).
+	// ScheduledFor is the slot, in UTC; for runs without a slot, the time of the request (S4).
 	ScheduledFor time.Time
-	AvailableAt  time.Time  // not to be assigned before
-	AdmittedAt   *time.Time // due, and allowed by its policy: claimable; nil: not yet
+	AvailableAt  time.Time  // not assigned before
+	AdmittedAt   *time.Time // since when it is due and allowed by its policy, and so claimable; nil: not yet
 
 	Queue          string
 	Priority       int
@@ -41,12 +41,12 @@ type Run struct {
 	Concurrency    Policy
 	TimeoutMS      int64 // 0: none
 
-	Attempt      int // the fence's counter: grows at every assignment, never falls
-	FailuresUsed int // budget of failures, over the whole chain of retries
-	LossesUsed   int // budget of losses, of this row
+	Attempt      int // attempts: grows with every assignment, never falls
+	FailuresUsed int // budget of failures, for the whole chain of retries
+	LossesUsed   int // budget of losses, for this row
 	MaxLosses    int
 
-	// The fence; zero unless it was assigned once.
+	// The fence; zero until the first assignment.
 	WorkerID       uuid.UUID
 	AssignedAt     *time.Time
 	LeaseToken     uuid.UUID
@@ -62,7 +62,7 @@ type Run struct {
 	CancelRequestedAt *time.Time
 	CancelReason      string
 	Progress          *Progress
-	Checkpoint        json.RawMessage // handed to the next attempt
+	Checkpoint        json.RawMessage // passed to the next attempt
 
 	ExitCode  *int
 	Result    json.RawMessage
@@ -72,20 +72,20 @@ type Run struct {
 	LogRef    string // "": its log is in the database
 	LogSHA256 []byte
 
-	RootRunID     uuid.UUID // the first of its chain of retries; itself
+	RootRunID     uuid.UUID // the first run of its chain of retries, possibly itself
 	RetryOfRunID  uuid.UUID // zero: none
 	RetryNumber   int       // 0: not a retry
 	SagaID        uuid.UUID
 	SagaStep      int
 	SagaAction    string // EXECUTE or COMPENSATE
 	EventID       uuid.UUID
-	LetterID      uuid.UUID // of the dead letter that it retries
+	LetterID      uuid.UUID // the dead letter that it retries
 	BackfillID    uuid.UUID
 	CorrelationID string
 	TraceID       string
 
-	// InitiatedBy is the subject of the run's initiator: who requested it, started its
-	// saga, published its event, or changed its definition last; "": Skald, or unknown.
+	// InitiatedBy is the subject of the run's initiator: the principal that requested it, started
+	// its saga, published its event, or last changed its definition; "": Skald, or unknown.
 	// InitiatedAs is the role whose permissions it has; see Rights.
 	InitiatedBy string
 	InitiatedAs string
@@ -93,18 +93,18 @@ type Run struct {
 	CreatedAt, UpdatedAt time.Time
 }
 
-// Place is where it stands in a list.
+// Place returns the run's position in a list.
 func (r *Run) Place() page.TimeID { return page.TimeID{At: r.CreatedAt, ID: r.ID} }
 
-// Progress is what a worker tells on the way.
+// Progress is what a worker reports while it executes a run.
 type Progress struct {
 	Percent  *float64           `json:"percent,omitempty"` // 0..100
 	Message  string             `json:"message,omitempty"` // at most 1000 characters
 	Counters map[string]float64 `json:"counters,omitempty"`
 }
 
-// Storable returns p with a message that can be stored; texts remembers whether it was changed,
-// under its pointer in a document in which p is at the pointer at.
+// Storable returns p with a message that can be stored. texts records whether the message was
+// changed, under its pointer in a document that has p at the pointer at.
 func (p Progress) Storable(at string, texts *plaintext.Members) *Progress {
 	p.Message = texts.Storable(at+"/message", p.Message, plaintext.Characters(MaxProgress))
 	return &p
@@ -112,15 +112,15 @@ func (p Progress) Storable(at string, texts *plaintext.Members) *Progress {
 
 // Error is why a run failed.
 type Error struct {
-	Code      string `json:"code"` // the worker's word, or one of ours (ErrLost …)
+	Code      string `json:"code"` // the worker's code, or one of Skald's (ErrLost …)
 	Type      string `json:"type,omitempty"`
 	Message   string `json:"message"`
 	Stack     string `json:"stack,omitempty"`
 	Retryable bool   `json:"retryable"` // false: another attempt will not help
 }
 
-// Storable returns e with texts that can be stored, as Progress.Storable does: as those of a dead
-// letter, which it may become.
+// Storable returns e with texts that can be stored, as Progress.Storable does; their limits are
+// those of a dead letter, which the error may become.
 func (e Error) Storable(at string, texts *plaintext.Members) *Error {
 	e.Code = texts.Storable(at+"/code", e.Code, plaintext.Bytes(MaxErrorCode))
 	e.Type = texts.Storable(at+"/type", e.Type, plaintext.Bytes(dlq.MaxWord))
@@ -129,13 +129,13 @@ func (e Error) Storable(at string, texts *plaintext.Members) *Error {
 	return &e
 }
 
-// Codes of errors that Skald itself gives.
+// Error codes that Skald sets.
 const (
 	ErrLost     = "LOST"      // its workers were lost too often (S7)
 	ErrTimedOut = "TIMED_OUT" // past its timeout
 )
 
-// Resources is what an execution used, as its worker measured it (A-03). Nil: unknown.
+// Resources is what an execution consumed, as measured by its worker (A-03). Nil: unknown.
 type Resources struct {
 	CPUSecondsTotal *float64
 	PeakRSSBytes    *int64
@@ -143,8 +143,8 @@ type Resources struct {
 	IOWriteBytes    *int64
 }
 
-// Fence proves on every call that a worker still owns a run (jobrun.md 5b). The
-// token decides; the others are in the condition too and make refusals readable.
+// Fence proves, on every call, that a worker still owns a run (jobrun.md 5b). The token decides;
+// the other members are compared too, and make refusals easier to understand.
 type Fence struct {
 	WorkerID    uuid.UUID
 	Attempt     int
@@ -152,7 +152,7 @@ type Fence struct {
 	LeaderEpoch int64
 }
 
-// Fence returns the run's current fence; zero when no worker has it.
+// Fence returns the run's current fence; zero if no worker holds it.
 func (r *Run) Fence() Fence {
 	return Fence{WorkerID: r.WorkerID, Attempt: r.Attempt, LeaseToken: r.LeaseToken, LeaderEpoch: r.LeaderEpoch}
 }
@@ -176,20 +176,20 @@ type HistoryEvent struct {
 	From, To State // equal or "": no transition
 	Version  int64
 	Attempt  int
-	Epoch    int64     // 0: not the leader's
+	Epoch    int64     // 0: not made by the leader
 	WorkerID uuid.UUID // zero: none
 	Actor    string    // subject of the credential; "": Skald
 	Reason   string
 }
 
-// EventKind names a decision.
+// EventKind is the kind of a HistoryEvent.
 type EventKind string
 
 // Kinds of events.
 const (
 	WasCreated    EventKind = "created"
 	WasAdmitted   EventKind = "admitted"
-	WasHeldBack   EventKind = "held_back" // by its concurrency policy
+	WasHeldBack   EventKind = "held_back" // because of its concurrency policy
 	WasSkipped    EventKind = "skipped"
 	WasAssigned   EventKind = "assigned"
 	WasStarted    EventKind = "started"
@@ -205,6 +205,6 @@ const (
 	WasTimedOut   EventKind = "timed_out"
 	WasRetried    EventKind = "retry_created"
 	WasDeadLetter EventKind = "dead_lettered"
-	WasRefused    EventKind = "refused" // a call with an old fence (J3)
+	WasRefused    EventKind = "refused" // a call with a former fence (J3)
 	WasOffloaded  EventKind = "log_offloaded"
 )

@@ -9,16 +9,16 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// Setting is one thing that operators may change while Skald runs.
+// Setting is a parameter that operators may change while Skald runs.
 type Setting struct {
 	Name        string
-	Unit        string // "seconds", "count", "weight", "days", "share" or "" of a switch
+	Unit        string // "seconds", "count", "weight", "days", "share", or "" for a switch
 	Default     float64
 	Min         float64
 	Max         float64
 	Integer     bool
-	Switch      bool   // 0 or 1, told as a boolean
-	Effect      string // when a change is felt
+	Switch      bool   // 0 or 1, shown as a boolean
+	Effect      string // when a change takes effect
 	Description string
 }
 
@@ -47,8 +47,8 @@ const (
 	SweepLimit        = "sweep_limit"
 )
 
-// SettingsList is every setting, in display order. Settings of A-07 that are missing
-// here do not apply to workers that pull; docs/requirements.md says what replaces each.
+// SettingsList lists all settings in display order. Settings of A-07 that are missing here do not
+// apply to workers that pull; docs/requirements.md says what replaces each.
 var SettingsList = []Setting{
 	{Name: LeaderTick, Unit: "seconds", Default: 1, Min: 0.1, Max: 60, Effect: sweep,
 		Description: "how often the leader sweeps"},
@@ -76,7 +76,7 @@ var SettingsList = []Setting{
 	{Name: SweepLimit, Unit: "count", Default: 1000, Min: 10, Max: 10_000, Integer: true, Effect: sweep, Description: "how many runs one sweep moves in one transaction"},
 }
 
-// When a change is felt.
+// When a change takes effect.
 const (
 	sweep = "next sweep"
 	beat  = "next heartbeat"
@@ -84,14 +84,14 @@ const (
 	next  = "next run"
 )
 
-// Settings are the values of all settings, at one version.
+// Settings are the values of all settings, in one version.
 type Settings struct {
 	Version int64
 	values  map[string]float64 // those that differ from their default
 }
 
-// NewSettings returns the settings with these values; names that are unknown and
-// values that are out of bounds count as the default.
+// NewSettings returns settings with these values; for unknown names and values out of bounds, the
+// default applies.
 func NewSettings(version int64, values map[string]float64) Settings {
 	s := Settings{Version: version, values: map[string]float64{}}
 	for name, v := range values {
@@ -102,7 +102,7 @@ func NewSettings(version int64, values map[string]float64) Settings {
 	return s
 }
 
-// Number returns a setting's value in its unit.
+// Number returns the value of a setting in its unit.
 func (s Settings) Number(name string) float64 {
 	if v, ok := s.values[name]; ok {
 		return v
@@ -121,10 +121,10 @@ func (s Settings) Seconds(name string) time.Duration {
 	return time.Duration(s.Number(name) * float64(time.Second))
 }
 
-// Int returns the value of a whole setting.
+// Int returns the value of an integer setting.
 func (s Settings) Int(name string) int { return int(s.Number(name)) }
 
-// FindSetting returns what is known of a setting.
+// FindSetting returns the setting with a name.
 func FindSetting(name string) (Setting, bool) {
 	for _, d := range SettingsList {
 		if d.Name == name {
@@ -134,8 +134,7 @@ func FindSetting(name string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// CheckSetting returns what is wrong with a value: a fault of kind Invalid, nil
-// when it may be set.
+// CheckSetting validates a value. It returns nil, or a fault of kind Invalid.
 func CheckSetting(name string, v float64) error {
 	d, ok := FindSetting(name)
 	switch {
@@ -149,9 +148,8 @@ func CheckSetting(name string, v float64) error {
 	return nil
 }
 
-// CheckSettings returns what is wrong with changes (a nil value restores the default),
-// after being the settings that would result: a fault of kind Invalid with every
-// mistake, nil when there is none.
+// CheckSettings validates changes, in which nil restores the default; after are the resulting
+// settings. It returns nil, or a fault of kind Invalid with every mistake.
 func CheckSettings(changes map[string]*float64, after Settings) error {
 	var wrong fault.Mistakes
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
@@ -165,7 +163,7 @@ func CheckSettings(changes map[string]*float64, after Settings) error {
 		}
 	}
 	if wrong == nil {
-		// A worker must be able to miss a heartbeat without losing anything.
+		// A worker must be able to miss a heartbeat without losing its lease.
 		for _, longer := range []string{HeartbeatTTL, RunLease} {
 			if after.Number(longer) < 2*after.Number(HeartbeatInterval) {
 				wrong.Add("/values/"+longer, "too_short", "must be at least twice %s", HeartbeatInterval)

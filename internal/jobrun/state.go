@@ -8,19 +8,19 @@ var ActiveStates = []State{Pending, Assigned, Running, Orphaned}
 // TerminalStates are the states of runs that never change again.
 var TerminalStates = slices.DeleteFunc(slices.Clone(States), func(s State) bool { return !s.Terminal() })
 
-// HoldingStates are the states of runs that hold their concurrency key whether or not they
-// were admitted: a worker has them, or they may be assigned again.
+// HoldingStates are the states of runs that hold their concurrency key whether or not they were
+// admitted: a worker holds them, or they may be assigned again.
 var HoldingStates = []State{Assigned, Running, Orphaned}
 
-// UnsuccessfulStates are the states of runs that were executed, or were to be, and ended
-// without success.
+// UnsuccessfulStates are the states of runs that ended without success, other than those that were
+// skipped.
 var UnsuccessfulStates = []State{Failed, TimedOut, Canceled}
 
 // Terminal reports whether runs of this state never change again (J-15).
 func (s State) Terminal() bool { return !slices.Contains(ActiveStates, s) }
 
-// Continuation says whether a RUNNING run is in doubt (J-16). It is not a state,
-// because a confirmed run simply continues and no state is ever left backwards.
+// Continuation says whether a RUNNING run is in doubt (J-16). It is not a state, because a
+// confirmed run just continues, and runs never return to an earlier state.
 type Continuation string
 
 // Continuations.
@@ -29,7 +29,7 @@ const (
 	Confirming Continuation = "CONFIRMING" // its lease expired; no other worker gets it before the deadline
 )
 
-// Trigger is why a run exists.
+// Trigger is what created a run.
 type Trigger string
 
 // Triggers.
@@ -43,14 +43,14 @@ const (
 	ByLetter   Trigger = "DLQ"
 )
 
-// Triggers is every trigger.
+// Triggers lists all triggers.
 var Triggers = []Trigger{ByTime, ByEvent, ByHand, ByRetry, ByBackfill, BySaga, ByLetter}
 
-// Phase is the state as indexes distinguish it (column phase): a run that is with a
-// worker is HELD, whether started or not.
+// Phase is a state as indexes distinguish them (column phase): a run that a worker holds is HELD,
+// whether started or not.
 type Phase string
 
-// Held is the phase of runs that are with a worker.
+// Held is the phase of runs that a worker holds.
 const Held Phase = "HELD"
 
 // Phase returns the phase of a state.
@@ -61,7 +61,7 @@ func (s State) Phase() Phase {
 	return Phase(s)
 }
 
-// Phases returns the phases of states, each once, in their order.
+// Phases returns the distinct phases of states, in order.
 func Phases(states []State) []Phase {
 	var out []Phase
 	for _, s := range states {

@@ -23,9 +23,9 @@ type DefinitionFilter struct {
 	BuiltIn *bool
 }
 
-// Definitions is job definitions as their users see them. A tenant sees only its
-// own (fault NotFound). Any other error than the stated faults is an outage, and
-// the outcome of a write is then unknown.
+// Definitions stores job definitions for their users. A tenant sees only its own (fault NotFound).
+// Any error other than the faults named here is an outage, and the outcome of a write is then
+// unknown.
 type Definitions interface {
 	// Create stores a new definition with its first spec version. Fault: Conflict
 	// (CodeNameTaken).
@@ -33,26 +33,26 @@ type Definitions interface {
 	// Definition returns one by its id or name. Fault: NotFound.
 	Definition(ctx context.Context, tenant uuid.UUID, idOrName string) (Definition, error)
 	ListDefinitions(ctx context.Context, tenant uuid.UUID, f DefinitionFilter, p page.ByTime) (page.Of[Definition], error)
-	// Change stores a definition if the stored version is d.Version-1, and its spec
-	// when d.SpecVersion has grown. A resumed or changed definition's next slot is
-	// d.NextDueAt. Faults: NotFound, Stale, CodeNameTaken.
+	// Change stores a definition if the stored version is d.Version-1, and its spec if
+	// d.SpecVersion has grown. The next slot of a resumed or changed definition is d.NextDueAt.
+	// Faults: NotFound, Stale, CodeNameTaken.
 	Change(ctx context.Context, d Definition, by operator.Action) error
-	// Delete marks it deleted if the version is d.Version. With runs that have not
-	// ended: Conflict (CodeActiveRuns), unless force; then they are canceled, or
-	// asked to be.
+	// Delete marks a definition as deleted if its version is d.Version. If it has unfinished runs:
+	// Conflict (CodeActiveRuns), unless force is set; then they are canceled, or their workers are
+	// asked to stop.
 	Delete(ctx context.Context, d Definition, force bool, by operator.Action) error
 	// Versions returns the versions of its spec, newest first, at most 200.
 	Versions(ctx context.Context, tenant, id uuid.UUID) ([]SpecVersion, error)
 }
 
-// Filter selects runs; zero fields do not restrict. JSON is how a bulk keeps it.
+// Filter selects runs; zero fields do not restrict. Bulks store it as JSON.
 type Filter struct {
 	States       []State   `json:"states,omitempty"`
 	Triggers     []Trigger `json:"triggers,omitempty"`
 	DefinitionID uuid.UUID `json:"definition_id,omitzero"`
 	WorkerID     uuid.UUID `json:"worker_id,omitzero"`
 	Queue        string    `json:"queue,omitempty"`
-	// ConcurrencyKey finds who has a key, with States.
+	// ConcurrencyKey, together with States, finds which run holds a key.
 	ConcurrencyKey string    `json:"concurrency_key,omitempty"`
 	Label          string    `json:"label,omitempty"` // name=value
 	CorrelationID  string    `json:"correlation_id,omitempty"`
@@ -69,40 +69,39 @@ type Filter struct {
 	LateByMS       int64     `json:"late_by_ms,omitempty"` // started, or still waiting, this long after its slot
 }
 
-// Runs is job runs as operators see them. A tenant sees only its own.
+// Runs stores job runs for operators. A tenant sees only its own.
 type Runs interface {
-	// Create stores a run and its action. A run of that idempotency key is not
-	// stored again: it is returned, and created is false. Fault: Conflict
-	// (CodeForbidden) when its policy is forbid, its trigger MANUAL and another run
-	// of its key has not ended; the detail names that run.
+	// Create stores a run and its action. If a run has the idempotency key, that run is returned,
+	// and created is false. Fault: Conflict (CodeForbidden) if its policy is forbid, its trigger is
+	// MANUAL and another run with its key has not ended; the detail names that run.
 	Create(ctx context.Context, r Run, by operator.Action) (stored Run, created bool, err error)
 	// Run returns one. Fault: NotFound.
 	Run(ctx context.Context, tenant, id uuid.UUID) (Run, error)
 	ListRuns(ctx context.Context, tenant uuid.UUID, f Filter, p page.ByTime) (page.Of[Run], error)
-	// Slots returns what happened to slots of schedules, in order of time.
+	// Slots returns the results of slots of schedules, in order of time.
 	Slots(ctx context.Context, tenant uuid.UUID, q SlotQuery) ([]SlotRun, error)
-	// RecentEnds returns how the last runs of definitions ended, at most each of every definition: those created
-	// last, newest first.
+	// RecentEnds returns how the last runs of definitions ended: at most each per definition, the
+	// last created ones, newest first.
 	RecentEnds(ctx context.Context, tenant uuid.UUID, definitions []uuid.UUID, each int) ([]RunEnd, error)
-	// Attempts returns the attempts of a run, oldest first, the present one too.
+	// Attempts returns the attempts of a run, oldest first, including the current one.
 	Attempts(ctx context.Context, tenant, id uuid.UUID) ([]Attempt, error)
-	// Events returns the decisions about a run, oldest first, with those that its
-	// row and its attempts tell; at most 1000.
+	// Events returns the events of a run, oldest first, including those that its row and its
+	// attempts imply; at most 1000.
 	Events(ctx context.Context, tenant, id uuid.UUID) ([]HistoryEvent, error)
-	// Cancel ends a run that is with no worker, or has not been started; of a RUNNING
-	// one it asks the worker to stop (CancelRequestedAt), with force it fences the
-	// worker and ends it. Fault: Conflict when it has ended.
+	// Cancel ends a run that no worker holds, or that has not been started. It asks the worker of a
+	// RUNNING run to stop (CancelRequestedAt); with force it fences the worker and ends the run.
+	// Fault: Conflict if it has ended.
 	Cancel(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
-	// Reassign takes a run from its worker: ASSIGNED → ORPHANED, without a token,
-	// claimable immediately; a RUNNING one only with force. It does not count as a
-	// loss. For an ORPHANED run it ends the wait. Fault: Conflict.
+	// Reassign takes a run from its worker: ASSIGNED → ORPHANED, without a token, claimable
+	// immediately; a RUNNING run requires force. It does not count as a loss. For an ORPHANED run
+	// it ends the wait. Fault: Conflict.
 	Reassign(ctx context.Context, tenant, id uuid.UUID, force bool, by operator.Action) (Run, error)
-	// Logs returns up to limit chunks from that place on, those of later attempts
-	// too, in order; none of a log that was offloaded.
+	// Logs returns up to limit chunks from a position on, including those of later attempts, in
+	// order; none if the log was offloaded.
 	Logs(ctx context.Context, tenant, id uuid.UUID, from LogPosition, limit int) ([]LogChunk, error)
-	// LogTail returns where the last bytes of those before end begin, in whole chunks, as many as it takes
-	// to have that many; the start of the log if it is shorter. Attempt 0: all attempts; stream
-	// "": all streams.
+	// LogTail returns the position of the first of the last whole chunks before end that contain at
+	// least that many bytes, or the start of a shorter log. Attempt 0 means all attempts, and
+	// stream "" all streams.
 	LogTail(
 		ctx context.Context, tenant, id uuid.UUID, attempt int, end LogPosition, bytes int, stream string,
 	) (LogPosition, error)
@@ -111,18 +110,18 @@ type Runs interface {
 // SlotQuery selects slots of schedules that have a run.
 type SlotQuery struct {
 	Definitions []uuid.UUID
-	From, To    time.Time // To is not included
-	Each        int       // how many of each definition, the earliest
+	From, To    time.Time // exclusive
+	Each        int       // maximum per definition; the earliest are returned
 }
 
-// SlotRun is a slot of a schedule with what happened to it.
+// SlotRun is a slot of a schedule and the run it got.
 type SlotRun struct {
 	DefinitionID uuid.UUID
 	RunID        uuid.UUID
 	At           time.Time
 	State        State
 	Reason       string // why it was skipped
-	Withdrawn    bool   // the slot was withdrawn; it gets another run if the schedule has it again
+	Withdrawn    bool   // withdrawn; the slot gets another run if the schedule has it again
 }
 
 // RunEnd is how a run of a definition ended.
@@ -147,38 +146,38 @@ func (p LogPosition) Before(q LogPosition) bool {
 	return p.Attempt < q.Attempt || p.Attempt == q.Attempt && p.Seq < q.Seq
 }
 
-// LogChunk is a piece of a run's log.
+// LogChunk is a part of a run's log.
 type LogChunk struct {
 	LogPosition
-	At     time.Time // when it was stored, database clock
-	Stream string    // stdout, stderr or the worker's word, at most 10 characters
+	At     time.Time // when it was stored, by the database's clock
+	Stream string    // stdout, stderr or a name that the worker chose, at most 10 characters
 	Body   []byte    // at most MaxLogChunk
 }
 
-// ClaimRequest is a worker's wish for work.
+// ClaimRequest is a worker's request for runs.
 type ClaimRequest struct {
 	TenantID uuid.UUID
 	WorkerID uuid.UUID
 	Slots    int      // 1..MaxClaim
-	Queues   []string // nil: those that it registered; others are not given
-	ClaimID  string   // "" or at most 100 characters: a repetition gives the same runs again
-	Start    bool     // they are RUNNING immediately: for workers that do not call start
+	Queues   []string // nil: all for which it is registered; others are ignored
+	ClaimID  string   // "" or at most 100 characters: a repeated claim returns the same runs
+	Start    bool     // the runs are RUNNING immediately: for workers that do not call start
 }
 
 // Offer is a claimed run.
 type Offer struct {
 	Run
 	LastCheckpoint json.RawMessage
-	// Left is the remaining lease after a repeated claim, by the database's clock; 0:
-	// the full lease.
+	// Left is the remaining lease after a repeated claim, by the database's clock; 0: the full
+	// lease.
 	Left time.Duration
 }
 
-// FencingToken is what a worker hands on to other systems: grows with every
-// assignment of a concurrency key. "<epoch>.<seq>".
+// FencingToken is what a worker passes to other systems: it grows with every assignment of a
+// concurrency key. "<epoch>.<seq>".
 func (r *Run) FencingToken() string { return fencingToken(r.LeaderEpoch, r.FencingSeq) }
 
-// Result is what a worker reports of a run: complete when Error is nil.
+// Result is a worker's report of how a run ended, successfully if Error is nil.
 type Result struct {
 	TenantID  uuid.UUID
 	RunID     uuid.UUID
@@ -191,87 +190,85 @@ type Result struct {
 	Emit      []Emitted
 }
 
-// Emitted is what a run leaves behind with its success, in the same transaction:
-// an event, or a run of another definition.
+// Emitted is what a run creates when it succeeds, in the same transaction: an event, or a run of
+// another definition.
 type Emitted struct {
 	Event *NewEvent
 	Run   *NextRun
 }
 
-// NextRun is a run that a run wants to follow it.
+// NextRun is a follow-up run that a run requests.
 type NextRun struct {
 	Definition   string          `json:"definition"` // id or name
 	Args         json.RawMessage `json:"args,omitempty"`
 	ScheduledFor *time.Time      `json:"scheduled_for,omitempty"`
-	Key          string          `json:"idempotency_key,omitempty"` // "": the place in the list
+	Key          string          `json:"idempotency_key,omitempty"` // "": its index in the list
 }
 
 // Done is the result of a worker's report on a run, or of a start.
 type Done struct {
-	// Run is the run as it is now. After a start, or a success without consequences, it
-	// has only what the call knew and changed: ids, fence, state, version, the lease of
-	// a start, times, result, exit code and resources.
+	// Run is the current run. After a start, or a success without consequences, it has only the
+	// fields known from the call and those it changed: ids, fence, state, version, the lease of a
+	// start, times, result, exit code and resources.
 	Run      Run
-	Replayed bool      // it was there before
-	RetryID  uuid.UUID // the run that follows; zero: none
+	Replayed bool      // the call had already been applied
+	RetryID  uuid.UUID // the run that retries it; zero: none
 	RetryAt  *time.Time
-	LetterID uuid.UUID // the dead letter; zero: none
-	Err      error     // a fault of this one: see Judge
+	LetterID uuid.UUID // its dead letter; zero: none
+	Err      error     // the fault of this report: see Judge
 }
 
-// Work is the worker's side (jobrun.md 5b). All times are the database's. A tenant's
-// workers get only its runs. Refusals are faults, with the codes that Judge gives.
+// Work is the interface for workers (jobrun.md 5b). All times are the database's. A tenant's
+// workers get only its runs. Refusals are faults with the codes that Judge returns.
 type Work interface {
-	// Register stores a worker that starts, under a new id (W1).
+	// Register stores a starting worker under a new id (W1).
 	Register(ctx context.Context, w WorkerProcess) error
-	// Heartbeat renews the leases whose fence is right and takes them out of doubt,
-	// in one statement (W2). seq lower than the last one changes nothing of the
-	// worker. Fault: Gone (CodeWorkerGone) when it is detached or unknown.
+	// Heartbeat renews the leases whose fence matches and ends doubts about their runs, in one
+	// statement (W2). A seq lower than the last one does not change the worker. Fault: Gone
+	// (CodeWorkerGone) if the worker is detached or unknown.
 	Heartbeat(
 		ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64, beats []Beat,
 	) (WorkerProcess, []Lease, error)
-	// Alive stores heartbeats without content for workers whose last one is older than
-	// fresh; a LOST worker is revived. It returns the state of each worker; DETACHED
-	// and unknown ones are left out.
+	// Alive stores empty heartbeats for workers whose last one is older than fresh; a LOST worker
+	// is revived. It returns the state of each worker, without DETACHED and unknown ones.
 	Alive(
 		ctx context.Context, tenant uuid.UUID, workers []uuid.UUID, fresh time.Duration,
 	) (map[uuid.UUID]WorkerState, error)
-	// Claim assigns runs to an ACTIVE worker with a fresh heartbeat, under the current
-	// epoch (W3). Only with Start is the assignment durable on return: if a crash takes
-	// back another one, its token is unknown and the worker's start is refused (J-26).
-	// Without a leader, or for a draining worker, it assigns none. Fault: Gone.
+	// Claim assigns runs to an ACTIVE worker with a recent heartbeat, under the current epoch (W3).
+	// Only with Start is the assignment durable on return: if a crash undoes another assignment,
+	// its token is unknown and the worker's start is refused (J-26). Without a leader, or for a
+	// draining worker, it assigns none. Fault: Gone.
 	Claim(ctx context.Context, a ClaimRequest) ([]Offer, error)
-	// ClaimEach is Claim for several different workers in one statement, each of which
-	// names one queue and starts its runs itself. A worker that gets nothing may still
-	// get something from Claim, which also returns the reason.
+	// ClaimEach is Claim for several workers in one statement; each worker claims from one queue
+	// and starts its runs itself. A worker that gets nothing may still get something from Claim,
+	// which also returns the reason.
 	ClaimEach(ctx context.Context, asks []ClaimRequest) ([][]Offer, error)
-	// Start makes runs RUNNING (W4, J-25): one Done for each, in order.
+	// Start makes runs RUNNING (W4, J-25) and returns one Done for each, in order.
 	Start(ctx context.Context, tenant uuid.UUID, fences []RunFence) ([]Done, error)
-	// Progress keeps what a worker tells, and renews the lease (W5).
+	// Progress stores what a worker reports, and renews the lease (W5).
 	Progress(ctx context.Context, tenant uuid.UUID, b Beat) (Run, error)
-	// AppendLog stores a chunk; the same again is nothing new (W6). next is the
-	// number that follows the highest stored one. Fault: CodeLogGap when another
-	// chunk has its number.
+	// AppendLog stores a chunk; repeating the call changes nothing (W6). next is the number after
+	// the highest stored one. Fault: CodeLogGap if a different chunk has the number.
 	AppendLog(ctx context.Context, tenant, run uuid.UUID, f Fence, c LogChunk) (next int, err error)
-	// Finish ends runs as their workers report (W7, W8), with all that follows from
-	// it in the same transaction: one Done for each, in order.
+	// Finish ends runs as their workers report (W7, W8), with all consequences in the same
+	// transaction, and returns one Done for each, in order.
 	Finish(ctx context.Context, results []Result) ([]Done, error)
-	// Release gives a run back: ORPHANED, claimable immediately, no budget used (W9),
-	// unless its lease was lost. It is also Replayed when the run was already taken from
-	// the worker. The settings of how are those of the store.
+	// Release returns a run: ORPHANED, claimable immediately, without using any budget (W9), unless
+	// its lease was lost. It is also Replayed if the run had already been taken from the worker.
+	// The store fills in the settings in how.
 	Release(ctx context.Context, tenant, run uuid.UUID, f Fence, how Released) (Done, error)
-	// AckCancel ends a run that was asked to cancel (W10).
+	// AckCancel ends a run whose cancel was requested (W10).
 	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Done, error)
-	// Confirm takes a run out of doubt before the deadline (W11).
+	// Confirm ends the doubt about a run before the deadline (W11).
 	Confirm(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
-	// CheckFence remembers the newest token that key has shown, and reports whether this one is not
-	// older. Fault: Invalid (CodeFenceNotIssued) for a newer one that no run of the tenant holds, or
-	// was ever given if it names the run; that is not remembered.
+	// CheckFence stores the newest token that was checked for key, and reports whether this one is
+	// not older. Fault: Invalid (CodeFenceNotIssued) for a newer token that no run of the tenant
+	// holds or, if it names its run, that the run never had; such a token is not stored.
 	CheckFence(ctx context.Context, tenant uuid.UUID, key string, token ShownToken) (ok bool, err error)
 }
 
-// ShownToken is a fencing token, and the run to which it was given if the caller says so:
-// uuid.Nil if not.
+// ShownToken is a fencing token, and the run it was issued for if the caller names it, else
+// uuid.Nil.
 type ShownToken struct {
 	Epoch, Seq int64
 	Run        uuid.UUID
@@ -286,33 +283,32 @@ type KeyFence struct {
 	CheckedAt time.Time // database clock
 }
 
-// FencingToken is the token as workers have it.
+// FencingToken returns the token in the form that workers receive.
 func (f *KeyFence) FencingToken() string { return fencingToken(f.Epoch, f.Seq) }
 
-// Fences is what was checked for other systems, as operators see it. A tenant sees
-// only its own.
+// Fences stores the checked fencing tokens, for operators. A tenant sees only its own.
 type Fences interface {
-	// ListFences returns them by key; they are not counted.
+	// ListFences returns a page of fences by key, without a total.
 	ListFences(ctx context.Context, tenant uuid.UUID, p page.Request[string]) (page.Of[KeyFence], error)
-	// Fence returns one. Fault: NotFound.
+	// Fence returns the fence of a key. Fault: NotFound.
 	Fence(ctx context.Context, tenant uuid.UUID, key string) (KeyFence, error)
-	// ResetFence forgets one: the next token that is checked counts, however old. did
-	// makes the action that is stored with it. Fault: NotFound.
+	// ResetFence deletes a fence, so that the next token is accepted, however old. did returns the
+	// action that is stored with it. Fault: NotFound.
 	ResetFence(ctx context.Context, tenant uuid.UUID, key string, did func(KeyFence) operator.Action) (KeyFence, error)
 }
 
-// RunFence names a run and who holds it.
+// RunFence identifies a run and its holder.
 type RunFence struct {
 	RunID uuid.UUID
 	Fence Fence
 }
 
-// Workers is workers as operators see them.
+// Workers stores workers for operators.
 type Workers interface {
 	Worker(ctx context.Context, tenant, id uuid.UUID) (WorkerProcess, error)
 	ListWorkers(ctx context.Context, tenant uuid.UUID, states []WorkerState, p page.ByTime) (page.Of[WorkerProcess], error)
-	// Move drains, undrains, detaches or undetaches a worker (to DRAINING, ACTIVE, DETACHED,
-	// LOST). The runs of a DETACHED one are in doubt immediately, and its process must
-	// register again (A-13). Faults: NotFound, Conflict.
+	// Move drains, undrains, detaches or undetaches a worker (to DRAINING, ACTIVE, DETACHED, LOST).
+	// The runs of a DETACHED worker are in doubt immediately, and its process must register again
+	// (A-13). Faults: NotFound, Conflict.
 	Move(ctx context.Context, tenant, id uuid.UUID, to WorkerState, by operator.Action) (WorkerProcess, error)
 }

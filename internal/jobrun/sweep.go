@@ -33,9 +33,8 @@ func (d *decision) decided(in Decided) bool {
 	return false
 }
 
-// leaseExpired ends an assignment that was not started in time (J-33, S8), puts a
-// RUNNING run whose lease has expired in doubt (S2), and ends the assignment of a run
-// that was not confirmed in time.
+// leaseExpired ends an assignment that was not started in time (J-33, S8), puts a RUNNING run whose
+// lease has expired in doubt (S2), and ends the assignment of a run that was not confirmed in time.
 func (d *decision) leaseExpired(s Settings) {
 	r, now := &d.After, d.m.Now
 	switch {
@@ -56,19 +55,19 @@ func (d *decision) leaseExpired(s Settings) {
 	}
 }
 
-// over reports whether a moment and some time more have passed; of no moment: no.
+// over reports whether d has passed since a moment; false if that is nil.
 func over(at *time.Time, more time.Duration, now time.Time) bool {
 	return at != nil && !at.Add(more).After(now)
 }
 
-// orphan takes a run from a worker that has lost it. The run waits before the next claim and has
-// used up one of its assignments. The token stays on record, so that a late worker learns that it
-// lost its run (J3).
+// orphan takes a run from a worker that has lost it. The run backs off before the next claim and
+// has used one of its assignments. The token stays on record, so that a late worker learns that it
+// lost the run (J3).
 func (d *decision) orphan(reason string, s Settings) {
 	d.lose(Leader, HistoryEvent{Kind: WasOrphaned, Reason: reason}, AttemptOrphaned, s)
 }
 
-// lose ends an assignment as a loss. False: the table has no such transition.
+// lose ends an assignment as a loss. It returns false if the table has no such transition.
 func (d *decision) lose(by Mover, what HistoryEvent, outcome string, s Settings) bool {
 	r := &d.After
 	if !d.can(Orphaned, by) {
@@ -83,7 +82,7 @@ func (d *decision) lose(by Mover, what HistoryEvent, outcome string, s Settings)
 	return true
 }
 
-// doubt puts a RUNNING run in doubt: its worker may confirm it for a while.
+// doubt puts a RUNNING run in doubt: until a deadline, its worker may confirm it.
 func (d *decision) doubt(s Settings) {
 	r, now := &d.After, d.m.Now
 	if r.Continuation != Confirming {
@@ -92,8 +91,8 @@ func (d *decision) doubt(s Settings) {
 	r.Version, r.Continuation, r.UpdatedAt = r.Version+1, Confirming, now
 }
 
-// workerDetached ends the leases of the worker's runs: RUNNING ones are in doubt, the
-// next sweep orphans those that were not started.
+// workerDetached ends the leases of the worker's runs: RUNNING runs are in doubt, and the next
+// sweep orphans those that were not started.
 func (d *decision) workerDetached(in Detached) {
 	r := &d.After
 	if r.State.Phase() != Held {
@@ -112,7 +111,7 @@ func (d *decision) workerDetached(in Detached) {
 	})
 }
 
-// lossesExhausted ends an orphaned run that has no assignment left.
+// lossesExhausted ends an orphaned run whose budget of losses is used up.
 func (d *decision) lossesExhausted() {
 	r := &d.After
 	if r.State == Orphaned && r.LossesUsed >= r.MaxLosses && r.CancelRequestedAt == nil {
@@ -122,7 +121,7 @@ func (d *decision) lossesExhausted() {
 	}
 }
 
-// timeoutPassed ends a RUNNING run that its worker should have ended.
+// timeoutPassed ends a RUNNING run that exceeded its timeout without its worker ending it.
 func (d *decision) timeoutPassed(s Settings) {
 	r := &d.After
 	timeout := time.Duration(r.TimeoutMS) * time.Millisecond
@@ -133,8 +132,8 @@ func (d *decision) timeoutPassed(s Settings) {
 	}
 }
 
-// cancelExpired ends a run with a requested cancel: after the grace period, or
-// immediately if it has lost its worker.
+// cancelExpired ends a run with a requested cancel: after the grace period, or immediately if its
+// worker is lost.
 func (d *decision) cancelExpired(s Settings) {
 	r := &d.After
 	switch {
@@ -145,7 +144,7 @@ func (d *decision) cancelExpired(s Settings) {
 	}
 }
 
-// because adds to what happened why it was wanted.
+// because appends the reason of the request to a description of what happened.
 func because(what, why string) string {
 	if why == "" {
 		return what

@@ -15,12 +15,12 @@ type WorkerState string
 // States of workers.
 const (
 	WorkerActive   WorkerState = "ACTIVE"
-	WorkerDraining WorkerState = "DRAINING" // finishes what it has, gets nothing new
+	WorkerDraining WorkerState = "DRAINING" // finishes its runs, gets no new ones
 	WorkerLost     WorkerState = "LOST"     // silent for heartbeat_ttl_seconds; the next heartbeat or claim revives it
 	WorkerDetached WorkerState = "DETACHED" // the process registers again; only an operator ends it
 )
 
-// WorkerProcess is one process that runs jobs. A restart is another one (S15).
+// WorkerProcess is one process that executes runs. After a restart it is another one (S15).
 type WorkerProcess struct {
 	ID           uuid.UUID
 	TenantID     uuid.UUID
@@ -36,25 +36,25 @@ type WorkerProcess struct {
 	Commands     []string // what it can run; empty: anything
 	MaxRuns      int      // runs at once (A-07: max_jobs_per_worker)
 	Principal    string   // subject of the credential that registered it
-	Running      int      // as its last heartbeat told
+	Running      int      // as reported by its last heartbeat
 	Load         float64
 	HeartbeatSeq int64
 	RegisteredAt time.Time
-	HeartbeatAt  time.Time // database clock
+	HeartbeatAt  time.Time // by the database's clock
 	DrainAt      *time.Time
 	LostAt       *time.Time
 	DetachedAt   *time.Time
 	Reason       string
 }
 
-// Place is where it stands in a list.
+// Place returns the worker's position in a list.
 func (w *WorkerProcess) Place() page.TimeID { return page.TimeID{At: w.RegisteredAt, ID: w.ID} }
 
-// Moved changes w's state on request of an operator: to ACTIVE, DRAINING or DETACHED, or
-// from DETACHED to LOST. A LOST worker stays LOST, and drains after a heartbeat has
-// revived it if DrainAt is set; one that was DETACHED must first show that it lives.
-// changed is false when the state is the same already. Fault: Conflict for anything else
-// of a DETACHED one: its process must register again.
+// Moved changes the state of w on an operator's request: to ACTIVE, DRAINING or DETACHED, or from
+// DETACHED to LOST. A LOST worker stays LOST; if DrainAt is set it becomes DRAINING when a
+// heartbeat revives it. A worker that was DETACHED must first send a heartbeat. changed is false if
+// w already has the state. Fault: Conflict for any other change of a DETACHED worker: its process
+// must register again.
 func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 	draining := w.DrainAt != nil
 	switch {
@@ -83,7 +83,7 @@ func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 	return true, nil
 }
 
-// Actions lists what an operator can do to a worker now; never nil.
+// Actions lists what an operator can currently do with a worker; never nil.
 func (w *WorkerProcess) Actions() []string {
 	switch {
 	case w.State == WorkerDetached:
@@ -94,28 +94,28 @@ func (w *WorkerProcess) Actions() []string {
 	return []string{"drain", "detach"}
 }
 
-// Beat is what a heartbeat says of one run.
+// Beat is the part of a heartbeat about one run.
 type Beat struct {
 	RunID    uuid.UUID
 	Fence    Fence
-	Progress *Progress // nil: as it was
-	// Checkpoint nil: as it was.
+	Progress *Progress // nil: unchanged
+	// Checkpoint nil: unchanged.
 	Checkpoint []byte
 }
 
-// Released is its worker giving the run back. LeaseLost: not because it stops, but because it
-// could not renew the lease.
+// Released is a worker's request to return a run. LeaseLost: because it could not renew the lease,
+// not because it stops.
 type Released struct {
 	Reason    string
 	LeaseLost bool
 	Settings  Settings
 }
 
-// Lease is the answer to a heartbeat for one run.
+// Lease is the response to a heartbeat for one run.
 type Lease struct {
 	RunID           uuid.UUID
-	OK              bool // false: stop it, Reason says why
+	OK              bool // false: stop the run, for Reason
 	ExpiresAt       time.Time
 	CancelRequested bool
-	Reason          string // a code of a refusal, or the reason of the cancel
+	Reason          string // the code of a refusal, or the reason for the cancel
 }
