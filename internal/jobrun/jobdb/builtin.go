@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// ensureBuiltIn stores a built-in definition unless it exists, and gives one that no
-// operator has changed its present spec: any number of nodes may do so at once.
+// ensureBuiltIn stores a built-in definition unless it exists, and updates the spec of one that no
+// operator has changed. Several nodes may do so concurrently.
 var ensureBuiltIn = postgres.Named(`
 WITH kept AS (
 	INSERT INTO jobs.job_definitions AS d (`+builtIn.Inserted()+`) VALUES (`+builtIn.Values("n")+`)
@@ -34,13 +34,13 @@ WITH kept AS (
 )
 SELECT `+DefinitionColumns+` FROM kept d`, builtIn.As("n"))
 
-// builtIn are the columns that a built-in definition sets.
+// builtIn is the columns set for a built-in definition.
 var builtIn = DefinitionTable.Only("id", "tenant_id", "name", "type", "command_name", "spec", "built_in",
 	"last_materialized_at", "next_due_at", "created_at", "updated_at")
 
-// EnsureBuiltIns stores the built-in definitions of a tenant: new ones, and those
-// whose spec has changed and that no operator has changed; the runs of their slots
-// follow. Idempotent.
+// EnsureBuiltIns stores the built-in definitions of a tenant that are missing, and updates those
+// whose spec is outdated and that no operator has changed, together with the runs of their slots.
+// Idempotent.
 func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error {
 	const doing = "store the built-in job definitions"
 	set, err := st.settings(ctx)
@@ -68,7 +68,7 @@ func (st *Definitions) EnsureBuiltIns(ctx context.Context, tenant uuid.UUID, all
 	return postgres.Wrap(doing, err)
 }
 
-// ensure stores one built-in definition, and returns the runs that followed its change.
+// ensure stores one built-in definition, and returns the runs updated with it.
 func (st *Definitions) ensure(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings,
 ) ([]jobrun.Run, error) {
@@ -79,30 +79,29 @@ func (st *Definitions) ensure(
 	return st.db.follow(ctx, tx, &stored[0], set, "")
 }
 
-// Expired is how much Retain has deleted.
+// Expired counts what Retain has deleted.
 type Expired struct {
 	Events int64 `json:"events"`
 	Claims int64 `json:"claims"`
 	Fences int64 `json:"fences"`
-	// Workers that were detached for as long as runs are kept.
+	// Workers detached for as long as ended runs are kept.
 	Workers int64 `json:"workers"`
-	// Bulk operations on sagas, and the sagas in their lists.
+	// Bulk operations on sagas, and their lists of sagas.
 	SagaBulks     int64 `json:"saga_bulks"`
 	SagaBulkItems int64 `json:"saga_bulk_items"`
 }
 
-// retention deletes one batch per statement: processed events and their deliveries,
-// claims answered more than a day ago, fences that are no longer shown, and workers that
-// have been detached, and bulk operations on sagas that have ended, for as long as runs
-// are kept.
+// retention lists what is deleted, one batch per statement: processed events and their deliveries,
+// claims answered more than a day ago, fences that are no longer checked, and, after the retention
+// of runs, detached workers and ended bulk operations on sagas.
 var retention = []struct {
 	// days is the name of the setting with the retention in days.
 	days string
-	// told is the name of what was deleted in the audit trail; "": it is not recorded.
+	// told names the deleted rows in the audit trail; "": not recorded.
 	told string
 	// statement deletes at most $2 rows older than $1 days, and counts them by tenant.
 	statement string
-	// count is where the number of deleted rows is added.
+	// count points to the counter of deleted rows.
 	count func(*Expired) *int64
 }{
 	{jobrun.EventRetention, "job_events_deleted", `
@@ -165,9 +164,8 @@ WITH gone AS (
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.SagaBulks }},
 }
 
-// Retain deletes expired data of job runs, except for the runs themselves and their
-// logs, which package joblog purges. It stops when ctx ends; what was deleted until
-// then stays deleted.
+// Retain deletes expired data of job runs, except the runs themselves and their logs, which package
+// joblog purges. It stops when ctx ends; what it has deleted until then stays deleted.
 func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 	s, err := st.settings(ctx)
 	if err != nil {
@@ -196,15 +194,14 @@ func (st *Jobs) Retain(ctx context.Context) (e Expired, err error) {
 	return e, nil
 }
 
-// Proof is an invariant, and the number of rows that violate it.
+// Proof is an invariant with the number of rows that violate it.
 type Proof struct {
 	Name    string   `json:"name"`
 	Broken  int64    `json:"broken"`
 	Samples []string `json:"samples,omitempty"` // ids, at most five
 }
 
-// Invariants are the names of the invariants that the view jobs.invariants checks, in
-// its order.
+// Invariants names the invariants that the view jobs.invariants checks, in its order.
 var Invariants = []string{
 	"I1 every unfinished saga is owned or due",
 	"J1 a slot has one run",
@@ -219,7 +216,7 @@ var Invariants = []string{
 
 const proveOne = `SELECT count(*) OVER (), v.id FROM jobs.invariants v WHERE v.invariant = $1 LIMIT 5`
 
-// Prove checks the invariants over all tenants, and returns the result of each.
+// Prove checks all invariants over all tenants.
 func (st *Jobs) Prove(ctx context.Context) ([]Proof, error) {
 	out := make([]Proof, len(Invariants))
 	for i, name := range Invariants {

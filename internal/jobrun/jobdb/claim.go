@@ -15,12 +15,11 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// claimrule.Pool defines which runs a claim takes; these are the parts of the statements
-// for one claim and for several together.
+// claimrule.Pool defines which runs a claim gets; these are the parts of the statements for single
+// and combined claims.
 
-// startClaimed starts the runs that were just assigned. It is a statement of its own:
-// no run becomes RUNNING that was not ASSIGNED (J-06, J-07), and PostgreSQL changes a
-// row only once per statement.
+// startClaimed starts runs that were just assigned. It is a separate statement because only
+// ASSIGNED runs become RUNNING (J-06, J-07), and PostgreSQL changes a row only once per statement.
 var startClaimed = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
@@ -33,10 +32,9 @@ UPDATE jobs.job_runs r
 RETURNING r.id, r.version, r.started_at, r.lease_expires_at`,
 	postgres.Single("tenant", "worker", "ids", "lease"))
 
-// claimed reads the runs that a claim with this id got, as far as the worker still has
-// them, with the time left of their leases, because the worker counts from this answer.
-// A run whose lease has expired is left out: another worker may get it the moment
-// after.
+// claimed reads the runs that the claim with an id got and that the worker still holds, with the
+// time left of their leases, which the worker counts from this response. A run whose lease has
+// expired is left out, because another worker may get it at any moment.
 var claimed = `
 SELECT ` + RunColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - clock_timestamp()) * 1000000)::bigint
   FROM jobs.claims k
@@ -51,12 +49,12 @@ SELECT ` + RunColumns + `, greatest(1, extract(epoch FROM r.lease_expires_at - c
 
 const workerState = `SELECT w.state FROM jobs.workers w WHERE w.tenant_id = $1 AND w.id = $2`
 
-// claimTries is how many times a claim may lose a concurrency key to another one before
-// it leaves out runs with keys.
+// claimTries is how many times a claim may lose a concurrency key to another claim before it leaves
+// out runs with keys.
 const claimTries = 3
 
-// Claim implements jobrun.Work (W3). A worker that sends several claims at once may
-// exceed its maximum by as many runs as they ask for.
+// Claim implements jobrun.Work (W3). A worker with several concurrent claims may exceed its maximum
+// by the number of runs that they request.
 func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
@@ -72,8 +70,8 @@ func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offe
 	return offers, nil
 }
 
-// tryClaim repeats a claim that lost a concurrency key to another one, and returns its
-// runs in the order in which they are claimed.
+// tryClaim repeats a claim that lost a concurrency key to another claim, and returns its runs in
+// claim order.
 func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun.Offer, err error) {
 	for try := range 2 * claimTries {
 		offers, err = claim(try >= claimTries)
@@ -112,9 +110,9 @@ func (st *Jobs) claim(
 	return offers, err
 }
 
-// offers reads assigned runs; repeated ones with the time left of their leases. A run
-// whose content cannot be decrypted is not offered: its worker never starts it, and it
-// counts as lost.
+// offers reads assigned runs; those of a repeated claim with the time left of their leases. A run
+// whose content cannot be decrypted is not offered: its worker never starts it, and it counts as
+// lost.
 func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offers []jobrun.Offer, err error) {
 	var left int64 // µs
 	var more []any
@@ -171,8 +169,8 @@ func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Of
 	return err
 }
 
-// claimedBefore answers a claim that got nothing with the runs of the same claim
-// earlier, if any. Fault: Gone.
+// claimedBefore returns, for a claim that got nothing, the runs that the same claim got earlier, if
+// any. Fault: Gone.
 func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	rows, err := st.db.QueryWrite(ctx, workerState, a.TenantID, a.WorkerID)
 	if err != nil {
@@ -194,13 +192,13 @@ func (st *Jobs) claimedBefore(ctx context.Context, a jobrun.ClaimRequest) ([]job
 	return st.offers(ctx, rows, true)
 }
 
-// workerGone is the fault of a worker that is detached, or unknown to its tenant.
+// workerGone returns the fault for a worker that is detached, or unknown to its tenant.
 func workerGone() error {
 	return fault.New(fault.Gone, jobrun.CodeWorkerGone, "this worker is detached or unknown: stop its runs and register again")
 }
 
-// claimQuery is the statement for claims of one tenant: for one claim of any queues, or
-// for several of the same queue.
+// claimQuery is the statement for claims of one tenant: one claim from any queues, or several from
+// the same queue.
 func claimQuery(asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool) (query string, args []any) {
 	a := &asks[0]
 	bounds := postgres.Values{

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// ClaimEach implements jobrun.Work, with one statement for the claims of each queue.
+// ClaimEach implements jobrun.Work, with one statement per queue.
 func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]jobrun.Offer, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {

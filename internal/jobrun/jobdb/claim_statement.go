@@ -6,9 +6,9 @@ import (
 )
 
 // claimable selects the runs of queue q that worker w may get, in the order of
-// idx_job_runs_claimable, which the lateral subqueries keep. Whether a run is held is
-// read again once it is locked, so that no claim follows the suspension of a saga. With
-// @keyless no run has a concurrency key.
+// idx_job_runs_claimable, which the lateral subqueries preserve. Whether a run is held is read
+// again once it is locked, so that it cannot be claimed after its saga was suspended. With
+// @keyless, runs with a concurrency key are left out.
 var claimable = `
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key
 	  FROM jobs.job_runs r
@@ -28,8 +28,8 @@ var claimable = `
 	          LIMIT 1) IS NULL)
 	 ORDER BY ` + claimOrder
 
-// mayClaim is the condition that worker w may be given runs (@fresh: the longest
-// silence, in microseconds).
+// mayClaim is the condition that worker w may get runs (@fresh: the longest silence, in
+// microseconds).
 func mayClaim(id string) string {
 	return `w.tenant_id = @tenant
 	  AND w.id = ` + id + `
@@ -37,8 +37,8 @@ func mayClaim(id string) string {
 	  AND w.heartbeat_at > clock_timestamp() - @fresh * interval '1 microsecond'`
 }
 
-// roomOf is how many runs worker w is given when it requests that many (@max_runs: the
-// limit of all workers).
+// roomOf is the number of runs for worker w if it requests that many (@max_runs: the limit for all
+// workers).
 func roomOf(id, asks string) string {
 	return `least(` + asks + `, least(w.max_runs, @max_runs::bigint) -
 	       (SELECT count(*) FROM jobs.job_runs h WHERE h.assigned_worker_id = ` + id + ` AND h.phase = 'HELD')) AS room`
@@ -50,14 +50,13 @@ func unanswered(k, worker, claim string) string {
 	                     WHERE ` + k + `.worker_id = ` + worker + ` AND ` + k + `.claim_id = ` + claim + `)`
 }
 
-// claimRuns assigns runs to a worker under the present epoch. For several queues it
-// first looks how many runs of each come first in the order, and then locks that many
-// of each, so that other workers are not kept from runs that are not taken.
+// claimRuns assigns runs to a worker under the current epoch. For several queues it first reads how
+// many of the first runs each queue contributes, and then locks only those, so that other workers
+// can get the rest.
 //
-// A repeated claim waits for the first one if that is still under way: otherwise it
-// would lock runs of its own and find none, or fewer than the first got. Its snapshot
-// is older than the first claim's result, so it gets nothing, or violates the key of
-// jobs.claims.
+// A repeated claim waits for the first one if that is still in progress: otherwise it would lock
+// other runs, or find none, or fewer than the first got. Its snapshot is older than the first
+// claim's result, so it gets nothing, or violates the key of jobs.claims.
 var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT `+lockClaim("@worker::uuid", "@claim::text")+`
 ), w AS MATERIALIZED (
@@ -88,28 +87,26 @@ var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	 WHERE l.concurrency_key IS NULL OR l.nth = 1
 )`+assignChosen, postgres.Single("tenant", "worker", "slots", "queues", "claim"), claimBounds)
 
-// claimBounds are the last parameters of all claims.
+// claimBounds are the last parameters of every claim.
 var claimBounds = postgres.Single("max_runs", "fresh", "lease", "keyless", "start")
 
-// claimEpoch begins each claim. Unless the runs are started immediately (@start), the
-// answer does not wait until the assignment is on disk: if a crash undoes it, the
-// worker's token is unknown and its start is refused, and workers wait for that answer
-// (J-26). Committing a start makes the preceding assignment durable too.
+// claimEpoch begins every claim. Unless the runs are started immediately (@start), the commit is
+// asynchronous: if a crash undoes the assignment, the worker's token is unknown and its start is
+// refused, and workers do not execute a run before that response (J-26). Committing a start also
+// makes the preceding assignment durable.
 const claimEpoch = `
 WITH e AS MATERIALIZED (
 	SELECT l.epoch, CASE WHEN NOT @start::boolean THEN set_config('synchronous_commit', 'off', true) END AS durable
 	  FROM jobs.leader l WHERE l.name = 'default' AND l.expires_at > clock_timestamp()
 )`
 
-// lockClaim prevents a claim id from being used twice at once, until the transaction
-// ends.
+// lockClaim prevents concurrent use of a claim id until the transaction ends.
 func lockClaim(worker, claim string) string {
 	return "CASE WHEN " + claim + " <> '' THEN pg_advisory_xact_lock(hashtextextended(" + worker + "::text || ' ' || " + claim + ", 0)) END"
 }
 
-// firstOfKeys numbers the runs of each concurrency key: a claim takes only one per key.
-// If another claim takes one of the same key meanwhile, that violates
-// idx_job_runs_concurrency_key.
+// firstOfKeys numbers the runs of each concurrency key: a claim takes only one per key. If a
+// concurrent claim takes another run of the key, that violates idx_job_runs_concurrency_key.
 const firstOfKeys = `
 	SELECT l.id,
 	       l.priority,
@@ -118,7 +115,7 @@ const firstOfKeys = `
 	       row_number() OVER (PARTITION BY l.concurrency_key ORDER BY l.priority DESC, l.scheduled_for, l.id) AS nth
 	  FROM locked l`
 
-// assignChosen ends each claim: it assigns each run in chosen to its worker in w.
+// assignChosen ends every claim: it assigns each run in chosen to its worker in w.
 var assignChosen = `, assigned AS (
 	UPDATE jobs.job_runs r
 	   SET state = 'ASSIGNED',
@@ -150,10 +147,9 @@ SELECT ` + RunColumns + ` FROM assigned r`
 // claimOrder is the order in which runs are claimed: jobrun.CompareTurns.
 const claimOrder = `r.priority DESC, r.scheduled_for, r.id`
 
-// claimOfQueue assigns runs of one queue to workers with the same labels and commands
-// as the first one with room; the others get nothing. The free slots of all these
-// workers are numbered in turns, and the first runs of the queue are given out to them
-// in order.
+// claimOfQueue assigns runs of one queue to those workers that have the labels and commands of the
+// first one with room; the others get nothing. The free slots of these workers are numbered in
+// turns, and the first runs of the queue are assigned in that order.
 var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT `+lockClaim("k.worker", "k.claim_id")+`
 	  FROM unnest((SELECT @workers::uuid[]), @claims::text[]) AS k (worker, claim_id)

@@ -15,16 +15,15 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// runRow is a row of jobs.job_runs: a run, and the stored form of what may be sealed.
+// runRow is a row of jobs.job_runs: a run, and the stored form of the fields that may be sealed.
 type runRow struct {
 	*jobrun.Run
 	args, progress, checkpoint, result, failure []byte
-	code, summary                               *string // the error's
-	step                                        *int    // nil: not of a saga
+	code, summary                               *string // of the error
+	step                                        *int    // nil: not a run of a saga
 }
 
-// runTable is jobs.job_runs. error_code and error_summary are derived from error and
-// are not read.
+// runTable is jobs.job_runs. error_code and error_summary are derived from error and not read.
 var runTable = postgres.NewTable(
 	postgres.UUID("id", func(r *runRow) *uuid.UUID { return &r.ID }),
 	postgres.UUID("tenant_id", func(r *runRow) *uuid.UUID { return &r.TenantID }),
@@ -99,9 +98,9 @@ var runTable = postgres.NewTable(
 // RunColumns are the columns that ScanRun reads, with alias r for jobs.job_runs.
 var RunColumns = runTable.Selected("r")
 
-// ScanRun reads one row that begins with RunColumns; more receives the columns after
-// them. If the encrypted content of a run cannot be decrypted (envelope.ErrUnreadable),
-// it returns the run without it.
+// ScanRun reads one row that begins with RunColumns; more receives the columns after them. If
+// encrypted content of the run cannot be decrypted (envelope.ErrUnreadable), it returns the run
+// without that content.
 func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 	var r jobrun.Run
 	stored := runRow{Run: &r}
@@ -122,7 +121,7 @@ func (db *DB) ScanRun(row postgres.Scanner, more ...any) (jobrun.Run, error) {
 	return r, err
 }
 
-// shown returns nil for the error of a run that is shown without the content that cannot be
+// shown returns nil for the error of a run to be shown without the content that cannot be
 // decrypted.
 func shown(err error) error {
 	if errors.Is(err, envelope.ErrUnreadable) {
@@ -131,7 +130,7 @@ func shown(err error) error {
 	return err
 }
 
-// openRun decrypts what may be sealed.
+// openRun decrypts the fields that may be sealed.
 func (db *DB) openRun(r *runRow) (err error) {
 	sealer := db.Keys.SealerFor(r.TenantID, r.ID)
 	if r.Args, err = openJSON(&sealer, fieldRunArgs, r.args); err != nil {
@@ -154,11 +153,10 @@ func (db *DB) openRun(r *runRow) (err error) {
 	return nil
 }
 
-// mayBeSealed is the prefix of an envelope's jsonb.
+// mayBeSealed is the jsonb prefix of an envelope.
 var mayBeSealed = []byte(`{"$skald_`)
 
-// openJSON decrypts JSON that need not be canonical: unsealed JSON is returned as jsonb
-// formats it.
+// openJSON decrypts JSON that need not be canonical; unsealed JSON is returned in jsonb's format.
 func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMessage, error) {
 	if !bytes.HasPrefix(stored, mayBeSealed) {
 		return stored, nil
@@ -166,11 +164,11 @@ func openJSON(p *envelope.Sealer, f envelope.Field, stored []byte) (json.RawMess
 	return postgres.Unseal(p, f, stored)
 }
 
-// maxErrorCode is the length of job_runs.error_code in characters.
+// maxErrorCode is the maximum length of job_runs.error_code in characters.
 const maxErrorCode = 100
 
-// sealedRunError returns the stored form of a run's error: its JSON, its code and the
-// line that lists show; nil, nil, nil without an error.
+// sealedRunError returns the stored form of a run's error: its JSON, its code and the line for
+// lists; all nil without an error.
 func sealedRunError(p *envelope.Sealer, r *jobrun.Run) (doc []byte, code, summary *string, err error) {
 	if r.Error == nil {
 		return nil, nil, nil, nil

@@ -34,15 +34,15 @@ var RunEventTable = postgres.NewTable(
 	postgres.Text("reason", func(e *runEvent) *string { return &e.Reason }),
 )
 
-// storeRunEvents appends a batch of events on the writers' connections. Ids are
-// assigned in the order of the batch.
+// storeRunEvents appends a batch of events on the writers' connections. Ids follow the order of the
+// batch.
 var storeRunEvents = postgres.Named(`
 	INSERT INTO jobs.job_run_events (`+RunEventTable.Inserted()+`)
 	SELECT `+RunEventTable.Stored("")+`
 	  FROM `+postgres.Unnest("e", RunEventTable.As("e")), RunEventTable.As("e"))
 
-// toldByTheRow are kinds of events that are not stored, because the run's row and its
-// attempts contain them. A list of a run's events adds them.
+// toldByTheRow lists the kinds of events that are not stored, because the run's row and attempts
+// imply them. They are added when a run's events are listed.
 var toldByTheRow = map[jobrun.EventKind]bool{
 	jobrun.WasCreated: true, jobrun.WasAssigned: true, jobrun.WasStarted: true, jobrun.WasSucceeded: true,
 }
@@ -50,7 +50,7 @@ var toldByTheRow = map[jobrun.EventKind]bool{
 // RunEvents collects a batch of events.
 type RunEvents struct{ batch *postgres.Batch[runEvent] }
 
-// Add appends an event of r, unless the run's row contains it.
+// Add appends an event of r, unless the run's row implies it.
 func (c *RunEvents) Add(r *jobrun.Run, e jobrun.HistoryEvent) {
 	if toldByTheRow[e.Kind] {
 		return
@@ -62,7 +62,7 @@ func (c *RunEvents) Add(r *jobrun.Run, e jobrun.HistoryEvent) {
 	c.batch.Add(&runEvent{r.ID, r.TenantID, e})
 }
 
-// PutRunEvents stores the events collected in c, in tx of the writers' connections.
+// PutRunEvents stores the events in c, in tx of the writers' connections.
 func (db *DB) PutRunEvents(ctx context.Context, tx *sqlx.Tx, c *RunEvents) error {
 	if c.batch == nil {
 		return nil
@@ -97,9 +97,8 @@ var storeRunAttempts = postgres.Named(`
 	SELECT `+AttemptTable.Stored("")+`
 	  FROM `+postgres.Unnest("a", AttemptTable.As("a")), AttemptTable.As("a"))
 
-// putRunAttempt stores, in tx of the writers' connections, that an attempt of r ended
-// but the run did not, so that another attempt may follow (S19). r is the run before
-// that.
+// putRunAttempt stores, in tx of the writers' connections, an ended attempt of r, whose run has not
+// ended, so that another attempt may follow (S19). r is the run before the change.
 func (db *DB) putRunAttempt(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, a jobrun.Attempt) error {
 	a.Number, a.Fence, a.FencingSeq, a.StartedAt = r.Attempt, r.Fence(), r.FencingSeq, r.StartedAt
 	if r.AssignedAt == nil {

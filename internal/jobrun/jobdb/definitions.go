@@ -61,7 +61,7 @@ func putSpec(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition) error {
 	return err
 }
 
-// definitionRefused is the fault of a definition that the database does not accept.
+// definitionRefused returns the fault for a definition that the database rejects.
 func definitionRefused(d *jobrun.Definition, err error) error {
 	switch {
 	case postgres.Violates(err, "idx_job_definitions_name"):
@@ -143,7 +143,7 @@ func (st *Definitions) Change(ctx context.Context, d jobrun.Definition, by opera
 	return nil
 }
 
-// change is Change in a transaction; it returns the runs that followed.
+// change is Change within a transaction; it returns the runs that were updated with the definition.
 func (st *Definitions) change(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by operator.Action,
 ) (followed []jobrun.Run, err error) {
@@ -154,8 +154,7 @@ func (st *Definitions) change(
 	if err != nil {
 		return nil, err
 	}
-	// The stored form is hashed, not the one sent: jsonb has its own format of
-	// numbers.
+	// The stored form is hashed, not the one sent: jsonb formats numbers differently.
 	after, err := DefinitionTable.One(
 		tx.QueryRowContext(ctx, changeDefinition.Text, changeDefinition.Args(changeable.Row(d))...))
 	if err == nil && d.SpecVersion > before.SpecVersion {
@@ -170,8 +169,8 @@ func (st *Definitions) change(
 	return followed, auditdb.PutAction(ctx, tx, by.From(before.Audited(), after.Audited()))
 }
 
-// lockDefinition locks a definition that is to be changed and returns it as it is
-// stored. Faults: NotFound, also when it is deleted; Stale when it has another version.
+// lockDefinition locks a definition and returns its stored form. Faults: NotFound, also if it is
+// deleted; Stale if it has another version.
 func lockDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, version int64) (jobrun.Definition, error) {
 	stored, err := DefinitionTable.One(tx.QueryRowContext(ctx, `
 		SELECT `+DefinitionColumns+`

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// cancelRounds is how many times the runs of a definition that is to be deleted are
-// canceled while new ones are being created.
+// cancelRounds is how many times the runs of a definition being deleted are canceled while new ones
+// keep being created.
 const cancelRounds = 5
 
 // Delete implements jobrun.Definitions. Runs are canceled before the definition is
@@ -33,9 +33,9 @@ func (st *Definitions) Delete(ctx context.Context, d jobrun.Definition, force bo
 	return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "the job definition %s keeps getting new runs: disable it first", d.Name)
 }
 
-// deleteDefinition marks it deleted unless it has runs that have not ended; asked: runs
-// whose workers were asked to cancel do not count. It locks the definition first, so
-// that the leader creates no runs of it meanwhile.
+// deleteDefinition marks the definition as deleted unless it has unfinished runs; with asked, runs
+// whose workers were asked to stop do not count. It locks the definition first, so that the leader
+// cannot create runs of it meanwhile.
 func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, asked bool, by operator.Action) error {
 	before, err := lockDefinition(ctx, tx, d, d.Version)
 	if err != nil {

@@ -17,13 +17,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events become runs here (S16): the leader takes unprocessed events in the order of
-// their arrival, and stores a run, or why there is none yet, for each definition that
-// an event matches. The run's key is made from the event and the definition, so there
-// is only one whatever happens in between.
+// Events trigger runs here (S16): the leader processes events in the order of their arrival. For
+// each definition that an event matches, it stores a run, or why there is none yet. The run's key
+// is derived from the event and the definition, so there is never more than one.
 
 var (
-	// Events that wait for another attempt at a delivery are skipped.
+	// Events whose deliveries wait for a retry are skipped.
 	undelivered = `
 SELECT ` + publishedEventColumns + ` FROM jobs.events v
  WHERE v.processed_at IS NULL
@@ -56,7 +55,7 @@ UPDATE jobs.events v SET processed_at = clock_timestamp()
    AND NOT EXISTS (SELECT FROM jobs.event_deliveries d WHERE d.event_id = v.id AND d.next_try_at IS NOT NULL)`
 )
 
-// delivery is an event that is to be delivered to a definition.
+// delivery is an event to be delivered to a definition.
 type delivery struct {
 	event *jobrun.PublishedEvent
 	to    *jobrun.Definition
@@ -118,8 +117,8 @@ func (st *Events) undelivered(ctx context.Context, tx *sqlx.Tx, limit int) (even
 	return events, err
 }
 
-// deliveries returns which of the events are due for which definitions. Of an event
-// that was attempted before, only deliveries that failed are returned.
+// deliveries returns which events are due for which definitions. For an event that was attempted
+// before, only its failed deliveries are returned.
 func (st *Events) deliveries(
 	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, now time.Time,
 ) ([]delivery, error) {
@@ -176,7 +175,7 @@ func (st *Events) deliveries(
 	return all, nil
 }
 
-// prepare makes the run of a delivery, without storing it.
+// prepare returns the run of a delivery without storing it.
 func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
 	if d.args, d.err = d.to.Spec.Event.ArgsOf(d.event); d.err != nil {
 		return
@@ -190,8 +189,8 @@ func (d *delivery) prepare(s jobrun.Settings, m jobrun.Moment) {
 	}
 }
 
-// insert stores the runs of deliveries: all at once, or when the database rejects one
-// of them, one by one.
+// insert stores the runs of deliveries: all at once, or one by one if the database rejects one of
+// them.
 func (st *Events) insert(
 	ctx context.Context, tx *sqlx.Tx, all []delivery,
 ) (runs []jobrun.Run, created []bool, err error) {
@@ -222,7 +221,7 @@ func (st *Events) insert(
 	return runs, created, err
 }
 
-// guarded calls InsertRuns within a savepoint, so that a failure leaves tx usable.
+// guarded calls InsertRuns within a savepoint, so that tx stays usable after a failure.
 func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) ([]bool, error) {
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT runs`); err != nil {
 		return nil, err
@@ -240,8 +239,8 @@ func (st *Events) guarded(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (
 	return created, err
 }
 
-// settle records the results of deliveries, with a dead letter for each that is given
-// up, and of the events.
+// settle records the results of the deliveries and of their events, with a dead letter for each
+// delivery whose retries are exhausted.
 func (st *Events) settle(
 	ctx context.Context, tx *sqlx.Tx, events []jobrun.PublishedEvent, all []delivery, m jobrun.Moment,
 ) error {

@@ -13,15 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// followers are the runs that a run creates when it succeeds.
+// followers are the follow-up runs that a run creates when it succeeds.
 type followers struct {
 	runs    []jobrun.Run
 	created []bool
 }
 
-// emit stores the events and runs that r creates when it succeeds, in the same
-// transaction. If one of them is invalid none is stored. Faults: NotFound for a
-// definition, Invalid for arguments.
+// emit stores the events and runs that r creates when it succeeds, in the same transaction: all, or
+// none if one is invalid. Faults: NotFound for a definition, Invalid for arguments.
 func (st *Jobs) emit(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, what []jobrun.Emitted, now time.Time,
 ) (f followers, err error) {
@@ -65,7 +64,7 @@ SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
  WHERE d.tenant_id = $1 AND (d.id = $2 OR d.name = $3) AND d.deleted_at IS NULL
  ORDER BY d.id = $2 DESC NULLS LAST LIMIT 1`
 
-// definitionOf is the definition of the run n, which r wants to follow it.
+// definitionOf returns the definition of n, a follow-up run of r.
 func definitionOf(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, n *jobrun.NextRun) (jobrun.Definition, error) {
 	id, _ := uuid.Parse(n.Definition)
 	d, err := DefinitionTable.One(

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// givenToken reports whether a run of the tenant holds a token, or was ever given it if the run is
-// named: without its name only the runs that are with a worker are looked at.
+// givenToken reports whether a run of the tenant holds a token or, if the run is named, ever had
+// it: without a name, only runs held by workers are examined.
 const givenToken = `
 SELECT EXISTS (SELECT FROM jobs.job_runs r
                 WHERE r.tenant_id = $1
@@ -36,8 +36,8 @@ ON CONFLICT (tenant_id, key) DO UPDATE
    SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
  WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`, keyFenceTable.As("f"))
 
-// CheckFence implements jobrun.Work. Whose token it is matters only for one that would replace the
-// newest: an older one is refused regardless of its holder.
+// CheckFence implements jobrun.Work. Only a token that would replace the newest one is checked for
+// its run: an older one is refused in any case.
 func (st *Jobs) CheckFence(
 	ctx context.Context, tenant uuid.UUID, key string, token jobrun.ShownToken,
 ) (ok bool, err error) {

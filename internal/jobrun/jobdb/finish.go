@@ -16,13 +16,13 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// fenceRow is a run, and the fence that its worker shows.
+// fenceRow is a run, and the fence that its worker sent.
 type fenceRow struct {
 	tenant, run uuid.UUID
 	jobrun.Fence
 }
 
-// fenceTable is the batch of fences of each batch of calls.
+// fenceTable holds the fences of a batch of calls.
 var fenceTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(f *fenceRow) *uuid.UUID { return &f.tenant }),
 	postgres.UUID("id", func(f *fenceRow) *uuid.UUID { return &f.run }),
@@ -34,22 +34,22 @@ var fenceTable = postgres.NewTable(
 
 var theFences = fenceTable.As("f")
 
-// fences is a table f of a batch of fences with more columns, numbered. The first column hides the
-// number of rows from the planner: knowing that a batch has one row, it would expect a custom plan
-// to be cheaper than the prepared generic one, and plan each such batch again, which costs more
-// than running it.
+// fences is a table f of a batch of fences with additional numbered columns. The first column hides
+// the number of rows from the planner: if it knew that a batch has one row, it would expect a
+// custom plan to be cheaper than the prepared generic one, and plan each such batch again, which
+// takes longer than executing it.
 func fences(more ...postgres.Params) string {
 	const first = "@f.tenant_id::uuid[]"
 	return strings.Replace(postgres.UnnestNumbered("f", append([]postgres.Params{theFences}, more...)...), first,
 		"(SELECT "+first+")", 1)
 }
 
-// fenced is the condition that r is held under the fence f. The state is compared in a
-// form that no index has: runs are looked up by id, not among all of a worker.
+// fenced is the condition that r is held under the fence f. The state is compared in a form that no
+// index has, so that runs are looked up by id, and not among all runs of a worker.
 const fenced = `r.id = f.id AND r.tenant_id = f.tenant_id AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt
    AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`
 
-// success is what a plain success stores of its run.
+// success is the stored result of a plain success.
 type success struct {
 	*jobrun.Result
 	value []byte // sealed
@@ -64,8 +64,8 @@ var successTable = postgres.NewTable(
 	postgres.IntOrNil("writes", func(s *success) **int64 { return &s.Resources.IOWriteBytes }),
 )
 
-// finishRuns ends runs that have succeeded without further consequences. It returns the
-// position in the batch of each run that it ended.
+// finishRuns ends runs that have succeeded without further consequences. It returns the batch
+// position of each run that it ended.
 var finishRuns = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'SUCCEEDED',
@@ -85,8 +85,8 @@ UPDATE jobs.job_runs r
  WHERE `+fenced+movableTo(jobrun.Succeeded, jobrun.Worker)+` AND r.saga_id IS NULL AND r.letter_id IS NULL
 RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT NULL`, theFences, successTable.As("s"))
 
-// Finish implements jobrun.Work (W7, W8). Plain successes are one statement for the
-// whole batch; each result with other consequences is a transaction on the locked row.
+// Finish implements jobrun.Work (W7, W8). One statement ends all plain successes of the batch; each
+// result with other consequences takes a transaction on the locked row.
 func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
 	out := make([]jobrun.Done, len(results))
 	settled := make([]bool, len(results))
@@ -96,12 +96,12 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 			plain = append(plain, i)
 		}
 	}
-	// In the order of their ids, in which all transactions lock runs.
+	// In id order, in which all transactions lock runs.
 	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
 	_, err := postgres.RetryCollision(func() (struct{}, error) {
 		return struct{}{}, st.succeed(ctx, results, plain, out, settled)
 	})
-	if err != nil && !postgres.DataError(err) { // a row that cannot be stored is found one by one
+	if err != nil && !postgres.DataError(err) { // one by one, to find the row that cannot be stored
 		return nil, fmt.Errorf("finish job runs: %w", err)
 	}
 	for i := range results {
@@ -117,7 +117,7 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
-// succeed ends the runs of the results at plain, and marks those that it ended.
+// succeed ends the runs whose results are at plain, and marks those that it ended.
 func (st *Jobs) succeed(
 	ctx context.Context, results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool,
 ) error {
@@ -139,7 +139,7 @@ func (st *Jobs) succeed(
 	if err != nil {
 		return err
 	}
-	freed := false // whether one of them frees a concurrency key
+	freed := false // whether an ended run frees a concurrency key
 	err = postgres.EachRow(rows, func() error {
 		var n int
 		var version int64
@@ -184,8 +184,8 @@ func heldRun(tenantID, id uuid.UUID, f jobrun.Fence) jobrun.Run {
 	}
 }
 
-// finishOne ends one run with all consequences. A fault of this run is in Done; the
-// error is an outage.
+// finishOne ends one run with all consequences. The fault of this run is in Done; the error is an
+// outage.
 func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done, err error) {
 	c := workerCall{f.TenantID, f.RunID, f.Fence, jobrun.CallComplete}
 	if f.Error != nil {
@@ -210,7 +210,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 	case err == nil:
 		st.db.RunsCreated(made.runs, made.created)
 		st.db.RunEnded(&d.Run)
-		if len(f.Emit) > 0 { // one may be an event
+		if len(f.Emit) > 0 { // an event may be among them
 			st.db.Hub.WantLeader()
 		}
 	case fault.As(err) != nil:
@@ -228,7 +228,7 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 
 const retryOfRun = `SELECT r.id, r.available_at FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`
 
-// retryOf fills in which run retries the one of d.
+// retryOf sets in d the run that retries it.
 func (st *Jobs) retryOf(ctx context.Context, d *jobrun.Done) error {
 	rows, err := st.db.QueryWrite(ctx, retryOfRun, d.Run.TenantID, jobrun.RetryKey(d.Run.ID, d.Run.RetryNumber+1))
 	if err != nil {

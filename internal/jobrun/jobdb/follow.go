@@ -11,19 +11,19 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// A change of a definition reaches, in its transaction, the runs of slots that no worker
-// has claimed (jobrun.Following). The definition is locked, so the leader creates no
-// others meanwhile; runs that are being claimed are waited for, and then stay.
+// A change of a definition also changes, in its transaction, the unclaimed runs of its slots
+// (jobrun.Following). The definition is locked, so the leader creates no others meanwhile. The
+// transaction waits for runs that are being claimed, which then stay as they are.
 
 var (
-	// unclaimed is what is read of such runs.
+	// unclaimed is an unclaimed run as far as it is read.
 	unclaimed = runTable.Only("id", "tenant_id", "definition_name", "spec_version", "version", "state", "trigger",
 		"scheduled_for", "available_at", "admitted_at", "queue", "idempotency_key", "concurrency_key", "concurrency_policy",
 		"created_at")
 
-	// lockUnclaimed locks those of slots after @since, which the index of slots finds, and
-	// the first @most of those before, among all that wait: not all that the definition
-	// ever had.
+	// lockUnclaimed locks the unclaimed runs of slots after @since, which the index of slots finds,
+	// and the first @most of earlier ones, which are found among all waiting runs, not among all
+	// that the definition ever had.
 	lockUnclaimed = postgres.Named(`
 WITH ahead AS MATERIALIZED (
 	SELECT r.id FROM jobs.job_runs r
@@ -68,12 +68,11 @@ UPDATE jobs.job_runs r SET (`+followed.Inserted()+`) = ROW(`+followed.Stored("n"
  WHERE r.id = n.id AND r.state || ''`+Is(jobrun.Pending), followed.As("n"))
 )
 
-// followedAtOnce is how many bytes of arguments one statement stores, roughly.
+// followedAtOnce is roughly how many bytes of arguments one statement stores.
 const followedAtOnce = 8 << 20
 
-// follow carries out the change to d, which was made by by and is locked, on the runs of its
-// slots. It returns the runs that it has changed; runsFollowed notifies others after the
-// commit.
+// follow applies the change to d, which by made and which is locked, to the runs of its slots. It
+// returns the changed runs, which the caller passes to runsFollowed after the commit.
 func (db *DB) follow(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, set jobrun.Settings, by string,
 ) (changed []jobrun.Run, err error) {
@@ -132,8 +131,7 @@ func (db *DB) follow(
 	return changed, db.PutRunEvents(ctx, tx, &told)
 }
 
-// unclaimed locks the runs of d's slots that no worker has claimed; now is the database's
-// clock.
+// unclaimed locks the unclaimed runs of d's slots; now is the database's time.
 func (db *DB) unclaimed(
 	ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition,
 ) (runs []jobrun.Run, now time.Time, err error) {
@@ -152,8 +150,8 @@ func (db *DB) unclaimed(
 	return runs, now, err
 }
 
-// runsFollowed tells those that wait for runs of their end, workers of runs that they may
-// claim now, and the leader of those that it has to decide about again.
+// runsFollowed notifies waiters of runs that ended, workers of runs that became claimable, and the
+// leader of runs that it has to decide about again.
 func (db *DB) runsFollowed(changed []jobrun.Run) {
 	told, wanted := map[jobqueue.TenantQueue]struct{}{}, false
 	for i := range changed {

@@ -30,8 +30,8 @@ func (st *Jobs) Register(ctx context.Context, w jobrun.WorkerProcess) error {
 	}))
 }
 
-// beatWorker stores a heartbeat unless a later one is stored: a LOST worker becomes
-// ACTIVE again, or DRAINING if it was to drain.
+// beatWorker stores a heartbeat unless a later one is stored. A LOST worker becomes ACTIVE again,
+// or DRAINING if a drain was requested.
 var beatWorker = postgres.Named(`
 UPDATE jobs.workers w
    SET heartbeat_at = clock_timestamp(), heartbeat_seq = @seq, running = @running, load = @load,
@@ -40,10 +40,10 @@ UPDATE jobs.workers w
  WHERE w.tenant_id = @tenant AND w.id = @id AND w.state <> 'DETACHED' AND w.heartbeat_seq <= @seq
 RETURNING `+workerColumns, postgres.Single("tenant", "id", "seq", "running", "load"))
 
-// renewLeases renews, in one statement, the leases whose fences match (W2), and ends the doubt
-// about their runs. The update stays in the page (HOT) and does not increase the version (S12). An
-// assignment that was not started is renewed only for a while: a worker that never starts it does
-// not keep it forever (S8).
+// renewLeases renews, in one statement, the leases whose fences match (W2), and ends doubts about
+// their runs. The update stays in the page (HOT) and does not increase the version (S12). An
+// assignment that was not started is renewed only for a limited time, so that a worker cannot keep
+// it forever without starting it (S8).
 var renewLeases = postgres.Named(`
 WITH f AS MATERIALIZED (
 	SELECT *
@@ -79,9 +79,8 @@ SELECT n.id, n.lease_expires_at, n.canceling, n.cancel_reason FROM renewed n`,
 	postgres.Single("tenant", "ids", "workers", "attempts", "tokens", "epochs", "progress", "checkpoints", "lease",
 		"unstarted"))
 
-// workersLive stores a sign of life of workers that have given none for $3 µs. A worker
-// whose row another transaction has locked is skipped: it has just given one, or an
-// operator is changing it.
+// workersLive stores a heartbeat for workers that have sent none for $3 µs. A worker whose row is
+// locked is skipped: it has just sent one, or an operator is changing it.
 const workersLive = `
 WITH quiet AS MATERIALIZED (
 	SELECT w.id FROM jobs.workers w
@@ -157,8 +156,7 @@ func (st *Jobs) Heartbeat(
 	return w, leases, postgres.Wrap("record a heartbeat", err)
 }
 
-// renew renews leases in a transaction of the tenant, and returns the result of each
-// beat.
+// renew renews leases in a transaction of the tenant, and returns the result for each beat.
 func (st *Jobs) renew(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, s jobrun.Settings, beats []jobrun.Beat,
 ) ([]jobrun.Lease, error) {
@@ -228,7 +226,7 @@ func (st *Jobs) beatContent(tenantID uuid.UUID, b *jobrun.Beat) (progress, check
 
 var readRuns = `SELECT ` + RunColumns + ` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = ANY ($2::uuid[])`
 
-// refuseBeats finds out why leases were not renewed.
+// refuseBeats determines why leases were not renewed.
 func (st *Jobs) refuseBeats(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, beats []jobrun.Beat, leases []jobrun.Lease,
 ) error {
@@ -265,7 +263,7 @@ func (st *Jobs) refuseBeats(
 		switch f := fault.As(refusal); {
 		case f != nil && f.Code != jobrun.CodeNotStarted:
 			l.Reason = f.Code
-			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // which the worker has kept for too long
+			if r.State == jobrun.TimedOut && f.Code == jobrun.CodeConflict { // not started for too long
 				l.Reason = string(jobrun.TimedOut)
 			}
 			if err := st.noteRefusal(ctx, tx, &r, workerCall{tenant, r.ID, beats[i].Fence, jobrun.CallProgress},

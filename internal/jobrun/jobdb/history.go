@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// maxRunEvents is the greatest number of a run's events that are read.
+// maxRunEvents is the maximum number of a run's events that are read.
 const maxRunEvents = 1000
 
 // Attempts implements jobrun.Runs.
@@ -25,7 +25,7 @@ func (st *Jobs) Attempts(ctx context.Context, tenant, id uuid.UUID) (attempts []
 	return attempts, postgres.Wrap("read the attempts of a job run", err)
 }
 
-// attempts reads a run, and its earlier attempts.
+// attempts reads a run and its earlier attempts.
 func (st *Jobs) attempts(
 	ctx context.Context, tx *sqlx.Tx, tenant, id uuid.UUID,
 ) (r jobrun.Run, attempts []jobrun.Attempt, err error) {

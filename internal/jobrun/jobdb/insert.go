@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// storeRuns stores a batch of new runs and returns the ids of those that are new; the
-// keys or slots (J1) of the others are taken. Rows are inserted in the order of their
-// keys, so that batches with the same keys wait for each other instead of deadlocking.
+// storeRuns stores a batch of runs and returns the ids of those that are new; the keys or slots
+// (J1) of the others are taken. Rows are inserted in key order, so that batches with the same keys
+// wait for each other instead of deadlocking.
 var storeRuns = postgres.Named(`
 INSERT INTO jobs.job_runs AS r (`+runTable.Inserted()+`)
 SELECT `+runTable.Stored("n")+`
@@ -45,10 +45,10 @@ func (db *DB) newRuns(runs []jobrun.Run) ([]any, error) {
 	return storeRuns.Args(batch), nil
 }
 
-// InsertRuns stores new runs in tx, a transaction of the writers' connections. created
-// tells for each whether it is new; for the others there is a run with the same
-// idempotency key or slot, which stays as it is (runOfKey reads it). The caller stores
-// events and actions, and calls RunsCreated after the commit.
+// InsertRuns stores runs in tx, a transaction of the writers' connections. created reports which of
+// them are new; for each of the others, an existing run with the same idempotency key or slot stays
+// as it is (runOfKey reads it). The caller stores events and actions, and calls RunsCreated after
+// the commit.
 func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (created []bool, err error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -74,8 +74,8 @@ func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (c
 	})
 }
 
-// RunsCreated wakes workers for new runs that may be claimed, and the leader for those
-// that are due and wait for their key. It is called after the commit of InsertRuns.
+// RunsCreated notifies workers of new claimable runs, and the leader of new runs that are due and
+// wait for their key. Call it after the commit of InsertRuns.
 func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
 	told, wanted := map[jobqueue.TenantQueue]struct{}{}, false
 	for i := range runs {
@@ -98,8 +98,8 @@ func (db *DB) RunsCreated(runs []jobrun.Run, created []bool) {
 	}
 }
 
-// RunEnded tells, after the commit, those that wait for a run of its end, if it has ended,
-// and the leader that its key is free.
+// RunEnded notifies, after the commit, those that wait for the end of a run, if it has ended, and
+// the leader that its key is free.
 func (db *DB) RunEnded(r *jobrun.Run) {
 	if !r.State.Terminal() {
 		return

@@ -23,14 +23,13 @@ type Elections struct{ db *postgres.DB }
 // NewElections returns the elections of db.
 func NewElections(db *postgres.DB) *Elections { return &Elections{db} }
 
-// acquireLeader renews the lease of the leader, or takes over when it has expired: one
-// statement by the database's clock (jobrun.md 5b, J-02, S11). The epoch grows with
-// every takeover and never falls, because the row is never deleted.
+// acquireLeader renews the leader's lease, or takes over an expired one: one statement, at the
+// database's time (jobrun.md 5b, J-02, S11). The epoch grows with every takeover and never falls,
+// because the row is never deleted.
 //
-// A renewal does not change the epoch, so it waits for no lock. A takeover changes it,
-// and so waits for the transactions in which the former leader is still writing
-// (AsLeader). A standby that finds another node leading locks nothing: it would block
-// those transactions.
+// A renewal does not change the epoch, so it waits for no lock. A takeover changes it, and so waits
+// for the open transactions of the former leader (AsLeader). A standby that finds another node
+// leading locks nothing: it would block those transactions.
 const acquireLeader = `
 WITH seen AS (
 	INSERT INTO jobs.schedulers (leader_id, node, started_at, seen_at)
@@ -53,9 +52,9 @@ WITH seen AS (
 )
 SELECT epoch FROM renewed UNION ALL SELECT epoch FROM taken`
 
-// Acquire implements jobrun.Elections. The connection is one of the leases', whose
-// statements time out after two seconds. After an error it is unknown whether the lease
-// was taken; if it was, the next call renews it.
+// Acquire implements jobrun.Elections. Its connection is one of those for leases, whose statements
+// time out after two seconds. After an error it is unknown whether the lease was taken; if it was,
+// the next call renews it.
 func (st *Elections) Acquire(
 	ctx context.Context, id uuid.UUID, node string, ttl time.Duration,
 ) (t jobrun.Term, leads bool, err error) {
@@ -67,7 +66,7 @@ func (st *Elections) Acquire(
 		})
 	}
 	switch {
-	case postgres.SQLState(err) == postgres.UniqueViolation: // two first elections at once
+	case postgres.SQLState(err) == postgres.UniqueViolation: // two concurrent first elections
 		return jobrun.Term{}, false, nil
 	case err != nil:
 		return jobrun.Term{}, false, fmt.Errorf("acquire the leader lease: %w", err)
@@ -101,12 +100,10 @@ func (st *Elections) ForceResign(ctx context.Context, by operator.Action) error 
 	}))
 }
 
-// Standbys that were not seen for this long are not counted, and are deleted after an
-// hour.
+// Standbys not seen for this long are not counted, and are deleted after an hour.
 const standbyFor = time.Minute
 
-// Leadership implements jobrun.Elections. Before the first election it is zero except
-// for the standbys.
+// Leadership implements jobrun.Elections. Before the first election only its standbys are set.
 func (st *Elections) Leadership(ctx context.Context) (l jobrun.Leadership, err error) {
 	l, err = leaderTable.One(st.db.Read.QueryRowContext(ctx, `
 		SELECT `+leaderTable.Selected("l")+` FROM jobs.leader l WHERE l.name = 'default'`))
@@ -130,15 +127,14 @@ func (st *Elections) Gone(ctx context.Context, id uuid.UUID) error {
 	return postgres.Wrap("remove a standby", err)
 }
 
-// The leader's writes. Each is a transaction that begins by locking the leader's row in
-// its term: a takeover waits until it has ended, and when the epoch has already
-// changed, nothing is written (J5, S10, F43). An EXISTS in each statement would not be
-// enough: at READ COMMITTED it reads the row as it was when the statement began, and
-// the takeover may commit before the write does.
+// The leader's writes. Each is a transaction that begins by locking the leader's row in its term: a
+// takeover waits until it has ended, and if the epoch has already changed, nothing is written (J5,
+// S10, F43). An EXISTS in each statement would not be enough: at READ COMMITTED it reads the row as
+// of the beginning of the statement, and the takeover may commit before the write does.
 //
-// A leader that is paused in the middle of one must not delay its successor for longer
-// than its lease would, so the server ends such a transaction: a statement after
-// leaderStatement, idle time between two statements after leaderSilence.
+// A leader that stalls within such a transaction must not delay its successor for longer than its
+// lease would, so the server ends the transaction: a statement after leaderStatement, an idle
+// transaction after leaderSilence.
 const (
 	leaderStatement = 10 * time.Second
 	leaderSilence   = 2 * time.Second
@@ -150,9 +146,8 @@ SELECT set_config('statement_timeout', $3, true) || set_config('idle_in_transact
  WHERE l.name = 'default' AND l.leader_id = $1 AND l.epoch = $2 AND l.expires_at > clock_timestamp()
    FOR KEY SHARE OF l`
 
-// AsLeader calls f with a transaction of the writers' connections during which t stays
-// the present term, and commits it unless f fails. Fault: Conflict (CodeNoLeader) when
-// t is over.
+// AsLeader calls f with a transaction of the writers' connections, for whose duration t remains the
+// current term, and commits it unless f fails. Fault: Conflict (CodeNoLeader) if t is over.
 func (db *DB) AsLeader(ctx context.Context, t jobrun.Term, f func(*sqlx.Tx) error) error {
 	stmt, err := db.Prepared(ctx, db.Write, lockTerm)
 	if err != nil {

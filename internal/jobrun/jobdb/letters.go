@@ -15,12 +15,12 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// A dead letter of a job is retried by a new run, whose end is the end of the retry
-// (one-product.md, point 4): jobrun.Ended makes the update, and putConsequences stores
-// it with the run.
+// The dead letter of a run is retried by a new run, and the retry ends with that run
+// (one-product.md, point 4): jobrun.Ended returns the update, and putConsequences stores it with
+// the run.
 
 const (
-	// heldLetter locks a letter if a retry still holds it with a token.
+	// heldLetter locks a letter if a retry still holds it under a token.
 	heldLetter = `
 SELECT m.id FROM dlq.dlq_messages m
  WHERE m.tenant_id = $1 AND m.id = $2 AND m.status = 'RETRYING' AND m.retry_token = $3
@@ -39,10 +39,9 @@ SELECT ` + madeOf.Selected("d") + `, now() FROM jobs.job_definitions d
  LIMIT 1`
 )
 
-// Rerun starts the run that retries a letter, in one transaction that holds the letter:
-// a node that has lost the letter's lease starts none, and a retry that is started
-// twice has one run. The result is Accepted: the end of the run decides about the
-// letter.
+// Rerun starts the run that retries a letter, in one transaction that checks the lease of the
+// letter: a node that has lost it starts no run, and a retry that is started twice has one run. The
+// result is Accepted: the end of the run decides about the letter.
 func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) dlq.Result {
 	r := dlq.Result{StartedAt: now(), Outcome: dlq.Withdrawn}
 	defer func() { r.EndedAt = now() }()
@@ -86,8 +85,8 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 	case errors.Is(err, errNoJob):
 		r.Outcome, r.Error = dlq.FailedDrive, fmt.Sprintf("there is no job definition %q", l.To.Job)
 	default:
-		// It is unknown whether the run was started. If it was not, the lease of the
-		// letter expires, and the retry counts as lost.
+		// It is unknown whether the run was started. If it was not, the letter's lease expires, and
+		// the retry counts as lost.
 		r.Accepted, r.Outcome, r.Error = true, dlq.Uncertain, "the commit that starts the run has an unknown outcome"
 	}
 	return r
@@ -95,8 +94,8 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 
 var errNoJob = errors.New("no such job definition")
 
-// jobByIDOrName reads the definition for a new run, and the database's time. It fails
-// with errNoJob.
+// jobByIDOrName reads the definition for a new run, and the database's time. It returns errNoJob if
+// there is none.
 func jobByIDOrName(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, idOrName string,
 ) (d jobrun.Definition, now time.Time, err error) {

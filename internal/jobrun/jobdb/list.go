@@ -40,7 +40,7 @@ func (st *Jobs) ListRuns(
 	return found, postgres.Wrap("count job runs", err)
 }
 
-// Look counts the runs of a filter, from p.After on, in a transaction of their tenant.
+// Look counts the runs that match a filter, from p.After on, in a transaction of their tenant.
 func (st *Jobs) Look(
 	ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, f jobrun.Filter, p page.ByTime,
 ) (bulk.Seen, error) {
@@ -49,18 +49,18 @@ func (st *Jobs) Look(
 	return bulk.Seen{At: at, Snapshot: visible, Count: n}, err
 }
 
-// pageOfRuns returns the query of one page plus one row, which reports whether there is a next
-// page. The ids are found first: rows that are not on the page are not read, each of which may be
-// megabytes.
+// pageOfRuns returns the query for one page plus one row, which reports whether there is a next
+// page. The ids are found first, so that rows outside of the page, each of which may have
+// megabytes, are not read.
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	parts, args := selectRuns(tenant, f, p, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
 	return "SELECT " + RunColumns + " FROM (SELECT p.created_at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.created_at DESC, p.id DESC" +
 		fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) + ") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id ORDER BY page.created_at DESC, page.id DESC", args
 }
 
-// countOfRuns returns the query of a total. Up to a bound it has the same order as the
-// list: without one the planner would scan the table from its start in the hope of
-// finding enough rows early.
+// countOfRuns returns the query for a total. Up to a bound it has the same order as the list:
+// without one, the planner would scan the table from its start in the hope of finding enough rows
+// early.
 func countOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	count, tail := "count(*)", ""
 	if most := p.TotalCap; most > 0 {
@@ -71,8 +71,8 @@ func countOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
 }
 
-// selectRuns returns the queries that together select each run of the filter once, each
-// with tail at its end: as many parts as needed for an index to serve each of them.
+// selectRuns returns queries that together select each matching run once, each followed by tail.
+// There are as many as it takes for an index to serve each of them.
 func selectRuns(
 	tenant uuid.UUID, f jobrun.Filter, p page.ByTime, columns, tail string,
 ) (parts []string, args []any) {
@@ -98,14 +98,14 @@ func selectRuns(
 	return parts, args
 }
 
-// condition is a condition that a part of a list adds.
+// condition is the condition of one part of a list.
 type condition struct {
 	condition string
 	args      []any
 }
 
-// alternatives returns the conditions that the parts of a list add to the common ones:
-// all combinations of conditions that different indexes serve.
+// alternatives returns the conditions that distinguish the parts of a list: all combinations of
+// conditions that different indexes serve.
 func alternatives(f jobrun.Filter) [][]condition {
 	all := [][]condition{nil}
 	either := func(ways ...condition) {
@@ -117,7 +117,7 @@ func alternatives(f jobrun.Filter) [][]condition {
 		}
 		all = out
 	}
-	if f.WorkerID != uuid.Nil { // partial indexes: whose it was at its end, and whose it is
+	if f.WorkerID != uuid.Nil { // partial indexes: ended runs by their last worker, and held runs by their current one
 		either(condition{"r.assigned_worker_id = ? AND r.finished_at IS NOT NULL", []any{f.WorkerID}},
 			condition{"r.assigned_worker_id = ? AND r.phase" + WithWorker, []any{f.WorkerID}},
 			condition{"r.assigned_worker_id = ? AND r.phase" + WaitsAgain, []any{f.WorkerID}})
@@ -125,7 +125,7 @@ func alternatives(f jobrun.Filter) [][]condition {
 	if f.RootRunID != uuid.Nil {
 		either(condition{"r.id = ?", []any{f.RootRunID}}, condition{"r.root_run_id = ? AND r.retry_number > 0", []any{f.RootRunID}})
 	}
-	if f.LateByMS > 0 { // idx_job_runs_late, and those not started yet
+	if f.LateByMS > 0 { // idx_job_runs_late, and runs that have not started
 		late := float64(f.LateByMS) / 1000
 		either(condition{"r.late AND r.started_at - r.scheduled_for >= make_interval(secs => ?)", []any{late}},
 			condition{"r.started_at IS NULL AND r.phase" + Unfinished +
@@ -170,7 +170,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	switch {
 	case len(f.States) > 0:
 		w.runStates(f.States)
-	case slots: // so that idx_job_runs_state serves slots of any state
+	case slots: // so that idx_job_runs_state serves slots in any state
 		w.runStates(jobrun.States)
 	}
 	for _, b := range []struct {
@@ -187,7 +187,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	}
 }
 
-// runStates adds a condition on states by their phases, which the indexes contain.
+// runStates adds a condition on states in terms of phases, which the indexes contain.
 func (w *runWhere) runStates(of []jobrun.State) {
 	const held = "HELD" // jobs.job_runs.phase
 	var phases []string

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// maxStream is the length of job_run_logs.stream in characters.
+// maxStream is the maximum length of job_run_logs.stream in characters.
 const maxStream = 10
 
 // putChunk stores a chunk unless its number is taken, and adds it to the run's totals.
@@ -43,9 +43,9 @@ SELECT coalesce(max(l.seq), -1) + 1
   FROM jobs.job_run_logs l
  WHERE l.run_id = $1 AND l.tenant_id = $2 AND l.attempt = $3`
 
-// AppendLog implements jobrun.Work (W6). The last lines of a run that has ended are
-// accepted until its log is moved to an object store. Faults besides those of Judge:
-// TooLarge for a chunk or a log, Conflict (CodeLogGap).
+// AppendLog implements jobrun.Work (W6). The last lines of an ended run are accepted until its log
+// is moved to an object store. Faults besides those of Judge: TooLarge for a chunk or a log,
+// Conflict (CodeLogGap).
 func (st *Jobs) AppendLog(
 	ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence, c jobrun.LogChunk,
 ) (next int, err error) {
@@ -95,7 +95,7 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	return next, tx.QueryRowContext(ctx, nextChunk, r.ID, r.TenantID, c.Attempt).Scan(&next)
 }
 
-// chunk reads a stored chunk; sql.ErrNoRows: there is none.
+// chunk reads a stored chunk, or returns sql.ErrNoRows.
 func (st *Jobs) chunk(
 	ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, at jobrun.LogPosition,
 ) (c jobrun.LogChunk, err error) {
@@ -103,7 +103,7 @@ func (st *Jobs) chunk(
 	return scanChunk(tx.QueryRowContext(ctx, readChunk, r.ID, r.TenantID, at.Attempt, at.Seq), &sealer)
 }
 
-// scanChunk reads a chunk of a log as its worker sent it.
+// scanChunk reads a chunk of a log in the form in which its worker sent it.
 func scanChunk(row postgres.Scanner, sealer *envelope.Sealer) (jobrun.LogChunk, error) {
 	c, err := logChunkTable.One(row)
 	if err == nil {

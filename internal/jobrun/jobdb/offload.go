@@ -18,7 +18,7 @@ import (
 // Logs is jobrun.Offloading on PostgreSQL.
 type Logs struct{ db *DB }
 
-// NewLogs returns the logs of the job runs of db, of all tenants.
+// NewLogs returns the logs of the job runs in db, of all tenants.
 func NewLogs(db *DB) *Logs { return &Logs{db} }
 
 var offloadable = `
@@ -26,8 +26,8 @@ SELECT ` + RunColumns + ` FROM jobs.job_runs r
  WHERE r.logged AND r.log_ref IS NULL AND r.finished_at IS NOT NULL AND r.finished_at < $1
  ORDER BY r.finished_at, r.id LIMIT $2`
 
-// Offloadable implements jobrun.Offloading. A run whose content cannot be decrypted is
-// returned without it: its log may be readable.
+// Offloadable implements jobrun.Offloading. Runs whose content cannot be decrypted are returned
+// without it: their logs may be readable.
 func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([]jobrun.Run, error) {
 	rows, err := st.db.QueryRead(ctx, offloadable, before, limit)
 	if err != nil {
@@ -48,8 +48,7 @@ func (st *Logs) Offloadable(ctx context.Context, before time.Time, limit int) ([
 const (
 	countChunks = `SELECT count(*) FROM jobs.job_run_logs l WHERE l.run_id = $1 AND l.tenant_id = $2`
 
-	// keepRef is one statement that stores where the log is and the event, and deletes
-	// the chunks.
+	// keepRef stores, in one statement, the log's location and the event, and deletes the chunks.
 	keepRef = `
 WITH told AS (
 	INSERT INTO jobs.job_run_events (run_id, tenant_id, at, kind, reason)
@@ -61,9 +60,9 @@ UPDATE jobs.job_runs r SET log_ref = $3, log_sha256 = $4, updated_at = clock_tim
  WHERE r.tenant_id = $1 AND r.id = $2 AND r.log_ref IS NULL AND r.finished_at IS NOT NULL`
 )
 
-// Offloaded implements jobrun.Offloading. Appending to a log locks the row of the run, so chunks
-// are counted after that is locked, by a statement of its own: one begun earlier would not see what
-// was stored in the meantime.
+// Offloaded implements jobrun.Offloading. Appending to a log locks the row of the run, so the
+// chunks are counted after that row is locked, in a separate statement: one that began earlier
+// would not see chunks stored in the meantime.
 func (st *Logs) Offloaded(
 	ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64,
 ) (done bool, err error) {
@@ -73,7 +72,7 @@ func (st *Logs) Offloaded(
 		case err != nil && !errors.Is(err, envelope.ErrUnreadable):
 			return err
 		case r.LogRef != "":
-			done = r.LogRef == ref // the answer to the first call was lost
+			done = r.LogRef == ref // the response to the first call was lost
 			return nil
 		case !r.State.Terminal() || r.LogBytes != bytes:
 			return nil
@@ -88,8 +87,8 @@ func (st *Logs) Offloaded(
 	return done && err == nil, postgres.Wrap("offload the log of a job run", err)
 }
 
-// purgeRuns steps over the index of ended runs, tenant by tenant, and deletes the
-// expired runs of each.
+// purgeRuns steps through the index of ended runs, tenant by tenant, and deletes the expired runs
+// of each.
 const purgeRuns = `
 WITH RECURSIVE tenants AS (
 	(SELECT r.tenant_id FROM jobs.job_runs r WHERE r.finished_at IS NOT NULL ORDER BY r.tenant_id LIMIT 1)
@@ -140,7 +139,7 @@ func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (refs []
 		}
 		return nil
 	})
-	if err == nil { // else it is not known to be durable
+	if err == nil { // otherwise it is not known to be durable
 		for tenant, n := range gone {
 			operator.Took(ctx, tenant, "job_runs_deleted", n)
 		}

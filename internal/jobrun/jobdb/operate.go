@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Operate applies an operator's request to a run; when that changes it, the action is
-// stored with it. nil: no action.
+// Operate applies an operator's request to a run; if that changes the run, the action that did
+// returns is stored with it. Without did no action is stored.
 func (st *Jobs) Operate(
 	ctx context.Context, tenantID, id uuid.UUID, by *operator.Action, in jobrun.Event,
 ) (jobrun.Run, error) {
@@ -56,13 +56,13 @@ func (st *Jobs) Reassign(
 }
 
 // Ended reports whether err means that a run has ended in the meantime, which is not an error when
-// many are canceled.
+// many runs are canceled.
 func Ended(err error) bool {
 	return fault.IsCode(err, jobrun.CodeConflict) || fault.KindOf(err) == fault.NotFound
 }
 
-// cancelAll cancels the runs of a definition that have not ended, or asks their workers
-// to stop, one transaction per run.
+// cancelAll cancels the unfinished runs of a definition, or asks their workers to stop, in one
+// transaction per run.
 func (st *Jobs) cancelAll(ctx context.Context, tenant, definition uuid.UUID, by operator.By) error {
 	for {
 		var ids []uuid.UUID

@@ -16,8 +16,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events that are published to Kafka topics have a row in the outbox besides. Rows are
-// read until they are ended, not by a cursor: whatever commits late is still found.
+// Events to be published to Kafka topics also have a row in the outbox. Unsent rows are found by
+// their state, not by a cursor, so that late commits are not missed.
 
 // publication is a row of jobs.event_publications.
 type publication struct {
@@ -47,7 +47,7 @@ SELECT ` + publishedEventColumns + `, p.topic, p.key, p.created_at
   FROM jobs.event_publications p JOIN jobs.events v ON v.id = p.event_id
  WHERE p.ended_at IS NULL ORDER BY p.position LIMIT $1`
 
-	// The row of the term is locked, so that a takeover waits.
+	// Locking the term's row makes a takeover wait.
 	termOfPublication = `SELECT true FROM saga.publications p WHERE p.name = $1 AND p.epoch = $2 FOR SHARE`
 
 	endPublications = `
@@ -64,8 +64,8 @@ UPDATE jobs.event_publications p
   FROM jobs.event_publications p WHERE p.tenant_id = tenant.id AND p.event_id = $2`, "")
 )
 
-// publishLater stores, in the transaction that stores an event of r, that it is published
-// to the topic that r's definition names for it.
+// publishLater schedules an event of r, in the transaction that stores it, for the topic that the
+// definition of r names for it.
 func (db *DB) publishLater(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, e *jobrun.NewEvent) error {
 	spec, err := db.specOf(ctx, tx, r)
 	if err != nil {

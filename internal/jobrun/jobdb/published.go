@@ -29,7 +29,7 @@ func NewEvents(db *DB, settings func(context.Context) (jobrun.Settings, error)) 
 	return &Events{db, settings}
 }
 
-// fieldEventPayload is the sealed field of an event when encryption is on.
+// fieldEventPayload names the payload of an event, which is sealed if encryption is on.
 var fieldEventPayload = envelope.Field{Name: "jobs.event.payload"}
 
 // dedupeWindow is how long an event's dedupe key is kept (S16).
@@ -37,7 +37,7 @@ func dedupeWindow(s jobrun.Settings) time.Duration {
 	return time.Duration(s.Number(jobrun.EventDedupeHours) * float64(time.Hour))
 }
 
-// freeEventKey clears a dedupe key once its window is over.
+// freeEventKey clears a dedupe key after its window.
 const freeEventKey = `
 UPDATE jobs.events SET dedupe_key = NULL
  WHERE tenant_id = $1 AND event_type = $2 AND dedupe_key = $3 AND created_at <= now() - $4 * interval '1 microsecond'`
@@ -63,9 +63,9 @@ func (db *DB) scanEvent(row postgres.Scanner, more ...any) (jobrun.PublishedEven
 // errEventsBusy means that other events keep taking and releasing a dedupe key.
 var errEventsBusy = errors.New("the dedupe key of an event keeps being taken and released concurrently")
 
-// publishEvent stores an event within tx, whose role may see the tenant. If the dedupe
-// key was used within the window, the event that has it is returned, and created is
-// false. source is the run that emits it; zero: none.
+// publishEvent stores an event within tx, whose role must see the tenant. If the dedupe key was
+// used within the window, the event that has it is returned, and created is false. source is the
+// run that emits it; zero: none.
 func (db *DB) publishEvent(
 	ctx context.Context, tx *sqlx.Tx, tenant, source uuid.UUID, e *jobrun.NewEvent, window time.Duration,
 ) (stored jobrun.PublishedEvent, created bool, err error) {
@@ -75,7 +75,7 @@ func (db *DB) publishEvent(
 	if err != nil {
 		return stored, false, err
 	}
-	for range 5 { // the event with the key may be deleted, or lose the key, between the statements
+	for range 5 { // between the statements, the event with the key may be deleted or lose the key
 		if e.DedupeKey != "" {
 			if _, err := tx.ExecContext(ctx, freeEventKey, tenant, e.Type, e.DedupeKey, window.Microseconds()); err != nil {
 				return stored, false, err
@@ -175,7 +175,7 @@ func (st *Events) ListEvents(
 		if p.Total {
 			most := int64(math.MaxInt64)
 			if p.TotalCap > 0 {
-				most = p.TotalCap + 1 // the one above it reports whether there are more
+				most = p.TotalCap + 1 // the extra row reports whether there are more
 			}
 			count := fmt.Sprintf(`SELECT count(*)
 			  FROM (SELECT FROM jobs.events v WHERE %s LIMIT $%d) AS c`, w.Text(), len(w.Args)+1)

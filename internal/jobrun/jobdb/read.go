@@ -42,8 +42,8 @@ SELECT ` + RunColumns + `, clock_timestamp()
  WHERE r.tenant_id = $1 AND r.id = $2
  FOR NO KEY UPDATE OF r`
 
-// LockRun reads a run in tx, of the writers' connections, and locks it; now is the
-// database's clock. Fault: NotFound.
+// LockRun reads and locks a run in tx, of the writers' connections; now is the database's time.
+// Fault: NotFound.
 func (db *DB) LockRun(
 	ctx context.Context, tx *sqlx.Tx, tenantID, id uuid.UUID,
 ) (r jobrun.Run, now time.Time, err error) {
@@ -61,7 +61,7 @@ func (db *DB) LockRun(
 	return r, now.UTC(), err
 }
 
-// runOfKey reads the run of an idempotency key. Fault: NotFound.
+// runOfKey reads the run with an idempotency key. Fault: NotFound.
 func (db *DB) runOfKey(ctx context.Context, tx *sqlx.Tx, tenantID uuid.UUID, key string) (jobrun.Run, error) {
 	r, err := db.ScanRun(tx.QueryRowContext(ctx, `
 		SELECT `+RunColumns+` FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`, tenantID, key))
@@ -88,11 +88,10 @@ func (st *Jobs) Create(
 	return stored, created, nil
 }
 
-// lockKey makes transactions that check whether a concurrency key is free run one after
-// the other.
+// lockKey serializes transactions that check whether a concurrency key is free.
 const lockKey = `SELECT pg_advisory_xact_lock(hashtextextended($1 || ' ' || $2, 0))`
 
-// activeOfKey finds a run that prevents creating another one of its key: a worker has
+// activeOfKey finds a run that prevents the creation of another one with its key: a worker holds
 // it, it may be assigned again, or it is due earlier.
 var activeOfKey = `
 SELECT id, state FROM (

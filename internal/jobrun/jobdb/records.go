@@ -13,12 +13,11 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Events that are records of Kafka topics. A partition has a mark, the offset up to which its
-// records are events, and the mark moves in the transaction that stores them: reading a record
-// again, after a crash, a change of the node or a reset of the group's offsets, finds it below the
-// mark (decision 0062).
+// Events read from Kafka records. Each partition has a mark, the offset up to which its records are
+// stored as events. It advances in the transaction that stores them, so a record that is read
+// again, after a crash, a rebalance or an offset reset, is below the mark (decision 0062).
 
-// recordEvent is a row of jobs.events that is a record, with its payload as stored.
+// recordEvent is a row of jobs.events that was read from a record, with its payload as stored.
 type recordEvent struct {
 	*jobrun.RecordEvent
 	payload []byte
@@ -38,10 +37,10 @@ var recordEventTable = postgres.NewTable(
 	postgres.Int("source_offset", func(e *recordEvent) *int64 { return &e.Place.Offset }),
 )
 
-// partition is a partition of a life of a topic, and its mark.
+// partition is a partition of one incarnation of a topic, and its mark.
 type partition struct {
 	place
-	next int64 // offset of the first record that is not an event yet
+	next int64 // offset of the first record not stored yet
 }
 
 type place struct {
@@ -57,8 +56,8 @@ var markTable = postgres.NewTable(
 	postgres.Int("next_offset", func(p *partition) *int64 { return &p.next }),
 )
 
-// Marks are locked in the order of their keys, so that nodes with the same partitions
-// wait for each other instead of deadlocking.
+// Marks are locked in key order, so that nodes with the same partitions wait for each other instead
+// of deadlocking.
 var (
 	addMarks = postgres.Named(`
 INSERT INTO jobs.event_sources (`+markTable.Inserted()+`, updated_at)
@@ -85,7 +84,7 @@ UPDATE jobs.events v SET dedupe_key = NULL
  WHERE v.tenant_id = k.tenant_id AND v.event_type = k.event_type AND v.dedupe_key = k.dedupe_key
    AND v.created_at <= now() - @window * interval '1 microsecond'`, recordEventTable.As("n"), postgres.Single("window"))
 
-	// Of several with one key the first counts.
+	// Of several events with one key, the first one counts.
 	insertRecords = postgres.Named(`
 INSERT INTO jobs.events AS v (`+recordEventTable.Inserted()+`, created_at)
 SELECT `+recordEventTable.Stored("n")+`, now() FROM `+postgres.UnnestNumbered("n", recordEventTable.As("n"))+`
@@ -128,7 +127,7 @@ func (st *Events) publishRecords(
 		e := &batch[i]
 		at := placeOf(e)
 		if e.Place.Offset < marks[at] {
-			continue // it is an event already
+			continue // already stored
 		}
 		moved[at] = e.Place.Offset + 1
 		row := recordEvent{RecordEvent: e}
@@ -159,7 +158,7 @@ func (st *Events) publishRecords(
 	return stored, st.db.ExecIn(ctx, tx, moveMarks.Text, moveMarks.Args(next)...)
 }
 
-// lockMarks locks the marks of the partitions of a batch and returns them.
+// lockMarks locks and returns the marks of the partitions in a batch.
 func (st *Events) lockMarks(
 	ctx context.Context, tx *sqlx.Tx, batch []jobrun.RecordEvent,
 ) (marks map[place]int64, err error) {

@@ -27,36 +27,35 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// Jobs is job runs (jobrun.Runs) and the calls of workers (jobrun.Work) on PostgreSQL.
+// Jobs implements jobrun.Runs and jobrun.Work on PostgreSQL.
 //
-// Calls of workers use the writers' connections, as transitions of sagas do: fixed
-// statements, prepared once, with batches as binary columns; each of them names its
-// tenant. Requests of users use InTenant, unless they create runs or dead letters.
+// Calls of workers use the writers' connections, as saga transitions do: fixed statements, prepared
+// once, with batches as binary columns; each names its tenant. Requests of users use InTenant,
+// unless they create runs or dead letters.
 //
 // Rows are locked in this order: the worker's, runs by id, dead letters, sagas.
 //
-// With encryption (Config.Encryption) arguments, results, errors, checkpoints and logs
-// of runs are sealed. Lists then show only the code of an error.
+// With encryption (Config.Encryption), arguments, results, errors, checkpoints and logs of runs are
+// sealed. Lists then show only the code of an error.
 type Jobs struct {
 	db       *DB
 	settings func(context.Context) (jobrun.Settings, error)
 }
 
-// DB is the database with what the stores of job runs share.
+// DB is the database with the dependencies that the stores of job runs share.
 type DB struct {
 	*postgres.DB
-	Line          *notify.Line         // between the nodes
+	Line          *notify.Line         // notifies other nodes
 	Hub           *jobqueue.Hub        // wakes requests that wait for runs
-	Tell          *dlqdb.LetterUpdater // of dead letters
-	jobrun.Chance                      // the source of ids and jitter for decisions about runs
+	Tell          *dlqdb.LetterUpdater // updates dead letters
+	jobrun.Chance                      // source of ids and jitter for decisions about runs
 	specs         specCache
 	ended         func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error
 	over          func(tenant, run uuid.UUID)
 }
 
-// NewDB returns db for stores of job runs, whose decisions take ids and jitter from
-// chance, and which update dead letters by tell; nil: an updater with the default
-// policy.
+// NewDB returns db for stores of job runs, whose decisions take ids and jitter from chance, and
+// which update dead letters through tell; nil: an updater with the default policy.
 func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB {
 	line := notify.NewLine(db)
 	return &DB{
@@ -65,22 +64,22 @@ func NewDB(db *postgres.DB, chance jobrun.Chance, tell *dlqdb.LetterUpdater) *DB
 	}
 }
 
-// OnEnded registers f, which is called in the transaction in which the last run of a
-// chain of retries that a saga step waits for ends. r and its chain are locked. Call it
-// before the stores of db are used.
+// OnEnded registers f, which is called in the transaction that ends the last run of a chain of
+// retries for which a saga step waits. r and its chain are locked. Register it before using the
+// stores of db.
 func (db *DB) OnEnded(f func(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error) { db.ended = f }
 
-// OnOver registers f, which is called after the commit in which a run has ended; it must
-// not block. Call it before the stores of db are used.
+// OnOver registers f, which is called after the commit in which a run ended; it must not block.
+// Register it before using the stores of db.
 func (db *DB) OnOver(f func(tenant, run uuid.UUID)) { db.over = f }
 
-// NewJobs returns the job runs of db. settings returns the current settings; it is
-// called for every call of a worker.
+// NewJobs returns the job runs in db. settings returns the current settings; it is called for every
+// worker call.
 func NewJobs(db *DB, settings func(context.Context) (jobrun.Settings, error)) *Jobs {
 	return &Jobs{db, settings}
 }
 
-// The sealed fields of a run.
+// Names of the sealed fields of a run.
 var (
 	fieldRunArgs       = envelope.Field{Name: "jobs.args"}
 	fieldRunCheckpoint = envelope.Field{Name: "jobs.checkpoint"}
@@ -88,7 +87,7 @@ var (
 	fieldRunError      = envelope.Field{Name: "jobs.error"}
 )
 
-// fieldRunLog is the sealed field of a chunk of a run's log.
+// fieldRunLog names the sealed content of a log chunk.
 func fieldRunLog(at jobrun.LogPosition) envelope.Field {
 	return envelope.Field{Name: "jobs.log", Attempt: at.Attempt, Step: at.Seq}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// SealedTables are the tables of job runs with sealed content. Logs that have left the
-// database are not among them: they never change.
+// SealedTables lists the tables of job runs with sealed content. Logs outside of the database are
+// not included: they never change.
 func SealedTables() []postgres.SealedTable {
 	return []postgres.SealedTable{
 		{Name: "jobs.job_runs", Key: []string{"id"}, Place: "id", Values: []postgres.SealedValue{
@@ -28,9 +28,9 @@ func SealedTables() []postgres.SealedTable {
 	}
 }
 
-// logsBeforeKey counts runs whose log may have left the database before a key sealed:
-// those that ended before it was used first, or in the hour after, in which other nodes
-// may have gone on with the key before.
+// logsBeforeKey counts runs whose log may have left the database before a key was in use: those
+// that ended before its first use, or within the hour after, during which other nodes may still
+// have used the previous key.
 const logsBeforeKey = `
 SELECT count(*) FROM jobs.job_runs r
  WHERE r.log_ref IS NOT NULL
@@ -38,8 +38,8 @@ SELECT count(*) FROM jobs.job_runs r
                           FROM saga.deployment_secrets s
                          WHERE s.name = 'envelope:' || $1) + interval '1 hour'`
 
-// LogsBeforeKey counts the logs in the log store that may be sealed with an older key
-// than this one. They are never sealed again.
+// LogsBeforeKey counts the logs in the log store that may be sealed with a key older than this one.
+// They are never resealed.
 func (st *Jobs) LogsBeforeKey(ctx context.Context, key string) (n int64, err error) {
 	err = st.db.Read.GetContext(ctx, &n, logsBeforeKey, key)
 	return n, postgres.Wrap("count the logs in the log store", err)

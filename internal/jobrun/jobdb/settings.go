@@ -25,7 +25,7 @@ const settingsFor = 2 * time.Second
 type Settings struct {
 	db *postgres.DB
 
-	reading sync.Mutex // held by the one caller that reads
+	reading sync.Mutex // held while reading
 	mu      sync.Mutex
 	known   jobrun.Settings // guarded by mu
 	until   time.Time       // guarded by mu; zero: nothing is cached
@@ -34,8 +34,8 @@ type Settings struct {
 // NewSettings returns the settings of job runs of db.
 func NewSettings(db *postgres.DB) *Settings { return &Settings{db: db} }
 
-// Current returns the settings, at most two seconds old; when the database does not
-// answer it returns older ones instead of an error, if it has any.
+// Current returns the settings, at most two seconds old; if the database does not respond, it
+// returns older ones instead of an error, if it has any.
 func (st *Settings) Current(ctx context.Context) (jobrun.Settings, error) {
 	if s, fresh, _ := st.remembered(); fresh {
 		return s, nil
@@ -111,7 +111,7 @@ func (st *Settings) SettingValues(ctx context.Context) ([]jobrun.SettingValue, i
 	for _, d := range jobrun.SettingsList {
 		v, differs := changed[d.Name]
 		if differs && jobrun.CheckSetting(d.Name, v.Value) != nil {
-			differs, v = false, jobrun.SettingValue{} // invalid, written by hand; the default applies
+			differs, v = false, jobrun.SettingValue{} // invalid, after manual editing; the default applies
 		}
 		if v.Setting, v.IsDefault = d, !differs; v.IsDefault {
 			v.Value = d.Default
@@ -176,7 +176,7 @@ func changeSettings(
 	if _, err := tx.ExecContext(ctx, `UPDATE jobs.settings_version SET version = $1`, present+1); err != nil {
 		return after, err
 	}
-	was := map[string]*float64{} // of what was changed; nil: the default
+	was := map[string]*float64{} // the stored values of the changed settings; nil: the default
 	for name := range values {
 		if old, differs := before[name]; differs {
 			was[name] = &old

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// slotsOf reads the runs of slots, a part for each definition, so that the index of slots serves it however many
-// there are. Of a slot whose runs were all withdrawn it reads the last one.
+// slotsOf reads the runs of slots with one query per definition, so that the index of slots serves
+// each of them. For a slot whose runs were all withdrawn it reads the last one.
 const slotsOf = `
 	SELECT r.definition_id, r.id, r.scheduled_for, r.state, coalesce(e.reason, ''), r.withdrawn
 	  FROM unnest($2::uuid[]) AS d (id) CROSS JOIN LATERAL (
@@ -43,7 +43,7 @@ const slotsOf = `
 	        ORDER BY v.id DESC LIMIT 1) AS e ON r.state = 'SKIPPED'
 	 ORDER BY r.scheduled_for, r.definition_id`
 
-// recentEnds reads the last runs of each definition that have ended, in the order of the index of definitions.
+// recentEnds reads the last ended runs of each definition, in the order of the definition's index.
 var recentEnds = `
 	SELECT d.id, r.id, r.state, r.finished_at
 	  FROM unnest($2::uuid[]) WITH ORDINALITY AS d (id, n) CROSS JOIN LATERAL (

@@ -25,7 +25,7 @@ type specKey struct {
 	version    int
 }
 
-// maxSpecs is how many specs the cache holds before it is emptied.
+// maxSpecs is the number of cached specs at which the cache is emptied.
 const maxSpecs = 10_000
 
 const specOfRun = `SELECT v.spec
@@ -38,10 +38,9 @@ func (st *Jobs) Spec(ctx context.Context, r *jobrun.Run) (*jobrun.Spec, error) {
 	return st.db.specOf(ctx, st.db.Read, r)
 }
 
-// specOf returns the spec that the definition of r had when r was created. The caller
-// must not change it. q is only used when the cache does not have it. If the definition
-// no longer exists the spec is empty: no retry, no dead letter. If the spec is damaged: no
-// retry, and a dead letter.
+// specOf returns the spec that the definition of r had when r was created. The caller must not
+// change it. q is only used if the spec is not cached. If the definition no longer exists, the spec
+// is empty: no retry, no dead letter. If the spec is damaged: no retry, and a dead letter.
 func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*jobrun.Spec, error) {
 	key := specKey{r.DefinitionID, r.SpecVersion}
 	db.specs.Lock()
@@ -60,8 +59,8 @@ func (db *DB) specOf(ctx context.Context, q postgres.Queryer, r *jobrun.Run) (*j
 	}
 	spec := new(jobrun.Spec)
 	if json.Unmarshal(doc, spec) != nil {
-		// Damaged: the run ends as its worker says, is not retried, and a failure is kept as
-		// a dead letter. It is not remembered, because it may be mended.
+		// Damaged: the run ends as its worker reports and is not retried; a failure becomes a dead
+		// letter. The spec is not cached, because it may be repaired.
 		return &jobrun.Spec{DeadLetter: new(true)}, nil
 	}
 	db.specs.Lock()

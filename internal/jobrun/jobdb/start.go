@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// startRuns makes assigned runs RUNNING (J-17, J-19, J-25), with a lease of that many
-// microseconds. It returns the position in the batch of each run that it started.
+// startRuns makes assigned runs RUNNING (J-17, J-19, J-25), with a lease of the given number of
+// microseconds. It returns the batch position of each run that it started.
 var startRuns = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING',
@@ -28,7 +28,7 @@ UPDATE jobs.job_runs r
  WHERE `+fenced+movableTo(jobrun.Running, jobrun.Worker)+`
 RETURNING f.n, r.version, r.started_at, r.lease_expires_at`, theFences, postgres.Single("lease"))
 
-// started is what a start changes of a run.
+// started holds the fields of a run that a start changes.
 type started struct {
 	version   int64
 	at, until time.Time
@@ -74,7 +74,7 @@ func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
 	if len(b.fences) == 0 {
 		return nil, nil
 	}
-	order := make([]int, len(b.fences)) // by id, in which all transactions lock runs
+	order := make([]int, len(b.fences)) // in id order, in which all transactions lock runs
 	for i := range order {
 		order[i] = i
 	}
@@ -108,8 +108,7 @@ func (st *Jobs) start(ctx context.Context, b starting) ([]jobrun.Done, error) {
 	return out, nil
 }
 
-// startOne decides about a start that changed nothing: it was made before, or it is
-// refused.
+// startOne decides about a start that changed nothing: it is a repetition, or is refused.
 func (st *Jobs) startOne(ctx context.Context, b starting, i int) (d jobrun.Done, err error) {
 	f := b.fences[i]
 	c := workerCall{b.tenant, f.RunID, f.Fence, jobrun.CallStart}

@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// DefinitionTable is jobs.job_definitions. type, command_name, labels and event_type
-// are derived from spec; the first two are read before it, in case it is damaged.
+// DefinitionTable is jobs.job_definitions. type, command_name, labels and event_type are derived
+// from spec; the first two are read before it, in case it is damaged.
 var DefinitionTable = postgres.NewTable(
 	postgres.UUID("id", func(d *jobrun.Definition) *uuid.UUID { return &d.ID }),
 	postgres.UUID("tenant_id", func(d *jobrun.Definition) *uuid.UUID { return &d.TenantID }),
@@ -41,7 +41,7 @@ var DefinitionTable = postgres.NewTable(
 // jobs.job_definitions.
 var DefinitionColumns = DefinitionTable.Selected("d")
 
-// eventTypeOf is the value of column event_type; nil: NULL.
+// eventTypeOf returns the value of column event_type; nil: NULL.
 func eventTypeOf(s *jobrun.Spec) *string {
 	if s.Event == nil {
 		return nil
@@ -65,7 +65,7 @@ var specVersionTable = postgres.NewTable(
 	postgres.Text("created_by", func(v *specVersion) *string { return &v.CreatedBy }),
 )
 
-// workerTable is jobs.workers. Signs of life use the database's clock.
+// workerTable is jobs.workers. Heartbeats use the database's clock.
 var workerTable = postgres.NewTable(
 	postgres.UUID("id", func(w *jobrun.WorkerProcess) *uuid.UUID { return &w.ID }),
 	postgres.UUID("tenant_id", func(w *jobrun.WorkerProcess) *uuid.UUID { return &w.TenantID }),
@@ -96,12 +96,12 @@ var workerTable = postgres.NewTable(
 
 var workerColumns = workerTable.Selected("w")
 
-// publishedEvent is a row of jobs.events: an event, and the stored form of what may be
+// publishedEvent is a row of jobs.events: an event, and the stored form of the fields that may be
 // sealed.
 type publishedEvent struct {
 	jobrun.PublishedEvent
 	payload []byte
-	record  jobrun.EventRecord // without a topic: none
+	record  jobrun.EventRecord // none if there is no topic
 }
 
 var publishedEventTable = postgres.NewTable(
@@ -153,8 +153,8 @@ var keyFenceTable = postgres.NewTable(
 
 var keyFenceColumns = keyFenceTable.Selected("f")
 
-// settingRow is one changed setting and the version of all settings; its name is "" if
-// none was changed.
+// settingRow is one changed setting with the version of all settings; its name is "" if none was
+// changed.
 type settingRow struct {
 	version int64
 	name    string
@@ -201,7 +201,7 @@ var logChunkTable = postgres.NewTable(
 
 var logChunkColumns = logChunkTable.Selected("l")
 
-// leaderTable is jobs.leader, and standbyTable jobs.schedulers: both are only read.
+// leaderTable is jobs.leader, and standbyTable is jobs.schedulers. Both are used only for reading.
 var leaderTable = postgres.NewTable(
 	postgres.UUID("leader_id", func(l *jobrun.Leadership) *uuid.UUID { return &l.LeaderID }),
 	postgres.Text("node", func(l *jobrun.Leadership) *string { return &l.Node }),

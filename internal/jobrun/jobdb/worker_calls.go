@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// A worker's call is executed by a statement with its whole fence in the condition. If
-// that statement finds nothing, the outcome is decided here, on the locked row.
+// A worker's call is executed by a statement whose condition contains the whole fence. If that
+// statement matches no row, the outcome is decided here, on the locked row.
 
 // workerCall is one call about one run.
 type workerCall struct {
@@ -23,10 +23,10 @@ type workerCall struct {
 	call   jobrun.Call
 }
 
-// decide locks the run, and calls do if the fence and state allow the call; do changes
-// the run in tx and returns the result. If the call was executed before, it returns the
-// run as it is, and replayed. A refusal is a fault, and is recorded once for each
-// attempt and kind of call (J3).
+// decide locks the run, and calls do if the fence and the state allow the call; do changes the run
+// in tx and returns the result. If the call repeats one that was applied, decide returns the run
+// unchanged, and replayed. A refusal is a fault, and is recorded once per attempt and kind of call
+// (J3).
 func (st *Jobs) decide(
 	ctx context.Context, c workerCall, do func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error),
 ) (r jobrun.Run, replayed bool, err error) {
@@ -74,8 +74,8 @@ SELECT @run, @tenant, clock_timestamp(), '`+string(jobrun.WasRefused)+`', @versi
 // maxAttempt is the highest attempt number that callers may send.
 const maxAttempt = 1<<31 - 1
 
-// noteRefusal records that a call on r was refused, once for each worker, attempt and
-// kind of call: a worker that does not get the answer may continue for hours.
+// noteRefusal records that a call for r was refused, once per worker, attempt and kind of call: a
+// worker that does not get the response may repeat the call for hours.
 func (st *Jobs) noteRefusal(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c workerCall, refusal error) error {
 	code := ""
 	if f := fault.As(refusal); f != nil {
@@ -109,8 +109,8 @@ func (db *DB) ApplyToRun(
 	return c, db.putChange(ctx, tx, r, &c, m.Now)
 }
 
-// carryOut applies an event to the run of a worker's call, and wakes those that wait
-// for the result.
+// carryOut applies an event to the run of a worker's call, and notifies those that wait for the
+// result.
 func (st *Jobs) carryOut(ctx context.Context, c workerCall, in jobrun.Event) (jobrun.Done, error) {
 	r, replayed, err := st.decide(ctx, c, func(tx *sqlx.Tx, r jobrun.Run, now time.Time) (jobrun.Run, error) {
 		c, err := st.Apply(ctx, tx, &r, in, now)

@@ -130,7 +130,8 @@ func (st *Workers) Move(
 	return w, postgres.Wrap("change the state of a worker", err)
 }
 
-// doubtRuns ends the leases at the moment at which the doubt begins (jobrun.Released).
+// doubtRuns ends the leases of the worker's runs at the moment when the doubt begins
+// (jobrun.Released).
 var doubtRuns = postgres.Named(`WITH doubted AS (
 	UPDATE jobs.job_runs r
 	   SET lease_expires_at = least(r.lease_expires_at, statement_timestamp()),
@@ -165,8 +166,8 @@ var doubtRuns = postgres.Named(`WITH doubted AS (
 	       '`+jobrun.WasDetached+`'
 	  FROM doubted d WHERE d.state`+Is(jobrun.Running), postgres.Single("tenant", "worker", "confirm", "actor"))
 
-// doubtRunsOf puts the runs of a worker in doubt: a started one is CONFIRMING, and one
-// that was not started is given up by the leader's next sweep.
+// doubtRunsOf puts the runs of a worker in doubt: started ones become CONFIRMING, and the leader's
+// next sweep orphans those that were not started.
 func doubtRunsOf(ctx context.Context, tx *sqlx.Tx, tenant, worker uuid.UUID, s jobrun.Settings, actor string) error {
 	_, err := tx.ExecContext(ctx, doubtRuns.Text,
 		doubtRuns.Args(postgres.Values{tenant, worker, s.Number(jobrun.ConfirmFor), actor})...)
