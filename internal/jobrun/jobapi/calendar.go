@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// Bounds of a calendar.
+// Limits of a calendar.
 const (
 	calendarSlots = 5000
 	calendarJobs  = 200
@@ -24,7 +24,7 @@ const (
 	calendarDays  = 62
 )
 
-// GetJobCalendar lists the slots of all jobs in a time.
+// GetJobCalendar lists the slots of all jobs within a period.
 func (s *Handlers) GetJobCalendar(ctx context.Context, in api.GetJobCalendarRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -79,8 +79,8 @@ func (s *Handlers) GetJobCalendar(ctx context.Context, in api.GetJobCalendarRequ
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// calendarOf returns the slots of a definition: those that have a run, those to come, and what clock changes skip.
-// listed is false if there are too many.
+// calendarOf returns the slots of a definition: those that have a run, future ones, and those that
+// clock changes skip. listed is false if there are too many.
 func (s *Handlers) calendarOf(
 	d *jobrun.Definition, runs []jobrun.SlotRun, from, to time.Time,
 ) (slots []api.JobCalendarSlot, listed bool) {
@@ -89,7 +89,7 @@ func (s *Handlers) calendarOf(
 	}
 	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
 	if err != nil {
-		return nil, true // it was valid when it was stored; its zone is gone
+		return nil, true // valid when stored; its time zone no longer exists
 	}
 	zone, err := time.LoadLocation(zoneName(d.Spec.Schedule))
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Handlers) calendarOf(
 		}
 		one := slot(t.At, t.LocalTime, t.Note)
 		r, has := known[t.At.UTC()]
-		if has && r.Withdrawn && d.Enabled && !t.At.Before(now) { // the schedule has it again, and its run is to come
+		if has && r.Withdrawn && d.Enabled && !t.At.Before(now) { // the schedule has it again, so it will get another run
 			has = false
 			delete(known, t.At.UTC())
 		}
@@ -142,7 +142,7 @@ func (s *Handlers) calendarOf(
 	return slots, max(due, len(slots)) <= calendarEach
 }
 
-// withRun adds what happened to a slot.
+// withRun adds the result of a slot.
 func withRun(slot *api.JobCalendarSlot, r *jobrun.SlotRun) {
 	state := api.JobRunState(r.State)
 	slot.RunID, slot.State = &r.RunID, &state
@@ -151,7 +151,7 @@ func withRun(slot *api.JobCalendarSlot, r *jobrun.SlotRun) {
 	}
 }
 
-// zoneName is the time zone that a schedule is read in.
+// zoneName returns the time zone of a schedule.
 func zoneName(s *schedule.Spec) string {
 	if s == nil || s.Timezone == "" {
 		return "UTC"

@@ -11,8 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// toAPIRun converts a run; with content its arguments, result and checkpoint are
-// included.
+// toAPIRun converts a run, including its arguments, result and checkpoint if content is set.
 func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 	out := api.JobRun{
 		ID: r.ID, JobDefinition: api.JobDefinitionSummary{ID: r.DefinitionID, Name: r.DefinitionName,

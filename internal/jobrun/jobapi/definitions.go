@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// definitionBody is a job definition as a request contains it.
+// definitionBody is a job definition in a request.
 type definitionBody struct {
 	Name    string `json:"name"`
 	Enabled *bool  `json:"enabled,omitempty"`
@@ -20,8 +20,7 @@ type definitionBody struct {
 	jobrun.Spec
 }
 
-// DefinitionSent reads a definition that has been checked against the contract. Fault:
-// Invalid.
+// DefinitionSent decodes a definition that has been validated against the contract. Fault: Invalid.
 func DefinitionSent(body []byte) (b definitionBody, err error) {
 	err = json.Unmarshal(body, &b)
 	return b, httpkit.Unreadable(err)
@@ -64,8 +63,8 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 	return a, nil
 }
 
-// mayStore checks what this node's configuration decides of a new spec. A stored one is
-// not checked again until it changes.
+// mayStore checks a new spec against this node's configuration. A stored one is not checked again
+// until it changes.
 func (s *Handlers) mayStore(spec *jobrun.Spec) error {
 	if err := spec.CheckEmit(s.RefuseTopic); err != nil {
 		return err
@@ -73,7 +72,7 @@ func (s *Handlers) mayStore(spec *jobrun.Spec) error {
 	return spec.CheckProgram(s.ArgsAllow)
 }
 
-// toDefinition is an action of the caller on a definition.
+// toDefinition returns the action record for a definition.
 func (s *Handlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb, reason string) operator.Action {
 	return s.Did(ctx, s.Now(), operator.JobDefinition, d.ID.String(), verb, reason, map[string]any{
 		"name": d.Name, "version": d.Version, "spec_version": d.SpecVersion,

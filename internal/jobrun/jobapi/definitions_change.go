@@ -20,9 +20,9 @@ const (
 	verbResume  = "resume"
 )
 
-// changeDefinition reads a definition, decides, and stores the decision; it starts again when the
-// definition was changed in the meantime. A decision that changes nothing returns the definition as
-// it is.
+// changeDefinition reads a definition, decides, and stores the decision; if the definition was
+// changed concurrently, it starts again. A decision that changes nothing returns the definition
+// unchanged.
 func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *string, verb, reason string,
 	decide func(jobrun.Definition, time.Time) (jobrun.Definition, error)) (httpkit.Answer, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -62,8 +62,8 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 	return httpkit.Answer{}, httpkit.KeepsChanging("job definition")
 }
 
-// definitionAt reads a definition that is to be changed. Faults: NotFound, also when it
-// is deleted; Precondition when match names another version.
+// definitionAt reads a definition for a change. Faults: NotFound, also if it is deleted;
+// Precondition if match names another version.
 func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) (jobrun.Definition, error) {
 	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, ref)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Handlers) definitionAt(ctx context.Context, ref string, match *string) 
 	return d, nil
 }
 
-// same reports whether nothing is to be stored.
+// same reports whether there is nothing to store.
 func same(a, b *jobrun.Definition) bool {
 	at := func(p *time.Time) time.Time {
 		if p == nil {
@@ -94,8 +94,8 @@ func same(a, b *jobrun.Definition) bool {
 		at(a.PausedAt).Equal(at(b.PausedAt)) && at(a.PausedUntil).Equal(at(b.PausedUntil))
 }
 
-// says returns the definition with the name and spec in the body. When the schedule has
-// changed, or the definition was enabled, its slots count from now on.
+// says returns the definition with the body's name and spec. If the schedule has changed, or the
+// definition was enabled, its slots count from now on.
 func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definition, error) {
 	before := d
 	d.Name, d.Spec = b.Name, b.Complete()
@@ -111,7 +111,7 @@ func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definit
 	return respecified(d, &before, now), nil
 }
 
-// ofSkald is says for a built-in definition, of which some fields cannot be changed.
+// ofSkald is says for a built-in definition, some fields of which cannot be changed.
 func ofSkald(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue ||
 		d.Spec.Type != before.Spec.Type {
@@ -133,7 +133,7 @@ func respecified(d jobrun.Definition, before *jobrun.Definition, now time.Time) 
 	return d
 }
 
-// alike reports whether two values have the same JSON.
+// alike reports whether two values encode to the same JSON.
 func alike(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
@@ -153,7 +153,7 @@ func (s *Handlers) ReplaceJobDefinition(ctx context.Context,
 		})
 }
 
-// UpdateJobDefinition changes members of a definition.
+// UpdateJobDefinition changes individual members of a definition.
 func (s *Handlers) UpdateJobDefinition(ctx context.Context,
 	in api.UpdateJobDefinitionRequestObject) (api.Response, error) {
 	body := httpkit.RequestOf(ctx).Body
@@ -171,8 +171,8 @@ func (s *Handlers) UpdateJobDefinition(ctx context.Context,
 		})
 }
 
-// overlaid returns the definition as a request body, with the members of the canonical
-// body replacing those of the same name.
+// overlaid returns the definition as a request body, with its members replaced by those of the
+// canonical body.
 func overlaid(d *jobrun.Definition, body []byte) (definitionBody, error) {
 	doc, err := json.Marshal(definitionBody{Name: d.Name, Spec: d.Spec})
 	if err != nil {
@@ -225,8 +225,8 @@ func (s *Handlers) ResumeJobDefinition(ctx context.Context,
 	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbResume, reason,
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 			if d.Paused(now) {
-				// The pause is kept as one that has ended: slots in it that the leader has
-				// not processed yet are recorded as skipped, and are not lost (J8).
+				// The pause is kept with an end: slots in it that the leader has not processed yet
+				// are recorded as skipped, not lost (J8).
 				d.PausedUntil = &now
 			}
 			return d, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// shownDefinition is a job definition in responses: the members of its spec have the
-// names that the rules use.
+// shownDefinition is a job definition in responses. The members of its spec have the names that the
+// rules use.
 type shownDefinition struct {
 	ID          uuid.UUID `json:"id"`
 	Name        string    `json:"name"`
@@ -33,7 +33,7 @@ type shownDefinition struct {
 	NextDueAt   *time.Time    `json:"next_due_at,omitempty"`
 	NextRunAt   *time.Time    `json:"next_run_at,omitempty"`
 
-	// RecentRuns is nil unless it was asked for.
+	// RecentRuns is nil unless requested.
 	RecentRuns []api.JobRunOutcome `json:"recent_runs,omitzero"`
 
 	CreatedAt time.Time         `json:"created_at"`
@@ -62,15 +62,14 @@ type shownVersions struct {
 	Versions []shownVersion `json:"versions"`
 }
 
-// shownTrigger is an event trigger. Its conditions are one member of free form.
+// shownTrigger is an event trigger. Its conditions are one free-form member.
 type shownTrigger struct {
 	EventType string          `json:"event_type"`
 	Match     json.RawMessage `json:"match,omitempty"`
 	Args      string          `json:"args_from,omitempty"`
 }
 
-// showSpec separates a spec from its event trigger, which has another form in
-// responses.
+// showSpec separates a spec from its event trigger, which has a different form in responses.
 func showSpec(s *jobrun.Spec) (jobrun.Spec, *shownTrigger) {
 	out := *s
 	out.Event = nil
@@ -102,18 +101,18 @@ func showDefinition(d *jobrun.Definition, now time.Time) shownDefinition {
 	out.Unreadable = d.Unreadable
 	out.Spec, out.Event = showSpec(&d.Spec)
 	if d.Unreadable {
-		out.Spec = out.Spec.Complete() // with what every definition has
+		out.Spec = out.Spec.Complete() // with the defaults of omitted fields
 	}
 	return out
 }
 
-// recentRuns is how many ends of runs are shown of a definition.
+// recentRuns is the number of ended runs shown per definition.
 const recentRuns = 20
 
-// definitionExtras are what a request adds to definitions.
+// definitionExtras are optional parts of definitions that a request asks for.
 type definitionExtras struct{ recentRuns, nextRunAt bool }
 
-// showWith shows definitions with what was asked for.
+// showWith returns definitions as shown, with the requested extras.
 func (s *Handlers) showWith(
 	ctx context.Context, definitions []jobrun.Definition, with definitionExtras,
 ) ([]shownDefinition, error) {
@@ -145,16 +144,16 @@ func (s *Handlers) showWith(
 	}), nil
 }
 
-// nextRun is the next slot of a definition's schedule; nil if it creates no runs by one.
+// nextRun returns the next slot of a definition's schedule; nil if the schedule creates no runs.
 func nextRun(d *jobrun.Definition, now time.Time) *time.Time {
 	if d.Spec.Schedule == nil || !d.Enabled || d.Paused(now) {
 		return nil
 	}
 	compiled, err := jobrun.CompileSchedule("/schedule", *d.Spec.Schedule)
 	if err != nil {
-		return nil // it was valid when it was stored; its zone is gone
+		return nil // valid when stored; its time zone no longer exists
 	}
-	for _, t := range compiled.Preview(now.Add(-1), 1) { // it starts after the given time
+	for _, t := range compiled.Preview(now.Add(-1), 1) { // Next is exclusive
 		if t.Note != schedule.SkippedGap {
 			return &t.At
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// PublishJobEvent stores an event, unless its dedupe key is known.
+// PublishJobEvent stores an event, unless its dedupe key is in use.
 func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -53,8 +53,8 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 	return a, nil
 }
 
-// samePayload reports whether two documents are equal as JSON: PostgreSQL stores numbers in another
-// format than they were sent in, and members in another order. An absent payload equals null.
+// samePayload reports whether two documents are equal as JSON: PostgreSQL reformats numbers and
+// reorders members. An absent payload equals null.
 func samePayload(a, b json.RawMessage) bool {
 	decode := func(doc json.RawMessage) (v any, ok bool) {
 		if doc == nil {
@@ -89,7 +89,7 @@ func sameValue(a, b any) bool {
 	return a == b
 }
 
-// GetJobEvent returns an event and what it has led to.
+// GetJobEvent returns an event and its deliveries.
 func (s *Handlers) GetJobEvent(ctx context.Context, in api.GetJobEventRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()

@@ -13,10 +13,10 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// explainedWorkers is how many workers are examined for whether they could take a run.
+// explainedWorkers is the number of workers for which it is checked whether they could take a run.
 const explainedWorkers = 200
 
-// ExplainJobRun explains why a run was, or was not, started.
+// ExplainJobRun explains why a run was or was not started.
 func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -45,8 +45,7 @@ func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunReques
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// situation reads what the explanation of a run depends on; for a run that has ended
-// that is nothing.
+// situation reads what the explanation of a run depends on; nothing for an ended run.
 func (s *Handlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run) (x jobrun.Situation, err error) {
 	x.Run = r
 	if x.Now, err = s.jobsNow(ctx); err != nil {

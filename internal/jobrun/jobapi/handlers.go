@@ -27,20 +27,20 @@ type Handlers struct {
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore
 	Workers     jobrun.Workers
-	// StoreNow returns the time that decides which runs are due, the database's: clocks
-	// of nodes differ. Optional: the edge's clock.
+	// StoreNow returns the time that decides which runs are due. It is the database's, because the
+	// clocks of nodes differ. Optional; default: the node's clock.
 	StoreNow func(context.Context) (time.Time, error)
-	// Offloaded opens a run's log in the log store: NDJSON of jobrun.LogLine. Optional:
-	// there is no log store. Fault: NotFound.
+	// Offloaded opens a run's log in the log store: NDJSON of jobrun.LogLine. Nil without a log
+	// store. Fault: NotFound.
 	Offloaded func(ctx context.Context, run *jobrun.Run) (io.ReadCloser, error)
-	// Sagas is used to read the state of a run's saga.
+	// Sagas reads the state of a run's saga.
 	Sagas saga.Store
-	// RefuseTopic says why events of job runs are not published to a Kafka topic, "" if
-	// they may be.
+	// RefuseTopic returns why events of job runs are not published to a Kafka topic, or "" if they
+	// may be.
 	RefuseTopic func(topic string) string
-	// ArgsAllow lists the programs of definitions that take their arguments for data.
+	// ArgsAllow lists the programs that treat a definition's arguments as data.
 	ArgsAllow []string
-	// MaxLetters is how many dead letters a run may touch that was requested without
-	// dlq:admin.
+	// MaxLetters is the maximum number of dead letters that a run requested without dlq:admin may
+	// affect.
 	MaxLetters int64
 }

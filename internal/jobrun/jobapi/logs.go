@@ -22,10 +22,10 @@ import (
 
 const (
 	logPage = 16                     // chunks read at once
-	logPoll = 400 * time.Millisecond // interval of polling a log that is followed
+	logPoll = 400 * time.Millisecond // poll interval for a followed log
 )
 
-// runLog is the response with the log of a run.
+// runLog is the response that contains the log of a run.
 type runLog struct {
 	httpkit.Live
 	s       *Handlers
@@ -33,18 +33,18 @@ type runLog struct {
 	tenant  uuid.UUID
 	run     jobrun.Run
 	stored  io.ReadCloser // the log in the log store; nil: it is in the database
-	leave   func()        // releases the slot of a stream; nil: it has none
+	leave   func()        // releases the stream's slot; nil: it has none
 	media   string
-	bare    bool   // a HEAD: no body
+	bare    bool   // a HEAD request: no body
 	attempt int    // only this attempt; 0: all
 	stream  string // only this stream; "": all
 	follow  bool
 	next    jobrun.LogPosition // where to continue
 	end     jobrun.LogPosition // only chunks before it
-	tail    int                // only about so many bytes at the end; 0: all
+	tail    int                // only about this many bytes at the end; 0: all
 }
 
-// errLogLeft ends a response whose client is gone or too slow.
+// errLogLeft ends a response whose client has disconnected or is too slow.
 var errLogLeft = errors.New("the client reading the log disconnected")
 
 // GetRunLog checks the parameters; the returned response writes the log.
@@ -110,7 +110,7 @@ func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 	return err
 }
 
-// logPosition reads the event id of a chunk.
+// logPosition parses the event id of a chunk.
 func logPosition(parameter, text string) (at jobrun.LogPosition, err error) {
 	var more string
 	n, _ := fmt.Sscanf(text, "%d.%d%s", &at.Attempt, &at.Seq, &more)
@@ -123,7 +123,7 @@ func logPosition(parameter, text string) (at jobrun.LogPosition, err error) {
 // logFormats are the values of the parameter format.
 var logFormats = map[string]string{"text": httpkit.MediaText, "ndjson": httpkit.MediaNDJSON, "sse": httpkit.MediaStream}
 
-// logMedia chooses how a log is written.
+// logMedia selects the format of the response.
 func logMedia(accept string) string {
 	for _, media := range []string{httpkit.MediaStream, httpkit.MediaText} {
 		if strings.Contains(accept, media) {
@@ -133,7 +133,7 @@ func logMedia(accept string) string {
 	return httpkit.MediaNDJSON
 }
 
-// read reads the run again.
+// read rereads the run.
 func (l *runLog) read(id uuid.UUID) (err error) {
 	ctx, cancel := l.s.Bounded(l.ctx)
 	defer cancel()
@@ -141,7 +141,7 @@ func (l *runLog) read(id uuid.UUID) (err error) {
 	return err
 }
 
-// Write writes the log and, if it is followed, new chunks until the run has ended.
+// Write writes the log and, if followed, new chunks until the run has ended.
 func (l *runLog) Write(w http.ResponseWriter) error {
 	if l.leave != nil {
 		defer l.leave()
@@ -169,7 +169,7 @@ func (l *runLog) Write(w http.ResponseWriter) error {
 	return nil
 }
 
-// send sends all chunks there are and, if requested, new ones.
+// send sends all existing chunks and, if requested, new ones.
 func (l *runLog) send() error {
 	over := time.Now().Add(l.s.Limits.StreamAge)
 	for {
@@ -185,7 +185,7 @@ func (l *runLog) send() error {
 			if goOn, err := l.pause(over); err != nil || !goOn {
 				return err
 			}
-		default: // its log may have been moved to the store while it was read
+		default: // its log may have been offloaded after it was read
 			if err := l.read(l.run.ID); err != nil || l.run.LogRef == "" {
 				return err
 			}
@@ -211,7 +211,7 @@ func (l *runLog) sendChunks() error {
 		if err != nil {
 			return err
 		}
-		l.next, l.tail = at, 0 // from now on it only continues
+		l.next, l.tail = at, 0 // send continues after these
 	}
 	for {
 		ctx, cancel := l.s.Bounded(l.ctx)
@@ -234,7 +234,7 @@ func (l *runLog) sendChunks() error {
 // sendStored sends the log from the log store.
 func (l *runLog) sendStored() error {
 	lines := json.NewDecoder(l.stored)
-	var last []jobrun.LogChunk // those of which only the end is sent
+	var last []jobrun.LogChunk // the last chunks, if only the end is sent
 	bytes := 0
 	for {
 		var line jobrun.LogLine
@@ -299,7 +299,7 @@ func (l *runLog) chunk(c *jobrun.LogChunk) error {
 	return nil
 }
 
-// pause waits for the next poll; false: the response ends.
+// pause waits for the next poll; it returns false if the response must end.
 func (l *runLog) pause(over time.Time) (bool, error) {
 	if l.media == httpkit.MediaStream && time.Since(l.Sent) >= l.s.Limits.StreamSilence {
 		l.Buf.WriteString(": still here\n\n")

@@ -29,8 +29,8 @@ const (
 	verbRerun    = "rerun"
 )
 
-// jobsNow is the time that decides which runs are due and which slots definitions have.
-// By a node's clock that is fast, a run requested for now would have to wait.
+// jobsNow returns the time that decides which runs are due and which slots definitions have. By the
+// clock of a node that is ahead, a run requested for now would have to wait.
 func (s *Handlers) jobsNow(ctx context.Context) (time.Time, error) {
 	if s.StoreNow == nil {
 		return s.Now(), nil
@@ -43,7 +43,7 @@ func (s *Handlers) jobMoment(ctx context.Context) (jobrun.Moment, error) {
 	return jobrun.Moment{Now: now, Jitter: loop.Chance(), NewID: s.NewID}, err
 }
 
-// didRun is an action of the caller on a run.
+// didRun returns the action record for a run.
 func (s *Handlers) didRun(ctx context.Context, id uuid.UUID, verb, reason string,
 	detail map[string]any) operator.Action {
 	return s.Did(ctx, s.Now(), operator.JobRun, id.String(), verb, reason, detail)
@@ -97,8 +97,8 @@ func (s *Handlers) CreateJobRun(client context.Context, in api.CreateJobRunReque
 	return s.started(client, &r, replayed, wait, honoured)
 }
 
-// startRun stores a requested run of d, or finds the one that the same request created
-// before. Faults: Invalid; Conflict (CodeForbidden).
+// startRun stores a requested run of d, or finds the run that an earlier attempt of the same
+// request created. Faults: Invalid; Conflict (CodeForbidden).
 func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb,
 	reason string) (stored jobrun.Run, replayed bool, err error) {
 	if d.Unreadable {
@@ -140,8 +140,8 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 	return stored, !created, err
 }
 
-// started is the answer to the request that has started r, or did so before; it waits for
-// the end of r, as long as the client is there.
+// started is the response to the request that started r, now or in an earlier attempt. If
+// requested, it waits for the end of r as long as the client stays connected.
 func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool, wait time.Duration,
 	honoured string) (httpkit.Answer, error) {
 	if wait > 0 {
@@ -161,8 +161,8 @@ func (s *Handlers) started(client context.Context, r *jobrun.Run, replayed bool,
 	return out, nil
 }
 
-// mayRun returns nil when the caller has the permissions for what a run of d would do
-// with these arguments; nil: its default ones. Fault: Forbidden.
+// mayRun returns nil if the caller has the permissions that a run of d with these arguments
+// requires; nil arguments: the default ones. Fault: Forbidden.
 func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.RawMessage) error {
 	beyond := jobrun.Beyond(d.Spec.CommandName, d.Spec.Data(args), s.MaxLetters)
 	need, asked := principal.ForJob(d.Spec.CommandName, beyond)
@@ -177,9 +177,9 @@ func (s *Handlers) mayRun(ctx context.Context, d *jobrun.Definition, args json.R
 	return fault.New(fault.Forbidden, principal.CodeForbidden, "a run of %s needs the permission %s, as its operation does; the credential has the role %s", d.Name, need, who.Role)
 }
 
-// keyOfRun is the idempotency key of a run for an Idempotency-Key of a principal, short
-// enough to be stored. The definition is not part of it: a request for another one with
-// the same key is another request, which is refused.
+// keyOfRun returns the idempotency key of a run for a principal's Idempotency-Key, short enough to
+// be stored. It does not contain the definition: a request for another definition with the same key
+// is a different request, and is refused.
 func keyOfRun(req *httpkit.Request, verb, key string) string {
 	if k := verb + ":" + req.Principal + ":" + key; len(k) <= 300 {
 		return k
@@ -188,8 +188,8 @@ func keyOfRun(req *httpkit.Request, verb, key string) string {
 	return verb + ":" + hex.EncodeToString(sum[:])
 }
 
-// askedTheSame reports whether the run that an Idempotency-Key has created is the one requested
-// now. A time that was left out is that of the first request.
+// askedTheSame reports whether the run created with an Idempotency-Key is the one requested now. A
+// time that the request omits is that of the first request.
 func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
 	return stored.DefinitionID == asked.DefinitionID && stored.RetryOfRunID == asked.RetryOfRunID &&
 		stored.Trigger == asked.Trigger &&
@@ -199,8 +199,7 @@ func askedTheSame(stored, asked *jobrun.Run, scheduled time.Time) bool {
 		stored.CorrelationID == asked.CorrelationID && (scheduled.IsZero() || stored.ScheduledFor.Equal(asked.ScheduledFor))
 }
 
-// sameJSON compares a stored document, which may contain white space, with a canonical
-// one.
+// sameJSON compares a stored document, which may contain white space, with a canonical one.
 func sameJSON(stored, canonical json.RawMessage) bool {
 	if stored == nil || canonical == nil {
 		return (stored == nil) == (canonical == nil)
@@ -210,7 +209,7 @@ func sameJSON(stored, canonical json.RawMessage) bool {
 		bytes.Equal(compact.Bytes(), other.Bytes())
 }
 
-// GetJobRun returns a run; if the client asks to wait, when it has ended.
+// GetJobRun returns a run, after its end if the client asks to wait for it.
 func (s *Handlers) GetJobRun(ctx context.Context, in api.GetJobRunRequestObject) (api.Response, error) {
 	wait, honoured, err := s.WaitOf(in.Params.Wait, in.Params.Prefer)
 	if err != nil {
@@ -239,7 +238,7 @@ func (s *Handlers) readRun(ctx context.Context, id uuid.UUID) (jobrun.Run, error
 	return s.Runs.Run(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 }
 
-// awaitRun is httpkit.AwaitBy for a run.
+// awaitRun is httpkit.AwaitBy for runs.
 func (s *Handlers) awaitRun(ctx context.Context, id uuid.UUID, wait time.Duration,
 	first *jobrun.Run) (r jobrun.Run, waited bool, err error) {
 	of := waiting.Key{Kind: waiting.JobRun, Tenant: httpkit.RequestOf(ctx).Tenant.ID, ID: id}
@@ -251,7 +250,7 @@ func (s *Handlers) runAnswer(r *jobrun.Run) httpkit.Answer {
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIRun(r, true), ETag: httpkit.ETagOf(r.Version)}
 }
 
-// CancelJobRun ends a run, or asks its worker to.
+// CancelJobRun ends a run, or asks its worker to stop it.
 func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -287,8 +286,7 @@ func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequ
 	return s.runAnswer(&r), nil
 }
 
-// forceOf returns force and its reason. Fault: that of the schema, when force has no
-// reason.
+// forceOf returns force and its reason. Fault: as for a schema error, if force has no reason.
 func forceOf(b *api.JobForceInput) (force bool, reason string, err error) {
 	if b == nil {
 		return false, "", nil

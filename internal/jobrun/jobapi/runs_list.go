@@ -37,9 +37,9 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	}}, nil
 }
 
-// runFilter reads the filters of a list. A deleted definition is found by its id.
-// Faults: Malformed; Invalid (jobrun.CodeNotFound) when there is no such definition: an
-// empty list would look as if it had no runs.
+// runFilter reads the filters of a list. A deleted definition is found by its id. Faults:
+// Malformed; Invalid (jobrun.CodeNotFound) if there is no such definition, because an empty list
+// would look as if it had no runs.
 func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
 	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
 		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label,
@@ -58,8 +58,8 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 	return f, err
 }
 
-// filterOfRuns reads filters that have been checked against the contract. wrong are
-// mistakes beyond that, by the names of the list's parameters.
+// filterOfRuns converts filters that have been validated against the contract. wrong contains
+// further mistakes, by parameter name.
 func (s *Handlers) filterOfRuns(ctx context.Context,
 	p *api.JobRunFilter) (f jobrun.Filter, none bool, wrong []fault.Field, err error) {
 	f = jobrun.Filter{
@@ -104,7 +104,7 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 	return f, none, nil, err
 }
 
-// definitionNamed returns the id of a definition; none: there is none with that id or
+// definitionNamed returns the id of a definition; none reports that no definition has this id or
 // name.
 func (s *Handlers) definitionNamed(ctx context.Context, ref string) (id uuid.UUID, none bool, err error) {
 	d, err := s.Definitions.Definition(ctx, httpkit.RequestOf(ctx).Tenant.ID, ref)

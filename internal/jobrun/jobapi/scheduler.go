@@ -45,7 +45,7 @@ func (s *Handlers) leader(ctx context.Context) (httpkit.Answer, error) {
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// StepDownLeader ends the term of the present leader.
+// StepDownLeader ends the current leader's term.
 func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -103,8 +103,8 @@ func (s *Handlers) settings(ctx context.Context) (httpkit.Answer, error) {
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(version)}, nil
 }
 
-// ChangeSettings changes settings, all or none of those given. They apply to all
-// tenants, so the caller needs a credential for any tenant.
+// ChangeSettings changes settings, all of those given or none. They apply to all tenants, so the
+// caller needs a credential that may act for any tenant.
 func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -123,7 +123,7 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 		case !fits:
 			return nil, httpkit.Stale(jobrun.CodeStale, "settings", present)
 		}
-		version = present // what was read must still be current when they are written
+		version = present // the values read must still be current when these are written
 	}
 	subject := strings.Join(slices.Sorted(maps.Keys(in.Body.Values)), ",")
 	if len(subject) > jobrun.MaxWord {
@@ -142,8 +142,8 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 	return s.settings(ctx)
 }
 
-// ListSettingChanges returns the history of the settings. Who changed them and why is
-// only shown to credentials for any tenant: others see the values.
+// ListSettingChanges returns the history of the settings. Actors and reasons are shown only to
+// credentials that may act for any tenant; others see the values.
 func (s *Handlers) ListSettingChanges(ctx context.Context,
 	in api.ListSettingChangesRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)

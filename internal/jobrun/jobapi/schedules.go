@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 )
 
-// previewed is how many slots are shown by default.
+// previewed is the default number of slots shown.
 const previewed = 20
 
 // ListNextJobRuns returns the next slots of a definition.
@@ -52,9 +52,8 @@ func (s *Handlers) PreviewSchedule(ctx context.Context, _ api.PreviewScheduleReq
 	return s.ticks(b.Schedule, from, b.Count)
 }
 
-// ticks lists the slots at or after a time, now when it is zero, and separately those
-// that clock changes skip. Fault: Invalid (jobrun.CodeInvalid), with pointers into
-// /schedule.
+// ticks lists the slots at or after a time (now if it is zero) and, separately, those that clock
+// changes skip. Fault: Invalid (jobrun.CodeInvalid), with pointers into /schedule.
 func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (httpkit.Answer, error) {
 	compiled, err := jobrun.CompileSchedule("/schedule", spec)
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *Handlers) ticks(spec schedule.Spec, from time.Time, count *int) (httpki
 	if out.Timezone == "" {
 		out.Timezone = "UTC"
 	}
-	for _, t := range compiled.Preview(from.Add(-1), n) { // Preview starts after the given time
+	for _, t := range compiled.Preview(from.Add(-1), n) { // Preview is exclusive
 		tick := api.Tick{At: t.At, LocalTime: t.LocalTime, Note: httpkit.EnumUnlessEmpty[api.TickNote](string(t.Note))}
 		if t.Note == schedule.SkippedGap {
 			out.Omitted = append(out.Omitted, tick)

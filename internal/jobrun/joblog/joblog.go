@@ -1,10 +1,9 @@
-// Package joblog moves the logs of job runs from the database to the log store, reads
-// them there, and deletes expired runs (J-39 to J-41).
+// Package joblog moves the logs of job runs from the database to the log store, reads them there,
+// and deletes expired runs (J-39 to J-41).
 //
-// A log is uploaded and read back before one transaction sets its reference and deletes
-// its chunks (S20, J9): a crash or a failure at any point leaves it where it was, or in
-// both places until the next round. Any number of nodes may do this at once; they would
-// do the same.
+// A log is uploaded and read back before one transaction sets its reference and deletes its chunks
+// (S20, J9): a crash or failure at any point leaves it where it was, or in both places until the
+// next round. Any number of nodes may move logs concurrently; the result is the same.
 package joblog
 
 import (
@@ -24,26 +23,26 @@ import (
 )
 
 const (
-	// batch is how many runs are read at once, for moving and for purging.
+	// batch is the number of runs read at once, for moving and for purging.
 	batch = 200
-	// giveUp is the number of failures in a row that ends a round: then the store is at
-	// fault, not single logs.
+	// giveUp is the number of consecutive failures that ends a round: the store, not a single log,
+	// is then the cause.
 	giveUp = 3
 	// setAside is how long a log that could not be moved is skipped.
 	setAside = time.Hour
 )
 
-// Config of a Mover. Chunks, Offloading, Settings, Log and Now are required.
+// Config configures a Mover. Chunks, Offloading, Settings, Log and Now are required.
 type Config struct {
 	Store      *logstore.Store // nil: logs stay in the database until their runs are purged
 	Chunks     Chunks
 	Offloading jobrun.Offloading
 	Settings   func(context.Context) (jobrun.Settings, error)
-	Keys       *envelope.Keyring // seals logs in the store if it seals; nil: it does not
+	Keys       *envelope.Keyring // seals logs in the store if sealing is configured; nil: it does not
 	Log        *slog.Logger
 	Now        func() time.Time
-	// Purging deletes expired data by calling do, and records what was deleted; nil: do
-	// is called directly.
+	// Purging deletes expired data by calling do, and records what was deleted; nil: do is called
+	// directly.
 	Purging func(ctx context.Context, do func(context.Context))
 }
 
@@ -58,8 +57,8 @@ type Round struct {
 // Mover moves logs, one round at a time. It is safe for concurrent use.
 type Mover struct {
 	cfg   Config
-	mu    sync.Mutex              // held for a round
-	aside map[uuid.UUID]time.Time // guarded by mu; runs whose logs could not be moved, and until when they are skipped
+	mu    sync.Mutex              // held during a round
+	aside map[uuid.UUID]time.Time // guarded by mu; when to retry logs that could not be moved
 }
 
 // NewMover returns a Mover.
@@ -70,11 +69,10 @@ func NewMover(cfg Config) *Mover {
 	return &Mover{cfg: cfg, aside: map[uuid.UUID]time.Time{}}
 }
 
-// Once moves the logs that are old enough (log_retention_days_db) and then deletes
-// expired runs (run_retention_days), with their stored logs. It ends with ctx, with an
-// outage of the database, or when nothing is left. A log that cannot be moved is
-// counted in the Round and logged, not returned as an error. It waits for a round that
-// is under way.
+// Once moves the logs that are old enough (log_retention_days_db), and then deletes expired runs
+// (run_retention_days) with their stored logs. It ends with ctx, on an outage of the database, or
+// when nothing is left. A log that cannot be moved is counted in the Round and logged, not returned
+// as an error. Once waits for a round in progress.
 func (m *Mover) Once(ctx context.Context) (r Round, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,7 +133,7 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 			m.aside[run.ID] = now.Add(setAside)
 			m.cfg.Log.WarnContext(ctx, "the log of a job run stays in the database", slog.String("job_run_id", run.ID.String()), slog.Any("error", err))
 			if failures++; failures == giveUp {
-				clear(m.aside) // the store is at fault
+				clear(m.aside) // the store is the cause
 				return nil
 			}
 		}
@@ -145,9 +143,9 @@ func (m *Mover) move(ctx context.Context, before time.Time, round *Round) error 
 	}
 }
 
-// moveOne moves the log of one run. A useless upload is deleted only if it is sealed:
-// otherwise it has the same name as another node's upload of the same log, whose
-// transaction may be under way.
+// moveOne moves the log of one run. An upload that turned out to be useless is deleted only if it
+// is sealed: otherwise it has the name of another node's upload of the same log, which may be about
+// to be committed.
 func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	log := newSource(ctx, m.cfg.Chunks, m.cfg.Keys, run)
 	object, err := m.cfg.Store.Put(ctx, logstore.Name{Tenant: run.TenantID, Run: run.ID, Attempt: max(run.Attempt, 1),
@@ -171,8 +169,8 @@ func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	return err
 }
 
-// purge deletes rows first and stored logs afterwards: a reference always leads to a
-// log. Logs that a crash in between leaves in the store have no reference.
+// purge deletes rows before stored logs, so that a reference always leads to a log. Logs that a
+// crash in between leaves in the store have no reference.
 func (m *Mover) purge(ctx context.Context, before time.Time, round *Round) error {
 	for {
 		refs, deleted, err := m.cfg.Offloading.Purge(ctx, before, batch)

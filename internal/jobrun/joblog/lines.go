@@ -16,22 +16,21 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// page is how many chunks are read at once: up to 4 MB.
+// page is the number of chunks read at once: up to 4 MB.
 const page = 16
 
-// line is a line of a stored log: a jobrun.LogLine, or one whose content is
-// sealed, as it was in the database.
+// line is a line of a stored log: a jobrun.LogLine, or one with sealed content, as in the database.
 type line struct {
 	jobrun.LogLine
 	Sealed []byte `json:"chunk_sealed,omitempty"`
 }
 
-// fieldChunk names a sealed chunk in the log store.
+// fieldChunk names the sealed content of a chunk in the log store.
 func fieldChunk(at jobrun.LogPosition) envelope.Field {
 	return envelope.Field{Name: "jobs.log.stored", Attempt: at.Attempt, Step: at.Seq}
 }
 
-// source reads the log of a run from the database as the lines to store.
+// source reads the log of a run from the database as lines to store.
 type source struct {
 	ctx    context.Context //nolint:containedctx // it is an io.Reader for one call
 	from   Chunks
@@ -51,7 +50,7 @@ func newSource(ctx context.Context, from Chunks, keys *envelope.Keyring, run *jo
 func (s *source) Read(p []byte) (int, error) {
 	for s.out.Len() == 0 {
 		if s.ended && s.bytes != s.run.LogBytes {
-			return 0, errChanged // or another node has moved it: nothing is to be stored
+			return 0, errChanged // or another node has moved it: there is nothing to store
 		}
 		if s.ended {
 			return 0, io.EOF
@@ -96,9 +95,9 @@ func (s *source) line(c *jobrun.LogChunk) ([]byte, error) {
 }
 
 // Open reads the stored log of a run: NDJSON of jobrun.LogLine, in the order of attempts and
-// numbers. A log that is damaged ends with an error instead of io.EOF (logstore.ErrCorrupt). A
-// reference of another tenant or run is refused, regardless of its origin (F55). Fault: NotFound
-// when it is gone.
+// numbers. A damaged log ends with an error instead of io.EOF (logstore.ErrCorrupt). A reference
+// that belongs to another tenant or run is refused, wherever it comes from (F55). Fault: NotFound
+// if the log no longer exists.
 func Open(ctx context.Context, store *logstore.Store, keys *envelope.Keyring, run *jobrun.Run) (io.ReadCloser, error) {
 	name, err := logstore.NameOf(run.LogRef)
 	if err == nil && (name.Tenant != run.TenantID || name.Run != run.ID) {
@@ -114,7 +113,7 @@ func Open(ctx context.Context, store *logstore.Store, keys *envelope.Keyring, ru
 	return &opened{stored: stored, lines: bufio.NewReader(stored), sealer: keys.SealerFor(run.TenantID, run.ID)}, nil
 }
 
-// opened gives the lines as they were before they were sealed.
+// opened returns the lines with their sealed content decrypted.
 type opened struct {
 	stored io.Closer
 	lines  *bufio.Reader
@@ -141,8 +140,8 @@ func (o *opened) Read(p []byte) (int, error) {
 var sealedMark = []byte(`"chunk_sealed":`)
 
 func (o *opened) line(text []byte) error {
-	// Only a line of ours that is sealed has these bytes outside of a string, where
-	// quotes are escaped; and of others nothing is changed.
+	// Only our sealed lines contain these bytes outside of a string, where quotes are escaped;
+	// other lines stay unchanged.
 	if !bytes.Contains(text, sealedMark) {
 		o.out.Write(text)
 		return nil
@@ -164,7 +163,7 @@ func (o *opened) line(text []byte) error {
 
 func (o *opened) Close() error { return o.stored.Close() }
 
-// Chunks is what is read of logs in the database: jobrun.Runs.
+// Chunks reads logs in the database: jobrun.Runs.
 type Chunks interface {
 	Logs(ctx context.Context, tenant, id uuid.UUID, from jobrun.LogPosition, limit int) ([]jobrun.LogChunk, error)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Run does a round every so often until ctx ends; 0: never. done, unless nil, is called after each.
-// Every node may do it: they take the logs in different orders, and what another one has moved
-// costs a question.
+// Run executes a round per interval until ctx ends; interval 0: never. done, unless nil, is called
+// after each round. Every node may do so: nodes process logs in different orders, and a log that
+// another node has moved costs only a query.
 func (m *Mover) Run(ctx context.Context, every time.Duration, done func(Round, error)) {
 	if every <= 0 {
 		return

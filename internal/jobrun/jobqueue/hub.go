@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// Messages are what nodes send one another (postgres/notify).
+// Messages passes messages between nodes (postgres/notify).
 type Messages interface {
 	// On calls receive for each message on a channel.
 	On(channel string, receive func(message string))
@@ -15,7 +15,7 @@ type Messages interface {
 	Send(channel, message string)
 }
 
-// Hub wakes claims that wait for runs, and the leader: on this node at once, on others by
+// Hub wakes the leader, and claims that wait for runs: on this node immediately, on others through
 // messages. These are hints: every receiver also polls.
 type Hub struct {
 	line Messages
@@ -25,7 +25,7 @@ type Hub struct {
 	wanted func()                               // nil: this node cannot lead
 }
 
-// NewHub returns the hub of the nodes between which line is.
+// NewHub returns the hub of the nodes that line connects.
 func NewHub(line Messages) *Hub {
 	h := &Hub{line: line}
 	line.On(runsChannel, h.heard)
@@ -45,10 +45,9 @@ const runsChannel = "skald_job_runs"
 // leaderMessage wakes the leader on other nodes.
 const leaderMessage = "leader"
 
-// Admitted notifies waiting claims, here at once and on other nodes soon, that a queue
-// has new claimable runs. Call it after the commit. Nothing is lost when it is not
-// called or the node dies before others know: waiting claims also poll, every second or
-// two.
+// Admitted notifies waiting claims, immediately on this node and soon on others, that a queue has
+// new claimable runs. Call it after the commit. Nothing is lost if it is not called, or if the node
+// stops before other nodes are notified: waiting claims also poll, every second or two.
 func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
 	h.line.Send(runsChannel, tenant.String()+":"+queue)
 	if woke, _ := h.listeners(); woke != nil {
@@ -56,9 +55,9 @@ func (h *Hub) Admitted(tenant uuid.UUID, queue string) {
 	}
 }
 
-// WantLeader wakes the leader, on this node or another, because it has something to
-// decide before its next sweep: a concurrency key is free, a run waits for one, or an
-// event was published. Call it after the commit. Like Admitted it is a hint.
+// WantLeader wakes the leader, on this node or another, because it has something to decide before
+// its next sweep: a concurrency key is free, a run waits for one, or an event was published. Call
+// it after the commit. Like Admitted it is a hint.
 func (h *Hub) WantLeader() {
 	h.line.Send(runsChannel, leaderMessage)
 	if _, wanted := h.listeners(); wanted != nil {
@@ -66,16 +65,16 @@ func (h *Hub) WantLeader() {
 	}
 }
 
-// OnLeaderWanted registers f, which must not block and is called whenever the leader is
-// wanted; for nodes that may lead.
+// OnLeaderWanted registers f, which must not block and is called whenever WantLeader wakes the
+// leader; for nodes that may lead.
 func (h *Hub) OnLeaderWanted(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wanted = f
 }
 
-// OnAdmitted registers woke, which must not block and is called whenever a queue has new
-// claimable runs, on this node or another.
+// OnAdmitted registers woke, which must not block and is called whenever a queue has new claimable
+// runs, on this node or another.
 func (h *Hub) OnAdmitted(woke func(tenant uuid.UUID, queue string)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,7 +87,7 @@ func (h *Hub) listeners() (woke func(uuid.UUID, string), wanted func()) {
 	return h.woke, h.wanted
 }
 
-// heard takes a message, which may be one of this node.
+// heard handles a message, which may come from this node.
 func (h *Hub) heard(message string) {
 	woke, wanted := h.listeners()
 	if message == leaderMessage {

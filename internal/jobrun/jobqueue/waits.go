@@ -1,6 +1,5 @@
-// Package jobqueue is the queue of workers whose claims found no run: each is woken
-// when there may be one for it, in the order of their arrival. Its Hub carries the hints
-// that wake them, and those that wake the leader.
+// Package jobqueue queues claims that found no run: each is woken, in order of arrival, when there
+// may be one for it. Its Hub carries the hints that wake them, and those that wake the leader.
 package jobqueue
 
 import (
@@ -16,16 +15,16 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Claims that find nothing wait here. Those that would get the same runs (one tenant,
-// the same queues, labels and commands) wait in one line. A hint that a queue has new
-// runs wakes the first of each line that takes from it; a claim that came back full
-// wakes others of its line, since there may be more: so with a thousand waiting workers
-// one run costs one claim, and not a thousand. Runs without a hint are found by the
-// first of each line, which polls every second or two.
+// Claims that find nothing wait here. Those that would get the same runs (one tenant, the same
+// queues, labels and commands) wait in one line. A hint that a queue has new runs wakes the first
+// claim of each line that serves it; a claim that got all it requested wakes others of its line,
+// because there may be more. So with a thousand waiting workers, one run costs one claim instead of
+// a thousand. Runs without a hint are found by the first claim of each line, which polls every
+// second or two.
 
 const (
 	lookEvery = 1500 * time.Millisecond
-	wakeMore  = 2      // how many a full claim wakes
+	wakeMore  = 2      // how many claims a full one wakes
 	maxKnown  = 10_000 // workers whose line is cached
 )
 
@@ -35,7 +34,7 @@ type lineID struct {
 	takes  string // queues, labels and commands
 }
 
-// Waits is all lines of a node. The zero value is not usable: see New.
+// Waits holds all lines of a node. Create it with New.
 type Waits struct {
 	Max int
 	// alive stores signs of life of workers whose claims wait; called without the lock.
@@ -58,16 +57,16 @@ type Kind struct {
 	rest   string // labels and commands
 }
 
-// line is the claims that would get the same runs, in the order of their arrival.
+// line holds the claims that would get the same runs, in order of arrival.
 type line struct {
 	of       *Waits
 	id       lineID
 	queues   []string
-	sleeping *list.List           // of *waiter: not awake
-	all      map[*waiter]struct{} // including those that are awake
-	noted    time.Time            // when signs of life were last stored
+	sleeping *list.List           // of *waiter: those asleep
+	all      map[*waiter]struct{} // including those awake
+	noted    time.Time            // when heartbeats were last stored
 	look     *time.Timer
-	missed   bool // a hint came while none slept: the next to go to sleep polls once more
+	missed   bool // a hint came while none slept: the next one to sleep polls once more first
 }
 
 // waiter is one claim in a line.
@@ -78,13 +77,13 @@ type waiter struct {
 	element *list.Element // nil: it is awake
 }
 
-// New returns a queue for at most most waiting claims; alive stores signs of life.
+// New returns a queue for at most most waiting claims; alive stores heartbeats.
 func New(most int, alive func(uuid.UUID, []uuid.UUID)) *Waits {
 	return &Waits{Max: most, alive: alive, lines: map[lineID]*line{}, known: map[knownWorker]Kind{},
 		seen: map[knownWorker]time.Time{}}
 }
 
-// Know caches what a worker takes.
+// Know caches the kind of a worker.
 func (w *Waits) Know(p *jobrun.WorkerProcess) Kind {
 	k := Kind{Queues: p.Queues, rest: strings.Join(p.Labels, "\n") + "\r" + strings.Join(p.Commands, "\n")}
 	w.mu.Lock()
@@ -96,7 +95,7 @@ func (w *Waits) Know(p *jobrun.WorkerProcess) Kind {
 	return k
 }
 
-// KindOf returns what a worker takes, if that is cached.
+// KindOf returns the kind of a worker, if that is cached.
 func (w *Waits) KindOf(tenant, id uuid.UUID) (Kind, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,8 +121,8 @@ func (w *Waits) NoteHeartbeat(tenant, id uuid.UUID) {
 	w.seen[knownWorker{tenant, id}] = time.Now()
 }
 
-// Enter queues a claim by a worker of this kind; queues nil means all queues of the
-// worker. The caller must call leave. ok is false when the line is full.
+// Enter queues a claim by a worker of this kind; queues nil means all queues of the worker. The
+// caller must call leave. ok is false if the queue is full.
 func (w *Waits) Enter(tenant, worker uuid.UUID, k Kind, queues []string) (*waiter, bool) {
 	if queues == nil {
 		queues = k.Queues
@@ -156,15 +155,15 @@ func (w *Waits) pauseToLook() time.Duration {
 	return pause
 }
 
-// lookAgain makes the first of the line poll, and repeats that. While claims wait here,
-// their workers are alive.
+// lookAgain repeatedly makes the first claim of the line poll. While claims wait here, their
+// workers are alive.
 func (l *line) lookAgain() {
 	if waiting := l.lookNow(); len(waiting) > 0 {
 		l.of.alive(l.id.tenant, waiting)
 	}
 }
 
-// lookNow returns the workers whose sign of life is due.
+// lookNow returns the workers whose heartbeat is due.
 func (l *line) lookNow() (waiting []uuid.UUID) {
 	l.of.mu.Lock()
 	defer l.of.mu.Unlock()
@@ -197,7 +196,7 @@ func (l *line) wake(n int) {
 	}
 }
 
-// Admitted wakes one of each line that takes from the queue.
+// Admitted wakes one claim of each line that serves the queue.
 func (w *Waits) Admitted(tenant uuid.UUID, queue string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -219,8 +218,7 @@ func (p *waiter) Requeue() {
 	}
 }
 
-// Leave removes the claim. full: the claim got all it requested, so there may be more
-// for others.
+// Leave removes the claim. full: the claim got all it requested, so there may be more for others.
 func (p *waiter) Leave(full bool) {
 	l := p.line
 	l.of.mu.Lock()

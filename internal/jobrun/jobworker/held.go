@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// held is a run that this worker has.
+// held is a run that this worker holds.
 type held struct {
 	run   jobrun.Run
 	stop  context.CancelCauseFunc
@@ -30,19 +30,19 @@ type held struct {
 	checkpoint []byte
 }
 
-// beat is what a heartbeat says of the run.
+// beat returns the part of a heartbeat about the run.
 func (h *held) beat() jobrun.Beat {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return jobrun.Beat{RunID: h.run.ID, Fence: h.run.Fence(), Progress: h.progress, Checkpoint: h.checkpoint}
 }
 
-// renew counts the lease from when the call was sent, less a tenth.
+// renew extends the lease, counted from when the call was sent and shortened by a tenth.
 func (h *held) renew(sent time.Time, lease time.Duration) {
 	h.lease.Reset(time.Until(sent.Add(lease - lease/10)))
 }
 
-// begin executes a run in a goroutine of its own.
+// begin executes a run in its own goroutine.
 func (s *session) begin(r *jobrun.Run, sent time.Time, lease time.Duration) {
 	ctx, stop := context.WithCancelCause(context.Background())
 	h := &held{run: *r, stop: stop}
@@ -63,7 +63,7 @@ func (s *session) begin(r *jobrun.Run, sent time.Time, lease time.Duration) {
 	})
 }
 
-// do calls the command and reports its end.
+// do calls the command and reports the result.
 func (s *session) do(ctx context.Context, h *held) {
 	if h.run.TimeoutMS > 0 {
 		var done context.CancelFunc
@@ -160,17 +160,17 @@ func insist(call func(context.Context) error) error {
 // Run is a run as its command sees it.
 type Run struct {
 	jobrun.Run
-	// Stdout and Stderr are its log. Writing never fails.
+	// Stdout and Stderr write to its log. Writing never fails.
 	Stdout, Stderr io.Writer
-	// ExitCode and Resources are reported with the end, when the command sets them.
+	// ExitCode and Resources are reported with the result if the command sets them.
 	ExitCode  *int
 	Resources jobrun.Resources
 
 	held *held
 }
 
-// Report says how far the command has come, and from where the next attempt would
-// continue. It goes out with the next heartbeat; only the last report does.
+// Report records the command's progress, and the checkpoint from which the next attempt would
+// continue. The next heartbeat sends only the last report.
 func (r *Run) Report(p jobrun.Progress, checkpoint json.RawMessage) {
 	r.held.mu.Lock()
 	defer r.held.mu.Unlock()
@@ -181,12 +181,12 @@ func (r *Run) Report(p jobrun.Progress, checkpoint json.RawMessage) {
 type Failure struct {
 	Code      string
 	Message   string
-	Permanent bool // a retry would not help
+	Permanent bool // do not retry
 }
 
 func (f *Failure) Error() string { return f.Message }
 
-// Why the context of a command has ended.
+// Causes for which the context of a command ends.
 var (
 	ErrCanceled = errors.New("a cancel of the run was requested")
 	ErrLost     = errors.New("the run is no longer this worker's")

@@ -1,6 +1,6 @@
-// Package jobworker is the worker inside a node: it runs Skald's own commands and,
-// where that is allowed, programs. It follows the worker protocol (jobrun.md 5b) as any
-// other worker does, on jobrun.Work instead of HTTP.
+// Package jobworker is the worker inside a node: it executes Skald's own commands and, where that
+// is allowed, programs. It follows the worker protocol (jobrun.md 5b) like any other worker, but
+// through jobrun.Work instead of HTTP.
 package jobworker
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Command executes a run. ctx ends, with a cause, when the run is no longer this
-// worker's, is to be canceled or has taken too long; the command must return then. The
-// result is JSON, or nil.
+// Command executes a run. ctx ends, with a cause, when the worker no longer holds the run, its
+// cancel is requested or it has timed out; the command must then return. The result is JSON, or
+// nil.
 type Command func(ctx context.Context, r *Run) (result json.RawMessage, err error)
 
-// Config of a Worker. Every field is required.
+// Config configures a Worker. Every field is required.
 type Config struct {
 	Work        jobrun.Work
 	Settings    func(context.Context) (jobrun.Settings, error)
@@ -43,13 +43,13 @@ type Config struct {
 type Worker struct {
 	cfg   Config
 	wake  chan struct{} // capacity 1
-	epoch int64         // the newest under which runs were assigned; of the goroutine that claims
+	epoch int64         // the newest epoch of an assignment; used only by the claiming goroutine
 }
 
-// New returns a worker. It does nothing until Run.
+// New returns a worker. It does nothing until Run is called.
 func New(cfg Config) *Worker { return &Worker{cfg: cfg, wake: make(chan struct{}, 1)} }
 
-// Wake makes the worker claim runs now, if it takes runs from the queue.
+// Wake makes the worker claim runs now, if it serves the queue.
 func (w *Worker) Wake(tenant uuid.UUID, queue string) {
 	if tenant == w.cfg.Tenant && slices.Contains(w.cfg.Queues, queue) {
 		w.signal()
@@ -63,8 +63,7 @@ func (w *Worker) signal() {
 	}
 }
 
-// Run works until ctx ends. Then its commands' contexts end, and runs they have not
-// finished are released.
+// Run works until ctx ends. Then it ends the contexts of its commands and releases unfinished runs.
 func (w *Worker) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		id, settings, err := w.register(ctx)
@@ -94,7 +93,7 @@ func (w *Worker) register(ctx context.Context) (uuid.UUID, jobrun.Settings, erro
 	return p.ID, settings, w.cfg.Work.Register(ctx, p)
 }
 
-// session is the time with one worker id.
+// session is the time under one worker id.
 type session struct {
 	w    *Worker
 	id   uuid.UUID
@@ -105,8 +104,8 @@ type session struct {
 }
 
 // work claims and executes runs until ctx ends or the id is detached. A detached worker finishes
-// what it has, as the library for workers does: no other worker has its runs, and their leases end
-// as they were granted. What takes longer is released in time.
+// its runs, as the worker library does: no other worker has them, and their leases end as granted.
+// Runs that take longer are released in time.
 func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	here, end := context.WithCancel(ctx)
 	defer end()
@@ -142,8 +141,8 @@ func (s *session) each(f func(*held)) {
 	}
 }
 
-// claim claims up to n runs and begins them; false: there are no more right now. They
-// are started first: without the server's consent none may run (J-26).
+// claim claims up to n runs and executes them; it returns false if there are no more for now. They
+// are started first: without the server's consent none may be executed (J-26).
 func (s *session) claim(ctx context.Context, n int) (more bool) {
 	offers, err := s.w.cfg.Work.Claim(ctx, jobrun.ClaimRequest{TenantID: s.w.cfg.Tenant, WorkerID: s.id, Slots: n})
 	if err != nil || len(offers) == 0 {
@@ -178,10 +177,10 @@ func (s *session) claim(ctx context.Context, n int) (more bool) {
 	return asked
 }
 
-// current returns the runs that were assigned under the newest epoch that this process has seen,
-// and gives the others back. Epochs never fall, so a node that assigns under an older one does not
-// know the current leader: the database is an abandoned or restored copy, and another worker may
-// have the run in the current one.
+// current returns the runs that were assigned under the newest epoch seen by this process, and
+// releases the others. Epochs never fall, so a node that assigns under an older one does not know
+// the current leader: its database is an abandoned or restored copy, and in the current one another
+// worker may have the run.
 func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current []jobrun.Offer) {
 	for i := range offers {
 		r := &offers[i].Run
@@ -195,12 +194,12 @@ func (s *session) current(ctx context.Context, offers []jobrun.Offer) (current [
 			slog.Int64("epoch", f.LeaderEpoch), slog.Int64("seen", s.w.epoch))
 		reason := fmt.Sprintf("epoch %d is older than %d, which the worker has seen", f.LeaderEpoch, s.w.epoch)
 		_, _ = s.w.cfg.Work.Release(context.WithoutCancel(ctx), s.w.cfg.Tenant, r.ID, f,
-			jobrun.Released{Reason: reason}) // else its lease expires
+			jobrun.Released{Reason: reason}) // otherwise its lease expires
 	}
 	return current
 }
 
-// beat sends heartbeats until ctx ends or the id is no longer known; then gone is called.
+// beat sends heartbeats until ctx ends or the id is no longer known; then it calls gone.
 func (s *session) beat(ctx context.Context, interval time.Duration, gone func()) {
 	for seq := int64(1); ctx.Err() == nil; seq++ {
 		var beats []jobrun.Beat
@@ -229,8 +228,8 @@ func (s *session) beat(ctx context.Context, interval time.Duration, gone func())
 	}
 }
 
-// confirm tells that the runs of the detached worker continue, and stops those that it may
-// not keep. It does not extend their leases.
+// confirm confirms the runs of the detached worker, and stops those that it may not keep. It does
+// not extend their leases.
 func (s *session) confirm(ctx context.Context) {
 	var doubted []*held
 	s.each(func(h *held) { doubted = append(doubted, h) })

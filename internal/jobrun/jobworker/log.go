@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	chunkBytes = 64 << 10    // stored at once
-	chunkAfter = time.Second // after which a smaller chunk is stored
+	chunkBytes = 64 << 10    // size of a stored chunk
+	chunkAfter = time.Second // interval after which a smaller chunk is stored
 )
 
 // log collects a run's output in chunks, and stores them in order.
@@ -23,7 +23,7 @@ type log struct {
 	stream string
 	body   []byte
 	seq    int
-	lost   bool // the run is no longer this worker's, or its log is full
+	lost   bool // the worker no longer holds the run, or its log is full
 	later  *time.Timer
 }
 
@@ -65,7 +65,7 @@ func (l *log) flush() {
 	l.store()
 }
 
-// close stores the rest.
+// close stores the remaining output.
 func (l *log) close() { l.flush() }
 
 // store stores the pending chunk. The caller holds the lock.
@@ -92,13 +92,12 @@ func (l *log) store() {
 	}
 }
 
-// reportFor is how long reporting a result is retried while the database does not
-// answer.
+// reportFor is how long a result is reported repeatedly while the database does not respond.
 const reportFor = 2 * time.Minute
 
 const (
 	lookEvery = 1500 * time.Millisecond // interval without a wake
 	tryAgain  = time.Second             // after an outage
 
-	confirmFor = 5 * time.Second // for one run of a detached worker
+	confirmFor = 5 * time.Second // for each run of a detached worker
 )

@@ -25,8 +25,8 @@ type ShellConfig struct {
 	Allow []string
 	// EnvAllow lists the variables that definitions may set.
 	EnvAllow []string
-	// ArgsAllow lists the programs that take their arguments for data, so that those of
-	// runs may be among them.
+	// ArgsAllow lists the programs that treat their arguments as data, so that a run's arguments
+	// may be passed on their command line.
 	ArgsAllow []string
 	// Spec returns the spec that the definition of a run had when the run was created.
 	Spec func(context.Context, *jobrun.Run) (*jobrun.Spec, error)
@@ -42,20 +42,20 @@ var baseEnv = []string{"PATH", "HOME", "LANG", "TZ"}
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// EnvAllowable reports whether jobs.worker_shell_env_allow may contain a name: it must be a valid
-// one, and neither one of Skald's nor of the node's environment.
+// EnvAllowable reports whether jobs.worker_shell_env_allow may contain a name: it must be valid,
+// and neither one of Skald's variables nor one from the node's environment.
 func EnvAllowable(name string) bool {
 	return envName.MatchString(name) && !strings.HasPrefix(name, "SKALD_") && !slices.Contains(baseEnv, name)
 }
 
-// Shell returns the command that runs programs. What runs comes from the version
-// of the definition that the run is pinned to, and nothing else: program,
-// arguments, directory and variables. The arguments of the run, which anybody may
-// have made who may make runs, reach the program as data (runData).
+// Shell returns the command that executes programs. The program, its arguments, directory and
+// variables come only from the version of the definition to which the run is pinned. The arguments
+// of the run, which any caller with permission to create runs may choose, reach the program as data
+// (runData).
 //
-// The program runs in a process group of its own, which is ended when the run is:
-// SIGTERM, and SIGKILL after five seconds. Exit code and what it has used are
-// reported; any exit code but 0 is a failure, EXIT_n.
+// The program runs in its own process group, which is terminated when the run ends: with SIGTERM,
+// and after five seconds with SIGKILL. The exit code and the resources used are reported; any exit
+// code but 0 is a failure, EXIT_n.
 func Shell(c ShellConfig) Command {
 	return func(ctx context.Context, r *Run) (json.RawMessage, error) {
 		spec, err := c.Spec(ctx, &r.Run)
@@ -77,8 +77,8 @@ func Shell(c ShellConfig) Command {
 	}
 }
 
-// program reads the program of a definition, and rejects what this node does not allow.
-// Its Argv is never empty.
+// program reads the program of a definition, and rejects one that this node does not allow. Its
+// Argv is never empty.
 func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Program, error) {
 	bad := func(format string, args ...any) (*jobrun.Program, error) {
 		return nil, &Failure{Code: "BAD_DEFINITION", Message: "default_args of the definition " + definition + " " + fmt.Sprintf(format, args...),
@@ -94,7 +94,7 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Pro
 	if (p.Script == "") == (len(p.Argv) == 0) {
 		return bad("must have either script or argv: the program comes from the definition, the arguments of a run are only its data")
 	}
-	misplaced := p.CheckSlots(c.ArgsAllow) // also of definitions that are older than the rule
+	misplaced := p.CheckSlots(c.ArgsAllow) // also for definitions older than this rule
 	if p.Script != "" {
 		p.Argv = []string{shell, "-c", p.Script}
 	}
@@ -112,9 +112,9 @@ func (c *ShellConfig) program(definition string, spec *jobrun.Spec) (*jobrun.Pro
 	return &p, nil
 }
 
-// environment is the environment of a program: Skald's variables, those of the node and
-// of the definition, and the run's arguments. No name occurs twice: those of the first
-// three cannot begin with the prefix of the last.
+// environment returns the environment of a program: Skald's variables, those of the node and of the
+// definition, and the run's arguments. Names are unique: those of the first three cannot begin with
+// the prefix of the last.
 func environment(r *Run, p *jobrun.Program, d *runData) []string {
 	env := []string{
 		"SKALD_RUN_ID=" + r.ID.String(), "SKALD_ATTEMPT=" + strconv.Itoa(r.Attempt), "SKALD_FENCING_TOKEN=" +
@@ -142,7 +142,7 @@ func execute(ctx context.Context, r *Run, p *jobrun.Program, d *runData) error {
 	ownGroup(cmd)
 	cmd.WaitDelay = killAfter
 	err := cmd.Run()
-	endGroup(cmd) // processes that it has left behind
+	endGroup(cmd) // processes that it left behind
 	if cmd.ProcessState != nil {
 		r.Resources = used(cmd.ProcessState)
 	}

@@ -15,25 +15,24 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// runData are the arguments of a run in the form for a program: its standard input,
-// and, if they are small, variables and one argument.
+// runData is the arguments of a run in the forms in which a program receives them: on standard
+// input and, if they are small, as variables and one argument.
 type runData struct {
 	doc       json.RawMessage // JSON on one line
 	variables []string        // NAME=value, sorted
 }
 
 const (
-	// argPrefix is the prefix of variables with a run's arguments. No variable with a
-	// meaning for a loader, a shell or an interpreter begins like this.
+	// argPrefix is the prefix of the variables with a run's arguments. No variable with a meaning
+	// for a loader, a shell or an interpreter begins with it.
 	argPrefix = "SKALD_ARG_"
-	// maxInline is the greatest length of arguments, in bytes, that are passed as
-	// variables and in argv, for which systems have limits. Standard input has none.
+	// maxInline is the maximum length in bytes of arguments that are passed as variables and in
+	// argv, which operating systems limit. Standard input has no limit.
 	maxInline = 64 << 10
 )
 
-// dataOf returns the arguments of a run, unless they equal the definition's
-// default_args. Runs without arguments are stored with either, by nodes of earlier
-// versions too.
+// dataOf returns the arguments of a run unless they equal the definition's default_args, which some
+// nodes, including those of earlier versions, store for runs without arguments.
 func dataOf(args, defaults json.RawMessage) (*runData, error) {
 	bad := func(format string, of ...any) (*runData, error) {
 		return nil, &Failure{Code: "BAD_ARGS", Message: "the arguments of the run " + fmt.Sprintf(format, of...),
@@ -101,8 +100,8 @@ func scalar(v any) (string, bool) {
 	return "", false
 }
 
-// fill puts the arguments into their slot in argv, where the program takes them for data
-// (Program.CheckSlots). They begin with a brace, so they are never an option.
+// fill replaces the slot in argv by the arguments, where the program treats them as data
+// (Program.CheckSlots). They begin with a brace, so they are never parsed as an option.
 func (d *runData) fill(argv []string) ([]string, error) {
 	out := slices.Clone(argv)
 	for i, element := range argv {
@@ -125,15 +124,16 @@ var codeFlag = regexp.MustCompile(`^-[A-Za-z]{0,2}[ceErR]$|^--(command|eval|exec
 
 func (d *runData) reader() io.Reader { return strings.NewReader(string(d.doc) + "\n") }
 
-// interpreters matches programs that execute their standard input by default.
+// interpreters matches programs that by default execute their standard input.
 var interpreters = regexp.MustCompile(`^(a|ba|da|k|mk|z|fi|c|tc|r)?sh$|^(python|perl|ruby|node|nodejs|php|lua|tclsh)[0-9.]*$`)
 
-// starters make commands of their standard input.
+// starters matches programs that turn their standard input into commands.
 var starters = []string{"xargs", "parallel", "at", "batch"}
 
-// readsProgram reports whether argv starts an interpreter that takes its program from standard
-// input, directly or through another program (env, ssh), or a program that makes commands of it. It
-// gets an empty input, or a run's arguments could be executed.
+// readsProgram reports whether argv starts an interpreter that reads its program from standard
+// input, directly or through another program (env, ssh), or a program that turns standard input
+// into commands. Such a program gets empty input, because a run's arguments could otherwise be
+// executed.
 func readsProgram(argv []string) bool {
 	for i := range argv {
 		if slices.Contains(starters, filepath.Base(argv[i])) {
@@ -146,7 +146,7 @@ func readsProgram(argv []string) bool {
 	return false
 }
 
-// takesProgram decides that by the arguments of an interpreter: in doubt, true.
+// takesProgram decides this by the arguments of an interpreter; in doubt it returns true.
 func takesProgram(args []string) bool {
 	for i, a := range args {
 		switch {

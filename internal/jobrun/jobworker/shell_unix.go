@@ -11,8 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ownGroup starts a program in a process group of its own, which gets SIGTERM when the
-// run is over.
+// ownGroup starts a program in its own process group, which gets SIGTERM when the run is over.
 func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -21,7 +20,7 @@ func ownGroup(cmd *exec.Cmd) {
 // endGroup kills the remaining processes of the group.
 func endGroup(cmd *exec.Cmd) {
 	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: nothing is left
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // ESRCH: no process is left
 	}
 }
 
@@ -32,7 +31,7 @@ func used(p *os.ProcessState) (r jobrun.Resources) {
 	if !ok {
 		return r
 	}
-	unit := int64(1024) // of Maxrss
+	unit := int64(1024) // the unit of Maxrss
 	if runtime.GOOS == "darwin" || runtime.GOOS == "ios" {
 		unit = 1
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// withheld is the reason why a slot, alias r, is not to run although it was created:
-// its job was paused or disabled after that. NULL: it may run.
+// withheld is the reason why a slot, alias r, must not run although its run was created: its job
+// was paused or disabled after that. NULL: it may run.
 var withheld = `
   LEFT JOIN LATERAL (
 	SELECT CASE WHEN d.deleted_at IS NOT NULL THEN 'the job was deleted' WHEN NOT d.enabled THEN 'the job is disabled'
@@ -26,11 +26,10 @@ var withheld = `
 	 OFFSET 0
   ) AS h ON r.trigger` + jobdb.Is(jobrun.ByTime) + ` AND r.state || ''` + jobdb.Is(jobrun.Pending)
 
-// ready is the condition that a run waits for nothing but its time, which has come:
-// runs without a key, and orphaned ones, which still hold their key and are neither
-// lost too often nor to be canceled. It is only used outside of a transaction, where
-// now() is the present time: no index serves clock_timestamp(), and all slots created
-// ahead would be read.
+// ready is the condition that a run waits only for its time, which has come: runs without a key,
+// and orphaned ones, which still hold their key, unless their losses are exhausted or a cancel was
+// requested. It is used only outside of a transaction, where now() is the current time: no index
+// serves clock_timestamp(), and all slots created ahead would be read.
 var ready = `r.admitted_at IS NULL
   AND (r.phase` + jobdb.WaitsAgain + ` OR r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NULL)
   AND r.available_at <= now()
@@ -40,8 +39,8 @@ var ready = `r.admitted_at IS NULL
 var findReady = `
 SELECT r.id, h.why FROM jobs.job_runs r` + withheld + ` WHERE ` + ready + ` ORDER BY r.available_at, r.id LIMIT $1`
 
-// admitReady admits runs that were found, except slots whose job was paused or disabled
-// since then: the next round skips those.
+// admitReady admits the runs found, except slots whose job was paused or disabled since then, which
+// the next round skips.
 var admitReady = `
 WITH due AS MATERIALIZED (
 	SELECT r.id FROM jobs.job_runs r` + withheld + `
@@ -62,12 +61,12 @@ func (st *Sweeps) Admit(ctx context.Context, t jobrun.Term, _ jobrun.Settings, l
 	return both(due, keyed), postgres.Wrap("admit job runs of keys", err)
 }
 
-// decisions are what a sweep does with the runs that it has found.
+// decisions groups the runs found by a sweep by what it does with them.
 type decisions struct {
 	admit []uuid.UUID
 	ask   []jobrun.Admission
-	end   []uuid.UUID                  // ended in the next round if they were started meanwhile
-	ends  map[uuid.UUID]jobrun.Decided // of each run in end
+	end   []uuid.UUID                  // if started meanwhile, handled in the next round
+	ends  map[uuid.UUID]jobrun.Decided // for each run in end
 }
 
 func (d *decisions) add(a jobrun.Admission) {
@@ -111,8 +110,8 @@ func (st *Sweeps) admitDue(ctx context.Context, t jobrun.Term, limit int) (jobru
 	return jobrun.Swept{Moved: moved, More: n == limit && moved > 0}, err
 }
 
-// carryOut executes decisions: ends first, so that keys are free, then the admissions,
-// each in a transaction of its own.
+// carryOut executes decisions, each group in its own transaction: ends before admissions, so that
+// keys are free.
 func (st *Sweeps) carryOut(ctx context.Context, t jobrun.Term, d *decisions) (moved int, err error) {
 	if len(d.end) > 0 {
 		moved, err = endRuns(ctx, st.db, t, d.end, func(r *jobrun.Run) jobrun.Event { return d.ends[r.ID] })
@@ -194,12 +193,12 @@ type concurrencyKey struct {
 	key    string
 }
 
-// Keys are read in pages, in the order of their index, starting where the last page
-// ended: keys that only wait cannot prevent others from being read. They are found by
-// stepping over the index, one look-up each, however many runs wait for one.
+// Keys are read in pages, in index order, continuing after the last page, so that keys whose runs
+// only wait cannot block others. They are found by stepping through the index, with one look-up
+// each, however many runs wait for a key.
 //
-// A key whose first runs all have the policy QUEUE needs no decision while one of its
-// runs has started or may start, unless another has just become due; it is skipped.
+// A key whose first runs all have the policy QUEUE needs no decision while one of its runs has
+// started or may start, unless another one has just become due; it is skipped.
 var findKeys = `
 WITH RECURSIVE keys AS (
 	(SELECT r.tenant_id, r.concurrency_key FROM jobs.job_runs r
@@ -221,8 +220,8 @@ SELECT k.tenant_id, k.concurrency_key, NOT (` + busyKey + `
   FROM (SELECT * FROM keys LIMIT $1) AS k`
 
 var (
-	// waitsForKey and ofKey use the index of runs that wait for keys. admitted_at is
-	// compared in a form that no other index has.
+	// waitsForKey and ofKey use the index of runs that wait for keys. admitted_at is compared in a
+	// form that no other index has.
 	waitsForKey = `r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NOT NULL AND r.available_at <= now()
 	  AND ` + notAdmitted
 	ofKey = `r.tenant_id = k.tenant_id AND r.concurrency_key = k.concurrency_key
@@ -236,11 +235,11 @@ var (
                      AND coalesce(o.admitted_at, 'infinity') < 'infinity'))`
 )
 
-// candidatesOfKey bounds the runs of one key that are read in one round; more may wait
+// candidatesOfKey bounds the number of runs of one key that are read per round; more may wait
 // (jobrun.MaxQueueLimit).
 const candidatesOfKey = "1100"
 
-// keyCandidates are the runs of keys that AdmitKey decides about, and why a slot is
+// keyCandidates reads the runs of keys about which AdmitKey decides, with the reason if a slot is
 // withheld.
 var keyCandidates = `
 SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.scheduled_for, r.available_at,
@@ -262,9 +261,8 @@ SELECT k.n, r.id, r.root_run_id, r.state, r.trigger, r.concurrency_policy, r.sch
     AND v.spec_version = r.spec_version` + withheld + `
  ORDER BY k.n`
 
-// admitKeys admits runs of a page of keys. Only the leader admits runs with keys, so a
-// key found free stays free; a key found busy may be free by now, which the next round
-// sees.
+// admitKeys admits runs for a page of keys. Only the leader admits runs with keys, so a key found
+// free stays free; a key found busy may have become free, which the next round sees.
 func (st *Sweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobrun.Swept, error) {
 	st.mu.Lock()
 	after := st.key
@@ -290,8 +288,8 @@ func (st *Sweeps) admitKeys(ctx context.Context, t jobrun.Term, limit int) (jobr
 	return jobrun.Swept{Moved: moved, More: n == limit || len(d.end) > 0}, err
 }
 
-// keysAfter returns those of the next n keys, up to limit, that need a decision, and
-// the last of the n.
+// keysAfter returns those of the next n keys that need a decision, up to limit, and the last of the
+// n.
 func (st *Sweeps) keysAfter(
 	ctx context.Context, after concurrencyKey, limit int,
 ) (page []concurrencyKey, last concurrencyKey, n int, err error) {

@@ -16,20 +16,20 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// ending is a sweep that ends runs by the rules (jobrun.Apply). find returns the ids of
-// candidates; whether they are to end is decided by the rules once a run is locked.
+// ending is a sweep that ends runs by the rules (jobrun.Apply). find returns the ids of candidates;
+// the rules decide once a run is locked.
 type ending struct {
 	doing string
 	find  *postgres.Statement
 }
 
-// newEnding makes an ending from a statement with @limit and the parameters by.
+// newEnding makes an ending from a statement with @limit and the parameters in by.
 func newEnding(doing, find string, by ...string) ending {
 	return ending{doing, postgres.Named(find, postgres.Single(append([]string{"limit"}, by...)...))}
 }
 
-// run ends the runs it finds: all in one transaction, or, when one of them cannot be
-// stored, one by one, so that it does not prevent the others from ending.
+// run ends the runs found: all in one transaction or, if one of them cannot be stored, one by one,
+// so that it does not block the others.
 func (e ending) run(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, in jobrun.Event, by ...any,
 ) (s jobrun.Swept, err error) {
@@ -67,13 +67,13 @@ func endRuns(
 			errs = append(errs, fmt.Errorf("job run %s: %w", ids[i], err))
 		}
 		if n += one; len(errs) == maxRefused {
-			break // the error is not about the runs
+			break // the runs did not cause the error
 		}
 	}
 	return n, errors.Join(errs...)
 }
 
-// maxRefused is how many ends of a batch may fail before the rest waits for the next
+// maxRefused is how many runs of a batch may fail to be stored before the rest waits for the next
 // round.
 const maxRefused = 10
 
@@ -96,7 +96,7 @@ func endTogether(
 			m.Epoch = t.Epoch
 			c, err := db.ApplyToRun(ctx, tx, &runs[i], in(&runs[i]), m)
 			if fault.IsCode(err, jobrun.CodeConflict) {
-				continue // it was changed since it was found
+				continue // changed since it was found
 			}
 			if err != nil {
 				return err
@@ -116,9 +116,8 @@ func endTogether(
 	return len(ended), nil
 }
 
-// lockRuns returns the runs $1, locked, in the order of their ids, and the time. Runs
-// locked by others are skipped, and so are those that cannot be decrypted: ending them
-// may need their content.
+// lockRuns locks the runs $1 in id order and returns them with the time. It skips runs locked by
+// others, and those that cannot be decrypted, because ending them may need their content.
 func lockRuns(ctx context.Context, db *jobdb.DB, tx *sqlx.Tx, ids any) (runs []jobrun.Run, now time.Time, err error) {
 	rows, err := db.QueryIn(ctx, tx, `
 SELECT `+jobdb.RunColumns+`, clock_timestamp() FROM jobs.job_runs r
@@ -170,8 +169,8 @@ func (st *Sweeps) TimeOut(ctx context.Context, t jobrun.Term, s jobrun.Settings,
 		s.Seconds(jobrun.TimeoutGrace).Microseconds())
 }
 
-// EndCanceled implements jobrun.Sweeps. Runs that were orphaned meanwhile end at once:
-// no worker runs them.
+// EndCanceled implements jobrun.Sweeps. Runs orphaned meanwhile end immediately, because no worker
+// runs them.
 func (st *Sweeps) EndCanceled(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	in := jobrun.CancelExpired{Settings: s}
 	lost, err := endUnwanted.run(ctx, st.db, t, limit, in)

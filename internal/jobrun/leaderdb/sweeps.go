@@ -1,6 +1,6 @@
-// Package leaderdb is the leader's work on job runs in PostgreSQL: sweeps.go handles
-// runs whose workers are silent, end.go ends lost and late runs, admit.go lets the next
-// ones be claimed, slots.go creates those that are due.
+// Package leaderdb is the leader's work on job runs in PostgreSQL: sweeps.go handles silent workers
+// and their runs, end.go ends lost and late runs, admit.go makes waiting runs claimable, slots.go
+// creates due runs.
 package leaderdb
 
 import (
@@ -16,10 +16,9 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// Sweeps is jobrun.Sweeps on PostgreSQL. A sweep first looks without a transaction, and
-// most of the time finds nothing; what it finds it changes in a transaction of the
-// leader (AsLeader), which checks again and skips rows locked by others. All times are
-// the database's.
+// Sweeps is jobrun.Sweeps on PostgreSQL. A sweep first searches without a transaction, and usually
+// finds nothing; it changes what it finds in a transaction of the leader (AsLeader), which checks
+// the condition again and skips locked rows. All times are the database's.
 type Sweeps struct {
 	db    *jobdb.DB
 	hints jobrun.LeaseHints // nil: there are none
@@ -48,15 +47,15 @@ func foundIDs(ctx context.Context, db *jobdb.DB, query string, args ...any) (ids
 	return list.Parameter(), n, err
 }
 
-// move is a sweep with one statement: find returns the ids of some rows, and change
-// updates those that still meet the condition.
+// move is a sweep with two statements: find returns the ids of rows, and change updates those that
+// still meet the condition.
 type move struct {
 	doing        string
 	find, change *postgres.Statement
 }
 
-// newMove makes a move from its statements: find has @limit and the parameters by,
-// change has @ids, the same parameters and more.
+// newMove makes a move from its statements: find has @limit and the parameters in by; change has
+// @ids, the same parameters and more.
 func newMove(doing, find, change string, by []string, more ...string) move {
 	return move{
 		doing:  doing,
@@ -65,7 +64,7 @@ func newMove(doing, find, change string, by []string, more ...string) move {
 	}
 }
 
-// run returns how many rows were changed. more: there may be others.
+// run returns how many rows were changed. more reports that there may be others.
 func (m move) run(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, limit int, by []any, more ...any,
 ) (jobrun.Swept, error) {
@@ -79,7 +78,7 @@ func (m move) run(
 	return s, err
 }
 
-// these is run for rows that were already found; ids is the parameter.
+// these is run for rows that were already found, whose ids are the parameter.
 func (m move) these(
 	ctx context.Context, db *jobdb.DB, t jobrun.Term, ids any, args ...any,
 ) (s jobrun.Swept, err error) {
@@ -97,9 +96,9 @@ func (m move) these(
 	return s, nil
 }
 
-// giveUp makes runs ORPHANED that their workers have lost, with an attempt and an event
-// each; they may be claimed after @backoff. late selects them. A worker that reports
-// later learns that its run was given up (J3); the token stays for the audit trail.
+// giveUp orphans runs that their workers have lost, with an attempt and an event each; they are
+// claimable after @backoff. late selects them. A worker that reports later learns that it lost the
+// run (J3); the token stays for the audit trail.
 func giveUp(late, reason string) string {
 	return `
 WITH late AS MATERIALIZED (
@@ -204,8 +203,8 @@ var (
 	  detached_at = clock_timestamp(), reason = 'its heartbeats stopped and did not come back'`)
 )
 
-// WatchWorkers implements jobrun.Sweeps. A lost worker has the whole grace period to
-// come back, also after a time without a leader.
+// WatchWorkers implements jobrun.Sweeps. A LOST worker has the whole grace period to come back,
+// even after a time without a leader.
 func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
 	detached, err := detachWorkers.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.DetachGrace).Microseconds()})
 	if err != nil {
@@ -215,7 +214,7 @@ func (st *Sweeps) WatchWorkers(ctx context.Context, t jobrun.Term, s jobrun.Sett
 	return both(detached, lost), err
 }
 
-// Swept implements jobrun.Sweeps. Standbys that were not seen for an hour are deleted.
+// Swept implements jobrun.Sweeps. It also deletes standbys not seen for an hour.
 func (st *Sweeps) Swept(ctx context.Context, t jobrun.Term) error {
 	return postgres.Wrap("record a round of the leader", st.db.AsLeader(ctx, t, func(tx *sqlx.Tx) error {
 		return st.db.ExecIn(ctx, tx, `

@@ -17,8 +17,8 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 )
 
-// unfinished is the directory of files without a final name. A file older than
-// staleAfter was left by a crash.
+// unfinished is the directory of files without a final name. Files older than staleAfter are
+// leftovers of a crash.
 const (
 	unfinished = ".unfinished"
 	staleAfter = 24 * time.Hour
@@ -111,7 +111,7 @@ func (f *files) put(ctx context.Context, key string, content *spool) (err error)
 	}
 }
 
-// sync makes the names in a directory durable.
+// sync makes the entries of a directory durable.
 func (f *files) sync(dir string) error {
 	d, err := f.root.Open(dir)
 	if err != nil {
@@ -127,7 +127,7 @@ func (f *files) open(_ context.Context, key string) (io.ReadCloser, error) {
 		return nil, gone()
 	case err != nil:
 		return nil, fmt.Errorf("open a stored log: %w", err)
-	case !info.Mode().IsRegular(): // a pipe would block, a link was not made by Skald
+	case !info.Mode().IsRegular(): // opening a pipe would block; links are not made by Skald
 		return nil, fmt.Errorf("%w: it is not a file", ErrCorrupt)
 	}
 	file, err := f.root.Open(key)

@@ -39,10 +39,10 @@ type backend interface {
 	put(ctx context.Context, key string, content *spool) error
 	// open returns the stored bytes, or the fault NotFound.
 	open(ctx context.Context, key string) (io.ReadCloser, error)
-	// remove does nothing when there is no object.
+	// remove deletes an object, if it exists.
 	remove(ctx context.Context, key string) error
-	// temp creates a file for a log that is too large for memory. Where the system
-	// allows, its name is removed at once, so that a crash leaves nothing.
+	// temp creates a file for a log that is too large for memory. If the system allows, its name is
+	// removed immediately, so that a crash leaves nothing behind.
 	temp() (*os.File, error)
 	close() error
 }
@@ -79,10 +79,9 @@ func Open(_ context.Context, rawURL string, o Options) (*Store, error) {
 // Close releases what the store holds. Readers stay usable.
 func (s *Store) Close() error { return s.objects.close() }
 
-// Put stores all of r, compressed, reads it back and compares. When it returns no
-// error, the log is durable and complete (S20). After an error the outcome is unknown,
-// and the same call may be repeated: the same content gives the same Object, and
-// replaces the rest of an earlier attempt.
+// Put stores all of r, compressed, then reads it back and compares. When it returns no error, the
+// log is durable and complete (S20). After an error the outcome is unknown and the call may be
+// repeated: the same content gives the same Object, and overwrites what an earlier attempt left.
 func (s *Store) Put(ctx context.Context, name Name, r io.Reader) (Object, error) {
 	if err := name.check(); err != nil {
 		return Object{}, err
@@ -103,8 +102,8 @@ func (s *Store) Put(ctx context.Context, name Name, r io.Reader) (Object, error)
 	return o, nil
 }
 
-// compress gives equal bytes for equal content: the compressor is fed in blocks of one
-// size, however r returns them, and its header has no time.
+// compress returns equal bytes for equal content: the compressor is fed in blocks of one size,
+// however r returns them, and its header contains no time.
 func compress(to io.Writer, r io.Reader) error {
 	zip := gzip.NewWriter(to)
 	blocks := bufio.NewWriterSize(zip, 64<<10)
@@ -163,7 +162,7 @@ func (s *Store) Verify(ctx context.Context, ref string, sum [sha256.Size]byte, s
 	return nil
 }
 
-// Delete removes a log. It is not an error if there is none.
+// Delete removes a log, if it exists.
 func (s *Store) Delete(ctx context.Context, ref string) error {
 	if _, err := s.sumOf(ref); err != nil {
 		return err

@@ -16,7 +16,7 @@ type Name struct {
 	Tenant  uuid.UUID
 	Run     uuid.UUID
 	Attempt int       // from 1
-	Created time.Time // of the run; its year and month, in UTC, keep directories small
+	Created time.Time // the run's creation time, of which year and month, in UTC, keep directories small
 }
 
 func (n Name) check() error {
@@ -27,17 +27,16 @@ func (n Name) check() error {
 	return nil
 }
 
-// ref is tenant/year/month/run-attempt-checksum.ndjson.gz. It is relative to
-// the directory, or bucket and prefix, so that a store can be moved.
+// ref is tenant/year/month/run-attempt-checksum.ndjson.gz. It is relative to the directory, or to
+// bucket and prefix, so that a store can be moved.
 func (n Name) ref(sum [sha256.Size]byte) string {
 	return fmt.Sprintf("%s/%s/%s-%d-%x.ndjson.gz", n.Tenant, n.Created.UTC().Format("2006/01"), n.Run, n.Attempt, sum)
 }
 
 var refForm = regexp.MustCompile(`^([0-9a-f-]{36})/([0-9]{4}/[0-9]{2})/([0-9a-f-]{36})-([1-9][0-9]{0,8})-([0-9a-f]{64})\.ndjson\.gz$`)
 
-// NameOf parses a reference, so that its owner can be checked before it is used; of
-// Created only year and month are known. A reference that Put cannot have made is
-// ErrRef.
+// NameOf parses a reference, so that its owner can be checked before it is used. Created contains
+// only year and month. A reference that Put cannot have made is ErrRef.
 func NameOf(ref string) (Name, error) {
 	n, _, err := parse(ref)
 	return n, err

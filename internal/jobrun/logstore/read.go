@@ -10,8 +10,7 @@ import (
 	"io"
 )
 
-// reader decompresses a stored log, and at its end compares all of it with the
-// checksum.
+// reader decompresses a stored log, and compares the checksum at the end.
 type reader struct {
 	stored io.ReadCloser
 	raw    *meter
@@ -25,8 +24,7 @@ func newReader(ctx context.Context, stored io.ReadCloser, want [sha256.Size]byte
 	return &reader{stored: stored, raw: &meter{from: within{ctx, stored}, hash: sha256.New()}, want: want, skip: skip}
 }
 
-// meter hashes the bytes it passes on, and separates errors of reading from errors in
-// the content.
+// meter hashes the bytes it passes on, and distinguishes read errors from errors in the content.
 type meter struct {
 	from io.Reader
 	hash hash.Hash
@@ -73,8 +71,8 @@ func (r *reader) begin() (err error) {
 	return err
 }
 
-// settle converts the decompressor's last error: io.EOF only when every stored byte has
-// been read and the checksum is right.
+// settle converts the decompressor's last error: to io.EOF only if all stored bytes have been read
+// and the checksum matches.
 func (r *reader) settle(err error) error {
 	if errors.Is(err, io.EOF) && r.raw.err == nil {
 		_, err = io.Copy(io.Discard, r.raw)

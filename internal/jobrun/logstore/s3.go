@@ -112,8 +112,8 @@ func readS3Query(query url.Values) (host string, o minio.Options, err error) {
 	return host, o, nil
 }
 
-// deadlined sets deadlines on a connection, so that a silent peer ends a request even
-// if its context lives long.
+// deadlined sets deadlines on a connection, so that a silent peer ends a request even if its
+// context is long-lived.
 type deadlined struct {
 	net.Conn
 	silence time.Duration
@@ -131,8 +131,8 @@ func (c *deadlined) Write(p []byte) (int, error) {
 
 func (b *bucket) key(ref string) string { return path.Join(b.prefix, ref) }
 
-// put uploads in one request, which S3 makes visible whole or not at all. The
-// checksum is part of the signature, so that the server compares it too.
+// put uploads in one request, which S3 makes visible completely or not at all. The signature covers
+// the checksum, so the server verifies it too.
 func (b *bucket) put(ctx context.Context, ref string, content *spool) error {
 	if err := failpoint.Hit(failpoint.LogAfterWrite); err != nil {
 		return err
@@ -178,7 +178,7 @@ func (b *bucket) close() error {
 	return nil
 }
 
-// Options of a store. All fields are optional.
+// Options configures a store. All fields are optional.
 type Options struct {
 	// AccessKey and SecretKey sign requests to S3. Without them the role of the machine
 	// or pod is used, as AWS provides it.

@@ -1,10 +1,9 @@
-// Package redislease keeps the short leases of job runs in Redis (J-24), as hints: the
-// leases in PostgreSQL decide, and a Redis that is slow, gone, empty or wrong costs
-// only speed (docs/decisions/0034-redis-leases.md).
+// Package redislease keeps the short leases of job runs in Redis (J-24) as hints: the leases in
+// PostgreSQL decide, and a Redis that is slow, unavailable, empty or wrong costs only performance
+// (docs/decisions/0034-redis-leases.md).
 //
-// One goroutine with one client talks to Redis: a single server, what a Sentinel
-// watches, or a Cluster. Callers queue their notes and continue; a caller that needs an
-// answer waits for the timeout at most.
+// One goroutine with one client uses Redis: a single server, a Sentinel setup or a Cluster. Callers
+// queue their notes and continue; a caller that needs a response waits at most for the timeout.
 package redislease
 
 import (
@@ -18,13 +17,13 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Hints is jobrun.LeaseHints in Redis. It does nothing until Run runs.
+// Hints implements jobrun.LeaseHints with Redis. It does nothing until Run is called.
 type Hints struct {
 	cfg   Config
 	queue chan command
 }
 
-// New checks the configuration. It does not connect.
+// New validates the configuration. It does not connect.
 func New(cfg Config) (*Hints, error) {
 	if err := CheckURL(cfg.URL); err != nil {
 		return nil, err
@@ -38,10 +37,10 @@ func New(cfg Config) (*Hints, error) {
 	return &Hints{cfg, make(chan command, queued)}, nil
 }
 
-// Running a script twice must be harmless: a batch may be sent twice.
+// Scripts are idempotent, because a batch may be sent twice.
 var (
-	// hold stores a worker unless a later attempt is stored, or a value that is not
-	// ours. ARGV: attempt, value, milliseconds.
+	// hold stores a worker unless a later attempt, or a foreign value, is stored. ARGV: attempt,
+	// value, milliseconds.
 	hold = redis.NewScript(`local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then return 0 end
 if v and v ~= ARGV[2] then
@@ -50,7 +49,7 @@ if v and v ~= ARGV[2] then
 end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1`)
-	// release deletes the key if it has exactly this fence. ARGV: value.
+	// release deletes the key if it contains exactly this fence. ARGV: value.
 	release = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 	// alive reports whether exactly this fence is stored. ARGV: value.
@@ -66,8 +65,8 @@ func (h *Hints) key(run uuid.UUID) string {
 	return key
 }
 
-// value is attempt, worker and token: a runner on the same machine may compare it with
-// its own.
+// value consists of attempt, worker and token. A runner on the same machine may compare it with its
+// own.
 func value(f jobrun.Fence) string {
 	return fmt.Sprintf("%d %s %s", f.Attempt, f.WorkerID, f.LeaseToken)
 }
@@ -87,7 +86,7 @@ func (h *Hints) Release(runs ...jobrun.RunFence) {
 	}
 }
 
-// note queues a command, or drops it; false: dropped.
+// note queues a command. It returns false if the command was dropped.
 func (h *Hints) note(c command) bool {
 	select {
 	case h.queue <- c:
@@ -140,7 +139,7 @@ func (h *Hints) Run(ctx context.Context) {
 	}
 }
 
-// gather collects further queued commands, without waiting.
+// gather collects queued commands without waiting.
 func (h *Hints) gather(first command) []command {
 	commands := []command{first}
 	for len(commands) < batch {

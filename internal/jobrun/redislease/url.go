@@ -29,8 +29,8 @@ func CheckURL(rawURL string) error {
 }
 
 var (
-	// paths are what may follow the hosts, by the kind of Redis: a database, or the
-	// name of the master before it.
+	// paths are the forms of what may follow the hosts, by kind of Redis: a database, for Sentinel
+	// after the name of the master.
 	paths = map[string]*regexp.Regexp{
 		"":         regexp.MustCompile(`^()(?:/([0-9]{0,4}))?$`),
 		"sentinel": regexp.MustCompile(`^/([A-Za-z0-9._-]+)(?:/([0-9]{0,4}))?$`),
@@ -40,8 +40,8 @@ var (
 		"or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas")
 )
 
-// parseURL returns the options in the URL. Its errors do not quote the URL, which
-// contains passwords.
+// parseURL returns the options in the URL. Its errors do not quote the URL, which may contain
+// passwords.
 func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	scheme, kind, suffixed := strings.Cut(scheme, "+")
@@ -57,7 +57,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	if kind == "sentinel" {
 		port = "26379"
 	}
-	// url.Parse does not accept several hosts: each is parsed separately.
+	// url.Parse does not accept several hosts, so each is parsed separately.
 	end := len(rest)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		end = i
@@ -79,7 +79,7 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// common reads the parts shared by all hosts, and reports whether they are valid.
+// common reads the parts that all hosts share, and reports whether they are valid.
 func common(o *redis.UniversalOptions, u *url.URL, form *regexp.Regexp, kind string) bool {
 	path := form.FindStringSubmatch(u.Path)
 	if path == nil {
@@ -89,7 +89,7 @@ func common(o *redis.UniversalOptions, u *url.URL, form *regexp.Regexp, kind str
 	o.DB, _ = strconv.Atoi(path[2]) // "" means 0
 	password, ok := u.User.Password()
 	if u.User != nil && !ok {
-		return false // some take a lone word for the password, others for the user
+		return false // some put a single word in place of the password, others of the user
 	}
 	o.Username, o.Password = u.User.Username(), password
 	query, err := url.ParseQuery(u.RawQuery)

@@ -12,15 +12,15 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// wire is the client, and the memory of how it fared. One goroutine's.
+// wire is the client with its failure state. It belongs to one goroutine.
 type wire struct {
 	cfg    Config
 	client redis.UniversalClient // nil: there is none
 	pause  time.Duration
-	resume time.Time // until then Redis is left alone
+	resume time.Time // Redis is not used before this time
 }
 
-// send makes one round trip, or none while Redis is left alone.
+// send makes one round trip, or none during a pause.
 func (w *wire) send(ctx context.Context, commands []command) {
 	begin := time.Now()
 	lost := commands
@@ -36,7 +36,7 @@ func (w *wire) send(ctx context.Context, commands []command) {
 	took := time.Since(begin)
 	if answered := len(commands) - len(lost); answered > 0 {
 		w.cfg.Done(answered, false, took)
-		took = 0 // it is counted already
+		took = 0 // already counted
 	}
 	if len(lost) > 0 {
 		w.cfg.Done(len(lost), true, took)
@@ -48,7 +48,7 @@ func (w *wire) send(ctx context.Context, commands []command) {
 	}
 }
 
-// failed leaves Redis alone for a while. It is logged once, not at every try.
+// failed starts a pause. Only the first of several failures in a row is logged.
 func (w *wire) failed(ctx context.Context, err error) {
 	w.drop()
 	if w.pause == 0 {
@@ -65,10 +65,9 @@ func (w *wire) drop() {
 	}
 }
 
-// roundTrip sends the commands and reads their answers, all within the timeout.
-// It returns those that were not answered, and why. A refusal, of a replica or of
-// a server that is loading, is an error like any other: another client may find
-// who is the master now.
+// roundTrip sends the commands and reads their responses, within the timeout. It returns the
+// commands without a response, and the error. An error response, such as that of a replica or of a
+// server that is loading, counts as a failure too: another client may find the current master.
 func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []command, err error) {
 	if w.client == nil {
 		if err := w.connect(ctx); err != nil {
@@ -79,8 +78,8 @@ func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []comman
 	defer cancel()
 	sent := w.exec(ctx, commands, (*redis.Script).EvalSha)
 	if redis.HasErrorPrefix(firstError(sent), "NOSCRIPT") {
-		// A server that is new, or forgot. All go out again, so that they stay in order;
-		// and once is enough for the server to know the scripts.
+		// The server does not have the scripts: it is new or was flushed. All commands are sent
+		// again, to keep their order; sending each script once is enough.
 		sent = w.exec(ctx, commands, (*redis.Script).Eval)
 	}
 	for i, c := range commands {
@@ -98,7 +97,7 @@ func (w *wire) roundTrip(ctx context.Context, commands []command) (lost []comman
 	return lost, err
 }
 
-// exec sends the scripts of each command, by their digests or whole.
+// exec sends the scripts of each command, by digest or in full.
 func (w *wire) exec(ctx context.Context, commands []command,
 	by func(*redis.Script, context.Context, redis.Scripter, []string, ...any) *redis.Cmd) [][]*redis.Cmd {
 	pipe := w.client.Pipeline()
@@ -123,7 +122,7 @@ func firstError(sent [][]*redis.Cmd) error {
 	return nil
 }
 
-// answers tells which scripts of one command returned 1.
+// answers reports which scripts of a command returned 1.
 func answers(sent []*redis.Cmd) ([]bool, error) {
 	yes := make([]bool, len(sent))
 	for i, cmd := range sent {
@@ -136,21 +135,21 @@ func answers(sent []*redis.Cmd) ([]bool, error) {
 	return yes, nil
 }
 
-// connect makes a client, and has it connect to every server that it may need:
-// a round trip has no time for that.
+// connect creates a client and connects it to every server that it may need, because there is no
+// time for that within a round trip.
 func (w *wire) connect(ctx context.Context) error {
 	o, err := parseURL(w.cfg.URL)
 	if err != nil {
 		return err
 	}
 	muteClients()
-	o.Protocol = 2 // no unsolicited messages are wanted
+	o.Protocol = 2 // push messages are not used
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	o.ContextTimeoutEnabled = true // a deadline is of a whole round trip
+	o.ContextTimeoutEnabled = true // deadlines are set per round trip
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, dialTimeout, dialTimeout, dialTimeout
-	o.MaxRetries, o.DialerRetries = -1, 1  // none: the next round trip is another try
-	o.PoolSize, o.PipelinePoolSize = 2, -1 // the second is of those that look for the master, or the nodes
+	o.MaxRetries, o.DialerRetries = -1, 1  // no retries: the next round trip is one
+	o.PoolSize, o.PipelinePoolSize = 2, -1 // the second is for clients that look for the master or the nodes
 
 	w.client = redis.NewUniversalClient(o)
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
@@ -166,6 +165,6 @@ func (w *wire) connect(ctx context.Context) error {
 	return nil
 }
 
-// muteClients has the clients of this process not write to standard error, which
-// is not where its log is. What matters comes as an error.
+// muteClients keeps this process's Redis clients from writing to standard error, which is not its
+// log. Relevant failures are returned as errors.
 var muteClients = sync.OnceFunc(logging.Disable)

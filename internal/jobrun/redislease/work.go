@@ -10,9 +10,9 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// Note returns w, which notes in the hints who has which run, after the
-// database has said so. What w does and answers stays as it is. lease is how long
-// a started run is its worker's without a heartbeat.
+// Note wraps w and records in the hints which worker holds which run, after the database has
+// confirmed it. The results of w do not change. lease is how long a worker keeps a started run
+// without a heartbeat.
 func Note(w jobrun.Work, hints jobrun.LeaseHints, lease func(context.Context) time.Duration) jobrun.Work {
 	return &noting{w, hints, lease}
 }
@@ -51,8 +51,8 @@ func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.Ru
 	return done, err
 }
 
-// Heartbeat notes the leases that were renewed. When the database is unavailable it notes what the
-// worker says of itself: that it lives is true anyway.
+// Heartbeat notes the renewed leases. If the database is unavailable it notes the worker's own
+// claims: that the worker is alive is true in any case.
 func (n *noting) Heartbeat(ctx context.Context, tenant, worker uuid.UUID, seq int64, load float64,
 	beats []jobrun.Beat) (jobrun.WorkerProcess, []jobrun.Lease, error) {
 	w, leases, err := n.Work.Heartbeat(ctx, tenant, worker, seq, load, beats)
@@ -112,7 +112,7 @@ func (n *noting) AckCancel(ctx context.Context, tenant, run uuid.UUID, f jobrun.
 	return done, err
 }
 
-// hold notes a run that the database has just given, or left, to its worker.
+// hold notes a run that the database has just assigned to its worker or confirmed.
 func (n *noting) hold(ctx context.Context, r *jobrun.Run) {
 	if r.State == jobrun.Assigned || r.State == jobrun.Running {
 		n.hints.Hold(jobrun.HeldRun{RunFence: jobrun.RunFence{RunID: r.ID, Fence: r.Fence()}, TTL: n.lease(ctx)})

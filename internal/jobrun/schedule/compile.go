@@ -12,16 +12,16 @@ import (
 // CodeInvalid is the code of faults about schedules.
 const CodeInvalid = "JOB_SCHEDULE_INVALID"
 
-// Bounds of values.
+// Limits of values.
 const (
 	maxValue    = 500 // bytes
-	maxTimes    = 100 // of a list
+	maxTimes    = 100 // in a list
 	maxInterval = 10 * 366 * 24 * time.Hour
 	maxMinutes  = int(maxInterval / time.Minute)
 )
 
-// Compile reads the spec. What is wrong with it is a fault of kind Invalid with
-// a field for each mistake; pointers begin at the schedule: /value.
+// Compile validates and compiles the spec. Fault: Invalid, with a field for each mistake; pointers
+// begin at the schedule: /value.
 func (s Spec) Compile() (*Schedule, error) {
 	var w fault.Mistakes
 	c := &Schedule{
@@ -63,8 +63,8 @@ func (s Spec) Compile() (*Schedule, error) {
 	return c, nil
 }
 
-// roundUp returns the first whole second that is not before t. Slots are whole
-// seconds, so with rounded bounds nothing changes, and an interval keeps to them.
+// roundUp returns the first whole second that is not before t. Slots are whole seconds, so rounded
+// bounds change nothing, and intervals stay on whole seconds.
 func roundUp(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1
@@ -72,7 +72,7 @@ func roundUp(t time.Time) int64 {
 	return t.Unix()
 }
 
-// read reads a value of a type.
+// read parses the value of a schedule by its type.
 func (s *Schedule) read(t Type, value string, w *fault.Mistakes) {
 	switch t {
 	case Cron:
@@ -132,7 +132,7 @@ func (s *Schedule) read(t Type, value string, w *fault.Mistakes) {
 
 const types = "cron, interval, every_n_minutes, hourly_at_minute, daily_at, weekdays_at or weekly_at"
 
-// at adds a time of day on some days of the week. i is its place in the list.
+// at adds a time of day on some weekdays. i is its index in the list.
 func (s *Schedule) at(i int, week uint64, clock string, w *fault.Mistakes) {
 	var n [3]int
 	words := strings.Split(clock, ":")
@@ -149,7 +149,7 @@ func (s *Schedule) at(i int, week uint64, clock string, w *fault.Mistakes) {
 		days: onWeekdays(week)})
 }
 
-// list splits a list at its commas.
+// list splits a comma-separated list.
 func list(value string, w *fault.Mistakes) []string {
 	words := strings.Split(value, ",")
 	if len(words) > maxTimes {
@@ -162,10 +162,10 @@ func list(value string, w *fault.Mistakes) []string {
 	return words
 }
 
-// nth names the place in a list for messages.
+// nth names an index in a list for messages.
 func nth(i int) string { return fmt.Sprintf("entry %d", i+1) }
 
-// refused is nil when there are no mistakes.
+// refused returns nil if there are no mistakes.
 func refused(wrong fault.Mistakes) error {
 	if len(wrong) == 0 {
 		return nil

@@ -6,7 +6,8 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 )
 
-// shorthands stand for whole expressions. Messages name only those that other crons know.
+// shorthands stand for whole expressions. Messages name only those that other cron implementations
+// have.
 var shorthands = map[string]string{
 	"@YEARLY": "0 0 0 1 1 *", "@ANNUALLY": "0 0 0 1 1 *", "@MONTHLY": "0 0 0 1 * *", "@WEEKLY": "0 0 0 * * 0",
 	"@DAILY": "0 0 0 * * *", "@MIDNIGHT": "0 0 0 * * *", "@HOURLY": "0 0 * * * *", "@30MINUTES": "0 0,30 * * * *",
@@ -41,11 +42,11 @@ func (s *Schedule) readCron(value string, w *fault.Mistakes) {
 	}
 	s.programs = append(s.programs, p)
 	s.realTime = words[1][0] == '*' || words[2][0] == '*'
-	// Where every hour counts, an hour that is left out costs nothing.
+	// With an hour field of *, a skipped hour loses nothing.
 	s.tellGaps = words[2][0] != '*'
 }
 
-// checkFields reports what in an expression is no word of its field.
+// checkFields reports the elements that are not valid in their field.
 func checkFields(words []string, w *fault.Mistakes) bool {
 	ok := true
 	for i, f := range fields {
@@ -59,7 +60,7 @@ func checkFields(words []string, w *fault.Mistakes) bool {
 	return ok
 }
 
-// compile turns the words of an expression, which checkFields has accepted, into bits.
+// compile converts an expression that checkFields has accepted into bit sets.
 func compile(words []string) program {
 	p := program{
 		second: fields[0].set(words[0]), minute: fields[1].set(words[1]), hour: fields[2].set(words[2]),
@@ -67,7 +68,8 @@ func compile(words []string) program {
 	}
 	month := onDays(fields[dayOfMonth].set(words[dayOfMonth]))
 	week := onWeekdays(fields[dayOfWeek].set(words[dayOfWeek]))
-	// As in cron since 1987: days of both kinds, unless one field begins with * and so only restricts the other.
+	// As in cron since 1987: a day matches either kind of field, unless one begins with * and thus
+	// only restricts the other.
 	both := strings.ContainsAny(words[dayOfMonth][:1]+words[dayOfWeek][:1], "*?")
 	for k := range p.days {
 		m := month[k] | specialDays(words[dayOfMonth], k)

@@ -11,8 +11,8 @@ import (
 type field struct {
 	name      string
 	low, high int
-	names     []string // of low and the numbers after it
-	special   string   // the other forms, for messages
+	names     []string // names of low and the numbers after it
+	special   string   // other forms, for messages
 }
 
 // fields are in the order of an expression with seconds.
@@ -30,7 +30,7 @@ const (
 	dayOfWeek  = 5
 )
 
-// check returns what is wrong with one element of a field's list, "" if nothing.
+// check returns what is wrong with one element of a field's list, or "".
 func (f *field) check(part string, pos int) string {
 	switch {
 	case part == "*", part == "?" && (pos == dayOfMonth || pos == dayOfWeek), part == "L" && pos == dayOfMonth:
@@ -74,7 +74,7 @@ func (f *field) check(part string, pos int) string {
 	return ""
 }
 
-// number says what is wrong with a number or name of the field.
+// number returns what is wrong with a number or name in the field, or "".
 func (f *field) number(word string) string {
 	switch n := f.value(word); {
 	case n < 0:
@@ -85,7 +85,7 @@ func (f *field) number(word string) string {
 	return ""
 }
 
-// value returns the number that a word stands for, -1 when it stands for none.
+// value returns the number that a word stands for, or -1.
 func (f *field) value(word string) int {
 	for i, name := range f.names {
 		if word == name {
@@ -98,7 +98,7 @@ func (f *field) value(word string) int {
 	return -1
 }
 
-// digits reads a number that is written with one to most digits and nothing else.
+// digits parses a number of one to most digits.
 func digits(word string, most int) (int, bool) {
 	if len(word) == 0 || len(word) > most || strings.Trim(word, "0123456789") != "" {
 		return 0, false
@@ -107,7 +107,8 @@ func digits(word string, most int) (int, bool) {
 	return n, err == nil
 }
 
-// set returns the numbers that the words of a list stand for, as bits. Of L, W and # see specialDays.
+// set returns the numbers selected by the elements of a list, as bits. L, W and # are left to
+// specialDays.
 func (f *field) set(list string) (set uint64) {
 	for word := range strings.SplitSeq(list, ",") {
 		base, step, stepped := strings.Cut(word, "/")
@@ -120,7 +121,7 @@ func (f *field) set(list string) (set uint64) {
 			continue
 		case ranged:
 			last = f.value(high)
-		case stepped && f.high == 7: // of the days of the week, which end on Saturday
+		case stepped && f.high == 7: // for weekdays, whose week ends on Saturday
 			first, last = first%7, 6
 		case stepped:
 			last = f.high
@@ -138,7 +139,7 @@ func (f *field) set(list string) (set uint64) {
 	return set
 }
 
-// specialDays returns the days of a kind of month that L, 15W, 5L and 5#2 in a list stand for.
+// specialDays returns the days that L, 15W, 5L and 5#2 in a list select in a kind of month.
 func specialDays(list string, k int) (days uint64) {
 	length, first := 28+k/7, k%7
 	weekday := func(d int) time.Weekday { return time.Weekday((first + d - 1) % 7) }
@@ -153,7 +154,7 @@ func specialDays(list string, k int) (days uint64) {
 				}
 			}
 		} else if n, ok := strings.CutSuffix(word, "W"); ok {
-			// The nearest workday of the same month.
+			// the nearest workday in the same month
 			for _, by := range []int{0, -1, 1, -2, 2} {
 				wanted := fields[dayOfMonth].value(n)
 				if d := wanted + by; wanted <= length && d >= 1 && d <= length && workdays>>weekday(d)&1 == 1 {

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// program is a set of wall-clock times: every combination of its parts. Bit n
-// stands for n.
+// program is a set of wall-clock times: all combinations of its parts. Bit n stands for n.
 type program struct {
 	second, minute, hour uint64
 	month                uint64
 	days                 [kinds]uint64 // by the kind of month
 }
 
-// kinds of months: which days L, W, # and days of the week are depends on
-// nothing but the length of the month (28 to 31) and the weekday of its first.
+// kinds of months: the days selected by L, W, # and weekdays depend only on the length of the month
+// (28 to 31) and on the weekday of its first day.
 const kinds = 4 * 7
 
 func kind(length int, first time.Weekday) int { return (length-28)*7 + int(first) }
@@ -28,7 +27,7 @@ const (
 	workdays   = 1<<time.Monday | 1<<time.Tuesday | 1<<time.Wednesday | 1<<time.Thursday | 1<<time.Friday
 )
 
-// monthOf returns the kind of a month and when it begins, in wall-clock seconds.
+// monthOf returns the kind of a month and its beginning in wall-clock seconds.
 func monthOf(year int, month time.Month) (int, int64) {
 	first := time.Date(year, month, 1, 0, 0, 0, 0, time.UTC)
 	return kind(length(year, month), first.Weekday()), first.Unix()
@@ -47,9 +46,8 @@ func length(year int, month time.Month) int {
 	return 31
 }
 
-// next returns the first time of the program from wall on, false when there is
-// none before the year 10000. A program that fires at all does so within 40
-// years, so that is how long the search can be.
+// next returns the first time of the program at or after wall, or false if there is none before the
+// year 10000. A program that fires at all does so within 40 years, which bounds the search.
 func (p *program) next(wall int64) (int64, bool) {
 	now := time.Unix(wall, 0).UTC()
 	year, month, today := now.Date()
@@ -82,13 +80,13 @@ func (p *program) next(wall int64) (int64, bool) {
 	}
 }
 
-// start returns the first time on a day of the month that begins at first.
+// start returns the first time of the program on a day of the month that begins at first.
 func (p *program) start(first int64, d int) int64 {
 	at, _ := p.timeOfDay(0)
 	return first + int64(d-1)*day + at
 }
 
-// timeOfDay returns the first time of day from the given one on, in seconds.
+// timeOfDay returns the first time of day at or after the given one, in seconds.
 func (p *program) timeOfDay(at int64) (int64, bool) {
 	h, m, s := int(at/3600), int(at/60%60), int(at%60)
 	clock := func(h, m, s int) (int64, bool) { return int64(h)*3600 + int64(m)*60 + int64(s), true }
@@ -108,10 +106,10 @@ func (p *program) timeOfDay(at int64) (int64, bool) {
 	return 0, false
 }
 
-// from returns the lowest bit of the set that is n or higher, 64 when there is none.
+// from returns the lowest bit of the set that is n or higher, or 64.
 func from(set uint64, n int) int { return bits.TrailingZeros64(set >> n << n) }
 
-// fires reports whether there is a month with a day of the program.
+// fires reports whether any month has a day of the program.
 func (p *program) fires() bool {
 	for month := time.January; month <= time.December; month++ {
 		if p.month>>month&1 == 0 {

@@ -1,20 +1,19 @@
-// Package schedule tells when a time-triggered job is due.
+// Package schedule computes when a time-triggered job is due.
 //
-// A Spec is what people write; Compile turns it into a Schedule, which lists
-// its slots. Two rules cover clock changes. What follows the wall clock (a
-// daily time, a cron expression with a fixed minute and hour) fires once per
-// wall-clock time: at the end of the gap when that time does not exist, and the
-// first time when it occurs twice. What follows real time (an interval, a cron
-// expression whose minute or hour field begins with *) goes on as if nothing
-// happened. docs/schedules.md shows both with dates.
+// A Spec is what people write; Compile turns it into a Schedule, which lists its slots. Two rules
+// cover clock changes. Schedules that follow the wall clock (a daily time, a cron expression with a
+// fixed minute and hour) fire once per wall-clock time: at the end of the gap if that time does not
+// exist, and the first time if it occurs twice. Schedules that follow real time (an interval, a
+// cron expression whose minute or hour field begins with *) are not affected. docs/schedules.md
+// shows both with dates.
 package schedule
 
 import "time"
 
-// Type says how Spec.Value is read (A-02).
+// Type determines how Spec.Value is interpreted (A-02).
 type Type string
 
-// Types. The last four are what most people need of cron, in words.
+// Types. The last four cover in plain words what most people use cron for.
 const (
 	Cron           Type = "cron"             // 5 fields, or 6 with seconds first; names, L, W, #, @daily
 	Interval       Type = "interval"         // a Go duration of whole seconds, from 1s: "90s", "36h"
@@ -25,16 +24,16 @@ const (
 	WeeklyAt       Type = "weekly_at"        // days and times: "MON 09:00,FRI 17:00"
 )
 
-// GapRule says what happens to a wall-clock time that the clock skips.
+// GapRule determines what happens to a wall-clock time that the clock skips.
 type GapRule string
 
 // Gap rules. The zero value means FireAfter.
 const (
-	FireAfter GapRule = "fire_after" // fires at the end of the gap; once, however many times are in it
+	FireAfter GapRule = "fire_after" // fires at the end of the gap, once for all times in it
 	Skip      GapRule = "skip"       // does not fire
 )
 
-// OverlapRule says what happens to a wall-clock time that occurs twice.
+// OverlapRule determines what happens to a wall-clock time that occurs twice.
 type OverlapRule string
 
 // Overlap rules. The zero value means First.
@@ -43,36 +42,36 @@ const (
 	Both  OverlapRule = "both"  // fires both times
 )
 
-// Spec is a schedule as people write it, and as it is stored. GapRule and
-// OverlapRule concern only what follows the wall clock.
+// Spec is a schedule as people write it, and as it is stored. GapRule and OverlapRule apply only to
+// schedules that follow the wall clock.
 type Spec struct {
 	Type       Type        `json:"type"`
 	Value      string      `json:"value"`
-	Timezone   string      `json:"timezone,omitempty"` // IANA name, "" is UTC
+	Timezone   string      `json:"timezone,omitempty"` // IANA name; "": UTC
 	DSTGap     GapRule     `json:"dst_gap,omitempty"`
 	DSTOverlap OverlapRule `json:"dst_overlap,omitempty"`
-	// no slot before; intervals are counted from here, nil: from the Unix epoch
+	// no slot before; intervals count from here; nil: from the Unix epoch
 	StartAt *time.Time `json:"start_at,omitempty"`
 	EndAt   *time.Time `json:"end_at,omitempty"` // no slot at or after
 }
 
-// Schedule is a compiled Spec. It does not change, and many may use it at once.
+// Schedule is a compiled Spec. It is immutable and safe for concurrent use.
 type Schedule struct {
 	zone     *time.Location
 	from, to int64 // Unix seconds: no slot before from, none at or after to
 
-	every  int64 // seconds of an interval; 0 means programs
+	every  int64 // seconds of an interval; 0: uses programs
 	anchor int64 // Unix seconds, a slot of the interval
 
-	programs   []program // due when one of them is
+	programs   []program // due when one of them fires
 	realTime   bool
 	tellGaps   bool // a gap can cost slots
 	skipGaps   bool
 	repeatBoth bool
 }
 
-// Next returns the first slot strictly after the given time; false when there
-// is none any more. No slot is later than the year 9999.
+// Next returns the first slot strictly after the given time; false if there is none. No slot is
+// later than the year 9999.
 func (s *Schedule) Next(after time.Time) (Tick, bool) {
 	var first Tick
 	found := false
@@ -89,7 +88,7 @@ func (s *Schedule) Has(at time.Time) bool {
 	return ok && next.At.Equal(at)
 }
 
-// Ticks returns the slots in (after, until] in order, no more than limit of them.
+// Ticks returns the slots in (after, until] in order, up to limit.
 func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 	var ticks []Tick
 	if limit <= 0 {
@@ -105,13 +104,13 @@ func (s *Schedule) Ticks(after, until time.Time, limit int) []Tick {
 	return ticks
 }
 
-// mostLeftOut bounds a preview of a schedule that gaps leave little of.
+// mostLeftOut bounds the skipped times in a preview of a schedule that loses nearly all slots to
+// gaps.
 const mostLeftOut = 1000
 
-// Preview returns the next slots strictly after the given time for people, no
-// more than count of them: among the slots stand the wall-clock times that a
-// gap costs (SkippedGap), At being the end of the gap. These are no slots and do
-// not count, but there are never more of them than mostLeftOut.
+// Preview returns up to count slots strictly after the given time, for people: between the slots it
+// includes the wall-clock times lost to a gap (SkippedGap), with At as the end of the gap. These
+// are not slots and do not count, but there are never more than mostLeftOut of them.
 func (s *Schedule) Preview(after time.Time, count int) []Tick {
 	var ticks []Tick
 	if count <= 0 {

@@ -5,18 +5,18 @@ import "time"
 const (
 	day = 24 * 60 * 60 // seconds
 
-	// reach is how far a clock change can be felt, in seconds: no zone is further
-	// than 16 hours from UTC, and none ever changed by more than 24.
+	// reach is how far away, in seconds, a clock change can have an effect: no zone is more than 16
+	// hours from UTC, and none has ever changed by more than 24.
 	reach = 26 * 60 * 60
 
 	earliest = -62135596800 // Unix seconds of 0001-01-01T00:00:00Z
-	latest   = 253402300800 // and of 10000-01-01T00:00:00Z, which has no form in RFC 3339
+	latest   = 253402300800 // 10000-01-01T00:00:00Z, which RFC 3339 cannot express
 
 	wallForm = "2006-01-02T15:04:05"
 )
 
-// walk yields the slots strictly after the given time in order until yield
-// returns false, and with tell also the times that gaps cost.
+// walk yields the slots strictly after the given time in order until yield returns false; with tell
+// it also yields the times lost to gaps.
 func (s *Schedule) walk(after time.Time, tell bool, yield func(Tick) bool) {
 	u := max(after.Unix(), earliest-1) // Unix rounds down, so the next whole second is after it
 	if u >= latest {
@@ -48,12 +48,11 @@ func (s *Schedule) walkInterval(u int64, yield func(Tick) bool) {
 	}
 }
 
-// span is a time without clock changes: from start to before end, in Unix
-// seconds, the wall clock is offset seconds ahead of UTC. The span after it may
-// have the same offset.
+// span is a period without clock changes: from start until before end, in Unix seconds, the wall
+// clock is offset seconds ahead of UTC. The next span may have the same offset.
 type span struct{ start, end, offset int64 }
 
-// spanAt returns the span that u is in, so its end is later than u.
+// spanAt returns the span that contains u, so its end is after u.
 func (s *Schedule) spanAt(u int64) span {
 	t := time.Unix(u, 0).In(s.zone)
 	p := span{start: earliest - reach, end: latest + reach}
@@ -67,22 +66,22 @@ func (s *Schedule) spanAt(u int64) span {
 		p.end = end.Unix()
 	}
 	if p.end <= u {
-		// Where a zone's table has ended and its rule goes on, Go ends each year
-		// after 365 days, and so before December 31 of leap years (go1.26).
+		// After the end of a zone's table, when its rule applies, Go ends each year after 365 days,
+		// before December 31 in leap years (go1.26).
 		p.end = max(p.end+day, u+1)
 	}
 	return p
 }
 
-// walkSpan yields the slots of a span from u on, and returns where to go on.
+// walkSpan yields the slots of a span from u on, and returns where to continue.
 func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (next int64, more bool) {
 	emit := func(at, wall int64, note Note) bool {
 		return at < s.to &&
 			yield(Tick{At: time.Unix(at, 0).UTC(), Note: note, LocalTime: time.Unix(wall, 0).UTC().Format(wallForm)})
 	}
-	// LocalTime-clock times are seconds too, read as if they were UTC.
+	// Wall-clock times are seconds too, counted as if they were UTC.
 	from := u + p.offset
-	shown := from // before this, the wall clock shows what it has shown already
+	shown := from // earlier wall-clock times have been shown already
 	if u-p.start < reach {
 		before := p.start + s.spanAt(p.start-1).offset
 		shown = max(shown, before)
@@ -101,9 +100,9 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 		}
 		if wall >= p.end+p.offset {
 			if from >= p.end+p.offset-reach {
-				return p.end, true // the clock may go back there to before from
+				return p.end, true // at its end the clock may go back to before from
 			}
-			// There is nothing before wall, so the spans until then can be passed over.
+			// No slot comes before wall, so the spans until then can be skipped.
 			return max(p.end, wall-reach), true
 		}
 		note := Note("")
@@ -121,7 +120,7 @@ func (s *Schedule) walkSpan(p span, u int64, tell bool, yield func(Tick) bool) (
 }
 
 // walkGap yields the slots for the wall-clock times from before to until, which do not exist. Times
-// that would fire at the end of the gap make one slot, and none beside the one that is due at that
+// that would fire at the end of the gap make one slot together, or none if a slot is due at that
 // moment anyway.
 func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Note) bool) bool {
 	switch moves := !s.realTime && !s.skipGaps; {
@@ -144,8 +143,8 @@ func (s *Schedule) walkGap(before, until int64, tell bool, yield func(int64, Not
 	return true
 }
 
-// showsAgain reports whether the wall clock goes back at the end of the span to show this time once
-// more.
+// showsAgain reports whether the wall clock goes back at the end of the span and shows this time a
+// second time.
 func (s *Schedule) showsAgain(p span, wall int64) bool {
 	return wall >= p.end+p.offset-reach && p.end < latest && wall >= p.end+s.spanAt(p.end).offset
 }
@@ -161,7 +160,7 @@ func (s *Schedule) slot(wall int64) (int64, bool) {
 	return first, found
 }
 
-// Note says what a clock change did to a slot.
+// Note says how a clock change affected a slot.
 type Note string
 
 // Notes. Most slots have none.
@@ -172,9 +171,9 @@ const (
 	RepetitionLeftOut Note = "repetition_left_out" // the wall clock will show LocalTime once more, without a slot
 )
 
-// Tick is one slot: a time at which a schedule makes a run due.
+// Tick is one slot of a schedule.
 type Tick struct {
 	At        time.Time // UTC, whole seconds
 	Note      Note
-	LocalTime string // the wall-clock time that it stands for: 2026-03-08T02:30:00
+	LocalTime string // the corresponding wall-clock time: 2026-03-08T02:30:00
 }

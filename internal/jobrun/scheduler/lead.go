@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// turn is how long one sweep may run in a round while there is more to do.
+	// turn is the maximum time for one sweep within a round while it has more to do.
 	turn = 2 * time.Second
 	// wakeEvery is the shortest interval between two rounds started by Wake.
 	wakeEvery = 20 * time.Millisecond
@@ -28,8 +28,8 @@ type term struct {
 	progress *lease.Progress
 }
 
-// lead sweeps until ctx ends, which is the term's end. False: it could not start, or
-// the term was over; it starts completely or not at all (F48).
+// lead executes sweeps until ctx ends, with the term. It returns false if it could not start, in
+// which case nothing of it runs (F48), or if the term was over.
 func (s *Scheduler) lead(ctx context.Context, is jobrun.Term, p *lease.Progress) bool {
 	t := term{is, p}
 	if err := s.prepare(ctx, t.Term); err != nil {
@@ -71,7 +71,7 @@ func (s *Scheduler) lead(ctx context.Context, is jobrun.Term, p *lease.Progress)
 	}
 }
 
-// prepare checks that this node can do a leader's work.
+// prepare checks that this node can do the leader's work.
 func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
@@ -82,14 +82,14 @@ func (s *Scheduler) prepare(ctx context.Context, t jobrun.Term) error {
 	return s.cfg.Sweeps.Swept(bounded, t)
 }
 
-// await waits for the next sweep or a wake, but at least for wakeEvery.
+// await waits for the next sweep or wake-up, but at least for wakeEvery.
 func (s *Scheduler) await(ctx context.Context, next time.Time) {
 	loop.Sleep(ctx, min(wakeEvery, time.Until(next)))
 	loop.Await(ctx, time.Until(next), s.wake)
 }
 
-// round runs sweeps one after the other. A failure is logged, and the others continue.
-// more: one of them had not finished when its turn was over. over: the term is over.
+// round executes the sweeps in order. A failure is logged, and the others continue. more: a sweep
+// had not finished when its turn ended. over: the term is over.
 func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool,
 	set jobrun.Settings) (more, over bool) {
 	good := true
@@ -125,7 +125,7 @@ func (s *Scheduler) round(ctx context.Context, t term, sweeps []Sweep, full bool
 	return more, false
 }
 
-// sweep runs one sweep until it has nothing more to do, or its turn is over.
+// sweep executes one sweep until it has nothing left to do, or its turn ends.
 func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.Settings) (more bool, err error) {
 	began, moved := time.Now(), 0
 	defer func() { s.cfg.Observer.Swept(sweep.Name, moved, time.Since(began), err) }()
@@ -157,8 +157,8 @@ func (s *Scheduler) sweep(ctx context.Context, t term, sweep Sweep, set jobrun.S
 	}
 }
 
-// complain logs what a sweep could not do, at growing intervals: until it is mended it fails
-// in every round.
+// complain logs the items that a sweep could not process, at growing intervals, because they fail
+// in every round until repaired.
 func (s *Scheduler) complain(ctx context.Context, sweep string, f jobrun.Failure) {
 	if s.told.Due(f.ID.String(), time.Now()) {
 		s.cfg.Log.WarnContext(ctx, "the scheduler cannot continue a "+f.What, slog.String("sweep", sweep),

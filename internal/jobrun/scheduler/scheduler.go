@@ -1,12 +1,11 @@
-// Package scheduler is the leader's loop of the job runs: it creates runs for slots,
-// admits them, and ends or gives up those that are late or lost
-// (requirements/jobrun.md, 5b). Every node runs it; one leads. The rules are in package
-// jobrun, slots in package schedule, and the sweeps' statements in the store.
+// Package scheduler is the leader's loop for job runs: it creates runs for slots, admits them, and
+// ends or orphans those that are late or lost (requirements/jobrun.md, 5b). Every node runs it, and
+// one leads. The rules are in package jobrun, slots in package schedule, and the statements of the
+// sweeps in the store.
 //
-// A leader relies on its lease by its own monotonic clock until a moment before it
-// ends, and the store refuses its writes if its term is over anyway (J5). It stops as
-// soon as a renewal fails or another node leads; running runs continue
-// meanwhile, and only nothing new is assigned.
+// A leader relies on its lease, by its own monotonic clock, until shortly before its end; if its
+// term is over anyway, the store refuses its writes (J5). It stops as soon as a renewal fails or
+// another node leads. Running runs then continue; only new assignments stop.
 package scheduler
 
 import (
@@ -23,17 +22,17 @@ import (
 	"github.com/skald-saga/skald/internal/loop/lease"
 )
 
-// Sweep is one task that the leader does in every round.
+// Sweep is a task that the leader executes in every round.
 type Sweep struct {
 	Name string
-	// Run does a part of it; when there is more it is called again.
+	// Run executes a part of the sweep; if there is more, it is called again.
 	Run func(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error)
 	// Prompt sweeps also run when the scheduler is woken (Wake).
 	Prompt bool
 }
 
-// Config of a Scheduler. Elections, Sweeps, Settings, ID, Node, NewID and Log are
-// required; for other fields the comments give the meaning or default of zero.
+// Config configures a Scheduler. Elections, Sweeps, Settings, ID, Node, NewID and Log are required;
+// the comments on the other fields say what zero means.
 type Config struct {
 	Elections jobrun.Elections
 	Sweeps    jobrun.Sweeps
@@ -44,12 +43,12 @@ type Config struct {
 	NewID    func() uuid.UUID
 	Log      *slog.Logger
 
-	// More are sweeps beyond those of Sweeps: events, backfills, bulks.
+	// More are additional sweeps: events, backfills, bulks.
 	More []Sweep
-	// Timeout bounds each call of a store (F44); 10 s.
+	// Timeout bounds each store call (F44); 0: 10 s.
 	Timeout time.Duration
-	// Stalled is how long a leader may go without finishing a sweep before it steps
-	// down, so that another node can try; 1 min.
+	// Stalled is how long a leader may go without finishing a sweep before it steps down, so that
+	// another node can try; 0: 1 min.
 	Stalled time.Duration
 
 	Observer Observer
@@ -57,13 +56,13 @@ type Config struct {
 
 // Observer receives events; nil functions are not called.
 type Observer struct {
-	// Leads is called when this node starts to lead and when it stops.
+	// Leads is called when this node starts or stops leading.
 	Leads func(leads bool, epoch int64)
 	// Swept is called after each sweep of a round.
 	Swept func(name string, moved int, took time.Duration, err error)
 	// Round is called after each round in which no sweep failed (O5).
 	Round func()
-	// Backlog is called every 15 s by the leader.
+	// Backlog is called by the leader every 15 s.
 	Backlog func(jobrun.Backlog)
 }
 
@@ -97,9 +96,8 @@ func New(cfg Config) *Scheduler {
 	}
 }
 
-// Wake makes the leader look at once for runs that wait for a concurrency key, and for
-// published events, instead of at its next sweep. On a node that does not lead it does
-// nothing.
+// Wake makes the leader look for runs that wait for a concurrency key, and for published events,
+// immediately instead of in the next sweep. On other nodes it does nothing.
 func (s *Scheduler) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -107,8 +105,8 @@ func (s *Scheduler) Wake() {
 	}
 }
 
-// Run stands for election, and leads while it is elected, until ctx ends. Then it steps
-// down, so that another node can lead at once, and returns.
+// Run takes part in elections, and leads while elected, until ctx ends. Then it steps down, so that
+// another node can lead immediately, and returns.
 func (s *Scheduler) Run(ctx context.Context) {
 	lease.Election[jobrun.Term]{
 		TTL:      func(ctx context.Context) time.Duration { return s.settings(ctx).Seconds(jobrun.LeaderTTL) },
@@ -126,10 +124,10 @@ func (s *Scheduler) Run(ctx context.Context) {
 	}
 }
 
-// acquire returns a function that renews the leader's lease or takes it, with the
-// failpoints before a renewal and after a lease was taken.
+// acquire returns a function that renews or takes the leader's lease, with failpoints before a
+// renewal and after taking the lease.
 func (s *Scheduler) acquire() func(context.Context, time.Duration) (jobrun.Term, bool, error) {
-	var led jobrun.Term // the term that was held at the last call; zero: none
+	var led jobrun.Term // the term held at the last call; zero: none
 	return func(ctx context.Context, ttl time.Duration) (t jobrun.Term, leads bool, err error) {
 		if led != (jobrun.Term{}) {
 			err = failpoint.Hit(failpoint.LeaderRenew)
@@ -149,8 +147,8 @@ func (s *Scheduler) acquire() func(context.Context, time.Duration) (jobrun.Term,
 	}
 }
 
-// sweeps are the sweeps of a round, in order: lost and ended runs free keys first, and
-// admission comes last. A new sweep is one line here.
+// sweeps returns the sweeps of a round in order: lost and ended runs free keys first, and admission
+// comes last. A new sweep is one line here.
 func (s *Scheduler) sweeps() []Sweep {
 	st := s.cfg.Sweeps
 	all := []Sweep{
@@ -167,8 +165,8 @@ func (s *Scheduler) sweeps() []Sweep {
 	return append(all, Sweep{"admit", st.Admit, true})
 }
 
-// settings returns the settings; the defaults if they cannot be read, because an
-// election must not fail because of that.
+// settings returns the settings, or the defaults if they cannot be read, because an election must
+// not fail for that reason.
 func (s *Scheduler) settings(ctx context.Context) jobrun.Settings {
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// slotsAtOnce is roughly how many slots one transaction stores.
+	// slotsAtOnce is roughly the number of slots stored in one transaction.
 	slotsAtOnce = 2000
-	// reconcileEvery is the longest time for which a definition may have a wrong next
-	// slot (F45: 60 s).
+	// reconcileEvery is the longest time for which a definition may have a wrong next slot (F45: 60
+	// s).
 	reconcileEvery = 30 * time.Second
-	// reconcilePages is how many times the limit of a round are checked.
+	// reconcilePages is the number of definitions checked per round, as a multiple of its limit.
 	reconcilePages = 4
-	// unusableFor is how long a schedule that cannot be compiled is skipped: its time
-	// zone may become available again (F46).
+	// unusableFor is how long a schedule that does not compile is skipped: its time zone may become
+	// available again (F46).
 	unusableFor = time.Minute
 	// maxSchedules is how many compiled schedules are cached.
 	maxSchedules = 10_000
@@ -37,11 +37,11 @@ type slots struct {
 	timeout time.Duration
 
 	compiled map[scheduleKey]*schedule.Schedule
-	place    uuid.UUID // the last definition that was checked
-	checked  time.Time // start of the present pass over all definitions
+	place    uuid.UUID // the last definition checked
+	checked  time.Time // start of the current pass over all definitions
 }
 
-// forget makes the next term start with a new pass.
+// forget makes the next term begin with a new pass.
 func (s *slots) forget() { s.place, s.checked = uuid.Nil, time.Time{} }
 
 // scheduleKey is the comparable form of a schedule.Spec.
@@ -53,7 +53,7 @@ type scheduleKey struct {
 	start, end time.Time
 }
 
-// compile returns the schedule of a spec, which many definitions may share.
+// compile returns the compiled schedule of a spec, which many definitions may share.
 func (s *slots) compile(spec *schedule.Spec) (*schedule.Schedule, error) {
 	key := scheduleKey{typ: spec.Type, value: spec.Value, tz: spec.Timezone, gap: spec.DSTGap, overlap: spec.DSTOverlap}
 	if spec.StartAt != nil {
@@ -76,7 +76,7 @@ func (s *slots) compile(spec *schedule.Spec) (*schedule.Schedule, error) {
 	return c, nil
 }
 
-// make creates the runs of slots that are near, of up to limit definitions (sweep 1).
+// make creates the runs of near slots for up to limit definitions (sweep 1).
 func (s *slots) make(ctx context.Context, t jobrun.Term, set jobrun.Settings, limit int) (jobrun.Swept, error) {
 	var done jobrun.Swept
 	now, err := s.store.Now(ctx)
@@ -115,9 +115,8 @@ type batch struct {
 	made     int
 }
 
-// store stores the batch. If it is refused, each definition is stored alone, and one
-// that is refused again is skipped for a while: it must not prevent the others from
-// being scheduled.
+// store stores the batch. If it is rejected, each definition is stored separately, and one that is
+// rejected again is skipped for a while, so that it does not block the others.
 func (b *batch) store(ctx context.Context, now time.Time) error {
 	if len(b.advances) == 0 {
 		return nil
@@ -136,7 +135,7 @@ func (b *batch) store(ctx context.Context, now time.Time) error {
 	return failpoint.Hit(failpoint.SchedTickInserted)
 }
 
-// put creates runs, with a timeout of its own.
+// put creates runs, with its own timeout.
 func (b *batch) put(ctx context.Context, runs []jobrun.Slot, advances []jobrun.Advance) error {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.timeout)
 	defer cancel()
@@ -163,14 +162,14 @@ func (b *batch) storeEach(ctx context.Context, now time.Time) error {
 		b.log.ErrorContext(ctx, "the slots of a job cannot be stored", slog.String("definition_id", a.Definition.String()), slog.Any("error", err))
 		a.Until, a.NextDueAt = time.Time{}, new(now.Add(unusableFor))
 		if err := b.put(ctx, nil, []jobrun.Advance{a}); err != nil {
-			return err // the error is not about the definition
+			return err // the definition did not cause the error
 		}
 	}
 	return nil
 }
 
-// plan returns the next slots of a definition. A definition whose schedule cannot be
-// compiled keeps its next slot, and is tried again later.
+// plan returns the next slots of a definition. If its schedule does not compile, its next slot
+// stays unchanged, and it is retried later.
 func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time, set jobrun.Settings,
 	m jobrun.Moment) ([]jobrun.Slot, jobrun.Advance) {
 	if d.Unreadable {
@@ -192,10 +191,10 @@ func (s *slots) plan(ctx context.Context, d *jobrun.Definition, until time.Time,
 	return jobrun.PlanSlots(d, c, until, set, m)
 }
 
-// reconcile checks that definitions are found when their next slot comes, and repairs
-// those that would not be: a next slot follows from the schedule and its progress, and
-// is not only stored (J8, F45). It goes through all definitions twice a minute, a page
-// in each round.
+// reconcile checks, and if necessary repairs, the stored next slot of each definition, so that
+// definitions are found when they are due: the next slot is derived from the schedule and its
+// progress, and the stored value is only a cache (J8, F45). It goes through all definitions twice a
+// minute, one page per round.
 func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings, limit int) (jobrun.Swept, error) {
 	var done jobrun.Swept
 	if s.place == uuid.Nil {
@@ -223,7 +222,7 @@ func (s *slots) reconcile(ctx context.Context, t jobrun.Term, _ jobrun.Settings,
 		if next, ok := c.Next(d.LastMaterializedAt); ok {
 			a.NextDueAt = &next.At
 		}
-		// A definition that is found too early is corrected then.
+		// A definition that is found too early is corrected at that time.
 		if a.NextDueAt != nil && (d.NextDueAt == nil || d.NextDueAt.After(*a.NextDueAt)) {
 			s.log.WarnContext(ctx, "the next slot of a job was wrong", slog.String("definition_id", d.ID.String()), slog.Any("stored", d.NextDueAt),
 				slog.Any("derived", a.NextDueAt))

@@ -54,7 +54,7 @@ func (s *Handlers) WorkerHeartbeat(ctx context.Context, in api.WorkerHeartbeatRe
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// StartRuns starts many runs, each on its own.
+// StartRuns starts many runs independently.
 func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -75,7 +75,7 @@ func (s *Handlers) StartRuns(ctx context.Context, in api.StartRunsRequestObject)
 		})
 }
 
-// CompleteRuns ends many runs, each on its own.
+// CompleteRuns ends many runs independently.
 func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -96,8 +96,8 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 		})
 }
 
-// many answers a call about many runs, each on its own: read makes of an item what the store gets,
-// or refuses it; store decides about all that are not refused.
+// many responds to a call about many runs, each handled independently: read converts an item to
+// what the store gets, or refuses it; store decides about all that are not refused.
 func many[T, V any](ctx context.Context, lease int64, items []api.Item[T], id func(*T) uuid.UUID,
 	read func(*T, *plaintext.Members) (V, error),
 	store func(tenant uuid.UUID, all []V) ([]jobrun.Done, error)) (api.Response, error) {
@@ -135,7 +135,7 @@ type batch struct {
 	seen   map[uuid.UUID]struct{}
 }
 
-// take reports whether item i reaches the store. A run that the list names again does not.
+// take reports whether item i reaches the store. A repeated item for the same run does not.
 func take[T any](b *batch, req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID) bool {
 	f, goOn := foundIn(req, i, item, id)
 	if _, twice := b.seen[id]; twice && goOn {
@@ -153,21 +153,20 @@ func take[T any](b *batch, req *httpkit.Request, i int, item *api.Item[T], id uu
 	return true
 }
 
-// refuse takes back the item that was taken last.
+// refuse withdraws the last item taken.
 func (b *batch) refuse(i int, err error) {
 	b.done[i].Err, b.places = err, b.places[:len(b.places)-1]
 }
 
-// put stores the results of those that reached the store.
+// put sets the results of the items that reached the store.
 func (b *batch) put(done []jobrun.Done) {
 	for i, at := range b.places {
 		b.done[at] = done[i]
 	}
 }
 
-// answer returns a result for each of the items. If the outcome of one is
-// unknown, that of the whole batch is: the worker repeats it, and the runs that were
-// done are answered as repetitions.
+// answer returns a result for each item. If the outcome of one is unknown, the whole batch fails:
+// the worker repeats it, and runs already processed are answered as replays.
 func (b *batch) answer(lease int64) (httpkit.Answer, error) {
 	for i := range b.done {
 		if err := b.done[i].Err; err != nil && fault.As(err) == nil {

@@ -21,10 +21,11 @@ import (
 type call struct {
 	jobrun.RunFence
 	tenant uuid.UUID
-	texts  plaintext.Members // those that were mended or cut
+	texts  plaintext.Members // texts that were repaired or cut
 }
 
-// one answers a call about one run: it is authorized, and not given up because the client left.
+// one responds to a call about one run. The call must be authorized, and continues if the client
+// disconnects.
 func (s *Handlers) one(ctx context.Context, run uuid.UUID, fence jobrun.Fence,
 	do func(context.Context, *call) (any, error)) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
@@ -41,13 +42,13 @@ func (s *Handlers) one(ctx context.Context, run uuid.UUID, fence jobrun.Fence,
 	return httpkit.Answer{Status: http.StatusOK, Body: body}, nil
 }
 
-// adjusted returns the pointers of the texts of a body that were mended or cut.
+// adjusted returns the pointers of the texts in a body that were repaired or cut.
 func adjusted(ctx context.Context, cut *plaintext.Members) []string {
 	return httpkit.Merged(httpkit.RequestOf(ctx).Adjusted, cut.Changed)
 }
 
-// runLease is the length of a run's lease in milliseconds, counted by the worker from
-// its request.
+// runLease returns the length of a run's lease in milliseconds, which the worker counts from its
+// request.
 func (s *Handlers) runLease(ctx context.Context) (int64, error) {
 	settings, err := s.Current(ctx)
 	return settings.Seconds(jobrun.RunLease).Milliseconds(), err
@@ -77,7 +78,7 @@ func (s *Handlers) StartRun(ctx context.Context, in api.StartRunRequestObject) (
 	})
 }
 
-// ReportProgress stores progress and checkpoint of a run (W5).
+// ReportProgress stores the progress and checkpoint of a run (W5).
 func (s *Handlers) ReportProgress(ctx context.Context, in api.ReportProgressRequestObject) (api.Response, error) {
 	b := in.Body
 	fence := fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)
@@ -122,7 +123,7 @@ func (s *Handlers) AppendRunLog(ctx context.Context, in api.AppendRunLogRequestO
 	})
 }
 
-// chunkOf reads a chunk of a log.
+// chunkOf decodes a chunk of a log.
 func chunkOf(b *api.LogInput) (jobrun.LogChunk, error) {
 	c := jobrun.LogChunk{LogPosition: jobrun.LogPosition{Attempt: int(b.Attempt), Seq: int(b.Seq)}, Stream: "stdout"}
 	if b.Stream != nil {
@@ -175,7 +176,7 @@ func (s *Handlers) FailRun(ctx context.Context, in api.FailRunRequestObject) (ap
 	})
 }
 
-// finish ends a run with a result.
+// finish ends a run with its result.
 func (s *Handlers) finish(ctx context.Context, c *call, res jobrun.Result) (any, error) {
 	res.TenantID, res.RunID, res.Fence = c.tenant, c.RunID, c.Fence
 	var wrong fault.Mistakes
@@ -186,7 +187,7 @@ func (s *Handlers) finish(ctx context.Context, c *call, res jobrun.Result) (any,
 	return ended(ctx, c, done, cmp.Or(err, done.Err))
 }
 
-// ended is the answer to a call that ends an attempt.
+// ended is the response to a call that ends an attempt.
 func ended(ctx context.Context, c *call, done jobrun.Done, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -228,7 +229,7 @@ func (s *Handlers) ReleaseRun(ctx context.Context, in api.ReleaseRunRequestObjec
 	})
 }
 
-// AcknowledgeCancel ends a run that was asked to cancel (W10).
+// AcknowledgeCancel ends a run whose cancel was requested (W10).
 func (s *Handlers) AcknowledgeCancel(ctx context.Context, in api.AcknowledgeCancelRequestObject) (api.Response, error) {
 	b := in.Body
 	fence := fenceOf(b.WorkerID, b.Attempt, b.LeaseToken, b.LeaderEpoch)

@@ -16,7 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
 )
 
-// ClaimRuns gives a worker runs, and waits for the first one (W3).
+// ClaimRuns assigns runs to a worker, and waits for the first one (W3).
 func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
 	ask := jobrun.ClaimRequest{
@@ -39,7 +39,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 		return nil, err
 	}
 	if ask.Queues == nil && len(k.Queues) == 1 {
-		ask.Queues = k.Queues // a claim of one queue costs less
+		ask.Queues = k.Queues // a claim from one queue costs less
 	}
 	every := settings.Seconds(jobrun.HeartbeatTTL) / 3
 	if s.waits.HeartbeatDue(ask.TenantID, ask.WorkerID, every) {
@@ -66,7 +66,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 		}
 	}
 	state := jobrun.WorkerActive                // a worker in another state gets nothing
-	if len(offers) == 0 || offers[0].Left > 0 { // a repeated claim returns its runs to a draining worker, too
+	if len(offers) == 0 || offers[0].Left > 0 { // a repeated claim by a draining worker also returns its runs
 		if state, err = s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
 			return nil, err
 		}
@@ -74,7 +74,7 @@ func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject)
 	return httpkit.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease.Milliseconds(), state, offers)}, nil
 }
 
-// alive records a sign of life of a worker, and returns its state. Fault: Gone.
+// alive records a heartbeat of a worker, and returns its state. Fault: Gone.
 func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
 	fresh time.Duration) (jobrun.WorkerState, error) {
 	ctx, cancel := s.Bounded(ctx)
@@ -91,11 +91,11 @@ func (s *Handlers) alive(ctx context.Context, tenant, worker uuid.UUID,
 	return state, nil
 }
 
-// aliveAtOnce is the greatest number of workers in one statement of Alive.
+// aliveAtOnce is the maximum number of workers in one statement of Alive.
 const aliveAtOnce = 1000
 
-// waitingLive records signs of life of workers whose claims wait here: an idle worker
-// need not send heartbeats while it waits. If that fails, their next claim reports it.
+// waitingLive records heartbeats of workers whose claims wait here, so that an idle worker need not
+// send heartbeats while it waits. If that fails, their next claim reports it.
 func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 	ctx, cancel := s.Bounded(context.Background())
 	defer cancel()
@@ -111,16 +111,16 @@ func (s *Handlers) waitingLive(tenant uuid.UUID, workers []uuid.UUID) {
 	}
 }
 
-// claim makes one claim. Runs assigned to a client that has disconnected stay its own
-// for the lease of an assignment, or until it repeats the claim.
+// claim makes one claim. Runs assigned to a client that has disconnected stay assigned until their
+// lease expires or the client repeats the claim.
 func (s *Handlers) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	return s.Claim(ctx, ask)
 }
 
-// awaitRuns claims until it gets a run, the wait has passed, the client disconnects or
-// the server starts to stop.
+// awaitRuns repeats the claim until it gets a run, the wait is over, the client disconnects or the
+// server begins to stop.
 func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k jobqueue.Kind,
 	wait time.Duration) (offers []jobrun.Offer, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.Queues)) == 0 {
@@ -153,9 +153,8 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 	}
 }
 
-// bound returns nil when the caller's key may speak for a worker: it is for all queues that
-// the worker has registered for, and so for every run that the worker can hold. Faults:
-// Forbidden, Gone.
+// bound returns nil if the caller's key may act for a worker: it must cover all queues for which
+// the worker is registered, and so every run that the worker can hold. Faults: Forbidden, Gone.
 func (s *Handlers) bound(ctx context.Context, worker uuid.UUID) error {
 	req := httpkit.RequestOf(ctx)
 	if len(req.Who.Queues) == 0 {
@@ -185,7 +184,7 @@ func (s *Handlers) kindOf(ctx context.Context, tenant, id uuid.UUID) (jobqueue.K
 	return s.waits.Know(&w), nil
 }
 
-// meet returns the elements that are in both lists.
+// meet returns the elements common to both lists.
 func meet(a, b []string) (both []string) {
 	for _, v := range a {
 		if slices.Contains(b, v) {

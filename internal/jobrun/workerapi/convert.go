@@ -14,15 +14,15 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
-// found is the outcome for one item of a list before it reached the store.
+// found is the outcome for one item of a list before it reaches the store.
 type found struct {
 	id       uuid.UUID // uuid.Nil: it names no run
 	refused  *fault.Error
 	adjusted []string
 }
 
-// foundIn returns what was found of item i, which names the run id as far as it was decoded. goOn:
-// the store gets it.
+// foundIn returns the outcome for item i, and the id of its run as far as it could be decoded.
+// goOn: the item reaches the store.
 func foundIn[T any](req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID) (f found, goOn bool) {
 	j := req.Item(i, item.Err)
 	if id == uuid.Nil {
@@ -98,7 +98,7 @@ func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer)
 	return out
 }
 
-// toRunResults converts the results of many runs, which were found so; lease 0: left out.
+// toRunResults converts the results for many runs with their items' outcomes; lease 0: omitted.
 func toRunResults(lease int64, done []jobrun.Done, items []found) api.RunResults {
 	out := api.RunResults{Results: make([]api.RunResult, len(done))}
 	if lease > 0 {
@@ -155,7 +155,7 @@ func inUTC(t *time.Time) *time.Time {
 	return new(t.UTC().Truncate(time.Microsecond))
 }
 
-// fenceOf makes the fence of a call.
+// fenceOf returns the fence in a call.
 func fenceOf(worker uuid.UUID, attempt int32, token uuid.UUID, epoch int64) jobrun.Fence {
 	return jobrun.Fence{WorkerID: worker, Attempt: int(attempt), LeaseToken: token, LeaderEpoch: epoch}
 }

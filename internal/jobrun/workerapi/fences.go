@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// CheckFence reports whether a fencing token is not older than the newest one shown for its key.
+// CheckFence reports whether a fencing token is not older than the newest one checked for its key.
 func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
@@ -66,7 +66,7 @@ func (s *Handlers) GetFence(ctx context.Context, in api.GetFenceRequestObject) (
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIFence(&f)}, nil
 }
 
-// ResetFence forgets the newest token of a fence.
+// ResetFence deletes the newest token of a fence.
 func (s *Handlers) ResetFence(ctx context.Context, in api.ResetFenceRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()

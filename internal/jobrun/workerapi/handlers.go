@@ -12,8 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobqueue"
 )
 
-// Handlers are the protocol of workers, and the operations on workers and
-// fences. Every field is required.
+// Handlers serves the worker protocol, and the operations on workers and fences. Every field is
+// required.
 type Handlers struct {
 	*httpkit.Kit
 	Work    jobrun.Work
@@ -22,16 +22,16 @@ type Handlers struct {
 	// Current returns the settings cached by this node; it is called for every call of a
 	// worker.
 	Current func(context.Context) (jobrun.Settings, error)
-	// Claim is that of Work, usually batched with other claims.
+	// Claim is Work's, usually batched with other claims.
 	Claim func(context.Context, jobrun.ClaimRequest) ([]jobrun.Offer, error)
-	// Start and Finish are those of Work for one run, usually through a group commit.
+	// Start and Finish are Work's for one run, usually through a group commit.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
 	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
 
 	waits *jobqueue.Waits
 }
 
-// New returns the handlers with room for maxWaiting waiting claims.
+// New returns handlers with capacity for maxWaiting waiting claims.
 func New(h *Handlers, maxWaiting int) *Handlers {
 	h.waits = jobqueue.New(maxWaiting, h.waitingLive)
 	return h

@@ -66,7 +66,7 @@ func (s *Handlers) RegisterWorker(ctx context.Context, in api.RegisterWorkerRequ
 	}, nil
 }
 
-// checkWorker rejects what only Skald's own workers may be. Fault: Invalid.
+// checkWorker rejects the reserved queue and labels without a name. Fault: Invalid.
 func checkWorker(w *jobrun.WorkerProcess) error {
 	if slices.Contains(w.Queues, jobrun.SystemQueue) {
 		return httpkit.SchemaFault(fault.Field{Pointer: "/queues", Code: "reserved",
@@ -81,7 +81,7 @@ func checkWorker(w *jobrun.WorkerProcess) error {
 	return nil
 }
 
-// distinct returns each text once, sorted; never nil.
+// distinct returns the distinct texts, sorted; never nil.
 func distinct(list []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(append([]string{}, list...))))
 }
@@ -118,15 +118,15 @@ func (s *Handlers) GetWorker(ctx context.Context, in api.GetWorkerRequestObject)
 	return workerAnswer(&w), nil
 }
 
-// worker reads one. Fault: NotFound.
+// worker reads one worker. Fault: NotFound.
 func (s *Handlers) worker(ctx context.Context, id uuid.UUID) (jobrun.WorkerProcess, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	return s.Workers.Worker(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 }
 
-// DrainWorker stops assigning runs to a worker. With jobs:work alone a caller can only
-// drain workers that it has registered itself.
+// DrainWorker stops assigning runs to a worker. With only jobs:work, a caller can drain only
+// workers that it registered itself.
 func (s *Handlers) DrainWorker(ctx context.Context, in api.DrainWorkerRequestObject) (api.Response, error) {
 	if req := httpkit.RequestOf(ctx); !req.Who.Role.Allows(principal.JobsWrite) {
 		w, err := s.worker(ctx, in.WorkerID)
@@ -154,7 +154,7 @@ func (s *Handlers) DetachWorker(ctx context.Context, in api.DetachWorkerRequestO
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerDetached, "detach", in.Body)
 }
 
-// UndetachWorker has a detached worker come back with its next heartbeat.
+// UndetachWorker lets a detached worker come back with its next heartbeat.
 func (s *Handlers) UndetachWorker(ctx context.Context, in api.UndetachWorkerRequestObject) (api.Response, error) {
 	return s.moveWorker(ctx, in.WorkerID, jobrun.WorkerLost, "undetach", in.Body)
 }
