@@ -28,8 +28,8 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 )
 
-// checker returns the checker of credentials, nil in development mode, which is refused
-// where other machines can reach the node, whatever the settings say.
+// checker returns the credential checker, or nil in development mode, which is refused regardless
+// of the settings if other machines can reach the node.
 func checker(
 	ctx context.Context,
 	cfg config.Config,
@@ -68,8 +68,8 @@ func checker(
 	return identity.New(c), err
 }
 
-// bootstrap stores the configured admin key unless it already exists. Of nodes that
-// start together all try and one succeeds. A revoked key stays revoked.
+// bootstrap stores the configured admin key unless it already exists. If several nodes start
+// together, all try and one succeeds. A revoked key stays revoked.
 func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now time.Time, log *slog.Logger) error {
 	if cfg.Auth.BootstrapAdminKey == "" {
 		return nil
@@ -108,8 +108,8 @@ func bootstrap(ctx context.Context, cfg config.Config, keys access.Store, now ti
 	return nil
 }
 
-// WithKeys calls f with the API keys of the configured database, starting the
-// private one for that long when none is configured.
+// WithKeys calls f with the API keys of the configured database, or of the private one, started for
+// the call, if none is configured.
 func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(access.Store) error) error {
 	db, stop, err := openAlone(ctx, cfg, log)
 	if err != nil {
@@ -119,8 +119,7 @@ func WithKeys(ctx context.Context, cfg config.Config, log *slog.Logger, f func(a
 	return f(accessdb.NewKeys(db))
 }
 
-// openAlone is openDatabase for a command, which does not watch for the end of the
-// private database.
+// openAlone is openDatabase for commands, which do not watch for the end of the private database.
 func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *postgres.DB, stop func(), err error) {
 	from, err := openLogins(ctx, cfg, log)
 	if err != nil {
@@ -134,7 +133,8 @@ func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *pos
 	return d, func() { closeDB(); from.close() }, nil
 }
 
-// signOn returns how people sign in at the issuer, nil unless Skald is a client of it.
+// signOn returns the client of the identity provider through which people sign in; nil if none is
+// configured.
 func signOn(cfg config.Config, c *identity.Checker) *identity.Login {
 	a := cfg.Auth
 	if c == nil || a.OIDCClientID == "" {
@@ -145,7 +145,7 @@ func signOn(cfg config.Config, c *identity.Checker) *identity.Login {
 	}, c)
 }
 
-// jwtOf is which tokens of the issuer are accepted.
+// jwtOf returns which tokens of the issuer are accepted.
 func jwtOf(a config.Auth) identity.JWT {
 	return identity.JWT{
 		Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,
@@ -153,7 +153,7 @@ func jwtOf(a config.Auth) identity.JWT {
 	}
 }
 
-// singleSignOn is login for the pages, nil when there is none.
+// singleSignOn returns the login for the pages, nil if there is none.
 func singleSignOn(cfg config.Config, login *identity.Login) *ui.SingleSignOn {
 	if login == nil {
 		return nil
@@ -162,7 +162,7 @@ func singleSignOn(cfg config.Config, login *identity.Login) *ui.SingleSignOn {
 	refusal := func(err error) error {
 		f := fault.As(err)
 		if f == nil {
-			return err // nil, or an outage that only the log explains
+			return err // nil, or an outage whose cause only the log contains
 		}
 		out := &ui.Refusal{}
 		out.Status, out.Code, out.Detail, out.Type = http.StatusUnauthorized, f.Code, f.Detail, docs+strings.ToLower(f.Code)

@@ -1,11 +1,10 @@
-// Package app puts the parts together, starts them, and stops them in order:
-// no new requests, no new claims, calls in flight, commits, database.
+// Package app assembles the parts of a node, starts them, and stops them in order: no new requests,
+// no new claims, calls in flight, commits, database.
 //
 // Files, each on top of those before it: ids, logins, database, access, letters_kafka,
-// event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, certificates, jobs_sagas,
-// letters, stores, archive, readiness, webhooks_and_kafka, workflow_cache, failpoint_reply,
-// writes, build, root_handler, socket, app, jobworker, reload, retention_record, serve, verify,
-// watchdog.
+// event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, certificates, jobs_sagas, letters,
+// stores, archive, readiness, webhooks_and_kafka, workflow_cache, failpoint_reply, writes, build,
+// root_handler, socket, app, jobworker, reload, retention_record, serve, verify, watchdog.
 package app
 
 import (
@@ -55,7 +54,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil // stopped before its database was there
+			return nil // stopped before its database was available
 		}
 		return err
 	}

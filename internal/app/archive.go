@@ -8,7 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// archive counts what is archived, by the loop or on request.
+// archive counts archived rows, whether the loop or a request archived them.
 type archive struct {
 	saga.Archive
 	metrics *metrics.Metrics
@@ -20,12 +20,12 @@ func (a archive) ArchiveExpired(ctx context.Context, e saga.Expiry, limit int) (
 	return n, err
 }
 
-// retention returns the retention of workflows that set none.
+// retention returns the retention of workflows that do not set one.
 func (n *node) retention() saga.Retention {
 	return saga.Retention{Completed: n.cfg.Retention.Completed, Failed: n.cfg.Retention.Failed}
 }
 
-// events returns where old audit events go; nil: the store keeps them.
+// events returns the archive of old audit events; nil: they stay in the store.
 func (n *node) events() trail.EventArchive {
 	to, _ := n.trail.(trail.EventArchive)
 	return to

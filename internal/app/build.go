@@ -34,20 +34,20 @@ import (
 	"github.com/skald-saga/skald/internal/waiting"
 )
 
-// Options of a run beyond the configuration.
+// Options are those of a run, beyond the configuration.
 type Options struct {
 	Version httpapi.Version
 	Log     *slog.Logger
-	// EUID is the effective user id of the process: root may not run programs of jobs.
+	// EUID is the effective user id of the process: root must not run programs of jobs.
 	EUID int
-	// Hangup asks the node to read again what it can without a restart, Load to read the
-	// settings for it, and Level is that of Log, to follow log.level. All optional.
+	// Hangup asks the node to reload what it can without a restart; Load then reads the settings,
+	// and Level is the level of Log, which follows log.level. All optional.
 	Hangup <-chan os.Signal
 	Load   func() (config.Config, error)
 	Level  *slog.LevelVar
 	// Ready is called once the API answers, with its base URL. Optional.
 	Ready func(url string)
-	// After tells when server.drain_delay is over; nil: time.After.
+	// After signals the end of server.drain_delay; nil: time.After.
 	After func(time.Duration) <-chan time.Time
 }
 
@@ -59,10 +59,10 @@ type node struct {
 	addr net.Addr
 	stores
 	now         func() time.Time
-	policy      *egress.Policy     // where calls may go
+	policy      *egress.Policy     // the destinations that calls may reach
 	trusted     func() *tls.Config // TLS to participants; nil: the system's authorities, no certificate
 	read        []reread
-	loaded      config.Config // as Load had it
+	loaded      config.Config // as Load returned them
 	metrics     *metrics.Metrics
 	database    *condition
 	loops       *loop.Watchdog
@@ -72,7 +72,7 @@ type node struct {
 	calls       *participant.Client
 	definitions *pinned
 	ends        *waiting.Board
-	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, together
+	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, shared between them
 	engine      *engine.Engine
 	notices     *notices
 	letters     *letters             // nil: there is no dead-letter queue
@@ -80,11 +80,11 @@ type node struct {
 	leader      *scheduler.Scheduler // nil: this node leads no job runs
 	checker     *identity.Checker    // nil in development mode
 	handler     http.Handler
-	draining    chan struct{} // closed at the signal to stop: not ready, but still serving
+	draining    chan struct{} // closed on the signal to stop: not ready, but still serving
 	stopping    chan struct{} // closed just before the listening socket is
 }
 
-// build assembles the node: each part may use those before it. Nothing runs yet.
+// build assembles the node; each part may use those before it. It starts nothing.
 func build(
 	ctx context.Context,
 	cfg config.Config,
@@ -128,7 +128,7 @@ func (n *node) addMetrics(context.Context) error {
 	return nil
 }
 
-// addWrites adds the ways in which sagas are written, and the feed that they wake.
+// addWrites adds the write paths for sagas, and the feed that they wake.
 func (n *node) addWrites(context.Context) error {
 	n.tail = audit.NewTail(n.trail, n.opt.Log)
 	n.writes = newWrites(n.sagas, n.cfg.Engine.CommitBatch, n.metrics, n.tail.Wake)
@@ -140,7 +140,7 @@ func (n *node) addWrites(context.Context) error {
 	return nil
 }
 
-// addCalls adds what calls participants, and the policy of all that calls out.
+// addCalls adds the caller of participants, and the policy for all outgoing calls.
 func (n *node) addCalls(context.Context) (err error) {
 	n.policy, err = egress.NewPolicy(n.cfg.Egress.Allow, n.cfg.Egress.Deny, n.cfg.Egress.AllowLoopback)
 	if err != nil {
@@ -167,7 +167,7 @@ func (n *node) addNotices(context.Context) (err error) {
 	return err
 }
 
-// addEnds adds the board of those that wait for ends, here and on other nodes.
+// addEnds adds the board of requests that wait for the end of a saga, on this node and others.
 func (n *node) addEnds(context.Context) error {
 	cfg := waiting.Config{Max: n.cfg.Server.MaxWaiting, Count: n.metrics.Waiting}
 	if n.jobStores != nil {
@@ -190,10 +190,10 @@ func (n *node) addEnds(context.Context) error {
 	return nil
 }
 
-// endsChannel is the channel of waiting.Board's messages.
+// endsChannel is the channel for waiting.Board's messages.
 const endsChannel = "skald_ends"
 
-// loadEach reads each of the sagas; nil: it is not there, or cannot be read.
+// loadEach reads each of the sagas; nil: it does not exist, or cannot be read.
 func loadEach(ctx context.Context, store saga.Store, batch []*saga.Ref) ([]*saga.Loaded, error) {
 	refs := make([]saga.Ref, len(batch))
 	for i, r := range batch {
@@ -215,7 +215,7 @@ func loadEach(ctx context.Context, store saga.Store, batch []*saga.Ref) ([]*saga
 	return out, nil
 }
 
-// sagaEnded tells those that wait for a saga of its end.
+// sagaEnded notifies those that wait for the end of a saga.
 func (n *node) sagaEnded(ref saga.Ref, committed *saga.Loaded) {
 	n.ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
 }
@@ -245,8 +245,8 @@ func (n *node) addLetters(context.Context) (err error) {
 	return err
 }
 
-// addJobs adds job runs: the built-in ones, this node's own worker, and its candidate
-// for the leader.
+// addJobs adds job runs: the built-in definitions, this node's own worker, and its candidate for
+// leader.
 func (n *node) addJobs(ctx context.Context) (err error) {
 	if n.jobs, err = n.newJobs(ctx); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (n *node) addChecker(ctx context.Context) (err error) {
 	return err
 }
 
-// addHandler adds the API, and the metrics beside it.
+// addHandler adds the API and the metrics.
 func (n *node) addHandler(ctx context.Context) error {
 	cfg, err := n.edge(ctx)
 	if err != nil {
@@ -280,7 +280,7 @@ func (n *node) addHandler(ctx context.Context) error {
 	return err
 }
 
-// edge is what the API is made of.
+// edge assembles the API.
 func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 	cursorKey, err := n.secret(ctx, "cursor")
 	if err != nil {
@@ -338,7 +338,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 	return edge, nil
 }
 
-// act commits a change that a request has made, which may end the saga.
+// act commits a requested change, which may end the saga.
 func (n *node) act(ctx context.Context, c saga.Change) error {
 	err := n.writes.Act(ctx, c)
 	if err == nil && c.After.State.Terminal() {
@@ -347,7 +347,7 @@ func (n *node) act(ctx context.Context, c saga.Change) error {
 	return err
 }
 
-// nodeName names this node uniquely among those of a database.
+// nodeName returns a name for this node that is unique among the nodes of a database.
 func nodeName(configured string, addr net.Addr) string {
 	if configured != "" {
 		return configured

@@ -20,11 +20,11 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 )
 
-// Periodic work of the deployment is done by runs of built-in definitions, which the
-// worker inside a node runs (one-product.md, point 5): once in the deployment, with a
-// history, and not while the definition is paused.
+// Periodic work of the deployment is done by runs of built-in definitions, which the worker inside
+// a node executes (one-product.md, point 5): once per deployment, with a history, and not while the
+// definition is paused.
 
-// ensureBuiltIns stores the built-in definitions in the tenant that nodes work for.
+// ensureBuiltIns stores the built-in definitions in the default tenant.
 func (n *node) ensureBuiltIns(ctx context.Context) error {
 	if n.jobStores == nil {
 		return nil
@@ -47,8 +47,8 @@ func (n *node) runsBuiltIns() bool {
 	return n.jobStores != nil && n.works() && slices.Contains(n.cfg.Jobs.WorkerQueues, jobrun.SystemQueue)
 }
 
-// letterUpkeep is redrive.Config.Upkeep: where runs archive dead letters and purge the
-// archive, the redrive loop does not.
+// letterUpkeep is redrive.Config.Upkeep: if job runs archive dead letters and purge the archive,
+// the redrive loop does not.
 func (n *node) letterUpkeep() time.Duration {
 	if n.runsBuiltIns() {
 		return -1
@@ -56,8 +56,8 @@ func (n *node) letterUpkeep() time.Duration {
 	return 0
 }
 
-// within restricts a command to what the principal behind its run may do, however the
-// run was created. The API has already refused requests of principals that may not.
+// within restricts a command to the permissions of the principal behind its run, however the run
+// was created. The API has already refused requests of principals without them.
 func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 		need, asked := principal.ForJob(name, jobrun.Beyond(name, r.Args, int64(n.cfg.DLQ.BulkLimit)))
@@ -73,7 +73,7 @@ func (n *node) within(name string, do jobworker.Command) jobworker.Command {
 	}
 }
 
-// answered encodes what a command has found as the result of its run.
+// answered encodes the output of a command as the result of its run.
 func answered(v any, err error) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
@@ -83,15 +83,14 @@ func answered(v any, err error) (json.RawMessage, error) {
 
 var errUnfinished = errors.New("the job was not completed: see the node's log")
 
-// asks returns the principal behind a run, for the record of what the run archived or
-// deleted.
+// asks returns the principal behind a run, for the record of what the run archived or deleted.
 func asks(r *jobworker.Run, command string) operator.By {
 	return operator.By{Actor: r.InitiatedBy, Operation: command}
 }
 
-// keepLetters returns the command of a built-in job that archives or purges dead
-// letters. result is the member of the run's result that holds the count of do; ok is
-// false when do did not complete.
+// keepLetters returns the command of a built-in job that archives or purges dead letters. result is
+// the member of the run's result that contains the count returned by do; ok is false if do did not
+// finish.
 func (n *node) keepLetters(job, result string, do func(context.Context) (count int, ok bool)) jobworker.Command {
 	return func(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 		var count int
@@ -104,7 +103,7 @@ func (n *node) keepLetters(job, result string, do func(context.Context) (count i
 	}
 }
 
-// prove checks the invariants of job runs and fails the run when one does not hold.
+// prove checks the invariants of job runs and fails the run if one is violated.
 func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run) (json.RawMessage, error) {
 	proofs, err := runs.Prove(ctx)
 	if err != nil {
@@ -137,11 +136,11 @@ type redriveArgs struct {
 	Reason string  `json:"reason"`
 }
 
-// watchEvery is how often a run reads the state of the redrive that it waits for.
+// watchEvery is the interval at which a run reads the state of the redrive that it waits for.
 const watchEvery = time.Second
 
-// redriveLetters begins a redrive of the tenant's letters and waits for its end. A
-// second attempt of the run waits for the redrive that the first one began.
+// redriveLetters starts a redrive of the tenant's letters and waits for its end. A second attempt
+// of the run waits for the redrive that the first one started.
 func (n *node) redriveLetters(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 	var args redriveArgs
 	if r.Args != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/skald-saga/skald/internal/secret/files"
 )
 
-// reread is a setting whose files are read again without a restart.
+// reread is a setting whose files are reloaded without a restart.
 type reread struct {
 	setting string
-	now     func() error // reads them, changed or not
+	now     func() error // loads them, whether changed or not
 }
 
-// readAgain records that the files of a setting are watched.
+// readAgain registers the files of a setting to be watched.
 func readAgain[T any](known *[]reread, setting string, w *files.Watched[T]) {
 	*known = append(*known, reread{setting, func() error {
 		_, _, err := w.Look(func(T) bool { return true })
@@ -25,8 +25,7 @@ func readAgain[T any](known *[]reread, setting string, w *files.Watched[T]) {
 	}})
 }
 
-// watchTLS returns the present configuration of TLS to those who are called, nil when no
-// file is set.
+// watchTLS returns a function for the current TLS configuration of a client, nil if no file is set.
 func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, error) {
 	if cert == "" && ca == "" {
 		return nil, nil
@@ -41,7 +40,7 @@ func (n *node) watchTLS(section, cert, key, ca string) (func() *tls.Config, erro
 	return w.Current, nil
 }
 
-// signingKeys returns the present keys of signatures to participants, nil when there are
+// signingKeys returns a function for the current signing keys for participants, nil if there are
 // none.
 func (n *node) signingKeys() (func() [][]byte, error) {
 	p := n.cfg.Participants
@@ -67,7 +66,7 @@ func (n *node) signingKeys() (func() [][]byte, error) {
 	return w.Current, nil
 }
 
-// unreadable logs that the files of a setting have changed and cannot be read.
+// unreadable logs that the files of a setting have changed but cannot be read.
 func unreadable(log *slog.Logger, setting string) func(error) {
 	return func(err error) {
 		log.Error("cannot read the new files of a setting; what was read before stays in use",

@@ -16,10 +16,9 @@ import (
 	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
-// openDatabase connects to the database of cfg with the logins of from, or starts the
-// private one, and migrates the schema or checks that it is current. lost is closed
-// when the private database exits unexpectedly, and nil without one. stop ends what was
-// started.
+// openDatabase connects to the database in cfg with the logins from from, or starts the private
+// one, and migrates the schema or checks that it is current. lost is closed when the private
+// database exits unexpectedly, and is nil without one. stop stops what was started.
 func openDatabase(
 	ctx context.Context,
 	cfg *config.Config,
@@ -44,9 +43,9 @@ func openDatabase(
 	return d, lost, func() { d.Close(); stopPrivate() }, nil
 }
 
-// PrivateDatabase starts the private PostgreSQL when cfg names no database,
-// and points cfg to it. lost is closed when it ends; nil when none was started,
-// or when it belongs to another process. stop is nil after an error only.
+// PrivateDatabase starts the private PostgreSQL if cfg names no database, and sets its address in
+// cfg. lost is closed when it ends; it is nil if none was started, or if it belongs to another
+// process. stop is nil only after an error.
 func PrivateDatabase(
 	ctx context.Context,
 	cfg *config.Config,
@@ -118,9 +117,9 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 	})
 }
 
-// accept checks that the schema is current and that row-level security is in place.
-// Without the latter, prod does not start; other environments log a warning and rely on
-// the WHERE of every statement alone.
+// accept checks that the schema is current and row-level security is in place. Without the latter,
+// prod does not start; other environments log a warning and rely on the WHERE of every statement
+// alone.
 func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logger) (unsecured bool, err error) {
 	var changed *db.Changed
 	switch err := db.Current(ctx, dsn); {
@@ -145,7 +144,7 @@ func accept(ctx context.Context, cfg *config.Config, dsn string, log *slog.Logge
 // keyring returns the keys that seal content; nil: content is not sealed.
 func keyring(c config.Encryption) (*envelope.Keyring, error) {
 	keys, err := envelope.Parse(string(c.Keys))
-	if err != nil { // only if Load has not checked the Config
+	if err != nil { // only if the Config did not come from Load
 		return nil, fmt.Errorf("encryption.keys: %w", err)
 	}
 	if !c.Seal {
@@ -154,8 +153,8 @@ func keyring(c config.Encryption) (*envelope.Keyring, error) {
 	return keys, nil
 }
 
-// trusted returns why production does not entrust its sagas to a database, and warns of
-// it elsewhere. The private one has no login but that of its superuser, and says so.
+// trusted returns an error if production must not trust a database with its sagas; other
+// environments log a warning. The private database may have only its superuser as a login.
 func trusted(ctx context.Context, d *postgres.DB, prod, private bool, log *slog.Logger) error {
 	c, err := d.Condition(ctx)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// refusedTopics returns a function that says why events of job runs are not published to a
-// topic; nil without brokers. What Skald reads itself would come back, or be taken for
-// something else.
+// refusedTopics returns a function that returns why events of job runs are not published to a
+// topic; nil without brokers. Skald would read events back from the topics it reads itself, or
+// misinterpret them.
 func refusedTopics(cfg config.Config) (func(topic string) string, error) {
 	if len(cfg.Kafka.Brokers) == 0 {
 		return nil, nil //nolint:nilnil // there is no Kafka

@@ -6,8 +6,8 @@ import (
 	"github.com/skald-saga/skald/internal/failpoint"
 )
 
-// pointBeforeReply hits the failpoint create.before_reply before a create is answered
-// with 201. Without failpoints in the binary it returns h unchanged.
+// pointBeforeReply hits the failpoint create.before_reply before a create is answered with 201. In
+// a binary without failpoints it returns h unchanged.
 func pointBeforeReply(h http.Handler) http.Handler {
 	if !failpoint.Enabled {
 		return h
@@ -29,5 +29,5 @@ func (w createReply) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap implements the interface that http.ResponseController uses.
+// Unwrap returns the wrapped writer for http.ResponseController.
 func (w createReply) Unwrap() http.ResponseWriter { return w.ResponseWriter }

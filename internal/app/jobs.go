@@ -36,18 +36,18 @@ type jobStores struct {
 	elections   jobrun.Elections
 	settings    jobrun.SettingsStore
 	offloading  jobrun.Offloading
-	// current returns the settings, at most seconds old.
+	// current returns the settings, at most a few seconds old.
 	current func(context.Context) (jobrun.Settings, error)
-	line    *notify.Line // between the nodes
-	// admitted registers what is called whenever runs of a queue have become claimable, and
-	// onOver what is called when one has ended.
+	line    *notify.Line // passes messages between nodes
+	// admitted registers a function to call when runs of a queue become claimable, and onOver one
+	// to call when a run has ended.
 	admitted  func(woke func(tenant uuid.UUID, queue string))
 	onOver    func(func(tenant, run uuid.UUID))
 	events    jobrun.Events
 	records   jobrun.RecordEvents
 	outbox    jobrun.Outbox
 	resealing resealing
-	// joinSteps and lookAfter are for steps of sagas that are job runs.
+	// joinSteps and lookAfter serve saga steps that are job runs.
 	joinSteps   func(sagadb.JobSteps)
 	ensure      func(ctx context.Context, tenant uuid.UUID, all []jobrun.Definition) error // built-in definitions
 	checkJobRun func(ctx context.Context, c saga.JobCall,
@@ -84,18 +84,18 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 // jobs is the part of a node that serves and executes job runs.
 type jobs struct {
 	*jobStores
-	work     jobrun.Work       // what the worker API calls
+	work     jobrun.Work       // for the worker API
 	hints    *redislease.Hints // nil: there is no Redis
 	logs     jobLogs
-	own      *jobworker.Worker // nil: this node runs no jobs itself
+	own      *jobworker.Worker // nil: this node executes no runs
 	metrics  *metrics.Metrics
 	claims   *groupcommit.Committer[jobrun.ClaimRequest, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
-	// refuseTopic says why events of job runs are not published to a topic; nil: no Kafka
+	// refuseTopic returns why events of job runs are not published to a topic; nil: no Kafka
 	refuseTopic func(topic string) string
-	argsAllow   []string                               // programs that take their arguments for data
-	woken       []func(tenant uuid.UUID, queue string) // called when runs become claimable; not changed after run begins
+	argsAllow   []string                               // programs that treat their arguments as data
+	woken       []func(tenant uuid.UUID, queue string) // called when runs become claimable; immutable once run has begun
 }
 
 // tenantFence is the start of a run, with its tenant.
@@ -104,7 +104,7 @@ type tenantFence struct {
 	jobrun.RunFence
 }
 
-// newJobs returns the job runs of a node, nil when the stores keep none.
+// newJobs returns the job runs of a node, nil if the stores have none.
 func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 	if n.jobStores == nil {
 		return nil, nil //nolint:nilnil // there are none
@@ -147,8 +147,8 @@ const (
 	maxClaims = 100 // in one statement
 )
 
-// claim combines claims of a few runs of one queue into one statement. A claim with any
-// other condition, and one that got nothing in a combined statement, runs its own.
+// claim combines claims of a few runs from one queue into one statement. A claim with any other
+// condition, or that got nothing from a combined statement, executes its own.
 func (j *jobs) claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
 	if len(a.Queues) == 1 && a.Slots <= fewRuns && !a.Start {
 		if offers, err := j.claims.Do(ctx, a); err != nil || len(offers) > 0 {
@@ -181,7 +181,7 @@ func (j *jobs) flushStarts(ctx context.Context, batch []tenantFence) ([]jobrun.D
 	return out, failpoint.Hit(failpoint.WorkerStart)
 }
 
-// flushFinishes writes the results that workers have reported.
+// flushFinishes writes the results reported by workers.
 func (j *jobs) flushFinishes(ctx context.Context, batch []jobrun.Result) ([]jobrun.Done, error) {
 	out, err := j.work.Finish(ctx, batch)
 	if err != nil {
@@ -190,7 +190,7 @@ func (j *jobs) flushFinishes(ctx context.Context, batch []jobrun.Result) ([]jobr
 	return out, failpoint.Hit(failpoint.WorkerComplete)
 }
 
-// edge returns what the API needs of job runs; nil: there are none.
+// edge returns the API's dependencies on job runs; nil: there are none.
 func (j *jobs) edge() *httpapi.Jobs {
 	if j == nil {
 		return nil
@@ -217,8 +217,8 @@ func (j *jobs) edge() *httpapi.Jobs {
 	}
 }
 
-// run wakes waiting claims when runs become claimable, moves logs and writes lease
-// hints, until ctx ends.
+// run wakes waiting claims when runs become claimable, moves logs and writes lease hints, until ctx
+// ends.
 func (j *jobs) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	defer parts.Wait()

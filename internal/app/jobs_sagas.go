@@ -12,9 +12,8 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// joinSteps lets sagas wait for job runs: the transaction that ends a run advances its
-// saga, and then this node's engine and the clients that wait for the saga are
-// notified.
+// joinSteps makes sagas wait for job runs: the transaction that ends a run advances its saga, and
+// afterwards this node's engine and the clients that wait for the saga are notified.
 func (n *node) joinSteps() {
 	if n.jobStores == nil {
 		return
@@ -34,7 +33,7 @@ func (n *node) joinSteps() {
 	})
 }
 
-// checkJobRuns is engine.Config.CheckJobRun, nil where there are no job runs.
+// checkJobRuns returns engine.Config.CheckJobRun, nil without job runs.
 func (n *node) checkJobRuns() func(context.Context, saga.JobCall) (*saga.Outcome, error) {
 	if n.jobStores == nil {
 		return nil
@@ -57,12 +56,12 @@ func (n *node) cancelRun(ctx context.Context, tenant, run uuid.UUID, reason stri
 	return err
 }
 
-// budget returns what a saga may hold and send.
+// budget returns the size limits of a saga and of its requests.
 func budget(l config.Limits) saga.Budget {
 	return saga.Budget{Saga: l.MaxSagaBytes, Request: l.MaxRequestBytes}
 }
 
-// sagaBulks is nil where no leader would work on them.
+// sagaBulks returns nil if no leader would execute bulk operations.
 func (n *node) sagaBulks() sagabulk.Store {
 	if n.jobStores == nil {
 		return nil

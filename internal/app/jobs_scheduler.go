@@ -9,15 +9,15 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 )
 
-// leading holds what the leader of the job runs uses.
+// leading contains the dependencies of the leader of job runs.
 type leading struct {
 	sweeps *leaderdb.Sweeps
-	more   []scheduler.Sweep // what the leader does in addition to the built-in sweeps
+	more   []scheduler.Sweep // sweeps in addition to the built-in ones
 	wanted func(func())      // registers a function that wakes the leader
 }
 
-// newScheduler returns this node's scheduler of job runs; nil where there are no job
-// runs, or the node is configured not to lead them.
+// newScheduler returns this node's scheduler of job runs; nil without job runs, or if the node is
+// configured not to lead.
 func (n *node) newScheduler() *scheduler.Scheduler {
 	if n.jobStores == nil || !n.cfg.Jobs.Scheduler || !n.cfg.Has(config.RoleScheduler) {
 		return nil

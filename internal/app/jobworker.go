@@ -9,8 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 )
 
-// newJobWorker returns the worker inside the node; nil when there is nothing that it
-// may run.
+// newJobWorker returns the worker inside the node; nil if there is nothing for it to execute.
 func (n *node) newJobWorker(j *jobs) *jobworker.Worker {
 	c := n.cfg.Jobs
 	commands := n.commands(j)
@@ -50,8 +49,8 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 			return prove(ctx, j.runs, r)
 		},
 		jobrun.SystemReseal: j.resealing.sealAgain,
-		// One round of what every node does periodically: for those who do not want to wait
-		// for the next one.
+		// One round of the periodic work of every node, for users who do not want to wait for the
+		// next one.
 		jobrun.SystemOffload: func(ctx context.Context, _ *jobworker.Run) (json.RawMessage, error) {
 			round, err := j.logs.mover.Once(ctx)
 			if err != nil {

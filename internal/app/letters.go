@@ -40,15 +40,15 @@ type letters struct {
 	http     *targets.HTTP
 	kafka    *targets.Kafka      // nil: no brokers
 	ingest   *kafka.IngestConfig // nil: no dead-letter topics
-	sources  *kafka.IngestConfig // of events; nil: no such topics
+	sources  *kafka.IngestConfig // reads events; nil: no such topics
 	topics   kafka.Pattern
 }
 
-// webhooksAtOnce bounds the letters of webhooks that are claimed at once: they are reverted one by
-// one.
+// webhooksAtOnce bounds how many webhook letters are claimed at once, because they are reverted one
+// by one.
 const webhooksAtOnce = 32
 
-// newLetters returns the dead-letter queue, nil when the stores keep none.
+// newLetters returns the dead-letter queue, nil if the stores have none.
 func (n *node) newLetters() (*letters, error) {
 	if n.deadLetters == nil {
 		return nil, nil //nolint:nilnil // there is none
@@ -125,7 +125,7 @@ func (n *node) newLetters() (*letters, error) {
 	return l, nil
 }
 
-// letterPolicy returns the policy of topics that have none of their own.
+// letterPolicy returns the policy for topics without their own.
 func letterPolicy(d config.DLQ) dlq.Policy {
 	p := dlq.DefaultPolicy
 	p.MaxRetries, p.AutoRetry, p.MaxGenerations, p.RetentionDays, p.ArchiveDays = d.MaxRetries, d.AutoRetry,
@@ -139,7 +139,7 @@ func letterPolicy(d config.DLQ) dlq.Policy {
 	return p
 }
 
-// lettersEdge returns what the API needs of the queue.
+// lettersEdge returns the API's dependencies on the queue.
 func (n *node) lettersEdge() *dlqapi.DeadLetters {
 	l, d := n.letters, n.cfg.DLQ
 	if l == nil {
@@ -166,8 +166,8 @@ func (n *node) lettersEdge() *dlqapi.DeadLetters {
 	}
 }
 
-// run drives letters and ingests those of Kafka, and events, until ctx ends. It calls failed with an
-// error after which ingestion cannot continue.
+// run drives letters and ingests letters and events from Kafka, until ctx ends. It calls failed
+// with an error that makes further ingestion impossible.
 func (l *letters) run(ctx context.Context, failed func(error)) {
 	var parts sync.WaitGroup
 	defer parts.Wait()

@@ -15,12 +15,12 @@ import (
 	"github.com/skald-saga/skald/internal/kafka"
 )
 
-// deadTopics returns the pattern of topics that ingestion reads; none when it is off.
+// deadTopics returns the pattern of the topics to ingest; none if ingestion is off.
 func deadTopics(cfg config.Config) (kafka.Pattern, error) {
 	return kafka.NewPattern(cfg.Ingest.Topics, cfg.Ingest.Exclude)
 }
 
-// newIngest returns the configuration of ingestion from Kafka, nil when it is off.
+// newIngest returns the configuration of ingestion from Kafka, nil if it is off.
 func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
 	in, m := n.cfg.Ingest, n.metrics
 	if in.Topics == "" || len(n.cfg.Kafka.Brokers) == 0 || store == nil || !n.cfg.Has(config.RoleIngest) {
@@ -56,7 +56,7 @@ func (n *node) newIngest(store kafka.Arrivals) (*kafka.IngestConfig, error) {
 	return cfg, cfg.Check()
 }
 
-// newSources returns the configuration of reading events from Kafka, nil when it is off.
+// newSources returns the configuration of event sources in Kafka, nil if there are none.
 func (n *node) newSources(letters kafka.Arrivals) (*kafka.IngestConfig, error) {
 	k, m := n.cfg.Kafka, n.metrics
 	if len(k.SourceTopics) == 0 || letters == nil || n.jobStores == nil || !n.cfg.Has(config.RoleIngest) {
@@ -69,7 +69,7 @@ func (n *node) newSources(letters kafka.Arrivals) (*kafka.IngestConfig, error) {
 		}
 		names = append(names, regexp.QuoteMeta(s.Topic))
 	}
-	slices.Sort(names) // the expression says whether these topics were read before
+	slices.Sort(names) // the expression shows whether these topics were read before
 	cfg := &kafka.IngestConfig{
 		Connection: brokers(n.cfg),
 		Topics:     "^(?:" + strings.Join(names, "|") + ")$",
@@ -90,7 +90,7 @@ func (n *node) newSources(letters kafka.Arrivals) (*kafka.IngestConfig, error) {
 	return cfg, cfg.Check()
 }
 
-// newKafkaDriver returns the driver of letters to Kafka, nil without brokers.
+// newKafkaDriver returns the driver that retries letters to Kafka, nil without brokers.
 func (n *node) newKafkaDriver() (*targets.Kafka, error) {
 	if len(n.cfg.Kafka.Brokers) == 0 {
 		return nil, nil //nolint:nilnil // without brokers there is no driver
@@ -104,7 +104,7 @@ func (n *node) newKafkaDriver() (*targets.Kafka, error) {
 	}.Open()
 }
 
-// brokers returns the settings of all connections to Kafka.
+// brokers returns the settings of all Kafka connections.
 func brokers(cfg config.Config) kafka.Connection {
 	k := cfg.Kafka
 	return kafka.Connection{

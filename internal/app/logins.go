@@ -14,8 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/secret/vault"
 )
 
-// logins is the source of the logins of database connections: the settings, a password
-// file or Vault.
+// logins is the source of database logins: the settings, a password file or Vault.
 type logins struct {
 	credentials.Source
 	log   *slog.Logger
@@ -29,8 +28,8 @@ type logins struct {
 	state metrics.Logins // guarded by mu
 }
 
-// openLogins returns the source that cfg selects, with a login that was just read, and
-// renews it until close.
+// openLogins returns the source that cfg selects, with a login just read, and renews it until
+// close.
 func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logins, error) {
 	l := &logins{Source: credentials.Fixed{}, log: log}
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -91,7 +90,7 @@ func (l *logins) observe(err error, until time.Time) {
 	l.state.ValidUntil = until
 }
 
-// report shows the state of the login in the metrics, if it can change at all.
+// report shows the state of the login in the metrics, if it can change.
 func (l *logins) report(m *metrics.Metrics) {
 	if _, fixed := l.Source.(credentials.Fixed); fixed {
 		return
@@ -103,8 +102,8 @@ func (l *logins) report(m *metrics.Metrics) {
 	})
 }
 
-// lifetime returns how long a connection may be used: well below the life of its login;
-// 0: without limit.
+// lifetime returns how long a connection may be used, well below the lifetime of its login; 0:
+// unlimited.
 func (l *logins) lifetime(configured time.Duration) time.Duration {
 	if l.lease == nil {
 		return configured
@@ -115,14 +114,14 @@ func (l *logins) lifetime(configured time.Duration) time.Duration {
 	return configured
 }
 
-// changed registers f to be called after one login has replaced another.
+// changed registers f, which is called after a login has replaced another.
 func (l *logins) changed(f func()) {
 	if l.lease != nil {
 		l.lease.OnChange(f)
 	}
 }
 
-// close stops renewing the login. Call it when no connection is open any more.
+// close stops renewing the login. Call it when all connections are closed.
 func (l *logins) close() {
 	l.stop()
 	l.runs.Wait()
@@ -136,8 +135,8 @@ func (l *logins) close() {
 	}
 }
 
-// DSN returns the address of the configured database with a login that is valid now. If
-// that is the private database, it must have been started.
+// DSN returns the address of the configured database with a login that is valid now. The private
+// database, if used, must have been started.
 func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, error) {
 	l, err := openLogins(ctx, cfg, log)
 	if err != nil {
@@ -148,8 +147,8 @@ func DSN(ctx context.Context, cfg config.Config, log *slog.Logger) (string, erro
 	return l.dsn(ctx, cfg.Database)
 }
 
-// RequireOwnSessions returns nil when each connection to dsn has a PostgreSQL session
-// of its own: the lock of a migration belongs to a session.
+// RequireOwnSessions returns nil if each connection to dsn has its own PostgreSQL session, which
+// the lock of a migration requires.
 func RequireOwnSessions(ctx context.Context, cfg config.Config, dsn string) error {
 	return postgres.RequireOwnSessions(ctx, postgres.Config{DSN: dsn, IOTimeout: cfg.Database.IOTimeout,
 		Application: cfg.App.Name})

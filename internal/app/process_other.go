@@ -2,7 +2,7 @@
 
 package app
 
-// thisProcess returns "": only Linux identifies a process beyond doubt.
+// thisProcess returns "": only Linux identifies a process uniquely.
 func thisProcess() string { return "" }
 
 func isGone(string) bool { return false }

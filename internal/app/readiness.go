@@ -13,27 +13,28 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// How long readiness relies on what it knows of the database, and how long it waits for
-// an answer.
+// How long readiness relies on the last known state of the database, and how long it waits for a
+// response.
 const (
-	conditionFor = 5 * time.Second // of a good one
-	failureFor   = time.Second     // of a bad one
+	conditionFor = 5 * time.Second // after a good one
+	failureFor   = time.Second     // after a bad one
 	probeTime    = 2 * time.Second
 )
 
-// condition asks how the database is, at most every few seconds, however many callers there are.
+// condition checks the state of the database, at most every few seconds, however many callers there
+// are.
 type condition struct {
 	ask     func(context.Context) (postgres.Condition, error) // nil: there is no database
 	metrics *metrics.Metrics
 	now     func() time.Time
 
 	mu    sync.Mutex
-	known postgres.Condition // guarded by mu, and so the others
+	known postgres.Condition // guarded by mu, as are the others
 	err   error
 	until time.Time
 }
 
-// get returns how the database is, or was a moment ago.
+// get returns the state of the database, which may be a moment old.
 func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +62,7 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 	ping, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
 	if err := n.ping(ping); err != nil {
-		if ctx.Err() == nil { // otherwise only the client has gone
+		if ctx.Err() == nil { // otherwise only the client has disconnected
 			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
 		}
 		return is, errors.New("the database does not answer")
@@ -83,7 +84,7 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		return is, vital
 	}
 	if !n.cfg.Has(config.RoleEngine) {
-		return is, nil // sagas that it accepts are driven by other nodes
+		return is, nil // other nodes drive the sagas that it accepts
 	}
 	return is, n.engine.Healthy()
 }

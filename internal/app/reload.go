@@ -7,8 +7,8 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 )
 
-// watchHangup reads again what can be read without a restart whenever it is asked to,
-// until ctx ends.
+// watchHangup reloads, whenever requested and until ctx ends, what can be reloaded without a
+// restart.
 func (n *node) watchHangup(ctx context.Context) {
 	for {
 		select {
@@ -20,7 +20,7 @@ func (n *node) watchHangup(ctx context.Context) {
 	}
 }
 
-// reload reads the watched files at once, takes a new log level, and says which other
+// reload reloads the watched files immediately, applies a new log level, and logs which other
 // settings have changed: those take effect after a restart.
 func (n *node) reload() {
 	log := n.opt.Log
@@ -46,7 +46,7 @@ func (n *node) reload() {
 			continue
 		}
 		var level slog.Level
-		if level.UnmarshalText([]byte(next.Log.Level)) == nil { // config has checked it
+		if level.UnmarshalText([]byte(next.Log.Level)) == nil { // validated by config
 			n.opt.Level.Set(level)
 			n.loaded.Log.Level = next.Log.Level
 			log.Info("read again", slog.String("setting", key))

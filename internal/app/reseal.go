@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// resealing is what the job system.reseal does with the stores of a database.
+// resealing is what the job system.reseal needs from the stores of a database.
 type resealing struct {
 	db      *postgres.DB
 	letters *dlqdb.Queue
@@ -24,17 +24,17 @@ type resealing struct {
 
 // resealed is the result of a run of system.reseal.
 type resealed struct {
-	Key      string                      `json:"key"`      // that seals; "": none does
+	Key      string                      `json:"key"`      // the key that seals; "": none
 	Resealed map[string]int64            `json:"resealed"` // rows, by table
 	Left     map[string]map[string]int64 `json:"left"`     // rows that still need another key, by key and table
-	// StoredLogs counts the logs outside the database that may need an older key.
+	// StoredLogs counts the logs outside of the database that may need an older key.
 	StoredLogs int64 `json:"stored_logs"`
-	// Digested counts the dead letters that got the digest of their key.
+	// Digested counts the dead letters whose key digest was added.
 	Digested int64 `json:"digested"`
 }
 
-// sealAgain is the command of system.reseal. A run that is due by its schedule does not
-// read the tables while there is only one key.
+// sealAgain is the command of system.reseal. A scheduled run does not read the tables while there
+// is only one key.
 func (s resealing) sealAgain(ctx context.Context, r *jobworker.Run) (json.RawMessage, error) {
 	out := resealed{Key: s.db.Keys.Current(), Resealed: map[string]int64{}, Left: map[string]map[string]int64{}}
 	var err error
@@ -44,7 +44,7 @@ func (s resealing) sealAgain(ctx context.Context, r *jobworker.Run) (json.RawMes
 	if out.Key == "" || r.Trigger == jobrun.ByTime && s.db.Keys.Count() == 1 {
 		return answered(out, nil)
 	}
-	var from postgres.Resealing // of the attempt before
+	var from postgres.Resealing // from the previous attempt
 	if r.Checkpoint != nil && json.Unmarshal(r.Checkpoint, &from) != nil {
 		from = postgres.Resealing{}
 	}

@@ -8,18 +8,16 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 )
 
-// recordTime bounds how long a stopping node takes to record what a round has done.
+// recordTime bounds how long a stopping node takes to record the results of a round.
 const recordTime = 10 * time.Second
 
-// retained runs one round of retention with do, and then records what it has archived
-// and deleted, as one action of by for each tenant that lost something; the zero By is
-// Skald itself.
+// retained executes one round of retention with do, and then records what it has archived and
+// deleted, as one action of by for each affected tenant; the zero By is Skald itself.
 //
-// A round consists of many transactions, thousands if there is a backlog, and one
-// action for each would bury what people did. So the record follows the round, even one
-// that was cut short by an error or by the end of the node. A crash before that loses
-// the counts of the round, but nothing that was archived: it is in the archive, with
-// the time at which it was archived.
+// A round consists of many transactions, thousands if there is a backlog, and one action for each
+// would bury the actions of people. So the record follows the round, even one that was cut short by
+// an error or by the node stopping. A crash before that loses the counts of the round, but nothing
+// that was archived: it is in the archive, with the time of archiving.
 func (n *node) retained(ctx context.Context, by operator.By, subject string, do func(context.Context)) {
 	counted, tally := operator.Tallied(ctx)
 	do(counted)

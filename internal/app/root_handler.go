@@ -9,8 +9,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui"
 )
 
-// front returns the handler of all paths: the API, the metrics beside it, the pages, and "/", which tells where they
-// are.
+// front returns the handler of all paths: the API, the metrics, the pages, and "/", which lists
+// them.
 func (n *node) front(api http.Handler) (http.Handler, error) {
 	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
 	base := n.cfg.Server.BasePath
@@ -22,7 +22,7 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 	if n.cfg.UI.Mode == config.UIOff {
 		pages = nil
 	}
-	// Not a ServeMux: that redirects unclean paths itself, without a problem document.
+	// Not a ServeMux, which would redirect unclean paths without a problem document.
 	all := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["X-Content-Type-Options"] = asDeclared
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -46,8 +46,8 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 	return belowBase(base, all), nil
 }
 
-// belowBase returns a handler of all paths below base, the path at which a proxy shows this
-// server, and of the same paths without it.
+// belowBase returns a handler for all paths below base, the path at which a proxy exposes this
+// server, and for the same paths without it.
 func belowBase(base string, all http.Handler) http.Handler {
 	if base == "" {
 		return all
@@ -65,12 +65,13 @@ func belowBase(base string, all http.Handler) http.Handler {
 	})
 }
 
-// asDeclared keeps browsers from taking an answer for something else than its Content-Type says: texts of clients are
-// in most of them. It is shared, so that it costs nothing, and never changed.
+// asDeclared keeps browsers from guessing a content type other than the declared one, because most
+// responses contain text from clients. The header value is shared, to avoid allocations, and never
+// changed.
 var asDeclared = []string{"nosniff"}
 
-// pages returns the handler of the pages for people and of the manual, nil when there are none. The manual is there
-// without the other pages too, because problem documents link to it.
+// pages returns the handler of the pages for people and of the manual, nil if there are none. The
+// manual is served even without the other pages, because problem documents link to it.
 func (n *node) pages(api http.Handler) (http.Handler, error) {
 	c := n.cfg.UI
 	if !n.cfg.Has(config.RoleAPI) {
@@ -88,7 +89,7 @@ func (n *node) pages(api http.Handler) (http.Handler, error) {
 	return ui.New(cfg)
 }
 
-// whereThingsAre answers programs that ask for "/".
+// whereThingsAre responds to programs that request "/".
 func whereThingsAre(w http.ResponseWriter, base string, pages bool) {
 	places := map[string]string{
 		"api": base + "/api/v1", "contract": base + "/openapi.json", "health": base + "/healthz",
@@ -99,5 +100,5 @@ func whereThingsAre(w http.ResponseWriter, base string, pages bool) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Vary", "Accept")
-	_ = json.NewEncoder(w).Encode(places) // the client is gone, or has it
+	_ = json.NewEncoder(w).Encode(places) // the client has disconnected, or has the response
 }

@@ -98,8 +98,8 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 	err = ended(ctx.Done(), nil)
 	close(n.draining)
 	if err == nil && s.DrainDelay > 0 {
-		// Load balancers learn from /readyz that the node is stopping, later than the node
-		// itself: until then requests are served as before.
+		// Load balancers learn from /readyz that the node is stopping, with some delay; until then
+		// requests are served as before.
 		n.opt.Log.Info(
 			"no longer ready; the socket closes after server.drain_delay",
 			slog.Duration("drain_delay", s.DrainDelay),

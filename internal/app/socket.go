@@ -19,8 +19,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
-// socket answers requests from the first moment: until the node has its database, that it is
-// starting (httpapi.Starting), then as the node does.
+// socket accepts requests from the first moment: until the node has its database, it responds that
+// the node is starting (httpapi.Starting), and then as the node does.
 type socket struct {
 	addr    net.Addr
 	tls     *tls.Config // nil: plain HTTP
@@ -30,11 +30,11 @@ type socket struct {
 	abandon context.CancelFunc // ends the requests in flight
 
 	handler  atomic.Pointer[http.Handler]
-	refused  atomic.Pointer[func()] // called for a connection beyond the limit of its address
+	refused  atomic.Pointer[func()] // called for each connection beyond the limit per address
 	obstacle atomic.Pointer[string] // why the node has not started yet
 }
 
-// openSocket begins to serve on l. ctx is that of requests, without its end.
+// openSocket begins to serve on l. ctx is the context of requests, without its cancellation.
 func openSocket(ctx context.Context, cfg *config.Config, opt *Options, l net.Listener) (*socket, error) {
 	s := &socket{addr: l.Addr(), failed: make(chan error, 1)}
 	s.wait("the server is starting")
@@ -88,10 +88,10 @@ func (s *socket) serveHTTP(w http.ResponseWriter, r *http.Request) {
 // use makes h the handler of all further requests.
 func (s *socket) use(h http.Handler) { s.handler.Store(&h) }
 
-// wait notes, for everyone who asks, why the node has not started yet.
+// wait sets the reason, shown in responses, why the node has not started yet.
 func (s *socket) wait(obstacle string) { s.obstacle.Store(&obstacle) }
 
-// close stops serving: requests in flight have until ctx ends, and are asked to end after a
+// close stops serving. Requests in flight may continue until ctx ends, and are asked to end after a
 // quarter of limit.
 func (s *socket) close(ctx context.Context, limit time.Duration) {
 	defer s.abandon()
@@ -101,15 +101,15 @@ func (s *socket) close(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// How long a node waits between attempts to open its database, and how often it says so.
+// How long a node waits between attempts to open its database, and how often it logs that.
 const (
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
 	sayEvery     = time.Minute
 )
 
-// openWaiting calls open until the database is there, so that a node may start before its
-// database. An error that no database at its place explains ends it, and so does ctx.
+// openWaiting calls open until the database is available, so that a node may start before its
+// database. It returns early if ctx ends, or on an error that a missing database does not explain.
 func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() error) error {
 	began, pause := time.Now(), firstPause
 	var said time.Time

@@ -36,7 +36,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
-// stores are all stores, on PostgreSQL or in memory: both fulfil the same contracts
+// stores holds all stores, on PostgreSQL or in memory; both pass the same contract tests
 // (internal/test/storetest, eventtest).
 type stores struct {
 	sagas        sagaStore
@@ -52,11 +52,12 @@ type stores struct {
 	timeline     timeline.Store    // nil: there is none
 	overview     overview.Store    // nil: there are only sagas
 	jobStores    *jobStores        // nil: there are no job runs without PostgreSQL
-	// secret returns 32 random bytes by name, the same for as long as the store lasts.
+	// secret returns 32 random bytes by name, the same for the lifetime of the store.
 	secret  func(ctx context.Context, name string) ([]byte, error)
 	storage func(ctx context.Context) (storage.Storage, error) // nil: there are no tables
 	ping    func(ctx context.Context) error
-	// condition asks the database how it is, and whether it takes writes; nil: there is none.
+	// condition checks the state of the database, and whether it accepts writes; nil: there is
+	// none.
 	condition func(ctx context.Context) (postgres.Condition, error)
 }
 
@@ -80,9 +81,8 @@ type hookStore interface {
 	webhook.Queue
 }
 
-// openStores opens the stores of the configured database. lost is closed when the
-// private database exits unexpectedly, nil when there is none; stop ends what was
-// started.
+// openStores opens the stores of the configured database. lost is closed when the private database
+// exits unexpectedly, and is nil without one; stop stops what was started.
 func openStores(
 	ctx context.Context,
 	cfg *config.Config,

@@ -21,10 +21,10 @@ import (
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// Trail names one chain of seals of the audit trail.
+// Trail identifies one chain of seals in the audit trail.
 type Trail string
 
-// The trails: two of each tenant, and one of the whole deployment.
+// The trails: two per tenant, and one for the whole deployment.
 const (
 	SagaEvents        Trail = "events"
 	TenantActions     Trail = "actions"
@@ -34,9 +34,8 @@ const (
 // Trails lists all trails.
 var Trails = []Trail{SagaEvents, TenantActions, DeploymentActions}
 
-// VerifyAudit checks a trail of a tenant, from a seal to its end, in the configured
-// database, and calls progress after each part. The schema must be current; nothing is
-// written.
+// VerifyAudit verifies a trail of a tenant, from a seal to its end, in the configured database, and
+// calls progress after each part. The schema must be current; nothing is written.
 func VerifyAudit(
 	ctx context.Context,
 	cfg config.Config,
@@ -78,8 +77,8 @@ func VerifyAudit(
 	}
 }
 
-// Explained returns nil when reason is one that the record of actions can keep: not
-// empty, as the API requires it, and not too long.
+// Explained returns nil if the record of actions can store reason: it must not be empty, as in the
+// API, or too long.
 func Explained(reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
@@ -90,8 +89,8 @@ func Explained(reason string) error {
 	return nil
 }
 
-// Commanded returns ctx for a command that changes something: the record of
-// actions names it, with the operating system's user and host for an address.
+// Commanded returns ctx for a command that changes something: the record of actions names the
+// command, with the operating system's user and host as its address.
 func Commanded(ctx context.Context, actor, command, reason string) context.Context {
 	return operator.As(ctx, commandedBy(actor, command, reason))
 }

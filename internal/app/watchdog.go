@@ -12,18 +12,18 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 )
 
-// stillness is for how long a loop that runs every few seconds may finish no round.
+// stillness is how long a loop that runs every few seconds may go without finishing a round.
 const stillness = time.Minute
 
-// addWatchdog adds the watchdog of the loops, which are known by now.
+// addWatchdog adds the watchdog, once all loops are known.
 func (n *node) addWatchdog(context.Context) error {
 	n.watch()
 	return nil
 }
 
-// watch expects rounds of the loops that this node runs. Vital are those without which sagas make
-// no progress: while one is late, the node is not ready, and new sagas go to others. What the other
-// loops do is not urgent, or done by every node.
+// watch registers the loops that this node runs. Vital loops are those without which sagas make no
+// progress: while one is late, the node is not ready, and new sagas go to other nodes. The other
+// loops are not urgent, or run on every node.
 func (n *node) watch() {
 	n.loops = loop.NewWatchdog(time.Now)
 	n.metrics.Watch(n.loops.Done, func() []string {
@@ -62,7 +62,7 @@ func (n *node) watch() {
 	}
 }
 
-// rounds are the loops of this node, for operators.
+// rounds returns the loops of this node, for operators.
 func (n *node) rounds() (all []overview.Loop) {
 	for _, r := range n.loops.Rounds() {
 		all = append(all, overview.Loop{
@@ -72,7 +72,7 @@ func (n *node) rounds() (all []overview.Loop) {
 	return all
 }
 
-// late returns what the watchdog has to say of this node, and whether it cannot work.
+// late returns the watchdog's report on this node, and whether the node cannot work.
 func (n *node) late() (warnings []string, vital error) {
 	late := n.loops.Late()
 	for _, l := range late {

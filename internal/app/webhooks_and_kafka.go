@@ -23,7 +23,7 @@ import (
 type notices struct {
 	hooks  delivery.Config
 	sender *delivery.Sender
-	topic  *publication.Config // nil: no topic of events
+	topic  *publication.Config // nil: no topic for events
 	outbox *publication.Config // events of job runs; nil: no Kafka
 }
 

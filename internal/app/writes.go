@@ -9,13 +9,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// writes is the only path to the saga tables: creates and changes of all sagas, each in
-// group commits.
+// writes is the only write path to the saga tables: all creates and changes of sagas, in group
+// commits.
 type writes struct {
 	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
 	changes *groupcommit.Committer[saga.Change, error]
 	metrics *metrics.Metrics
-	told    func() // called after audit events were committed
+	told    func() // called after audit events are committed
 }
 
 func newWrites(store saga.Store, batch int, m *metrics.Metrics, told func()) *writes {
@@ -69,7 +69,7 @@ func (w *writes) Commit(ctx context.Context, c saga.Change) error {
 	return nil
 }
 
-// Act is Commit for a request of the API that changes a saga's course, such as cancel.
+// Act is Commit for an API request that changes the course of a saga, such as cancel.
 func (w *writes) Act(ctx context.Context, c saga.Change) error {
 	if err := failpoint.Hit(failpoint.CancelBefore); err != nil {
 		return err

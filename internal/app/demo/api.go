@@ -16,13 +16,15 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// server is the Skald that a demo fills. It is sent what a person would send with curl.
+// server is the Skald server that a demo fills, with the same requests that a person would send
+// with curl.
 type server struct{ url string }
 
-// errGone is that the resource changed in the meantime, which a demo that keeps moving has to expect.
+// errGone means that the resource was changed concurrently, which a demo with ongoing activity must
+// expect.
 var errGone = errors.New("changed in the meantime")
 
-// call sends a request and decodes the answer into out unless that is nil.
+// call sends a request and decodes the response into out unless that is nil.
 func (s server) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	if in != nil {
@@ -65,7 +67,7 @@ func (s server) post(ctx context.Context, path string, in any) error {
 	return s.call(ctx, http.MethodPost, path, in, nil)
 }
 
-// until repeats ask until it reports true.
+// until repeats ask until it returns true.
 func until(ctx context.Context, what string, ask func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()

@@ -1,10 +1,9 @@
-// Package demo runs the complete order example: participants with a durable ledger, a
-// Skald node, and three orders: one completes, one is refused, and the outcome of one
-// stays unknown. It prints what happened and checks the ledger. A demo that stays is a
-// server with something in every state, for people to look at and to act on.
+// Package demo runs the complete order example: participants with a durable ledger, a Skald node,
+// and three orders: one completes, one is refused, and the outcome of one stays unknown. It prints
+// what happened and checks the ledger. A demo that is kept running is a server with something in
+// every state, for people to explore and operate.
 //
-// Files, each on top of those before it: timeline, demo, services, api, sagas, letters,
-// jobs, keep.
+// Files, each on top of those before it: timeline, demo, services, api, sagas, letters, jobs, keep.
 package demo
 
 import (
@@ -29,7 +28,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 )
 
-// Config of a demo. All fields are required.
+// Config configures a demo. All fields are required.
 type Config struct {
 	Skald    config.Config // as `serve` would use it; the address is replaced by a free one
 	Workflow string        // path of the example's workflow.yaml
@@ -39,10 +38,10 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// written is the participants' address in workflow.yaml, replaced by the real one.
+// written is the participants' address in workflow.yaml, which is replaced by the actual one.
 const written = "127.0.0.1:9001"
 
-// order is one order of the demo and the end that it must have.
+// order is one order of the demo with its expected end.
 type order struct {
 	title   string
 	payload string
@@ -66,7 +65,7 @@ var orders = []order{
 		client.SagaStatusFAILED, client.SagaStateCompensated, ledger.Compensated},
 }
 
-// Run runs the demo. Its error says what differs from what the demo expects.
+// Run runs the demo. Its error describes any deviation from the expected result.
 func Run(ctx context.Context, cfg Config) (err error) {
 	path := filepath.Join(cfg.Dir, "ledger.jsonl")
 	if err := errors.Join(os.MkdirAll(cfg.Dir, 0o755), removeIfThere(path)); err != nil {
@@ -116,7 +115,7 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// openShop serves the participants on a free port of loopback.
+// openShop serves the participants on a free loopback port.
 func openShop(path string, log *slog.Logger) (addr string, closeIt func(), err error) {
 	s, err := shop.Open(shop.Config{Ledger: path, Log: log})
 	if err != nil {
@@ -140,7 +139,7 @@ func openShop(path string, log *slog.Logger) (addr string, closeIt func(), err e
 func startSkald(ctx context.Context, cfg Config, addr string) (url string, stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cfg.Skald.Server.ListenAddr = addr
-	cfg.Skald.Auth.Mode = config.AuthOff // only the demo talks to it
+	cfg.Skald.Auth.Mode = config.AuthOff // the demo is its only client
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- app.Run(ctx, cfg.Skald, app.Options{Version: cfg.Version, Log: cfg.Log,
@@ -155,8 +154,7 @@ func startSkald(ctx context.Context, cfg Config, addr string) (url string, stop 
 	}
 }
 
-// register registers the workflow with the participants' real address and
-// returns its step names.
+// register registers the workflow with the participants' actual address and returns its step names.
 func register(ctx context.Context, c *client.ClientWithResponses, path, participants string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// fillJobs defines jobs and leads a run into every state in which a run can rest.
+// fillJobs defines jobs and brings runs into every state in which a run can stay.
 func (f *filler) fillJobs(ctx context.Context) error {
 	for _, d := range []object{
 		{"name": "nightly-report", "type": "time", "command_name": "report", "labels": object{"team": "finance"},
@@ -48,7 +48,7 @@ func (f *filler) fillJobs(ctx context.Context) error {
 		{"nightly-report", object{"args": object{"lines": 400}}, ""},
 		{"import-prices", object{"args": object{"file": "prices.csv"}}, ""},
 		{"stocktaking", object{"args": object{"seconds": 60}}, ""},
-		{"render", object{}, ""}, // no worker takes its queue
+		{"render", object{}, ""}, // no worker serves its queue
 		{"render", object{}, "cancel"},
 	} {
 		var made struct {
@@ -66,7 +66,7 @@ func (f *filler) fillJobs(ctx context.Context) error {
 	return f.webhooks(ctx)
 }
 
-// lost registers a worker that takes a run and is never heard of again.
+// lost registers a worker that takes a run and then goes silent.
 func (f *filler) lost(ctx context.Context) error {
 	if err := f.post(ctx, "/job-definitions/render/runs", object{"args": object{"scene": 7}}); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (f *filler) lost(ctx context.Context) error {
 		object{"slots": 1, "wait_ms": 5000, "claim_id": "c-1", "start": true})
 }
 
-// webhooks adds one that works, one whose endpoint fails, and one that is disabled.
+// webhooks adds three endpoints: one that works, one that fails, and one that is disabled.
 func (f *filler) webhooks(ctx context.Context) error {
 	f.services.behave("hooks/broken", "down")
 	for _, h := range []object{

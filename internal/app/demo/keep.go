@@ -15,10 +15,10 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// KeepConfig is the configuration of a demo that stays.
+// KeepConfig configures a demo that is kept running.
 type KeepConfig struct {
 	Skald   config.Config // as `serve` would use it; without a configured database it gets one of its own
-	Scale   float64       // how much there is to see: 1 is 3,000 letters
+	Scale   float64       // amount of data: 1 is 3,000 letters
 	Dir     string        // directory of the private database, which is deleted at the end
 	Version httpapi.Version
 	Out     io.Writer
@@ -34,11 +34,11 @@ type filler struct {
 	scale    float64
 }
 
-// scaled is n at the demo's scale, and enough for each group to have one.
+// scaled returns n at the demo's scale, large enough for each group to have one.
 func (f *filler) scaled(n int) int { return max(48, int(float64(n)*f.scale)) }
 
-// Keep runs a server with something in every state for people to look at and to act on, until ctx ends. Some of
-// it keeps moving: orders arrive, a job runs every ten seconds, a redrive goes on.
+// Keep runs a server with something in every state, for people to explore and operate, until ctx
+// ends. Some of it is active: orders arrive, a job runs every ten seconds, a redrive continues.
 func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 	services, closeServices, err := openServices(cfg.Log)
 	if err != nil {
@@ -57,7 +57,7 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		cfg.Skald.Database.EmbeddedDir = filepath.Join(dir, "postgres")
 	}
 	cfg.Skald.Engine.DrainTimeout = time.Second // its participants end with it
-	// The server outlives ctx: its worker has something to report at its end.
+	// The server outlives ctx, so that its worker can report when it stops.
 	url, stop, err := startSkald(context.WithoutCancel(ctx), Config{Skald: cfg.Skald, Version: cfg.Version, Log: cfg.Log},
 		cfg.Skald.Server.ListenAddr)
 	if err != nil {
@@ -95,7 +95,7 @@ Ctrl-C ends the demo and deletes its data.
 	return f.move(ctx)
 }
 
-// move starts an order every three seconds; each tenth cannot be closed and is undone.
+// move starts an order every three seconds; every tenth cannot be closed and is compensated.
 func (f *filler) move(ctx context.Context) error {
 	for n := 1000; loop.Sleep(ctx, 3*time.Second); n++ {
 		err := f.order(ctx, n)

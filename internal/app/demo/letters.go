@@ -48,7 +48,7 @@ func (f *filler) fillLetters(ctx context.Context) error {
 	return f.redrives(ctx)
 }
 
-// letter n belongs to one of the first three groups in three cases of four.
+// three of four letters belong to one of the first three groups.
 func (f *filler) letter(n int) object {
 	cause := causes[n/4%len(causes)]
 	if n%4 != 0 {
@@ -65,7 +65,7 @@ func (f *filler) letter(n int) object {
 	}
 }
 
-// groups gives some of the groups a life.
+// groups changes the states of some groups.
 func (f *filler) groups(ctx context.Context) error {
 	var page struct {
 		Groups []struct{ Fingerprint, Topic string }
@@ -104,8 +104,8 @@ func (f *filler) letterStates(ctx context.Context) error {
 	return nil
 }
 
-// redrives starts one that completes, one that halts, one that waits for approval, one that goes on slowly, and
-// one that is paused.
+// redrives starts five redrives: one completes, one halts, one waits for approval, one runs slowly,
+// and one is paused.
 func (f *filler) redrives(ctx context.Context) error {
 	for _, r := range []struct {
 		topic, then string

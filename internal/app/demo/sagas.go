@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// fillSagas starts sagas and leads one at least into every state in which a saga can rest.
+// fillSagas starts sagas and brings at least one into every state in which a saga can stay.
 func (f *filler) fillSagas(ctx context.Context) error {
 	for _, as := range [][2]string{
 		{"stock/reserve", "flaky"}, {"orders/close", "refuse"}, {"stock/return", "down"}, {"carrier/slot", "slow"},
@@ -41,8 +41,8 @@ func (f *filler) fillSagas(ctx context.Context) error {
 	if err := f.shipments(ctx); err != nil {
 		return err
 	}
-	// The undo of the late orders has given up once they are failed. From then on it would succeed: it is for a
-	// person to retry.
+	// The compensation of the late orders has exhausted its retries once they are FAILED. From then
+	// on it would succeed, so that a person can retry it.
 	if err := f.rest(ctx, "late-order", "failed", 4); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (f *filler) fillSagas(ctx context.Context) error {
 	return f.rest(ctx, "overdue", "timed_out", 1)
 }
 
-// shipments are sagas in which an operator has intervened, or has to.
+// shipments starts sagas in which an operator has intervened, or needs to.
 func (f *filler) shipments(ctx context.Context) error {
 	for n, action := range []string{"", "suspend", "cancel", "compensate"} {
 		var made struct {
@@ -78,7 +78,7 @@ func (f *filler) shipments(ctx context.Context) error {
 	return f.post(ctx, "/sagas", object{"workflow_name": "depot-move", "business_key": "move-1", "payload": object{}})
 }
 
-// order starts an order that will succeed, though not at the first attempt.
+// order starts an order that will succeed, but not at the first attempt.
 func (f *filler) order(ctx context.Context, n int) error {
 	return f.post(ctx, "/sagas", object{
 		"workflow_name": "order", "business_key": fmt.Sprintf("order-%d", 4700+n), "correlation_id": fmt.Sprint(4700 + n),
@@ -96,8 +96,8 @@ func (f *filler) rest(ctx context.Context, workflow, state string, enough int) e
 	})
 }
 
-// register registers the workflows. A step is written as its name, the operation that does it, and the one that
-// undoes it, if any.
+// register registers the workflows. A step is written as its name, its action, and its
+// compensation, if any.
 func (f *filler) register(ctx context.Context) error {
 	quick := object{"max_attempts": 4, "initial_interval_ms": 100, "max_interval_ms": 2000, "multiplier": 4}
 	patient := object{"max_attempts": 100, "initial_interval_ms": 5000, "max_interval_ms": 60000, "multiplier": 2}

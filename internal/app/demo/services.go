@@ -14,22 +14,23 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// services are the participants of a demo that stays. They keep no books: they answer as configured.
+// services are the participants of a demo that is kept running. They have no ledger, and respond as
+// configured.
 type services struct {
 	url  string
 	mu   sync.Mutex
-	as   map[string]string // how an operation such as "stock/release" answers; absent: ok
-	seen map[string]int    // calls by path and Idempotency-Key, for those that answer at the third attempt
+	as   map[string]string // how an operation such as "stock/release" responds; default: ok
+	seen map[string]int    // calls by path and Idempotency-Key, for operations that succeed at the third attempt
 	stop chan struct{}
 }
 
-// manners are the ways in which an operation can answer.
+// manners are the ways in which an operation can respond.
 var manners = map[string]string{
 	"ok": "200", "refuse": "409 out_of_stock", "down": "503", "flaky": "503 twice, then 200",
 	"slow": "200 after a minute",
 }
 
-// openServices serves the participants on a free port of loopback.
+// openServices serves the participants on a free loopback port.
 func openServices(log *slog.Logger) (s *services, closeIt func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -51,14 +52,14 @@ func openServices(log *slog.Logger) (s *services, closeIt func(), err error) {
 	return s, sync.OnceFunc(func() { close(s.stop); server.Close() }), nil
 }
 
-// behave sets how an operation answers from now on.
+// behave sets how an operation responds from now on.
 func (s *services) behave(operation, manner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.as[operation] = manner
 }
 
-// teach is behave for people: curl -X PUT -d down .../manners/stock/release.
+// teach is the HTTP handler of behave: curl -X PUT -d down .../manners/stock/release.
 func (s *services) teach(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 100))
 	manner := strings.TrimSpace(string(text))
@@ -90,12 +91,12 @@ func (s *services) answer(w http.ResponseWriter, r *http.Request) {
 		pause = time.Minute
 	}
 	if loop.Await(r.Context(), pause, s.stop) {
-		panic(http.ErrAbortHandler) // without an answer
+		panic(http.ErrAbortHandler) // without a response
 	}
 	if r.Context().Err() != nil {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller is gone, or has it
+	_ = json.NewEncoder(w).Encode(body) // the caller has disconnected, or has the response
 }
