@@ -15,7 +15,7 @@ const (
 	meansDisable = "New sagas of this workflow are refused. Sagas that have started continue."
 )
 
-// buttonsOf are the actions on a workflow.
+// buttonsOf returns the actions on a workflow.
 func (p *pages) buttonsOf(v *web.Visit, w *client.Workflow) []web.Button {
 	if p.kit.ReadOnly {
 		return nil
@@ -27,10 +27,10 @@ func (p *pages) buttonsOf(v *web.Visit, w *client.Workflow) []web.Button {
 	return []web.Button{v.Button("Enable", at+"/enable", "workflows:write", meansEnable, web.Changes)}
 }
 
-// pathOf is the page of a workflow, below the base.
+// pathOf returns the path of a workflow's page, below the base.
 func pathOf(name string) string { return "/ui/workflows/" + url.PathEscape(name) }
 
-// enable and disable are the forms of these actions.
+// enable and disable handle the forms of these actions.
 func (p *pages) enable(v *web.Visit) (*web.Action, error) {
 	a, name, err := p.change(v, "Enable", meansEnable)
 	if err != nil {

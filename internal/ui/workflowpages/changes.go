@@ -8,27 +8,27 @@ import (
 	"strconv"
 )
 
-// changes is how a definition differs from another: as a whole, and by step.
+// changes are the differences between two definitions: as a whole, and by step.
 type changes struct {
 	Whole []member // outside of the steps
 	Steps []stepChange
 }
 
-// None reports whether the definitions are equivalent.
+// None reports whether there are no differences.
 func (c changes) None() bool { return len(c.Whole) == 0 && len(c.Steps) == 0 }
 
-// stepChange is how a step changed. Places are numbers from 1.
+// stepChange is how a step changed. Positions are numbered from 1.
 type stepChange struct {
 	Name    string
 	Added   bool
 	Removed bool
-	Moved   bool // it has another place among the steps that are in both
+	Moved   bool // its position among the steps that are in both has changed
 	From    int
 	To      int
 	Members []member
 }
 
-// member is a value that differs. Old or New is empty where it is absent.
+// member is a value that differs. Old or New is empty if the value is absent.
 type member struct{ Path, Old, New string }
 
 // changesOf compares two definitions, each as JSON.
@@ -48,7 +48,7 @@ func changesOf(before, after json.RawMessage) (changes, error) {
 		was[s.name] = i
 	}
 	is := map[string]bool{}
-	var order []int // the former places of the steps that are in both, in their present order
+	var order []int // the former positions of the steps that are in both, in their current order
 	for _, s := range steps {
 		is[s.name] = true
 		if i, ok := was[s.name]; ok {
@@ -81,13 +81,13 @@ func changesOf(before, after json.RawMessage) (changes, error) {
 	return out, nil
 }
 
-// parts is a step by the paths of its values.
+// parts is a step as values by path.
 type parts struct {
 	name    string
 	members map[string]string
 }
 
-// partsOf takes a definition apart.
+// partsOf splits a definition into its steps and the rest.
 func partsOf(raw json.RawMessage) (whole map[string]string, steps []parts, err error) {
 	var all map[string]any
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -147,7 +147,7 @@ func membersChanged(old, present map[string]string) (out []member) {
 	return out
 }
 
-// longestRising returns a longest rising subsequence: the steps that keep their order.
+// longestRising returns a longest increasing subsequence: the steps that keep their order.
 func longestRising(all []int) []int {
 	length, before := make([]int, len(all)), make([]int, len(all))
 	best := -1

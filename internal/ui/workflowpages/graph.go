@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// graph is the drawing of the steps: a step is one layer below the last one it waits for. A step that depends on
-// none waits for the one before it, because steps run one at a time.
+// graph is the drawing of the steps: a step is one layer below the last step it depends on. A step
+// without dependencies waits for the one before it, because steps run one at a time.
 type graph struct {
 	W, H  int
 	Nodes []node
@@ -16,14 +16,14 @@ type graph struct {
 type node struct {
 	*step
 	X, Y, W, H int
-	// Lines of text, cut to the width of the node; the title has all of it.
+	// Lines of text, cut to the width of the node; the title has the full text.
 	Label, Action, Back, Policy string
 	Title                       string
 }
 
 type edge struct {
 	Path string
-	// Order: the step runs after the other because of its place, not because it depends on it.
+	// Order: the step runs after the other because of its position, not because it depends on it.
 	Order bool
 	Title string
 }
@@ -32,13 +32,13 @@ const (
 	nodeW, nodeH = 310, 92
 	gapX, gapY   = 26, 34
 	margin       = 14
-	// mostDrawn is how many steps a drawing has at most; the table has them all.
+	// mostDrawn is the maximum number of steps in a drawing; the table has them all.
 	mostDrawn = 120
-	// Characters that fit into a node, in the faces of the name and of the calls.
+	// Number of characters that fit into a node, in the fonts of the name and of the calls.
 	nameFits, callFits = 34, 40
 )
 
-// newGraph lays the steps out; nil when there are too many.
+// newGraph lays out the steps; nil if there are too many.
 func newGraph(steps []step) *graph {
 	if len(steps) > mostDrawn {
 		return nil

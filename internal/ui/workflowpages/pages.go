@@ -1,4 +1,5 @@
-// Package workflowpages has the pages of workflows: their versions, how these differ, and their registration.
+// Package workflowpages renders the pages of workflows: their versions, the differences between
+// them, and their registration.
 //
 // Files, each on top of those before it: yamltext, steps, graph, changes, statistics, window,
 // series, timing, workflows, workflow, actions, register, pages.
@@ -23,7 +24,7 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/workflows/{workflow}", p.workflow)
 	k.Action("/ui/workflows/{workflow}/enable", p.enable)
 	k.Action("/ui/workflows/{workflow}/disable", p.disable)
-	// Not below /ui/workflows/, where it would take a name that a workflow may have.
+	// Not below /ui/workflows/, where it would hide a workflow of that name.
 	k.Page("GET /ui/register-workflow", p.register)
 	k.Page("POST /ui/register-workflow", p.registered)
 	return k.Templates(templates)

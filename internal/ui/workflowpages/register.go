@@ -14,29 +14,29 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// registration is the form for a new version of a workflow. It is checked as it is written, and compared with the
-// version that new sagas use now.
+// registration is the form for a new version of a workflow. It is checked as the user types, and
+// compared with the version that new sagas use now.
 type registration struct {
 	Text     string
 	Key      string // Idempotency-Key
-	Name     string // of the workflow that the form was opened for; empty: none
+	Name     string // the workflow for which the form was opened; empty: none
 	Checked  bool
 	Valid    *client.WorkflowValidation
 	Findings []finding
-	Problem  *client.Problem // of the check or of the registration, where it lists no findings
+	Problem  *client.Problem // of the check or of the registration, if it contains no findings
 	Listing  []listed        // the text with its findings
 	Current  *stored         // what Valid was compared with; nil: the name is new
-	ETag     string          // of that workflow
+	ETag     string          // version of that workflow
 	Steps    []step
 	Changes  changes
 	Diff     []web.DiffLine
 	May      bool // the visitor may register workflows
 	Stale    bool // the workflow has changed since the form was checked
-	Unseen   bool // the registration was not sent, because the difference had not been shown
+	Unseen   bool // the registration was not sent, because the differences had not been shown
 	Curl     string
 }
 
-// finding is a mistake with the line it is in; 0: unknown.
+// finding is a mistake with its line; 0: unknown.
 type finding struct {
 	Line int
 	client.ProblemField
@@ -49,7 +49,7 @@ type listed struct {
 	Findings []string
 }
 
-// mediaType is how a definition is sent.
+// mediaType returns the content type of a definition.
 func mediaType(text string) string {
 	if isJSON(text) {
 		return web.JSON
@@ -79,7 +79,7 @@ func (p *pages) register(v *web.Visit) (*web.Page, error) {
 	return p.registerPage(v, d, 0), nil
 }
 
-// sample is what the form starts with.
+// sample is the initial text of the form.
 const sample = `name: my-workflow
 steps:
   - name: reserve
@@ -103,7 +103,7 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 	if err := v.ParseForm(); err != nil {
 		return nil, web.Malformed("The form cannot be read.")
 	}
-	// A browser sends the ends of lines as CR LF.
+	// Browsers send line ends as CR LF.
 	d := &registration{
 		Key: v.Form.Get("key"), Name: v.Form.Get("name"), Text: strings.ReplaceAll(v.Form.Get("definition"), "\r\n", "\n"),
 	}
@@ -123,7 +123,8 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 		}
 		return p.registerPage(v, d, status), nil
 	}
-	// The compared version is the one that the form names: if there is a newer one, its difference was not seen.
+	// The form names the version to compare with: if there is a newer one, its differences were not
+	// seen.
 	seen := ""
 	if v.Form.Get("compared") == d.Valid.Name {
 		seen = v.Form.Get("etag")
@@ -146,7 +147,7 @@ func (p *pages) registered(v *web.Visit) (*web.Page, error) {
 	if w := res.JSON201; w != nil {
 		return &web.Page{Data: web.Redirect(pathOf(w.Name) + "?v=" + strconv.Itoa(w.Version))}, nil
 	}
-	if w := res.JSON200; w != nil { // an equal version was there
+	if w := res.JSON200; w != nil { // an equal version existed
 		return &web.Page{Data: web.Redirect(pathOf(w.Name) + "?v=" + strconv.Itoa(w.Version))}, nil
 	}
 	if _, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); !d.refused(err) {
@@ -177,7 +178,7 @@ func (p *pages) registerPage(v *web.Visit, d *registration, status int) *web.Pag
 	}
 }
 
-// check asks the API what it says of the text, and compares it with the present version.
+// check asks the API to validate the text, and compares it with the current version.
 func (p *pages) check(v *web.Visit, d *registration) error {
 	d.Checked = true
 	res, err := p.kit.Client.ValidateWorkflowWithBodyWithResponse(v.Context(), mediaType(d.Text),
@@ -209,8 +210,8 @@ func (p *pages) check(v *web.Visit, d *registration) error {
 	return err
 }
 
-// refused shows what the API says of the definition, beside the lines that it speaks of. It reports whether err is
-// the API's.
+// refused shows the API's findings beside the lines that they refer to. It reports whether err came
+// from the API.
 func (d *registration) refused(err error) bool {
 	var refusal *web.Refusal
 	if !errors.As(err, &refusal) {
@@ -238,10 +239,10 @@ func (d *registration) refused(err error) bool {
 	return true
 }
 
-// inLine finds the line in the API's words for a text that is not YAML.
+// inLine extracts the line from the API's message about invalid YAML.
 var inLine = regexp.MustCompile(`\bline (\d{1,6})\b`)
 
-// Link to the present version.
+// Link to the current version.
 func (d *registration) Link() string {
 	return pathOf(d.Current.Name) + "?" + url.Values{"v": {strconv.Itoa(d.Current.Version)}}.Encode()
 }

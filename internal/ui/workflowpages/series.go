@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// series draws sagas over time: how many were created, how they ended, and how long they took.
+// series shows sagas over time: how many were created, how they ended, and how long they took.
 type series struct {
 	*window
 	AsOf     time.Time
@@ -23,11 +23,11 @@ type series struct {
 	Times    []time.Time
 	Days     bool // a bucket is a day
 	Workflow string
-	Sampled  bool // some durations are those of a part of the sagas
+	Sampled  bool // some durations cover only part of the sagas
 	Total    int64
 }
 
-// axis is the labels of the vertical one, from the top.
+// axis has the labels of the vertical axis, from the top.
 type axis []string
 
 // part is one kind of outcome.
@@ -95,7 +95,7 @@ func (p *pages) seriesOf(v *web.Visit, name string) (*series, error) {
 	return drawSeries(w, name, got, p.kit.Base), nil
 }
 
-// drawSeries makes the charts and the table of a series.
+// drawSeries creates the charts and the table of a series.
 func drawSeries(w *window, name string, got *client.SagaSeries, base string) *series {
 	s := &series{
 		window: w, AsOf: got.AsOf, Legend: outcomeParts(), Workflow: name, Days: w.Length >= 24*time.Hour,
@@ -154,7 +154,7 @@ func drawSeries(w *window, name string, got *client.SagaSeries, base string) *se
 	return s
 }
 
-// milliseconds shows a duration, with a digit behind the point where it is short.
+// milliseconds formats a duration, with one decimal if it is short.
 func milliseconds(ms float64) string {
 	if ms < 10 {
 		return fmt.Sprintf("%.1f ms", ms)

@@ -10,7 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// figures are the sagas of a version of a workflow, or of several, by outcome.
+// figures count the sagas of one or more versions of a workflow by outcome.
 type figures struct {
 	Pending, Active, Completed, Compensated, Failed, Cancelled, Attention int64
 	Last                                                                  *time.Time
@@ -29,10 +29,11 @@ func (f *figures) add(s *client.SagaStatistics) {
 	}
 }
 
-// Live are the sagas that have not ended.
+// Live counts the sagas that have not ended.
 func (f *figures) Live() int64 { return f.Pending + f.Active }
 
-// FailureRate is that of the API: what ended with the status FAILED, among all that has ended.
+// FailureRate is defined as in the API: the share of sagas with the status FAILED among all ended
+// sagas.
 func (f *figures) FailureRate() string {
 	return web.Percent(f.Compensated+f.Failed, f.Compensated+f.Failed+f.Completed+f.Cancelled)
 }
@@ -68,7 +69,7 @@ func (c *counts) All(name string) *figures {
 	return sum
 }
 
-// mostPages of statistics are read for a page.
+// mostPages is the maximum number of pages of statistics that are read.
 const mostPages = 10
 
 // countsOf reads the statistics of one workflow, or of all when name is nil, for the sagas created since a time.
@@ -114,5 +115,5 @@ func (p *pages) countsOf(v *web.Visit, name *string, since string) (*counts, err
 	return c, nil
 }
 
-// versionID names a version as the filter of the list of sagas does.
+// versionID names a version in the form of the saga list's filter.
 func versionID(name string, version int) string { return name + "@" + strconv.Itoa(version) }

@@ -7,16 +7,16 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// timing says which step is slow or fails.
+// timing shows which steps are slow or fail.
 type timing struct {
 	*window
 	*client.StepStatisticsList
 	Rows     []timingRow
 	Failures []failureRow
-	Whole    bool   // durations are those of steps, not of attempts
-	Other    string // URL of the other choice of versions
-	Measure  string // URL of the other durations
-	Scale    string // the end of the axis of bars
+	Whole    bool   // durations are of steps, not of attempts
+	Other    string // URL for the other choice of versions
+	Measure  string // URL for the other durations
+	Scale    string // the end of the bars' axis
 	Version  int
 }
 
@@ -104,7 +104,7 @@ func (p *pages) timingOf(v *web.Visit, name string, version int) (*timing, error
 	return t, nil
 }
 
-// changed is the URL of a page with one parameter changed; empty removes it.
+// changed returns the page's URL with one parameter changed; empty removes it.
 func changed(q url.Values, name, value string) string {
 	to := url.Values{}
 	for k, values := range q {
@@ -117,8 +117,8 @@ func changed(q url.Values, name, value string) string {
 	return "?" + to.Encode()
 }
 
-// failedSagas is the list of the sagas of a workflow, created in a time, that did not complete because a step failed
-// with a code.
+// failedSagas returns the URL of the list of a workflow's sagas, created within a period, that did
+// not complete because a step failed with a code.
 func failedSagas(name string, w *window, step, code string) string {
 	return sagasURL(name, w.From, w.To, "status", "FAILED", "step", step, "error_code", code)
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// window is the time that a page of statistics is about: sagas created in it are counted.
+// window is the period covered by a page of statistics: sagas created in it are counted.
 type window struct {
 	From, To time.Time
 	Name     string // of its length
 	Bucket   client.SeriesBucketLength
 	Length   time.Duration // of a bucket
 	Chooser  []web.Tab
-	Earlier  string // URL of the window before; empty: there is none
-	Later    string // of the one after
+	Earlier  string // URL of the previous window; empty: there is none
+	Later    string // of the next one
 	Today    string // of the latest one; empty: this is it
 }
 
@@ -89,7 +89,7 @@ func windowOf(v *web.Visit) (*window, error) {
 	return w, nil
 }
 
-// sagasURL is the list of the sagas created in a time, of one workflow or of all.
+// sagasURL returns the URL of the list of sagas created within a period, of one workflow or of all.
 func sagasURL(workflow string, from, to time.Time, more ...string) string {
 	q := url.Values{"created_from": {from.Format(time.RFC3339)}, "created_to": {to.Format(time.RFC3339)}}
 	if workflow != "" {

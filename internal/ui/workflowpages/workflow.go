@@ -18,7 +18,7 @@ type workflowPage struct {
 	Steps    []step
 	Graph    *graph
 	Versions []versionRow
-	Older    []versionRow // former versions with sagas that have not ended
+	Older    []versionRow // older versions with unfinished sagas
 	OlderSum int64
 	More     string // URL of the page of older versions; empty: these are all
 	Counts   *counts
@@ -26,17 +26,17 @@ type workflowPage struct {
 	Tab      string
 	Tabs     []web.Tab
 	Text     string          // the definition as YAML
-	Raw      json.RawMessage // the definition as JSON, where that is asked for
+	Raw      json.RawMessage // the definition as JSON, if requested
 	Stays    string          // how long ended sagas stay live; empty: the server's default
 	Retry    string          // of all steps that set nothing
 	UndoRe   string
-	Against  int // the version it is compared with; 0: none
+	Against  int // the version to compare with; 0: none
 	Changes  changes
 	Diff     []web.DiffLine
 	Timing   *timing
 	Series   *series
 	Actions  []web.Button
-	Register *web.Button // a new version; nil: the pages only show
+	Register *web.Button // to register a new version; nil: read-only pages
 	Now      time.Time
 }
 
@@ -46,14 +46,14 @@ type versionRow struct {
 	Previous int // the version before it; 0: it is the first
 }
 
-// SagasOf is the URL of the sagas of a version that have not ended.
+// SagasOf returns the URL of the unfinished sagas of a version.
 func (d *workflowPage) SagasOf(version int) string {
 	return "/ui/sagas?" + url.Values{
 		"definition_id": {versionID(d.Name, version)}, "lifecycle": {"active", "compensating"},
 	}.Encode()
 }
 
-// At is the query of this page for a version, with other parameters as pairs.
+// At returns the query of this page for a version, with other parameters as pairs.
 func (d *workflowPage) At(version int, more ...string) string {
 	q := url.Values{"v": {strconv.Itoa(version)}}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -64,7 +64,7 @@ func (d *workflowPage) At(version int, more ...string) string {
 
 var workflowTabs = []string{"Steps", "Performance", "Over time", "Definition", "Versions", "Changes"}
 
-// tabOf is the value of the parameter tab.
+// tabOf returns the value of the parameter tab.
 func tabOf(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
 
 func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
@@ -134,7 +134,7 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "workflow", Title: name, Nav: "Workflows", Refresh: 10, Data: d}, nil
 }
 
-// number reads a version of the URL.
+// number parses a version in the URL.
 func number(s string) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	if err != nil || n < 1 {
@@ -192,7 +192,7 @@ func (p *pages) latest(v *web.Visit, name string) (*stored, error) {
 	return p.version(v, name, versions.Workflows[0].LatestVersion)
 }
 
-// rows are the versions with their figures.
+// rows returns the versions with their figures.
 func (d *workflowPage) rows(list *client.WorkflowList) {
 	for i, w := range list.Workflows {
 		row := versionRow{Workflow: w, figures: d.Counts.Of(w.Name, w.Version)}
@@ -216,7 +216,8 @@ func (d *workflowPage) rows(list *client.WorkflowList) {
 	}
 }
 
-// compare compares the version with that of the parameter diff, else with the one before it.
+// compare compares the version with that in the parameter diff, or by default with the previous
+// one.
 func (p *pages) compare(v *web.Visit, d *workflowPage, raw json.RawMessage) (err error) {
 	d.Against = d.Version - 1
 	if asked := v.URL.Query().Get("diff"); asked != "" {

@@ -13,7 +13,8 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-// asYAML shows JSON as YAML: in the order of the JSON, and with its digits. What cannot be shown so stays JSON.
+// asYAML formats JSON as YAML, preserving the order of members and the digits of numbers. JSON that
+// cannot be converted is returned unchanged.
 func asYAML(raw json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -73,7 +74,7 @@ func yamlNode(d *json.Decoder) (*yaml.Node, error) {
 // lines maps the JSON Pointers of a definition to lines of its text, from 1.
 type lines map[string]int
 
-// linesOf reads a definition, as JSON or as YAML. It maps as much as it can read.
+// linesOf parses a definition, as JSON or YAML. It maps as much as it can parse.
 func linesOf(text string) lines {
 	at := lines{}
 	if isJSON(text) {
@@ -87,10 +88,11 @@ func linesOf(text string) lines {
 	return at
 }
 
-// isJSON reports how a definition is sent: what begins with a brace is JSON, anything else is YAML.
+// isJSON reports how a definition is sent: text that begins with a brace is JSON, anything else is
+// YAML.
 func isJSON(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "{") }
 
-// of returns the line of a pointer, or of the closest value around it that the text has; 0: unknown.
+// of returns the line of a pointer, or of the closest enclosing value in the text; 0: unknown.
 func (at lines) of(pointer string) int {
 	for {
 		if n := at[pointer]; n > 0 {
@@ -104,7 +106,7 @@ func (at lines) of(pointer string) int {
 	}
 }
 
-// deepest bounds the recursion into pasted text.
+// deepest bounds the recursion in pasted text.
 const deepest = 200
 
 func (at lines) yaml(pointer string, n *yaml.Node, depth int) {
@@ -132,7 +134,7 @@ func (at lines) json(text string) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	line, seen := 1, 0
-	now := func() int { // the line of the token that was read last
+	now := func() int { // the line of the last token
 		for end := int(d.InputOffset()); seen < end; seen++ {
 			if text[seen] == '\n' {
 				line++
@@ -173,6 +175,6 @@ func (at lines) json(text string) {
 		return err
 	}
 	if err := value("", 0); err != nil && !errors.Is(err, io.EOF) {
-		at["/"] = now() // where reading stopped
+		at["/"] = now() // where parsing stopped
 	}
 }
