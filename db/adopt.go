@@ -11,11 +11,10 @@ import (
 	migrate "github.com/rubenv/sql-migrate"
 )
 
-// named has the name prefixes of migrations that concern only one schema other than
-// saga.
+// named lists the name prefixes of migrations that concern only one schema other than saga.
 var named = map[string]string{"dlq": "dlq_", "jobs": "job"}
 
-// of returns the versions of the migrations that concern only schema.
+// of returns the versions of the migrations that concern only one schema.
 func of(schema string, known []*migrate.Migration) (versions []int64, err error) {
 	for _, m := range known {
 		number, name, _ := strings.Cut(m.Id, "_")
@@ -30,10 +29,10 @@ func of(schema string, known []*migrate.Migration) (versions []int64, err error)
 	return versions, nil
 }
 
-// adopt recreates the record of applied migrations when it is missing although the
-// schema exists, as after `pg_dump -n saga` and a restore: saga_schema_version in the
-// schema lists what has been applied. Migrations of schemas that the dump left out are
-// not recorded, so that these schemas are created again, empty.
+// adopt recreates the record of applied migrations if it is missing although the schema exists, as
+// after `pg_dump -n saga` and a restore: saga_schema_version in the schema lists what was applied.
+// Migrations of schemas that the dump omitted are not recorded, so that these schemas are created
+// again, empty.
 func adopt(ctx context.Context, db *sql.DB) error {
 	var bereft bool
 	err := db.QueryRowContext(ctx, `SELECT to_regclass('saga.saga_schema_version') IS NOT NULL

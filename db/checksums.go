@@ -12,8 +12,8 @@ import (
 	"github.com/lib/pq"
 )
 
-// Checksums of the applied migrations stand beside their record, so that a file which
-// was changed after it was applied is noticed: the schema is then not what the files say.
+// Checksums of the applied migrations are stored beside their record, to detect files changed after
+// they were applied: the schema then differs from the files.
 const (
 	makeChecksums = `
 CREATE TABLE IF NOT EXISTS skald.schema_checksums (
@@ -30,14 +30,14 @@ BEGIN
     END LOOP;
 END;
 $$`
-	// A migration applied before there were checksums gets that of this binary's file.
+	// A migration applied before checksums were introduced gets the checksum of this binary's file.
 	addChecksums = `
 INSERT INTO skald.schema_checksums (id, sha256)
 SELECT f.id, f.sha256
   FROM unnest($1::text[], $2::text[]) AS f (id, sha256)
   JOIN skald.schema_migrations m ON m.id = f.id
     ON CONFLICT (id) DO NOTHING`
-	// One that was reverted may come back in another form.
+	// A reverted migration may return in another form.
 	dropChecksums = `
 DELETE FROM skald.schema_checksums c WHERE NOT EXISTS (SELECT FROM skald.schema_migrations m WHERE m.id = c.id)`
 	allChecksums = `SELECT id, sha256 FROM skald.schema_checksums ORDER BY id`
@@ -52,7 +52,7 @@ func (e *Changed) Error() string {
 		strings.Join(e.IDs, ", "))
 }
 
-// checksums returns that of each migration file of this binary.
+// checksums returns the checksum of each migration file of this binary.
 func checksums() (map[string]string, error) {
 	entries, err := files.ReadDir("migrations")
 	if err != nil {
@@ -70,8 +70,7 @@ func checksums() (map[string]string, error) {
 	return sums, nil
 }
 
-// keepChecksums stores the checksums of what has been applied, and forgets those of what
-// has been reverted.
+// keepChecksums stores the checksums of applied migrations, and deletes those of reverted ones.
 func keepChecksums(ctx context.Context, db *sql.DB) error {
 	sums, err := checksums()
 	if err != nil {
@@ -97,8 +96,8 @@ func keepChecksums(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// Unchanged returns a *Changed when the file of an applied migration is not what it was.
-// A database whose last migration predates checksums has none.
+// Unchanged returns a *Changed if the file of an applied migration has changed. A database whose
+// last migration predates checksums has none.
 func Unchanged(ctx context.Context, db Reader) error {
 	sums, err := checksums()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package db owns the schema: embedded migrations, and the lock that lets any
-// number of nodes start on one empty database.
+// Package db owns the schema: the embedded migrations, and the lock that allows any number of nodes
+// to start on one empty database.
 package db
 
 import (
@@ -15,8 +15,8 @@ import (
 	migrate "github.com/rubenv/sql-migrate"
 )
 
-// The record of applied migrations is in a schema of its own, so that the
-// schema saga can be dumped, dropped and restored alone (seed 1, pg_dump -n saga).
+// The record of applied migrations is in its own schema, so that the schema saga can be dumped,
+// dropped and restored alone (seed 1, pg_dump -n saga).
 var set = migrate.MigrationSet{SchemaName: "skald", TableName: "schema_migrations"}
 
 // lockKey is Skald's advisory lock for migrations.
@@ -36,23 +36,23 @@ func Hash() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Migrate is Up for databases of tests and benchmarks: it records no action, so that
-// the record contains only their own.
+// Migrate is Up for databases of tests and benchmarks: it records no action, so that the record
+// contains only the actions under test.
 func Migrate(ctx context.Context, dsn string) error {
 	_, err := run(ctx, dsn, migrate.Up, 0, "")
 	return err
 }
 
-// Up applies all missing migrations, durably, and returns how many there were. Nodes
-// that start together take turns. dsn must reach PostgreSQL directly, not through a
-// transaction pooler: the lock belongs to the session. When anything was applied, it is
-// recorded as an action of the principal in ctx (As).
+// Up durably applies all missing migrations and returns how many there were. Nodes that start
+// together take turns. dsn must reach PostgreSQL directly, not through a transaction pooler,
+// because the lock belongs to the session. If anything was applied, it is recorded as an action of
+// the principal in ctx (As).
 func Up(ctx context.Context, dsn string) (int, error) {
 	return run(ctx, dsn, migrate.Up, 0, "up")
 }
 
-// Down reverts the last n migrations, all of them when n is 0, and records that as Up
-// does. It returns how many it reverted.
+// Down reverts the last n migrations, or all of them if n is 0, and records that as Up does. It
+// returns how many it reverted.
 func Down(ctx context.Context, dsn string, n int) (int, error) {
 	return run(ctx, dsn, migrate.Down, n, "down")
 }
@@ -82,7 +82,7 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 		}
 		if err == nil {
 			if err = keepChecksums(ctx, db); n == 0 && denied(err) {
-				err = nil // a login that found nothing to do need not own anything
+				err = nil // a login with nothing to do need not own anything
 			}
 		}
 		if err == nil && n > 0 && verb != "" {
@@ -96,9 +96,8 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 	return n, err
 }
 
-// locked runs f while no other process migrates. It polls for the lock: a session that
-// waits inside pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits
-// for that snapshot in turn, forever.
+// locked calls f while no other process migrates. It polls for the lock: a session that waits
+// inside pg_advisory_lock holds a snapshot for which CREATE INDEX CONCURRENTLY would wait, forever.
 func locked(ctx context.Context, dsn string, f func(*sql.DB) error) error {
 	return connectedBy(dsn, func(c driver.Connector) driver.Connector { return impatient{c} },
 		func(db *sql.DB) error { return lockedOn(ctx, db, lockKey, f) })
@@ -129,9 +128,9 @@ func lockedOn(ctx context.Context, db *sql.DB, key int64, f func(*sql.DB) error)
 	return f(db)
 }
 
-// Current is Check on a connection of its own with the login of dsn, or with the
-// engine's role if the login does not inherit the right to read. A login that may not
-// assume that role either gets an *Insecure, which says what to run.
+// Current is Check on its own connection with the login of dsn, or with the engine's role if the
+// login does not inherit the right to read. A login that may not assume that role either gets an
+// *Insecure, which says what to run.
 func Current(ctx context.Context, dsn string) error {
 	return connected(dsn, func(db *sql.DB) error {
 		if err := db.PingContext(ctx); err != nil {
@@ -153,8 +152,8 @@ func Current(ctx context.Context, dsn string) error {
 	})
 }
 
-// Check returns nil when the schema is exactly the one this binary knows, and a *Changed
-// when the files of applied migrations are not what they were.
+// Check returns nil if the schema is exactly the one this binary expects, and a *Changed if the
+// files of applied migrations have changed.
 func Check(ctx context.Context, db Reader) error {
 	status, err := Status(ctx, db)
 	if err != nil {

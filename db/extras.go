@@ -11,20 +11,20 @@ import (
 )
 
 // An Extra is an index that Skald itself does not need: it serves a query of the seed documents as
-// they wrote it, for people who ask the database by hand. Each costs time at every write to its
-// table, most of them at every step of every saga, so none is created unless requested.
+// written there, for people who query the database manually. Each slows every write to its table,
+// in most cases every step of every saga, so none is created unless requested.
 type Extra struct {
 	Name  string
 	Table string
 	Keys  string // what follows the table in CREATE INDEX
-	For   string // the query that it serves
-	Twin  string // another index that serves it as well: this one adds nothing but its name
+	For   string // the query it serves
+	Twin  string // another index that serves it as well, so that this one adds only its name
 }
 
 // definitionID is the column definition_id of the seeds' views.
 const definitionID = `((workflow_name::text || '@'::text) || workflow_version::text)::varchar(300)`
 
-// An index whose name a seed gives to a leaner one of Skald's is called that with _all.
+// An index whose name a seed gives to a leaner one of Skald's has the suffix _all.
 var extras = []Extra{
 	{Name: "idx_saga_states_status_all", Table: "saga.saga_states", Keys: `(status, created_at)`,
 		For: "saga_states WHERE status IN (…) ORDER BY created_at"},
@@ -60,19 +60,19 @@ var extras = []Extra{
 		For:  "job_runs WHERE assigned_worker_id = … AND state = …"},
 }
 
-// ExtraState is an extra index as the database has it.
+// ExtraState is the state of an extra index in the database.
 type ExtraState struct {
 	Extra
 	Made  bool
-	Valid bool // false though made: its making was broken off, so no query uses it
+	Valid bool // false although it exists: its creation was interrupted, so no query uses it
 	Bytes int64
 }
 
-// extrasKey is the advisory lock under which extras are made. Not that of the
-// migrations: an index of a large table takes minutes, and nodes that start wait for that one.
+// extrasKey is the advisory lock under which extras are created. It is not that of the migrations:
+// an index of a large table takes minutes, and starting nodes wait for that lock.
 const extrasKey = lockKey + 1
 
-// Extras tells which extra indexes the database has.
+// Extras returns the extra indexes and their states.
 func Extras(ctx context.Context, db Reader) ([]ExtraState, error) {
 	rows, err := db.QueryContext(ctx, `
 		SELECT n.nspname || '.' || c.relname, i.indisvalid, pg_relation_size(c.oid)
@@ -99,15 +99,15 @@ func Extras(ctx context.Context, db Reader) ([]ExtraState, error) {
 	return list, rows.Err()
 }
 
-// inSchema is the name with the schema, which is the table's.
+// inSchema returns the name with the table's schema.
 func (e Extra) inSchema() string {
 	schema, _, _ := strings.Cut(e.Table, ".")
 	return schema + "." + e.Name
 }
 
-// MakeExtras makes the extra indexes with these names, without names all but those that have a
-// twin, and returns which were made. Writers go on meanwhile. One whose creation was interrupted
-// earlier is created again; existing ones stay as they are.
+// MakeExtras creates the extra indexes with these names, or by default all those without a twin,
+// and returns which were created. Writers continue meanwhile. An index whose creation was
+// interrupted is created again; existing ones stay as they are.
 func MakeExtras(ctx context.Context, dsn string, names ...string) ([]string, error) {
 	return changeExtras(ctx, dsn, names, "extras-up", func(s ExtraState, named bool) []string {
 		create := fmt.Sprintf(`CREATE INDEX CONCURRENTLY IF NOT EXISTS %s ON %s %s`, s.Name, s.Table, s.Keys)
@@ -121,8 +121,8 @@ func MakeExtras(ctx context.Context, dsn string, names ...string) ([]string, err
 	})
 }
 
-// DropExtras drops the extra indexes with these names, without names all there are,
-// and returns which were dropped.
+// DropExtras drops the extra indexes with these names, or by default all that exist, and returns
+// which were dropped.
 func DropExtras(ctx context.Context, dsn string, names ...string) ([]string, error) {
 	return changeExtras(ctx, dsn, names, "extras-down", func(s ExtraState, _ bool) []string {
 		if !s.Made {
@@ -132,8 +132,8 @@ func DropExtras(ctx context.Context, dsn string, names ...string) ([]string, err
 	})
 }
 
-// changeExtras runs what of says for each extra index that is meant, and puts on
-// record what was changed, also when a later one has failed.
+// changeExtras executes the statements that of returns for each selected extra index, and records
+// what was changed, even if a later change fails.
 func changeExtras(ctx context.Context, dsn string, names []string, verb string,
 	of func(s ExtraState, named bool) []string) (changed []string, err error) {
 	for _, name := range names {
@@ -168,7 +168,7 @@ func changeExtras(ctx context.Context, dsn string, names []string, verb string,
 	return changed, err
 }
 
-// notMade explains why an extra index was not made or dropped.
+// notMade explains why an extra index was not created or dropped.
 func notMade(ctx context.Context, db *sql.DB, changed []string, verb string, err error) error {
 	if denied(err) {
 		err = notOwner(ctx, db, err)
@@ -179,8 +179,7 @@ func notMade(ctx context.Context, db *sql.DB, changed []string, verb string, err
 	return err
 }
 
-// patiently runs a statement that may take long on a large table, whatever time
-// limits the login has.
+// patiently executes a statement that may take long on a large table, without the login's timeouts.
 func patiently(ctx context.Context, db *sql.DB, statement string) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -208,7 +207,7 @@ SELECT gen_random_uuid(),
        $4::text,
        jsonb_build_object('indexes', $5::jsonb, 'login', session_user::text)`
 
-// recordExtras puts it on record that extra indexes were made or dropped.
+// recordExtras records that extra indexes were created or dropped.
 func recordExtras(ctx context.Context, db *sql.DB, verb string, names []string) error {
 	if len(names) == 0 {
 		return nil

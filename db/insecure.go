@@ -12,18 +12,17 @@ import (
 	"github.com/lib/pq"
 )
 
-// Insecure is a database whose roles or row-level security are not in place,
-// so that nothing but our own WHERE separates tenants, or whose schema the login
-// cannot even read.
+// Insecure is the error of a database whose roles or row-level security are not in place, so that
+// only Skald's own WHERE separates tenants, or whose schema the login cannot even read.
 type Insecure struct {
-	Problems []string // what is wrong, in words; never empty
-	Login    string   // who found it
-	Owner    string   // of schema saga; Login when there is none yet
+	Problems []string // descriptions of the problems; never empty
+	Login    string   // the login that found them
+	Owner    string   // owner of schema saga; Login if there is none yet
 	Database string
 	closed   bool // to Login, without the roles
 }
 
-// Error names the problems, many open tables as one, and the lines to run.
+// Error describes the problems, with many open tables as one, and the commands to run.
 func (e *Insecure) Error() string {
 	what := "row-level security is not in place"
 	if e.closed {
@@ -32,7 +31,7 @@ func (e *Insecure) Error() string {
 	return fmt.Sprintf("%s: %s. %s", what, strings.Join(e.summary(), "; "), e.Remedy())
 }
 
-// Remedy is what to run, and as whom.
+// Remedy returns which commands to run, and as which user.
 func (e *Insecure) Remedy() string {
 	var steps []string
 	if e.lacksRoles() {
@@ -48,9 +47,9 @@ func (e *Insecure) Remedy() string {
 	return strings.Join(steps, ", and then, ")
 }
 
-const openTable = " is open" // how the problem of a table ends
+const openTable = " is open" // suffix of a table's problem
 
-// tables tells the first open table and how many there are.
+// tables returns the first open table and the number of open tables.
 func (e *Insecure) tables() (first string, n int) {
 	for _, p := range e.Problems {
 		if strings.HasPrefix(p, "table ") && strings.HasSuffix(p, openTable) {
@@ -67,7 +66,7 @@ func (e *Insecure) lacksRoles() bool {
 	return len(e.Problems) > open
 }
 
-// summary is Problems with all open tables as one.
+// summary returns Problems with all open tables as one.
 func (e *Insecure) summary() []string {
 	var out []string
 	for _, p := range e.Problems {
@@ -85,7 +84,7 @@ func (e *Insecure) summary() []string {
 
 var plain = regexp.MustCompile(`^[A-Za-z0-9_.@-]+$`)
 
-// word is s as a shell reads it as one word.
+// word quotes s as one word for a shell.
 func word(s string) string {
 	if plain.MatchString(s) {
 		return s
@@ -100,8 +99,8 @@ func logins(owner, login string) string {
 	return word(owner) + " " + word(login)
 }
 
-// problems lists what is missing in the eyes of the session's login. The right
-// to take a role on is called SET since PostgreSQL 16, MEMBER before.
+// problems lists what is missing from the point of view of the session's login. Since PostgreSQL
+// 16, the right to assume a role is called SET, before that MEMBER.
 const problems = `
 WITH roles (name) AS (VALUES ('saga_app_role'), ('saga_engine_role'), ('saga_readonly_role'))
 SELECT 'role ' || r.name || ' does not exist' FROM roles r WHERE to_regrole(r.name) IS NULL
@@ -137,9 +136,8 @@ func insecurity(ctx context.Context, db *sql.DB) (found []string, err error) {
 	return found, rows.Err()
 }
 
-// Secured returns nil when the login of dsn can act as each role and every
-// table with a tenant has row-level security; otherwise an *Insecure, or why
-// it could not find out.
+// Secured returns nil if the login of dsn can assume each role and every table with a tenant has
+// row-level security; otherwise an *Insecure, or the error that kept it from finding out.
 func Secured(ctx context.Context, dsn string) error {
 	return connected(dsn, func(db *sql.DB) error {
 		e, err := look(ctx, db)
@@ -153,7 +151,7 @@ func Secured(ctx context.Context, dsn string) error {
 	})
 }
 
-// look finds the problems of the login of db; they may be none.
+// look returns the problems of the login of db, if any.
 func look(ctx context.Context, db *sql.DB) (*Insecure, error) {
 	e := &Insecure{}
 	err := db.QueryRowContext(ctx, `SELECT session_user, current_database(),
@@ -165,7 +163,7 @@ func look(ctx context.Context, db *sql.DB) (*Insecure, error) {
 	return e, err
 }
 
-// denied reports whether err is PostgreSQL's for a right that the login lacks.
+// denied reports whether err says that the login lacks a privilege.
 func denied(err error) bool {
 	var e *pq.Error
 	return errors.As(err, &e) && e.Code == "42501"
@@ -194,15 +192,15 @@ func notOwner(ctx context.Context, db *sql.DB, err error) error {
 		e.Login, e.Owner, e.Owner, err)
 }
 
-// connected calls f with a pool that is closed again.
+// connected calls f with a connection pool, and closes it afterwards.
 func connected(dsn string, f func(*sql.DB) error) error {
 	return connectedBy(dsn, func(c driver.Connector) driver.Connector { return c }, f)
 }
 
-// connectedBy is connected with connections that by makes.
+// connectedBy is connected with connections that by creates.
 func connectedBy(dsn string, by func(driver.Connector) driver.Connector, f func(*sql.DB) error) error {
 	connector, err := pq.NewConnector(dsn)
-	if err != nil { // its cause would cite the address, and in it the password
+	if err != nil { // its cause would quote the address, including the password
 		return errors.New("the database address is neither a postgres:// URL nor a list of keyword=value")
 	}
 	db := sql.OpenDB(by(connector))

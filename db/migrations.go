@@ -16,10 +16,10 @@ var source = orderly{parsed: sync.OnceValues(
 	migrate.EmbedFileSystemMigrationSource{FileSystem: files, Root: "migrations"}.FindMigrations,
 )}
 
-// lockFirst are statements to run before those of a migration that locks tables in
-// another order than writers, who lock saga_states before saga_step_logs. Under a steady
-// load it would get into a deadlock each time it is tried. The file itself must stay as
-// it was applied elsewhere.
+// lockFirst lists statements to execute before those of a migration that locks tables in a
+// different order from writers, who lock saga_states before saga_step_logs. Under a steady load
+// each attempt would otherwise end in a deadlock. The file itself must stay as it was applied
+// elsewhere.
 var lockFirst = map[string][]string{
 	"0180_seed_names.sql": {
 		`LOCK TABLE saga.saga_states IN SHARE ROW EXCLUSIVE MODE`,
@@ -27,16 +27,16 @@ var lockFirst = map[string][]string{
 	},
 }
 
-// securing ends a migration that makes tables, views or functions.
+// securing ends a migration that creates tables, views or functions.
 const securing = "SELECT saga.secure_tables();"
 
-// orderly are the migrations of the files, with lockFirst. They are parsed once: it takes 13 ms,
-// and a node that starts asks four times.
+// orderly are the migrations of the files, with lockFirst. They are parsed once: parsing takes 13
+// ms, and a starting node needs them four times.
 type orderly struct {
 	parsed func() ([]*migrate.Migration, error)
-	// fresh leaves out securing, for a database of which nothing is in use yet: run does the same once, at its end.
-	// It goes through every table and function that there is, and twenty-nine times that takes two thirds of the time
-	// in which a new database is migrated.
+	// fresh omits securing, for a database that is not in use yet: run does the same once, at its
+	// end. Securing goes through all existing tables and functions, and doing so twenty-nine times
+	// takes two thirds of the time in which a new database is migrated.
 	fresh bool
 }
 
@@ -58,7 +58,7 @@ func (o orderly) FindMigrations() ([]*migrate.Migration, error) {
 //go:embed migrations/*.sql
 var files embed.FS
 
-// Applied is one migration and when it was applied; the zero time: not yet.
+// Applied is a migration and when it was applied; the zero time: not yet.
 type Applied struct {
 	ID string
 	At time.Time

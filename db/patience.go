@@ -11,17 +11,16 @@ import (
 	migrate "github.com/rubenv/sql-migrate"
 )
 
-// A statement of a migration that waits for a lock blocks everything that comes after it
-// on that table, reads included. So it waits briefly, gives way, and tries again. It
-// waits for less than PostgreSQL's deadlock_timeout (1 s), so that it is the migration
-// that gives way in a deadlock, and not a writer.
+// A migration statement that waits for a lock blocks all later statements on that table, reads
+// included. So it waits briefly, gives up, and is retried. It waits for less than PostgreSQL's
+// deadlock_timeout (1 s), so that in a deadlock the migration gives up, and not a writer.
 const (
 	setLockWait = `SET lock_timeout = '900ms'`
 	lockTries   = 100
 	lockPause   = time.Second
 )
 
-// impatient makes connections whose statements wait for a lock for less than a second.
+// impatient creates connections whose statements wait less than a second for a lock.
 type impatient struct{ driver.Connector }
 
 func (c impatient) Connect(ctx context.Context) (driver.Conn, error) {
@@ -54,11 +53,11 @@ func givingWay(ctx context.Context, f func() error) error {
 	}
 }
 
-// lockedOut reports whether a statement has given up waiting for a lock, or was ended because of a
+// lockedOut reports whether a statement gave up waiting for a lock, or was canceled because of a
 // deadlock.
 func lockedOut(err error) bool {
 	var of *migrate.TxError
-	if errors.As(err, &of) { // it does not unwrap
+	if errors.As(err, &of) { // it has no Unwrap
 		err = of.Err
 	}
 	var e *pq.Error

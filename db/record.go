@@ -17,16 +17,15 @@ type By struct {
 	Operation string
 }
 
-// SystemMigrate is the actor of migrations that no command requested: those of a
-// starting node.
+// SystemMigrate is the actor of migrations that no command requested: those of a starting node.
 const SystemMigrate = "system:migrate"
 
 type byKey struct{}
 
-// As returns ctx with the principal that migrates.
+// As returns ctx with the migrating principal.
 func As(ctx context.Context, by By) context.Context { return context.WithValue(ctx, byKey{}, by) }
 
-// newest returns the newest applied migration; "": none is applied.
+// newest returns the newest applied migration, or "".
 func newest(ctx context.Context, db *sql.DB) (last string, err error) {
 	all, err := Status(ctx, db)
 	for _, m := range all {
@@ -37,8 +36,7 @@ func newest(ctx context.Context, db *sql.DB) (last string, err error) {
 	return last, err
 }
 
-// recorded checks whether the table of actions exists, in the form since migration
-// 0153.
+// recorded checks whether the table of actions exists, in its form since migration 0153.
 const recorded = `SELECT EXISTS (SELECT FROM information_schema.columns
 	WHERE table_schema = 'saga' AND table_name = 'audit_actions' AND column_name = 'operation')`
 
@@ -56,16 +54,16 @@ SELECT gen_random_uuid(),
        $5::text,
        jsonb_build_object('from', $6::text, 'to', $1::text, 'migrations', $7::integer, 'login', session_user::text)`
 
-// actAsEngine assumes the engine's role if the login may: an owner that does not
-// inherit its rights is subject to row-level security like everyone else.
+// actAsEngine assumes the engine's role if the login may: an owner that does not inherit its
+// privileges is subject to row-level security like any other login.
 const actAsEngine = `SELECT set_config('role', r.rolname, true)
   FROM pg_roles r
  WHERE r.rolname = $1 AND pg_has_role(current_user, r.oid, 'MEMBER')`
 
-// record records n applied or reverted migrations. Each migration is a transaction of
-// its own, some are none, so the record follows them: what a crash in between leaves
-// unrecorded here is still in skald.schema_migrations, with its time. A schema without
-// the table of actions keeps no record.
+// record records n applied or reverted migrations. Each migration is its own transaction, and some
+// are none, so the record is written afterwards: after a crash in between, they are missing from
+// it, but skald.schema_migrations has them with their times. A schema without the table of actions
+// has no record.
 func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -82,7 +80,7 @@ func record(ctx context.Context, db *sql.DB, verb, from string, n int) error {
 	})
 }
 
-// onRecord lets f insert into the table of actions, as the engine, where there is one.
+// onRecord lets f insert into the table of actions, with the engine's role, if the table exists.
 func onRecord(ctx context.Context, db *sql.DB, f func(*sql.Tx, By) error) error {
 	var there bool
 	if err := db.QueryRowContext(ctx, recorded).Scan(&there); err != nil || !there {

@@ -9,18 +9,18 @@ import (
 	"github.com/lib/pq"
 )
 
-// The database roles, which cannot log in (docs/tenants.md). A login that is a member
-// of them assumes one when it connects.
+// The database roles, which cannot log in (docs/tenants.md). A login that is a member of them
+// assumes one when it connects.
 const (
-	// AppRole reads and writes the rows of one tenant, the one in skald.tenant_id.
+	// AppRole may read and write the rows of one tenant, the one in skald.tenant_id.
 	AppRole = "saga_app_role"
-	// EngineRole reads and writes those of all tenants: it drives their sagas.
+	// EngineRole may read and write the rows of all tenants: it drives their sagas.
 	EngineRole = "saga_engine_role"
-	// ReadonlyRole reads those of all tenants: reports and monitoring.
+	// ReadonlyRole may read the rows of all tenants: for reports and monitoring.
 	ReadonlyRole = "saga_readonly_role"
-	// LettersRole reads the dead letters of all tenants, and nothing outside their schema.
+	// LettersRole may read the dead letters of all tenants, and nothing outside their schema.
 	LettersRole = "dlq_readonly_role"
-	// JobsRole does the same with job runs.
+	// JobsRole may read the job runs of all tenants, and nothing outside their schema.
 	JobsRole = "jobs_readonly_role"
 )
 
@@ -38,9 +38,9 @@ func RolesSQL(logins ...string) string {
 	return b.String()
 }
 
-// secure gives new tables their grants and policies, and all tables when the roles were
-// created after the schema. Without the roles, or the right to do it, it does nothing;
-// Secured reports that.
+// secure grants privileges and adds policies to new tables, and to all tables if the roles were
+// created after the schema. Without the roles, or the right to do so, it does nothing; Secured
+// reports that.
 func secure(ctx context.Context, db *sql.DB, changed bool) error {
 	var able bool
 	err := db.QueryRowContext(ctx, `SELECT coalesce(pg_has_role(proowner, 'USAGE'), false)
@@ -63,8 +63,8 @@ func secure(ctx context.Context, db *sql.DB, changed bool) error {
 	return secureReaders(ctx, db)
 }
 
-// secureReaders gives the roles that read one schema what they may read. The schema may
-// be of a version that knows none.
+// secureReaders grants the roles that read one schema their privileges. The schema may be of a
+// version without these roles.
 func secureReaders(ctx context.Context, db *sql.DB) error {
 	var known bool
 	err := db.QueryRowContext(ctx, `SELECT to_regprocedure('saga.secure_readers()') IS NOT NULL`).Scan(&known)

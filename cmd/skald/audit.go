@@ -60,8 +60,8 @@ func (a auditVerify) Run(ctx context.Context, c *cli) error {
 	return tampered
 }
 
-// printVerified prints the result of a verification and returns whether the trail was
-// tampered with.
+// printVerified prints the result of a verification and reports whether the trail was tampered
+// with.
 func printVerified(which app.Trail, v *trail.Verification) (tampered bool) {
 	fmt.Printf(
 		"%s: checked %d seals and %d rows; %d are not sealed yet\n",

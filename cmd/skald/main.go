@@ -12,7 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
-	_ "time/tzdata" // time zones, for machines that have none
+	_ "time/tzdata" // time zones, for machines without them
 
 	"github.com/alecthomas/kong"
 
@@ -40,19 +40,20 @@ type cli struct {
 	Version  versionCmd  `cmd:"" help:"Print the version."`
 	Help     helpCmd     `cmd:"" help:"Show the commands, or the flags of one."`
 
-	overrides []string       // settings given as flags, in the form of variables
-	level     *slog.LevelVar // of the logger that load returned
+	overrides []string       // settings from flags, as environment variables
+	level     *slog.LevelVar // the level of the logger that load returned
 
 	Failpoints failpointsCmd `cmd:"" hidden:"" help:"List the failpoints of this binary."`
 }
 
 func main() {
 	var c cli
-	// After a mistake only one line of usage is printed: all of it would bury the mistake.
+	// After a usage mistake only one line of usage is printed: the full text would bury the
+	// message.
 	parser := kong.Must(&c, kong.Name("skald"), kong.ShortUsageOnError(), kong.Vars{"version": versionLine()},
 		kong.Description("A saga orchestrator on PostgreSQL. Settings: docs/configuration.md."))
 	args := os.Args[1:]
-	if len(args) == 0 { // a server starts only on request
+	if len(args) == 0 { // servers are started only on request
 		args = []string{"--help"}
 	}
 	k, err := parser.Parse(args)
@@ -86,8 +87,9 @@ func (c *cli) load() (config.Config, *slog.Logger, error) {
 	return cfg, slog.New(slog.NewJSONHandler(os.Stderr, opts)), nil
 }
 
-// loadExisting does the same for commands that read or change what a server has stored. The private PostgreSQL
-// must exist: a new one would be empty, and a user who forgot to name a database would believe the command.
+// loadExisting is load for commands that read or change what a server has stored. The private
+// PostgreSQL must exist: a new one would be empty, and a user who forgot to name a database would
+// trust the result.
 func (c *cli) loadExisting() (config.Config, *slog.Logger, error) {
 	cfg, log, err := c.load()
 	if err == nil && cfg.Database.Embedded() && !devpg.Exists(cfg.Database.EmbeddedDir) {
@@ -97,12 +99,11 @@ func (c *cli) loadExisting() (config.Config, *slog.Logger, error) {
 	return cfg, log, err
 }
 
-// ballast is memory that is reserved and never touched: it takes no RAM, but the
-// garbage collector counts it. Skald's live heap is a few megabytes, which without the
-// ballast would be collected hundreds of times a second under load. A saga costs the
-// server 300 us of CPU with it and 388 us without (64 clients, alternating). GOGC=400
-// comes close, 320 us, but makes large heaps grow, too: 645 MB instead of 329 MB while
-// records of 10 MB are redriven.
+// ballast is memory that is reserved and never touched: it takes no RAM, but the garbage collector
+// counts it. Skald's live heap is a few megabytes, which would otherwise be collected hundreds of
+// times a second under load. A saga costs the server 300 µs of CPU with ballast and 388 µs without
+// (64 clients, alternating). GOGC=400 comes close, with 320 µs, but also lets large heaps grow: 645
+// MB instead of 329 MB while records of 10 MB are redriven.
 const ballast = 32 << 20
 
 type serveCmd struct {

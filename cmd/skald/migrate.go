@@ -105,7 +105,7 @@ func (m migrateRoles) Run(c *cli) error {
 }
 
 // withDatabase calls f with the address of the configured database. With --private and none
-// configured, it starts the private one until f returns.
+// configured, it runs the private one until f returns.
 func withDatabase(ctx context.Context, c *cli, f func(dsn string) error) error {
 	cfg, log, err := c.load()
 	if err != nil {

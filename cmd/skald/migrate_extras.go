@@ -37,7 +37,7 @@ func (e extrasDown) Run(ctx context.Context, c *cli) error {
 	})
 }
 
-// printExtras tells what was changed, also when a later one has failed.
+// printExtras prints what was changed, even if a later change failed.
 func printExtras(names []string, what string, err error) error {
 	for _, name := range names {
 		fmt.Println(what, name)
@@ -65,7 +65,7 @@ func (extrasStatus) Run(ctx context.Context, c *cli) error {
 	})
 }
 
-// extraLine reports whether an extra index exists, and what it is for.
+// extraLine describes whether an extra index exists and what it is for.
 func extraLine(e db.ExtraState) string {
 	state := "not created"
 	switch {

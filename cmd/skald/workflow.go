@@ -29,7 +29,7 @@ func (v workflowValidate) Run(c *cli) error {
 		return err
 	}
 	limits := workflow.Limits{MaxSteps: cfg.Limits.MaxSteps}
-	parse := workflow.ParseYAML // JSON is YAML too, but JSON mistakes read better from its own parser
+	parse := workflow.ParseYAML // JSON is YAML too, but errors from a JSON parser are clearer
 	if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
 		parse = workflow.ParseJSON
 	}
