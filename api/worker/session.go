@@ -115,7 +115,7 @@ func (s *session) claims(ctx context.Context) {
 		switch atOnce := time.Since(asked) < min(idle.next, s.w.cfg.Poll); {
 		case len(current) > 0:
 			s.start(current)
-		case len(runs) > 0 || atOnce: // of an older epoch; or a server that lets no claim wait, such as one that stops
+		case atOnce: // a server that lets no claim wait, such as one that stops; or runs of an older epoch
 			_ = idle.wait(ctx)
 			continue
 		}
