@@ -181,7 +181,7 @@ func (r *Redrive) Act(seq int64, l *Letter, p *Policy, m Moment) Verdict {
 	case BulkDelete:
 		err, v.Deleted = l.Deletable(), true
 	default:
-		panic(fmt.Sprintf("dlq: a redrive with the action %s acts on no letters itself", r.Action))
+		panic(fmt.Sprintf("dlq: a redrive with the action %s does not change letters directly", r.Action))
 	}
 	if err != nil {
 		return skipped(fmt.Sprintf("it is %s", l.Status))

@@ -26,7 +26,7 @@ const stallAfter = 5 * time.Second
 
 // WaitingForLease is what a redrive waits for when no node reports on the letters in
 // flight.
-const WaitingForLease = "the leases of letters whose node does not tell of itself"
+const WaitingForLease = "the leases of letters whose node does not report"
 
 // Stalled returns since when a running redrive has finished no letter although its rate
 // allowed some, and what it waits for; nil: not stalled. A canary under observation is

@@ -11,7 +11,7 @@ import (
 func mergePatch(target, patch json.RawMessage) json.RawMessage {
 	b, err := strictjson.Encode(merge(strictjson.Decode(target), strictjson.Decode(patch)))
 	if err != nil {
-		panic("saga: a merge of canonical JSON is none: " + err.Error())
+		panic("saga: the result of merging canonical JSON is not JSON: " + err.Error())
 	}
 	return b
 }

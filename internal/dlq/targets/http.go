@@ -187,7 +187,7 @@ func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.Attempt
 	case egress.Rejected(err) != "":
 		outcome, words = dlq.FailedDrive, "the TLS handshake failed: "+egress.Rejected(err)
 	case egress.RefusedUs(err):
-		words = "the TLS handshake failed: the target refused Skald's client certificate, or that there is none"
+		words = "the TLS handshake failed: the target rejected Skald's client certificate, or requires one and got none"
 	case errors.As(err, &dial) && dial.Op == "dial":
 		outcome, words = dlq.FailedDrive, "no connection could be made"
 	case ctx.Err() != nil:

@@ -131,7 +131,7 @@ func (r *Kafka) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 func (r *Kafka) refuse(d *dlq.Drive) string {
 	switch topic := topicOf(d); {
 	case r.cfg.Forbidden != nil && r.cfg.Forbidden(topic):
-		return fmt.Sprintf("%s is a dead-letter topic: the letter would come straight back", topic)
+		return fmt.Sprintf("%s is a dead-letter topic: the letter would come back immediately", topic)
 	case d.Revision == 0 && slices.Contains(d.Labels, dlq.LabelTruncated):
 		return "the payload was truncated: retry with the whole payload"
 	}

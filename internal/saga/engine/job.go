@@ -22,7 +22,8 @@ func (d *drive) checkJobRun() (saga.Event, bool) {
 	switch {
 	case err != nil:
 		if s.calls.Err() == nil {
-			s.e.cfg.Log.Warn("cannot check a job run yet", slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			s.e.cfg.Log.Warn("cannot check a job run; trying again later",
+				slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 			s.e.sleep(s.calls, s.e.cfg.Poll)
 			s.handOver(refs(d.run.Ref()))
 		}

@@ -81,7 +81,7 @@ func (s *session) keepLease(ctx context.Context) {
 		},
 		Renewed: func() { s.e.cfg.Observer.Loop("lease") },
 		Failed: func(err error) {
-			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease yet", slog.Any("error", err))
+			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease; trying again", slog.Any("error", err))
 		},
 	}.Keep(ctx, &s.lease)
 }

@@ -139,7 +139,7 @@ func TestAParticipantThatDemandsAClientCertificateGetsIt(t *testing.T) {
 				defer c.Close() // before the participant ends
 				o := c.Call(t.Context(), callTo(refusing(t, server)))
 				check(t, o, saga.NotApplied, retry.Network, CodeTLSFailed)
-				if !strings.Contains(o.Message, "refused Skald's client certificate") {
+				if !strings.Contains(o.Message, "rejected Skald's client certificate") {
 					t.Errorf("message %q", o.Message)
 				}
 			})

@@ -135,7 +135,7 @@ func handshake(err error) string {
 		return ": " + why
 	}
 	if egress.RefusedUs(err) {
-		return ": it refused Skald's client certificate, or that there is none"
+		return ": it rejected Skald's client certificate, or requires one and got none"
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ func (s *Handlers) CreateSagaBulk(ctx context.Context, in api.CreateSagaBulkRequ
 			return nil, err
 		}
 	}
-	if err := httpkit.RequireReason(b.Reason, "the action is done to many sagas"); err != nil {
+	if err := httpkit.RequireReason(b.Reason, "the action applies to many sagas"); err != nil {
 		return nil, err
 	}
 	if none {

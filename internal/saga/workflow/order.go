@@ -26,7 +26,7 @@ func (r *reader) ordered(steps []Step) []Step {
 			return !done[index[s.Name]] && waitsFor(s, done, index) < 0
 		})
 		if next < 0 {
-			r.fail("/steps", CodeCyclic, "steps wait for each other: %s", strings.Join(cycle(steps, done, index), " → "))
+			r.fail("/steps", CodeCyclic, "steps depend on each other: %s", strings.Join(cycle(steps, done, index), " → "))
 			return nil
 		}
 		done[next] = true

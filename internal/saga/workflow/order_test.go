@@ -57,7 +57,7 @@ func TestACycleIsNamedAndNothingElse(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := workflow.ParseJSON([]byte(flow(tt.steps...)), workflow.Limits{})
-			if want := "WORKFLOW_CYCLIC: /steps: steps wait for each other: " + tt.want; fmt.Sprint(err) != want {
+			if want := "WORKFLOW_CYCLIC: /steps: steps depend on each other: " + tt.want; fmt.Sprint(err) != want {
 				t.Errorf("got  %v\nwant %s", err, want)
 			}
 		})
@@ -130,7 +130,7 @@ func TestEveryCycleIsFound(t *testing.T) {
 			}
 			return
 		}
-		_, named, _ := strings.Cut(err.Error(), "wait for each other: ")
+		_, named, _ := strings.Cut(err.Error(), "depend on each other: ")
 		path := strings.Split(named, " → ")
 		if len(path) < 3 || path[0] != path[len(path)-1] {
 			t.Fatalf("no cycle is named: %v", err)
