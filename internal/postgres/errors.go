@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/lib/pq"
@@ -52,11 +53,11 @@ func Exhausted(err error) string {
 }
 
 // Away reports whether no server answered, or one that is starting, stopping or has no
-// connection to spare: it may be there in a moment. A refused login or a missing database is
-// an answer.
+// connection to spare: it may be there in a moment. A refused login, a missing database or
+// PgBouncer's protocol violation (08P01) is an answer.
 func Away(err error) bool {
 	switch s := SQLState(err); {
-	case strings.HasPrefix(s, "08"), s == "57P01", s == "57P02", s == "57P03", s == "53300":
+	case slices.Contains([]string{"08000", "08001", "08003", "08006", "57P01", "57P02", "57P03", "53300"}, s):
 		return true
 	case s != "":
 		return false
