@@ -1,6 +1,6 @@
-// Package api holds what is generated from the contract, openapi.yaml: types,
-// router, decoded requests and the contract itself. Only the HTTP edge imports
-// it; clients use package client below.
+// Package api contains the code generated from the contract, openapi.yaml: types, router, decoded
+// requests and the contract itself. Only the HTTP edge imports it; clients use package client
+// below.
 package api
 
 import (
@@ -11,22 +11,21 @@ import (
 //go:generate go tool oapi-codegen -config server.yaml ../openapi.yaml
 //go:generate go tool oapi-codegen -config client.yaml ../openapi.yaml
 
-// Response is the success of an operation, whichever: one type that writes
-// status, headers and body serves them all. Tests hold what is written against
-// the contract.
+// Response is the successful response of any operation: one type that writes status, headers and
+// body serves them all. Tests check responses against the contract.
 type Response interface {
 	// Write sends the response. An error means that nothing was sent.
 	Write(w http.ResponseWriter) error
 }
 
-// Ways are the check before an operation and the two ways out of it.
+// Ways are the check before an operation and its two outcomes.
 type Ways struct {
-	// Check returns what is wrong with a JSON body beside what its schema says.
+	// Check returns the errors in a JSON body beyond those against its schema.
 	Check func(body any) error
-	// Unbound is called instead of an operation whose request cannot be decoded, or
-	// does not pass Check.
+	// Unbound is called instead of an operation whose request cannot be decoded, or does not pass
+	// Check.
 	Unbound func(w http.ResponseWriter, r *http.Request, err error)
-	// Answer is called with what an operation returned.
+	// Answer is called with the result of an operation.
 	Answer func(w http.ResponseWriter, r *http.Request, response Response, err error)
 }
 
@@ -35,7 +34,7 @@ type decoder struct {
 	Ways
 }
 
-// serve performs an operation whose request is bound.
+// serve executes an operation with a decoded request.
 func serve[R any](
 	d *decoder, w http.ResponseWriter, b *bound, request *R, perform func(context.Context, R) (Response, error),
 ) {

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 )
 
-// Item is an element of a list whose elements are decoded each on its own: one that cannot be
-// decoded does not keep the others from it.
+// Item is an element of a list whose elements are decoded independently: one that cannot be decoded
+// does not affect the others.
 type Item[T any] struct {
 	Value T
 	Err   error  // why Value is incomplete; nil: it is not
-	Text  []byte // with Err: what could not be decoded
+	Text  []byte // with Err: the member that could not be decoded
 }
 
 // UnmarshalJSON implements json.Unmarshaler. It never fails.

@@ -11,7 +11,7 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
-// ParameterError is what is wrong with a parameter of a request.
+// ParameterError is an invalid parameter of a request.
 type ParameterError struct {
 	Name   string
 	Reason ParameterReason
@@ -34,21 +34,21 @@ func (e *ParameterError) Error() string {
 
 func (e *ParameterError) Unwrap() error { return e.Err }
 
-// bound binds the parameters of a request. The first that cannot be bound is its error.
+// bound binds the parameters of a request. Its error is the first binding failure.
 type bound struct {
 	*http.Request
-	asked url.Values // of the query, when it is needed
+	asked url.Values // the parsed query, once needed
 	err   error
 }
 
-// malformed keeps the error of a parameter.
+// malformed records the error of a parameter.
 func (b *bound) malformed(name string, err error) {
 	if err != nil {
 		b.err = &ParameterError{name, Malformed, err}
 	}
 }
 
-// path binds a part of the URL's path.
+// path binds a segment of the URL's path.
 func (b *bound) path(name string, into any, kind, format string) {
 	if b.err != nil {
 		return
@@ -90,7 +90,7 @@ func head[T any](b *bound, name string, into **T, kind, format string) {
 		runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Type: kind, Format: format}))
 }
 
-// json binds a JSON body and checks it. False: there is none, or it is wrong.
+// json binds and checks a JSON body. It returns false if the body is absent or invalid.
 func (d *decoder) json(b *bound, body any, required bool) (found bool) {
 	if b.err != nil {
 		return false

@@ -13,14 +13,15 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
-// requested collects the parameters of a request. The first that cannot be sent is its error.
+// requested collects the parameters of a request. Its error is the first encoding failure.
 type requested struct {
 	asked  []string // of the query, encoded
 	header http.Header
 	err    error
 }
 
-// given returns the value that a parameter points to; false when it points nowhere, so that it is not sent.
+// given returns the value a parameter points to; false if the pointer is nil, so that the parameter
+// is not sent.
 func given(value any) (any, bool) {
 	v := reflect.ValueOf(value)
 	switch v.Kind() {
@@ -42,7 +43,7 @@ func (r *requested) styled(style string, explode bool, name string, value any, o
 	return text
 }
 
-// path returns a parameter as a part of the URL's path.
+// path encodes a parameter as a segment of the URL's path.
 func (r *requested) path(name string, value any, kind, format string) string {
 	return r.styled("simple", false, name, value, runtime.StyleParamOptions{
 		ParamLocation: runtime.ParamLocationPath, Type: kind, Format: format,
@@ -74,7 +75,7 @@ func (r *requested) head(name string, value any, kind, format string) {
 	}))
 }
 
-// request returns the request for a path of a server, whose URL ends in a slash.
+// request returns the request for a path on a server whose URL ends in a slash.
 func (r *requested) request(method, server, path, contentType string, body io.Reader) (*http.Request, error) {
 	if unsent, ok := body.(*unsendable); ok {
 		return nil, unsent.err
@@ -118,7 +119,7 @@ func asJSON(body any) io.Reader {
 	return bytes.NewReader(text)
 }
 
-// send sends a request unless it could not be made.
+// send sends a request unless it could not be created.
 func (c *Client) send(
 	ctx context.Context, req *http.Request, err error, editors []RequestEditorFn,
 ) (*http.Response, error) {
@@ -132,7 +133,7 @@ func (c *Client) send(
 	return c.Client.Do(req)
 }
 
-// Answer is what every answer has besides its decoded body.
+// Answer is the part of every response besides its decoded body.
 type Answer struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -154,7 +155,7 @@ func (a Answer) StatusCode() int {
 	return 0
 }
 
-// decoded returns a function that decodes what a request was answered, if it was.
+// decoded returns a function that decodes the response to a request, if there was one.
 func decoded[T any](parse func(*http.Response) (*T, error)) func(*http.Response, error) (*T, error) {
 	return func(rsp *http.Response, err error) (*T, error) {
 		if err != nil {
@@ -164,7 +165,7 @@ func decoded[T any](parse func(*http.Response) (*T, error)) func(*http.Response,
 	}
 }
 
-// unless returns nothing but the error when there is one.
+// unless returns only the error if there is one.
 func unless[T any](a *T, err error) (*T, error) {
 	if err != nil {
 		return nil, err
@@ -172,13 +173,13 @@ func unless[T any](a *T, err error) (*T, error) {
 	return a, nil
 }
 
-// answer is where the body of an answer with a status is decoded into; status 0: with any other.
+// answer is the destination for the decoded body of a response with a status; status 0: any other.
 type answer struct {
 	status int
 	into   any
 }
 
-// read reads the body of an answer, and decodes it if it is JSON.
+// read reads the body of a response, and decodes it if it is JSON.
 func (a *Answer) read(rsp *http.Response, answers ...answer) (err error) {
 	a.HTTPResponse = rsp
 	a.Body, err = io.ReadAll(rsp.Body)

@@ -1,10 +1,10 @@
-// Package webhooks is for receivers of Skald's webhooks, and for participants of sagas:
-// it checks that a request comes from the server that shares a secret with the receiver,
-// that it was not changed on the way, and that it is not an old one sent again.
+// Package webhooks is for receivers of Skald's webhooks, and for participants of sagas: it verifies
+// that a request comes from the server that shares a secret with the receiver, that it was not
+// changed on the way, and that it is not an old request sent again.
 //
-// The signatures are those of Standard Webhooks 1.0 (symmetric, v1), so that its
-// libraries in other languages work as well. docs/webhooks.md and docs/participants.md
-// have test vectors and an example for the shell.
+// The signatures are those of Standard Webhooks 1.0 (symmetric, v1), so that its libraries in other
+// languages work as well. docs/webhooks.md and docs/participants.md have test vectors and an
+// example for the shell.
 package webhooks
 
 import (
@@ -21,22 +21,22 @@ import (
 
 // Headers of every webhook.
 const (
-	HeaderID        = "webhook-id"        // the same in every attempt of one delivery: drop what you have seen
+	HeaderID        = "webhook-id"        // the same for every attempt of a delivery: ignore ids already seen
 	HeaderTimestamp = "webhook-timestamp" // seconds since 1970 of this attempt
-	HeaderSignature = "webhook-signature" // one or more signatures, separated by blanks
+	HeaderSignature = "webhook-signature" // one or more signatures, separated by spaces
 )
 
 // Headers of every signed call to a participant.
 const (
-	CallHeaderID        = "Idempotency-Key"  // the same in every attempt of one call
+	CallHeaderID        = "Idempotency-Key"  // the same for every attempt of a call
 	CallHeaderTimestamp = "X-Saga-Timestamp" // seconds since 1970 of this attempt
-	CallHeaderSignature = "X-Saga-Signature" // one or more signatures, separated by blanks
+	CallHeaderSignature = "X-Saga-Signature" // one or more signatures, separated by spaces
 )
 
 // Tolerance is how far the timestamp may differ from the receiver's clock.
 const Tolerance = 5 * time.Minute
 
-// prefix begins every secret, so that a leaked one is recognized.
+// prefix begins every secret, so that leaked secrets can be recognized.
 const prefix = "whsec_"
 
 // Bounds of a secret's key, in bytes (Standard Webhooks).
@@ -45,7 +45,7 @@ const (
 	maxKey = 64
 )
 
-// What is wrong with a request, or with a secret.
+// Errors in a request or a secret.
 var (
 	ErrHeaders   = errors.New("webhooks: a header is missing or malformed")
 	ErrTimestamp = errors.New("webhooks: the timestamp is too far from now")
@@ -80,8 +80,8 @@ func ParseSecrets(list string) ([][]byte, error) {
 // FormatSecret is the inverse of ParseSecret.
 func FormatSecret(key []byte) string { return prefix + base64.StdEncoding.EncodeToString(key) }
 
-// Sign returns the signature of one attempt under one key, in the form in which
-// HeaderSignature and CallHeaderSignature have it.
+// Sign returns the signature of one attempt with one key, in the form of HeaderSignature and
+// CallHeaderSignature.
 func Sign(key []byte, id string, at time.Time, body []byte) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac(key, id, strconv.FormatInt(at.Unix(), 10), body))
 }
@@ -94,13 +94,12 @@ func mac(key []byte, id, timestamp string, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Verify returns nil when the request with these headers and this body, the
-// bytes as received, was signed with one of secrets within Tolerance of now.
-// Give two secrets while one replaces the other. The errors are those of this
-// package; none of them reveals the right signature.
+// Verify returns nil if the request with these headers and this body, as received, was signed with
+// one of secrets within Tolerance of now. Pass two secrets while one replaces the other. The errors
+// are those of this package; none of them reveals the correct signature.
 //
-// A request that was recorded and is sent again at once still verifies: keep
-// each HeaderID for at least twice the Tolerance and drop those seen before.
+// A recorded request that is sent again within Tolerance still verifies: keep each HeaderID for at
+// least twice the Tolerance and ignore requests already seen.
 func Verify(secrets []string, header http.Header, body []byte, now time.Time) error {
 	return verify(secrets, header.Get(HeaderID), header.Get(HeaderTimestamp), header.Values(HeaderSignature), body, now)
 }
