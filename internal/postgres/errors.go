@@ -53,8 +53,8 @@ func Exhausted(err error) string {
 }
 
 // Away reports whether no server answered, or one that is starting, stopping or has no
-// connection to spare: it may be there in a moment. A refused login, a missing database or
-// PgBouncer's protocol violation (08P01) is an answer.
+// connection to spare: it may be there in a moment. A refused login, a missing database, too few
+// sessions of a pooler or PgBouncer's protocol violation (08P01) is an answer.
 func Away(err error) bool {
 	switch s := SQLState(err); {
 	case slices.Contains([]string{"08000", "08001", "08003", "08006", "57P01", "57P02", "57P03", "53300"}, s):
@@ -62,10 +62,19 @@ func Away(err error) bool {
 	case s != "":
 		return false
 	}
+	var few *tooFewSessions
+	if errors.As(err, &few) {
+		return false
+	}
 	var network net.Error // a *net.OpError or *net.DNSError, or a deadline that has passed
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, driver.ErrBadConn)
 }
+
+// tooFewSessions is the error of a pooler that has fewer sessions than a node needs.
+type tooFewSessions struct{ error }
+
+func (e *tooFewSessions) Unwrap() error { return e.error }
 
 // stalePlan reports whether a prepared statement could not be run because the schema has
 // changed the type of its result since. On another connection it is prepared again.

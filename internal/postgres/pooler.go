@@ -92,8 +92,9 @@ func RequireOwnSessions(ctx context.Context, cfg Config) error {
 func tooFew(ctx context.Context, had int, err error) error {
 	late := errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) // whichever is first
 	if late && had > 0 {
-		return fmt.Errorf("PostgreSQL, or the pooler in front of it, opened %d sessions, and no further one within %s; "+
-			"a node needs database.max_open_conns plus one at the same time (PgBouncer: default_pool_size): %w", had, probePatient, err)
+		return &tooFewSessions{fmt.Errorf("PostgreSQL, or the pooler in front of it, opened %d sessions, and no further one "+
+			"within %s; a node needs database.max_open_conns plus one at the same time (PgBouncer: default_pool_size): %w",
+			had, probePatient, err)}
 	}
 	return err
 }
