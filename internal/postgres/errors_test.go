@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/lib/pq"
+	"github.com/lib/pq/pqerror"
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/testnet"
@@ -19,7 +20,7 @@ func TestADatabaseThatIsAwayIsToldFromOneThatRefuses(t *testing.T) {
 	if refused == nil {
 		t.Fatal("a closed address answers")
 	}
-	server := func(code string) error { return &pq.Error{Code: pq.ErrorCode(code)} }
+	server := func(code string) error { return &pq.Error{Code: pqerror.Code(code)} }
 	for name, tt := range map[string]struct {
 		err  error
 		away bool

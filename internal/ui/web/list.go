@@ -57,7 +57,7 @@ func ListPage[T, P any](
 	if !slices.Contains(extra, "page_size") {
 		sent.Set("page_size", "50")
 	}
-	res, err := read(v.Context(), new(P), AsQuery(sent))
+	res, err := read(v.Context(), new(P), AsQuery(sent)) //nolint:bodyclose // into closes it
 	if err != nil {
 		return nil, nil, err
 	}
