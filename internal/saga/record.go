@@ -112,6 +112,14 @@ type StepLog struct {
 	ContentUnreadable bool
 }
 
+// LeaveContent drops what brief logs lack: the request, and the response unless the attempt was skipped.
+func (l *StepLog) LeaveContent() {
+	l.Request = nil
+	if l.Status != LogSkipped {
+		l.Response = nil
+	}
+}
+
 // InOrder sorts step logs as seed 1 lists them: by step, then in the order of their calls.
 func InOrder(logs []StepLog) []StepLog {
 	slices.SortStableFunc(logs, func(a, b StepLog) int {

@@ -83,10 +83,11 @@ type Logs struct {
 	// Brief leaves out requests and responses, which may be megabytes for a saga with many attempts, except the
 	// responses of skipped attempts: Rebuild checks whether they have one.
 	Brief bool
-	// LastErrors leaves out all but the newest five errors of brief logs: Explain shows no others, and the failed
-	// attempt on which the available actions depend is the newest.
-	LastErrors bool
-	IDs        []uuid.UUID // empty: all
+	// Explained is Brief for Explain, with at most the newest five errors, since it shows no others and the failed
+	// attempt on which the available actions depend is the newest. What is encrypted is read as well, so that the
+	// logs say whether it can be decrypted (ContentUnreadable).
+	Explained bool
+	IDs       []uuid.UUID // empty: all
 }
 
 // Loaded is a saga with its step logs.

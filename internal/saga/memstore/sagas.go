@@ -264,14 +264,11 @@ func wanted(logs []saga.StepLog, want saga.Logs) []saga.StepLog {
 		logs = slices.DeleteFunc(logs, func(l saga.StepLog) bool { return !slices.Contains(want.IDs, l.ID) })
 	}
 	for i := range logs {
-		if l := &logs[i]; want.Brief {
-			l.Request = nil
-			if l.Status != saga.LogSkipped {
-				l.Response = nil
-			}
+		if want.Brief || want.Explained {
+			logs[i].LeaveContent()
 		}
 	}
-	if want.Brief && want.LastErrors {
+	if want.Explained {
 		leaveErrors(logs, 5)
 	}
 	return logs

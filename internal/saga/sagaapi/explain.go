@@ -48,7 +48,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
-	f, run, err := s.look(ctx, in.SagaID, saga.Logs{LastErrors: true})
+	f, run, err := s.look(ctx, in.SagaID, saga.Logs{Explained: true})
 	if err != nil {
 		return nil, err
 	}

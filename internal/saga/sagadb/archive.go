@@ -20,9 +20,10 @@ var (
 	  FROM saga.saga_states_archive s
 	 WHERE s.id = $1 AND s.tenant_id = $2`
 
-	archivedLogs      = archivedLogsOf(logColumns, "")
-	archivedLogsBrief = archivedLogsOf(briefLogColumns, "")
-	archivedLogsByID  = archivedLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
+	archivedLogs          = archivedLogsOf(logColumns, "")
+	archivedLogsBrief     = archivedLogsOf(briefLogColumns, "")
+	archivedLogsExplained = archivedLogsOf(explainedLogColumns, "")
+	archivedLogsByID      = archivedLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
 )
 
 func archivedLogsOf(columns, which string) string {
@@ -38,6 +39,8 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want sag
 	switch {
 	case len(want.IDs) > 0:
 		query, args = archivedLogsByID, append(args, pq.Array(want.IDs))
+	case want.Explained:
+		query = archivedLogsExplained
 	case want.Brief:
 		query = archivedLogsBrief
 	}
@@ -59,6 +62,9 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want sag
 		sealer := st.db.Keys.SealerFor(tenant, id)
 		return postgres.EachRow(rows, func() error {
 			l, err := scanLog(rows, oneSealer(&sealer))
+			if want.Explained {
+				l.LeaveContent()
+			}
 			a.Logs = append(a.Logs, l)
 			return shown(err)
 		})

@@ -33,10 +33,10 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 
 // The step logs of a saga: complete, without what a brief view leaves out, and those of given ids.
 var (
-	stepLogs      = stepLogsOf(logColumns, "")
-	stepLogsBrief = stepLogsOf(briefLogColumns, "")
-	stepLogsLast  = stepLogsOf(lastErrorColumns, "")
-	stepLogsByID  = stepLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
+	stepLogs          = stepLogsOf(logColumns, "")
+	stepLogsBrief     = stepLogsOf(briefLogColumns, "")
+	stepLogsExplained = stepLogsOf(explainedLogColumns, "")
+	stepLogsByID      = stepLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
 )
 
 func stepLogsOf(columns, which string) string {
@@ -52,14 +52,17 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID, want saga.L
 	switch {
 	case len(want.IDs) > 0:
 		query, args = stepLogsByID, append(args, pq.Array(want.IDs))
-	case want.Brief && want.LastErrors:
-		query = stepLogsLast
+	case want.Explained:
+		query = stepLogsExplained
 	case want.Brief:
 		query = stepLogsBrief
 	}
 	sealer := st.db.Keys.SealerFor(tenant, id)
 	err := st.db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) error {
 		l, err := scanLog(rows, oneSealer(&sealer))
+		if want.Explained {
+			l.LeaveContent()
+		}
 		logs = append(logs, l)
 		return shown(err)
 	}, args...)

@@ -246,9 +246,18 @@ var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS r
 	"l.response_payload", "CASE WHEN l.status = 'SKIPPED' THEN l.response_payload END AS response_payload").
 	Replace(logColumns)
 
-// lastErrorColumns are briefLogColumns with the newest five errors only.
-var lastErrorColumns = strings.Replace(briefLogColumns, "l.error",
-	"CASE WHEN row_number() OVER (ORDER BY l.error IS NULL, l.updated_at DESC) <= 5 THEN l.error END AS error", 1)
+// explainedLogColumns are the columns for saga.Logs.Explained: those of brief logs, the newest five errors, and whatever
+// is encrypted, since only its bytes say whether it can be decrypted.
+var explainedLogColumns = strings.NewReplacer(
+	"l.request_payload", "CASE WHEN l.request_payload ? '$skald_enc' THEN l.request_payload END AS request_payload",
+	"l.response_payload", `CASE
+  WHEN l.status = 'SKIPPED' OR l.response_payload ? '$skald_enc' THEN l.response_payload
+  END AS response_payload`,
+	"l.error", `CASE
+  WHEN l.error -> 'details' ? '$skald_enc' THEN l.error
+  WHEN row_number() OVER (ORDER BY l.error IS NULL, l.updated_at DESC) <= 5 THEN l.error
+  END AS error`).
+	Replace(logColumns)
 
 // scanLog reads one row of logColumns. sealerOf returns the sealer of the log's saga. A log
 // whose encrypted content cannot be decrypted is returned as scanSaga does.

@@ -82,9 +82,9 @@ func wantSomeOfLogs(f *fixture, read func(saga.Logs) ([]saga.StepLog, error)) {
 		f.t.Errorf("by id: %+v, %v; want %+v", few, err, all[1])
 	}
 	brief, err := read(saga.Logs{Brief: true})
-	last, other := read(saga.Logs{Brief: true, LastErrors: true}) // of five or less, all
-	if diff := cmp.Diff(brief, last, logFields); diff != "" || other != nil {
-		f.t.Errorf("with the last errors (-all +last): %v\n%s", other, diff)
+	explained, other := read(saga.Logs{Explained: true}) // of five errors or less, all
+	if diff := cmp.Diff(brief, explained, logFields); diff != "" || other != nil {
+		f.t.Errorf("explained (-brief +explained): %v\n%s", other, diff)
 	}
 	for i := range all {
 		if all[i].Request = nil; all[i].Status != saga.LogSkipped {
