@@ -54,7 +54,7 @@ func Exhausted(err error) string {
 
 // Away reports whether no server answered, or one that is starting, stopping or has no
 // connection to spare: it may be there in a moment. A refused login, a missing database, too few
-// sessions of a pooler or PgBouncer's protocol violation (08P01) is an answer.
+// sessions of a pooler, PgBouncer's protocol violation (08P01) or a TLS alert is an answer.
 func Away(err error) bool {
 	switch s := SQLState(err); {
 	case slices.Contains([]string{"08000", "08001", "08003", "08006", "57P01", "57P02", "57P03", "53300"}, s):
@@ -64,6 +64,10 @@ func Away(err error) bool {
 	}
 	var few *tooFewSessions
 	if errors.As(err, &few) {
+		return false
+	}
+	var alert *net.OpError
+	if errors.As(err, &alert) && alert.Op == "remote error" { // crypto/tls reports alerts this way, and does not export them
 		return false
 	}
 	var network net.Error // a *net.OpError or *net.DNSError, or a deadline that has passed

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ func TestADatabaseThatIsAwayIsToldFromOneThatRefuses(t *testing.T) {
 		"a role that is not there": {server("28000"), false},
 		"no such database":         {server("3D000"), false},
 		"a parameter of PgBouncer": {server("08P01"), false},
+		"it refuses a certificate": {&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, false},
 		"a full disk":              {server("53100"), false},
 		"a setting":                {errors.New("unknown key"), false},
 		"nothing":                  {nil, false},
