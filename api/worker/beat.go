@@ -45,7 +45,7 @@ func anyNews(told map[*held]news) bool {
 	return false
 }
 
-// beatWith sends a heartbeat that says so much of each run.
+// beatWith sends a heartbeat with this news of each run.
 func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) error {
 	beats := make([]map[string]any, 0, len(told))
 	asked := make(map[string]*held, len(told))

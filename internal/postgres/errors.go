@@ -66,8 +66,8 @@ func Away(err error) bool {
 	if errors.As(err, &few) {
 		return false
 	}
-	var alert *net.OpError
-	if errors.As(err, &alert) && alert.Op == "remote error" { // crypto/tls reports alerts this way, and does not export them
+	var alert *net.OpError // crypto/tls wraps an alert of the server in one
+	if errors.As(err, &alert) && alert.Op == "remote error" {
 		return false
 	}
 	var network net.Error // a *net.OpError or *net.DNSError, or a deadline that has passed

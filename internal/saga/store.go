@@ -84,7 +84,7 @@ type Logs struct {
 	// responses of skipped attempts: Rebuild checks whether they have one.
 	Brief bool
 	// Explained is Brief for Explain, with at most the newest five errors, since it shows no others and the failed
-	// attempt on which the available actions depend is the newest. What is encrypted is read as well, so that the
+	// attempt on which the available actions depend is the newest. Encrypted content is read as well, so that the
 	// logs say whether it can be decrypted (ContentUnreadable).
 	Explained bool
 	IDs       []uuid.UUID // empty: all

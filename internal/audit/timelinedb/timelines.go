@@ -40,6 +40,19 @@ var entryTable = postgres.NewTable(
 	postgres.TimeOrNil("ended_at", func(e *timeline.Entry) **time.Time { return &e.EndedAt }),
 )
 
+// runColumns are what the timeline shows of a run r.
+const runColumns = `r.id,
+	       r.saga_id,
+	       r.letter_id,
+	       r.definition_name,
+	       r.trigger,
+	       r.state,
+	       r.error_code,
+	       r.created_at,
+	       r.finished_at,
+	       r.attempt,
+	       r.assigned_at`
+
 // timelineOf selects everything with a correlation id, live and archived. Its parameters:
 // whether sagas, runs and letters are shown, the position (at, key) of the cursor, and the term
 // by which letters are found. A correlation id has few entries, so each part is found by its
@@ -60,30 +73,10 @@ WITH sagas AS MATERIALIZED (
 		SELECT l.id, l.saga_id, l.step_name, l.action, l.attempt, l.status, l.outcome_code, l.started_at, l.completed_at
 		  FROM saga.saga_step_logs_archive l WHERE l.saga_id = s.id AND l.tenant_id = @tenant AND s.archived) l
 ), runs AS MATERIALIZED (
-	SELECT r.id,
-	       r.saga_id,
-	       r.letter_id,
-	       r.definition_name,
-	       r.trigger,
-	       r.state,
-	       r.error_code,
-	       r.created_at,
-	       r.finished_at,
-	       r.attempt,
-	       r.assigned_at
+	SELECT `+runColumns+`
 	  FROM jobs.job_runs r WHERE r.tenant_id = @tenant AND r.correlation_id = @correlation AND @runs
 	UNION
-	SELECT r.id,
-	       r.saga_id,
-	       r.letter_id,
-	       r.definition_name,
-	       r.trigger,
-	       r.state,
-	       r.error_code,
-	       r.created_at,
-	       r.finished_at,
-	       r.attempt,
-	       r.assigned_at
+	SELECT `+runColumns+`
 	  FROM sagas s JOIN jobs.job_runs r ON r.tenant_id = @tenant AND r.saga_id = s.id WHERE @runs
 ), letters AS MATERIALIZED (
 	SELECT m.id, m.saga_id, m.job_run_id, m.original_topic, m.source, m.status, m.error_type, m.created_at, m.terminal_at

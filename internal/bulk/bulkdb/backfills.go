@@ -50,14 +50,13 @@ VALUES (`+backfillTable.Values("b")+`)
 func (st *RunBulks) CreateBackfill(
 	ctx context.Context, b jobrun.Backfill, by operator.Action,
 ) (stored jobrun.Backfill, created bool, err error) {
-	created, err = backfills.create(ctx, st.db, &b, by, creation[jobrun.Backfill]{
+	return backfills.create(ctx, st.db, b, by, creation[jobrun.Backfill]{
+		stored: func(ctx context.Context, tenant, id uuid.UUID) (jobrun.Backfill, error) {
+			b, _, err := st.GetBackfill(ctx, tenant, id)
+			return b, err
+		},
 		insert: insertBackfill, row: func(b *jobrun.Backfill) postgres.Bound { return backfillTable.Row(b) },
 	})
-	if err == nil && !created {
-		stored, _, err = st.GetBackfill(ctx, b.TenantID, b.ID)
-		return stored, false, err
-	}
-	return b, created, err
 }
 
 // activeOf counts the runs of a backfill that have not ended.

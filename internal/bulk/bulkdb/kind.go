@@ -51,14 +51,15 @@ type creation[T any] struct {
 	asked  func(*T, bulk.Seen)               // completes it
 	insert *postgres.Statement               // does nothing if its id exists
 	row    func(*T) postgres.Bound
+	stored func(ctx context.Context, tenant, id uuid.UUID) (T, error) // reads it
 }
 
-// create stores one. A second request is found before what it is for is counted again;
-// created is false then.
+// create stores one. A second request is found before what it is for is counted again: created
+// is false then, and stored what the first one created.
 func (k *kind[T]) create(
-	ctx context.Context, db *jobdb.DB, b *T, by operator.Action, c creation[T],
-) (created bool, err error) {
-	h := k.head(b)
+	ctx context.Context, db *jobdb.DB, b T, by operator.Action, c creation[T],
+) (stored T, created bool, err error) {
+	h := k.head(&b)
 	err = db.InTenant(ctx, h.TenantID, func(tx *sqlx.Tx) error {
 		var there bool
 		err := tx.GetContext(ctx, &there, `SELECT EXISTS (SELECT 1 FROM `+k.table+` b WHERE b.id = $1)`, h.ID)
@@ -70,9 +71,9 @@ func (k *kind[T]) create(
 			if err != nil {
 				return err
 			}
-			c.asked(b, seen)
+			c.asked(&b, seen)
 		}
-		res, err := tx.ExecContext(ctx, c.insert.Text, c.insert.Args(c.row(b))...)
+		res, err := tx.ExecContext(ctx, c.insert.Text, c.insert.Args(c.row(&b))...)
 		if created, err = postgres.ChangedOne(res, "insert a "+k.name, err); err != nil || !created {
 			return err
 		}
@@ -81,7 +82,11 @@ func (k *kind[T]) create(
 		}
 		return auditdb.PutAction(ctx, tx, h.AuditHalt(db.DB.NewID(), k.audits, by.At))
 	})
-	return created, postgres.Wrap("create "+k.name, err)
+	if err == nil && !created {
+		stored, err = c.stored(ctx, h.TenantID, h.ID)
+		return stored, false, err
+	}
+	return b, created, postgres.Wrap("create "+k.name, err)
 }
 
 // get reads one by a query made with OfTenant, using scan.

@@ -49,16 +49,12 @@ VALUES (`+bulkTable.Values("b")+`)
 func (st *RunBulks) CreateBulk(
 	ctx context.Context, b jobrun.Bulk, by operator.Action,
 ) (stored jobrun.Bulk, created bool, err error) {
-	created, err = bulks.create(ctx, st.db, &b, by, creation[jobrun.Bulk]{
+	return bulks.create(ctx, st.db, b, by, creation[jobrun.Bulk]{
 		look:   func(tx *sqlx.Tx) (bulk.Seen, error) { return st.look(ctx, tx, &b) },
+		stored: st.GetBulk,
 		asked:  (*jobrun.Bulk).Requested,
 		insert: insertBulk, row: func(b *jobrun.Bulk) postgres.Bound { return bulkTable.Row(rowOf(b)) },
 	})
-	if err == nil && !created {
-		stored, err = st.GetBulk(ctx, b.TenantID, b.ID)
-		return stored, false, err
-	}
-	return b, created, err
 }
 
 // look counts the runs of a bulk that it has not looked at.

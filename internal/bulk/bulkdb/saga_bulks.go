@@ -108,16 +108,12 @@ VALUES (`+sagaBulkTable.Values("b")+`)
 func (st *SagaBulks) Create(
 	ctx context.Context, b sagabulk.Bulk, by operator.Action,
 ) (stored sagabulk.Bulk, created bool, err error) {
-	created, err = sagaBulks.create(ctx, st.db, &b, by, creation[sagabulk.Bulk]{
+	return sagaBulks.create(ctx, st.db, b, by, creation[sagabulk.Bulk]{
 		look:   func(tx *sqlx.Tx) (bulk.Seen, error) { return st.look(ctx, tx, &b) },
+		stored: st.Get,
 		asked:  (*sagabulk.Bulk).Requested,
 		insert: insertSagaBulk, row: func(b *sagabulk.Bulk) postgres.Bound { return sagaBulkTable.Row(sagaRowOf(b)) },
 	})
-	if err == nil && !created {
-		stored, err = st.Get(ctx, b.TenantID, b.ID)
-		return stored, false, err
-	}
-	return b, created, err
 }
 
 // look counts the sagas of a bulk that it has not dealt with; ids are as many as there are.

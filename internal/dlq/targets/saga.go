@@ -64,7 +64,7 @@ func (d *Saga) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 
 func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: d.Now(), Accepted: true, Outcome: dlq.Uncertain}
-	err := d.tell(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Instance) (saga.Event, error) {
+	err := d.apply(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Instance) (saga.Event, error) {
 		if run.State == saga.Compensating {
 			return nil, errUnderWay // another request was faster
 		}
@@ -97,7 +97,7 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 // dlq.CodeStale when it keeps changing.
 func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (dlq.Letter, error) {
 	action := by.Did(d.NewID(), l.TenantID, d.Now(), operator.DeadLetter, l.ID.String(), dlq.VerbResolve, nil)
-	err := d.tell(ctx, &l, by, &action, func(run *saga.Instance) (saga.Event, error) {
+	err := d.apply(ctx, &l, by, &action, func(run *saga.Instance) (saga.Event, error) {
 		if run.State != saga.Failed {
 			return nil, l.Conflict("resolved manually while its saga is compensating again")
 		}
@@ -125,11 +125,11 @@ var (
 	errNotRead  = errors.New("the saga cannot be read")
 )
 
-// tell applies event to the saga of a letter, and stores the result unless that is an
+// apply applies event to the saga of a letter, and stores the result unless that is an
 // error. action is stored with it, unless nil. Faults: Conflict, possibly with
 // codeNotWaiting; dlq.CodeStale. After errNotRead nothing was written; after another error
 // the outcome is unknown.
-func (d *Saga) tell(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action,
+func (d *Saga) apply(ctx context.Context, l *dlq.Letter, by operator.By, action *operator.Action,
 	event func(*saga.Instance) (saga.Event, error)) error {
 	for range sagaTries {
 		run, err := d.waiting(ctx, l)

@@ -94,16 +94,16 @@ func same(a, b *jobrun.Definition) bool {
 		at(a.PausedAt).Equal(at(b.PausedAt)) && at(a.PausedUntil).Equal(at(b.PausedUntil))
 }
 
-// says returns the definition with the body's name and spec. If the schedule has changed, or the
+// changedBy returns the definition with the body's name and spec. If the schedule has changed, or the
 // definition was enabled, its slots count from now on.
-func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definition, error) {
+func changedBy(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definition, error) {
 	before := d
 	d.Name, d.Spec = b.Name, b.Complete()
 	if b.Enabled != nil {
 		d.Enabled = *b.Enabled
 	}
 	if d.BuiltIn {
-		return ofSkald(d, &before, now)
+		return builtInChanged(d, &before, now)
 	}
 	if err := jobrun.CheckNew(d.Name, &d.Spec); err != nil {
 		return d, err
@@ -111,8 +111,8 @@ func says(d jobrun.Definition, b *definitionBody, now time.Time) (jobrun.Definit
 	return respecified(d, &before, now), nil
 }
 
-// ofSkald is says for a built-in definition, some fields of which cannot be changed.
-func ofSkald(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
+// builtInChanged is changedBy for a built-in definition, some fields of which cannot be changed.
+func builtInChanged(d jobrun.Definition, before *jobrun.Definition, now time.Time) (jobrun.Definition, error) {
 	if d.Name != before.Name || d.Spec.CommandName != before.Spec.CommandName || d.Spec.Queue != before.Spec.Queue ||
 		d.Spec.Type != before.Spec.Type {
 		return d, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in: its name, type, command_name and queue cannot change")
@@ -124,17 +124,17 @@ func ofSkald(d jobrun.Definition, before *jobrun.Definition, now time.Time) (job
 }
 
 func respecified(d jobrun.Definition, before *jobrun.Definition, now time.Time) jobrun.Definition {
-	if !alike(d.Spec, before.Spec) {
+	if !encodesAlike(d.Spec, before.Spec) {
 		d.SpecVersion++
 	}
-	if !alike(d.Spec.Schedule, before.Spec.Schedule) || d.Enabled != before.Enabled {
+	if !encodesAlike(d.Spec.Schedule, before.Spec.Schedule) || d.Enabled != before.Enabled {
 		d = d.Rescheduled(now)
 	}
 	return d
 }
 
-// alike reports whether two values encode to the same JSON.
-func alike(a, b any) bool {
+// encodesAlike reports whether two values encode to the same JSON.
+func encodesAlike(a, b any) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
@@ -149,7 +149,7 @@ func (s *Handlers) ReplaceJobDefinition(ctx context.Context,
 	}
 	return s.changeDefinition(ctx, in.Definition, in.Params.IfMatch, verbReplace, b.Reason,
 		func(d jobrun.Definition, now time.Time) (jobrun.Definition, error) {
-			return says(d, &b, now)
+			return changedBy(d, &b, now)
 		})
 }
 
@@ -167,7 +167,7 @@ func (s *Handlers) UpdateJobDefinition(ctx context.Context,
 			if err != nil {
 				return d, err
 			}
-			return says(d, &b, now)
+			return changedBy(d, &b, now)
 		})
 }
 

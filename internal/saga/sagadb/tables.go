@@ -246,8 +246,8 @@ var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS r
 	"l.response_payload", "CASE WHEN l.status = 'SKIPPED' THEN l.response_payload END AS response_payload").
 	Replace(logColumns)
 
-// explainedLogColumns are the columns for saga.Logs.Explained: those of brief logs, the newest five errors, and whatever
-// is encrypted, since only its bytes say whether it can be decrypted.
+// explainedLogColumns are the columns for saga.Logs.Explained: those of brief logs, the newest five errors, and all
+// encrypted content, since only its bytes say whether it can be decrypted.
 var explainedLogColumns = strings.NewReplacer(
 	"l.request_payload", "CASE WHEN l.request_payload ? '$skald_enc' THEN l.request_payload END AS request_payload",
 	"l.response_payload", `CASE
