@@ -125,7 +125,7 @@ func openAlone(ctx context.Context, cfg config.Config, log *slog.Logger) (d *pos
 	if err != nil {
 		return nil, nil, err
 	}
-	d, _, closeDB, err := openDatabase(ctx, &cfg, from, log)
+	d, _, closeDB, err := openDatabase(ctx, &cfg, from, nil, log)
 	if err != nil {
 		from.close()
 		return nil, nil, err

@@ -1,10 +1,11 @@
 // Package app assembles the parts of a node, starts them, and stops them in order: no new requests,
 // no new claims, calls in flight, commits, database.
 //
-// Files, each on top of those before it: ids, logins, database, access, letters_kafka,
-// event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, certificates, jobs_sagas, letters,
-// stores, archive, readiness, webhooks_and_kafka, workflow_cache, failpoint_reply, writes, build,
-// root_handler, socket, app, jobworker, reload, retention_record, serve, verify, watchdog.
+// Files, each on top of those before it: ids, certificates, logins, database, access,
+// letters_kafka, event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, archive,
+// jobs_sagas, letters, readiness, stores, webhooks_and_kafka, workflow_cache, writes, build,
+// failpoint_reply, root_handler, socket, clock, app, jobworker, reload, retention_record, serve,
+// verify, watchdog.
 package app
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
@@ -43,13 +45,14 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	}
 	defer from.close()
 	loaded := cfg // openStores completes cfg
-	now := func() time.Time { return time.Now().Add(cfg.Test.ClockOffset).UTC().Truncate(time.Microsecond) }
+	clock := postgres.NewClock(func() time.Time { return time.Now().Add(loaded.Test.ClockOffset) })
+	watchClock(clock, opt.Log)
 	var kept stores
 	var lost <-chan struct{}
 	var closeStores func()
 	err = sock.openWaiting(ctx, opt.Log, func() (err error) {
 		cfg = loaded
-		kept, lost, closeStores, err = openStores(ctx, &cfg, from, now, opt.Version.Version, opt.Log)
+		kept, lost, closeStores, err = openStores(ctx, &cfg, from, clock, opt.Version.Version, opt.Log)
 		return err
 	})
 	if err != nil {
@@ -59,7 +62,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	defer closeStores()
-	n, err := build(ctx, cfg, opt, kept, now, listener.Addr())
+	n, err := build(ctx, cfg, opt, kept, clock, listener.Addr())
 	if err != nil {
 		return err
 	}

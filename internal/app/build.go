@@ -25,6 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops/metrics"
+	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/engine"
@@ -58,7 +59,8 @@ type node struct {
 	name string // unique among the nodes of a database
 	addr net.Addr
 	stores
-	now         func() time.Time
+	clock       *postgres.Clock
+	now         func() time.Time   // of clock
 	policy      *egress.Policy     // the destinations that calls may reach
 	trusted     func() *tls.Config // TLS to participants; nil: the system's authorities, no certificate
 	read        []reread
@@ -90,11 +92,12 @@ func build(
 	cfg config.Config,
 	opt Options,
 	kept stores,
-	now func() time.Time,
+	clock *postgres.Clock,
 	addr net.Addr,
 ) (*node, error) {
 	n := &node{
-		cfg: cfg, opt: opt, name: nodeName(cfg.Engine.NodeID, addr), addr: addr, stores: kept, now: now,
+		cfg: cfg, opt: opt, name: nodeName(cfg.Engine.NodeID, addr), addr: addr, stores: kept,
+		clock: clock, now: clock.Now,
 		draining: make(chan struct{}), stopping: make(chan struct{}),
 	}
 	for _, add := range []func(context.Context) error{
@@ -124,6 +127,7 @@ func (n *node) addMetrics(context.Context) error {
 		}
 		return n.engine.Load()
 	})
+	n.metrics.Clock(n.clock.Ahead)
 	n.database = &condition{ask: n.condition, metrics: n.metrics, now: time.Now}
 	return nil
 }
@@ -225,7 +229,8 @@ func (n *node) addEngine(context.Context) error {
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
 		Definition: n.definitions.definition, Call: n.calls.Call, CheckJobRun: n.checkJobRuns(),
-		Node: n.name, Process: thisProcess(), Gone: isGone, Now: n.now, Ended: n.sagaEnded, NewID: newID, Log: n.opt.Log,
+		Node: n.name, Process: thisProcess(), Gone: isGone, Unfit: n.clockWrong, Now: n.now,
+		Ended: n.sagaEnded, NewID: newID, Log: n.opt.Log,
 		LeaseTTL: e.LeaseTTL, ReaperInterval: e.ReaperInterval, SlowAfter: e.SlowStepAfter,
 		DrainTimeout: max(e.DrainTimeout, 1), StepTimeout: e.DefaultStepTimeout,
 		CompensationTimeout: e.DefaultCompensationTimeout, Budget: budget(n.cfg.Limits), MaxRunning: e.MaxRunning,

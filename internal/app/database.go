@@ -23,6 +23,7 @@ func openDatabase(
 	ctx context.Context,
 	cfg *config.Config,
 	from *logins,
+	clock *postgres.Clock,
 	log *slog.Logger,
 ) (d *postgres.DB, lost <-chan struct{}, stop func(), err error) {
 	private := cfg.Database.Embedded()
@@ -30,7 +31,7 @@ func openDatabase(
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if d, err = connect(ctx, cfg, from, log); err != nil {
+	if d, err = connect(ctx, cfg, from, clock, log); err != nil {
 		stopPrivate()
 		return nil, nil, nil, postgres.ExplainRefusal(err)
 	}
@@ -73,7 +74,13 @@ func PrivateDatabase(
 	}, nil
 }
 
-func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Logger) (*postgres.DB, error) {
+func connect(
+	ctx context.Context,
+	cfg *config.Config,
+	from *logins,
+	clock *postgres.Clock,
+	log *slog.Logger,
+) (*postgres.DB, error) {
 	c := cfg.Database
 	dsn, err := from.dsn(ctx, c)
 	if err != nil {
@@ -109,7 +116,7 @@ func connect(ctx context.Context, cfg *config.Config, from *logins, log *slog.Lo
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
-		Encryption: keys, NewID: newID, Unreadable: func(ctx context.Context, err error) {
+		Encryption: keys, NewID: newID, Clock: clock, Unreadable: func(ctx context.Context, err error) {
 			if told.Due(err.Error(), time.Now()) {
 				log.ErrorContext(ctx, "passing over a row: its content cannot be read", slog.Any("error", err))
 			}

@@ -78,6 +78,9 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		}
 		is.SchemaVersion, is.Warnings = c.Schema, c.Risks()
 	}
+	if err := n.clockWrong(); err != nil {
+		return is, err
+	}
 	late, vital := n.late()
 	is.Warnings = append(is.Warnings, late...)
 	if vital != nil {

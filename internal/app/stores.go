@@ -87,7 +87,7 @@ func openStores(
 	ctx context.Context,
 	cfg *config.Config,
 	from *logins,
-	now func() time.Time,
+	clock *postgres.Clock,
 	version string,
 	log *slog.Logger,
 ) (s stores, lost <-chan struct{}, stop func(), err error) {
@@ -95,9 +95,9 @@ func openStores(
 		log.Warn(
 			"ALL DATA IS IN MEMORY: when this process ends, all sagas are lost without being compensated; use this for trials only",
 		)
-		return memoryStores(now), nil, func() {}, nil
+		return memoryStores(clock.Now), nil, func() {}, nil
 	}
-	db, lost, stop, err := openDatabase(ctx, cfg, from, log)
+	db, lost, stop, err := openDatabase(ctx, cfg, from, clock, log)
 	if err != nil {
 		return s, nil, nil, err
 	}

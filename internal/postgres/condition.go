@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Condition is the state of a server as far as it affects the durability and the isolation of data.
@@ -53,7 +54,7 @@ SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL,
        current_setting('synchronous_commit') = 'off',
        current_setting('full_page_writes') = 'off',
        session_user, (SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
-       (SELECT max(version) FROM saga.saga_schema_version)`
+       (SELECT max(version) FROM saga.saga_schema_version), clock_timestamp()`
 
 var errReadOnly = errors.New("the session is read-only")
 
@@ -62,8 +63,10 @@ func (db *DB) Condition(ctx context.Context) (Condition, error) {
 	var c Condition
 	var unwritten, readOnly bool
 	off := make([]bool, len(Settings))
-	err := db.Read.QueryRowContext(ctx, condition).Scan(&unwritten, &readOnly, &off[0], &off[1], &off[2], &c.Login,
-		&c.Superuser, &c.Schema)
+	err := db.Clock.Ask(func(there *time.Time) error {
+		return db.Read.QueryRowContext(ctx, condition).Scan(&unwritten, &readOnly, &off[0], &off[1], &off[2],
+			&c.Login, &c.Superuser, &c.Schema, there)
+	})
 	switch {
 	case err != nil:
 		return c, Wrap("write to the database", err)

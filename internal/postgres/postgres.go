@@ -13,7 +13,7 @@
 // Leases have their own connections, one for the engine's and one for that of the leader of the
 // job runs, so that they are renewed however busy the others are (invariant F30).
 //
-// Files, each on top of those before it: errors, rows, commits, dial, connector, postgres,
+// Files, each on top of those before it: errors, rows, commits, clock, dial, connector, postgres,
 // columns, keyed, statement, table, sealed_tables, values, where, batch, condition, cover,
 // deployment_secrets, listener, page, pooler, reseal, sealing, secrets, table_alike,
 // table_columns, tenant, tx.
@@ -62,6 +62,7 @@ type Config struct {
 	Unreadable func(ctx context.Context, err error)
 	// NewID generates ids; nil: UUIDv7.
 	NewID func() uuid.UUID
+	Clock *Clock // corrected by what the database says of its time; nil: one of this DB
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
@@ -78,6 +79,7 @@ type DB struct {
 	// sets it again.
 	pooled   bool
 	CountFor time.Duration
+	Clock    *Clock
 	Keys     *envelope.Keyring // nil: nothing is sealed
 	// NewID generates the ids of rows whose need only a store sees: records of actions, and
 	// events of groups of dead letters.
@@ -122,7 +124,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	db := &DB{
 		idle: map[*sqlx.DB]int{}, CountFor: cfg.CountFor, Keys: cfg.Encryption, NewID: cfg.NewID, unreadable: cfg.Unreadable,
-		dsn: cfg.DSN, logins: cfg.Logins,
+		dsn: cfg.DSN, logins: cfg.Logins, Clock: cfg.Clock,
 	}
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
@@ -182,6 +184,9 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 func (c *Config) setDefaults() {
 	if c.NewID == nil {
 		c.NewID = func() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+	}
+	if c.Clock == nil {
+		c.Clock = NewClock(time.Now)
 	}
 	orInt := func(v *int, def int) {
 		if *v == 0 {

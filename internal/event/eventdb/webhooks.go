@@ -255,7 +255,7 @@ func (st *Webhooks) Delete(ctx context.Context, tenant, id uuid.UUID, version in
 		 WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
 			return err
 		}
-		if err := auditdb.Tell(ctx, tx, st.db.NewID(), tenant, time.Now().UTC().Truncate(time.Microsecond), operator.Webhook,
+		if err := auditdb.Tell(ctx, tx, st.db.NewID(), tenant, st.db.Clock.Now(), operator.Webhook,
 			id.String(), "delete", present.Audited(), nil, nil); err != nil {
 			return err
 		}

@@ -307,6 +307,15 @@ func (m *Metrics) Loop(name string) {
 	}
 }
 
+// Clock registers the metric of the difference between this node's clock and the database's. It may
+// be called once.
+func (m *Metrics) Clock(ahead func() time.Duration) {
+	m.registry.MustRegister(prometheus.NewGaugeFunc(
+		prometheus.GaugeOpts{Name: "skald_clock_offset_seconds", Help: "By how much this node's clock is ahead of the database's, as far as that is certain; negative when it is behind. Above 60 the node is not ready."},
+		func() float64 { return ahead().Seconds() },
+	))
+}
+
 // Watch registers the metric of late loops, and has done called with each loop that
 // finishes a round. It may be called once, before any loop runs.
 func (m *Metrics) Watch(done func(loop string), late func() []string) {

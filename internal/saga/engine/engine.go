@@ -45,7 +45,11 @@ type Config struct {
 	// Gone reports whether another process has certainly ended; nil: always unknown.
 	Process string
 	Gone    func(process string) bool
-	Now     func() time.Time
+	// Unfit returns why this node must not drive sagas now. While it does, the node has no lease, and
+	// a lease that it had is resigned after a drain. Nil: the node may always drive.
+	Unfit func() error
+	// Now is the clock of the store.
+	Now func() time.Time
 	// Ended is called after the commit for every saga that has ended on this node, with the saga
 	// and its step logs as committed, in the order of saga.Store.StepLogs, or with nil if the node
 	// has not seen all of them, so that they must be read. May be nil.
@@ -106,6 +110,9 @@ func New(cfg Config) *Engine {
 	if cfg.Ended == nil {
 		cfg.Ended = func(saga.Ref, *saga.Loaded) {}
 	}
+	if cfg.Unfit == nil {
+		cfg.Unfit = func() error { return nil }
+	}
 	if cfg.Gone == nil {
 		cfg.Gone = func(string) bool { return false }
 	}
@@ -135,6 +142,10 @@ var errNameTaken = errors.New("another live process has this node's name: give e
 // process holds a lease under this node's name. It returns with nothing left running.
 func (e *Engine) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
+		if e.cfg.Unfit() != nil { // who returns that has logged it
+			e.sleep(ctx, e.cfg.Poll)
+			continue
+		}
 		s, err := e.register(ctx)
 		if errors.Is(err, errNameTaken) {
 			return fmt.Errorf("node %q: %w", e.cfg.Node, err)
@@ -151,6 +162,10 @@ func (e *Engine) Run(ctx context.Context) error {
 		s.end()
 		if ctx.Err() != nil {
 			return nil
+		}
+		if err := e.cfg.Unfit(); err != nil {
+			e.cfg.Log.WarnContext(ctx, "the node has resigned its lease", slog.Any("error", err))
+			continue
 		}
 		e.cfg.Log.WarnContext(ctx, "the node's lease was lost; registering again", slog.Int64("owner", s.owner))
 	}

@@ -57,7 +57,7 @@ func (e *Engine) register(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// serve runs the session's loops until ctx ends or the lease is lost.
+// serve runs the session's loops until ctx ends, the lease is lost or the node is unfit.
 func (s *session) serve(ctx context.Context) {
 	loops, stop := context.WithCancel(ctx)
 	defer stop()
@@ -65,13 +65,17 @@ func (s *session) serve(ctx context.Context) {
 	for _, loop := range []func(context.Context){s.intake, s.reap} {
 		wg.Go(func() { loop(loops) })
 	}
-	s.keepLease(ctx)
+	s.keepLease(loops, func() {
+		if s.e.cfg.Unfit() != nil {
+			stop()
+		}
+	})
 	stop()
 	wg.Wait()
 }
 
-// keepLease returns when ctx ends or when the lease is lost.
-func (s *session) keepLease(ctx context.Context) {
+// keepLease returns when ctx ends or when the lease is lost. It calls renewed after each renewal.
+func (s *session) keepLease(ctx context.Context, renewed func()) {
 	lease.Keeper{
 		TTL: s.e.cfg.LeaseTTL, Sleep: s.e.sleep,
 		Renew: func(ctx context.Context) (bool, error) {
@@ -79,7 +83,10 @@ func (s *session) keepLease(ctx context.Context) {
 			defer failpoint.Hit(failpoint.LeaseRenewAfter) //nolint:errcheck // it can only pause or kill the node here
 			return s.e.cfg.Ownership.Renew(ctx, s.owner, s.e.cfg.LeaseTTL)
 		},
-		Renewed: func() { s.e.cfg.Observer.Loop("lease") },
+		Renewed: func() {
+			s.e.cfg.Observer.Loop("lease")
+			renewed()
+		},
 		Failed: func(err error) {
 			s.e.cfg.Log.WarnContext(ctx, "cannot renew the lease; trying again", slog.Any("error", err))
 		},
@@ -98,7 +105,7 @@ func (s *session) end() {
 	go func() { s.drives.Wait(); drained(); close(gone) }()
 	if s.lease.Valid() {
 		s.handOver(waiting)
-		s.keepLease(drain)
+		s.keepLease(drain, func() {})
 		if errors.Is(drain.Err(), context.DeadlineExceeded) {
 			s.e.cfg.Log.Warn("calls are still in flight at the end of the drain; their sagas will be taken over")
 		}

@@ -25,23 +25,27 @@ func (st *Sagas) Former(ctx context.Context, node string) (f saga.Incarnation, f
 	return f, true, nil
 }
 
+const register = `
+WITH former AS (
+	UPDATE saga.engine_nodes SET lease_until = now() WHERE node_name = $1 AND lease_until > now()
+), forgotten AS (
+	-- A dead incarnation is remembered until nothing can refer to it any more.
+	DELETE FROM saga.engine_nodes n WHERE lease_until < now() - interval '7 days'
+	   AND NOT EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.lease_owner = n.id AND s.completed_at IS NULL)
+)
+INSERT INTO saga.engine_nodes (node_name, process, version, lease_until)
+ VALUES ($1, $3, $4, now() + $2 * interval '1 ms')
+ RETURNING id, clock_timestamp()`
+
 // Register implements saga.Ownership. It ends the leases of earlier incarnations of
 // the same node, so that a restarted node claims its sagas again at once instead of
 // waiting until its previous lease expires.
 func (st *Sagas) Register(ctx context.Context, node, process string, ttl time.Duration) (int64, error) {
 	var id int64
-	err := st.db.Lease.GetContext(ctx, &id, `
-		WITH former AS (
-			UPDATE saga.engine_nodes SET lease_until = now() WHERE node_name = $1 AND lease_until > now()
-		), forgotten AS (
-			-- A dead incarnation is remembered until nothing can refer to it any more.
-			DELETE FROM saga.engine_nodes n WHERE lease_until < now() - interval '7 days'
-			   AND NOT EXISTS (SELECT 1 FROM saga.saga_states s WHERE s.lease_owner = n.id AND s.completed_at IS NULL)
-		)
-		INSERT INTO saga.engine_nodes (node_name, process, version, lease_until)
-		 VALUES ($1, $3, $4, now() + $2 * interval '1 ms')
-		 RETURNING id`,
-		node, ttl.Milliseconds(), process, st.Version)
+	err := st.db.Clock.Ask(func(there *time.Time) error {
+		return st.db.Lease.QueryRowxContext(ctx, register, node, ttl.Milliseconds(), process, st.Version).
+			Scan(&id, there)
+	})
 	if err != nil {
 		return 0, fmt.Errorf("register node: %w", err)
 	}
@@ -50,14 +54,18 @@ func (st *Sagas) Register(ctx context.Context, node, process string, ttl time.Du
 
 // Renew implements saga.Ownership.
 func (st *Sagas) Renew(ctx context.Context, owner int64, ttl time.Duration) (bool, error) {
-	res, err := st.db.Lease.ExecContext(ctx, `
-		UPDATE saga.engine_nodes SET lease_until = now() + $2 * interval '1 ms', renewed_at = now()
-		 WHERE id = $1 AND lease_until > now()`, owner, ttl.Milliseconds())
+	err := st.db.Clock.Ask(func(there *time.Time) error {
+		return st.db.Lease.GetContext(ctx, there, `
+			UPDATE saga.engine_nodes SET lease_until = now() + $2 * interval '1 ms', renewed_at = now()
+			 WHERE id = $1 AND lease_until > now() RETURNING clock_timestamp()`, owner, ttl.Milliseconds())
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
 	if err != nil {
 		return false, fmt.Errorf("renew lease: %w", err)
 	}
-	n, err := res.RowsAffected()
-	return n == 1, err
+	return true, nil
 }
 
 // Resign implements saga.Ownership.

@@ -124,8 +124,8 @@ func (c *campaign) through(ctx context.Context, from time.Time, jobFaults func()
 	return r, v
 }
 
-// clocks are the errors of the nodes' clocks.
-var clocks = []string{"0s", "5m", "-5m"}
+// clocks are the errors of the nodes' clocks. Beyond a minute a node is not ready.
+var clocks = []string{"0s", "50s", "-50s"}
 
 // newCampaign gives each node its own clock.
 func newCampaign(t *testing.T, w *world, p jobsPlan) *campaign {
