@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/httpkit/compress"
 	"github.com/skald-saga/skald/internal/ui"
 )
 
@@ -43,7 +44,7 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 			edge.ServeHTTP(w, r)
 		}
 	})
-	return belowBase(base, all), nil
+	return compress.New(belowBase(base, all))
 }
 
 // belowBase returns a handler for all paths below base, the path at which a proxy exposes this
@@ -99,6 +100,6 @@ func whereThingsAre(w http.ResponseWriter, base string, pages bool) {
 		places["ui"] = base + "/ui/"
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Vary", "Accept")
+	w.Header().Add("Vary", "Accept")
 	_ = json.NewEncoder(w).Encode(places) // the client has disconnected, or has the response
 }

@@ -117,7 +117,7 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(c.json)
-	c.etag = `"` + hex.EncodeToString(sum[:16]) + `"`
+	c.etag = `W/"` + hex.EncodeToString(sum[:16]) + `"`
 	return c, nil
 })
 

@@ -139,6 +139,8 @@ var drivers = map[string][]string{
 	"github.com/santhosh-tekuri/":    {"internal/jobrun"},
 	"go.yaml.in/yaml/v3":             {"internal/saga/workflow", "internal/config", "internal/ui/workflowpages"},
 	"golang.org/x/time/rate":         {"internal/httpkit/ratelimit"},
+	"github.com/klauspost/compress":  {"internal/httpkit/compress"},
+	"golang.org/x/net/html":          {"internal/ui/web"},
 	"golang.org/x/net/http/httpguts": {"internal/saga/workflow", "internal/saga/participant"},
 }
 

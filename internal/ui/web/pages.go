@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -152,6 +153,14 @@ type chrome struct {
 	visit *Visit
 }
 
+// Heading is what the browser shows as the name of the page.
+func (c chrome) Heading() string {
+	if c.Attention > 0 {
+		return fmt.Sprintf("(%d) %s · Skald", c.Attention, c.Title)
+	}
+	return c.Title + " · Skald"
+}
+
 // Asset returns the URL of a file of the folder assets.
 func (k *Kit) Asset(name string) string { return k.Base + "/ui/assets/" + k.assets.bySource[name].name }
 
@@ -227,7 +236,7 @@ func keep(h http.Header, tag string) {
 		h.Set("Cache-Control", "private, no-cache")
 	}
 	h.Set("ETag", tag)
-	h.Set("Vary", "Cookie")
+	h.Add("Vary", "Cookie, "+liveHeader)
 }
 
 // render sends a page. Its ETag, where the page has no State, changes when the page does, apart from the words for
@@ -242,9 +251,9 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		return
 	}
 	if v.Tenant != "" {
-		page := v.keepTenant(out.Bytes())
+		kept := v.keepTenant(out.Bytes())
 		out.Reset()
-		out.Write(page)
+		out.Write(kept)
 	}
 	h, tag := w.Header(), chrome.Tag()
 	if tag == "" {
@@ -257,8 +266,12 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
+	page := out.Bytes()
+	if had := v.Header.Get(liveHeader); had != "" && p.Status == 0 && v.Method == http.MethodGet {
+		page = onlyChanged(h, page, chrome.Heading(), p.Refresh, had)
+	}
 	if p.Status != 0 {
 		w.WriteHeader(p.Status)
 	}
-	_, _ = w.Write(out.Bytes()) // an error means that the browser has disconnected
+	_, _ = w.Write(page) // an error means that the browser has disconnected
 }

@@ -19,19 +19,23 @@ type Unchanged struct{}
 // stateMark separates, in an ETag, the state of a page from what the page depends on besides.
 const stateMark = "~"
 
+// weak begins the ETags of pages: two answers with one tag mean the same, and differ in words for times and in their
+// compression.
+const weak = "W/"
+
 // tag returns the ETag of a page in a state. It includes the visitor, the URL and this process, because the page
 // depends on the visitor's permissions and on the version of the program.
 func (v *Visit) tag(state string) string {
 	who, _ := json.Marshal(v.Who) // it was JSON
 	sum := sha256.Sum256([]byte(v.Kit.started + v.Tenant + "\n" + v.URL.RequestURI() + "\n" + string(who)))
-	return `"` + state + stateMark + hex.EncodeToString(sum[:9]) + `"`
+	return weak + `"` + state + stateMark + hex.EncodeToString(sum[:9]) + `"`
 }
 
 // Had returns the state of the page that the browser has, as the handler has named it; empty: it has none, or that of
 // another visitor.
 func (v *Visit) Had() string {
 	tag := v.Header.Get("If-None-Match")
-	state, _, ok := strings.Cut(strings.Trim(tag, `"`), stateMark)
+	state, _, ok := strings.Cut(strings.Trim(tag, weak+`"`), stateMark)
 	if !ok || v.Method != http.MethodGet || tag != v.tag(state) {
 		return ""
 	}
@@ -59,8 +63,11 @@ var changing = []struct{ from, to []byte }{
 	{[]byte("<time "), []byte("</time>")}, {[]byte("<footer"), []byte("</footer>")}, {[]byte(`data-now="`), []byte(`"`)},
 }
 
-// tagOf is the ETag of a page: the hash of what does not change with time alone.
-func tagOf(page []byte) string {
+// tagOf is the ETag of a page.
+func tagOf(page []byte) string { return weak + `"` + hashOf(page) + `"` }
+
+// hashOf is the hash of what of a page, or of a part of it, does not change with time alone.
+func hashOf(page []byte) string {
 	hash := sha256.New()
 	var next [3]int // where the changing part begins that comes next, of each kind
 	for i := range changing {
@@ -76,7 +83,7 @@ func tagOf(page []byte) string {
 		begin := next[kind]
 		_, _ = hash.Write(page[at:begin]) // a hash takes everything
 		if begin == len(page) {
-			return `"` + hex.EncodeToString(hash.Sum(nil)[:12]) + `"`
+			return hex.EncodeToString(hash.Sum(nil)[:12])
 		}
 		c := changing[kind]
 		at = min(len(page), indexFrom(page, c.to, begin+len(c.from))+len(c.to))

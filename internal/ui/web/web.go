@@ -6,7 +6,7 @@
 // make pages live and save round trips.
 //
 // Files, each on top of those before it: words, badges, calls, charts, documents, timescale, linediff, problems,
-// local, tenant, assets, kit, tag, templates, pages, action, operation, actions, list, web.
+// local, tenant, assets, kit, tag, regions, templates, pages, action, operation, actions, list, web.
 package web
 
 import (

@@ -7,6 +7,7 @@ const dialog = document.getElementById('dialog');
 const base = body.dataset.base;
 let seen = Date.now();
 let tag = body.dataset.tag ?? '';
+let live = '-'; // the regions that this page shows, as the server has named them
 
 // waiting shows a line at the top of the page while something takes more than a moment. The present content stays.
 let pending = 0;
@@ -33,7 +34,9 @@ async function refresh() {
   if (document.hidden || dialog.open || document.querySelector('form.act')) return;
   let why = 'Skald is not responding.';
   try {
-    const res = await waiting(fetch(location.href, { headers: tag ? { 'If-None-Match': tag } : {}, cache: 'no-store' }));
+    const known = { 'Skald-Live': live };
+    if (tag) known['If-None-Match'] = tag;
+    const res = await waiting(fetch(location.href, { headers: known, cache: 'no-store' }));
     if (res.status === 401) { location.reload(); return; }
     if (document.getElementById('problem') && res.ok) { location.reload(); return; } // the missing resource is back
     if (res.status >= 500) why = res.status === 503 ? 'Skald cannot reach its database. Retrying automatically.' : `Skald returned ${res.status}.`;
@@ -42,10 +45,16 @@ async function refresh() {
     if (res.status === 304) body.dataset.refresh = res.headers.get('Skald-Refresh') ?? '';
     if (res.status !== 304) {
       const next = new DOMParser().parseFromString(await res.text(), 'text/html');
+      const kept = new Set();
       for (const old of document.querySelectorAll('[data-live]')) {
         const fresh = next.getElementById(old.id);
-        if (document.dispatchEvent(new CustomEvent('skald:replace', { cancelable: true, detail: { old, fresh, replace } }))) replace(old, fresh);
+        if (!fresh) continue; // it is as it was
+        const detail = { old, fresh, replace, kept: false };
+        const own = !document.dispatchEvent(new CustomEvent('skald:replace', { cancelable: true, detail }));
+        if (own ? detail.kept : !replace(old, fresh)) kept.add(old.id);
       }
+      live = (res.headers.get('Skald-Live') ?? '').split(',').filter((r) => !kept.has(r.split('=')[0])).join() || '-';
+      if (kept.size) tag = ''; // a region that is in use is brought again
       body.dataset.refresh = next.body.dataset.refresh ?? '';
       document.title = next.title;
       document.dispatchEvent(new Event('skald:refreshed'));
@@ -62,10 +71,11 @@ async function refresh() {
 }
 
 // replace puts a region's new content in place, and keeps what a person has opened, focused or filled in.
+// It returns false if it has left the region as it was, because it is in use.
 function replace(old, fresh) {
-  if (!fresh || old.innerHTML === fresh.innerHTML) return;
+  if (!fresh || old.innerHTML === fresh.innerHTML) return true;
   const active = old.contains(document.activeElement) ? document.activeElement : null;
-  if (active?.matches('input:not([type=checkbox]), textarea, select') || old.contains(getSelection().anchorNode) && !getSelection().isCollapsed) return;
+  if (active?.matches('input:not([type=checkbox]), textarea, select') || old.contains(getSelection().anchorNode) && !getSelection().isCollapsed) return false;
   const open = [...old.querySelectorAll('details[open]')].map((d) => d.id);
   const checked = [...old.querySelectorAll('input[type=checkbox]:checked')].map((i) => i.value);
   const focused = active && path(old, active);
@@ -73,6 +83,7 @@ function replace(old, fresh) {
   for (const i of old.querySelectorAll('input[type=checkbox]')) if (checked.includes(i.value)) i.checked = true;
   for (const id of open) document.getElementById(id)?.setAttribute('open', '');
   if (focused) follow(old, focused)?.focus({ preventScroll: true });
+  return true;
 }
 
 function path(root, node) {

@@ -81,7 +81,7 @@ if (region && tableOf(region)) {
       left += out ? 1 : 0;
       if (!now) return;
       h.row.className = now.row.className;
-      replace(h.row, now.row);
+      if (!replace(h.row, now.row)) e.detail.kept = true;
       if (h.more.map((m) => m.innerHTML).join() !== now.more.map((m) => m.innerHTML).join()) {
         for (const m of h.more) m.remove();
         h.row.after(...now.more);

@@ -1,0 +1,104 @@
+package uitest_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// watched is a page that a browser shows, and what it receives over the network.
+type watched struct {
+	url, tag, live string
+	bytes, changed int // how often something has changed
+}
+
+// refresh asks for the page as assets/app.js does.
+func (w *watched) refresh(t *testing.T) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
+	if w.live != "" {
+		req.Header.Set("Skald-Live", w.live)
+		req.Header.Set("If-None-Match", w.tag)
+	}
+	res, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.Copy(io.Discard, res.Body)
+	if err != nil || res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNotModified {
+		t.Fatalf("%s: %d, %v", w.url, res.StatusCode, err)
+	}
+	headers := 0
+	for name, values := range res.Header {
+		for _, v := range values {
+			headers += len(name) + len(v) + 4
+		}
+	}
+	w.bytes += int(body) + headers
+	w.tag = res.Header.Get("ETag")
+	if res.StatusCode == http.StatusOK {
+		w.changed++
+		if w.live = res.Header.Get("Skald-Live"); w.live == "" {
+			w.live = "-"
+		}
+	}
+}
+
+// TestAMinuteOfAListCostsLittle counts the bytes of lists of 50 rows that are looked at for a minute, which is six
+// refreshes: while nothing happens, and while one row changes each time.
+func TestAMinuteOfAListCostsLittle(t *testing.T) {
+	t.Parallel()
+	s := uitest.Start(t)
+	s.Must(t, "POST", "/workflows", object{"name": "order", "steps": []any{object{
+		"name": "reserve", "action": object{"http": object{"url": s.Participant + "/503/x"}},
+		"compensation": "none"}},
+		"retry": object{"initial_interval_ms": 3_600_000, "max_interval_ms": 3_600_000, "max_attempts": 3}})
+	var ids []string
+	for i := range 60 {
+		ids = append(ids, fmt.Sprint(s.Must(t, "POST", "/sagas", object{
+			"workflow_name": "order", "business_key": fmt.Sprintf("order-%d", i), "payload": object{"n": i}})["saga_id"]))
+	}
+	patience.Until(t, "all sagas wait for their retry", func() bool {
+		for _, id := range ids {
+			if s.Must(t, "GET", "/sagas/"+id, nil)["next_run_at"] == nil {
+				return false
+			}
+		}
+		return true
+	})
+	for _, page := range []string{"/ui/", "/ui/sagas", "/ui/sagas?status=RUNNING", "/ui/sagas/errors", "/ui/workflows",
+		"/ui/dlq/letters", "/ui/jobs", "/ui/runs", "/ui/workers", "/ui/webhooks", "/ui/audit"} {
+		idle := watched{url: s.URL + page}
+		idle.refresh(t)
+		first := idle.bytes
+		for range 6 {
+			idle.refresh(t)
+		}
+		if minute := idle.bytes - first; minute > 6<<10 || idle.changed > 2 { // the overview's ages may have a new unit
+			t.Errorf("a minute of %s, which is idle, costs %d bytes after %d; it was sent %d times",
+				page, minute, first, idle.changed)
+		}
+	}
+	list := watched{url: s.URL + "/ui/sagas"}
+	list.refresh(t)
+	first := list.bytes
+	for i := range 6 {
+		if i%3 == 1 { // what the page shows changes twice
+			s.Must(t, "PATCH", "/sagas/"+ids[59-i], object{"assignee": "ann", "reason": "mine"})
+		}
+		list.refresh(t)
+	}
+	if minute := list.bytes - first; minute > 20<<10 || list.changed != 3 {
+		t.Errorf("a minute of a list in which two rows change costs %d bytes after %d; it was sent %d times",
+			minute, first, list.changed)
+	}
+}

@@ -1,0 +1,91 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/html"
+)
+
+// liveHeader is sent by pages that ask for themselves again. It lists the regions that they show, as the answer
+// before has named them: "id=hash,…"; "-" before the first. The answer then has only the regions that differ.
+const liveHeader = "Skald-Live"
+
+// region is an element that follows what it shows: one with an id and the attribute data-live.
+type region struct {
+	id, hash   string
+	begin, end int // in the page
+}
+
+// regionsOf returns the regions of a page. They do not contain each other.
+func regionsOf(page []byte) (all []region) {
+	z := html.NewTokenizer(bytes.NewReader(page))
+	at, depth := 0, 0 // the position in the page; how many elements like the region are open in it
+	var open region
+	var tag string
+	for {
+		kind := z.Next()
+		begin := at
+		at += len(z.Raw())
+		if kind == html.ErrorToken {
+			return all
+		}
+		if kind != html.StartTagToken && kind != html.EndTagToken {
+			continue
+		}
+		name, more := z.TagName()
+		switch {
+		case depth > 0 && kind == html.StartTagToken && string(name) == tag:
+			depth++
+		case depth > 0 && kind == html.EndTagToken && string(name) == tag:
+			if depth--; depth == 0 {
+				open.end = at
+				open.hash = hashOf(page[open.begin:open.end])
+				all = append(all, open)
+			}
+		case depth == 0 && kind == html.StartTagToken && more:
+			if id, live := liveID(z); live {
+				open, tag, depth = region{id: id, begin: begin}, string(name), 1
+			}
+		}
+	}
+}
+
+// liveID returns the id of the tag that z is at, and whether it begins a region.
+func liveID(z *html.Tokenizer) (id string, live bool) {
+	for {
+		key, value, more := z.TagAttr()
+		switch string(key) {
+		case "id":
+			id = string(value)
+		case "data-live":
+			live = true
+		}
+		if !more {
+			return id, live && id != ""
+		}
+	}
+}
+
+// onlyChanged returns the part of a page that a browser lacks that shows the regions in had: the title, how often to
+// ask again, and the regions that differ. The header lists all regions.
+func onlyChanged(h http.Header, page []byte, heading string, refresh int, had string) []byte {
+	known := map[string]bool{}
+	for _, r := range strings.Split(had, ",") {
+		known[r] = true
+	}
+	var out bytes.Buffer
+	_, _ = fmt.Fprintf(&out, "<!doctype html><title>%s</title><body data-refresh=\"%d\">\n", //nolint:errcheck // a buffer
+		html.EscapeString(heading), refresh)
+	var names []string
+	for _, r := range regionsOf(page) {
+		name := r.id + "=" + r.hash
+		if names = append(names, name); !known[name] {
+			out.Write(page[r.begin:r.end])
+		}
+	}
+	h.Set(liveHeader, strings.Join(names, ","))
+	return out.Bytes()
+}
