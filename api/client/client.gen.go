@@ -7119,7 +7119,8 @@ type EraseContentParams struct {
 	// DryRun Only count what would be erased.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7131,7 +7132,8 @@ type RunRetentionParams struct {
 	// DryRun Only count what would be archived, by workflow.
 	DryRun *bool `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7168,7 +7170,8 @@ type ListAPIKeysParamsInclude string
 
 // CreateAPIKeyParams defines parameters for CreateAPIKey.
 type CreateAPIKeyParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7177,7 +7180,8 @@ type CreateAPIKeyParams struct {
 
 // RevokeAPIKeyParams defines parameters for RevokeAPIKey.
 type RevokeAPIKeyParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7246,7 +7250,8 @@ type VerifyAuditParamsTrail string
 
 // CancelBackfillParams defines parameters for CancelBackfill.
 type CancelBackfillParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7255,7 +7260,8 @@ type CancelBackfillParams struct {
 
 // ResumeBackfillParams defines parameters for ResumeBackfill.
 type ResumeBackfillParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7366,7 +7372,8 @@ type GetArchivedDeadLetterParams struct {
 
 // RestoreDeadLetterParams defines parameters for RestoreDeadLetter.
 type RestoreDeadLetterParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7487,13 +7494,15 @@ type UpdateDeadLetterGroupParams struct {
 
 // DiscardDeadLetterGroupParams defines parameters for DiscardDeadLetterGroup.
 type DiscardDeadLetterGroupParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // RetryDeadLetterGroupParams defines parameters for RetryDeadLetterGroup.
 type RetryDeadLetterGroupParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -7601,13 +7610,15 @@ type ListDeadLettersParamsInclude string
 
 // PushDeadLetterParams defines parameters for PushDeadLetter.
 type PushDeadLetterParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // PushDeadLettersParams defines parameters for PushDeadLetters.
 type PushDeadLettersParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7654,7 +7665,8 @@ type AcknowledgeDeadLetterParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7667,7 +7679,8 @@ type DiscardDeadLetterParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7680,7 +7693,8 @@ type RequeueDeadLetterParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7693,7 +7707,8 @@ type ResolveDeadLetterParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7706,7 +7721,8 @@ type RetryDeadLetterParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7767,7 +7783,8 @@ type CreateRedriveParams struct {
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -7797,7 +7814,8 @@ type ApproveRedriveParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7810,7 +7828,8 @@ type CancelRedriveParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7836,7 +7855,8 @@ type PauseRedriveParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7849,7 +7869,8 @@ type ResumeRedriveParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -7939,7 +7960,8 @@ type RetryAllDeadLettersParams struct {
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -7975,7 +7997,8 @@ type ListJobEventsParamsInclude string
 
 // PublishJobEventParams defines parameters for PublishJobEvent.
 type PublishJobEventParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8046,7 +8069,8 @@ type ListJobDefinitionsParamsInclude string
 
 // CreateJobDefinitionParams defines parameters for CreateJobDefinition.
 type CreateJobDefinitionParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8116,7 +8140,8 @@ type ListBackfillsParamsInclude string
 
 // CreateBackfillParams defines parameters for CreateBackfill.
 type CreateBackfillParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8134,7 +8159,8 @@ type PauseJobDefinitionParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8147,7 +8173,8 @@ type ResumeJobDefinitionParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8163,7 +8190,8 @@ type CreateJobRunParams struct {
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
@@ -8262,13 +8290,15 @@ type ListJobBulksParamsInclude string
 
 // CreateJobBulkParams defines parameters for CreateJobBulk.
 type CreateJobBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // CancelJobBulkParams defines parameters for CancelJobBulk.
 type CancelJobBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8277,7 +8307,8 @@ type CancelJobBulkParams struct {
 
 // ResumeJobBulkParams defines parameters for ResumeJobBulk.
 type ResumeJobBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8306,7 +8337,8 @@ type GetJobRunParamsView string
 
 // CancelJobRunParams defines parameters for CancelJobRun.
 type CancelJobRunParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8346,7 +8378,8 @@ type GetRunLogParamsFormat string
 
 // ReassignJobRunParams defines parameters for ReassignJobRun.
 type ReassignJobRunParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8362,7 +8395,8 @@ type RerunJobRunParams struct {
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8579,7 +8613,8 @@ type CreateSagaParams struct {
 	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
@@ -8613,7 +8648,8 @@ type ListSagaBulksParamsInclude string
 
 // CreateSagaBulkParams defines parameters for CreateSagaBulk.
 type CreateSagaBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
@@ -8626,7 +8662,8 @@ type UpdateSagaBulkParams struct {
 
 // CancelSagaBulkParams defines parameters for CancelSagaBulk.
 type CancelSagaBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8647,7 +8684,8 @@ type ListSagaBulkItemsParams struct {
 
 // ResumeSagaBulkParams defines parameters for ResumeSagaBulk.
 type ResumeSagaBulkParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -8696,7 +8734,8 @@ type AcknowledgeSagaParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8710,7 +8749,8 @@ type CancelSagaParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8724,7 +8764,8 @@ type CompensateSagaParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8756,7 +8797,8 @@ type ExtendDeadlineParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8770,7 +8812,8 @@ type ForceCompleteParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8784,7 +8827,8 @@ type ForceFailParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8794,7 +8838,8 @@ type ForceFailParams struct {
 
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8814,7 +8859,8 @@ type ResumeSagaParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8828,7 +8874,8 @@ type ResumeCompensationParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8842,7 +8889,8 @@ type RetrySagaParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8896,7 +8944,8 @@ type CompleteStepParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8910,7 +8959,8 @@ type FailStepParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8924,7 +8974,8 @@ type SkipStepParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8938,7 +8989,8 @@ type SuspendSagaParams struct {
 	// calls that would be made.
 	DryRun *DryRun `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID.
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
@@ -8948,7 +9000,8 @@ type SuspendSagaParams struct {
 
 // StepDownLeaderParams defines parameters for StepDownLeader.
 type StepDownLeaderParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9128,7 +9181,8 @@ type ListWebhooksParamsInclude string
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9178,7 +9232,8 @@ type ListWebhookDeliveriesParamsInclude string
 
 // RedeliverWebhookDeliveryParams defines parameters for RedeliverWebhookDelivery.
 type RedeliverWebhookDeliveryParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9191,7 +9246,8 @@ type DisableWebhookParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9204,7 +9260,8 @@ type EnableWebhookParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9213,7 +9270,8 @@ type EnableWebhookParams struct {
 
 // RedeliverFailedParams defines parameters for RedeliverFailed.
 type RedeliverFailedParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9226,7 +9284,8 @@ type RotateWebhookSecretParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9235,7 +9294,8 @@ type RotateWebhookSecretParams struct {
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9269,7 +9329,8 @@ type ListWorkersParamsInclude string
 
 // DetachWorkerParams defines parameters for DetachWorker.
 type DetachWorkerParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9278,7 +9339,8 @@ type DetachWorkerParams struct {
 
 // DrainWorkerParams defines parameters for DrainWorker.
 type DrainWorkerParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9287,7 +9349,8 @@ type DrainWorkerParams struct {
 
 // UndetachWorkerParams defines parameters for UndetachWorker.
 type UndetachWorkerParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9296,7 +9359,8 @@ type UndetachWorkerParams struct {
 
 // UndrainWorkerParams defines parameters for UndrainWorker.
 type UndrainWorkerParams struct {
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9340,7 +9404,8 @@ type RegisterWorkflowParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9359,7 +9424,8 @@ type DisableWorkflowParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
@@ -9372,7 +9438,8 @@ type EnableWorkflowParams struct {
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
-	// IdempotencyKey Visible ASCII characters, for example a UUID. The request takes effect once;
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
 	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
 	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).

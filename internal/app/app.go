@@ -3,8 +3,8 @@
 //
 // Files, each on top of those before it: ids, certificates, logins, database, access,
 // letters_kafka, event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, archive,
-// jobs_sagas, letters, readiness, stores, webhooks_and_kafka, workflow_cache, writes, build,
-// failpoint_reply, root_handler, socket, clock, app, jobworker, reload, retention_record, serve,
+// jobs_sagas, letters, readiness, failpoint_reply, root_handler, stores, webhooks_and_kafka,
+// workflow_cache, writes, build, socket, clock, app, jobworker, reload, retention_record, serve,
 // verify, watchdog.
 package app
 

@@ -335,6 +335,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Key: n.cfg.Limits.KeyRequests, Tenant: n.cfg.Limits.TenantRequests, Creates: n.cfg.Limits.TenantCreates,
 		}, time.Now),
 		Docs:    cmp.Or(n.cfg.Server.PublicURL, n.cfg.Server.BasePath),
+		Base:    baseOf(n.cfg.Server),
 		Limited: n.metrics.RateLimited, Version: n.opt.Version, Log: n.opt.Log,
 	}
 	if n.checker != nil {

@@ -72,3 +72,52 @@ func TestTheRootLeadsBrowsersToThePagesAndTellsOthersWhereTheAPIIs(t *testing.T)
 		t.Errorf("pages that are off: %d %s", status, body)
 	}
 }
+
+// Whatever a proxy adds in front of our paths is in the addresses that we give out, and not twice.
+func TestOurOwnAddressesIncludeTheBasePath(t *testing.T) {
+	for _, tt := range []struct{ base, public, called, at, server string }{
+		{"", "", "", "", "/"},
+		{"/skald", "", "/skald", "/skald", "/skald"},
+		{"/skald", "", "", "/skald", "/skald"}, // the proxy removes it
+		{"/skald", "https://x.example/skald", "/skald", "/skald", "https://x.example/skald"},
+		{"", "https://x.example", "", "", "https://x.example"},
+		{"", "https://x.example/a/b", "", "https://x.example/a/b", "https://x.example/a/b"},
+	} {
+		n := start(t, "", "a", func(c *config.Config) {
+			c.Store, c.Server.BasePath, c.Server.PublicURL = config.Memory, tt.base, tt.public
+		})
+		post := func(key string) *http.Response {
+			req, err := http.NewRequestWithContext(t.Context(), "POST", n.url+tt.called+"/api/v1/webhooks",
+				strings.NewReader(`{"url":"https://example.com/hook"}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("Idempotency-Key", key)
+			res, _, err := answerOf(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res
+		}
+		if at := post("k").Header.Get("Location"); !strings.HasPrefix(at, tt.at+"/api/v1/webhooks/") {
+			t.Errorf("%+v: Location %s", tt, at)
+		}
+		_, missing := call(t, "GET", n.url+tt.called+"/api/v1/nothing", "")
+		if missing["instance"] != tt.at+"/api/v1/nothing" {
+			t.Errorf("%+v: instance %v", tt, missing["instance"])
+		}
+		docs := strings.TrimSuffix(tt.server, "/") + "/docs/problems#"
+		if kind, _ := missing["type"].(string); !strings.HasPrefix(kind, docs) {
+			t.Errorf("%+v: type %v", tt, kind)
+		}
+		_, contract := call(t, "GET", n.url+tt.called+"/openapi.json", "")
+		servers, _ := contract["servers"].([]any)
+		if len(servers) != 1 || servers[0].(map[string]any)["url"] != tt.server {
+			t.Errorf("%+v: servers %v", tt, servers)
+		}
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package app
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/skald-saga/skald/internal/config"
@@ -13,7 +14,7 @@ import (
 // front returns the handler of all paths: the API, the metrics, the pages, and "/", which lists
 // them.
 func (n *node) front(api http.Handler) (http.Handler, error) {
-	edge, metrics := n.metrics.Instrument(pointBeforeReply(api)), n.metrics.Handler()
+	edge, metrics := n.metrics.Instrument(pointBeforeReply(published(baseOf(n.cfg.Server), api))), n.metrics.Handler()
 	base := n.cfg.Server.BasePath
 	manual, err := n.pages(api)
 	if err != nil {
@@ -46,6 +47,44 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 	})
 	return compress.New(belowBase(base, all))
 }
+
+// baseOf returns what a proxy adds in front of the paths of this server: "" if nothing. A path is
+// enough where clients without the proxy can use it too; that of a public URL is only there.
+func baseOf(s config.Server) string {
+	if s.BasePath != "" {
+		return s.BasePath
+	}
+	if u, err := url.Parse(s.PublicURL); err == nil && strings.Trim(u.Path, "/") != "" {
+		return strings.TrimSuffix(s.PublicURL, "/")
+	}
+	return ""
+}
+
+// published returns a handler of the API whose Location headers begin with base. The pages call the
+// API without it.
+func published(base string, api http.Handler) http.Handler {
+	if base == "" {
+		return api
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.ServeHTTP(&publishedResponse{w, base}, r)
+	})
+}
+
+type publishedResponse struct {
+	http.ResponseWriter
+	base string
+}
+
+func (p *publishedResponse) WriteHeader(status int) {
+	if at := p.Header().Get("Location"); strings.HasPrefix(at, "/") {
+		p.Header().Set("Location", p.base+at)
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap supports http.ResponseController.
+func (p *publishedResponse) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // belowBase returns a handler for all paths below base, the path at which a proxy exposes this
 // server, and for the same paths without it.

@@ -51,6 +51,7 @@ func openSocket(ctx context.Context, cfg *config.Config, opt *Options, l net.Lis
 	}
 	s.use(belowBase(c.BasePath, httpapi.Starting(httpapi.Config{
 		Docs:   cmp.Or(c.PublicURL, c.BasePath),
+		Base:   baseOf(c),
 		Limits: httpkit.Limits{ReadTimeout: c.ReadTimeout, BodyGrace: c.HeaderTimeout, MinBodyRate: c.MinBodyRate},
 		NewID:  newID, Log: opt.Log,
 		Ready: func(context.Context) (httpapi.Readiness, error) {

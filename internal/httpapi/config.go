@@ -60,8 +60,12 @@ type Config struct {
 	// every restart; otherwise cursors in clients' hands become invalid.
 	CursorKey []byte
 	Limits    httpkit.Limits
-	// Docs is the prefix of /docs/problems in the types of problems; "": the root of this server.
-	Docs  string
+	// Docs is the prefix of /docs/problems in the types of problems, and the server of the published
+	// contract; "": the root of this server.
+	Docs string
+	// Base is what a proxy adds in front of the paths of this server, a path or a URL: instance of
+	// problems begins with it. "": nothing is added.
+	Base  string
 	Now   func() time.Time
 	NewID func() uuid.UUID
 	// Ready returns the state of this node, with an error if it cannot serve; both are public.

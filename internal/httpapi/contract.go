@@ -58,13 +58,20 @@ type route struct {
 	together func(body []byte, wrong func(pointer string) bool) []fault.Field
 }
 
-// loadContract returns the embedded contract with the configured limits.
-func loadContract(l httpkit.Limits) (*contract, error) {
+// ownRoot is how the embedded contract says where it is served.
+const ownRoot = `"servers":[{"url":"/"}]`
+
+// loadContract returns the embedded contract with the configured limits, served below base.
+func loadContract(l httpkit.Limits, base string) (*contract, error) {
 	read, err := embedded()
 	if err != nil {
 		return nil, err
 	}
 	c := *read
+	if base != "" {
+		c.json = bytes.Replace(c.json, []byte(ownRoot), []byte(strings.Replace(ownRoot, "/", base, 1)), 1)
+		c.etag = etagOf(c.json)
+	}
 	c.routes = make(map[routeKey]*route, len(read.routes))
 	for key, rt := range read.routes {
 		here := *rt
@@ -116,10 +123,14 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(c.json)
-	c.etag = `W/"` + hex.EncodeToString(sum[:16]) + `"`
+	c.etag = etagOf(c.json)
 	return c, nil
 })
+
+func etagOf(doc []byte) string {
+	sum := sha256.Sum256(doc)
+	return `W/"` + hex.EncodeToString(sum[:16]) + `"`
+}
 
 // anybody is the x-permission of operations that require only a valid credential.
 const anybody = "anybody"

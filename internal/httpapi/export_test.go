@@ -32,7 +32,7 @@ func Cover(body any) (covered any, ok bool) { return httpkit.Redactor{"payload":
 // Veiled lists the members that are redacted for callers without payloads:read.
 func Veiled(t *testing.T) []string {
 	t.Helper()
-	c, err := loadContract(httpkit.Limits{})
+	c, err := loadContract(httpkit.Limits{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // the dead-letter queue and the notes on sagas always do: two people work there at once, and
 // the later one would undo what the earlier one wrote without a word.
 func TestWhichOperationsRequireIfMatch(t *testing.T) {
-	c, err := loadContract(httpkit.Limits{})
+	c, err := loadContract(httpkit.Limits{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

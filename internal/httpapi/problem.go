@@ -75,7 +75,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		Title:     titleOf(f.Code, status),
 		Status:    status,
 		Detail:    httpkit.Clip(f.Detail),
-		Instance:  httpkit.Clip(r.URL.EscapedPath()),
+		Instance:  s.cfg.Base + httpkit.ClipPath(r.URL.EscapedPath()),
 		Code:      f.Code,
 		RequestID: httpkit.RequestOf(r.Context()).ID,
 	}

@@ -32,6 +32,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close") // net/http does not check for a second Content-Length
 	}
 	s.pace(w, r)
+	unquote(r.Header)
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet // net/http omits the body
 	}
@@ -69,6 +70,15 @@ func oneMeaning(r *http.Request) *unread {
 			fault.New(0, httpkit.CodeManyHeaders, "the request has %d header lines; at most %d are allowed", headers, maxHeaders)}
 	}
 	return nil
+}
+
+// unquote takes one pair of quotes from the Idempotency-Key: the draft of its specification makes it
+// a quoted string, and many clients send the key alone.
+func unquote(h http.Header) {
+	const name = "Idempotency-Key"
+	if v := h[name]; len(v) == 1 && len(v[0]) >= 2 && v[0][0] == '"' && v[0][len(v[0])-1] == '"' {
+		h[name] = []string{v[0][1 : len(v[0])-1]}
+	}
 }
 
 // requestID returns the client's id of the request, "" if it sent none that is valid in a

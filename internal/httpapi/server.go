@@ -67,7 +67,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, fmt.Errorf("HTTP edge: %w", err)
 	}
-	c, err := loadContract(cfg.Limits)
+	c, err := loadContract(cfg.Limits, cfg.Docs)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP edge: read the contract: %w", err)
 	}

@@ -27,6 +27,30 @@ func Clip(s string) string {
 	return strings.ToValidUTF8(s[:maxProblemText], "") + "…"
 }
 
+// maxPath is how much of the path of a request a problem repeats: more than any path of the contract
+// with its ids needs.
+const maxPath = 255
+
+// ClipPath shortens an escaped path that repeats input of a client.
+func ClipPath(path string) string {
+	if len(path) <= maxPath {
+		return path
+	}
+	cut := path[:maxPath]
+	if i := strings.LastIndexByte(cut, '%'); i > maxPath-3 {
+		cut = cut[:i] // not in the middle of an escape
+	}
+	return cut
+}
+
+// InOrder returns the fault of a period that ends before it begins; nil if either end is missing.
+func InOrder(fromName, toName string, from, to time.Time) *fault.Error {
+	if from.IsZero() || to.IsZero() || !to.Before(from) {
+		return nil
+	}
+	return BadParameter(toName, "invalid", "must not be before %s", fromName)
+}
+
 // BadParameter returns the fault of one parameter.
 func BadParameter(name, code, format string, args ...any) *fault.Error {
 	return ParameterFault(CodeInvalidParameter, fault.Field{Pointer: name, Code: code,

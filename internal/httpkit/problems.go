@@ -66,7 +66,7 @@ var (
 		"A request with this Idempotency-Key took effect, but its response cannot be repeated: it contained a "+
 			"secret, was larger than 1 MiB, or the server stopped before storing it. `detail` names the resource "+
 			"that it created. Read that resource; use a new key to repeat the request.", 409)
-	CodeTooManyStreams = Problems.Add("SYS_TOO_MANY_STREAMS", "Too many streams",
+	CodeTooManyStreams = Problems.Add("REQ_TOO_MANY_STREAMS", "Too many streams",
 		"This node has reached its maximum of live streams, in total (`server.max_streams`) or for this tenant "+
 			"(`limits.tenant_streams`). Retry after Retry-After, perhaps on another node, or read the feed with "+
 			"`?wait=`.", 429)

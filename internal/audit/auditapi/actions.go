@@ -38,6 +38,9 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 	if f.To, err = httpkit.TimeOf("to", p.To); err != nil {
 		return nil, err
 	}
+	if wrong := httpkit.InOrder("from", "to", f.From, f.To); wrong != nil {
+		return nil, wrong
+	}
 	found, err := s.Actions.Actions(ctx, tenant, f)
 	if err != nil {
 		return nil, err

@@ -76,6 +76,9 @@ func eventFilter(types []api.AuditEventType, id *uuid.UUID, workflow, trace, act
 			return f, httpkit.BadParameter(bound.name, "invalid", "must be in the years 1970 to 9999")
 		}
 	}
+	if wrong := httpkit.InOrder("from", "to", f.From, f.To); wrong != nil {
+		return f, wrong
+	}
 	return f, nil
 }
 

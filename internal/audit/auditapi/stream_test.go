@@ -134,7 +134,7 @@ func TestNumberOfStreamsIsLimited(t *testing.T) {
 	first := e.Follow(e.URL + sagaEvents + "/stream")
 	e.Follow(e.URL + sagaEvents + "/stream")
 	r := e.Send("GET", sagaEvents+"/stream", "")
-	r.Wants(http.StatusTooManyRequests, "SYS_TOO_MANY_STREAMS")
+	r.Wants(http.StatusTooManyRequests, "REQ_TOO_MANY_STREAMS")
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}

@@ -90,6 +90,14 @@ func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wron
 		LastRetryFrom: w.time("last_retry_from", in.LastRetryFrom), LastRetryTo: w.time("last_retry_to", in.LastRetryTo),
 		RetryCountMin: httpkit.AsInt(in.RetryCountMin), RetryCountMax: httpkit.AsInt(in.RetryCountMax),
 	}
+	for _, bad := range []*fault.Error{
+		httpkit.InOrder("created_from", "created_to", f.CreatedFrom, f.CreatedTo),
+		httpkit.InOrder("last_retry_from", "last_retry_to", f.LastRetryFrom, f.LastRetryTo),
+	} {
+		if bad != nil {
+			w.all = append(w.all, bad.Fields...)
+		}
+	}
 	if in.GenerationMin != nil {
 		f.GenerationMin = int(*in.GenerationMin)
 	}

@@ -107,6 +107,8 @@ func TestInvalidFiltersAreRefused(t *testing.T) {
 		"source=MARS", "saga_id=1",
 		"saga_id=00000000-0000-0000-0000-000000000000", "created_from=yesterday", "created_from=2020-01-01",
 		"created_to=2016-12-31T23:59:60Z", "created_to=2016-12-31T23:59:59", "last_retry_to=9999-12-31T23:59:59-01:00",
+		"created_from=2026-02-02T00:00:00Z&created_to=2026-01-01T00:00:00Z",
+		"last_retry_from=2026-02-02T00:00:00Z&last_retry_to=2026-01-01T00:00:00Z",
 		"created_from=0001-01-01T00:00:00Z", "created_from=2026-99-99T00:00:00Z",
 		"retry_count_min=-1", "retry_count_max=x", "generation_min=1.5", "key=a&key_base64=AA%3D%3D", "key_base64=%21",
 		"header=h", "header=%3Dx",

@@ -117,6 +117,9 @@ func (s *Handlers) ListJobEvents(ctx context.Context, in api.ListJobEventsReques
 	if f.To, err = httpkit.TimeOf("created_to", p.CreatedTo); err != nil {
 		return nil, err
 	}
+	if wrong := httpkit.InOrder("created_from", "created_to", f.From, f.To); wrong != nil {
+		return nil, wrong
+	}
 	found, err := s.Events.ListEvents(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err

@@ -88,7 +88,10 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 			t.Errorf("%q lists %v (%d), want %s", query, got, *l.Pagination.TotalCount, want)
 		}
 	}
-	for _, query := range []string{"state=NEW", "worker=" + uuid.Nil.String(), "late_by_min=0", "label=x", "created_from=1969-01-01T00:00:00Z"} {
+	for _, query := range []string{"state=NEW", "worker=" + uuid.Nil.String(), "late_by_min=0", "label=x", "created_from=1969-01-01T00:00:00Z",
+		"created_from=2026-02-02T00:00:00Z&created_to=2026-01-01T00:00:00Z",
+		"scheduled_from=2026-02-02T00:00:00Z&scheduled_to=2026-01-01T00:00:00Z",
+		"finished_from=2026-02-02T00:00:00Z&finished_to=2026-01-01T00:00:00Z"} {
 		e.Send("GET", jobRuns+"?"+query, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
 	}
 	if job.ID == other.ID {

@@ -97,6 +97,17 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 			wrong = append(wrong, fault.As(err).Fields...)
 		}
 	}
+	for _, p := range []struct {
+		name     string
+		from, to time.Time
+	}{
+		{"scheduled", f.ScheduledFrom, f.ScheduledTo}, {"created", f.CreatedFrom, f.CreatedTo},
+		{"finished", f.FinishedFrom, f.FinishedTo},
+	} {
+		if bad := httpkit.InOrder(p.name+"_from", p.name+"_to", p.from, p.to); bad != nil {
+			wrong = append(wrong, bad.Fields...)
+		}
+	}
 	if wrong != nil || p.Definition == nil {
 		return f, false, wrong, nil
 	}

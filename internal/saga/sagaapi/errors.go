@@ -1,6 +1,7 @@
 package sagaapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"net/http"
@@ -42,6 +43,10 @@ func (s *Handlers) ListSagaErrors(ctx context.Context, in api.ListSagaErrorsRequ
 		if *bound.out, err = httpkit.TimeOf(bound.name, bound.in); err != nil {
 			return nil, err
 		}
+	}
+	if wrong := cmp.Or(httpkit.InOrder("created_from", "created_to", f.CreatedFrom, f.CreatedTo),
+		httpkit.InOrder("ended_from", "ended_to", f.EndedFrom, f.EndedTo)); wrong != nil {
+		return nil, wrong
 	}
 	found, err := s.Reports.Errors(ctx, httpkit.RequestOf(ctx).Tenant.ID, f)
 	if err != nil {

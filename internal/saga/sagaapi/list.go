@@ -144,6 +144,17 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 			return f, none, err
 		}
 	}
+	for _, p := range []struct {
+		name     string
+		from, to time.Time
+	}{
+		{"created", f.CreatedFrom, f.CreatedTo}, {"updated", f.UpdatedFrom, f.UpdatedTo},
+		{"ended", f.EndedFrom, f.EndedTo}, {"attention_since", f.AttentionFrom, f.AttentionTo},
+	} {
+		if wrong := httpkit.InOrder(p.name+"_from", p.name+"_to", p.from, p.to); wrong != nil {
+			return f, none, wrong
+		}
+	}
 	if f.OfAttention() {
 		none = none || f.NeedsAttention != nil && !*f.NeedsAttention
 		f.NeedsAttention = new(true)

@@ -29,10 +29,15 @@ func (s *Handlers) ListSagaStatistics(ctx context.Context,
 	if filter.CreatedFrom, err = httpkit.TimeOf("created_from", p.CreatedFrom); err != nil {
 		return nil, err
 	}
-	filter.CreatedFrom = filter.CreatedFrom.Truncate(time.Hour)
 	if filter.CreatedTo, err = fullHour("created_to", p.CreatedTo); err != nil {
 		return nil, err
 	}
+	if p.CreatedFrom != nil && p.CreatedTo != nil {
+		if wrong := httpkit.InOrder("created_from", "created_to", *p.CreatedFrom, *p.CreatedTo); wrong != nil {
+			return nil, wrong
+		}
+	}
+	filter.CreatedFrom = filter.CreatedFrom.Truncate(time.Hour)
 	found, err := s.Reports.Statistics(ctx, req.Tenant.ID, filter)
 	if err != nil {
 		return nil, err

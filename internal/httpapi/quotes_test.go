@@ -1,0 +1,66 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/apitest"
+)
+
+// The draft of Idempotency-Key writes it in quotes, most clients do not: it is one key.
+func TestAQuotedIdempotencyKeyIsTheSameKey(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	for _, keys := range [][3]string{ // the first two are the same key, the third is another
+		{`k1`, `"k1"`, `""k1""`},
+		{`"k2"`, `k2`, `"k2`},
+		{`"`, `"""`, `"x"`},
+	} {
+		start := func(key string) (string, apitest.Reply) {
+			var s struct {
+				ID string `json:"saga_id"`
+			}
+			r := e.Send("POST", apitest.SagasPath, `{"workflow_name":"order"}`, "Idempotency-Key", key)
+			if r.Into(&s); s.ID == "" {
+				t.Fatalf("%s: %d %s", key, r.Status, r.Body)
+			}
+			return s.ID, r
+		}
+		first, _ := start(keys[0])
+		again, r := start(keys[1])
+		if again != first || r.Header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("%s and %s: two sagas", keys[0], keys[1])
+		}
+		if other, _ := start(keys[2]); other == first {
+			t.Errorf("%s and %s: one saga", keys[0], keys[2])
+		}
+		hook := func(key string) apitest.Reply { // whose response is kept with the key
+			return e.Send("POST", "/api/v1/webhooks", hookBody, "Idempotency-Key", key)
+		}
+		hook(keys[0])
+		hook(keys[1]).Wants(http.StatusConflict, "REQ_IDEMPOTENCY_ANSWER_NOT_KEPT")
+		if r := hook(keys[2]); r.Status != http.StatusCreated {
+			t.Errorf("%s: %d %s", keys[2], r.Status, r.Body)
+		}
+	}
+}
+
+// A problem document repeats only as much of a path as a real one has.
+func TestTheInstanceOfAProblemIsBounded(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewEdge(t)
+	for path, want := range map[string]string{
+		"/nothing":                           "/nothing",
+		"/" + strings.Repeat("x", 900):       "/" + strings.Repeat("x", 254),
+		"/a" + strings.Repeat("%C3%BC", 100): "/a" + strings.Repeat("%C3%BC", 42) + "%",
+		"/abc" + strings.Repeat("%2F", 1000): "/abc" + strings.Repeat("%2F", 83),
+	} {
+		var p struct{ Instance string }
+		e.Send("GET", path, "").Into(&p)
+		if p.Instance != strings.TrimSuffix(want, "%") {
+			t.Errorf("%.20s…: %s", path, p.Instance)
+		}
+	}
+}
