@@ -224,6 +224,31 @@ func checkMainPages(t *testing.T, server string) {
 			for _, m := range tab.Misplaced() {
 				t.Errorf("%s, %d pixels wide: %s", path, s.width, m)
 			}
+			var at struct {
+				Words  []string
+				Height float64
+			}
+			tab.Eval(`({words: [...document.querySelectorAll(".top nav > a, .top nav > details > summary")]
+				.filter(e => e.checkVisibility()).map(e => e.innerText.trim().split("\n").pop()),
+				height: document.querySelector(".top").offsetHeight})`, &at)
+			var title string
+			tab.Eval(`document.title.replace(/^\(\d+\) /, "").split(" · ")[0]`, &title)
+			if len(at.Words) > 6 || !slices.Contains(at.Words, title) || at.Height > 60 && s.name != "small" {
+				t.Errorf("%s (%s), %d pixels wide: the header has %q and is %.0f pixels high",
+					path, title, s.width, at.Words, at.Height)
+			}
+		}
+	}
+	for at, want := range map[string]string{
+		"[": "/a", "1": "/a/0", "{}": "/a/1", "true": "/b~1c~0/x\"y", "]": "/a", "last": "/z",
+	} {
+		const text = "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b/c~\": " +
+			"{\n    \"x\\\"y\": true\n  },\n  \"z\": \"last\"\n}"
+		var got string
+		tab.Await(fmt.Sprintf(`import(document.querySelector("script[src*='/json.']").src).then(m => m.pointerAt(%q, %d))`,
+			text, strings.Index(text, at)), &got)
+		if got != want {
+			t.Errorf("the path of %s is %q, want %q", at, got, want)
 		}
 	}
 }

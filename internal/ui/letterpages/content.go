@@ -80,10 +80,7 @@ func cut(text string) (string, bool) {
 	return text[:end], true
 }
 
-// Big reports whether the JSON is too long for a page; the beginning of it is in Text then.
-func (c content) Big() bool { return len(c.JSON) > shown }
-
-// Beginning is the first part of JSON that is too long.
+// Beginning is the first part of JSON, as text.
 func (c content) Beginning() string {
 	text, _ := cut(string(c.JSON))
 	return text

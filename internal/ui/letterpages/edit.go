@@ -231,7 +231,7 @@ func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 		}
 		shown.Sentences = append(shown.Sentences, web.Sentence("The payload is patched, by %s operations (RFC 6902).",
 			len(more.Changes)))
-		more.Patch = web.Document(asked.Patch)
+		more.Patch = web.Tree(asked.Patch)
 	}
 	if asked.Bytes != nil {
 		shown.Sentences = append(shown.Sentences, "The payload is replaced.")

@@ -7,13 +7,16 @@ import (
 	"strings"
 )
 
-// Document shows JSON with one member on each line, its tokens in classes of the style
-// sheet. Numbers keep their digits.
-func Document(raw json.RawMessage) template.HTML {
+// Value shows a short piece of JSON inside of a line, its tokens in classes of the style sheet. Numbers keep their
+// digits. A long one is shown as Tree does.
+func Value(raw json.RawMessage) template.HTML {
 	if len(raw) == 0 {
 		return ""
 	}
-	if string(raw) == `"***"` { // what the API sends in place of content
+	if len(raw) > 2000 {
+		return Tree(raw)
+	}
+	if string(raw) == hiddenContent {
 		return `<span class="quiet">hidden: requires payloads:read</span>`
 	}
 	var pretty bytes.Buffer
@@ -24,7 +27,7 @@ func Document(raw json.RawMessage) template.HTML {
 	in := pretty.Bytes()
 	token := func(class string, text []byte) {
 		b.WriteString(`<span class="` + class + `">`)
-		template.HTMLEscape(&b, text)
+		b.WriteString(jsonEscapes.Replace(string(text)))
 		b.WriteString(`</span>`)
 	}
 	for i := 0; i < len(in); {

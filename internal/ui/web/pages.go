@@ -211,15 +211,29 @@ func (c chrome) Entries() []Entry {
 // Navigation returns the entries that every page has.
 func Navigation() []Entry { return navigation }
 
-// Entry of the navigation. Key is pressed after "g" to go there.
-type Entry struct{ Name, Path, Key string }
+// InMore reports whether the current entry of the navigation is one of those that are folded.
+func (c chrome) InMore() bool {
+	return slices.ContainsFunc(c.Entries(), func(e Entry) bool { return e.More && e.Name == c.Nav })
+}
+
+// Entry of the navigation. Key is pressed after "g" to go there. Those with More are folded.
+type Entry struct {
+	Name, Path, Key string
+	More            bool
+}
 
 var navigation = []Entry{
-	{"Overview", "/ui/", "o"}, {"Sagas", "/ui/sagas", "s"}, {"Workflows", "/ui/workflows", "f"},
-	{"Dead letters", "/ui/dlq", "d"}, {"Redrives", "/ui/redrives", "r"}, {"Jobs", "/ui/jobs", "j"},
-	{"Workers", "/ui/workers", "w"}, {"Timeline", "/ui/timeline", "t"}, {"Webhooks", "/ui/webhooks", "h"},
-	{"Audit", "/ui/audit", "a"}, {"Access", "/ui/access", "k"}, {"System", "/ui/system", "y"},
-	{"Manual", "/docs/", "m"},
+	{Name: "Overview", Path: "/ui/", Key: "o"}, {Name: "Sagas", Path: "/ui/sagas", Key: "s"},
+	{Name: "Workflows", Path: "/ui/workflows", Key: "f"}, {Name: "Dead letters", Path: "/ui/dlq", Key: "d"},
+	{Name: "Jobs", Path: "/ui/jobs", Key: "j"},
+	{Name: "Redrives", Path: "/ui/redrives", Key: "r", More: true},
+	{Name: "Workers", Path: "/ui/workers", Key: "w", More: true},
+	{Name: "Timeline", Path: "/ui/timeline", Key: "t", More: true},
+	{Name: "Webhooks", Path: "/ui/webhooks", Key: "h", More: true},
+	{Name: "Audit", Path: "/ui/audit", Key: "a", More: true},
+	{Name: "Access", Path: "/ui/access", Key: "k", More: true},
+	{Name: "System", Path: "/ui/system", Key: "y", More: true},
+	{Name: "Manual", Path: "/docs/", Key: "m", More: true},
 }
 
 // Tag is the page's ETag, if it is known before the page is rendered.
@@ -250,14 +264,13 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		http.Error(w, "The page cannot be shown; see the server's log for the cause.", http.StatusInternalServerError)
 		return
 	}
+	page := showDirections(out.Bytes())
 	if v.Tenant != "" {
-		kept := v.keepTenant(out.Bytes())
-		out.Reset()
-		out.Write(kept)
+		page = v.keepTenant(page)
 	}
 	h, tag := w.Header(), chrome.Tag()
 	if tag == "" {
-		tag = tagOf(out.Bytes())
+		tag = tagOf(page)
 	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	p.follow(h)
@@ -266,7 +279,6 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	page := out.Bytes()
 	if had := v.Header.Get(liveHeader); had != "" && p.Status == 0 && v.Method == http.MethodGet {
 		page = onlyChanged(h, page, chrome.Heading(), p.Refresh, had)
 	}

@@ -5,8 +5,8 @@
 // Every page is a GET whose URL holds its whole state. Every action is a form that works without scripts; scripts
 // make pages live and save round trips.
 //
-// Files, each on top of those before it: words, badges, calls, charts, documents, timescale, linediff, problems,
-// local, tenant, assets, kit, tag, regions, templates, pages, action, operation, actions, list, web.
+// Files, each on top of those before it: words, badges, calls, charts, bidi, jsontree, documents, timescale, linediff,
+// problems, local, tenant, assets, kit, tag, regions, templates, pages, action, operation, actions, list, web.
 package web
 
 import (

@@ -79,6 +79,11 @@ function replace(old, fresh) {
   const open = [...old.querySelectorAll('details[open]')].map((d) => d.id);
   const checked = [...old.querySelectorAll('input[type=checkbox]:checked')].map((i) => i.value);
   const focused = active && path(old, active);
+  const trees = [...old.querySelectorAll('.json.tree')]; // what is unfolded in them stays so
+  for (const t of fresh.querySelectorAll('.json.tree')) {
+    const i = trees.findIndex((o) => o.textContent === t.textContent);
+    if (i >= 0) t.replaceWith(...trees.splice(i, 1));
+  }
   old.replaceChildren(...fresh.childNodes);
   for (const i of old.querySelectorAll('input[type=checkbox]')) if (checked.includes(i.value)) i.checked = true;
   for (const id of open) document.getElementById(id)?.setAttribute('open', '');
@@ -246,6 +251,13 @@ document.addEventListener('input', (e) => {
       form.querySelector('#preview')?.replaceChildren(...(page.getElementById('preview')?.childNodes ?? []));
     } catch { /* the next change tries again */ }
   }, 300);
+});
+
+// The menus of the header close as menus do.
+document.addEventListener('click', (e) => { for (const m of document.querySelectorAll('.top details[open]')) if (!m.contains(e.target)) m.open = false; });
+document.addEventListener('keydown', (e) => {
+  const m = e.key === 'Escape' && e.target.closest?.('.top details[open]');
+  if (m) { m.open = false; m.querySelector('summary').focus(); }
 });
 
 export { base, dialog, open, refresh };
