@@ -45,16 +45,21 @@ func (c Condition) Warnings() []string {
 	return out
 }
 
-// condition writes a few bytes to the WAL, which its commit flushes like those of any other
-// write, and to no table.
+// condition writes a few bytes to the WAL, which its commit flushes like those of any other write,
+// and to no table. A full disk would not show by that: WAL files are allocated ahead, and so is the
+// page of a row that is updated in place. So it also writes a temporary file of some 300 kB, by
+// reading a function's result that does not fit into its work_mem; a table grows in the same file
+// system unless temp_tablespaces says otherwise.
 const condition = `
-SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL,
+SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL OR spilled = 0,
        current_setting('transaction_read_only') = 'on',
        current_setting('fsync') = 'off',
        current_setting('synchronous_commit') = 'off',
        current_setting('full_page_writes') = 'off',
        session_user, (SELECT rolsuper FROM pg_roles WHERE rolname = session_user),
-       (SELECT max(version) FROM saga.saga_schema_version), clock_timestamp()`
+       (SELECT max(version) FROM saga.saga_schema_version), clock_timestamp()
+  FROM (SELECT count(*) AS spilled FROM set_config('work_mem', '64kB', true) AS small,
+               LATERAL generate_series(length(small), 10000)) AS disk`
 
 var errReadOnly = errors.New("the session is read-only")
 
