@@ -4,13 +4,14 @@
 // Files, each on top of those before it: ids, certificates, logins, database, access,
 // letters_kafka, event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, archive,
 // jobs_sagas, letters, readiness, failpoint_reply, root_handler, stores, webhooks_and_kafka,
-// workflow_cache, writes, build, socket, clock, app, jobworker, reload, retention_record, serve,
-// verify, watchdog.
+// workflow_cache, writes, build, socket, clock, outage_log, app, jobworker, reload,
+// retention_record, serve, verify, watchdog.
 package app
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
@@ -29,6 +30,8 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	if err := failpoint.Configure(cfg.Failpoints); err != nil {
 		return err
 	}
+	log := newOutageLog(opt.Log.Handler())
+	opt.Log = slog.New(log)
 	listener, err := net.Listen("tcp", cfg.Server.ListenAddr)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
@@ -62,6 +65,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	defer closeStores()
+	defer log.watch(kept.usable)()
 	n, err := build(ctx, cfg, opt, kept, clock, listener.Addr())
 	if err != nil {
 		return err

@@ -61,6 +61,15 @@ type stores struct {
 	condition func(ctx context.Context) (postgres.Condition, error)
 }
 
+// usable returns nil if the stores can be read and written.
+func (s *stores) usable(ctx context.Context) error {
+	if s.condition == nil {
+		return s.ping(ctx)
+	}
+	_, err := s.condition(ctx)
+	return err
+}
+
 type sagaStore interface {
 	saga.Store
 	saga.Ownership
