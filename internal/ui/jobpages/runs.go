@@ -13,7 +13,6 @@ import (
 type runList struct {
 	*web.List
 	Rows   []runRow
-	States []string     // of the tab, which the form of filters keeps
 	Bulks  []web.Button // on all runs that match
 	Pick   bool         // runs can be selected
 	Picked []web.Button // on those selected
@@ -51,17 +50,13 @@ var (
 	}
 )
 
-// fewFilters are always shown.
-const fewFilters = 6
-
 func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 	l, list, err := web.ListPage[client.JobRunList](v, runViews, runFilters, p.kit.Client.ListJobRuns,
 		"include", "total")
 	if err != nil {
 		return nil, err
 	}
-	d := runList{List: l, Rows: rowsOf(list.JobRuns, v.Now), States: v.URL.Query()["state"], Pick: !p.kit.ReadOnly}
-	d.Fold(fewFilters)
+	d := runList{List: l, Rows: rowsOf(list.JobRuns, v.Now), Pick: !p.kit.ReadOnly}
 	if !p.kit.ReadOnly && len(d.Rows) > 0 {
 		d.Bulks = bulkButtons(v)
 		for i := range d.Bulks {

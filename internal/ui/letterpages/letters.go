@@ -13,7 +13,6 @@ import (
 type letterList struct {
 	*web.List
 	Areas    []web.Tab
-	Chips    []chip
 	Letters  []client.DeadLetter
 	Archived bool
 	Picked   []web.Button // on those selected
@@ -21,9 +20,6 @@ type letterList struct {
 	Import   *web.Button
 	Export   string
 }
-
-// chip is a filter that is set, and the list without it.
-type chip struct{ Text, URL string }
 
 var (
 	letterViews = []web.View{
@@ -68,8 +64,6 @@ var (
 	}}
 )
 
-const usualFilters = 6
-
 func (p *pages) letters(v *web.Visit) (*web.Page, error) {
 	l, list, err := web.ListPage[client.DeadLetterList](v, letterViews, append(slices.Clone(letterFilters), order),
 		p.kit.Client.ListDeadLetters, "include", "total")
@@ -91,8 +85,6 @@ func (p *pages) archive(v *web.Visit) (*web.Page, error) {
 }
 
 func (p *pages) listed(v *web.Visit, d *letterList, title string) (*web.Page, error) {
-	d.Fold(usualFilters)
-	d.Chips = chipsOf(v.URL.Query())
 	sent := d.Sent("order", "", "cursor", "", "page", "", "page_size", "", "view", "", "include", "")
 	d.Export = "/api/v1/dlq/export?" + sent.Encode()
 	if !p.kit.ReadOnly && !d.Archived {
@@ -117,29 +109,6 @@ func importButton(v *web.Visit) *web.Button {
 	b := v.Button("Import", "/ui/dlq/import", "dlq:admin", "Store letters that were exported elsewhere.", web.Changes)
 	b.Page = true
 	return &b
-}
-
-// chipsOf are the filters of a URL.
-func chipsOf(q url.Values) (all []chip) {
-	for _, name := range slices.Sorted(keys(q)) {
-		if name == "cursor" || name == "page" {
-			continue
-		}
-		for i, value := range q[name] {
-			if value == "" {
-				continue
-			}
-			rest := url.Values{}
-			for other, values := range q {
-				if other != "cursor" {
-					rest[other] = slices.Clone(values)
-				}
-			}
-			rest[name] = slices.Delete(rest[name], i, i+1)
-			all = append(all, chip{name + ": " + value, "?" + rest.Encode()})
-		}
-	}
-	return all
 }
 
 func keys(q url.Values) func(func(string) bool) {

@@ -141,7 +141,7 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 	s.page(t, group, "regressed", "This error was resolved, but has come back")
 
 	s.page(t, "/ui/dlq/letters", "2 letters", letter)
-	s.page(t, "/ui/dlq/letters?status=PENDING&error_contains=refused", "2 letters", "error_contains: refused",
+	s.page(t, "/ui/dlq/letters?status=PENDING&error_contains=refused", "2 letters", "Error contains: <strong>refused</strong>",
 		"filter.error_contains=refused")
 	s.page(t, "/ui/dlq/letters?header=x-a%3Dsecond", "1 letter")
 	s.page(t, "/ui/dlq/archive", "The archive is empty")

@@ -64,7 +64,7 @@ func filterFields() (usual, more []web.Field) {
 			}
 			field.Hint = strings.Join(names, " ")
 		}
-		if i <= usualFilters {
+		if i <= 6 {
 			usual = append(usual, field)
 		} else {
 			more = append(more, field)

@@ -1,6 +1,8 @@
 package sagapages
 
 import (
+	"slices"
+
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -65,6 +67,9 @@ var filters = func() (all []web.Filter) {
 			all = append(all, f.Filter)
 		}
 	}
+	usual := []string{"workflow_name", "state", "business_key", "created_from"}
+	place := func(f web.Filter) int { return (slices.Index(usual, f.Name) + len(usual) + 1) % (len(usual) + 1) }
+	slices.SortStableFunc(all, func(a, b web.Filter) int { return place(a) - place(b) })
 	return all
 }()
 

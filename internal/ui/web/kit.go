@@ -117,6 +117,8 @@ type Visit struct {
 	Tenant string
 	// calls are the requests to the API that were made for this visit.
 	calls *calls
+	// canonical is the path with the query that the visitor is sent to instead; empty: none.
+	canonical string
 }
 
 // Elsewhere returns the links to other tools for a trace and a correlation; either may be empty.

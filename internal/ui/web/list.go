@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ type List struct {
 	Chips   []Chip // the filters that are set
 	// Kept are the parameters that a form of the filters has to send as well.
 	Kept []Option
-	// Few of the filters are always shown, More are folded unless one of them is set; see Fold.
+	// Few of the filters are always shown, More are folded unless one of them is set.
 	Few, More []Filter
 	Opened    bool
 	Now       time.Time
@@ -130,6 +131,7 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 			}
 		}
 	}
+	v.take(l.asked, filters)
 	var own []string // parameters of views
 	for _, view := range views {
 		for name := range view.Filter {
@@ -138,13 +140,15 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 	}
 	for _, f := range filters {
 		f.Value = l.asked.Get(f.Name)
-		if f.Value != "" {
+		for i, value := range l.asked[f.Name] {
 			l.Clear = "?" + only(l.asked, own).Encode()
-			gone := "?" + without(l.asked, f.Name, "cursor").Encode()
-			l.Chips = append(l.Chips, Chip{f.Name, f.Label, f.Value, gone})
+			to := without(l.asked, "cursor")
+			to[f.Name] = slices.Delete(to[f.Name], i, i+1)
+			l.Chips = append(l.Chips, Chip{f.Name, f.Label, value, "?" + to.Encode()})
 		}
 		l.Filters = append(l.Filters, f)
 	}
+	l.fold()
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(own))) {
 		for _, value := range l.asked[name] {
 			l.Kept = append(l.Kept, Option{Value: value, Label: name})
@@ -164,6 +168,46 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 		l.First = "?" + without(l.asked, "cursor").Encode()
 	}
 	return l
+}
+
+// typed is the parameter of a field in which filters are typed, as in "workflow:order created:-24h".
+const typed = "filter"
+
+var typedFilter = regexp.MustCompile(`([^\s:]+):(?:"([^"]*)"|(\S*))`)
+
+// take replaces filters that were typed by the parameters that they stand for, and sends the visitor to the URL with
+// those. The API refuses names that it does not know.
+func (v *Visit) take(asked url.Values, filters []Filter) {
+	text := asked.Get(typed)
+	if text == "" {
+		return
+	}
+	found := typedFilter.FindAllStringSubmatch(text, -1)
+	if strings.TrimSpace(typedFilter.ReplaceAllString(text, "")) != "" {
+		return // not only filters: the API says that it does not know the parameter
+	}
+	asked.Del(typed)
+	for _, m := range found {
+		asked.Set(parameter(m[1], filters), cmp.Or(m[2], m[3]))
+	}
+	v.canonical = v.URL.EscapedPath() + "?" + without(asked, "cursor").Encode()
+}
+
+// parameter is the one that a typed name stands for: its own name, the beginning of it ("created" for
+// "created_from"), or its label.
+func parameter(name string, filters []Filter) string {
+	name = strings.ToLower(name)
+	for _, f := range filters {
+		if f.Name == name {
+			return name
+		}
+	}
+	for _, f := range filters {
+		if strings.HasPrefix(f.Name, name+"_") || strings.EqualFold(f.Label, name) {
+			return f.Name
+		}
+	}
+	return name
 }
 
 // Sent are the parameters for the API: those of the URL, with distances in time as times. extra are pairs of names
@@ -189,9 +233,15 @@ func (l *List) Sent(extra ...string) url.Values {
 	return sent
 }
 
-// Fold divides the filters: the first few are always shown.
-func (l *List) Fold(few int) {
-	l.Few, l.More = l.Filters[:few], l.Filters[few:]
+// usual is how many filters are always shown: those used most, which come first.
+const usual = 4
+
+// fold divides the filters. A list with one more than the usual number shows them all.
+func (l *List) fold() {
+	l.Few = l.Filters
+	if len(l.Filters) > usual+1 {
+		l.Few, l.More = l.Filters[:usual], l.Filters[usual:]
+	}
 	l.Opened = slices.ContainsFunc(l.More, func(f Filter) bool { return f.Value != "" })
 }
 

@@ -3,10 +3,13 @@ package web_test
 import (
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -82,6 +85,52 @@ func TestAListThatTheAPIRefuses(t *testing.T) {
 		_, _, err = web.ListPage[things](visitOf("/ui/jobs"), nil, nil, answers(status, `<html>`, &sent))
 		if err == nil || errors.As(err, &refused) {
 			t.Errorf("status %d without JSON: %v", status, err)
+		}
+	}
+}
+
+// TestURLsOfListsSayOnlyWhatTheyMean: empty fields of a form sent without scripts, and filters that were typed, lead to
+// the URL with the parameters that count.
+func TestURLsOfListsSayOnlyWhatTheyMean(t *testing.T) {
+	k, err := web.New(web.Config{Base: "/base", Log: slog.Default(), Now: time.Now,
+		API: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"development": true}`)
+		})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filters := []web.Filter{{Name: "workflow_name", Label: "Workflow"}, {Name: "state", Label: "State"},
+		{Name: "created_from", Label: "Created from", Time: true}, {Name: "created_to", Label: "Created before", Time: true},
+		{Name: "assignee", Label: "Assigned to"}, {Name: "trace_id", Label: "Trace"}}
+	k.Page("GET /ui/things", func(v *web.Visit) (*web.Page, error) {
+		v.NewList([]web.View{{Name: "All"}}, filters)
+		return &web.Page{Template: "problem", Data: client.Problem{}}, nil
+	})
+	for asked, want := range map[string]string{
+		"?workflow_name=a&state=&trace_id=":             "?workflow_name=a",
+		"?workflow_name=&state=":                        "",
+		"?state=a&state=&state=b":                       "?state=a&state=b",
+		"?tenant=x&state=":                              "?tenant=x",
+		"?filter=state:failed":                          "?state=failed",
+		"?filter=state:failed+workflow:order&state=old": "?state=failed&workflow_name=order",
+		"?filter=workflow_name:%22two+words%22":         "?workflow_name=two+words",
+		"?filter=CREATED:-24h&cursor=c":                 "?created_from=-24h",
+		"?filter=Trace:a:b":                             "?trace_id=a%3Ab",
+		"?filter=unknown:x":                             "?unknown=x",
+		"?filter=state:failed&tenant=x":                 "?state=failed&tenant=x",
+		"?filter=words":                                 "none",
+		"?filter=state:a+words":                         "none",
+		"?workflow_name=a":                              "none",
+	} {
+		w := httptest.NewRecorder()
+		k.ServeHTTP(w, httptest.NewRequest("GET", "/ui/things"+asked, nil))
+		got := "none"
+		if w.Code == http.StatusFound {
+			got = strings.TrimPrefix(w.Header().Get("Location"), "/base/ui/things")
+		}
+		if got != want {
+			t.Errorf("%s leads to %q, want %q", asked, got, want)
 		}
 	}
 }

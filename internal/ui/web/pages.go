@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -81,6 +82,10 @@ func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 	k.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		v := k.visit(r)
 		p, err := f(v)
+		if v.canonical != "" {
+			http.Redirect(w, r, v.within(k.Base+v.canonical), http.StatusFound)
+			return
+		}
 		if err != nil {
 			p = k.problem(v, err)
 		}
@@ -110,6 +115,26 @@ func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 	})
 }
 
+// withoutEmpty is the URL without the parameters that a form has sent for fields that were left empty, if there are
+// any: URLs that are shared say only what they mean.
+func withoutEmpty(r *http.Request) string {
+	q := r.URL.Query()
+	if r.Method != http.MethodGet || !slices.ContainsFunc(slices.Collect(maps.Values(q)),
+		func(values []string) bool { return slices.Contains(values, "") }) {
+		return ""
+	}
+	for name, values := range q {
+		if q[name] = slices.DeleteFunc(values, func(s string) bool { return s == "" }); len(q[name]) == 0 {
+			delete(q, name)
+		}
+	}
+	to := r.URL.EscapedPath()
+	if len(q) > 0 {
+		to += "?" + q.Encode()
+	}
+	return to
+}
+
 func (k *Kit) visit(r *http.Request) *Visit {
 	v := &Visit{Kit: k, Now: k.Now(), calls: &calls{}}
 	r, v.Tenant = chosen(r)
@@ -121,6 +146,9 @@ func (k *Kit) found(v *Visit, f func(*Visit) (*Page, error)) (*Page, error) {
 	who, err := k.Client.WhoAmIWithResponse(v.Context())
 	if err != nil {
 		return nil, err
+	}
+	if v.canonical = withoutEmpty(v.Request); v.canonical != "" {
+		return &Page{}, nil
 	}
 	if v.Who, err = Got(who.JSON200, who.ApplicationProblemJSONDefault); err != nil {
 		return nil, err

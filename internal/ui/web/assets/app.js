@@ -253,6 +253,12 @@ document.addEventListener('input', (e) => {
   }, 300);
 });
 
+// Fields that were left empty are not part of a URL.
+document.addEventListener('formdata', (e) => {
+  if (e.target.method !== 'get') return;
+  for (const [name, value] of [...e.formData]) if (value === '') e.formData.delete(name);
+});
+
 // The menus of the header close as menus do.
 document.addEventListener('click', (e) => { for (const m of document.querySelectorAll('.top details[open]')) if (!m.contains(e.target)) m.open = false; });
 document.addEventListener('keydown', (e) => {
