@@ -121,3 +121,30 @@ func TestOurOwnAddressesIncludeTheBasePath(t *testing.T) {
 		}
 	}
 }
+
+// Where browsers reach the server over TLS, its cookies are Secure, whatever the proxy's last hop is.
+func TestCookiesAreSecureBehindAnHTTPSAddress(t *testing.T) {
+	token := newToken(t)
+	for public, secure := range map[string]bool{"": false, "http://127.0.0.1:9": false, "https://x.example/skald": true} {
+		n := start(t, "", "a", bootstrapped(token), func(c *config.Config) {
+			c.Store, c.Server.PublicURL = config.Memory, public
+		})
+		req, err := http.NewRequestWithContext(t.Context(), "POST", n.url+"/api/v1/sessions", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = res.Body.Close()
+		cookies := res.Cookies()
+		if len(cookies) != 1 || cookies[0].Secure != secure || strings.HasPrefix(cookies[0].Name, "__Host-") != secure {
+			t.Errorf("public_url %q: %d, cookies %v", public, res.StatusCode, cookies)
+		}
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -45,7 +45,19 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 			edge.ServeHTTP(w, r)
 		}
 	})
-	return compress.New(belowBase(base, all))
+	return compress.New(toBrowsers(n.cfg.Server.PublicURL, belowBase(base, all)))
+}
+
+// toBrowsers returns a handler that knows how browsers reach this server, where that is configured:
+// over TLS, whatever the last hop is, so that cookies are Secure.
+func toBrowsers(public string, all http.Handler) http.Handler {
+	if !strings.HasPrefix(public, "https://") {
+		return all
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header["X-Forwarded-Proto"] = []string{"https"}
+		all.ServeHTTP(w, r)
+	})
 }
 
 // baseOf returns what a proxy adds in front of the paths of this server: "" if nothing. A path is

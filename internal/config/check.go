@@ -44,6 +44,7 @@ func newChecker() *validator.Validate {
 		"base_path":     basePath.MatchString,
 		"public_url":    publicURL,
 		"ui_link":       uiLink,
+		"role_name":     roleName,
 	} {
 		if err := v.RegisterValidation(tag,
 			func(fl validator.FieldLevel) bool { return ok(fl.Field().String()) }); err != nil {

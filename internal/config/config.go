@@ -6,8 +6,8 @@
 // meaning (doc). The loader, its messages, docs/configuration.md and
 // config.example.yaml are all derived from these tags.
 //
-// Files, each on top of those before it: address, secret, pages, config, field, rule, conninfo,
-// mistake, changed, defaults, jobs, sources, vault, check, database, load.
+// Files, each on top of those before it: address, pages, secret, config, field, rule, conninfo,
+// mistake, defaults, jobs, roles, sources, vault, changed, check, database, load.
 package config
 
 import (
@@ -206,7 +206,8 @@ type Auth struct {
 	JWKSURL               string        `key:"jwks_url" validate:"omitempty,issuer_url" doc:"URL of the issuer's keys; empty means that it is taken from the discovery document."`
 	JWTAlgorithms         []string      `key:"jwt_algorithms" validate:"min=1,dive,oneof=EdDSA ES256 RS256" doc:"Accepted signature algorithms."`
 	JWTLeeway             time.Duration `key:"jwt_leeway" validate:"min=0s,max=60s" doc:"Maximum clock difference to the issuer."`
-	JWTRoleClaim          string        `key:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role (a string or a list), by its name or as a path such as realm_access.roles."`
+	JWTRoleClaim          string        `key:"jwt_role_claim" validate:"required,max=255" doc:"Claim with the role (a string or a list), by its name or as a path such as resource_access.skald.roles."`
+	JWTRoleMap            []string      `key:"jwt_role_map" validate:"dive,role_name" doc:"What the names in jwt_role_claim mean, where the issuer has names of its own: NAME=ROLE, such as /skald/admins=admin. If not empty, no other name is a role, not even admin."`
 	JWTTenantClaim        string        `key:"jwt_tenant_claim" validate:"required,max=255" doc:"Claim with the tenant's UUID, by its name or as a path. A token without it is refused, unless jwt_default_tenant is on."`
 	JWTDefaultTenant      bool          `key:"jwt_default_tenant" doc:"Whether a JWT without a tenant acts on the default tenant, which also owns the built-in jobs. If off, such a token is refused, so a missing mapping at the issuer grants nothing."`
 	OIDCClientID          string        `key:"oidc_client_id" validate:"max=255" doc:"Client id of Skald at that issuer, with which people can sign in to the pages under /ui/ without an API key. Empty means that they cannot. Requires jwt_issuer and oidc_client_secret."`

@@ -224,6 +224,7 @@ var customRules = map[string]string{
 	"base_path":     "a path such as /skald, without a slash at its end",
 	"public_url":    "an http or https URL without user, query and fragment, and without a slash at its end",
 	"ui_link":       "a list whose entries are a name, =, and an http or https URL with {trace_id} or {correlation_id} behind the host",
+	"role_name":     "a list whose entries are a name of the issuer, =, and worker, auditor, operator or admin",
 	"issuer_url":    "an https URL; http only for a loopback host",
 	"vault_address": "http:// or https:// with a host and optionally a port, such as https://vault.internal:8200",
 	"redis_url":     "redis:// or rediss:// and a host, optionally with :password@ or user:password@, port and /database; or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas",

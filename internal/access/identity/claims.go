@@ -33,10 +33,12 @@ func (c claims) at(name string) any {
 	return v
 }
 
-// role is the last of principal.Roles that a claim contains, as text or in a list. Other values
+// role is the last of principal.Roles that a claim contains, as text or in a list: by its own name, or
+// if there is a map by the names there, and then by no others, because the same word may be a role
+// of another application. Other values
 // belong to other systems and are ignored; a caller without a role is authenticated but has no
 // permissions.
-func (c claims) role(claim string) principal.Role {
+func (c claims) role(claim string, byName map[string]principal.Role) principal.Role {
 	list, ok := c.at(claim).([]any)
 	if !ok {
 		list = []any{c.at(claim)}
@@ -44,7 +46,11 @@ func (c claims) role(claim string) principal.Role {
 	best := -1
 	for _, v := range list {
 		word, _ := v.(string)
-		best = max(best, slices.Index(principal.Roles, principal.Role(word)))
+		role := principal.Role(word)
+		if len(byName) > 0 {
+			role = byName[word]
+		}
+		best = max(best, slices.Index(principal.Roles, role))
 	}
 	if best < 0 {
 		return ""

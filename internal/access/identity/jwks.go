@@ -14,6 +14,8 @@ import (
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // How the issuer's keys are cached. oidc.RemoteKeySet keeps a key until another one is requested,
@@ -220,6 +222,9 @@ type JWT struct {
 	// dots.
 	RoleClaim   string
 	TenantClaim string
+	// Roles are the roles of the names in RoleClaim, such as groups of a provider; empty: the names
+	// are roles.
+	Roles map[string]principal.Role
 	// DefaultTenant accepts tokens without a tenant, as belonging to none; by default they are
 	// rejected. A claim that an issuer forgets must not give access to a tenant.
 	DefaultTenant bool

@@ -203,6 +203,37 @@ func TestNamesOfClaimsAreConfigurable(t *testing.T) {
 	}
 }
 
+// With a map only its names are roles: the words of Skald may be roles of another application.
+func TestNamesOfAnIssuerBecomeRolesByTheMap(t *testing.T) {
+	i := newIssuer(t)
+	i.serve()
+	roles := map[string]principal.Role{
+		"/skald/admins": principal.Admin, "org:ops": principal.Operator, "6f9a": principal.Auditor, "admin": principal.Worker,
+	}
+	for _, tt := range []struct {
+		roles map[string]principal.Role
+		claim any
+		want  principal.Role
+	}{
+		{nil, []string{"admin"}, principal.Admin},
+		{nil, []string{"/skald/admins"}, ""},
+		{roles, []string{"/skald/admins"}, principal.Admin},
+		{roles, []string{"org:ops", "6f9a"}, principal.Operator},
+		{roles, "6f9a", principal.Auditor},
+		{roles, []string{"admin"}, principal.Worker},
+		{roles, []string{"operator", "auditor"}, ""},
+		{roles, []any{"org:ops", 7, nil}, principal.Operator},
+		{roles, nil, ""},
+		{roles, "", ""},
+	} {
+		c := i.checker(func(j *identity.JWT) { j.Roles = tt.roles })
+		got, err := c.Identify(t.Context(), i.token("rs", map[string]any{"role": tt.claim}))
+		if err != nil || got.Role != tt.want {
+			t.Errorf("%v by %v: %q, %v; want %q", tt.claim, tt.roles, got.Role, err, tt.want)
+		}
+	}
+}
+
 func TestTokenIsCachedUntilItExpires(t *testing.T) {
 	i := newIssuer(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -1,0 +1,36 @@
+package config
+
+import (
+	"strings"
+
+	"github.com/skald-saga/skald/internal/principal"
+)
+
+// roleOf reads an entry of auth.jwt_role_map. The name may contain a =.
+func roleOf(entry string) (name string, role principal.Role, ok bool) {
+	at := strings.LastIndexByte(entry, '=')
+	if at < 0 {
+		return "", "", false
+	}
+	name, role = strings.TrimSpace(entry[:at]), principal.Role(strings.TrimSpace(entry[at+1:]))
+	return name, role, name != "" && role.Valid()
+}
+
+func roleName(entry string) bool {
+	_, _, ok := roleOf(entry)
+	return ok
+}
+
+// Roles returns the roles of the names in JWTRoleClaim, nil if the names are roles themselves.
+func (a Auth) Roles() map[string]principal.Role {
+	var roles map[string]principal.Role
+	for _, entry := range a.JWTRoleMap {
+		if name, role, ok := roleOf(entry); ok {
+			if roles == nil {
+				roles = map[string]principal.Role{}
+			}
+			roles[name] = role
+		}
+	}
+	return roles
+}
