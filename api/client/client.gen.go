@@ -1323,7 +1323,11 @@ type Backfill struct {
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
-	EndedAt      *time.Time         `json:"ended_at,omitempty"`
+
+	// DefinitionUnreadable True when the stored definition of its job is damaged, otherwise absent. Then it
+	// makes no more runs until the definition is mended; it can be canceled.
+	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
+	EndedAt              *time.Time `json:"ended_at,omitempty"`
 
 	// Expected Number of its slots when it was requested.
 	Expected *int64 `json:"expected,omitempty"`
@@ -1359,6 +1363,10 @@ type Backfill struct {
 	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
 	// never do.
 	Reprocess BackfillReprocess `json:"reprocess"`
+
+	// ScheduleUnreadable True when its stored schedule is damaged, otherwise absent. Then it makes no
+	// more runs, and can be canceled.
+	ScheduleUnreadable *bool `json:"schedule_unreadable,omitempty"`
 
 	// Skipped Number of slots excluded.
 	Skipped int64 `json:"skipped"`

@@ -116,6 +116,25 @@ func CheckBackfill(b *Backfill, d *Definition, now time.Time) (slots int, err er
 	return slots, nil
 }
 
+// Damaged reports what keeps an unfinished backfill of d from making runs: its own schedule, or
+// the definition, cannot be read. A deleted definition ends it, damaged or not.
+func (b *Backfill) Damaged(d *Definition) (ownSchedule, definition bool) {
+	if b.State.Ended() || d.DeletedAt != nil {
+		return false, false
+	}
+	slots := d.Spec.Schedule
+	if b.Schedule != nil {
+		slots = b.Schedule
+	}
+	unclear := false
+	if slots != nil && !d.Unreadable {
+		_, err := slots.Compile()
+		unclear = err != nil
+	}
+	own := b.Unreadable || unclear && b.Schedule != nil
+	return own, d.Unreadable || unclear && !own
+}
+
 // Next returns up to n slots after the cursor, in the order of the backfill.
 func (b *Backfill) Next(s *schedule.Schedule, n int) []time.Time {
 	var out []time.Time

@@ -43,9 +43,6 @@ func (st *RunBulks) backfill(
 		if err != nil {
 			return err
 		}
-		if b.Unreadable {
-			return errDamaged
-		}
 		// Counted by another statement, which sees the runs created by the previous
 		// holder of the lock.
 		var active int
@@ -58,7 +55,10 @@ func (st *RunBulks) backfill(
 		if err != nil {
 			return fmt.Errorf("read the definition of a backfill: %w", err)
 		}
-		if d.Unreadable {
+		switch own, definition := b.Damaged(&d); {
+		case own:
+			return errDamaged
+		case definition:
 			return nil // it waits until the definition is mended
 		}
 		step, err := b.NextStep(&d, active, limit)

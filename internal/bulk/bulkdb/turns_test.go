@@ -125,3 +125,32 @@ func TestABackfillWithADamagedScheduleDoesNothing(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
+
+// A backfill of a definition that is damaged waits, and goes on when that is mended; one whose
+// definition is deleted ends, damaged or not.
+func TestABackfillOfADamagedDefinitionWaits(t *testing.T) {
+	t.Parallel()
+	j := pgtest.NewJobs(t)
+	m := bulkdb.NewRunBulks(j.Base, j.Jobs)
+	b := j.Backfilled(t, m, 3, 3)
+	see := pgtest.Observer(t, j.Dsn)
+	definition := func(set string) {
+		pgtest.Execute(t, see, `UPDATE jobs.job_definitions SET `+set+` WHERE id = $1`, b.DefinitionID)
+	}
+	sweep := func(state bulk.State, created int64) {
+		t.Helper()
+		if swept, err := m.Backfill(t.Context(), j.Term(t), jobrun.Settings{}, 100); err != nil || swept.Failed != nil {
+			t.Errorf("%+v, %v", swept, err)
+		}
+		if got, _, err := m.GetBackfill(t.Context(), j.Tenant, b.ID); err != nil || got.State != state || got.Created != created {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	pgtest.Execute(t, see, `CREATE TABLE public.was AS SELECT id, spec FROM jobs.job_definitions`)
+	definition(`spec = '{"schedule":"daily"}'`)
+	sweep(bulk.Running, 0)
+	definition(`spec = (SELECT was.spec FROM public.was WHERE was.id = job_definitions.id)`)
+	sweep(bulk.Running, 3)
+	definition(`spec = '{"schedule":"daily"}', deleted_at = now()`)
+	sweep(bulk.Canceled, 3)
+}

@@ -89,7 +89,7 @@ func (s *Handlers) CreateBackfill(ctx context.Context, in api.CreateBackfillRequ
 	if !created && !stored.Repeats(b.RequestHash) {
 		return nil, idempotency.Used()
 	}
-	a := backfillAnswer(&stored, nil)
+	a := backfillAnswer(&stored, &d, nil)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, backfillPath(stored.ID), !created
 	return a, nil
 }
@@ -131,7 +131,7 @@ func (s *Handlers) ListBackfills(ctx context.Context, in api.ListBackfillsReques
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: api.BackfillList{
-		Backfills:  httpkit.Each(found.Items, func(b *jobrun.Backfill) api.Backfill { return toAPIBackfill(b, nil) }),
+		Backfills:  httpkit.Each(found.Items, func(b *jobrun.Backfill) api.Backfill { return toAPIBackfill(b, &d, nil) }),
 		Pagination: httpkit.Pagination(asked, found, (*jobrun.Backfill).Place),
 	}}, nil
 }
@@ -144,7 +144,16 @@ func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObj
 	if err != nil {
 		return nil, err
 	}
-	return backfillAnswer(&b, &active), nil
+	return s.backfillWithDefinition(ctx, &b, &active)
+}
+
+// backfillWithDefinition answers with a backfill, and marks it if its definition is damaged.
+func (s *Handlers) backfillWithDefinition(ctx context.Context, b *jobrun.Backfill, active *int64) (api.Response, error) {
+	d, err := s.Definitions.Definition(ctx, b.TenantID, b.DefinitionID.String())
+	if err != nil {
+		return nil, err
+	}
+	return backfillAnswer(b, &d, active), nil
 }
 
 // ResumeBackfill lets a halted backfill go on.
@@ -167,7 +176,7 @@ func (s *Handlers) moveBackfill(
 	if err != nil {
 		return nil, err
 	}
-	return backfillAnswer(&b, nil), nil
+	return s.backfillWithDefinition(ctx, &b, nil)
 }
 
 func reasonOf(b *api.JobReasonInput) string {
@@ -179,16 +188,18 @@ func reasonOf(b *api.JobReasonInput) string {
 
 func backfillPath(id uuid.UUID) string { return "/api/v1/backfills/" + id.String() }
 
-func backfillAnswer(b *jobrun.Backfill, active *int64) httpkit.Answer {
-	return httpkit.Answer{Status: http.StatusOK, Body: toAPIBackfill(b, active), ETag: httpkit.ETagOf(b.Version)}
+func backfillAnswer(b *jobrun.Backfill, d *jobrun.Definition, active *int64) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIBackfill(b, d, active), ETag: httpkit.ETagOf(b.Version)}
 }
 
-func toAPIBackfill(b *jobrun.Backfill, active *int64) api.Backfill {
+func toAPIBackfill(b *jobrun.Backfill, d *jobrun.Definition, active *int64) api.Backfill {
+	own, definition := b.Damaged(d)
 	order := api.BackfillOrder("oldest")
 	if b.NewestFirst {
 		order = "newest"
 	}
 	return api.Backfill{
+		ScheduleUnreadable: httpkit.UnlessFalse(own), DefinitionUnreadable: httpkit.UnlessFalse(definition),
 		ID: b.ID, DefinitionID: b.DefinitionID, State: api.BulkState(b.State), From: b.From, To: b.To,
 		Reprocess: api.BackfillReprocess(b.Reprocess),
 		Order:     order, MaxActive: b.MaxActive,

@@ -14,7 +14,7 @@ import (
 type damagedRow struct {
 	name, damage  string // with $1 its id
 	make          func(t *testing.T, s *uitest.Server) (id string)
-	list, members string // where it is listed, with another one
+	list, members string // where it is listed, with another one; "": nowhere with it
 	item, mark    string // "": it has no page of its own in the API, or no mark
 	pages         []string
 	refuses       map[string]string // verbs that need it, and the code of the refusal
@@ -54,6 +54,26 @@ func runOf(t *testing.T, s *uitest.Server) string {
 	return made(t, s, "/job-definitions/by-hand/runs", map[string]any{
 		"args": map[string]any{"n": 1}, "correlation_id": "order-1",
 	})
+}
+
+// backfill returns a function that backfills the job of a name; "": one of its own.
+func backfill(of string) func(*testing.T, *uitest.Server) string {
+	return func(t *testing.T, s *uitest.Server) string {
+		name := of
+		if name == "" {
+			jobs++
+			name = fmt.Sprint("filled-", jobs)
+		}
+		if status, _ := s.Call(t, "GET", "/job-definitions/"+name, nil); status != 200 {
+			s.Must(t, "POST", "/job-definitions", map[string]any{
+				"name": name, "type": "time", "command_name": "none", "queue": "nobody",
+				"schedule": map[string]any{"type": "cron", "value": "0 3 * * *"}, "concurrency_policy": "allow",
+			})
+		}
+		return made(t, s, "/job-definitions/"+name+"/backfills", map[string]any{
+			"from": "2026-11-01T00:00:00Z", "to": "2026-11-03T00:00:00Z", "reason": "test",
+		})
+	}
 }
 
 var damagedRows = []damagedRow{
@@ -112,6 +132,33 @@ var damagedRows = []damagedRow{
 		},
 		list: "/sagas/bulk", members: "bulks", item: "/sagas/bulk/", mark: "filter_unreadable",
 		pages: []string{"/ui/sagas/bulk/"}, allows: "/cancel",
+	},
+	{
+		name: "a bulk of runs", damage: `UPDATE jobs.bulks SET filter = '[5]', state = 'RUNNING', ended_at = NULL WHERE id = $1`,
+		make: func(t *testing.T, s *uitest.Server) string {
+			return made(t, s, "/job-runs/bulk", map[string]any{
+				"action": "CANCEL", "filter": map[string]any{"label": "team=none"}, "reason": "test",
+			})
+		},
+		list: "/job-runs/bulk", members: "bulks", item: "/job-runs/bulk/", mark: "filter_unreadable",
+		pages: []string{"/ui/run-bulks", "/ui/run-bulks/"}, allows: "/cancel",
+	},
+	{
+		name: "a backfill", damage: `UPDATE jobs.backfills SET schedule = '"daily"', state = 'RUNNING', ended_at = NULL WHERE id = $1`,
+		make: backfill("filled"), list: "/job-definitions/filled/backfills", members: "backfills",
+		item: "/backfills/", mark: "schedule_unreadable", pages: []string{"/ui/backfills/"}, allows: "/cancel",
+	},
+	{
+		name: "the schedule of a backfill", damage: `UPDATE jobs.backfills SET schedule = '{"type":"interval","value":"often"}', state = 'RUNNING', ended_at = NULL WHERE id = $1`,
+		make: backfill("filled"), list: "/job-definitions/filled/backfills", members: "backfills",
+		item: "/backfills/", mark: "schedule_unreadable", pages: []string{"/ui/backfills/"}, allows: "/cancel",
+	},
+	{
+		name: "the definition of a backfill's job", damage: `WITH b AS (
+				UPDATE jobs.backfills SET state = 'RUNNING', ended_at = NULL WHERE id = $1 RETURNING definition_id)
+			UPDATE jobs.job_definitions d SET spec = '{"schedule":"daily"}' FROM b WHERE d.id = b.definition_id`,
+		make: backfill(""), item: "/backfills/", mark: "definition_unreadable",
+		pages: []string{"/ui/backfills/"}, allows: "/cancel",
 	},
 	{
 		name: "a webhook's secrets", damage: `DELETE FROM saga.webhook_secrets WHERE webhook_id = $1`,
@@ -184,7 +231,10 @@ func TestADamagedRowTakesNothingElseAway(t *testing.T) {
 }
 
 func (r *damagedRow) try(t *testing.T, s *uitest.Server, id, other string) {
-	text := fmt.Sprint(s.Must(t, "GET", r.list, nil)[r.members])
+	text := id + other
+	if r.list != "" {
+		text = fmt.Sprint(s.Must(t, "GET", r.list, nil)[r.members])
+	}
 	for _, one := range []string{id, other} {
 		if !strings.Contains(text, one) {
 			t.Errorf("%s does not list %s: %s", r.list, one, text)
