@@ -138,8 +138,9 @@ type Redrives interface {
 	// Preview counts the letters that a redrive would cover: for dry runs.
 	Preview(ctx context.Context, tenant uuid.UUID, r Redrive) (Preview, error)
 
-	// Active returns redrives that have something to do now, of all tenants.
-	Active(ctx context.Context, limit int) ([]Redrive, error)
+	// Active returns up to limit redrives that have something to do now, of all tenants: the oldest
+	// after a place, damaged ones included.
+	Active(ctx context.Context, after page.TimeID, limit int) ([]Redrive, error)
 	// Gather makes a PENDING redrive RUNNING and adds up to limit more of the letters
 	// that it covers, in its order; done: these were the last. The redrive then halts if
 	// there are too many (Redrive.Collected). Safe for concurrent use by several nodes.

@@ -13,13 +13,14 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // Bounds of the work on redrives. Redrives beyond bulkAtOnce wait for their turn.
 const (
 	bulkPlaces = 8
-	bulkSeen   = 200
-	bulkRounds = 64 // of claiming before other redrives get a turn
+	bulkSeen   = 200 // at one look
+	bulkRounds = 64  // of claiming before other redrives get a turn
 	// bulkPoll is how often letters of an active redrive are claimed. A bucket that
 	// holds one second's worth must be emptied several times a second, or tokens that
 	// overflow are lost.
@@ -64,25 +65,27 @@ func (t *turns) mustJudge(id uuid.UUID, progress bool, every time.Duration) bool
 	return true
 }
 
-// bulk works on all active redrives until ctx ends.
+// bulk works on all active redrives until ctx ends. Each has its turn before any has another,
+// however many cannot continue: a round begins with the oldest and goes on where the last look at
+// the database had no place left.
 func (r *Redriver) bulk(ctx, drives context.Context) {
 	places := make(chan struct{}, bulkPlaces)
 	var working sync.WaitGroup
 	defer working.Wait()
 	for ctx.Err() == nil {
-		active, err := r.cfg.Redrives.Active(ctx, bulkSeen)
+		active, err := r.cfg.Redrives.Active(ctx, r.turns.after, bulkSeen)
 		if err != nil {
 			r.warn(ctx, "cannot look for redrives", err)
 		} else {
 			r.cfg.Observer.Loop(LoopBulk)
 		}
-		r.turns.first++
-		for i := range active {
-			a := active[(i+r.turns.first)%len(active)]
+		over := err == nil && len(active) < bulkSeen
+		for _, a := range active {
 			if len(places) == cap(places) {
+				over = false
 				break
 			}
-			if !r.turns.begin(a.ID) {
+			if r.turns.after = a.Place(); a.Unreadable || !r.turns.begin(a.ID) {
 				continue
 			}
 			places <- struct{}{} // only this loop fills them
@@ -96,8 +99,11 @@ func (r *Redriver) bulk(ctx, drives context.Context) {
 			})
 		}
 		wait := r.cfg.Poll
-		if len(active) > 0 {
+		if len(active) > 0 || r.turns.after.ID != uuid.Nil {
 			wait = min(bulkPoll, r.cfg.Poll)
+		}
+		if over {
+			r.turns.after = page.TimeID{}
 		}
 		loop.Await(ctx, loop.Jittered(wait), r.wakes[LoopBulk])
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // Driver carries letters to targets of one kind. It is safe for concurrent use.
@@ -241,5 +242,5 @@ type turns struct {
 	mu     sync.Mutex
 	busy   map[uuid.UUID]bool      // guarded by mu
 	judged map[uuid.UUID]time.Time // guarded by mu
-	first  int                     // owned by the bulk loop: the first redrive of the next round
+	after  page.TimeID             // owned by the bulk loop: the last redrive of this round that had its turn
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -180,12 +179,12 @@ func (st *Redrives) Change(ctx context.Context, r dlq.Redrive, by operator.Actio
 }
 
 // Active implements dlq.Redrives.
-func (st *Redrives) Active(ctx context.Context, limit int) ([]dlq.Redrive, error) {
+func (st *Redrives) Active(ctx context.Context, after page.TimeID, limit int) ([]dlq.Redrive, error) {
 	all, err := redriveTable.All(st.db.QueryRead(ctx, `
 		SELECT `+redriveColumns+` FROM dlq.dlq_redrives d
 		 WHERE `+active+` AND (`+running+` OR d.scheduled_for IS NULL OR d.scheduled_for <= clock_timestamp())
-		 ORDER BY d.created_at LIMIT $1`, limit))
-	all = slices.DeleteFunc(all, func(r dlq.Redrive) bool { return r.Unreadable })
+		   AND (d.created_at, d.id) > ($1, $2)
+		 ORDER BY d.created_at, d.id LIMIT $3`, after.At, after.ID, limit))
 	return all, postgres.Wrap("find active redrives", err)
 }
 

@@ -187,7 +187,7 @@ func TestARedriveIsReadAsItWasCreated(t *testing.T) {
 	if err != nil || len(rest.Items) != 1 || rest.Items[0].ID != want.ID || rest.More {
 		t.Errorf("then %+v, %v", rest, err)
 	}
-	active, err := m.redrives.Active(t.Context(), 10)
+	active, err := m.redrives.Active(t.Context(), page.TimeID{}, 10)
 	if err != nil || len(active) != 3 {
 		t.Errorf("%d are active, %v; want those whose time has come", len(active), err)
 	}
