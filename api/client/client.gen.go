@@ -1817,7 +1817,8 @@ type DeadLetter struct {
 	TraceID    *string    `json:"trace_id,omitempty"`
 	UpdatedAt  time.Time  `json:"updated_at"`
 
-	// Version Increases with every change; the ETag.
+	// Version Increases with every change; the ETag, unless it is held. A letter is held and
+	// released without a new version.
 	Version int64 `json:"version"`
 
 	// Warnings In responses to a push: why this server cannot deliver the letter in its current

@@ -15,8 +15,12 @@ func ETagOf(version int64) string { return `"` + strconv.FormatInt(version, 10) 
 // that of the live saga of the same version.
 func ArchivedETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `-archived"` }
 
-// notedMark separates, in an entity tag, the version of a saga from that of its note.
-const notedMark = "-noted-"
+// Marks separate, in an entity tag, the version of a resource from what its representation has
+// besides.
+const (
+	notedMark = "-noted-" // the version of a saga's note
+	heldMark  = "-held-"  // what holds a letter
+)
 
 // NotedETag returns the entity tag of a saga with a note, whose version is 0 while there is
 // none.
@@ -24,18 +28,35 @@ func NotedETag(etag string, note int64) string {
 	if note == 0 {
 		return etag
 	}
-	return strings.TrimSuffix(etag, `"`) + notedMark + strconv.FormatInt(note, 10) + `"`
+	return marked(etag, notedMark, strconv.FormatInt(note, 10))
 }
+
+// HeldETag returns the entity tag of a letter that is held by something, and so is held or released
+// without a new version; "": by nothing.
+func HeldETag(etag, by string) string {
+	if by == "" {
+		return etag
+	}
+	return marked(etag, heldMark, by)
+}
+
+func marked(etag, mark, part string) string { return strings.TrimSuffix(etag, `"`) + mark + part + `"` }
 
 // WithoutNote removes the note's part from an If-Match, so that writing a note does not make
 // actions on the saga fail.
-func WithoutNote(header *string) *string {
-	if header == nil || !strings.Contains(*header, notedMark) {
+func WithoutNote(header *string) *string { return without(header, notedMark) }
+
+// WithoutHold removes from an If-Match what held the letter, so that holding or releasing it does
+// not make actions on it fail.
+func WithoutHold(header *string) *string { return without(header, heldMark) }
+
+func without(header *string, mark string) *string {
+	if header == nil || !strings.Contains(*header, mark) {
 		return header
 	}
 	list := strings.Split(*header, ",")
 	for i, tag := range list {
-		if of, _, noted := strings.Cut(tag, notedMark); noted {
+		if of, _, has := strings.Cut(tag, mark); has {
 			list[i] = of + `"`
 		}
 	}

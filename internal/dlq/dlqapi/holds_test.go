@@ -3,6 +3,7 @@ package dlqapi_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,11 +70,22 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	q := newQueue(t)
 	q.policy.AutoRetry = true
 	id := q.Pushed("orders", q.target.URL, `{"n":%d}`, 1)[0]
+	tag := ""
 	show := func() client.DeadLetter {
+		t.Helper()
 		var l client.DeadLetter
-		q.Send("GET", letters+"/"+id.String(), "").Into(&l)
+		r := q.Send("GET", letters+"/"+id.String(), "", "If-None-Match", tag)
+		if r.Status != http.StatusOK {
+			t.Fatalf("who polls sees %d with %s", r.Status, tag)
+		}
+		r.Into(&l)
+		tag = r.Header.Get("ETag")
+		if again := q.Send("GET", letters+"/"+id.String(), "", "If-None-Match", tag); again.Status != http.StatusNotModified {
+			t.Errorf("the same again: %d", again.Status)
+		}
 		return l
 	}
+	tag = `"0"`
 	if l := show(); l.NextRetryAt == nil || l.HeldBy != nil {
 		t.Fatalf("next %v, held by %v", l.NextRetryAt, l.HeldBy)
 	}
@@ -85,12 +97,58 @@ func TestAHeldLetterSaysWhatHoldsIt(t *testing.T) {
 	if q.Send("GET", letters, "").Into(&list); len(list.Messages) != 1 || list.Messages[0].HeldBy == nil {
 		t.Errorf("%+v", list.Messages)
 	}
-	// A time set for one letter overrides the hold.
+	held := tag
+	q.policy.AutoRetry, q.policy.Held = true, ""
+	if l := show(); l.HeldBy != nil || tag != `"1"` {
+		t.Errorf("released: %s, held by %v", tag, l.HeldBy)
+	}
+	q.policy.AutoRetry, q.policy.Held = false, "hold_all"
+	if l := show(); l.HeldBy == nil || *l.HeldBy != "hold_all" || tag == held {
+		t.Errorf("%s, held by %v", tag, l.HeldBy)
+	}
+	// A time set for one letter overrides the hold. Who has read the letter while something else held
+	// it may set that.
+	q.Send("PATCH", letters+"/"+id.String(), `{"note":"read"}`, "If-Match", `"2-held-topic_policy"`).
+		Wants(http.StatusPreconditionFailed, "DLQ_VERSION_CONFLICT")
 	q.Send("PATCH", letters+"/"+id.String(),
-		fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
-	if l := show(); l.NextRetryAt == nil || l.HeldBy != nil {
+		fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)),
+		"If-Match", held).Letter(http.StatusOK)
+	if l := show(); l.NextRetryAt == nil || l.HeldBy != nil || l.Version != 2 {
 		t.Errorf("next %v, held by %v", l.NextRetryAt, l.HeldBy)
 	}
+}
+
+// Polling a letter with its ETag shows when a redrive holds it and when it is released, and
+// actions may name what was read before.
+func TestALetterThatARedriveHoldsHasAnotherETag(t *testing.T) {
+	t.Parallel()
+	e := newQueueEdge(t)
+	ids := e.Pushed("orders", newService(t).URL, `{"n":%d}`, 2)
+	at := letters + "/" + ids[0].String()
+	later := fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	free := e.Send("PATCH", at, later, "If-Match", "*").Header.Get("ETag")
+	r := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"expected":1}`)
+	e.Until(r.ID, "halted", func(r client.Redrive) bool { return r.State == client.RedriveStateHALTED })
+	sees := func(known string) string {
+		t.Helper()
+		got := e.Send("GET", at, "", "If-None-Match", known)
+		if got.Status != http.StatusOK {
+			t.Errorf("with %s: %d", known, got.Status)
+		}
+		return got.Header.Get("ETag")
+	}
+	held := sees(free)
+	if !strings.Contains(held, r.ID.String()) {
+		t.Errorf("held: %s", held)
+	}
+	if got := e.Send("GET", at, "", "If-None-Match", held); got.Status != http.StatusNotModified {
+		t.Errorf("the same again: %d", got.Status)
+	}
+	e.Send("PATCH", at, `{"note":"read before"}`, "If-Match", free).Letter(http.StatusOK)
+	held = e.Send("GET", at, "").Header.Get("ETag")
+	e.Send("POST", apitest.RedrivesPath+"/"+r.ID.String()+"/cancel", `{"reason":"r"}`)
+	sees(held)
+	e.Send("PATCH", at, `{"note":"read while held"}`, "If-Match", held).Letter(http.StatusOK)
 }
 
 // Limits set while a redrive is halted, or when it is resumed, apply.

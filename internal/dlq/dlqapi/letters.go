@@ -61,7 +61,7 @@ func (s *Handlers) live(ctx context.Context, id uuid.UUID, match *string) (dlq.L
 				fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is archived").Allowing([]string{verbRestore}),
 				&l)
 	}
-	switch fits, err := httpkit.IfMatch(match, l.Version); {
+	switch fits, err := httpkit.IfMatch(httpkit.WithoutHold(match), l.Version); {
 	case err != nil:
 		return l, err
 	case !fits:
@@ -107,13 +107,19 @@ func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) 
 		return httpkit.Answer{}, err
 	}
 	return httpkit.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}),
-		ETag: letterETag(l)}, nil
+		ETag: letterETag(l, p.Held)}, nil
 }
 
-// letterETag is the entity tag of a letter; an archived one has another form.
-func letterETag(l *dlq.Letter) string {
+// letterETag is the entity tag of a letter; an archived one has another form. A redrive or policy
+// holds and releases letters without a new version of each, so a held one has another form, too:
+// those who poll it see that. policy is the hold on its topic.
+func letterETag(l *dlq.Letter, policy dlq.Hold) string {
 	if l.ArchivedAt != nil {
 		return httpkit.ArchivedETag(l.Version)
 	}
-	return httpkit.ETagOf(l.Version)
+	by := string(l.HeldBy(policy))
+	if l.HeldBy(policy) == dlq.HeldByRedrive {
+		by = l.CollectedBy.String()
+	}
+	return httpkit.HeldETag(httpkit.ETagOf(l.Version), by)
 }

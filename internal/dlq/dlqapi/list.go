@@ -136,7 +136,7 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 		}
 		shown.Lineage = toAPILineage(lineage)
 	}
-	return httpkit.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l)}.Unchanged(in.Params.IfNoneMatch)
+	return httpkit.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l, p.Held)}.Unchanged(in.Params.IfNoneMatch)
 }
 
 // GetArchivedDeadLetter returns an archived letter.

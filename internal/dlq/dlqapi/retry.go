@@ -77,7 +77,8 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 		}
 	}
 	shown := toAPILetter(&after, letterView{content: true, redact: p.Redact, held: p.Held})
-	return httpkit.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown}, ETag: letterETag(&after)}, nil
+	return httpkit.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown},
+		ETag: letterETag(&after, p.Held)}, nil
 }
 
 // claimOf returns what to send, and where. Faults: Invalid.
