@@ -184,8 +184,10 @@ func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 	var pushed, took atomic.Int64
 	began := time.Now()
 	for n, op := range massOperations() {
-		l := newLedger(e, fmt.Sprintf("topic-%d", n), target.URL, op.action == "REQUEUE")
+		// No name is the beginning of another one.
+		l := newLedger(e, fmt.Sprintf("topic-%02d", n), target.URL, op.action == "REQUEUE")
 		t.Run(op.action+" by "+op.name, func(t *testing.T) {
+			t.Parallel()
 			stop := make(chan struct{})
 			var pushing sync.WaitGroup
 			for range 2 {
@@ -209,8 +211,10 @@ func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 			pushed.Add(int64(l.count()))
 		})
 	}
-	t.Logf("%d operations touched %d of %d letters, which arrived at %.0f a second", len(massOperations()), took.Load(),
-		pushed.Load(), float64(pushed.Load())/time.Since(began).Seconds())
+	t.Cleanup(func() {
+		t.Logf("%d operations touched %d of %d letters, which arrived at %.0f a second", len(massOperations()), took.Load(),
+			pushed.Load(), float64(pushed.Load())/time.Since(began).Seconds())
+	})
 }
 
 // check does the operation, compares what it has touched with the ledger, and returns
