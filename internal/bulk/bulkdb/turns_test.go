@@ -142,7 +142,8 @@ func TestABackfillOfADamagedDefinitionWaits(t *testing.T) {
 		if swept, err := m.Backfill(t.Context(), j.Term(t), jobrun.Settings{}, 100); err != nil || swept.Failed != nil {
 			t.Errorf("%+v, %v", swept, err)
 		}
-		if got, _, err := m.GetBackfill(t.Context(), j.Tenant, b.ID); err != nil || got.State != state || got.Created != created {
+		got, _, err := m.GetBackfill(t.Context(), j.Tenant, b.ID)
+		if err != nil || got.State != state || got.Created != created {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}

@@ -136,7 +136,8 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 		}
 		shown.Lineage = toAPILineage(lineage)
 	}
-	return httpkit.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l, p.Held)}.Unchanged(in.Params.IfNoneMatch)
+	a := httpkit.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l, p.Held)}
+	return a.Unchanged(in.Params.IfNoneMatch)
 }
 
 // GetArchivedDeadLetter returns an archived letter.

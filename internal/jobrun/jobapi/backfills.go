@@ -148,7 +148,8 @@ func (s *Handlers) GetBackfill(ctx context.Context, in api.GetBackfillRequestObj
 }
 
 // backfillWithDefinition answers with a backfill, and marks it if its definition is damaged.
-func (s *Handlers) backfillWithDefinition(ctx context.Context, b *jobrun.Backfill, active *int64) (api.Response, error) {
+func (s *Handlers) backfillWithDefinition(ctx context.Context, b *jobrun.Backfill,
+	active *int64) (api.Response, error) {
 	d, err := s.Definitions.Definition(ctx, b.TenantID, b.DefinitionID.String())
 	if err != nil {
 		return nil, err
