@@ -128,6 +128,8 @@ func (n *node) addMetrics(context.Context) error {
 		return n.engine.Load()
 	})
 	n.metrics.Clock(n.clock.Ahead)
+	n.metrics.EngineLimit(n.cfg.Engine.MaxRunning)
+	n.metrics.Risks(postgres.Settings)
 	n.database = &condition{ask: n.condition, metrics: n.metrics, now: time.Now}
 	return nil
 }

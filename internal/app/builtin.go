@@ -103,8 +103,8 @@ func (n *node) keepLetters(job, result string, do func(context.Context) (count i
 	}
 }
 
-// prove checks the invariants of job runs and fails the run if one is violated.
-func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run) (json.RawMessage, error) {
+// prove checks the invariants of job runs, and fails the run and reports if any are violated.
+func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run, violated func(n int)) (json.RawMessage, error) {
 	proofs, err := runs.Prove(ctx)
 	if err != nil {
 		return nil, err
@@ -119,6 +119,7 @@ func prove(ctx context.Context, runs *jobdb.Jobs, r *jobworker.Run) (json.RawMes
 		fmt.Fprintf(r.Stdout, "%s: %s\n", p.Name, word)
 	}
 	if broken > 0 {
+		violated(broken)
 		doc, err := json.Marshal(slices.DeleteFunc(proofs, func(p jobdb.Proof) bool { return p.Broken == 0 }))
 		if err != nil {
 			return nil, err

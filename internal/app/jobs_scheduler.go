@@ -34,6 +34,7 @@ func (n *node) newScheduler() *scheduler.Scheduler {
 			Backlog: func(b jobrun.Backlog) { m.JobBacklog(b, n.now()) },
 		},
 	})
+	m.JobSweeps(s.Sweeps())
 	n.jobStores.wanted(s.Wake)
 	return s
 }

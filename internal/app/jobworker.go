@@ -46,7 +46,7 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 		},
 		jobrun.SystemInvariants: func(ctx context.Context, r *jobworker.Run) (json.RawMessage,
 			error) {
-			return prove(ctx, j.runs, r)
+			return prove(ctx, j.runs, r, j.metrics.InvariantsBroken)
 		},
 		jobrun.SystemReseal: j.resealing.sealAgain,
 		// One round of the periodic work of every node, for users who do not want to wait for the

@@ -51,6 +51,13 @@ func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
 	return c.known, c.err
 }
 
+// refresh brings the metrics of the database up to date.
+func (c *condition) refresh(ctx context.Context) {
+	if c.ask != nil {
+		_, _ = c.get(ctx) // the metrics show it
+	}
+}
+
 // ready reports whether this node can serve; the error's text is public.
 func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 	var is httpapi.Readiness

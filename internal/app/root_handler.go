@@ -30,6 +30,7 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 		reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 		switch path := r.URL.Path; {
 		case path == "/metrics" && r.Method == http.MethodGet:
+			n.database.refresh(r.Context()) // also where no load balancer asks whether the node is ready
 			metrics.ServeHTTP(w, r)
 		case pages != nil && strings.HasPrefix(path, "/ui/"):
 			pages.ServeHTTP(w, r)

@@ -60,6 +60,12 @@ func (n *node) watch() {
 	if n.jobs != nil {
 		n.loops.Watch("job_logs", max(10*stillness, 10*n.cfg.Jobs.UpkeepInterval), false)
 	}
+	for _, r := range n.loops.Rounds() {
+		n.metrics.Expect(r.Name)
+	}
+	if n.cfg.Has(config.RoleEngine) {
+		n.metrics.Expect("lease")
+	}
 }
 
 // rounds returns the loops of this node, for operators.

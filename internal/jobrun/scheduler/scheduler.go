@@ -165,6 +165,14 @@ func (s *Scheduler) sweeps() []Sweep {
 	return append(all, Sweep{"admit", st.Admit, true})
 }
 
+// Sweeps returns the names of the sweeps.
+func (s *Scheduler) Sweeps() (names []string) {
+	for _, sweep := range s.sweeps() {
+		names = append(names, sweep.Name)
+	}
+	return names
+}
+
 // settings returns the settings, or the defaults if they cannot be read, because an election must
 // not fail for that reason.
 func (s *Scheduler) settings(ctx context.Context) jobrun.Settings {

@@ -18,6 +18,7 @@ type jobs struct {
 	failed *prometheus.CounterVec
 	runs   *prometheus.GaugeVec
 	age    prometheus.Gauge
+	broken prometheus.Counter
 }
 
 func newJobs(
@@ -54,6 +55,10 @@ func newJobs(
 			"skald_job_runs_claimable_age_seconds",
 			"How long the oldest claimable run has been due; 0 if there is none.",
 		).WithLabelValues(),
+		broken: counter(
+			"skald_job_invariants_broken_total",
+			"Invariants of job runs that a run of system.invariants on this node found violated.",
+		).WithLabelValues(),
 	}
 }
 
@@ -78,6 +83,9 @@ func (m *Metrics) JobSwept(sweep string, moved int, took time.Duration, ok bool)
 		m.jobs.failed.WithLabelValues(sweep).Inc()
 	}
 }
+
+// InvariantsBroken counts invariants of job runs that do not hold.
+func (m *Metrics) InvariantsBroken(n int) { m.jobs.broken.Add(float64(n)) }
 
 // JobBacklog records how many runs have not ended, and the age of the oldest one.
 func (m *Metrics) JobBacklog(b jobrun.Backlog, now time.Time) {

@@ -43,7 +43,7 @@ type Metrics struct {
 	jobs     *jobs
 	refused  prometheus.Counter
 	limited  *prometheus.CounterVec
-	writable prometheus.Gauge
+	writable *prometheus.GaugeVec // without a series until the database has been asked
 	risks    *prometheus.GaugeVec
 	requests *prometheus.CounterVec
 	reqTime  *prometheus.HistogramVec
@@ -53,6 +53,7 @@ type Metrics struct {
 	feedLag  prometheus.Gauge
 	streams  prometheus.Gauge
 	waiting  prometheus.Gauge
+	limit    prometheus.Gauge
 }
 
 // New registers all metrics. load returns how many sagas of this node have a
@@ -129,7 +130,7 @@ func New(load func() (running, waiting int)) *Metrics {
 	m.emitted = newEmitted(counter, gauge)
 	m.upkeep = newJobUpkeep(counter)
 	m.jobs = newJobs(counter, gauge, histogram)
-	m.writable = gauge("skald_database_writable", "1 if the last test write of the readiness check succeeded, else 0.").WithLabelValues()
+	m.writable = gauge("skald_database_writable", "1 if the last test write of the readiness check succeeded, else 0.")
 	m.risks = gauge(
 		"skald_database_risk",
 		"1 if the database may lose confirmed writes or does not separate tenants, by risk: a setting that is off, or superuser.",
@@ -163,6 +164,7 @@ func New(load func() (running, waiting int)) *Metrics {
 	).WithLabelValues()
 	m.waiting = gauge("skald_waiting_requests", "Requests that wait on this node for the end of a saga, a job run or a redrive.").WithLabelValues()
 	m.streams = gauge("skald_event_streams", "Live streams of audit events that are open on this node.").WithLabelValues()
+	m.limit = gauge("skald_engine_max_running", "engine.max_running of this node: at most so many sagas have a call in flight.").WithLabelValues()
 	m.registry.MustRegister(
 		prometheus.NewGaugeFunc(
 			prometheus.GaugeOpts{Name: "skald_engine_running", Help: "Sagas with a call in flight on this node."},
@@ -175,6 +177,7 @@ func New(load func() (running, waiting int)) *Metrics {
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	m.zeros()
 	return m
 }
 
@@ -243,7 +246,7 @@ func (m *Metrics) Database(writable, superuser bool, off, settings []string) {
 		}
 		return 0
 	}
-	m.writable.Set(value(writable))
+	m.writable.WithLabelValues().Set(value(writable))
 	if !writable {
 		return // nothing else is known
 	}

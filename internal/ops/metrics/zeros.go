@@ -1,0 +1,103 @@
+package metrics
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// zeros creates the series of every label whose values are known. A counter that appears with its
+// first failure appears at 1 and has not increased: no alert would ever see that failure.
+func (m *Metrics) zeros() {
+	for _, s := range saga.States {
+		if s.Terminal() {
+			m.ended.WithLabelValues(s.String())
+			m.duration.WithLabelValues(s.String())
+		} else {
+			m.live.WithLabelValues(s.String())
+		}
+	}
+	results := []string{"done", string(retry.Refused)}
+	for _, class := range retry.Classes {
+		results = append(results, string(class))
+	}
+	for _, action := range []saga.Action{saga.Execute, saga.Compensate} {
+		m.callTime.WithLabelValues(string(action))
+		each(m.calls, []string{string(action)}, results)
+	}
+	each(m.stalled, saga.StuckReasons)
+	each(m.limited, []string{"key", "tenant", "creates"})
+	codes := make([]string, 0, 3)
+	for _, code := range []int{500, 502, 503} { // the others tell of clients
+		codes = append(codes, strconv.Itoa(code))
+	}
+	each(m.requests, []string{"get", "head", "post", "put", "patch", "delete"}, codes)
+	each(m.notices.attempts, []string{"delivered", "retried", "failed", "abandoned"})
+	each(m.letters.drives,
+		texts(dlq.ToKafka, dlq.ToHTTP, dlq.ToSaga, dlq.ToJobRun, dlq.ToWebhook),
+		texts(dlq.Acknowledged, dlq.FailedDrive, dlq.Uncertain, dlq.Abandoned, dlq.Withdrawn, "ACCEPTED"))
+	for _, s := range dlq.Statuses {
+		if s != dlq.Resolved {
+			m.letters.live.WithLabelValues(string(s))
+		}
+	}
+	each(m.upkeep.logs, []string{"moved", "failed"})
+	each(m.upkeep.hints, []string{"answered", "lost"})
+}
+
+func texts[T ~string](values ...T) (all []string) {
+	for _, v := range values {
+		all = append(all, string(v))
+	}
+	return all
+}
+
+// each creates the series of all combinations of labels.
+func each(of *prometheus.CounterVec, labels ...[]string) {
+	sets := [][]string{nil}
+	for _, values := range labels {
+		var longer [][]string
+		for _, set := range sets {
+			for _, v := range values {
+				longer = append(longer, append(slices.Clone(set), v))
+			}
+		}
+		sets = longer
+	}
+	for _, set := range sets {
+		of.WithLabelValues(set...)
+	}
+}
+
+// Expect shows loops that this node runs as of now, before their first round, so that one that
+// never finishes a round is seen as well.
+func (m *Metrics) Expect(loops ...string) {
+	for _, name := range loops {
+		m.loops.WithLabelValues(name).Set(float64(time.Now().UnixMilli()) / 1000)
+	}
+}
+
+// JobSweeps creates the series of the sweeps that the leader makes.
+func (m *Metrics) JobSweeps(names []string) {
+	for _, name := range names {
+		m.jobs.moved.WithLabelValues(name)
+		m.jobs.failed.WithLabelValues(name)
+		m.jobs.took.WithLabelValues(name)
+	}
+}
+
+// EngineLimit records how many calls this node may have in flight.
+func (m *Metrics) EngineLimit(calls int) { m.limit.Set(float64(calls)) }
+
+// Risks creates the series of the settings of the database that may be off.
+func (m *Metrics) Risks(settings []string) {
+	for _, name := range append([]string{"superuser"}, settings...) {
+		m.risks.WithLabelValues(name)
+	}
+}
