@@ -1,0 +1,226 @@
+package manual
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/testnet"
+)
+
+// alert is one rule of deploy/prometheus/rules.yml.
+type alert struct {
+	Alert, Expr, For    string
+	Labels, Annotations map[string]string
+}
+
+func alerts(t *testing.T) (all []alert) {
+	t.Helper()
+	var file struct{ Groups []struct{ Rules []alert } }
+	if err := yaml.Unmarshal([]byte(content(t, root(t), "deploy/prometheus/rules.yml")), &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	if len(all) < 25 {
+		t.Fatalf("only %d alerts: the file has changed its form", len(all))
+	}
+	return all
+}
+
+// Each alert is correct PromQL, fires in its condition and not in one that is near it, and has a
+// section of the manual with the same expression.
+func TestEachAlertIsTriedAndExplained(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(root(t), "deploy", "prometheus")
+	for _, args := range [][]string{{"check", "rules", "rules.yml"}, {"test", "rules", "rules_test.yml"}} {
+		cmd := exec.CommandContext(t.Context(), "promtool", args...)
+		cmd.Dir = dir
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	folded := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+	page, tests := content(t, root(t), "docs/alerts.md"), content(t, dir, "rules_test.yml")
+	sections := map[string]string{}
+	for _, s := range strings.Split(page, "\n### ")[1:] {
+		name, text, _ := strings.Cut(s, "\n")
+		sections[name], _, _ = strings.Cut(text, "\n## ")
+	}
+	for _, a := range alerts(t) {
+		m := regexp.MustCompile("(?s)```promql\n(.*?)```\n\n(Critical|Warning)(?:, after (\\w+))?\\. (.+)").
+			FindStringSubmatch(sections[a.Alert])
+		delete(sections, a.Alert)
+		switch {
+		case m == nil:
+			t.Errorf("docs/alerts.md has no section %s with an expression, a severity and what to do", a.Alert)
+		case folded(m[1]) != folded(a.Expr) || strings.ToLower(m[2]) != a.Labels["severity"] || m[3] != a.For:
+			t.Errorf("docs/alerts.md says of %s\n%s%s %s\nbut the rule is\n%s %s %s",
+				a.Alert, m[1], m[2], m[3], a.Expr, a.Labels["severity"], a.For)
+		}
+		if !strings.HasSuffix(a.Annotations["runbook_url"], "/docs/alerts.md#"+strings.ToLower(a.Alert)) {
+			t.Errorf("%s: its runbook_url is %q", a.Alert, a.Annotations["runbook_url"])
+		}
+		if a.Annotations["summary"] == "" {
+			t.Errorf("%s has no summary", a.Alert)
+		}
+		for _, way := range []string{" fires\n", " is quiet\n"} {
+			if !strings.Contains(tests, "name: "+a.Alert+way) {
+				t.Errorf("rules_test.yml has no test %s%s", a.Alert, way)
+			}
+		}
+	}
+	for name := range sections {
+		t.Errorf("docs/alerts.md explains %s, which is no alert", name)
+	}
+}
+
+// optional are series that a node does not have from the start, and why.
+var optional = map[string]string{
+	"skald_postgres_oldest_snapshot":                        "measured every five minutes",
+	"skald_database_login_failed_total":                     "only with a login that can change",
+	"skald_database_login_valid_until_timestamp_seconds":    "the same",
+	`skald_loop_last_success_timestamp_seconds{dlq_upkeep}`: "a loop of nodes without a worker",
+}
+
+// get reads an answer of 200.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s %v\n%s", url, res.Status, err, text)
+	}
+	return string(text)
+}
+
+// expectSeries wants a series in what a node shows for everything that the expression selects, and
+// for each of the values that a label may have.
+func expectSeries(t *testing.T, a *alert, shown string) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`(skald_\w+)(?:\{(\w+)(=~|!~|=|!=)"([^"]*)"\})?`).FindAllStringSubmatch(a.Expr, -1) {
+		name, label, op, values := m[1], m[2], m[3], strings.Split(m[4], "|")
+		if strings.HasPrefix(op, "!") || label == "" {
+			label, values = "", []string{""}
+		}
+		for _, v := range values {
+			if optional[name] != "" || optional[name+"{"+v+"}"] != "" {
+				continue
+			}
+			series := "(?m)^" + name + `[ {]`
+			if label != "" {
+				series = "(?m)^" + name + `\{(|.*,)` + label + `="` + v + `"`
+			}
+			if !regexp.MustCompile(series).MatchString(shown) {
+				t.Errorf("%s: a fresh node has no series %s{%s=%q}", a.Alert, name, label, v)
+			}
+		}
+	}
+}
+
+// firing asks Prometheus which alerts fire.
+func firing(t *testing.T, prometheus string) (names []string) {
+	t.Helper()
+	var answer struct {
+		Data struct {
+			Alerts []struct {
+				State  string
+				Labels map[string]string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(get(t, "http://"+prometheus+"/api/v1/alerts")), &answer); err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range answer.Data.Alerts {
+		if a.State == "firing" {
+			names = append(names, a.Labels["alertname"])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// refusing is a participant that does what /done asks for and refuses the rest.
+func refusing(t *testing.T) (host string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/done" {
+			w.WriteHeader(http.StatusConflict)
+		}
+		_, _ = io.WriteString(w, "{}")
+	}))
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// Prometheus scrapes a server from its start, and what is brought about fires, nothing else.
+func TestAlertsFireInARealPrometheus(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	host := refusing(t)
+	addr := Serve(t, "SKALD_DATABASE_URL="+dsn, "SKALD_DLQ_AUTO_RETRY=false", "SKALD_EGRESS_ALLOW="+host)
+	shown := get(t, "http://"+addr+"/metrics")
+	all := alerts(t)
+	for i := range all {
+		expectSeries(t, &all[i], shown)
+	}
+
+	prometheus, dir := testnet.FreeAddress(t), t.TempDir()
+	config := fmt.Sprintf(`
+global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}
+rule_files: [%q]
+scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
+`, filepath.Join(root(t), "deploy/prometheus/rules.yml"), addr)
+	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	Background(t, "prometheus", []string{"--config.file=" + filepath.Join(dir, "prometheus.yml"), "--log.level=warn",
+		"--storage.tsdb.path=" + filepath.Join(dir, "data"), "--web.listen-address=" + prometheus})
+	scraped := func() bool {
+		return strings.Contains(get(t, "http://"+prometheus+"/api/v1/query?query=skald_engine_running"), addr)
+	}
+	patience.Until(t, "Prometheus is there", func() bool { return ready(t.Context(), "http://"+prometheus+"/-/ready") })
+	patience.Until(t, "Prometheus scrapes", scraped)
+	// The servers of tests have no fsync.
+	patience.Until(t, "the rules are evaluated", func() bool { return len(firing(t, prometheus)) > 0 })
+	if fire := firing(t, prometheus); !slices.Equal(fire, []string{"SkaldDatabaseRisk"}) {
+		t.Errorf("after an ordinary start %v fire", fire)
+	}
+
+	api := "http://" + addr + "/api/v1"
+	post(t, api+"/sagas", "", `{"workflow_name": "unlucky", "payload": {}, "steps": [
+		{"name": "first", "action": {"http": {"url": "http://`+host+`/done"}},
+			"compensation": {"http": {"url": "http://`+host+`/refused"}}},
+		{"name": "second", "action": {"http": {"url": "http://`+host+`/refused"}}, "compensation": "none"}]}`)
+	letters := strings.Repeat(`,{"original_topic": "orders", "error_message": "no", "payload": {}}`, 101)
+	post(t, api+"/dlq/messages/batch", "", `{"messages": [`+letters[1:]+`]}`)
+	breaks := exec.CommandContext(t.Context(), "psql", "-q", "-d", dsn, "-c", "ALTER TABLE jobs.backfills RENAME TO elsewhere")
+	if out, err := breaks.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := []string{"SkaldDatabaseRisk", "SkaldDeadLettersPileUp", "SkaldSagaFailed", "SkaldSweepFails"}
+	patience.Until(t, "what was brought about fires", func() bool { return slices.Equal(firing(t, prometheus), want) })
+}
