@@ -131,7 +131,7 @@ func (n *node) pages(api http.Handler) (http.Handler, error) {
 		return nil, nil
 	}
 	cfg := ui.Config{
-		API: api, Base: n.cfg.Server.BasePath, ReadOnly: c.Mode == config.UIReadOnly,
+		API: api, Base: n.cfg.Server.BasePath, PublicURL: n.cfg.Server.PublicURL, ReadOnly: c.Mode == config.UIReadOnly,
 		ManualOnly: c.Mode == config.UIOff, Title: c.Title, Colour: c.Colour,
 		Now: n.now, NewID: func() string { return newID().String() }, Log: n.opt.Log,
 	}

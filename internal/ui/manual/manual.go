@@ -2,10 +2,11 @@
 // to try out. So the manual that a server links to has the server's own version, and is available without
 // internet access.
 //
-// Files, each on top of those before it: render, search, reference, manual.
+// Files, each on top of those before it: render, spelling, search, reference, manual.
 package manual
 
 import (
+	"html/template"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 type manual struct {
 	chapters map[string]*chapter
 	groups   []group
+	words    func() vocabulary // made for the first search that finds nothing
 }
 
 // manuals returns the manual, which is rendered when its first page is requested, so that other nodes save the
@@ -33,10 +35,11 @@ type group struct {
 
 // order is the order of the navigation. Chapters that it does not name come last.
 var order = []struct{ title, chapters string }{
-	{"Sagas", "participants state-machines saga-jobs"},
+	{"First steps", "start ui"},
+	{"Sagas", "participants state-machines saga-jobs bulk"},
 	{"Dead letters", "dlq redrives dlq-sagas kafka"},
 	{"Jobs", "jobs schedules workers"},
-	{"Around them", "ui cli webhooks events problems"},
+	{"For other systems", "problems events webhooks"},
 	{"Running Skald", "configuration operations security tenants lifecycle performance"},
 	{"Inside", "architecture"},
 }
@@ -46,14 +49,25 @@ type view struct {
 	Groups  []group
 	Chapter *chapter // nil: the search
 	Query   string
+	Meant   string // the words that the search looked for, if they are not those of the query
 	Hits    []hit
+	Address string // of this server
+	Source  string // of the program: the only link that leaves the server
+}
+
+// Body is the chapter with the address of this server in its commands.
+func (p view) Body() template.HTML {
+	//nolint:gosec // the address is that of the configuration, or has only characters of addresses
+	return template.HTML(strings.ReplaceAll(string(p.Chapter.Body), written, p.Address))
 }
 
 // Register adds the manual to the kit. Its pages require no sign-in.
 func Register(k *web.Kit) error {
 	m := manuals(sync.OnceValues(func() (*manual, error) {
 		all, err := read(docs.Files, k.Base)
-		return &manual{chapters: all, groups: grouped(all)}, err
+		m := &manual{chapters: all, groups: grouped(all)}
+		m.words = sync.OnceValue(func() vocabulary { return vocabularyOf(all) })
+		return m, err
 	}))
 	if err := k.Templates(templates); err != nil {
 		return err
@@ -107,8 +121,9 @@ func (render manuals) home(v *web.Visit) (*web.Page, error) {
 	if query != "" {
 		title = "Search the manual"
 	}
-	return &web.Page{Template: "manual", Title: title, Nav: "Manual",
-		Data: view{Groups: m.groups, Query: query, Hits: m.search(query)}}, nil
+	data := view{Groups: m.groups, Query: query, Address: v.Address(), Source: repository}
+	data.Hits, data.Meant = m.search(query)
+	return &web.Page{Template: "manual", Title: title, Nav: "Manual", Data: data}, nil
 }
 
 func (render manuals) show(v *web.Visit) (*web.Page, error) {
@@ -122,5 +137,5 @@ func (render manuals) show(v *web.Visit) (*web.Page, error) {
 		return nil, web.ErrNoPage
 	}
 	return &web.Page{Template: "manual", Title: c.Title, Nav: "Manual",
-		Data: view{Groups: m.groups, Chapter: c}}, nil
+		Data: view{Groups: m.groups, Chapter: c, Address: v.Address(), Source: repository}}, nil
 }

@@ -1,6 +1,7 @@
 package manual
 
 import (
+	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,11 +17,15 @@ import (
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-func newManual(t *testing.T, base string) http.Handler {
+func newManual(t *testing.T, base string, change ...func(*web.Config)) http.Handler {
 	t.Helper()
-	k, err := web.New(web.Config{
+	cfg := web.Config{
 		API: http.NotFoundHandler(), Base: base, ManualOnly: true, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	k, err := web.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +77,71 @@ func TestAllPagesAreThereAndTheirLinksLeadSomewhere(t *testing.T) {
 	}
 	if status, page, _ := get(m, "/docs/problems.md"); status != 200 || !strings.Contains(page, `id="req_schema"`) {
 		t.Errorf("a name as in the repository: %d, or without the anchor of a code", status)
+	}
+}
+
+// TestThePagesSuitThisServer: commands have its address, links have titles, and only one leads away.
+func TestThePagesSuitThisServer(t *testing.T) {
+	away := regexp.MustCompile(`<a [^>]*href="((?:[a-z]+:|//)[^"]*)"`)
+	for _, c := range []struct{ base, public, host, forwarded, want string }{
+		{"", "", "skald.test:8443", "", "http://skald.test:8443"},
+		{"/skald", "", "skald.test", "https", "https://skald.test/skald"},
+		{"/skald", "https://public.test/skald", "10.0.0.7:8080", "", "https://public.test/skald"},
+		{"", "", "[::1]:8080", "", "http://[::1]:8080"},
+		{"/skald", "", "x;reboot", "", "http://127.0.0.1:8080/skald"},
+		{"", "", "", "", "http://127.0.0.1:8080"},
+	} {
+		m := newManual(t, c.base, func(cfg *web.Config) { cfg.PublicURL = c.public })
+		all, err := read(docs.Files, c.base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[""] = &chapter{Title: "Start here"}
+		commands := 0
+		for name, chapter := range all {
+			r := httptest.NewRequest(http.MethodGet, "/docs/"+name, http.NoBody)
+			r.Host = c.host
+			r.Header.Set("X-Forwarded-Proto", c.forwarded)
+			w := httptest.NewRecorder()
+			m.ServeHTTP(w, r)
+			page := w.Body.String()
+			if strings.Contains(page, ">"+name+".md<") || strings.Contains(page, "docs/"+name+".md") ||
+				!strings.Contains(page, template.HTMLEscapeString(chapter.Title)) {
+				t.Errorf("%s is shown by the name of its file, or without its title", name)
+			}
+			if c.want != written && strings.Contains(strings.ReplaceAll(page, c.want, ""), written) {
+				t.Errorf("%q: %s has the address of another server", c, name)
+			}
+			commands += strings.Count(page, "API="+c.want+"/api/v1")
+			for _, to := range away.FindAllStringSubmatch(page, -1) {
+				if to[1] != repository && !strings.HasPrefix(to[1], c.want+"/") {
+					t.Errorf("%s leads to %s", name, to[1])
+				}
+			}
+		}
+		if commands < 10 {
+			t.Errorf("%q: %d commands have the address of the server", c, commands)
+		}
+	}
+}
+
+// TestTheSearchToleratesTypos: where nothing contains a word, similar words are looked for, and shown.
+func TestTheSearchToleratesTypos(t *testing.T) {
+	m := newManual(t, "")
+	for typed, meant := range map[string]string{
+		"compenzation": "compensation", "idempotancy": "idempotency", "redirve": "redrive", "webhok": "webhook",
+		"kafak": "kafka", "compesnation undone": "compensation undone", "Heartbaet": "heartbeat", "tennant": "tenant",
+		"REQ_SCHMEA": "req_schema", "participnat retry": "participant retry",
+	} {
+		status, page, _ := get(m, "/docs/?q="+url.QueryEscape(typed))
+		if status != 200 || !strings.Contains(page, "<strong>"+meant) || !strings.Contains(page, "<mark>") {
+			t.Errorf("%s: %d, not corrected to %s", typed, status, meant)
+		}
+	}
+	for _, word := range []string{"compensation", "zebra", "xyz", "qqqqqqqqqqqqqqqqqqqq"} {
+		if _, page, _ := get(m, "/docs/?q="+word); strings.Contains(page, "Results for") {
+			t.Errorf("%s is corrected", word)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"io/fs"
 	"path"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -18,8 +19,14 @@ import (
 	"github.com/yuin/goldmark/text"
 )
 
-// repository is the URL of files that are not pages of the manual.
-const repository = "https://github.com/skald-saga/skald/blob/main/"
+// repository is the only link that leaves the server.
+const repository = "https://github.com/skald-saga/skald"
+
+// outside begins the destination of a link to a file that is no page of the manual.
+const outside = "source:"
+
+// written is this server in the files of the repository.
+const written = "http://127.0.0.1:8080"
 
 // chapter is a page of the manual.
 type chapter struct {
@@ -45,13 +52,18 @@ func read(files fs.FS, base string) (map[string]*chapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]*chapter{}
+	sources, titles := map[string][]byte{}, map[string]string{}
 	for _, n := range names {
-		source, err := fs.ReadFile(files, n)
-		if err != nil {
+		if sources[n], err = fs.ReadFile(files, n); err != nil {
 			return nil, err
 		}
-		c, err := render(strings.TrimSuffix(n, ".md"), source, base)
+		if title := firstHeading.FindSubmatch(sources[n]); title != nil {
+			titles[n] = string(title[1])
+		}
+	}
+	all := map[string]*chapter{}
+	for n, source := range sources {
+		c, err := render(strings.TrimSuffix(n, ".md"), source, base, titles)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", n, err)
 		}
@@ -59,6 +71,8 @@ func read(files fs.FS, base string) (map[string]*chapter, error) {
 	}
 	return all, nil
 }
+
+var firstHeading = regexp.MustCompile(`(?m)^# (.+)$`)
 
 // markdown renders like the repository's host. Raw HTML is allowed, because the pages are part of this
 // program.
@@ -69,13 +83,13 @@ var markdown = goldmark.New(
 	goldmark.WithRendererOptions(html.WithUnsafe()),
 )
 
-func render(name string, source []byte, base string) (*chapter, error) {
+func render(name string, source []byte, base string, titles map[string]string) (*chapter, error) {
 	c := &chapter{Name: name, Title: name}
 	doc := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(
 		parser.NewContext(parser.WithIDs(anchors{}))))
 	if err := ast.Walk(doc, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if entering {
-			c.visit(n, source, base)
+			c.visit(n, source, base, titles)
 		}
 		return ast.WalkContinue, nil
 	}); err != nil {
@@ -89,13 +103,40 @@ func render(name string, source []byte, base string) (*chapter, error) {
 	body := strings.NewReplacer(
 		"<table>", `<div class="table" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`).Replace(out.String())
-	c.Body = template.HTML(body) //nolint:gosec // the program's own pages
+	c.Body = template.HTML(linked(within(body), base, titles)) //nolint:gosec // the program's own pages
 	return c, nil
+}
+
+var outward = regexp.MustCompile(`(?s)<a href="([a-z]+:[^"]*)"[^>]*>(.*?)</a>`)
+
+// within removes the links that lead away from the server. Their text stays; a browser shows the target as a tip.
+func within(body string) string {
+	return outward.ReplaceAllStringFunc(body, func(link string) string {
+		part := outward.FindStringSubmatch(link)
+		if strings.HasPrefix(part[1], written) {
+			return link
+		}
+		return `<span title="` + strings.TrimPrefix(part[1], outside) + `">` + part[2] + `</span>`
+	})
+}
+
+var mentions = regexp.MustCompile(`(?s)<pre.*?</pre>|<code.*?</code>|<a .*?</a>|<[^>]*>|docs/[a-z-]+\.md`)
+
+// linked turns the names of pages in the text into links with their titles.
+func linked(body, base string, titles map[string]string) string {
+	return mentions.ReplaceAllStringFunc(body, func(part string) string {
+		name := strings.TrimPrefix(part, "docs/")
+		if title := titles[name]; title != "" && name != part {
+			to := base + "/docs/" + strings.TrimSuffix(name, ".md")
+			return `<a href="` + to + `">` + template.HTMLEscapeString(title) + `</a>`
+		}
+		return part
+	})
 }
 
 // visit rewrites the links of a node to the server's URLs, and collects the sections for the
 // search.
-func (c *chapter) visit(n ast.Node, source []byte, base string) {
+func (c *chapter) visit(n ast.Node, source []byte, base string, titles map[string]string) {
 	switch n := n.(type) {
 	case *ast.Heading:
 		if n.Level == 1 && len(c.Sections) == 0 {
@@ -105,7 +146,12 @@ func (c *chapter) visit(n ast.Node, source []byte, base string) {
 		anchor, _ := id.([]byte)
 		c.Sections = append(c.Sections, section{Anchor: string(anchor), Title: plain(n, source), Deep: n.Level != 2})
 	case *ast.Link:
-		n.Destination = []byte(destination(string(n.Destination), base))
+		to := string(n.Destination)
+		n.Destination = []byte(destination(to, base))
+		if title := titles[path.Base(to)]; title != "" && plain(n, source) == path.Base(to) {
+			n.RemoveChildren(n)
+			n.AppendChild(n, ast.NewString([]byte(title)))
+		}
 	case *ast.Image:
 		n.Destination = []byte(base + "/docs/" + string(n.Destination))
 	case *east.TableRow:
@@ -144,7 +190,7 @@ func destination(to, base string) string {
 	case path.Ext(file) == ".md" && !strings.Contains(file, "/") && file != "requirements.md":
 		return base + "/docs/" + strings.TrimSuffix(file, ".md") + anchor
 	}
-	return repository + path.Join("docs", file) + anchor
+	return outside + path.Join("docs", file) + anchor
 }
 
 // raw is the HTML in a node.

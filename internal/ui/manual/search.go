@@ -19,12 +19,24 @@ type hit struct {
 const mostHits = 30
 
 // search returns the sections that contain all words, the best first: a match in a title counts
-// more than one in the text.
-func (m *manual) search(query string) (hits []hit) {
+// more than one in the text. If there are none, it looks for the words that were probably meant.
+func (m *manual) search(query string) (hits []hit, meant string) {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
-		return nil
+		return nil, ""
 	}
+	if hits = m.withAll(words); len(hits) > 0 {
+		return hits, ""
+	}
+	if words, ok := m.words().corrected(words); ok {
+		if hits = m.withAll(words); len(hits) > 0 {
+			return hits, strings.Join(words, " ")
+		}
+	}
+	return nil, ""
+}
+
+func (m *manual) withAll(words []string) (hits []hit) {
 	for _, g := range m.groups {
 		for _, c := range g.Chapters {
 			for i := range c.Sections {

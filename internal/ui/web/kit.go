@@ -18,6 +18,8 @@ import (
 type Config struct {
 	API  http.Handler // of this process
 	Base string       // the path that a proxy in front strips, such as "/skald"; may be empty
+	// PublicURL is the URL at which people reach this server, with its base; empty: what their request says.
+	PublicURL string
 	// ReadOnly omits every action.
 	ReadOnly bool
 	// ManualOnly: there are no pages but the manual.

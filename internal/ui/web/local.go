@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -121,15 +122,11 @@ func (c *calls) asCurl(by *http.Request, base string) (commands []string) {
 
 // Curl is the command that sends a request to this server, with the body as JSON when it is not empty.
 func Curl(by *http.Request, base, method, path string, body []byte) string {
-	scheme := "http"
-	if by.TLS != nil || by.Header.Get("X-Forwarded-Proto") == "https" {
-		scheme = "https"
-	}
 	command := "curl"
 	if method != http.MethodGet {
 		command += " -X " + method
 	}
-	command += " " + quoted(fmt.Sprintf("%s://%s%s%s", scheme, by.Host, base, path))
+	command += " " + quoted(fmt.Sprintf("%s://%s%s%s", schemeOf(by), by.Host, base, path))
 	if by.Header.Get("Authorization") != "" || by.Header.Get("Cookie") != "" {
 		command += ` -H "Authorization: Bearer $SKALD_API_KEY"`
 	}
@@ -140,6 +137,27 @@ func Curl(by *http.Request, base, method, path string, body []byte) string {
 		command += " -H 'Content-Type: application/json' -d " + quoted(string(body))
 	}
 	return command
+}
+
+var hosts = regexp.MustCompile(`^[A-Za-z0-9.:\[\]_-]+$`)
+
+// Address is the URL of this server with its base, as the visitor reaches it.
+func (v *Visit) Address() string {
+	if v.Kit.PublicURL != "" {
+		return v.Kit.PublicURL
+	}
+	if !hosts.MatchString(v.Host) { // it would be part of a command
+		return "http://127.0.0.1:8080" + v.Kit.Base
+	}
+	return schemeOf(v.Request) + "://" + v.Host + v.Kit.Base
+}
+
+// schemeOf is how a request came to this server, or to the proxy in front of it.
+func schemeOf(r *http.Request) string {
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
+		return "https"
+	}
+	return "http"
 }
 
 // quoted is s as one word of a shell.
