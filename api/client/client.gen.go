@@ -7241,8 +7241,13 @@ type ListActionsParamsInclude string
 
 // VerifyAuditParams defines parameters for VerifyAudit.
 type VerifyAuditParams struct {
-	// FromSeq The first seal to check; default: 1.
+	// FromSeq The first seal to check; default: 1, or the one after `kept`.
 	FromSeq *int64 `form:"from_seq,omitempty" json:"from_seq,omitempty"`
+
+	// Kept Number and hash of a seal that you kept elsewhere, such as an earlier
+	// `head`. The seal with that number must still have that hash; otherwise the
+	// answer is `ok: false`.
+	Kept *string `form:"kept,omitempty" json:"kept,omitempty"`
 
 	// Trail `events` of sagas (the default) or `actions`, as listed by `/audit`.
 	Trail *VerifyAuditParamsTrail `form:"trail,omitempty" json:"trail,omitempty"`
@@ -11830,6 +11835,7 @@ func NewVerifyAuditRequest(server string, params *VerifyAuditParams) (*http.Requ
 	var r requested
 	if params != nil {
 		r.query("from_seq", params.FromSeq, "integer", "int64")
+		r.query("kept", params.Kept, "string", "")
 		r.query("trail", params.Trail, "string", "")
 		r.query("scope", params.Scope, "string", "")
 		r.query("limit", params.Limit, "integer", "int32")

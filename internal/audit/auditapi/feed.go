@@ -3,7 +3,10 @@ package auditapi
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -293,11 +296,49 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 		return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter,
 			fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
 	}
+	var known trail.Verification
+	if in.Params.Kept != nil {
+		seq, hash, _ := strings.Cut(*in.Params.Kept, ":") // the contract has checked its form
+		n, err := strconv.ParseInt(seq, 10, 64)
+		if err != nil {
+			return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter,
+				fault.Field{Pointer: "kept", Code: "invalid", Message: "must be the number and the hash of a seal"})
+		}
+		if known, err = check.kept(ctx, tenant, n, hash); err != nil {
+			return nil, err
+		}
+		if known.FirstBad != nil {
+			return httpkit.Answer{Status: http.StatusOK, Body: toAPIVerification(&known, ofActions)}, nil
+		}
+		if in.Params.FromSeq == nil {
+			from = n + 1
+		}
+	}
 	v, err := check(ctx, tenant, from, limit)
 	if err != nil {
 		return nil, err
 	}
+	if v.Head == nil {
+		v.Head = known.Head
+	}
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIVerification(&v, ofActions)}, nil
+}
+
+// kept checks the seal with a number, and that its hash is the one that was kept elsewhere.
+func (check Verify) kept(ctx context.Context, tenant uuid.UUID, seq int64, hash string) (trail.Verification, error) {
+	v, err := check(ctx, tenant, seq, 1)
+	switch {
+	case err != nil || v.FirstBad != nil && v.FirstBad.Seq != 0: // an event after the end is not about this seal
+	case v.Head == nil:
+		v.FirstBad = &trail.Tampered{Kind: trail.MissingSeals, Seq: seq,
+			Detail: "the chain ends before the seal that was kept, or the seal belongs to another chain"}
+	case hex.EncodeToString(v.Head.Hash) != hash:
+		v.FirstBad = &trail.Tampered{Kind: trail.SealMismatch, Seq: seq,
+			Detail: "the seal has another hash than the one that was kept: the chain was replaced, or the hash belongs to another chain"}
+	default:
+		v.FirstBad = nil
+	}
+	return v, err
 }
 
 // NoRecord is the fault of a server without an audit trail of actions.

@@ -222,7 +222,36 @@ func TestAPIVerifiesTheTrail(t *testing.T) {
 	if v := verify("from_seq=3"); !v.Ok || v.CheckedSeals != 1 || v.NextSeq != nil || *v.UnsealedEvents != 4 {
 		t.Errorf("the last seal: %+v", v)
 	}
-	for _, query := range []string{"from_seq=0", "from_seq=x", "limit=0", "limit=1001", "seq=1"} {
+	third := verify("from_seq=3").Head.Hash
+	for _, tt := range []struct {
+		query   string
+		ok      bool
+		bad     int64 // the seal that is reported
+		checked int
+		head    int64
+	}{
+		{"kept=2:" + v.Head.Hash, true, 0, 1, 3},
+		{"kept=3:" + third, true, 0, 0, 3}, // the newest: nothing follows
+		{"kept=2:" + v.Head.Hash + "&from_seq=1", true, 0, 3, 3},
+		{"kept=1:" + v.Head.Hash, false, 1, 1, 1}, // the hash of another seal
+		{"kept=3:" + v.Head.Hash + "&from_seq=1", false, 3, 1, 3},
+		{"kept=4:" + third, false, 4, 0, 0}, // the chain is shorter
+		{"kept=999999999999999999:" + third, false, 999999999999999999, 0, 0},
+	} {
+		v := verify(tt.query)
+		var bad, head int64
+		if v.FirstBad != nil && v.FirstBad.Seq != nil {
+			bad = *v.FirstBad.Seq
+		}
+		if v.Head != nil {
+			head = v.Head.Seq
+		}
+		if v.Ok != tt.ok || bad != tt.bad || v.CheckedSeals != tt.checked || head != tt.head {
+			t.Errorf("%s: %+v, want %+v", tt.query, v, tt)
+		}
+	}
+	for _, query := range []string{"from_seq=0", "from_seq=x", "limit=0", "limit=1001", "seq=1", "kept=2", "kept=" + third,
+		"kept=0:" + third, "kept=9999999999999999999:" + third, "kept=2:" + strings.ToUpper(third), "kept=:"} {
 		if r := e.Send("GET", "/api/v1/audit/verify?"+query, ""); r.Status != http.StatusBadRequest {
 			t.Errorf("%s: %d", query, r.Status)
 		}

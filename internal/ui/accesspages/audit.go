@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/skald-saga/skald/api/client"
@@ -130,47 +129,4 @@ func (p *pages) events(v *web.Visit) (*web.Page, error) {
 	return &web.Page{
 		Template: "audit-events", Title: "Audit", Nav: "Audit", Data: d, Scripts: []string{"audit.js"},
 	}, nil
-}
-
-// verification is one step of checking a chain.
-type verification struct {
-	*web.List
-	Parts  []web.Tab
-	Result *client.AuditVerification
-	Next   string // URL of the next step; empty: this was the last
-	Same   string // result of comparing the head with a hash kept elsewhere; empty: not requested
-	Equal  bool
-}
-
-var verifyFilters = []web.Filter{
-	{Name: "trail", Label: "Trail", Options: []web.Option{
-		{Value: "events", Label: "events of sagas"}, {Value: "actions", Label: "actions"},
-	}},
-	{Name: "from_seq", Label: "From seal", Hint: "1"},
-	{Name: "hash", Label: "Compare the head with", Hint: "a hash kept elsewhere"},
-}
-
-func (p *pages) verify(v *web.Visit) (*web.Page, error) {
-	d := verification{List: v.NewList(nil, verifyFilters), Parts: auditTabs("Verify")}
-	sent := d.Sent("limit", "1000", "hash", "")
-	res, err := p.kit.Client.VerifyAuditWithResponse(v.Context(), &client.VerifyAuditParams{}, web.AsQuery(sent))
-	if err != nil {
-		return nil, err
-	}
-	if d.Result, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); err != nil {
-		return nil, err
-	}
-	if next := d.Result.NextSeq; next != nil && d.Result.Ok {
-		to := v.URL.Query()
-		to.Set("from_seq", strconv.FormatInt(*next, 10))
-		d.Next = "?" + to.Encode()
-	}
-	if hash := d.Value("hash"); hash != "" && d.Result.Head != nil {
-		d.Equal = hash == d.Result.Head.Hash
-		d.Same = "The hash of the head differs from the one that you kept."
-		if d.Equal {
-			d.Same = "The hash of the head equals the one that you kept."
-		}
-	}
-	return &web.Page{Template: "audit-verify", Title: "Audit", Nav: "Audit", Data: d}, nil
 }

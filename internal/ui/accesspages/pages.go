@@ -1,7 +1,7 @@
 // Package accesspages has the pages about access and the system: sign-in, sessions, API keys, the audit trail,
 // settings and storage.
 //
-// Files, each on top of those before it: signin, signon, keys, sessions, tenants, audit, system, pages.
+// Files, each on top of those before it: signin, signon, keys, sessions, tenants, audit, verify, system, pages.
 package accesspages
 
 import (
@@ -15,7 +15,8 @@ import (
 var templates embed.FS
 
 type pages struct {
-	kit *web.Kit
+	kit          *web.Kit
+	verifiedUpTo progress
 
 	mu           sync.Mutex
 	byPermission map[string][]operation // guarded by mu; nil: not yet read

@@ -1,0 +1,156 @@
+package accesspages
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// verification is one step of checking a chain.
+type verification struct {
+	*web.List
+	Parts  []web.Tab
+	Result *client.AuditVerification
+	From   int64     // the first seal that was checked
+	Seal   int64     // the seal that the visitor kept elsewhere; 0: none
+	Since  *verified // what this check continues; nil: it does not continue an earlier one
+	Next   string    // URL of the next step; empty: this was the last
+	Again  string    // URL of a check from the first seal
+}
+
+// Covered says what was checked, of a check without findings.
+func (d *verification) Covered() string {
+	said := fmt.Sprintf("%s checked, from seal %s.", seals(d.Result.CheckedSeals), web.Count(d.From))
+	switch n := d.Result.CheckedSeals; {
+	case d.Seal > 0 && n == 0:
+		said = fmt.Sprintf("Seal %s is the one that you kept.", web.Count(d.Seal))
+	case d.Seal > 0:
+		said = fmt.Sprintf("Seal %s is the one that you kept, and %s after it continue the chain.",
+			web.Count(d.Seal), seals(n))
+	case d.Since != nil:
+		said = fmt.Sprintf("Everything up to seal %s was verified %s; %s after it checked now.",
+			web.Count(d.Since.Seq), web.Ago(d.Now, d.Since.At), seals(n))
+	}
+	if d.Next != "" {
+		return said + " There are more."
+	}
+	return said + " This is the end of the chain."
+}
+
+func seals(n int) string {
+	if n == 1 {
+		return "1 seal"
+	}
+	return web.Count(n) + " seals"
+}
+
+// verified is how far a chain has been verified.
+type verified struct {
+	Seq  int64
+	Hash string
+	At   time.Time
+}
+
+// mark is the seal as the API and people pass it around.
+func (v *verified) mark() string { return fmt.Sprintf("%d:%s", v.Seq, v.Hash) }
+
+// progress remembers for each chain the last of its seals up to which this process has verified all, so that a
+// visit checks only what follows: a check of everything takes seconds.
+type progress struct {
+	mu   sync.Mutex
+	upTo map[string]verified // guarded by mu
+}
+
+// mostChains bounds what is remembered. Forgetting costs a visitor a check of everything.
+const mostChains = 1000
+
+func (p *progress) of(chain string) *verified {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v, ok := p.upTo[chain]; ok {
+		return &v
+	}
+	return nil
+}
+
+// advance records a check without findings that began at a seal.
+func (p *progress) advance(chain string, from int64, to verified) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known, ok := p.upTo[chain]
+	if from > known.Seq+1 || ok && to.Seq < known.Seq {
+		return
+	}
+	if p.upTo == nil || len(p.upTo) >= mostChains {
+		p.upTo = map[string]verified{}
+	}
+	p.upTo[chain] = to
+}
+
+func (p *progress) forget(chain string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.upTo, chain)
+}
+
+var verifyFilters = []web.Filter{
+	{Name: "trail", Label: "Trail", Options: []web.Option{
+		{Value: "events", Label: "events of sagas"}, {Value: "actions", Label: "actions"},
+	}},
+	{Name: "kept", Label: "Seal that you kept", Hint: "1204:9f86d0…"},
+	{Name: "from_seq", Label: "From seal", Hint: "1"},
+}
+
+func (p *pages) verify(v *web.Visit) (*web.Page, error) {
+	d := verification{List: v.NewList(nil, verifyFilters), Parts: auditTabs("Verify"), From: 1}
+	chain := strings.Join([]string{
+		fmt.Sprint(v.Who.TenantID), v.Tenant, cmp.Or(d.Value("trail"), "events"), d.Value("scope"),
+	}, " ")
+	kept := strings.ToLower(strings.Join(strings.Fields(d.Value("kept")), ""))
+	sent := d.Sent("limit", "1000", "kept", kept)
+	if kept != "" {
+		seq, _, _ := strings.Cut(kept, ":")
+		d.Seal, _ = strconv.ParseInt(seq, 10, 64) // the API refuses what is no number
+		d.From = d.Seal + 1
+	} else if d.Since = p.verifiedUpTo.of(chain); d.Since != nil && d.Value("from_seq") == "" {
+		sent.Set("kept", d.Since.mark())
+		d.From = d.Since.Seq + 1
+	}
+	if from, err := strconv.ParseInt(d.Value("from_seq"), 10, 64); err == nil {
+		d.From, d.Since = from, nil
+	}
+	res, err := p.kit.Client.VerifyAuditWithResponse(v.Context(), &client.VerifyAuditParams{}, web.AsQuery(sent))
+	if err != nil {
+		return nil, err
+	}
+	if d.Result, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault); err != nil {
+		return nil, err
+	}
+	switch head := d.Result.Head; {
+	case !d.Result.Ok && d.Seal == 0:
+		p.verifiedUpTo.forget(chain) // the next visit checks everything
+	case d.Result.Ok && head != nil:
+		p.verifiedUpTo.advance(chain, d.From, verified{head.Seq, head.Hash, v.Now})
+	}
+	to := url.Values{}
+	for _, name := range []string{"trail", "scope"} {
+		if value := d.Value(name); value != "" {
+			to.Set(name, value)
+		}
+	}
+	if next := d.Result.NextSeq; next != nil && d.Result.Ok {
+		to.Set("from_seq", strconv.FormatInt(*next, 10))
+		d.Next = "?" + to.Encode()
+	}
+	if to.Set("from_seq", "1"); d.From > 1 {
+		d.Again = "?" + to.Encode()
+	}
+	return &web.Page{Template: "audit-verify", Title: "Audit", Nav: "Audit", Data: &d}, nil
+}
