@@ -117,7 +117,7 @@ func (p *pages) verify(v *web.Visit) (*web.Page, error) {
 	sent := d.Sent("limit", "1000", "kept", kept)
 	if kept != "" {
 		seq, _, _ := strings.Cut(kept, ":")
-		d.Seal, _ = strconv.ParseInt(seq, 10, 64) // the API refuses what is no number
+		d.Seal, _ = strconv.ParseInt(seq, 10, 64) // the API refuses what is not a number
 		d.From = d.Seal + 1
 	} else if d.Since = p.verifiedUpTo.of(chain); d.Since != nil && d.Value("from_seq") == "" {
 		sent.Set("kept", d.Since.mark())
