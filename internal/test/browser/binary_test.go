@@ -34,7 +34,7 @@ func TestTheProgram(t *testing.T) {
 }
 
 // starts runs the program until the end of the test, or until stop.
-func starts(t *testing.T, program, dsn, addr string, args ...string) (out io.Reader, stop func(os.Signal)) {
+func starts(t *testing.T, program, dsn, addr string, args ...string) (out io.Reader, p *os.Process, stop func(os.Signal)) {
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = t.TempDir()
@@ -60,13 +60,13 @@ func starts(t *testing.T, program, dsn, addr string, args ...string) (out io.Rea
 		_ = cmd.Wait()                  // killed, it ends with an error
 	}
 	t.Cleanup(func() { stop(syscall.SIGTERM) })
-	return out, stop
+	return out, cmd.Process, stop
 }
 
 // fromTheDemoAlone begins with what the demo prints. A person finds the saga whose undo gave up, understands why,
 // repairs it, and sees it end clean. The first attempt fails, because what it calls is still down.
 func fromTheDemoAlone(t *testing.T, program string) {
-	out, _ := starts(t, program, testdb.DSN(t), "127.0.0.1:0", "demo", "--keep", "--scale", "0.02")
+	out, _, _ := starts(t, program, testdb.DSN(t), "127.0.0.1:0", "demo", "--keep", "--scale", "0.02")
 	var pages, participants string
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "Ctrl-C") {
@@ -146,10 +146,11 @@ func picture(t *testing.T, tab *browser.Tab, name string) {
 	}
 }
 
-// killed: a page that is open says when the server has died, and goes on when it is back on the same database.
+// killed: a page that is open says when the server hangs and when it has died, above a dialog too, and goes on when
+// it is back on the same database.
 func killed(t *testing.T, program string) {
 	addr, dsn := testnet.FreeAddress(t), testdb.DSN(t)
-	out, kill := starts(t, program, dsn, addr, "serve")
+	out, server, kill := starts(t, program, dsn, addr, "serve")
 	drain := func(out io.Reader) { go io.Copy(io.Discard, out) } //nolint:errcheck // until it ends
 	drain(out)
 	ready(t, addr)
@@ -158,10 +159,27 @@ func killed(t *testing.T, program string) {
 	tab.Expect("503") // while it starts
 	tab.Go("http://" + addr + "/ui/workflows")
 	tab.Until("the list", `document.querySelector("main h1")`)
+	tab.Go("http://" + addr + "/ui/")
+	tab.Until("that it is live", `document.querySelector("[data-alive]")?.innerText === "live"`)
+	tab.Eval(`document.getElementById("dialog").showModal() ?? ""`, new(string))
+	signal(t, server, syscall.SIGSTOP)
+	tab.Eval(`document.dispatchEvent(new Event("skald:refresh"))`, new(bool))
+	tab.See("Skald has not answered for 5 s")
+	var above string
+	tab.Eval(`(e => { const r = e.getBoundingClientRect(); return [document.elementFromPoint(r.x + 9, r.y + 9) === e,
+		document.querySelector("[data-alive]").textContent].join() })(document.getElementById("offline"))`, &above)
+	if above != "true,not live" {
+		t.Errorf("while the server hangs, the message is on top, and the page is live: %s", above)
+	}
+	signal(t, server, syscall.SIGCONT)
+	tab.Eval(`document.dispatchEvent(new Event("skald:refresh"))`, new(bool))
+	tab.Until("that it answers", `document.getElementById("offline").hidden`)
+	tab.Go("http://" + addr + "/ui/workflows")
+	tab.Until("the list", `document.querySelector("main h1")`)
 	kill(syscall.SIGKILL)
 	tab.Eval(`(document.dispatchEvent(new Event("skald:refresh")), window.loaded = "once")`, new(string))
-	tab.See("Skald does not answer")
-	out, _ = starts(t, program, dsn, addr, "serve")
+	tab.See("Skald is not responding")
+	out, _, _ = starts(t, program, dsn, addr, "serve")
 	drain(out)
 	ready(t, addr)
 	res, err := http.Post("http://"+addr+"/api/v1/workflows", "application/json", strings.NewReader(`{"name": "born-later",
@@ -172,9 +190,17 @@ func killed(t *testing.T, program string) {
 	res.Body.Close()
 	tab.Until("that it is back", `document.getElementById("offline").hidden`)
 	tab.See("born-later")
+	tab.Follows()
 	var loaded string
 	if tab.Eval("window.loaded ?? 'again'", &loaded); loaded != "once" {
 		t.Errorf("the page was loaded %s", loaded)
+	}
+}
+
+func signal(t *testing.T, p *os.Process, s os.Signal) {
+	t.Helper()
+	if err := p.Signal(s); err != nil {
+		t.Fatal(err)
 	}
 }
 

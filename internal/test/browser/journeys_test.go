@@ -54,6 +54,7 @@ func resumeCompensation(t *testing.T, server string) {
 	tab.See("Accepted")
 	tab.Eval("window.loaded = 'once'", new(string))
 	tab.Until("the saga compensated", badge("compensated"))
+	tab.Follows()
 	var loaded string
 	if tab.Eval("window.loaded ?? 'again'", &loaded); loaded != "once" {
 		t.Errorf("the page was loaded %s", loaded)
@@ -164,6 +165,7 @@ func twoPeople(t *testing.T, server string) {
 	tab.Click("dialog button.first", "")
 	tab.See("Accepted")
 	tab.See("suspended")
+	tab.Follows()
 }
 
 // TestBehindAProxyAllLinksStayBelowItsPath opens pages through a proxy that takes a path away.

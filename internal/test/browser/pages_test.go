@@ -179,6 +179,9 @@ func check(t *testing.T, tab *browser.Tab, server, path string) {
 	if got := tab.Transferred(); got > 40_000 {
 		t.Errorf("%s: scripts and styles take %d bytes, more than 40,000", path, got)
 	}
+	for _, e := range tab.Unfollowed() {
+		t.Errorf("%s: what it says here never follows: %s", path, e)
+	}
 	for _, theme := range themes {
 		tab.Look(1280, 900, theme)
 		violations(t, tab, path+", "+theme)
@@ -219,6 +222,9 @@ func checkMainPages(t *testing.T, server string) {
 		tab.Look(1280, 900, "light")
 		tab.Go(server + path)
 		violations(t, tab, path)
+		for _, e := range tab.Unfollowed() {
+			t.Errorf("%s: what it says here never follows: %s", path, e)
+		}
 		for _, s := range sizes {
 			tab.Look(s.width, s.height, "light")
 			for _, m := range tab.Misplaced() {

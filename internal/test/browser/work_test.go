@@ -107,6 +107,12 @@ func editAndRetry(t *testing.T, p *place) {
 	tab.Click("button.first", "")
 	tab.See("Accepted")
 	tab.Until("the letter resolved", badge("resolved"))
+	letter, _, _ := strings.Cut(strings.TrimPrefix(tab.Path(), "/ui/dlq/letters/"), "?")
+	attempts := p.Must(t, "GET", "/dlq/messages/"+letter+"?include=attempts", nil)["attempts"].([]any)
+	revisions := p.Must(t, "GET", "/dlq/messages/"+letter+"/revisions", nil)["revisions"].([]any)
+	tab.Until("as many attempts and revisions as the API has", fmt.Sprintf(`["Attempts %d", "Revisions %d"].every(t =>
+		[...document.querySelectorAll("nav.tabs a")].some(a => a.innerText === t))`, len(attempts), len(revisions)))
+	tab.Follows()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, want := range []string{"9007199254740993", "18446744073709551615", "61.2"} {
@@ -157,6 +163,7 @@ func redriveAll(t *testing.T, p *place) {
 		t.Errorf("of %d letters %d are done and %d have failed", count("matched"), done, failed)
 	}
 	tab.See(fmt.Sprintf("It has ended: %s of 3,000 done, %d failed, 0 skipped", thousands(done), failed))
+	tab.Follows()
 	if got := p.took.Load(); got < done {
 		t.Errorf("the bank took %d letters, of which %d are done", got, done)
 	}
@@ -196,6 +203,7 @@ func runAJob(t *testing.T, p *place) {
 	tab.Until("the run canceled", badge("canceled"))
 	tab.See("The log is complete")
 	tab.See("put the bucket away")
+	tab.Follows()
 }
 
 // work runs a worker whose command "clean" logs until it is canceled.

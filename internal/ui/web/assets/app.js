@@ -22,21 +22,43 @@ export async function waiting(promise) {
   }
 }
 
-function stale(why) {
+// A server that takes a connection and says nothing is as good as dead: a page is not waited for longer than this.
+const patience = 5000;
+const soon = () => AbortSignal.timeout(patience);
+const silent = 'Skald has not answered for 5 s.';
+const whyOf = (error, otherwise = 'Skald is not responding.') => (error?.name === 'TimeoutError' ? silent : otherwise);
+
+// say shows a message above everything: an open dialog covers the page, and hides it from screen readers.
+const place = offline.nextElementSibling;
+function say(text) {
   offline.hidden = false;
-  offline.textContent = `${why} What you see is ${Math.round((Date.now() - seen) / 1000)} s old.`;
+  offline.textContent = text;
+  if (dialog.open) dialog.prepend(offline);
+  for (const e of document.querySelectorAll('[data-alive]')) e.textContent = 'not live';
+}
+
+function answered() {
+  seen = Date.now();
+  offline.hidden = true;
+  for (const e of document.querySelectorAll('[data-alive]')) e.textContent = 'live';
+}
+dialog.addEventListener('close', () => place.before(offline));
+
+function stale(why) {
+  say(`${why} What you see is ${Math.round((Date.now() - seen) / 1000)} s old.`);
 }
 
 // On a narrow screen the rows come first: filters are folded unless one is set.
 if (matchMedia('(max-width: 640px)').matches) for (const d of document.querySelectorAll('details[data-fold]')) d.open = false;
 
 async function refresh() {
-  if (document.hidden || dialog.open || document.querySelector('form.act')) return;
-  let why = 'Skald is not responding.';
+  if (document.hidden || document.querySelector('main form.act')) return;
+  let why;
   try {
     const known = { 'Skald-Live': live };
     if (tag) known['If-None-Match'] = tag;
-    const res = await waiting(fetch(location.href, { headers: known, cache: 'no-store' }));
+    const res = await waiting(fetch(location.href, { headers: known, cache: 'no-store', signal: soon() }));
+    if (dialog.open && (res.ok || res.status === 304 || res.status === 401)) { await res.text(); answered(); return; } // the page behind it waits
     if (res.status === 401) { location.reload(); return; }
     if (document.getElementById('problem') && res.ok) { location.reload(); return; } // the missing resource is back
     if (res.status >= 500) why = res.status === 503 ? 'Skald cannot reach its database. Retrying automatically.' : `Skald returned ${res.status}.`;
@@ -63,10 +85,9 @@ async function refresh() {
       const time = document.getElementById(id);
       if (time) time.dateTime = time.title = at;
     }
-    seen = Date.now();
-    offline.hidden = true;
-  } catch {
-    stale(why);
+    answered();
+  } catch (error) {
+    stale(why ?? whyOf(error));
   }
 }
 
@@ -147,15 +168,18 @@ setInterval(() => {
 
 // Actions: the form of the page that the link leads to, in a dialog.
 async function open(url) {
-  const res = await waiting(fetch(url, { headers: { Accept: 'text/html' } }));
+  const res = await waiting(fetch(url, { headers: { Accept: 'text/html' }, signal: soon() }));
   show(await res.text(), url);
   dialog.showModal();
+  if (!offline.hidden) dialog.prepend(offline);
   dialog.querySelector('input:not([type=hidden]), textarea, select, button')?.focus();
 }
 
 function show(html, url) {
   const page = new DOMParser().parseFromString(html, 'text/html');
+  place.before(offline); // it is no part of what the dialog showed
   dialog.replaceChildren(...page.getElementById('content').childNodes);
+  if (dialog.open && !offline.hidden) dialog.prepend(offline);
   const form = dialog.querySelector('form.act');
   if (form) form.setAttribute('action', url);
 }
@@ -164,7 +188,9 @@ document.addEventListener('click', (e) => {
   const link = e.target.closest('a[data-action]');
   if (link && !e.ctrlKey && !e.metaKey && !e.shiftKey && e.button === 0) {
     e.preventDefault();
-    open(link.href).catch(() => { location.href = link.href; });
+    open(link.href).catch((error) => {
+      if (error.name === 'TimeoutError') stale(silent); else location.href = link.href;
+    });
     return;
   }
   if (e.target.closest('dialog [data-close]')) { e.preventDefault(); dialog.close(); return; }
@@ -181,7 +207,7 @@ document.addEventListener('click', (e) => {
 async function send(form, what) {
   const data = new URLSearchParams(new FormData(form));
   data.set('do', what);
-  return waiting(fetch(form.getAttribute('action') || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' } }));
+  return waiting(fetch(form.getAttribute('action') || location.href, { method: 'POST', body: data, headers: { Accept: 'text/html' }, signal: AbortSignal.timeout(30_000) }));
 }
 
 // signedOut says in a form that it is kept.
@@ -207,10 +233,10 @@ document.addEventListener('submit', async (e) => {
   e.preventDefault();
   const by = e.submitter;
   try {
-    const res = await waiting(fetch(`${base}/api/v1/whoami`, { cache: 'no-store' }));
+    const res = await waiting(fetch(`${base}/api/v1/whoami`, { cache: 'no-store', signal: soon() }));
     if (res.status === 401) { signedOut(form); return; }
-  } catch {
-    stale('Skald is not responding. Your form is kept; send it again.');
+  } catch (error) {
+    say(`${whyOf(error)} Your form is kept; send it again.`);
     return;
   }
   form.dataset.asked = 'yes';
@@ -222,6 +248,7 @@ document.addEventListener('submit', async (e) => {
   if (!form) return;
   e.preventDefault();
   const what = e.submitter?.value ?? 'act';
+  const late = setTimeout(() => say(`${silent} It may have taken the request. Waiting for its answer.`), patience);
   for (const b of form.querySelectorAll('button')) b.disabled = true; // one click, one request
   try {
     const res = await send(form, what);
@@ -232,10 +259,12 @@ document.addEventListener('submit', async (e) => {
     }
     if (res.redirected && what === 'act') { location.href = res.url; return; }
     show(await res.text(), form.getAttribute('action'));
-  } catch {
+    answered();
+  } catch (error) {
     for (const b of form.querySelectorAll('button')) b.disabled = false;
-    offline.hidden = false;
-    offline.textContent = 'Skald is not responding. Your form is kept; send it again.';
+    say(`${whyOf(error)} Your form is kept; send it again: with its key, nothing is done twice.`);
+  } finally {
+    clearTimeout(late);
   }
 });
 

@@ -1,0 +1,42 @@
+package browser
+
+import "github.com/skald-saga/skald/internal/test/patience"
+
+// said is what a document says: titles, states, numbers, and sentences. The words for times are left out, because
+// they age; so is what scripts add.
+const said = `((page) => [...page.querySelectorAll(
+		"main h1, main .badge, main .num, main dd, main nav.tabs a, main caption, main .summary, main .box p, main td")]
+	.filter((e) => !e.closest("dialog, form.act, pre, .peeked")).map((e) => {
+		const copy = e.cloneNode(true);
+		for (const t of copy.querySelectorAll("time, button, .hidden, input")) t.remove();
+		return copy.textContent.replace(/\s+/g, " ").trim();
+	}).filter(Boolean).join("\n"))`
+
+// Follows waits until the page, which has not been loaded again, says what it would say if it were: every number,
+// state and counter on it has followed what happened.
+func (b *Tab) Follows() {
+	b.Helper()
+	var now, fresh string
+	defer func() {
+		if now != fresh {
+			b.Logf("%s says\n%s\ninstead of\n%s", b.Path(), now, fresh)
+		}
+	}()
+	patience.Until(b.TB, "the page says what it would say if it were loaded again", func() bool {
+		b.Await(`fetch(location.href, {cache: "no-store"}).then(r => r.text()).then(t => {
+			const fresh = new DOMParser().parseFromString(t, "text/html");
+			return [`+said+`(document), `+said+`(fresh)];
+		})`, &[]any{&now, &fresh})
+		return now == fresh
+	})
+}
+
+// Unfollowed returns the states and counters of a page that asks for itself again which do not follow: they are
+// outside of its live regions.
+func (b *Tab) Unfollowed() (found []string) {
+	b.Helper()
+	b.Eval(`!document.body.dataset.refresh ? [] : [...document.querySelectorAll(
+			"main .badge, main .num, main time, main nav.tabs .quiet, main caption")]
+		.filter((e) => !e.closest("[data-live], form.act, dialog, .peeked")).map((e) => e.outerHTML.slice(0, 160))`, &found)
+	return found
+}
