@@ -2498,9 +2498,11 @@ type DeadLetterRetryTargetMethod string
 
 // DeadLetterRevision An edited content. Absent members are those of the original.
 type DeadLetterRevision struct {
-	Author    string             `json:"author"`
-	CreatedAt time.Time          `json:"created_at"`
-	Headers   []DeadLetterHeader `json:"headers,omitempty"`
+	Author    string    `json:"author"`
+	CreatedAt time.Time `json:"created_at"`
+
+	// Headers Empty if the edit removed all headers.
+	Headers []DeadLetterHeader `json:"headers,omitzero"`
 
 	// Key Content of a dead letter or of a participant's answer, as text. Callers without `payloads:read` get the text
 	// `***`.

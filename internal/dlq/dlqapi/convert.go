@@ -111,7 +111,10 @@ func showBytes(b []byte) (asText, asBase64 *string) {
 }
 
 func showHeaders(headers []dlq.Header) []api.DeadLetterHeader {
-	var out []api.DeadLetterHeader
+	if headers == nil {
+		return nil
+	}
+	out := make([]api.DeadLetterHeader, 0, len(headers)) // an edit may have removed them all
 	for _, h := range headers {
 		shown := api.DeadLetterHeader{Name: h.Name}
 		shown.Value, shown.ValueBase64 = showBytes(h.Value)

@@ -49,6 +49,20 @@ func (p *pages) revisionsOf(v *web.Visit, id uuid.UUID) ([]client.DeadLetterRevi
 	return list.Revisions, nil
 }
 
+// sentBy returns a revision with everything that a retry sends: what the edit left alone is that of the original.
+func sentBy(l *client.DeadLetter, r client.DeadLetterRevision) client.DeadLetterRevision {
+	if r.PayloadEncoding == nil && r.Payload == nil && r.PayloadBase64 == nil {
+		r.Payload, r.PayloadBase64, r.PayloadEncoding = l.Payload, l.PayloadBase64, l.PayloadEncoding
+	}
+	if r.Key == nil && r.KeyBase64 == nil {
+		r.Key, r.KeyBase64 = l.Key, l.KeyBase64
+	}
+	if r.Headers == nil {
+		r.Headers = l.Headers
+	}
+	return r
+}
+
 // carriedBy reads the content of the revision in the URL, or of the latest one if it names none.
 func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetterRevision) (d carried, err error) {
 	q := v.URL.Query()
@@ -60,14 +74,13 @@ func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetter
 		}
 		d.Shown = n
 	}
-	if d.Shown == 0 {
-		d.Content = contentOf(l.Payload, l.PayloadBase64, l.PayloadEncoding)
-		d.Key, d.Headers = keyOf(l.Key, l.KeyBase64), headersOf(l.Headers)
-	} else {
-		r := revisions[d.Shown-1]
-		d.Content = contentOf(r.Payload, r.PayloadBase64, r.PayloadEncoding)
-		d.Key, d.Headers = keyOf(r.Key, r.KeyBase64), headersOf(r.Headers)
+	r := client.DeadLetterRevision{}
+	if d.Shown > 0 {
+		r = revisions[d.Shown-1]
 	}
+	r = sentBy(l, r)
+	d.Content = contentOf(r.Payload, r.PayloadBase64, r.PayloadEncoding)
+	d.Key, d.Headers = keyOf(r.Key, r.KeyBase64), headersOf(r.Headers)
 	d.View = q.Get("view")
 	possible := []string{"hex"}
 	switch d.Content.Encoding {

@@ -42,6 +42,7 @@ type revision struct {
 	client.DeadLetterRevision
 	Changes []operation
 	Headers []string // in words
+	Key     *header  // the new one; nil: it is the one of before
 	Whole   bool     // the payload is not JSON: it was replaced
 }
 
@@ -117,19 +118,29 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 
 // revisionsShown returns the edits, newest first, each compared with the previous content.
 func revisionsShown(l *client.DeadLetter, all []client.DeadLetterRevision) (out []revision) {
-	before, headers := l.Payload, l.Headers
+	before := sentBy(l, client.DeadLetterRevision{})
 	for _, r := range all {
-		shown := revision{DeadLetterRevision: r, Headers: headerChanges(headers, r.Headers)}
-		changes, err := difference(before, r.Payload)
-		if err != nil {
+		r = sentBy(l, r)
+		shown := revision{DeadLetterRevision: r, Headers: headerChanges(before.Headers, r.Headers)}
+		if was, is := keyOf(before.Key, before.KeyBase64), keyOf(r.Key, r.KeyBase64); !sameKey(was, is) {
+			shown.Key = is
+		}
+		changes, err := difference(before.Payload, r.Payload)
+		switch {
+		case err == nil:
+			shown.Changes = changes
+		case before.Payload != nil || r.Payload != nil || text(before.PayloadBase64) != text(r.PayloadBase64):
 			shown.Whole = true
 		}
-		shown.Changes = changes
-		before, headers = r.Payload, r.Headers
+		before = r
 		out = append(out, shown)
 	}
 	slices.Reverse(out)
 	return out
+}
+
+func sameKey(was, is *header) bool {
+	return was == nil && is == nil || was != nil && is != nil && *was == *is
 }
 
 // headerChanges describes which headers were added and removed.
