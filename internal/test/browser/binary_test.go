@@ -34,7 +34,9 @@ func TestTheProgram(t *testing.T) {
 }
 
 // starts runs the program until the end of the test, or until stop.
-func starts(t *testing.T, program, dsn, addr string, args ...string) (out io.Reader, p *os.Process, stop func(os.Signal)) {
+func starts(
+	t *testing.T, program, dsn, addr string, args ...string,
+) (out io.Reader, p *os.Process, stop func(os.Signal)) {
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Dir = t.TempDir()

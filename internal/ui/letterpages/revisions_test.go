@@ -21,7 +21,8 @@ func TestRevisionsSayWhatAnEditHasChanged(t *testing.T) {
 	headers := client.DeadLetterRevision{Headers: []client.DeadLetterHeader{{Name: "a", Value: new("1")}}}
 	none := client.DeadLetterRevision{Headers: []client.DeadLetterHeader{}}
 	key := client.DeadLetterRevision{Key: new("other")}
-	bytes := client.DeadLetterRevision{PayloadBase64: new("AA=="), PayloadEncoding: new(client.DeadLetterEncoding("binary"))}
+	binary := client.DeadLetterEncoding("binary")
+	bytes := client.DeadLetterRevision{PayloadBase64: new("AA=="), PayloadEncoding: &binary}
 	for _, tt := range []struct {
 		name  string
 		edits []client.DeadLetterRevision
