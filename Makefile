@@ -116,7 +116,7 @@ chaos-jobs: postgres ## kill and pause workers, leaders and the database under j
 chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and recreated, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos
 
-mutants: postgres ## break the code behind fifty rows of docs/requirements, in a copy, and show that their tests fail (ten minutes; SEED=7, N=10, ROWS='X10,gap 2')
+mutants: postgres ## break the code behind fifty rows of docs/requirements, in a copy, and show that their tests fail (ten minutes; SEED=7 or day, N=10, ROWS='X10,gap 2')
 	$(GO) run ./internal/test/mutants/mutate $(if $(SEED),-seed $(SEED)) $(if $(N),-n $(N)) $(if $(ROWS),-rows '$(ROWS)')
 
 # Every commit has to pass these; .ci/run begins with them.

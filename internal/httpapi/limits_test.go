@@ -16,16 +16,19 @@ func TestRequestsOverTheLimitGetRetryAfter(t *testing.T) {
 	t.Parallel()
 	now, limited := time.Unix(1e9, 0), map[string]int{}
 	e := apitest.NewEdge(t, func(c *httpapi.Config) {
-		c.Limiter = ratelimit.New(ratelimit.Limits{Key: 50, Creates: 1}, func() time.Time { return now })
+		c.Limiter = ratelimit.New(ratelimit.Limits{Key: 50, Creates: 4}, func() time.Time { return now })
 		c.Limited = func(limit string) { limited[limit]++ }
 	})
 	const body = `{"steps":[{"name":"a","action":{"http":{"url":"http://127.0.0.1:9/"}},"compensation":"none"}]}`
-	for i := range 2 {
+	for i := range 8 { // i creates were counted before it, and four a second come back
+		left := `"creates";r=` + strconv.Itoa(7-i) + `;t=` + strconv.Itoa((i+3)/4)
+		if i == 0 {
+			left = `"key";r=99;t=0`
+		}
 		r := e.Send("POST", apitest.SagasPath, body)
-		if r.Status != http.StatusCreated ||
-			r.Header.Get("RateLimit-Policy") != `"key";q=100;w=2, "creates";q=2;w=2` ||
-			r.Header.Get("RateLimit") != `"creates";r=`+strconv.Itoa(1-i)+`;t=`+strconv.Itoa(i) && i > 0 {
-			t.Fatalf("saga %d: %d %v %s", i, r.Status, r.Header, r.Body)
+		if r.Status != http.StatusCreated || r.Header.Get("RateLimit") != left ||
+			r.Header.Get("RateLimit-Policy") != `"key";q=100;w=2, "creates";q=8;w=2` {
+			t.Fatalf("saga %d: %d %v %s; want %s", i, r.Status, r.Header, r.Body, left)
 		}
 	}
 	r := e.Send("POST", apitest.SagasPath, body)
@@ -33,7 +36,7 @@ func TestRequestsOverTheLimitGetRetryAfter(t *testing.T) {
 	if r.Header.Get("Retry-After") != "1" || !strings.Contains(p.Detail, `"creates"`) || limited["creates"] != 1 {
 		t.Errorf("refused with %v %+v, counted %v", r.Header, p, limited)
 	}
-	for i := range 98 { // operations that create nothing continue, up to the credential's own limit
+	for i := range 92 { // operations that create nothing continue, up to the credential's own limit
 		if r := e.Send("GET", apitest.SagasPath, ""); r.Status != http.StatusOK {
 			t.Fatalf("read %d: %d %s", i, r.Status, r.Body)
 		}
@@ -44,10 +47,15 @@ func TestRequestsOverTheLimitGetRetryAfter(t *testing.T) {
 			t.Errorf("%s, which needs no credential: %d %v", path, r.Status, r.Header)
 		}
 	}
-	now = now.Add(time.Second)
-	if r := e.Send("POST", apitest.SagasPath, body); r.Status != http.StatusCreated {
-		t.Errorf("after the wait: %d %s", r.Status, r.Body)
+	now = now.Add(249 * time.Millisecond)
+	e.Send("POST", apitest.SagasPath, body).Wants(http.StatusTooManyRequests, "REQ_RATE_LIMITED")
+	now = now.Add(time.Second - 249*time.Millisecond) // what Retry-After said
+	for i := range 4 {
+		if r := e.Send("POST", apitest.SagasPath, body); r.Status != http.StatusCreated {
+			t.Errorf("saga %d after the wait: %d %s", i, r.Status, r.Body)
+		}
 	}
+	e.Send("POST", apitest.SagasPath, body).Wants(http.StatusTooManyRequests, "REQ_RATE_LIMITED")
 }
 
 func TestWithoutLimitsThereAreNoRateLimitHeaders(t *testing.T) {

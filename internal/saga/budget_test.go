@@ -59,6 +59,32 @@ func TestAnOutputBeyondTheBudgetFailsItsStepWhichIsCompensated(t *testing.T) {
 	}
 }
 
+func TestASagaKeepsItsBudgetToTheByte(t *testing.T) {
+	def := definition("uuu")
+	start := NewInstance(New(Spec{ID: uuid.UUID{1}, Payload: text(100)}, def, 1, new(int64(42)), noon, 0), def)
+	for limit, want := range map[int64]State{1000: Running, 999: Compensating} { // a payload of 100, two outputs of 450
+		r, _ := budgeted(t, Budget{Saga: limit}, start, doneWith(text(450)), doneWith(text(450)))
+		if r.State != want {
+			t.Errorf("1000 bytes within max_saga_bytes %d: %s", limit, r.State)
+		}
+	}
+	run, _ := budgeted(t, Budget{}, start, doneWith(text(450)))
+	undo := int64(run.bodySize(1, Compensate, run.outputsSize())) // larger than the request of the step itself
+	for limit, want := range map[int64]bool{undo: false, undo - 1: true} {
+		if _, unsendable := run.Unsendable(Budget{Request: limit}, noon); unsendable != want {
+			t.Errorf("a request of %d bytes within max_request_bytes %d: refused %v", undo, limit, unsendable)
+		}
+	}
+	// An output that the compensation of its step has to carry; the count may be one byte too large.
+	run.CurrentStep = 0
+	limit := int64(len(run.body(&def.Steps[0], Compensate, "compensate")))
+	for limit, want := range map[int64]State{limit + 1: Running, limit - 1: Compensating} {
+		if r, _ := budgeted(t, Budget{Request: limit}, start, doneWith(text(450))); r.State != want {
+			t.Errorf("an output carried by its compensation within max_request_bytes %d: %s", limit, r.State)
+		}
+	}
+}
+
 func TestAFlagBeforeAnOutputBeyondTheBudgetCompensatesThatStepToo(t *testing.T) {
 	r, _ := budgeted(t, Budget{Saga: 50}, started("uu"), doneWith(nil), CancelRequested{By: "ann"}, doneWith(text(60)))
 	if r.State != Compensating || r.CurrentStep != 1 || *r.EndCause != CauseCancelled {

@@ -79,6 +79,15 @@ func TestTheClientIsToldHowLongToWait(t *testing.T) {
 	if v = l.Take("a", one, true); v.Limit != "" {
 		t.Errorf("after the wait: %+v", v)
 	}
+	for _, perSecond := range []int{1, 4, 10} {
+		l := New(Limits{Creates: perSecond}, func() time.Time { return now })
+		allowed(l, 2*perSecond, "a", one, true)
+		now = now.Add(time.Second / time.Duration(4*perSecond)) // a quarter of the wait
+		v := l.Take("a", one, true)
+		if want := 3 * time.Second / time.Duration(4*perSecond); (v.Wait - want).Abs() > time.Microsecond {
+			t.Errorf("%d a second: to wait %v, want %v", perSecond, v.Wait, want)
+		}
+	}
 }
 
 func TestUnusedBucketsAreRemoved(t *testing.T) {

@@ -2,6 +2,7 @@ package sagadb_test
 
 import (
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,6 +73,20 @@ func verified(t *testing.T, db *postgres.DB, tenant uuid.UUID) trail.Verificatio
 	return v
 }
 
+// hadRun stores an ended job run of a saga, with content in each of its columns and in its log.
+func hadRun(t *testing.T, db *sql.DB, of uuid.UUID) uuid.UUID {
+	t.Helper()
+	id := pgtest.NewID()
+	pgtest.Execute(t, db, `INSERT INTO jobs.job_runs (id, tenant_id, definition_id, definition_name, spec_version, command_name, state, trigger,
+			scheduled_for, available_at, idempotency_key, root_run_id, saga_id, created_at, updated_at, finished_at,
+			args, progress, checkpoint, result, error, error_summary)
+		VALUES ($1, $2, gen_random_uuid(), 'report', 1, 'report', 'FAILED', 'SAGA', now(), now(), 'erase:' || $1::uuid, $1, $3, now(), now(), now(),
+			$4, $4, $4, $4, jsonb_build_object('message', $5::text), $5)`, id, pgtest.Big, of, string(pgtest.Says("run")), pgtest.Canary)
+	pgtest.Execute(t, db, `INSERT INTO jobs.job_run_logs (run_id, tenant_id, attempt, seq, at, body) VALUES ($1, $2, 1, 0, now(), $3)`,
+		id, pgtest.Big, []byte("a line about "+pgtest.Canary))
+	return id
+}
+
 // The erased text is gone from every table, live and archived, sealed or not; what happened is
 // still there, and the chain is whole.
 func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
@@ -87,6 +102,7 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			live, active := ended(t, st), withCanary(t, st)
+			run, oldRun := hadRun(t, raw, live.ID), hadRun(t, raw, old.ID)
 			before := verified(t, db, pgtest.Big)
 			if before.FirstBad != nil || before.CheckedEvents < 10 {
 				t.Fatal(before)
@@ -101,7 +117,7 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 			dry.DryRun = true
 			was := rows()
 			counted, err := erasuredb.New(db).Erase(t.Context(), dry)
-			if err != nil || counted.Sagas != 1 || counted.StepLogs < 2 || rows() != was {
+			if err != nil || counted.Sagas != 1 || counted.StepLogs < 2 || counted.Runs != 1 || rows() != was {
 				t.Fatalf("the dry run: %+v, %v", counted, err)
 			}
 			_, err = erasuredb.New(db).Erase(t.Context(), request(erasure.Subject{SagaID: active.ID}))
@@ -128,7 +144,10 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 			}
 			pgtest.Execute(t, raw, `DELETE FROM saga.saga_step_logs WHERE saga_id = $1`, active.ID)
 			pgtest.Execute(t, raw, `DELETE FROM saga.saga_states WHERE id = $1`, active.ID)
-			for _, sign := range []string{pgtest.Canary, `"v1.`} {
+			if n := pgtest.Ask[int](t, raw, `SELECT count(*) FROM jobs.job_runs WHERE id IN ($1, $2)`, run, oldRun); n != 2 {
+				t.Errorf("%d of the two runs are still on record", n)
+			}
+			for _, sign := range []string{pgtest.Canary, `"v1.`, hex.EncodeToString([]byte(pgtest.Canary))} {
 				if text := dump(t, raw); strings.Contains(text, sign) {
 					at := strings.Index(text, sign)
 					t.Errorf("%s is still there: …%s…", sign, text[max(0, at-300):at+40])

@@ -83,7 +83,7 @@ func withCanary(t *testing.T, st *sagadb.Sagas) saga.Instance {
 // dump returns every row of every table, as text.
 func dump(t *testing.T, db *sql.DB) string {
 	t.Helper()
-	tables := pgtest.Ask[string](t, db, `SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'skald')`)
+	tables := pgtest.Ask[string](t, db, `SELECT string_agg(format('%I.%I', schemaname, tablename), ' ') FROM pg_tables WHERE schemaname IN ('saga', 'dlq', 'jobs', 'skald')`)
 	var all strings.Builder
 	for table := range strings.FieldsSeq(tables) {
 		all.WriteString(pgtest.Ask[string](t, db, `SELECT coalesce(string_agg(r::text, E'\n'), '') FROM `+table+` r`))

@@ -5,12 +5,14 @@
 //	make mutants                         fifty rows, by a seed that is printed
 //	make mutants SEED=7 N=10             the same ten rows again
 //	make mutants ROWS='X10,gap 2'        these rows
+//	make mutants SEED=day N=20           twenty rows of the day
 //
 // The files:
 //
 //	mutants.go       the draw, the copy, the table that is printed
 //	table.go         the mutations of rules, edges and the engine
 //	table_stores.go  those of stores and migrations
+//	table_seeds.go   those of the tables and views of the seed documents
 package mutants
 
 import (
@@ -163,8 +165,8 @@ func try(dir string, m *Mutant) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-vet=off", "-ldflags=-w", "-count=1", "-timeout=5m",
-		"-run=^"+name+"$", "./"+pkg)
-	cmd.Dir = dir
+		"-run=^"+name+"$", ".")
+	cmd.Dir = filepath.Join(dir, pkg) // which may be in a module of its own
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	switch {

@@ -3,7 +3,7 @@ package mutants
 import "slices"
 
 // All lists every mutant.
-var All = slices.Concat(rules, stores)
+var All = slices.Concat(rules, stores, seeds)
 
 var rules = []Mutant{
 	{[]string{"X10"}, "internal/saga/doubt.go",

@@ -1,0 +1,36 @@
+package mutants
+
+// seeds are the tables and views of the seed documents, and what the audit of the claims broke without a test
+// that noticed.
+var seeds = []Mutant{
+	{[]string{"S2-104"}, "db/migrations/0150_views_by_tenant.sql",
+		" ORDER BY completed_at DESC;\n\nCREATE OR REPLACE VIEW saga.sagas AS", " ORDER BY created_at DESC;\n\nCREATE OR REPLACE VIEW saga.sagas AS",
+		"db.TestListViewsHoldExactlyTheirStates"},
+	{[]string{"S2-103"}, "db/migrations/0015_statistics.sql",
+		") AS failed\n ORDER BY updated_at DESC;", ") AS failed\n ORDER BY created_at DESC;",
+		"db.TestListViewsHoldExactlyTheirStates"},
+	{[]string{"S2-102"}, "db/migrations/0007_views.sql",
+		" ORDER BY created_at DESC;\n\nCREATE VIEW saga.failed_sagas", ";\n\nCREATE VIEW saga.failed_sagas",
+		"db.TestListViewsHoldExactlyTheirStates"},
+	{[]string{"S4-10", "S4-14"}, "db/migrations/0380_saga_model.sql",
+		"FROM saga.steps_by_tenant t WHERE t.saga_id = s.id AND t.tenant_id = s.tenant_id)",
+		"FROM saga.steps_by_tenant t WHERE t.saga_id = s.id AND t.tenant_id = s.tenant_id AND t.state > 0)",
+		"db.TestSagaDataIsTheWholeModel"},
+	{[]string{"S2-124", "S2-125", "T17"}, "internal/saga/sagadb/tables.go",
+		"r.response, err = postgres.Seal(p, logField(fieldResponse, r.StepLog), r.Response)", "r.response, err = r.Response, nil",
+		"sagadb.TestADumpContainsNoPlaintext"},
+	{[]string{"S2-131"}, "tools/bench/measure/level.go",
+		"PerSecond:  float64(sagas) / out.lastEnd.Sub(load.StartedAt).Seconds(),", "PerSecond:  0 / out.lastEnd.Sub(load.StartedAt).Seconds(),",
+		"main.TestAWholeRun"},
+	{[]string{"A-11"}, "internal/jobrun/jobdb/claim_statement.go",
+		"	  AND w.heartbeat_at > clock_timestamp() - @fresh * interval '1 microsecond'`", "	  AND @fresh::bigint > 0`",
+		"jobdb.TestClaimsFollowTheRule"},
+	{[]string{"API-31", "T4"}, "internal/httpkit/ratelimit/ratelimit.go",
+		"time.Duration((1-tokens)/float64(b.limit)*float64(time.Second))", "time.Duration((1-tokens)*float64(b.limit)*float64(time.Second))",
+		"httpapi.TestRequestsOverTheLimitGetRetryAfter"},
+	{[]string{"F64"}, "internal/saga/budget.go",
+		"b.Saga > 0 && int64(held) > b.Saga {", "b.Saga > 0 && int64(held) > 2*b.Saga {", "saga.TestASagaKeepsItsBudgetToTheByte"},
+	{[]string{"T25"}, "db/migrations/0220_erasure.sql",
+		"    DELETE FROM jobs.job_run_logs WHERE tenant_id = of_tenant AND run_id = ANY (of_runs);\n", "",
+		"sagadb.TestErasureLeavesNoContentAndAWholeChain"},
+}
