@@ -111,16 +111,6 @@ func importButton(v *web.Visit) *web.Button {
 	return &b
 }
 
-func keys(q url.Values) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for name := range q {
-			if !yield(name) {
-				return
-			}
-		}
-	}
-}
-
 // filterOf turns the parameters of a list into the fields of the form of a redrive.
 func filterOf(q url.Values) url.Values {
 	out := url.Values{}
