@@ -139,6 +139,9 @@ func (s *server) readBody(rt *route, w http.ResponseWriter, r *http.Request) ([]
 	if !slices.Contains(rt.media, media) {
 		return nil, wrongMedia(rt)
 	}
+	if media == mergePatch {
+		media = httpkit.MediaJSON
+	}
 	r.Header.Set("Content-Type", media) // in the spelling that the generated code compares with
 	if media != httpkit.MediaJSON {
 		if !utf8.Valid(data) {

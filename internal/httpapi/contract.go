@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -227,8 +228,14 @@ func newRoute(method, path string, item *openapi3.PathItem, op *openapi3.Operati
 			rt.body, rt.together = m.Schema.Value, together[m.Schema.Ref]
 		}
 	}
+	if method == http.MethodPatch && slices.Contains(rt.media, httpkit.MediaJSON) {
+		rt.media = append(rt.media, mergePatch) // the generated code knows it as JSON
+	}
 	return rt
 }
+
+// mergePatch is what RFC 7396 calls the bodies of our PATCH operations.
+const mergePatch = "application/merge-patch+json"
 
 // routeOf returns the route of the operation that chi has selected.
 func (c *contract) routeOf(ctx context.Context, method string) *route {

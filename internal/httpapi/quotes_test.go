@@ -64,3 +64,27 @@ func TestTheInstanceOfAProblemIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// The body of a PATCH is a JSON merge patch, under its own media type too; other bodies are not.
+func TestPatchesHaveTheirOwnMediaType(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	saga := apitest.SagasPath + "/" + e.Start(`{"workflow_name":"order"}`).SagaID.String()
+	for _, tt := range []struct {
+		method, path, body, media string
+		status                    int
+	}{
+		{"PATCH", saga, `{"note":"look"}`, "application/json", http.StatusOK},
+		{"PATCH", saga, `{"note":"look"}`, "application/merge-patch+json", http.StatusOK},
+		{"PATCH", saga, `{"note":"look"}`, "Application/Merge-Patch+JSON; charset=UTF-8", http.StatusOK},
+		{"PATCH", saga, `{"note":7}`, "application/merge-patch+json", http.StatusUnprocessableEntity},
+		{"PATCH", saga, `{"note":"a","note":"b"}`, "application/merge-patch+json", http.StatusBadRequest},
+		{"PATCH", saga, `[]`, "application/json-patch+json", http.StatusUnsupportedMediaType},
+		{"POST", apitest.SagasPath, `{"workflow_name":"order"}`, "application/merge-patch+json", http.StatusUnsupportedMediaType},
+	} {
+		if r := e.Send(tt.method, tt.path, tt.body, "Content-Type", tt.media, "If-Match", "*"); r.Status != tt.status {
+			t.Errorf("%s %s as %s: %d %s", tt.method, tt.body, tt.media, r.Status, r.Body)
+		}
+	}
+}
