@@ -52,7 +52,8 @@ func TestEveryMutantBreaksWhatItsRowsRestOn(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) < 60 {
-		t.Errorf("%d rows have a mutant, want 60: a draw of fifty would not be one", len(seen))
+	// The number grows with the table.
+	if len(seen) < 104 {
+		t.Errorf("%d rows have a mutant, want 104", len(seen))
 	}
 }

@@ -1,0 +1,24 @@
+package workflow
+
+import (
+	"strings"
+	"testing"
+)
+
+// What a later version may understand is refused today, rather than left out without a word.
+func TestWordsOfLaterDefinitionsAreRefused(t *testing.T) {
+	const step = `{"name": "pay", "action": {"http": {"url": "http://x/1"}}, "compensation": "none"`
+	if _, err := ParseJSON([]byte(`{"name": "order", "steps": [`+step+`}]}`), Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	for word, def := range map[string]string{
+		"pivot":                   `{"name": "order", "steps": [` + step + `, "pivot": true}]}`,
+		"max_parallel":            `{"name": "order", "max_parallel": 4, "steps": [` + step + `}]}`,
+		"on_failure":              `{"name": "order", "on_failure": "suspend", "steps": [` + step + `}]}`,
+		"on_compensation_failure": `{"name": "order", "on_compensation_failure": "go_on", "steps": [` + step + `}]}`,
+	} {
+		if _, err := ParseJSON([]byte(def), Limits{}); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v", word, err)
+		}
+	}
+}
