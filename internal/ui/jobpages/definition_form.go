@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/skald-saga/skald/api/client"
@@ -21,7 +22,10 @@ func definitionFields() []web.Field {
 	document := func(name, label, hint string) web.Field {
 		return web.Field{Name: name, Label: label, Kind: "json", Hint: hint}
 	}
-	return []web.Field{
+	span := func(name, label, hint string) web.Field {
+		return web.Field{Name: name, Label: label, Kind: "span", Hint: hint}
+	}
+	fields := []web.Field{
 		{Group: "What runs", Name: "name", Label: "Name", Required: true},
 		{Name: "description", Label: "Description"},
 		{Name: "command_name", Label: "Command for the worker to run", Required: true, Hint: "report"},
@@ -45,7 +49,7 @@ func definitionFields() []web.Field {
 		document("event.match", "Only events whose payload contains", `{"order.region": "eu"}`),
 		{Name: "event.args_from", Label: "Arguments from an event", Kind: "select", Options: web.Labelled(
 			"", "id, type, payload and times", "payload", "the payload alone")},
-		number("jitter_ms", "Start up to this much after the slot, in ms", "0"),
+		span("jitter_ms", "Start up to this much after the slot", "0"),
 		{Group: "Where", Name: "queue", Label: "Queue", Hint: "default"},
 		number("priority", "Priority, -100 to 100; higher first", "0"),
 		document("required_labels", "Labels required of the worker", `{"zone": "a"}`),
@@ -58,20 +62,32 @@ func definitionFields() []web.Field {
 		{Name: "retry_holds_key", Label: "A waiting retry keeps the next slot from starting", Kind: "check"},
 		{Group: "Late slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: web.Labelled(
 			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all of them run, oldest first")},
-		number("misfire_grace_ms", "Overdue after, in ms (0: according to the settings)", "0"),
+		span("misfire_grace_ms", "Overdue after (0: according to the settings)", "0"),
 		number("catch_up_limit", "At most this many run", "100"),
 		{Group: "Failures", Name: "retry.max_attempts", Label: "Maximum runs, including retries", Kind: "number", Hint: "1"},
-		number("retry.initial_interval_ms", "First wait, in ms", "1000"),
-		number("retry.max_interval_ms", "Longest wait, in ms", "600000"),
+		span("retry.initial_interval_ms", "First wait", "1 s"),
+		span("retry.max_interval_ms", "Longest wait", "10 min"),
 		number("retry.multiplier", "Backoff multiplier", "2"),
 		number("retry.jitter", "Jitter, as a fraction", "0.2"),
-		number("timeout_ms", "Timeout of an attempt, in ms (0: none)", "0"),
+		span("timeout_ms", "Timeout of an attempt (0: none)", "0"),
 		number("max_losses", "Lost assignments allowed (0: according to the settings)", "0"),
 		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Kind: "select", Options: web.Labelled(
 			"", "if created by an event or a saga", "true", "yes", "false", "no")},
 		document("emit", "Kafka topics for events emitted by its runs", `[{"event_type": "report.*", "topic": "reports"}]`),
 		{Group: "State", Name: "enabled", Label: "Enabled", Kind: "select", Options: web.YesNo, Value: "true"},
 	}
+	for i, f := range fields {
+		fields[i].Rare = slices.Contains(rarelySet, f.Name)
+	}
+	return fields
+}
+
+// rarelySet are the members of a definition that most jobs leave at their defaults.
+var rarelySet = []string{
+	"description", "args_schema", "schedule.dst_gap", "schedule.dst_overlap", "schedule.start_at", "schedule.end_at",
+	"event.match", "event.args_from", "jitter_ms", "required_labels", "labels", "concurrency_key", "queue_limit",
+	"retry_holds_key", "misfire_grace_ms", "catch_up_limit", "retry.max_interval_ms", "retry.multiplier", "retry.jitter",
+	"max_losses", "dead_letter", "emit",
 }
 
 // definitionBody converts the values of selects to the form in the contract, and omits members of other types.
@@ -188,6 +204,8 @@ func filled(fields []web.Field, document []byte) []web.Field {
 			if yes, _ := strconv.ParseBool(string(raw)); yes {
 				text = "true"
 			}
+		case fields[i].Kind == "span":
+			text = web.SpanOf(string(raw))
 		default:
 			text = string(raw)
 		}

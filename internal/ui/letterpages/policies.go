@@ -40,9 +40,9 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 	all := []setting{
 		{"auto_retry", "Retry automatically", yes(p.AutoRetry), "bool"},
 		{"max_retries", "Retries, at most", whole(p.MaxRetries), "number"},
-		{"backoff.initial_interval_ms", "First wait, ms", strconv.FormatInt(p.Backoff.InitialIntervalMS, 10), "number"},
+		{"backoff.initial_interval_ms", "First wait", strconv.FormatInt(p.Backoff.InitialIntervalMS, 10), "span"},
 		{"backoff.multiplier", "Backoff multiplier", number(p.Backoff.Multiplier), "number"},
-		{"backoff.max_interval_ms", "Longest wait, ms", strconv.FormatInt(p.Backoff.MaxIntervalMS, 10), "number"},
+		{"backoff.max_interval_ms", "Longest wait", strconv.FormatInt(p.Backoff.MaxIntervalMS, 10), "span"},
 		{"backoff.jitter", "Jitter, as a fraction", number(p.Backoff.Jitter), "number"},
 		{"retry_permanent", "Even when the error is permanent", yes(p.RetryPermanent), "bool"},
 		{"ordered", "In order for each key", yes(p.Ordered), "bool"},
@@ -51,7 +51,7 @@ func settingsOf(p *client.DeadLetterPolicy) []setting {
 		{"archive_days", "Days in the archive", whole(p.ArchiveDays), "number"},
 		{"alert.count", "Alert above open letters", limit(p.Alert.Count), "number"},
 		{"alert.rate", "Alert above arrivals in five minutes", limit(p.Alert.Rate), "number"},
-		{"alert.age_ms", "Alert above an age, ms", limit(p.Alert.AgeMS), "number"},
+		{"alert.age_ms", "Alert above an age", limit(p.Alert.AgeMS), "span"},
 		{"alert.new_group", "Alert on new errors", yes(p.Alert.NewGroup != nil && *p.Alert.NewGroup), "bool"},
 		{"redact", "Members to hide, one per line", strings.Join(p.Redact, "\n"), "lines"},
 		{"allowed_targets", "Other targets allowed, one per line", strings.Join(p.AllowedTargets, "\n"), "lines"},
@@ -117,9 +117,16 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
+// policyGroups are the groups of the form, by the member that each begins with.
+var policyGroups = map[string]string{
+	"auto_retry": "Retries", "ordered": "Order and loops", "retention_days": "How long letters are kept",
+	"alert.count": "Alerts", "redact": "Content and targets",
+}
+
 // policyField is the field of a member. An inherited value is shown as a hint, and not sent unless it is filled in.
 func policyField(s setting, inherited bool) web.Field {
-	f := web.Field{Name: s.Name, Label: s.Label, Value: s.Value, Kind: s.Kind}
+	f := web.Field{Name: s.Name, Label: s.Label, Value: s.Value, Kind: s.Kind, Group: policyGroups[s.Name],
+		Rare: slices.Contains([]string{"backoff.multiplier", "backoff.jitter", "retry_permanent", "keep_headers"}, s.Name)}
 	if s.Kind == "bool" {
 		f.Kind = "select"
 		f.Options = web.YesNo
@@ -127,8 +134,11 @@ func policyField(s setting, inherited bool) web.Field {
 			f.Options = slices.Insert(f.Options, 0, web.Option{Label: "as inherited: " + asWord(s.Value)})
 		}
 	}
+	if s.Kind == "span" {
+		f.Value = web.SpanOf(s.Value)
+	}
 	if inherited {
-		f.Hint, f.Value = strings.ReplaceAll(s.Value, "\n", " "), ""
+		f.Hint, f.Value = strings.ReplaceAll(f.Value, "\n", " "), ""
 	}
 	return f
 }

@@ -43,7 +43,7 @@ func (p *pages) start(v *web.Visit) (*web.Action, error) {
 			{Name: "correlation_id", Label: "Correlation ID"},
 			{Name: "metadata", Label: "Metadata", Kind: "json", Hint: `{"region": "eu"}`},
 			{Name: "name", Label: "Name", Hint: "Order 4711"},
-			{Name: "timeout_ms", Label: "Timeout (milliseconds)", Kind: "number"},
+			{Name: "timeout_ms", Label: "Timeout", Kind: "span", Hint: "5 min"},
 		},
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateSagaWithBody(ctx, &client.CreateSagaParams{}, web.JSON, body, edit)

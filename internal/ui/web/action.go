@@ -94,9 +94,12 @@ type Action struct {
 type Field struct {
 	// Name of the member of the body, "a.b" for one within another.
 	Name, Label, Hint string
-	// Group is a heading before the field; empty: none.
+	// Group begins a group of fields with that title; empty: none.
 	Group string
-	// Kind: text (the default), json, lines (a list of texts), long, check, number, select, secret, hidden.
+	// Rare fields of a group are folded.
+	Rare bool
+	// Kind: text (the default), span (of time, for a member in milliseconds), json, lines (a list of texts), long, check,
+	// number, select, secret, hidden.
 	Kind     string
 	Options  []Option // of a select
 	Value    string
@@ -223,6 +226,12 @@ func (f Field) value(text string) (any, error) {
 		return json.RawMessage(text), nil
 	case "check":
 		return true, nil
+	case "span":
+		ms, ok := milliseconds(text)
+		if !ok {
+			return nil, f.malformed("Write a span of time with its unit, such as 500 ms, 30 s, 5 min, 2 h or 7 d.")
+		}
+		return json.RawMessage(ms), nil
 	case "lines":
 		var lines []string
 		for line := range strings.Lines(text) {

@@ -6,7 +6,8 @@
 // make pages live and save round trips.
 //
 // Files, each on top of those before it: words, badges, calls, charts, bidi, jsontree, documents, timescale, linediff,
-// problems, local, tenant, assets, kit, tag, regions, templates, pages, action, operation, actions, list, web.
+// problems, spans, local, tenant, assets, kit, tag, regions, templates, pages, action, fields, operation, actions,
+// list, web.
 package web
 
 import (
