@@ -478,6 +478,19 @@ const (
 	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
 )
 
+// Defines values for PlannedChangeMember.
+const (
+	PlannedChangeMemberAttentionReason PlannedChangeMember = "attention_reason"
+	PlannedChangeMemberCurrentStep     PlannedChangeMember = "current_step"
+	PlannedChangeMemberDeadline        PlannedChangeMember = "deadline"
+	PlannedChangeMemberEndCause        PlannedChangeMember = "end_cause"
+	PlannedChangeMemberFailures        PlannedChangeMember = "failures"
+	PlannedChangeMemberNextRunAt       PlannedChangeMember = "next_run_at"
+	PlannedChangeMemberOrder           PlannedChangeMember = "order"
+	PlannedChangeMemberState           PlannedChangeMember = "state"
+	PlannedChangeMemberSuspendedAt     PlannedChangeMember = "suspended_at"
+)
+
 // Defines values for ReadinessStatus.
 const (
 	ReadinessStatusOk ReadinessStatus = "ok"
@@ -2700,8 +2713,11 @@ type DryRunResult struct {
 	AuditEvents []string `json:"audit_events,omitempty"`
 
 	// Calls The calls that would be made if each one succeeds, in order; at most 1,000.
-	Calls       []PlannedCall `json:"calls"`
-	CurrentStep int           `json:"current_step"`
+	Calls []PlannedCall `json:"calls"`
+
+	// Changes What the action itself would change, from what to what.
+	Changes     []PlannedChange `json:"changes,omitempty"`
+	CurrentStep int             `json:"current_step"`
 
 	// DefinitionUnreadable True when the stored definition is damaged or missing, otherwise absent. Which
 	// calls follow is then unknown, and `calls` is empty.
@@ -2717,6 +2733,10 @@ type DryRunResult struct {
 
 	// State The state that the action itself would lead to.
 	State SagaState `json:"state"`
+
+	// Suspended True if the saga would be suspended afterwards, otherwise absent: no call
+	// follows until it is resumed.
+	Suspended *bool `json:"suspended,omitempty"`
 }
 
 // DryRunResultDryRun defines model for DryRunResult.DryRun.
@@ -4568,6 +4588,27 @@ type PlannedCall struct {
 	StepIndex int               `json:"step_index"`
 	URL       string            `json:"url"`
 }
+
+// PlannedChange defines model for PlannedChange.
+type PlannedChange struct {
+	// From Absent if there is none before.
+	From *string `json:"from,omitempty"`
+
+	// Member What changes. `deadline` is that of the current phase; `order` is an
+	// operator's decision about the current step, `failures` are the failed
+	// attempts of the step that its retry policy counts, and `end_cause` is why the
+	// saga is to be compensated.
+	Member PlannedChangeMember `json:"member"`
+
+	// To Absent if there is none afterwards.
+	To *string `json:"to,omitempty"`
+}
+
+// PlannedChangeMember What changes. `deadline` is that of the current phase; `order` is an
+// operator's decision about the current step, `failures` are the failed
+// attempts of the step that its retry policy counts, and `end_cause` is why the
+// saga is to be compensated.
+type PlannedChangeMember string
 
 // Problem RFC 9457.
 type Problem struct {

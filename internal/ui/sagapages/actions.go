@@ -133,13 +133,22 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
+// ended reports whether nothing follows in a state.
+func ended(state client.SagaState) bool {
+	switch state {
+	case client.SagaStatePending, client.SagaStateRunning, client.SagaStateStepCompleted, client.SagaStateCompensating:
+		return false
+	}
+	return true
+}
+
 // showDryRun describes which calls an action would make, and how the saga would end.
 func showDryRun(answer []byte) (*web.Preview, error) {
 	var dry client.DryRunResult
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
-	shown := &web.Preview{}
+	shown := &web.Preview{Sentences: changeSentences(dry.Changes)}
 	for _, c := range dry.Calls {
 		if c.Action == client.StepActionCOMPENSATE {
 			shown.Sentences = append(shown.Sentences, web.Sentence("Call %s (compensation of %s).", c.Method+" "+c.URL, c.Step))
@@ -147,14 +156,18 @@ func showDryRun(answer []byte) (*web.Preview, error) {
 			shown.Sentences = append(shown.Sentences, web.Sentence("Call %s (%s).", c.Method+" "+c.URL, c.Step))
 		}
 	}
+	suspended := dry.Suspended != nil && *dry.Suspended
 	var ends template.HTML
 	if len(dry.Calls) == 0 {
 		ends = "Nothing is called. "
 	}
 	end := web.BadgeOf(dry.EndState).Word
-	if dry.State == dry.EndState {
+	switch {
+	case suspended && !ended(dry.EndState):
+		ends = web.Sentence("It is suspended: nothing is called until it is resumed. Until then it stays %s.", end)
+	case dry.State == dry.EndState:
 		ends += web.Sentence("The saga is then %s.", end)
-	} else {
+	default:
 		ends += web.Sentence("If every call succeeds, the saga then ends as %s.", end)
 	}
 	if dry.InFlight != nil && *dry.InFlight {
