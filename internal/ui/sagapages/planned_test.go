@@ -19,7 +19,8 @@ func TestEveryDryRunSaysFromWhatToWhat(t *testing.T) {
 		"action": map[string]any{"http": map[string]any{"url": s.Participant + "/503/wait"}},
 		"retry":  map[string]any{"max_attempts": 100, "initial_interval_ms": 600_000, "max_interval_ms": 600_000},
 	}}})
-	saga := s.Must(t, "POST", "/sagas", map[string]any{"workflow_name": "slow", "timeout_ms": 7_200_000})["saga_id"].(string)
+	doc := s.Must(t, "POST", "/sagas", map[string]any{"workflow_name": "slow", "timeout_ms": 7_200_000})
+	saga := doc["saga_id"].(string)
 	waits := func(what string) {
 		t.Helper()
 		patience.Until(t, "it waits for "+what, func() bool {
