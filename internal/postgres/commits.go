@@ -67,12 +67,15 @@ func writes(statement string) bool {
 // tx is a transaction of a connection.
 type tx struct {
 	driver.Tx
-	of *commits
+	of   *commits
+	ctx  context.Context // of the transaction
+	line *line
 }
 
 // Commit implements driver.Tx.
 func (t *tx) Commit() error {
 	*t.of = commits{}
+	defer t.line.until(t.ctx, grace, false)()
 	err := t.Tx.Commit()
 	switch {
 	case err == nil && t.of.warned:
@@ -86,6 +89,7 @@ func (t *tx) Commit() error {
 // Rollback implements driver.Tx.
 func (t *tx) Rollback() error {
 	*t.of = commits{}
+	defer t.line.until(t.ctx, grace, false)()
 	return t.Tx.Rollback()
 }
 
@@ -102,15 +106,17 @@ type pqRows interface {
 // one.
 type rows struct {
 	pqRows
-	of *commits
+	of    *commits
+	ended func() // call it when they are closed
 }
 
-func (c *commits) rows(r driver.Rows) (driver.Rows, error) {
+func (c *commits) rows(r driver.Rows, ended func()) (driver.Rows, error) {
 	full, ok := r.(pqRows)
 	if !ok {
+		ended()
 		return nil, fmt.Errorf("the driver's %T lacks methods", r)
 	}
-	return &rows{full, c}, nil
+	return &rows{full, c, ended}, nil
 }
 
 // Next implements driver.Rows.
@@ -124,6 +130,7 @@ func (r *rows) Next(dest []driver.Value) error {
 
 // Close implements driver.Rows.
 func (r *rows) Close() error {
+	defer r.ended()
 	err := r.pqRows.Close()
 	if err == nil && r.of.notReplicated {
 		return errUnconfirmed

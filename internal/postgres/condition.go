@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -60,8 +59,6 @@ SELECT pg_logical_emit_message(true, 'skald', 'readiness') IS NULL OR spilled = 
        (SELECT max(version) FROM saga.saga_schema_version), clock_timestamp()
   FROM (SELECT count(*) AS spilled FROM set_config('work_mem', '64kB', true) AS small,
                LATERAL generate_series(length(small), 10000)) AS disk`
-
-var errReadOnly = errors.New("the session is read-only")
 
 // Condition checks the server. It returns an error if a write fails.
 func (db *DB) Condition(ctx context.Context) (Condition, error) {

@@ -19,6 +19,7 @@ type connector struct {
 	config  pq.Config
 	dialer  dialer
 	logins  credentials.Source
+	lines   *lines        // shared by all pools
 	retired *atomic.Int64 // shared by all pools: connections made before this number are closed after use
 	// once is for statements that must not run twice: if the connection fails during one, the
 	// caller gets the error, and database/sql does not repeat the statement.
@@ -50,18 +51,18 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	made := &conn{pqConn: raw, of: c, login: login, retired: retired, line: at, socket: newProbe(at.Conn)}
 	if c.config.Runtime != nil { // RequireOwnSessions, which sets nothing, changes nothing
-		if _, err := raw.ExecContext(ctx, sayWarnings, nil); err != nil {
+		if _, err := made.ExecContext(ctx, sayWarnings, nil); err != nil {
 			_ = raw.Close()
 			return nil, err
 		}
 	}
-	made := &conn{pqConn: raw, of: c, login: login, retired: retired, socket: at}
 	pq.SetNoticeHandler(raw, made.commits.heard)
 	return made, nil
 }
 
-func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, probe, error) {
+func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, *line, error) {
 	config := c.config.Clone()
 	if l.User != "" {
 		config.User = l.User
@@ -69,22 +70,41 @@ func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, p
 	if l.Password != "" {
 		config.Password = l.Password
 	}
-	made, err := pq.NewConnectorConfig(config)
-	if err != nil {
-		return nil, probe{}, errAddress
+	if config.ConnectTimeout == 0 {
+		config.ConnectTimeout = connectWithin
 	}
-	d := &remembering{dialer: c.dialer}
-	made.Dialer(d)
-	raw, err := made.Connect(ctx)
+	s, err := reach(ctx, c.lines, hosts(config), c.attempt)
+	return s.pqConn, s.line, err
+}
+
+// session is a connection of the driver, and what it goes over.
+type session struct {
+	pqConn
+	line *line
+}
+
+// attempt sets up a session with one server, within its connect timeout and ctx.
+func (c *connector) attempt(ctx context.Context, host pq.Config) (session, error) {
+	ctx, cancel := context.WithTimeout(ctx, host.ConnectTimeout)
+	defer cancel()
+	made, err := pq.NewConnectorConfig(host)
 	if err != nil {
-		return nil, probe{}, err
+		return session{}, errAddress
+	}
+	d := &remembering{dialer: c.dialer, attempt: ctx}
+	made.Dialer(d)
+	stop := context.AfterFunc(ctx, d.abandon)
+	raw, err := made.Connect(ctx)
+	stop()
+	if err != nil {
+		return session{}, err
 	}
 	full, ok := raw.(pqConn)
 	if !ok {
 		_ = raw.Close()
-		return nil, probe{}, fmt.Errorf("the driver's %T lacks methods", raw)
+		return session{}, fmt.Errorf("the driver's %T lacks methods", raw)
 	}
-	return full, newProbe(d.last.Load().Conn), nil
+	return session{full, d.complete()}, nil
 }
 
 // pqConn lists the interfaces of a lib/pq connection that database/sql uses.
@@ -107,6 +127,7 @@ type conn struct {
 	of      *connector
 	login   credentials.Login
 	retired int64 // of connector.retired, when it was made
+	line    *line
 	socket  probe
 	spent   bool
 	commits commits
@@ -114,7 +135,8 @@ type conn struct {
 
 // IsValid reports, after each use, whether the connection is kept.
 func (c *conn) IsValid() bool {
-	return !c.spent && c.retired >= c.of.retired.Load() && c.of.logins.Current(c.login) && c.pqConn.IsValid()
+	return !c.spent && !c.line.givenUp() && c.retired >= c.of.retired.Load() &&
+		c.of.logins.Current(c.login) && c.pqConn.IsValid()
 }
 
 // ResetSession is called before each use but the first. It checks the socket, and so detects a
@@ -171,27 +193,38 @@ func (e *repeatable) Is(target error) bool { return target == driver.ErrBadConn 
 // transaction has ended, and cancel COMMIT as well. Statements have contexts of their
 // own, and when ctx ends before COMMIT, database/sql rolls back.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	defer c.line.until(ctx, grace, false)()
 	begun, err := c.pqConn.BeginTx(context.WithoutCancel(ctx), opts)
 	if err != nil {
 		return nil, err
 	}
 	c.commits.inTx = true
-	return &tx{begun, &c.commits}, nil
+	return &tx{begun, &c.commits, ctx, c.line}, nil
 }
 
-func (c *conn) begin(ctx context.Context, writes bool) context.Context {
-	return c.commits.begin(ctx, writes && !c.of.prompt)
+// begin returns the context to run a statement with, and what to call when it has ended.
+func (c *conn) begin(ctx context.Context, writes bool) (run context.Context, ended func()) {
+	run = c.commits.begin(ctx, writes && !c.of.prompt)
+	return run, c.line.until(ctx, grace, run.Done() != nil)
 }
 
-func (c *conn) rows(r driver.Rows, err error, alive bool) (driver.Rows, error) {
+func (c *conn) rows(r driver.Rows, err error, alive bool, ended func()) (driver.Rows, error) {
 	if err = c.judge(err, alive); err != nil {
+		ended()
 		return nil, err
 	}
-	return c.commits.rows(r)
+	return c.commits.rows(r, ended)
+}
+
+// Ping implements driver.Pinger.
+func (c *conn) Ping(ctx context.Context) error {
+	defer c.line.until(ctx, grace, true)()
+	return c.pqConn.Ping(ctx)
 }
 
 // PrepareContext implements driver.ConnPrepareContext.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	defer c.line.until(ctx, grace, true)()
 	s, err := c.pqConn.PrepareContext(ctx, query)
 	if err != nil {
 		return nil, c.judge(err, false)
@@ -206,14 +239,17 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 // QueryContext implements driver.QueryerContext.
 func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	alive := c.pqConn.IsValid()
-	r, err := c.pqConn.QueryContext(c.begin(ctx, writes(query)), query, args)
-	return c.rows(r, err, alive)
+	run, ended := c.begin(ctx, writes(query))
+	r, err := c.pqConn.QueryContext(run, query, args)
+	return c.rows(r, err, alive, ended)
 }
 
 // ExecContext implements driver.ExecerContext.
 func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	alive := c.pqConn.IsValid()
-	result, err := c.pqConn.ExecContext(c.begin(ctx, writes(query)), query, args)
+	run, ended := c.begin(ctx, writes(query))
+	defer ended()
+	result, err := c.pqConn.ExecContext(run, query, args)
 	return result, c.judge(err, alive)
 }
 
@@ -232,14 +268,17 @@ type stmt struct {
 // QueryContext implements driver.StmtQueryContext.
 func (s *stmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	alive := s.c.pqConn.IsValid()
-	r, err := s.pqStmt.QueryContext(s.c.begin(ctx, s.writes), args)
-	return s.c.rows(r, err, alive)
+	run, ended := s.c.begin(ctx, s.writes)
+	r, err := s.pqStmt.QueryContext(run, args)
+	return s.c.rows(r, err, alive, ended)
 }
 
 // ExecContext implements driver.StmtExecContext.
 func (s *stmt) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
 	alive := s.c.pqConn.IsValid()
-	result, err := s.pqStmt.ExecContext(s.c.begin(ctx, s.writes), args)
+	run, ended := s.c.begin(ctx, s.writes)
+	defer ended()
+	result, err := s.pqStmt.ExecContext(run, args)
 	return result, s.c.judge(err, alive)
 }
 

@@ -3,15 +3,28 @@ package postgres
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// dialer gives every read and write of a connection a deadline. Bare lib/pq
-// waits forever when the peer goes silent, whatever the context says.
+const (
+	keepAlive = 15 * time.Second
+	// connectWithin limits the attempt to set up a session with one server, unless the address
+	// says otherwise (connect_timeout).
+	connectWithin = 2 * time.Second
+	// grace is how long a server has to answer that it has canceled a statement.
+	grace = time.Second
+)
+
+// dialer makes connections on which no read and no write waits forever, as they do in bare lib/pq
+// when the peer goes silent, whatever the context says.
 type dialer struct {
 	net.Dialer
-	io time.Duration
+	io    time.Duration
+	lines *lines        // nil: connections are not tracked
+	due   time.Duration // when the server has to have answered a statement; 0: unknown
+	idle  bool          // the server owes no answer: the connections listen
 }
 
 func (d dialer) Dial(network, addr string) (net.Conn, error) {
@@ -25,37 +38,188 @@ func (d dialer) DialTimeout(network, addr string, timeout time.Duration) (net.Co
 }
 
 func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := d.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d dialer) dial(ctx context.Context, network, addr string) (*line, error) {
 	c, err := d.Dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &deadlineConn{c, d.io}, nil
+	l := &line{Conn: c, io: d.io, lines: d.lines, due: d.due, idle: d.idle}
+	if d.lines != nil {
+		l.of = d.lines.add(l, c.RemoteAddr().String())
+	}
+	return l, nil
 }
 
-type deadlineConn struct {
+// line is a connection to a server. Each read and write ends at the earliest of these: after io, at
+// the deadline that the driver has set (for the handshake), soon after the context of the statement
+// has ended, and at once when the server is given up.
+type line struct {
 	net.Conn
-	io time.Duration
+	io      time.Duration
+	lines   *lines
+	due     time.Duration
+	idle    bool
+	of      *peer        // nil without lines
+	reading atomic.Int64 // when the current read began, in nanoseconds; 0: there is none
+
+	mu        sync.Mutex
+	driver    time.Time // guarded by mu, as are the others; zero: none
+	cut       time.Time // zero: none
+	asked     bool      // the server was asked to cancel the statement that is cut off
+	statement int       // counts, so that the end of an earlier context has no effect
+	given     bool      // up
 }
 
-func (c *deadlineConn) Read(b []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.io)); err != nil {
+// past is a deadline for what must end at once.
+var past = time.Unix(1, 0)
+
+// limit returns the deadline of an operation that begins now.
+func (l *line) limit(now time.Time) time.Time {
+	if l.given {
+		return past
+	}
+	at := now.Add(l.io)
+	for _, other := range []time.Time{l.driver, l.cut} {
+		if !other.IsZero() && other.Before(at) {
+			at = other
+		}
+	}
+	return at
+}
+
+func (l *line) Read(b []byte) (int, error) {
+	now := time.Now()
+	l.mu.Lock()
+	err := l.Conn.SetReadDeadline(l.limit(now))
+	l.mu.Unlock()
+	if err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(b)
+	if l.of == nil {
+		return l.Conn.Read(b)
+	}
+	before := l.of.heard.Load()
+	l.reading.Store(now.UnixNano())
+	n, err := l.Conn.Read(b)
+	l.reading.Store(0)
+	if n > 0 {
+		l.of.heard.Add(1)
+	} else if err != nil && l.evident(now) {
+		l.lines.silent(l.of, before)
+	}
+	return n, err
 }
 
-func (c *deadlineConn) Write(b []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.io)); err != nil {
+// evident reports whether a read that began then and failed shows that the server is silent: it has
+// kept its client waiting that long in the handshake, after a request to cancel the statement, or in
+// all. A commit, which is not canceled, may wait for a standby.
+func (l *line) evident(began time.Time) bool {
+	now := time.Now()
+	passed := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	over := passed(l.driver) || l.asked && passed(l.cut) || now.Sub(began) >= l.io
+	return over && !l.given && now.Sub(began) >= silence*3/4 // the handshake has begun before
+}
+
+func (l *line) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	err := l.Conn.SetWriteDeadline(l.limit(time.Now()))
+	l.mu.Unlock()
+	if err != nil {
 		return 0, err
 	}
-	return c.Conn.Write(b)
+	return l.Conn.Write(b)
 }
 
-// remembering keeps the last connection that it made while a session is being set up:
-// with several hosts, that is the one in use. Later it only dials to cancel statements.
+// SetDeadline is called by the driver for the handshake, and with the zero time after it.
+func (l *line) SetDeadline(t time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.driver = t
+	return l.Conn.SetDeadline(l.limit(time.Now()))
+}
+
+// SetReadDeadline is SetDeadline: no caller needs more.
+func (l *line) SetReadDeadline(t time.Time) error { return l.SetDeadline(t) }
+
+// SetWriteDeadline is SetDeadline: no caller needs more.
+func (l *line) SetWriteDeadline(t time.Time) error { return l.SetDeadline(t) }
+
+func (l *line) Close() error {
+	if l.lines != nil {
+		l.lines.remove(l, l.of)
+	}
+	return l.Conn.Close()
+}
+
+// until limits a statement: it ends soon after ctx, within wait, whatever the server does. asked is
+// whether the server is asked to cancel it. Call the result when the statement has ended.
+func (l *line) until(ctx context.Context, wait time.Duration, asked bool) (ended func()) {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	l.mu.Lock()
+	l.statement++
+	n := l.statement
+	l.mu.Unlock()
+	stop := context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.statement == n {
+			l.cut, l.asked = time.Now().Add(wait), asked
+			_ = l.Conn.SetDeadline(l.limit(l.cut)) // fails only once it is closed
+		}
+	})
+	return func() {
+		stop()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.statement == n {
+			l.statement++
+			l.cut, l.asked = time.Time{}, false
+		}
+	}
+}
+
+// giveUp ends all operations of the connection, now and in future.
+func (l *line) giveUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.given = true
+	_ = l.Conn.SetDeadline(past) // fails only once it is closed
+}
+
+func (l *line) awaits() (since int64, due time.Duration) {
+	if l.idle {
+		return 0, 0
+	}
+	return l.reading.Load(), l.due
+}
+
+func (l *line) givenUp() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.given
+}
+
+// remembering is the dialer of one session. It keeps the connection that it made while the session
+// was set up. Later it only dials to cancel statements, which must not take longer than grace: the
+// driver waits for it.
 type remembering struct {
 	dialer
-	last atomic.Pointer[deadlineConn] // before TLS; statements are canceled while others are
+	attempt context.Context // of the setup
+
+	mu   sync.Mutex
+	last *line // guarded by mu; before TLS
+	done bool  // guarded by mu: the session is set up
 }
 
 func (d *remembering) DialTimeout(network, addr string, timeout time.Duration) (net.Conn, error) {
@@ -65,9 +229,51 @@ func (d *remembering) DialTimeout(network, addr string, timeout time.Duration) (
 }
 
 func (d *remembering) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := d.dialer.DialContext(ctx, network, addr)
-	if dc, ok := c.(*deadlineConn); ok {
-		d.last.Store(dc)
+	d.mu.Lock()
+	done := d.done
+	d.mu.Unlock()
+	if done {
+		return d.dialToCancel(ctx, network, addr)
 	}
-	return c, err
+	c, err := d.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	d.last = c
+	d.mu.Unlock()
+	if d.attempt.Err() != nil { // abandon was called before it was there
+		c.giveUp()
+	}
+	return c, nil
+}
+
+func (d *remembering) dialToCancel(ctx context.Context, network, addr string) (net.Conn, error) {
+	end := time.Now().Add(grace)
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	only := dialer{Dialer: d.Dialer, io: grace}
+	c, err := only.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	c.cut = end
+	return c, nil
+}
+
+// abandon ends the setup.
+func (d *remembering) abandon() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.last != nil && !d.done {
+		d.last.giveUp()
+	}
+}
+
+// complete returns the connection of the session, once it is set up.
+func (d *remembering) complete() *line {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.done = true
+	return d.last
 }

@@ -53,7 +53,7 @@ func Exhausted(err error) string {
 }
 
 // Away reports whether no server answered, or one that is starting, stopping or has no
-// connection to spare: it may be there in a moment. A refused login, a missing database, too few
+// connection to spare, or none but standbys: it may be there in a moment. A refused login, a missing database, too few
 // sessions of a pooler, PgBouncer's protocol violation (08P01) or a TLS alert is an answer.
 func Away(err error) bool {
 	switch s := SQLState(err); {
@@ -72,7 +72,43 @@ func Away(err error) bool {
 	}
 	var network net.Error // a *net.OpError or *net.DNSError, or a deadline that has passed
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, driver.ErrBadConn)
+		errors.Is(err, driver.ErrBadConn) || standby(err)
+}
+
+// Trouble says in words what is wrong with the database when a connection to it or a write fails
+// with err; "" if the error shows nothing of that kind. The words are public.
+func Trouble(err error) string {
+	switch s := SQLState(err); {
+	case s == "53300":
+		return "the database has no connection left (too many clients)"
+	case Exhausted(err) != "":
+		return "the database accepts no writes: it has run out of " + Exhausted(err)
+	case serverReadOnly(err), errors.Is(err, errReadOnly):
+		return "the database accepts no writes: it is read-only"
+	case s == "57P03":
+		return "the database is starting or stopping"
+	case s != "" && !strings.HasPrefix(s, "08") && !strings.HasPrefix(s, "57P"):
+		return ""
+	case Late(err):
+		return "the database does not answer"
+	case standby(err):
+		return "the database accepts no writes: it is read-only"
+	case Away(err):
+		return "the database cannot be reached"
+	}
+	return ""
+}
+
+// Late reports whether a time limit of ours has passed without an answer.
+func Late(err error) bool {
+	var network net.Error // context.DeadlineExceeded is one as well
+	return errors.As(err, &network) && network.Timeout()
+}
+
+// standby reports whether the driver has refused a server because it is a standby, or read-only.
+func standby(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "server is in hot standby mode") ||
+		strings.Contains(err.Error(), "session is read-only"))
 }
 
 // tooFewSessions is the error of a pooler that has fewer sessions than a node needs.
@@ -120,6 +156,8 @@ func loginRefused(err error) bool {
 	s := SQLState(err)
 	return s == "28P01" || s == "28000"
 }
+
+var errReadOnly = errors.New("the session is read-only")
 
 // Wrap prefixes an error with the operation that failed, as in "list sagas: ...". Faults and
 // nil are returned unchanged, so that the caller's answer to the client stays exact.

@@ -2,21 +2,90 @@ package postgres
 
 import (
 	"context"
+	"net"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/secret/credentials"
 )
 
-// Listener opens a connection for LISTEN, which cannot be shared with other uses.
-func (db *DB) Listener(ctx context.Context, heard chan *pq.Notification) (*pq.ListenerConn, error) {
+const (
+	// ListenPing is how often the user of a Listener has to call Ping.
+	ListenPing = 30 * time.Second
+	// listenPause is after how long the driver finds that it is closed.
+	listenPause = 50 * time.Millisecond
+)
+
+// Listener is a connection for LISTEN, which cannot be shared with other uses. Close it.
+type Listener struct {
+	*pq.Listener
+	Lost <-chan struct{} // closed when the connection is lost
+}
+
+// Listener opens a connection for LISTEN. It is lost when ctx ends, or when its server keeps silent.
+func (db *DB) Listener(ctx context.Context) (*Listener, error) {
 	login, err := db.logins.Login(ctx, credentials.Login{})
 	if err != nil {
 		return nil, err
 	}
-	return pq.NewListenerConn(signedIn(db.dsn, login), heard)
+	lost, first, made := make(chan struct{}), make(chan error, 1), make(chan struct{})
+	l := &Listener{Lost: lost}
+	d := lasting{ctx, dialer{
+		Dialer: net.Dialer{KeepAlive: keepAlive}, io: 2 * ListenPing, lines: db.lines, idle: true,
+	}}
+	// The driver would connect again, but always with the same login: so it is closed first.
+	l.Listener = pq.NewDialListener(d, signedIn(db.dsn, login), listenPause, listenPause,
+		func(event pq.ListenerEventType, err error) {
+			<-made
+			switch event {
+			case pq.ListenerEventConnected:
+				first <- nil
+			case pq.ListenerEventConnectionAttemptFailed:
+				_ = l.Listener.Close()
+				first <- err
+			default:
+				_ = l.Listener.Close()
+				close(lost)
+			}
+		})
+	close(made)
+	if err := <-first; err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// Close closes the connection.
+func (l *Listener) Close() {
+	_ = l.Listener.Close() // nothing was written on it
+	go func() {
+		for range l.Notify { // the driver waits for a reader before it ends
+		}
+	}()
+}
+
+// lasting makes connections that last until ctx ends.
+type lasting struct {
+	ctx context.Context
+	dialer
+}
+
+func (d lasting) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := d.dial(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(d.ctx, c.giveUp)
+	return c, nil
+}
+
+func (d lasting) DialTimeout(network, addr string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(d.ctx, timeout)
+	defer cancel()
+	return d.DialContext(ctx, network, addr)
 }
 
 // signedIn returns the address dsn with the login l in it.

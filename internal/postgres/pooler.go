@@ -45,7 +45,7 @@ func RequireOwnSessions(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errAddress
 	}
-	c := prepare(base.Clone(), cfg, "probe", -1, nil)
+	c := prepare(base.Clone(), cfg, newLines(nil), "probe", -1, nil)
 	c.config.Runtime = nil // a pooler would reject unknown parameters before it is recognized as one
 	c.retired = &atomic.Int64{}
 	db := sql.OpenDB(c)

@@ -13,8 +13,9 @@
 // Leases have their own connections, one for the engine's and one for that of the leader of the
 // job runs, so that they are renewed however busy the others are (invariant F30).
 //
-// Files, each on top of those before it: errors, rows, commits, clock, dial, connector, postgres,
-// columns, keyed, statement, table, sealed_tables, values, where, batch, condition, cover,
+// Files, each on top of those before it: errors, rows, lines, dial, commits, clock, reach,
+// connector, heartbeat, postgres, columns, keyed, statement, table, sealed_tables, values, where,
+// batch, condition, cover,
 // deployment_secrets, listener, page, pooler, reseal, sealing, secrets, table_alike,
 // table_columns, tenant, tx.
 package postgres
@@ -63,6 +64,9 @@ type Config struct {
 	// NewID generates ids; nil: UUIDv7.
 	NewID func() uuid.UUID
 	Clock *Clock // corrected by what the database says of its time; nil: one of this DB
+	// Silent is called when a server has kept silent and all connections to it are given up.
+	// Optional.
+	Silent func(server string, connections int)
 }
 
 // DB is an open database. Close it when nothing uses its stores any more.
@@ -91,6 +95,9 @@ type DB struct {
 	ordering   sync.Mutex
 	order      []byte   // the secret of KeyDigest, guarded by ordering; nil: not read yet
 	preparing  sync.Map // queries that are being prepared in the background
+	lines      *lines
+	stopBeats  context.CancelFunc
+	beats      sync.WaitGroup
 }
 
 // The database roles that connections act as (docs/tenants.md).
@@ -124,8 +131,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	}
 	db := &DB{
 		idle: map[*sqlx.DB]int{}, CountFor: cfg.CountFor, Keys: cfg.Encryption, NewID: cfg.NewID, unreadable: cfg.Unreadable,
-		dsn: cfg.DSN, logins: cfg.Logins, Clock: cfg.Clock,
+		dsn: cfg.DSN, logins: cfg.Logins, Clock: cfg.Clock, lines: newLines(cfg.Silent),
 	}
+	beating, stop := context.WithCancel(context.Background())
+	db.stopBeats = stop
 	var retired atomic.Int64
 	points, lists, reads := cfg.shares()
 	// Lists find a few rows by an index, in memory or on an SSD. At the default cost of a
@@ -159,7 +168,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 			set["role"] = p.role
 		}
 		maps.Copy(set, p.set)
-		c := prepare(base.Clone(), cfg, p.name, p.timeout, set)
+		c := prepare(base.Clone(), cfg, db.lines, p.name, p.timeout, set)
 		c.retired, c.once, c.prompt = &retired, p.pool == &db.Write, p.pool == &db.Lease
 		c.config.BinaryParameters = p.pool == &db.Write // for column
 		*p.pool = sqlx.NewDb(sql.OpenDB(c), "postgres")
@@ -178,6 +187,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		db.Close()
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
+	db.beats.Go(func() { db.heartbeat(beating) })
 	return db, nil
 }
 
@@ -216,7 +226,14 @@ func (c *Config) setDefaults() {
 }
 
 // prepare returns the connector of one pool.
-func prepare(pc pq.Config, cfg Config, name string, timeout time.Duration, set map[string]string) *connector {
+func prepare(
+	pc pq.Config,
+	cfg Config,
+	ls *lines,
+	name string,
+	timeout time.Duration,
+	set map[string]string,
+) *connector {
 	pc.ApplicationName = cfg.Application + " " + name
 	if pc.Runtime == nil {
 		pc.Runtime = map[string]string{}
@@ -231,9 +248,15 @@ func prepare(pc pq.Config, cfg Config, name string, timeout time.Duration, set m
 		pc.Runtime["lock_timeout"] = ms(timeout / 2)
 		pc.Runtime["idle_in_transaction_session_timeout"] = ms(max(cfg.StatementTimeout, timeout))
 	}
+	d := dialer{
+		Dialer: net.Dialer{KeepAlive: keepAlive}, io: max(cfg.IOTimeout, timeout+time.Second), lines: ls,
+	}
+	if timeout > 0 {
+		d.due = timeout + time.Second
+	}
 	return &connector{
-		config: pc, logins: cfg.Logins,
-		dialer: dialer{net.Dialer{KeepAlive: 15 * time.Second}, max(cfg.IOTimeout, timeout+time.Second)},
+		config: pc, logins: cfg.Logins, lines: ls,
+		dialer: d,
 	}
 }
 
@@ -243,10 +266,13 @@ func (db *DB) pools() []*sqlx.DB {
 
 // Ping returns nil when the database answers on every pool.
 func (db *DB) Ping(ctx context.Context) error {
-	var errs []error
-	for _, p := range db.pools() {
-		errs = append(errs, p.PingContext(ctx))
+	pools := db.pools()
+	errs := make([]error, len(pools))
+	var all sync.WaitGroup
+	for i, p := range pools {
+		all.Go(func() { errs[i] = p.PingContext(ctx) })
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }
 
@@ -262,6 +288,8 @@ func (db *DB) Refresh() {
 
 // Close closes all connections.
 func (db *DB) Close() {
+	db.stopBeats()
+	db.beats.Wait()
 	for _, p := range db.pools() {
 		if p != nil {
 			p.Close()

@@ -4,14 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/lib/pq"
-
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/postgres"
 )
 
 const (
-	listenAgain = time.Second      // after a connection was lost
-	listenPing  = 30 * time.Second // interval between checks of the connection
+	listenAgain = time.Second // after a connection was lost
 
 	selfChannel = "skald_line" // of messages to the sender
 )
@@ -28,29 +26,27 @@ func (l *Line) listen(ctx context.Context) {
 // connected listens until the connection or ctx ends. It uses its own connection: a listening
 // one cannot be shared.
 func (l *Line) connected(ctx context.Context) {
-	came := make(chan *pq.Notification, 32)
-	conn, err := l.db.Listener(ctx, came)
+	conn, err := l.db.Listener(ctx)
 	if err != nil {
 		return
 	}
-	defer conn.Close() //nolint:errcheck // nothing was written on it
+	defer conn.Close()
 	heard := l.channels()
 	for channel := range heard {
-		if _, err := conn.Listen(channel); err != nil {
+		if err := conn.Listen(channel); err != nil {
 			return
 		}
 	}
 	l.Send(selfChannel, l.self)
-	ping := time.NewTicker(listenPing)
+	ping := time.NewTicker(postgres.ListenPing)
 	defer ping.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case n, open := <-came:
-			if !open {
-				return
-			}
+		case <-conn.Lost:
+			return
+		case n := <-conn.Notify:
 			if n != nil {
 				heard[n.Channel](n.Extra)
 			}
