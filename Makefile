@@ -18,7 +18,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +111,9 @@ schemathesis: postgres programs build ## send requests made from the contract to
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
+
+failover: postgres ## lose a primary in four ways, ten times each, with two nodes and a synchronous standby, then check every ledger (about fifteen minutes; ROUNDS=3)
+	FAILOVER_ROUNDS=$(if $(ROUNDS),$(ROUNDS),10) $(GO) test -v -timeout 60m -run AFailoverToTheStandby ./internal/app
 
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive|FailpointOfJobRuns' ./internal/test/chaos

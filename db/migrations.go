@@ -40,6 +40,13 @@ type orderly struct {
 	fresh bool
 }
 
+// Version is the version of the schema that this binary expects, as the table saga_schema_version
+// says it.
+func Version() int {
+	known, _ := source.FindMigrations() // embedded: it cannot fail
+	return int(known[len(known)-1].VersionInt())
+}
+
 // FindMigrations implements migrate.MigrationSource.
 func (o orderly) FindMigrations() ([]*migrate.Migration, error) {
 	all, err := o.parsed()

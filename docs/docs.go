@@ -5,5 +5,5 @@ import "embed"
 
 // Files are the pages and their pictures. requirements.md is for those who work on Skald.
 //
-//go:embed [^r]*.md redrives.md images
+//go:embed [^r]*.md redrives.md reliability.md images
 var Files embed.FS

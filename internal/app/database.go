@@ -116,6 +116,10 @@ func connect(
 		DSN: c.DSN(), MaxOpenConns: c.MaxOpenConns, MaxIdleConns: c.MaxIdleConns,
 		ConnMaxLifetime: from.lifetime(c.ConnMaxLifetime), Logins: from.Source, Unsecured: unsecured,
 		StatementTimeout: statements, IOTimeout: c.IOTimeout, Application: cfg.App.Name,
+		Silent: func(server string, connections int) {
+			log.Warn("the database server keeps silent: all connections to it are given up",
+				slog.String("server", server), slog.Int("connections", connections))
+		},
 		Encryption: keys, NewID: newID, Clock: clock, Unreadable: func(ctx context.Context, err error) {
 			if told.Due(err.Error(), time.Now()) {
 				log.ErrorContext(ctx, "passing over a row: its content cannot be read", slog.Any("error", err))

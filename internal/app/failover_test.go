@@ -3,14 +3,12 @@ package app_test
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
@@ -71,49 +69,4 @@ func until(t *testing.T, d *sql.DB, condition string) {
 		err := d.QueryRowContext(t.Context(), `SELECT coalesce((`+condition+`), false)`).Scan(&ok)
 		return err == nil && ok
 	})
-}
-
-// The primary dies under load and its synchronous standby is promoted, as Patroni does it. The
-// node has both addresses.
-func TestAFailoverToTheStandbyLosesNoSaga(t *testing.T) {
-	t.Parallel()
-	primary := startServer(t, t.TempDir(), map[string]string{"fsync": "off"})
-	dir := takeBase(t, primary)
-	touch(t, dir, "standby.signal")
-	standby := startServer(
-		t,
-		dir,
-		map[string]string{"fsync": "off", "primary_conninfo": primary.DSN("") + "&application_name=second"},
-	)
-	p, s := owner(t, primary.DSN("postgres")), owner(t, standby.DSN("postgres"))
-	// Synchronous: acknowledged commits are on both. Otherwise the latest ones may be lost.
-	run(t, p, `ALTER SYSTEM SET synchronous_standby_names = 'second'`, `SELECT pg_reload_conf()`)
-	until(t, p, `SELECT bool_and(sync_state = 'sync') FROM pg_stat_replication`)
-
-	both := config.Secret(
-		fmt.Sprintf(
-			"%s host=127.0.0.1,127.0.0.1 port=%d,%d password=%s",
-			withoutLogin(t, primary.DSN(devpg.Database)),
-			primary.Port(),
-			standby.Port(),
-			passwordOf(t, primary),
-		),
-	)
-	n := start(t, string(both), "a")
-	pair(t, n)
-	o := &orders{t: t, url: n.url, ids: map[string]bool{}}
-	const all = 300
-	o.run(all, map[int]func(){
-		150: func() {
-			if err := syscall.Kill(primary.PID(), syscall.SIGKILL); err != nil {
-				t.Error(err)
-			}
-			<-primary.Done()
-			run(t, s, `SELECT pg_promote()`)
-		},
-	})
-	o.settled(all)
-	t.Logf("%d orders accepted, %d asked to try again", o.accepted.Load(), o.again.Load())
-	d := owner(t, standby.DSN(devpg.Database))
-	until(t, d, `SELECT count(*) = 300 AND count(*) FILTER (WHERE status = 'COMPLETED') = 300 FROM saga.saga_states`)
 }

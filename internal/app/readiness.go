@@ -3,10 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/ops/metrics"
@@ -18,7 +20,8 @@ import (
 const (
 	conditionFor = 5 * time.Second // after a good one
 	failureFor   = time.Second     // after a bad one
-	probeTime    = 2 * time.Second
+	probeTime    = 1500 * time.Millisecond
+	readyTime    = 1800 * time.Millisecond // for all of it: probes of load balancers give up after 2 s
 )
 
 // condition checks the state of the database, at most every few seconds, however many callers there
@@ -32,21 +35,30 @@ type condition struct {
 	known postgres.Condition // guarded by mu, as are the others
 	err   error
 	until time.Time
+	check chan struct{} // closed at the end of the check that is in progress; nil: there is none
 }
 
-// get returns the state of the database, which may be a moment old.
+// get returns the state of the database, which may be a moment old, or the error of ctx if that ends
+// first.
 func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := c.now(); !now.Before(c.until) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTime)
-		defer cancel()
-		c.known, c.err = c.ask(ctx)
-		c.until = c.now().Add(conditionFor)
-		if c.err != nil {
-			c.until = c.now().Add(failureFor)
-		}
-		c.metrics.Database(c.err == nil, c.known.Superuser, c.known.Off, postgres.Settings)
+	if c.now().Before(c.until) {
+		return c.known, c.err
+	}
+	if c.check == nil {
+		c.check = make(chan struct{})
+		go c.renew(context.WithoutCancel(ctx), c.check)
+	}
+	check := c.check
+	c.mu.Unlock()
+	select {
+	case <-check:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	if c.check == check { // it has not ended
+		return postgres.Condition{}, ctx.Err()
 	}
 	return c.known, c.err
 }
@@ -58,7 +70,22 @@ func (c *condition) refresh(ctx context.Context) {
 	}
 }
 
-// ready reports whether this node can serve; the error's text is public.
+func (c *condition) renew(ctx context.Context, done chan<- struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	known, err := c.ask(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.known, c.err, c.check = known, err, nil
+	c.until = c.now().Add(conditionFor)
+	if err != nil {
+		c.until = c.now().Add(failureFor)
+	}
+	c.metrics.Database(err == nil, known.Superuser, known.Off, postgres.Settings)
+	close(done)
+}
+
+// ready reports whether this node can serve, within readyTime; the error's text is public.
 func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 	var is httpapi.Readiness
 	select {
@@ -66,24 +93,24 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		return is, errors.New("the server is stopping")
 	default:
 	}
-	ping, cancel := context.WithTimeout(ctx, probeTime)
+	within, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	if err := n.ping(ping); err != nil {
-		if ctx.Err() == nil { // otherwise only the client has disconnected
-			n.opt.Log.WarnContext(ctx, "not ready: the database does not answer", slog.Any("error", err))
-		}
-		return is, errors.New("the database does not answer")
+	if err := n.pinged(within); err != nil {
+		return is, n.unready(ctx, err, "the database does not answer")
 	}
 	if n.database.ask != nil {
-		c, err := n.database.get(ctx)
+		c, err := n.database.get(within)
 		if err != nil {
-			n.opt.Log.WarnContext(ctx, "not ready: the database accepts no writes", slog.Any("error", err))
-			if of := postgres.Exhausted(err); of != "" {
-				return is, errors.New("the database accepts no writes: it has run out of " + of)
-			}
-			return is, errors.New("the database accepts no writes")
+			return is, n.unready(ctx, err, "the database accepts no writes")
 		}
 		is.SchemaVersion, is.Warnings = c.Schema, c.Risks()
+		switch expected := db.Version(); {
+		case c.Schema < expected:
+			return is, fmt.Errorf("the schema of the database is too old for this server: version %d, not %d", c.Schema, expected)
+		case c.Schema > expected: // the first nodes of an upgrade have migrated it: it holds what older ones need
+			is.Warnings = append(is.Warnings, fmt.Sprintf(
+				"the schema of the database is newer than this server: version %d, not %d", c.Schema, expected))
+		}
 	}
 	if err := n.clockWrong(); err != nil {
 		return is, err
@@ -97,4 +124,29 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		return is, nil // other nodes drive the sagas that it accepts
 	}
 	return is, n.engine.Healthy()
+}
+
+// pinged returns nil if the database answers before ctx ends.
+func (n *node) pinged(ctx context.Context) error {
+	answered := make(chan error, 1)
+	go func() { answered <- n.ping(ctx) }()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unready logs why the database cannot be used, and returns that in public words: those of the error,
+// where it has some that are not about time, otherwise those given.
+func (n *node) unready(ctx context.Context, err error, otherwise string) error {
+	words := postgres.Trouble(err)
+	if words == "" || postgres.Late(err) {
+		words = otherwise
+	}
+	if ctx.Err() == nil { // otherwise only the client has disconnected
+		n.opt.Log.WarnContext(ctx, "not ready: "+words, slog.Any("error", err))
+	}
+	return errors.New(words)
 }

@@ -133,7 +133,8 @@ func (n *node) pages(api http.Handler) (http.Handler, error) {
 	cfg := ui.Config{
 		API: api, Base: n.cfg.Server.BasePath, PublicURL: n.cfg.Server.PublicURL, ReadOnly: c.Mode == config.UIReadOnly,
 		ManualOnly: c.Mode == config.UIOff, Title: c.Title, Colour: c.Colour,
-		Now: n.now, NewID: func() string { return newID().String() }, Log: n.opt.Log,
+		Within: n.cfg.Server.RequestTimeout,
+		Now:    n.now, NewID: func() string { return newID().String() }, Log: n.opt.Log,
 	}
 	cfg.SingleSignOn = singleSignOn(n.cfg, signOn(n.cfg, n.checker))
 	for _, l := range c.Templates() {

@@ -97,6 +97,7 @@ func (r *roles) endSessions(n int) {
 type orders struct {
 	t        *testing.T
 	url      string
+	name     string // of the orders; distinguishes several lots
 	accepted atomic.Int64
 	again    atomic.Int64 // responses that asked for a retry
 	mu       sync.Mutex
@@ -157,10 +158,20 @@ func (o *orders) run(n int, at map[int]func()) {
 		if f := at[i]; f != nil {
 			f()
 		}
-		keys <- fmt.Sprint("order-", i)
+		keys <- fmt.Sprint(o.name, "order-", i)
 	}
 	close(keys)
 	all.Wait()
+}
+
+// also adds the sagas of another lot.
+func (o *orders) also(other *orders) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id := range other.ids {
+		o.ids[id] = true
+	}
+	o.again.Add(other.again.Load())
 }
 
 // settled waits for the end of every saga that was accepted.

@@ -122,7 +122,7 @@ func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() 
 		if err == nil || !postgres.Away(err) {
 			return err
 		}
-		s.wait("the database does not answer")
+		s.wait(cmp.Or(postgres.Trouble(err), "the database cannot be used"))
 		if now := time.Now(); now.Sub(said) >= sayEvery {
 			said = now
 			log.Warn("waiting for the database", slog.Any("error", err))

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -70,6 +71,14 @@ func TestANodeWaitsForItsDatabase(t *testing.T) {
 			}
 			return err == nil && res.StatusCode == http.StatusOK
 		})
+		patience.Until(t, "the node has tried to reach its database", func() bool {
+			req, err := http.NewRequest("GET", base+"/readyz", nil)
+			if err != nil {
+				return false
+			}
+			_, doc, err := answerOf(req)
+			return err == nil && strings.Contains(fmt.Sprint(doc["detail"]), "database")
+		})
 		for _, r := range []struct{ method, path, body string }{
 			{"GET", "/readyz", ""}, {"GET", "/api/v1/sagas", ""}, {"POST", "/api/v1/sagas", `{"workflow_name":"w"}`},
 			{"GET", "/skald/readyz", ""}, {"GET", "/metrics", ""}, {"GET", "/ui/", ""}, {"DELETE", "/healthz", ""},
@@ -81,7 +90,7 @@ func TestANodeWaitsForItsDatabase(t *testing.T) {
 			}
 			res, doc, err := answerOf(req)
 			if err != nil || res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Retry-After") == "" ||
-				doc["code"] != "SYS_UNAVAILABLE" || !strings.Contains(doc["detail"].(string), "database does not answer") {
+				doc["code"] != "SYS_UNAVAILABLE" || !strings.Contains(doc["detail"].(string), "database cannot be reached") {
 				t.Errorf("%s %s: %v %v", r.method, r.path, doc, err)
 			}
 		}

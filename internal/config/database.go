@@ -9,9 +9,8 @@ import (
 // starts its private PostgreSQL.
 func (d Database) Embedded() bool { return d.URL == "" && d.Host == "" }
 
-// connectTimeout bounds the attempt at each host, so that a dead first host of several does not
-// delay the others. A URL may set its own.
-const connectTimeout = "10"
+// connectTimeout bounds the attempt at each host, in seconds. A URL may set its own.
+const connectTimeout = "2"
 
 // DSN returns the lib/pq connection string: always in keyword form, every value quoted,
 // the password in clear text. The URL's parameters have precedence; those that it lacks

@@ -20,7 +20,7 @@ func TestDSNIsWhatTheDriverUnderstands(t *testing.T) {
 		return d
 	}
 	url := func(s string) Database { return with(func(d *Database) { d.URL = Secret(s) }) }
-	const rest = " application_name='skald' connect_timeout='10' statement_timeout='30000'"
+	const rest = " application_name='skald' connect_timeout='2' statement_timeout='30000'"
 
 	for _, tt := range []struct {
 		name string
@@ -35,11 +35,11 @@ func TestDSNIsWhatTheDriverUnderstands(t *testing.T) {
 		{"no password leaves it to the driver's other sources", with(func(d *Database) { d.Host = "db" }),
 			`host='db' port='5432' dbname='skald' user='skald' sslmode='disable'` + rest},
 		{"a socket directory and a CA", with(func(d *Database) { d.Host, d.SSLRootCert = "/var/run/postgresql", "/ca.pem" }),
-			`host='/var/run/postgresql' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='10' sslrootcert='/ca.pem' statement_timeout='30000'`},
+			`host='/var/run/postgresql' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='2' sslrootcert='/ca.pem' statement_timeout='30000'`},
 		{"several hosts share a port and look for the primary", with(func(d *Database) { d.Host = "a,b" }),
 			`host='a,b' port='5432,5432' dbname='skald' user='skald' sslmode='disable'` + rest + ` target_session_attrs='read-write'`},
 		{"no statement timeout for PgBouncer", with(func(d *Database) { d.Host, d.StatementTimeout = "db", 0 }),
-			`host='db' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='10'`},
+			`host='db' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='2'`},
 		{"a URL wins over the keys", with(func(d *Database) {
 			d.URL, d.Password = "postgres://u:p%40ss%2Fw%20d@h:1/n?sslmode=require&statement_timeout=5s&application_name=x&connect_timeout=3", "other"
 		}), `host='h' port='1' dbname='n' user='u' password='p@ss/w d' sslmode='require' application_name='x' connect_timeout='3' statement_timeout='5s'`},
@@ -58,7 +58,7 @@ func TestDSNIsWhatTheDriverUnderstands(t *testing.T) {
 		{"keywords with quotes, spaces and several hosts", url("  host = a,b port=1 dbname='my db' user=u password='it\\'s' sslmode=verify-full\n"),
 			`host='a,b' port='1,1' dbname='my db' user='u' password='it\'s' sslmode='verify-full'` + rest + ` target_session_attrs='read-write'`},
 		{"keywords with an address instead of a host", url("hostaddr=127.0.0.1 password=a\\ b"),
-			`port='5432' dbname='skald' user='skald' password='a b' sslmode='disable' application_name='skald' connect_timeout='10' hostaddr='127.0.0.1' statement_timeout='30000'`},
+			`port='5432' dbname='skald' user='skald' password='a b' sslmode='disable' application_name='skald' connect_timeout='2' hostaddr='127.0.0.1' statement_timeout='30000'`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.from.DSN()
@@ -98,7 +98,7 @@ func TestTheDriverSeesEveryHostWithItsPort(t *testing.T) {
 		}
 		want := got
 		want.User, want.Password, want.Database, want.SSLMode = "u", "p", "n", "disable"
-		want.TargetSessionAttrs, want.ConnectTimeout = "read-write", 10*time.Second
+		want.TargetSessionAttrs, want.ConnectTimeout = "read-write", 2*time.Second
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(pq.Config{}),
 			cmpopts.EquateComparable(netip.Addr{})); diff != "" ||
 			got.Runtime["statement_timeout"] != "30000" {

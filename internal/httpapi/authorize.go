@@ -61,7 +61,9 @@ func (s *server) allow(req *httpkit.Request, rt *route, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if who, err = s.cfg.Access.Identify(r.Context(), credential); err != nil {
+		ctx, cancel := s.kit.Bounded(r.Context())
+		defer cancel()
+		if who, err = s.cfg.Access.Identify(ctx, credential); err != nil {
 			return err
 		}
 	}

@@ -165,7 +165,7 @@ func (s *Service) unlessStored(ctx context.Context, n saga.NewSaga, result saga.
 	if fault.As(err) != nil {
 		return result, err
 	}
-	ctx, cancel := s.promised(ctx) // ctx may have expired, which may be the error
+	ctx, cancel := ToReadBack(ctx)
 	defer cancel()
 	found, getErr := s.Store.Get(ctx, n.Tenant.ID, n.ID)
 	if getErr != nil || !found.CreatedAt.Equal(n.CreatedAt) || !sameOwner(&found, n.LeaseOwner) {

@@ -99,6 +99,19 @@ func (s *Service) promised(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeout(context.WithoutCancel(ctx), s.Timeout)
 }
 
+// readBack is how long a request whose own time is over may take to find out whether a write that
+// reported an error was stored.
+const readBack = 2 * time.Second
+
+// ToReadBack returns a context for that. ctx may have expired, which may be the error.
+func ToReadBack(ctx context.Context) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(readBack)
+	if own, limited := ctx.Deadline(); limited && own.After(end) {
+		end = own
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
+}
+
 // Prior looks up an Idempotency-Key. known: it was used by the same request, whose saga
 // is id. Fault: Invalid with idempotency.CodeUsed when it was used by another request.
 func Prior(ctx context.Context, store saga.Store, key *idempotency.Key) (id uuid.UUID, known bool, err error) {

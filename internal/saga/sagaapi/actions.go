@@ -169,7 +169,7 @@ func (s *Handlers) afterUnknownChange(ctx context.Context, change saga.Change, e
 	if fault.As(err) != nil {
 		return err
 	}
-	ctx, cancel := s.Promised(ctx)
+	ctx, cancel := admission.ToReadBack(ctx)
 	defer cancel()
 	after := change.After
 	found, getErr := s.Store.Get(ctx, after.Tenant.ID, after.ID)

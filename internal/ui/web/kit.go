@@ -31,9 +31,11 @@ type Config struct {
 	Links []Link
 	// SingleSignOn lets visitors sign in at an identity provider; nil: only with a credential that they have.
 	SingleSignOn *SingleSignOn
-	Now          func() time.Time
-	NewID        func() string // of an Idempotency-Key
-	Log          *slog.Logger
+	// Within limits the time for a page, however many requests to the API it makes; 0: no limit.
+	Within time.Duration
+	Now    func() time.Time
+	NewID  func() string // of an Idempotency-Key
+	Log    *slog.Logger
 }
 
 // SingleSignOn is how visitors sign in at an identity provider. Errors of type *Refusal are meant for people.

@@ -80,6 +80,11 @@ func (k *Kit) Handle(pattern string, h http.Handler) {
 func (k *Kit) page(pattern string, f func(*Visit) (*Page, error)) {
 	k.Patterns = append(k.Patterns, pattern)
 	k.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if k.Within > 0 {
+			ctx, cancel := context.WithTimeout(r.Context(), k.Within)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
 		v := k.visit(r)
 		p, err := f(v)
 		if v.canonical != "" {
