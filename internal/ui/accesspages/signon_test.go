@@ -285,8 +285,16 @@ func TestSigningInBehindAProxy(t *testing.T) {
 		t.Errorf("over TLS the session's cookies are %q", set)
 	}
 
-	// Where the browser would not keep the cookie nothing is begun, and the page says why.
+	// An address with https says that the browser speaks TLS, whatever the last hop speaks.
 	plain := b.do("GET", "/ui/sign-in/oidc", nil, "Host", "skald.example")
+	if set := plain.header.Get("Set-Cookie"); plain.to == "" || !strings.HasPrefix(set, "__Host-skald-sign-in=") {
+		t.Errorf("behind a proxy that says nothing of TLS the browser is led to %q with %q", plain.to, set)
+	}
+
+	// Where the browser would not keep the cookie nothing is begun, and the page says why.
+	s = uitest.Start(t, withProvider(p, func(c *config.Config) { c.Server.BasePath = "/skald" }))
+	b = newBrowser(t, s.URL)
+	plain = b.do("GET", "/ui/sign-in/oidc", nil, "Host", "skald.example")
 	b.wants("over plain HTTP", plain, 200, "not loaded over HTTPS")
 	if plain.to != "" {
 		t.Errorf("over plain HTTP the browser is led to %q", plain.to)
