@@ -7833,11 +7833,11 @@ type ListRedrivesParamsInclude string
 
 // CreateRedriveParams defines parameters for CreateRedrive.
 type CreateRedriveParams struct {
-	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// Wait How long to wait for the redrive to end, for example `20s`. The
 	// server may shorten it.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
@@ -7847,11 +7847,11 @@ type CreateRedriveParams struct {
 
 // GetRedriveParams defines parameters for GetRedrive.
 type GetRedriveParams struct {
-	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// Wait How long to wait for the redrive to end, for example `20s`. The
 	// server may shorten it.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -8010,11 +8010,11 @@ type ListDeadLettersOfTopicParamsInclude string
 
 // RetryAllDeadLettersParams defines parameters for RetryAllDeadLetters.
 type RetryAllDeadLettersParams struct {
-	// Wait How long to wait for the redrive to end, for example `30s` or `1m30s`. The
+	// Wait How long to wait for the redrive to end, for example `20s`. The
 	// server may shorten it.
 	Wait *RedriveWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
@@ -8240,11 +8240,11 @@ type ResumeJobDefinitionParams struct {
 
 // CreateJobRunParams defines parameters for CreateJobRun.
 type CreateJobRunParams struct {
-	// Wait How long to wait for the run to end, for example `30s` or `1m30s`. The server
+	// Wait How long to wait for the run to end, for example `20s`. The server
 	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
@@ -8378,11 +8378,11 @@ type GetJobRunParams struct {
 	// trace, as lists do.
 	View *GetJobRunParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Wait How long to wait for the run to end, for example `30s` or `1m30s`. The server
+	// Wait How long to wait for the run to end, for example `20s`. The server
 	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.
@@ -8445,11 +8445,11 @@ type ReassignJobRunParams struct {
 
 // RerunJobRunParams defines parameters for RerunJobRun.
 type RerunJobRunParams struct {
-	// Wait How long to wait for the run to end, for example `30s` or `1m30s`. The server
+	// Wait How long to wait for the run to end, for example `20s`. The server
 	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
@@ -8521,7 +8521,7 @@ type ListEventsParams struct {
 	// To Only events before this time.
 	To *time.Time `form:"to,omitempty" json:"to,omitempty"`
 
-	// Wait How long to wait, for example `30s`, if there is no event after the cursor
+	// Wait How long to wait, for example `20s`, if there is no event after the cursor
 	// yet. The server may shorten it.
 	Wait *string `form:"wait,omitempty" json:"wait,omitempty"`
 
@@ -8663,11 +8663,12 @@ type ListSagasParamsInclude string
 
 // CreateSagaParams defines parameters for CreateSaga.
 type CreateSagaParams struct {
-	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
-	// may shorten it.
+	// Wait How long to wait for the saga to end, for example `20s`. The server shortens it to
+	// `server.max_wait` (25 s), so that proxies do not give up first. When the wait is
+	// over the answer is the same as without one, with the current state: ask again.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
@@ -8751,8 +8752,9 @@ type ResumeSagaBulkParams struct {
 
 // GetSagaParams defines parameters for GetSaga.
 type GetSagaParams struct {
-	// Wait How long to wait for the saga to end, for example `30s` or `1m30s`. The server
-	// may shorten it.
+	// Wait How long to wait for the saga to end, for example `20s`. The server shortens it to
+	// `server.max_wait` (25 s), so that proxies do not give up first. When the wait is
+	// over the answer is the same as without one, with the current state: ask again.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
 	// Include `running` adds the step logs of calls in flight (status RUNNING), which exist
@@ -8765,7 +8767,7 @@ type GetSagaParams struct {
 	// step logs that matter by their ids.
 	View *GetSagaParamsView `form:"view,omitempty" json:"view,omitempty"`
 
-	// Prefer RFC 7240. `wait=30` is the same as `?wait=30s`, which takes precedence.
+	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
 	// IfNoneMatch Return 304 if the resource still has this `ETag`.

@@ -127,7 +127,7 @@ type Server struct {
 	WriteTimeout    time.Duration `key:"write_timeout" validate:"min=2s,max=1h" doc:"Maximum time from a request's headers to the end of its response; must exceed the sum of max_wait and request_timeout."`
 	IdleTimeout     time.Duration `key:"idle_timeout" validate:"min=1s,max=1h" doc:"An idle keep-alive connection is closed after this long; keep it above the load balancer's."`
 	RequestTimeout  time.Duration `key:"request_timeout" validate:"min=100ms,max=10m" doc:"Maximum time to process a request, not counting the wait that it requested."`
-	MaxWait         time.Duration `key:"max_wait" validate:"min=0s,max=10m" doc:"Maximum of ?wait=; longer waits are shortened to it."`
+	MaxWait         time.Duration `key:"max_wait" validate:"min=0s,max=10m" doc:"Maximum of ?wait= and Prefer: wait; longer waits are shortened to it. Keep it below the time after which proxies give up, often 30 or 60 s."`
 	RequireIfMatch  bool          `key:"require_if_match" doc:"Whether every operation that accepts If-Match requires it: without it, the answer is 428. Operations marked x-if-match: required in openapi.yaml always do."`
 	MaxWaiting      int           `key:"max_waiting" validate:"min=1,max=1000000" doc:"Maximum number of requests with ?wait= or Prefer: wait that wait on this node at once; others are answered without waiting."`
 	MaxStreams      int           `key:"max_streams" validate:"min=1,max=10000" doc:"Maximum number of live streams of audit events that this node serves at once."`

@@ -44,7 +44,7 @@ func Default(env Environment) Config {
 			WriteTimeout:    2 * time.Minute,
 			IdleTimeout:     2 * time.Minute,
 			RequestTimeout:  30 * time.Second,
-			MaxWait:         60 * time.Second,
+			MaxWait:         25 * time.Second, // below the 30 s after which many proxies give up
 			MaxWaiting:      10_000,
 			MaxStreams:      100,
 			ShutdownTimeout: 25 * time.Second,

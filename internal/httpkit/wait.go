@@ -16,7 +16,7 @@ func (k *Kit) WaitOf(query, prefer *string) (wait time.Duration, honoured string
 	if query != nil {
 		wait, err := time.ParseDuration(*query)
 		if err != nil || wait < 0 {
-			return 0, "", BadParameter("wait", "invalid", "must be a duration such as 30s or 1m30s")
+			return 0, "", BadParameter("wait", "invalid", "must be a duration such as 20s")
 		}
 		return min(wait, k.Limits.MaxWait), "", nil
 	}
