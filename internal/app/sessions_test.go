@@ -165,8 +165,6 @@ func TestEveryAnswerSaysHowABrowserMayShowIt(t *testing.T) {
 	session := signIn(t, n, root)
 	const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
 		"connect-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'none'"
-	reference := strings.NewReplacer("style-src 'self'", "style-src 'self' 'unsafe-inline'",
-		"form-action 'self'", "form-action 'none'", "base-uri 'self'", "base-uri 'none'").Replace(policy)
 	paths := []string{
 		"/", "/ui", "/docs", "/docs/", "/docs/nothing", "/docs/api", "/openapi.json", "/healthz", "/metrics", "/nothing",
 		"/ui/nothing", "/ui//sagas", "/ui/../x", "/api/v1/nothing", "/%00", "/ui/%00", "/favicon.ico", "/robots.txt",
@@ -199,12 +197,8 @@ func TestEveryAnswerSaysHowABrowserMayShowIt(t *testing.T) {
 					continue
 				}
 				pages++
-				want := policy
-				if strings.HasPrefix(path, "/docs/api") && method != "POST" && method != "TRACE" {
-					want = reference
-				}
 				for name, want := range map[string]string{
-					"Content-Security-Policy": want, "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
+					"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin",
 				} {
 					if got := res.Header.Values(name); len(got) != 1 || got[0] != want {
 						t.Errorf("%s: %s is %q", at, name, got)

@@ -3,11 +3,6 @@ package browser_test
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -131,70 +126,4 @@ func endOfASession(t *testing.T, s *uitest.Server, saga string) {
 	tab.Click("dialog button.first", "")
 	tab.See("Accepted")
 	tab.See("suspended")
-}
-
-// TestReferenceShowsOnlyThisServersContract: no link to the reference of the API makes it show, or ask for, a third
-// party's contract, whose "Try it out" would ask people for their credentials.
-func TestReferenceShowsOnlyThisServersContract(t *testing.T) {
-	s := uitest.Start(t)
-	const contract = `{"openapi":"3.0.3","info":{"title":"Foreign","version":"1"},"paths":{}}`
-	asked := make(chan string, 100)
-	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- r.URL.String()
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, contract)
-	}))
-	t.Cleanup(foreign.Close)
-	small := withSmallContract(t, s.URL)
-	at, config := url.QueryEscape(foreign.URL+"/contract.json"), url.QueryEscape(foreign.URL+"/config.json")
-	inline := url.QueryEscape("data:application/json," + url.PathEscape(contract))
-	list := url.QueryEscape(`[{"url":"` + foreign.URL + `/listed.json","name":"Foreign"}]`)
-	tab := browser.Open(t)
-	for i, link := range []string{
-		"?url=" + at, "?configUrl=" + config, "?url=" + inline, "?configUrl=" + inline, "?urls.primaryName=Foreign",
-		"?urls=" + list + "&urls.primaryName=Foreign", "?spec=" + url.QueryEscape(contract), "?URL=" + at,
-		"?url=/openapi.json&url=" + at, "?validatorUrl=" + at, "?oauth2RedirectUrl=" + at, "?queryConfigEnabled=true&url=" + at,
-		"#url=" + at, "#/?url=" + at, "#?configUrl=" + config, "#/" + at, "?#&url=" + at,
-	} {
-		tab.Go("about:blank") // else a fragment alone loads nothing
-		if i > 0 {
-			tab.Go(small + "/docs/api" + link)
-		} else {
-			tab.Go(s.URL + "/docs/api" + link) // the whole contract is shown as well
-		}
-		tab.Until("the operations", `document.querySelector("#reference .opblock-tag")`)
-		var title string
-		tab.Eval(`document.querySelector("#reference .info .title").innerText`, &title)
-		if !strings.HasPrefix(title, "Skald") {
-			t.Errorf("%s shows the contract %q", link, title)
-		}
-	}
-	select {
-	case request := <-asked:
-		t.Errorf("the other server was asked for %s", request)
-	default:
-	}
-}
-
-// withSmallContract returns the address of a front of the server at target whose contract has its title and one
-// operation. The whole one keeps the browser busy for half a second more each time.
-func withSmallContract(t *testing.T, target string) string {
-	t.Helper()
-	at, err := url.Parse(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(at)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/openapi.json" {
-			proxy.ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"openapi": "3.1.0", "info": {"title": "Skald, in short", "version": "1"},
-			"paths": {"/readyz": {"get": {"tags": ["Operations"], "responses": {"200": {"description": "ready"}}}}}}`)
-	}))
-	t.Cleanup(front.Close)
-	return front.URL
 }

@@ -1,11 +1,11 @@
-// Package manual shows the pages of docs/ below /docs/, with a search, and the reference of the API with requests
-// to try out. So the manual that a server links to has the server's own version, and is available without
-// internet access.
+// Package manual shows the pages of docs/ below /docs/, with a search, and the reference of the API. So the manual
+// that a server links to has the server's own version, and is available without internet access.
 //
-// Files, each on top of those before it: render, spelling, search, reference, manual.
+// Files, each on top of those before it: render, spelling, search, contract, reference, manual.
 package manual
 
 import (
+	"embed"
 	"html/template"
 	"net/http"
 	"slices"
@@ -15,6 +15,9 @@ import (
 	"github.com/skald-saga/skald/docs"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
+
+//go:embed templates
+var templates embed.FS
 
 // manual is all chapters.
 type manual struct {
@@ -72,12 +75,10 @@ func Register(k *web.Kit) error {
 	if err := k.Templates(templates); err != nil {
 		return err
 	}
-	api, err := newReference(k.Base, k.Asset("swagger.js"))
-	if err != nil {
-		return err
-	}
-	k.Handle("GET /docs/api", api)
-	k.Handle("GET /docs/api/", api)
+	api := &reference{base: k.Base}
+	k.OpenPage("GET /docs/api", api.index)
+	k.OpenPage("GET /docs/api/{topic}", api.topic)
+	k.OpenPage("GET /docs/api/schemas/{name}", api.schema)
 	k.Handle("GET /docs/images/{$}", http.NotFoundHandler()) // no list of files
 	k.Handle("GET /docs/images/", http.StripPrefix("/docs/", http.FileServerFS(docs.Files)))
 	k.OpenPage("GET /docs/{$}", m.home)

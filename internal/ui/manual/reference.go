@@ -2,68 +2,146 @@ package manual
 
 import (
 	"bytes"
-	"compress/gzip"
-	"embed"
+	"errors"
 	"html/template"
-	"io"
-	"net/http"
-	"path"
+	"io/fs"
 	"strings"
+	"sync"
+	"sync/atomic"
 
-	"github.com/swaggest/swgui/v5/static"
+	"github.com/skald-saga/skald/docs"
+	"github.com/skald-saga/skald/internal/ui/web"
 )
 
-//go:embed templates
-var templates embed.FS
-
-// referencePolicy allows Swagger UI its inline styles, on its own page alone. Scripts are this server's.
-const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; " +
-	"img-src 'self' data:; connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
-
-// reference is the page of the API with requests to try out.
+// reference shows the contract of this server: an index, a page for each group of operations, and one for each
+// schema. It needs no script.
 type reference struct {
-	page []byte
-	base string
+	base  string
+	known atomic.Pointer[contract] // it does not change while the process runs
 }
 
-func newReference(base, script string) (*reference, error) {
-	t, err := template.ParseFS(templates, "templates/swagger.html.tmpl")
+// titles of the pages of the manual, by the names of their files.
+var titles = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	names, _ := fs.Glob(docs.Files, "*.md") // the pattern is valid
+	for _, n := range names {
+		text, _ := fs.ReadFile(docs.Files, n) // it is part of the program
+		if title := firstHeading.FindSubmatch(text); title != nil {
+			all[n] = string(title[1])
+		}
+	}
+	return all
+})
+
+// referenceView is the data of its pages.
+type referenceView struct {
+	*contract
+	Topic  *topic  // nil: another page
+	Schema *schema // nil: another page
+	About  template.HTML
+	at     string // the address of this server
+	base   string
+}
+
+var errNoContract = errors.New("the API did not return its contract")
+
+// contract reads the contract from the API itself, once.
+func (f *reference) contract(v *web.Visit) (*contract, error) {
+	if c := f.known.Load(); c != nil {
+		return c, nil
+	}
+	res, err := v.Kit.Client.GetContractWithResponse(v.Context(), nil)
 	if err != nil {
 		return nil, err
 	}
-	var page bytes.Buffer
-	err = t.Execute(&page, map[string]string{"Base": base, "Script": script})
-	return &reference{page.Bytes(), base}, err
+	if res.JSON200 == nil {
+		return nil, errNoContract
+	}
+	c, err := readContract(res.Body)
+	if err == nil {
+		f.known.Store(c)
+	}
+	return c, err
 }
 
-// ServeHTTP implements http.Handler.
-func (f *reference) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h := w.Header()
-	h.Set("Content-Security-Policy", referencePolicy)
-	if r.URL.Path == "/docs/api" {
-		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Cache-Control", "no-cache")
-		_, _ = w.Write(f.page) // an error means that the browser has disconnected
-		return
+func (f *reference) view(v *web.Visit) (*referenceView, error) {
+	c, err := f.contract(v)
+	return &referenceView{contract: c, at: v.Address(), base: f.base}, err
+}
+
+func (f *reference) index(v *web.Visit) (*web.Page, error) {
+	d, err := f.view(v)
+	if err != nil {
+		return nil, err
 	}
-	name := path.Base(r.URL.Path)
-	content, err := static.FS.ReadFile(name + ".gz")
-	if err != nil || name != "swagger-ui.css" && name != "swagger-ui-bundle.js" {
-		http.NotFound(w, r)
-		return
+	d.About = d.Text(d.Info.Description)
+	return &web.Page{Template: "reference", Title: "API reference", Nav: "Manual", Data: d}, nil
+}
+
+func (f *reference) topic(v *web.Visit) (*web.Page, error) {
+	d, err := f.view(v)
+	if err != nil {
+		return nil, err
 	}
-	body := io.Reader(bytes.NewReader(content))
-	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-		h.Set("Content-Encoding", "gzip")
-	} else if body, err = gzip.NewReader(body); err != nil {
-		http.NotFound(w, r)
-		return
+	if d.Topic = d.byTag[v.PathValue("topic")]; d.Topic == nil {
+		return nil, web.ErrNoPage
 	}
-	h.Set("Vary", "Accept-Encoding")
-	h.Set("Cache-Control", "public, max-age=86400")
-	h.Set("Content-Type", "text/javascript; charset=utf-8")
-	if path.Ext(name) == ".css" {
-		h.Set("Content-Type", "text/css; charset=utf-8")
+	d.About = d.Text(d.Topic.Description)
+	return &web.Page{Template: "reference", Title: "API: " + d.Topic.Name, Nav: "Manual", Data: d}, nil
+}
+
+func (f *reference) schema(v *web.Visit) (*web.Page, error) {
+	d, err := f.view(v)
+	if err != nil {
+		return nil, err
 	}
-	_, _ = io.Copy(w, body) // an error means that the browser has disconnected
+	name := v.PathValue("name")
+	if d.Schema = d.Components.Schemas[name]; d.Schema == nil {
+		return nil, web.ErrNoPage
+	}
+	d.About = d.Text(d.Schema.Description)
+	return &web.Page{Template: "reference", Title: name, Nav: "Manual", Data: d}, nil
+}
+
+// Text renders a description.
+func (d *referenceView) Text(s string) template.HTML {
+	var out bytes.Buffer
+	if err := markdown.Convert([]byte(s), &out); err != nil {
+		return template.HTML(template.HTMLEscapeString(s)) //nolint:gosec // escaped
+	}
+	text := strings.ReplaceAll(out.String(), "<pre>", `<pre tabindex="0">`)
+	return template.HTML(within(linked(text, d.base, titles()))) //nolint:gosec // the program's own contract
+}
+
+// Curl is the command that sends a request of an operation, with the example of the contract or a sample as its body.
+func (d *referenceView) Curl(op *operation) string {
+	command := "curl -sS"
+	if op.Method != "GET" {
+		command += " -X " + op.Method
+	}
+	query := ""
+	for _, p := range op.Parameters {
+		if p.In == "query" && p.Required {
+			query += "&" + p.Name + "=" + p.Name
+		}
+	}
+	if query != "" {
+		query = "?" + query[1:]
+	}
+	command += " '" + d.at + op.Path + query + "'"
+	if op.Permission != "" {
+		command += ` \` + "\n" + `  -H "Authorization: Bearer $SKALD_API_KEY"`
+	}
+	if op.IfMatch == "required" {
+		command += ` \` + "\n" + `  -H 'If-Match: "1"'`
+	}
+	if op.RequestBody != nil {
+		if m := op.RequestBody.Content["application/json"]; m != nil {
+			command += ` \` + "\n  -H 'Content-Type: application/json' \\\n  -d '" +
+				strings.ReplaceAll(d.example(m), "'", `'\''`) + "'"
+		} else if media := op.RequestBody.Media(); len(media) > 0 {
+			command += ` \` + "\n  -H 'Content-Type: " + media[0] + "' --data-binary @file"
+		}
+	}
+	return command
 }
