@@ -114,7 +114,7 @@ func TestIfNoneMatchOmitsTheBody(t *testing.T) {
 	for _, path := range []string{at, at + "/steps", at + "/step-logs", apitest.WorkflowsPath + "/order",
 		apitest.WorkflowsPath + "/order/versions/1", "/openapi.json"} {
 		tag := e.Send("GET", path, "").Header.Get("ETag")
-		for _, header := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
+		for _, header := range []string{tag, "W/" + strings.TrimPrefix(tag, "W/"), `"x", ` + tag, "*"} {
 			r := e.Send("GET", path, "", "If-None-Match", header)
 			if r.Status != http.StatusNotModified || len(r.Body) > 0 || r.Header.Get("ETag") != tag {
 				t.Errorf("%s with %s: %d, ETag %q, %d bytes", path, header, r.Status, r.Header.Get("ETag"), len(r.Body))
