@@ -11,6 +11,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -81,7 +82,7 @@ func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 			return guarded(t, at, in, `{"timeout_ms":`+in.value+`}`, "timeout_at")
 		}, []string{"3600000", "7200000", "10800000"}},
 	} {
-		t.Run(name, func(t *testing.T) { linearizable(t, race(16, 60, tt.do, tt.values...)) })
+		t.Run(name, func(t *testing.T) { linearizable(t, race(8, 90, tt.do, tt.values...)) })
 	}
 }
 
@@ -106,7 +107,7 @@ func suspended(t *testing.T, url string) string {
 
 func linearizable(t *testing.T, history []porcupine.Operation) {
 	t.Helper()
-	result, info := porcupine.CheckOperationsVerbose(registers, history, time.Minute)
+	result, info := porcupine.CheckOperationsVerbose(registers, history, patience.Limit)
 	if result != porcupine.Ok {
 		t.Errorf("the history is not linearizable: %s\n%v", result, info.PartialLinearizationsOperations())
 	}
