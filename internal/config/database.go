@@ -9,8 +9,12 @@ import (
 // starts its private PostgreSQL.
 func (d Database) Embedded() bool { return d.URL == "" && d.Host == "" }
 
-// connectTimeout bounds the attempt at each host, in seconds. A URL may set its own.
-const connectTimeout = "2"
+// How long an attempt at a host may take, in seconds; a URL may set its own. Where there is another host, a silent one
+// must not keep it waiting; a lone host that is busy is better waited for.
+const (
+	connectTimeout      = "2"
+	connectTimeoutAlone = "10"
+)
 
 // DSN returns the lib/pq connection string: always in keyword form, every value quoted,
 // the password in clear text. The URL's parameters have precedence; those that it lacks
@@ -76,7 +80,6 @@ func (d Database) parameters() (map[string]string, error) {
 	fill("sslmode", d.SSLMode)
 	fill("sslrootcert", d.SSLRootCert)
 	fill("application_name", "skald")
-	fill("connect_timeout", connectTimeout)
 	if d.StatementTimeout > 0 {
 		fill("statement_timeout", strconv.FormatInt(d.StatementTimeout.Milliseconds(), 10))
 	}
@@ -84,7 +87,9 @@ func (d Database) parameters() (map[string]string, error) {
 	p["port"] = spread(p["port"], strconv.Itoa(d.Port), hosts)
 	if hosts > 1 {
 		fill("target_session_attrs", "read-write")
+		fill("connect_timeout", connectTimeout)
 	}
+	fill("connect_timeout", connectTimeoutAlone)
 	return p, nil
 }
 

@@ -20,7 +20,8 @@ func TestDSNIsWhatTheDriverUnderstands(t *testing.T) {
 		return d
 	}
 	url := func(s string) Database { return with(func(d *Database) { d.URL = Secret(s) }) }
-	const rest = " application_name='skald' connect_timeout='2' statement_timeout='30000'"
+	const rest = " application_name='skald' connect_timeout='10' statement_timeout='30000'"
+	const restOfMany = " application_name='skald' connect_timeout='2' statement_timeout='30000'"
 
 	for _, tt := range []struct {
 		name string
@@ -35,20 +36,20 @@ func TestDSNIsWhatTheDriverUnderstands(t *testing.T) {
 		{"no password leaves it to the driver's other sources", with(func(d *Database) { d.Host = "db" }),
 			`host='db' port='5432' dbname='skald' user='skald' sslmode='disable'` + rest},
 		{"a socket directory and a CA", with(func(d *Database) { d.Host, d.SSLRootCert = "/var/run/postgresql", "/ca.pem" }),
-			`host='/var/run/postgresql' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='2' sslrootcert='/ca.pem' statement_timeout='30000'`},
+			`host='/var/run/postgresql' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='10' sslrootcert='/ca.pem' statement_timeout='30000'`},
 		{"several hosts share a port and look for the primary", with(func(d *Database) { d.Host = "a,b" }),
-			`host='a,b' port='5432,5432' dbname='skald' user='skald' sslmode='disable'` + rest + ` target_session_attrs='read-write'`},
+			`host='a,b' port='5432,5432' dbname='skald' user='skald' sslmode='disable'` + restOfMany + ` target_session_attrs='read-write'`},
 		{"no statement timeout for PgBouncer", with(func(d *Database) { d.Host, d.StatementTimeout = "db", 0 }),
-			`host='db' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='2'`},
+			`host='db' port='5432' dbname='skald' user='skald' sslmode='disable' application_name='skald' connect_timeout='10'`},
 		{"a URL wins over the keys", with(func(d *Database) {
 			d.URL, d.Password = "postgres://u:p%40ss%2Fw%20d@h:1/n?sslmode=require&statement_timeout=5s&application_name=x&connect_timeout=3", "other"
 		}), `host='h' port='1' dbname='n' user='u' password='p@ss/w d' sslmode='require' application_name='x' connect_timeout='3' statement_timeout='5s'`},
 		{"the keys complete a URL", with(func(d *Database) { d.URL, d.Password = "postgresql://h", "from file" }),
 			`host='h' port='5432' dbname='skald' user='skald' password='from file' sslmode='disable'` + rest},
 		{"a URL with several hosts and ports", url("postgres://u@a:5433,[::1]:5434,c/n"),
-			`host='a,::1,c' port='5433,5434,5432' dbname='n' user='u' sslmode='disable'` + rest + ` target_session_attrs='read-write'`},
+			`host='a,::1,c' port='5433,5434,5432' dbname='n' user='u' sslmode='disable'` + restOfMany + ` target_session_attrs='read-write'`},
 		{"a URL that may use a standby", url("postgres://a,b/n?target_session_attrs=any&port=1,2"),
-			`host='a,b' port='1,2' dbname='n' user='skald' sslmode='disable'` + rest + ` target_session_attrs='any'`},
+			`host='a,b' port='1,2' dbname='n' user='skald' sslmode='disable'` + restOfMany + ` target_session_attrs='any'`},
 		{"a URL with an at sign in the password", url("postgres://u:p@ss@h/n"),
 			`host='h' port='5432' dbname='n' user='u' password='p@ss' sslmode='disable'` + rest},
 		{"a URL with a socket directory", url("postgres://u@%2Frun%2Fpg/n"),
@@ -56,9 +57,9 @@ func TestDSNIsWhatTheDriverUnderstands(t *testing.T) {
 		{"a URL without a host", url("postgres:///n"),
 			`host='localhost' port='5432' dbname='n' user='skald' sslmode='disable'` + rest},
 		{"keywords with quotes, spaces and several hosts", url("  host = a,b port=1 dbname='my db' user=u password='it\\'s' sslmode=verify-full\n"),
-			`host='a,b' port='1,1' dbname='my db' user='u' password='it\'s' sslmode='verify-full'` + rest + ` target_session_attrs='read-write'`},
+			`host='a,b' port='1,1' dbname='my db' user='u' password='it\'s' sslmode='verify-full'` + restOfMany + ` target_session_attrs='read-write'`},
 		{"keywords with an address instead of a host", url("hostaddr=127.0.0.1 password=a\\ b"),
-			`port='5432' dbname='skald' user='skald' password='a b' sslmode='disable' application_name='skald' connect_timeout='2' hostaddr='127.0.0.1' statement_timeout='30000'`},
+			`port='5432' dbname='skald' user='skald' password='a b' sslmode='disable' application_name='skald' connect_timeout='10' hostaddr='127.0.0.1' statement_timeout='30000'`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.from.DSN()

@@ -67,7 +67,7 @@ func TestRulesOfVault(t *testing.T) {
 func TestAnotherLoginReplacesThatOfTheURL(t *testing.T) {
 	d := Default(Dev).Database
 	d.URL = "postgres://u:p@h/n"
-	const rest = " sslmode='disable' application_name='skald' connect_timeout='2' statement_timeout='30000'"
+	const rest = " sslmode='disable' application_name='skald' connect_timeout='10' statement_timeout='30000'"
 	if got, want := d.DSNAs("v", "q'"), `host='h' port='5432' dbname='n' user='v' password='q\'' `+rest[1:]; got != want {
 		t.Errorf("DSNAs = %s, want %s", got, want)
 	}

@@ -71,7 +71,10 @@ func (c *connector) connect(ctx context.Context, l credentials.Login) (pqConn, *
 		config.Password = l.Password
 	}
 	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = connectWithin
+		config.ConnectTimeout = connectAlone
+		if len(config.Multi) > 0 {
+			config.ConnectTimeout = connectWithin
+		}
 	}
 	s, err := reach(ctx, c.lines, hosts(config), c.attempt)
 	return s.pqConn, s.line, err

@@ -10,9 +10,10 @@ import (
 
 const (
 	keepAlive = 15 * time.Second
-	// connectWithin limits the attempt to set up a session with one server, unless the address
-	// says otherwise (connect_timeout).
+	// What limits the attempt to set up a session with one server, unless the address says otherwise
+	// (connect_timeout): a silent server must not keep the others waiting, but a lone one may be busy.
 	connectWithin = 2 * time.Second
+	connectAlone  = 10 * time.Second
 	// grace is how long a server has to answer that it has canceled a statement.
 	grace = time.Second
 )
