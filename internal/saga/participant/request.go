@@ -89,20 +89,29 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 }
 
 // appendSignatures appends the time of this attempt and its signatures, in the format of
-// webhooks. id is the Idempotency-Key as it is sent, so that it is the same in every
-// attempt.
+// webhooks, under our names and under those of Standard Webhooks, whose libraries verify them
+// unchanged. id is the Idempotency-Key as it is sent, so that it is the same in every attempt.
 func appendSignatures(b []byte, keys [][]byte, id string, at time.Time, body []byte) []byte {
 	b = append(b, "\r\nX-Saga-Timestamp: "...)
 	b = strconv.AppendInt(b, at.Unix(), 10)
+	if len(keys) == 0 {
+		return b
+	}
+	b = append(b, "\r\nX-Saga-Signature: "...)
+	from := len(b)
 	for i, key := range keys {
-		if i == 0 {
-			b = append(b, "\r\nX-Saga-Signature: "...)
-		} else {
+		if i > 0 {
 			b = append(b, ' ')
 		}
 		b = append(b, webhooks.Sign(key, id, at, body)...)
 	}
-	return b
+	to := len(b)
+	b = append(b, "\r\nwebhook-id: "...)
+	b = append(b, id...)
+	b = append(b, "\r\nwebhook-timestamp: "...)
+	b = strconv.AppendInt(b, at.Unix(), 10)
+	b = append(b, "\r\nwebhook-signature: "...)
+	return append(b, b[from:to]...)
 }
 
 // validTraceID follows W3C Trace Context: 32 lower-case hex digits, not all zero.

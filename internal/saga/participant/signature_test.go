@@ -41,6 +41,9 @@ func TestASignedCallVerifiesAndKeepsItsIDInEveryAttempt(t *testing.T) {
 			if err := webhooks.VerifyCall([]string{secret}, req.Header, []byte(body), at); err != nil {
 				t.Errorf("attempt %d: %v\n%s", i+1, err, raw)
 			}
+			if err := webhooks.Verify([]string{secret}, req.Header, []byte(body), at); err != nil {
+				t.Errorf("attempt %d, as Standard Webhooks: %v\n%s", i+1, err, raw)
+			}
 		}
 		id, stamp := req.Header.Get("Idempotency-Key"), req.Header.Get("X-Saga-Timestamp")
 		if id != testID.String()+"/%E4%BA%88%E7%B4%84/execute" || stamp != strconv.FormatInt(at.Unix(), 10) {
