@@ -67,6 +67,9 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 			missing.fresh = from == ""
 		}
 		if err == nil {
+			err = refuseNewer(ctx, db)
+		}
+		if err == nil {
 			err = givingWay(ctx, func() error {
 				rest := limit
 				if limit > 0 {
@@ -164,8 +167,30 @@ func Check(ctx context.Context, db Reader) error {
 			return fmt.Errorf("the database lacks migration %s: run `skald migrate up`", m.ID)
 		}
 	}
-	if known, _ := source.FindMigrations(); len(status) > len(known) {
-		return fmt.Errorf("the database has migration %s: it belongs to a newer Skald", status[len(status)-1].ID)
+	if err := Newer(status); err != nil {
+		return err
 	}
 	return Unchanged(ctx, db)
+}
+
+// refuseNewer returns an error if the schema is newer than this binary, which then can neither migrate it up nor down.
+func refuseNewer(ctx context.Context, db Reader) error {
+	status, err := Status(ctx, db)
+	if err != nil {
+		return err
+	}
+	if err := Newer(status); err != nil {
+		return fmt.Errorf("%w, and only that can migrate it: use its `skald migrate`", err)
+	}
+	return nil
+}
+
+// Newer returns an error if a migration of Status is not one of this binary's.
+func Newer(status []Applied) error {
+	for _, m := range status {
+		if m.Unknown {
+			return fmt.Errorf("the database has migration %s: it belongs to a newer Skald", m.ID)
+		}
+	}
+	return nil
 }

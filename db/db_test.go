@@ -290,6 +290,13 @@ func TestCheckSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	if got := status(t, pool); len(got) != len(first)+1 || !strings.Contains(fmt.Sprint(got), "9999_future.sql (unknown to this binary)") {
 		t.Errorf("status of a newer database: %v", got)
 	}
+	_, up := db.Up(t.Context(), dsn)
+	_, down := db.Down(t.Context(), dsn, 1)
+	for _, err := range []error{up, down} {
+		if err == nil || !strings.Contains(err.Error(), "9999_future.sql") || !strings.Contains(err.Error(), "newer Skald, and only that can migrate it") {
+			t.Errorf("migrating a newer database: %v", err)
+		}
+	}
 }
 
 func TestHashIsStable(t *testing.T) {

@@ -67,8 +67,9 @@ var files embed.FS
 
 // Applied is a migration and when it was applied; the zero time: not yet.
 type Applied struct {
-	ID string
-	At time.Time
+	ID      string
+	At      time.Time
+	Unknown bool // to this binary: a newer one has applied it; the ID says so as well
 }
 
 // Reader is a pool, a connection or a transaction.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/lib/pq"
@@ -139,11 +141,11 @@ func Status(ctx context.Context, db Reader) ([]Applied, error) {
 	}
 	var out []Applied
 	for _, m := range known {
-		out = append(out, Applied{m.Id, at[m.Id]})
+		out = append(out, Applied{ID: m.Id, At: at[m.Id]})
 		delete(at, m.Id)
 	}
-	for id, t := range at {
-		out = append(out, Applied{id + " (unknown to this binary)", t})
+	for _, id := range slices.Sorted(maps.Keys(at)) {
+		out = append(out, Applied{ID: id + " (unknown to this binary)", At: at[id], Unknown: true})
 	}
 	return out, nil
 }

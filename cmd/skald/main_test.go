@@ -71,7 +71,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		want string
 		code int
 	}{
-		{[]string{"migrate", "status"}, "0001_schema.sql                not applied", 0},
+		{[]string{"migrate", "status"}, "0001_schema.sql                not applied", 1},
 		{[]string{"migrate", "up"}, "migrations applied", 0},
 		{[]string{"migrate", "up"}, "0 migrations applied", 0},
 		{[]string{"migrate", "extras"}, "idx_event_type                       not created; saga_events", 0},
@@ -81,7 +81,11 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "status"}, "extra index                    idx_event_type", 0},
 		{[]string{"migrate", "extras", "down"}, "dropped idx_event_type", 0},
 		{[]string{"migrate", "down", "2"}, "2 migrations reverted", 0},
-		{[]string{"migrate", "status"}, "not applied", 0},
+		{[]string{"migrate", "status"}, ", 2 pending", 1},
+		{[]string{"migrate", "down", "--to", "0301"}, "2 migrations reverted", 0},
+		{[]string{"migrate", "down", "--to", "0301"}, "0 migrations reverted", 0},
+		{[]string{"migrate", "down", "--to", "0330"}, "migration 0330 is not applied", 1},
+		{[]string{"migrate", "down", "--to", "0301", "1"}, "must be 1 or more, or --to", 1},
 		{[]string{"migrate", "down", "0"}, "must be 1 or more", 1},
 		{[]string{"migrate", "roles"}, "GRANT saga_app_role, saga_engine_role, saga_readonly_role TO ", 0},
 		{[]string{"migrate", "roles", "skald_owner", `odd"name`}, `TO "odd""name";`, 0},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/app"
@@ -42,20 +43,53 @@ func (migrateUp) Run(ctx context.Context, c *cli) error {
 }
 
 type migrateDown struct {
-	Count int `arg:"" help:"Number of migrations to revert."`
+	Count int    `arg:"" optional:"" help:"Number of migrations to revert."`
+	To    string `help:"Revert all migrations after this one, such as 0330: the newest that the program you go back to knows." placeholder:"NUMBER"`
 }
 
 func (m migrateDown) Run(ctx context.Context, c *cli) error {
-	if m.Count < 1 {
-		return fmt.Errorf("the count must be 1 or more")
+	if (m.Count < 1) == (m.To == "") {
+		return errors.New("the count must be 1 or more, or --to name the migration to go back to")
 	}
 	return withDatabase(ctx, c, func(dsn string) error {
-		n, err := db.Down(app.Migrating(ctx, shell.Subject, "skald migrate down"), dsn, m.Count)
+		count := m.Count
+		if m.To != "" {
+			after, err := appliedAfter(ctx, dsn, m.To)
+			if err != nil {
+				return err
+			}
+			if count = after; count == 0 {
+				fmt.Println("0 migrations reverted")
+				return nil
+			}
+		}
+		n, err := db.Down(app.Migrating(ctx, shell.Subject, "skald migrate down"), dsn, count)
 		if err == nil {
 			fmt.Printf("%d migrations reverted\n", n)
 		}
 		return err
 	})
+}
+
+// appliedAfter counts the applied migrations after the one with a number.
+func appliedAfter(ctx context.Context, dsn, number string) (n int, err error) {
+	conn, err := sql.Open("postgres", dsn)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	list, err := db.Status(ctx, conn)
+	found := false
+	for _, m := range list {
+		if found && !m.At.IsZero() {
+			n++
+		}
+		found = found || strings.HasPrefix(m.ID, number+"_") && !m.At.IsZero()
+	}
+	if err == nil && !found {
+		err = fmt.Errorf("migration %s is not applied: `skald migrate status` lists those that are", number)
+	}
+	return n, err
 }
 
 type migrateStatus struct{}
@@ -68,9 +102,12 @@ func (migrateStatus) Run(ctx context.Context, c *cli) error {
 		}
 		defer conn.Close()
 		list, err := db.Status(ctx, conn)
+		pending := 0
 		for _, m := range list {
 			at := "not applied"
-			if !m.At.IsZero() {
+			if m.At.IsZero() {
+				pending++
+			} else {
 				at = m.At.Format("2006-01-02 15:04:05Z")
 			}
 			fmt.Printf("%-30s %s\n", m.ID, at)
@@ -84,7 +121,17 @@ func (migrateStatus) Run(ctx context.Context, c *cli) error {
 				fmt.Printf("%-30s %s\n", "extra index", extraLine(e))
 			}
 		}
-		return err
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%d migrations applied, %d pending\n", len(list)-pending, pending)
+		if err := db.Newer(list); err != nil {
+			return err
+		}
+		if pending > 0 {
+			return fmt.Errorf("%d migrations are pending: `skald migrate up` applies them", pending)
+		}
+		return nil
 	})
 }
 
