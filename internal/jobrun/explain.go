@@ -154,11 +154,13 @@ func (r *Run) epilogue() string {
 	at := stamp(*r.FinishedAt)
 	switch r.State {
 	case Succeeded:
-		return fmt.Sprintf("It SUCCEEDED at %s with attempt %d.", at, r.Attempt)
-	case Failed, TimedOut:
-		return fmt.Sprintf("It is %s since %s: %s.", r.State, at, r.Summary())
+		return fmt.Sprintf("It succeeded at %s with attempt %d.", at, r.Attempt)
+	case Failed:
+		return fmt.Sprintf("It failed at %s: %s.", at, r.Summary())
+	case TimedOut:
+		return fmt.Sprintf("It timed out at %s: %s.", at, r.Summary())
 	case Skipped:
-		return fmt.Sprintf("It was SKIPPED at %s, on purpose; the decisions say why.", at)
+		return fmt.Sprintf("It was skipped at %s, on purpose; the decisions say why.", at)
 	}
-	return fmt.Sprintf("It was %s at %s; the decisions say by whom.", r.State, at)
+	return fmt.Sprintf("It was canceled at %s; the decisions say by whom.", at)
 }
