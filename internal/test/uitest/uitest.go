@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -180,8 +181,14 @@ func (s *Server) Post(t testing.TB, path string, form url.Values) (status int, p
 	if err != nil {
 		t.Fatal(err)
 	}
+	if showsSecret.Match(text) && res.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%s shows a secret, and may be stored: %v", path, res.Header)
+	}
 	return res.StatusCode, string(text), res.Header.Get("Location")
 }
+
+// showsSecret matches a page with a new secret of a webhook or a new API key.
+var showsSecret = regexp.MustCompile(`whsec_[A-Za-z0-9+/]{20}|SKALD_API_KEY=\w`)
 
 // plain follows no redirects.
 var plain = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -174,11 +174,11 @@ func (s *story) forward(st *client.StepView, last int) node {
 	return n
 }
 
-// attemptsOf describes how many of the allowed attempts were made; most is 0 if the definition
-// cannot be read.
+// attemptsOf describes how many of the allowed attempts were made; most is 0 if the definition cannot be read. What a
+// person repeats by hand comes on top of them.
 func attemptsOf(made, most int) string {
-	if most == 0 {
-		return fmt.Sprintf(" %d", made)
+	if most == 0 || made > most {
+		return fmt.Sprintf(", %d attempts", made)
 	}
 	return fmt.Sprintf(" %d/%d", made, most)
 }

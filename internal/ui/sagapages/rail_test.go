@@ -105,6 +105,10 @@ func TestAStepInDoubtIsNotShownAsDone(t *testing.T) {
 	if row := newRail(s).Rows[2]; row.Forward.Words != "running, may have been done 2/5" {
 		t.Errorf("on its second attempt: %+v", row.Forward)
 	}
+	c.Attempts = 6 // of which a person has repeated one
+	if row := newRail(s).Rows[2]; row.Forward.Words != "running, may have been done, 6 attempts" {
+		t.Errorf("repeated by hand: %+v", row.Forward)
+	}
 }
 
 func TestWhatIsToComeIsDashed(t *testing.T) {

@@ -176,7 +176,16 @@ func (d *sagaPage) StateClass() string {
 	if d.Saga.NeedsAttention {
 		return "bad"
 	}
-	return web.BadgeOf(d.Saga.State).Tone
+	return d.Badge().Tone
+}
+
+// Badge is how the state of the saga is shown.
+func (d *sagaPage) Badge() web.Badge { return web.SagaBadge(d.Saga.State, d.Saga.Clean) }
+
+// NothingRemains reports whether everything that the saga did was undone.
+func (d *sagaPage) NothingRemains() bool {
+	s := d.Saga
+	return s.Clean != nil && *s.Clean && s.State != client.SagaStateCompleted
 }
 
 // Quiet reports whether the saga has ended well, so that one line is enough.

@@ -92,3 +92,26 @@ func TestAPageIsUnchangedOnlyWhileItsDrawingIsGoodEnough(t *testing.T) {
 		}
 	}
 }
+
+func TestASagaOfWhichNothingRemainsHasEndedWell(t *testing.T) {
+	yes, no := true, false
+	for _, tt := range []struct {
+		state   client.SagaState
+		clean   *bool
+		tone    string
+		nothing bool
+	}{
+		{client.SagaStateCompensating, nil, "undo", false},
+		{client.SagaStateCompensated, &yes, "done", true},
+		{client.SagaStateCompensated, &no, "undo", false},
+		{client.SagaStateCancelled, &yes, "done", true},
+		{client.SagaStateCancelled, &no, "muted", false},
+		{client.SagaStateCompleted, &yes, "done", false},
+		{client.SagaStateFailed, &no, "bad", false},
+	} {
+		d := sagaPage{Saga: &client.Saga{State: tt.state, Clean: tt.clean}}
+		if d.Badge().Tone != tt.tone || d.NothingRemains() != tt.nothing {
+			t.Errorf("%s, clean %v: %+v, nothing remains: %t", tt.state, tt.clean, d.Badge(), d.NothingRemains())
+		}
+	}
+}

@@ -134,7 +134,14 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 		d.Version = d.ETag
 		return nil, nil
 	case d.Result != nil:
-		return d.Result(answer)
+		page, err := d.Result(answer)
+		if page != nil { // it may show a key or a secret, and only once
+			if page.Header == nil {
+				page.Header = http.Header{}
+			}
+			page.Header.Set("Cache-Control", "no-store")
+		}
+		return page, err
 	}
 	return &Page{Data: Redirect(d.Done(answer))}, nil
 }

@@ -55,8 +55,21 @@ var badges = map[string]Badge{
 	"REASSIGNED": {"◇", "reassigned", "undo"},
 }
 
-// BadgeOf returns the badge of a state of any type. An unknown state is shown unchanged.
+// SagaBadge returns the badge of a saga's state. clean is its member of that name, nil until the end: a saga of which
+// nothing remains has ended well, even though it was undone.
+func SagaBadge(state any, clean *bool) Badge {
+	b := BadgeOf(state)
+	if clean != nil && *clean && b.Tone != "bad" {
+		b.Tone = "done"
+	}
+	return b
+}
+
+// BadgeOf returns the badge of a state of any type; a Badge is returned as it is. An unknown state is shown unchanged.
 func BadgeOf(state any) Badge {
+	if b, ok := state.(Badge); ok {
+		return b
+	}
 	name := text(state)
 	if b, ok := badges[strings.ToUpper(name)]; ok {
 		return b

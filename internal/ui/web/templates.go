@@ -101,7 +101,8 @@ func (k *Kit) functions() template.FuncMap {
 	return template.FuncMap{
 		"ago": Ago, "duration": Duration, "ms": Milliseconds, "count": Count, "bytes": Bytes, "percent": Percent,
 		"hourly": Hourly,
-		"json":   Tree, "value": Value, "badge": BadgeOf, "short": Short, "words": Words, "prose": Prose, "capital": Capital,
+		"json":   Tree, "value": Value, "badge": BadgeOf, "sagabadge": SagaBadge, "short": Short,
+		"words": Words, "prose": Prose, "capital": Capital,
 		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") },
 		"clock":     func(t time.Time) string { return t.UTC().Format("15:04:05") },
 		"day":       func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
