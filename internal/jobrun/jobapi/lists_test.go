@@ -234,7 +234,7 @@ func TestARunExplainsWhatItWaitsFor(t *testing.T) {
 		t.Errorf("a run in progress, whose progress has no version: %d", r.Status)
 	}
 	e.finish(&offers[0], nil)
-	expect(run, "nothing", "SUCCEEDED")
+	expect(run, "nothing", "It succeeded at")
 	if r := e.Send("GET", path, "", "If-None-Match", known); r.Status != http.StatusOK {
 		t.Errorf("a run that has changed: %d", r.Status)
 	}
