@@ -47,18 +47,16 @@ demo-ui: postgres build ## start a server with something in every state to look 
 	./bin/skald demo --keep $(ARGS)
 
 # The slowest of the other packages, which wait more than the rest do: they begin first.
-LONGEST = ./internal/app ./internal/test/chaos ./internal/dlq/dlqapi ./internal/test/browser ./internal/test/manual ./cmd/skald ./internal/ops/overviewdb
+LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual ./internal/test/browser ./internal/dlq/dlqapi
 
 # Test programs are not debugged: leaving out symbols and debug information saves nearly 40 % of the
 # linker's time. Their files are in memory if there is room (scripts/tmpdir.sh). Their
 # heaps are small, and collecting them less often takes 3 to 20 % less CPU time. No package takes a third of its
 # time, even on a machine that does something else as well.
-# Most tests wait more than they compute, so twice as many of a package run at once as there are cores.
-TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m -parallel $(TWICE)
+TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m
 
-# So do twice as many packages, but for those under the race detector, which compute.
-TWICE = $$((2 * $$(getconf _NPROCESSORS_ONLN)))
-
+# Most tests wait more than they compute, so twice as many packages run at once as
+# there are cores.
 # The benchmark's module, whose tests start the programs that they measure.
 TESTED_THERE = TMPDIR=$$(sh ../../scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m
 
@@ -67,7 +65,7 @@ ifeq ($(VETTED),)
 	$(GO) vet ./...
 endif
 ifeq ($(RACE),)
-	$(TEST) -p $(TWICE) $(LONGEST) ./internal/saga/sagadb ./...
+	$(TEST) -p $$((2 * $$(getconf _NPROCESSORS_ONLN))) $(LONGEST) ./internal/saga/sagadb ./...
 	@$(MAKE) --no-print-directory test-bench
 else
 	$(MAKE) --no-print-directory -j2 unraced race test-bench
@@ -77,7 +75,7 @@ test-bench: # the tests of the benchmark
 	cd tools/bench && $(TESTED_THERE) ./...
 
 unraced: # the packages that `make race` leaves out
-	$(TEST) -p $(TWICE) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$(sh scripts/raced.sh)")
+	$(TEST) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$(sh scripts/raced.sh)")
 
 test-ui: postgres programs ## run all journeys of people through the pages in chromium, and check every page for accessibility
 	SKALD_UI=all $(TEST) -v ./internal/test/browser
