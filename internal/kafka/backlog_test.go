@@ -259,6 +259,10 @@ func (c *cluster) grow(topic string, partitions int32) {
 	if err != nil {
 		c.t.Fatalf("add partitions to %s: %v", topic, err)
 	}
+	patience.Until(c.t, "the brokers know the new partitions", func() bool {
+		known, ok := c.metadata(topic)
+		return ok && len(known.Partitions) == int(partitions)
+	})
 	c.client.PurgeTopicsFromClient(topic)
 }
 

@@ -58,7 +58,7 @@ func openCluster(t *testing.T, addrs []string, fake *kfake.Cluster) *cluster {
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.ProducerBatchMaxBytes(30<<20),
 		kgo.MetadataMinAge(100*time.Millisecond),
-		kgo.UnknownTopicRetries(20),
+		kgo.UnknownTopicRetries(-1), // brokers may take a while to know a new one; produce has a limit
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -107,12 +107,21 @@ func (c *cluster) tryCreate(topic string, partitions int32) ([16]byte, error) {
 // knows reports whether the brokers answer with this id for a topic: shortly after a topic was
 // recreated they may still tell that of the deleted one.
 func (c *cluster) knows(topic string, id [16]byte) bool {
+	known, ok := c.metadata(c.name(topic))
+	return ok && known.TopicID == id
+}
+
+// metadata returns what the brokers answer about a topic.
+func (c *cluster) metadata(topic string) (known kmsg.MetadataResponseTopic, ok bool) {
 	req := kmsg.NewPtrMetadataRequest()
 	rt := kmsg.NewMetadataRequestTopic()
-	rt.Topic = kmsg.StringPtr(c.name(topic))
+	rt.Topic = kmsg.StringPtr(topic)
 	req.Topics = append(req.Topics, rt)
 	res, err := req.RequestWith(c.t.Context(), c.client)
-	return err == nil && len(res.Topics) == 1 && res.Topics[0].ErrorCode == 0 && res.Topics[0].TopicID == id
+	if err != nil || len(res.Topics) != 1 || res.Topics[0].ErrorCode != 0 {
+		return known, false
+	}
+	return res.Topics[0], true
 }
 
 // assigned reports whether all members of a group have their partitions.
