@@ -50,7 +50,7 @@ func (d *decision) unsuspend(e UnsuspendRequested) bool {
 	if !allows(ResumeVerb, &d.After) {
 		return false
 	}
-	if at := *d.deadlineOf(); at != nil && !e.KeepDeadline {
+	if at := *d.s.phaseDeadline(); at != nil && !e.KeepDeadline {
 		// Both times are the database's; so will be the new deadline.
 		d.deadlineIn(max(at.Sub(*d.s.SuspendedAt), 0).Milliseconds())
 	}
@@ -64,23 +64,15 @@ func (d *decision) setDeadline(e DeadlineSet) bool {
 		return false
 	}
 	d.deadlineIn(e.TimeoutMS)
-	d.tell(DeadlineChanged).say(words{By: e.By, Reason: e.Reason, Deadline: *d.deadlineOf()})
+	d.tell(DeadlineChanged).say(words{By: e.By, Reason: e.Reason, Deadline: *d.s.phaseDeadline()})
 	return true
-}
-
-// deadlineOf returns the deadline of the current phase.
-func (d *decision) deadlineOf() **time.Time {
-	if d.s.State.Forward() {
-		return &d.s.TimeoutAt
-	}
-	return &d.s.CompensationTimeoutAt
 }
 
 // deadlineIn sets the deadline of the current phase. The store sets it again by its own
 // clock.
 func (d *decision) deadlineIn(ms int64) {
 	at := d.m.Now.Add(time.Duration(ms) * time.Millisecond)
-	*d.deadlineOf(), d.operate().DeadlineInMS = &at, &ms
+	*d.s.phaseDeadline(), d.operate().DeadlineInMS = &at, &ms
 }
 
 // forceCompletion ends the saga as completed, whichever steps were done.

@@ -25,7 +25,7 @@ func (c *Change) Changes(before *Instance) (all []PlannedChange) {
 	differs("current_step", before.stepName(), after.stepName())
 	differs("end_cause", causeText(before.EndCause), causeText(after.EndCause))
 	if before.State.Forward() == after.State.Forward() { // otherwise the store sets that of the new phase
-		differs("deadline", timeText(before.deadline()), timeText(after.deadline()))
+		differs("deadline", timeText(*before.phaseDeadline()), timeText(*after.phaseDeadline()))
 	}
 	if before.State == after.State && before.CurrentStep == after.CurrentStep {
 		differs("failures", strconv.Itoa(before.Failures), strconv.Itoa(after.Failures))
@@ -60,14 +60,6 @@ func (r *Instance) stepName() string {
 		return ""
 	}
 	return r.Def.Steps[r.CurrentStep].Name
-}
-
-// deadline returns the deadline of the current phase.
-func (r *Instance) deadline() *time.Time {
-	if r.State.Forward() {
-		return r.TimeoutAt
-	}
-	return r.CompensationTimeoutAt
 }
 
 func (r *Instance) orderText() string {

@@ -149,6 +149,14 @@ type Saga struct {
 	UpdatedAt           time.Time
 }
 
+// phaseDeadline returns the deadline of the current phase, to be read or set.
+func (s *Saga) phaseDeadline() **time.Time {
+	if s.State.Forward() {
+		return &s.TimeoutAt
+	}
+	return &s.CompensationTimeoutAt
+}
+
 // Place is the saga's position in a list.
 func (s *Saga) Place() page.TimeID { return page.TimeID{At: s.CreatedAt, ID: s.ID} }
 
