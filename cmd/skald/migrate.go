@@ -73,66 +73,74 @@ func (m migrateDown) Run(ctx context.Context, c *cli) error {
 
 // appliedAfter counts the applied migrations after the one with a number.
 func appliedAfter(ctx context.Context, dsn, number string) (n int, err error) {
+	err = connected(dsn, func(conn *sql.DB) error {
+		list, err := db.Status(ctx, conn)
+		found := false
+		for _, m := range list {
+			if found && !m.At.IsZero() {
+				n++
+			}
+			found = found || strings.HasPrefix(m.ID, number+"_") && !m.At.IsZero()
+		}
+		if err == nil && !found {
+			err = fmt.Errorf("migration %s is not applied: `skald migrate status` lists those that are", number)
+		}
+		return err
+	})
+	return n, err
+}
+
+// connected calls f with a connection pool of its own.
+func connected(dsn string, f func(*sql.DB) error) error {
 	conn, err := sql.Open("postgres", dsn)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer conn.Close()
-	list, err := db.Status(ctx, conn)
-	found := false
-	for _, m := range list {
-		if found && !m.At.IsZero() {
-			n++
-		}
-		found = found || strings.HasPrefix(m.ID, number+"_") && !m.At.IsZero()
-	}
-	if err == nil && !found {
-		err = fmt.Errorf("migration %s is not applied: `skald migrate status` lists those that are", number)
-	}
-	return n, err
+	return f(conn)
 }
 
 type migrateStatus struct{}
 
 func (migrateStatus) Run(ctx context.Context, c *cli) error {
 	return withDatabase(ctx, c, func(dsn string) error {
-		conn, err := sql.Open("postgres", dsn)
-		if err != nil {
-			return err
-		}
-		defer conn.Close()
-		list, err := db.Status(ctx, conn)
-		pending := 0
-		for _, m := range list {
-			at := "not applied"
-			if m.At.IsZero() {
-				pending++
-			} else {
-				at = m.At.Format("2006-01-02 15:04:05Z")
-			}
-			fmt.Printf("%-30s %s\n", m.ID, at)
-		}
-		if err != nil {
-			return err
-		}
-		extras, err := db.Extras(ctx, conn)
-		for _, e := range extras {
-			if e.Made {
-				fmt.Printf("%-30s %s\n", "extra index", extraLine(e))
-			}
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%d migrations applied, %d pending\n", len(list)-pending, pending)
-		if err := db.Newer(list); err != nil {
-			return err
-		}
-		if pending > 0 {
-			return fmt.Errorf("%d migrations are pending: `skald migrate up` applies them", pending)
-		}
-		return nil
+		return connected(dsn, func(conn *sql.DB) error { return printStatus(ctx, conn) })
 	})
+}
+
+// printStatus prints the migrations and the extra indexes. Migrations that are pending or unknown are an error.
+func printStatus(ctx context.Context, conn *sql.DB) error {
+	list, err := db.Status(ctx, conn)
+	pending := 0
+	for _, m := range list {
+		at := "not applied"
+		if m.At.IsZero() {
+			pending++
+		} else {
+			at = m.At.Format("2006-01-02 15:04:05Z")
+		}
+		fmt.Printf("%-30s %s\n", m.ID, at)
+	}
+	if err != nil {
+		return err
+	}
+	extras, err := db.Extras(ctx, conn)
+	for _, e := range extras {
+		if e.Made {
+			fmt.Printf("%-30s %s\n", "extra index", extraLine(e))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d migrations applied, %d pending\n", len(list)-pending, pending)
+	if err := db.Newer(list); err != nil {
+		return err
+	}
+	if pending > 0 {
+		return fmt.Errorf("%d migrations are pending: `skald migrate up` applies them", pending)
+	}
+	return nil
 }
 
 type migrateRoles struct {

@@ -52,16 +52,13 @@ type extrasStatus struct{}
 
 func (extrasStatus) Run(ctx context.Context, c *cli) error {
 	return withDatabase(ctx, c, func(dsn string) error {
-		conn, err := sql.Open("postgres", dsn)
-		if err != nil {
+		return connected(dsn, func(conn *sql.DB) error {
+			list, err := db.Extras(ctx, conn)
+			for _, e := range list {
+				fmt.Println(extraLine(e))
+			}
 			return err
-		}
-		defer conn.Close()
-		list, err := db.Extras(ctx, conn)
-		for _, e := range list {
-			fmt.Println(extraLine(e))
-		}
-		return err
+		})
 	})
 }
 
