@@ -52,9 +52,9 @@ func Exhausted(err error) string {
 	return ""
 }
 
-// Away reports whether no server answered, or one that is starting, stopping or has no
-// connection to spare, or none but standbys: it may be there in a moment. A refused login, a missing database, too few
-// sessions of a pooler, PgBouncer's protocol violation (08P01) or a TLS alert is an answer.
+// Away reports whether no server answered, or only standbys, or one that is starting, stopping or
+// has no connection to spare: it may be available in a moment. A refused login, a missing database,
+// too few sessions of a pooler, PgBouncer's protocol violation (08P01) or a TLS alert is an answer.
 func Away(err error) bool {
 	switch s := SQLState(err); {
 	case slices.Contains([]string{"08000", "08001", "08003", "08006", "57P01", "57P02", "57P03", "53300"}, s):

@@ -15,9 +15,8 @@
 //
 // Files, each on top of those before it: errors, rows, lines, dial, commits, clock, reach,
 // connector, heartbeat, postgres, columns, keyed, statement, table, sealed_tables, values, where,
-// batch, condition, cover,
-// deployment_secrets, listener, page, pooler, reseal, sealing, secrets, table_alike,
-// table_columns, tenant, tx.
+// batch, condition, cover, deployment_secrets, listener, page, pooler, reseal, sealing, secrets,
+// table_alike, table_columns, tenant, tx.
 package postgres
 
 import (

@@ -33,9 +33,8 @@ func (c claims) at(name string) any {
 	return v
 }
 
-// role is the last of principal.Roles that a claim contains, as text or in a list: by its own name, or
-// if there is a map by the names there, and then by no others, because the same word may be a role
-// of another application. Other values
+// role is the last of principal.Roles that a claim contains, as text or in a list. With a map only
+// the names in it count, because the same word may be a role of another application. Other values
 // belong to other systems and are ignored; a caller without a role is authenticated but has no
 // permissions.
 func (c claims) role(claim string, byName map[string]principal.Role) principal.Role {

@@ -117,8 +117,9 @@ func letterETag(l *dlq.Letter, policy dlq.Hold) string {
 	if l.ArchivedAt != nil {
 		return httpkit.ArchivedETag(l.Version)
 	}
-	by := string(l.HeldBy(policy))
-	if l.HeldBy(policy) == dlq.HeldByRedrive {
+	held := l.HeldBy(policy)
+	by := string(held)
+	if held == dlq.HeldByRedrive {
 		by = l.CollectedBy.String()
 	}
 	return httpkit.HeldETag(httpkit.ETagOf(l.Version), by)

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,10 +32,7 @@ func (m *Metrics) zeros() {
 	}
 	each(m.stalled, saga.StuckReasons)
 	each(m.limited, []string{"key", "tenant", "creates"})
-	codes := make([]string, 0, 3)
-	for _, code := range []int{500, 502, 503} { // the others tell of clients
-		codes = append(codes, strconv.Itoa(code))
-	}
+	codes := []string{"500", "502", "503"} // the others tell of clients
 	each(m.requests, []string{"get", "head", "post", "put", "patch", "delete"}, codes)
 	each(m.notices.attempts, []string{"delivered", "retried", "failed", "abandoned"})
 	each(m.letters.drives,

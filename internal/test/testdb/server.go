@@ -27,7 +27,7 @@ type address struct {
 
 // settings trade durability for speed: the data is worthless after a crash of the machine.
 // Autovacuum would make plans and timings vary from run to run.
-// A test of several nodes needs up to fifty connections, and two tests run at once for each core.
+// A test of several nodes needs up to fifty connections, and tests of a package run side by side.
 var settings = map[string]string{
 	"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off",
 	"max_connections": "600", "max_wal_size": "64MB", "autovacuum": "off",

@@ -47,6 +47,9 @@ var (
 	numbers     = []string{"retry_count_min", "retry_count_max", "generation_min"}
 )
 
+// usualFilters is how many filters of a redrive are always shown.
+const usualFilters = 6
+
 // filterFields are the filters of the list of letters as fields of a redrive.
 func filterFields() (usual, more []web.Field) {
 	all := append([]web.Filter{{Name: "status", Label: "Status", Hint: "those that the action applies to"}}, letterFilters...)
@@ -64,7 +67,7 @@ func filterFields() (usual, more []web.Field) {
 			}
 			field.Hint = strings.Join(names, " ")
 		}
-		if i <= 6 {
+		if i <= usualFilters {
 			usual = append(usual, field)
 		} else {
 			more = append(more, field)
