@@ -140,6 +140,10 @@ func (s *story) begin(owner *int64) saga.Instance {
 // play applies and commits one event; release also releases the saga.
 func (s *story) play(run saga.Instance, e saga.Event, release bool) saga.Instance {
 	s.t.Helper()
+	if _, passed := e.(saga.DeadlinePassed); passed {
+		run.TimeoutAt = new(s.now())
+		e = saga.DeadlinePassed{At: *run.TimeoutAt}
+	}
 	c, err := saga.Apply(run, e, saga.Moment{Now: s.now(), NewID: uuid.New})
 	if err != nil {
 		s.t.Fatal(err)

@@ -249,7 +249,10 @@ func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
 	return true
 }
 
-func (d *decision) deadline() bool {
+func (d *decision) deadline(e DeadlinePassed) bool {
+	if at := d.s.Deadline(); at == nil || !at.Equal(e.At) {
+		return false
+	}
 	if d.s.State == Compensating && !d.s.CompensationExpired {
 		d.tell(DeadlineReached)
 		d.s.CompensationExpired = true

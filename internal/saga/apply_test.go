@@ -68,7 +68,7 @@ func tell(t *testing.T, r Instance, story string) (Instance, string, Change) {
 		if !known {
 			t.Fatalf("no such word: %q", word)
 		}
-		c, err := Apply(r, e, moments(noon.Add(time.Duration(i+1)*time.Minute)))
+		c, err := happens(r, e, moments(noon.Add(time.Duration(i+1)*time.Minute)))
 		if err != nil {
 			t.Fatalf("%s (word %d of %q): %v", word, i+1, story, err)
 		}
@@ -157,6 +157,36 @@ func TestStories(t *testing.T) {
 	}
 }
 
+// The deadline of one phase never ends the other, and one that was moved has not passed.
+func TestOnlyTheDeadlineOfThePhaseEndsIt(t *testing.T) {
+	action, undo := noon.Add(time.Hour), noon.Add(24*time.Hour)
+	for _, tt := range []struct {
+		name, story string
+		passed      time.Time
+		takes       bool
+	}{
+		{"going forward, its own", "done", action, true},
+		{"going forward, the one of compensating", "done", undo, false},
+		{"going forward, an earlier one that was moved", "done", action.Add(-time.Minute), false},
+		{"compensating, its own", "done refused", undo, true},
+		{"compensating, the one of going forward", "done refused", action, false},
+		{"flagged, but not turned", "done cancel", action, false},
+		{"ended", "done done", action, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, _, _ := tell(t, started("uu"), tt.story)
+			r.TimeoutAt, r.CompensationTimeoutAt = &action, &undo
+			if c, err := Apply(r, DeadlinePassed{At: tt.passed}, moments(undo)); (err == nil) != tt.takes {
+				t.Errorf("%v; after it %+v", err, c.After.Saga)
+			}
+			r.TimeoutAt, r.CompensationTimeoutAt = nil, nil
+			if _, err := Apply(r, DeadlinePassed{At: tt.passed}, moments(undo)); err == nil {
+				t.Error("a phase without a deadline was ended by one")
+			}
+		})
+	}
+}
+
 func TestARefusalNamesTheAllowedActions(t *testing.T) {
 	const (
 		flagged = "suspend force-fail" // while its driver has not turned it yet
@@ -185,7 +215,7 @@ func TestARefusalNamesTheAllowedActions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, _, _ := tell(t, started("uu"), tt.story)
-			_, err := Apply(r, happenings[tt.refused], moments(noon))
+			_, err := happens(r, happenings[tt.refused], moments(noon))
 			f := fault.As(err)
 			if f == nil || f.Kind != fault.Conflict || f.Code != "SAGA_STATE_CONFLICT" {
 				t.Fatalf("%s after %q: %v, want a conflict", tt.refused, tt.story, err)

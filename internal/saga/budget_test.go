@@ -24,7 +24,7 @@ func budgeted(t *testing.T, b Budget, r Instance, events ...Event) (Instance, Ch
 		m := moments(noon.Add(time.Duration(i+1) * time.Minute))
 		m.Budget = b
 		var err error
-		if c, err = Apply(r, e, m); err != nil {
+		if c, err = happens(r, e, m); err != nil {
 			t.Fatalf("event %d: %v", i+1, err)
 		}
 		r = c.After
@@ -165,11 +165,11 @@ func TestAnOperatorsOutputIsWithinTheBudget(t *testing.T) {
 	m := moments(noon)
 	m.Budget.Saga = 100
 	order := StepOrdered{Order: Order{Verb: CompleteStep, Output: text(101)}, Step: 1}
-	if _, err := Apply(r, order, m); err == nil {
+	if _, err := happens(r, order, m); err == nil {
 		t.Error("an output beyond the budget is accepted")
 	}
 	order.Output = text(90)
-	if _, err := Apply(r, order, m); err != nil {
+	if _, err := happens(r, order, m); err != nil {
 		t.Error(err)
 	}
 }

@@ -34,8 +34,8 @@ func TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged(t *testing.T) {
 			damage(&r)
 			for _, e := range events() {
 				e = p.aimed(e)
-				_, before := Apply(whole, e, moments(noon))
-				c, err := Apply(r, e, moments(noon))
+				_, before := happens(whole, e, moments(noon))
+				c, err := happens(r, e, moments(noon))
 				var verb Verb
 				if e != nil {
 					verb = e.event()
@@ -122,11 +122,11 @@ func TestAnErrorThatIsSealedIsNotWrittenOver(t *testing.T) {
 		ContentUnreadable: true, Error: &Error{Code: "http_503", Message: SealedMessage}, CompletedAt: new(noon),
 	}
 	r := NewInstance(failed, def)
-	if _, err := Apply(r, Acknowledged{}, moments(noon)); !fault.IsCode(err, CodeContentUnreadable) {
+	if _, err := happens(r, Acknowledged{}, moments(noon)); !fault.IsCode(err, CodeContentUnreadable) {
 		t.Errorf("acknowledged: %v", err)
 	}
 	r.Error.Message = "the participant answered 503"
-	if _, err := Apply(r, Acknowledged{}, moments(noon)); err != nil {
+	if _, err := happens(r, Acknowledged{}, moments(noon)); err != nil {
 		t.Errorf("an error in the clear: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestARowWrittenByHandNeverPanics(t *testing.T) {
 				}
 				change(&r)
 				for _, e := range events() {
-					if c, err := Apply(r, e, moments(noon)); err == nil && c.After.State == Compensated && c.After.EndCause == nil {
+					if c, err := happens(r, e, moments(noon)); err == nil && c.After.State == Compensated && c.After.EndCause == nil {
 						t.Errorf("%s at step %d: %T ends it without a cause", state, step, e)
 					}
 				}

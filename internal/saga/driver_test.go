@@ -87,7 +87,7 @@ func (w *world) send() {
 func (w *world) decide(e Event) {
 	for range 10 {
 		before := *w.run
-		c, err := Apply(before, e, w.moment())
+		c, err := happens(before, e, w.moment())
 		if err != nil {
 			w.t.Fatalf("%#v on %+v: %v", e, before.Saga, err)
 		}
@@ -128,7 +128,7 @@ func (w *world) meddle(when string) {
 	if _, reopens := e.(ResumeRequested); reopens && r.State == Failed {
 		return // that has its own budget
 	}
-	c, err := Apply(r, e, w.moment())
+	c, err := happens(r, e, w.moment())
 	if err != nil {
 		if fault.KindOf(err) != fault.Conflict {
 			w.t.Fatalf("%#v on %+v: %v", e, r.Saga, err)
@@ -172,7 +172,7 @@ func (w *world) retry(r *Instance) RetryRequested {
 // unsuspend ends a suspension. Until here nothing was sent (invariant I15).
 func (w *world) unsuspend() {
 	r := w.load()
-	c, err := Apply(r, UnsuspendRequested{}, w.moment())
+	c, err := happens(r, UnsuspendRequested{}, w.moment())
 	if err != nil || !w.commit(UnsuspendRequested{}, r, c) {
 		w.t.Fatalf("cannot resume %+v: %v", r.Saga, err)
 	}
@@ -213,7 +213,7 @@ func (w *world) reopened() bool {
 	w.resumesLeft--
 	w.checkEnd() // a dirty end must be right while it lasts
 	if r := w.load(); r.NeedsAttention && w.chance("acknowledged", 30) {
-		if c, err := Apply(r, Acknowledged{By: "op"}, w.moment()); err != nil || !w.commit(Acknowledged{}, r, c) {
+		if c, err := happens(r, Acknowledged{By: "op"}, w.moment()); err != nil || !w.commit(Acknowledged{}, r, c) {
 			w.t.Fatalf("acknowledge: %v", err)
 		}
 	}
@@ -227,10 +227,10 @@ func (w *world) reopened() bool {
 	case w.chance("undone by hand", 20):
 		e = StepOrdered{Step: r.CurrentStep, Order: Order{Verb: UndoneStep, By: "op", Reason: "by hand"}}
 	}
-	c, err := Apply(r, e, w.moment())
+	c, err := happens(r, e, w.moment())
 	if err != nil {
 		e = ResumeRequested{By: "op"}
-		c, err = Apply(r, e, w.moment())
+		c, err = happens(r, e, w.moment())
 	}
 	if err != nil {
 		w.t.Fatalf("resume: %v", err)

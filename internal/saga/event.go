@@ -31,8 +31,10 @@ type CancelRequested struct{ By, Reason string }
 type CompensateRequested struct{ By, Reason string }
 
 // DeadlinePassed means that Saga.TimeoutAt, or while compensating Saga.CompensationTimeoutAt, has
-// passed on the database's clock.
-type DeadlinePassed struct{}
+// passed on the database's clock. At is the deadline that was found to have passed: the event is
+// refused if it is no longer the one of the current phase, because the saga has begun to
+// compensate, or its deadline was moved, between the look at the clock and the load.
+type DeadlinePassed struct{ At time.Time }
 
 // ResumeRequested reopens a FAILED saga whose compensation gave up.
 type ResumeRequested struct{ By, Reason string }

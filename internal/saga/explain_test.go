@@ -53,7 +53,7 @@ func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 		var logs []StepLog
 		r := started("uu")
 		for i, word := range strings.Fields(tt.story) {
-			c, err := Apply(r, happenings[word], moments(noon.Add(time.Duration(i)*time.Minute)))
+			c, err := happens(r, happenings[word], moments(noon.Add(time.Duration(i)*time.Minute)))
 			if err != nil {
 				t.Fatalf("%q: %v", tt.story, err)
 			}
@@ -74,7 +74,7 @@ func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 
 func TestADryRunUndoesTheStepInDoubt(t *testing.T) {
 	r, _, _ := tell(t, started("uu"), "done timeout")
-	c, err := Apply(r, happenings["cancel"], moments(noon.Add(time.Hour)))
+	c, err := happens(r, happenings["cancel"], moments(noon.Add(time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestWhatWaitsBehindASuspensionSaysSo(t *testing.T) {
 		if !strings.Contains(x.Summary, sentence(tt.want)) {
 			t.Errorf("%q is explained by %q", tt.story, x.Summary)
 		}
-		if _, err := Apply(r, happenings[tt.again], moments(noon)); err == nil ||
+		if _, err := happens(r, happenings[tt.again], moments(noon)); err == nil ||
 			!strings.Contains(err.Error(), "the saga is "+r.State.String()+"; "+tt.want) {
 			t.Errorf("%q, then %s: %v", tt.story, tt.again, err)
 		}
@@ -122,7 +122,7 @@ func TestAnErasedSagaSaysWhyNothingCanBeDone(t *testing.T) {
 		r, _, _ := tell(t, started("uu"), story)
 		r.Payload = ErasedContent
 		for _, word := range []string{"retry", "resume", "cancel", "suspend"} {
-			_, err := Apply(r, happenings[word], moments(noon))
+			_, err := happens(r, happenings[word], moments(noon))
 			if err == nil || !strings.Contains(err.Error(), "its content was erased") {
 				t.Errorf("%q, then %s: %v", story, word, err)
 			}

@@ -50,7 +50,7 @@ func (d *decision) unsuspend(e UnsuspendRequested) bool {
 	if !allows(ResumeVerb, &d.After) {
 		return false
 	}
-	if at := *d.s.phaseDeadline(); at != nil && !e.KeepDeadline {
+	if at := d.s.Deadline(); at != nil && !e.KeepDeadline {
 		// Both times are the database's; so will be the new deadline.
 		d.deadlineIn(max(at.Sub(*d.s.SuspendedAt), 0).Milliseconds())
 	}
@@ -64,7 +64,7 @@ func (d *decision) setDeadline(e DeadlineSet) bool {
 		return false
 	}
 	d.deadlineIn(e.TimeoutMS)
-	d.tell(DeadlineChanged).say(words{By: e.By, Reason: e.Reason, Deadline: *d.s.phaseDeadline()})
+	d.tell(DeadlineChanged).say(words{By: e.By, Reason: e.Reason, Deadline: d.s.Deadline()})
 	return true
 }
 

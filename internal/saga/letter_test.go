@@ -111,7 +111,7 @@ func TestALetterSaysWhatGaveUp(t *testing.T) {
 		if tt.class == retry.Refused {
 			o.Verdict = Refused
 		}
-		c, err := Apply(r, Answered{o}, moments(noon))
+		c, err := happens(r, Answered{o}, moments(noon))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestWhoHadItRetriedIsKept(t *testing.T) {
 	r := point{pattern: "uuu", state: Failed, step: 1, cause: CauseStepFailed, attempt: 3, mark: lettered}.run()
 	m := moments(noon)
 	m.Actor = "carla"
-	c, err := Apply(r, ResumeRequested{By: "x"}, m)
+	c, err := happens(r, ResumeRequested{By: "x"}, m)
 	if err != nil || c.Letter.Outcome != dlq.RetryStarted || c.Letter.Token == uuid.Nil {
 		t.Fatalf("%v: %+v", err, c.Letter)
 	}
@@ -161,7 +161,7 @@ func TestAManualCompensationLeavesTheSagaClean(t *testing.T) {
 		r := point{pattern: "uuu", state: Failed, step: 0, cause: CauseCancelled, attempt: 3, mark: lettered}.run()
 		m := moments(noon)
 		m.Actor = "key-1"
-		c, err := Apply(r, StepOrdered{Order: Order{Verb: verb, By: "carla", Reason: "called the bank"}}, m)
+		c, err := happens(r, StepOrdered{Order: Order{Verb: verb, By: "carla", Reason: "called the bank"}}, m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -131,7 +131,7 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok = d.jobRunChecked(e)
 	// The clock, and the check that no saga is stuck.
 	case DeadlinePassed:
-		ok = d.deadline()
+		ok = d.deadline(e)
 	case Neglected:
 		ok = d.neglected(e)
 	// Its users, and operators.

@@ -146,7 +146,7 @@ func writeEvents(w io.Writer) {
 			if e == nil || drivers(e) && !p.owned {
 				continue
 			}
-			if c, err := Apply(r, p.aimed(e), moments(noon)); err == nil {
+			if c, err := happens(r, p.aimed(e), moments(noon)); err == nil {
 				kind := strings.TrimPrefix(fmt.Sprintf("%T", e), "saga.")
 				if leads[kind] == nil {
 					leads[kind] = map[State]map[State]bool{}

@@ -195,7 +195,7 @@ func TestEveryEventOnEveryRunFollowsTheTableOrIsAConflict(t *testing.T) {
 		consistent := inconsistent(&r) == ""
 		for _, e := range all {
 			e = p.aimed(e)
-			c, err := Apply(r, e, moments(noon))
+			c, err := happens(r, e, moments(noon))
 			if want := accepted(p, e); want != (err == nil) {
 				t.Fatalf("%+v, %#v: error %v, accepted should be %v", p, e, err, want)
 			}
@@ -263,7 +263,7 @@ func TestTheAllowedActionsAreExactlyWhatApplyAccepts(t *testing.T) {
 		r := p.run()
 		allowed := r.AllowedActions()
 		for verb, e := range verbs {
-			_, err := Apply(r, p.aimed(e), moments(noon))
+			_, err := happens(r, p.aimed(e), moments(noon))
 			if slices.Contains(allowed, string(verb)) != (err == nil) {
 				t.Fatalf("%+v: %s is allowed in %q, Apply says %v", p, verb, allowed, err)
 			}
@@ -299,7 +299,7 @@ func TestEveryEdgeIsTaken(t *testing.T) {
 func missesAnEdge(p point) bool {
 	r := p.run()
 	return slices.ContainsFunc(events(), func(e Event) bool {
-		_, err := Apply(r, p.aimed(e), moments(noon))
+		_, err := happens(r, p.aimed(e), moments(noon))
 		_, illegal := errors.AsType[*IllegalEdgeError](err)
 		if illegal && fault.KindOf(err) != fault.Conflict {
 			panic(err)
@@ -326,7 +326,7 @@ func TestEveryRunCanEnd(t *testing.T) {
 				if r.Next(now) == Turn {
 					event = Turned{}
 				}
-				c, err := Apply(r, event, moments(now))
+				c, err := happens(r, event, moments(now))
 				if err != nil {
 					t.Fatalf("%+v, %#v: %v", p, event, err)
 				}
@@ -348,7 +348,7 @@ func TestAReleasedRunWaitsForAnybody(t *testing.T) {
 		}
 		// While a call is in flight, only its answer can give the saga up.
 		for _, e := range events()[:answers] {
-			c, err := Apply(r, e, moments(noon))
+			c, err := happens(r, e, moments(noon))
 			if err != nil {
 				continue
 			}

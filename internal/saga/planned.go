@@ -25,7 +25,7 @@ func (c *Change) Changes(before *Instance) (all []PlannedChange) {
 	differs("current_step", before.stepName(), after.stepName())
 	differs("end_cause", causeText(before.EndCause), causeText(after.EndCause))
 	if before.State.Forward() == after.State.Forward() { // otherwise the store sets that of the new phase
-		differs("deadline", timeText(*before.phaseDeadline()), timeText(*after.phaseDeadline()))
+		differs("deadline", timeText(before.Deadline()), timeText(after.Deadline()))
 	}
 	if before.State == after.State && before.CurrentStep == after.CurrentStep {
 		differs("failures", strconv.Itoa(before.Failures), strconv.Itoa(after.Failures))

@@ -55,7 +55,7 @@ func TestALogHoldsTheWholeAttempt(t *testing.T) {
 			o, want := o, want
 			tt.answer(&o)
 			tt.logged(&want)
-			c, err := Apply(started("uu"), Answered{o}, moments(noon))
+			c, err := happens(started("uu"), Answered{o}, moments(noon))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -197,7 +197,7 @@ func TestARetryWaitsByPolicyAndRetryAfter(t *testing.T) {
 			}
 			attempt := r.Attempt
 			e := Answered{Outcome{Verdict: NotApplied, Class: retry.Unavailable, RetryAfter: tt.after}}
-			c, err := Apply(r, e, moments(noon))
+			c, err := happens(r, e, moments(noon))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,11 +230,11 @@ func TestTheCompensationDeadlineIsPinnedWhenItBegins(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := moments(noon)
 			m.CompensationTimeout = tt.def
-			first, err := Apply(tt.r, happenings["done"], m)
+			first, err := happens(tt.r, happenings["done"], m)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := Apply(first.After, happenings["refused"], m)
+			c, err := happens(first.After, happenings["refused"], m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -268,7 +268,7 @@ func TestAnErrorCarriesTheParticipantsStackTraceAndCause(t *testing.T) {
 	}
 	r, _, _ := tell(t, started("uu"), "done")
 	apply := func(r Instance, o Outcome) Change {
-		c, err := Apply(r, Answered{Outcome: o}, moments(noon))
+		c, err := happens(r, Answered{Outcome: o}, moments(noon))
 		if err != nil {
 			t.Fatal(err)
 		}

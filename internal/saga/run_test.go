@@ -86,7 +86,7 @@ func TestABodyWithoutPayloadAndWithNamesOfAnyScript(t *testing.T) {
 	def := definition("nn")
 	def.Name, def.Steps[0].Name, def.Steps[1].Name = "注文", "在庫", "e\u0301tape"
 	r := NewInstance(New(Spec{ID: uuid.UUID{1}}, def, 1, new(int64(1)), noon, 0), def)
-	c, err := Apply(r, Answered{Outcome{Verdict: Done}}, moments(noon)) // without a body
+	c, err := happens(r, Answered{Outcome{Verdict: Done}}, moments(noon)) // without a body
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,18 @@ func definition(pattern string) *workflow.Definition {
 	return d
 }
 
+// happens applies e to r. A deadline that passes is the one that r has; a saga without one is given one.
+func happens(r Instance, e Event, m Moment) (Change, error) {
+	if _, passed := e.(DeadlinePassed); passed {
+		at := r.phaseDeadline()
+		if *at == nil {
+			*at = &m.Now
+		}
+		e = DeadlinePassed{At: **at}
+	}
+	return Apply(r, e, m)
+}
+
 // moments returns a Moment whose ids count up.
 func moments(now time.Time) Moment {
 	var n byte

@@ -149,7 +149,10 @@ type Saga struct {
 	UpdatedAt           time.Time
 }
 
-// phaseDeadline returns the deadline of the current phase, to be read or set.
+// Deadline is the deadline of the current phase on the database's clock, nil if it has none.
+func (s *Saga) Deadline() *time.Time { return *s.phaseDeadline() }
+
+// phaseDeadline is where Deadline is kept, to be set.
 func (s *Saga) phaseDeadline() **time.Time {
 	if s.State.Forward() {
 		return &s.TimeoutAt

@@ -46,7 +46,7 @@ func (s *stepStory) apply(events ...Event) *stepStory {
 			a.StartedAt, a.EndedAt = s.now.Add(-time.Second/2), s.now
 			e = a
 		}
-		change, err := Apply(s.run, e, Moment{Now: s.now, NewID: uuid.New, Jitter: 0.5})
+		change, err := happens(s.run, e, Moment{Now: s.now, NewID: uuid.New, Jitter: 0.5})
 		if err != nil {
 			s.t.Fatalf("apply %T: %v", e, err)
 		}

@@ -35,7 +35,7 @@ func TestARefusalNeverEndsADoubt(t *testing.T) {
 		{"the node hands over what waits", false, lost, stopped, saga.Compensated, "X0 X1 X1 C1 C0"},
 		{"cancelled while it waits", false, lost, does(cancel), saga.Cancelled, "X0 X1 C1 C0"},
 		{"cancelled in the call of a node that is then killed", false, silent, both(does(cancel), killed), saga.Cancelled, "X0 X1 C1 C0"},
-		{"the deadline passes while it waits", false, lost, does(saga.DeadlinePassed{}), saga.TimedOut, "X0 X1 C1 C0"},
+		{"the deadline passes while it waits", false, lost, does(saga.DeadlineSet{TimeoutMS: 60_000}, saga.DeadlinePassed{}), saga.TimedOut, "X0 X1 C1 C0"},
 		{"failed by hand", false, lost, does(order(saga.FailStep)), saga.Compensated, "X0 X1 C1 C0"},
 		{"skipped by hand, then cancelled", false, lost, does(order(saga.SkipStep), cancel), saga.Cancelled, "X0 X1 X2 C1 C0"},
 		{"completed by hand, then cancelled", false, lost, does(order(saga.CompleteStep), cancel), saga.Cancelled, "X0 X1 X2 C1 C0"},

@@ -221,9 +221,9 @@ func (s *session) reapAll(ctx context.Context) error {
 			return err
 		}
 		after = page[len(page)-1]
-		refs := make([]saga.Ref, len(page))
+		refs, passed := make([]saga.Ref, len(page)), make(map[saga.Ref]time.Time, len(page))
 		for i := range page {
-			refs[i] = page[i].Ref
+			refs[i], passed[page[i].Ref] = page[i].Ref, page[i].At
 		}
 		overdue, err := s.e.cfg.Store.Load(ctx, refs)
 		if err != nil {
@@ -231,7 +231,7 @@ func (s *session) reapAll(ctx context.Context) error {
 		}
 		s.e.cfg.Observer.Loop("reaper") // a page is progress, too
 		for _, l := range overdue {
-			s.flagOverdue(ctx, l)
+			s.flagOverdue(ctx, l, passed[l.Saga.Ref()])
 		}
 		if len(page) < reapBatch {
 			return nil
@@ -243,9 +243,9 @@ func (s *session) reapAll(ctx context.Context) error {
 // reapBatch is how many overdue sagas are read at once.
 const reapBatch = 500
 
-// flagOverdue sets the deadline's flag on one saga. If that fails, it is logged and left for
-// the next round, without stopping the others.
-func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
+// flagOverdue sets the flag of the deadline that has passed on one saga. If that fails, it is
+// logged and left for the next round, without stopping the others.
+func (s *session) flagOverdue(ctx context.Context, l saga.Loaded, passed time.Time) {
 	run, err := s.rebuild(ctx, l)
 	if err != nil {
 		s.unreadable(ctx, l.Saga.Ref(), err)
@@ -254,9 +254,9 @@ func (s *session) flagOverdue(ctx context.Context, l saga.Loaded) {
 			return
 		}
 	}
-	change, err := saga.Apply(run, saga.DeadlinePassed{}, s.e.moment())
+	change, err := saga.Apply(run, saga.DeadlinePassed{At: passed}, s.e.moment())
 	if err != nil {
-		return // the saga has changed since
+		return // the saga has changed since it was found overdue
 	}
 	_ = failpoint.Hit(failpoint.ReaperBeforeFlag)
 	if err := s.e.cfg.Commit(ctx, change); err != nil {

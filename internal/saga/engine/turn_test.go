@@ -177,6 +177,59 @@ func TestDeadlineCompensatesASaga(t *testing.T) {
 	}
 }
 
+// The reaper's look at the clock and its load of the saga are two statements. What changes in between decides:
+// the deadline that was seen must still be the one of the saga's phase.
+func TestADeadlineSeenBeforeTheSagaChangedDoesNotEndIt(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		reply     reply // of step 1, under way while the deadline passes
+		meanwhile func(w *world, a *node, id uuid.UUID)
+		end       saga.State
+		sequence  string
+	}{
+		{"it turned to compensating", slowly(no, 8*time.Second),
+			func(*world, *node, uuid.UUID) {}, saga.Compensated, "X0 X1 C0"},
+		{"its deadline was extended", slowly(yes, 20*time.Second), does(saga.DeadlineSet{TimeoutMS: 3_600_000}),
+			saga.Completed, "X0 X1"},
+		{"it was suspended, and resumed with a later one", slowly(yes, 20*time.Second),
+			does(saga.SuspendRequested{By: "op"}, saga.UnsuspendRequested{By: "op"}, saga.DeadlineSet{TimeoutMS: 3_600_000}),
+			saga.Completed, "X0 X1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, w *world) {
+				w.participants.behavior = func(c saga.Call, _ int) reply {
+					switch {
+					case c.Action == saga.Compensate:
+						return slowly(yes, 10*time.Second)
+					case c.Index == 1:
+						return tt.reply
+					}
+					return yes
+				}
+				d := steps("uu")
+				d.TimeoutMS, d.CompensationTimeoutMS = 3000, 3_600_000
+				a := w.start("a")
+				a.inject(faults{latency: func(o op) (there, back time.Duration) {
+					if o == reaping {
+						return 0, 4 * time.Second // it looks at 6 s, and loads at 10 s
+					}
+					return 0, 0
+				}})
+				id := a.create(d)
+				time.Sleep(8 * time.Second)
+				tt.meanwhile(w, a, id)
+				w.untilEnded(id)
+				s, sequence := w.load(id).Saga, w.participants.sequence(id)
+				if s.State != tt.end || s.CompensationExpired || s.TimedOutAt != nil || sequence != tt.sequence {
+					t.Errorf("%s by %s (compensation expired: %t, timed out: %v); want %s by %s",
+						s.State, sequence, s.CompensationExpired, s.TimedOutAt, tt.end, tt.sequence)
+				}
+				w.checkInvariants(id)
+			})
+		})
+	}
+}
+
 // More sagas than the reaper reads at once stay overdue forever, because their workflow
 // cannot be read. The deadline of a later saga must still take effect.
 func TestOverdueSagasThatCannotBeFlaggedDoNotHideOthers(t *testing.T) {

@@ -256,6 +256,9 @@ func (w *world) register(d *workflow.Definition) {
 func (w *world) intervene(id uuid.UUID, e saga.Event) error {
 	for {
 		run := w.run(id)
+		if _, passed := e.(saga.DeadlinePassed); passed {
+			e = saga.DeadlinePassed{At: *run.Deadline()}
+		}
 		change, err := saga.Apply(run, e, saga.Moment{Now: now(), NewID: w.newID})
 		if err != nil {
 			return err

@@ -161,11 +161,22 @@ func (f *fixture) stored(batch ...saga.NewSaga) []saga.Instance {
 // apply applies an event by the rules, which must allow it.
 func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	f.t.Helper()
+	if _, passed := e.(saga.DeadlinePassed); passed {
+		run, e = f.overdueNow(run)
+	}
 	c, err := saga.Apply(run, e, f.moment())
 	if err != nil {
 		f.t.Fatalf("%#v on %+v: %v", e, run.Saga, err)
 	}
 	return c
+}
+
+// overdueNow returns run with its deadlines as the store has set them, as the reaper loads it, and
+// the event that the present one has passed.
+func (f *fixture) overdueNow(run saga.Instance) (saga.Instance, saga.Event) {
+	stored := f.load(run.ID).Saga
+	run.TimeoutAt, run.CompensationTimeoutAt = stored.TimeoutAt, stored.CompensationTimeoutAt
+	return run, saga.DeadlinePassed{At: *run.Deadline()}
 }
 
 // commit writes batch and returns the error of each.
