@@ -119,8 +119,9 @@ chaos-jobs: postgres ## kill and pause workers, leaders and the database under j
 chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and recreated, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos
 
-mutants: postgres ## break the code behind fifty rows of docs/requirements, in a copy, and show that their tests fail (ten minutes; SEED=7 or day, N=10, ROWS='X10,gap 2')
-	$(GO) run ./internal/test/mutants/mutate $(if $(SEED),-seed $(SEED)) $(if $(N),-n $(N)) $(if $(ROWS),-rows '$(ROWS)')
+mutants: postgres ## break what the rows of docs/requirements say and show that their tests fail: all (an hour), or SEED=7 or day, N=10, BUDGET=30s, ROWS='X10,gap 2'
+	@TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) run ./internal/test/mutants/mutate $(if $(SEED),-seed $(SEED)) $(if $(N),-n $(N)) \
+		$(if $(BUDGET),-budget $(BUDGET)) $(if $(ROWS),-rows '$(ROWS)')
 
 # Every commit has to pass these; .ci/run begins with them.
 check: lint verify-generated postgres ## the cheap checks, for use before every commit: lint, generated code, structure, documentation

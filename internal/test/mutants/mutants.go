@@ -1,207 +1,196 @@
-// Package mutants shows that the tests which docs/requirements names are proofs: it
-// draws rows by a seed, breaks the code behind each of them in a copy of the tree, and
-// runs the row's test, which has to fail.
+// Package mutants shows that the tests which docs/requirements names are proofs: it draws rows by a
+// seed, breaks the code behind each of them, and runs the row's test, which has to fail.
 //
-//	make mutants                         fifty rows, by a seed that is printed
-//	make mutants SEED=7 N=10             the same ten rows again
-//	make mutants ROWS='X10,gap 2'        these rows
+//	make mutants                         every row
+//	make mutants SEED=7 N=10             ten rows, by a seed
 //	make mutants SEED=day N=20           twenty rows of the day
+//	make mutants SEED=day BUDGET=30s     rows of the day whose tests need little, for as long as that
+//	make mutants ROWS='X10,gap 2'        these rows
 //
 // The files:
 //
-//	mutants.go       the draw, the copy, the table that is printed
-//	table.go         the mutations of rules, edges and the engine
-//	table_stores.go  those of stores and migrations
-//	table_seeds.go   those of the tables and views of the seed documents
+//	mutants.go  the draw, and the table that is printed
+//	rows.go     the rows of docs/requirements and their tests; the rows that nothing can break
+//	try.go      one mutant: an overlay of the build, its test, and what came of it
+//	table*.go   the mutants, by what they break
 package mutants
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
 // Mutant is one way to break what rows of the requirements claim.
 type Mutant struct {
-	Rows []string // their numbers; those of one-product.md with "one-product " before them
+	Rows string // their numbers, as Row has them, separated by commas
 	File string
-	// Old occurs exactly once in File; with New instead, Test fails.
+	// Old occurs exactly once in File; with New instead, the test of each of Rows fails. Where a file has it
+	// several times, From occurs once, and the first Old behind it is meant.
 	Old, New string
-	Test     string // package.Name, as the rows write it
+	From     string
 }
 
-// drawn is a row and the mutant behind it.
-type drawn struct {
-	row string
-	m   *Mutant
+// Break returns a file's text as the mutant has it.
+func (m *Mutant) Break(text string) (string, error) {
+	if m.File == afterMigrations {
+		return text, nil
+	}
+	head, tail := "", text
+	if m.From != "" {
+		if n := strings.Count(text, m.From); n != 1 {
+			return "", fmt.Errorf("%s: %s has the text to begin from %d times:\n%s", m.Rows, m.File, n, m.From)
+		}
+		head, tail, _ = strings.Cut(text, m.From)
+		head += m.From
+	}
+	n := strings.Count(tail, m.Old)
+	if n == 0 || n > 1 && m.From == "" || m.Old == m.New {
+		return "", fmt.Errorf("%s: %s has the text %d times, write what breaks it today:\n%s", m.Rows, m.File, n, m.Old)
+	}
+	return head + strings.Replace(tail, m.Old, m.New, 1), nil
 }
 
-const (
-	killed   = "killed"
-	survived = "SURVIVED"
-	broken   = "DOES NOT BUILD"
-	hung     = "NO RESULT"
-)
+// after is a mutant of the schema as migrations leave it: a statement that the tests' databases get besides. Nothing
+// has to be compiled for it.
+func after(rows, statement string) Mutant {
+	return Mutant{Rows: rows, File: afterMigrations, New: statement}
+}
 
-// Run breaks the code behind n rows drawn by the seed, or behind the given rows, separated by
-// commas, and prints a table. It returns an error when a test does not fail.
-func Run(seed uint64, n int, rows string) error {
-	all := draw(seed, n, rows)
+// afterMigrations stands in the place of a file.
+const afterMigrations = "db/migrations"
+
+// trial is a row, its test, and the mutant behind it.
+type trial struct {
+	row, test string
+	m         *Mutant
+}
+
+// Draw says which rows are tried.
+type Draw struct {
+	Seed   uint64
+	N      int           // at most so many rows; 0: all
+	Rows   string        // these, separated by commas
+	Budget time.Duration // rows of cheap packages only, and none is begun after so long; 0: no limit
+	Beside int           // how many are tried at the same time
+}
+
+// Run breaks the code behind the rows of a draw, and prints a table. It returns an error when a test
+// does not fail.
+func Run(d Draw) error {
+	rows, err := Rows(".")
+	if err != nil {
+		return err
+	}
+	all := draw(d, rows)
 	if len(all) == 0 {
 		return errors.New("no row has such a number")
 	}
-	if rows == "" {
-		fmt.Printf("seed %d: %d rows\n", seed, len(all))
+	if d.Rows == "" && d.N+int(d.Budget) > 0 {
+		fmt.Printf("seed %d\n", d.Seed)
 	}
-	dir, err := os.MkdirTemp("", "skald-mutants-")
+	w, err := newWorkshop(".")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := copyTree(dir); err != nil {
-		return fmt.Errorf("copy the tree: %w", err)
+	defer w.close()
+	type experiment struct {
+		m    *Mutant
+		test string
 	}
-	results := map[*Mutant]string{} // several rows may depend on the same code
-	alive := 0
-	fmt.Printf("%-15s %-16s %6s  %-60s %s\n", "row", "result", "time", "test", "broken in")
-	for _, d := range all {
-		begin := time.Now()
-		result, known := results[d.m]
-		if !known {
-			if result, err = try(dir, d.m); err != nil {
-				return fmt.Errorf("row %s: %w", d.row, err)
+	var lock sync.Mutex
+	results := map[experiment]string{} // several rows may rest on the same code and test
+	tried, alive := 0, 0
+	begin := time.Now()
+	next := func() (t trial, of []string, ok bool) {
+		lock.Lock()
+		defer lock.Unlock()
+		for len(all) > 0 && (d.Budget == 0 || time.Since(begin) < d.Budget) {
+			t, all = all[0], all[1:]
+			if _, known := results[experiment{t.m, t.test}]; known {
+				continue // named with the first of its rows
 			}
-			results[d.m] = result
+			results[experiment{t.m, t.test}] = ""
+			of = append(of, t.row)
+			for _, other := range all {
+				if other.m == t.m && other.test == t.test {
+					of = append(of, other.row)
+				}
+			}
+			return t, of, true
 		}
-		if result != killed {
-			alive++
-		}
-		fmt.Printf("%-15s %-16s %5.1fs  %-60s %s\n", d.row, result, time.Since(begin).Seconds(), d.m.Test, d.m.File)
+		return t, nil, false
 	}
-	fmt.Printf("%d rows, %d mutants, %d of the rows not proved\n", len(all), len(results), alive)
+	var failed error
+	var working sync.WaitGroup
+	fmt.Printf("%-16s %6s  %-60s %-48s %s\n", "result", "time", "test", "broken in", "rows")
+	for range max(1, d.Beside) {
+		working.Go(func() {
+			for t, of, ok := next(); ok; t, of, ok = next() {
+				since := time.Now()
+				result, err := w.try(t.m, t.test)
+				lock.Lock()
+				if err != nil {
+					failed = errors.Join(failed, fmt.Errorf("row %s: %w", t.row, err))
+				}
+				results[experiment{t.m, t.test}] = result
+				if tried += len(of); result != killed {
+					alive += len(of)
+				}
+				fmt.Printf("%-16s %5.1fs  %-60s %-48s %s\n",
+					result, time.Since(since).Seconds(), t.test, t.m.File, strings.Join(of, ", "))
+				lock.Unlock()
+			}
+		})
+	}
+	working.Wait()
+	fmt.Printf("%d rows, %d mutants, %.0f s, %d of the rows not proved\n",
+		tried, len(results), time.Since(begin).Seconds(), alive)
 	if alive > 0 {
-		return fmt.Errorf("the tests of %d rows did not fail although the code behind them was broken", alive)
+		failed = errors.Join(failed, fmt.Errorf(
+			"the tests of %d rows did not fail although the code behind them was broken", alive))
 	}
-	return nil
+	return failed
 }
 
-// draw returns n rows that have a mutant, by the seed, or the given rows.
-func draw(seed uint64, n int, rows string) (all []drawn) {
-	wanted := strings.Split(rows, ",")
+// draw returns rows that have a mutant, by the seed, or the given rows, or all in the order of their tests, so
+// that what one needs compiled serves the next.
+func draw(d Draw, rows []Row) (all []trial) {
+	tests := map[string]string{}
+	for _, r := range rows {
+		tests[r.No] = r.Test
+	}
+	wanted := strings.Split(d.Rows, ",")
 	for i := range All {
-		for _, row := range All[i].Rows {
-			if rows == "" || slices.Contains(wanted, row) {
-				all = append(all, drawn{row, &All[i]})
+		for _, no := range All[i].rows() {
+			if d.Rows == "" && (d.Budget == 0 || cheap(tests[no])) || slices.Contains(wanted, no) {
+				all = append(all, trial{no, tests[no], &All[i]})
 			}
 		}
 	}
-	if rows != "" {
+	if d.Rows != "" || d.N == 0 && d.Budget == 0 {
+		slices.SortStableFunc(all, func(a, b trial) int { return strings.Compare(a.test, b.test) })
 		return all
 	}
-	random := rand.New(rand.NewPCG(seed, seed))
+	random := rand.New(rand.NewPCG(d.Seed, d.Seed))
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	return all[:min(n, len(all))]
+	if d.N > 0 {
+		all = all[:min(d.N, len(all))]
+	}
+	return all
 }
 
-// copyTree copies the files of the working tree, with uncommitted changes, so that the
-// mutations never touch the tree itself.
-func copyTree(to string) error {
-	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-	names, err := list.Output()
-	if err != nil {
-		return err
-	}
-	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
-		info, err := os.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
-			continue
-		} else if err != nil {
-			return err
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(to, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, text, info.Mode().Perm()); err != nil {
-			return err
-		}
-	}
-	return nil
+func (m *Mutant) rows() []string { return strings.Split(m.Rows, ", ") }
+
+// cheap says whether a test's package builds and runs its mutants within a few seconds.
+func cheap(test string) bool {
+	pkg, _, _ := strings.Cut(test, ".")
+	return slices.Contains(cheapPackages, pkg)
 }
 
-// try breaks the code in the copy, runs the test, and restores the copy.
-func try(dir string, m *Mutant) (string, error) {
-	path := filepath.Join(dir, m.File)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	if n := strings.Count(string(text), m.Old); n != 1 {
-		return "", fmt.Errorf("%s has the text to break %d times", m.File, n)
-	}
-	name := m.Test[strings.Index(m.Test, ".")+1:]
-	pkg, err := packageOf(dir, m.Test)
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(path, []byte(strings.Replace(string(text), m.Old, m.New, 1)), 0o644); err != nil {
-		return "", err
-	}
-	defer func() { _ = os.WriteFile(path, text, 0o644) }()
-	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-trimpath", "-vet=off", "-ldflags=-w", "-count=1", "-timeout=5m",
-		"-run=^"+name+"$", ".")
-	cmd.Dir = filepath.Join(dir, pkg) // which may be in a module of its own
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return survived, nil
-	case !errors.As(err, &exit) || ctx.Err() != nil:
-		return hung, nil
-	case bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")):
-		fmt.Printf("%s\n", out)
-		return broken, nil
-	case !regexp.MustCompile(`(?m)^(--- FAIL|FAIL|panic)`).Match(out):
-		fmt.Printf("%s\n", out)
-		return hung, nil
-	}
-	return killed, nil
-}
-
-// packageOf returns the directory of a test given as package.Name.
-func packageOf(dir, test string) (string, error) {
-	pkg, name, _ := strings.Cut(test, ".")
-	declared := regexp.MustCompile(`(?m)^func ` + name + `\(`)
-	clause := regexp.MustCompile(`(?m)^package ` + pkg + `(_test)?$`)
-	found := ""
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") || found != "" {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err == nil && clause.Match(text) && declared.Match(text) {
-			found, err = filepath.Rel(dir, filepath.Dir(path))
-		}
-		return err
-	})
-	if err == nil && found == "" {
-		err = fmt.Errorf("there is no test %s", test)
-	}
-	return found, err
-}
+var cheapPackages = []string{"audit", "cache", "config", "db", "dlq", "egress", "httpkit", "jobrun", "participant",
+	"principal", "retry", "saga", "schedule", "webhooks", "workflow"}

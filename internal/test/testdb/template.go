@@ -2,8 +2,11 @@ package testdb
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +24,20 @@ var template struct {
 	name string
 }
 
+// AfterMigrationsEnv is a statement that changes every migrated database of a test: it breaks the schema, so that
+// the tests of what it breaks have to fail (internal/test/mutants).
+const AfterMigrationsEnv = "SKALD_TEST_AFTER_MIGRATIONS"
+
+// templateName names the template of these migrations, and of what is done to the database after them.
+func templateName() string {
+	name := templatePrefix + db.Hash()
+	if statement := os.Getenv(AfterMigrationsEnv); statement != "" {
+		digest := sha256.Sum256([]byte(statement))
+		name += "_" + hex.EncodeToString(digest[:4])
+	}
+	return name
+}
+
 // migrated returns the name of a database with all migrations applied, to be copied. It is
 // created once per server and set of migrations.
 func migrated(ctx context.Context) (string, error) {
@@ -33,7 +50,7 @@ func migrated(ctx context.Context) (string, error) {
 	if template.name != "" {
 		return template.name, nil
 	}
-	name := templatePrefix + db.Hash()
+	name := templateName()
 	err = connected(ctx, a, func(conn *sql.Conn) error {
 		// Processes may share an external server. It polls, because a session that waits for
 		// the lock inside PostgreSQL holds a snapshot.
@@ -80,6 +97,11 @@ func makeTemplate(ctx context.Context, a address, conn *sql.Conn, name string) e
 	if err := db.Migrate(ctx, a.dsn(name)); err != nil {
 		return err
 	}
+	if statement := os.Getenv(AfterMigrationsEnv); statement != "" {
+		if err := run(ctx, address{maintenance: a.dsn(name), dsn: a.dsn}, statement); err != nil {
+			return fmt.Errorf("%s: %w", AfterMigrationsEnv, err)
+		}
+	}
 	// A template with open connections cannot be copied.
 	_, err = conn.ExecContext(ctx, "ALTER DATABASE "+quoted+" WITH IS_TEMPLATE true ALLOW_CONNECTIONS false")
 	return err
@@ -92,7 +114,7 @@ func removeLeftovers(ctx context.Context, a address) error {
 		var names []string
 		err := conn.QueryRowContext(ctx, `SELECT coalesce(array_agg(datname::text), '{}') FROM pg_database
 			WHERE starts_with(datname, $1) OR starts_with(datname, $2) AND datname <> $3`,
-			testPrefix, templatePrefix, templatePrefix+db.Hash()).Scan((*pq.StringArray)(&names))
+			testPrefix, templatePrefix, templateName()).Scan((*pq.StringArray)(&names))
 		if err != nil {
 			return err
 		}

@@ -14,18 +14,20 @@ import (
 
 func main() {
 	now := time.Now().UTC()
-	seed := uint64(now.UnixNano()) % 1_000_000
+	d := mutants.Draw{Seed: uint64(now.UnixNano()) % 1_000_000}
 	flag.Func("seed", "seed of the draw; day: the date, so that a day's draws are the same rows", func(text string) (err error) {
 		if text == "day" {
 			text = now.Format("20060102")
 		}
-		seed, err = strconv.ParseUint(text, 10, 64)
+		d.Seed, err = strconv.ParseUint(text, 10, 64)
 		return err
 	})
-	n := flag.Int("n", 50, "how many rows are drawn")
-	rows := flag.String("rows", "", "these rows instead of drawn ones, separated by commas")
+	flag.IntVar(&d.N, "n", 0, "how many rows are drawn; 0: all, or as many as the budget allows")
+	flag.DurationVar(&d.Budget, "budget", 0, "draw rows of cheap packages only, and begin none after so long")
+	flag.StringVar(&d.Rows, "rows", "", "these rows instead of drawn ones, separated by commas")
+	flag.IntVar(&d.Beside, "beside", 2, "how many are tried at the same time")
 	flag.Parse()
-	if err := mutants.Run(seed, *n, *rows); err != nil {
+	if err := mutants.Run(d); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}

@@ -1,0 +1,4 @@
+package mutants
+
+// edges are of the API.
+var edges = []Mutant{}

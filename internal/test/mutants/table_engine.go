@@ -1,0 +1,4 @@
+package mutants
+
+// engine are of how sagas run.
+var engine = []Mutant{}

@@ -1,0 +1,4 @@
+package mutants
+
+// jobs are of job runs, their leader and workers.
+var jobs = []Mutant{}

@@ -1,0 +1,247 @@
+package mutants
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+const (
+	killed    = "killed"
+	survived  = "SURVIVED"
+	broken    = "DOES NOT BUILD"
+	unusable  = "NO DATABASE"
+	hung      = "NO RESULT"
+	noPackage = "NO TEST"
+)
+
+// workshop is where mutants are built. Go reads a mutant's file from an overlay of the tree, so that the tree is
+// never touched, several can be built at once, and everything that they share is compiled once. Tests that read
+// the tree themselves get a copy of it instead.
+type workshop struct {
+	root  string            // absolute
+	dir   string            // for files of the overlays, and copies
+	tests map[string]string // the directory of each test, by package.Name
+	rapid map[string]bool   // directories whose tests are properties that rapid tries
+
+	sync.Mutex
+	made int
+}
+
+func newWorkshop(root string) (*workshop, error) {
+	abs, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	w := &workshop{root: abs, tests: map[string]string{}, rapid: map[string]bool{}}
+	if err := w.survey(); err != nil {
+		return nil, err
+	}
+	w.dir, err = os.MkdirTemp("", "skald-mutants-")
+	return w, err
+}
+
+func (w *workshop) close() { _ = os.RemoveAll(w.dir) }
+
+// try breaks the code, runs the test, and says what came of it.
+func (w *workshop) try(m *Mutant, test string) (string, error) {
+	at, ok := w.tests[test]
+	if !ok {
+		return noPackage, fmt.Errorf("there is no test %s", test)
+	}
+	_, name, _ := strings.Cut(test, ".")
+	options := []string{"count=1", "timeout=5m", "failfast", "run=^" + name + "$"}
+	if w.rapid[at] {
+		options = append(options, "rapid.nofailfile") // it would be left in the tree
+	}
+	var cmd *exec.Cmd
+	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
+	defer cancel()
+	if m.File == afterMigrations {
+		binary, err := w.compiled(ctx, at)
+		if err != nil {
+			return "", err
+		}
+		for i := range options {
+			options[i] = "-test." + options[i]
+		}
+		cmd = exec.CommandContext(ctx, binary, options...)
+		cmd.Dir = filepath.Join(w.root, at)
+		cmd.Env = append(os.Environ(), testdb.AfterMigrationsEnv+"="+m.New)
+	} else {
+		dir, flags, err := w.overlaid(m, at)
+		if err != nil {
+			return "", err
+		}
+		for i := range options {
+			options[i] = "-" + options[i]
+		}
+		arguments := slices.Concat([]string{"test", "-vet=off", "-ldflags=-s"}, options, []string{"."})
+		cmd = exec.CommandContext(ctx, "go", arguments...)
+		cmd.Dir = dir // which may be in a module of its own
+		cmd.Env = append(os.Environ(), "GOFLAGS="+flags)
+	}
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	result := outcome(out, err, ctx.Err() != nil)
+	if result != killed || os.Getenv("SHOW") != "" {
+		fmt.Printf("%s\n", bytes.TrimSpace(out))
+	}
+	return result, nil
+}
+
+// compiled returns the tests of a directory as they are, compiled once.
+func (w *workshop) compiled(ctx context.Context, at string) (string, error) {
+	w.Lock()
+	defer w.Unlock()
+	binary := filepath.Join(w.dir, strings.ReplaceAll(at, "/", "_")+".test")
+	if _, err := os.Stat(binary); err == nil {
+		return binary, nil
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s", "-o", binary, ".")
+	cmd.Dir = filepath.Join(w.root, at)
+	cmd.Env = append(os.Environ(), "GOFLAGS="+trimmed(os.Getenv("GOFLAGS")))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile the tests of %s: %w\n%s", at, err, out)
+	}
+	return binary, nil
+}
+
+// overlaid writes a mutant's file, and returns where its test is to be run with which flags.
+func (w *workshop) overlaid(m *Mutant, at string) (dir, flags string, err error) {
+	text, err := os.ReadFile(filepath.Join(w.root, m.File))
+	if err != nil {
+		return "", "", err
+	}
+	mutated, err := m.Break(string(text))
+	if err != nil {
+		return "", "", err
+	}
+	w.Lock()
+	w.made++
+	own := filepath.Join(w.dir, fmt.Sprint(w.made))
+	w.Unlock()
+	flags = trimmed(os.Getenv("GOFLAGS"))
+	if readsTheTree(at) || !slices.Contains([]string{".go", ".sql"}, filepath.Ext(m.File)) {
+		if err := copyTree(w.root, own); err != nil {
+			return "", "", err
+		}
+		return filepath.Join(own, at), flags, os.WriteFile(filepath.Join(own, m.File), []byte(mutated), 0o600)
+	}
+	overlay, err := writeOverlay(own, filepath.Join(w.root, m.File), []byte(mutated))
+	// By the environment, so that programs which the test builds have it as well.
+	return filepath.Join(w.root, at), flags + " -overlay=" + overlay, err
+}
+
+// trimmed returns flags of go with -trimpath, once.
+func trimmed(flags string) string {
+	return strings.TrimSpace(strings.ReplaceAll(flags, "-trimpath", "") + " -trimpath")
+}
+
+var verdict = regexp.MustCompile(`(?m)^\s*--- FAIL|^panic|^FAIL\s.*\ds$`)
+
+// outcome tells a test that failed from one that never got so far: a compiler is no test, nor is a migration that
+// PostgreSQL refuses.
+func outcome(out []byte, err error, late bool) string {
+	var exit *exec.ExitError
+	switch {
+	case bytes.Contains(out, []byte("no tests to run")):
+		return noPackage
+	case err == nil:
+		return survived
+	case bytes.Contains(out, []byte("[build failed]")), bytes.Contains(out, []byte("[setup failed]")):
+		return broken
+	case bytes.Contains(out, []byte("make the migrated template database")):
+		return unusable
+	case late, !errors.As(err, &exit), !verdict.Match(out):
+		return hung
+	}
+	return killed
+}
+
+func writeOverlay(dir, path string, text []byte) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	file, overlay := filepath.Join(dir, filepath.Base(path)), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {path: file}})
+	if err != nil {
+		return "", err
+	}
+	return overlay, errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(overlay, list, 0o600))
+}
+
+// readsTheTree says whether the tests in a directory read files of the tree, past the compiler. What is neither code
+// nor a migration is read by any test.
+func readsTheTree(dir string) bool {
+	return dir == "docs" || dir == "internal/test/archtest" || dir == "internal/test/manual"
+}
+
+// copyTree copies the files of the working tree, with uncommitted changes.
+func copyTree(from, to string) error {
+	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	list.Dir = from
+	names, err := list.Output()
+	if err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(strings.TrimRight(string(names), "\x00"), "\x00") {
+		info, err := os.Lstat(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue
+		} else if err != nil {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, text, info.Mode().Perm()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var (
+	packageClause = regexp.MustCompile(`(?m)^package (\w+?)(?:_test)?$`)
+	testFunction  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
+)
+
+// survey notes where each test is.
+func (w *workshop) survey() error {
+	return filepath.WalkDir(w.root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Rel(w.root, filepath.Dir(path))
+		w.rapid[dir] = w.rapid[dir] || bytes.Contains(text, []byte(`"pgregory.net/rapid"`))
+		if pkg := packageClause.FindSubmatch(text); pkg != nil {
+			for _, m := range testFunction.FindAllSubmatch(text, -1) {
+				w.tests[string(pkg[1])+"."+string(m[1])] = dir
+			}
+		}
+		return err
+	})
+}
