@@ -202,7 +202,9 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
 	scraped := func() bool {
 		return strings.Contains(get(t, "http://"+prometheus+"/api/v1/query?query=skald_engine_running"), addr)
 	}
-	patience.Until(t, "Prometheus is there", func() bool { return ready(t.Context(), "http://"+prometheus+"/-/ready") })
+	patience.Until(t, "Prometheus is there", func() bool {
+		return ready(t.Context(), http.DefaultClient, "http://"+prometheus+"/-/ready")
+	})
 	patience.Until(t, "Prometheus scrapes", scraped)
 	// The servers of tests have no fsync.
 	patience.Until(t, "the rules are evaluated", func() bool { return len(firing(t, prometheus)) > 0 })

@@ -92,17 +92,17 @@ func Serve(t testing.TB, env ...string) string {
 			t.Fatal("skald serve ended before it was ready")
 		default:
 		}
-		return ready(t.Context(), "http://"+addr+"/readyz")
+		return ready(t.Context(), http.DefaultClient, "http://"+addr+"/readyz")
 	})
 	return addr
 }
 
-func ready(ctx context.Context, url string) bool {
+func ready(ctx context.Context, by *http.Client, url string) bool {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return false
 	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := by.Do(req)
 	if err != nil {
 		return false
 	}
