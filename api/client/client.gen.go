@@ -39,6 +39,7 @@ const (
 	ActionKindJobWorker       ActionKind = "job_worker"
 	ActionKindRedrive         ActionKind = "redrive"
 	ActionKindRetention       ActionKind = "retention"
+	ActionKindSaga            ActionKind = "saga"
 	ActionKindSagaBulk        ActionKind = "saga_bulk"
 	ActionKindSchema          ActionKind = "schema"
 	ActionKindSession         ActionKind = "session"
@@ -1157,8 +1158,10 @@ type Action struct {
 	CredentialID *openapi_types.UUID `json:"credential_id,omitempty"`
 
 	// Detail What changed, without contents; for a deletion, what was deleted.
-	Detail JSONObject         `json:"detail,omitempty"`
-	ID     openapi_types.UUID `json:"id"`
+	Detail JSONObject `json:"detail,omitempty"`
+
+	// ID For an action on a saga, the number of its event as a UUID.
+	ID openapi_types.UUID `json:"id"`
 
 	// Kind The kind of resource that the action affected.
 	Kind ActionKind `json:"kind"`
@@ -1175,7 +1178,13 @@ type Action struct {
 	// Subject The id, fingerprint or topic of the subject; `*` stands for a tenant's
 	// default policy.
 	Subject string `json:"subject"`
-	Verb    string `json:"verb"`
+
+	// SubjectName The name of the subject, where it is not the subject itself: the workflow of
+	// a saga, the definition of a run. Absent if it no longer exists.
+	SubjectName *string `json:"subject_name,omitempty"`
+
+	// Verb What was done, such as `discard`; for a saga a `SagaAction`, or `restore`, `erase` or `note`.
+	Verb string `json:"verb"`
 }
 
 // ActionResult The outcome: `done`, or `asked` if the work follows in many transactions.
@@ -7249,7 +7258,8 @@ type ListActionsParams struct {
 	Actor   *Label `form:"actor,omitempty" json:"actor,omitempty"`
 	Verb    *Label `form:"verb,omitempty" json:"verb,omitempty"`
 
-	// Operation The operationId in this contract, or the CLI command.
+	// Operation The operationId in this contract, or the CLI command. Actions on sagas record
+	// none: use `verb`.
 	Operation *Label `form:"operation,omitempty" json:"operation,omitempty"`
 	RequestID *Label `form:"request_id,omitempty" json:"request_id,omitempty"`
 

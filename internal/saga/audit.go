@@ -206,6 +206,8 @@ type words struct {
 	Changed  []string `json:"changed,omitempty"`  // members of the note
 	Assignee *string  `json:"assignee,omitempty"` // who it is now; "": unassigned
 
+	Bulk *uuid.UUID `json:"bulk,omitempty"` // the bulk operation that it belongs to
+
 	Erased map[string]string `json:"erased_events,omitempty"` // digests of the remaining content, by event
 }
 

@@ -8,7 +8,7 @@
 // Files, each on top of those before it: problems, machine, state, attention, interventions, saga,
 // outcome, record, run, audit, budget, actions, event, filter, step_decision, apply, explain, new,
 // store, archive, attempts, faults, letter, patch, failure_summary, damage, doubt, erased, force,
-// dry_run, job, note, planned, reopen, statistics, steps.
+// dry_run, job, note, operated, planned, reopen, statistics, steps.
 package saga
 
 import "slices"

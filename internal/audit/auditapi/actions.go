@@ -10,7 +10,9 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // ListActions returns a page of operators' actions, newest first.
@@ -30,7 +32,11 @@ func (s *Handlers) ListActions(ctx context.Context, in api.ListActionsRequestObj
 		Kind: operator.Kind(httpkit.Text(p.Kind)), Subject: httpkit.Text(p.Subject), Actor: httpkit.Text(p.Actor),
 		Verb:      httpkit.Text(p.Verb),
 		Operation: httpkit.Text(p.Operation), RequestID: httpkit.Text(p.RequestID),
+		Sagas:  httpkit.RequestOf(ctx).Who.Role.Allows(principal.SagasRead),
 		ByTime: asked.Request,
+	}
+	if f.Kind == operator.Saga && !f.Sagas {
+		return nil, fault.New(fault.Forbidden, principal.CodeForbidden, "actions on sagas require %s", principal.SagasRead)
 	}
 	if f.From, err = httpkit.TimeOf("from", p.From); err != nil {
 		return nil, err
@@ -62,8 +68,9 @@ func scopeOfRecord(ctx context.Context, scope *api.AuditScope) (uuid.UUID, error
 func toAPIAction(a *operator.Action) api.Action {
 	return api.Action{
 		ID: a.ID, At: a.At, Kind: api.ActionKind(a.Kind), Subject: a.Subject, Verb: a.Verb,
-		Actor:  httpkit.UnlessEmpty(a.Actor),
-		Reason: httpkit.UnlessEmpty(a.Reason), RequestID: httpkit.UnlessEmpty(a.RequestID), Detail: a.Detail,
+		SubjectName: httpkit.UnlessEmpty(a.SubjectName),
+		Actor:       httpkit.UnlessEmpty(a.Actor),
+		Reason:      httpkit.UnlessEmpty(a.Reason), RequestID: httpkit.UnlessEmpty(a.RequestID), Detail: a.Detail,
 		CredentialID: httpkit.UnlessNil(a.Credential), Address: httpkit.UnlessEmpty(a.Address),
 		Operation:  httpkit.UnlessEmpty(a.Operation),
 		BeforeHash: httpkit.UnlessEmpty(hex.EncodeToString(a.Before)),

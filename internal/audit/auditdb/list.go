@@ -3,6 +3,7 @@ package auditdb
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -10,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Actions is operator.Log on PostgreSQL.
@@ -24,10 +26,54 @@ func (st *Actions) Record(ctx context.Context, a operator.Action) error {
 		st.db.InTenant(ctx, a.TenantID, func(tx *sqlx.Tx) error { return PutAction(ctx, tx, a) }))
 }
 
-// actionsQuery returns the page that f selects, newest first, and the total count. Actions are
-// found by request or operation (indexes of migrations 0153 and 0165), else by subject, else by
-// time.
+// actionsQuery returns the page that f selects, newest first, and the total count.
 func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any, count string, counted []any) {
+	sources, args := sourcesOf(tenant, f)
+	var parts []string
+	for _, s := range sources {
+		parts = append(parts, fmt.Sprintf("(SELECT %s %s LIMIT %d)", s.columns, s.newest, f.Offset+f.Limit+1))
+	}
+	query = fmt.Sprintf("SELECT %s FROM (%s) a ORDER BY a.at DESC, a.id DESC LIMIT %d OFFSET %d",
+		actionTable.Selected("a"), strings.Join(parts, " UNION ALL "), f.Limit+1, f.Offset)
+	most := ""
+	if f.TotalCap > 0 {
+		most = fmt.Sprintf("LIMIT %d", f.TotalCap+1)
+	}
+	f.After, parts = nil, nil
+	sources, counted = sourcesOf(tenant, f)
+	for _, s := range sources {
+		parts = append(parts, fmt.Sprintf("(SELECT true %s %s)", s.newest, most))
+	}
+	return query, args, fmt.Sprintf("SELECT count(*) FROM (%s) AS few", strings.Join(parts, " UNION ALL ")), counted
+}
+
+// source is one of the tables from which the list is merged: its columns as those of
+// saga.audit_actions, and the rest of the query, newest first.
+type source struct{ columns, newest string }
+
+// sourcesOf returns the sources that may have what f selects, and their parameters. Recorded
+// actions are found by request or operation (indexes of migrations 0153 and 0165), else by
+// subject, else by time; those on sagas by the saga, else by time (migration 0390).
+func sourcesOf(tenant uuid.UUID, f operator.Filter) (sources []source, args []any) {
+	if f.Kind != operator.Saga {
+		w := recorded(tenant, &f)
+		sources = append(sources, source{actionTable.Selected("a"),
+			"FROM saga.audit_actions a WHERE " + w.Text() + " ORDER BY a.at DESC, a.id DESC"})
+		args = w.Args
+	}
+	w, some := operated(tenant, &f, args)
+	if !some {
+		return sources, args
+	}
+	for _, table := range []string{"saga.audit_events", "saga.audit_events_archive"} {
+		sources = append(sources, source{operatedColumns,
+			"FROM " + table + " e WHERE " + w.Text() + " ORDER BY e.timestamp DESC, e.id DESC"})
+	}
+	return sources, w.Args
+}
+
+// recorded selects actions a that are recorded.
+func recorded(tenant uuid.UUID, f *operator.Filter) postgres.Where {
 	w := postgres.Where{}
 	w.Add("a.tenant_id = ?", tenant)
 	for _, eq := range []struct{ column, value string }{
@@ -38,25 +84,11 @@ func actionsQuery(tenant uuid.UUID, f operator.Filter) (query string, args []any
 			w.Add(eq.column+" = ?", eq.value)
 		}
 	}
-	if !f.From.IsZero() {
-		w.Add("a.at >= ?", f.From)
-	}
-	if !f.To.IsZero() {
-		w.Add("a.at < ?", f.To)
-	}
-	const newest = " ORDER BY a.at DESC, a.id DESC"
-	most := ""
-	if f.TotalCap > 0 {
-		most = fmt.Sprintf("%s LIMIT %d", newest, f.TotalCap+1)
-	}
-	count, counted = fmt.Sprintf(`SELECT count(*)
-	  FROM (SELECT a.id FROM saga.audit_actions a WHERE %s%s) AS few`, w.Text(), most), w.Args
+	between(&w, "a.at", f)
 	if f.After != nil {
 		w.Add("(a.at, a.id) < (?, ?)", f.After.At, f.After.ID)
 	}
-	query = fmt.Sprintf(`SELECT %s FROM saga.audit_actions a WHERE %s%s LIMIT %d OFFSET %d`,
-		actionTable.Selected("a"), w.Text(), newest, f.Limit+1, f.Offset)
-	return query, w.Args, count, counted
+	return w
 }
 
 // Actions implements operator.Log.
@@ -70,8 +102,10 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 				return err
 			}
 		}
-		read, err = actionTable.All(tx.QueryContext(ctx, query, args...))
-		return err
+		if read, err = actionTable.All(tx.QueryContext(ctx, query, args...)); err != nil {
+			return err
+		}
+		return nameSubjects(ctx, tx, tenant, read)
 	})
 	for i := range read {
 		a := &read[i]
@@ -80,6 +114,10 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 		}
 		if err == nil {
 			a.Detail, err = postgres.Canonical(a.Detail) // canonical again, as before it was stored as jsonb
+		}
+		if a.Kind == operator.Saga {
+			done := saga.OperationOf(saga.AuditType(a.Verb), a.Detail, a.Actor, a.Operation)
+			a.Verb, a.Reason, a.Detail, a.Operation = string(done.Verb), done.Reason, done.Detail, ""
 		}
 	}
 	found := page.Cut(f.ByTime, read)

@@ -1,8 +1,8 @@
 // Package operator is the audit trail of operators: their actions, and Skald's own, on
 // everything but sagas, which have their own trail of events. An action is written in
 // the transaction of the change that it records, sealed into its tenant's chain soon
-// after, and never changed again (docs/decisions/0048-one-record-of-actions.md, GET
-// /audit).
+// after, and never changed again (docs/decisions/0048-one-record-of-actions.md). GET /audit
+// lists them together with what operators did to sagas, read from those events (0102).
 package operator
 
 import (
@@ -42,13 +42,14 @@ const (
 	Schema    Kind = "schema"    // subject: the migration
 	Erasure   Kind = "erasure"   // subject: what was retried, such as saga:ID
 	SagaBulk  Kind = "saga_bulk"
+	Saga      Kind = "saga" // never recorded: its events are
 )
 
 // Kinds lists every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
-	Workflow, Webhook, APIKey, Session, Retention, Schema, Erasure, SagaBulk,
+	Workflow, Webhook, APIKey, Session, Retention, Schema, Erasure, SagaBulk, Saga,
 }
 
 // Deployment takes the place of the tenant in actions that concern all of them: no
@@ -57,11 +58,15 @@ var Deployment = uuid.Nil
 
 // Action is the record of one change.
 type Action struct {
-	ID        uuid.UUID // UUIDv7
-	TenantID  uuid.UUID
-	At        time.Time
-	Kind      Kind
-	Subject   string // id of the changed object
+	ID       uuid.UUID // UUIDv7
+	TenantID uuid.UUID
+	At       time.Time
+	Kind     Kind
+	Subject  string // id of the changed object
+	// SubjectName is the subject's name as it is now; "": it is the subject, or unknown. Only
+	// lists have it.
+	SubjectName string
+
 	Verb      string // e.g. discard; the last word of the operation
 	Actor     string // subject of the credential; "" for Skald itself
 	Reason    string
@@ -140,11 +145,13 @@ type Filter struct {
 	RequestID string
 	From      time.Time // inclusive
 	To        time.Time // exclusive
+	// Sagas: with what operators did to sagas.
+	Sagas bool
 
 	page.ByTime
 }
 
-// Log shows the actions of a tenant.
+// Log is the record of the actions of a tenant.
 type Log interface {
 	// Record stores an action whose work takes many transactions, before the first of them. It
 	// is durable on return.

@@ -241,6 +241,7 @@ var handWritten = []pgtest.Purpose{
 	{Name: "S2-99 events of a minute", Query: `SELECT * FROM saga.saga_events WHERE timestamp BETWEEN now() - interval '2 minutes' AND now() - interval '1 minute'`, Args: nil, Indexes: []string{"idx_event_timestamp"}},
 	{Name: "S2-101 events of a step", Query: `SELECT * FROM saga.saga_events WHERE saga_id = '` + completedSaga.String() + `' AND step_index = 1 ORDER BY id`, Args: nil, Indexes: []string{"idx_event_saga_timestamp"}},
 	{Name: "S2-04, X8 the feed of a tenant", Query: `SELECT * FROM saga.saga_events WHERE tenant_id = '` + pgtest.Big.String() + `' AND (txid, id) > ('1', 0) AND txid < pg_snapshot_xmin(pg_current_snapshot()) ORDER BY txid, id LIMIT 200`, Args: nil, Indexes: []string{"idx_event_feed"}},
+	{Name: "what operators did to sagas, newest first", Query: `SELECT * FROM saga.audit_events e WHERE tenant_id = '` + pgtest.Big.String() + `' AND event_type IN ('` + operatorTypes() + `') AND NOT jsonb_exists(event_data, 'bulk') ORDER BY timestamp DESC, id DESC LIMIT 50`, Args: nil, Indexes: []string{"idx_event_operators"}},
 	{Name: "S2-101, S2-113 events of a trace", Query: `SELECT * FROM saga.saga_events WHERE trace_id = 'trace-12000' ORDER BY id`, Args: nil, Indexes: []string{"idx_event_trace_id"}},
 }
 
@@ -284,6 +285,16 @@ func cleanupQuery(t *testing.T, db *sql.DB) string {
 		t.Fatalf("no query in %s", source)
 	}
 	return strings.ReplaceAll(m[1], "older_than", "$1::timestamptz")
+}
+
+func operatorTypes() (joined string) {
+	for i, t := range saga.OperatorTypes() {
+		if i > 0 {
+			joined += "', '"
+		}
+		joined += string(t)
+	}
+	return joined
 }
 
 // indexNames returns the indexes of the tables that grow with every saga.

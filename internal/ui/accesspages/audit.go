@@ -3,10 +3,13 @@ package accesspages
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -14,7 +17,7 @@ import (
 
 // auditTabs are the parts of the audit trail.
 func auditTabs(current string) []web.Tab {
-	return web.Parts(current, web.Link{Name: "Actions", URL: "audit"},
+	return web.Parts(current, web.Link{Name: "What people did", URL: "audit"},
 		web.Link{Name: "Events of sagas", URL: "audit/events"}, web.Link{Name: "Verify", URL: "audit/verify"})
 }
 
@@ -27,8 +30,9 @@ type actionList struct {
 // action is a recorded action with its changes.
 type action struct {
 	client.Action
-	Changes []change       // from before to after, where both were recorded
-	Facts   map[string]any // other members of its detail
+	Page, Called string         // of the subject; no page: empty
+	Changes      []change       // from before to after, where both were recorded
+	Facts        map[string]any // other members of its detail
 }
 
 // change is a member that differs.
@@ -38,6 +42,7 @@ type change struct{ Name, Before, After string }
 // policy.
 func told(a client.Action) action {
 	out := action{Action: a, Facts: map[string]any{}}
+	out.Page, out.Called = subjectOf(&a)
 	d := json.NewDecoder(bytes.NewReader(a.Detail))
 	d.UseNumber()
 	if len(a.Detail) == 0 || d.Decode(&out.Facts) != nil {
@@ -63,6 +68,38 @@ func told(a client.Action) action {
 	return out
 }
 
+// subjectPages are the pages of subjects, by kind; %s is the subject.
+var subjectPages = map[client.ActionKind]string{
+	client.ActionKindSaga:            "sagas/%s",
+	client.ActionKindSagaBulk:        "sagas/bulk/%s",
+	client.ActionKindWorkflow:        "workflows/%s",
+	client.ActionKindDeadLetter:      "dlq/letters/%s",
+	client.ActionKindDeadLetterGroup: "dlq/groups/%s",
+	client.ActionKindTopicPolicy:     "dlq/topics/%s",
+	client.ActionKindRedrive:         "redrives/%s",
+	client.ActionKindJobDefinition:   "jobs/%s",
+	client.ActionKindJobRun:          "runs/%s",
+	client.ActionKindJobBackfill:     "backfills/%s",
+	client.ActionKindJobBulk:         "runs/bulk/%s",
+	client.ActionKindJobWorker:       "workers/%s",
+	client.ActionKindWebhook:         "webhooks/%s",
+}
+
+// subjectOf is the page of an action's subject, and its name: with an id that identifies it among others.
+func subjectOf(a *client.Action) (page, called string) {
+	called = web.Short(a.Subject)
+	if _, err := uuid.Parse(a.Subject); err != nil {
+		called = a.Subject
+	}
+	if a.SubjectName != nil {
+		called = *a.SubjectName + " " + called
+	}
+	if form, has := subjectPages[a.Kind]; has && a.Subject != "*" {
+		page = fmt.Sprintf(form, url.PathEscape(a.Subject))
+	}
+	return page, called
+}
+
 // notContent lists the members of a policy that differ in every version.
 var notContent = []string{"updated_at", "updated_by", "version"}
 
@@ -79,7 +116,7 @@ func shown(v any) string {
 }
 
 var actionFilters = []web.Filter{
-	{Name: "actor", Label: "Actor", Hint: "key:ops"}, {Name: "kind", Label: "Kind", Hint: "api_key"},
+	{Name: "actor", Label: "Actor", Hint: "key:ops"}, {Name: "kind", Label: "Kind", Hint: "saga"},
 	{Name: "subject", Label: "Subject"}, {Name: "verb", Label: "Verb", Hint: "create"},
 	{Name: "operation", Label: "Operation", Hint: "createAPIKey"}, {Name: "request_id", Label: "Request"},
 	{Name: "from", Label: "From", Hint: "-24h", Time: true}, {Name: "to", Label: "To", Time: true},
@@ -95,7 +132,7 @@ func (p *pages) actions(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := actionList{List: l, Parts: auditTabs("Actions")}
+	d := actionList{List: l, Parts: auditTabs("What people did")}
 	for _, a := range list.Actions {
 		d.Actions = append(d.Actions, told(a))
 	}

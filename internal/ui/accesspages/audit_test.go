@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -36,25 +37,76 @@ func TestAuditAndSystemShowWhoChangedWhat(t *testing.T) {
 	if status, doc := s.Call(t, "PATCH", "/dlq/topics/orders/policy", change); status != 200 {
 		t.Fatalf("a policy: %d %v", status, doc)
 	}
+	interventionsAreListed(t, s)
 	pageOf(t, s, "/ui/audit?kind=topic_policy", 200, `max_retries: <code>3</code> → <code>7</code>`)
 	pageOf(t, s, "/ui/audit?scope=deployment", 200, "assign_ahead_seconds: <code>default</code> → <code>120</code>")
 	atTheEnd(t, s)
 	for path, want := range map[string]string{
-		"/ui/system":                     "&lt;script&gt;",
-		"/ui/system/retention":           "sagas would be archived",
-		"/ui/audit":                      "&lt;script&gt;",
-		"/ui/audit?verb=no-such-verb":    "Clear filters",
-		"/ui/audit?scope=deployment":     "assign_ahead_seconds",
-		"/ui/audit/events":               "No sagas have been started yet",
-		"/ui/audit/verify?trail=actions": "No tampering was found",
-		"/ui/access":                     "Revoke…",
-		"/ui/access/sessions":            "No browser sessions",
-		"/ui/access/permissions":         "createAPIKey",
+		"/ui/system":                  "&lt;script&gt;",
+		"/ui/system/retention":        "sagas would be archived",
+		"/ui/audit":                   "&lt;script&gt;",
+		"/ui/audit?verb=no-such-verb": "Clear filters",
+		"/ui/audit?scope=deployment":  "assign_ahead_seconds",
+		"/ui/audit/events?saga_id=00000000-0000-4000-8000-000000000001": "No entries match",
+		"/ui/audit/verify?trail=actions":                                "No tampering was found",
+		"/ui/access":                                                    "Revoke…",
+		"/ui/access/sessions":                                           "No browser sessions",
+		"/ui/access/permissions":                                        "createAPIKey",
 	} {
 		pageOf(t, s, path, 200, want)
 	}
 	pageOf(t, s, "/ui/audit?nothing=1", 400, "nothing")
 	pageOf(t, s, "/ui/system/settings/none", 404, "no such page")
+}
+
+// interventionsAreListed: what people did to sagas is in the one list, newest first, with who, why and a link that says
+// which saga it is, exactly as the API has it; a bulk is one line, and its sagas are listed where one asks about them.
+func interventionsAreListed(t *testing.T, s *uitest.Server) {
+	t.Helper()
+	call := map[string]any{"http": map[string]any{"url": s.Participant + "/503/ping"}}
+	s.Must(t, "POST", "/workflows", map[string]any{
+		"name": "waits", "steps": []any{map[string]any{"name": "ping", "action": call, "compensation": "none"}},
+		"retry": map[string]any{"initial_interval_ms": 600_000, "max_interval_ms": 600_000, "max_attempts": 3},
+	})
+	var ids []string
+	for range 2 {
+		saga := s.Must(t, "POST", "/sagas", map[string]any{"workflow_name": "waits", "payload": map[string]any{}})
+		ids = append(ids, saga["saga_id"].(string))
+	}
+	s.Must(t, "POST", "/sagas/"+ids[0]+"/suspend", map[string]any{"reason": "payments are <down>"})
+	s.Must(t, "POST", "/sagas/"+ids[0]+"/resume", map[string]any{"reason": "payments are up"})
+	bulk := s.Must(t, "POST", "/sagas/bulk", map[string]any{
+		"action": "cancel", "ids": ids, "reason": "the shop has closed",
+	})["id"].(string)
+	patience.Until(t, "the bulk ends", func() bool {
+		return s.Must(t, "GET", "/sagas/bulk/"+bulk, nil)["state"] == "COMPLETED"
+	})
+	page := pageOf(t, s, "/ui/audit", 200, "payments are &lt;down&gt;")
+	link := `<a href="/ui/sagas/` + ids[0] + `" title="` + ids[0] + `">waits `
+	if n := strings.Count(page, link); n != 2 || !strings.Contains(page, `<a href="/ui/sagas/bulk/`+bulk) {
+		t.Errorf("%d lines about the saga, or none about the bulk\n%s", n, page)
+	}
+	resumed, suspended := strings.Index(page, "payments are up"), strings.Index(page, "payments are &lt;")
+	if resumed < 0 || resumed > suspended {
+		t.Errorf("the newest is not first:\n%s", page)
+	}
+	for _, of := range []string{"/audit", "/audit?kind=saga", "/audit?subject=" + ids[0], "/audit?kind=saga&verb=cancel"} {
+		_, page := s.Get(t, "/ui"+of)
+		listed := s.Must(t, "GET", of, nil)["actions"].([]any)
+		for _, a := range listed {
+			if id := a.(map[string]any)["id"].(string); !strings.Contains(page, `data-key="`+id+`"`) {
+				t.Errorf("%s: the page omits %v", of, a)
+			}
+		}
+		got := strings.Count(page, "<tr data-key=")
+		if got != len(listed) || (got == 0) != strings.Contains(of, "verb=") {
+			t.Errorf("%s: %d lines on the page, %d in the API", of, got, len(listed))
+		}
+	}
+	page = pageOf(t, s, "/ui/audit?subject="+ids[0], 200, "saga: cancel")
+	if strings.Count(page, "<tr data-key=") != 3 {
+		t.Errorf("the page of one saga omits what the bulk did to it:\n%s", page)
+	}
 }
 
 // atTheEnd: the end of the events names a stream that goes on from there, with the filters of the page.
