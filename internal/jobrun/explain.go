@@ -45,6 +45,8 @@ type Situation struct {
 	// Settings determine the durations.
 	Settings Settings
 	Now      time.Time
+	// Decisions are the run's events, oldest first. They say why it was skipped or canceled.
+	Decisions []HistoryEvent
 }
 
 // Explanation is what a run waits for, or how it ended.
@@ -61,7 +63,7 @@ func Explain(s Situation) Explanation {
 	r := &s.Run
 	switch {
 	case r.State.Terminal():
-		return Explanation{WaitsFor: ForNothing, Summary: r.epilogue(), Since: r.FinishedAt}
+		return Explanation{WaitsFor: ForNothing, Summary: s.epilogue(), Since: r.FinishedAt}
 	case r.CancelRequestedAt != nil:
 		until := r.CancelRequestedAt.Add(s.Settings.Seconds(CancelGrace))
 		return Explanation{ForCancel, fmt.Sprintf("Worker %s was asked to stop it; if it does not by %s, its result is refused and the run becomes CANCELED.", r.WorkerID, stamp(until)),
@@ -150,7 +152,8 @@ func (s *Situation) placed() Explanation {
 }
 
 // epilogue explains how a run ended.
-func (r *Run) epilogue() string {
+func (s *Situation) epilogue() string {
+	r := &s.Run
 	at := stamp(*r.FinishedAt)
 	switch r.State {
 	case Succeeded:
@@ -159,8 +162,24 @@ func (r *Run) epilogue() string {
 		return fmt.Sprintf("It failed at %s: %s.", at, r.Summary())
 	case TimedOut:
 		return fmt.Sprintf("It timed out at %s: %s.", at, r.Summary())
-	case Skipped:
-		return fmt.Sprintf("It was skipped at %s, on purpose; the decisions say why.", at)
 	}
-	return fmt.Sprintf("It was canceled at %s; the decisions say by whom.", at)
+	what, by, why := "canceled", "", ""
+	if r.State == Skipped {
+		what = "skipped"
+	}
+	for _, e := range s.Decisions {
+		if e.To != r.State && (r.State != Canceled || e.Kind != WasCancelAsk) {
+			continue
+		}
+		if e.Reason != "" {
+			why = e.Reason
+		}
+		if e.Actor != "" {
+			by = " by " + e.Actor
+		}
+	}
+	if why == "" {
+		return fmt.Sprintf("It was %s at %s%s.", what, at, by)
+	}
+	return fmt.Sprintf("It was %s at %s%s: %s.", what, at, by, why)
 }

@@ -41,7 +41,22 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		"its end": {func(s *jobrun.Situation) {
 			s.Run.State, s.Run.StartedAt, s.Run.TimeoutMS = jobrun.Running, &before, 120_000
 		}, jobrun.ForEnd, "until 2026-01-01T12:01:00Z"},
-		"nothing": {func(s *jobrun.Situation) { s.Run.State, s.Run.FinishedAt = jobrun.Skipped, &before }, jobrun.ForNothing, "It was skipped at"},
+		"nothing": {func(s *jobrun.Situation) { s.Run.State, s.Run.FinishedAt = jobrun.Skipped, &before }, jobrun.ForNothing,
+			"It was skipped at 2026-01-01T11:59:00Z."},
+		"nothing: another one ran": {func(s *jobrun.Situation) {
+			s.Run.State, s.Run.FinishedAt = jobrun.Skipped, &before
+			s.Decisions = []jobrun.HistoryEvent{{To: jobrun.Pending, Actor: "ada", Reason: "backfill"},
+				{To: jobrun.Skipped, Reason: "forbidden while run 7 has not ended"}}
+		}, jobrun.ForNothing, "It was skipped at 2026-01-01T11:59:00Z: forbidden while run 7 has not ended."},
+		"nothing: its worker stopped it": {func(s *jobrun.Situation) {
+			s.Run.State, s.Run.FinishedAt = jobrun.Canceled, &before
+			s.Decisions = []jobrun.HistoryEvent{{Kind: jobrun.WasCancelAsk, Actor: "kim", Reason: "not needed"},
+				{To: jobrun.Canceled, Reason: "not needed"}}
+		}, jobrun.ForNothing, "It was canceled at 2026-01-01T11:59:00Z by kim: not needed."},
+		"nothing: canceled before it began": {func(s *jobrun.Situation) {
+			s.Run.State, s.Run.FinishedAt = jobrun.Canceled, &before
+			s.Decisions = []jobrun.HistoryEvent{{To: jobrun.Canceled, Actor: "kim"}}
+		}, jobrun.ForNothing, "It was canceled at 2026-01-01T11:59:00Z by kim."},
 	} {
 		s := jobrun.Situation{
 			Run: jobrun.Run{ID: uuid.New(), State: jobrun.Pending, Queue: "q", RequiredLabels: []string{"gpu=yes"},

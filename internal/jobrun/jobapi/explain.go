@@ -33,6 +33,7 @@ func (s *Handlers) ExplainJobRun(ctx context.Context, in api.ExplainJobRunReques
 	if err != nil {
 		return nil, err
 	}
+	situation.Decisions = events
 	x := jobrun.Explain(situation)
 	out := api.JobRunExplanation{
 		RunID: r.ID, State: api.JobRunState(r.State), WaitsFor: api.JobRunWaitReason(x.WaitsFor), Summary: x.Summary,

@@ -17,6 +17,7 @@ type runPage struct {
 	Badge    web.Badge
 	Took     string
 	Explain  *client.JobRunExplanation
+	Summary  []part // of Explain
 	Actions  []web.Button
 	Tabs     []web.Tab
 	Tab      string
@@ -37,6 +38,7 @@ type decision struct {
 	client.JobEvent
 	From, To *web.Badge
 	Token    string // the fence of its attempt; empty: it has none
+	Why      []part
 	Who      string // the person or program that requested it; empty: a worker or the scheduler
 }
 
@@ -135,8 +137,12 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 			tokens[a.Attempt] = *a.FencingToken
 		}
 	}
+	d.Summary = named(web.Prose(d.Explain.Summary))
 	for _, e := range d.Explain.Decisions {
 		row := decision{JobEvent: e}
+		if e.Reason != nil {
+			row.Why = named(*e.Reason)
+		}
 		if e.Attempt != nil {
 			row.Token = tokens[*e.Attempt]
 		}
