@@ -16,9 +16,9 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// server is the Skald server that a demo fills, with the same requests that a person would send
-// with curl.
-type server struct{ url string }
+// server is the Skald server that a demo fills, as one person or program, with the same requests
+// that these would send with curl.
+type server struct{ url, credential string }
 
 // errGone means that the resource was changed concurrently, which a demo with ongoing activity must
 // expect.
@@ -38,6 +38,7 @@ func (s server) call(ctx context.Context, method, path string, in, out any) erro
 	if err != nil {
 		return err
 	}
+	req.Header.Set("Authorization", "Bearer "+s.credential)
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -3,7 +3,7 @@
 // what happened and checks the ledger. A demo that is kept running is a server with something in
 // every state, for people to explore and operate.
 //
-// Files, each on top of those before it: timeline, demo, services, api, sagas, letters, jobs, keep.
+// Files, each on top of those before it: timeline, demo, api, people, services, keep, sagas, letters, jobs.
 package demo
 
 import (
@@ -78,6 +78,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer closeShop()
 	fmt.Fprintf(cfg.Out, "participants  http://%s, ledger %s\n", participants, path)
 
+	cfg.Skald.Auth.Mode = config.AuthOff // the demo is its only client
 	url, stop, err := startSkald(ctx, cfg, "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -139,7 +140,6 @@ func openShop(path string, log *slog.Logger) (addr string, closeIt func(), err e
 func startSkald(ctx context.Context, cfg Config, addr string) (url string, stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cfg.Skald.Server.ListenAddr = addr
-	cfg.Skald.Auth.Mode = config.AuthOff // the demo is its only client
 	ready, ended := make(chan string, 1), make(chan error, 1)
 	go func() {
 		ended <- app.Run(ctx, cfg.Skald, app.Options{Version: cfg.Version, Log: cfg.Log,

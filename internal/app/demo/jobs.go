@@ -17,6 +17,8 @@ func (f *filler) fillJobs(ctx context.Context) error {
 		{"name": "nightly-report", "type": "time", "command_name": "report", "labels": object{"team": "finance"},
 			"schedule":           object{"type": "daily_at", "value": "02:30", "timezone": "Europe/Berlin"},
 			"concurrency_policy": "forbid", "timeout_ms": 600_000},
+		{"name": settlement, "type": "time", "command_name": "settle", "concurrency_policy": "forbid",
+			"schedule": object{"type": "daily_at", "value": "02:30"}, "labels": object{"team": "finance"}},
 		{"name": "heartbeat", "type": "time", "command_name": "report",
 			"schedule": object{"type": "interval", "value": "10s"}},
 		{"name": "weekly-archive", "type": "time", "command_name": "report",
@@ -37,7 +39,15 @@ func (f *filler) fillJobs(ctx context.Context) error {
 	if err := f.lost(ctx); err != nil {
 		return err
 	}
-	if err := f.post(ctx, "/job-definitions/weekly-archive/pause", object{"reason": "until the move is over"}); err != nil {
+	for _, n := range []int{1, 6, 11, 16} {
+		if err := f.paid(ctx, n); err != nil {
+			return err
+		}
+	}
+	if err := f.nights(ctx); err != nil {
+		return err
+	}
+	if err := f.kim.post(ctx, "/job-definitions/weekly-archive/pause", object{"reason": "until the move is over"}); err != nil {
 		return err
 	}
 	for _, r := range []struct {
@@ -54,11 +64,11 @@ func (f *filler) fillJobs(ctx context.Context) error {
 		var made struct {
 			RunID string `json:"id"`
 		}
-		if err := f.call(ctx, "POST", "/job-definitions/"+r.definition+"/runs", r.in, &made); err != nil {
+		if err := f.kim.call(ctx, "POST", "/job-definitions/"+r.definition+"/runs", r.in, &made); err != nil {
 			return err
 		}
 		if r.then != "" {
-			if err := f.post(ctx, "/job-runs/"+made.RunID+"/"+r.then, object{"reason": "not needed"}); err != nil {
+			if err := f.kim.post(ctx, "/job-runs/"+made.RunID+"/"+r.then, object{"reason": "not needed"}); err != nil {
 				return err
 			}
 		}
@@ -66,20 +76,72 @@ func (f *filler) fillJobs(ctx context.Context) error {
 	return f.webhooks(ctx)
 }
 
+// settlement is a job whose last night a person asks about.
+const settlement = "nightly-settlement"
+
+// nights runs the settlement of the past nights. In the night before last the bank's statement does not come, so that
+// run goes on, and last night's is skipped.
+func (f *filler) nights(ctx context.Context) error {
+	now := time.Now().UTC()
+	last := now.Truncate(24 * time.Hour).Add(150 * time.Minute)
+	if last.After(now) {
+		last = last.Add(-24 * time.Hour)
+	}
+	for _, b := range []struct {
+		in    object
+		after time.Time // of the slot that is the last of these
+		state string    // in which it stays
+	}{
+		{object{"from": last.AddDate(0, 0, -7), "to": last, "max_active": 1}, last.AddDate(0, 0, -1), "RUNNING"},
+		{object{"from": last, "to": last.Add(time.Minute), "overlap": "forbid"}, last, "SKIPPED"},
+	} {
+		b.in["reason"] = "after the move to this server"
+		if err := f.post(ctx, "/job-definitions/"+settlement+"/backfills", b.in); err != nil {
+			return err
+		}
+		list := "/job-runs?definition=" + settlement + "&state=" + b.state + "&scheduled_from=" + b.after.Format(time.RFC3339)
+		if err := until(ctx, "a night is "+b.state, func() (bool, error) {
+			var page struct {
+				Runs []struct{} `json:"job_runs"`
+			}
+			err := f.call(ctx, "GET", list, nil, &page)
+			return len(page.Runs) > 0, err
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settle settles a night. The bank's statement of the night before last never comes.
+func settle(ctx context.Context, r *worker.Run) (any, error) {
+	night := r.ScheduledFor.Format("2006-01-02")
+	fmt.Fprintf(r.Stdout(), "asking the bank for its statement of %s\n", night)
+	age := time.Since(r.ScheduledFor)
+	for age > 24*time.Hour && age < 48*time.Hour {
+		fmt.Fprintf(r.Stdout(), "the bank has no statement of %s yet: waiting\n", night)
+		if !loop.Sleep(ctx, 20*time.Second) {
+			return nil, context.Cause(ctx)
+		}
+	}
+	fmt.Fprintln(r.Stdout(), "1,204 payments settled")
+	return object{"night": night, "payments": 1204}, nil
+}
+
 // lost registers a worker that takes a run and then goes silent.
 func (f *filler) lost(ctx context.Context) error {
-	if err := f.post(ctx, "/job-definitions/render/runs", object{"args": object{"scene": 7}}); err != nil {
+	if err := f.kim.post(ctx, "/job-definitions/render/runs", object{"args": object{"scene": 7}}); err != nil {
 		return err
 	}
 	var w struct {
 		WorkerID string `json:"worker_id"`
 	}
-	if err := f.call(ctx, "POST", "/workers", object{
+	if err := f.worker.call(ctx, "POST", "/workers", object{
 		"name": "gpu-1", "node": "basement", "sdk": "curl", "version": "8.5", "queues": []string{"gpu"}, "max_runs": 1,
 	}, &w); err != nil {
 		return err
 	}
-	return f.post(ctx, "/workers/"+w.WorkerID+"/claim",
+	return f.worker.post(ctx, "/workers/"+w.WorkerID+"/claim",
 		object{"slots": 1, "wait_ms": 5000, "claim_id": "c-1", "start": true})
 }
 
@@ -101,15 +163,16 @@ func (f *filler) webhooks(ctx context.Context) error {
 }
 
 // work runs a worker for the queue "default" until ctx ends.
-func work(ctx context.Context, url string, log *slog.Logger) error {
+func (f *filler) work(ctx context.Context, log *slog.Logger) error {
 	w, err := worker.New(worker.Config{
-		URL: url, Name: "demo", Labels: map[string]string{"zone": "a"}, Concurrency: 4, Drain: -1,
-		ReportFor: time.Second, Log: log,
+		URL: f.worker.url, Credential: f.worker.credential, Name: "demo", Labels: map[string]string{"zone": "a"},
+		Concurrency: 4, Drain: -1, ReportFor: time.Second, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	w.Handle("report", report)
+	w.Handle("settle", settle)
 	w.Handle("import", func(_ context.Context, r *worker.Run) (any, error) {
 		fmt.Fprintln(r.Stderr(), "line 17: the price is missing")
 		return nil, &worker.Failure{Code: "BAD_FILE", Message: "line 17 of the file has no price"}

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/loop"
@@ -23,15 +25,25 @@ type KeepConfig struct {
 	Version httpapi.Version
 	Out     io.Writer
 	Log     *slog.Logger
-	// Ready is called with the URLs of the server and of the participants once everything is there. Optional.
-	Ready func(url, participants string)
+	// Ready is called with where everything is once it is there. Optional.
+	Ready func(Place)
 }
 
-// filler fills a server.
+// Place says where a demo that is kept running is, and how to get in.
+type Place struct {
+	URL          string // of the server
+	SignIn       string // opens the pages, signed in as the visitor
+	Participants string // URL of the services
+	Key          string // API key of the visitor, who is an operator
+	AdminKey     string // of an admin for any tenant
+}
+
+// filler fills a server, as an admin where nothing else is said.
 type filler struct {
 	server
-	services *services
-	scale    float64
+	kim, shop, billing, worker server // others who send requests
+	services                   *services
+	scale                      float64
 }
 
 // scaled returns n at the demo's scale, large enough for each group to have one.
@@ -57,6 +69,12 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		cfg.Skald.Database.EmbeddedDir = filepath.Join(dir, "postgres")
 	}
 	cfg.Skald.Engine.DrainTimeout = time.Second // its participants end with it
+	admin, err := newKey()
+	if err != nil {
+		return err
+	}
+	services.people.signIn(&cfg.Skald.Auth)
+	cfg.Skald.Auth.BootstrapAdminKey, cfg.Skald.Auth.BootstrapAdminKeyFile = config.Secret(admin), ""
 	// The server outlives ctx, so that its worker can report when it stops.
 	url, stop, err := startSkald(context.WithoutCancel(ctx), Config{Skald: cfg.Skald, Version: cfg.Version, Log: cfg.Log},
 		cfg.Skald.Server.ListenAddr)
@@ -67,13 +85,17 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 		closeServices() // before the server, which would wait for slow answers
 		err = errors.Join(err, stop())
 	}()
+	services.people.at(url)
+	f, key, err := newFiller(ctx, url, admin, services, cfg)
+	if err != nil {
+		return fmt.Errorf("the people of the demo: %w", err)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	worked := make(chan error, 1)
-	go func() { worked <- work(ctx, url, cfg.Log) }()
+	go func() { worked <- f.work(ctx, cfg.Log) }()
 	defer func() { cancel(); err = errors.Join(err, <-worked) }()
 
-	f := &filler{server{url}, services, cfg.Scale}
 	for _, fill := range []func(context.Context) error{f.fillSagas, f.fillLetters, f.fillJobs} {
 		if err := fill(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -82,26 +104,81 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 			return fmt.Errorf("fill the server: %w", err)
 		}
 	}
-	fmt.Fprintf(cfg.Out, `Skald         %s/ui/
-manual        %s/docs/
-participants  %s; make one misbehave with
-              curl -X PUT -d down %s/manners/stock/reserve
-              (ok, refuse, down, flaky or slow)
-Ctrl-C ends the demo and deletes its data.
-`, url, url, services.url, services.url)
+	fmt.Fprintf(cfg.Out, welcome, url, services.url, signInPath, key)
 	if cfg.Ready != nil {
-		cfg.Ready(url, services.url)
+		cfg.Ready(Place{URL: url, SignIn: url + signInPath, Participants: services.url, Key: key, AdminKey: admin})
 	}
 	return f.move(ctx)
 }
 
-// move starts an order every three seconds; every tenth cannot be closed and is compensated.
+// welcome is what the demo prints: the server, its services, the path that signs in, and the visitor's API key.
+const welcome = `
+Skald         %[1]s%[3]s
+              You are signed in there as kim, an operator. Become ada, an admin, or otto, an auditor:
+              %[2]s/people/as/ada
+manual        %[1]s/docs/
+services      %[2]s shows what has arrived; make one misbehave with
+              curl -X PUT -d down %[2]s/manners/stock/reserve
+              (ok, refuse, down, flaky, slow, tidal or strict)
+curl          export SKALD_API_KEY=%[4]s
+
+Three things to try:
+1. Last night's nightly-settlement did not run. Find out why, and run it.
+   %[1]s/ui/jobs
+2. A dead letter of the topic refunds has a wrong amount. Correct it, send it, and see it arrive.
+   %[1]s/ui/dlq
+3. Parcels wait for a depot that is down for a minute and then up for a minute. Watch one go on.
+   %[1]s/ui/sagas?workflow_name=parcel
+
+Ctrl-C ends the demo and deletes its data.
+`
+
+// newKey returns an API key.
+func newKey() (string, error) {
+	var chance [access.EntropyBytes]byte
+	_, err := rand.Read(chance[:])
+	return string(access.NewToken(chance)), err
+}
+
+// newFiller makes the credentials of those who fill the server, and the visitor's API key.
+func newFiller(
+	ctx context.Context, url, admin string, services *services, cfg KeepConfig,
+) (f *filler, key string, err error) {
+	f = &filler{services: services, scale: cfg.Scale}
+	for person, as := range map[string]*server{"ada": &f.server, visitor: &f.kim} {
+		token, err := services.people.token(person, cfg.Skald.Auth.JWTAudience, "")
+		if err != nil {
+			return nil, "", err
+		}
+		*as = server{url, token}
+	}
+	own := server{url, admin}
+	issue := func(name, role string) string {
+		var made struct{ Key string }
+		if err == nil {
+			err = own.call(ctx, "POST", "/api-keys", object{
+				"name": name, "role": role, "tenant_id": cfg.Skald.Tenant.DefaultID,
+			}, &made)
+		}
+		return made.Key
+	}
+	f.shop, f.billing = server{url, issue("shop", "operator")}, server{url, issue("billing", "operator")}
+	f.worker = server{url, issue("workers", "worker")}
+	return f, issue(visitor, roles[visitor]), err
+}
+
+// move starts an order every three seconds; every tenth cannot be closed and is compensated. Every fifth time a
+// parcel is sent too.
 func (f *filler) move(ctx context.Context) error {
 	for n := 1000; loop.Sleep(ctx, 3*time.Second); n++ {
 		err := f.order(ctx, n)
 		if n%10 == 0 {
-			err = f.post(ctx, "/sagas", object{"workflow_name": "refund", "business_key": fmt.Sprintf("refund-%d", n),
-				"payload": object{"charge": n}})
+			err = errors.Join(err, f.shop.post(ctx, "/sagas", object{
+				"workflow_name": "refund", "business_key": fmt.Sprintf("refund-%d", n), "payload": object{"charge": n},
+			}))
+		}
+		if n%5 == 0 {
+			err = errors.Join(err, f.parcel(ctx, n), f.paid(ctx, n))
 		}
 		if err != nil && ctx.Err() == nil {
 			return err

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/url"
 )
@@ -35,9 +36,12 @@ func (f *filler) fillLetters(ctx context.Context) error {
 		for ; sent < all && len(batch) < 500; sent++ {
 			batch = append(batch, f.letter(sent))
 		}
-		if err := f.post(ctx, "/dlq/messages/batch", object{"messages": batch}); err != nil {
+		if err := f.billing.post(ctx, "/dlq/messages/batch", object{"messages": batch}); err != nil {
 			return err
 		}
+	}
+	if err := f.billing.post(ctx, "/dlq/messages", f.wrongAmount()); err != nil {
+		return err
 	}
 	if err := f.groups(ctx); err != nil {
 		return err
@@ -65,6 +69,19 @@ func (f *filler) letter(n int) object {
 	}
 }
 
+// wrongAmount is a letter for people to correct: the refund of an order that is a saga of the demo, and has a run
+// of a job too.
+func (f *filler) wrongAmount() object {
+	const why = "amount 599.00 exceeds the 59.90 that were paid for order-4711"
+	return object{
+		"original_topic": "refunds", "error_type": "AmountExceedsPayment", "error_message": why, "error_class": "PERMANENT",
+		"payload": json.RawMessage(`{"refund": "R-2041", "order": "order-4711", "paid": 59.90, "amount": 599.00}`),
+		"key":     "order-4711", "consumer_group": "refunds-service", "original_partition": 0, "original_offset": 2041,
+		"correlation_id": "4711", "error_stack": "AmountExceedsPayment: " + why + "\n\tat Refunds.book(Refunds.java:88)",
+		"target": object{"kind": "http", "url": f.services.url + "/refunds/book"},
+	}
+}
+
 // groups changes the states of some groups.
 func (f *filler) groups(ctx context.Context) error {
 	var page struct {
@@ -80,11 +97,11 @@ func (f *filler) groups(ctx context.Context) error {
 		} else if g.Topic != "mail" {
 			continue
 		}
-		if err := f.call(ctx, "PATCH", "/dlq/groups/"+g.Fingerprint, change, nil); err != nil {
+		if err := f.kim.call(ctx, "PATCH", "/dlq/groups/"+g.Fingerprint, change, nil); err != nil {
 			return err
 		}
 	}
-	return f.post(ctx, "/dlq/messages", f.letter(44)) // of the group that was resolved: it is back
+	return f.billing.post(ctx, "/dlq/messages", f.letter(44)) // of the group that was resolved: it is back
 }
 
 // letterStates acts on single letters.
@@ -96,7 +113,7 @@ func (f *filler) letterStates(ctx context.Context) error {
 	for i, action := range []string{"retry", "discard", "resolve"} {
 		if i < len(page.Messages) {
 			path := "/dlq/messages/" + page.Messages[i].ID + "/" + action
-			if err := f.post(ctx, path, object{"reason": "checked by hand"}); err != nil {
+			if err := f.kim.post(ctx, path, object{"reason": "checked by hand"}); err != nil {
 				return err
 			}
 		}
@@ -113,7 +130,7 @@ func (f *filler) redrives(ctx context.Context) error {
 	}{
 		{"mail", "", object{"rate_per_second": 500}},
 		{"invoices", "", object{"rate_per_second": 100, "concurrency": 1, "stop_on": object{"failures": 2}}},
-		{"customers", "", object{"approval_required": true}},
+		{"customers", "", object{"approval_required": true, "max_messages": 100}},
 		{"shipments", "", object{"rate_per_second": 0.5, "order": "PER_KEY"}},
 		{"payments", "pause", object{"rate_per_second": 0.1}},
 	} {
@@ -121,8 +138,12 @@ func (f *filler) redrives(ctx context.Context) error {
 		for name, value := range r.with {
 			in[name] = value
 		}
+		by := f.server
+		if r.with["approval_required"] == true { // it takes a second person
+			by = f.kim
+		}
 		var made struct{ ID string }
-		if err := f.call(ctx, "POST", "/dlq/redrives", in, &made); err != nil {
+		if err := by.call(ctx, "POST", "/dlq/redrives", in, &made); err != nil {
 			return err
 		}
 		if r.then != "" {

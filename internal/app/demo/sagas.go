@@ -10,7 +10,7 @@ import (
 func (f *filler) fillSagas(ctx context.Context) error {
 	for _, as := range [][2]string{
 		{"stock/reserve", "flaky"}, {"orders/close", "refuse"}, {"stock/return", "down"}, {"carrier/slot", "slow"},
-		{"charges/reverse", "refuse"}, {"depot/release", "down"},
+		{"charges/reverse", "refuse"}, {"depot/release", "down"}, {"depot/collect", "tidal"}, {"refunds/book", "strict"},
 	} {
 		f.services.behave(as[0], as[1])
 	}
@@ -18,6 +18,11 @@ func (f *filler) fillSagas(ctx context.Context) error {
 		return err
 	}
 	for n := range f.scaled(60) {
+		if n == 24 { // those that have started keep version 1
+			if err := f.workflow(ctx, orderWithInvoice); err != nil {
+				return err
+			}
+		}
 		if err := f.order(ctx, n); err != nil {
 			return err
 		}
@@ -27,14 +32,19 @@ func (f *filler) fillSagas(ctx context.Context) error {
 			"workflow_name": "late-order", "business_key": fmt.Sprintf("late-%d", n), "name": fmt.Sprintf("Order %d", 4711+n),
 			"payload": object{"sku": "lamp", "order": 9007199254740993}, "initiated_by": "shop-api",
 		}
-		if err := f.post(ctx, "/sagas", stranded); err != nil {
+		if err := f.shop.post(ctx, "/sagas", stranded); err != nil {
 			return err
 		}
 	}
 	for n := range 8 {
 		refund := object{"workflow_name": "refund", "business_key": fmt.Sprintf("refund-%d", n),
 			"payload": object{"charge": n}}
-		if err := f.post(ctx, "/sagas", refund); err != nil {
+		if err := f.shop.post(ctx, "/sagas", refund); err != nil {
+			return err
+		}
+	}
+	for n := range 3 {
+		if err := f.parcel(ctx, n); err != nil {
 			return err
 		}
 	}
@@ -61,29 +71,46 @@ func (f *filler) shipments(ctx context.Context) error {
 		if action == "cancel" {
 			saga["workflow_name"] = "visit"
 		}
-		if err := f.call(ctx, "POST", "/sagas", saga, &made); err != nil {
+		if err := f.shop.call(ctx, "POST", "/sagas", saga, &made); err != nil {
 			return err
 		}
 		if action == "" {
 			continue
 		}
-		if err := f.post(ctx, "/sagas/"+made.SagaID+"/"+action, object{"reason": "the customer called"}); err != nil {
+		if err := f.kim.post(ctx, "/sagas/"+made.SagaID+"/"+action, object{"reason": "the customer called"}); err != nil {
 			return err
 		}
 	}
 	overdue := object{"workflow_name": "overdue", "payload": object{}, "timeout_ms": 1500}
-	if err := f.post(ctx, "/sagas", overdue); err != nil {
+	if err := f.shop.post(ctx, "/sagas", overdue); err != nil {
 		return err
 	}
-	return f.post(ctx, "/sagas", object{"workflow_name": "depot-move", "business_key": "move-1", "payload": object{}})
+	return f.shop.post(ctx, "/sagas", object{"workflow_name": "depot-move", "business_key": "move-1", "payload": object{}})
 }
 
 // order starts an order that will succeed, but not at the first attempt.
 func (f *filler) order(ctx context.Context, n int) error {
-	return f.post(ctx, "/sagas", object{
-		"workflow_name": "order", "business_key": fmt.Sprintf("order-%d", 4700+n), "correlation_id": fmt.Sprint(4700 + n),
+	correlation := fmt.Sprint(4700 + n)
+	return f.shop.post(ctx, "/sagas", object{
+		"workflow_name": "order", "business_key": "order-" + correlation, "correlation_id": correlation,
 		"payload":  object{"sku": "lamp", "quantity": 2, "amount": 59.90, "order": 9007199254740993},
 		"metadata": object{"region": []string{"eu", "us"}[n%2]}, "initiated_by": "shop-api",
+	})
+}
+
+// paid announces that an order is paid, which starts a run.
+func (f *filler) paid(ctx context.Context, n int) error {
+	correlation := fmt.Sprint(4700 + n)
+	return f.shop.post(ctx, "/events", object{
+		"event_type": "order.paid", "correlation_id": correlation, "payload": object{"order": "order-" + correlation},
+	})
+}
+
+// parcel starts a saga that waits until its depot answers again.
+func (f *filler) parcel(ctx context.Context, n int) error {
+	return f.shop.post(ctx, "/sagas", object{
+		"workflow_name": "parcel", "business_key": fmt.Sprintf("parcel-%d", n), "correlation_id": fmt.Sprint(4700 + n),
+		"payload": object{"order": fmt.Sprintf("order-%d", 4700+n), "weight": 1.25},
 	})
 }
 
@@ -96,46 +123,67 @@ func (f *filler) rest(ctx context.Context, workflow, state string, enough int) e
 	})
 }
 
-// register registers the workflows. A step is written as its name, its action, and its
-// compensation, if any.
+// workflow is a workflow of the demo. A step is written as its name, its action, and its compensation, if any.
+type workflow struct {
+	name    string
+	retry   object
+	timeout int // of a call, in milliseconds
+	steps   []string
+}
+
+var (
+	quick   = object{"max_attempts": 4, "initial_interval_ms": 100, "max_interval_ms": 2000, "multiplier": 4}
+	patient = object{"max_attempts": 100, "initial_interval_ms": 5000, "max_interval_ms": 60000, "multiplier": 2}
+	steady  = object{"max_attempts": 100, "initial_interval_ms": 3000, "max_interval_ms": 3000}
+)
+
+// workflows are those with which the demo begins.
+var workflows = []workflow{
+	{"order", quick, 120_000, []string{"reserve-stock stock/reserve stock/release", "charge-payment charges/create charges/refund",
+		"confirm-order orders/confirm orders/cancel", "notify mail/send"}},
+	{"late-order", quick, 120_000, []string{"reserve-stock stock/reserve stock/return", "charge-payment charges/create charges/refund",
+		"close-order orders/close orders/open", "notify mail/send"}},
+	{"refund", quick, 120_000, []string{"find-charge charges/find", "reverse-charge charges/reverse charges/create"}},
+	{"shipment", quick, 120_000, []string{"book-carrier carrier/book carrier/cancel", "wait-for-slot carrier/slot",
+		"hand-over carrier/load"}},
+	{"visit", quick, 500, []string{"wait-for-slot carrier/slot", "hand-over carrier/load"}},
+	{"overdue", quick, 500, []string{"book-carrier carrier/book carrier/cancel", "wait-for-slot carrier/slot"}},
+	{"depot-move", patient, 120_000, []string{"pick depot/pick depot/release", "close orders/close orders/open"}},
+	{"parcel", steady, 120_000, []string{"pack stock/pack stock/unpack", "collect depot/collect depot/bring-back", "notify mail/send"}},
+}
+
+// orderWithInvoice is the second version of order: it writes an invoice, and charges with more patience.
+var orderWithInvoice = workflow{"order", steady, 120_000, []string{
+	"reserve-stock stock/reserve stock/release", "charge-payment charges/create charges/refund",
+	"write-invoice invoices/write invoices/void", "confirm-order orders/confirm orders/cancel", "notify mail/send",
+}}
+
+// register registers the workflows with which the demo begins.
 func (f *filler) register(ctx context.Context) error {
-	quick := object{"max_attempts": 4, "initial_interval_ms": 100, "max_interval_ms": 2000, "multiplier": 4}
-	patient := object{"max_attempts": 100, "initial_interval_ms": 5000, "max_interval_ms": 60000, "multiplier": 2}
-	for _, w := range []struct {
-		name    string
-		retry   object
-		timeout int // of a call, in milliseconds
-		steps   []string
-	}{
-		{"order", quick, 120_000, []string{"reserve-stock stock/reserve stock/release", "charge-payment charges/create charges/refund",
-			"confirm-order orders/confirm orders/cancel", "notify mail/send"}},
-		{"late-order", quick, 120_000, []string{"reserve-stock stock/reserve stock/return", "charge-payment charges/create charges/refund",
-			"close-order orders/close orders/open", "notify mail/send"}},
-		{"refund", quick, 120_000, []string{"find-charge charges/find", "reverse-charge charges/reverse charges/create"}},
-		{"shipment", quick, 120_000, []string{"book-carrier carrier/book carrier/cancel", "wait-for-slot carrier/slot",
-			"hand-over carrier/load"}},
-		{"visit", quick, 500, []string{"wait-for-slot carrier/slot", "hand-over carrier/load"}},
-		{"overdue", quick, 500, []string{"book-carrier carrier/book carrier/cancel", "wait-for-slot carrier/slot"}},
-		{"depot-move", patient, 120_000, []string{"pick depot/pick depot/release", "close orders/close orders/open"}},
-	} {
-		var steps []object
-		for _, line := range w.steps {
-			part := strings.Fields(line)
-			step := object{
-				"name": part[0], "action": f.calls(part[1]), "compensation": "none", "timeout_ms": w.timeout,
-			}
-			if len(part) > 2 {
-				step["compensation"] = f.calls(part[2])
-			}
-			steps = append(steps, step)
-		}
-		if err := f.post(ctx, "/workflows", object{
-			"name": w.name, "steps": steps, "retry": w.retry, "compensation_retry": w.retry,
-		}); err != nil {
+	for _, w := range workflows {
+		if err := f.workflow(ctx, w); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// workflow registers a workflow, or its next version.
+func (f *filler) workflow(ctx context.Context, w workflow) error {
+	var steps []object
+	for _, line := range w.steps {
+		part := strings.Fields(line)
+		step := object{
+			"name": part[0], "action": f.calls(part[1]), "compensation": "none", "timeout_ms": w.timeout,
+		}
+		if len(part) > 2 {
+			step["compensation"] = f.calls(part[2])
+		}
+		steps = append(steps, step)
+	}
+	return f.post(ctx, "/workflows", object{
+		"name": w.name, "steps": steps, "retry": w.retry, "compensation_retry": w.retry,
+	})
 }
 
 func (f *filler) calls(operation string) object {

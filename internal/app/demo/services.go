@@ -3,10 +3,12 @@ package demo
 import (
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,32 +19,54 @@ import (
 // services are the participants of a demo that is kept running. They have no ledger, and respond as
 // configured.
 type services struct {
-	url  string
-	mu   sync.Mutex
-	as   map[string]string // how an operation such as "stock/release" responds; default: ok
-	seen map[string]int    // calls by path and Idempotency-Key, for operations that succeed at the third attempt
-	stop chan struct{}
+	url    string
+	people *people // at the same address
+	began  time.Time
+	mu     sync.Mutex
+	as     map[string]string // how an operation such as "stock/release" responds; default: ok
+	seen   map[string]int    // calls by path and Idempotency-Key, for operations that succeed at the third attempt
+	last   []arrival         // the newest calls, oldest first
+	stop   chan struct{}
 }
+
+// arrival is a call that a service has answered.
+type arrival struct {
+	At              time.Time
+	Operation, Body string
+	Status          int
+}
+
+// arrivals is how many calls the page of the services lists.
+const arrivals = 50
 
 // manners are the ways in which an operation can respond.
 var manners = map[string]string{
 	"ok": "200", "refuse": "409 out_of_stock", "down": "503", "flaky": "503 twice, then 200",
-	"slow": "200 after a minute",
+	"slow": "200 after a minute", "tidal": "503 for a minute, then 200 for a minute", "strict": "422 if amount exceeds paid",
 }
 
-// openServices serves the participants on a free loopback port.
+// tide is how long a tidal operation is down, and then up.
+const tide = time.Minute
+
+// openServices serves the participants and the people of a demo on a free loopback port.
 func openServices(log *slog.Logger) (s *services, closeIt func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, nil, err
 	}
 	s = &services{
-		url: "http://" + l.Addr().String(), as: map[string]string{}, seen: map[string]int{},
+		url: "http://" + l.Addr().String(), as: map[string]string{}, seen: map[string]int{}, began: time.Now(),
 		stop: make(chan struct{}),
 	}
+	if s.people, err = newPeople(s.url); err != nil {
+		l.Close()
+		return nil, nil, err
+	}
 	mux := http.NewServeMux()
+	s.people.serve(mux)
 	mux.HandleFunc("PUT /manners/{service}/{operation}", s.teach)
-	mux.HandleFunc("POST /{service}/{operation}", s.answer)
+	mux.HandleFunc("POST /{service}/{operation}", s.respond)
+	mux.HandleFunc("GET /{$}", s.page)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		if err := server.Serve(l); err != http.ErrServerClosed {
@@ -64,7 +88,7 @@ func (s *services) teach(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 100))
 	manner := strings.TrimSpace(string(text))
 	if err != nil || manners[manner] == "" {
-		http.Error(w, fmt.Sprintf("the body must be one of ok, refuse, down, flaky and slow, not %q", manner), 400)
+		http.Error(w, fmt.Sprintf("the body must be one of ok, refuse, down, flaky, slow, tidal and strict, not %q", manner), 400)
 		return
 	}
 	operation := r.PathValue("service") + "/" + r.PathValue("operation")
@@ -72,8 +96,9 @@ func (s *services) teach(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s now answers %s\n", operation, manners[manner])
 }
 
-func (s *services) answer(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // nothing in it changes the answer
+// respond answers a call as the operation behaves. Nothing in the body changes that, unless it is strict.
+func (s *services) respond(w http.ResponseWriter, r *http.Request) {
+	text, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // a body that cannot be read is empty
 	operation := r.PathValue("service") + "/" + r.PathValue("operation")
 	s.mu.Lock()
 	manner, call := s.as[operation], operation+" "+r.Header.Get("Idempotency-Key")
@@ -81,14 +106,16 @@ func (s *services) answer(w http.ResponseWriter, r *http.Request) {
 	first := s.seen[call] < 3
 	s.mu.Unlock()
 	pause := 40 * time.Millisecond
-	status, body := http.StatusOK, map[string]any{"operation": operation, "reference": 9007199254740993}
+	status, body := http.StatusOK, object{"operation": operation, "reference": 9007199254740993}
 	switch {
 	case manner == "refuse":
-		status, body = http.StatusConflict, map[string]any{"error": "out_of_stock", "sku": "lamp", "left": 0}
-	case manner == "down", manner == "flaky" && first:
-		status, body = http.StatusServiceUnavailable, map[string]any{"error": operation + " is in maintenance"}
+		status, body = http.StatusConflict, object{"error": "out_of_stock", "sku": "lamp", "left": 0}
+	case manner == "down", manner == "flaky" && first, manner == "tidal" && time.Since(s.began)/tide%2 == 0:
+		status, body = http.StatusServiceUnavailable, object{"error": operation + " is in maintenance"}
 	case manner == "slow":
 		pause = time.Minute
+	case manner == "strict":
+		status, body = booked(text)
 	}
 	if loop.Await(r.Context(), pause, s.stop) {
 		panic(http.ErrAbortHandler) // without a response
@@ -96,7 +123,48 @@ func (s *services) answer(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // the caller has disconnected, or has the response
+	s.mu.Lock()
+	s.last = append(s.last, arrival{time.Now(), operation, string(text), status})
+	s.last = s.last[max(0, len(s.last)-arrivals):]
+	s.mu.Unlock()
+	answer(w, status, body)
+}
+
+// booked is the answer to a refund, which cannot exceed what was paid.
+func booked(text []byte) (int, object) {
+	var in struct{ Amount, Paid float64 }
+	switch err := json.Unmarshal(text, &in); {
+	case err != nil:
+		return http.StatusUnprocessableEntity, object{"error": "unreadable"}
+	case in.Amount > in.Paid:
+		return http.StatusUnprocessableEntity, object{
+			"error": "amount_exceeds_payment", "amount": in.Amount, "paid": in.Paid,
+		}
+	}
+	return http.StatusOK, object{"booked": in.Amount}
+}
+
+var arrived = template.Must(template.New("").Parse(`<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>Services of the demo</title>
+<meta name="color-scheme" content="light dark"><meta http-equiv="refresh" content="5"><link rel="icon" href="data:,">
+<style>body { font: 14px system-ui; margin: 2em }
+td, th { text-align: left; padding: .2em 1em .2em 0; vertical-align: top }
+code { overflow-wrap: anywhere }</style>
+<h1>Services of the demo</h1>
+<p>The newest calls that they have answered. Make one answer differently with
+<code>curl -X PUT -d down {{.URL}}/manners/stock/reserve</code>.</p>
+<table><tr><th>at<th>operation<th>answer<th>body{{range .Last}}
+<tr><td>{{.At.Format "15:04:05"}}<td>{{.Operation}}<td>{{.Status}}<td><code>{{.Body}}</code>{{end}}
+</table></html>
+`))
+
+// page lists the newest calls, so that a person sees what has arrived.
+func (s *services) page(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	last := slices.Clone(s.last)
+	s.mu.Unlock()
+	slices.Reverse(last)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_ = arrived.Execute(w, object{"URL": s.url, "Last": last}) // the browser has gone, or has the page
 }

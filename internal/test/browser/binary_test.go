@@ -74,8 +74,8 @@ func fromTheDemoAlone(t *testing.T, program string) {
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "Ctrl-C") {
 		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "Skald" {
 			pages = words[1]
-		} else if len(words) > 1 && words[0] == "participants" {
-			participants = strings.TrimSuffix(words[1], ";")
+		} else if len(words) > 1 && words[0] == "services" {
+			participants = words[1]
 		}
 	}
 	if pages == "" || participants == "" {
@@ -98,6 +98,8 @@ func fromTheDemoAlone(t *testing.T, program string) {
 
 	began, step := time.Now(), 0
 	tab := browser.Open(t)
+	tab.Expect("a request to another server: " + participants + "/people/")
+	home := strings.TrimSuffix(pages, "sign-in/oidc")
 	sees := func(text string) {
 		t.Helper()
 		tab.See(text)
@@ -125,7 +127,7 @@ func fromTheDemoAlone(t *testing.T, program string) {
 	tab.Until("that it gave up again", badge("failed")+` && (`+facts+`) !== `+fmt.Sprintf("%q", version)+` &&
 		[...document.querySelectorAll("a[data-action]")].some(a => a.innerText.includes("Resume compensation"))`)
 	behave("ok")
-	tab.Go(pages)
+	tab.Go(home)
 	tab.Click("#causes a[href*=late-order]", "")
 	tab.Click("td a", "late-0")
 	repair("stock answers again")

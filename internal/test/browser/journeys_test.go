@@ -11,6 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/skald-saga/skald/internal/app/demo"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/browser"
 	"github.com/skald-saga/skald/internal/test/uitest"
@@ -18,14 +19,16 @@ import (
 
 // TestThePages takes people's ways through the pages of one demo. SKALD_UI=all adds those that take long.
 func TestThePages(t *testing.T) {
-	server, _ := startDemo(t)
+	at := startDemo(t)
 	for _, j := range []struct {
 		name string
 		long bool
-		take func(*testing.T, string)
+		take func(*testing.T, demo.Place)
 	}{
 		{"a saga whose undo gave up is compensated", false, resumeCompensation},
 		{"the main pages can be used by everybody", false, checkMainPages},
+		{"last night's job did not run, and is run", false, lastNight},
+		{"a letter with a wrong amount is corrected and sent", false, wrongAmount},
 		{"with the keyboard", false, withTheKeyboard},
 		{"without scripts", false, withoutScripts},
 		{"the step was undone by hand", true, resolveTheLetter},
@@ -33,15 +36,15 @@ func TestThePages(t *testing.T) {
 		{"every page can be used by everybody", true, checkEveryPage},
 	} {
 		if !j.long || all() {
-			t.Run(j.name, func(t *testing.T) { j.take(t, server) })
+			t.Run(j.name, func(t *testing.T) { j.take(t, at) })
 		}
 	}
 }
 
 // resumeCompensation begins at the overview and ends with the saga compensated, without a page loaded again.
-func resumeCompensation(t *testing.T, server string) {
-	tab := browser.Open(t)
-	tab.Go(server + "/ui/")
+func resumeCompensation(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
+	tab.Go(at.URL + "/ui/")
 	tab.See("the compensation of reserve-stock gave up")
 	tab.Click("#causes a[href*=late-order]", "")
 	tab.Click("td a", "late-0")
@@ -66,9 +69,55 @@ func badge(state string) string {
 	return `document.querySelector("h1 .badge")?.innerText.includes("` + state + `")`
 }
 
-func withTheKeyboard(t *testing.T, server string) {
-	tab := browser.Open(t)
-	tab.Go(server + "/ui/sagas?needs_attention=true")
+// lastNight is a stranger who knows only what the demo prints: last night's settlement did not run.
+func lastNight(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
+	tab.Click("header nav a", "Jobs")
+	tab.Click("td a", "nightly-settlement")
+	tab.Click("tr:has(.badge) a[href*='/ui/runs/']", "nightly-settlement")
+	tab.Until("that it was skipped", badge("skipped"))
+	tab.See("forbidden while run")
+	tab.Click(".summary a", "run")
+	tab.Until("the run that is in its way", badge("running"))
+	tab.See("the bank has no statement")
+	tab.Click("main .actions a", "Cancel")
+	tab.Fill("input[name=reason]", "the statement of that night is lost")
+	tab.Click("button.first", "")
+	tab.Until("it canceled", badge("canceled"))
+	tab.Click(".crumbs a", "nightly-settlement")
+	tab.Click("main .actions a", "Run now")
+	tab.Fill("input[name=reason]", "last night's was skipped")
+	tab.Click("button.first", "")
+	tab.Until("the run, which succeeded", badge("succeeded"))
+	tab.See("1,204 payments settled")
+	tab.Follows()
+}
+
+// wrongAmount is a stranger who knows only that a letter of the topic refunds has a wrong amount.
+func wrongAmount(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
+	tab.Click("header nav a", "Dead letters")
+	tab.Click("#groups td.error > a", "exceeds")
+	tab.Click("main td a[href*='/dlq/letters/']", "")
+	tab.See("599.00 exceeds the 59.90 that were paid")
+	tab.Click("main .actions a", "Edit and retry")
+	tab.Until("the content", `document.querySelector("[name=payload_json]")?.value.includes("599.00")`)
+	tab.Fill("[name=payload_json]", `{"refund": "R-2041", "order": "order-4711", "paid": 59.90, "amount": 59.90}`)
+	tab.See("/amount")
+	tab.Fill("input[name=reason]", "a decimal point was lost")
+	tab.Click("button.first", "")
+	tab.Until("the letter resolved", badge("resolved"))
+	tab.Follows()
+	tab.Click("main nav.tabs a", "Attempts")
+	tab.See("the target accepted it")
+	tab.Go(at.Participants + "/") // where it has arrived
+	tab.See("refunds/book")
+	tab.See(`"amount":59.90`)
+}
+
+func withTheKeyboard(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
+	tab.Go(at.URL + "/ui/sagas?needs_attention=true")
 	tab.TabTo("td a", "late-1")
 	tab.Press(kb.Enter)
 	tab.Until("the saga", badge("failed"))
@@ -92,10 +141,10 @@ func withTheKeyboard(t *testing.T, server string) {
 	tab.Until("the saga compensated", badge("compensated"))
 }
 
-func withoutScripts(t *testing.T, server string) {
-	tab := browser.Open(t)
+func withoutScripts(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
 	tab.WithoutScripts()
-	tab.Go(server + "/ui/sagas?needs_attention=true")
+	tab.Go(at.URL + "/ui/sagas?needs_attention=true")
 	tab.Click("td a", "late-2")
 	tab.Click("a[data-action]", "Resume compensation")
 	tab.See("What it would do")
@@ -103,31 +152,46 @@ func withoutScripts(t *testing.T, server string) {
 	tab.Click("button.first", "")
 	tab.See("Accepted")
 	saga, _, _ := strings.Cut(tab.Path(), "?")
-	settled(t, server, strings.TrimPrefix(saga, "/ui"))
-	tab.Go(server + saga)
+	settled(t, at, strings.TrimPrefix(saga, "/ui"))
+	tab.Go(at.URL + saga)
 	tab.Until("the saga compensated", badge("compensated"))
 }
 
+// ask sends a request to the API of the demo, as its visitor.
+func ask(t *testing.T, at demo.Place, method, path, body string) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequest(method, at.URL+"/api/v1"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-API-Key", at.Key)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	all, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(all)
+}
+
 // settled waits until the saga of a path of the API has ended.
-func settled(t *testing.T, server, path string) {
+func settled(t *testing.T, at demo.Place, path string) {
 	t.Helper()
 	for range 60 {
-		res, err := http.Get(server + "/api/v1" + path + "?wait=5s")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if strings.Contains(string(text), `"state":"compensated"`) {
+		if _, text := ask(t, at, "GET", path+"?wait=5s", ""); strings.Contains(text, `"state":"compensated"`) {
 			return
 		}
 	}
 	t.Fatalf("%s is not compensated", path)
 }
 
-func resolveTheLetter(t *testing.T, server string) {
-	tab := browser.Open(t)
-	tab.Go(server + "/ui/sagas?needs_attention=true")
+func resolveTheLetter(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
+	tab.Go(at.URL + "/ui/sagas?needs_attention=true")
 	tab.Click("td a", "late-3")
 	tab.Until("the saga", badge("failed"))
 	saga := tab.Path()
@@ -136,26 +200,21 @@ func resolveTheLetter(t *testing.T, server string) {
 	tab.Fill("input[name=reason]", "undone by hand")
 	tab.Click("button.first", "")
 	tab.See("RESOLVED")
-	tab.Go(server + saga)
+	tab.Go(at.URL + saga)
 	tab.Until("the saga compensated", badge("compensated"))
 }
 
 // twoPeople act on one saga: the second learns that it has changed, and decides again.
-func twoPeople(t *testing.T, server string) {
-	tab := browser.Open(t)
-	tab.Go(server + "/ui/sagas?workflow_name=shipment&active=true")
+func twoPeople(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
+	tab.Go(at.URL + "/ui/sagas?workflow_name=shipment&active=true")
 	tab.Click("td a", "shipment-0")
 	tab.Click("a[data-action]", "Suspend")
 	tab.Until("the form", `document.querySelector("dialog[open] form.act")`)
 	path, _, _ := strings.Cut(strings.TrimPrefix(tab.Path(), "/ui"), "?")
 	for _, action := range []string{"suspend", "resume"} {
-		res, err := http.Post(server+"/api/v1"+path+"/"+action, "application/json", strings.NewReader(`{"reason": "first"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		if res.StatusCode != http.StatusAccepted {
-			t.Fatalf("%s: %s", action, res.Status)
+		if status, text := ask(t, at, "POST", path+"/"+action, `{"reason": "first"}`); status != http.StatusAccepted {
+			t.Fatalf("%s: %d %s", action, status, text)
 		}
 	}
 	tab.Expect("412")

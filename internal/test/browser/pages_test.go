@@ -27,18 +27,17 @@ func TestMain(m *testing.M) { browser.Main(m) }
 func all() bool { return os.Getenv("SKALD_UI") == "all" }
 
 // startDemo runs the demo with something in every state.
-func startDemo(t *testing.T) (server, participants string) {
+func startDemo(t *testing.T) demo.Place {
 	t.Helper()
 	cfg := config.Default(config.Dev)
 	cfg.Database.URL = config.Secret(testdb.DSN(t))
 	cfg.Server.ListenAddr = "127.0.0.1:0"
-	type place struct{ server, participants string }
-	ready, ended := make(chan place, 1), make(chan error, 1)
+	ready, ended := make(chan demo.Place, 1), make(chan error, 1)
 	ctx := t.Context() // it ends before the cleanups
 	go func() {
 		ended <- demo.Keep(ctx, demo.KeepConfig{
 			Skald: cfg, Scale: 0.05, Dir: t.TempDir(), Out: io.Discard, Log: slog.New(slog.DiscardHandler),
-			Ready: func(url, participants string) { ready <- place{url, participants} },
+			Ready: func(p demo.Place) { ready <- p },
 		})
 	}()
 	t.Cleanup(func() {
@@ -48,31 +47,36 @@ func startDemo(t *testing.T) (server, participants string) {
 	})
 	select {
 	case p := <-ready:
-		return p.server, p.participants
+		return p
 	case err := <-ended:
 		ended <- nil
 		t.Fatalf("the demo: %v", err)
 	}
-	return "", ""
+	return demo.Place{}
 }
 
-// get reads a page.
-func get(t *testing.T, address string) (int, string) {
+// signOn opens a tab of a person of the demo, whom its identity provider signs in.
+func signOn(t *testing.T, at demo.Place, person string) *browser.Tab {
 	t.Helper()
-	res, err := http.Get(address)
-	if err != nil {
-		t.Fatal(err)
+	tab := browser.Open(t)
+	tab.Expect("a request to another server: " + at.Participants + "/people/")
+	tab.Expect("a request to another server: " + at.URL) // for a tab that begins at the provider
+	tab.Go(at.Participants + "/people/as/" + person)
+	tab.Until("the overview, signed in", `location.pathname === "/ui/" && document.querySelector("h1")`)
+	tab.Go(at.URL + "/ui/")
+	return tab
+}
+
+// get reads a page as the person of a tab. It is empty if it is a download.
+func get(tab *browser.Tab, path string) (status int, page string) {
+	tab.Helper()
+	var answer struct {
+		Status int
+		Page   string
 	}
-	if !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") {
-		res.Body.Close()
-		return res.StatusCode, ""
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, string(text)
+	tab.Await(fmt.Sprintf(`fetch(%q).then(async r => ({Status: r.status,
+		Page: r.headers.get("Content-Type").startsWith("text/html") ? await r.text() : (r.body?.cancel(), "")}))`, path), &answer)
+	return answer.Status, answer.Page
 }
 
 var (
@@ -102,9 +106,10 @@ func kind(path string) string {
 	return strings.Join(parts, "/") + "?" + u.Query().Get("tab")
 }
 
-// pages returns one page of each kind that links lead to from the overview.
-func pages(t *testing.T, server string) (found []string) {
+// pages returns one page of each kind that links lead to from the overview, on which the tab is.
+func pages(t *testing.T, tab *browser.Tab) (found []string) {
 	t.Helper()
+	tab.Expect("404")
 	seen := map[string]bool{}
 	for next := []string{"/ui/", "/ui/sagas", "/docs/", "/ui/dlq/letters"}; len(next) > 0; next = next[1:] {
 		path := strings.ReplaceAll(next[0], "&amp;", "&")
@@ -113,7 +118,7 @@ func pages(t *testing.T, server string) (found []string) {
 		} else {
 			seen[k] = true
 		}
-		status, page := get(t, server+path)
+		status, page := get(tab, path)
 		if status == http.StatusNotFound && !strings.Contains(path, "/sagas") { // a page that has not been built yet
 			t.Logf("%s is not there", path)
 			continue
@@ -149,12 +154,12 @@ var amiss = []string{
 }
 
 // checkEveryPage looks for what a person who sees badly, uses a phone or pays for data would complain of.
-func checkEveryPage(t *testing.T, server string) {
-	tab := browser.Open(t)
+func checkEveryPage(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "ada")
 	tab.Expect("404")
 	tab.Expect("400")
-	for _, path := range append(pages(t, server), amiss...) {
-		check(t, tab, server, path)
+	for _, path := range append(pages(t, tab), amiss...) {
+		check(t, tab, at.URL, path)
 	}
 }
 
@@ -165,7 +170,8 @@ func TestPagesWithNothingOnThemCanBeUsedByEverybody(t *testing.T) {
 	}
 	s := uitest.Start(t)
 	tab := browser.Open(t)
-	for _, path := range pages(t, s.URL) {
+	tab.Go(s.URL + "/ui/")
+	for _, path := range pages(t, tab) {
 		if !strings.HasPrefix(path, "/docs/") {
 			check(t, tab, s.URL, path)
 		}
@@ -215,12 +221,12 @@ func violations(t *testing.T, tab *browser.Tab, what string) {
 }
 
 // checkMainPages is what every run of the tests can afford of checkEveryPage.
-func checkMainPages(t *testing.T, server string) {
-	tab := browser.Open(t)
+func checkMainPages(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
 	for _, path := range []string{"/ui/", "/ui/sagas", "/ui/workflows", "/ui/dlq", "/ui/redrives", "/ui/jobs",
 		"/ui/workers", "/ui/webhooks", "/ui/audit", "/ui/system"} {
 		tab.Look(1280, 900, "light")
-		tab.Go(server + path)
+		tab.Go(at.URL + path)
 		violations(t, tab, path)
 		for _, e := range tab.Unfollowed() {
 			t.Errorf("%s: what it says here never follows: %s", path, e)
@@ -294,13 +300,13 @@ func TestScreenshots(t *testing.T) {
 	if dir == "" {
 		return // make screenshots
 	}
-	server, _ := startDemo(t)
-	tab := browser.Open(t)
-	for _, path := range pages(t, server) {
+	at := startDemo(t)
+	tab := signOn(t, at, "ada")
+	for _, path := range pages(t, tab) {
 		for _, s := range sizes[:2] {
 			for _, theme := range themes {
 				tab.Look(s.width, s.height, theme)
-				tab.Go(server + path)
+				tab.Go(at.URL + path)
 				name := strings.Trim(notInNames.ReplaceAllString(
 					strings.ToLower(strings.ReplaceAll(kind(path), "*", "one")), "-"), "-")
 				file := filepath.Join(dir, fmt.Sprintf("%s.%s.%s.png", name, s.name, theme))
