@@ -110,7 +110,7 @@ schemathesis: postgres programs build ## send requests made from the contract to
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
 
-failover: postgres ## lose a primary in four ways, ten times each, with two nodes and a synchronous standby, then check every ledger (about fifteen minutes; ROUNDS=3)
+failover: postgres ## lose a primary in five ways, ten times each, with two nodes and a synchronous standby, then check every ledger (about twenty minutes; ROUNDS=3)
 	FAILOVER_ROUNDS=$(if $(ROUNDS),$(ROUNDS),10) $(GO) test -v -timeout 60m -run AFailoverToTheStandby ./internal/app
 
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,24 +75,47 @@ func newWire(t *testing.T, to int) *wire {
 	return w
 }
 
+// primary is the server that is lost.
+type primary struct {
+	*devpg.Server
+	wire  *wire
+	disk  string // what its data is on; "": not a disk that may be filled
+	nodes []*node
+}
+
+// fillDisk fills the disk until every node has said so. A server that cannot write anything is then fenced off, before
+// its standby is promoted; it may have given up before, where the WAL was refused.
+func fillDisk(t *testing.T, p *primary) {
+	fill(t, p.disk)
+	for _, n := range p.nodes {
+		patience.Until(t, "the node is not ready", func() bool {
+			status, _ := call(t, "GET", n.url+"/readyz", "")
+			return status == http.StatusServiceUnavailable
+		})
+	}
+	_ = syscall.Kill(p.PID(), syscall.SIGQUIT)
+	<-p.Done()
+}
+
 // faults are the ways in which a primary is lost.
 var faults = []struct {
 	name   string
 	always bool // tried without being asked for
-	strike func(*testing.T, *devpg.Server, *wire)
+	strike func(*testing.T, *primary)
 }{
-	{"kill -9", true, func(t *testing.T, primary *devpg.Server, _ *wire) {
-		if err := syscall.Kill(primary.PID(), syscall.SIGKILL); err != nil {
+	{"kill -9", true, func(t *testing.T, p *primary) {
+		if err := syscall.Kill(p.PID(), syscall.SIGKILL); err != nil {
 			t.Error(err)
 		}
-		<-primary.Done()
+		<-p.Done()
 	}},
-	{"SIGSTOP", true, func(t *testing.T, primary *devpg.Server, _ *wire) { testdb.Freeze(t, primary.PID()) }},
-	{"network cut", false, func(_ *testing.T, _ *devpg.Server, w *wire) {
-		w.requests.Store(true)
-		w.answers.Store(true)
+	{"SIGSTOP", true, func(t *testing.T, p *primary) { testdb.Freeze(t, p.PID()) }},
+	{"network cut", false, func(_ *testing.T, p *primary) {
+		p.wire.requests.Store(true)
+		p.wire.answers.Store(true)
 	}},
-	{"answers lost", false, func(_ *testing.T, _ *devpg.Server, w *wire) { w.answers.Store(true) }},
+	{"answers lost", false, func(_ *testing.T, p *primary) { p.wire.answers.Store(true) }},
+	{"full disk", false, fillDisk},
 }
 
 // The primary is lost under load, in several ways, and its synchronous standby is promoted, as Patroni
@@ -112,7 +136,7 @@ func TestAFailoverToTheStandbyLosesNoSaga(t *testing.T) {
 			}
 			var back []time.Duration
 			for range max(rounds, 1) {
-				t.Run("round", func(t *testing.T) { back = append(back, failOver(t, f.strike)) })
+				t.Run("round", func(t *testing.T) { back = append(back, failOver(t, f.name == "full disk", f.strike)) })
 			}
 			if t.Failed() {
 				return
@@ -125,21 +149,30 @@ func TestAFailoverToTheStandbyLosesNoSaga(t *testing.T) {
 }
 
 // failOver returns how long after the promotion both nodes have accepted a saga and are ready.
-func failOver(t *testing.T, strike func(*testing.T, *devpg.Server, *wire)) (back time.Duration) {
-	settings := map[string]string{"fsync": "off"}
-	primary := startServer(t, t.TempDir(), settings)
-	dir := takeBase(t, primary)
+func failOver(t *testing.T, small bool, strike func(*testing.T, *primary)) (back time.Duration) {
+	settings, home, disk := map[string]string{"fsync": "off"}, t.TempDir(), ""
+	if small {
+		disk = smallDisk(t, "192m")
+		home = filepath.Join(disk, "pg")
+		for name, value := range map[string]string{
+			"shared_buffers": "16MB", "max_wal_size": "32MB", "min_wal_size": "32MB",
+		} {
+			settings[name] = value
+		}
+	}
+	first := startServer(t, home, settings)
+	dir := takeBase(t, first)
 	touch(t, dir, "standby.signal")
 	standby := startServer(t, dir, map[string]string{
-		"fsync": "off", "primary_conninfo": primary.DSN("") + "&application_name=second",
+		"fsync": "off", "primary_conninfo": first.DSN("") + "&application_name=second",
 	})
-	p, s := owner(t, primary.DSN("postgres")), owner(t, standby.DSN("postgres"))
+	p, s := owner(t, first.DSN("postgres")), owner(t, standby.DSN("postgres"))
 	// Synchronous: acknowledged commits are on both. Otherwise the latest ones may be lost.
 	run(t, p, `ALTER SYSTEM SET synchronous_standby_names = 'second'`, `SELECT pg_reload_conf()`)
 	until(t, p, `SELECT bool_and(sync_state = 'sync') FROM pg_stat_replication`)
-	w := newWire(t, primary.Port())
+	w := newWire(t, first.Port())
 	both := fmt.Sprintf("%s host=127.0.0.1,127.0.0.1 port=%s,%d password=%s",
-		withoutLogin(t, primary.DSN(devpg.Database)), w.port, standby.Port(), passwordOf(t, primary))
+		withoutLogin(t, first.DSN(devpg.Database)), w.port, standby.Port(), passwordOf(t, first))
 	var io time.Duration
 	set := func(c *config.Config) { io = c.Database.IOTimeout }
 	nodes := []*node{start(t, both, "a", set), start(t, both, "b", set)}
@@ -156,7 +189,7 @@ func failOver(t *testing.T, strike func(*testing.T, *devpg.Server, *wire)) (back
 		placing.Go(func() {
 			lots[i].run(all/2, map[int]func(){all / 4: func() {
 				struck.Do(func() {
-					strike(t, primary, w)
+					strike(t, &primary{first, w, disk, nodes})
 					run(t, s, `SELECT pg_promote()`)
 					promoted = time.Now()
 					close(fallen)
