@@ -133,9 +133,10 @@ func TestInstancesAndSeed4sSagasShowTheWholeSaga(t *testing.T) {
 			t.Errorf("%s: started, ended, timed out %s; want %s", tt.name, times, want)
 		}
 		got := strings.Join(texts(t, s.pool, `SELECT unnest(ARRAY[definition_id, state::text, initial_data::text, current_data::text, coalesce(result_data::text, ''),
-			coalesce(error->>'message', ''), retry_policy->>'max_attempts', timeout_ms::text]) FROM saga.saga_instances WHERE id = $1`, run.ID), "\n")
+			coalesce(error->>'message', ''), retry_policy->>'max_attempts', timeout_ms::text,
+			name, description, metadata::text, trace_id, span_id]) FROM saga.saga_instances WHERE id = $1`, run.ID), "\n")
 		want = strings.Join([]string{"order@1", string(rune('0' + run.State)), `{"amount": 1.50}`, tt.current, tt.result,
-			run.ErrorMessage(), "2", "60000"}, "\n")
+			run.ErrorMessage(), "2", "60000", "the first", "of a test", `{"owner": "shop", "region": "eu"}`, "trace", "span"}, "\n")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s, instance (-want +got):\n%s", tt.name, diff)
 		}

@@ -128,7 +128,8 @@ func (s *story) now() time.Time {
 func (s *story) begin(owner *int64) saga.Instance {
 	s.t.Helper()
 	spec := saga.Spec{ID: uuid.Must(uuid.NewV7()), Tenant: tenant.Tenant{ID: s.id},
-		Payload: json.RawMessage(`{"amount":1.50}`), Metadata: json.RawMessage(`{"region":"eu","owner":"shop"}`)}
+		Payload: json.RawMessage(`{"amount":1.50}`), Metadata: json.RawMessage(`{"region":"eu","owner":"shop"}`),
+		Name: new("the first"), Description: new("of a test"), TraceID: new("trace"), SpanID: new("span")}
 	results,
 		err := s.st.Create(s.t.Context(), []saga.NewSaga{{Saga: saga.New(spec, s.def, 1, owner, s.now(), time.Minute)}})
 	if err != nil || results[0].Created != saga.Stored {

@@ -106,7 +106,7 @@ func TestTheDatabaseRefusesWhatNoTransitionMayDo(t *testing.T) {
 func TestTheDatabaseHasEachSlotAndEachActiveKeyOnce(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
-	slot, definition := pgtest.Now(), pgtest.NewID()
+	slot, definition := any(pgtest.Now()), pgtest.NewID()
 	put := func(trigger, key string, state jobrun.State, concurrency any) error {
 		id := pgtest.NewID()
 		_, err := j.DB.SQL().ExecContext(t.Context(), `
@@ -141,5 +141,10 @@ func TestTheDatabaseHasEachSlotAndEachActiveKeyOnce(t *testing.T) {
 	}
 	if err := put("MANUAL", "z", jobrun.State("UNKNOWN"), nil); err == nil {
 		t.Error("a state that does not exist is stored")
+	}
+	slot = nil // a unique index would let any number of these through (gap 4)
+	var e *pq.Error
+	if err := put("TIME", "y", jobrun.Pending, nil); !errors.As(err, &e) || e.Column != "scheduled_for" {
+		t.Errorf("a run without a slot: %v, want it refused", err)
 	}
 }

@@ -246,6 +246,14 @@ func TestARefusedStepShowsWhyAndWhatWasUndone(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("step logs (-want +got):\n%s", diff)
 	}
+	if l := s.StepLogs[len(s.StepLogs)-1]; l.Error == nil || l.ErrorMessage == nil || *l.ErrorMessage != l.Error.Message {
+		t.Errorf("the failed step's log has the message %v of %+v", l.ErrorMessage, l.Error)
+	}
+	var read client.Saga
+	e.Send("GET", "/api/v1/sagas/"+s.SagaID.String(), "").Into(&read)
+	if diff := cmp.Diff(s, read); diff != "" {
+		t.Errorf("read by its id (-ended +read):\n%s", diff)
+	}
 	var steps client.StepList
 	e.Send("GET", "/api/v1/sagas/"+s.SagaID.String()+"/steps", "").Into(&steps)
 	var states []string

@@ -3,7 +3,8 @@ package mutants
 import "slices"
 
 // All lists every mutant.
-var All = slices.Concat(rules, stores, seeds, schema, engine, sagaStore, pure, jobs, edges, parts, whole)
+var All = slices.Concat(rules, stores, seeds,
+	schema, views, engine, sagaStore, pure, jobs, edges, more, rest, parts, whole, last)
 
 var rules = []Mutant{
 	{Rows: "X10", File: "internal/saga/doubt.go",
@@ -50,9 +51,9 @@ var rules = []Mutant{
 		Old: "failure(saga.Unknown, retry.Timeout, CodeTimeout,", New: "failure(saga.NotApplied, retry.Timeout, CodeTimeout,"},
 	{Rows: "3.7-3", File: "internal/saga/participant/outcome.go",
 		Old: "	case s == http.StatusTooEarly, s == http.StatusTooManyRequests:", New: "	case s == http.StatusTooEarly:"},
-	{Rows: "X5", File: "internal/httpkit/cursor.go",
+	{Rows: "X5, API-25", File: "internal/httpkit/cursor.go",
 		Old: "if ListID(body[1:1+cursorList]) != list {", New: "if ListID(body[1:1+cursorList]) == (ListID{}) {"},
-	{Rows: "S4-11", File: "internal/httpkit/etag.go",
+	{Rows: "S4-11, I12", File: "internal/httpkit/etag.go",
 		Old: "func(tag string) bool { return tag == etag }", New: "func(tag string) bool { return tag != \"\" }"},
 	{Rows: "X42", File: "internal/jobrun/machine.go",
 		Old: "	{Pending, Canceled, []Mover{Operator, Leader}},\n", New: ""},

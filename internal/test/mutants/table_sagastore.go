@@ -27,6 +27,8 @@ var sagaStore = []Mutant{
 	after("S4-16", "DROP INDEX saga.idx_sagas_tenant"),
 	after("S4-17", "DROP INDEX saga.idx_sagas_status"),
 	after("S2-115", "DROP INDEX saga.idx_saga_business_key"),
+	after("S4-15", "ALTER TABLE saga.saga_states DROP CONSTRAINT saga_states_pkey CASCADE"),
+	after("S2-111", "ALTER TABLE saga.audit_events DROP CONSTRAINT idx_event_saga_timestamp"),
 	after("D-21", "DROP INDEX dlq.idx_dlq_messages_original_topic"),
 	after("D-22", "DROP INDEX dlq.idx_dlq_messages_status"),
 	after("D-23", "DROP INDEX dlq.idx_dlq_messages_created_at"),

@@ -35,6 +35,7 @@ var schema = []Mutant{
 	after("D-18", "ALTER TABLE dlq.dlq_messages ALTER updated_at DROP DEFAULT"),
 	after("D-19", "ALTER TABLE dlq.dlq_messages ALTER last_retry_at SET NOT NULL"),
 	after("D-24", "DROP TRIGGER trg_dlq_messages_updated_at ON dlq.dlq_messages"),
+	after("D-06", "CREATE EXTENSION pgcrypto"),
 	after("D-08",
 		"CREATE OR REPLACE TRIGGER trg_dlq_messages_updated_at BEFORE UPDATE OF note ON "+
 			"dlq.dlq_messages FOR EACH ROW EXECUTE FUNCTION dlq.update_updated_at()"),

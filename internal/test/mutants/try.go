@@ -82,7 +82,7 @@ func (w *workshop) try(m *Mutant, test string) (string, error) {
 		cmd.Dir = filepath.Join(w.root, at)
 		cmd.Env = append(os.Environ(), testdb.AfterMigrationsEnv+"="+m.New)
 	} else {
-		dir, flags, err := w.overlaid(m, at)
+		dir, flags, err := w.overlaid(m, at, test)
 		if err != nil {
 			return "", err
 		}
@@ -121,7 +121,7 @@ func (w *workshop) compiled(ctx context.Context, at string) (string, error) {
 }
 
 // overlaid writes a mutant's file, and returns where its test is to be run with which flags.
-func (w *workshop) overlaid(m *Mutant, at string) (dir, flags string, err error) {
+func (w *workshop) overlaid(m *Mutant, at, test string) (dir, flags string, err error) {
 	text, err := os.ReadFile(filepath.Join(w.root, m.File))
 	if err != nil {
 		return "", "", err
@@ -135,7 +135,7 @@ func (w *workshop) overlaid(m *Mutant, at string) (dir, flags string, err error)
 	own := filepath.Join(w.dir, fmt.Sprint(w.made))
 	w.Unlock()
 	flags = trimmed(os.Getenv("GOFLAGS"))
-	if readsTheTree(at) || !slices.Contains([]string{".go", ".sql"}, filepath.Ext(m.File)) {
+	if readsTheTree(at, test) || !slices.Contains([]string{".go", ".sql"}, filepath.Ext(m.File)) {
 		if err := copyTree(w.root, own); err != nil {
 			return "", "", err
 		}
@@ -184,10 +184,11 @@ func writeOverlay(dir, path string, text []byte) (string, error) {
 	return overlay, errors.Join(os.WriteFile(file, text, 0o600), os.WriteFile(overlay, list, 0o600))
 }
 
-// readsTheTree says whether the tests in a directory read files of the tree, past the compiler. What is neither code
-// nor a migration is read by any test.
-func readsTheTree(dir string) bool {
-	return dir == "docs" || dir == "internal/test/archtest" || dir == "internal/test/manual"
+// readsTheTree says whether a test reads files of the tree itself, past the compiler. What is neither code nor a
+// migration is read by any test.
+func readsTheTree(dir, test string) bool {
+	return slices.Contains([]string{"docs", "internal/test/archtest", "internal/test/manual"}, dir) ||
+		test == "db.TestSQLNeedsNothingNewerThanPostgreSQL15"
 }
 
 // copyTree copies the files of the working tree, with uncommitted changes.

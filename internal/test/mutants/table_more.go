@@ -1,0 +1,32 @@
+package mutants
+
+// more are of definitions, settings, secrets, schedules and calls.
+var more = []Mutant{
+	after("beyond 4", "ALTER VIEW saga.saga_steps RENAME TO steps"),
+	{Rows: "I7", File: "internal/saga/participant/request.go",
+		Old: "\tb = appendEncoded(b, call.Key)\n",
+		New: "\tb = appendEncoded(b, call.Key+strconv.Itoa(call.Attempt))\n"},
+	{Rows: "3.7-2", File: "internal/saga/participant/request.go",
+		Old: "\\r\\nX-Saga-Fence: ", New: "\\r\\nX-Saga-Epoch: "},
+	{Rows: "3.7-1", File: "internal/config/config.go",
+		Old: "env:\"SKALD_LISTEN_ADDR\"", New: "env:\"SKALD_LISTEN\""},
+	{Rows: "S1-61, D-50", File: "internal/config/config.go",
+		Old: "`key:\"name\" validate:\"required,max=63\" doc:\"Name of this installation",
+		New: "`key:\"title\" validate:\"required,max=63\" doc:\"Name of this installation"},
+	{Rows: "S1-62, D-51", File: "internal/config/config.go",
+		Old: "key:\"conn_max_lifetime\"", New: "key:\"max_lifetime\""},
+	{Rows: "D-53", File: "internal/secret/vault/dynamic.go",
+		Old: "until.Add(-third-loop.Within(third/8))", New: "until.Add(third)"},
+	{Rows: "F46", File: "internal/jobrun/schedule/walk.go",
+		Old: "\t\tif due, _ := s.slot(until); due == until {\n\t\t\treturn true\n\t\t}\n", New: ""},
+	{Rows: "A-02", File: "internal/jobrun/schedule/compile.go",
+		Old: "\t\tif t == WeekdaysAt {", New: "\t\tif t == DailyAt {"},
+	{Rows: "threat T6", File: "internal/dlq/dlqapi/redrives.go",
+		Old: "r.CreatedAt, operator.Redrive, r.ID.String(), httpkit.VerbCreate, r.Reason, redriveDetail(&r))",
+		New: "r.CreatedAt, operator.Redrive, r.ID.String(), httpkit.VerbCreate, \"\", redriveDetail(&r))"},
+	{Rows: "X47", File: "internal/postgres/tenant.go",
+		Old: "\trows, err := db.Query(ctx, db.point, query, args)\n",
+		New: "\trows, err := db.Query(ctx, db.point, query+\" -- \"+tenant.String(), args)\n"},
+	{Rows: "S2-117, F31", File: "internal/postgres/pooler.go",
+		Old: "\t\tfor n := range probes {\n", New: "\t\tfor n := range probes * 0 {\n"},
+}
