@@ -1543,6 +1543,9 @@ type ClaimedRun struct {
 	Args    AnyJSON `json:"args,omitempty"`
 	Attempt int32   `json:"attempt"`
 
+	// Baggage W3C Baggage, likewise.
+	Baggage *string `json:"baggage,omitempty"`
+
 	// Checkpoint The checkpoint of the previous attempt.
 	Checkpoint     AnyJSON             `json:"checkpoint,omitempty"`
 	Command        string              `json:"command"`
@@ -1570,8 +1573,11 @@ type ClaimedRun struct {
 	// TimeoutMS 0: none.
 	TimeoutMS int64   `json:"timeout_ms"`
 	TraceID   *string `json:"trace_id,omitempty"`
-	Trigger   string  `json:"trigger"`
-	Version   int64   `json:"version"`
+
+	// Tracestate W3C Trace Context, as the client that started the saga or run sent it.
+	Tracestate *string `json:"tracestate,omitempty"`
+	Trigger    string  `json:"trigger"`
+	Version    int64   `json:"version"`
 }
 
 // ClaimedRuns Runs for the worker.
@@ -6850,6 +6856,9 @@ type WorkflowYAML struct {
 // BackfillID defines model for BackfillID.
 type BackfillID = UUID
 
+// Baggage defines model for Baggage.
+type Baggage = string
+
 // BulkID defines model for BulkID.
 type BulkID = UUID
 
@@ -7035,6 +7044,9 @@ type StepParameter = string
 
 // Traceparent defines model for Traceparent.
 type Traceparent = string
+
+// Tracestate defines model for Tracestate.
+type Tracestate = string
 
 // View defines model for View.
 type View string
@@ -8264,6 +8276,15 @@ type CreateJobRunParams struct {
 	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
 	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
+
+	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. Kept with the saga or run
+	// and sent on wherever its trace is: to participants and workers, and with its
+	// events. Ignored if it is malformed or longer, or without a valid `traceparent`.
+	Tracestate *Tracestate `json:"tracestate,omitempty"`
+
+	// Baggage W3C Baggage, at most 64 members and 8192 bytes. Kept and sent on like
+	// `tracestate`, also without a `traceparent`. Ignored if it is malformed or longer.
+	Baggage *Baggage `json:"baggage,omitempty"`
 }
 
 // ListJobRunsParams defines parameters for ListJobRuns.
@@ -8688,6 +8709,15 @@ type CreateSagaParams struct {
 	// Traceparent W3C Trace Context. Sets the `trace_id` and `span_id` of a saga and the
 	// `trace_id` of a job run; a malformed one is ignored, as the standard requires.
 	Traceparent *Traceparent `json:"traceparent,omitempty"`
+
+	// Tracestate W3C Trace Context, at most 32 members and 512 bytes. Kept with the saga or run
+	// and sent on wherever its trace is: to participants and workers, and with its
+	// events. Ignored if it is malformed or longer, or without a valid `traceparent`.
+	Tracestate *Tracestate `json:"tracestate,omitempty"`
+
+	// Baggage W3C Baggage, at most 64 members and 8192 bytes. Kept and sent on like
+	// `tracestate`, also without a `traceparent`. Ignored if it is malformed or longer.
+	Baggage *Baggage `json:"baggage,omitempty"`
 }
 
 // ListSagaBulksParams defines parameters for ListSagaBulks.
@@ -12744,6 +12774,8 @@ func NewCreateJobRunRequestWithBody(server string, definition JobDefinitionRef, 
 		r.head("Prefer", params.Prefer, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 		r.head("traceparent", params.Traceparent, "string", "")
+		r.head("tracestate", params.Tracestate, "string", "")
+		r.head("baggage", params.Baggage, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-definitions/%s/runs", pathParam0), contentType, body)
 }
@@ -13121,6 +13153,8 @@ func NewCreateSagaRequestWithBody(server string, params *CreateSagaParams, conte
 		r.head("Prefer", params.Prefer, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 		r.head("traceparent", params.Traceparent, "string", "")
+		r.head("tracestate", params.Tracestate, "string", "")
+		r.head("baggage", params.Baggage, "string", "")
 	}
 	return r.request(http.MethodPost, server, "/api/v1/sagas", contentType, body)
 }

@@ -52,6 +52,13 @@ func (a *canaryNode) does(id, body string, more ...string) string {
 			header = append(header, "Idempotency-Key", canary+uuid.NewString())
 			said.other += "idempotency-key=" + canary + "\n"
 		}
+		if p["in"] == "header" && (p["name"] == "tracestate" || p["name"] == "baggage") {
+			header = append(header, p["name"].(string), canary+"="+canary)
+			said.other += p["name"].(string) + "=" + canary + "\n"
+		}
+		if p["in"] == "header" && p["name"] == "traceparent" { // without it there is no tracestate
+			header = append(header, "traceparent", "00-"+strings.Repeat("a", 32)+"-"+strings.Repeat("b", 16)+"-01")
+		}
 	}
 	var doc any
 	switch err := json.Unmarshal([]byte(body), &doc); {

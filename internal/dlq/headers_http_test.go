@@ -69,6 +69,10 @@ func TestHeadersGoUnderTheirOwnNamesWhereThatIsSafe(t *testing.T) {
 			content: dlq.Content{Headers: headers("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "content-type", "application/vnd.a+json;v=1")},
 			want:    headers("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), media: "application/vnd.a+json; v=1",
 		},
+		"what a trace carries": {
+			content: dlq.Content{Headers: headers("tracestate", "congo=t61,rojo=0", "baggage", "a=1;ttl=3", "baggage", "b=2")},
+			want:    headers("tracestate", "congo=t61,rojo=0", "baggage", "a=1;ttl=3", "baggage", "b=2"),
+		},
 		"several types": {
 			content: dlq.Content{Headers: headers("content-type", "text/plain", "Content-Type", "a\r\nX: y")},
 			want:    headers("X-Dlq-Header", "content-type=text%2Fplain", "X-Dlq-Header", "Content-Type=a%0D%0AX%3A%20y"),

@@ -33,6 +33,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	s.pace(w, r)
 	unquote(r.Header)
+	httpkit.CleanTrace(r.Header)
 	if r.Method == http.MethodHead {
 		r.Method = http.MethodGet // net/http omits the body
 	}

@@ -44,7 +44,8 @@ func (r *Run) Follow(n *NextRun, i int, d *Definition, s Settings, m Moment) (Ru
 	}
 	ask := Request{
 		Trigger: ByEvent, Key: FollowKey(r.ID, cmp.Or(n.Key, place)), Args: n.Args,
-		CorrelationID: r.CorrelationID, TraceID: r.TraceID, By: r.InitiatedBy,
+		CorrelationID: r.CorrelationID, TraceID: r.TraceID, TraceState: r.TraceState, Baggage: r.Baggage,
+		By: r.InitiatedBy,
 	}
 	if n.ScheduledFor != nil {
 		ask.ScheduledFor = *n.ScheduledFor

@@ -85,8 +85,8 @@ func (d *decision) retry() {
 		RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
 		IdempotencyKey: RetryKey(r.ID, r.RetryNumber+1),
 		SagaID:         r.SagaID, SagaStep: r.SagaStep, SagaAction: r.SagaAction, EventID: r.EventID, LetterID: r.LetterID,
-		BackfillID: r.BackfillID, CorrelationID: r.CorrelationID, TraceID: r.TraceID, CreatedAt: m.Now, UpdatedAt: m.Now,
-		InitiatedBy: r.InitiatedBy, InitiatedAs: r.InitiatedAs,
+		BackfillID: r.BackfillID, CorrelationID: r.CorrelationID, TraceID: r.TraceID, TraceState: r.TraceState, Baggage: r.Baggage,
+		CreatedAt: m.Now, UpdatedAt: m.Now, InitiatedBy: r.InitiatedBy, InitiatedAs: r.InitiatedAs,
 	}
 	d.Retry, d.Final = &n, false
 	d.tell(HistoryEvent{

@@ -35,6 +35,8 @@ type Request struct {
 	BackfillID    uuid.UUID
 	CorrelationID string
 	TraceID       string
+	TraceState    string
+	Baggage       string
 	By            string // the subject of the initiator
 	As            string // the role of the requester; "": determined by the trigger
 }
@@ -126,6 +128,8 @@ func New(d *Definition, a Request, s Settings, m Moment) Run {
 		BackfillID:     a.BackfillID,
 		CorrelationID:  a.CorrelationID,
 		TraceID:        a.TraceID,
+		TraceState:     a.TraceState,
+		Baggage:        a.Baggage,
 		CreatedAt:      m.Now,
 		UpdatedAt:      m.Now,
 		InitiatedBy:    a.By,
@@ -201,6 +205,8 @@ func RerunRequest(r *Run) Request {
 		RetryNumber:   r.RetryNumber + 1,
 		CorrelationID: r.CorrelationID,
 		TraceID:       r.TraceID,
+		TraceState:    r.TraceState,
+		Baggage:       r.Baggage,
 	}
 }
 

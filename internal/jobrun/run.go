@@ -83,6 +83,8 @@ type Run struct {
 	BackfillID    uuid.UUID
 	CorrelationID string
 	TraceID       string
+	TraceState    string // W3C Trace Context; its worker receives it as it was sent
+	Baggage       string // W3C Baggage, likewise
 
 	// InitiatedBy is the subject of the run's initiator: the principal that requested it, started
 	// its saga, published its event, or last changed its definition; "": Skald, or unknown.

@@ -24,6 +24,8 @@ type Spec struct {
 	InitiatedBy   string
 	TraceID       *string
 	SpanID        *string
+	TraceState    *string
+	Baggage       *string
 	Payload       json.RawMessage // canonical JSON or nil
 	Metadata      json.RawMessage // canonical JSON object or nil
 	TimeoutMS     int64           // 0: the definition's, or else the server's default
@@ -59,7 +61,8 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 		WorkflowName: def.Name, WorkflowVersion: ver,
 		Name: spec.Name, Description: spec.Description, BusinessKey: spec.BusinessKey,
 		CorrelationID: spec.CorrelationID, InitiatedBy: spec.InitiatedBy,
-		TraceID: spec.TraceID, SpanID: spec.SpanID, Payload: spec.Payload, Metadata: spec.Metadata,
+		TraceID: spec.TraceID, SpanID: spec.SpanID, TraceState: spec.TraceState, Baggage: spec.Baggage,
+		Payload: spec.Payload, Metadata: spec.Metadata,
 		RetryPolicy: spec.RetryPolicy, TenantInKeys: spec.TenantInKeys,
 		State: Pending, TotalSteps: len(def.Steps), Version: 1,
 		CreatedAt: now, UpdatedAt: now,

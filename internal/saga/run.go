@@ -135,6 +135,8 @@ type Call struct {
 	By      workflow.Call // how the call is made; shared with the definition
 	Timeout time.Duration
 	Trace   string // W3C trace id of the saga, "" when none
+	// TraceState and Baggage are headers that the saga's client sent; "": none.
+	TraceState, Baggage string
 }
 
 // Call returns the call in flight. Use it only when Next returns Send.
@@ -145,8 +147,13 @@ func (r *Instance) Call(d Defaults) Call {
 		Attempt: r.Attempt, Fence: r.LeaseEpoch,
 		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout),
 	}
-	if r.TraceID != nil {
-		c.Trace = *r.TraceID
+	for _, carried := range []struct {
+		into *string
+		from *string
+	}{{&c.Trace, r.TraceID}, {&c.TraceState, r.TraceState}, {&c.Baggage, r.Baggage}} {
+		if carried.from != nil {
+			*carried.into = *carried.from
+		}
 	}
 	word, reruns := "execute", r.intervened(r.CurrentStep).Runs
 	by := &step.Action

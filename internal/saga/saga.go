@@ -93,6 +93,8 @@ type Saga struct {
 	InitiatedBy     string
 	TraceID         *string
 	SpanID          *string
+	TraceState      *string         // W3C Trace Context; participants receive it as it was sent
+	Baggage         *string         // W3C Baggage, likewise
 	Payload         json.RawMessage // canonical JSON; nil when none was given
 	Metadata        json.RawMessage // a JSON object or nil
 	// RetryPolicy overrides the workflow's policy and is overridden by those of steps;

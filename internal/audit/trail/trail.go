@@ -26,6 +26,8 @@ type StoredEvent struct {
 	WorkflowName  string // of its saga, live or archived; "" if that no longer exists
 	CorrelationID *string
 	BusinessKey   *string
+	TraceState    *string
+	Baggage       *string
 }
 
 // Position is a position in a tenant's feed: after the event with that transaction and

@@ -36,6 +36,8 @@ type Event struct {
 	Time        time.Time       `json:"time"`
 	ContentType string          `json:"datacontenttype"`
 	TraceParent string          `json:"traceparent,omitempty"` // the extension for distributed tracing
+	TraceState  string          `json:"tracestate,omitempty"`
+	Baggage     string          `json:"baggage,omitempty"`
 	Correlation string          `json:"correlationid,omitempty"`
 	Data        json.RawMessage `json:"data"`
 }
@@ -95,7 +97,8 @@ func Of(e *trail.StoredEvent) (Event, error) {
 	data, err := json.Marshal(d)
 	return Event{
 		SpecVersion: "1.0", ID: id, Source: Source(e.TenantID), Type: TypePrefix + string(e.Type), Subject: e.SagaID.String(),
-		Time: e.At, ContentType: "application/json", TraceParent: TraceParent(e.TraceID, e.SpanID), Data: data,
+		Time: e.At, ContentType: "application/json", TraceParent: TraceParent(e.TraceID, e.SpanID),
+		TraceState: text(e.TraceState), Baggage: text(e.Baggage), Data: data,
 	}, err
 }
 
@@ -137,6 +140,13 @@ func TraceParent(trace, span *string) string {
 		return ""
 	}
 	return "00-" + *trace + "-" + *span + "-01"
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // isHex reports whether s is n lower-case hexadecimal digits and not all zeros.

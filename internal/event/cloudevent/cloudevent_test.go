@@ -45,6 +45,7 @@ func TestAnEventIsTheDocumentedOne(t *testing.T) {
 			Actor: "alice", RequestID: "req-1", TraceID: new(strings.Repeat("a", 32)), SpanID: new(strings.Repeat("b", 16)),
 		},
 		Position: trail.Position{TxID: 9, ID: 42}, WorkflowName: "order", CorrelationID: new("c-1"), BusinessKey: new("b-1"),
+		TraceState: new("congo=t61rcWkgMzE"), Baggage: new("userId=7"),
 	}
 	doc, err := cloudevent.Of(&e)
 	if err != nil {
@@ -63,6 +64,8 @@ func TestAnEventIsTheDocumentedOne(t *testing.T) {
   "time": "2026-11-21T12:00:00.123456Z",
   "datacontenttype": "application/json",
   "traceparent": "00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa-bbbbbbbbbbbbbbbb-01",
+  "tracestate": "congo=t61rcWkgMzE",
+  "baggage": "userId=7",
   "data": {
     "id": "42",
     "saga_id": "019ab2c0-5a3e-7c31-9d5e-2f1b7a4c8d90",

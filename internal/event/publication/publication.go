@@ -307,8 +307,12 @@ func messageOf(e *trail.StoredEvent) (Message, error) {
 	if e.StepIndex != saga.NoStep {
 		m.Headers = append(m.Headers, Header{"step_index", strconv.Itoa(e.StepIndex)})
 	}
-	if doc.TraceParent != "" {
-		m.Headers = append(m.Headers, Header{"traceparent", doc.TraceParent})
+	for _, h := range []Header{
+		{"traceparent", doc.TraceParent}, {"tracestate", doc.TraceState}, {"baggage", doc.Baggage},
+	} {
+		if h.Value != "" {
+			m.Headers = append(m.Headers, h)
+		}
 	}
 	return m, err
 }

@@ -78,6 +78,7 @@ func (s *Handlers) CreateJobRun(client context.Context, in api.CreateJobRunReque
 		trace, _ := httpkit.TraceOf(*in.Params.Traceparent)
 		a.TraceID = httpkit.Text(trace)
 	}
+	a.TraceState, a.Baggage = httpkit.Text(in.Params.Tracestate), httpkit.Text(in.Params.Baggage) // httpkit.CleanTrace
 	if b.ScheduledFor != nil {
 		if a.ScheduledFor, err = httpkit.TimeOf("scheduled_for", b.ScheduledFor); err != nil {
 			return nil, httpkit.SchemaFault(fault.Field{Pointer: "/scheduled_for", Code: "invalid", Message: "must be in the years 1970 to 9999"})

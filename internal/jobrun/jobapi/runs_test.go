@@ -34,6 +34,10 @@ func TestAManualRunHasTheRequestedArguments(t *testing.T) {
 	if r := e.run("job", "", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"); r.TraceID == nil || *r.TraceID != "4bf92f3577b34da6a3ce929d0e0e4736" {
 		t.Errorf("the run's trace is %v", r.TraceID)
 	}
+	r = e.run("job", "", "traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate", "congo=t61", "baggage", "a=1")
+	if n := e.ask(`SELECT count(*) FROM jobs.job_runs WHERE id = '` + r.ID.String() + `' AND tracestate = 'congo=t61' AND baggage = 'a=1'`); n != 1 {
+		t.Error("the run has not what its client's trace carries")
+	}
 	if r := e.run("job", "", "traceparent", "nonsense"); r.TraceID != nil {
 		t.Errorf("of nonsense the run has the trace %s", *r.TraceID)
 	}
@@ -45,8 +49,8 @@ func TestAManualRunHasTheRequestedArguments(t *testing.T) {
 	e.Send("POST", definitions+"/job/runs", `{"labels":{"a b":""}}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
 	e.Send("POST", definitions+"/nobody/runs", "").Wants(http.StatusNotFound, "JOB_DEFINITION_NOT_FOUND")
 	e.Send("GET", jobRuns+"/"+d.ID.String(), "").Wants(http.StatusNotFound, "JOB_RUN_NOT_FOUND")
-	if n := e.ask(`SELECT count(*) FROM saga.audit_actions WHERE kind = 'job_run' AND verb = 'run'`); n != 4 {
-		t.Errorf("%d actions on record, want 4", n)
+	if n := e.ask(`SELECT count(*) FROM saga.audit_actions WHERE kind = 'job_run' AND verb = 'run'`); n != 5 {
+		t.Errorf("%d actions on record, want 5", n)
 	}
 }
 

@@ -89,6 +89,8 @@ var runTable = postgres.NewTable(
 	postgres.UUIDOrZero("backfill_id", func(r *runRow) *uuid.UUID { return &r.BackfillID }),
 	postgres.TextOrEmpty("correlation_id", func(r *runRow) *string { return &r.CorrelationID }),
 	postgres.TextOrEmpty("trace_id", func(r *runRow) *string { return &r.TraceID }),
+	postgres.TextOrEmpty("tracestate", func(r *runRow) *string { return &r.TraceState }),
+	postgres.TextOrEmpty("baggage", func(r *runRow) *string { return &r.Baggage }),
 	postgres.Time("created_at", func(r *runRow) *time.Time { return &r.CreatedAt }),
 	postgres.Time("updated_at", func(r *runRow) *time.Time { return &r.UpdatedAt }),
 	postgres.TextOrEmpty("initiated_by", func(r *runRow) *string { return &r.InitiatedBy }),

@@ -45,7 +45,7 @@ var HotRunStatements = map[string]string{
 // RunParameters are the arguments that store a batch of new runs.
 func RunParameters(tb testing.TB, batch []jobrun.Run) []any {
 	tb.Helper()
-	args, err := (&DB{DB: new(postgres.DB)}).newRuns(batch)
+	_, args, err := (&DB{DB: new(postgres.DB)}).newRuns(batch)
 	if err != nil {
 		tb.Fatal(err)
 	}

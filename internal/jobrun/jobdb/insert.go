@@ -13,18 +13,33 @@ import (
 
 // storeRuns stores a batch of runs and returns the ids of those that are new; the keys or slots
 // (J1) of the others are taken. Rows are inserted in key order, so that batches with the same keys
-// wait for each other instead of deadlocking.
-var storeRuns = postgres.Named(`
-INSERT INTO jobs.job_runs AS r (`+runTable.Inserted()+`)
-SELECT `+runTable.Stored("n")+`
-  FROM `+postgres.Unnest("n", runTable.As("n"))+`
+// wait for each other instead of deadlocking. Few runs have a tracestate or baggage, so a batch
+// without any does without these columns.
+var (
+	storeRuns    = storing(untracedRuns)
+	storeTraced  = storing(runTable)
+	untracedRuns = runTable.Without("tracestate", "baggage")
+)
+
+func storing(runs *postgres.Table[runRow]) *postgres.Statement {
+	return postgres.Named(`
+INSERT INTO jobs.job_runs AS r (`+runs.Inserted()+`)
+SELECT `+runs.Stored("n")+`
+  FROM `+postgres.Unnest("n", runs.As("n"))+`
  ORDER BY n.tenant_id, n.idempotency_key
 ON CONFLICT DO NOTHING
-RETURNING r.id`, runTable.As("n"))
+RETURNING r.id`, runs.As("n"))
+}
 
-// newRuns are the arguments of storeRuns.
-func (db *DB) newRuns(runs []jobrun.Run) ([]any, error) {
-	batch := runTable.Batch(len(runs))
+// newRuns returns the statement that stores runs, and its arguments.
+func (db *DB) newRuns(runs []jobrun.Run) (string, []any, error) {
+	table, store := untracedRuns, storeRuns
+	for i := range runs {
+		if runs[i].TraceState != "" || runs[i].Baggage != "" {
+			table, store = runTable, storeTraced
+		}
+	}
+	batch := table.Batch(len(runs))
 	var row runRow
 	for i := range runs {
 		r := &runs[i]
@@ -32,17 +47,17 @@ func (db *DB) newRuns(runs []jobrun.Run) ([]any, error) {
 		sealer := db.Keys.SealerFor(r.TenantID, r.ID)
 		var err error
 		if row.args, err = postgres.Seal(&sealer, fieldRunArgs, r.Args); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		if row.checkpoint, err = postgres.Seal(&sealer, fieldRunCheckpoint, r.Checkpoint); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		if r.SagaID != uuid.Nil {
 			row.step = &r.SagaStep
 		}
 		batch.Add(&row)
 	}
-	return storeRuns.Args(batch), nil
+	return store.Text, store.Args(batch), nil
 }
 
 // InsertRuns stores runs in tx, a transaction of the writers' connections. created reports which of
@@ -53,7 +68,7 @@ func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (c
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	args, err := db.newRuns(runs)
+	store, args, err := db.newRuns(runs)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +76,7 @@ func (db *DB) InsertRuns(ctx context.Context, tx *sqlx.Tx, runs []jobrun.Run) (c
 	for i := range runs {
 		at[runs[i].ID] = i
 	}
-	rows, err := db.QueryIn(ctx, tx, storeRuns.Text, args...)
+	rows, err := db.QueryIn(ctx, tx, store, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ func TestARunIsReadAsItWasCreated(t *testing.T) {
 				a.Args, a.SagaID, a.SagaStep, a.SagaAction = json.RawMessage(`{"a": [1, "$skald_"]}`), pgtest.NewID(), 0, "EXECUTE"
 				a.EventID, a.LetterID, a.BackfillID, a.RetryOfRunID = pgtest.NewID(), pgtest.NewID(), pgtest.NewID(), pgtest.NewID()
 				a.CorrelationID, a.TraceID, a.RetryNumber = "c-1", "t-1", 2
+				a.TraceState, a.Baggage = "congo=t61rcWkgMzE", "userId=7"
 				a.ScheduledFor = pgtest.Now().Add(time.Hour)
 			})
 			r.Checkpoint, r.FailuresUsed, r.AdmittedAt = json.RawMessage(`{"at": 5}`), 1, new(pgtest.Now())

@@ -13,18 +13,20 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
 func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
-	id := s.run(s.job)
+	id := s.run(s.job, func(r *jobrun.Run) { r.TraceState, r.Baggage = "congo=t61", "a=1,b=2" })
 	w := s.worker(`,"node":"h","pid":7,"sdk":"curl","version":"8","labels":{"zone":"a"},"max_runs":3`)
 	c := s.one(w, `,"claim_id":"c1"`)
 	want := c
 	want.RunID, want.Definition, want.Command, want.Args = id, "report", "print", client.AnyJSON(`{"n":1}`)
 	want.Attempt, want.State = 1, "ASSIGNED"
+	want.Tracestate, want.Baggage = new("congo=t61"), new("a=1,b=2")
 	if diff := cmp.Diff(want, c); diff != "" || c.FencingToken == "" {
 		t.Fatalf("claimed with the token %q (-want +got):\n%s", c.FencingToken, diff)
 	}

@@ -92,6 +92,7 @@ func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer)
 			Priority:       int32(o.Priority), //nolint:gosec // jobrun.MaxPriority bounds it
 			IdempotencyKey: o.IdempotencyKey, ConcurrencyKey: httpkit.UnlessEmpty(o.ConcurrencyKey),
 			CorrelationID: httpkit.UnlessEmpty(o.CorrelationID), TraceID: httpkit.UnlessEmpty(o.TraceID),
+			Tracestate: httpkit.UnlessEmpty(o.TraceState), Baggage: httpkit.UnlessEmpty(o.Baggage),
 			SagaID: httpkit.UnlessNil(o.SagaID), EventID: httpkit.UnlessNil(o.EventID),
 		}
 	}

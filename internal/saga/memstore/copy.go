@@ -13,7 +13,7 @@ import (
 func copySaga(s *saga.Saga) saga.Saga {
 	c := *s
 	for _, text := range []**string{&c.Name, &c.Description, &c.BusinessKey, &c.CorrelationID, &c.TraceID, &c.SpanID,
-		&c.AttentionReason} {
+		&c.TraceState, &c.Baggage, &c.AttentionReason} {
 		*text = copied(*text)
 	}
 	c.Payload, c.Metadata = bytes.Clone(s.Payload), bytes.Clone(s.Metadata)

@@ -97,6 +97,7 @@ func (m *memory) storedEvent(i int) trail.StoredEvent {
 	}
 	if s := m.sagas[saga.Ref{Tenant: e.TenantID, ID: e.SagaID}]; s != nil {
 		e.WorkflowName, e.CorrelationID, e.BusinessKey = s.WorkflowName, copied(s.CorrelationID), copied(s.BusinessKey)
+		e.TraceState, e.Baggage = copied(s.TraceState), copied(s.Baggage)
 	}
 	return e
 }

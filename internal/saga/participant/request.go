@@ -33,13 +33,15 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 		return b, errMethod
 	}
 	b = append(b, t.line...)
-	accept, agent := false, false
+	accept, agent, state, baggage := false, false, false, false // whether the definition has its own
 	for name, value := range call.By.HTTP.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			return b, errHeader
 		}
 		accept = accept || strings.EqualFold(name, "Accept")
 		agent = agent || strings.EqualFold(name, "User-Agent")
+		state = state || strings.EqualFold(name, "Tracestate")
+		baggage = baggage || strings.EqualFold(name, "Baggage")
 		b = append(b, name...)
 		b = append(b, ": "...)
 		b = append(b, value...)
@@ -85,6 +87,12 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	b = append(b, '-')
 	b = hex.AppendEncode(b, span[:])
 	b = append(b, "-01"...)
+	if call.TraceState != "" && !state {
+		b = append(append(b, "\r\ntracestate: "...), call.TraceState...)
+	}
+	if call.Baggage != "" && !baggage {
+		b = append(append(b, "\r\nbaggage: "...), call.Baggage...)
+	}
 	return append(b, "\r\n\r\n"...), nil
 }
 

@@ -55,6 +55,13 @@ func TestEveryRequestCarriesTheseHeadersAndNoOthers(t *testing.T) {
 		{"a trace id in upper case is none", func(c *saga.Call) { c.Trace = strings.ToUpper(trace) }, "", nil},
 		{"a trace id of zeros is none", func(c *saga.Call) { c.Trace = strings.Repeat("0", 32) }, "", nil},
 		{"a short trace id is none", func(c *saga.Call) { c.Trace = trace[1:] }, "", nil},
+		{"what the client's trace carries", func(c *saga.Call) { c.Trace, c.TraceState, c.Baggage = trace, "congo=t61,rojo=0", "userId=7;ttl=3" }, "",
+			map[string]string{"Traceparent": "00-" + trace + "-00f067aa0ba902b7-01", "Tracestate": "congo=t61,rojo=0",
+				"Baggage": "userId=7;ttl=3"}},
+		{"a definition's own instead of the client's", func(c *saga.Call) {
+			c.TraceState, c.Baggage = "a=1", "a=1"
+			c.By.HTTP.Headers = map[string]string{"TRACESTATE": "own=2", "baggage": "own=2"}
+		}, "", map[string]string{"Tracestate": "own=2", "Baggage": "own=2"}},
 		{"the timeout is the deadline", func(c *saga.Call) { c.Timeout = time.Hour }, "", map[string]string{"X-Saga-Deadline": "2026-03-04T05:06:07.123Z"}},
 		{"no timeout is 30 seconds", func(c *saga.Call) { c.Timeout = 0 }, "", map[string]string{"X-Saga-Deadline": "2026-03-04T04:06:37.123Z"}},
 		{"the definition's headers", func(c *saga.Call) {

@@ -111,6 +111,7 @@ func specOf(req *httpkit.Request, in api.CreateSagaRequestObject) (saga.Spec, er
 	if in.Params.Traceparent != nil {
 		spec.TraceID, spec.SpanID = httpkit.TraceOf(*in.Params.Traceparent)
 	}
+	spec.TraceState, spec.Baggage = in.Params.Tracestate, in.Params.Baggage // httpkit.CleanTrace
 	var wrong fault.Mistakes
 	switch {
 	case b.SagaID != nil && b.TransactionID != nil && *b.SagaID != *b.TransactionID:

@@ -98,6 +98,49 @@ func TestACreateReturnsTheWholeSaga(t *testing.T) {
 	}
 }
 
+// Only what is well-formed goes on, in one line, and nothing of it makes a request fail.
+func TestATraceGoesOnToParticipants(t *testing.T) {
+	e := apitest.NewEdge(t)
+	e.Register("order", "reserve")
+	calls := make(chan saga.Call, 1)
+	e.Node.Script = func(c saga.Call) saga.Outcome {
+		calls <- c
+		return apitest.Done("null")
+	}
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	parent := []string{"traceparent", "00-" + trace + "-b7ad6b7169203331-01"}
+	for _, tt := range []struct {
+		headers                    []string
+		trace, traceState, baggage string
+	}{
+		{nil, "", "", ""},
+		{append(parent, "tracestate", "congo=t61", "baggage", "userId=7"), trace, "congo=t61", "userId=7"},
+		{append(parent, "tracestate", "congo=t61", "tracestate", "rojo=0", "baggage", "a=1;p", "baggage", "b=2"),
+			trace, "congo=t61,rojo=0", "a=1;p,b=2"},
+		{[]string{"tracestate", "congo=t61", "baggage", "userId=7"}, "", "", "userId=7"},
+		{append(parent, "tracestate", "Congo", "baggage", "userId"), trace, "", ""},
+		{append(parent, "tracestate", "a="+strings.Repeat("x", 512), "baggage", "a="+strings.Repeat("x", 8192)), trace, "", ""},
+		{append(parent, "tracestate", "", "baggage", ""), trace, "", ""},
+		{append(parent, parent...), "", "", ""},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), "POST", e.URL+"/api/v1/sagas",
+			strings.NewReader(`{"workflow_name":"order"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Content-Type", "application/json")
+		for i := 0; i < len(tt.headers); i += 2 {
+			req.Header.Add(tt.headers[i], tt.headers[i+1])
+		}
+		if r := e.Do(req); r.Status != http.StatusCreated {
+			t.Fatalf("of %q: %d %s", tt.headers, r.Status, r.Body)
+		}
+		if c := <-calls; c.Trace != tt.trace || c.TraceState != tt.traceState || c.Baggage != tt.baggage {
+			t.Errorf("of %q the participant gets %q, %q and %q", tt.headers, c.Trace, c.TraceState, c.Baggage)
+		}
+	}
+}
+
 func TestAWaitingCreateReturnsTheEndedSaga(t *testing.T) {
 	e := apitest.NewEdge(t)
 	e.Register("order", "reserve", "pay")

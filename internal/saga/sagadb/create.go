@@ -15,13 +15,17 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// createSagas stores a batch in one statement, so in one transaction: each saga whose
+// creating returns the statement that stores a batch in one statement, so in one transaction: each saga whose
 // workflow is enabled and still current, and whose idempotency key is new. Keys are
 // inserted in order, and so are ids, so that two nodes with the same ones wait for
 // each other instead of deadlocking. A taken id fails the whole statement; the caller
 // then stores the batch one by one. The id of an archived saga of the tenant stays
 // taken: participants know it, and it could not be archived a second time.
-var createSagas = postgres.Named(`
+//
+// Few clients send a tracestate or baggage, so a batch without any does without these columns.
+func creating(heads *postgres.Table[sagaRow]) *postgres.Statement {
+	newSagas := heads.As("c")
+	return postgres.Named(`
 WITH runnable AS MATERIALIZED (
 	SELECT c.* FROM `+postgres.Unnest("c", newSagas)+`
 	  JOIN saga.workflows w ON w.tenant_id = c.tenant_id AND w.name = c.workflow_name
@@ -38,24 +42,33 @@ WITH runnable AS MATERIALIZED (
 	ON CONFLICT DO NOTHING
 	RETURNING saga_id, tenant_id
 ), stored AS (
-	INSERT INTO saga.saga_states (`+sagaTable.Inserted()+`)
-SELECT `+sagaTable.Stored("")+`
+	INSERT INTO saga.saga_states (`+heads.Inserted()+`)
+SELECT `+heads.Stored("")+`
   FROM runnable
  WHERE NOT keyed OR (id, tenant_id) IN (SELECT saga_id, tenant_id FROM keys)
 RETURNING id, tenant_id, timeout_at
 ), told AS (`+insertEvents+` WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM stored)) IS TRUE
 )
 SELECT id, tenant_id, timeout_at FROM stored`, newSagas, theKeys, theEvents)
+}
 
-var newSagas = sagaTable.As("c")
+var (
+	untracedTable = sagaTable.Without("tracestate", "baggage")
+	createSagas   = creating(untracedTable)
+	createTraced  = creating(sagaTable)
+)
 
-// newSagaColumns returns createSagas' arguments, with the sagas ordered by id.
-func newSagaColumns(db *postgres.DB, batch []saga.NewSaga) ([]any, error) {
-	heads, keys, events := sagaTable.Batch(len(batch)), keyTable.Batch(len(batch)), newEventBatch(len(batch))
+// newSagaColumns returns the statement for a batch, and its arguments, with the sagas ordered by id.
+func newSagaColumns(db *postgres.DB, batch []saga.NewSaga) (string, []any, error) {
+	table, create := untracedTable, createSagas
 	ordered := make([]*saga.NewSaga, len(batch))
 	for i := range batch {
 		ordered[i] = &batch[i]
+		if batch[i].TraceState != nil || batch[i].Baggage != nil {
+			table, create = sagaTable, createTraced
+		}
 	}
+	heads, keys, events := table.Batch(len(batch)), keyTable.Batch(len(batch)), newEventBatch(len(batch))
 	slices.SortFunc(ordered, func(a, b *saga.NewSaga) int { return a.Ref().Compare(b.Ref()) })
 	var row sagaRow
 	var key keyRow
@@ -65,11 +78,11 @@ func newSagaColumns(db *postgres.DB, batch []saga.NewSaga) ([]any, error) {
 		sealer := db.Keys.SealerFor(s.Tenant.ID, s.ID)
 		var err error
 		if row.payload, err = postgres.Seal(&sealer, fieldPayload, s.Payload); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		if s.RetryPolicy != nil {
 			if row.policy, err = json.Marshal(s.RetryPolicy); err != nil {
-				return nil, fmt.Errorf("encode retry policy: %w", err)
+				return "", nil, fmt.Errorf("encode retry policy: %w", err)
 			}
 		}
 		heads.Add(&row)
@@ -79,10 +92,10 @@ func newSagaColumns(db *postgres.DB, batch []saga.NewSaga) ([]any, error) {
 		}
 		begun := s.Begun(n.Actor, n.RequestID)
 		if err := addEvent(db, events, &begun); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 	}
-	return createSagas.Args(heads, keys, events), nil
+	return create.Text, create.Args(heads, keys, events), nil
 }
 
 // Create implements saga.Store.
@@ -119,11 +132,11 @@ func (st *Sagas) Create(ctx context.Context, batch []saga.NewSaga) ([]saga.Creat
 }
 
 func (st *Sagas) insert(ctx context.Context, batch []saga.NewSaga) (map[saga.Ref]*time.Time, error) {
-	args, err := newSagaColumns(st.db, batch)
+	create, args, err := newSagaColumns(st.db, batch)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := st.db.QueryWrite(ctx, createSagas.Text, args...)
+	rows, err := st.db.QueryWrite(ctx, create, args...)
 	if err != nil {
 		return nil, err
 	}

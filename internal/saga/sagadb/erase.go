@@ -15,7 +15,7 @@ import (
 
 // withContent lists the types of events that include content of a participant.
 var withContent = `
-SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
+SELECT ` + storedColumns + withoutSaga + ` FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.error IS NOT NULL
    AND (e.error->>'message' NOT IN ('erased', 'sealed') OR e.error ?| ARRAY['details', 'cause', 'stack_trace'])
  ORDER BY e.id`

@@ -87,6 +87,19 @@ func hadRun(t *testing.T, db *sql.DB, of uuid.UUID) uuid.UUID {
 	return id
 }
 
+// wasTold stores a delivery of an event without an error, which has what the client's trace carries.
+func wasTold(t *testing.T, db *sql.DB, of uuid.UUID) {
+	t.Helper()
+	hook := pgtest.NewID()
+	pgtest.Execute(t, db, `
+		INSERT INTO saga.webhooks (tenant_id, id, url, event_types, workflow_names, enabled, disabled_reason, created_by, version, created_at, updated_at, cursor_txid, cursor_id)
+		VALUES ($1, $2, 'https://x', '{}', '{}', true, '', '', 1, now(), now(), '0', 0)`, pgtest.Big, hook)
+	pgtest.Execute(t, db, `
+		INSERT INTO saga.webhook_deliveries (tenant_id, webhook_id, id, event_id, event_type, saga_id, body, status, due_at, created_at)
+		VALUES ($1, $2, $2, 1, 'x', $3, jsonb_build_object('baggage', $4::text, 'tracestate', $4, 'data', '{}'::jsonb), 'pending', now(), now())`,
+		pgtest.Big, hook, of, pgtest.Canary)
+}
+
 // The erased text is gone from every table, live and archived, sealed or not; what happened is
 // still there, and the chain is whole.
 func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
@@ -103,6 +116,11 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 			}
 			live, active := ended(t, st), withCanary(t, st)
 			run, oldRun := hadRun(t, raw, live.ID), hadRun(t, raw, old.ID)
+			for _, table := range []string{"saga.saga_states", "saga.saga_states_archive", "jobs.job_runs"} {
+				pgtest.Execute(t, raw, `ALTER TABLE `+table+` DISABLE TRIGGER USER`)
+				pgtest.Execute(t, raw, `UPDATE `+table+` SET tracestate = 'a=' || $1, baggage = 'customer=' || $1`, pgtest.Canary)
+				pgtest.Execute(t, raw, `ALTER TABLE `+table+` ENABLE TRIGGER USER`)
+			}
 			before := verified(t, db, pgtest.Big)
 			if before.FirstBad != nil || before.CheckedEvents < 10 {
 				t.Fatal(before)
@@ -111,6 +129,7 @@ func TestErasureLeavesNoContentAndAWholeChain(t *testing.T) {
 				`SELECT saga.archive_audit_events($1, now() + interval '1 hour')`, pgtest.Big) != before.CheckedEvents {
 				t.Fatal("no events were archived")
 			}
+			wasTold(t, raw, live.ID)
 			rows := func() int { return pgtest.Ask[int](t, raw, `SELECT count(*) FROM saga.audit_events`) }
 
 			dry := request(erasure.Subject{SagaID: live.ID})

@@ -73,7 +73,7 @@ func CommitText(tb testing.TB, batch []saga.Change) string {
 // CreateParameters returns the parameters that Create sends for batch.
 func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
 	tb.Helper()
-	args, err := newSagaColumns(new(postgres.DB), batch)
+	_, args, err := newSagaColumns(new(postgres.DB), batch)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -160,7 +160,7 @@ func (st *Sagas) requestedRuns(ctx context.Context, tx *sqlx.Tx, batch []saga.Ch
 			Key:  jobrun.SagaKey(named, c.After.ID, c.Run.Step, string(c.Run.Action), c.Run.Attempt),
 			Args: c.Run.Args, SagaID: c.After.ID, SagaStep: c.Run.Step, SagaAction: string(c.Run.Action),
 			CorrelationID: cmp.Or(textOf(c.After.CorrelationID), c.After.ID.String()), TraceID: textOf(c.After.TraceID),
-			By: by.String,
+			TraceState: textOf(c.After.TraceState), Baggage: textOf(c.After.Baggage), By: by.String,
 		}, settings, st.jobs.At(c.After.UpdatedAt))
 	}
 	return runs, nil

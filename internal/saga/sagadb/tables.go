@@ -44,6 +44,8 @@ var sagaTable = postgres.NewTable(
 	postgres.Text("initiated_by", func(r *sagaRow) *string { return &r.InitiatedBy }),
 	postgres.TextOrNil("trace_id", func(r *sagaRow) **string { return &r.TraceID }),
 	postgres.TextOrNil("span_id", func(r *sagaRow) **string { return &r.SpanID }),
+	postgres.TextOrNil("tracestate", func(r *sagaRow) **string { return &r.TraceState }),
+	postgres.TextOrNil("baggage", func(r *sagaRow) **string { return &r.Baggage }),
 	postgres.JSON("payload", func(r *sagaRow) *[]byte { return &r.payload }),
 	postgres.JSON("metadata", func(r *sagaRow) *[]byte { return &r.metadata }),
 	postgres.JSON("retry_policy", func(r *sagaRow) *[]byte { return &r.policy }),

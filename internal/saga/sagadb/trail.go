@@ -31,7 +31,9 @@ var storedColumns = eventTable.Selected("e")
 const (
 	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
 	coalesce(s.correlation_id, a.correlation_id) AS correlation_id,
-	coalesce(s.business_key, a.business_key) AS business_key`
+	coalesce(s.business_key, a.business_key) AS business_key,
+	coalesce(s.tracestate, a.tracestate) AS tracestate, coalesce(s.baggage, a.baggage) AS baggage`
+	withoutSaga     = `, NULL, NULL, NULL, NULL, NULL` // instead of sagaOfEvent
 	joinSagaOfEvent = `LEFT JOIN saga.saga_states s ON s.id = e.saga_id AND s.tenant_id = e.tenant_id
 	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND a.tenant_id = e.tenant_id AND s.id IS NULL`
 )
@@ -222,7 +224,7 @@ func storedEvent(rows *sql.Rows, before ...any) (trail.StoredEvent, error) {
 	var r eventRow
 	e := &r.StoredEvent
 	err := eventTable.Scan(withFirst{rows, before}, &r,
-		postgres.ScanOr(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey)
+		postgres.ScanOr(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey, &e.TraceState, &e.Baggage)
 	if err != nil {
 		return *e, err
 	}

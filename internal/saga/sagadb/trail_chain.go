@@ -17,7 +17,7 @@ import (
 // The trail as a chain of seals: this file implements trail.Chain.
 
 var readSpan = `
-SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
+SELECT ` + storedColumns + withoutSaga + ` FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND (e.txid, e.id) > ($2::xid8, $3::bigint) AND (e.txid, e.id) <= ($4::xid8, $5::bigint)
  ORDER BY e.txid, e.id LIMIT $6`
 
@@ -74,7 +74,7 @@ func (t *Trail) Links(ctx context.Context, tenant uuid.UUID, after, upTo trail.P
 }
 
 var readErasures = `
-SELECT ` + storedColumns + `, NULL, NULL, NULL FROM saga.every_audit_event e
+SELECT ` + storedColumns + withoutSaga + ` FROM saga.every_audit_event e
  WHERE e.tenant_id = $1 AND e.saga_id = ANY ($2::uuid[]) AND e.event_type = 'saga.erased'`
 
 // erasures returns the events of the erasures of sagas.

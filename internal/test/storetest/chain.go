@@ -87,9 +87,9 @@ func chainCovers(f *fixture) {
 	}
 	for i := range span {
 		want := all[i+2]
-		want.WorkflowName, want.CorrelationID, want.BusinessKey = "", nil, nil
+		want.WorkflowName, want.CorrelationID, want.BusinessKey, want.TraceState, want.Baggage = "", nil, nil, nil, nil
 		got := span[i]
-		got.WorkflowName, got.CorrelationID, got.BusinessKey = "", nil, nil
+		got.WorkflowName, got.CorrelationID, got.BusinessKey, got.TraceState, got.Baggage = "", nil, nil, nil, nil
 		if diff := cmp.Diff(want, got); diff != "" {
 			f.t.Errorf("event (-feed +span):\n%s", diff)
 		}

@@ -42,8 +42,8 @@ func everything(n *saga.NewSaga) {
 	n.SagaType, n.Name, n.Description = "type ☃", new("name ñ"), new("description\nof two lines")
 	n.BusinessKey, n.CorrelationID = new("order-№7 "+n.ID.String()), new("correlation 𝄞")
 	n.InitiatedBy, n.TraceID, n.SpanID = "caller ж", new("4bf92f3577b34da6a3ce929d0e0e4736"), new("00f067aa0ba902b7")
-	n.Payload = json.RawMessage(`{"items":[{"sku":"a"},null],"amount":12.50}`)
-	n.Metadata = json.RawMessage(`{"tags":["x","y"],"team":"stock"}`)
+	n.TraceState, n.Baggage = new("congo=t61rcWkgMzE,rojo=00f067aa0ba902b7"), new("userId=Am%C3%A9lie;ttl=3")
+	n.Payload, n.Metadata = json.RawMessage(`{"items":[{"sku":"a"},null],"amount":12.50}`), json.RawMessage(`{"tags":["x","y"],"team":"stock"}`)
 	n.TimeoutMS, n.CompensationTimeoutMS = new(int64(12345)), new(int64(23456))
 }
 

@@ -16,19 +16,28 @@ WITH locked AS MATERIALIZED (
 	UPDATE saga.saga_states s
 	   SET
 	       suspended_at = CASE WHEN l.suspend THEN now() WHEN l.suspend IS NULL THEN s.suspended_at END,
-	       timeout_at = CASE WHEN l.state IN (0, 1, 2) AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.timeout_at END,
+	       timeout_at = CASE WHEN l.state IN (0, 1, 2)
+	                         AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms'
+	                           ELSE s.timeout_at END,
 	       interventions = coalesce(l.interventions::jsonb, s.interventions),
 	       result_data = coalesce(l.result::jsonb, s.result_data), version = l.version, state = l.state, current_step = l.current_step,
 	       step_attempt = l.attempt, step_failures = l.failures, step_uncertain = l.uncertain,
-	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE CASE WHEN abs(extract(epoch FROM now() - l.updated_at)) < 5 THEN l.next_run_at ELSE now() + (l.next_run_at - l.updated_at) END END,
+	       lease_owner = l.owner,
+	       lease_epoch = l.epoch,
+	       next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE CASE WHEN abs(extract(epoch FROM now() - l.updated_at)) < 5 THEN l.next_run_at
+	                         ELSE now() + (l.next_run_at - l.updated_at) END END,
 	       error = l.error::jsonb, end_cause = l.end_cause, clean = l.clean,
 	       needs_attention = l.attention, attention_reason = l.attention_reason,
 	       compensation_timeout_ms = l.comp_ms, compensation_expired = l.comp_expired,
-	       compensation_timeout_at = CASE WHEN l.comp_starts THEN now() + l.comp_ms * interval '1 ms' WHEN l.state = 4 AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.compensation_timeout_at END,
+	       compensation_timeout_at = CASE WHEN l.comp_starts THEN now() + l.comp_ms * interval '1 ms'
+	                                      WHEN l.state = 4
+	  AND l.deadline_ms IS NOT NULL THEN now() + l.deadline_ms * interval '1 ms' ELSE s.compensation_timeout_at END,
 	       timed_out_at = l.timed_out_at, cancel_requested_at = l.cancel_at,
 	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at
 	  FROM locked l
-	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
+	 WHERE s.id = l.id
+	   AND s.tenant_id = l.tenant_id
+	   AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
 	RETURNING s.id, s.tenant_id
 ), logs AS MATERIALIZED (
 	SELECT * FROM unnest($34::uuid[], $35::uuid[], $36::uuid[], $37::bigint[], $38::text[], $39::text[], $40::bigint[], $41::text[], $42::bool[], $43::text[], $44::text[], $45::text[], $46::text[], $47::timestamptz[], $48::timestamptz[], $49::bigint[], $50::timestamptz[], $51::bool[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at, completes)
@@ -39,10 +48,14 @@ WITH locked AS MATERIALIZED (
 	  FROM logs WHERE NOT completes
 ), closed AS (
 	UPDATE saga.saga_step_logs t
-	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb,
-	       response_payload = g.response_payload::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.duration_ms, updated_at = g.updated_at
+	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb, response_payload = g.response_payload::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.duration_ms, updated_at = g.updated_at
 	  FROM logs g
-	 WHERE g.completes AND t.saga_id = g.saga_id AND t.tenant_id = g.tenant_id AND t.step_index = g.step_index AND t.action = g.action AND t.attempt = g.attempt
+	 WHERE g.completes
+	   AND t.saga_id = g.saga_id
+	   AND t.tenant_id = g.tenant_id
+	   AND t.step_index = g.step_index
+	   AND t.action = g.action
+	   AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
 ), told AS (
 	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
