@@ -218,7 +218,7 @@ func (w *Worker) settle(s *session, r *report, status int, p *problem) {
 // notOurs are the codes with which a run is refused that no longer belongs to this worker.
 var notOurs = map[string]bool{
 	"JOB_FENCE_LOST": true, "JOB_STALE_EPOCH": true, "JOB_CANCEL_WINS": true, "JOB_WORKER_GONE": true,
-	"JOB_RUN_NOT_FOUND": true,
+	"JOB_RUN_NOT_FOUND": true, "JOB_RESULT_CONFLICT": true,
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
 )
 
@@ -85,8 +86,9 @@ func (d *decision) retry() {
 		RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
 		IdempotencyKey: RetryKey(r.ID, r.RetryNumber+1),
 		SagaID:         r.SagaID, SagaStep: r.SagaStep, SagaAction: r.SagaAction, EventID: r.EventID, LetterID: r.LetterID,
-		BackfillID: r.BackfillID, CorrelationID: r.CorrelationID, TraceID: r.TraceID, TraceState: r.TraceState, Baggage: r.Baggage,
-		CreatedAt: m.Now, UpdatedAt: m.Now, InitiatedBy: r.InitiatedBy, InitiatedAs: r.InitiatedAs,
+		BackfillID: r.BackfillID, CorrelationID: r.CorrelationID, TraceID: r.TraceID,
+		TraceState: r.TraceState, Baggage: r.Baggage, CreatedAt: m.Now, UpdatedAt: m.Now,
+		InitiatedBy: r.InitiatedBy, InitiatedAs: r.InitiatedAs,
 	}
 	d.Retry, d.Final = &n, false
 	d.tell(HistoryEvent{
@@ -176,3 +178,22 @@ func (r *Run) Summary() string { return summary(r.Error) }
 
 // RetryKey returns the idempotency key of the n-th retry in a chain, which retries the given run.
 func RetryKey(run uuid.UUID, n int) string { return fmt.Sprintf("retry:%s:%d", run, n) }
+
+// Repeats returns nil if a report on a run that has ended says what ended it. Fault: Conflict. An
+// end that the leader decided is not the worker's result, so it has nothing to be compared with.
+func (r *Run) Repeats(f *Result) error {
+	same := f.ExitCode == r.ExitCode || f.ExitCode != nil && r.ExitCode != nil && *f.ExitCode == *r.ExitCode
+	switch {
+	case f.Error == nil:
+		same = same && string(f.Value) == string(r.Result)
+	case r.Error == nil || r.Error.Code == string(r.State) || r.Error.Code == ErrLost:
+		return nil
+	default:
+		same = same && f.Error.Code == r.Error.Code && f.Error.Message == r.Error.Message
+	}
+	if same || r.ContentUnreadable {
+		return nil
+	}
+	return fault.New(fault.Conflict, CodeOtherResult,
+		"attempt %d of this run has already ended as %s with another result: discard this one", r.Attempt, r.State)
+}

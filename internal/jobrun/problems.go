@@ -63,11 +63,14 @@ var (
 			"again: the process gets a new id.", 410)
 	CodeWorkerUnknown = Problems.Add("JOB_WORKER_NOT_FOUND", "No such worker",
 		"The tenant has no worker with this id.", 404)
+	CodeOtherResult = Problems.Add("JOB_RESULT_CONFLICT", "Another result was reported before",
+		"The attempt has already ended with another result, which stays. Repeating a report is acknowledged only if "+
+			"it says the same. Discard this one and do not report again.", 409)
 	CodeNotConfirming = Problems.Add("JOB_NOT_CONFIRMING", "The run is not awaiting confirmation",
 		"The run is not in doubt, so there is nothing to confirm.", 409)
 	CodeLogGap = Problems.Add("JOB_LOG_CONFLICT", "Log chunk conflict",
-		"Another chunk of the log is stored under this number. Continue with the number after the last accepted "+
-			"chunk.", 409)
+		"Another chunk of the log is stored under this number, or chunks before it are missing. Continue with the "+
+			"number that `detail` names.", 409)
 	CodeNoLeader = Problems.Add("JOB_NO_LEADER", "No leader",
 		"The scheduler has no leader right now. Retry after the next election.", 409)
 	CodeFenceNotFound = Problems.Add("JOB_FENCE_NOT_FOUND", "No such fence",

@@ -220,10 +220,28 @@ func (st *Jobs) finishOne(ctx context.Context, f *jobrun.Result) (d jobrun.Done,
 	default:
 		return d, fmt.Errorf("finish job run %s: %w", f.RunID, err)
 	}
+	if d.Replayed {
+		if d.Err = repeats(&d.Run, f); d.Err != nil {
+			d.Replayed = false
+			return d, nil
+		}
+	}
 	if d.Replayed && c.call == jobrun.CallFail {
 		return d, st.retryOf(ctx, &d)
 	}
 	return d, nil
+}
+
+// repeats is jobrun.Run.Repeats for a stored run.
+func repeats(r *jobrun.Run, f *jobrun.Result) (err error) {
+	stored, said := *r, *f
+	if stored.Result, err = postgres.Canonical(r.Result); err == nil {
+		said.Value, err = postgres.Canonical(f.Value)
+	}
+	if err != nil {
+		return nil //nolint:nilerr // they cannot be compared
+	}
+	return stored.Repeats(&said)
 }
 
 const retryOfRun = `SELECT r.id, r.available_at FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.idempotency_key = $2`

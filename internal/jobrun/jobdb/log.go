@@ -68,12 +68,20 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	if r.LogRef != "" {
 		return 0, fault.New(fault.Conflict, jobrun.CodeConflict, "the run has ended and its log is closed")
 	}
+	if err := tx.QueryRowContext(ctx, nextChunk, r.ID, r.TenantID, c.Attempt).Scan(&next); err != nil {
+		return 0, err
+	}
+	if c.Seq > next {
+		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap,
+			"chunk %d of attempt %d came before chunk %d, which is missing: continue with %[3]d", c.Seq, c.Attempt, next)
+	}
 	sealer := st.db.Keys.SealerFor(r.TenantID, r.ID)
 	stream := dlq.Storable(c.Stream, maxStream)
 	known, err := st.chunk(ctx, tx, r, c.LogPosition)
 	switch {
 	case err == nil && (known.Stream != stream || !bytes.Equal(known.Body, c.Body)):
-		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap, "chunk %d of attempt %d already exists with different content", c.Seq, c.Attempt)
+		return 0, fault.New(fault.Conflict, jobrun.CodeLogGap,
+			"chunk %d of attempt %d already exists with different content: continue with %d", c.Seq, c.Attempt, next)
 	case errors.Is(err, sql.ErrNoRows):
 		if r.LogBytes+int64(len(c.Body)) > jobrun.MaxLog {
 			return 0, fault.New(fault.TooLarge, jobrun.CodeInvalid, "the log of a run has at most %d bytes", jobrun.MaxLog)
@@ -92,7 +100,7 @@ func (st *Jobs) append(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run, c *jobru
 	case err != nil:
 		return 0, err
 	}
-	return next, tx.QueryRowContext(ctx, nextChunk, r.ID, r.TenantID, c.Attempt).Scan(&next)
+	return max(next, c.Seq+1), nil
 }
 
 // chunk reads a stored chunk, or returns sql.ErrNoRows.

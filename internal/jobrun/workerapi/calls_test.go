@@ -80,7 +80,7 @@ func TestTheLifeOfARunByItsWorkersCalls(t *testing.T) {
 	if ended.FinishedAt == nil || ended.RetryRunID != nil {
 		t.Errorf("ended: %+v", ended)
 	}
-	s.call(w, c, "complete", `,"result":{"pages":3}`).Ended("SUCCEEDED", true)
+	s.call(w, c, "complete", `,"result":{"pages":3},"exit_code":0`).Ended("SUCCEEDED", true)
 	s.call(w, c, "fail", `,"error":{"code":"E"}`).Wants(409, "JOB_STATE_CONFLICT")
 	s.call(w, c, "start", "").Wants(409, "JOB_STATE_CONFLICT")
 	s.call(w, c, "release", "").Wants(409, "JOB_STATE_CONFLICT")
@@ -191,6 +191,43 @@ func TestADoubtedRunIsConfirmed(t *testing.T) {
 	}
 }
 
+func TestAReportIsRepeatedOnlyAsItWas(t *testing.T) {
+	t.Parallel()
+	s := newWorkerEdge(t)
+	w := s.worker("")
+	for _, tt := range []struct {
+		name, call, report, state string
+		same, other               []string
+	}{
+		{"a success", "complete", `,"result":{"a":1,"b":[1.50]},"exit_code":0`, "SUCCEEDED",
+			[]string{`,"result": {"b": [1.50], "a": 1}, "exit_code": 0`},
+			[]string{"", `,"result":{"a":2,"b":[1.50]},"exit_code":0`, `,"result":{"a":1,"b":[1.50]},"exit_code":1`,
+				`,"result":{"a":1,"b":[1.50]}`}},
+		{"a success without a result", "complete", "", "SUCCEEDED", []string{"", `,"result":null`},
+			[]string{`,"result":{}`, `,"exit_code":0`}},
+		{"a failure", "fail", `,"error":{"code":"E","message":"m\u0000"},"exit_code":1`, "FAILED",
+			[]string{`,"error":{"code":"E","message":"m\u0000"},"exit_code":1`},
+			[]string{`,"error":{"code":"F","message":"m\u0000"},"exit_code":1`, `,"error":{"code":"E","message":"n"},"exit_code":1`,
+				`,"error":{"code":"E","message":"m\u0000"}`}},
+	} {
+		s.run(s.job)
+		c := s.one(w, `,"start":true`)
+		s.call(w, c, tt.call, tt.report).Ended(tt.state, false)
+		for _, again := range tt.same {
+			s.call(w, c, tt.call, again).Ended(tt.state, true)
+		}
+		for _, other := range tt.other {
+			s.call(w, c, tt.call, other).Wants(409, "JOB_RESULT_CONFLICT")
+			var batch client.RunResults
+			s.Send("POST", workerPath(w, "complete"), `{"runs":[`+item(c, other)+`]}`).Reads(http.StatusOK, &batch)
+			if p := batch.Results[0].Problem; tt.call == "complete" && (p == nil || p.Code != "JOB_RESULT_CONFLICT") {
+				t.Errorf("%s, in a batch %s: %+v", tt.name, other, batch.Results[0])
+			}
+		}
+		s.call(w, c, tt.call, tt.report).Ended(tt.state, true)
+	}
+}
+
 func TestChunksOfALogComeOnce(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
@@ -208,7 +245,11 @@ func TestChunksOfALogComeOnce(t *testing.T) {
 	next(put(`,"seq":0,"chunk":"one\n"`), 1)
 	next(put(`,"seq":1,"chunk":"two\n","stream":"stderr"`), 2)
 	next(put(`,"seq":0,"chunk":"one\n"`), 2)
-	put(`,"seq":1,"chunk":"other\n","stream":"stderr"`).Wants(409, "JOB_LOG_CONFLICT")
+	for _, bad := range []string{`,"seq":1,"chunk":"other\n","stream":"stderr"`, `,"seq":3,"chunk":"three\n"`, `,"seq":2147483647,"chunk":"x"`} {
+		if p := put(bad).Wants(409, "JOB_LOG_CONFLICT"); !strings.Contains(p.Detail, "continue with 2") {
+			t.Errorf("%s: %s", bad, p.Detail)
+		}
+	}
 	put(`,"seq":2`).Wants(422, "REQ_SCHEMA")
 	put(`,"seq":2,"chunk":"a","chunk_base64":"YQ=="`).Wants(422, "REQ_SCHEMA")
 	put(`,"seq":2,"chunk_base64":"!"`).Wants(422, "REQ_SCHEMA")

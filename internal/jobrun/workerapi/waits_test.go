@@ -191,7 +191,7 @@ func TestBatchesAnswerForEach(t *testing.T) {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
-	if replayed := batch("complete", item(runs[0], `,"result":{"a":1}`)); replayed.Results[0].Replayed == nil {
+	if replayed := batch("complete", item(runs[0], `,"result":{"a":"ü\"\\"},"exit_code":-1`)); replayed.Results[0].Replayed == nil {
 		t.Errorf("replayed: %+v", replayed)
 	}
 }
