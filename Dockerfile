@@ -3,7 +3,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG VERSION=docker
+ARG VERSION=local
 RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /skald ./cmd/skald
 
 FROM gcr.io/distroless/static-debian12:nonroot

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,5 +76,31 @@ func TestTheCommandLineExplainsItself(t *testing.T) {
 		if lines := strings.Count(out, "\n"); code != 0 && lines > 5 {
 			t.Errorf("skald %s: the mistake is told in %d lines:\n%s", tt.args, lines, out)
 		}
+	}
+}
+
+func TestReadyAsksTheServerOnThisMachine(t *testing.T) {
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/readyz" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		w.WriteHeader(status)
+	}))
+	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "0.0.0.0", ""} {
+		for is, want := range map[int]int{http.StatusOK: 0, http.StatusServiceUnavailable: 1} {
+			status = is
+			if out, code := run(t, []string{"SKALD_LISTEN_ADDR=" + host + ":" + port}, "ready"); code != want {
+				t.Errorf("%q, which answers %d: exit %d, %s", host, is, code, out)
+			}
+		}
+	}
+	server.Close()
+	if out, code := run(t, []string{"SKALD_LISTEN_ADDR=127.0.0.1:" + port}, "ready"); code != 1 {
+		t.Errorf("without a server: exit %d, %s", code, out)
 	}
 }

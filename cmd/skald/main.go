@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 	_ "time/tzdata" // time zones, for machines without them
 
 	"github.com/alecthomas/kong"
@@ -32,6 +36,7 @@ type cli struct {
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 
 	Serve    serveCmd    `cmd:"" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
+	Ready    readyCmd    `cmd:"" help:"Say whether the server with these settings on this machine is ready; otherwise fail."`
 	Migrate  migrateCmd  `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
 	Key      keyCmd      `cmd:"" help:"Create, list and revoke API keys."`
 	Workflow workflowCmd `cmd:"" help:"Validate workflow definitions."`
@@ -130,6 +135,40 @@ func (s serveCmd) Run(ctx context.Context, c *cli) error {
 	return app.Run(ctx, cfg, app.Options{
 		Version: buildInfo(), Log: log, EUID: os.Geteuid(), Hangup: hangup, Level: c.level, Load: again,
 	})
+}
+
+type readyCmd struct{}
+
+// Run asks the server of this configuration on this machine whether it is ready, for health checks
+// of containers, in which there is no other client.
+func (readyCmd) Run(ctx context.Context, c *cli) error {
+	cfg, _, err := c.load()
+	if err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(cfg.Server.ListenAddr)
+	if err != nil {
+		return fmt.Errorf("the address of the server: %w", err)
+	}
+	if at, err := netip.ParseAddr(host); host == "" || err == nil && at.IsUnspecified() {
+		host = "localhost"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // /readyz answers within two
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server is not ready: %s", res.Status)
+	}
+	fmt.Println("ready")
+	return nil
 }
 
 type versionCmd struct{}
