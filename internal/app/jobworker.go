@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
@@ -24,6 +27,12 @@ func (n *node) newJobWorker(j *jobs) *jobworker.Worker {
 	w := jobworker.New(jobworker.Config{
 		Work: j.work, Settings: j.current, Tenant: n.cfg.Tenant.DefaultID, Node: n.name, Version: n.opt.Version.Version,
 		Queues: c.WorkerQueues, Concurrency: c.WorkerConcurrency, Commands: commands, NewID: newID, Log: n.opt.Log,
+		Leave: func(ctx context.Context, worker uuid.UUID) error {
+			tenant, by := n.cfg.Tenant.DefaultID, operator.By{Actor: "skald", Reason: "the node stopped"}
+			_, err := j.workers.Move(ctx, tenant, worker, jobrun.WorkerDetached,
+				by.Did(newID(), tenant, n.now(), operator.JobWorker, worker.String(), "detach", nil))
+			return err
+		},
 	})
 	j.woken = append(j.woken, w.Wake)
 	return w

@@ -69,8 +69,8 @@ func TestANodeRunsProgramsWhereThatIsAllowed(t *testing.T) {
 // finishes what it has, and registers under a new id.
 func TestANodesDetachedWorkerFinishesWhatItHas(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	n := start(t, testdb.DSN(t), "own", func(cfg *config.Config) {
+	dir, dsn := t.TempDir(), testdb.DSN(t)
+	n := start(t, dsn, "own", func(cfg *config.Config) {
 		cfg.Jobs.WorkerQueues, cfg.Jobs.WorkerShell = []string{"default"}, true
 		cfg.Jobs.WorkerShellAllow = []string{"/bin/sh"}
 	})
@@ -99,6 +99,19 @@ func TestANodesDetachedWorkerFinishesWhatItHas(t *testing.T) {
 		now := y.active()
 		return len(now) == 1 && now[0] != id
 	})
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var left int
+	err = db.SQL().QueryRowContext(t.Context(), `SELECT count(*) FROM jobs.workers WHERE state <> 'DETACHED'`).Scan(&left)
+	if err != nil || left > 0 {
+		t.Errorf("of a node that has stopped %d workers are left; %v", left, err)
+	}
 }
 
 // A node of which the database says that an older leader assigned a run does not begin it.

@@ -36,7 +36,9 @@ type Config struct {
 	Concurrency int
 	Commands    map[string]Command
 	NewID       func() uuid.UUID
-	Log         *slog.Logger
+	// Leave detaches a worker whose node stops: nothing of it is left to be waited for.
+	Leave func(ctx context.Context, worker uuid.UUID) error
+	Log   *slog.Logger
 }
 
 // Worker runs commands of one tenant. Run it once.
@@ -63,7 +65,8 @@ func (w *Worker) signal() {
 	}
 }
 
-// Run works until ctx ends. Then it ends the contexts of its commands and releases unfinished runs.
+// Run works until ctx ends. Then it ends the contexts of its commands, releases unfinished runs and
+// detaches itself.
 func (w *Worker) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		id, settings, err := w.register(ctx)
@@ -124,6 +127,18 @@ func (s *session) work(ctx context.Context, settings jobrun.Settings) {
 	<-done
 	stopBeats()
 	beating.Wait()
+	if ctx.Err() != nil {
+		s.leave(ctx)
+	}
+}
+
+// leave detaches the worker. If that fails, it is LOST after a while.
+func (s *session) leave(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmFor)
+	defer cancel()
+	if err := s.w.cfg.Leave(bounded, s.id); err != nil {
+		s.w.cfg.Log.WarnContext(ctx, "the node's own worker could not be detached", slog.Any("error", err))
+	}
 }
 
 // room is how many more runs may be executed.

@@ -99,5 +99,5 @@ const (
 	lookEvery = 1500 * time.Millisecond // interval without a wake
 	tryAgain  = time.Second             // after an outage
 
-	confirmFor = 5 * time.Second // for each run of a detached worker
+	confirmFor = 5 * time.Second // for each run of a detached worker, and to detach one
 )
