@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres"
 )
@@ -67,6 +68,15 @@ func (c *condition) get(ctx context.Context) (postgres.Condition, error) {
 func (c *condition) refresh(ctx context.Context) {
 	if c.ask != nil {
 		_, _ = c.get(ctx) // the metrics show it
+	}
+}
+
+// watch brings them up to date until ctx ends, on a node without a lease whose renewals would: it
+// measures the node's clock as well.
+func (c *condition) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.refresh(ctx)
+		loop.Sleep(ctx, loop.Jittered(2*conditionFor))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skald-saga/skald/internal/ops/metrics"
@@ -47,4 +48,22 @@ func TestTheDatabaseIsCheckedEveryFewSeconds(t *testing.T) {
 	if _, err := c.get(t.Context()); err != nil {
 		t.Errorf("a client that leaves makes the database look bad: %v", err)
 	}
+}
+
+// It need not be asked whether it is ready.
+func TestANodeWithoutALeaseWatchesItsDatabase(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		c := condition{
+			ask:     func(context.Context) (postgres.Condition, error) { asked++; return postgres.Condition{}, nil },
+			metrics: metrics.New(func() (int, int) { return 0, 0 }), now: time.Now,
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		c.watch(ctx)
+		if asked < 4 || asked > 12 {
+			t.Errorf("asked %d times in a minute", asked)
+		}
+	})
 }

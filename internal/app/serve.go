@@ -31,6 +31,8 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 				failed <- err
 			}
 		})
+	} else {
+		parts.Go(func() { n.database.watch(work) })
 	}
 	parts.Go(func() {
 		janitor.Run(work, janitor.Config{
