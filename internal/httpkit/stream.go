@@ -59,9 +59,11 @@ type Stream struct {
 	quiet  *time.Timer // fires when nothing was sent for a while
 	age    *time.Timer // fires at the stream's maximum age
 	closed bool        // the client is gone or too slow, or the stream has ended
+	hinted bool        // reconnect was sent
 }
 
-// reconnect tells clients after how many milliseconds they connect again.
+// reconnect tells clients after how many milliseconds they connect again. It is part of the first
+// event: clients exist that take a block of its own for an event without data.
 const reconnect = "retry: 1000\n"
 
 // Stream takes a place among the streams of a request's tenant; Run gives it back. Fault: TooMany.
@@ -83,7 +85,7 @@ func (st *Stream) Run(w http.ResponseWriter, send func()) {
 	st.quiet, st.age = time.NewTimer(st.kit.Limits.StreamSilence), time.NewTimer(st.kit.Limits.StreamAge)
 	defer st.quiet.Stop()
 	defer st.age.Stop()
-	st.message(reconnect)
+	st.message(": open\n") // so that the client has the headers before there is an event
 	for !st.closed {
 		send()
 	}
@@ -129,6 +131,10 @@ func (st *Stream) Event(id, kind string, data any) bool {
 		st.End(err)
 		return false
 	}
+	if !st.hinted {
+		st.Buf.WriteString(reconnect)
+		st.hinted = true
+	}
 	if id != "" {
 		st.Buf.WriteString("id: " + id + "\n")
 	}
@@ -162,7 +168,7 @@ func (st *Stream) End(because error) {
 		st.kit.Log.WarnContext(st.ctx, "stream interrupted", slog.String("request_id", req.ID),
 			slog.String("path", req.Path), slog.Any("error", because))
 	}
-	st.message(": connect again\n" + reconnect)
+	st.message(": connect again\n")
 	st.closed = true
 }
 

@@ -108,14 +108,14 @@ func TestIdleStreamSendsHeartbeatsWithItsPosition(t *testing.T) {
 	}
 }
 
-func TestStreamEndsWithARetryHintOnShutdownOrMaximumAge(t *testing.T) {
+func TestStreamEndsWithAHintOnShutdownOrMaximumAge(t *testing.T) {
 	stopping := make(chan struct{})
 	e := apitest.NewEdge(t, func(c *httpapi.Config) { c.Stopping = stopping })
 	young := apitest.NewEdge(t, func(c *httpapi.Config) { c.Limits.StreamAge = 20 * time.Millisecond })
 	l, old := e.Follow(e.URL+sagaEvents+"/stream"), young.Follow(young.URL+sagaEvents+"/stream")
 	close(stopping)
 	for name, l := range map[string]*apitest.Live{"the server stops": l, "it is old": old} {
-		if m := l.Next(); m.Retry != "1000" || m.Comment == "" {
+		if m := l.Next(); m.Comment != "connect again" {
 			t.Errorf("%s: %+v", name, m)
 		}
 		if m := l.Next(); !m.Over {

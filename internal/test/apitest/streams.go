@@ -21,6 +21,8 @@ type Live struct {
 	in   *bufio.Scanner
 	Stop func()
 	ID   string // the last one
+
+	begun bool // an event has come, and with it the hint when to connect again
 }
 
 // message is what a client gets at once.
@@ -51,7 +53,7 @@ func (e *Edge) Follow(url string, header ...string) *Live {
 	}
 	l := &Live{t: e.T, in: bufio.NewScanner(res.Body), Stop: cancel}
 	l.in.Buffer(nil, 1<<20)
-	if m := l.Next(); m.Retry != "1000" {
+	if m := l.Next(); m.Comment != "open" || m.Retry != "" || m.Event != "" {
 		e.T.Fatalf("the stream begins with %+v", m)
 	}
 	return l
@@ -63,6 +65,10 @@ func (l *Live) Next() (m message) {
 	for l.in.Scan() {
 		line := l.in.Text()
 		if line == "" {
+			if hint := m.Event != "" && !l.begun; (m.Retry == "1000") != hint {
+				l.t.Errorf("a block with the retry %q, and the event %q", m.Retry, m.Event)
+			}
+			l.begun = l.begun || m.Event != ""
 			return m
 		}
 		name, value, ok := strings.Cut(line, ": ")
