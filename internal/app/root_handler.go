@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/httpkit/compress"
 	"github.com/skald-saga/skald/internal/ui"
 )
@@ -73,14 +74,14 @@ func baseOf(s config.Server) string {
 	return ""
 }
 
-// published returns a handler of the API whose Location headers begin with base. The pages call the
-// API without it.
+// published returns a handler of the API whose Location headers and links begin with base. The pages
+// call the API without it.
 func published(base string, api http.Handler) http.Handler {
 	if base == "" {
 		return api
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		api.ServeHTTP(&publishedResponse{w, base}, r)
+		api.ServeHTTP(&publishedResponse{w, base}, r.WithContext(httpkit.WithBase(r.Context(), base)))
 	})
 }
 

@@ -108,6 +108,7 @@ func TestANodeWaitsForItsDatabase(t *testing.T) {
 			t.Errorf("the log says %q %d times, want %d", said, n, want)
 		}
 	}
+	linksBelow(t, n.url, "/skald")
 }
 
 func TestANodeThatWaitsForItsDatabaseStopsCleanly(t *testing.T) {

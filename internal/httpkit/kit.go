@@ -3,8 +3,8 @@
 // entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: problems, faults, cursor, violations, items,
-// request, etag, streams, kit, redact, values, answer, stream, audit, check, key, list, trace,
-// wait.
+// request, etag, redact, answer, streams, kit, values, audit, check, key, list, published,
+// stream, trace, wait.
 package httpkit
 
 import (

@@ -1,0 +1,69 @@
+package httpkit
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	"github.com/skald-saga/skald/api"
+)
+
+type baseKey struct{}
+
+// WithBase returns a context for requests of clients behind a proxy, which adds base to the paths of
+// this server.
+func WithBase(ctx context.Context, base string) context.Context {
+	return context.WithValue(ctx, baseKey{}, base)
+}
+
+// Published returns a response whose links are those that its client can follow: they begin with
+// the base of its request. Links are the members link and links of the contract. Handlers make a
+// body for one response, so it is changed in place.
+func Published(ctx context.Context, out api.Response) api.Response {
+	base, _ := ctx.Value(baseKey{}).(string)
+	a, plain := out.(Answer)
+	if base == "" || !plain || a.Body == nil {
+		return out
+	}
+	v := reflect.New(reflect.TypeOf(a.Body)).Elem()
+	v.Set(reflect.ValueOf(a.Body))
+	publish(v, base)
+	a.Body = v.Interface()
+	return a
+}
+
+func publish(v reflect.Value, base string) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			publish(v.Elem(), base)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			publish(v.Index(i), base)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			of, f := v.Type().Field(i), v.Field(i)
+			name, _, _ := strings.Cut(of.Tag.Get("json"), ",")
+			switch {
+			case !of.IsExported() && !of.Anonymous:
+			case name == "link" && f.Type() == anyText:
+				f.SetString(below(base, f.String()))
+			case name == "links" && f.Kind() == reflect.Map && f.Type().Elem() == anyText:
+				for links := f.MapRange(); links.Next(); {
+					f.SetMapIndex(links.Key(), reflect.ValueOf(below(base, links.Value().String())))
+				}
+			default:
+				publish(f, base)
+			}
+		}
+	}
+}
+
+func below(base, path string) string {
+	if strings.HasPrefix(path, "/") {
+		return base + path
+	}
+	return path
+}
