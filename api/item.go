@@ -23,3 +23,15 @@ func (i *Item[T]) UnmarshalJSON(text []byte) error {
 
 // MarshalJSON implements json.Marshaler.
 func (i Item[T]) MarshalJSON() ([]byte, error) { return json.Marshal(i.Value) }
+
+// MarshalJSON implements json.Marshaler: a mistake of the whole body has an empty pointer.
+func (f ProblemField) MarshalJSON() ([]byte, error) {
+	type members ProblemField
+	if f.Pointer != "" || f.Parameter != "" || f.Header != "" {
+		return json.Marshal(members(f))
+	}
+	return json.Marshal(struct {
+		Pointer string `json:"pointer"`
+		members
+	}{members: members(f)})
+}

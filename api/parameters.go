@@ -14,6 +14,7 @@ import (
 // ParameterError is an invalid parameter of a request.
 type ParameterError struct {
 	Name   string
+	Header bool // it is a header
 	Reason ParameterReason
 	Err    error // with Malformed
 }
@@ -44,7 +45,7 @@ type bound struct {
 // malformed records the error of a parameter.
 func (b *bound) malformed(name string, err error) {
 	if err != nil {
-		b.err = &ParameterError{name, Malformed, err}
+		b.err = &ParameterError{Name: name, Reason: Malformed, Err: err}
 	}
 }
 
@@ -69,7 +70,7 @@ func (b *bound) query(name string, into any, required bool, kind, format string)
 	err := runtime.BindQueryParameterWithOptions("form", true, required, name, b.asked, into,
 		runtime.BindQueryParameterOptions{Type: kind, Format: format})
 	if missing := (*runtime.RequiredParameterError)(nil); errors.As(err, &missing) {
-		b.err = &ParameterError{name, Missing, nil}
+		b.err = &ParameterError{Name: name, Reason: Missing}
 		return
 	}
 	b.malformed(name, err)
@@ -82,12 +83,15 @@ func head[T any](b *bound, name string, into **T, kind, format string) {
 		return
 	}
 	if len(values) != 1 {
-		b.err = &ParameterError{name, Repeated, nil}
+		b.err = &ParameterError{Name: name, Header: true, Reason: Repeated}
 		return
 	}
 	*into = new(T)
-	b.malformed(name, runtime.BindStyledParameterWithOptions("simple", name, values[0], *into,
-		runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Type: kind, Format: format}))
+	err := runtime.BindStyledParameterWithOptions("simple", name, values[0], *into,
+		runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Type: kind, Format: format})
+	if err != nil {
+		b.err = &ParameterError{Name: name, Header: true, Reason: Malformed, Err: err}
+	}
 }
 
 // json binds and checks a JSON body. It returns false if the body is absent or invalid.

@@ -4662,13 +4662,20 @@ type Problem struct {
 	Type string `json:"type"`
 }
 
-// ProblemField defines model for ProblemField.
+// ProblemField A mistake in the body (`pointer`), in a parameter of the path or query
+// (`parameter`), or in a header (`header`): one of the three is present.
 type ProblemField struct {
-	Code    string `json:"code"`
+	Code string `json:"code"`
+
+	// Header The name of a header.
+	Header  string `json:"header,omitempty"`
 	Message string `json:"message"`
 
-	// Pointer A JSON Pointer into the body, or the name of a parameter or header.
-	Pointer string `json:"pointer"`
+	// Parameter The name of a parameter of the path or query.
+	Parameter string `json:"parameter,omitempty"`
+
+	// Pointer A JSON Pointer into the body (RFC 6901); empty for the body as a whole.
+	Pointer string `json:"pointer,omitempty"`
 }
 
 // ProgressInput The progress of a run.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -197,3 +198,6 @@ func (a *Answer) read(rsp *http.Response, answers ...answer) (err error) {
 	}
 	return nil
 }
+
+// Place names what is wrong: a header, a parameter, or a place in the body.
+func (f ProblemField) Place() string { return cmp.Or(f.Header, f.Parameter, f.Pointer) }

@@ -6,6 +6,7 @@
 package fault
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 )
@@ -32,12 +33,17 @@ const (
 	TooMany                         // the client has exceeded its rate limit: 429
 )
 
-// Field is one mistake in the input.
+// Field is one mistake in the input: in a parameter, in a header, or otherwise in the body.
 type Field struct {
-	Pointer string // JSON Pointer into the body, or the parameter's name
-	Code    string // stable word, e.g. "required"
-	Message string // for people
+	Pointer   string // JSON Pointer into the body, "" for all of it
+	Parameter string // the name of a parameter of the path or query
+	Header    string // the name of a header
+	Code      string // stable word, e.g. "required"
+	Message   string // for people
 }
+
+// Place names what is wrong, for a sentence.
+func (f *Field) Place() string { return cmp.Or(f.Header, f.Parameter, f.Pointer) }
 
 // Mistakes collects what is wrong with an input, to be passed to Error.With. The
 // zero value is ready to use; nil means that nothing is wrong.

@@ -171,9 +171,9 @@ func choiceOf(h http.Header) (c principal.Choice, err error) {
 		values := h[name]
 		switch {
 		case len(values) > 1:
-			wrong.Add(name, "repeated", "must not be repeated")
+			wrong = append(wrong, fault.Field{Header: name, Code: "repeated", Message: "must not be repeated"})
 		case len(values) == 1 && !parse(values[0]):
-			wrong.Add(name, "invalid", "must be %s", want)
+			wrong = append(wrong, fault.Field{Header: name, Code: "invalid", Message: "must be " + want})
 		}
 	}
 	read("X-Tenant-Id", func(v string) bool {

@@ -209,7 +209,7 @@ func checkPointer(t *testing.T, p client.Problem, want string) {
 	case want == "-" || want == "*":
 	case len(p.Errors) == 0:
 		t.Errorf("no errors, want one at %q", want)
-	case p.Errors[0].Pointer != want || p.Errors[0].Code == "" || p.Errors[0].Message == "":
+	case p.Errors[0].Place() != want || p.Errors[0].Code == "" || p.Errors[0].Message == "":
 		t.Errorf("errors[0] = %+v, want pointer %q", p.Errors[0], want)
 	}
 }
@@ -219,7 +219,7 @@ func TestEveryMistakeIsListed(t *testing.T) {
 	p := e.Send("POST", apitest.SagasPath, `{"workflow_name":"","surprise":1,"metadata":3,"timeout_ms":"soon"}`).Wants(422, "REQ_SCHEMA")
 	var got []string
 	for _, f := range p.Errors {
-		got = append(got, f.Pointer+" "+f.Code)
+		got = append(got, f.Place()+" "+f.Code)
 	}
 	want := "/metadata type, /surprise unknown, /timeout_ms type, /workflow_name minLength"
 	if s := strings.Join(got, ", "); s != want {

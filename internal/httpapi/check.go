@@ -41,7 +41,7 @@ func (rt *route) checkQuery(raw string) error {
 	code := httpkit.CodeUnknownParameter
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		repeatable, known := rt.query[name]
-		field := fault.Field{Pointer: name}
+		field := fault.Field{Parameter: name}
 		switch {
 		case !known:
 			field.Code, field.Message = "unknown", "is not a parameter of this operation"

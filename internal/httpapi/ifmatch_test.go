@@ -17,7 +17,7 @@ func TestIfMatchIsRequiredWhereTheServerIsConfiguredTo(t *testing.T) {
 	r := e.Send("POST", disable, "")
 	p := r.Wants(http.StatusPreconditionRequired, "REQ_IF_MATCH_REQUIRED")
 	if !strings.Contains(p.Detail, "GET /api/v1/workflows/{name},") || len(p.Errors) != 1 ||
-		p.Errors[0].Pointer != "If-Match" || p.Errors[0].Code != "required" {
+		p.Errors[0].Header != "If-Match" || p.Errors[0].Code != "required" {
 		t.Errorf("told %+v", p)
 	}
 	if r := e.Send("GET", apitest.WorkflowsPath+"/order", ""); r.Header.Get("ETag") != `"1"` {

@@ -83,7 +83,7 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 	}
 	if unexplained { // the same problem as for a reason in the body
 		s.fail(w, r, httpkit.SchemaFault(fault.Field{
-			Pointer: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail records it",
+			Parameter: "reason", Code: "required", Message: "is required, with 1 to 500 characters: the audit trail records it",
 		}))
 		return
 	}
@@ -93,16 +93,19 @@ func (s *server) badParameters(w http.ResponseWriter, r *http.Request, err error
 func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	var fields []fault.Field
 	for _, cause := range httpkit.Flatten(bad.Err) {
-		field := fault.Field{Pointer: bad.Parameter.Name, Code: "invalid", Message: "does not match the format in the contract"}
+		field := fault.Field{Code: "invalid", Message: "does not match the format in the contract"}
 		var violation *openapi3.SchemaError
 		switch {
 		case errors.As(cause, &violation):
 			field = httpkit.ViolationField(violation)
-			field.Pointer = bad.Parameter.Name
+			field.Pointer = "" // within the parameter
 		case errors.Is(cause, openapi3filter.ErrInvalidRequired):
 			field.Code, field.Message = "required", "is required"
 		case errors.Is(cause, openapi3filter.ErrInvalidEmptyValue):
 			field.Code, field.Message = "empty", "must not be empty"
+		}
+		if field.Parameter = bad.Parameter.Name; bad.Parameter.In == openapi3.ParameterInHeader {
+			field.Parameter, field.Header = "", bad.Parameter.Name
 		}
 		fields = append(fields, field)
 	}
@@ -117,5 +120,5 @@ func (s *server) unguarded(rt *route, r *http.Request) error {
 	}
 	return fault.New(fault.Unguarded, httpkit.CodeIfMatch,
 		"the header If-Match is required: send the ETag of GET %s, or * to change any version", rt.read).
-		With(fault.Field{Pointer: "If-Match", Code: "required", Message: "is required"})
+		With(fault.Field{Header: "If-Match", Code: "required", Message: "is required"})
 }

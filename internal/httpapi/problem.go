@@ -29,7 +29,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response
 		out, err = s.redact(r.Context(), out)
 	}
 	if err == nil {
-		err = out.Write(w)
+		err = httpkit.Published(r.Context(), out).Write(w)
 	}
 	if err != nil {
 		s.fail(w, r, err)
@@ -78,10 +78,7 @@ func (s *server) writeProblemAbout(w http.ResponseWriter, r *http.Request, statu
 		Instance:  s.cfg.Base + httpkit.ClipPath(r.URL.EscapedPath()),
 		Code:      f.Code,
 		RequestID: httpkit.RequestOf(r.Context()).ID,
-	}
-	for _, field := range f.Fields[:min(len(f.Fields), httpkit.MaxProblemFields)] {
-		p.Errors = append(p.Errors, api.ProblemField{Pointer: httpkit.Clip(field.Pointer), Code: field.Code,
-			Message: httpkit.Clip(field.Message)})
+		Errors:    httpkit.ProblemFields(f),
 	}
 	if f.Allowed != nil {
 		p.AllowedActions = &f.Allowed
@@ -132,13 +129,17 @@ func (s *server) apiOpen(next http.Handler) http.Handler {
 
 // badParameter describes what is wrong with a parameter.
 func badParameter(p *api.ParameterError) error {
+	bad := httpkit.BadParameter
+	if p.Header {
+		bad = httpkit.BadHeader
+	}
 	switch p.Reason {
 	case api.Missing:
-		return httpkit.BadParameter(p.Name, "required", "is required")
+		return bad(p.Name, "required", "is required")
 	case api.Repeated:
-		return httpkit.BadParameter(p.Name, "repeated", "must not be repeated")
+		return bad(p.Name, "repeated", "must not be repeated")
 	default:
-		return httpkit.BadParameter(p.Name, "invalid", "does not match the format in the contract")
+		return bad(p.Name, "invalid", "does not match the format in the contract")
 	}
 }
 

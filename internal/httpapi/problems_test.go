@@ -60,8 +60,8 @@ Every error of the API is a problem document (RFC 9457, ` + "`application/proble
 ` + "```" + `
 
 Decide by ` + "`code`" + `: it is stable. ` + "`title`" + ` describes the code, ` + "`detail`" + ` this particular error.
-` + "`errors`" + ` lists every error found; ` + "`pointer`" + ` is a JSON Pointer into the body, or the name of a
-parameter or header. ` + "`allowed_actions`" + ` comes with 409 if the state of the resource does not allow
+` + "`errors`" + ` lists every error found, each with one of ` + "`pointer`" + ` (a JSON Pointer into the body, empty
+for all of it), ` + "`parameter`" + ` (of the path or query) and ` + "`header`" + `. ` + "`allowed_actions`" + ` comes with 409 if the state of the resource does not allow
 the action; for a dead letter, ` + "`current`" + ` then gives its status and version. ` + "`message`" + ` is the dead
 letter that a target did not accept.
 

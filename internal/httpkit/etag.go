@@ -81,7 +81,7 @@ func tags(name, header string) (list []string, anything bool, err error) {
 		tag := strings.TrimSpace(part)
 		opaque := strings.TrimPrefix(tag, "W/")
 		if len(opaque) < 2 || opaque[0] != '"' || opaque[len(opaque)-1] != '"' {
-			return nil, false, BadParameter(name, "invalid", `must be "*" or entity tags in double quotes`)
+			return nil, false, BadHeader(name, "invalid", `must be "*" or entity tags in double quotes`)
 		}
 		list = append(list, tag)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,11 +54,27 @@ func InOrder(fromName, toName string, from, to time.Time) *fault.Error {
 
 // BadParameter returns the fault of one parameter.
 func BadParameter(name, code, format string, args ...any) *fault.Error {
-	return ParameterFault(CodeInvalidParameter, fault.Field{Pointer: name, Code: code,
+	return ParameterFault(CodeInvalidParameter, fault.Field{Parameter: name, Code: code,
 		Message: fmt.Sprintf(format, args...)})
 }
 
-// ParameterFault returns the fault of several parameters.
+// BadHeader returns the fault of one header.
+func BadHeader(name, code, format string, args ...any) *fault.Error {
+	return ParameterFault(CodeInvalidParameter, fault.Field{Header: name, Code: code,
+		Message: fmt.Sprintf(format, args...)})
+}
+
+// InFilter returns mistakes in the parameters of a list as mistakes in the filter of a body.
+func InFilter(wrong []fault.Field) []fault.Field {
+	fields := slices.Clone(wrong)
+	for i := range fields {
+		f := &fields[i]
+		f.Pointer, f.Parameter = "/filter/"+strictjson.Token(f.Parameter), ""
+	}
+	return fields
+}
+
+// ParameterFault returns the fault of several parameters and headers.
 func ParameterFault(code string, fields ...fault.Field) *fault.Error {
 	return FieldsFault(fault.Malformed, code, fields)
 }
@@ -70,7 +87,7 @@ func SchemaFault(fields ...fault.Field) *fault.Error {
 // FieldsFault returns one fault for several mistakes; its detail is the first.
 func FieldsFault(kind fault.Kind, code string, fields []fault.Field) *fault.Error {
 	detail := fields[0].Message
-	if at := fields[0].Pointer; at != "" {
+	if at := fields[0].Place(); at != "" {
 		detail = at + " " + detail
 	}
 	if n := len(fields); n > 1 {
@@ -120,12 +137,19 @@ func Unreadable(err error) error {
 
 // ItemProblem returns the problem of one item of a batch.
 func ItemProblem(f *fault.Error) *api.ItemProblem {
-	p := &api.ItemProblem{Code: f.Code, Detail: Clip(f.Detail)}
+	return &api.ItemProblem{Code: f.Code, Detail: Clip(f.Detail), Errors: ProblemFields(f)}
+}
+
+// ProblemFields returns what a problem document says of the mistakes of a fault.
+func ProblemFields(f *fault.Error) []api.ProblemField {
+	var all []api.ProblemField
 	for _, field := range f.Fields[:min(len(f.Fields), MaxProblemFields)] {
-		p.Errors = append(p.Errors, api.ProblemField{Pointer: Clip(field.Pointer), Code: field.Code,
-			Message: Clip(field.Message)})
+		all = append(all, api.ProblemField{
+			Pointer: Clip(field.Pointer), Parameter: Clip(field.Parameter), Header: Clip(field.Header),
+			Code: field.Code, Message: Clip(field.Message),
+		})
 	}
-	return p
+	return all
 }
 
 // StatusOf returns the HTTP status of faults of a kind.

@@ -103,8 +103,8 @@ func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
 	number, size *int32, cursor *string, include []I) (Asked[C], error) {
 	if cursor != nil && number != nil {
 		return Asked[C]{}, ParameterFault(CodeInvalidParameter,
-			fault.Field{Pointer: "cursor", Code: "excluded", Message: "cannot be combined with page"},
-			fault.Field{Pointer: "page", Code: "excluded", Message: "cannot be combined with cursor"})
+			fault.Field{Parameter: "cursor", Code: "excluded", Message: "cannot be combined with page"},
+			fault.Field{Parameter: "page", Code: "excluded", Message: "cannot be combined with cursor"})
 	}
 	a, err := ForwardOf(ctx, c, order, size, cursor)
 	exact := slices.Contains(include, "exact_total")

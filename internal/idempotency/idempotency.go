@@ -20,7 +20,7 @@ func InUse() error {
 // Used is the fault of a key that was used for another request.
 func Used() error {
 	return fault.New(fault.Invalid, CodeUsed, "this Idempotency-Key was used for another request: use a new key").
-		With(fault.Field{Pointer: "Idempotency-Key", Code: "reused", Message: "was used for another request"})
+		With(fault.Field{Header: "Idempotency-Key", Code: "reused", Message: "was used for another request"})
 }
 
 // Key is an Idempotency-Key with what makes it unique, and the request it stands for.

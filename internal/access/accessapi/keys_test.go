@@ -243,7 +243,7 @@ func TestTenantHeadersAreReadStrictly(t *testing.T) {
 		for _, who := range []string{"root", "operator"} {
 			p := e.Send("GET", "/api/v1/sagas", "", append(apitest.As(who), tt.header, tt.value)...).Wants(400,
 				"REQ_INVALID_PARAMETER")
-			if len(p.Errors) != 1 || p.Errors[0].Pointer != tt.header {
+			if len(p.Errors) != 1 || p.Errors[0].Header != tt.header {
 				t.Errorf("%s: %q: %+v", tt.header, tt.value, p.Errors)
 			}
 		}

@@ -294,7 +294,7 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 		check = s.VerifyActions
 	case tenant == operator.Deployment:
 		return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter,
-			fault.Field{Pointer: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
+			fault.Field{Parameter: "scope", Code: "excluded", Message: "deployment requires trail=actions: every event belongs to a tenant"})
 	}
 	var known trail.Verification
 	if in.Params.Kept != nil {
@@ -302,7 +302,7 @@ func (s *Handlers) VerifyAudit(ctx context.Context, in api.VerifyAuditRequestObj
 		n, err := strconv.ParseInt(seq, 10, 64)
 		if err != nil {
 			return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter,
-				fault.Field{Pointer: "kept", Code: "invalid", Message: "must be the number and the hash of a seal"})
+				fault.Field{Parameter: "kept", Code: "invalid", Message: "must be the number and the hash of a seal"})
 		}
 		if known, err = check.kept(ctx, tenant, n, hash); err != nil {
 			return nil, err

@@ -29,7 +29,7 @@ func (s *Handlers) StreamEvents(ctx context.Context, in api.StreamEventsRequestO
 	switch {
 	case resumed:
 		if st.at, err = s.positionOf(st.list, *p.LastEventID); err != nil {
-			return nil, httpkit.BadParameter("Last-Event-ID", "invalid", "is not an event id of this stream")
+			return nil, httpkit.BadHeader("Last-Event-ID", "invalid", "is not an event id of this stream")
 		}
 	case fromStart && p.Cursor != nil:
 		return nil, httpkit.BadParameter("from_start", "excluded", "cannot be combined with cursor")

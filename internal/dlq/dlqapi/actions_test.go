@@ -152,7 +152,7 @@ func TestOperatorsMoveLetters(t *testing.T) {
 	for _, query := range []string{"", "?force=true", "?reason=", "?reason=%20%09",
 		"?reason=" + strings.Repeat("x", 501)} {
 		if p := q.Send("DELETE", at(l)+query, "").Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 ||
-			p.Errors[0].Pointer != "reason" {
+			p.Errors[0].Parameter != "reason" {
 			t.Errorf("DELETE with %q: %+v", query, p.Errors)
 		}
 	}

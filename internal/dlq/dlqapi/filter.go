@@ -50,10 +50,7 @@ func bodyFilter(ctx context.Context, asked *api.DeadLetterFilter) (*dlq.Filter, 
 	}
 	f, wrong, err := filterOf(ctx, asked)
 	if err == nil && wrong != nil {
-		for i := range wrong {
-			wrong[i].Pointer = "/filter/" + wrong[i].Pointer
-		}
-		err = httpkit.SchemaFault(wrong...)
+		err = httpkit.SchemaFault(httpkit.InFilter(wrong)...)
 	}
 	return &f, doc, err
 }
@@ -108,7 +105,7 @@ func filterOf(ctx context.Context, in *api.DeadLetterFilter) (f dlq.Filter, wron
 type filterMistakes struct{ all []fault.Field }
 
 func (w *filterMistakes) add(name, code, message string) {
-	w.all = append(w.all, fault.Field{Pointer: name, Code: code, Message: message})
+	w.all = append(w.all, fault.Field{Parameter: name, Code: code, Message: message})
 }
 
 // id reads an id; zero means none, so a client cannot filter by zero.

@@ -69,7 +69,7 @@ func mistakesOf(r apitest.Reply, status int, code string) map[string]string {
 	r.T.Helper()
 	out := map[string]string{}
 	for _, e := range r.Wants(status, code).Errors {
-		out[e.Pointer] = e.Message
+		out[e.Place()] = e.Message
 	}
 	return out
 }

@@ -166,7 +166,7 @@ func TestPoliciesAreSetAsAWhole(t *testing.T) {
 		strings.Replace(somePolicy, `"max_interval_ms":60000`, `"max_interval_ms":999`, 1) + `}`: "/backoff/max_interval_ms",
 	} {
 		if got := e.Send("PUT", topic, body).Wants(http.StatusUnprocessableEntity, "DLQ_INVALID"); len(got.Errors) != 1 ||
-			got.Errors[0].Pointer != pointer {
+			got.Errors[0].Place() != pointer {
 			t.Errorf("errors %+v, want %s", got.Errors, pointer)
 		}
 	}

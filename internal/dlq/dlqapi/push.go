@@ -42,7 +42,7 @@ func (s *Handlers) PushDeadLetter(ctx context.Context, in api.PushDeadLetterRequ
 	switch {
 	case key == nil:
 	case l.DedupeKey != "":
-		return nil, httpkit.BadParameter("Idempotency-Key", "excluded", "cannot be combined with dedupe_key")
+		return nil, httpkit.BadHeader("Idempotency-Key", "excluded", "cannot be combined with dedupe_key")
 	default:
 		l.DedupeKey = dedupeKeyOf(*key)
 	}

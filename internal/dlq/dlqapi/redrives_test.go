@@ -60,7 +60,7 @@ func TestAnInvalidRedriveIsRefusedWithEveryMistake(t *testing.T) {
 		p := e.Send("POST", apitest.RedrivesPath, tt.body).Wants(http.StatusUnprocessableEntity, tt.code)
 		var got []string
 		for _, field := range p.Errors {
-			got = append(got, field.Pointer)
+			got = append(got, field.Place())
 		}
 		slices.Sort(got)
 		if diff := cmp.Diff(tt.pointers, got); diff != "" {

@@ -27,16 +27,13 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 		return nil, err
 	}
 	f, none, wrong, err := s.filterOfRuns(ctx, &body.Filter)
-	for i := range wrong {
-		wrong[i].Pointer = "/filter/" + wrong[i].Pointer
-	}
 	switch {
 	case err != nil:
 		return nil, err
 	case wrong != nil:
-		return nil, httpkit.SchemaFault(wrong...)
+		return nil, httpkit.SchemaFault(httpkit.InFilter(wrong)...)
 	case none:
-		return nil, noDefinitionIn("/filter/definition", httpkit.Text(body.Filter.Definition))
+		return nil, noDefinitionIn(fault.Field{Pointer: "/filter/definition"}, httpkit.Text(body.Filter.Definition))
 	}
 	b := jobrun.Bulk{
 		Head:   s.bulkHead(ctx, in.Params.IdempotencyKey, body.Reason, now),
@@ -129,9 +126,10 @@ func (s *Handlers) moveBulk(
 	return bulkAnswer(&b)
 }
 
-func noDefinitionIn(pointer, ref string) error {
+func noDefinitionIn(at fault.Field, ref string) error {
 	f := fault.New(fault.Invalid, jobrun.CodeNotFound, "there is no job definition %s", httpkit.Clip(ref))
-	return f.With(fault.Field{Pointer: pointer, Code: "not_found", Message: f.Detail})
+	at.Code, at.Message = "not_found", f.Detail
+	return f.With(at)
 }
 
 func bulkPath(id uuid.UUID) string { return "/api/v1/job-runs/bulk/" + id.String() }

@@ -201,7 +201,7 @@ func TestAnInvalidBackfillIsRefused(t *testing.T) {
 		`"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:00:00Z"`: "/to",
 	} {
 		if p := e.Send("POST", definitions+"/job/backfills", "{"+body+"}").Wants(http.StatusUnprocessableEntity,
-			"JOB_INVALID"); p.Errors[0].Pointer != pointer {
+			"JOB_INVALID"); p.Errors[0].Place() != pointer {
 			t.Errorf("%s: %+v", body, p.Errors)
 		}
 	}

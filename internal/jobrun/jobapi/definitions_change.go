@@ -241,7 +241,7 @@ func (s *Handlers) DeleteJobDefinition(ctx context.Context,
 	p := in.Params
 	force := p.Force != nil && *p.Force
 	if force && strings.TrimSpace(httpkit.Text(p.Reason)) == "" {
-		return nil, httpkit.SchemaFault(fault.Field{Pointer: "reason", Code: "required", Message: "is required: force cancels runs, so the audit trail must say why"})
+		return nil, httpkit.SchemaFault(fault.Field{Parameter: "reason", Code: "required", Message: "is required: force cancels runs, so the audit trail must say why"})
 	}
 	for range httpkit.Reloads(ctx) {
 		d, err := s.definitionAt(ctx, in.Definition, p.IfMatch)

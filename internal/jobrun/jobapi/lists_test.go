@@ -258,7 +258,7 @@ func TestAListOfRunsOfNoDefinitionIsRefusedAndOfADeletedOneIsNot(t *testing.T) {
 	r := e.run("job", "")
 	for _, ref := range []string{"typo", uuid.NewString()} {
 		if p := e.Send("GET", jobRuns+"?definition="+ref, "").Wants(http.StatusUnprocessableEntity,
-			"JOB_DEFINITION_NOT_FOUND"); p.Errors[0].Pointer != "definition" {
+			"JOB_DEFINITION_NOT_FOUND"); p.Errors[0].Parameter != "definition" {
 			t.Errorf("%s: %+v", ref, p)
 		}
 	}

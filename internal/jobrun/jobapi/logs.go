@@ -90,13 +90,13 @@ func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 		if l.follow {
 			return httpkit.BadParameter("before", "invalid", "cannot be combined with follow: new chunks come after it")
 		}
-		if l.end, err = logPosition("before", *p.Before); err != nil {
+		if l.end, err = logPosition(httpkit.BadParameter, "before", *p.Before); err != nil {
 			return err
 		}
 	}
 	switch {
 	case p.LastEventID != nil && *p.LastEventID != "":
-		l.next, err = logPosition("Last-Event-ID", *p.LastEventID)
+		l.next, err = logPosition(httpkit.BadHeader, "Last-Event-ID", *p.LastEventID)
 		l.next.Seq++
 	case p.AfterSeq != nil && p.Attempt == nil:
 		return httpkit.BadParameter("after_seq", "required", "needs attempt")
@@ -111,11 +111,12 @@ func (l *runLog) between(p *api.GetRunLogParams) (err error) {
 }
 
 // logPosition parses the event id of a chunk.
-func logPosition(parameter, text string) (at jobrun.LogPosition, err error) {
+func logPosition(bad func(name, code, format string, args ...any) *fault.Error,
+	name, text string) (at jobrun.LogPosition, err error) {
 	var more string
 	n, _ := fmt.Sscanf(text, "%d.%d%s", &at.Attempt, &at.Seq, &more)
 	if n != 2 || at.Attempt < 1 || at.Seq < 0 || !at.Before(jobrun.LogEnd) {
-		return at, httpkit.BadParameter(parameter, "invalid", "is not an event id of this stream, such as 1.20")
+		return at, bad(name, "invalid", "is not an event id of this stream, such as 1.20")
 	}
 	return at, nil
 }

@@ -53,7 +53,7 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 		return f, httpkit.ParameterFault(httpkit.CodeInvalidParameter, wrong...)
 	}
 	if err == nil && none {
-		return f, noDefinitionIn("definition", *p.Definition)
+		return f, noDefinitionIn(fault.Field{Parameter: "definition"}, *p.Definition)
 	}
 	return f, err
 }
@@ -79,7 +79,7 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 		switch {
 		case id.in == nil:
 		case *id.in == uuid.Nil: // zero does not filter
-			wrong = append(wrong, fault.Field{Pointer: id.name, Code: "invalid", Message: "must not be the nil UUID"})
+			wrong = append(wrong, fault.Field{Parameter: id.name, Code: "invalid", Message: "must not be the nil UUID"})
 		default:
 			*id.out = *id.in
 		}

@@ -250,7 +250,7 @@ func TestADefinitionIsDeletedWithoutActiveRuns(t *testing.T) {
 	e.Send("DELETE", definitions+"/job", "").Wants(http.StatusConflict, "JOB_ACTIVE_RUNS")
 	for _, query := range []string{"", "&reason=", "&reason=%20"} {
 		if p := e.Send("DELETE", definitions+"/job?force=true"+query, "").Wants(422, "REQ_SCHEMA"); len(p.Errors) != 1 ||
-			p.Errors[0].Pointer != "reason" {
+			p.Errors[0].Parameter != "reason" {
 			t.Errorf("force with %q: %+v", query, p.Errors)
 		}
 	}

@@ -53,7 +53,7 @@ func TestFencesAreShownAndReset(t *testing.T) {
 		principal.CodeForbidden)
 	for _, query := range []string{"", "?reason=", "?reason=%20"} {
 		if p := s.Send("DELETE", fencesPath+"/ledger"+query, "", apitest.As("admin")...).Wants(422,
-			"REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Pointer != "reason" {
+			"REQ_SCHEMA"); len(p.Errors) != 1 || p.Errors[0].Parameter != "reason" {
 			t.Errorf("reset with %q: %+v", query, p.Errors)
 		}
 	}

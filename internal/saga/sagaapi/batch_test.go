@@ -114,7 +114,7 @@ func TestAHeaderGivenTwiceIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header[name] = []string{`"1"`, `"2"`}
-		if p := e.Do(req).Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER"); p.Errors[0].Pointer != name ||
+		if p := e.Do(req).Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER"); p.Errors[0].Place() != name ||
 			p.Errors[0].Code != "repeated" {
 			t.Errorf("errors = %+v", p.Errors)
 		}

@@ -122,12 +122,7 @@ func bulkFilter(ctx context.Context, in *api.SagaFilter) (
 	}
 	f, none, err = filterOf(p)
 	if wrong := fault.As(err); wrong != nil {
-		fields := make([]fault.Field, len(wrong.Fields))
-		for i, field := range wrong.Fields {
-			field.Pointer = "/filter/" + field.Pointer
-			fields[i] = field
-		}
-		err = httpkit.SchemaFault(fields...)
+		err = httpkit.SchemaFault(httpkit.InFilter(wrong.Fields)...)
 	}
 	return f, asked, none, err
 }

@@ -30,7 +30,7 @@ func TestTheOldestSagasComeFirstAndTheirCursorsAreTheirOwn(t *testing.T) {
 		"oldest first": "page_size=2" + cursor, "newest first": "order=asc" + newest,
 	} {
 		p := e.Send("GET", apitest.SagasPath+"?"+query, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
-		if p.Errors[0].Pointer != "cursor" || !strings.Contains(p.Errors[0].Message, "order") {
+		if p.Errors[0].Parameter != "cursor" || !strings.Contains(p.Errors[0].Message, "order") {
 			t.Errorf("a cursor of the other order, %s: %+v", name, p.Errors)
 		}
 	}
@@ -49,7 +49,7 @@ func TestFiltersByErrorSayWhatTheyNeed(t *testing.T) {
 		"attention_since_to=1":                           "attention_since_to",
 	} {
 		p := e.Send("GET", apitest.SagasPath+"?"+query, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
-		if p.Errors[0].Pointer != pointer {
+		if p.Errors[0].Place() != pointer {
 			t.Errorf("%s: %+v", query, p.Errors)
 		}
 	}

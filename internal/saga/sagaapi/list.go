@@ -210,7 +210,7 @@ func metadataOf(text string) (json.RawMessage, error) {
 	var e *strictjson.Error
 	switch {
 	case errors.As(err, &e):
-		return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter, fault.Field{Pointer: "metadata", Code: e.Code,
+		return nil, httpkit.ParameterFault(httpkit.CodeInvalidParameter, fault.Field{Parameter: "metadata", Code: e.Code,
 			Message: "is not valid JSON: " + e.Detail})
 	case err != nil:
 		return nil, err

@@ -102,7 +102,7 @@ func TestACursorIsValidOnlyForItsList(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p := e.Send("GET", apitest.SagasPath+"?"+query, "").Wants(http.StatusBadRequest,
-				"REQ_INVALID_PARAMETER"); p.Errors[0].Pointer != "cursor" {
+				"REQ_INVALID_PARAMETER"); p.Errors[0].Place() != "cursor" {
 				t.Errorf("errors = %+v", p.Errors)
 			}
 		})

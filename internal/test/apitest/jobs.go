@@ -41,7 +41,7 @@ func (r Reply) Ended(state string, replayed bool) client.EndedRun {
 func (r Reply) Pointers(status int, code string) (at []string) {
 	r.T.Helper()
 	for _, f := range r.Wants(status, code).Errors {
-		at = append(at, f.Pointer)
+		at = append(at, f.Place())
 	}
 	return slices.Compact(at)
 }

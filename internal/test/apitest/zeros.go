@@ -50,7 +50,7 @@ func (e *Edge) RefusesZeros(least int) {
 		var p client.Problem
 		refused := r.Status == http.StatusBadRequest || r.Status == http.StatusUnprocessableEntity
 		if err := json.Unmarshal(r.Body, &p); err != nil || !refused ||
-			!slices.ContainsFunc(p.Errors, func(f client.ProblemField) bool { return f.Pointer == name }) {
+			!slices.ContainsFunc(p.Errors, func(f client.ProblemField) bool { return f.Place() == name }) {
 			e.T.Errorf("%s %s %s: %d %s", method, to, body, r.Status, r.Body)
 		}
 	}

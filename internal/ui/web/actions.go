@@ -209,7 +209,7 @@ func (d *dialog) fail(answer []byte) {
 // marks puts the problem's errors beside their fields.
 func (d *dialog) marks() {
 	for _, e := range d.Problem.Errors {
-		name := strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", ".")
+		name := strings.ReplaceAll(strings.TrimPrefix(e.Place(), "/"), "/", ".")
 		for i, f := range d.Fields {
 			if name == f.Name || strings.HasPrefix(name, f.Name+".") {
 				d.Fields[i].Problem = e.Message
