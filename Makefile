@@ -18,7 +18,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka bench-dlq mutants
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ kafka-stop: ## stop the broker of `make kafka`; the next start creates an empty 
 
 test-kafka: postgres ## run the integration tests of internal/kafka on a real broker with real consumers, and a short chaos-kafka
 	@GO='$(GO)' sh scripts/kafka.sh test
+
+test-keycloak: postgres programs ## sign people in at a real Keycloak from Maven Central, behind a proxy with TLS (two minutes; KEYCLOAK_ZIP=…)
+	@GO='$(GO)' sh scripts/keycloak.sh
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)
 	cd tools/bench && $(TESTED_THERE) -tags peers -run BesideDTM .

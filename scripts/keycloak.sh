@@ -1,0 +1,44 @@
+#!/bin/sh
+# Runs the test of single sign-on (internal/test/manual, build tag keycloak) with a real Keycloak, whose distribution
+# comes from Maven Central into .skald-keycloak/. KEYCLOAK_ZIP names a distribution that is on this machine already.
+# MAVEN_CENTRAL is the URL of a mirror of Maven Central, if Maven's own settings do not name one.
+#
+# Exit status 3 means that Keycloak cannot run here; the last line says why.
+set -eu
+cd "$(dirname "$0")/.."
+dir=$(pwd)/.skald-keycloak
+version=26.5.6
+
+unavailable() {
+	echo "KEYCLOAK IS NOT AVAILABLE: $1" >&2
+	exit 3
+}
+
+command -v java >/dev/null || unavailable "it needs Java 17 or later: sudo apt-get install default-jre-headless maven"
+mkdir -p "$dir"
+zip=${KEYCLOAK_ZIP:-$dir/keycloak-$version.zip}
+if [ ! -f "$zip" ]; then
+	command -v mvn >/dev/null || unavailable "Maven (mvn) is missing, which fetches it; or set KEYCLOAK_ZIP"
+	set -- -q -B
+	if [ -n "${MAVEN_CENTRAL:-}" ]; then
+		cat >"$dir/settings.xml" <<-XML
+			<settings><mirrors><mirror><id>central-mirror</id><mirrorOf>central</mirrorOf><url>$MAVEN_CENTRAL</url></mirror></mirrors></settings>
+		XML
+		set -- "$@" -s "$dir/settings.xml"
+	fi
+	mvn "$@" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+		-Dartifact=org.keycloak:keycloak-quarkus-dist:$version:zip -DoutputDirectory="$dir" >"$dir/maven.log" 2>&1 ||
+		unavailable "Maven could not fetch it (all of it is in $dir/maven.log)"
+	mv "$dir/keycloak-quarkus-dist-$version.zip" "$zip"
+fi
+home=$dir/$(basename "$zip" .zip)
+if [ ! -f "$home/.complete" ]; then
+	rm -rf "$home" "$dir/new"
+	# A JDK has jar; unzip is another program.
+	mkdir "$dir/new" && (cd "$dir/new" && { unzip -q "$zip" 2>/dev/null || jar xf "$zip"; })
+	mv "$dir"/new/* "$home" && rmdir "$dir/new"
+	chmod +x "$home/bin/kc.sh"
+	"$home/bin/kc.sh" build --db=dev-mem >"$dir/build.log" 2>&1 || unavailable "kc.sh build failed: $dir/build.log"
+	touch "$home/.complete"
+fi
+KEYCLOAK_HOME=$home exec "${GO:-go}" test -vet=off -ldflags=-s -tags keycloak -v -timeout 30m -run Keycloak ./internal/test/manual
