@@ -2,7 +2,7 @@
 // the browser's console: errors, reports of the content security policy, requests to other servers, and answers of
 // 400 and above that the test has not announced.
 //
-// Files, each on top of those before it: axe, browser, tab, follows, layout, measure.
+// Files, each on top of those before it: axe, browser, tab, agrees, follows, layout, measure.
 package browser
 
 import (

@@ -12,22 +12,30 @@ const said = `((page) => [...page.querySelectorAll(
 		return copy.textContent.replace(/\s+/g, " ").trim();
 	}).filter(Boolean).join("\n"))`
 
-// Follows waits until the page, which has not been loaded again, says what it would say if it were: every number,
-// state and counter on it has followed what happened.
+// Follows waits until the page, which has not been loaded again, says what it would say if it were, and what the API
+// says: every number, state and counter on it has followed what happened.
 func (b *Tab) Follows() {
 	b.Helper()
 	var now, fresh string
+	var disagreements []string
 	defer func() {
 		if now != fresh {
 			b.Logf("%s says\n%s\ninstead of\n%s", b.Path(), now, fresh)
 		}
+		for _, d := range disagreements {
+			b.Logf("%s: %s", b.Path(), d)
+		}
 	}()
-	patience.Until(b.TB, "the page says what it would say if it were loaded again", func() bool {
+	patience.Until(b.TB, "the page says what the API says, and what it would say if it were loaded again", func() bool {
 		b.Await(`fetch(location.href, {cache: "no-store"}).then(r => r.text()).then(t => {
 			const fresh = new DOMParser().parseFromString(t, "text/html");
 			return [`+said+`(document), `+said+`(fresh)];
 		})`, &[]any{&now, &fresh})
-		return now == fresh
+		if now != fresh {
+			return false
+		}
+		disagreements = b.Disagreements()
+		return len(disagreements) == 0
 	})
 }
 

@@ -1,6 +1,8 @@
 package browser_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -31,6 +33,7 @@ func TestThePages(t *testing.T) {
 		{"a letter with a wrong amount is corrected and sent", false, wrongAmount},
 		{"with the keyboard", false, withTheKeyboard},
 		{"without scripts", false, withoutScripts},
+		{"pages say what the API says after each change", false, sayWhatTheAPISays},
 		{"the step was undone by hand", true, resolveTheLetter},
 		{"two people act on one saga", true, twoPeople},
 		{"every page can be used by everybody", true, checkEveryPage},
@@ -67,6 +70,50 @@ func resumeCompensation(t *testing.T, at demo.Place) {
 // badge is true when the state beside the title is that.
 func badge(state string) string {
 	return `document.querySelector("h1 .badge")?.innerText.includes("` + state + `")`
+}
+
+// sayWhatTheAPISays changes through the API what open pages show, and waits until they follow.
+func sayWhatTheAPISays(t *testing.T, at demo.Place) {
+	tab := signOn(t, at, "kim")
+	do := func(method, path, body string) (answer object) {
+		t.Helper()
+		status, text := ask(t, at, method, path, body)
+		if status/100 != 2 || json.Unmarshal([]byte(text), &answer) != nil {
+			t.Fatalf("%s %s: %d %s", method, path, status, text)
+		}
+		return answer
+	}
+	saga := do("GET", "/sagas?business_key=shipment-0", "")["sagas"].([]any)[0].(object)["saga_id"]
+	run := do("POST", "/job-definitions/render/runs", `{}`)["id"]
+	for _, step := range []struct{ page, change string }{
+		{"/ui/", "/job-definitions/on-order/pause"},
+		{"/ui/sagas?workflow_name=shipment", fmt.Sprintf("/sagas/%v/cancel", saga)},
+		{"/ui/dlq/letters?topic=customers", ""},
+		{"/ui/jobs/render", fmt.Sprintf("/job-runs/%v/cancel", run)},
+		{"/ui/runs?definition=render", ""},
+	} {
+		tab.Go(at.URL + step.page)
+		tab.Until("the page", `document.querySelector("main h1")`)
+		if step.change != "" {
+			do("POST", step.change, `{"reason": "stocktaking"}`)
+		}
+		tab.Follows()
+	}
+	bulk := do("POST", "/sagas/bulk", fmt.Sprintf(`{"action": "cancel", "ids": [%q], "reason": "no more"}`, saga))["id"]
+	worker := do("GET", "/workers?state=ACTIVE", "")["workers"].([]any)[0].(object)["worker_id"]
+	redrive := do("GET", "/dlq/redrives?state=HALTED", "")["redrives"].([]any)[0].(object)["id"]
+	for _, page := range []string{
+		fmt.Sprintf("sagas/bulk/%v", bulk), fmt.Sprintf("workers/%v", worker), fmt.Sprintf("redrives/%v", redrive),
+	} {
+		tab.Go(at.URL + "/ui/" + page)
+		tab.Until("the page", badge(""))
+		tab.Follows()
+	}
+	// What does not agree is found.
+	tab.Eval(`(document.querySelector("main h1").textContent = "nothing of the kind")`, new(string))
+	if found := tab.Disagreements(); len(found) == 0 {
+		t.Error("a page that says something else than the API is not found")
+	}
 }
 
 // lastNight is a stranger who knows only what the demo prints: last night's settlement did not run.

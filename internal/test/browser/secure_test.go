@@ -31,6 +31,7 @@ func TestPeopleSignIn(t *testing.T) {
 		"workflow_name": "slow", "payload": object{"card": "4111111111111111"},
 	})["saga_id"].(string)
 	t.Run("an auditor sees what happens, and changes nothing", func(t *testing.T) { auditor(t, s, saga) })
+	t.Run("a person of another tenant finds nothing of it", func(t *testing.T) { anotherTenant(t, s, saga) })
 	t.Run("a session ends in mid-dialog", func(t *testing.T) { endOfASession(t, s, saga) })
 }
 
@@ -99,6 +100,29 @@ func auditor(t *testing.T, s *uitest.Server, saga string) {
 	}
 	if state := s.Must(t, "GET", "/sagas/"+saga, nil)["state"]; state != "running" {
 		t.Errorf("the saga is %s", state)
+	}
+}
+
+// anotherTenant: its people see neither the first one's sagas in lists nor, with their ids, that they exist.
+func anotherTenant(t *testing.T, s *uitest.Server, saga string) {
+	key := s.Must(t, "POST", "/api-keys", object{
+		"name": "elsewhere", "role": "operator", "tenant_id": "0198a5b0-0000-7000-8000-00000000000b",
+	})["key"].(string)
+	tab := browser.Open(t)
+	signInAs(tab, s.URL+"/ui/sign-in?next=/ui/sagas", key)
+	tab.See("No sagas yet")
+	tab.Go(s.URL + "/ui/search?q=" + saga)
+	tab.Until("the search", `document.querySelector("main h1")`)
+	tab.Expect("404")
+	for _, path := range []string{"/ui/sagas/" + saga, "/ui/sagas/" + saga + "/actions/cancel", "/api/v1/sagas/" + saga} {
+		var status int
+		if tab.Await(`fetch("`+path+`").then(r => r.status)`, &status); status != 404 {
+			t.Errorf("%s: %d for a person of another tenant", path, status)
+		}
+	}
+	var links int
+	if tab.Eval(`document.querySelectorAll("main a[href*='`+saga+`']").length`, &links); links > 0 {
+		t.Error("the search of another tenant finds the saga")
 	}
 }
 
