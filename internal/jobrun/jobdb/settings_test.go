@@ -42,7 +42,8 @@ func TestSettingsAreChangedAllOrNone(t *testing.T) {
 		return st.ChangeSettings(t.Context(), version, values, did())
 	}
 	first, err := st.Current(t.Context())
-	if err != nil || first.Version != 1 || first.Number(jobrun.RunLease) != 30 || !first.IsDefault(jobrun.RunLease) {
+	if err != nil || first.Version != 1 || first.Number(jobrun.RunLease) != 30 ||
+		first.Number(jobrun.ConfirmFor) != 30 || !first.IsDefault(jobrun.RunLease) {
 		t.Fatalf("at first: %+v, %v", first, err)
 	}
 	after, err := change(first.Version, map[string]*float64{jobrun.RunLease: new(45.5), jobrun.MaxLosses: new(7.0)})

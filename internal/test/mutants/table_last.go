@@ -2,11 +2,17 @@ package mutants
 
 // last are of failovers, logins, events to brokers and campaigns.
 var last = []Mutant{
+	after("S2-85", "ALTER VIEW saga.saga_events RENAME event_type TO type"),
+	after("S2-88", "ALTER TABLE saga.audit_events ALTER timestamp DROP DEFAULT"),
 	{Rows: "S1-68", File: "db/adopt.go",
 		Old: "\tif err != nil || !bereft {", New: "\tif err != nil || bereft {"},
 	{Rows: "one-product 1", File: "internal/saga/letter.go",
 		Old: "\tid := d.s.DeadLetter()\n\tif id == uuid.Nil {\n\t\treturn\n\t}\n\tn :=",
 		New: "\tid := d.s.DeadLetter()\n\tif id != uuid.Nil {\n\t\treturn\n\t}\n\tn :="},
+	{Rows: "one-product 6", File: "internal/event/publication/outbox.go",
+		Old: "\tm.Topic, m.At = o.Topic, doc.Time\n", New: "\tm.At = doc.Time\n"},
 	{Rows: "F51", File: "api/worker/session.go",
 		Old: "\th.renew(sent, lease)\n", New: "\th.renew(sent, 100*lease)\n"},
+	{Rows: "S4-25", File: "internal/saga/sagadb/claim.go",
+		Old: "WHERE lease_until <= now() AND id <> $1", New: "WHERE false AND id <> $1"},
 }

@@ -64,12 +64,6 @@ var schema = []Mutant{
 			"LANGUAGE plpgsql SET search_path = pg_catalog AS $$\nDECLARE\n    batch uuid[];\n" +
 			"    tenants uuid[];",
 		Old: "AND completed_at < older_than AND", New: "AND"},
-	{Rows: "F41", File: "db/migrations/0250_dlq_order_keys.sql",
-		From: "-- +migrate Up",
-		Old:  "FOR UPDATE OF m SKIP LOCKED", New: "FOR UPDATE OF m NOWAIT"},
-	{Rows: "D-26", File: "db/migrations/0102_dlq_archive.sql",
-		Old: "EXIT WHEN v_batch_count = 0;\n        COMMIT;",
-		New: "EXIT WHEN v_batch_count > 0;\n        COMMIT;"},
 	{Rows: "D-42", File: "db/migrations/0102_dlq_archive.sql",
 		Old: "p_batch_size integer DEFAULT 1000)\nLANGUAGE plpgsql AS $$\nDECLARE\n    v_archived",
 		New: "p_batch_rows integer DEFAULT 1000)\nLANGUAGE plpgsql AS $$\nDECLARE\n" +
@@ -99,8 +93,134 @@ var schema = []Mutant{
 	{Rows: "S2-120", File: "db/db.go",
 		Old: "\tif err := Newer(status); err != nil {\n\t\treturn err\n\t}\n\treturn Unchanged",
 		New: "\treturn Unchanged"},
+	{Rows: "S1-49", File: "db/migrations/0380_saga_model.sql",
+		Old: "DELETE FROM saga.saga_schema_version WHERE version = 380;\n", New: ""},
 	{Rows: "F57", File: "db/migrations/0150_views_by_tenant.sql",
 		Old: "INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM gone', heads) USING batch, tenants",
 		New: "INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM gone WHERE false', heads) " +
 			"USING batch, tenants"},
+	after("S2-60",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'COALESCE(x.started_at, f.sent_at) AS started_at', 'f.sent_at AS "+
+			"started_at'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR "+
+			"REPLACE VIEW saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-61",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'WHEN (f.state > 1) THEN x.completed_at', 'WHEN (f.state > 0) THEN "+
+			"x.completed_at'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR "+
+			"REPLACE VIEW saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-62",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'COALESCE(x.last_attempt_at, f.sent_at)', 'COALESCE(x.started_at, "+
+			"f.sent_at)'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR "+
+			"REPLACE VIEW saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-63",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'COALESCE((h.by -> ''input''::text), s.payload)', 's.payload'); BEGIN "+
+			"ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW "+
+			"saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-64",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'x.output AS output_data', 'NULL::jsonb AS output_data'); BEGIN ASSERT was "+
+			"<> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant "+
+			"WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-65",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, '    x.error,\n', '    c.error,\n"+
+			"'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW "+
+			"saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-57",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'GREATEST(x.attempts, h.sent)', 'x.attempts'); BEGIN ASSERT was <> becomes, "+
+			"'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant WITH "+
+			"(security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-56, S2-72",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'ARRAY[1, 3]', 'ARRAY[1]'); BEGIN ASSERT was <> becomes, 'nothing is "+
+			"replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant WITH (security_invoker = "+
+			"true) AS ' || becomes; END $do$"),
+	after("S2-68",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'ELSE 0', 'ELSE 1'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; "+
+			"EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant WITH (security_invoker = true) AS ' || "+
+			"becomes; END $do$"),
+	after("S2-69",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, '''RUNNING''::text) THEN 1', '''RUNNING''::text) THEN 0'); BEGIN ASSERT was "+
+			"<> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant "+
+			"WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-70",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, '''SUCCESS''::text) THEN 2', '''SUCCESS''::text) THEN 1'); BEGIN ASSERT was "+
+			"<> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant "+
+			"WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-71",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'ELSE 3', 'ELSE 1'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; "+
+			"EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant WITH (security_invoker = true) AS ' || "+
+			"becomes; END $do$"),
+	after("S2-73",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'THEN 5', 'THEN 4'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; "+
+			"EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant WITH (security_invoker = true) AS ' || "+
+			"becomes; END $do$"),
+	after("S2-67, S2-02",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, '(d.step -> ''metadata''::text)', '(d.step -> ''retry''::text)'); BEGIN "+
+			"ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW "+
+			"saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-112, S2-80",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_to_retry'::regclass); becomes text "+
+			":= replace(was, 'step_failures > 0', 'step_failures >= 0'); BEGIN ASSERT was <> becomes, "+
+			"'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_to_retry WITH "+
+			"(security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-93",
+		"DO $do$ DECLARE was text := pg_get_functiondef('saga.event_metadata(uuid, uuid, "+
+			"integer)'::regprocedure); becomes text := replace(was, 'coalesce(s.metadata, ''{}''::jsonb) "+
+			"|| coalesce(w.def', 'coalesce(w.def'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; "+
+			"EXECUTE becomes; END $do$"),
+	after("F41",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
+			"integer)'::regprocedure); becomes text := replace(was, 'FOR UPDATE OF m SKIP LOCKED', 'FOR "+
+			"UPDATE OF m NOWAIT'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; "+
+			"END $do$"),
+	after("D-25, F42",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
+			"integer)'::regprocedure); becomes text := replace(was, 'm.correlation_id, m.trace_id, "+
+			"m.dedupe_key,\n           m.labels', ''''', m.trace_id, m.dedupe_key,\n"+
+			"           m.labels'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; "+
+			"END $do$"),
+	after("D-29, D-39",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
+			"integer)'::regprocedure); becomes text := replace(was, 'THEN 3 ELSE 1 END', 'THEN 1 ELSE 1 "+
+			"END'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
+	after("X2",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_old_dlq_messages(integer, "+
+			"integer)'::regprocedure); becomes text := replace(was, '        COMMIT;\n"+
+			"', ''); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
+	after("D-27, D-31",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.complete_message()'::regprocedure); "+
+			"becomes text := replace(was, '    IF NEW.status = ''RETRYING'' THEN', '    IF NEW.status = "+
+			"''PENDING'' THEN'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
+	after("D-28, D-46",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.complete_message()'::regprocedure); "+
+			"becomes text := replace(was, 'NEW.retry_token := coalesce(NEW.retry_token, gen_random_uuid());\n"+
+			"', ''); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
+	after("D-32, D-48",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.complete_message()'::regprocedure); "+
+			"becomes text := replace(was, '        NEW.retry_token := NULL;\n"+
+			"', ''); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
+	after("D-34",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.complete_message()'::regprocedure); "+
+			"becomes text := replace(was, 'ELSE ''EXHAUSTED'' END', 'ELSE ''DISCARDED'' END'); BEGIN "+
+			"ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
+	after("D-33, D-47",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.complete_message()'::regprocedure); "+
+			"becomes text := replace(was, 'WHEN ''RESOLVED'' THEN ''REDRIVEN''', 'WHEN ''RESOLVED'' THEN "+
+			"''EXHAUSTED'''); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
+	after("D-49",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.complete_message()'::regprocedure); "+
+			"becomes text := replace(was, '        NEW.next_retry_at := NULL;\n"+
+			"', '        NEW.next_retry_at := NULL;\n        NEW.original_topic := ''ended'';\n"+
+			"'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
 }
