@@ -889,6 +889,18 @@ const (
 	ListJobEventsParamsIncludeTotal      ListJobEventsParamsInclude = "total"
 )
 
+// Defines values for ListJobDefinitionsParamsSort.
+const (
+	ListJobDefinitionsParamsSortCreatedAt ListJobDefinitionsParamsSort = "created_at"
+	ListJobDefinitionsParamsSortName      ListJobDefinitionsParamsSort = "name"
+)
+
+// Defines values for ListJobDefinitionsParamsOrder.
+const (
+	ListJobDefinitionsParamsOrderAsc  ListJobDefinitionsParamsOrder = "asc"
+	ListJobDefinitionsParamsOrderDesc ListJobDefinitionsParamsOrder = "desc"
+)
+
 // Defines values for ListJobDefinitionsParamsInclude.
 const (
 	ListJobDefinitionsParamsIncludeExactTotal ListJobDefinitionsParamsInclude = "exact_total"
@@ -907,6 +919,19 @@ const (
 const (
 	ListBackfillsParamsIncludeExactTotal ListBackfillsParamsInclude = "exact_total"
 	ListBackfillsParamsIncludeTotal      ListBackfillsParamsInclude = "total"
+)
+
+// Defines values for ListJobRunsParamsSort.
+const (
+	ListJobRunsParamsSortCreatedAt    ListJobRunsParamsSort = "created_at"
+	ListJobRunsParamsSortFinishedAt   ListJobRunsParamsSort = "finished_at"
+	ListJobRunsParamsSortScheduledFor ListJobRunsParamsSort = "scheduled_for"
+)
+
+// Defines values for ListJobRunsParamsOrder.
+const (
+	ListJobRunsParamsOrderAsc  ListJobRunsParamsOrder = "asc"
+	ListJobRunsParamsOrderDesc ListJobRunsParamsOrder = "desc"
 )
 
 // Defines values for ListJobRunsParamsView.
@@ -944,6 +969,14 @@ const (
 const (
 	ListSagaErrorsParamsIncludeExactTotal ListSagaErrorsParamsInclude = "exact_total"
 	ListSagaErrorsParamsIncludeTotal      ListSagaErrorsParamsInclude = "total"
+)
+
+// Defines values for ListSagasParamsSort.
+const (
+	ListSagasParamsSortBusinessKey   ListSagasParamsSort = "business_key"
+	ListSagasParamsSortCompletedAt   ListSagasParamsSort = "completed_at"
+	ListSagasParamsSortCorrelationID ListSagasParamsSort = "correlation_id"
+	ListSagasParamsSortCreatedAt     ListSagasParamsSort = "created_at"
 )
 
 // Defines values for ListSagasParamsOrder.
@@ -5739,20 +5772,22 @@ type SagaExplanationWaitsFor string
 
 // SagaFilter The same filters as those of the list of sagas.
 type SagaFilter struct {
-	Active             *bool           `json:"active,omitempty"`
-	Assignee           *Label          `json:"assignee,omitempty"`
-	AttentionSinceFrom *time.Time      `json:"attention_since_from,omitempty"`
-	AttentionSinceTo   *time.Time      `json:"attention_since_to,omitempty"`
-	BusinessKey        *Label          `json:"business_key,omitempty"`
-	CorrelationID      *Label          `json:"correlation_id,omitempty"`
-	CreatedFrom        *time.Time      `json:"created_from,omitempty"`
-	CreatedTo          *time.Time      `json:"created_to,omitempty"`
-	DefinitionID       *string         `json:"definition_id,omitempty"`
-	EndedFrom          *time.Time      `json:"ended_from,omitempty"`
-	EndedTo            *time.Time      `json:"ended_to,omitempty"`
-	ErrorCode          *string         `json:"error_code,omitempty"`
-	InitiatedBy        *Label          `json:"initiated_by,omitempty"`
-	Lifecycle          []SagaLifecycle `json:"lifecycle,omitempty"`
+	Active              *bool           `json:"active,omitempty"`
+	Assignee            *Label          `json:"assignee,omitempty"`
+	AttentionSinceFrom  *time.Time      `json:"attention_since_from,omitempty"`
+	AttentionSinceTo    *time.Time      `json:"attention_since_to,omitempty"`
+	BusinessKey         *Label          `json:"business_key,omitempty"`
+	BusinessKeyPrefix   *Label          `json:"business_key_prefix,omitempty"`
+	CorrelationID       *Label          `json:"correlation_id,omitempty"`
+	CorrelationIDPrefix *Label          `json:"correlation_id_prefix,omitempty"`
+	CreatedFrom         *time.Time      `json:"created_from,omitempty"`
+	CreatedTo           *time.Time      `json:"created_to,omitempty"`
+	DefinitionID        *string         `json:"definition_id,omitempty"`
+	EndedFrom           *time.Time      `json:"ended_from,omitempty"`
+	EndedTo             *time.Time      `json:"ended_to,omitempty"`
+	ErrorCode           *string         `json:"error_code,omitempty"`
+	InitiatedBy         *Label          `json:"initiated_by,omitempty"`
+	Lifecycle           []SagaLifecycle `json:"lifecycle,omitempty"`
 
 	// Metadata What the saga's metadata must contain: the text of a JSON object, for
 	// example `{"region":"eu"}`.
@@ -7965,6 +8000,10 @@ type ResumeRedriveParams struct {
 
 // ListDeadLetterTopicsParams defines parameters for ListDeadLetterTopics.
 type ListDeadLetterTopicsParams struct {
+	// Topic The original topic: an exact name, or a prefix followed by `*`, for example
+	// `orders.*`.
+	Topic *DLQTopicFilter `form:"topic,omitempty" json:"topic,omitempty"`
+
 	// CountUpTo Where to stop counting the letters of a topic in one status; `counts_capped` says
 	// of which there are more. By default, `counts` are exact.
 	CountUpTo *int32 `form:"count_up_to,omitempty" json:"count_up_to,omitempty"`
@@ -8133,6 +8172,13 @@ type ListJobDefinitionsParams struct {
 	// Label As `name=value`.
 	Label *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 
+	// Sort What the list is sorted by; default: `created_at`.
+	Sort *ListJobDefinitionsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// Order Direction of `sort`; default: `desc`, newest first, for `created_at`, and `asc`
+	// for `name`. A cursor belongs to the order in which it was issued.
+	Order *ListJobDefinitionsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
 	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
 	// combined with `cursor`.
 	Page *Page `form:"page,omitempty" json:"page,omitempty"`
@@ -8149,6 +8195,12 @@ type ListJobDefinitionsParams struct {
 	// each is due next.
 	Include []ListJobDefinitionsParamsInclude `form:"include,omitempty" json:"include,omitempty"`
 }
+
+// ListJobDefinitionsParamsSort defines parameters for ListJobDefinitions.
+type ListJobDefinitionsParamsSort string
+
+// ListJobDefinitionsParamsOrder defines parameters for ListJobDefinitions.
+type ListJobDefinitionsParamsOrder string
 
 // ListJobDefinitionsParamsInclude defines parameters for ListJobDefinitions.
 type ListJobDefinitionsParamsInclude string
@@ -8333,6 +8385,14 @@ type ListJobRunsParams struct {
 	// waiting at least that long since.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
+	// Sort What the list is sorted by; default: `created_at`. With `finished_at` it contains
+	// only runs that have ended.
+	Sort *ListJobRunsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// Order Direction of `sort`; default: `desc`, the latest first. A cursor belongs to the
+	// order in which it was issued.
+	Order *ListJobRunsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
 	// View How much of each item to return; default: `basic`.
 	View *ListJobRunsParamsView `form:"view,omitempty" json:"view,omitempty"`
 
@@ -8352,6 +8412,12 @@ type ListJobRunsParams struct {
 	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
+
+// ListJobRunsParamsSort defines parameters for ListJobRuns.
+type ListJobRunsParamsSort string
+
+// ListJobRunsParamsOrder defines parameters for ListJobRuns.
+type ListJobRunsParamsOrder string
 
 // ListJobRunsParamsView defines parameters for ListJobRuns.
 type ListJobRunsParamsView string
@@ -8622,6 +8688,14 @@ type ListSagasParams struct {
 	TraceID       *Label  `form:"trace_id,omitempty" json:"trace_id,omitempty"`
 	BusinessKey   *Label  `form:"business_key,omitempty" json:"business_key,omitempty"`
 
+	// BusinessKeyPrefix How the business key begins; no character is a wildcard. The list is then sorted by
+	// `business_key`.
+	BusinessKeyPrefix *Label `form:"business_key_prefix,omitempty" json:"business_key_prefix,omitempty"`
+
+	// CorrelationIDPrefix How the correlation ID begins; no character is a wildcard. The list is then sorted by
+	// `correlation_id`, unless there is a `business_key_prefix` too.
+	CorrelationIDPrefix *Label `form:"correlation_id_prefix,omitempty" json:"correlation_id_prefix,omitempty"`
+
 	// Metadata A JSON object, for example `{"region":"eu"}`, that the saga's metadata must
 	// contain.
 	Metadata       *string `form:"metadata,omitempty" json:"metadata,omitempty"`
@@ -8666,8 +8740,14 @@ type ListSagasParams struct {
 	// `archived=true`.
 	Step *string `form:"step,omitempty" json:"step,omitempty"`
 
-	// Order Order of `created_at`; default: `desc`, newest first. A cursor belongs to the
-	// order in which it was issued.
+	// Sort What the list is sorted by; default: `created_at`, or what a prefix implies, which
+	// then cannot be changed. The list contains only sagas that have the value: with
+	// `completed_at` those that have ended. Keys are in the order of their bytes. With
+	// `archived=true` only `created_at`, `business_key` and `correlation_id`.
+	Sort *ListSagasParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
+
+	// Order Direction of `sort`; default: `desc`, the latest first, for times, and `asc` for
+	// keys. A cursor belongs to the order in which it was issued.
 	Order *ListSagasParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// View How much of each item to return; default: `basic`.
@@ -8689,6 +8769,9 @@ type ListSagasParams struct {
 	// seconds for millions of items.
 	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
 }
+
+// ListSagasParamsSort defines parameters for ListSagas.
+type ListSagasParamsSort string
 
 // ListSagasParamsOrder defines parameters for ListSagas.
 type ListSagasParamsOrder string
@@ -9475,6 +9558,9 @@ type UndrainWorkerParams struct {
 
 // ListWorkflowsParams defines parameters for ListWorkflows.
 type ListWorkflowsParams struct {
+	// Name An exact name, or a prefix followed by `*`.
+	Name *Label `form:"name,omitempty" json:"name,omitempty"`
+
 	// Enabled Return only enabled or only disabled workflows.
 	Enabled *bool `form:"enabled,omitempty" json:"enabled,omitempty"`
 
@@ -12473,6 +12559,7 @@ func NewGetDeadLetterStatsRequest(server string) (*http.Request, error) {
 func NewListDeadLetterTopicsRequest(server string, params *ListDeadLetterTopicsParams) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("topic", params.Topic, "string", "")
 		r.query("count_up_to", params.CountUpTo, "integer", "int32")
 		r.query("page_size", params.PageSize, "integer", "int32")
 		r.query("cursor", params.Cursor, "string", "")
@@ -12639,6 +12726,8 @@ func NewListJobDefinitionsRequest(server string, params *ListJobDefinitionsParam
 		r.query("built_in", params.BuiltIn, "boolean", "")
 		r.query("command_name", params.CommandName, "string", "")
 		r.query("label", params.Label, "string", "")
+		r.query("sort", params.Sort, "string", "")
+		r.query("order", params.Order, "string", "")
 		r.query("page", params.Page, "integer", "int32")
 		r.query("page_size", params.PageSize, "integer", "int32")
 		r.query("cursor", params.Cursor, "string", "")
@@ -12814,6 +12903,8 @@ func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Requ
 		r.query("finished_from", params.FinishedFrom, "string", "date-time")
 		r.query("finished_to", params.FinishedTo, "string", "date-time")
 		r.query("late_by_min", params.LateByMin, "integer", "")
+		r.query("sort", params.Sort, "string", "")
+		r.query("order", params.Order, "string", "")
 		r.query("view", params.View, "string", "")
 		r.query("page", params.Page, "integer", "int32")
 		r.query("page_size", params.PageSize, "integer", "int32")
@@ -13126,6 +13217,8 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 		r.query("initiated_by", params.InitiatedBy, "string", "")
 		r.query("trace_id", params.TraceID, "string", "")
 		r.query("business_key", params.BusinessKey, "string", "")
+		r.query("business_key_prefix", params.BusinessKeyPrefix, "string", "")
+		r.query("correlation_id_prefix", params.CorrelationIDPrefix, "string", "")
 		r.query("metadata", params.Metadata, "string", "")
 		r.query("needs_attention", params.NeedsAttention, "boolean", "")
 		r.query("assignee", params.Assignee, "string", "")
@@ -13139,6 +13232,7 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 		r.query("attention_since_to", params.AttentionSinceTo, "string", "date-time")
 		r.query("error_code", params.ErrorCode, "string", "")
 		r.query("step", params.Step, "string", "")
+		r.query("sort", params.Sort, "string", "")
 		r.query("order", params.Order, "string", "")
 		r.query("view", params.View, "string", "")
 		r.query("page", params.Page, "integer", "int32")
@@ -13965,6 +14059,7 @@ func NewUndrainWorkerRequestWithBody(server string, workerID WorkerID, params *U
 func NewListWorkflowsRequest(server string, params *ListWorkflowsParams) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("name", params.Name, "string", "")
 		r.query("enabled", params.Enabled, "boolean", "")
 		r.query("view", params.View, "string", "")
 		r.query("page", params.Page, "integer", "int32")

@@ -193,9 +193,11 @@ type Overview interface {
 	// ChangeGroup stores state, assignee and note if the stored version is
 	// g.Version-1. Faults: NotFound, Stale.
 	ChangeGroup(ctx context.Context, g Group, by operator.Action) error
-	// Topics returns the statistics of a page of topics by name; they are not counted. The letters of a topic in one
+	// Topics returns the statistics of a page of topics by name; they are not counted. topic selects
+	// some: an exact name, or a prefix followed by *; "": all. The letters of a topic in one
 	// status are counted up to most; 0: all.
-	Topics(ctx context.Context, tenant uuid.UUID, p page.Request[string], most int64) (page.Of[TopicStats], error)
+	Topics(ctx context.Context, tenant uuid.UUID, topic string, p page.Request[string],
+		most int64) (page.Of[TopicStats], error)
 	// Topic returns the statistics of one topic. Fault: NotFound with
 	// CodeTopicNotFound when no letter of it is live and no policy names it.
 	Topic(ctx context.Context, tenant uuid.UUID, topic string) (TopicStats, error)

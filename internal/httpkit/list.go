@@ -37,6 +37,16 @@ var (
 			return page.TimeID{At: timeAt(keys), ID: uuid.UUID(keys[8:])}, nil
 		},
 	}
+	ByKeyAndTime = Order[page.KeyTimeID]{ // as ByTime where there is no key
+		func(p page.KeyTimeID) []byte { return append(ByTime.Keys(p.TimeID), p.Key...) },
+		func(keys []byte) (page.KeyTimeID, error) {
+			if len(keys) < 8+16 {
+				return page.KeyTimeID{}, BadCursor()
+			}
+			at, err := ByTime.Place(keys[:8+16])
+			return page.KeyTimeID{Key: string(keys[8+16:]), TimeID: at}, err
+		},
+	}
 	ByTimeAndKey = Order[page.TimeKey]{
 		func(p page.TimeKey) []byte { return append(microseconds(p.At), p.Key...) },
 		func(keys []byte) (page.TimeKey, error) {

@@ -21,6 +21,11 @@ type DefinitionFilter struct {
 	Label   string // name=value
 	Command string
 	BuiltIn *bool
+
+	// ByName sorts by name instead of the time of creation; a page then begins after AfterName.
+	ByName    bool
+	Ascending bool
+	AfterName string
 }
 
 // Definitions stores job definitions for their users. A tenant sees only its own (fault NotFound).
@@ -67,6 +72,32 @@ type Filter struct {
 	FinishedFrom   time.Time `json:"finished_from,omitzero"`
 	FinishedTo     time.Time `json:"finished_to,omitzero"`
 	LateByMS       int64     `json:"late_by_ms,omitempty"` // started, or still waiting, this long after its slot
+
+	// Sort is what a list is sorted by, then by the id, and Ascending its direction.
+	Sort      Sort `json:"-"`
+	Ascending bool `json:"-"`
+}
+
+// Sort is the time that a list of runs is sorted by. A list has only runs with that time.
+type Sort string
+
+// What lists are sorted by.
+const (
+	ByCreation Sort = ""
+	BySlot     Sort = "scheduled_for"
+	ByEnd      Sort = "finished_at"
+)
+
+// Place is the place of a run in a list.
+func (s Sort) Place(r *Run) page.TimeID {
+	at := r.Place()
+	switch {
+	case s == BySlot:
+		at.At = r.ScheduledFor
+	case s == ByEnd && r.FinishedAt != nil:
+		at.At = *r.FinishedAt
+	}
+	return at
 }
 
 // Runs stores job runs for operators. A tenant sees only its own.

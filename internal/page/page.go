@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -92,6 +93,18 @@ type TimeID struct {
 // Compare is negative when a comes before b, oldest first.
 func (a TimeID) Compare(b TimeID) int {
 	return cmp.Or(a.At.Compare(b.At), bytes.Compare(a.ID[:], b.ID[:]))
+}
+
+// KeyTimeID is a place in the order of a text, by its bytes, and then of a time and an id; where
+// there is no text, of these two.
+type KeyTimeID struct {
+	Key string
+	TimeID
+}
+
+// Compare is negative when a comes before b in ascending order.
+func (a KeyTimeID) Compare(b KeyTimeID) int {
+	return cmp.Or(strings.Compare(a.Key, b.Key), a.TimeID.Compare(b.TimeID))
 }
 
 // TimeKey is a place in the order of a time and a text.

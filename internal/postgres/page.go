@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -45,11 +46,15 @@ func CountPage[T, C any](ctx context.Context, db *DB, tenant uuid.UUID, r page.R
 	return nil
 }
 
-// NewestFirst describes a list that is sorted by a time and the id, newest first.
+// NewestFirst describes a list that is sorted by a time and the id, newest first, unless it says
+// otherwise.
 type NewestFirst struct {
 	Columns string
 	From    string // table and alias
 	At, ID  string // its time and its id, with the alias
+	// Key is a text that comes before the time in the order; "": none. A page begins after AfterKey.
+	Key, AfterKey string
+	Ascending     bool
 }
 
 // ReadFew is ReadPage for lists that are short enough to be counted to the end.
@@ -69,16 +74,26 @@ func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r
 // ReadPage reads the page that r requests from the rows that w selects.
 func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
 	scan func(row Scanner, more ...any) (T, error)) (page.Of[T], error) {
+	columns, than, direction := []string{l.At, l.ID}, "<", " DESC"
+	if l.Ascending {
+		than, direction = ">", ""
+	}
+	var after []any
+	if l.Key != "" {
+		columns, after = append([]string{l.Key}, columns...), []any{l.AfterKey}
+	}
 	if r.After != nil {
-		w.Add(fmt.Sprintf("(%s, %s) < (?, ?)", l.At, l.ID), r.After.At, r.After.ID)
+		after = append(after, r.After.At, r.After.ID)
+		w.Add("("+strings.Join(columns, ", ")+") "+than+" ("+strings.Repeat("?, ", len(columns)-1)+"?)", after...)
 	}
 	rows, err := tx.QueryContext(ctx, fmt.Sprintf(`SELECT %s
 	  FROM %s
 	 WHERE %s
-	 ORDER BY %s DESC, %s DESC
+	 ORDER BY %s
 	 LIMIT $%d
 	 OFFSET $%d`,
-		l.Columns, l.From, w.Text(), l.At, l.ID, len(w.Args)+1, len(w.Args)+2), append(w.Args, r.Limit+1, r.Offset)...)
+		l.Columns, l.From, w.Text(), strings.Join(columns, direction+", ")+direction, len(w.Args)+1, len(w.Args)+2),
+		append(w.Args, r.Limit+1, r.Offset)...)
 	if err != nil {
 		return page.Of[T]{}, err
 	}

@@ -21,5 +21,35 @@ func (w *Where) Add(condition string, args ...any) {
 	w.Conditions = append(w.Conditions, condition)
 }
 
+// Prefix adds that a text begins with prefix; "": nothing. Its index has the order of bytes
+// (text_pattern_ops). Not LIKE: no character of a prefix is a wildcard, and under row-level security
+// only operators known not to leak (LEAKPROOF) may use an index.
+func (w *Where) Prefix(text, prefix string) {
+	if prefix == "" {
+		return
+	}
+	w.Add(text+" ~>=~ ?", prefix)
+	if next := AfterPrefix(prefix); next != "" {
+		w.Add(text+" ~<~ ?", next)
+	}
+}
+
+// AfterPrefix returns the first text in byte order that is greater than prefix and does not
+// begin with it; "": all greater texts begin with it. Bytes that cannot end UTF-8 text
+// are skipped, or PostgreSQL would refuse it.
+func AfterPrefix(prefix string) string {
+	runes := []rune(prefix)
+	for i := len(runes) - 1; i >= 0; i-- {
+		next := runes[i] + 1
+		if next == 0xD800 {
+			next = 0xE000 // surrogates are not characters
+		}
+		if next <= 0x10FFFF {
+			return string(append(runes[:i], next))
+		}
+	}
+	return ""
+}
+
 // Text returns the conditions, for WHERE.
 func (w *Where) Text() string { return strings.Join(w.Conditions, " AND ") }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/internal/page"
@@ -17,11 +18,15 @@ type Filter struct {
 	WorkflowVersion int     `json:"workflow_version,omitzero"`
 	States          []State `json:"states,omitzero"`
 	// Lifecycles are seed 4's status words; nil: any.
-	Lifecycles     []string        `json:"lifecycles,omitzero"`
-	CorrelationID  string          `json:"correlation_id,omitzero"`
-	InitiatedBy    string          `json:"initiated_by,omitzero"`
-	TraceID        string          `json:"trace_id,omitzero"`
-	BusinessKey    string          `json:"business_key,omitzero"`
+	Lifecycles    []string `json:"lifecycles,omitzero"`
+	CorrelationID string   `json:"correlation_id,omitzero"`
+	InitiatedBy   string   `json:"initiated_by,omitzero"`
+	TraceID       string   `json:"trace_id,omitzero"`
+	BusinessKey   string   `json:"business_key,omitzero"`
+	// KeyPrefix and CorrelationPrefix are how the two begin; no character is a wildcard.
+	KeyPrefix         string `json:"business_key_prefix,omitzero"`
+	CorrelationPrefix string `json:"correlation_id_prefix,omitzero"`
+
 	Metadata       json.RawMessage `json:"metadata,omitempty"` // containment (@>)
 	NeedsAttention *bool           `json:"needs_attention,omitzero"`
 	// Assignee is that of the saga's note, which Matches does not see.
@@ -42,9 +47,66 @@ type Filter struct {
 	// step of an unfinished saga, Trouble.Step of one that has ended.
 	Step string `json:"step,omitzero"`
 
-	// Oldest lists the oldest first.
-	Oldest      bool `json:"-"`
+	// Sort is what the list is sorted by, and Ascending its direction. AfterKey is the text of the
+	// place After, if Sort is one of texts.
+	Sort        Sort   `json:"-"`
+	Ascending   bool   `json:"-"`
+	AfterKey    string `json:"-"`
 	page.ByTime `json:"-"`
+}
+
+// Sort is what a list of sagas is sorted by: a time, then the id; or a text in the order of its
+// bytes, then the time of creation and the id. A list has only sagas with that time or text.
+type Sort string
+
+// What lists are sorted by.
+const (
+	ByCreation    Sort = ""
+	ByEnd         Sort = "completed_at"
+	ByBusinessKey Sort = "business_key"
+	ByCorrelation Sort = "correlation_id"
+)
+
+// OfText reports whether a list is sorted by a text.
+func (s Sort) OfText() bool { return s == ByBusinessKey || s == ByCorrelation }
+
+// Place is the place of a saga in a list; ok is false if the list does not have it.
+func (s Sort) Place(of *Saga) (at page.KeyTimeID, ok bool) {
+	at.TimeID = of.Place()
+	text := of.BusinessKey
+	switch s {
+	case ByCreation:
+		return at, true
+	case ByEnd:
+		if of.CompletedAt != nil {
+			at.At = *of.CompletedAt
+		}
+		return at, of.CompletedAt != nil
+	case ByCorrelation:
+		text = of.CorrelationID
+	case ByBusinessKey:
+	}
+	if text != nil {
+		at.Key = *text
+	}
+	return at, text != nil
+}
+
+// BeginAfter makes the list begin after a place in its order.
+func (f *Filter) BeginAfter(place page.KeyTimeID) { f.After, f.AfterKey = &place.TimeID, place.Key }
+
+// SortedBy returns what a list of f is sorted by when sort was asked for, "" if nothing was, and
+// whether that is possible: the sagas whose key begins with a prefix are together only in the order
+// of that key.
+func (f *Filter) SortedBy(sort Sort) (Sort, bool) {
+	implied := sort
+	switch {
+	case f.KeyPrefix != "":
+		implied = ByBusinessKey
+	case f.CorrelationPrefix != "":
+		implied = ByCorrelation
+	}
+	return implied, sort == ByCreation || sort == implied
 }
 
 // OfError reports whether f filters by errors.
@@ -58,8 +120,13 @@ func (f *Filter) OfAttention() bool { return !f.AttentionFrom.IsZero() || !f.Att
 // tests verify.
 func (f *Filter) Matches(s *Saga) bool {
 	is := func(want string, have *string) bool { return want == "" || have != nil && *have == want }
-	return is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&
+	begins := func(want string, have *string) bool {
+		return want == "" || have != nil && strings.HasPrefix(*have, want)
+	}
+	_, listed := f.Sort.Place(s)
+	return listed && is(f.WorkflowName, &s.WorkflowName) && is(f.InitiatedBy, &s.InitiatedBy) &&
 		is(f.CorrelationID, s.CorrelationID) && is(f.TraceID, s.TraceID) && is(f.BusinessKey, s.BusinessKey) &&
+		begins(f.KeyPrefix, s.BusinessKey) && begins(f.CorrelationPrefix, s.CorrelationID) &&
 		(f.WorkflowVersion == 0 || f.WorkflowVersion == s.WorkflowVersion) &&
 		(f.States == nil || slices.Contains(f.States, s.State)) &&
 		(f.Lifecycles == nil || slices.Contains(f.Lifecycles, s.State.Lifecycle(s.Clean == nil || *s.Clean))) &&

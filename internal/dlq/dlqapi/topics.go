@@ -28,7 +28,7 @@ func (s *Handlers) ListDeadLetterTopics(ctx context.Context,
 	if p.CountUpTo != nil {
 		most = int64(*p.CountUpTo)
 	}
-	found, err := s.Overview.Topics(ctx, req.Tenant.ID, asked.Request, most)
+	found, err := s.Overview.Topics(ctx, req.Tenant.ID, httpkit.Text(p.Topic), asked.Request, most)
 	if err != nil {
 		return nil, err
 	}

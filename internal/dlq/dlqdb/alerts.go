@@ -44,7 +44,7 @@ func (st *Letters) Alerting(ctx context.Context, tenant uuid.UUID, topics int, a
 			return nil
 		}
 		var names []string
-		if err := tx.SelectContext(ctx, &names, letterTopics, tenant, "", topics); err != nil {
+		if err := tx.SelectContext(ctx, &names, letterTopics, tenant, "", topics, "", true); err != nil {
 			return err
 		}
 		for _, name := range names {

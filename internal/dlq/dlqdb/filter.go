@@ -141,7 +141,7 @@ func (w *letterWhere) letters(t *LetterTable, tenant uuid.UUID, q dlq.Query, cho
 		// The column is in byte order. Not LIKE: under row-level security only operators
 		// known not to leak (LEAKPROOF) may use the index.
 		w.Add("m.original_topic >= ?", topic)
-		if next := after(topic); next != "" {
+		if next := postgres.AfterPrefix(topic); next != "" {
 			w.Add("m.original_topic < ?", next)
 		}
 	} else if f.Topic != "" {
@@ -236,21 +236,4 @@ func (w *letterWhere) ranges(f *dlq.Filter) {
 	if f.GenerationMin > 0 {
 		w.Add("m.generation > 0 AND m.generation >= ?", f.GenerationMin)
 	}
-}
-
-// after returns the first text in byte order that is greater than prefix and does not
-// begin with it; "": all greater texts begin with it. Bytes that cannot end UTF-8 text
-// are skipped, or PostgreSQL would refuse it.
-func after(prefix string) string {
-	runes := []rune(prefix)
-	for i := len(runes) - 1; i >= 0; i-- {
-		next := runes[i] + 1
-		if next == 0xD800 {
-			next = 0xE000 // surrogates are not characters
-		}
-		if next <= 0x10FFFF {
-			return string(append(runes[:i], next))
-		}
-	}
-	return ""
 }

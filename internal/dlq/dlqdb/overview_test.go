@@ -3,6 +3,7 @@ package dlqdb_test
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	want := map[dlq.Status]int64{dlq.Pending: 1, dlq.Resolved: 1, dlq.Dead: 1}
 	seen := map[string]map[dlq.Status]int64{}
 	for next, more := (page.Request[string]{Limit: 2}), true; more; {
-		found, err := b.Topics(t.Context(), b.Tenant, next, 0)
+		found, err := b.Topics(t.Context(), b.Tenant, "", next, 0)
 		if err != nil || len(found.Items) == 0 {
 			t.Fatalf("topics after %q: %+v, %v", next.Start(), found, err)
 		}
@@ -128,6 +129,18 @@ func TestTopicsAreCountedByStatusAndAge(t *testing.T) {
 	if diff := cmp.Diff(map[string]map[dlq.Status]int64{"orders": want, "a/b c": {dlq.Pending: 1},
 		"Zebra": {dlq.Pending: 1}}, seen); diff != "" {
 		t.Errorf("topics (-want +got):\n%s", diff)
+	}
+	for topic, want := range map[string]string{"*": "Zebra a/b c orders", "a*": "a/b c", "o*": "orders",
+		"orders": "orders", "order": "", "orders*": "orders", "ordersx*": "", "_*": "", "%*": "", "Z*": "Zebra", "zz*": "",
+		"a/b c": "a/b c"} {
+		found, err := b.Topics(t.Context(), b.Tenant, topic, page.Request[string]{Limit: 2}, 0)
+		var names []string
+		for _, s := range found.Items {
+			names = append(names, s.Topic)
+		}
+		if got := strings.Join(names, " "); err != nil || got != want && !(found.More && strings.HasPrefix(want, got)) {
+			t.Errorf("topics %s: %s, want %s (%v)", topic, got, want, err)
+		}
 	}
 	got, err := b.Topic(t.Context(), b.Tenant, "orders")
 	if err != nil {
@@ -298,7 +311,7 @@ func TestTopicsAreCountedUpToANumber(t *testing.T) {
 		3: {{Counts: map[dlq.Status]int64{dlq.Pending: 3, dlq.Resolved: 2}}, {Counts: map[dlq.Status]int64{dlq.Pending: 1}}},
 		0: {{Counts: map[dlq.Status]int64{dlq.Pending: 3, dlq.Resolved: 2}}, {Counts: map[dlq.Status]int64{dlq.Pending: 1}}},
 	} {
-		found, err := b.Topics(t.Context(), b.Tenant, page.Request[string]{Limit: 10}, most)
+		found, err := b.Topics(t.Context(), b.Tenant, "", page.Request[string]{Limit: 10}, most)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -348,7 +361,7 @@ func TestTopicsAreCountedWhileTheirLettersAreRetried(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := b.Topics(t.Context(), b.Tenant, page.Request[string]{Limit: 1}, letters)
+		list, err := b.Topics(t.Context(), b.Tenant, "", page.Request[string]{Limit: 1}, letters)
 		if err != nil {
 			t.Fatal(err)
 		}

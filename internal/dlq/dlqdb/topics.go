@@ -24,13 +24,13 @@ const (
 	topGroupsAmong = 20
 )
 
-// letterTopics finds the topics after a given one by stepping from each to the next in
-// the index.
+// letterTopics finds the topics after $2 by stepping from each to the next in the index: of those
+// that begin with $4 or, unless $5, are $4.
 const letterTopics = `
 WITH RECURSIVE t (topic) AS (
 	(SELECT m.original_topic
 	   FROM dlq.dlq_messages m
-	  WHERE m.tenant_id = $1 AND m.original_topic > $2
+	  WHERE m.tenant_id = $1 AND m.original_topic > $2 AND m.original_topic >= $4
 	  ORDER BY m.original_topic
 	  LIMIT 1)
 	UNION ALL
@@ -39,9 +39,9 @@ WITH RECURSIVE t (topic) AS (
 	         WHERE m.tenant_id = $1 AND m.original_topic > t.topic
 	         ORDER BY m.original_topic
 	         LIMIT 1)
-	  FROM t WHERE t.topic IS NOT NULL
+	  FROM t WHERE $5 AND starts_with(t.topic, $4)
 )
-SELECT t.topic FROM t WHERE t.topic IS NOT NULL LIMIT $3`
+SELECT t.topic FROM t WHERE CASE WHEN $5 THEN starts_with(t.topic, $4) ELSE t.topic = $4 END LIMIT $3`
 
 // topicCount is the number of letters of a topic in a status.
 type topicCount struct {
@@ -52,10 +52,12 @@ type topicCount struct {
 
 // Topics implements dlq.Overview.
 func (st *Letters) Topics(ctx context.Context, tenant uuid.UUID,
-	p page.Request[string], most int64) (found page.Of[dlq.TopicStats], err error) {
+	topic string, p page.Request[string], most int64) (found page.Of[dlq.TopicStats], err error) {
+	prefix, begins := strings.CutSuffix(topic, "*")
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) (err error) {
 		var topics []string
-		if err := tx.SelectContext(ctx, &topics, letterTopics, tenant, p.Start(), p.Limit+1); err != nil {
+		if err := tx.SelectContext(ctx, &topics, letterTopics, tenant, p.Start(), p.Limit+1, prefix,
+			begins || topic == ""); err != nil {
 			return err
 		}
 		names := page.Cut(p, topics)

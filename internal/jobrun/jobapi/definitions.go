@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // definitionBody is a job definition in a request.
@@ -79,21 +80,29 @@ func (s *Handlers) toDefinition(ctx context.Context, d *jobrun.Definition, verb,
 	})
 }
 
-// ListJobDefinitions returns a page of definitions, newest first.
+// ListJobDefinitions returns a page of definitions, newest first unless another order is asked for.
 func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	in api.ListJobDefinitionsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := httpkit.RequestOf(ctx), in.Params
-	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByKeyAndTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
+	request := page.ByTime{Limit: asked.Limit, Offset: asked.Offset, Total: asked.Total, TotalCap: asked.TotalCap}
 	f := jobrun.DefinitionFilter{
 		Name: httpkit.Text(p.Name), Type: jobrun.Type(httpkit.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused,
 		Label: httpkit.Text(p.Label), Command: httpkit.Text(p.CommandName), BuiltIn: p.BuiltIn,
 	}
-	found, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, asked.Request)
+	f.ByName = p.Sort != nil && *p.Sort == api.ListJobDefinitionsParamsSortName
+	if f.Ascending = f.ByName; p.Order != nil {
+		f.Ascending = *p.Order == api.ListJobDefinitionsParamsOrderAsc
+	}
+	if asked.After != nil {
+		request.After, f.AfterName = &asked.After.TimeID, asked.After.Key
+	}
+	found, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, request)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +114,13 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: shownDefinitions{
-		JobDefinitions: shown, Pagination: httpkit.Pagination(asked, found, (*jobrun.Definition).Place),
+		JobDefinitions: shown, Pagination: httpkit.Pagination(asked, found, func(d *jobrun.Definition) page.KeyTimeID {
+			at := page.KeyTimeID{TimeID: d.Place()}
+			if f.ByName {
+				at.Key = d.Name
+			}
+			return at
+		}),
 	}}, nil
 }
 

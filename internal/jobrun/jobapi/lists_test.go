@@ -135,6 +135,93 @@ func TestRunsArePagedByCursor(t *testing.T) {
 	}
 }
 
+// TestRunsAndDefinitionsAreWalkedInEveryOrder: each once, while others are created and end.
+func TestRunsAndDefinitionsAreWalkedInEveryOrder(t *testing.T) {
+	t.Parallel()
+	e := newJobEdge(t)
+	names := []string{"b", "c", "a2", "a", "a10"}
+	for _, name := range names {
+		e.define(name, "")
+	}
+	before := map[uuid.UUID]client.JobRun{}
+	for i := range 8 {
+		e.run(names[i%3], "")
+	}
+	_, offers := e.claim(5, true)
+	for i := range offers[:4] {
+		e.finish(&offers[i], &jobrun.Error{Code: "BOOM", Message: "x"})
+	}
+	for _, r := range e.list("").JobRuns {
+		before[r.ID] = r
+	}
+	for sort, at := range map[string]func(client.JobRun) *time.Time{
+		"created_at":    func(r client.JobRun) *time.Time { return &r.CreatedAt },
+		"scheduled_for": func(r client.JobRun) *time.Time { return &r.ScheduledFor },
+		"finished_at":   func(r client.JobRun) *time.Time { return r.FinishedAt },
+	} {
+		for _, order := range []string{"asc", "desc"} {
+			query, seen, has := "page_size=2&sort="+sort+"&order="+order, map[uuid.UUID]bool{}, 0
+			for _, r := range before {
+				if at(r) != nil {
+					has++
+				}
+			}
+			var last *time.Time
+			for cursor := ""; ; {
+				l := e.list(query + cursor)
+				for _, r := range l.JobRuns {
+					if last != nil && at(r).Compare(*last) == map[string]int{"asc": -1, "desc": 1}[order] || seen[r.ID] {
+						t.Errorf("%s: %s at %s after %s, seen before: %t", query, r.ID, at(r), last, seen[r.ID])
+					}
+					if last = at(r); before[r.ID].ID == r.ID {
+						has--
+					}
+					seen[r.ID] = true
+				}
+				if !l.Pagination.HasNext {
+					break
+				}
+				cursor = "&cursor=" + *l.Pagination.NextCursor
+				if len(seen) == 2 {
+					e.run("b", "")
+					_, offers := e.claim(1, true)
+					e.finish(&offers[0], nil)
+				}
+			}
+			if has > 0 {
+				t.Errorf("%s: %d of those that were there before are missing", query, has)
+			}
+			for _, r := range e.list("page_size=100").JobRuns {
+				before[r.ID] = r
+			}
+		}
+	}
+	for query, want := range map[string]string{
+		"": "a10 a a2 c b", "order=asc": "b c a2 a a10", "sort=created_at&order=desc": "a10 a a2 c b",
+		"sort=name": "a a10 a2 b c", "sort=name&name=a*&order=desc": "a2 a10 a",
+	} {
+		var got []string
+		for cursor := ""; ; {
+			var l client.JobDefinitionList
+			e.Send("GET", "/api/v1/job-definitions?built_in=false&page_size=1&"+query+cursor, "").Into(&l)
+			for _, d := range l.JobDefinitions {
+				got = append(got, d.Name)
+			}
+			if !l.Pagination.HasNext {
+				break
+			}
+			cursor = "&cursor=" + *l.Pagination.NextCursor
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	for _, query := range []string{jobRuns + "?sort=name", jobRuns + "?order=up", jobRuns + "?sort=finished_at&cursor=" +
+		*e.list("page_size=1&sort=scheduled_for").Pagination.NextCursor, "/api/v1/job-definitions?sort=state"} {
+		e.Send("GET", query, "").Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
+	}
+}
+
 func TestASchedulePreviewNamesClockChanges(t *testing.T) {
 	t.Parallel()
 	e := newJobEdge(t)

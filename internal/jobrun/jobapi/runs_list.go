@@ -13,7 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
-// ListJobRuns returns a page of runs, newest first.
+// ListJobRuns returns a page of runs, newest first unless another order is asked for.
 func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
@@ -26,6 +26,10 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	if err != nil {
 		return nil, err
 	}
+	if p.Sort != nil && *p.Sort != api.ListJobRunsParamsSortCreatedAt {
+		f.Sort = jobrun.Sort(*p.Sort)
+	}
+	f.Ascending = p.Order != nil && *p.Order == api.ListJobRunsParamsOrderAsc
 	found, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err
@@ -33,7 +37,7 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	full := p.View != nil && *p.View == api.ListJobRunsParamsViewFull
 	return httpkit.Answer{Status: http.StatusOK, Body: api.JobRunList{
 		JobRuns:    httpkit.Each(found.Items, func(r *jobrun.Run) api.JobRun { return toAPIRun(r, full) }),
-		Pagination: httpkit.Pagination(asked, found, (*jobrun.Run).Place),
+		Pagination: httpkit.Pagination(asked, found, f.Sort.Place),
 	}}, nil
 }
 

@@ -20,6 +20,10 @@ func (st *Definitions) ListDefinitions(
 	w := whereDefinitions(tenant, f)
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {
 		l := postgres.NewestFirst{Columns: DefinitionColumns, From: "jobs.job_definitions d", At: "d.created_at", ID: "d.id"}
+		l.Ascending = f.Ascending
+		if f.ByName { // in the order of idx_job_definitions_name
+			l.Key, l.AfterKey = "d.name", f.AfterName
+		}
 		found, err = postgres.ReadFew(ctx, tx, l, &w, p, DefinitionTable.One)
 		return err
 	})

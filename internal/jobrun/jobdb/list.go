@@ -53,9 +53,29 @@ func (st *Jobs) Look(
 // page. The ids are found first, so that rows outside of the page, each of which may have
 // megabytes, are not read.
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
-	parts, args := selectRuns(tenant, f, p, "r.created_at, r.id", fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", p.Offset+p.Limit+1))
-	return "SELECT " + RunColumns + " FROM (SELECT p.created_at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p ORDER BY p.created_at DESC, p.id DESC" +
-		fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) + ") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id ORDER BY page.created_at DESC, page.id DESC", args
+	parts, args := selectRuns(tenant, f, p, sortedBy(f)+" AS at, r.id",
+		fmt.Sprint(orderOf(f, sortedBy(f), "r"), " LIMIT ", p.Offset+p.Limit+1))
+	return "SELECT " + RunColumns + " FROM (SELECT p.at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p" +
+		orderOf(f, "p.at", "p") + fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) +
+		") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id" +
+		orderOf(f, "page.at", "page"), args
+}
+
+// sortedBy returns the time by which a list is sorted.
+func sortedBy(f jobrun.Filter) string {
+	if f.Sort == jobrun.ByCreation {
+		return "r.created_at"
+	}
+	return "r." + string(f.Sort)
+}
+
+// orderOf returns the order of a list by a time and the id of an alias.
+func orderOf(f jobrun.Filter, at, alias string) string {
+	direction := " DESC"
+	if f.Ascending {
+		direction = ""
+	}
+	return " ORDER BY " + at + direction + ", " + alias + ".id" + direction
 }
 
 // countOfRuns returns the query for a total. Up to a bound it has the same order as the list:
@@ -65,7 +85,7 @@ func countOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string
 	count, tail := "count(*)", ""
 	if most := p.TotalCap; most > 0 {
 		count = fmt.Sprintf("least(count(*), %d)", most+1)
-		tail = fmt.Sprint(" ORDER BY r.created_at DESC, r.id DESC LIMIT ", most+1)
+		tail = fmt.Sprint(orderOf(f, sortedBy(f), "r"), " LIMIT ", most+1)
 	}
 	parts, args := selectRuns(tenant, f, p, "r.id", tail)
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
@@ -90,7 +110,11 @@ func selectRuns(
 			w.Add(postgres.WasThere("r", "?"), string(p.Snapshot))
 		}
 		if p.After != nil {
-			w.Add("(r.created_at, r.id) < (?, ?)", p.After.At, p.After.ID)
+			than := "<"
+			if f.Ascending {
+				than = ">"
+			}
+			w.Add("("+sortedBy(f)+", r.id) "+than+" (?, ?)", p.After.At, p.After.ID)
 		}
 		parts = append(parts, "(SELECT "+columns+" FROM "+table+" r WHERE "+w.Text()+tail+")")
 		args = w.Args
@@ -131,6 +155,17 @@ func alternatives(f jobrun.Filter) [][]condition {
 			condition{"r.started_at IS NULL AND r.phase" + Unfinished +
 				" AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
 	}
+	if f.Sort == jobrun.BySlot && len(all) == 1 { // idx_job_runs_state has each phase in this order
+		of := f.States
+		if len(of) == 0 {
+			of = jobrun.States
+		}
+		var each []condition
+		for _, phase := range phasesOf(of) {
+			each = append(each, condition{"r.phase = '" + phase + "'", nil})
+		}
+		either(each...)
+	}
 	return all
 }
 
@@ -166,6 +201,9 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	if len(f.Triggers) > 0 {
 		w.Add("r.trigger" + postgres.Among(f.Triggers))
 	}
+	if f.Sort == jobrun.ByEnd {
+		w.Add("r.finished_at IS NOT NULL")
+	}
 	slots := !f.ScheduledFrom.IsZero() || !f.ScheduledTo.IsZero()
 	switch {
 	case len(f.States) > 0:
@@ -189,19 +227,22 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 
 // runStates adds a condition on states in terms of phases, which the indexes contain.
 func (w *runWhere) runStates(of []jobrun.State) {
-	const held = "HELD" // jobs.job_runs.phase
-	var phases []string
-	for _, s := range of {
+	w.Add("r.phase" + postgres.Among(phasesOf(of)))
+	if slices.Contains(of, jobrun.Assigned) != slices.Contains(of, jobrun.Running) {
+		w.Add("r.state" + postgres.Among(of))
+	}
+}
+
+// phasesOf returns the phases (jobs.job_runs.phase) of runs in some states, each once.
+func phasesOf(states []jobrun.State) (phases []string) {
+	for _, s := range states {
 		phase := string(s)
 		if s == jobrun.Assigned || s == jobrun.Running {
-			phase = held
+			phase = "HELD"
 		}
 		if !slices.Contains(phases, phase) {
 			phases = append(phases, phase)
 		}
 	}
-	w.Add("r.phase" + postgres.Among(phases))
-	if slices.Contains(of, jobrun.Assigned) != slices.Contains(of, jobrun.Running) {
-		w.Add("r.state" + postgres.Among(of))
-	}
+	return phases
 }

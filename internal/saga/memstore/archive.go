@@ -128,7 +128,7 @@ func (st *Sagas) ListArchived(_ context.Context, tenant uuid.UUID, f saga.Filter
 			all = append(all, saga.Archived{Loaded: saga.Loaded{Saga: copySaga(&a.Saga)}, ArchivedAt: a.ArchivedAt})
 		}
 	}
-	return listed(&f, all, func(a *saga.Archived) page.TimeID { return a.Saga.Place() }), nil
+	return listed(&f, all, func(a *saga.Archived) *saga.Saga { return &a.Saga }), nil
 }
 
 // Restore implements saga.Archive.

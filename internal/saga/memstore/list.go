@@ -21,7 +21,7 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (page.
 			all = append(all, copySaga(s))
 		}
 	}
-	found := listed(&f, all, (*saga.Saga).Place)
+	found := listed(&f, all, func(s *saga.Saga) *saga.Saga { return s })
 	found.CapTotal(f.TotalCap)
 	return found, nil
 }
@@ -38,13 +38,22 @@ func (m *memory) currentStep(s *saga.Saga) string {
 	return ""
 }
 
-// listed is like newest, for a list of sagas, which can also begin with the oldest.
-func listed[T any](f *saga.Filter, all []T, place func(*T) page.TimeID) page.Of[T] {
-	if !f.Oldest {
-		return newest(f.ByTime, all, place)
+// listed sorts the items that match a filter as it asks for, and returns the requested page.
+func listed[T any](f *saga.Filter, all []T, of func(*T) *saga.Saga) page.Of[T] {
+	compare := func(a, b page.KeyTimeID) int {
+		if f.Ascending {
+			return a.Compare(b)
+		}
+		return b.Compare(a)
 	}
-	slices.SortFunc(all, func(a, b T) int { return place(&a).Compare(place(&b)) })
-	return page.In(f.ByTime, all, func(item *T, after page.TimeID) bool { return place(item).Compare(after) > 0 })
+	place := func(item *T) page.KeyTimeID {
+		at, _ := f.Sort.Place(of(item))
+		return at
+	}
+	slices.SortFunc(all, func(a, b T) int { return compare(place(&a), place(&b)) })
+	return page.In(f.ByTime, all, func(item *T, after page.TimeID) bool {
+		return compare(place(item), page.KeyTimeID{Key: f.AfterKey, TimeID: after}) > 0
+	})
 }
 
 // newest sorts the items that match a filter, newest first, and returns the requested page.

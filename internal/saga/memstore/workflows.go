@@ -71,7 +71,7 @@ func (w *Workflows) List(_ context.Context, tenant uuid.UUID, f workflow.Filter)
 	defer w.m.mu.Unlock()
 	var all []workflow.Registered
 	for id, h := range w.m.heads {
-		if id.tenant == tenant && !h.inline && (f.Enabled == nil || *f.Enabled == h.enabled) {
+		if id.tenant == tenant && !h.inline && f.Matches(id.name, h.enabled) {
 			all = append(all, h.at(id, len(h.versions)))
 		}
 	}

@@ -53,9 +53,9 @@ func (s *Handlers) notLive(ctx context.Context, tenant, id uuid.UUID) error {
 	return saga.IsArchived(id)
 }
 
-// listArchived returns a page of the archive, newest sagas first.
+// listArchived returns a page of the archive, in the order of filter.
 func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filter saga.Filter, none bool,
-	asked httpkit.Asked[page.TimeID]) (api.Response, error) {
+	asked httpkit.Asked[page.KeyTimeID]) (api.Response, error) {
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	var listed page.Of[saga.Archived]
 	if !none {
@@ -64,7 +64,7 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 			return nil, err
 		}
 	}
-	place := func(a *saga.Archived) page.TimeID { return a.Saga.Place() }
+	place := func(a *saga.Archived) page.KeyTimeID { return placeIn(&filter, &a.Saga) }
 	out := api.SagaList{Sagas: make([]api.Saga, len(listed.Items)), Pagination: httpkit.Pagination(asked, listed, place)}
 	damaged := map[string]error{}
 	for i := range listed.Items {

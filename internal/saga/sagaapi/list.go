@@ -27,7 +27,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	defer cancel()
 	req := httpkit.RequestOf(ctx)
 	p := in.Params
-	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByKeyAndTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -40,8 +40,13 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	filter.ByTime = asked.Request
-	filter.Oldest = p.Order != nil && *p.Order == api.ListSagasParamsOrderAsc
+	if err := sorted(&filter, p); err != nil {
+		return nil, err
+	}
+	filter.ByTime = page.ByTime{Limit: asked.Limit, Offset: asked.Offset, Total: asked.Total, TotalCap: asked.TotalCap}
+	if asked.After != nil {
+		filter.BeginAfter(*asked.After)
+	}
 	if p.Archived != nil && *p.Archived {
 		return s.listArchived(ctx, p, filter, none, asked)
 	}
@@ -53,7 +58,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	}
 	full := p.View != nil && *p.View == api.ListSagasParamsViewFull
 	out := api.SagaList{Sagas: make([]api.Saga, len(found.Items)),
-		Pagination: httpkit.Pagination(asked, found, (*saga.Saga).Place)}
+		Pagination: httpkit.Pagination(asked, found, func(s *saga.Saga) page.KeyTimeID { return placeIn(&filter, s) })}
 	damaged := map[string]error{}
 	for i := range found.Items {
 		item, err := s.listed(ctx, req.Tenant.ID, &found.Items[i], full, damaged)
@@ -66,6 +71,33 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// sorted reads the order of a list.
+func sorted(f *saga.Filter, p api.ListSagasParams) error {
+	sort := saga.ByCreation
+	if p.Sort != nil && *p.Sort != api.ListSagasParamsSortCreatedAt {
+		sort = saga.Sort(*p.Sort)
+	}
+	var possible bool
+	f.Sort, possible = f.SortedBy(sort)
+	if !possible || p.Sort != nil && *p.Sort == api.ListSagasParamsSortCreatedAt && f.Sort != saga.ByCreation {
+		return httpkit.BadParameter("sort", "excluded", "must be %s or omitted with that prefix", f.Sort)
+	}
+	if f.Sort == saga.ByEnd && p.Archived != nil && *p.Archived {
+		return httpkit.BadParameter("sort", "excluded", "cannot be completed_at with archived=true: no index has that order")
+	}
+	f.Ascending = f.Sort.OfText()
+	if p.Order != nil {
+		f.Ascending = *p.Order == api.ListSagasParamsOrderAsc
+	}
+	return nil
+}
+
+// placeIn returns the place of a saga in the list of a filter.
+func placeIn(f *saga.Filter, s *saga.Saga) page.KeyTimeID {
+	at, _ := f.Sort.Place(s)
+	return at
 }
 
 func (s *Handlers) listed(
@@ -107,7 +139,8 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 		WorkflowName: httpkit.Text(p.WorkflowName), CorrelationID: httpkit.Text(p.CorrelationID),
 		InitiatedBy: httpkit.Text(p.InitiatedBy),
 		TraceID:     httpkit.Text(p.TraceID), BusinessKey: httpkit.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
-		Assignee: httpkit.Text(p.Assignee),
+		Assignee:  httpkit.Text(p.Assignee),
+		KeyPrefix: httpkit.Text(p.BusinessKeyPrefix), CorrelationPrefix: httpkit.Text(p.CorrelationIDPrefix),
 	}
 	if p.Status != nil || p.State != nil || p.Lifecycle != nil || p.Active != nil {
 		f.States = statesOf(p)
@@ -230,7 +263,8 @@ func (s *Handlers) ListWorkflows(ctx context.Context, in api.ListWorkflowsReques
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.Workflows.List(ctx, req.Tenant.ID, workflow.Filter{Enabled: p.Enabled, Request: asked.Request})
+	found, err := s.Workflows.List(ctx, req.Tenant.ID, workflow.Filter{
+		Name: httpkit.Text(p.Name), Enabled: p.Enabled, Request: asked.Request})
 	if err != nil {
 		return nil, err
 	}

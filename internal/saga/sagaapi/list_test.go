@@ -232,6 +232,8 @@ func TestWorkflowsAreListedByNameAndVersionsNewestFirst(t *testing.T) {
 		apitest.WorkflowsPath + "?page_size=2":                       {"a@3", "b@1", "c@1"},
 		apitest.WorkflowsPath + "?page_size=1&enabled=true":          {"a@3", "c@1"},
 		apitest.WorkflowsPath + "?page_size=1&enabled=false":         {"b@1"},
+		apitest.WorkflowsPath + "?page_size=1&name=*":                {"a@3", "b@1", "c@1"},
+		apitest.WorkflowsPath + "?page_size=1&name=b*":               {"b@1"},
 		apitest.WorkflowsPath + "/a/versions?page_size=2":            {"a@3", "a@2", "a@1"},
 		apitest.WorkflowsPath + "/a/versions?page_size=1&view=basic": {"a@3", "a@2", "a@1"},
 	} {

@@ -33,6 +33,8 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 			w.Add(eq.column+" = ?", eq.value)
 		}
 	}
+	w.Prefix("s.business_key", f.KeyPrefix)
+	w.Prefix("s.correlation_id", f.CorrelationPrefix)
 	if f.States != nil {
 		w.states(f.States)
 	}
@@ -83,13 +85,36 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 	if !f.EndedTo.IsZero() {
 		w.Add("s.created_at < ?", f.EndedTo.Add(longSettled)) // nor does it end before
 	}
-	if f.After != nil {
-		follows := "(s.created_at, s.id) < (?, ?)"
-		if f.Oldest {
-			follows = "(s.created_at, s.id) > (?, ?)"
-		}
-		w.Add(follows, f.After.At, f.After.ID)
+	w.sorted(&f)
+}
+
+// sorted adds that a list has the saga, and that it comes after f.After.
+func (w *sagaWhere) sorted(f *saga.Filter) {
+	than, at := beyond(*f), "s.created_at"
+	switch {
+	case f.Sort == saga.ByEnd:
+		at = "s.completed_at"
+		w.Add("s.completed_at IS NOT NULL")
+	case f.Sort.OfText():
+		w.Add("s." + string(f.Sort) + " IS NOT NULL")
 	}
+	switch {
+	case f.After == nil:
+	case f.Sort.OfText(): // no comparison of rows is in the order of bytes
+		text := "s." + string(f.Sort)
+		w.Add(text+" ~"+than+"=~ ?", f.AfterKey)
+		w.Add("("+text+" ~"+than+"~ ? OR ("+at+", s.id) "+than+" (?, ?))", f.AfterKey, f.After.At, f.After.ID)
+	default:
+		w.Add("("+at+", s.id) "+than+" (?, ?)", f.After.At, f.After.ID)
+	}
+}
+
+// beyond returns how what comes after a place compares with it.
+func beyond(f saga.Filter) string {
+	if f.Ascending {
+		return ">"
+	}
+	return "<"
 }
 
 // states restricts to states with the predicates of the partial indexes: unfinished

@@ -65,15 +65,24 @@ func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 
 // orderOf returns the order of a list.
 func orderOf(f saga.Filter) string {
-	if f.Oldest {
-		return " ORDER BY s.created_at, s.id"
+	direction, than := " DESC", ">"
+	if f.Ascending {
+		direction, than = "", "<"
 	}
-	return " ORDER BY s.created_at DESC, s.id DESC"
+	at := "s.created_at"
+	if f.Sort == saga.ByEnd {
+		at = "s.completed_at"
+	}
+	order := " ORDER BY "
+	if f.Sort.OfText() { // in the order of bytes, as in the index
+		order += "s." + string(f.Sort) + " USING ~" + than + "~, "
+	}
+	return order + at + direction + ", s.id" + direction
 }
 
 // inOnePart reports whether selectSagas returns one query.
 func inOnePart(f saga.Filter) bool {
-	return f.UpdatedFrom.IsZero() && f.EndedFrom.IsZero() && !f.OfError()
+	return f.UpdatedFrom.IsZero() && (f.EndedFrom.IsZero() || f.Sort == saga.ByEnd) && !f.OfError()
 }
 
 // countSagas returns the query for a total. Up to a bound it reads as the list does:
@@ -157,12 +166,8 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 func assigned(table string, tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	n := postgres.Where{}
 	n.Add("n.tenant_id = ? AND n.assignee = ? AND n.assignee <> ''", tenant, f.Assignee)
-	if f.After != nil {
-		follows := "(n.created_at, n.saga_id) < (?, ?)"
-		if f.Oldest {
-			follows = "(n.created_at, n.saga_id) > (?, ?)"
-		}
-		n.Add(follows, f.After.At, f.After.ID)
+	if f.After != nil && f.Sort == saga.ByCreation {
+		n.Add("(n.created_at, n.saga_id) "+beyond(f)+" (?, ?)", f.After.At, f.After.ID)
 	}
 	return "(SELECT s.* FROM saga.saga_notes n JOIN " + table +
 			" s ON s.id = n.saga_id AND s.tenant_id = n.tenant_id AND s.created_at = n.created_at WHERE " + n.Text() + ")",

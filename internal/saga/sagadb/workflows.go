@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -240,6 +241,11 @@ func (st *Workflows) List(ctx context.Context, tenant uuid.UUID,
 	w.Add("NOT w.inline AND d.version = w.latest_version")
 	if f.Enabled != nil {
 		w.Add("w.enabled = ?", *f.Enabled)
+	}
+	if prefix, is := strings.CutSuffix(f.Name, "*"); is {
+		w.Add("(w.name = ? OR starts_with(w.name, ?))", f.Name, prefix)
+	} else if f.Name != "" {
+		w.Add("w.name = ?", f.Name)
 	}
 	return pageOfWorkflows(ctx, st, tenant, w, f.Request, "w.name > ?", "w.name")
 }

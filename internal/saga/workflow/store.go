@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -88,6 +89,14 @@ type Store interface {
 
 // Filter selects a page of workflows.
 type Filter struct {
+	Name                 string // exact, or with one * at its end; "": any
 	Enabled              *bool
 	page.Request[string] // after a name
+}
+
+// Matches reports whether the filter selects a workflow.
+func (f *Filter) Matches(name string, enabled bool) bool {
+	prefix, is := strings.CutSuffix(f.Name, "*")
+	return (f.Name == "" || name == f.Name || is && strings.HasPrefix(name, prefix)) &&
+		(f.Enabled == nil || *f.Enabled == enabled)
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
@@ -16,7 +15,6 @@ import (
 var errorLists = []contract{
 	{"sagas are found by the step and the code of their error", listByError},
 	{"sagas are found by their end and by how long they need attention", listByEnd},
-	{"the oldest come first when they are asked for", listOldest},
 	{"sagas that went wrong are grouped by what went wrong", groupedErrors},
 	{"a saga that is reopened has no error until it ends again", errorOfReopened},
 }
@@ -127,31 +125,6 @@ func listByEnd(f *fixture) {
 		})
 		if found := f.list(tt); !slices.Equal(ids(expected), ids(found.Items)) {
 			f.t.Errorf("%+v: %d sagas, want %d", tt, len(found.Items), len(expected))
-		}
-	}
-}
-
-func listOldest(f *fixture) {
-	all := library(f)
-	slices.Reverse(all)
-	for name, filter := range map[string]saga.Filter{"all": {}, "by code": {ErrorCode: "http_409"},
-		"ended": {EndedFrom: all[0].CreatedAt}, "changed": {UpdatedFrom: all[0].CreatedAt}} {
-		filter.Oldest, filter.Limit, filter.Total = true, 200, true
-		expected := only(all, filter.Matches)
-		if found := f.list(filter); !slices.Equal(ids(expected), ids(found.Items)) || found.Total != int64(len(expected)) {
-			f.t.Errorf("%s: %d sagas of %d, want %d", name, len(found.Items), found.Total, len(expected))
-		}
-		var got []uuid.UUID
-		filter.Limit, filter.Total = 5, false
-		for more := true; more; {
-			found := f.list(filter)
-			got, more = append(got, ids(found.Items)...), found.More
-			if more {
-				filter.After = new(found.Items[4].Place())
-			}
-		}
-		if !slices.Equal(ids(expected), got) {
-			f.t.Errorf("%s, by cursor: %d sagas, want %d", name, len(got), len(expected))
 		}
 	}
 }

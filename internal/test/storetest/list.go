@@ -19,6 +19,7 @@ var lists = []contract{
 	{"every filter alone and combined selects exactly its sagas, newest first", listFilters},
 	{"pages by offset and by cursor, of any size, make up the whole list", listPages},
 	{"a cursor keeps its place while sagas are added", listGrowing},
+	{"a list is walked completely in every order, each saga once, while others are added and end", listOrders},
 	{"metadata is matched by containment", listMetadata},
 	{"counting stops at the cap", listCapped},
 	{"a tenant without sagas has an empty list", listEmpty},
@@ -107,6 +108,30 @@ func filterCases(f *fixture, all []saga.Saga) []filterCase {
 		{"an initiator", saga.Filter{InitiatedBy: "поток ☃"}, func(s *saga.Saga) bool { return s.InitiatedBy == "поток ☃" }},
 		{"a trace id", saga.Filter{TraceID: "t2"}, func(s *saga.Saga) bool { return is(s.TraceID, "t2") }},
 		{"a business key", saga.Filter{BusinessKey: "№3"}, func(s *saga.Saga) bool { return is(s.BusinessKey, "№3") }},
+		{"the beginning of a business key", saga.Filter{KeyPrefix: "b"}, func(s *saga.Saga) bool {
+			return is(s.BusinessKey, "b1") || is(s.BusinessKey, "b2")
+		}},
+		{"a whole business key as its beginning", saga.Filter{KeyPrefix: "b2"}, func(s *saga.Saga) bool {
+			return is(s.BusinessKey, "b2")
+		}},
+		{"more than a business key", saga.Filter{KeyPrefix: "b22"}, func(*saga.Saga) bool { return false }},
+		{"a beginning beyond ASCII", saga.Filter{KeyPrefix: "№"}, func(s *saga.Saga) bool { return is(s.BusinessKey, "№3") }},
+		{"no wildcard of LIKE", saga.Filter{KeyPrefix: "_"}, func(*saga.Saga) bool { return false }},
+		{"a percent sign", saga.Filter{CorrelationPrefix: "c%"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "c%") }},
+		{"a percent sign alone", saga.Filter{CorrelationPrefix: "%"}, func(*saga.Saga) bool { return false }},
+		{"a backslash", saga.Filter{CorrelationPrefix: `c\`}, func(*saga.Saga) bool { return false }},
+		{"a beginning with a quote", saga.Filter{CorrelationPrefix: "c'"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "c'; --") }},
+		{"a beginning, by case", saga.Filter{CorrelationPrefix: "C"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "C") }},
+		{"a beginning of four bytes", saga.Filter{CorrelationPrefix: "кор 𝄞"}, func(s *saga.Saga) bool { return is(s.CorrelationID, "кор 𝄞") }},
+		{"the last of all characters", saga.Filter{CorrelationPrefix: "\U0010FFFF"}, func(*saga.Saga) bool { return false }},
+		{
+			"two beginnings and a state",
+			saga.Filter{KeyPrefix: "b", CorrelationPrefix: "c", States: []saga.State{saga.Completed}},
+			func(s *saga.Saga) bool {
+				return s.State == saga.Completed && (is(s.BusinessKey, "b1") || is(s.BusinessKey, "b2")) &&
+					(*s.CorrelationID)[0] == 'c'
+			},
+		},
 		{"metadata", saga.Filter{Metadata: json.RawMessage(`{"n":2}`)}, func(s *saga.Saga) bool { return canonical(s.Metadata) == `{"n":2,"team":"stock ñ"}` }},
 		{"needing attention", saga.Filter{NeedsAttention: new(true)}, func(s *saga.Saga) bool { return s.State == saga.Failed }},
 		{"not needing attention", saga.Filter{NeedsAttention: new(false)}, func(s *saga.Saga) bool { return s.State != saga.Failed }},

@@ -229,6 +229,18 @@ func workflowList(f *fixture) {
 	wantWalks(f, byName, list(nil), "alpha 2", "beta 1", "delta 1", "gamma 1", "order 1")
 	wantWalks(f, byName, list(new(true)), "alpha 2", "beta 1", "gamma 1", "order 1")
 	wantWalks(f, byName, list(new(false)), "delta 1")
+	for name, want := range map[string][]string{"*": {"alpha 2", "beta 1", "delta 1", "gamma 1", "order 1"},
+		"alpha": {"alpha 2"}, "a*": {"alpha 2"}, "al": nil, "%": nil, "_*": nil, "alphabet*": nil} {
+		got, err := f.Workflows.List(f.t.Context(), f.tenant.ID,
+			workflow.Filter{Name: name, Request: page.Request[string]{Limit: 9}})
+		var names []string
+		for _, r := range got.Items {
+			names = append(names, fmt.Sprint(r.Name, " ", r.Version))
+		}
+		if diff := cmp.Diff(want, names); err != nil || diff != "" {
+			f.t.Errorf("workflows %s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
 }
 
 func workflowVersions(f *fixture) {

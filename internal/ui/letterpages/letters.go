@@ -59,14 +59,11 @@ var (
 		{Name: "redrive_id", Label: "Last redrive"},
 		{Name: "root_id", Label: "First of the lineage"},
 	}
-	order = web.Filter{Name: "order", Label: "Order", Options: []web.Option{
-		{Value: "desc", Label: "newest first"}, {Value: "asc", Label: "oldest first"},
-	}}
 )
 
 func (p *pages) letters(v *web.Visit) (*web.Page, error) {
-	l, list, err := web.ListPage[client.DeadLetterList](v, letterViews, append(slices.Clone(letterFilters), order),
-		p.kit.Client.ListDeadLetters, "include", "total")
+	l, list, err := web.ListPage[client.DeadLetterList](v, letterViews, letterFilters, p.kit.Client.ListDeadLetters,
+		"include", "total")
 	if err != nil {
 		return nil, err
 	}

@@ -33,8 +33,10 @@ func (r topicRow) More(status string) bool {
 // letters takes too long for a page that asks again every ten seconds.
 const countedAtMost = 1000
 
+var topicFilters = []web.Filter{{Name: "topic", Label: "Topic", Hint: "orders.*"}}
+
 func (p *pages) topics(v *web.Visit) (*web.Page, error) {
-	l, list, err := web.ListPage[client.DeadLetterTopicList](v, nil, nil, p.kit.Client.ListDeadLetterTopics,
+	l, list, err := web.ListPage[client.DeadLetterTopicList](v, nil, topicFilters, p.kit.Client.ListDeadLetterTopics,
 		"page_size", "100", "count_up_to", strconv.Itoa(countedAtMost))
 	if err != nil {
 		return nil, err

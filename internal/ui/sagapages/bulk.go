@@ -55,7 +55,7 @@ func bulkFields(v *web.Visit) []web.Field {
 }
 
 // notFilters are the parameters of the list that are not filters, and those of the form.
-var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view", "include", "peek", "order"}
+var notFilters = []string{"action", "ids", "page", "page_size", "cursor", "view", "include", "peek", "sort", "order"}
 
 // checkFilters rejects a list with a filter that bulk operations lack: without it, the action would apply to more
 // sagas than the visitor has seen.

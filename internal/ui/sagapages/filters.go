@@ -17,7 +17,7 @@ type sagaFilter struct {
 type marks int
 
 const (
-	viewed marks = 1 << iota // the list has views for it instead of a field
+	viewed marks = 1 << iota // the list has views for it, or a sign in another field, instead of a field
 	always                   // the form of a bulk shows it when it is empty too
 	lines                    // a bulk accepts several values, one on each line
 	yesNo
@@ -31,8 +31,10 @@ var sagaFilters = []sagaFilter{
 	{web.Filter{Name: "lifecycle", Label: "Lifecycle"}, viewed | lines},
 	{web.Filter{Name: "needs_attention", Label: "Needs attention"}, viewed | always | yesNo},
 	{web.Filter{Name: "active", Label: "Active"}, viewed | yesNo},
-	{web.Filter{Name: "business_key", Label: "Business key"}, 0},
-	{web.Filter{Name: "correlation_id", Label: "Correlation"}, 0},
+	{web.Filter{Name: "business_key", Label: "Business key", Hint: "order-47*", Prefix: "business_key_prefix"}, 0},
+	{web.Filter{Name: "business_key_prefix", Label: "Business key begins with"}, viewed},
+	{web.Filter{Name: "correlation_id", Label: "Correlation", Hint: "checkout-*", Prefix: "correlation_id_prefix"}, 0},
+	{web.Filter{Name: "correlation_id_prefix", Label: "Correlation begins with"}, viewed},
 	{web.Filter{Name: "initiated_by", Label: "Initiated by"}, 0},
 	{web.Filter{Name: "assignee", Label: "Assignee"}, 0},
 	{web.Filter{Name: "trace_id", Label: "Trace"}, 0},
@@ -83,7 +85,7 @@ func (f *sagaFilter) field() web.Field {
 		field.Kind, field.Hint = "lines", "One per line."
 	case f.marks&yesNo != 0:
 		field.Kind, field.Options = "select", anyYesNo
-	case f.Hint != "" && !f.Time:
+	case f.Hint != "" && !f.Time && f.Prefix == "":
 		field.Hint = "Such as " + f.Hint + "."
 	}
 	return field

@@ -19,9 +19,8 @@ type sagaList struct {
 	Fits     *web.Button // acts on all that fit the filters
 	CSV, ND  string      // URLs of what is loaded as files
 	Group    string      // URL of the errors; empty: there is none
-	Oldest   bool        // they come first
-	Turned   string      // URL of the list in the other order
-	Example  string      // the command that creates a saga
+	Archived bool
+	Example  string // the command that creates a saga
 	New      *web.Button
 }
 
@@ -62,6 +61,12 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	if v.URL.Query().Has("metadata_path") {
 		return withMetadata(v), nil
 	}
+	if q := v.URL.Query(); q.Get("archived") == "true" && q.Get("sort") == "completed_at" { // no index has that order
+		for _, name := range []string{"sort", "order", "cursor"} {
+			q.Del(name)
+		}
+		return &web.Page{Data: web.Redirect("/ui/sagas?" + q.Encode())}, nil
+	}
 	l, list, err := p.listed(v)
 	if err != nil {
 		return nil, err
@@ -74,16 +79,9 @@ func (p *pages) list(v *web.Visit) (*web.Page, error) {
 	q := v.URL.Query()
 	q.Del("peek")
 	d.CSV, d.ND = "/ui/sagas/export.csv?"+q.Encode(), "/ui/sagas/export.ndjson?"+q.Encode()
-	q.Del("cursor")
-	if d.Oldest = q.Get("order") == "asc"; d.Oldest {
-		l.Kept = append(l.Kept, web.Option{Value: "asc", Label: "order"})
-		q.Del("order")
-	} else {
-		q.Set("order", "asc")
-	}
-	d.Turned = "?" + q.Encode()
+	d.Archived = q.Get("archived") == "true"
 	if !p.kit.ReadOnly {
-		all := l.Sent("order", "")
+		all := l.Sent("sort", "", "order", "")
 		selected := v.ForSelected("Act on the selected", "", "sagas:write")
 		fits := bulkButton(v, "Act on all that match", all.Encode())
 		if l.Total != "" {

@@ -34,6 +34,7 @@ type List struct {
 	Opened    bool
 	Now       time.Time
 	asked     url.Values
+	implied   string // what a prefix has the list sorted by
 }
 
 // Reading is the function of the generated client that reads a list; each has parameters P of its own.
@@ -108,8 +109,11 @@ type Filter struct {
 	Name, Label, Hint string
 	Options           []Option // of a select; nil: text
 	// Time accepts a distance from now, such as "-24h" or "-7d", besides what the API accepts.
-	Time  bool
-	Value string
+	Time bool
+	// Prefix is the parameter of the API for how a value begins, which is typed as "order-*"; "": it has none. A list
+	// with a prefix is sorted by that filter's name.
+	Prefix string
+	Value  string
 }
 
 // Chip is a parameter of the URL that is set, and the URL without it.
@@ -132,6 +136,15 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 		}
 	}
 	v.take(l.asked, filters)
+	for _, f := range filters {
+		if begins := l.asked.Get(f.Prefix); f.Prefix != "" && begins != "" && !l.asked.Has(f.Name) {
+			l.asked.Set(f.Name, begins+"*")
+			l.asked.Del(f.Prefix)
+		}
+		if _, is := f.prefix(l.asked.Get(f.Name)); is && l.implied == "" {
+			l.implied = f.Name
+		}
+	}
 	var own []string // parameters of views
 	for _, view := range views {
 		for name := range view.Filter {
@@ -154,6 +167,11 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 			l.Kept = append(l.Kept, Option{Value: value, Label: name})
 		}
 	}
+	for _, name := range []string{"sort", "order"} {
+		if l.asked.Has(name) {
+			l.Kept = append(l.Kept, Option{Value: l.asked.Get(name), Label: name})
+		}
+	}
 	for _, view := range views {
 		to, current := without(l.asked, append(own, "cursor")...), true
 		for _, p := range own {
@@ -168,6 +186,12 @@ func (v *Visit) NewList(views []View, filters []Filter) *List {
 		l.First = "?" + without(l.asked, "cursor").Encode()
 	}
 	return l
+}
+
+// prefix returns what values have to begin with, if value asks for that.
+func (f *Filter) prefix(value string) (string, bool) {
+	begins, is := strings.CutSuffix(value, "*")
+	return begins, is && f.Prefix != "" && begins != ""
 }
 
 // typed is the parameter of a field in which filters are typed, as in "workflow:order created:-24h".
@@ -214,7 +238,14 @@ func parameter(name string, filters []Filter) string {
 // and values; a name without a value is a parameter of the page, which the API does not get.
 func (l *List) Sent(extra ...string) url.Values {
 	sent := without(l.asked, "columns") // the page's own
+	if l.implied != "" {
+		sent.Del("sort")
+	}
 	for _, f := range l.Filters {
+		if begins, is := f.prefix(sent.Get(f.Name)); is {
+			sent.Del(f.Name)
+			sent.Set(f.Prefix, begins)
+		}
 		if !f.Time {
 			continue
 		}

@@ -7,7 +7,7 @@
 //
 // Files, each on top of those before it: words, badges, calls, charts, bidi, jsontree, documents, timescale, linediff,
 // problems, spans, local, tenant, assets, kit, tag, regions, templates, pages, action, fields, operation, actions,
-// list, web.
+// list, sorting, web.
 package web
 
 import (

@@ -27,11 +27,12 @@ var (
 		{Name: "Enabled", Filter: url.Values{"enabled": {"true"}}},
 		{Name: "Disabled", Filter: url.Values{"enabled": {"false"}}},
 	}
-	since = []web.Filter{{Name: "created_from", Label: "Count sagas created from", Hint: "-24h", Time: true}}
+	listFilters = []web.Filter{{Name: "name", Label: "Name", Hint: "order-*"}, since[0]}
+	since       = []web.Filter{{Name: "created_from", Label: "Count sagas created from", Hint: "-24h", Time: true}}
 )
 
 func (p *pages) list(v *web.Visit) (*web.Page, error) {
-	l, list, err := web.ListPage[client.WorkflowPage](v, views, since, p.kit.Client.ListWorkflows,
+	l, list, err := web.ListPage[client.WorkflowPage](v, views, listFilters, p.kit.Client.ListWorkflows,
 		"include", "total", "created_from", "")
 	if err != nil {
 		return nil, err
