@@ -151,6 +151,8 @@ func lists(t *testing.T, s *uitest.Server, id string) {
 		"/ui/sagas/export.ndjson?workflow_name=order":  `"saga_id":"` + id,
 		"/ui/sagas/new":                                `<option value="order"`,
 		"/ui/sagas/" + id + "/actions/extend-deadline": "15 minutes",
+		"/ui/sagas/" + id + "?tab=events":              " data-fixed>&#43;",
+		"/ui/sagas/" + id + "?tab=attempts":            " data-fixed>&#43;",
 	} {
 		status, page := s.Get(t, path)
 		asMarkup := strings.Contains(page, hostile) && !strings.Contains(path, "export")

@@ -99,7 +99,8 @@ func pageOf(shared *template.Template, own fs.FS, name string) (*template.Templa
 // functions are what templates may call.
 func (k *Kit) functions() template.FuncMap {
 	return template.FuncMap{
-		"ago": Ago, "duration": Duration, "ms": Milliseconds, "count": Count, "bytes": Bytes, "percent": Percent,
+		"ago": Ago, "moment": Moment,
+		"duration": Duration, "ms": Milliseconds, "count": Count, "bytes": Bytes, "percent": Percent,
 		"hourly": Hourly,
 		"json":   Tree, "value": Value, "badge": BadgeOf, "sagabadge": SagaBadge, "short": Short,
 		"words": Words, "prose": Prose, "capital": Capital,

@@ -23,6 +23,19 @@ func Ago(now, t time.Time) string {
 	return Duration(d.Truncate(time.Second)) + " ago"
 }
 
+// Moment is a time in a sequence that is read from its first: the clock (UTC) of the first, and how long after it the
+// others were.
+func Moment(first, t time.Time) string {
+	switch d := t.Sub(first); {
+	case d == 0:
+		return t.UTC().Format("15:04:05.000")
+	case d < 0:
+		return "−" + Duration(-d)
+	default:
+		return "+" + Duration(d)
+	}
+}
+
 // Prose is a text of the API as a sentence of its own: with a capital, a full stop, and times as people write them.
 func Prose(text string) string {
 	s := timeInText.ReplaceAllStringFunc(text, func(stamp string) string {

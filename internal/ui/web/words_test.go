@@ -17,6 +17,19 @@ func TestTextsOfTheAPIAreSentences(t *testing.T) {
 	}
 }
 
+func TestMomentsOfASequence(t *testing.T) {
+	first := time.Date(2026, 11, 23, 18, 51, 32, 100_900_000, time.FixedZone("", 3600))
+	for d, want := range map[time.Duration]string{
+		0: "17:51:32.100", 300 * time.Microsecond: "+0 ms", 42 * time.Millisecond: "+42 ms",
+		1250 * time.Millisecond: "+1.3 s",
+		72 * time.Second:        "+1 min 12 s", 26 * time.Hour: "+1 d 2 h", -4 * time.Second: "−4 s",
+	} {
+		if got := Moment(first, first.Add(d)); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
+	}
+}
+
 func TestAgesAreWholeSeconds(t *testing.T) {
 	now := time.Now()
 	for d, want := range map[time.Duration]string{
