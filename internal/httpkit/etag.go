@@ -31,9 +31,9 @@ func NotedETag(etag string, note int64) string {
 	return marked(etag, notedMark, strconv.FormatInt(note, 10))
 }
 
-// HeldETag returns the entity tag of a letter that is held by something, and so is held or released
-// without a new version; "": by nothing.
-func HeldETag(etag, by string) string {
+// ShownETag returns the entity tag of a letter that is shown as something decides that makes no new
+// version of it: what holds it, and what its policy hides; "": nothing.
+func ShownETag(etag, by string) string {
 	if by == "" {
 		return etag
 	}
@@ -46,8 +46,8 @@ func marked(etag, mark, part string) string { return strings.TrimSuffix(etag, `"
 // actions on the saga fail.
 func WithoutNote(header *string) *string { return without(header, notedMark) }
 
-// WithoutHold removes from an If-Match what held the letter, so that holding or releasing it does
-// not make actions on it fail.
+// WithoutHold removes from an If-Match what ShownETag added, so that holding, releasing or hiding
+// does not make actions on the letter fail.
 func WithoutHold(header *string) *string { return without(header, heldMark) }
 
 func without(header *string, mark string) *string {

@@ -82,6 +82,30 @@ func TestWithoutPayloadsReadALetterIsShownWithoutItsContent(t *testing.T) {
 	}
 }
 
+// A client that polls with the ETag it has does not keep showing what is hidden since.
+func TestWhatAPolicyHidesIsPartOfTheETag(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t)
+	at := letters + "/" + q.push(q.toTarget(`"payload":{"n":1,"m":2}`)).ID.String()
+	known := q.Send("GET", at, "").Header.Get("ETag")
+	tags := []string{known}
+	for _, redact := range [][]string{{"n"}, {"n", "m"}, nil} {
+		q.policy.Redact = redact
+		r := q.Send("GET", at, "", "If-None-Match", known)
+		if known = r.Header.Get("ETag"); r.Status != http.StatusOK {
+			t.Errorf("%q hidden: %d", redact, r.Status)
+		}
+		if again := q.Send("GET", at, "", "If-None-Match", known); again.Status != http.StatusNotModified {
+			t.Errorf("%q hidden, and unchanged: %d", redact, again.Status)
+		}
+		tags = append(tags, known)
+	}
+	if tags[0] != tags[3] || tags[1] == tags[2] {
+		t.Errorf("shown, hidden, more hidden, shown: %q", tags)
+	}
+	q.Send("PATCH", at, `{"note":"read while hidden"}`, "If-Match", tags[1]).Letter(http.StatusOK)
+}
+
 func TestRedactedMembersAreNeverShown(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)

@@ -195,7 +195,7 @@ func (q *queue) push(body string, header ...string) client.DeadLetter {
 	r := q.Send("POST", letters, body, header...)
 	var l client.DeadLetter
 	if r.Into(&l); r.Status != http.StatusCreated || r.Header.Get("Location") != letters+"/"+l.ID.String() ||
-		r.Header.Get("ETag") != `"1"` {
+		!strings.HasPrefix(r.Header.Get("ETag"), `"1`) {
 		q.T.Fatalf("push %s: %d %v %s", body, r.Status, r.Header, r.Body)
 	}
 	return l

@@ -2,7 +2,10 @@ package dlqapi
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -107,20 +110,24 @@ func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) 
 		return httpkit.Answer{}, err
 	}
 	return httpkit.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}),
-		ETag: letterETag(l, p.Held)}, nil
+		ETag: letterETag(l, &p)}, nil
 }
 
-// letterETag is the entity tag of a letter; an archived one has another form. A redrive or policy
-// holds and releases letters without a new version of each, so a held one has another form, too:
-// those who poll it see that. policy is the hold on its topic.
-func letterETag(l *dlq.Letter, policy dlq.Hold) string {
-	if l.ArchivedAt != nil {
-		return httpkit.ArchivedETag(l.Version)
+// letterETag is the entity tag of a letter; an archived one has another form. What a redrive or the
+// policy of its topic does to how it is shown makes no new version of it: it is held or released,
+// and members of its payload are hidden or shown. That is part of the tag, so that those who poll
+// the letter see it.
+func letterETag(l *dlq.Letter, p *dlq.Policy) string {
+	etag, by := httpkit.ArchivedETag(l.Version), ""
+	if l.ArchivedAt == nil {
+		held := l.HeldBy(p.Held)
+		if etag, by = httpkit.ETagOf(l.Version), string(held); held == dlq.HeldByRedrive {
+			by = l.CollectedBy.String()
+		}
 	}
-	held := l.HeldBy(policy)
-	by := string(held)
-	if held == dlq.HeldByRedrive {
-		by = l.CollectedBy.String()
+	if len(p.Redact) > 0 {
+		hidden := sha256.Sum256([]byte(strings.Join(p.Redact, "\n")))
+		by += "-" + hex.EncodeToString(hidden[:6])
 	}
-	return httpkit.HeldETag(httpkit.ETagOf(l.Version), by)
+	return httpkit.ShownETag(etag, by)
 }

@@ -136,7 +136,7 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 		}
 		shown.Lineage = toAPILineage(lineage)
 	}
-	a := httpkit.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l, p.Held)}
+	a := httpkit.Answer{Status: http.StatusOK, Body: shown, ETag: letterETag(&l, &p)}
 	return a.Unchanged(in.Params.IfNoneMatch)
 }
 

@@ -78,7 +78,7 @@ func (s *Handlers) driven(ctx context.Context, l *dlq.Letter, end *dlq.Finish) (
 	}
 	shown := toAPILetter(&after, letterView{content: true, redact: p.Redact, held: p.Held})
 	return httpkit.Answer{Status: status, Body: api.DeadLetterRetryResult{Message: shown},
-		ETag: letterETag(&after, p.Held)}, nil
+		ETag: letterETag(&after, &p)}, nil
 }
 
 // claimOf returns what to send, and where. Faults: Invalid.
