@@ -234,7 +234,7 @@ func TestActionsAreFilteredAndPaged(t *testing.T) {
 		"push by key:operator"}, got); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
-	e.Send("GET", "/api/v1/audit?kind=saga", "", apitest.As("auditor")...).Wants(http.StatusBadRequest,
+	e.Send("GET", "/api/v1/audit?kind=sagas", "", apitest.As("auditor")...).Wants(http.StatusBadRequest,
 		"REQ_INVALID_PARAMETER")
 	e.Send("GET", "/api/v1/audit?colour=red", "", apitest.As("auditor")...).Wants(http.StatusBadRequest,
 		"REQ_UNKNOWN_PARAMETER")
