@@ -40,11 +40,12 @@ func (b *Tab) Follows() {
 }
 
 // Unfollowed returns the states and counters of a page that asks for itself again which do not follow: they are
-// outside of its live regions.
+// outside of its live regions. What is marked as fixed cannot change: steps of a version, the ends of a period.
 func (b *Tab) Unfollowed() (found []string) {
 	b.Helper()
 	b.Eval(`!document.body.dataset.refresh ? [] : [...document.querySelectorAll(
 			"main .badge, main .num, main time, main nav.tabs .quiet, main caption")]
-		.filter((e) => !e.closest("[data-live], form.act, dialog, .peeked")).map((e) => e.outerHTML.slice(0, 160))`, &found)
+		.filter((e) => !e.closest("[data-live], [data-fixed], form.act, dialog, .peeked"))
+		.map((e) => e.outerHTML.slice(0, 160))`, &found)
 	return found
 }
