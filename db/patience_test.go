@@ -142,7 +142,9 @@ func longLock(text string) string {
 	for why, pattern := range longLocks {
 		for _, m := range pattern.FindAllStringSubmatch(up, -1) {
 			isNew := regexp.MustCompile(`CREATE TABLE (IF NOT EXISTS )?` + regexp.QuoteMeta(m[1]) + `\b`).MatchString(up)
-			if !isNew && !strings.Contains(m[0], "NOT VALID") {
+			// A partitioned table has no index CONCURRENTLY. Only the retention's rounds write to this one, which may wait.
+			waits := m[1] == "saga.audit_events_archive" && strings.Contains(m[0], "INDEX")
+			if !isNew && !waits && !strings.Contains(m[0], "NOT VALID") {
 				return why
 			}
 		}
@@ -173,6 +175,8 @@ func TestNewMigrationsHoldNoLockForLong(t *testing.T) {
 		"CREATE UNIQUE INDEX i ON dlq.dlq_messages USING btree (a)":                     true,
 		"CREATE INDEX CONCURRENTLY IF NOT EXISTS i ON saga.saga_states (a)":             false,
 		"CREATE INDEX i ON saga.small (a)":                                              false,
+		"CREATE INDEX i ON saga.audit_events_archive (a)":                               false,
+		"CREATE INDEX i ON saga.saga_states_archive (a)":                                true,
 		"ALTER TABLE jobs.job_runs ALTER COLUMN a TYPE bigint":                          true,
 		"ALTER TABLE jobs.job_runs ADD COLUMN a bigint":                                 false,
 		"ALTER TABLE jobs.job_runs ADD COLUMN a int GENERATED ALWAYS AS (b + 1) STORED": true,
