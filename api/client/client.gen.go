@@ -4790,7 +4790,8 @@ type Redrive struct {
 	Done      int64         `json:"done"`
 	EndedAt   *time.Time    `json:"ended_at,omitempty"`
 
-	// Eta Estimated end at its rate, while it is RUNNING and not stalled.
+	// Eta Estimated end at its rate, after its canary has been observed, while it is
+	// RUNNING and not stalled.
 	Eta *time.Time `json:"eta,omitempty"`
 
 	// Expected How many letters it was for when it was requested.

@@ -121,11 +121,19 @@ func (r *Redrive) AuditHalt(id uuid.UUID) operator.Action {
 	return operator.By{}.Did(id, r.TenantID, r.UpdatedAt, operator.Redrive, r.ID.String(), VerbHalt, detail)
 }
 
-// ETA is when it will be finished at its rate; nil when that is unknown.
+// ETA is when it will be finished at its rate, after its canary has been observed if nothing halts
+// it; nil when that is unknown.
 func (r *Redrive) ETA(now time.Time) *time.Time {
 	if since, _ := r.Stalled(now); since != nil || r.State != RedriveRunning || !r.Gathered || r.Rate <= 0 {
 		return nil
 	}
 	at := now.Add(time.Duration(float64(r.Left()) / r.Rate * float64(time.Second)))
+	if c := r.watched(); c != nil {
+		watch := time.Duration(c.WatchSeconds) * time.Second
+		if r.WatchedAt != nil {
+			watch = max(0, r.WatchedAt.Add(watch).Sub(now))
+		}
+		at = at.Add(watch)
+	}
 	return &at
 }

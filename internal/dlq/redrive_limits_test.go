@@ -151,6 +151,13 @@ func TestHowFarARedriveIs(t *testing.T) {
 		{"half of it is through", Redrive{Action: BulkRetry, Matched: 10, Done: 3, Failed: 1, Skipped: 1, Sent: 3, MaybeSent: 1}, 5, 6, 2500 * time.Millisecond},
 		{"it is through", Redrive{Action: BulkRetry, Matched: 10, Done: 10, Sent: 10}, 0, 0, 0},
 		{"some were counted twice", Redrive{Action: BulkRetry, Matched: 1, Done: 1, Failed: 1, Sent: 2}, 0, 0, 0},
+		{"before its canary", Redrive{Action: BulkRetry, Matched: 10, Canary: &Canary{Count: 2, WatchSeconds: 23}}, 10, 10, 28 * time.Second},
+		{"its canary is observed", Redrive{Action: BulkRetry, Matched: 4, Done: 2, Sent: 2, Canary: &Canary{Count: 2, WatchSeconds: 23},
+			WatchedAt: new(testNow.Add(-3 * time.Second))}, 2, 2, 21 * time.Second},
+		{"its canary has been observed long enough", Redrive{Action: BulkRetry, Matched: 4, Done: 2, Sent: 2, Canary: &Canary{Count: 2, WatchSeconds: 23},
+			WatchedAt: new(testNow.Add(-time.Minute))}, 2, 2, time.Second},
+		{"its canary has passed", Redrive{Action: BulkRetry, Matched: 4, Done: 2, Sent: 2, Canary: &Canary{Count: 2, WatchSeconds: 23},
+			WatchedAt: new(testNow.Add(-time.Second)), CanaryOK: true}, 2, 2, time.Second},
 		{"it sends nothing", Redrive{Action: BulkDiscard, Matched: 10}, 10, 0, 5 * time.Second},
 	} {
 		r := tt.r
@@ -164,7 +171,9 @@ func TestHowFarARedriveIs(t *testing.T) {
 		for name, change := range map[string]func(*Redrive){
 			"still gathering": func(r *Redrive) { r.Gathered = false }, "without a rate": func(r *Redrive) { r.Rate = 0 },
 			"paused": func(r *Redrive) { r.State = RedrivePaused }, "over": func(r *Redrive) { r.State = RedriveCompleted },
-			"standing still": func(r *Redrive) { r.ProgressAt, r.Done, r.Matched = new(testNow.Add(-time.Hour)), 0, 10 },
+			"standing still": func(r *Redrive) {
+				r.ProgressAt, r.WatchedAt, r.Done, r.Matched = new(testNow.Add(-time.Hour)), nil, 0, 10
+			},
 		} {
 			r := r
 			if change(&r); r.ETA(testNow) != nil {

@@ -145,7 +145,14 @@ func (c *Cause) Link() string {
 		if one {
 			return item("/sagas")
 		}
-		return query("/sagas", "needs_attention", "true", "workflow_name", c.Name)
+		only := []string{"needs_attention", "true", "workflow_name", c.Name}
+		if c.Kind == SagasAttention && c.Code != "" {
+			only = append(only, "error_code", c.Code)
+			if c.Step != "" && c.Next().Operation == "resumeCompensation" { // the step whose compensation gave up
+				only = append(only, "step", c.Step)
+			}
+		}
+		return query("/sagas", only...)
 	case GroupNew, GroupRegressed:
 		return item("/dlq/groups")
 	case RedriveHalted, RedriveWaiting:

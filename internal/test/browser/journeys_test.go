@@ -268,6 +268,8 @@ func twoPeople(t *testing.T, at demo.Place) {
 	tab.Fill("dialog input[name=reason]", "second")
 	tab.Click("dialog button.first", "")
 	tab.See("has changed since you opened the form")
+	tab.See("saga suspend by anonymous, because: first")
+	tab.See("saga resume by anonymous, because: first")
 	tab.Click("dialog button.first", "")
 	tab.See("Accepted")
 	tab.See("suspended")

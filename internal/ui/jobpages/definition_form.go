@@ -174,6 +174,7 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 	}
 	a.Means = "Existing runs keep the previous definition. If the schedule has changed, the new slots apply from now on."
 	a.Fields, a.Body, a.Foresee, a.NoKey = filled(definitionFields(), raw), definitionBody, p.foreseen, true
+	a.Edits = true
 	a.Done = definitionAnswered
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.ReplaceJobDefinitionWithBody(

@@ -93,15 +93,26 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 
 	edit := "/ui/jobs/nightly-report/actions/edit"
 	reads(t, s, edit, "9007199254740993", "2027-03-27T12:00:00Z")
+	changed := preview(t, s, edit, append(spring, "queue", "gpu", "reason", "r")...)
+	for _, said := range []string{"Queue changes from <code>reports</code> to <code>gpu</code>.", "The state"} {
+		if strings.Contains(changed, said) != (said != "The state") {
+			t.Errorf("the preview of an edit, %q:\n%s", said, changed)
+		}
+	}
 	posts(t, s, edit, append(spring, "schedule.start_at", "",
 		"concurrency_policy", "forbid", "retry.max_attempts", "3", "reason", "more runs")...)
 	reads(t, s, "/ui/jobs/nightly-report", "is skipped", "up to 3 runs in all")
 	reads(t, s, "/ui/jobs/nightly-report?tab=versions", "9007199254740993")
 
-	reads(t, s, "/ui/jobs/nightly-report/actions/pause", "skipped")
+	reads(t, s, "/ui/jobs/nightly-report/actions/pause", "skipped",
+		"The state changes from <code>active</code> to <code>paused</code>.")
 	posts(t, s, "/ui/jobs/nightly-report/actions/pause", "reason", hostile)
 	reads(t, s, "/ui/jobs/nightly-report", "paused", "actions/resume")
+	reads(t, s, "/ui/jobs/nightly-report/actions/resume",
+		"The state changes from <code>paused</code> to <code>active</code>.")
 	posts(t, s, "/ui/jobs/nightly-report/actions/resume", "reason", "over")
+	reads(t, s, "/ui/jobs/nightly-report/actions/run",
+		"A new run changes from <code>nothing</code> to <code>pending</code>.")
 
 	to := posts(t, s, "/ui/jobs/nightly-report/actions/run", "args", `{"a":1}`, "overlap", "true")
 	if !strings.HasPrefix(to, "/ui/runs/") {
@@ -120,7 +131,8 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	posts(t, s, to+"/cancel", "reason", "enough")
 
 	remove := "/ui/jobs/nightly-report/actions/delete"
-	form := uitest.Form(reads(t, s, remove, "Runs that have not ended"))
+	form := uitest.Form(reads(t, s, remove, "Runs that have not ended",
+		"The state changes from <code>active</code> to <code>deleted</code>."))
 	form.Set("reason", "gone")
 	form.Set("confirm", "wrong!")
 	if status, page, _ := s.Post(t, remove, form); status != 400 || !strings.Contains(page, "Not confirmed") {

@@ -90,8 +90,16 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 			return shown, nil
 		},
 	}
-	if verb == client.JobRunVerbRerun {
+	switch verb {
+	case client.JobRunVerbRerun:
 		a.Done = runAnswered
+	case client.JobRunVerbReassign:
+		a.State, a.Becomes = web.BadgeOf(r.State).Word, web.BadgeOf(client.JobRunStatePENDING).Word
+	case client.JobRunVerbCancel:
+		a.State, a.Becomes = web.BadgeOf(r.State).Word, web.BadgeOf(client.JobRunStateCANCELED).Word
+		if r.State == client.JobRunStateRUNNING {
+			a.Becomes += ", when its worker has stopped"
+		}
 	}
 	return a, nil
 }

@@ -29,6 +29,7 @@ func TestWorkersAreDrainedAndDetachedFromTheirPages(t *testing.T) {
 	if strings.Contains(page, "/actions/undrain") {
 		t.Error("a worker that is not draining can be undrained")
 	}
+	reads(t, s, one+"/actions/drain", "The state changes from <code>active</code> to <code>draining</code>.")
 	posts(t, s, one+"/actions/drain", "reason", hostile)
 	reads(t, s, one, "draining", "/actions/undrain")
 	posts(t, s, one+"/actions/undrain", "reason", "over")

@@ -77,6 +77,16 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	},
 }
 
+// becomes are the states of a letter after an action, where that alone decides.
+var becomes = map[client.DeadLetterVerb]string{
+	client.DeadLetterVerbRetry:   "resolved, if its target accepts it",
+	client.DeadLetterVerbRequeue: "pending",
+	client.DeadLetterVerbDiscard: "dead",
+	client.DeadLetterVerbResolve: "resolved",
+	client.DeadLetterVerbRestore: "pending",
+	client.DeadLetterVerbDelete:  "deleted",
+}
+
 // deleteLetter sends the members of the body as parameters.
 func deleteLetter(
 	c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
@@ -146,6 +156,7 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(l, res, known, string(name))
+	a.Edits = name == client.DeadLetterVerbUpdate
 	switch name {
 	case client.DeadLetterVerbAck:
 		a.Body = func(_ web.Form, members map[string]any) error {
@@ -175,6 +186,7 @@ func (p *pages) actionOn(
 		Label: known.label, Title: known.label + ": " + titleOf(l), Nav: "Dead letters", Class: known.class,
 		Back: web.Link{Name: titleOf(l), URL: page}, Needs: known.permission, Means: known.means, NoKey: known.noKey,
 		Fields: append([]web.Field(nil), known.fields...), ETag: res.HTTPResponse.Header.Get("ETag"),
+		Subject: l.ID.String(), State: web.BadgeOf(l.Status).Word, Becomes: becomes[client.DeadLetterVerb(name)],
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, l.ID, body, edit)
 		},

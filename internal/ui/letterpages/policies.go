@@ -107,6 +107,9 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	if a.Subject = topic; topic == "" {
+		a.Subject = "*"
+	}
 	a.Extra = policyForm{now, topic != "" && now.Known != nil && !*now.Known}
 	a.Done = func([]byte) string { return a.Back.URL }
 	for _, s := range settingsOf(now) {

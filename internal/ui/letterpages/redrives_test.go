@@ -63,7 +63,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 	stale.Set("etag", `"1"`)
 	stale.Set("rate_per_second", "7")
 	if status, page, _ := s.Post(t, redrive+"/actions/update", stale); status != http.StatusPreconditionFailed ||
-		!strings.Contains(page, "has changed since") {
+		!strings.Contains(page, "has changed since") || !strings.Contains(page, "to <code>7</code>.") {
 		t.Errorf("an old version: %d\n%s", status, page)
 	}
 	s.target.answer(http.StatusOK)
@@ -103,6 +103,7 @@ func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	to := s.act(t, "/ui/redrives/new?action=RETRY&filter.topic=orders&approval_required=true",
 		"filter.topic", "orders", "approval_required", "true", "reason", "test")
 	s.page(t, to, "someone other than", "needs someone other than its requester", "not yet")
+	s.page(t, to+"/actions/cancel", "The state changes from <code>awaiting approval</code> to <code>canceled</code>.")
 	s.act(t, to+"/actions/cancel", "reason", "test")
 	s.page(t, to, "It was canceled")
 }

@@ -67,7 +67,11 @@ func running(r *client.Redrive, now time.Time, say func(template.HTML)) {
 	case r.StalledSince != nil:
 		say(web.Sentence("No letter has been processed since %s.", web.Ago(now, *r.StalledSince)))
 	case r.Eta != nil:
-		say(web.Sentence("%s letters are left. At this rate it ends %s.", web.Count(r.Left), web.Ago(now, *r.Eta)))
+		with := ""
+		if r.Canary != nil && (r.CanaryPassed == nil || !*r.CanaryPassed) {
+			with = ", if its canary passes"
+		}
+		say(web.Sentence("%s letters are left. At this rate it ends %s"+with+".", web.Count(r.Left), web.Ago(now, *r.Eta)))
 	default:
 		say(web.Sentence("%s letters are left.", web.Count(r.Left)))
 	}

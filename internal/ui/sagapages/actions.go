@@ -96,6 +96,7 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 		Label: label, Title: label + ": " + titleOf(s), Nav: "Sagas",
 		Back: web.Link{Name: titleOf(s), URL: "/ui/sagas/" + id.String()}, Class: known.class, Warning: known.warning,
 		Fields: append([]web.Field(nil), known.fields...), ETag: res.HTTPResponse.Header.Get("ETag"),
+		Subject: id.String(), State: web.BadgeOf(s.State).Word,
 		DryRun: web.DryRunInQuery, Show: showDryRun, Needs: known.needs(),
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(request{p.kit.Client, ctx, id, step, body, edit})

@@ -157,12 +157,28 @@ type bulkPage struct {
 	DoneX, SkipX int64  // of the bar, in thousandths
 	SkipW        int64
 	Left         int64
+	State        web.Badge
 	Actions      []web.Button
-	Items        []client.SagaBulkItem
+	Items        []bulkItem
+}
+
+// bulkItem is a saga of a bulk operation. Outcome is what the operation knows: whether the saga took the action. How it
+// ends is the saga's own state.
+type bulkItem struct {
+	client.SagaBulkItem
+	Outcome web.Badge
+}
+
+// bulkState is the badge of a bulk operation: once all sagas have been asked, it has no more to do, and they have.
+func bulkState(b *client.SagaBulk) web.Badge {
+	if b.State == client.BulkStateCOMPLETED {
+		return web.Badge{Shape: "●", Word: "all requested", Tone: "run"}
+	}
+	return web.BadgeOf(b.State)
 }
 
 var outcomeViews = []web.View{
-	{Name: "All"}, {Name: "Done", Filter: url.Values{"outcome": {"DONE"}}},
+	{Name: "All"}, {Name: "Accepted", Filter: url.Values{"outcome": {"DONE"}}},
 	{Name: "Skipped", Filter: url.Values{"outcome": {"SKIPPED"}}},
 }
 
@@ -177,7 +193,14 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	path := "/ui/sagas/bulk/" + b.ID.String()
-	d := bulkPage{List: l, Bulk: b, About: aboutBulk(b), Items: list.Items, Left: max(0, b.Expected-b.Matched)}
+	d := bulkPage{List: l, Bulk: b, About: aboutBulk(b), State: bulkState(b), Left: max(0, b.Expected-b.Matched)}
+	for _, item := range list.Items {
+		outcome := web.BadgeOf(item.Outcome)
+		if item.Outcome == client.SagaBulkOutcomeDONE {
+			outcome = web.Badge{Shape: "●", Word: "accepted", Tone: "run"}
+		}
+		d.Items = append(d.Items, bulkItem{item, outcome})
+	}
 	if all := max(b.Expected, b.Matched); all > 0 {
 		d.DoneX, d.SkipX, d.SkipW = 1000*b.Done/all, 1000*b.Done/all, 1000*b.Skipped/all
 	}
@@ -254,17 +277,19 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 	}
 	c, path := p.kit.Client, "/ui/sagas/bulk/"+b.ID.String()
 	a := &web.Action{Nav: "Sagas", Back: web.Link{Name: "Bulk " + string(b.Action), URL: path},
+		State: web.BadgeOf(b.State).Word, Subject: b.ID.String(),
 		Done: func([]byte) string { return path }}
 	switch v.PathValue("action") {
 	case "cancel":
 		a.Label, a.Title, a.Class, a.Needs = "Cancel it", "Cancel the bulk operation", web.Changes, "sagas:write"
 		a.Means = "No further sagas are changed. Completed changes are kept."
+		a.Becomes = web.BadgeOf(client.BulkStateCANCELED).Word
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.CancelSagaBulkWithBody(ctx, b.ID, &client.CancelSagaBulkParams{}, web.JSON, body, edit)
 		}
 	case "resume":
 		a.Label, a.Title, a.Class, a.Needs = "Resume it", "Resume the bulk operation", web.Changes, "sagas:admin"
-		a.Means = resumes(b)
+		a.Means, a.Becomes = resumes(b), web.BadgeOf(client.BulkStateRUNNING).Word
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.ResumeSagaBulkWithBody(ctx, b.ID, &client.ResumeSagaBulkParams{}, web.JSON, body, edit)
 		}
@@ -280,7 +305,7 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 		}
 		a.Label, a.Title, a.Needs, a.NoKey = "Change the rate", "Change the rate of the bulk operation", "sagas:admin", true
 		a.Means = "It takes effect with the next sagas."
-		a.Fields, a.ETag = []web.Field{rate}, strconv.Quote(strconv.FormatInt(b.Version, 10))
+		a.Edits, a.Fields, a.ETag = true, []web.Field{rate}, strconv.Quote(strconv.FormatInt(b.Version, 10))
 		a.Body = func(_ web.Form, members map[string]any) error {
 			if members["rate_per_second"] == nil {
 				members["rate_per_second"] = nil // no limit

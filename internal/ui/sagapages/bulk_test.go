@@ -55,6 +55,14 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 		!strings.Contains(page, "workflow_name: bulky") {
 		t.Errorf("the page of a bulk operation:\n%s", page)
 	}
+	for _, said := range []string{"all requested", "accepted</span>", ">Accepted <"} {
+		if !strings.Contains(page, said) {
+			t.Errorf("a bulk operation that has ended does not say %q:\n%s", said, page)
+		}
+	}
+	if strings.Contains(page, "</span> done") || strings.Contains(page, "</span> completed") {
+		t.Errorf("a bulk operation that only asked says that something is done:\n%s", page)
+	}
 	if !strings.Contains(page, `<a href="?" aria-current="true">All <span class="quiet">2</span></a>`) ||
 		!strings.Contains(page, `<a href="?outcome=SKIPPED">Skipped <span class="quiet">0</span></a>`) {
 		t.Errorf("the tabs of a bulk operation:\n%s", page)
@@ -82,10 +90,19 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 	for _, action := range []string{"rate", "cancel"} {
 		at := to + "/actions/" + action
 		_, page = s.Get(t, at)
+		if action == "cancel" && !strings.Contains(page, "The state changes from <code>running</code> to <code>canceled</code>.") {
+			t.Errorf("the preview of cancel:\n%s", page)
+		}
 		filled = uitest.Form(page)
 		filled.Set("reason", "too slow")
 		if action == "rate" {
 			filled.Set("rate_per_second", "0.02")
+			filled.Set("do", "preview")
+			const want = "Sagas per second changes from <code>0.01</code> to <code>0.02</code>."
+			if _, page, _ := s.Post(t, at, filled); !strings.Contains(page, want) {
+				t.Errorf("the preview of a rate:\n%s", page)
+			}
+			filled.Set("do", "act")
 		}
 		if status, page, back := s.Post(t, at, filled); status != 303 || back != to {
 			t.Errorf("%s: %d %s\n%s", action, status, back, page)

@@ -26,6 +26,7 @@ type cause struct {
 	client.OverviewCause
 	Badge web.Badge
 	URL   string // of the page of the items
+	Act   string // of what the button opens: that page, or the form of the step for all of them
 	Step  string // what its button says
 	Many  string // of how many items, where the button leads to a list of them
 	Needs string // the permission that the visitor lacks
@@ -55,8 +56,9 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 	d := overview{Overview: o, Now: p.kit.Now(), Heading: heading(len(o.Causes)), Figures: figures(&o.Counts)}
 	for _, c := range o.Causes {
 		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
-		if c.ID == nil && c.Count > 1 {
+		if line.Act = line.URL; c.ID == nil && c.Count > 1 {
 			line.Many = web.Count(c.Count, c.IsCapped)
+			line.Act, line.Step = forAll(&c, line.URL, line.Step)
 		}
 		if !c.Next.Allowed {
 			line.Needs = c.Next.Permission
@@ -166,6 +168,22 @@ var steps = map[string]string{
 	"retryDeadLetterGroup": "Open group", "resumeRedrive": "Open redrive", "approveRedrive": "Open redrive",
 	"rerunJobRun": "Run again", "detachWorker": "Open worker", "enableWebhook": "Open webhook",
 	"testWebhook": "Open webhook", "getLeader": "See leader",
+}
+
+// bulkSteps are the operations that help with one saga, as bulk actions.
+var bulkSteps = map[string]string{"resumeCompensation": "resume-compensation", "acknowledgeSaga": "acknowledge"}
+
+// forAll is what the button of a cause of many items opens, and what it says: the form of a bulk operation that does
+// the step to all of them, or their list.
+func forAll(c *client.OverviewCause, list, step string) (page, label string) {
+	filters, of := strings.CutPrefix(list, "/ui/sagas?")
+	if action := bulkSteps[c.Next.Operation]; action != "" && of {
+		return "/ui/sagas/bulk/new?" + filters + "&action=" + action, step
+	}
+	if step == "Run again" {
+		step = "See"
+	}
+	return list, step
 }
 
 // pageOf is the page that shows what an operation returns. Lists have the same parameters on both.

@@ -3,8 +3,10 @@ package systempages_test
 import (
 	"bufio"
 	"fmt"
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -114,6 +116,37 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 		}
 	}
 	follow(t, s, saga, id, run, group)
+	made("POST", "/workflows", map[string]any{
+		"name": "order", "steps": []any{step("reserve", "/ok", "/409/undo"), step("charge", "/409/charge", "/ok")},
+	})
+	for i := range 3 { // two of one kind and, with the second, one of another kind in the same workflow
+		of := map[string]any{"workflow_name": "order", "business_key": fmt.Sprint(i), "workflow_version": min(i, 1) + 1}
+		made("POST", "/sagas", of)
+	}
+	theButtonDoesWhatItSays(t, s)
+}
+
+// theButtonDoesWhatItSays: a cause of several sagas opens the form of the bulk operation that its button names, for
+// exactly the sagas that it counts.
+func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
+	t.Helper()
+	var page string
+	patience.Until(t, "both causes are counted", func() bool {
+		_, page = s.Get(t, "/ui/")
+		return strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_503)") &&
+			strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_409)")
+	})
+	buttons := regexp.MustCompile(`href="(/ui/sagas/bulk/new[^"]*)">Resume 2…`).FindAllStringSubmatch(page, -1)
+	if len(buttons) != 2 {
+		t.Fatalf("%d buttons resume two sagas:\n%s", len(buttons), page)
+	}
+	for _, b := range buttons {
+		_, form := s.Get(t, html.UnescapeString(b[1]))
+		preset := strings.Contains(form, `<option value="resume-compensation" selected`)
+		if matched := uitest.Form(form).Get("matched"); !preset || matched != "2" {
+			t.Errorf("%s: resuming is preset: %v, for %q sagas", b[1], preset, matched)
+		}
+	}
 }
 
 // follow opens a stream and sees a change of each kind.

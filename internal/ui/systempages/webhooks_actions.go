@@ -114,6 +114,14 @@ func showSecret(answer []byte) (*web.Page, error) {
 	return &web.Page{Template: "webhook-secret", Title: "The secret of the webhook", Nav: "Webhooks", Data: &w}, nil
 }
 
+// enabled is the state of a webhook in words.
+func enabled(is bool) string {
+	if is {
+		return "enabled"
+	}
+	return "disabled"
+}
+
 // onWebhook is the form of an action on the webhook of the URL.
 func (p *pages) onWebhook(v *web.Visit, label, means string) (*web.Action, *client.Webhook, error) {
 	w, etag, err := p.webhookOf(v)
@@ -123,7 +131,8 @@ func (p *pages) onWebhook(v *web.Visit, label, means string) (*web.Action, *clie
 	at := webhookPath(w.ID)
 	return &web.Action{
 		Label: label, Title: label + ": webhook to " + w.URL, Nav: "Webhooks", Back: web.Link{Name: w.URL, URL: at},
-		Needs: webhookAdmin, Means: means, ETag: etag, Done: func([]byte) string { return at },
+		Needs: webhookAdmin, Means: means, ETag: etag, Subject: w.ID.String(), State: enabled(w.Enabled),
+		Done: func([]byte) string { return at },
 	}, w, nil
 }
 
@@ -132,7 +141,7 @@ func (p *pages) editWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.NoKey, a.Fields = true, webhookFields(w)
+	a.NoKey, a.Edits, a.Fields = true, true, webhookFields(w)
 	a.Body = func(_ web.Form, members map[string]any) error {
 		for name, none := range map[string]any{"description": "", "event_types": []string{}, "workflow_names": []string{}} {
 			if members[name] == nil { // emptied fields are changed as well
@@ -153,7 +162,7 @@ func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	id := w.ID.String()
-	a.Class, a.NoKey = web.Dangerous, true
+	a.Class, a.NoKey, a.Becomes = web.Dangerous, true, "deleted"
 	a.Warning = "Events not yet sent are never sent. Disable the webhook instead if it is to continue later."
 	a.Confirm, a.About = id[len(id)-6:], "the end of the webhook's id"
 	a.Done = func([]byte) string { return "/ui/webhooks" }
@@ -174,6 +183,7 @@ func (p *pages) enableWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.Becomes = enabled(true)
 	a.Fields = []web.Field{{
 		Name: "from", Label: "Continue", Kind: "select", Value: "stop", Options: []web.Option{
 			{Value: "stop", Label: "where it stopped: events from the meantime are sent"},
@@ -191,6 +201,7 @@ func (p *pages) disableWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.Becomes = enabled(false)
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.DisableWebhookWithBody(ctx, w.ID, &client.DisableWebhookParams{}, web.JSON, body, edit)
 	}

@@ -113,6 +113,7 @@ func TestAWebhookFromItsCreationToItsDeletion(t *testing.T) {
 	if secret, _, _ := strings.Cut(page[strings.Index(page, "whsec_"):], "<"); strings.Contains(s.get(one, 200), secret) {
 		t.Error("the secret is shown again")
 	}
+	s.get(one+"/disable", 200, "The state changes from <code>enabled</code> to <code>disabled</code>.")
 	s.act(one+"/disable", url.Values{"reason": {hostile}}, 303)
 	s.get(one, 200, "disabled", "Nothing is sent")
 	s.act(one+"/enable", url.Values{"from": {"now"}}, 303)
@@ -122,7 +123,9 @@ func TestAWebhookFromItsCreationToItsDeletion(t *testing.T) {
 	stale.Set("reason", "moved")
 	stale.Set("confirm", one[len(one)-6:])
 	status, page, _ := s.Post(t, one+"/delete", stale)
-	s.has("a stale form", status, page, 412, "changed since you opened the form")
+	s.has("a stale form", status, page, 412, "changed since you opened the form",
+		"The state changes from <code>enabled</code> to <code>disabled</code>.", ": webhook disable by anonymous",
+		"The state changes from <code>disabled</code> to <code>deleted</code>.")
 	s.act(one+"/delete", url.Values{"reason": {"moved"}, "confirm": {"wrong"}}, 400, "Not confirmed")
 	confirmed := url.Values{"reason": {"moved"}, "confirm": {one[len(one)-6:]}}
 	if _, to := s.act(one+"/delete", confirmed, 303); to != "/ui/webhooks" {

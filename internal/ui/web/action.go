@@ -60,6 +60,12 @@ type Action struct {
 	// ETag is the version that the form was opened for. The operation fails if that has changed. Empty: the
 	// operation takes no If-Match.
 	ETag string
+	// Subject is the subject of the actions on it in the list of what people did: a stale form shows who changed it.
+	Subject string
+	// State is its present state, in words, and Becomes the one after the action: the preview has both.
+	State, Becomes string
+	// Edits means that the fields have the present values: the preview has each that was changed.
+	Edits bool
 	// NoKey leaves out the Idempotency-Key, where the operation takes none.
 	NoKey bool
 

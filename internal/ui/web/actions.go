@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/skald-saga/skald/api/client"
 )
@@ -42,6 +43,10 @@ type dialog struct {
 	Preview *Preview
 	Problem *client.Problem // of the preview, or of the attempt to act
 	Changed bool            // the resource has changed since the form was opened
+	Since   *since          // what has changed, then
+	Opened  time.Time       // when this form was opened
+	Was     string          // the values of its fields then, as JSON
+	before  []string        // the values of the fields as the resource has them
 	Lacks   string          // what the visitor needs besides; empty: nothing
 	Command string          // as curl
 }
@@ -61,6 +66,7 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 		Typed: strings.TrimSpace(v.Form.Get("confirm")), Lacks: v.Lacks(a.Needs, a.Deployment),
 	}
 	posted := v.Method == http.MethodPost
+	d.open(v, posted)
 	for i, f := range a.Fields {
 		if posted || v.Form.Has(f.Name) {
 			a.Fields[i].Value = v.Form.Get(f.Name)
@@ -81,8 +87,14 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 		if p != nil || err != nil {
 			return p, err
 		}
+		if d.Changed {
+			if d.Since, err = k.stale(v, a, d.before); err != nil {
+				return nil, err
+			}
+			d.open(v, false)
+		}
 	}
-	if d.Lacks == "" || d.Foresee != nil { // the API would refuse a dry run
+	if d.Lacks == "" || d.DryRun == NoDryRun { // the API would refuse a dry run
 		if err := d.preview(v, form); err != nil {
 			return nil, err
 		}
@@ -102,6 +114,27 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 		p.Status = d.Problem.Status
 	}
 	return p, nil
+}
+
+// open records the values that the form begins with, and when: a form that was sent has them already.
+func (d *dialog) open(v *Visit, posted bool) {
+	if d.before == nil {
+		for _, f := range d.Fields {
+			d.before = append(d.before, f.Value)
+		}
+	}
+	if posted {
+		d.Opened, d.Was = v.remembered().at, v.Form.Get("was")
+		return
+	}
+	was := map[string]string{}
+	for i, f := range d.Fields {
+		if d.Edits && f.Kind != "secret" && f.Kind != "hidden" {
+			was[f.Name] = d.before[i]
+		}
+	}
+	raw, _ := json.Marshal(was) // texts always encode
+	d.Opened, d.Was = v.Now, string(raw)
 }
 
 // act sends the action. It returns neither page nor error if the form must be shown again.
@@ -147,9 +180,26 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 }
 
 // Previews reports whether the form has a preview.
-func (d *dialog) Previews() bool { return d.DryRun != NoDryRun || d.Foresee != nil }
+func (d *dialog) Previews() bool {
+	return d.DryRun != NoDryRun || d.Foresee != nil || d.Edits || d.Becomes != ""
+}
 
 func (d *dialog) preview(v *Visit, form Form) error {
+	err := d.foretell(v, form)
+	if changes := planned(d.Action, d.before); err == nil && (changes != nil || d.Edits) {
+		if d.Preview == nil {
+			d.Preview = &Preview{}
+		}
+		if changes == nil && d.Preview.Ends == "" && d.Preview.Sentences == nil {
+			d.Preview.Ends = "Nothing changes."
+		}
+		d.Preview.Sentences = append(changes, d.Preview.Sentences...)
+	}
+	return err
+}
+
+// foretell has the API or a reading say what the action does besides.
+func (d *dialog) foretell(v *Visit, form Form) error {
 	if d.Foresee != nil {
 		return d.foresee(v, form)
 	}

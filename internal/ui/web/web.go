@@ -6,8 +6,8 @@
 // make pages live and save round trips.
 //
 // Files, each on top of those before it: words, badges, calls, charts, bidi, jsontree, documents, timescale, linediff,
-// problems, spans, local, tenant, assets, kit, tag, regions, templates, pages, action, fields, operation, actions,
-// list, sorting, web.
+// problems, spans, local, tenant, assets, kit, tag, regions, templates, pages, action, fromto, fields, operation,
+// actions, list, sorting, web.
 package web
 
 import (
