@@ -17,6 +17,15 @@ var rest = []Mutant{
 	{Rows: "S2-89", File: "internal/saga/sagadb/trail_write.go",
 		Old: "postgres.JSON(\"event_data\", func(r *eventRow) *[]byte { return &r.data })",
 		New: "postgres.JSON(\"event_data\", func(r *eventRow) *[]byte { return &r.failure })"},
+	{Rows: "S2-90", File: "internal/saga/sagadb/trail_write.go",
+		Old: "\"old_state\", func(r *eventRow) *saga.State { return &r.Old }",
+		New: "\"old_state\", func(r *eventRow) *saga.State { return &r.New }"},
+	{Rows: "S2-91", File: "internal/saga/sagadb/trail_write.go",
+		Old: "postgres.JSON(\"error\", func(r *eventRow) *[]byte { return &r.failure })",
+		New: "postgres.JSON(\"error\", func(r *eventRow) *[]byte { return &r.data })"},
+	{Rows: "S2-92", File: "internal/saga/sagadb/trail_write.go",
+		Old: "\"span_id\", func(r *eventRow) **string { return &r.SpanID }",
+		New: "\"span_id\", func(r *eventRow) **string { return &r.TraceID }"},
 	{Rows: "A-03", File: "internal/jobrun/jobdb/columns.go",
 		Old: "postgres.Int(\"priority\", func(r *runRow) *int { return &r.Priority })",
 		New: "postgres.Int(\"priority\", func(r *runRow) *int { return &r.RetryNumber })"},
@@ -55,4 +64,8 @@ var rest = []Mutant{
 		Old: "\tfound, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, asked.Request)\n\tif err",
 		New: "\tfound, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, asked.Request)\n\tfound.More = false\n" +
 			"\tif err"},
+	{Rows: "J-26, API-03", File: "internal/jobrun/problems.go",
+		Old: "\t\treturn false, false, fault.New(fault.Conflict, CodeFenceLost, \"the run was given up by " +
+			"the leader: stop it and discard its result\")",
+		New: "\t\treturn true, false, nil"},
 }

@@ -129,11 +129,21 @@ var schema = []Mutant{
 			":= replace(was, '    x.error,\n', '    c.error,\n"+
 			"'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW "+
 			"saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-66",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'GREATEST(c.attempts, h.sent)', 'c.attempts'); BEGIN ASSERT was <> becomes, "+
+			"'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant WITH "+
+			"(security_invoker = true) AS ' || becomes; END $do$"),
 	after("S2-57",
 		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
 			":= replace(was, 'GREATEST(x.attempts, h.sent)', 'x.attempts'); BEGIN ASSERT was <> becomes, "+
 			"'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW saga.steps_by_tenant WITH "+
 			"(security_invoker = true) AS ' || becomes; END $do$"),
+	after("S2-58",
+		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
+			":= replace(was, 'w.definition -> ''retry''::text', 'w.definition -> ''nothing''::text'); "+
+			"BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE 'CREATE OR REPLACE VIEW "+
+			"saga.steps_by_tenant WITH (security_invoker = true) AS ' || becomes; END $do$"),
 	after("S2-56, S2-72",
 		"DO $do$ DECLARE was text := pg_get_viewdef('saga.steps_by_tenant'::regclass); becomes text "+
 			":= replace(was, 'ARRAY[1, 3]', 'ARRAY[1]'); BEGIN ASSERT was <> becomes, 'nothing is "+
@@ -179,6 +189,17 @@ var schema = []Mutant{
 			"integer)'::regprocedure); becomes text := replace(was, 'coalesce(s.metadata, ''{}''::jsonb) "+
 			"|| coalesce(w.def', 'coalesce(w.def'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; "+
 			"EXECUTE becomes; END $do$"),
+	after("X1",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
+			"integer)'::regprocedure); becomes text := replace(was, '      FROM moved m;', '      FROM "+
+			"moved m WHERE m.seq % 2 = 0;'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE "+
+			"becomes; END $do$"),
+	after("D-38",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
+			"integer)'::regprocedure); becomes text := replace(was, 'WHERE m.status IN (''RESOLVED'', "+
+			"''DEAD'')\n"+
+			"           AND m.terminal_at <', 'WHERE coalesce(m.terminal_at, ''-infinity'') <'); BEGIN "+
+			"ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; END $do$"),
 	after("F41",
 		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
 			"integer)'::regprocedure); becomes text := replace(was, 'FOR UPDATE OF m SKIP LOCKED', 'FOR "+
