@@ -18,7 +18,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak bench-dlq mutants
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts bench-dlq mutants
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,9 @@ test-kafka: postgres ## run the integration tests of internal/kafka on a real br
 
 test-keycloak: postgres programs ## sign people in at a real Keycloak from Maven Central, behind a proxy with TLS (two minutes; KEYCLOAK_ZIP=…)
 	@GO='$(GO)' sh scripts/keycloak.sh
+
+test-alerts: postgres programs ## bring about what 22 alerts are for, on a real Prometheus that scrapes a real server (four minutes)
+	$(TEST) -tags alerts -v -run AlertsFireInTheirConditions ./internal/test/manual
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)
 	cd tools/bench && $(TESTED_THERE) -tags peers -run BesideDTM .
