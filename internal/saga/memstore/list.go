@@ -55,9 +55,3 @@ func listed[T any](f *saga.Filter, all []T, of func(*T) *saga.Saga) page.Of[T] {
 		return compare(place(item), page.KeyTimeID{Key: f.AfterKey, TimeID: after}) > 0
 	})
 }
-
-// newest sorts the items that match a filter, newest first, and returns the requested page.
-func newest[T any](r page.ByTime, all []T, place func(*T) page.TimeID) page.Of[T] {
-	slices.SortFunc(all, func(a, b T) int { return place(&b).Compare(place(&a)) })
-	return page.In(r, all, func(item *T, after page.TimeID) bool { return place(item).Compare(after) < 0 })
-}

@@ -41,7 +41,7 @@ func sameValue(f Field, before string) bool {
 	if f.Kind == "span" && was != "" && is != "" {
 		wasMS, wasOK := milliseconds(was)
 		isMS, isOK := milliseconds(is)
-		return was == is || wasOK && isOK && string(wasMS) == string(isMS)
+		return was == is || wasOK && isOK && wasMS == isMS
 	}
 	if f.Kind == "json" {
 		var a, b bytes.Buffer
