@@ -58,7 +58,9 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
 		if line.Act = line.URL; c.ID == nil && c.Count > 1 {
 			line.Many = web.Count(c.Count, c.IsCapped)
-			line.Act, line.Step = forAll(&c, line.URL, line.Step)
+			if line.Act, line.Step = forAll(&c, line.URL, line.Step); p.kit.ReadOnly {
+				line.Act, line.Step = line.URL, "See"
+			}
 		}
 		if !c.Next.Allowed {
 			line.Needs = c.Next.Permission
