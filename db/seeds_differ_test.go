@@ -7,7 +7,7 @@ var differing = []struct{ row, trait, is string }{
 		"character varying(255) NOT NULL DEFAULT ''::character varying"},
 	{"S1-07", "seed1.saga_states: column status", "character varying(50) NOT NULL GENERATED"},
 	{"S1-22", "seed1.saga_states: index idx_saga_states_correlation_id",
-		"btree (correlation_id, tenant_id, created_at) WHERE (correlation_id IS NOT NULL)"},
+		"btree (correlation_id text_pattern_ops, tenant_id, created_at) WHERE (correlation_id IS NOT NULL)"},
 	{"S1-23", "seed1.saga_states: index idx_saga_states_created_at", "brin (created_at)"},
 	{"S1-21", "seed1.saga_states: index idx_saga_states_status",
 		"btree (tenant_id, created_at, id, workflow_name, initiated_by) WHERE (completed_at IS NULL)"},

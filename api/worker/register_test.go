@@ -180,7 +180,7 @@ func TestADetachedWorkerConfirmsItsRunsAndRegistersAgain(t *testing.T) {
 		if err := <-causes[keep.String()]; err != nil {
 			t.Errorf("the confirmed run ended with %v", err)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(time.Minute)
 		if done := s.completed(); len(done) != 2 || done[0].RunID != keep || done[1].RunID != next {
 			t.Errorf("results: %+v", done)
 		}

@@ -82,7 +82,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "extras", "down"}, "dropped idx_event_type", 0},
 		{[]string{"migrate", "down", "2"}, "2 migrations reverted", 0},
 		{[]string{"migrate", "status"}, ", 2 pending", 1},
-		{[]string{"migrate", "down", "--to", "0301"}, "2 migrations reverted", 0},
+		{[]string{"migrate", "down", "--to", "0301"}, "6 migrations reverted", 0},
 		{[]string{"migrate", "down", "--to", "0301"}, "0 migrations reverted", 0},
 		{[]string{"migrate", "down", "--to", "0330"}, "migration 0330 is not applied", 1},
 		{[]string{"migrate", "down", "--to", "0301", "1"}, "must be 1 or more, or --to", 1},

@@ -116,7 +116,7 @@ func (e *entrance) events() {
 	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
 	lines.Scan()
-	e.want("the stream begins", stream.StatusCode == 200 && strings.HasPrefix(lines.Text(), "retry:"),
+	e.want("the stream begins", stream.StatusCode == 200 && lines.Text() == ": open",
 		stream, lines.Text())
 	res, text := e.send("POST", "/api/v1/sagas",
 		strings.Replace(e.saga(""), "{", `{"saga_id": "`+id+`", `, 1))

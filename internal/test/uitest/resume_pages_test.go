@@ -18,12 +18,12 @@ func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 	t.Parallel()
 	s := uitest.Start(t, func(c *config.Config) { c.DLQ.AutoRetry = false })
 	for _, journey := range []struct {
-		operation, page, resume, why, means string
+		operation, page, resume, why, means, ended string
 	}{
-		{"redrive-by-filter", "/ui/redrives/%s", "/actions/resume", "letters", "it processes all"},
-		{"bulk-of-sagas", "/ui/sagas/bulk/%s", "/actions/resume", "sagas instead of at most", "all"},
-		{"bulk-of-runs", "/ui/run-bulks/%s", "/resume", "runs instead of at most", "It continues with all"},
-		{"backfill", "/ui/backfills/%s", "/resume", "slots instead of at most", "It continues with all"},
+		{"redrive-by-filter", "/ui/redrives/%s", "/actions/resume", "letters", "it processes all", "completed"},
+		{"bulk-of-sagas", "/ui/sagas/bulk/%s", "/actions/resume", "sagas instead of at most", "all", "all requested"},
+		{"bulk-of-runs", "/ui/run-bulks/%s", "/resume", "runs instead of at most", "It continues with all", "completed"},
+		{"backfill", "/ui/backfills/%s", "/resume", "slots instead of at most", "It continues with all", "completed"},
 	} {
 		t.Run(journey.operation, func(t *testing.T) {
 			all := operations()
@@ -62,7 +62,7 @@ func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 			if ended := w.awaitState(&op, id, "COMPLETED"); fmt.Sprint(ended[op.done]) != "3" {
 				t.Errorf("it ended as %v", ended)
 			}
-			if page := sees(at, "completed"); strings.Contains(page, "If you resume") {
+			if page := sees(at, journey.ended); strings.Contains(page, "If you resume") {
 				t.Error("after its end its page offers to resume it")
 			}
 		})
