@@ -35,7 +35,9 @@ const disagreements = `(async () => {
 	const one = /^\/ui\/([a-z/-]+)\/([0-9a-f-]{36})$/.exec(path);
 	if (one && kinds[one[1]]) {
 		const [, kind, id] = one, d = await ask(kinds[kind] + id);
-		if (d) has("state", text(document.querySelector("main h1")), words(d.state ?? d.status));
+		// A bulk of sagas is complete once all have been asked; the page does not call that an end.
+		const state = kind === "sagas/bulk" && d?.state === "COMPLETED" ? "all requested" : words(d?.state ?? d?.status ?? "");
+		if (d) has("state", text(document.querySelector("main h1")), state);
 		if (d && kind === "sagas") compare("version", fact("version").split(" ")[0], d.version);
 		if (d && kind === "workers") has("slots", fact("slots"), d.running + "/" + d.max_runs);
 		if (d && kind === "runs") compare("attempt", fact("attempt"), d.attempt);
