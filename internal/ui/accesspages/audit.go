@@ -80,7 +80,7 @@ var subjectPages = map[client.ActionKind]string{
 	client.ActionKindJobDefinition:   "jobs/%s",
 	client.ActionKindJobRun:          "runs/%s",
 	client.ActionKindJobBackfill:     "backfills/%s",
-	client.ActionKindJobBulk:         "runs/bulk/%s",
+	client.ActionKindJobBulk:         "run-bulks/%s",
 	client.ActionKindJobWorker:       "workers/%s",
 	client.ActionKindWebhook:         "webhooks/%s",
 }

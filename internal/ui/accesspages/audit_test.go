@@ -103,6 +103,11 @@ func interventionsAreListed(t *testing.T, s *uitest.Server) {
 			t.Errorf("%s: %d lines on the page, %d in the API", of, got, len(listed))
 		}
 	}
+	ofRuns := "/ui/run-bulks/" + s.Must(t, "POST", "/job-runs/bulk", map[string]any{
+		"action": "CANCEL", "filter": map[string]any{"correlation_id": "none"}, "reason": "the shop has closed",
+	})["id"].(string)
+	pageOf(t, s, "/ui/audit?kind=job_bulk", 200, `<a href="`+ofRuns+`"`)
+	pageOf(t, s, ofRuns, 200, "the shop has closed")
 	page = pageOf(t, s, "/ui/audit?subject="+ids[0], 200, "saga: cancel")
 	if strings.Count(page, "<tr data-key=") != 3 {
 		t.Errorf("the page of one saga omits what the bulk did to it:\n%s", page)
