@@ -129,7 +129,7 @@ func (d *dialog) open(v *Visit, posted bool) {
 	}
 	was := map[string]string{}
 	for i, f := range d.Fields {
-		if d.Edits && f.Kind != "secret" && f.Kind != "hidden" {
+		if d.remembers(f) {
 			was[f.Name] = d.before[i]
 		}
 	}

@@ -20,19 +20,27 @@ func FromTo(what, from, to string) template.HTML {
 }
 
 // planned are the changes that a form makes itself, before those that only the API or a reading can tell: of the state,
-// and of each value of an edit.
-// before are the values that the fields had.
+// and of each value of an edit. before are the values that the fields had.
 func planned(a *Action, before []string) (all []template.HTML) {
 	if a.State != "" && a.Becomes != "" && a.State != a.Becomes {
 		all = append(all, FromTo("the state", a.State, a.Becomes))
 	}
+	return append(all, edits(a, func(i int) (was, is string, known bool) { return before[i], a.Fields[i].Value, true })...)
+}
+
+// edits are the values of an edit that differ. values returns those of a field.
+func edits(a *Action, values func(field int) (was, is string, known bool)) (all []template.HTML) {
 	for i, f := range a.Fields {
-		if a.Edits && f.Kind != "secret" && f.Kind != "hidden" && !sameValue(f, before[i]) {
-			all = append(all, FromTo(f.Label, f.said(before[i]), f.said(f.Value)))
+		was, is, known := values(i)
+		if f.Value = is; known && a.remembers(f) && !sameValue(f, was) {
+			all = append(all, FromTo(f.Label, f.said(was), f.said(is)))
 		}
 	}
 	return all
 }
+
+// remembers reports whether a form sends back the value that a field had when it was opened.
+func (a *Action) remembers(f Field) bool { return a.Edits && f.Kind != "secret" && f.Kind != "hidden" }
 
 // sameValue reports whether a field still has a value, however it is written.
 func sameValue(f Field, before string) bool {
@@ -88,20 +96,16 @@ func (v *Visit) remembered() (o opened) {
 	return o
 }
 
-// stale reads what has changed since the form of an action was opened; now are the present values of its fields.
+// stale reads what has changed since the form of an action was opened; present are the values of its fields now.
 func (k *Kit) stale(v *Visit, a *Action, present []string) (*since, error) {
 	o, s := v.remembered(), &since{}
 	if o.state != "" && a.State != "" && o.state != a.State {
 		s.Values = append(s.Values, FromTo("the state", o.state, a.State))
 	}
-	for i, f := range a.Fields {
-		was, known := o.was[f.Name]
-		now := f
-		now.Value = present[i]
-		if known && a.Edits && f.Kind != "secret" && !sameValue(now, was) {
-			s.Values = append(s.Values, FromTo(f.Label, f.said(was), f.said(now.Value)))
-		}
-	}
+	s.Values = append(s.Values, edits(a, func(i int) (was, is string, known bool) {
+		was, known = o.was[a.Fields[i].Name]
+		return was, present[i], known
+	})...)
 	if a.Subject == "" || o.at.IsZero() {
 		s.Unknown = true
 		return s, nil
