@@ -107,6 +107,15 @@ func (a KeyTimeID) Compare(b KeyTimeID) int {
 	return cmp.Or(strings.Compare(a.Key, b.Key), a.TimeID.Compare(b.TimeID))
 }
 
+// SplitKey returns a page after a place with a key as the page after its time and id, and the key.
+func SplitKey(r Request[KeyTimeID]) (at ByTime, key string) {
+	at = ByTime{Limit: r.Limit, Offset: r.Offset, Total: r.Total, TotalCap: r.TotalCap, Snapshot: r.Snapshot}
+	if r.After != nil {
+		at.After, key = &r.After.TimeID, r.After.Key
+	}
+	return at, key
+}
+
 // TimeKey is a place in the order of a time and a text.
 type TimeKey struct {
 	At  time.Time

@@ -57,6 +57,15 @@ type NewestFirst struct {
 	Ascending     bool
 }
 
+// Direction returns what a list adds to the columns that it is ordered by, and how those of an item after a place
+// compare with the place.
+func Direction(ascending bool) (order, than string) {
+	if ascending {
+		return "", ">"
+	}
+	return " DESC", "<"
+}
+
 // ReadFew is ReadPage for lists that are short enough to be counted to the end.
 func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
 	scan func(row Scanner, more ...any) (T, error)) (found page.Of[T], err error) {
@@ -74,11 +83,8 @@ func ReadFew[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r
 // ReadPage reads the page that r requests from the rows that w selects.
 func ReadPage[T any](ctx context.Context, tx *sqlx.Tx, l NewestFirst, w *Where, r page.ByTime,
 	scan func(row Scanner, more ...any) (T, error)) (page.Of[T], error) {
-	columns, than, direction := []string{l.At, l.ID}, "<", " DESC"
-	if l.Ascending {
-		than, direction = ">", ""
-	}
-	var after []any
+	columns, after := []string{l.At, l.ID}, []any(nil)
+	direction, than := Direction(l.Ascending)
 	if l.Key != "" {
 		columns, after = append([]string{l.Key}, columns...), []any{l.AfterKey}
 	}

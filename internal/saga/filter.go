@@ -92,21 +92,16 @@ func (s Sort) Place(of *Saga) (at page.KeyTimeID, ok bool) {
 	return at, text != nil
 }
 
-// BeginAfter makes the list begin after a place in its order.
-func (f *Filter) BeginAfter(place page.KeyTimeID) { f.After, f.AfterKey = &place.TimeID, place.Key }
-
-// SortedBy returns what a list of f is sorted by when sort was asked for, "" if nothing was, and
-// whether that is possible: the sagas whose key begins with a prefix are together only in the order
-// of that key.
-func (f *Filter) SortedBy(sort Sort) (Sort, bool) {
-	implied := sort
+// SortOfPrefix is what a list with a prefix is sorted by: the sagas whose key begins with it are together only in
+// the order of that key. ByCreation: the filter has no prefix, so the list can be sorted by anything.
+func (f *Filter) SortOfPrefix() Sort {
 	switch {
 	case f.KeyPrefix != "":
-		implied = ByBusinessKey
+		return ByBusinessKey
 	case f.CorrelationPrefix != "":
-		implied = ByCorrelation
+		return ByCorrelation
 	}
-	return implied, sort == ByCreation || sort == implied
+	return ByCreation
 }
 
 // OfError reports whether f filters by errors.

@@ -90,7 +90,6 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	request := page.ByTime{Limit: asked.Limit, Offset: asked.Offset, Total: asked.Total, TotalCap: asked.TotalCap}
 	f := jobrun.DefinitionFilter{
 		Name: httpkit.Text(p.Name), Type: jobrun.Type(httpkit.Text(p.Type)), Enabled: p.Enabled, Paused: p.Paused,
 		Label: httpkit.Text(p.Label), Command: httpkit.Text(p.CommandName), BuiltIn: p.BuiltIn,
@@ -99,9 +98,8 @@ func (s *Handlers) ListJobDefinitions(ctx context.Context,
 	if f.Ascending = f.ByName; p.Order != nil {
 		f.Ascending = *p.Order == api.ListJobDefinitionsParamsOrderAsc
 	}
-	if asked.After != nil {
-		request.After, f.AfterName = &asked.After.TimeID, asked.After.Key
-	}
+	var request page.ByTime
+	request, f.AfterName = page.SplitKey(asked.Request)
 	found, err := s.Definitions.ListDefinitions(ctx, req.Tenant.ID, f, request)
 	if err != nil {
 		return nil, err

@@ -71,10 +71,7 @@ func sortedBy(f jobrun.Filter) string {
 
 // orderOf returns the order of a list by a time and the id of an alias.
 func orderOf(f jobrun.Filter, at, alias string) string {
-	direction := " DESC"
-	if f.Ascending {
-		direction = ""
-	}
+	direction, _ := postgres.Direction(f.Ascending)
 	return " ORDER BY " + at + direction + ", " + alias + ".id" + direction
 }
 
@@ -110,10 +107,7 @@ func selectRuns(
 			w.Add(postgres.WasThere("r", "?"), string(p.Snapshot))
 		}
 		if p.After != nil {
-			than := "<"
-			if f.Ascending {
-				than = ">"
-			}
+			_, than := postgres.Direction(f.Ascending)
 			w.Add("("+sortedBy(f)+", r.id) "+than+" (?, ?)", p.After.At, p.After.ID)
 		}
 		parts = append(parts, "(SELECT "+columns+" FROM "+table+" r WHERE "+w.Text()+tail+")")

@@ -43,10 +43,7 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	if err := sorted(&filter, p); err != nil {
 		return nil, err
 	}
-	filter.ByTime = page.ByTime{Limit: asked.Limit, Offset: asked.Offset, Total: asked.Total, TotalCap: asked.TotalCap}
-	if asked.After != nil {
-		filter.BeginAfter(*asked.After)
-	}
+	filter.ByTime, filter.AfterKey = page.SplitKey(asked.Request)
 	if p.Archived != nil && *p.Archived {
 		return s.listArchived(ctx, p, filter, none, asked)
 	}
@@ -75,14 +72,16 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 
 // sorted reads the order of a list.
 func sorted(f *saga.Filter, p api.ListSagasParams) error {
-	sort := saga.ByCreation
-	if p.Sort != nil && *p.Sort != api.ListSagasParamsSortCreatedAt {
-		sort = saga.Sort(*p.Sort)
-	}
-	var possible bool
-	f.Sort, possible = f.SortedBy(sort)
-	if !possible || p.Sort != nil && *p.Sort == api.ListSagasParamsSortCreatedAt && f.Sort != saga.ByCreation {
-		return httpkit.BadParameter("sort", "excluded", "must be %s or omitted with that prefix", f.Sort)
+	f.Sort = f.SortOfPrefix()
+	if p.Sort != nil {
+		asked := saga.Sort(*p.Sort)
+		if *p.Sort == api.ListSagasParamsSortCreatedAt {
+			asked = saga.ByCreation
+		}
+		if f.Sort != saga.ByCreation && asked != f.Sort {
+			return httpkit.BadParameter("sort", "excluded", "must be %s or omitted with that prefix", f.Sort)
+		}
+		f.Sort = asked
 	}
 	if f.Sort == saga.ByEnd && p.Archived != nil && *p.Archived {
 		return httpkit.BadParameter("sort", "excluded", "cannot be completed_at with archived=true: no index has that order")

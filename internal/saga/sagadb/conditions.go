@@ -90,7 +90,8 @@ func (w *sagaWhere) sagas(tenant uuid.UUID, f saga.Filter) {
 
 // sorted adds that a list has the saga, and that it comes after f.After.
 func (w *sagaWhere) sorted(f *saga.Filter) {
-	than, at := beyond(*f), "s.created_at"
+	at := "s.created_at"
+	_, than := postgres.Direction(f.Ascending)
 	switch {
 	case f.Sort == saga.ByEnd:
 		at = "s.completed_at"
@@ -107,14 +108,6 @@ func (w *sagaWhere) sorted(f *saga.Filter) {
 	default:
 		w.Add("("+at+", s.id) "+than+" (?, ?)", f.After.At, f.After.ID)
 	}
-}
-
-// beyond returns how what comes after a place compares with it.
-func beyond(f saga.Filter) string {
-	if f.Ascending {
-		return ">"
-	}
-	return "<"
 }
 
 // states restricts to states with the predicates of the partial indexes: unfinished

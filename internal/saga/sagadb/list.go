@@ -65,17 +65,15 @@ func listSagas(tenant uuid.UUID, f saga.Filter) (query string, args []any) {
 
 // orderOf returns the order of a list.
 func orderOf(f saga.Filter) string {
-	direction, than := " DESC", ">"
-	if f.Ascending {
-		direction, than = "", "<"
-	}
+	direction, _ := postgres.Direction(f.Ascending)
 	at := "s.created_at"
 	if f.Sort == saga.ByEnd {
 		at = "s.completed_at"
 	}
 	order := " ORDER BY "
 	if f.Sort.OfText() { // in the order of bytes, as in the index
-		order += "s." + string(f.Sort) + " USING ~" + than + "~, "
+		_, before := postgres.Direction(!f.Ascending)
+		order += "s." + string(f.Sort) + " USING ~" + before + "~, "
 	}
 	return order + at + direction + ", s.id" + direction
 }
@@ -167,7 +165,8 @@ func assigned(table string, tenant uuid.UUID, f saga.Filter) (from string, w sag
 	n := postgres.Where{}
 	n.Add("n.tenant_id = ? AND n.assignee = ? AND n.assignee <> ''", tenant, f.Assignee)
 	if f.After != nil && f.Sort == saga.ByCreation {
-		n.Add("(n.created_at, n.saga_id) "+beyond(f)+" (?, ?)", f.After.At, f.After.ID)
+		_, than := postgres.Direction(f.Ascending)
+		n.Add("(n.created_at, n.saga_id) "+than+" (?, ?)", f.After.At, f.After.ID)
 	}
 	return "(SELECT s.* FROM saga.saga_notes n JOIN " + table +
 			" s ON s.id = n.saga_id AND s.tenant_id = n.tenant_id AND s.created_at = n.created_at WHERE " + n.Text() + ")",

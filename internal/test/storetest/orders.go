@@ -44,7 +44,7 @@ func listOrders(f *fixture) {
 					got, more = append(got, found.Items...), found.More
 					if more {
 						place, _ := sort.Place(&found.Items[4])
-						filter.BeginAfter(place)
+						filter.After, filter.AfterKey = &place.TimeID, place.Key
 						if len(added) < 20 {
 							disturb()
 						}
