@@ -5,10 +5,10 @@
 // Moment; a decision comes out as a Change, which a store writes completely if its
 // precondition still holds, and otherwise not at all.
 //
-// Files, each on top of those before it: problems, machine, state, attention, interventions, saga,
-// outcome, record, run, audit, budget, actions, event, filter, step_decision, apply, explain, new,
-// store, archive, attempts, faults, letter, patch, failure_summary, damage, doubt, erased, force,
-// dry_run, job, note, operated, planned, reopen, statistics, steps.
+// Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
+// record, run, actions, budget, event, filter, attention, problems, explain, new, store, archive,
+// step_decision, attempts, failure_summary, patch, apply, damage, doubt, dry_run, erased, faults,
+// force, job, letter, note, operated, planned, reopen, statistics, steps.
 package saga
 
 import "slices"

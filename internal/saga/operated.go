@@ -50,13 +50,13 @@ func RecordOf(v Verb) (t AuditType, told []string, ok bool) {
 }
 
 // OperatorTypes are the types of the events that record what operators did, in order.
-func OperatorTypes() []AuditType {
+var OperatorTypes = func() []AuditType {
 	types := map[AuditType]bool{}
 	for _, r := range recordOf {
 		types[r.Type] = true
 	}
 	return slices.Sorted(maps.Keys(types))
-}
+}()
 
 // Operation is what an event records of an operator's action.
 type Operation struct {
@@ -99,7 +99,7 @@ func OperationOf(t AuditType, data json.RawMessage, actor, step string) Operatio
 // list of what operators did has the operation in its place.
 func (e *AuditEvent) OfBulk(id uuid.UUID) {
 	var w words
-	if e.Data == nil || !slices.Contains(OperatorTypes(), e.Type) || json.Unmarshal(e.Data, &w) != nil {
+	if e.Data == nil || !slices.Contains(OperatorTypes, e.Type) || json.Unmarshal(e.Data, &w) != nil {
 		return
 	}
 	w.Bulk = &id

@@ -147,14 +147,7 @@ func (r *Instance) Call(d Defaults) Call {
 		Attempt: r.Attempt, Fence: r.LeaseEpoch,
 		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout),
 	}
-	for _, carried := range []struct {
-		into *string
-		from *string
-	}{{&c.Trace, r.TraceID}, {&c.TraceState, r.TraceState}, {&c.Baggage, r.Baggage}} {
-		if carried.from != nil {
-			*carried.into = *carried.from
-		}
-	}
+	c.Trace, c.TraceState, c.Baggage = textOf(r.TraceID), textOf(r.TraceState), textOf(r.Baggage)
 	word, reruns := "execute", r.intervened(r.CurrentStep).Runs
 	by := &step.Action
 	if c.Action == Compensate {

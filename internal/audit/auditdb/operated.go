@@ -38,7 +38,7 @@ var operatedColumns = strings.Join([]string{
 }, ", ")
 
 // The conditions of the index of operators' events, word for word.
-var operatorsEvent = "e.event_type IN ('" + joined(saga.OperatorTypes(), "', '") + "')"
+var operatorsEvent = "e.event_type IN ('" + joined(saga.OperatorTypes, "', '") + "')"
 
 const notOfBulk = "NOT jsonb_exists(e.event_data, 'bulk')"
 

@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// creating returns the statement that stores a batch in one statement, so in one transaction: each saga whose
+// creating returns the statement that stores a batch, so in one transaction: each saga whose
 // workflow is enabled and still current, and whose idempotency key is new. Keys are
 // inserted in order, and so are ids, so that two nodes with the same ones wait for
 // each other instead of deadlocking. A taken id fails the whole statement; the caller

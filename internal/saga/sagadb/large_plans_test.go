@@ -297,7 +297,7 @@ func cleanupQuery(t *testing.T, db *sql.DB) string {
 }
 
 func operatorTypes() (joined string) {
-	for i, t := range saga.OperatorTypes() {
+	for i, t := range saga.OperatorTypes {
 		if i > 0 {
 			joined += "', '"
 		}
