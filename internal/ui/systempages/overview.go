@@ -58,9 +58,7 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
 		if line.Act = line.URL; c.ID == nil && c.Count > 1 {
 			line.Many = web.Count(c.Count, c.IsCapped)
-			if line.Act, line.Step = forAll(&c, line.URL, line.Step); p.kit.ReadOnly {
-				line.Act, line.Step = line.URL, "See"
-			}
+			line.Act, line.Step = p.forAll(&c, line.URL, line.Step)
 		}
 		if !c.Next.Allowed {
 			line.Needs = c.Next.Permission
@@ -177,7 +175,10 @@ var bulkSteps = map[string]string{"resumeCompensation": "resume-compensation", "
 
 // forAll is what the button of a cause of many items opens, and what it says: the form of a bulk operation that does
 // the step to all of them, or their list.
-func forAll(c *client.OverviewCause, list, step string) (page, label string) {
+func (p *pages) forAll(c *client.OverviewCause, list, step string) (page, label string) {
+	if p.kit.ReadOnly {
+		return list, "See"
+	}
 	filters, of := strings.CutPrefix(list, "/ui/sagas?")
 	if action := bulkSteps[c.Next.Operation]; action != "" && of {
 		return "/ui/sagas/bulk/new?" + filters + "&action=" + action, step
