@@ -55,11 +55,10 @@ LONGEST = ./internal/test/chaos ./internal/app ./internal/test/manual ./internal
 # time, even on a machine that does something else as well.
 TEST = TMPDIR=$$(sh scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m
 
-# Most tests wait more than they compute, so twice as many packages run at once as
-# there are cores.
 # The benchmark's module, whose tests start the programs that they measure.
 TESTED_THERE = TMPDIR=$$(sh ../../scripts/tmpdir.sh) GOGC=400 $(GO) test -vet=off -ldflags=-s -timeout 45m
 
+# Most tests wait more than they compute, so twice as many packages run at once as there are cores.
 test: postgres object-store programs ## run all tests; fails, never skips, when a component is missing (RACE=1: the packages of `make race` under the race detector)
 ifeq ($(VETTED),)
 	$(GO) vet ./...

@@ -36,7 +36,7 @@ type cli struct {
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 
 	Serve    serveCmd    `cmd:"" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
-	Ready    readyCmd    `cmd:"" help:"Say whether the server with these settings on this machine is ready; otherwise fail."`
+	Ready    readyCmd    `cmd:"" help:"Check that the server with this configuration on this machine is ready; fail if it is not."`
 	Migrate  migrateCmd  `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
 	Key      keyCmd      `cmd:"" help:"Create, list and revoke API keys."`
 	Workflow workflowCmd `cmd:"" help:"Validate workflow definitions."`

@@ -59,9 +59,7 @@ func told(f *fixture) map[uuid.UUID][]saga.AuditEvent {
 		for _, e := range events {
 			m := f.moment()
 			m.Actor, m.RequestID = fmt.Sprintf("actor %d ж", i%5), "req-"+fmt.Sprint(i)
-			if _, passed := e.(saga.DeadlinePassed); passed {
-				run, e = f.overdueNow(run)
-			}
+			run, e = f.seen(run, e)
 			c, err := saga.Apply(run, e, m)
 			if err != nil {
 				f.t.Fatal(err)

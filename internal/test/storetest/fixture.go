@@ -161,9 +161,7 @@ func (f *fixture) stored(batch ...saga.NewSaga) []saga.Instance {
 // apply applies an event by the rules, which must allow it.
 func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	f.t.Helper()
-	if _, passed := e.(saga.DeadlinePassed); passed {
-		run, e = f.overdueNow(run)
-	}
+	run, e = f.seen(run, e)
 	c, err := saga.Apply(run, e, f.moment())
 	if err != nil {
 		f.t.Fatalf("%#v on %+v: %v", e, run.Saga, err)
@@ -171,9 +169,12 @@ func (f *fixture) apply(run saga.Instance, e saga.Event) saga.Change {
 	return c
 }
 
-// overdueNow returns run with its deadlines as the store has set them, as the reaper loads it, and
-// the event that the present one has passed.
-func (f *fixture) overdueNow(run saga.Instance) (saga.Instance, saga.Event) {
+// seen returns e as it happens to run. That a deadline has passed is seen by the reaper, which loads the saga: run
+// then has its deadlines as the store has set them, and the present one is that of the event.
+func (f *fixture) seen(run saga.Instance, e saga.Event) (saga.Instance, saga.Event) {
+	if _, passed := e.(saga.DeadlinePassed); !passed {
+		return run, e
+	}
 	stored := f.load(run.ID).Saga
 	run.TimeoutAt, run.CompensationTimeoutAt = stored.TimeoutAt, stored.CompensationTimeoutAt
 	return run, saga.DeadlinePassed{At: *run.Deadline()}
