@@ -254,8 +254,8 @@ func TestAStopEndsAttemptsAndTheNextNodeMakesThemAgain(t *testing.T) {
 			<-ctx.Done()
 			return webhook.Outcome{Abandoned: true}
 		}
+		w.happen(3) // before the node, which could read the first one alone
 		stop := w.node()
-		w.happen(3)
 		time.Sleep(10 * time.Second)
 		begun := time.Now()
 		stop()
