@@ -194,6 +194,7 @@ const (
 
 // Defines values for DeadLetterHeaderPatchOp.
 const (
+	DeadLetterHeaderPatchOpAdd    DeadLetterHeaderPatchOp = "add"
 	DeadLetterHeaderPatchOpRemove DeadLetterHeaderPatchOp = "remove"
 	DeadLetterHeaderPatchOpSet    DeadLetterHeaderPatchOp = "set"
 )
@@ -485,17 +486,14 @@ const (
 	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
 )
 
-// Defines values for PlannedChangeMember.
+// Defines values for PlannedChangeOf.
 const (
-	PlannedChangeMemberAttentionReason PlannedChangeMember = "attention_reason"
-	PlannedChangeMemberCurrentStep     PlannedChangeMember = "current_step"
-	PlannedChangeMemberDeadline        PlannedChangeMember = "deadline"
-	PlannedChangeMemberEndCause        PlannedChangeMember = "end_cause"
-	PlannedChangeMemberFailures        PlannedChangeMember = "failures"
-	PlannedChangeMemberNextRunAt       PlannedChangeMember = "next_run_at"
-	PlannedChangeMemberOrder           PlannedChangeMember = "order"
-	PlannedChangeMemberState           PlannedChangeMember = "state"
-	PlannedChangeMemberSuspendedAt     PlannedChangeMember = "suspended_at"
+	PlannedChangeOfAuditEvent      PlannedChangeOf = "audit_event"
+	PlannedChangeOfDeadLetter      PlannedChangeOf = "dead_letter"
+	PlannedChangeOfJobRun          PlannedChangeOf = "job_run"
+	PlannedChangeOfSaga            PlannedChangeOf = "saga"
+	PlannedChangeOfStepLog         PlannedChangeOf = "step_log"
+	PlannedChangeOfWebhookDelivery PlannedChangeOf = "webhook_delivery"
 )
 
 // Defines values for ReadinessStatus.
@@ -1380,6 +1378,9 @@ type Backfill struct {
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// Created Number of runs created.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
@@ -1486,6 +1487,9 @@ type BackfillList struct {
 
 // BackfillPreview defines model for BackfillPreview.
 type BackfillPreview struct {
+	// Changes What the listed slots would change, from what to what.
+	Changes []PlannedChange `json:"changes"`
+
 	// Slots In the order of the backfill, at most 1000.
 	Slots      []BackfillSlot `json:"slots"`
 	SlotsTotal int            `json:"slots_total"`
@@ -1740,8 +1744,11 @@ type DeadLetter struct {
 	Assignee       *string          `json:"assignee,omitempty"`
 
 	// Attempts With `include=attempts`.
-	Attempts      []DeadLetterAttempt `json:"attempts,omitempty"`
-	ConsumerGroup *string             `json:"consumer_group,omitempty"`
+	Attempts []DeadLetterAttempt `json:"attempts,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes       *PlannedChanges `json:"changes,omitempty"`
+	ConsumerGroup *string         `json:"consumer_group,omitempty"`
 
 	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
 	// stack trace together exceed 256 kB: get the letter itself.
@@ -2097,11 +2104,14 @@ type DeadLetterFilter struct {
 
 // DeadLetterGroup Letters with the same fingerprint, which stands for one kind of error.
 type DeadLetterGroup struct {
-	Assignee    *string   `json:"assignee,omitempty"`
-	ErrorType   *string   `json:"error_type,omitempty"`
-	Fingerprint string    `json:"fingerprint"`
-	FirstSeen   time.Time `json:"first_seen"`
-	LastSeen    time.Time `json:"last_seen"`
+	Assignee *string `json:"assignee,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes     *PlannedChanges `json:"changes,omitempty"`
+	ErrorType   *string         `json:"error_type,omitempty"`
+	Fingerprint string          `json:"fingerprint"`
+	FirstSeen   time.Time       `json:"first_seen"`
+	LastSeen    time.Time       `json:"last_seen"`
 
 	// Message The error message with all variable parts replaced by `#`.
 	Message string  `json:"message"`
@@ -2169,7 +2179,8 @@ type DeadLetterHeader struct {
 	ValueBase64 *ContentText `json:"value_base64,omitempty"`
 }
 
-// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `remove` removes them.
+// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `add` appends one more;
+// `remove` removes them all.
 type DeadLetterHeaderPatch struct {
 	Name        string                  `json:"name"`
 	Op          DeadLetterHeaderPatchOp `json:"op"`
@@ -2346,6 +2357,9 @@ type DeadLetterPolicy struct {
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// HoldAll In the default policy: no letter of any topic of the tenant is retried
 	// automatically, whatever the topic's own policy says. Absent for topics.
@@ -2892,6 +2906,9 @@ type ErasureResult struct {
 	// AuditEvents Events whose error lost its text. All events remain.
 	AuditEvents int `json:"audit_events"`
 
+	// Changes Only in a dry run: what it would change, from what to what.
+	Changes []PlannedChange `json:"changes,omitempty"`
+
 	// DeadLetters Dead letters that were deleted, live or archived.
 	DeadLetters int  `json:"dead_letters"`
 	DryRun      bool `json:"dry_run"`
@@ -3209,9 +3226,12 @@ type JobBulk struct {
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
-	CreatedAt      time.Time  `json:"created_at"`
-	Done           int64      `json:"done"`
-	EndedAt        *time.Time `json:"ended_at,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	Done      int64           `json:"done"`
+	EndedAt   *time.Time      `json:"ended_at,omitempty"`
 
 	// Expected Number of runs that matched when it was requested.
 	Expected *int64 `json:"expected,omitempty"`
@@ -3278,7 +3298,12 @@ type JobBulkList struct {
 
 // JobBulkPreview defines model for JobBulkPreview.
 type JobBulkPreview struct {
-	Matched int64 `json:"matched"`
+	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	Changes []PlannedChange `json:"changes"`
+
+	// Examined Number of runs, the first ones, whose changes are in `changes`.
+	Examined int   `json:"examined"`
+	Matched  int64 `json:"matched"`
 
 	// MatchedIsCapped Whether there may be more than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
@@ -3352,6 +3377,9 @@ type JobDefinition struct {
 
 	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName string `json:"command_name"`
@@ -3828,6 +3856,9 @@ type JobRun struct {
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
 	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
 
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// Checkpoint Any JSON value. Callers without `payloads:read` get the text `***`.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
@@ -3992,6 +4023,7 @@ type JobRunFilter struct {
 	ErrorCode     *string         `json:"error_code,omitempty"`
 	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
 	FinishedTo    *time.Time      `json:"finished_to,omitempty"`
+	GaveUp        *bool           `json:"gave_up,omitempty"`
 	Label         *JobLabelFilter `json:"label,omitempty"`
 	LateByMin     *int            `json:"late_by_min,omitempty"`
 	Queue         *Label          `json:"queue,omitempty"`
@@ -4465,26 +4497,36 @@ type PlannedCall struct {
 	URL       string            `json:"url"`
 }
 
-// PlannedChange defines model for PlannedChange.
+// PlannedChange A value that an action would change. Where an answer is about many things, equal
+// changes are one, with `of` and `count`.
 type PlannedChange struct {
-	// From Absent if there is none before.
+	// Count Of how many things; absent for the one that the action is about.
+	Count *int64 `json:"count,omitempty"`
+
+	// From Absent if there is none before. With `count`, the earliest of several times.
 	From *string `json:"from,omitempty"`
 
-	// Member What changes. `deadline` is that of the current phase; `order` is an
+	// Member What changes. Of a saga: `deadline` is that of the current phase; `order` is an
 	// operator's decision about the current step, `failures` are the failed
 	// attempts of the step that its retry policy counts, and `end_cause` is why the
-	// saga is to be compensated.
-	Member PlannedChangeMember `json:"member"`
+	// saga is to be compensated. Of dead letters: `status`. Of runs: `state`,
+	// `cancel_requested_at` (the worker is asked to stop), and `new_run`: the state of
+	// a run that would be created. `place` is `live` or `archive`; `content` is
+	// `stored` before it is erased. Of what is edited: the name of its member.
+	Member string `json:"member"`
 
-	// To Absent if there is none afterwards.
+	// Of The things that `count` counts; absent for the one that the action is about.
+	Of *PlannedChangeOf `json:"of,omitempty"`
+
+	// To Absent if there is none afterwards. With `count`, the earliest of several times.
 	To *string `json:"to,omitempty"`
 }
 
-// PlannedChangeMember What changes. `deadline` is that of the current phase; `order` is an
-// operator's decision about the current step, `failures` are the failed
-// attempts of the step that its retry policy counts, and `end_cause` is why the
-// saga is to be compensated.
-type PlannedChangeMember string
+// PlannedChangeOf The things that `count` counts; absent for the one that the action is about.
+type PlannedChangeOf string
+
+// PlannedChanges Only in the answer to `dry_run`: what the request would change, from what to what.
+type PlannedChanges = []PlannedChange
 
 // Problem RFC 9457.
 type Problem struct {
@@ -4609,7 +4651,10 @@ type Redrive struct {
 	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
-	Concurrency  int            `json:"concurrency"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes     *PlannedChanges `json:"changes,omitempty"`
+	Concurrency int             `json:"concurrency"`
 
 	// Counted The figures that `stop_on` is compared with: letters since the redrive was last
 	// resumed after a halt.
@@ -4882,7 +4927,10 @@ type RedrivePreview struct {
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
 	ByTopic  CountsByName `json:"by_topic"`
-	Matched  int64        `json:"matched"`
+
+	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	Changes []PlannedChange `json:"changes"`
+	Matched int64           `json:"matched"`
 
 	// Sample Up to ten of the letters.
 	Sample []DeadLetter `json:"sample"`
@@ -4963,8 +5011,11 @@ type RetentionInput struct {
 // RetentionResult defines model for RetentionResult.
 type RetentionResult struct {
 	// Archived Number of sagas archived by this request; 0 in a dry run.
-	Archived int  `json:"archived"`
-	DryRun   bool `json:"dry_run"`
+	Archived int `json:"archived"`
+
+	// Changes Only in a dry run: what it would change, from what to what.
+	Changes []PlannedChange `json:"changes,omitempty"`
+	DryRun  bool            `json:"dry_run"`
 
 	// More Whether there are more sagas to archive; in a dry run, whether counts were
 	// cut off at 10,000, or workflows at 1,000.
@@ -5263,7 +5314,10 @@ type SagaBulk struct {
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
-	CreatedAt      time.Time  `json:"created_at"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
 
 	// Done Those that accepted the action.
 	Done    int64      `json:"done"`
@@ -5399,6 +5453,9 @@ type SagaBulkPatch struct {
 type SagaBulkPreview struct {
 	ByState    CountsByName `json:"by_state"`
 	ByWorkflow CountsByName `json:"by_workflow"`
+
+	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	Changes []PlannedChange `json:"changes"`
 
 	// Done Number of examined sagas that would accept the action now.
 	Done int `json:"done"`
@@ -5808,6 +5865,9 @@ type SearchHit struct {
 	// At When it was created or last seen.
 	At *time.Time `json:"at,omitempty"`
 
+	// Begins True if what matched only begins with the text, otherwise absent.
+	Begins *bool `json:"begins,omitempty"`
+
 	// ID Its id, fingerprint or name.
 	ID   string        `json:"id"`
 	Kind SearchHitKind `json:"kind"`
@@ -5921,7 +5981,9 @@ type SettingChangeList struct {
 
 // Settings All settings.
 type Settings struct {
-	Settings []Setting `json:"settings"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes  *PlannedChanges `json:"changes,omitempty"`
+	Settings []Setting       `json:"settings"`
 
 	// Version The version of all settings together.
 	Version int64 `json:"version"`
@@ -6357,10 +6419,12 @@ type WatchedStateKind string
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	CreatedAt   time.Time  `json:"created_at"`
-	CreatedBy   string     `json:"created_by"`
-	Description string     `json:"description"`
-	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes     *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt   time.Time       `json:"created_at"`
+	CreatedBy   string          `json:"created_by"`
+	Description string          `json:"description"`
+	DisabledAt  *time.Time      `json:"disabled_at,omitempty"`
 
 	// DisabledReason Why the webhook is disabled.
 	DisabledReason *string `json:"disabled_reason,omitempty"`
@@ -6600,6 +6664,9 @@ type WorkerState string
 
 // Workflow defines model for Workflow.
 type Workflow struct {
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// CreatedAt When this version was registered.
 	CreatedAt  time.Time          `json:"created_at"`
 	Definition WorkflowDefinition `json:"definition,omitempty"`
@@ -6776,6 +6843,9 @@ type DeliveryID = UUID
 
 // DryRun defines model for DryRun.
 type DryRun = bool
+
+// DryRunOfOne defines model for DryRunOfOne.
+type DryRunOfOne = bool
 
 // EventCursor defines model for EventCursor.
 type EventCursor = string
@@ -7139,6 +7209,10 @@ type VerifyAuditParamsTrail string
 
 // CancelBackfillParams defines parameters for CancelBackfill.
 type CancelBackfillParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -7149,6 +7223,10 @@ type CancelBackfillParams struct {
 
 // ResumeBackfillParams defines parameters for ResumeBackfill.
 type ResumeBackfillParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -7376,6 +7454,10 @@ type ListDeadLetterGroupsParamsInclude string
 
 // UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7543,6 +7625,10 @@ type GetDeadLetterParamsInclude string
 
 // UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
 type UpdateDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7550,6 +7636,10 @@ type UpdateDeadLetterParams struct {
 
 // AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7564,6 +7654,10 @@ type AcknowledgeDeadLetterParams struct {
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7578,6 +7672,10 @@ type DiscardDeadLetterParams struct {
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7592,6 +7690,10 @@ type RequeueDeadLetterParams struct {
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7626,6 +7728,10 @@ type GetDefaultPolicyParams struct {
 
 // UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
 type UpdateDefaultPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7633,6 +7739,10 @@ type UpdateDefaultPolicyParams struct {
 
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7692,6 +7802,10 @@ type GetRedriveParams struct {
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
 type UpdateRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7699,6 +7813,10 @@ type UpdateRedriveParams struct {
 
 // ApproveRedriveParams defines parameters for ApproveRedrive.
 type ApproveRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7713,6 +7831,10 @@ type ApproveRedriveParams struct {
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7740,6 +7862,10 @@ type ListRedriveItemsParams struct {
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7754,6 +7880,10 @@ type PauseRedriveParams struct {
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7792,6 +7922,10 @@ type GetTopicPolicyParams struct {
 
 // UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
 type UpdateTopicPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7799,6 +7933,10 @@ type UpdateTopicPolicyParams struct {
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
 type PutTopicPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8061,6 +8199,10 @@ type ListNextJobRunsParams struct {
 
 // PauseJobDefinitionParams defines parameters for PauseJobDefinition.
 type PauseJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8075,6 +8217,10 @@ type PauseJobDefinitionParams struct {
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8153,6 +8299,10 @@ type ListJobRunsParams struct {
 	// waiting at least that long since.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
+	// GaveUp `true`: runs that FAILED or TIMED_OUT, that no retry or rerun follows, and that
+	// do not belong to a saga. `false`: all others.
+	GaveUp *bool `form:"gave_up,omitempty" json:"gave_up,omitempty"`
+
 	// Sort What the list is sorted by; default: `created_at`. With `finished_at` it contains
 	// only runs that have ended.
 	Sort *ListJobRunsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
@@ -8226,6 +8376,10 @@ type CreateJobBulkParams struct {
 
 // CancelJobBulkParams defines parameters for CancelJobBulk.
 type CancelJobBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8236,6 +8390,10 @@ type CancelJobBulkParams struct {
 
 // ResumeJobBulkParams defines parameters for ResumeJobBulk.
 type ResumeJobBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8266,6 +8424,10 @@ type GetJobRunParamsView string
 
 // CancelJobRunParams defines parameters for CancelJobRun.
 type CancelJobRunParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8618,6 +8780,10 @@ type UpdateSagaBulkParams struct {
 
 // CancelSagaBulkParams defines parameters for CancelSagaBulk.
 type CancelSagaBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8640,6 +8806,10 @@ type ListSagaBulkItemsParams struct {
 
 // ResumeSagaBulkParams defines parameters for ResumeSagaBulk.
 type ResumeSagaBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9006,6 +9176,10 @@ type GetSettingsParams struct {
 
 // ChangeSettingsParams defines parameters for ChangeSettings.
 type ChangeSettingsParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9158,6 +9332,10 @@ type DeleteWebhookParams struct {
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9199,6 +9377,10 @@ type RedeliverWebhookDeliveryParams struct {
 
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9213,6 +9395,10 @@ type DisableWebhookParams struct {
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9380,6 +9566,10 @@ type GetWorkflowParams struct {
 
 // DisableWorkflowParams defines parameters for DisableWorkflow.
 type DisableWorkflowParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9394,6 +9584,10 @@ type DisableWorkflowParams struct {
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -11780,6 +11974,7 @@ func (d *decoder) GetBackfill(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, CancelBackfillRequestObject{}
 	b.path("backfill_id", &request.BackfillID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelBackfillJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -11791,6 +11986,7 @@ func (d *decoder) CancelBackfill(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ResumeBackfill(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ResumeBackfillRequestObject{}
 	b.path("backfill_id", &request.BackfillID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResumeBackfillJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -11910,6 +12106,7 @@ func (d *decoder) GetDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateDeadLetterGroup(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateDeadLetterGroupRequestObject{}
 	b.path("fingerprint", &request.Fingerprint, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateDeadLetterGroupJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12025,6 +12222,7 @@ func (d *decoder) GetDeadLetter(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateDeadLetterRequestObject{}
 	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateDeadLetterJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12036,6 +12234,7 @@ func (d *decoder) UpdateDeadLetter(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) AcknowledgeDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, AcknowledgeDeadLetterRequestObject{}
 	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body AcknowledgeDeadLetterJSONRequestBody
@@ -12054,6 +12253,7 @@ func (d *decoder) ListDeadLetterAttempts(w http.ResponseWriter, r *http.Request)
 func (d *decoder) DiscardDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, DiscardDeadLetterRequestObject{}
 	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DiscardDeadLetterJSONRequestBody
@@ -12072,6 +12272,7 @@ func (d *decoder) GetDeadLetterLineage(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) RequeueDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, RequeueDeadLetterRequestObject{}
 	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RequeueDeadLetterJSONRequestBody
@@ -12084,6 +12285,7 @@ func (d *decoder) RequeueDeadLetter(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ResolveDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ResolveDeadLetterRequestObject{}
 	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResolveDeadLetterJSONRequestBody
@@ -12119,6 +12321,7 @@ func (d *decoder) GetDefaultPolicy(w http.ResponseWriter, r *http.Request) {
 
 func (d *decoder) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateDefaultPolicyRequestObject{}
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateDefaultPolicyJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12129,6 +12332,7 @@ func (d *decoder) UpdateDefaultPolicy(w http.ResponseWriter, r *http.Request) {
 
 func (d *decoder) PutDefaultPolicy(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, PutDefaultPolicyRequestObject{}
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body PutDefaultPolicyJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12171,6 +12375,7 @@ func (d *decoder) GetRedrive(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateRedrive(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateRedriveRequestObject{}
 	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateRedriveJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12182,6 +12387,7 @@ func (d *decoder) UpdateRedrive(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ApproveRedrive(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ApproveRedriveRequestObject{}
 	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ApproveRedriveJSONRequestBody
@@ -12194,6 +12400,7 @@ func (d *decoder) ApproveRedrive(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) CancelRedrive(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, CancelRedriveRequestObject{}
 	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelRedriveJSONRequestBody
@@ -12215,6 +12422,7 @@ func (d *decoder) ListRedriveItems(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) PauseRedrive(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, PauseRedriveRequestObject{}
 	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body PauseRedriveJSONRequestBody
@@ -12227,6 +12435,7 @@ func (d *decoder) PauseRedrive(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ResumeRedrive(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ResumeRedriveRequestObject{}
 	b.path("redrive_id", &request.RedriveID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResumeRedriveJSONRequestBody
@@ -12266,6 +12475,7 @@ func (d *decoder) GetTopicPolicy(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateTopicPolicyRequestObject{}
 	b.path("topic", &request.Topic, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateTopicPolicyJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12277,6 +12487,7 @@ func (d *decoder) UpdateTopicPolicy(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) PutTopicPolicy(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, PutTopicPolicyRequestObject{}
 	b.path("topic", &request.Topic, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body PutTopicPolicyJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12478,6 +12689,7 @@ func (d *decoder) ListNextJobRuns(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) PauseJobDefinition(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, PauseJobDefinitionRequestObject{}
 	b.path("definition", &request.Definition, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body PauseJobDefinitionJSONRequestBody
@@ -12490,6 +12702,7 @@ func (d *decoder) PauseJobDefinition(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ResumeJobDefinition(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ResumeJobDefinitionRequestObject{}
 	b.path("definition", &request.Definition, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResumeJobDefinitionJSONRequestBody
@@ -12541,6 +12754,7 @@ func (d *decoder) ListJobRuns(w http.ResponseWriter, r *http.Request) {
 	b.query("finished_from", &request.Params.FinishedFrom, false, "string", "date-time")
 	b.query("finished_to", &request.Params.FinishedTo, false, "string", "date-time")
 	b.query("late_by_min", &request.Params.LateByMin, false, "integer", "")
+	b.query("gave_up", &request.Params.GaveUp, false, "boolean", "")
 	b.query("sort", &request.Params.Sort, false, "string", "")
 	b.query("order", &request.Params.Order, false, "string", "")
 	b.query("view", &request.Params.View, false, "string", "")
@@ -12580,6 +12794,7 @@ func (d *decoder) GetJobBulk(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, CancelJobBulkRequestObject{}
 	b.path("bulk_id", &request.BulkID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelJobBulkJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -12591,6 +12806,7 @@ func (d *decoder) CancelJobBulk(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ResumeJobBulk(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ResumeJobBulkRequestObject{}
 	b.path("bulk_id", &request.BulkID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResumeJobBulkJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -12618,6 +12834,7 @@ func (d *decoder) ListJobRunAttempts(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) CancelJobRun(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, CancelJobRunRequestObject{}
 	b.path("run_id", &request.RunID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelJobRunJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -12907,6 +13124,7 @@ func (d *decoder) UpdateSagaBulk(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) CancelSagaBulk(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, CancelSagaBulkRequestObject{}
 	b.path("saga_bulk_id", &request.SagaBulkID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CancelSagaBulkJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -12927,6 +13145,7 @@ func (d *decoder) ListSagaBulkItems(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ResumeSagaBulk(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ResumeSagaBulkRequestObject{}
 	b.path("saga_bulk_id", &request.SagaBulkID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ResumeSagaBulkJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -13246,6 +13465,7 @@ func (d *decoder) GetSettings(w http.ResponseWriter, r *http.Request) {
 
 func (d *decoder) ChangeSettings(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ChangeSettingsRequestObject{}
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ChangeSettingsJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -13351,6 +13571,7 @@ func (d *decoder) GetWebhook(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateWebhook(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateWebhookRequestObject{}
 	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateWebhookJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -13388,6 +13609,7 @@ func (d *decoder) RedeliverWebhookDelivery(w http.ResponseWriter, r *http.Reques
 func (d *decoder) DisableWebhook(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, DisableWebhookRequestObject{}
 	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DisableWebhookJSONRequestBody
@@ -13400,6 +13622,7 @@ func (d *decoder) DisableWebhook(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) EnableWebhook(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, EnableWebhookRequestObject{}
 	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body EnableWebhookJSONRequestBody
@@ -13605,6 +13828,7 @@ func (d *decoder) GetWorkflow(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) DisableWorkflow(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, DisableWorkflowRequestObject{}
 	b.path("name", &request.Name, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DisableWorkflowJSONRequestBody
@@ -13617,6 +13841,7 @@ func (d *decoder) DisableWorkflow(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) EnableWorkflow(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, EnableWorkflowRequestObject{}
 	b.path("name", &request.Name, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body EnableWorkflowJSONRequestBody
@@ -13676,1273 +13901,1288 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P1/d9s2tjeKvxV89Zy12nRk1UmTztReXc/XtZ3W08Tx2O7kPrfKiBAJSYgpQCVI25q5ua/9LuwNgCAF",
-	"iqSidHrm5PxxprFIED839o/P/ux/DWK5XEnBRK4GR/8aLBhNWAb/eZKm8kH/R8JUnPFVzqUYHA1uF4ws",
-	"Wb6QiSL5guYkX3BFVjRfEFWsVjLL1TF54PmCPD98MRoMBypesCXVDeXrFRscDVSecTEffPgwHJzf0nn4",
-	"E/csU1wKImckXzCSMSWLLGZDwgX5rZA5U7rtjP1W8Iwlg6M8K5j/rRXNc5bp1v4xHvz6j/Hg3Z/Gg/8a",
-	"DAOduEjYciVzJvJrtkrpWjdX79INywmf4VgzplZSKN2pFaO5mQY5I1QQRrOUs4zojjGV40ToASi6ZGPh",
-	"PhWvD35m69FYVCaIiWI5OPp1oAczeBfq61XGZixjImYnq1XKQ13Vs/dAeW77wBLsRYTvRtjdB6rIQgpZ",
-	"ZCwZkZOpYsKMkBHFsnuWkYQnRMh8LKC1KYtpoRjJpSRLKta2eYUfo2nGaLImX0b49mhJHyf6Fy7m0ZP6",
-	"QDcHdk1z9ooveR4eUKp/wp5zRQSjmZ7dXBKeK8JEMixn2vULnqYZIymb5eTLKIueECoS/dBYKBZLkShS",
-	"iJynhKYpPEnvKU/pNGWEzikX5Msoj56MyEmqJJGCqCKOmVKzInWbQA3Jw4JlbCygiwqaiaWY8TlMbfeB",
-	"X8mUx+stw1d4GGAHwhCPSPRbVI6XCxI9RMSOjNF40Xb+rlmerU9mOctCWx7bySUxG2AmMz29ebbmYl5t",
-	"eskFX+rN+9TtWi5yNmcZfOft27cnRb5gIucxzdnmx36SD/pDiomEUBJnLNHP0tSJkqdtQ3nL6F2zONHH",
-	"j8xkRqYyXxAmYplwMVdDskr1OuttMf8nX43IBWww/WR0MTu4lIIdvKZ5vIiIFOm6s8x5+/V2qfNhOFjR",
-	"jC5ZbqTtDzS+m/E0vTjT/+K6ES1TB8OBoEv96tQ8MOHJ1k78V8Zmg6PB//q6FOxf46/q619+uTiDyfqB",
-	"zud0HliHt9+cEvPjkNCcLKXKybfPyZItpyxTMFF/efrdMzJdaxFMfmarHP4I8kMKkvI7NhZRntGYqZzm",
-	"LBoSqo+PXkdZ5IQS/HFFMybyaEQu5kJmLNHCh8PkL2k6k9mSJURmJJVizjI8RjAreEP584JD2b47fijS",
-	"u+apLdK7vUzraZEpmYV3YCTYYz6J4YnIXmurjN1zWej7U094IeIFFXPmizPcuTzVG2VETqkAkTzVQmY5",
-	"5cJJd91C5M3TbwXL1uUY8cPVM0sfXzExzxeDo2eHz/8y1IfY/uFp6PI5e/W3E6X4XDD2Ejrk5rP2MWqe",
-	"GnSdwVd0ylL7jVMpVLFk2Y+ZLFbbPxSbRydz/eyun8syllK9VG0fcw/ibtnlYxmjOUteZnK5uU0uRJwW",
-	"it+zUdMi4tuTmX7d/74+LzQfHA0SmrODnC/ZoGEBTQdu5ebnzx87fj6XO378PMtkdppSpcqZrvbhGlQq",
-	"fQM3dYLpNiaxbqTSC56zpWpbizNGk1dMS+myK4MPQ30ULvD9p4eu7zTL6LradSlyykVj79/KzGrFy0Ll",
-	"oFbIOC4yfTfrwwydJ0umFApYRR4WMmXkQb8Iuq3WrGKq2oZvOrLbJoSx3K5XLacYPwWTsdNnXnItulcZ",
-	"F3nThGnBOCsfAyWawFnW/wkdUE0z4b03aLiFfz08+I4ezN7965tnH/6raVP+yATL4FS/1p+pd/E1ajZE",
-	"FPoGBMHNl0zBcqawlUCXzliS8XuGqkSsZba+sJv6PnffnCy5CJ8mLvJvng1gbxrV6hD+b1gqW4dBZUuP",
-	"SU/hrVzxODznuf7JXkIw318oMuOZys2YmjoOL+62HX6Ci7tpJ5wQvNhh/rSue0/TAo9IpL/9Pfw7GpFS",
-	"QhzB+YKDttQqWlOfncYQEBbeHfj88LtvK3fgs40N00VQ/FVOr4uWm+S9nE6yotct4nSMs1d/+5mtf6CK",
-	"fft827G6Y2sQKFN40moOZFNxuGPrqGnq7th6gg00aQ5aGWw4WD+zdWsHqSI5e8y3fL/pw7hcwQ/Dtmu/",
-	"YY78MwzbaEHvGWyqVLfQKHng19b99NQc1WaVyt9Ozxq20yuqcrDSdlQZUqryCdhsH6M1uF7spDd4fdhZ",
-	"dXiTJaHVhD9rQRZZ5YTm0TFJ2IwWqTaQ9ePRkAj2wFSOIq6pmzKriwnrj6FKyzzdVNgrc/bqb1d0nUqa",
-	"NIs3tKDwhvvrzZtLssI3QgJPmydG4A3BFmWPdLlKtWEFnRzFhcrlkmXfxwdP/xxpOynKZU7T758+G73Y",
-	"LiQbLQTTn99LTl7jhdk0YailgX6kGElprpcP9hBct0uaMDJdW3cINNW0rubnXaXtNVMyLarmQV+lNXNt",
-	"fIzOWvakm+yAE3sqC5G/po9NdxGey1g/NVnSx/3rIl4vUL9q7cWn0Iiupczb9pp1r6VcMDpvXkwp8103",
-	"0w2d0+26gaJzunPr4CPffZuij/1jtij2oJsEuMlpXnyEJajg/Y/qLbbQ6TBt0aZlxudc0BTV6hG5YlnM",
-	"RH4AbkZG4gXNaAw7TBXxAiT816XKVfVFWQW72RPlu21evOjktYG+b9PFqiM4gkjGI41zons11PcLJauM",
-	"zfgjmck0lQ8s0dI3+ip8P6nRV1tcUR9hQ9xmNG6xWsG5uKN/xm2MRlehMd334i08Yym/Z9m68WOJeWA/",
-	"X8vW10XAvo10axFBx6MiQuYLLuaglWQsLzKhyLPDQ7QVHiByJIs0IQu6WjGhLYw4LRL9BoRVYpqmxgOC",
-	"z00Z3NXNuyHJ1toWCvlvp1KmjAqMFN4zkTf5V0+q3lXYsFq3jzx3q97Sug3Pyzr6hL5S6O8t/HkHH5d+",
-	"edPz0km6nRQJz8uvV2Tbi5Bse8lEzH5mDZGnVSZzFucs8UKwVIFcSFABY0StlW4flz1esPiO8PyYFKqg",
-	"abo2G0OKuMgyJuK1tvy8/VDd8zPdmwnafbvt+PI8ew6ohhNW9SF1iuy0+5S8IG9wWv/OFZ+mjJzcnF5c",
-	"eLdDRZQSSvTRHZG/QbCb0EwWGLtcwgJwQaLx4O7peBANCc3YGKz7Fc1y69apznI9bFKLRA+63zD+XPz/",
-	"Dv7fd39qmIUZxM02h3+VyZixBOJpNuJs9xZZUIU6WHR+S+dgyeCaYJQVHpYr4zsjXI3FkmZ3LCHR4wGf",
-	"HYCJc0TsQuqpEYk+99ka30eXhwlRm8cmfDaBF6Nt8zXDOGCTq/HL8fir/+fLt18/+d8Y+Bu++2o8+JJ8",
-	"NSRf1f/65KsnTVN2KQVrmLZrEMbkm8PnG5Omcp6mG1O3ZSRlWPOTDgeuBnZdCKH/tHnzZPhLRGiSoENV",
-	"5WxFUjkHXRzvEi7ILOXzRU6+RIWPXP9yeXlx+eOTIXlY8HhB2CNX+VhIEetTo98iOb1jCmKHzRcP3lwN",
-	"EtZa/qaLAbO/VcM1w7/VdnkgVADQGamHrv/HrCdACkbGmI+OzH+gXRTBuZ/RTP8P/EXfuvoIxAtGV8eE",
-	"pg90rbSeBsFYPyxIIlDnJrZdp99BO3YiYypg5kp0hBZIS56mXApYEpifj5xS6MNgOPB6tMv0/lVOz9iM",
-	"C64n9FpfB6HriydWHL6XU5K4F0BF4DleZA2qePn0XvVxdBA3Kn3OL/yR+h5+5i0NIWp+kg9wOBy2Y2YU",
-	"pqwQ+m8AqPEvo+jZoYpG5NaBg7TcXRO1kFnOBOF5857Q7TfdLt88a5+un9kq3+eNemzgY1tv1LGgGSOh",
-	"GxXmwKK7UMyw2YzFOdHy53gsEBQGRxPPIBfk2XOykEWmnEbtAvv2zA8J3mNjEZVwtAOLRzsioKSPyEkJ",
-	"PgNla8HShFCiWJwxREbJ3MDSdFtfPj/8bkii6/O/TS7Ozl9fvbk9vzz9P5OTy5u359eTyze3k5/Pr24t",
-	"POvfoyf8zJoNoDu2H9vnlZz/nbMAmPHM+YlnRZpqOTmliscRkYC3AntHD2O5yhVCXLQ+8YCwR7YmD1qn",
-	"oELp/02GY6HXlYtVgc/JItf/KWdwr6mhlfJF6raUonOKSoqLd5IoYTnlqdLbMFI5je8mYNRG8FwEMLxo",
-	"RH5RjJijS6EdlPiAzbN9xqapurMnfCzKKxbj1LBKRpPnGeHJFvl+rycx5CCHWRsMB3oWG4CLQbjRy0wu",
-	"yVPPX/90hFcW+QogMRPF/8kidF9PmQMkPT0cHh4eejEtbV9UglrG8Nvm7a5hhlq8jMM2iJse4A3/Z2CQ",
-	"r7EhL4IMd6I36meHoy3dhEno2NdnXXoKONCAhvnylPz52fPDEYm00P7+2WGkRYqTVVSR6H+bX1RklQaU",
-	"gauMxSzRtluj3mk+2wZIBF998+3o+/I/UiqYb/W9IvGtlmtSq1AAov29rklrJ10zqqQImQ+xzBKWWCQK",
-	"LRKekzyjPNVGFl5Lz58908bFkivFxXwIYD5C7b/JVCZrE8dqDnTA5zvqSy82Q6TlrTEe3wQvjN9Debqh",
-	"c7oVMghe+r3hBvXntn9qL1/J2SqsJesvYWRS3w5ON+YiYY8NyrF+cGuXNhfutoR9hoGn8AA5lQIgAeSG",
-	"5Sh9IuvTNTegWlEB/8Iu66vP4bq9Z+FXrfZnhTjW27jElQqmJRtH5CmiEMD6pCKhWWL9B2qLXuRhWAcd",
-	"hg1Q2A6jLkG33zyrgG5fPK1ibj186JzqBcsKMRY+EhccHloE6aWE7hKujrTc0jotj/mKihwbf5DZHajL",
-	"8A/dMs/VWIAbUnVD6MKmKTG+9zTlSQ3p2zKZOEXb5zKsxWlZvSziBehQNF7A/aoHiuq2DwdA9W60f/2m",
-	"5y0Cq9bJ0rK3h9Jzn0utElYTLCLy5bMXRD0ZEiVRp1tl8pEzRRIJ9sBcX1fFyoAfyNsFwysAOsTVWEj9",
-	"GbgUQJOtX/p2VaVgHi4Zvbk5gWU7Ah0TciY+3RX3lubxgiVllEYF8DBn4KdIGE0MsqcZxQM/93ewozyt",
-	"+idCDgrTXaNlNPfVKBSqBb7w6TtaiOZOGjHa3MlCfPIO6luyuYf6RDV2T//4CfvHpgspm5WFB/x9L5f4",
-	"WxDVzZ+Cn/f2pVkqHy6h5W1qAwgT83SDugD/00dd+IAPM5X/IBOOx+ckxo//axDr2xLVCLpapTyGeMDX",
-	"743q222k2NyFNtf1Bz8MB6dSy+CcWU1pL5/xG3Ufq09FJfq853HWG/ZHrH9LuWB7/ZhucNtIX8os3t8X",
-	"obXWz9lV2O9nbavbPm8ugGumiuX+Pl9p1V/RvX9n8wN5tt5j+3m29ptHAbfnI+A3Wn4MVsukcZby5SSO",
-	"2SrHzNq9fFzfW7g3NkUojU0gkyRFhomnAmz0VSbnGVMKVUGnbNE51RLWS9O2OY+hHpjHvoZnKpnOB36q",
-	"87ZXA8nRHzCDENMRX8pC7G+qbKtN02XnwSZD/jHmohSwmLK21ympNd40M5DEsfN0VEdhfbV77v8rrvJQ",
-	"90/A1buhthMDqR5ipoDpMCab5jS+MzYtzZgBIRlMwVigC1gbc9+jW38MgFlvgJBq/anWySRyNyzUCn7d",
-	"00rdWLfCnofQ1Hlvgf4oRw8hcnsX2rbh5pnA3+uiOylYbWb2NNrh4JXEkTQAtWi+sMq47dyon8rtUIIn",
-	"4AfY31xCo9cQ+ArN51s4rwYIGB1twgw/6rS8pDwtsm2nZJXJacqWf+o3qit8q2mDQDCv1nFHqbKt5/hQ",
-	"nRJj2xvlg/5bByWhRKeXrdgyGt6Bo4XY+nZJIIE0Dwd1nodtb9dpIT44POJ+ZTM02bRQM4xaIWTihyK9",
-	"2++3TaOtGk2R3pXItj+GcK1AbPY+K2XTzTLWPvGHmY/rQpwieHifU3FdiLb9kRV/rEnAbLvfaRKywjeR",
-	"PmIeul+hZr77xLdKbqYDj5xpW7c22Zy8Kd77gfvku2zPE+Dv1N9pkxlCMwfOQpiXSS01DEj//mP432Uf",
-	"X8r8tUz4rJGmLIhgZhCwEkRP2kcpflcZoFgNQNSO//fTAiOLGQcYjQVRfIlwvJeT1ye3pz9Nrs//9svF",
-	"9flZ9OSoBm43cF4biyY8H4svwzD3Jy7jxcQMufI4yEguS1q2Dcz7k9FYXJqknweqSCIFG1kMWgQ+flyV",
-	"H89v8Xz4IEbEmlvqLoz9eQv2b1JhPXTP3g1D026jFDHwoJpZqHKa5Yrw5ZIlnOYsXZNCpEwpE1HXrSdF",
-	"ihF1+kAh/k5Xq0ze03RjWv/oMqfMx/63yB2bWr7XC7Rl3d0NWo79371ge5tPi4ba74TaVv87WkY3LM+5",
-	"mKs9z4hptW1GlHnuo27HWx7f7bn/uskmJy/Ei9ljTlQqcwXmtgmb79eHaRpt6oIJxf8xdhFGpfa7Bthm",
-	"2w5CmMAfZxZmqXzYt0lp2w2HHAR7qHMM+xCG/z6XrTeQ/u5eO0d7jfjYRtvjPXbG1YiU3iC1GdIhGxGd",
-	"gdf5PQuQLdvm9g+1S6CDptvgXb66MNlRNEGrh6ZXmb45cwDQzGiq2HCw8v70rwGNc63VBPITWb4wsMA7",
-	"BmEOalRpIuTDERGMwwMZu5d38MeMsMeV3nujErftUviHAyrWk5wJigu0+XtJ4NSVGap8Z7oO7PDhAPuj",
-	"ejXJk8qzRQFYqo3HgNOqUK6/tS0ex0VGc8gSoFOExC65KHJQDLt1RBjc1cYPSMTRIBmKacrjetbakExZ",
-	"/sAgBUGRQugtFcsMMYcb7f9WsCKEV9Tt42+GiDtXFjmMaQ7awjwmFLjEkXfKPG56gqtvAKIWgLfx+Sq8",
-	"Tks02GC9FtG+07AvMpmyVn1fP6O7A52e8IALw7Cmo3Aqt3dUWeOmDWTaXdL3yGhRT9Qpn+Ci5YmMzc1V",
-	"sWlUlffBrwPoiEHimU1k5qJyOodWKFTOV+WAlhBoOX3PYrDaUfwguqanDKpIhiBTIOQmK5ayGPcdPo5T",
-	"D+n91lk3Ii9too7Utney5ALukOFYzDMqcnulTNcVonHMoxNr0/Kx/mCIL3EsIrcjDKR9U5RV5c6GYBVO",
-	"qpoHPYS60KPpLySChFZDkvA5Nxj/aBSRaBKR6P8fkeggGpEb/SWa6n7g+QX2Q+f8tInRPRkNm4RHZVVQ",
-	"asA6oNerVayMyDmsckzTdCww59G0gomwQME65ypnGUvMYkq4oKBt57R6fvgNKBs429BaByG1M62jfdr+",
-	"MyTe+idsVZflhQdK3oOMawUHDwePB5Ku+EEsEzZn4oA95hk9yOkc5gpSP0AjG7BHVOImfPb9iVjf4qEF",
-	"xdTKpYk+VN/jL9cgxwj+47UWjPa/QQR+CEjN+pwZX6l/Rv2ztJEv+e2LF9+82M4ftymIf8+PlrK9/atD",
-	"w5ZohInN4zCy0jnnUE5W99A3QRJX//KwCG69ZZrFP+j8PaX/ik+0DOrOcIR6bkBVWNE5F85u2uq2L5+s",
-	"D9T1p9JecMgOpLp1uHXrJ7MnG8Gfo0FAJw+yXLkiLRzrt9zc0RS4Q1k6C2pyNEkyphpUOfMjmWVyaXN5",
-	"tT0pE71JYsbvWVLZMdUqMRmDPgg5FoLlWha7B/1b0evMLGfZZEFVgNzm5qeTg2cvvnVZ8QXMMYFXUPrh",
-	"VJHKHAhpks+QAkYNiczGwrAg6A/Z+ish+qZvn4fom4aDPmomBgT7jcmUUSkHdYQZ4QpZYW2yFVI6wNUN",
-	"5Fna9FPky0TG6muTl7dMntQmxFTswenANM6Pm4xSPwoqwHobnVxdIDGG6Ym+evHiLV/2MgtNIlknFRlj",
-	"UHAi0vTNbHD0a0t89+bN5RtzOt8NQ4Q7lfIauit2Zo8Nj0LCUob8MA+2ShL8SRu1zjjc1GyosEhuKUxK",
-	"KrI9+Dn/CgnoCFWW3KvLJNxxkXTLZPlZP/lhOHC+8gauR/vzhdEtMFiYZzTOXRzx9NWF1nuXVFSqQwmp",
-	"F28sytJSvOm4l3pN4Cd422ypwM8AFAx3vshjuWRHJEqkYMj0F1F1x5LI0mKBKEKWSiB1AUKMPKNC4RKB",
-	"0WsTO3Ur2uDRLQRZiMyxbWIXGlbLF2RVZn3z8jGJvoowu1iZfYZ38hdqLOxlbXDB4ck0DU1Ep1ws87Sp",
-	"TGUijFoM+HIIr42jiueTyNlY+Nu3RGBhNnVWtMnghgHcs2zaQIJlg87Dkh014SqmWRId++wmlEQ3dE5x",
-	"r5uVz5jKZab3QcQyqhhSYQuZs2g0GHYxh6m2d+GMlWttutt85e9i5HbV8/VYv1AlfLRqerTbHu5oGudH",
-	"N6rEhoH+bIRPwCbnyFnjIBwOOmMEIQVWJHQGutPGaDJxebfev1z9Hjg+EzwL4M22ua/v5XRSIeQyNRTM",
-	"f9mEEPvPIr0z/4lWovmHDbO7f9uIG/4ToKCD4cCeB/2fJp40tHqh3idMKcsKpm+PCq33cKB3YpFBwq5l",
-	"iTD/HZQwONO7KM4ozrrrzbGlDv80erPpTrvaLNb6pg4ouGKNShBQ34/IKU1T4IA3l3VkKOrVUcZoEpE5",
-	"y42B85iT6KuvvoJDL4oUSvjZCMjjwVwemE68V1KMrunDa6TxHXi/Hqg7vjqQK5z8g5XUtljmsvhKWtWe",
-	"+v6NXDJE1xhHxWrFBIJyULCNyMVyWTg+2E6mwNuFJJU7uFbBkYk5F3AUwd0Fyod8EGEjAbmiGowE/NGv",
-	"fmNoGr9Q4IwBEbWFb2g4mBaKC6YUHJ7QfV+rqxV8ZEthtZVU3EgctBa4VbSMRE1BGZ4xBNeoPGN0qX9D",
-	"mwdtKa3S5EUmrJK8GUrQ8rgLpAGKK8EbQOKb0Lwdl+jprUOf/Lc31W/QS20XD71rItY3EVOWm466pMKa",
-	"YRAkbBsOBHuYODaTbnq5nhYM0m2q5VeGrTKXcww4oTddpgl+JUKiypIq1tyP8KPV548JTUEvfbDOVdAY",
-	"EHRlsr9ci10W0fS2rqpu45fUdpAFjE7ZgkNVj+CBs4Q+HdkHDNtN8FwYCvzeK1GowFLcIgVOXlgmZ30u",
-	"1coWAY3cymP4VQuB4LxEZoBH+IRI2KNW1wz/tiqJhsKz416q1BUN+sjg2cY4GdTpyuly1d2gd+Txofas",
-	"VtD0xZB6WZI3VTi9y6452Ra8Kd0B30E9wNnegTf8k2kIpkftCkJVroUrmK1XzKd1PyZV1whhj1DaFevg",
-	"WpeDVURB5IF4YHaVRrHJ5Xd/mFGeej9TEbPU+4New2Qii9z+AbZ0rVH420bL8FfXvP6ZCYXwtvL9yp/9",
-	"Jio/NLVS6crmb43tVbsGZVlGRgnw/sIeF7RQZkRaJIyMJK7O1sTpKP4k229t/poY8ojJiipV/tlYed6/",
-	"82zd2rYqlt6MF2rFRFJp0//dfbk2DiaSyUxmcfkXPRkCP0G5Cv09ThnNaosNZTFqf9MK58r7lDZg3b+0",
-	"Des6EzQb9CG5iWXogJiYQHTk+f+/AA3Q2WsKMN6rVK6XDJ58QJEvYpYJBcF7fE8BrSnW3bbmEjoHnDH1",
-	"hSIp4FSGGEyshlKHlpyNoIg4RvcRBC+2RGBRD3Ok0TY0Xfa5eVb+zjI+4yWAqo9NlcULfs+SiWI0DTjO",
-	"L50eDHUOWELgQRN4MRcc4pfQGMb2Nn3nhrJfmMoY21Vo861JKdK334v2eTeI7Y8DMdhkSpOdDNAeqkzp",
-	"0N3Ur+F6DKkTVkPkoDZwMU/NRAMmYKp1ML2BZrwCPNp0oDonBJ9rjW7J1dIw4JvUjIm7nwrBHlfgvSj/",
-	"pucy9BLO8bs96Hnst4ba5YymFfe6vfPKevgyh6dYQtYsrwcfoXhjCyesf00bb5hZrNAFvWAd9kqgij1V",
-	"2E9TIIYqe4pG5AYkPGGpYui1hDqqcrnSohTqv2VDSIFZZfLeQgWAh25BtS1HHfd1SmOWoJMdiuuaqEdl",
-	"59qITZ9YCE5wLxiSWdKPWQzdxBD763chtCpQAie4i95i7QwJfn4uilIeQdEEANCUGUB2Tfpuo+FA3gUk",
-	"pvS8H17zANmYMm2v0eUKUBva9AtjB1dFNq/IvwABpL46SgsjMq/A8YyQqNtFctrG4b/b/Q6QM1uQAnvh",
-	"f5NYy5RnxDkNxwJUkiMEJKGrQtzZchCuNjycGHuHZmxJudAT6n0FSkDgOQrcM6TrNVMIs8Ga5rkcub3p",
-	"XIDWne1hOQ9uWChya30dbtB5W0lvTjYTzriGQ34M7cNeondMjYVFVmK1itoID1uPFnh1q1flxlUbOmeO",
-	"pGg/SNvLSogwK4SynsJ7LEEAm6RcWQEOLRU8nptr6hyIm34/rOM28dzIoYgp3rGJFCBAIOKDJH9djMof",
-	"ivTu7yybhkzKuMT7N00ITIZ5ruN4d0ERl3GFSUf0r/dGITJGE3Q4b9zeWcFI6ZPCK64aU9Nr/l5OIV+Q",
-	"LikEpyF8/sAVM1ha4AATcPstgW1dSLKUGcP5KUTO03q0jiuyhH1zrJfMLCIaZTUXpw9b1C/0mjmrJrXt",
-	"akj6wZkw2BVnvW2/ZsL6qs2YabgF8GvAtluIxH12QdNcT28OurrBGsI1lDCaGjCpzTvYpVumQnO3qdO9",
-	"mTQFBd8u1iZs+9PJq9vzsyMS2amOyJduZLAJcLT5ggoS6UbVhE7lPYuejAiQ93ExHwuwSRWUZYOTbBRH",
-	"uyPIHWMr1RzM99oNELDi1CoLbQGe4iJeMLXRwXwBFNQlqOgL5Y0MP95z1rvi9bm4Ux0IAl7Bc4jhnJQi",
-	"O6Dr2ILU1q6QacKUNlGx1nTQJJD3LEvpqkM/Tst6eSUxT8aotrnDZgLewCnAf+iSi9oebsHLbwFrrDIZ",
-	"GxRZF+6+a/eCSU9JipR1FJMgK1BM2je7SUZiBeNYOMmIjoeOss86Y7YIMtzHFtPa8T7qFHLQ16QLOeSy",
-	"uxAxiV9BI6NF++Fo4/k3n+2tEWXQFX8DDF2JdO9wlBd5OYllxyoX8qbOYc/lNjVrF7CFLSq6CcrTm8sW",
-	"OT02qHD0fXHLOWYoM4Kw/obbrnb1aKV7ycD3VeF2h19NETYMgyTZWn8PZaIFMaA4HQsPKgguGqMNL6va",
-	"vd7vO0lOe1/VZghHAGAmL6Kqd2B3eVIVnu3lcJr1Xi814sWoXpWn1R61Mrp+u2rrBJcqKwROrvch4OEA",
-	"ae7HDHrK946QxaCk3wjNec8YoJg/b0MgjE1pzEoCQHuuv1Aj8sPajg0qVK3LUgQYG9F7aWj5KOqv2+9x",
-	"RSI4vpZOs7wz2nMRPuoOQYEY2qXugJgNamsSQb0ok71jHLGzIi+yzju4JitLcbhNUO0Qo7MnvnuYrmTI",
-	"/URBurJLrXE625erjN2bwhw9xg7nL6BN4nrB0bXb2fbJdxkcHna3Qs3retOE5s0Tyw15dlkhYmusBopT",
-	"Vxx2XmOm6YHfwraJvPbPyXaZBbU2UGDSVKtWJn/LYDSjyzeX59ERun5I9PLk4tX5GcSDpAKchDaBQOZa",
-	"zLgqYijLa84LE8mIRKdvXl+9Or+FV2kK9UWc7WReAJXqxqr4OSawkYxiiU3wgd38fHF1dX42dJRGhTg2",
-	"LbmOgB3mpP5YYDOJrIaB9KgGwwEOZzAcuP4FpXFl3Xs6a/okmwYLZ7zUzYKQreqNUDffCcQopGnUgXVQ",
-	"m1p/JLh3nO64qZUY27FqL4IhBhrzGu008mXVbjRgfYq5wjlPwfPAFTExU72uTp0mbgngrdOTy9PzV/of",
-	"mVZahCUvsgtoavcOhqZzlTUcDuzr4eW0ziS/Pi+y3Q8H2KHge6e0g69uU5/LJdYSpn69pCNi0t6jRZ6v",
-	"EG78Xk6jAHIvm6s9pS6ckJwtVynNmV+o9QutZ86LpW5nWKKHl/DQ0ta0sqCVL9RYRFiQMvI1Alf2dc5c",
-	"wUtBfrq9vfKHbTTjOYPsBSCnmspkbTQBPRVtMli3CAvxAaC2YRO2WqMXKjhpYXYpc0LvKQdYpwGIHRyA",
-	"nUiWbCmzdVRDSncqxLtxlBBvegHhxHy9xyRmn0whho/4+cxe1mnQ7EjYPUvlasm2Nw3xeWB/c+F1If0k",
-	"nHDrpsbqttyeMnZTqJrh2+RuWbEMAqR1fHJrtv8fjXygRxatgYU3zqb5fYfZ3JqEghvqCyxlreUAZgpj",
-	"lmGY4aGS7/tHZCooMzH8jeR3vN5krZu1PtX4DfwTFbpTT1PKl938DpvJnQgBnWFJPrV5McS68TCfhCA8",
-	"MSKeKwIPllXdSj++LfC8x/T8NyJdYyZovmCKOeuyTKnHN0e/U1Z8g3Gw6Tuwc7y9fG+bowCgcg0cpYVh",
-	"JDKqi8/hOPQqHoKuAKWeadYgyLVKNVmqHmUC0e0D+rLzThxuH+43tWrF7XFQnOvGcwCV4fqfg0K4UZRs",
-	"Y2EVaSss1SSLVBMVNoYfSDug83mw5vTbb07JD/gjVrh94IoFxSTEgiERpLsi5/obhFeXLdpryUX5zehG",
-	"mBEBmZcN2RLOFfQxGRVeLtX2n7veEj6Aq/XhGRMxF/NJLu+YCKfUYg6xWistI45qeQuG84Uqxediycrp",
-	"9GYHspLDDE+upH3jDCKeccJWMl508q7DK4pNdqGcwjfdXLQrVxmXmdFQO5wEkNzh2E7ReXk9MFv7s5bM",
-	"djJDfaAjWqpLqAQ5vMtgCV8yWYSl6qFxf3QL1GyF/uc9a/ii7RWn3KH0DBi7XrIXq/U2JIrkGZ/PWRi9",
-	"8RGRH1cku5JPaWVOKWerG7N2Jupn2A/52CjSxomorFd9n5TjtVvW2+mbp3b7faV6Xlj6ldb7Csez/QJ3",
-	"r5MFVUOnUhFbaI5IATWYYT9Y4xuYK4aWXwp+ioYesAOIUxeMZvmUUUNxRZ0aaBXFByTnXkLWA8rDsUAN",
-	"AnoO9YZhMRrCRZuHwrq2OrlZPW0h5GTtlzOGPKZNWWO3bpptKtiIgApLBTk5vb34+7ldBXBr6GEck7Pr",
-	"kwvQ4FxqCBVjobf6GiBVI3KCU0liWQC6TQHieA5AnZTP2BBwb+RhwVOGQBaeqyMXfh4LSl69ubm13zY9",
-	"cWWRNxSvyjmBI9Ho5jv1khtCOX6gfoKkKUQimXJ5mkOTEi9YVMYNETOMuEwJb+jdLgXrsDLGi7P9oUtZ",
-	"6fCHd7UhOI9lTwixLYtYz0T1mrZOAOe7RC72UHItCrougHqbLtMPHdU7ZxTipl6vaheazYGsAr1KaMWo",
-	"NeZrrqF+KObwvXdIVkwkXMyH5Kk+YQL+8xlxczUk3xDMJBqS58RgAyox3Ocdupszl2/XVmW3srmgbHHT",
-	"ifPaHZbboDb/bcew/IznkDZzgkdZ4H/5yVZlUpnBSgQ91uaFHyDXYIebrAykI3h0Y+v3E+y2ym3OlhuG",
-	"/FZLvpp9/+s7/divfnPvOqfgbyoxgRXSjb0vElOeSStzpbaTQngWX/SLPe/i5zHFS4o0N9msRRwzpWZF",
-	"atEjQUkTVNi3eyaYKZ5R/f65gV+LxKgPBjTlRwE8ypvOkdLzJc9zlgQXevNKZ488n8QyYR0NkVajavtU",
-	"1MykLjk1Ltut1YcL9QnNsxUOoo81+09sxJq85j+MbB4x1mjvWord3/h+hfdOmnqTGHMnehfXjiPdNCAd",
-	"R9EBd16kb90yPvwJjsOn2M1dbuvrQsBlbYpI/w85Ax0ddKU7oUu/yvzpdlCFE+IfvePLKvz9wnsYOu0z",
-	"GR/N6xqieyoT1sbjm8He6J8qc40dD08isOXdssfAnWR+NLjGslCwtj/gb148+Qt9d6kHlqGvhD3m/dh+",
-	"xgLpfsJo9VMw335YW90svMydnHqbU4Bw1t249g2DVGd+U/NwmBHb8H6SizIFdCEfDDKonf0Mqaxsl0Kr",
-	"7ZWD7jnO5D2SA4TAXa7iPjIgrQq1OELWpyvU97yI7WOu0EGGIVNtucZaPhgMStE7nNua81TW5DdKNM1c",
-	"1ZR0TVZSKW4MrU5XUDmHTWlQJkN8sgWCb5PSw3UTXMp6H5sOPecs7BZutkCxUrPJkfnePhftMB0nRpCH",
-	"EsOkUMXSkcI1BEG0rJlIvOEbk8YN90BWsKFLnNsoJqKt6lVTrfmx8IvNO5Yi9ghguWcvviV3Pxw52WQk",
-	"njmaDakGtvPdUiLM0x4fvX5rSKYspoViEKY1BTr0717ZP5lZ4JbJnzgO5E/cFPHCfYMrkrJZTmSRN3e+",
-	"nayrkoLXwH5vZuqB2oSP7uDyhCXFijWGbuBnKP7SRwJ5fbJ4SiC0bKpmYkusdw6Paa1xEqdU9TgkoGqe",
-	"wjuuiaWhrgvmjBlUIRdzIjM+54Km6do4YUbN3YIt3u4FKC9/96alKduM8JW0qIFFsIwN6Ka0XJLQ5LFZ",
-	"BnNOS1Cbx7OKADcC8iE4rDkTjRy4PwHPaW6yjVIuGJ0zk5MIbJPC5A0tEXjc7lTzygBtbDbAMR+bMppL",
-	"ujZe+x0k5k/wlZDAXLC0i7rnNSXTxHtxYmk2G4q0YkVLZ/LFMk0hD4Zw4Jg1znCuSGQajIgU7KgkngV2",
-	"vYyzhNAil0ua8xg2psPvU1c4sTQqa0GKpoPV8fwZutCux9UIl27Gf+VkNDLcIV8uV+SX25cHfxlZ7N2U",
-	"Kvbt856HL9Wae09kHVQsckbu5jrDT1b3SmnOFJR6zdbOoY4jcHa94Yp2RPBAMrCpHFTqxTKapRxKf7Am",
-	"quCyn9tuEGo6Vzo4O8badetIINU/RA8RhWaGGv8oXJ/fXv+fi8sfjw1nNjCbEDwGkJtcz13pMQQUWW3a",
-	"mXlsJ+VMxEC5FdpGS/o4McNoj5sAJYk/200VDXzlyTK5BCTGiLwNiZuxUJZldejRXdsmyrxkALHDWtbF",
-	"y/YqOzIP33KW1qupAk/tDtN6mjYobMf4Zq4LzwjNMn5P07DeYa/1iZzNFMs7mrHuLbDB8wBwoMFd5V7c",
-	"gUyxfFeueBwuZUazJtqnW09JxCQRc0G4ixlhFlx1ridglPweThzzxm5C2r28zkOQS/TqOBwYPuzLWi9U",
-	"KzqE9uznmIglhKC6q5n2DXRbJRObGdrt+vuZzu7olWHhbQjWO5Jes+UTRpMDs7xIme+46lETo1hwwSx6",
-	"4w6pKCeQAe/OVt5pT2RMybTokjNXztd1+c4Hw4g4AchAu0DM2D1XjaUZrB2GngdzwSkmEnVMDm05H3us",
-	"2ndEJmXz2bLAEHTRzXxluBsmvQ8gDJzK3Sf4Bp+vENx2fNOQ2xpuWBp3WdmbnK1KcvQqAW1v0lmazVne",
-	"vcO3+DxA5LMliMtGrQe0BhB/1+c3b179/fxMq2Bn5ydn3ZWHrTC3YpX0Js/xgGh14yeA2ERGy2PYyOe3",
-	"dD6slsHXF/qInHiqgP4L+mHsxe1hrv3aty0Z8MFoygPNBND/d16ut/aND640QLdDEGJfqF2QdQu/Klqq",
-	"mpc7GTWCBW8FK4g8PFBVN0TVSHdGhdvDnrQqNZ1SqlSs7E3X6naP8kl8t0sUZptdr4Va9HiQpL8dlI9F",
-	"ZdmzWGZJGDq/VYiaijM+xuPq+s3p+c0NZCyaVNR3W0lVtkbd8Kn6BqnMre1D25x+fG2Sjj3d1ouUZX3h",
-	"FDWvoKEIR71ALZCUg4LXUhCq2z8mS7ac6iedk964grVEPKynD9fCE/MwiPNk7vgTkOuByBUTpk878EE5",
-	"laCJUMZrXu3QvmAPpYu8NhQ9SVCLShi73iWd4cwoxoSxi8J2RhbEfFmzZsUyMtN6FxY17t/7lj1k7c++",
-	"0IRSnaG+MhPm+N1fGeqqWNoLX1XFMuqgxfpq8u+g9O6qlwU58u1NVpF5LdWGvc2C5nJfxLfdykaAZFDu",
-	"0FYM0YaEv7+HZCGLDPzCCV0HkOFU5ZOnLYCO4HaAN5893/nVF8veb9bWwDYzdKPwetUy9SWOp8fMvxHo",
-	"AVnvUPkSr3JtFmlZ5nxD4dhGfzpD6x3d9ACB0K6c7qct2kJtCKc/X755++r87MfzM0PLDlpWWVWf5yOC",
-	"2gR4zmOW5ZSLdO24je2To7H45fL0/Pr25OLyyDI5ANgT6HTdY+Tkh5PLszeXpkHdzIIKcNzeA/ICSpSo",
-	"sYCSn/rnVKp8RN5e3P50dn3y9tK9hiUka68CyhxDjgUkVkMBBiOJoATDAgD0WNmowgLhT4ZP5+GGNRgO",
-	"XOcHw4HrUYOe1VP4lSb4pwFLF8ohwhorrNhyQ1CH3BAu4I4YhYEoO9uVD5lWjMT+/DmGTXrByDSTd1qZ",
-	"MODTfLRZNRjPTXkwwtaFN9Peue0kfHYpnObhG/YFW9jgbNkCIi+b+4HGd3I22wF9rPcfmbL8QR95YxVu",
-	"ylPIEqDpBIA19zQ1eu/mdeFKUx8+/8vhYYeM6ffcAoMCrqXM1ACcrr3CwrYP5J5iDERYLpWEZ8zhlMtj",
-	"JotpyiqZ3MF7zWwxE5rY/0iXRZrzVcpZLZVxs3sNbdkO1nWfwNpsjqHyfTftnXbV1Q7ZA01b69jZV9bw",
-	"umNsZQIWWK7v37L5/qN3y9Yl7rK21fUwfqVdxJ6DO5cY6hc7ZH7UGtw5+cONpCUBxKR8uMc/VOYQYaJ9",
-	"zQZtFVg3xXRtrvPNzX92fnK2g05/dX55dnH54w5vWpfwTq9irPpjLQnbea9Fr19DnJPtousUoZY7SC0D",
-	"0jSFAR0PpoMhby7R7rGFj0i+dsaubWP7fJxhJeRdnHpQtmrzgjYtatUeklmxrA6dU8IVJLRyMYdMaN7A",
-	"YvJRbs0t4PJAPDKsXchsWYuajkj0XkkRgV0S5ewxj2wRJosij4aYzlvWlyUyg2LXoLofk2jKBc3WkZ4G",
-	"7z0T+o2qBoz+GnAMPWqRg28GbZMglq+RxMuG/LgCYpJ0DZniiLcZkavz69cnl+eXt07+YHEPF/Mciyq8",
-	"ymN0NSSuiq4VUZJ8GWFoYcWyJdULFz2pDvD2+uTy5uL88nagZZL5Llho2nK7bBnrS552QY2HgpKp9f9G",
-	"P57fkq+T9LevrfiGlPjE0KgBngJQdcdA9gWUr1CbKeBV8MDOHfIhQgjkjq/VsbHdXjOern71A+xbfejC",
-	"ayDUnkpAFY0aTJ+axFLklAvVefBVGGmnV2rQ0lANp2+ehWs4lR7GyZKHMTAV3qhWKiUL/gw4fBSJ9P78",
-	"HoRN1ESc9fzwu28rST7PWpizNme+Cm3sknpl0I0b3QjBID3si/f8X55+9yyIrtNrtA3LA+cUmWrTlGDI",
-	"cT+kYs8OGzCPKOr6nS7vxT4HzEMYbe6GFc0Xn343VL1hXRMEy2hAT6FQDQtsdsYFsCdL+riXA1dpc0+H",
-	"2EPKdCrV17Oyn4O/9JzcEgcTYlMpAprEmc9hjw9hnkPphzG+GbrSVqraAR1a6sHbD5+D/W0KA4t8wBjv",
-	"EYQpH2mcw40OjCWUrDI2449kJhFYALzJX0WVigpjEQEuQY1sLmAvDtgqGqZbpuQWtfVHqyzsEIVqzHWw",
-	"lPYqpyJBiiIpaikT2zWeBi2ga+ZG4PdM5RPFamRl7eK03yuNeS4lVt08gpOnr5N7mnHgCF7RDNgrTTFI",
-	"vXX+VzTqB+1dhZjpalFDRoTxYTpElpAZObu4OT25Pjs/G2JwhCWkWOlTiJXuhoSLscBkNG2x6HPKVc5j",
-	"ZR+Deni71PTQvZ5wNYlpuJqNx0ScMQgcTZlHCx7p96Mmuy9mNmxeWxGZ09Tj5LTmCTLBm9d2ADgoOOTN",
-	"6GDMUQjgMxpxiF0Y5moH2qvL0yjOEKliQJQ+sDK45T4Vys5ABLneRfAFiC1ZRtohWIrwUGk+ak2hBON9",
-	"bOHYKpzMcu1YcJsPazM7qSJMfCnhr30DqO1duyzeITQEBt8uxhEK/09VlMN0q7UiR60/Vzt4if2ro36b",
-	"NkpP/8HDhhIwfbxGjaRT1+c/XgP0zsuHVaxSp+fy/O1gWA8xOy/ku05M8EEZEGBdc1IfFohMWSyXTJGy",
-	"l66qGVD42QTTDEPknTs9LMfd4nn5yVmjPZSQCI0SLTlWwWS1IcFHrDMMhgXS3eUoUBMFIidY3p0pTBbU",
-	"yorN53+QoNrZKxNKWZtcaw/Ui+0EcHsWc926K6GFnska/vh6vVoPeNNWnCau0S7RuUiuIhIplkdWt8FK",
-	"/TZfHSaaGyZ40IqkYMckythS3jP90tIUz2bLUef5bdGh5crHxioT2tcfCu5VtzjhX7wl2I6glqvBsNNs",
-	"yzRpqG2LRS+pPZYuwZWSqJK4FiGN55RxMQ/npR2NBRWkEDMuuFqwZHvSLLhf4ffoyZBEuiX8VkS4QEgO",
-	"XJqu+JYr74EM9l8oV73DFgPLHPUXlIAASkQkAqBYafrLKEl/G3mfeoLEkAuZJhMKLAg2M8dvueoVtnnC",
-	"5lKf4DPIJKtfKv9Q+fpgOLCfaRFfF8uVzPITjz+kx82VchEQ0i/10j1tr/lt4tqbDTRzk4x6cI/UQXe6",
-	"r+VHt29hnJUzy2rQc1qa1GegN9A7uocC/TFTHJ4BnnQa/LlF5v1u+2GVyWmK7Gjb7oKLnC2vzKMNQ7Qt",
-	"dRnndck7tw++nTLRa1GIJGNJlVyBwj72SvNXyXX6u4Zq5zegDjtujlBGJBdgx0i1jYtju80IngHVZSbw",
-	"yZ0H6Thb6yM0DJ/tQHBopsuTd0I+iC5DKicX1xRmzQTNKEn4bMYgRs6TI8tRjvM8FlUHFEAAy6RN6cXc",
-	"opJ+JarRL/WZvlKatYlKN0+VzeMxqeL0uKVvOWY7sn0az75WdY36CvfCly6+/MQn4YypkEKrBhCtPrLa",
-	"7Vhwoa0rPuMxRcKAnKkVjdnQ4aoUDFab7ikmCAODkTYjpmtQ7I4xcJ1NeZ7RbE0gvbjsiNXRy/7gSkPm",
-	"+YigJqdseBxflrOxQFYKcuuIt8xNh642dHWhP2dWKIZlaoBxHNo2cT9DfQ81BiEJA9OuUH+CTXWEL3nW",
-	"G3byS0ouf3lF4gXNaJyzbEgWNJ1BJsdYqCLL5Jzmehl4NjS9Ln1wMkc75YmzwH7508uXL89MJTtT7DyX",
-	"EknauRoLLd9IZCWn034cTTsStug/VTKNkIMMkhiTkI2yGTkOs4E+e/ECR4ElSLDYC3i69Y1sP4newMh6",
-	"qcMezE7FPnzGpLoRq1gshWPrM4KAV1ilDEUTeV0WVp1zYZi0eMKWRxHsykjd0TQ5aiLm+/QkSCfIdZ+T",
-	"pzC9I3KKV5qpBV7kekL/Mnz63TOc/s0ZHQ4eD8w9aMBnGyxJNd7DwBe+fU5+5j/0ady649vbdlunW/ON",
-	"5ERuK/aopNqFjagaju4GOcdI2QbS/KUEeaMvrZgRKdL1qI0WsUIoaWVMLJdTLkzqMInKqHb4RFWj3uFZ",
-	"wxUmCYtl0sCtVZL0hJv45tnQFGCe+XVty8Xtzu1TI2XZEhOsGpa9KmcdbiUI2cJH4hr87vDwz0+/++7Z",
-	"i+d/fn743XdPOze+nbbEtf/s6fM/P//LN98+/3PnlvfCa1Kd76f2lLrLLFyFbx90JA1c04fktbc5m0+C",
-	"VV5GLQwPn+IUlxkt3VrfzG1pyEypEGcQ7ld251qvqcSeR+Rnrh+L7rR2Eg1NYdexACihkWW25PkW8oS6",
-	"d2p7av92HfVVSfDU09w1b+2N7ilg0Hbpfu+wy0dA0z9ZzMX1qUfUpZtTd8mF/9enHxWCCVDB7Qyh+uZZ",
-	"z6sFCxEZ3LfRII/8eLIH1ok+/rJpoRML9WbUm+Rr37Gs7fGlK/SY9nT4WI6FjucbHvfoj1H0hrwkWloh",
-	"KOGX61eqSkS0pGiAkilTPGG+/+ALReSDOCbRVxGCcKEYklh7VyBQ5q5yEn0dHZPofxus9q/04J/vEKyt",
-	"ihUa+jWvQmU9nv+lb5nRJr7lhK63FfKyfjKV07WjasdXCZ3ZcEFLKc5vX7QnDJUu+Wa0hu1MaUbD7F2f",
-	"39xW+ORqXHk3DzyPocgTz7U9PsMa/guZJgqrjXFBqLH/hu4ruOjG8YZQTQxfQi/HAtgKG+iBp2VCY7e9",
-	"aTMgP3gxghCP6mZo4ogI6RM+iHWJwyhjJUj5F4LHY8E0G8V0irF8ED5afkRM8jkUh4Pj0TR2LhYs42E/",
-	"bFawGqWb96FjtLctv5cwYSOD0CNcqBz40MLlu9lq0mjj/WQCg44vU7en9SJC03whi/kC3Tf41tT4IShP",
-	"i4yBF1gLbkLHYpbRJXuQ2Z2ZIdPWkKgiXmiTC/WnSZLmB3jQuRQH5go1vgELp13x+OCr6Mi4WPQW1IKC",
-	"KgT+QV4xm3MonqTXEh8DafFVtEU2dAhVtoiGBj9rpcQ6bjGo7SczRDgtqDbQ7X1DTuz2MdWaFcsB70WT",
-	"eypidkwikOkRyFM4kEtGDaWp24h6Myy5UiuWplYibi6+vptLSLvaxnXsopz6q7G0FIoVasyrNxc3by5b",
-	"r+m2W7pVY6gIGrViMZ+t9YkoEWSYVyofxD4M1I+i6NSn0cp7hvzpwzpv51hUiTsbVgu3RUfad8TvgmvU",
-	"yFRAxQKvT8noPgwwut8u2FhYUWneRdyFxPeHJKd3QEKrCIAImjqcsYSGqs6/Nu5J6XjzK4BI4BeCUhS5",
-	"1GdbCgZemURCAvGK5otGyP8eTnHGcibAG9pyxTvwDrBZYFqcFyGDmz8FgBzWIj47Pzmr/KrXPWOYMA3V",
-	"InWzm7DNTaWgTSeoJWe1KwYYM4s8/yqgecqMsUYtYSzA/wwjVCPyxm0nuBdcMXJKVixTGAqiFt3QtG8a",
-	"/CL+RdqMZdgbZNK+M123FdDddCSe39I5UG7OiLvVd+G4qtiTFfo+qyhVFMAKzV51G9cU103ZPzRWgTu2",
-	"m+p+TVvY3Gc+ZWCpzbzrYMDsElbTB7GB9E1v1wUVSRqsHvbZ+vls/Xy2fv5g1s9nQ2R/Ksxnvf6/k17f",
-	"F9r+Wa3+rFb3V6t/X22yi863C4L9BGFTS5bNmd6y8YJ8ef3ylPz5m+++feJYPfAC4oKw2YzF+VGQfMqe",
-	"ToCND01tN1wQTPszGaFtwZb9aZO/l9K2V51rf1oM7of+qowJCXdRKn6/+3afN+XeLrp93j2/2zWxd5kd",
-	"kIxbZNU1+61gBduFQWmvy9h/pRSzwU7HJN536D6xwzbj21TRcnf3Ebk+P7u++Pv5JfmS56rkqr0T8iFl",
-	"yRzyWJ4Myemby5cX16/Pz8YCHrT4R0w/yZYsQRXGEMma+oQseTIkP7z55fL0/Ex/oFrThwq4NscC+/Zk",
-	"SF6fXP5y8moEqsKRn119/n/9dPLLza1uRUhnV6RspvuGai+0D5k+YxHLpdbl9YdqfEd2uIPhwA1pMByY",
-	"Pg6GA+zCYDhwXx8MB+7zg+EAv9aS39IR3h+qc6NfdOn/TZRmzZkAO1fY7YVDq9feDATJOtKf75B90cyK",
-	"8ezw6ZHxph+TZ4eHQGxcSy3wi6OW5BlOJcGPhLl5P6aMSJge7l3buS7SDsyF9SIP7q3+HC9617ahg+wH",
-	"2jqfZ+s98tlBe4T6ZgTJpTwmpmuQzofCt4HYwOgXk5XVZ3eCwjrtxydFCQUZt4FLvRyNO7beB2pwOHg8",
-	"kHTFD2KZsDkTB+wxz+hBTnG73tOUJ5BTNmCPUDcwmWjD+fsr/MwP0FNi/mXG2AWJWEtP4AJDTcDs1ow6",
-	"/MjebvbPrWnQDLkqDZBvvzt85gyQSh2uB6g/AoFc4aOK4TrxwJTOj0DyB9kjM0b35I07KLXd00ywuoNK",
-	"0ZdDHI6WBVt+aD/VOyWveVD+roC/MFCvi9y5LTGnfWzW8lQaRQhjWMa5uj5ycQsw43+5fjUiJ4a1iBqq",
-	"dBspGAvw4Bh9ClJ7pGK16L/DZxOwMlUo02SbHLm1Xi/wh5ZodxO78MoPjMLUO/lCJpWKR29ugAnyF/j/",
-	"J7enPwGd66vz2/NNjWfXQwzhF3LloN54jvcM/HaxSd/sef5dq9lTZGlvy35/E9F2+MqKBn32tSAs4TlL",
-	"rLxz3n7rZsHNq/enrYvk1R6saZ5FvmionbFLRZ3GQML5cpWvbSUQ3X1DapD4RAj7y2eBJVxyIPNfu3nE",
-	"v/2TZdKl2ZiclB6MEzsXf+5ai+TfVO704+qPblzcHbte3oXbgfmuIIXZsD0KDdljtgO+3Za62E37Nqe7",
-	"Xf+2H9k+jhtHR9hU18Oo0WCVzzK59Jlqfj55+fMJktPoy+Dm5Ef9r7+++WEwHLw9/+GnN29+bjGCb3La",
-	"d/6cA6QvHVp7CeI9VbLaSPgo6zNC31uWJKe97Tll36mu4g82EGyZ5Qp1DGmzynHs+PTRxrO+Iw1k657E",
-	"TrYPPmS1GyD/EYRLlImXYOEoV179iHBVJWbxnVgVl9NYyMyCSkpb3zqVBGOJcvGYEYFiRkn622iZuKC0",
-	"wXzwmdb913G9qlFP+vvQ0dhJPw1lPdFGF9F7OQ1Hb4FS0mU8YbYgBzcQwF6MBvBeTknCZlDbQ8/TSUlZ",
-	"TklWCMj75vmwtIls5jzVG25eLPV22omsU3ewbwGkn/U7FZW2aeCQ9uWlimmV15d7vVTguuba9FFMOjsm",
-	"07WLieSYx0oShgWBAai5Q93SBhDe5rcTPz20lhxXW6TuevLWWa432x4iq0kV2AnbhYq3/J4dA2MeDAe6",
-	"GwOT4ahypv/bbPyBq+vbdlTt/PbN21FbI/9l/PMLRSJ4IbKUKHyJeA72GDOW1IS2HaKtFpwh+yIyLpal",
-	"QkOD2ow3lhUVO0ZF7Rve25PperKQRdZKoupKL9pkaFeC8dlzqLuoShpViBEAEEzIB2CuHAt4FOozmgwK",
-	"+IOemJoXpqfy4LlinvueGP2v+pTFrpZMtwkztWfcm82ErZCni2zXxWqSy6jG7SxnJbezvgYyw+fqgXEE",
-	"OPbHwkyiM/NcQgqSaAi2E59LSQddnxSsojsBTtqmoru3C0bongvvVr6bh5yTsEObv3lswPR6hvS86I2l",
-	"f+5RZl2uJiWXaIi7Npvrj+IzQ8P0MeP3bAdNrJF7tEnrrYlTq7KaTewJgMBpbhG7uqkdDKTdMnbNCHex",
-	"qlB8t6mvpvkeGcB/Z1lAvzoRlnbd7LmTq4sh6FWgFyHrH0C4jkmEwHVEGmk9Y0iihKUM/zQWqHPUifkQ",
-	"8JNhsHswHBjg1cDQ+wNpH43vHJsukPbpRvGJXGas5cJ760W5NlAdljcHuOYpWRVqcUQeFmv0kiIpoSX9",
-	"SVjKLe7UFvrHCTA1nLSk8ugDkZTI0tOALVCInKfWVV8+aZh5VA85Vosg1k+QHn7KBfu4qur1iFUsARJn",
-	"gdVFwnOSZ5SnNc3I4Qq2aVyGbdVlOnSqoaLllizyoEg+NXetvWa38EfAOkRhEe1QHk+/ffbseXvxvO7e",
-	"UntCJ8ag/f4X3Q04vNChgIJVKOi+mfFZkRcZ2zKucnqijjJ/Z18vfun1TaOXVx/SxAt/7ML+2BJv36zK",
-	"HRZycG7XO8AXzJFfQ9V7waDyGJAZwT9EAtX+Ak5lr1BrUxF9+wwxNWTbKQKnMll3px3xw3PvQmM7TWWR",
-	"nMOAtCgHDR1Chbv6vj+ibnXdMbA2+jAQ5ZuZIkicFy6ZfV8Wnd8cKU/s9YUiC552uhL6Z/SXtjTdWHWi",
-	"6ZuRscYOeBJBwQvYRmYo3ThLqcon5oVeswpsE9UXaw4qQ5b9sOApM8BGs8+5IismEi7m3XVGe4dOmmAs",
-	"wNpqDssXyi6rfS2MTfFIfDqVR+jiCsUxlnq/WaLJjrKm0kBlo3heVCcKOjjssX87aKFm+XgvIhojFD8V",
-	"DY3Xpw5qaGVpNjZQZPZkVPGpCicZZFa6UxHtEKGwiI7InN8zQYrVaCwih+qPjoi649pyLbOWzWKC85UJ",
-	"Ok3draoViiOtUdSqKZpeoUqqB4ClISy/p/taWEHN1teF2AlYByTg1KnmCPRI5IhcyhwSx4AT15A9BiKe",
-	"Cc8nsFsbzqruqwqITFWG+82nea5YOjM9eMh4zvrh7mKapg2dgJ9qSJYlTYCOAh0ugtkakwpSYABwfFxS",
-	"0kExmq769FVKhWDJKU3TYEdRQW8gZG+aEXxriBopko5K+N/e3YKGgh1D0wO9ga2MvKUHvH86f/mul8iv",
-	"j96SK8XFPJTT/3bB48VY4FoiT6hxdglSCOCtQI7ICB4B2xFC1k05S0m2Bm9n6TjMs4K9Cz3KRDJx1Ti6",
-	"6Uw3dE5N3ZygyoQ1ernwqpJBBVpcbRgVEwlk4WnbtKxGoQq1QqgyEq5MZimfL/JtFVVjqA6KhY64IPjC",
-	"0LhUZZFDzhySxgKZ8sjNIWSUQJaJf4js7EOX7LlpmuZPMm9bhUfKaEJyCfPjZmsrIY0/9VNWTjGmxz3Q",
-	"TIuF+paE9FM9K2OBE2Jtcm5yTlWxbOItqV9wZiuWFYMqZ9EKN38jBu8+4wO4ccW0+hbXsKpeYlqCUwQi",
-	"B5mBsaiJsWDslZlL8FxYJex4LCLdba8R1wJydXsv5qjPVVzekNXHhTYR9Q0EDm68q21Ffije4blwhbms",
-	"FnDfAoz/hKxYFjO9IKY4i+0ObJ6xkDHMcQLyfsnTlGMatApzGrcG3582ZcHUHO+uDP5GNf7Vi8MeD3/3",
-	"os/D33V9uLYzbSjF9M1917XpxhjakOcYWQfLcAdk1j0LWcSbZM89g6hVKuieL1dtuL51Ysye62WD9cUw",
-	"1VbQ6/CWJbrIMdOgxwqdP9I4T9e18kab68Xs6m/rfWWn6BEUouMr10VDEpD3e1+wa1YIZBRAMLMX7N9U",
-	"gbP2pAcPo1U2FfAh58pDG4z6owN4wpYrmTMRr8NE578I/lvBCF1KrdnbO1SPli15rmossa72gXEZamVg",
-	"h17pWUiKlCWTGXpoumz7DQvQTVtwE4vklBaKNft/4IJXuQQ7LSuQ0GAm4W73IQ5wcTmzK6YiBvYxsMvQ",
-	"DT6ACpMZzWUWNMbO9f3Tf9MFdEKKKyOSoOn1b05zMnd4EJMcMBbS3yzxb6NrTU+wCXEMS3XXq+3fydVl",
-	"y0/1ErGQLr1uqh4D6vOCatWQCRLTDNkTitxQTDTVCi05Wrv2Ikc9sHGK9H6o0Ifwbv6/ss391Af9q5xe",
-	"F8KVBfV4pDb0oxZGKNOzUvEt2ZfsDgse+IyqItspJDUtFBdMKSshu5klJmq0YZKcpCnIFuUVjbBfQC5+",
-	"57B9kNndLJUPo3DFij31Y+ifI6RqeS+neuf4XfQ+Tzhakvq1Cb62D8bzN6J2oh0YznXH28kJ7OT9Vk7Q",
-	"PTDfMl/Xl5o/O6MqarpziJK4XOx0PSRKghm8AOtRiyvACgKICYCUY4GGdkJzCk6JjCrHzFBepS8245wr",
-	"fQQy3Znx+KaFnr59gjag0jDuLadrt0JcW12C5+j7wwnBsjqpBKSSrVihN7LxEGZsSbloD2Z5OzdY+sE7",
-	"DuXdh5H/ZAg8LJC0hAwTHYJnnuNoU+ybDazaHWhLmbFe1aklbp3wdQOHv/2joN+kct7hURuRqEYEGg5J",
-	"+ZBdXIgGwuJa/cNWh3YF23swB3oeEhioP5JhddPVNoS3JMExmYUInoPHlf7+jZ3aXmj95Qo2WPs8l8XS",
-	"qnMLnzVFzIQRRFSsTYLlA12371R75UxsXdPtWnb18aE3CNfLhmlKKRcsOYnzLilYNYERd4kO6ckwzX+o",
-	"CfqAsqrlM1fN3Jbl7zZFGot58VDctjZJpr+Vj1R7tHWO3jyI3sWJdZeFTIzbEwiSlLNqQuSQ/H6LZNFH",
-	"MGVUgVsMQBlhiQLPTNhKYhJSq2Zn33D4k641BxIWXiX9yxfKFHxjftIbhBGA/U+KOcvInZAPqtPqwdeq",
-	"YxuaCdu6bDcmJrL/jZ2zVbmxm9Eep+B+h6iVkmRGMyA+c5hgtHKN19jkI5Rksi1VGMUkkcU03xa88SKk",
-	"+k4CUkgwh5Ch3eMwFJJQoR5YBuyJY6HkcSCa80aka7/R3BSoSwwaBhy2ulPNTPMJe+xwydLHSfOkHtoN",
-	"VQ1IlfGs9snrJlmNQMVOD0sZ4oX0Kz0N7cWXlKe7lm50NJIz9Co04ozCOcZbfdwOebM1A78QUMQOB6Df",
-	"euT5JDZnv4MHIYXk1C3iaHsn8cDn8o6JbtoygkaLLGaqw9iu3bMGWJhMZBE4UOcCwK63F6/PzyZvfrm1",
-	"hQ30wrw8uXh1fhaWxfpmdnZZb1W/fLu0qqtTUptfu6jBbchEzHa5wNgDUzmZMRFDVEd/1yu7u2DxnbmF",
-	"qSX+qKlU+EgQhvRWyyhDsAQxJPNwd+SR7peLCQR/5WJebqCaqZkmQLlyx4Tl33sPlc7bL6Tyu/WvDP0R",
-	"N67EqX6mf7aciQzjKpicEVyhzYnvOTWbUY9AxciXul9HZp4QM2MhHy2xUnk3GG6Zte0TtYv8PKnu2fD8",
-	"VGagtNv/8evhwXfv/vV0+PQvH8bjkfev/9rup9vi+9N7HJFISJah+0QuIRvKAhDLsyUkvAiMz9p6GAtt",
-	"7aB/H36wEdOhQT5hUWwT+EDBUeMdNZ7D2iDpwezk4OW7f/3lw4H/z+d9/vn0WWhaAgemw3LvstJXmQR3",
-	"uYmL4OiJynmaEvkglI2W7PP2/P3vtd/5LmlcoR3AiXDsuwMT8ar6VKhE05lWROJLmcXs1JjSf5wkilbn",
-	"4k5JFZnzGe4Sq97ik4RZ/M+eve6TAdluZ4gJ3UXQ3RhiJC5IdI2My9BMtCnZPGdn3b2ertH+DKus7HEF",
-	"KlCYd3NJxbpCwrBkVORDuMDYI9WHpaTdoSTJ1lrwHhkYEvSYLGiaq7EwPO8lvMgmVM1q+aCb/NndMmAn",
-	"fmnOWlINZvh49O4utLAtH+jpof2/Vu5XmrPJimUTBCc1JxKv9E1l6jjQOJNKARuQkAnz4/pRkv42MhM4",
-	"0Y1HQ4tyHQv4ERlfvQdq0+aAQ+W8jQ6fBkBHvUtE9tn8/q79dJs/poJm6/YhQCOn+HA1QPA/8sw4mspw",
-	"ubZ/43ECXHfH9XyTJf/DzuBwoHK5mnR5Afp2k8tVGHv10+3t1amhP++HvDIQU0yhpVnOY76iIh+Ra5bw",
-	"jMWG4B5rQSDuNgSP8cjTwt9vhriUo2hiTDnbF0FKkCnkRBA6BdZqRhZ5vtKGmf5fBayKId6Q7QaT/khI",
-	"jv7EaJovdmBcKipkG0GWkO6Uvj8xmuVTRvsnrvB4YXEEzlbDCjAi56JgwU2B35oAOOqeppMGVowmQyuU",
-	"K2xR1w7DrJ9ULlPD2Onu22C/K4Ns7frh7jbPK/24Q+ZsGD4lp3Q3bEUlNzxQbH5NIuCxhVFlbFYolhx7",
-	"02C8YYIBEahYQ9hSCxqW51zM1aQPdqgjOukt7AUzB4GdCEl19e8PG3aHt/JuLbbu491cTO7jm7vWgn9r",
-	"DrSMsQM9YwSYpbjA2eNSDMsSORaoWL0/A7dH6OpAkGTnjecmAAC5tSIJGyzQw8HjwVwemL/9+k4/+qvf",
-	"xDv/kQN1x1cHcoXTebBCcKMjnlTstxAjQ5zhFgSXFuR5lYfQnFUUG4DhAbdPWXg4wyhrSnM2FpDOEcu5",
-	"4P+0yJ1efpr6JmS/be4hPdz3RTJH7Y9mshDwMCz/O8wOLuFyKThP3CINB2pFMwaZhJmcZ0wp6z+GyRq8",
-	"++Dv0V0x0XXXGLgV9+kN83rcWUQ5Z8KGeLqiSrHEpplABTubNU3eIDr8iBTCpTf+W9xxbr06D/i6EFf2",
-	"pQDsLTyw0rXcHylmN93O/r4LkbDHXyzHdR+w5jpnu/BWNURlhwMVU7FLg3mxSpmazFgeL4IV17RxlckH",
-	"RcwjZLomioNNBlFfAl/egcnJfDljoVsAJpYwgWjgjOVFJsy3d/xcASkCocglWHWK4AOCKYXplhg8ytCg",
-	"FBiGYPdMeBBurNsWQ/pp2PAFGEpDlAgbgroqFt8wLXiaGBKHI5JkclUFfzTFjkwYHneVG6v9vN0d1Tnf",
-	"WPvgBvfUpL6C1ehkeE0B01bOlmjCT2keL0IZUEl4dycsp4i9CfNjdFcjzWBecpYmrRRRMYJqzNdD8+Mx",
-	"iDROj77MN7PA1limAJvylti7NUs94r2SYnRNH14bOvzuKsRf5fSkvLX6oHyU4nPRM9/AuyADeAqP+yRY",
-	"Pbrk2rDoGY7VJcyl0C/ovT1223ofBnwsmFAc8H5dX/10cnl+NiTX56/OT27wv05ubi5+hL+agqOBzOhK",
-	"HkzA1d7Aew32QtaXe6YSH+vH5FFekH6YrAat8HdM8Ky4rbhDhMzHOnUrvVFu/LZjvhWd9Fc5/aFI7z4J",
-	"Rs607cHk4ryBaN+WJMSGm0gWYirIlCHYDLKXgeOrK5GC7gtw3IU4FHYgO9Ld6Hi2duBFanQpl/xRZTYG",
-	"lu42TCYGT+MiWTtoEzOe5u0OVy8/El/oyCjxYECDhlXC2HTWhVgyS4ToJG4XTIyFTRy3yMPpGoibQa9x",
-	"2wSzAJtS+fWcFGKbyx6mF6qdFqKc2gVNIf/AK34Cf4UUlTQ3GSsCidJ2mHrd/qQp+Pl2sTbK2U8nr27P",
-	"z45IZDdKBNXisK+Qd2B3hyARRA8mdCrvWfRkRK6ZKpZczMciThnN9CCPSxOaKzdzWHxO62j+FHqlLsp2",
-	"Q2mxGLXwCjrnsogXTNX7ly+4OvL3wBfKG9cxmclsLE5PLk/PXzlqF7AM8SRYMG2+YGKnuEfHFLuUi7su",
-	"cvkVPAeulAaro3aE2SNdctGwW7aVY9y8N5HRKBA1d6JiQRNXPw6rj0gBd7jJdioRtQ+wpyGRoGPPOrn5",
-	"tBjeRwoimrYWkWsdhHbOjXgup8RPUfSk/ebVYxd6y21ZJkxYbzruTiDNv/4lXErRvLsLFmLH67Yxnnlj",
-	"cPggRI+N/Wk4ST8myAm7uSHCGZmViQJRTvR36j3XFOfEO2K5r0Bnp+sNs2Vf4rOVc1dP/+uYeWI+u2Vj",
-	"7aA5Tov0rpfaCOrepwJXYW9asVWmG1cZu+fsoXdtWydWO8gk8/SEbyEqb87dg+vT7txRl9rmVvxsfrdh",
-	"Ik5pykRCd0kuUqnMgSqApil5L6dgTlKoPh+Au8LlGqod/1f9Jub5SoknGVvOpZ6JlKs+ZVa8If1VBpVt",
-	"aLzPlrXt3aQyD5KFZ4VwhVu3ra2jmMfxAU1UjcBIZvhEeRGqDuuOQxqWk+x3qmXh/4plTXqRPW5nI7E8",
-	"JAFHkyN/66j06L30T2PodOX6QPPZ66TXTMtcwAr3NZ27W1XOF9nEtHJrSpi4iMl7OSVqQTMbjwKLRLVM",
-	"7idflVTGNJ3AKJvpCONUxnfEIaP5kpF/AmPiQj6ooYVS5Ty+U9EonOLXrs3d8vjuUqIyt6KFaiLj0PPI",
-	"FcFHQFUfmhqSeBjJA09TLW1ufr64umrKp2mxi7TGuvl+d5y+sUR1fxw3sPPaZQx5TQQja9aNv2MXUo7u",
-	"Bw60126nrrJjmo5geTauIAOxYWst9G2mLWOTkwZGOJj2eqJsCoKeJkcdAQU99bHSZrKQJjF6NBbRTGZT",
-	"npjCIII9EFOywq4iiUA9j8iXBob15AiSqY3pR3N73Y1FBGwwMTONyTSxjTlz1rIkQqWB6AjZ8NwdAB2v",
-	"0rti96yRMDCMM7GeUKxW0KDon1VEQR9hls3VBHfGnni+wQ1/A0+SL58dPjs8ePqMFCJlSpHov7CJCGST",
-	"KomzMjrLnzghOBau+lVJi6JXflko43sakYvcFknI2AyyqkzGeyLjsnLWh+FgWvA0n/CQWVKYpNTpmtzc",
-	"0bQh6BTrD06K1QSqCjXVnVlyNeMZm2A2bUTsW0dkYc0VVAKyQhyTwyPyFKliq+jENksilsslFYlL1A+x",
-	"9Nqou7aOduDhar2zbvT1BJOm1UBPbzGpRPrw8bxSqQtQFZ6pvwD6d6zwGy5wtrVbKycv2hS5DRmzo+/V",
-	"vjNdNwTUHJPENoJVh42Y03tGihWZMqRTpT7fzIj84GZuSKRIjaErZ2NhKE+gYCHwPiSykbcWW5jszDz3",
-	"Ud7VIHVvwME6Frfo6FSulDigaEDsJd4eUs7duqR3TJmMNdU8enAk9XOwV+kiKvjJgNk9HDAjD1p24fmS",
-	"57dYHgd880D0HcY9dyJB1E3q524zPu/nUnzPgbcpBE9E5A4EwpSpsQQUUKkUc3Np6UXSMgxgyBkVCZY7",
-	"3VLP5NvDLkItpVOWdvJ04oO7+UYfJ6lUim2vkAExt2VJPG6Mc+Cn8ZxERg3BVGyt2b56c3OrpTpyIBvU",
-	"oLbky2T9yAk6J+9bk0rMnTLPaBwGlf4kHwB7Rihqtaa/pqsblxKyMCi4f7yOjkWk7vhqolsCCpwJLLgB",
-	"squoyellh/Lt4fO/dFrpan86rN9rfKEU3o2IHShBkRQsGBG/dY49mCXjmLZCBPTrjUpvRvnuHiWHHmiV",
-	"nzYqCSZO8733qNNFH03nDPuRpcMcaimLKm4GuqxJyR0LPQCkGsTLyR8Cd+Oz7eDrRgdJ2cyEr1CLhhjP",
-	"WCRcYRECmRnLqZ5QsJ2AtlBssiVa0GSvXcrSk2ugO+najorQIpdLmvOYpuk6rKFhwz3ZcuGVhiJIlYks",
-	"zcgQb3f36cm4zHgeUKh+4nO9vmgtNIuIg6eHwUOFlkFz9kFkbtBoM18x0E1obbuqu6mKRQRe83RdWFAt",
-	"jR6o1gUPj7QNoBs1zGm+1tsmNTIWM5E7urRtB8t71BwsrI556AWvgZTGJLPbGg6gXMGOA2S0JaGAFele",
-	"IQ1N6zcG2FKti3m46UZ0xbl2uACxjF2H/sBzjjUUkLhhtb5UU/WS2TLRaxOTrcooyFkAXcGU7QkQzRm5",
-	"06GPN/ZR/dqKxT7YvxGsbRMmSkXzi1KFtMXtgh76bQXdXsrM56w32Rnc1syCjbxxK+x+H1p+8JYJutWP",
-	"fbD1CPsJOvtOg+XSZaoBFw9GOM4rJm6c39J5pzhtKI5qEJZliLSy7qWS7C4Nz443X6gZw0NX2dHWdQxY",
-	"jLVQrDefLVHY0sGyUzz1P9/L8tlJ8p/lJPmP8mj8zmZ9CJyOcse5LaparV9ZPisamFt3dQ38x9j8n034",
-	"/ywTvqfI/Ww/7W4/fSy1zYvgUD/bL5v2y39X4yKcARVStN/1y62p6887QM7ey+nE06D6IHm8wOingqDV",
-	"e9cFjFZ260prwK3zseTC/+vTzwbGZwPjs4HxP9bA+GwcfDYOPhsHn42Dz8bBZ+PgdzIOPkblvymWS8OP",
-	"2EPr7whpCetgFv9cxom0SAcGeRMsD+JntwafbheMmB8DKKfcL5NZqHDwaUsopPLtVrPh72UnP8chPpsJ",
-	"n8Ga/1PBmr+L5fHZuPhsXPwnGBefrYTdrYTP2nwbVOk/B2lUTzatYnMqEJqdoThdVdwd4gWmqzsGCqxq",
-	"3UZz5L7SMBJ3h/bsPdy2E7teG5zP7JHGOdE/Q+4wJauMzfij47jWmlz0VbSDLpnbzvrvPf+uuaTFP349",
-	"Ofi/6cE/Dw++G00O3v2pvSiPNzb7vbbZU2FD7Gc6u6MEmoC8cSQBsxpXxsiqmKZQ4d3UjwbikyVHSh8D",
-	"Bmciz9b61qU5mXFQ1bCJLxTMMNJTKHwFK9XyXLF0Vua7mKxSVHoUeS+nY+Fp2UPCuKvDSq6R+BgQdbLI",
-	"cRDYwkxmbjS6O5CPRjJGE9UPgFpuuwr+9Jtnm+Evq7L1ZweRQc1ZkoTFPGGJS2ZFADWkydby63ySu30R",
-	"4lnyuc3dAj95xNtQhg2KpGKH4SgVQv+5yianu26J2DqS0mg5PtklE/eOi6Srlv2zfnY7N08uJ5+6SP9H",
-	"kuANzJibRIAe6BlWYF7vwFZhCAZBNTfnGo6ZFL7jppGWuEPp6/6J9KagdF9yNls6c+MXUyOjMcu8Ulq/",
-	"PI1YF65Ydcoqh2QVrZH16XKZ+t5vV9Tzy9vIBGGT7ILJjWWWsZR6i9epcFXCkmLlqhx286CZlzcpmEW6",
-	"ht2IexN4ivDaoQKzFHjuJ+gQLgibzYDg1Jrlky6Kneu9jEEN214cExPutRR3qERDe9g1tWZtueh3Ke7l",
-	"DWvbmv9spKVNnTdaqd4yCVJbA1d/mkymNL6rEHNZgT5wxJ+oos54tkSWdPMP+EFmqwXFpzMGhNb4n14r",
-	"mPA/cQyI7k/4jSKOge+4LI/uF3+19k45AM9BZb41Mxj4VM4ncjbT01vheamQAcD07KA2m7r4PZRm1B7a",
-	"FGXT7rbFvNLKWkw7ERjUuNvLN+39jqcJKsN4WuLQ3Owmfe4L0NV8Nyc4qUdjYXO/BBARGe2rNlNWHm+y",
-	"gmCtzRWPTZWLhnLjO0tusxc6CW6nAjcfd93daSbvtO4KTH3xnZAPKUvmLDE973bonfGwXbxv1/n1wmHc",
-	"8aOFeaNTuF9CuC/sa6ZYqqRVc6WIrYgui817wrpZEeAhl2J9B/bR/is6UwDylhQrOC+hmJkgGVMrKfSu",
-	"xcJK5eFCZLqtg45HzNI6skdg7MJ8UmRcGYvS/qJzykWT4xulfUftqXrjbRYQrt5un+a2cm9MEj6bmdpR",
-	"IRedm+moOneGJwGncEEhngAt6X+bttEZBMExYFBCpoRw7msmY6ZU2yFHwrGZFX/Kj4Vq48dqhM50cw5r",
-	"2kMKrKpyvMtm9UU/5nqa49/l5Ruopg7OOPivSafKyAz1g7p866Sfuv06rDozKk4xfyO2y7rf76o2svVT",
-	"IWFNr7oAYP3V62/Z4SZBhdm74ssYvPHVBGrOyNlMsbyjdQuF5fKANQwlagJO1j6XoN/80PZr23TZyNou",
-	"BdCMYwx3qQs2B9ABWvBs4XjTZ2jOckW03LJh+yMSQfseaxZYK8nQ+CmtVKMiGQstO1SV9soepkEpjt+1",
-	"iv/f0TO6dCDtj0dMgNFnRqnK8gUYdJcgl1Y0X8DNACHRe5oWbEgoFrhQMU1pNtrBatq5MvKWMp19KGpD",
-	"fQLD9KVjx/Uaeb6tlvI/fv3H9+/+9P3oq2B1/DL41KeqY207Gdrvb56hXTDEBcKq97gkIH7MY89evCDx",
-	"gmY0zqtsjdXRWtKaHTt1RfMFYGRA12WJVtdAhDZ+sRoB3c6vl1tyEFPYjBF5z7KkALb7kp1WSwEIKZMV",
-	"y7hMRgTCv9FYeJR5+YKtTUk/gyKkPscehHG10lwS8TGPdNnwOkUWlRMdAXjF+3lIZJo4hoahQRBEVfBP",
-	"VBUyupdAimy+PSjBQk2W9BUt1EcWE2/FSTYwkFhnDNKMbOSLSlu9y5YJKBlJAOtjme27qm4N5/PKLzrW",
-	"wyg3r5GMrWSWY5/KenChSkWFyFvqsG7WJdyoRRiozKpsNbFNXZVlsQl+tDbdMD1YEPeTbpDGL2fFzlQE",
-	"PWydT4cOVisW5xMvMNyQOX3k9I7c8r5pvQmYW+5ZltIVgWqAqkMSdeNk5r0DDPodzkAao08PpJZ3MCF2",
-	"T04MMoFrM0+wBxReKRd3ruDgWJgGgA7aYCe94onuDKFcNiBKW9IJaGyFzMmCpauQrwrcWzRtLWW7FVIQ",
-	"LGKI8K4Gsq0MWej1wUcF54Fq0/OeZusGPFdZbtQBU1pKj/oAqUA3ZE5Tr0S4Xp+hqZTCxbwk+z8mTyEu",
-	"JCQu1jZwzNOm2v/7n95lkeZ8lfLGKYY4bDnBqKBQnhP2GDOW4CZaZeyey0KRDSqzzelu6FObECx6w5CN",
-	"gz7osbjhImbuWrOldVLKlx7DmR8U0Zs/KVDn50qfg4RMaXzX3WsRKAbVg+6pqcRTT0m7W4E4+1KfOGwl",
-	"jN6B9KfENYb5lOg95Smdps3UewbxqFfK9rj0L3HlCgh0G7Re3BlP066jddGZxlB5PX7TD21cqUXbcbXr",
-	"0PD+wO6Sos7jp15ShM6XPNWDT4vORr6tjkyxjp0LkfxTBviWIZmyWCva4Ju8Y2u7VSAINy8ydFDyHOor",
-	"GybZ40CprpsiXvgksimb5UQWjZ5TUwAeowawipOE0STlgk16kvzX29mlnmClGYfcqM7l6ZvLlxfXry8u",
-	"f/SqO5rTxQXRMj0/gnmEQCU4Edjjijugkv4JZcVYaNmqcq0/mHCnqy7GwUcsuJhXTajLN5fng6HXi6Dh",
-	"9KmCMelvkx5BMzeYDDW1ThEzF9hrF/vn8Kh9Z6LKHKcGv1XXGMcj12pxpXKrjy6iPC0ypiZhKs1TU5tM",
-	"q8aoRC5kyki8oFyg58BNRqDtepnPBiegUUxXVOmbQooyG0etlb44g1JnxoUfjOy26B0njSdsuZK5Ly03",
-	"nwFFuMwLCZS3KUCvIVO24KZUBJSMeljIsrohFP4zJUjtTaT/PS3Su7EoK0tx3U4qxVyRXA6JkQgI8KVz",
-	"OvQAivpvsEeGZn0SzLephIBlhjEcU6wbXvJQTFXuV4e4M3jF4VigdlSIuzKNZ5MeukJl0Qs1a3P8dqRz",
-	"7l8+FkuLo3BTvfZUb+7oVM4nzRXGA12T8wk0HXDqmByQVM5LDGmt9ofD+kCGIc3plKrwRY45KU4UhC2T",
-	"MnElEODwEiJCv5ben5a5KgvNe8kQe84JNiG+eFXY3JJJrm28js4h1wCXULG715L6Lz9kPGe7vb1i9G6S",
-	"KdX37SLNezlt8mw9MSMPriw+IWeTzjC94SCTMt8aX0VMtalrA4T++tY5LnUUhE4bDwfuclqa3O3Vbeic",
-	"TsrShOHfOw4GnlU5W4Xnx2aEJJOZzBptmi+UKd0zkzZh0CK7wZfTXh13q5zaRYnctQJQmaXSYUPmkFHW",
-	"oNrlZZSyLdekzBTchdi2H3NtnlGh4KbaA3tt7Z7cSH/xaG1NmVA7K/WtVbOey4wZJ5k3paa7YTf1ngbS",
-	"27LeeFV9rN4glesiaI/4V2FVINSEzjae3Z71T52q3RcRlrDwwUXtFciiE/QaSQHBPFCYvlBHJLq9eH1+",
-	"Nnnzy20Ev0ev3tzcRoDfsfUK5QyTNVEK+JmfD/qKh5TPL4Ws6MtYsN7WR9Nb5UmDHrYtbAHzHLa0jb98",
-	"u4s4nAGX0/iu7cieoml9yx5zP6NsO9YB1qEckd//LQv+uEqpoLvUs/okrrxpKuM7bRl1gheZfHniHUVy",
-	"x7rdcQmLee/ctQYYrlOracrvGwL4dcV7c1imIAOm0HStGN1dq1BcxOzT3m+eaR7IDCq3GoAxZJaEzddt",
-	"cVo45OB5F4lyOgAVa0jwjG3mabchQqDE6h3tw3xL/z/23kW3cSNbF36VgrCBdM+h1e5bJrExwHHc7sR7",
-	"HHeP7U7OwVZ+sSSWJMZUlcIi7dYEDZynOQ+2n+RHrbWqWJSKFCm7e2ZyBtjYk7Z4KdZl3df3pQXmIbfO",
-	"npPNVnpXj65mxd9z28K5+YxWVRs9smbXfCkYx8zEb6XRyyue86UoRK5de1aKpQAOEWMH9uFGOLhtxj58",
-	"OH8TjlB16p6wOs3WSPVDoyhUn8LjFmpPCIcCcMcWCs0etU0YvrLqcrM3fcfNLqbTb0rcbX3mBIyeri5j",
-	"xaINsAST9XiZ2nQ75rdev3j99e4knPNlO22QDRepy1b0nJZOl1fWY68Zr+7rM+UgN/oqUSd328lPbMts",
-	"n6d7HkP7w9Hi6japzWnNL1Bfsack2iN+4od6eqJb/LGKQHZ69z/7kGFINrtfK1zzztoTBNkyIPU4jZ8V",
-	"9hjG06Xc22NF6mcw/KDuKbKCFL7bLPP7ZBX62Ke9Dc5dRpg/4ubpug4nACFNYf1ImJghS9RUP/tVTfRw",
-	"mTC8fCI02VIzwabraQYnwabx3p9dvjm//H4QDU6ur8+/vzx7M4gGVx8uL/GP767e/3CCf7z+cHp6dvYG",
-	"/hvxigbRwHnHg2hwenJ5eoZ/pvLOplpK6175LZuQdveaKeE/81K2PMMzd7cmJzaObyrn8ZHlv8NNw2Kd",
-	"qQL/WhWMDFlsTEc1m+EvWKBU4TSNJIDIkBc9ZPGtWMeVd232ZJOnx2L0q7C81XIJjiT+dchi1E+xkSY2",
-	"OjDlkqKkQxYXZS7jI/pJe79hFhd6g6HLigpjzPiBxDCGoGEcsVjIJD7y8r1YUK4wEWUsSNyH5n0jGVMG",
-	"GA5x/bZUM51mkGCPccHqvyNCApWz6UKt6iljWhKz/zNVDLB6Q81mg2iAASuck4HT2dHAfLxtzYUnee25",
-	"3AbccOs07JNrD9CnV6sECX4ij4dNAqfLagw4YimerXmZJmJbICW6GM/5Kgz4c8+z7AB58qENgkAoFJKU",
-	"f0yBLRwqlAFDq0ZDruRUABYa7E0hHdXunK9sEfYR1tgUjGfZVotF9Vzqhg5Onxk/6dQ+3wAtT6y4T6cC",
-	"P0HX2kFUzuKJKhbxcGtMGnaFKhbhng8ZLhO7tNXqHDazZVXvXUwEu6z9DftXKvnc+htO3MnlCfhwnmXx",
-	"4ea0EzxYl45/ewIscxx0LITKjVsdvM2+JWx1w2c1qC6vSWm7OZo0+Ufb1Wo3gtEog2hw9tPZpVEqP55c",
-	"fji5MDrp7Obqfw+iwXcnp399e35h/nR98v3JIBq8ufhb0+G/CfYHQfGCJWEihMZNCNc60yg7g8SB9zsV",
-	"IwL56pLLEi6rnTLaCLaZCS8KDhTa1t4rne7R826MgBXdSnYANsSlEtvh/kna3uiXYMT0XLIYsrDGj6U2",
-	"ELj6K81SaBfRC3UP9cPwSV8Z5aUyTW38wFVbpHJeGltKM8BY0Dq9ExZFiZZX86WAg+ZXSFAVxBGE6kbS",
-	"NsDTQX85fF5hMmH5BQk5iO2bUWOPhQcGDLkDQpJK0oQhUi0uSrENmvoietwWwQsbG+kZ/LkQXAtnavbu",
-	"wtRlRrAlC8HzYiJ4hbBjTNPtFsPk1xIAMrb2AzS3vVdQRu0WrxAfCw3dz978T40bhzWB07KoNcc3iMrK",
-	"89kC6tguPy7Uyjl/ZhN4iAjwd3xE2LHcvyZF3TZ6vtob0TGmNONVriaZWMaEOAuqycyCDxFByGTGWMBi",
-	"QDJ9cyHFvWV2DvaTm0d373Y8L8TyPd203e4IcpeWc3OEQ3Y+Y7G6jSOLy4WjpBHC+GNbhBIzlRtD1VXb",
-	"xsaUXVM0eQ17gzCgm+IV5zOYAPNGFDhTlbggai7MYQL2X5Uz5+PYrn0CDQOHAifVbJDY5s4RZNVCnnoI",
-	"tnGVXY+H7J0rWsVXmnGaE4PJRNpa4ZxgU+rpx1TrVM7tOGGOkfpbCqqB1IyzDx/O3/Tvdle3YXGj5ier",
-	"lZDJlStN6Sk7CARhuijlLUqQTM3/+eQFQF9p8VvYEaeia2t7CrZI5wuhi9rXbabMgjp0k33LvrZh8rsF",
-	"JjcRl1epmIq2ya66ArYG3B4lhw8NlKhrWJHILsGQfbcuhNdgiu5odYbN3+aKpRKaOc1DxxOuxdevtpq2",
-	"v37x/NWrzd0bDT4e0KsGR0VeCvMHxVfpgTnocyEPxMci5wcFxxjtHc/SBHRfVWNBybu/nJq3fwcvj8RH",
-	"IBfHH/1fYOH8cQbnAOolNj7g5atvX7/4JpTl2FUJ2b4SqIFcAW+nlAJu7+YlD8aEdZELvmyBPNZFospi",
-	"y6HZaZLUOlk6Re/9k1Pd7Ve9+LOyMcX4/aFzdqlO1XIlpHaR0iqmIUXQqL+kLFqvggXKzW/zV1AJv8pq",
-	"GWlPVadyyvMqkLt53qW4J4Rh7A0jXOG0QKNhnqt73TGhn3FtBJKQrcBxUJ9slbdrQujuLpuF0aG5AO2r",
-	"XWjGZoabDDCXqu/22sYeHBtu72YHvbsT+V0q7qEEP0SVQSOnDrW1i+5VRAxgx0mViKFNDT7i+z9IG3km",
-	"NgLbIJHk6Z3QEWiGLGOFkFwa/3zPEsTGurx35CZ55c4UbzOf7NymQmTZcKdl4u99x6GCh6m+DWofsbGT",
-	"7RzTUtsdGJYGidgja5MptWpAMJ7w6e08V6VMGFxljRiYDOr11fcEJ9Ep4wNjVGoVtGRU0iOTC4JsF64f",
-	"PjKib2ycNDOgnpMGa4Qe/W6B43Y1ZzCbYL9PxJxDX8pEsHteTBd9Cm8z8ocD8iVdpmE493NsOQM2hSoW",
-	"CXQWrh4IxzfcqVsbBdJdSuXuWxA/rm3AjCCq9pHz+XiybuiID9C+bi6A9+E0O3YsoVW3gqhvxSYvgwQb",
-	"5qwAyEqZzwHCN811ccTukWHDZoMt4gQcesbZSuTGt+LTQsN0SLzBeEZzJcVI3udKziPcQkZTQh2MRgc7",
-	"lagxJ2vGjdsPYW7AqOiBxe3ksfmuYDDCuLK9mwRLAv7qrAq8Bpuu913g1dYBsnow4AGJj2ZB7gSFykmF",
-	"1JE1uwsw+/7rTBWtQmwTijG9w0pe6JjCsB2AKHDJuGQLVea9xxAWgdGAAB46i1L7vHd0X+CRWvCsDb+P",
-	"wLtIP3hVFlRsbLYwPqMnXmcQNaHCoEccAXhpzDORFzGNIc0Z1pb3nlWHTL9dDsRnM4wid3oOXb5Vblyd",
-	"KXdYIitaIqeyqm3tZqJa2TaZhof5sUrRQeZQFCqncNCw8diHCXygHB3WANPCoHfgg3vjWDRVNpunRxRg",
-	"wmS2IuTqY0LRkHORr/LUglgbs2YV/JBUj6ccYJhDb8oFhACWKm+o3Al2wt/YMD+04VgOKU3R2lLjCQlX",
-	"9d5uoEiDPTiWArZQISTZl/hnXZSAJA2fN5bi3v13LkD7EFozGNTjBc+K2h84kdWM+WqVqzuekd05dqDQ",
-	"8C/Sr0gCRLbD2CXHycHNFKRN78VkodTtOEk1kgNXfzIPxaCIVGOXZNf3QiBVU9CBzdJQHOc9LxYQjMWS",
-	"XZJDVasr/CHV7OT9OZFtiKLMpXYBSd2AgMxDegUixojZpy0pDsayUYOLbBV+Xphmz7Z8zDJ1H1ko6LqC",
-	"ipA6KSKPLGI0h1Bnq5Jw76URIZ31WSFWNrHW9Z735lq/QL4RJgUWA+HQLEQa1LL0SYKLVVOtkVjZBbez",
-	"GKbObCqy/5lC0OYJS05w1pJZWFshp2K3t4elInBYaRb9AnbcSFZK+kLGTh/tbFq1VgFvJW0vAU/39KLU",
-	"epAo3Oqy2fzynd/YF9MNbyIyDVKVWIRpxkkYHNvVMJUVOF5x26jcI4xBElaDuH20WMjJUhEC1PPo8PAQ",
-	"FZa2wmsq0juRuNSv0R5DbySVsP8Hj4f+MFYrjPY+zljeVKgD2jY03RlTH4mMJkIATrjKzJikMbpTPeU5",
-	"VGd+ctpOB9TdZ5suwo+0r66Pg/Twl325p9Yf7cVXpWVttYBxObimCVNlYWuwwRl48Qp8Hh2hg4ARAACW",
-	"QEWKwBQjWSjjOxvjxmZOnQHyGUatF6rMqHjRwmFwtkxlWQjG56pW2lhNY4lFjrbl8XFGdWFhkCn6qqBN",
-	"6871akKZeRWFHeOvj/f+6yoCa7/YVji7d25YoX3lpm+zPtq4bxZKU3TSDI+54TkQJ0jkLfmt8MMy8FVk",
-	"VenKWn08mUVPZJM1xpgjmFElKxxUfwDWNu47pRSxR+u7382fWvTx20zd9y5V5QWbAnmzd+5fHh4yqkE4",
-	"Npq6Qu0FURX5YLsovKhEBOQIlS/BAhZK3YbQJCtTp9W2ga0czADArowqklLY/a62v/2plUBtcIOxOkN5",
-	"RRZcsnvKJ7Q/eyXyMYqiMJxIKxAlzXnYhDZT6wCKXXgirqC/YcLNWjbgMza/ucEKtMOpfVWbQXjhooM9",
-	"yziqXEU4Q7fBWtAD3mefIipIlYZzqYXIbVlMYRHRwiEGWYfe8jyce7EqdqcjMqVuBQUhlS7ghGU+6H7H",
-	"zqHNTMvAEhza76zNUdvqfuGs9GPmYMPpiVCar20C3lUh2x5zQAqtoSueZxnhLdr8ig8MBgVALFECNxxx",
-	"ufklzyuRL1PtUEJUHg7I9I8YbEwZOcv2Y9qm6T29a6tuCBpGKOhD1wJsxoxxpgXPpwuqBfU/0GZWPTIz",
-	"TdApFHi16tjFZUMTUEsJ9FvAtiZqEF5eC3U9IBRmbCr7wEI20hoO3JPa1uKaIjJ9TYJCQTeJ+Bjwxam3",
-	"v3VDL6xVWu3P8Cl30b/w49zP54kLD06VLHLewIflnYeGEFLBaEL17nhRNbqoftLsHLTN/T6kzZAeaUpe",
-	"CqOtXf4GMydfaZdTcaw1SGJD6M211IrrmCMNn2OMGBFVpLgfQ8AgeIC28lcQKWwni7LRxJWQFk2T58a7",
-	"7ZFgskGJXgZ2TwIdmnV6WeuaVumlvkfK8mNIdX/scvn3ds1CiqBZCWwfSisZe7tC4DR0id64ldu7oqnh",
-	"Va6gCZOFMrHhBWfc23B0Fa/IuYRohfkFWqn2r3NqGJXnWWP5L8JvHENHpEhirCrHEcVIcwKj1GIY9tLe",
-	"17qle8iEBfjwH4twKQmkIKdlrkMt6O9zARVSQGmUrVk6Y7F9XAzR9LwUx9b3mxlP3GhjyAxjtjhiPLvn",
-	"63CmZEXgUkFEaewwwJHFw50Vp+ZZY53+XdS8wufhPqGCZ+OGXOalA+rHZGaB9R0FkXHPANBDHzvKneeH",
-	"4MASmmAMM4V4kPFI1hH3wI9tLqQ9bB5rS4zeLhFOl/dp8ZDdEN0f/DuVc+jhWGEqPcdKBcHzLBX5SFbg",
-	"1+B0A8RYpuTctg4byTKhRECwZWPL4LPrEVU7MCQa32dcSpGc8izrTwDfISBlTJiTqeX1m6ikB2OyQ8jY",
-	"jr76MLeJWAHikpLQA4fclRUIF/TCovSD7mjwEcHVfQgL08+kAuhJ7B5CYkgJ5Q3IRlWs2jeKIkjTtBTF",
-	"QoWxFDcAKus/jFOZiI+7YzFlnu3WqPCm2nMju8xuhPioagrbNhWAFPflGQtSz1UL7rXSS0HNeg2JZYt8",
-	"GgqawdD0kMUW7B0FqtenZCHPVguuxTGLVZ6IHK7i0kI8q/wrzSxyFuMTsyP8e81MRqhnylxo1DQgyEDz",
-	"jKQlLnGNioVY2ZJcTawxaCqiGNGoW40WG4PEgAHdI+XwSBolCt8BJY9TW7lupZ/zygiEgoY5pnV3DyWH",
-	"zUyLhxbpVcxQ2WypV6BOCdLRRoEtyUI0gDkLG6Sq+yJDKeU9D2OybWxhWvXgrvR62npQ/Lw9Zd++ev3n",
-	"Rk/KRxnc7pPnBNQxVXKWpdMCW87olqoHZqW0TieZYKnUBdAhGL8UOmBRvY9kvPG+uOpZQ1zhjarEdh8g",
-	"Gnw8mKsD87cDfZuuDtQKJ+Rghe1UNB1QdhSqXLou+CQTxxjc50ttEzvmNCTAFtdAeU2brrsaMMbsBdiy",
-	"p3TrtkLAqbaTTCeR+0wACFdRHUxeoN2ZiIKHIf3AdjS6PVdyjsuQap9SLYyiFtgI2EO+THXBbwWbQbU3",
-	"WW3e4zqV0NEmfpuKLFhFmC5XKt9rcs/hTurlC7RwgoXz5uJv4/Mf37+7uhmfX56++/H9xdnNGfVRVp3A",
-	"UPEDjxtih4oueLB+BXrYebGotnLz5HpwqH0/rfVz3l+9Oz27vh4jso3tCaV94m2gocUuN45z2qSqeVHq",
-	"OsLct996VuarMLZWkRZZU4wRCrgJk/K46mafGfMR9hXxDIdLaCqgiM2AXpbKWyIfq+FfWvVH78WKHVny",
-	"zIVwtMjvRB4hASU222Pr6oeri42V9JnM8DYiu47xX0Pkih6XeRZvWOhlnh7kAhixp7tDa4RKgRPpFsId",
-	"b28TRhaN1lvLFnWBJ61vl6U96zSBxu5lT2ISrfFTKH7iFeyliwrBWcixxG4kn8TuCnOPyvE2NL3Ykxj/",
-	"IwZYGGdiFotcgO5coW8STuA1pDcWLgfUHCm1A9jebR2UinFZd1Ey2m/eNYz26XvI8Ny/t4+N33KMParV",
-	"Ahtb4etvD58/PWbGqlvDIXU/w74HJpb9h9aOq9ywjSH5vk+3MIhn21PhoMYetWXYZ816qFf4nmvtCBVZ",
-	"DbfLlU8/nF50yT/WkGg9iV7N+pdv4PVO1EbJHvZCo+MwLSE7gGn/IFdxUxf1Lq7UBjTJUKL8Czf3hk7F",
-	"leBJKrtw2ta3Oo5s3Njd+FMFBuPztjC8r2IuNNZHgVkBla8xSBymY6pMCuu91eAYfMToXKZy3lRLzSWz",
-	"Pqs11dEJZjwrFqqcL6p+MeAEM/o5YrqcLlByaVFAFEvNRvK90sU8F9d/u6iYJ9MColSZ0vjdu9yRCrvV",
-	"P0LhJkOnzt1HNizqZ0EofQyC38cc0afgtyciS+9Evs8we8Gvby4N3PtL25A64oPUx7RUeRDAS0D9aVGr",
-	"jWb0olRA6CO3Lw4nLd3PGNBti5ttonh6d0Y4woYPz22d4GPHU+nZVUgV+F9DE1VnKxt2pDzdNgC2YhXk",
-	"G2VrF7Xo7L3S6BvJUqlGeFxNeihpgpc5CrdtalBVymlriZhzUpBnzWbKoJRuizW2W6pgyiV1PnSYgFO8",
-	"2N02Bha9hs/dAEYOvBrp/rq+27WD7sW/SECGPWfHhQk7v0gUPBBI0UW6NGNmQibMRkmh2bkCW8IpBT8T",
-	"ytTVBHRZEvnMaiNJULdgFkkFIaEs28oTtY/x40pMi9adZrcWEUAZh2A3IVS3Oa0KIfve6EgbOuKT4w0d",
-	"+V3vqdWH4I824gEVeWsUIG+9WQg5koQWC9dCkH/tmr88MmiAyWpGMJupfNrQvz/noD4ajtuCZ8W4SXH/",
-	"vFhTi/0PJxc3Z2+OvOB+FegfQ9mJ+QOKIvdvlbPYbpqYPUkLCgaCEvPy9ZLFZhh6zCfqTsQE4qbK6QK6",
-	"LaR4iqTycKAdvpedEjoLnJlnsFshVmb/HUOAbmkm1hj2sCeDWgHe3JaadQiZ8AK9u6zW+5YgZgL87oEu",
-	"E4kcFZ1glm+WykR7tczFItVH/tb6So9kNblIx/bm/Pr05OoNTN+bs4uzmzOXOS4q6C6Sn4Sq64KQ+ySM",
-	"uzKVAv+8gCaLvNnKSQvGM63YVN1By892QYedtLTAZoqmakyui7GjtW1qQbbUK7zAyB1hP8zKjGkhkzD5",
-	"pHtyP/ZNc5tZ9o5K6wdzKTjGs0DVwAVNDB6mej8FqIBVrqbQrLWHmF0icMiut2rFZjw/NvuUZwDTzGIr",
-	"aOK9XvvREh3rPWT8kq8nYqyFbJmuqjxmwbFm/s6IDTuFEEzk+VygY6eq+iYzuSNpW9KOKFdJiXeL4IMb",
-	"1BXDgmNJJUDVpp0aR3SvkybFnci7fOBU5AVPZbZmcAvLBZ8iUAx+3BGLaYljaEPSLDZPhRKhkYyriYz3",
-	"GiemQLvt8nc5AW4Yk2a8gu+bKpl05jZt5LbPxQpsvWA3RvW9zP/cIydwattjzlPpNIxb1TIX0Ui6VgZ/",
-	"48BRdP2LlQQ3Z2SvKd1i7ujY3yyyBmutUm1xmuiYzdM7ISuAqrRYME61R3uc5PAefatyBsjW1TRjDQnN",
-	"HKRJAPrJmEop2lWwge/5ep9R3KbhEqaL2tsx0sIW3IaHEEkJf7wVa7BagQlvL2FKRvZ4dz+7VFb/O0Pe",
-	"SfEqZIW2GJnyxzblMZK4P7VaCtsK1ceu/2ycq3TOK1K6Qq3GnZ3+64JQvWCH7LqpSn/e4PWIryK1+Z4e",
-	"xj/BZI/TYFeNzWLbqivlm1DGPjP7xh0sr5zPrK8xYHCRj7etfsqdLDfiiDttq82gwudnlXVxVVsJtINc",
-	"tj32bxummzmHHWAwlQzxLENL+DaViJdc5chImhDDBBYhjyQKFqebM/wkNdsQRRY8bK6kaAAkJli1YCW5",
-	"d5rb/PI926EwAWCr02xJ06bmrIdPrDq27mF1AqsoinWANq30UHjKht8qK9HzLilY4hz1SgZXISqyaElJ",
-	"1Mw2T2nXrJ02Vt2KcrgLhWM9ltiI2QGnsVAIhoYbJKoKk6omD6rA1KmcZ8IVTVRVZ5bHgZwyYHa4fnfx",
-	"0xn8198+nH0w/4VuWjDDUQ+e9U9l+l6lzWfiI4lPAAvBaVv6/mhuHCJCoxk2t8M2WRX0yiAIdA0tpAM8",
-	"k/EL/KhCk4zA0AB61ulsw3Fmsxw3RmMkVC3FSE749NajJjmMGJfrTUW6nQDclf4zR2Xc2C37g7pH8KZC",
-	"IZ1qjYBBwdAgSAtWkWt0rkbZPs3ffP1qFypLsKG25QDthaSCG3Je5hYKOyZRBBWdRiXzXCSgZioLEcwm",
-	"WjBcYGOOGWfauGO6XG4Ef0K1H3uHDWGH7HC2IGQgEmzzwDf1thI3K3vgtU6KtqzDD3wvFHqKd9SjWsfs",
-	"VqwKD9XdTjiUAMJMhwoherDPNdGXdY8n1sOJu2tjXVkub93O+1SKnFGLCtUhgbVnxg8+E7mWPMviwJzt",
-	"mfbKAjWb1+DhaTLLyLJ03VoQQyY3zoLqmJkyd1TGpzlIv8KMNkWWg1mqjYGopYCpoGQlrxV7ipwtS7Pj",
-	"MI+F0c28Vvbop3/2TCy10Wme2h8L9sPNzXs7MM1WAsHOPHn6Tbs8/frVLo2V5OtxXoagoGVGZe3hL++R",
-	"XoFMsOCyiLAw8iNfrjJRuR+cJfma5aU8qh1mUI8j2RJ5riea9wpXdEu3VO5axVrschgNoQNAYDzCGDH2",
-	"Crw5O3njmxsBuPiQzn0ORUHYS+Xd3Smn6wqQ/HqOwwAd746g94n5ilCIG8F8XYQb2O/iWgwoZl5azRxh",
-	"myEesp+9ww94lbU3AAmZd+dmu9j29G2GZTdoWPBU2MRCs+mH22bD9Otg/bloYrdauXpcMdAmSmf83cWb",
-	"s+ubYUPoMazvjajAayLGp7nSGlB/oYnfEx9xkv02tOCX5uFxZHMwIwk/mimtXdBoYbpjNjx83hr/7Do7",
-	"SJi/jVZFgt31FZIIc02Xww4Ewm+UTSvnxQPYAx8aIupbK2+DRcEWC1/q5GKV8SlRzFKYQc18L/EYAhKa",
-	"xbd8dsvJClgUxSoebgWjdkg4KruFyJEts33x1GjQLMWST9T5K77OFE+OGacxALyZK1BzbdjmxjUYqBqy",
-	"zp5YEEstsjuBOsVcS3HQHqDfZrDvqtY+j6R8V6EbWUNt1lnRoYVpEwKjqcUFktlVX7ZxJihG0daC0ZU1",
-	"eeURG7ZwFxLWuqeXO/KR9Am5mmlzYdf+IcHN9lr7ZbU5qaJQ3gt2LOUebBJuC/YpuYJt87lYwHEgOynA",
-	"t5Zia1989+7D5enZmyOKSoIRhmUyGJ6oMtLZGuuZ/YotG2j6+eT8Bkmsb07+enY5iAZv3l2e+eTVlqU6",
-	"sm9sizftsUT7zWoFV9l3dXeydLgHd12kd3mwDwQNhSOLDQLWMsRhVjznWSayIXt/djX+65mf1rLFztC3",
-	"dCvQSwTPGtuGwEuKUHMQpjhFOVa5uEtVqeEO4JiueBhByJODDFJLEyMfQSCnhQYa7lrnK45/EA1olG3r",
-	"DtqmNwhwzet6iNv0hzDEuphf+9k4n5r37nuza8ReYIq8CqxBiTyfzcQ0gKJEGdDxrVgH3IC/ijXEl8Fa",
-	"B/ME6BQwkSzh8OQ1XB1bwWXMDXKT9smuTtYEAdTZ7sPQ5XfrS74UAZvvu7UP64/IkS8OWWasPV0QQPGQ",
-	"Xl11KnR/I9zo8H763OeV5fTNQUNsYHvVPgA6YyFcULyvJ+w3nAbykG151JuOedLhA1Khm53yLmPllsDb",
-	"Qf6KuimL6vu+RX1cQYj0YS0T/xDZ0WCYvD+7fHN++f0Rm6oMY4zIbAcbBDszNXMOIaYsuFkvVydK4C8j",
-	"WeMXZ09ir940fho5enGKMTPbZI1FjKcnl6dnF+YfucBSs7p+o3EOosEJWUHjk/fvr979hEzqWCdh1N/J",
-	"h2uwf3B4g2jg3mP+m97Sph1hJvtKWCE9CYu5qTrdejBb4SLggUAgzyh+05LgQmBSXRjRRR1jXqoLi9ko",
-	"V/HQ3JbDymgZKYyvFr2ECqm2bEnfQFHLBofei+3gm2T1hODJ+/M6BoXZ7yteLI5ZjN4NBEPen9yc/lBD",
-	"tCT8ENy/A0u27bLnlXfUsLmgFmGfFITxZqFBFeN48JzkMZtVH6Wn04JGh+lJsBg5SyqKbp8TW2LoiBEJ",
-	"A3TlZUq3IrD26iFtykmFWkhf79FA+k/R+LmvYroVYjV2sDhtnWnMXgW8xrBQ2O7R1I/20CZBRzTSRqnr",
-	"QtvUNtU2/xd8IrImMeJB0fc4ni6tj/DcSD4KvM+ZV8fuCKB5Pl2kd1T6uEyzLLV1fOwQOOCJfOTIg5YA",
-	"LCbwdo7ZwfMjo4XFndHBXpaXKmS+gpgCfgikCzLqHTSeE45tk+8mCKNgzCIzpcsG+B+PY9Vd3C7iXz7/",
-	"+sWLV9tS/uB5cw9Ql9fjtKeSQf8bbNV7vh4yDylxA8sf4p9mAkfSrkZT/mufwbdurn0OKLhVY2MCBPQb",
-	"fgBGiTHV683KZnQ+YrmY8zzJLO6BXFfbJRqZSQFKwVICI6ZImJJiyH4sdWFsNzqvK77VRNIeYWyejr06",
-	"aO2itVUm4QaxV7LJugZydMwOEXGEkqe7O328XG8gd9anpZe2rrKDO66NJDKmFNyGsGjQxjCSUwAVBYsP",
-	"s5lYvExHWMPfzZ+bsnvuyoZktT+Eo5p48Gk8CFneshxoBSQnkzXYU529yTN8CpzPnc6cnfeoWvXWBuUi",
-	"X59k2T6n7P/1bP4/OAH8/0xU8FPLvt0PUKAJIOWmwi6zOFthvFwvrNgn+27DkU0gZDa57BNW9Yj7U26k",
-	"CVHX7odgCgWb1h5aoVcfQTscESzhaca1DucjubQuunWIodF1VmqeQYSUerjgjb7jabSqKguolS6MVDaO",
-	"puR3PM047k80EqkNMhqk8o5naTK2vQsN/miRr/cRk7NcLcc7GBULRdUB5uLIKgiE+UrER++U1qFBq0iB",
-	"koL2Ybvx345y8YuHPjU4GvyqlRxe8fsfaRm7w2alZqLGK5c3eSjKL2b9lyKfA7aXzf3/+eU3Xz/1EVO/",
-	"0iymzH9sS7lTbSaUZhDzTEYff6VtjQCRnUlVjKmMIFgnN0vzpeMHq1DWXGbKIbhCegofVC874jBG4lVy",
-	"DXHQAmHrF/h0KlZQhshibxLjJjvlX85lzNfvAcW2p9NInC2OPAHgc/mtkEgJ6xtgZmHhFUT07i6wvuF2",
-	"KAi4OHg2hk18x7OgGwWhGZ4WfjsA6tUKXKxNtUO9eQfF/mtaNELeuWCmA1sCald2x/O10dY5l4laDh8W",
-	"ujR63m7mECN4wTPPrJnyLNMRJatSokJ0Vaz7NDXsXIVMScg60WoU93CCaMTti/D14atvug2kzIrUnMmm",
-	"lYB+n2odIGcNAyLCjq209a5VaRiTbzYV+XocbtAxQ7AhZzgcVjGyE0kQhFmqLe8jwin3AOtxqjrkftSP",
-	"+WOpkCsVSs1h6O+IAQekduRiEI/MxUrlhSZGejTkdOQqukWmxRAFocqPmBZCj+S9R+kRuQLxqZLG39ZD",
-	"19F3xCaqWGDcE15I/rJMzBj0kPFkmcojiAhQXKGej3GM3TSAgeXMgf+Eu8N2RylJ9/A9Ym0nEAanqJMs",
-	"UlmKUNsSRObHTsg3og/BA8K/YvR1H5o2vDMYuDKS23FaW+AYqE0jduEOtWF5KbuVqW3asnif993eUIMG",
-	"bSnPjEX5sJSFtXWRpe5joavoG1q/lFS8d9yMZnw8lUf4pymX0Ng5ERZ35wlnlx8uqhB9ZNzjGdF1lXmu",
-	"5rwwVlWaG8uzEB7Al1QF+3Dz9uCbp0BMoZZCsw//4+3bt288BnZAmUeSCmhYKoshi3nya6kB2ybdaAw2",
-	"lq1GM8wqc4+dxa+wDCPVdsC0PDzED6EoVaNhE8pM9ELP/CZ6/u2L6l27nw4iPIyb5EqwoayYvTXb5Ihx",
-	"iRFa6wrdp+C6I+99OLyiCz697Tb+r19Hr19+3ecDwhjSoWe/eP26+4NDaLYNZ+zCnMF9mrsgddaCXUs7",
-	"dvvrfKBflw3AswmwEN72xY8yjps5Bt1B+D9FlRBuhO4IielNKH61wtNWSlgLr0qOWEfMI9rShH9ECe7G",
-	"F5jDhl1mwZI/D07ylwQg/peBA/4UXokrIrXouxTuPgY6c7JuXIxVaXuQkTBqD8bfVJmDa7zjYi+QplSN",
-	"7/O0EHs/YCX47TjXes8HNM99uVcnLUVRjaGipPgnF7itVm+S/Tbu2e2wvyBdVcQ0bf7YeSGWlsMGIZ0y",
-	"vm76APQa+zUkFxiI7vrB1aUbOZBUa+ilJSKQQljSZVlhFXL24cP5m5oqaHpPpzaP/1STq1J6wDq2FnV7",
-	"l0LHK+EcFT6DI0GqpBoVaQZF51COk4uizGWwEXb7UHrgMTvVXBjn+pe2c6n3PpgQr8Gi5BAFZaM2Vzkj",
-	"RCRwgiOMrYF+x/i10exTRE/tqNurL+kWinBCaXejAz45NIXXfM57Tl68FAVPeMGJ+Ivh01B7amX+GOMr",
-	"iThGlcWqrPN5aRvZj0bSdTYAU5c5FVVZSMD72Q+g2SOT2mAj44UYsnMJQSEv8EF9E0W+RuuFOsKQTWxG",
-	"4EEVqV1qJHIhVixTc92jLc7Mf9XBvwX+3FiuANiyMyTTgiFRcBtviCxOG14B1UQU5gr07tNLeklGrnU6",
-	"l0KEUbYLfivM9kcOUQj4a7YSapUJjPQbFV+IMJ30FmdaOCnGViLXShJswNS42o7czdxMRKbRxp8pJwZI",
-	"DCqfCnvdUZUPgT3osbYKaHjQkKfIxZKncsjiUqp7ic+XaozgURaeIpXz+AjB/2+Nhy+VM4WPqKk6KQWh",
-	"LCOiFNBLQxQ/LY4ZR9nrYKFKaWHvUB4rNZKZkvNjR4mXCg2otozeP2Qncl1F+5ARD5o5aNruc1U0AVhN",
-	"Sg1EEONbse7kf/XaOmCphIAqCos2K2RyzED2mKMWmP4wKERgmfsNzJWuNXJAp47Otw19cMdbIKLaETla",
-	"yGm+htpsuo/CWmwiWCLot4hVXKnQ4EV9MyM5VRIBdcAwJIDtgi9XwgLpHAcgp6/L6cK9L9UjmYlZYcR4",
-	"U+5tqnIkvlKyiQZsH2D1GhdjAHcuER8DJJHmzMC+/yimZUEmcUX7eGw5aUEPxdBYN5LmuHEgpbawbjug",
-	"7b2hjY0ia+BHdRT/QbOQCOGlz6mG6sbfzPhdcyM3y9WQ/QyI7U5YmfWJnbBLC8qDObvNQb5UQO++SJTz",
-	"OPI6e0bSzZ/Nm2xQkDVYpBWPf/BLL/kSBd5dnQ3GpiqNGOVL8T/p53i44x3dTo8jG09Yda+Htw4Avmia",
-	"e9DrI2kPws9UpCp0lTutP2jXyaiNLLBDKn7RXaVvMjmF6yynYhfLAqLw7o5xG8MYJn6LZgaJLJ2J6Xqa",
-	"iS4vvnAXI48v2Is9ADYbT5QUItFjZyI0l05u2wfB9fHZW8MinzNCn8TjVksedRNjUhVNrG5QddFjXvIq",
-	"DPHAQpJ3zVY3Wu3I2+ycQa+mIEaDPh7JREwzngsdeXUlO01+KjJB33rlSiB2pl2pWoJ48bt65HCtjdVv",
-	"/7risoW48vMg3poDEvDKu9xSakdybRyNZr5g589w5FW1SSdt4WhBH9tmMNwESKhgfSfjmLG06OPLFGJ1",
-	"oYIRJtgAgQMGxX7U3fsXp5Cx6a3zO3+CSsLAS30u5jYk1toxAIPb3dr9lJu/J+O+Nuc+dqq9Z6k7xVMs",
-	"Zb9bg/ZyjyLnU9F0Jj4/cDARsImPU7FyxLlGglYAwtEGHTb8vKtwOYwrTEKt2YJzV3hfsaPLsBa8Ikm1",
-	"+arAgzdNKF90bahnj8vVoqtU2nmLwtxf/W0F6gPkNoPodoHO9UIZD+ql9MvbY6iMMWOP0dB9Bt/x7Hfz",
-	"P5+emV/jenWJ662sTH7XenngW9UDUkGEQXxAs2W1oP23saztf5NU8Fs5xcdCyOTAp4ZX+RTfZB7j/jBD",
-	"yl0vDYmPKeoNCdXOM9P5XZndfhbKNPvwAGdaf0a0n6naAnxSAkZOCybVfWcxbsbSxID2EEquEKIAxgSh",
-	"ulQkHvV8xzjtHrRdjV0em01HFcaB8c47c2IFBkmvHKd6POVhkoN6k1G9CLfqHA+CqfqcUp2QHM1+8zAc",
-	"/yW5s0rZ1qeDC+jYq+ziLXgGAZqi2nopElkkArrfjeZ7ALxJX2auRqYttwE3eLaeDtkVcWSNpCPJOmZ+",
-	"4sqRbFlerYa4Yi/Oq7Qgdi+9NcAAzxXboLkayRhHRRB7lTaI2+iuioWQn5XkKmllEUsT3UyxEmifT+Wt",
-	"7pAFvIDr2nibNgWRtzlb+mH2aMWyZL9kdjsTDppGw3XBfTh9GhldPNFPZEyPCahn1Jfz6B6Q6wzzNzj9",
-	"EZTrPs8CkStUnAoNtt2mSrdbqcms80yFbpQIZhfV7buKi35Wp0hg8H/C71uydlkfWy5gm/m2VpuF9Rjg",
-	"3jVUb8AropZhs7T7InxvW2mNnabXRjvaAu9jSs6T7iwoY5+ovbtQbU90sAe14grb7kOtlrmpExX3w/KL",
-	"AkvXzZGgUEYMAGMqJEP2zlN2WQr0wcV9OgXhxafY7I7cXQ9DiIavs//etoR3SlccdNXmemwOHyyg+bNL",
-	"gc8YIUXsbsSo94c8VhdrR3hXd0D747v2y/uF6qnfQVwMJSnJs0qSYTo2KMsc24u5pyGN0Yw960JRHu7s",
-	"MVN5ZKvUKS5V2V9AikbeDOawcUYjZ21iNh7TqKxebeExN4RNNlUWU7UUXSXVO7q8FekWSmGfR44sJ09E",
-	"jvlUYspbY0lbZYR01dV94sJWr3cLpHsx21+iYPMqL4Q17Y3ny2wkdlabbYntASKHooxhMAgVjui2P2cn",
-	"Jb0LRHk4vXZxG9kv/AP42VF5a6f9HwzLa8eyx0dPyuy2/0d/tg/G4XT+4HfVed+o+nrz7vKMCrpcrDwQ",
-	"RbG9xpqvKwoRPlFlwRbq3pyQuRKQXBiymDCHsVgGTw455vZOKKPzW2GsjUjwxRa1uM2+2we0dg9VG8sy",
-	"y2KWi6W6Iwj4Fq9ml5I1D8PQSJGX4rGV7ubntW2JrtCxG8cAoTLFHtinViD2vTUc9KtcW2OvptIBbWHt",
-	"NELawj72drENXoYia/iQnT505Nu4UuiImtUsGyyB9ExEpu5R3y15IthkDWnVNKnOjfGoauq5CxNzMLTo",
-	"XIGJYAh90TnsSS/qF1CcCD+SaN2EhmatVgja54fWUTj2Y2m2FHlWaq/Vupfkvcb3hvKHVTBhh99eeeDb",
-	"0+RtmYCD7m/3qDo0bjraDua1m7G+kM7eRreuoZlkY1Naq3XjNGPL42PbS8XGYNJCi2zGMsETzQo1bLXO",
-	"Mf4HKCifwTR/REt4L7O0cwHBrhxmoyFoP6hpi70picNyX1RDC1embrF6CgvjC8WETHz7GJogXM3t9uZb",
-	"vT7czHU3BwdX377ufjGMsCXskdgpQAGdC57swV6LR7mpiBsmoNgGWZyU01tRVC+O2KQskAsgLTST4h7Y",
-	"hEFFjCQRVdETgJQ8y+gZOpzTCGyMCtcaPAWcdzenTRvlzJaj9SEF6FLzViths3Kg4czqHlVUbXVwtb7k",
-	"hpbiMdRI7DZPoID2RnwsbNWGLvhy1aPQI1y2FGoRrj6KbvO/xH956yJ+75Dy90k4d9QMhVjZgOYvUQti",
-	"LJT0ArX6VjlvKaFOt1k93ICBlThoIqh/DPnkBDRtRFA9qGkrqm2BPnKFIPt2OIhUyqJjPQ4YKs0Vh9ux",
-	"UQr55BEr5SyVqV5g0fecSyNP6yCl3UuWMr5rGOYKN4ok7VEO5XJT3XZFlaXa2hMxrBPyjIFP5YakaQ2H",
-	"nSpDnVS339MybW0xJrM9xp5O7/aBGPANlGGKjY+JWKlLwMGnlA3A9GbroTMPdBN+GneQFd7zIJ6OPROd",
-	"7WJnXITq+ILGmNcepb3TC5a6Oa22fB3imJCor6GDwv62t42kseyrYGBR5sZrQ35jNfPOADhWG/1cYtVE",
-	"y97PUNos2Kqn5bRlRw+WVLkDXp2xrZ2zK+cGAnmP+FOzgxrI5pDNbElLOp0AvLhXhMtTLoFN1eJSAoBq",
-	"Jau9dmd3NjT9BYYlkuNt9zPsbz5KdI3moubj+a5fh6jb2cdVxmU3SKOQ5tWNVHKY7aGrLEyNgpkp+K1w",
-	"uqwr9G7GzRf+K3YrWoqWyTo8WX77jfNJbajdlv/PjP61ZgHlfdNCj6SfidZVnw4UrbO0YE/i9++ub9iz",
-	"JPvtmYXJffZ71Ur/6RmYavHTaCQVwHWpDCmQq2SNkaauOtnrZoLuvnuz4zv26fwR28+aGQhufOYBsgWt",
-	"qlgtuO5BOvov2HwEVm8TciBi/+MlEbmTe4TQnH+2KQ2k8XvC1SKEMsfMJUFjGrpy+hxwdS93Z/2dCHsH",
-	"V/eNzKQSfb5/tk6Qzp9tPC/si1guiT49gOu5UBnAtVul1A4ADc2GluzX5mYoeWOMJgjGeaXWuFBmhe/H",
-	"9r+NfefX7Tg0wF+6ZzW3CuKrgVUfbBfRnYxosKug/a2rJ+kJLwHEjliNAmwnDqjd92HIe4EAUg2/KKTq",
-	"7xpCEn4rfgc0Wr/BHqZjbKRLj87/jbsL1UMPbzSWdxquf9N4lYtZ+rHzvduNyXvc1vulVGrXb17tXX3m",
-	"c6vp1kMzfrkBZvzSWKPGwjE79P8b/o//+V/PD7795b8OD7795ffD6JtP/xEsXYdi934fgvf0+QzsTrWR",
-	"HO8bXrx+vROQebNxtdMS1ZpZO+u6elerV7m1rf38nteGBAxBb9srsVHVQVhaoCes+wEcKIuzAuXNrvju",
-	"99EgF/NUydHgaDQQ5WjwiVpivIl8dfjt17WZfBF16q0NBkCLfrPmFJxP+h0KLVj11+vJpe7y6FDUghjt",
-	"NYtrrn5s7LK4drLiDaDwLtvSb6PrtCVtv1W/w2bv6nPctgIhvT7tU4Om3KuKNoVob2gBqBm0tYp2U510",
-	"i8TRjP8StR1MqOycqLKImDbuCEekIyhVw/zRkL2TVADsBaTgXjUbSe46pqHDBMJc2Bixv1raABPwl60L",
-	"dP1ekrJr836d39/urE6vUHJsHMUsnZLDAH3kg6NBLghHO7RQiiWKpTPknNqc/1rLOoLrQEoN94vxUY9G",
-	"Msbnx+zJq8Nvn8Kuw7rpsfiYaoDGYE9eHB5atm5ewOOf1guR3CA37t22XqPBxwPFV+mB0XRzIQ/ExyLn",
-	"BwXHRm6g3gDhOhAfsSFoTGhUf/mORv5XgfBe+yAH1Nvtu9K1eI33WycGUdDESjvULE6EA7QEac7UvTy2",
-	"5cYtnAUjuUVaQGfF89G6FFTX+v2bcIVdguXrVx7E5+a++Uo7dirvqBFLedtBa+h2v3FICKDT3fa0qJwA",
-	"14IbuG8LPJzUxtLxxwKirzeeB1NGxBYHR27Ftcbet0qmeqGrIastSDXrI0kvItqKGmNFd7a9aHeju9To",
-	"//XYX7uqdZkxxnSBAS7Lk8gQ6MDqNOgjgEw+Z5mRgj75VCqzVIreJkd34WL1qRMu17BdPzV0u7ecoTp/",
-	"5JCdutjgVC0nUGp37314ECvSrdyL56/+/Oqbl1+/+nPrwu0pRN1HNpkvF75HsLmmU8VzLdg0M772LJ1y",
-	"v5UdIQQ9jUDOuo9IBgvkAFYGlqSysWx1j7zPfvkMrwams9m9E3DSlpJ0yH50q83dGR7xQiCbh6YRjmfL",
-	"fArUgjyUnQ28FJGnHTCbN79orGYN8Wxe8AnXAgWtDWpbksGugZjprSh2LjaM/Du4lqbK3dvTU/OeVPfX",
-	"Xh8eNrf8W19oexImYp5Kmcq5nQDU5zi2HmB8taDL9muEdB3nkGns+/wd2uJ8Vu/sb4924p5wi7cxTbWP",
-	"qVbpl9Zd+Z3bBz3zjneiiVzP67Sl0pqCbUPpdOvmwwbQzGfy6/uEyt540DMQF3LvJ9DKNEzZSZbVq/6+",
-	"0lVouOerbMlil1NZVXhWtMkNQ3wLv0bMrQiiRaVLkUAGao9OzV5xjgpdad816B4h2Th2dLrgVNUXMqof",
-	"he2dEtp/GzO9vcm3P7bxDNtYXIh6QUxTbY0TFq+ETMChTTW7vjm5ujl7c8zivAQZSm3LACvmPiE2XtpI",
-	"Xn24vDy//P4YIRTol1Sz03c/vr84w8fU0CTtj2eX1yc31Z00CfFIPoFSV/CDvB+eEnYuQFNs4F9SSv0p",
-	"DtPNjnmWS+5aZyP8cPA4356cX+B47YzjYE8uT88uLs7e1P16mrEBgLpL/K/6DG2YdAFrj15f2Xveavvr",
-	"3GgHmhVOdZFO9V4pKConRtB28jadtU4wqKnUhRlTVWGnyyWEsOymwV0YRyz2t7tFVvb2ew1s2f3RrJqD",
-	"KKW/HXvVhdJYL3dYEOaq2GbN8mbsMt591NIVLmLkWPJgk0Q1cNhUzvcQZPxuPrZS19JnNDS9dq+A71C8",
-	"/kdRjltJrK2TsKma+moaZAMEpuYdZJKIeII8CCgu2BNvliK3L91OfMr4UgHXo9KCCE2rmsbQIjdyRXdl",
-	"pYSSQiyHDvroN55fQC46oeoRbz8VwPZAMK1nhvZeiZpA2UeHP4IVUJN57U/4x2AGbsIAdkAO3PyqzZn+",
-	"UoZK007Z2rNtFg3quz0iIJ/ZZ97tlC5UmVsikJRQcKh1iACmALoyDOb2ID8V3lxCp+Rjv3rvuFLNdOmV",
-	"06XbdoWZrD/svalTzOm6hQjHcuAotlJZNmRngGYEzYpGP28AFZElPYgGZCYPooEzjOm/rR08iAaoUczf",
-	"rckZNvymC5GUmSXJ34dq3YlHp1Re7w6Ihzc2ZDl1pgrNeGHMJT7DMlkK9Xuxa2qa7lggR1/ZAb/MTsh2",
-	"oNH+EFxq+vGGkkEOITQHmWm5lc1y3ol8PZbjZSpLLO035ylbj3lBfxtEg4Sn8BcjgYW4TfhaV//CX9oW",
-	"M78QPNmrkiyDG1202T4vBCpFgf1eRC5ZGkLjI9LNGkQbjiNP5wsA96wDNUhxDzlzjMQmDUhTK4XR3p5a",
-	"e08qxsTRLuys7pRN3YVGpSaTdQ8hZhfo0jwy1ENzL1a72q5wqsE/cqqacZarUnYW3ZvSMsOkBK6B92Ft",
-	"Zwc/oi/TMjTMWbws73uwAQDfG6Ce1+PMnZEgKWfSQKNxArvPmNfQwWdE9ipXU6E1elydKNWad4AQsi8I",
-	"fE/g+I2lktjRWX1x7ZnViCJvzoKrKHg+XfyQ9jakGhs5QBmkM0xhNjRotHDnAJoLde4o2t/mY7prjdDy",
-	"nxeapcY3S+Vc5Ks8laCnbO5+6xm3KQK6WIVgbKVBNPhVTQBbr0bbUv/XGPp9oNYD+kHJGofL7sVkodSt",
-	"Z6DTMyt7Hiz1VToNKooslQGu4vdhyMQZ6t+T9+d4zrD2BKBXQ1/soYTYj4Zd5c3YYKM6d6tIyStpo/qe",
-	"X9rK3gMR3CJrcL8rEphf1cTrcYgYTBcCSZolXSBsKy8smditREwhlCftpwqWPcIPx8H40Jkw/c2HqCP/",
-	"Z/0cLdI+aTJ3WAM6gwpoOj/s3Z3Ije34ju7bZUrDSKvXhOdhKxlYK9Z6vvAM4+fLQTR4bf4f/Pl5Q6Zb",
-	"aL0Pk/8kV/fatmqlmqHJQU2um9SqiSUvDrAE4o/OH8xSx6lae+Rjklm1weakukYMDXhACBBdNCJ3enZR",
-	"I1+ZtsRqGA3qK213qs5bsW6ktzIiClrCNr7J4hwfMc7+8+ebIbsSd+o2hUiagDtg4Fj7A9ukY4MbRBpK",
-	"3cD6cTKdljlAzyhCV+IMTfwhO7eTJdGfBken+2Tlarczc6WweFyXeK6C7In+jrbINrxMUiPmp42dOIWQ",
-	"XBZh+4hmmnhfEiGLlGfmPdBxKdcMb+5gJ4UAi+3HVHt8A27Y26Yb6xMWNLDcX7IEBt/YR1aj4NpZCGMf",
-	"vDsuIQrIG/UVhRrv2xZ8TjB3AsLZSVMG4KGNDFkUXvaBRoN71Lp0jTIQiuKwBQ0Hh7WihFcdFoKpHnsf",
-	"u/27C4F0Y5K3jminqxtjwKVMi0dj0LH3hNqXrxfqXuK8Fco73aGzvU3Nw7NSdPrUTQ8FQ9F4f+Q2W20x",
-	"qrms1oAmJvLK+Whr1fdgyxE5hb3W+6B4GZDmQ0NIk/30Ot3z6IvTwoF3P3Yr1yzpaR06ZhNVljz+Q5uI",
-	"KR62affH168yJrSBvQXfueU6KaT6d+KNYGDSntNNm66P8vHPwS4VZJ/e8nl9awtOsqzlc7T30D7fE3J7",
-	"GsuQjWXpMYlyb0SsUHNQJr2R2ho3i/uktknsVskayDhU4yYhtT2n/QpRSS63LGtI4O8EnK0P/bs1eeUU",
-	"lq5E6pJ/rBXrUuJho4B3Yx435x4/IDjfBc+L7/aY7KtSwiS7kODGHJd9DEDzDAtU3R3Dv96I8V+/mMv+",
-	"yz3rl86tGJtovmWog9087NcymVPYIBkcmQst9JAu8N9Y+I9j2KOD732u1KzOEipypos0y5i6l+jA5WXI",
-	"My8KsVxt5fCxKaA1T0Vx0Q7JhKbbtRgX6lbIrk0frXIoL+VX2kkjrtk04+lSJEA/xWZCTo1Xu4KJAmRf",
-	"oYf7URW68PfuMQfArGwo2U58fSY2prXx5HXiYtjqiSlly8n7V9oJdIL2WQN3+B62ACK5KuV+K0DhMqpn",
-	"DFgiG7T+jYkYLcZ7puS0CHaP2UpkV7ZkroxsLQVU6/Gc8gc8yzrz4OVilfG1SBpPLjySZ7ngyZpRkgV7",
-	"8QjCw7wu7HdWW6ELqu/noRL+TzW5KuVjUE+53WkBVCrzxy1beE+K1WehqDzlGaKV5PM+OJJeG/JWv+pF",
-	"eitYbB4Ys1RiOStwzfu1kF2G5l+7ce8YkW76EVonYiVkoschFXPJl+RBQFUzUkSWGtrsHCaqY1VKsUaF",
-	"QbsbbHAlBeMF49hV6bMkEgobERpBb/sG23MDIm1loP+qJtsjxmn+VU02Zrk3hoLfe/4Iy/+zlzjiMmG5",
-	"WKm80OyeSyjKhWSSx1g+ZOc4Q7Z6DFtZ71JxP5KASjqmjk69UPfakUriT+LOjCwGjxYgaOHftedjg3O4",
-	"NeiDTH8r3RpVnaQXkIjUEUvSeVpofOEwZvE4ZvFRzOKDOHIMh2aSRxKkD5BpIKUgAd2pHJ/RAJe5zz5u",
-	"axD+EUNADlPbFqZbAfs4Pb3Bxu8fzXGBVJ+b+6+0RZgbshOE1zMrs14JyEE6NlTcxjDJIDdGMpVslfEp",
-	"0r7ZvV3rHFgUxQpzv7sRrGwcwpcoTWK2YuCzbzr7X2enH27O/Eqzs3CmrRCrt1gG3aOlIGim7VMzGwZp",
-	"jgmBHpB/Ynsy7Gs2OObMpI5fH76MgzGhOb8T43LV2o0mFco++wYEI1RsprJso3CtW1VSF/hkqL6uwTj3",
-	"qJDbghoO93hs1HqHqrs7JXMISNytczWtLTC2TZt1n/rdf1r80C+E/bjBW4zxUdjAqPt57rQ1JqmN2MrU",
-	"nHAqGlAgHRpFZzSJn1Jxvzu3BY9tXH7VN5f1Trqzb1VDRRkPzCRGZe7LpOmBzke+w7lLbtky+X58gn9A",
-	"iFXb4LTU+9RvWoaIzmiiCAnXRtQwSyXPGgpXKY3g9hPiRnNtpug+zTIztyj20dvjUlH6sUFqdPTzfIXW",
-	"0JdpTLFpuuKy+Aq4F1dKahHSda8Ov0UkLDKqwoqPfPXxPoBA+O49bu1JaLOX61t2klQXal4HQx2nMhEf",
-	"ayf7MEzrLFbNHTz9k7TBuggPndSNzH+1BypfxYQckilu8I3ST29kLaL3D6V8Yb6Mluulw4wC6qLC8Mkt",
-	"c9nULfKDuvdFDLX7UR+IOcvAD32/SM2J9hVJjNhyIIj9XpIPp6dn19d+m8jN+Y9n7z7ceDSHVaNJk5UP",
-	"saBL2thtvcwBNJodPcyWtazt1Xs1K7/7/Lp+3BUXwUYi631Ivu+zkeLlWaaP/O54r5Ed/EbXZN8tMRkU",
-	"V5P12KEiB/s9KTDEJbPXWfbgyOsgULkl6nCg8qnUheAJFkY0++LdeoADtQM0cWSwltOpEPthgdAe3fEG",
-	"IvePjG2FKj1Heq1KwzvNv+cgyryJgaUQEuMuM1DLxpRTCQbvaNrtPuoF7rbtuO+En230h9/Wx7HhGQNQ",
-	"wAO94lwUeRqaIbdQ2EDGLQCuw5zv+yISZTt2xINBaBpI4q4rRhIoauUFZC0KCrjCEPZ5m9FJDxNWdTto",
-	"u1cCwleUXDl0NNzEAAAq3tnLlvFuf2MqpHLJ+KlZRRW9DoGHeWGIHUqrilLYvVcXmN6xbdLzD+s7blQO",
-	"jnHHnbeOPIKtKEKfH1d8Fy+i112857fs5EQ0W3Il8lQl0HgLNLIEaJLXxJesj+Mx4h9tPcj7AgC0A3/1",
-	"KEvahANoAwELnKWK3rE9gPNTF8rnAOme4+HihfCtOaq8DLLL7rCuXGQYTUSQtlqxGc+H3SFOAJylGyF1",
-	"dYdLrO4ZCNqjTaR/qKQBNCWV40SVk2JXmNLNKmU8gGGIr1ZZauyErFiocr4wJgIR62q+1iOpVWNYiZNh",
-	"WUNgYll6i6xJVreMgMMxgrwY4DhD/LoenUdi56QpKJXKVVmMu6BTe8ELimSjV9BnZZb847h5px5aoVWP",
-	"91YxwN17tVGeqLLY40O/RJRGhCaCvM2IPbelJhF7UXkhEXvpYHRe1cCXIvaa1dB2vrZOzNDPB3692x7h",
-	"hRh3wSCve8y9Ykg9Ij7O3iFq72p4NdFc22A16REW0irnHQrhN9pCKJU9nqyDRJLX6d9dTSf2Ydg79lDy",
-	"hdn33VXvjbn8AwR8d0VuNj7DvSo0Ud5je86V4Mm4KFdZaKKu1D1Z/z+dnH748CNYKcbNyMVS3YmErcU+",
-	"5v9C8FW1Nj1vhv32sLt7LNe5ub5huayYlTxb/70HaxbeVRZq/zvv+LQslz1v7H1Teie8rdFzppcqSWep",
-	"SIhBKfSt3R7UqDEKZb6q4Yxf8HwuGJZYRzZNqcWK50Q0G+2HqtXwuh8EX0Xs5t3J9Q0ExGifGcdzmpUJ",
-	"tXymOVvyVX/E03A9hT+g2qGqT039yNSXNaqd/8ZFq85NUPZAG8vJtEjv0mLdU/7glkbgrpYOX03NoUXO",
-	"0wzMJsJV4KBibZcrIhNS8EWrpUDcFuTi61eWMOd6LAWoJo8rqEs/+ingEm12q/YrU6hubRhL80J8wZ5S",
-	"HGUP5VffKbsUoH38zsbSm3R62zue0UMQqinPxvBrAwl7jolGOOf3PMsOppma3iIQG4WeLKbRV5r9vZ47",
-	"2kZtb53DdHp7aa7bwr6BYutqqE0Ttcf+8JAZNk5n/Vs1fmyqWY69shCtVhiZ/JhCPSdm+BGKwNxnjF89",
-	"ksVCLLGycKZywnezsEt5KTV7EpOZPJ7zVfx0yGLKMhU1CPORnPMVFJes7ZsBJ4wV6p7niWYxgrNuFIHu",
-	"mvGQ9i/S6W0TwhpAiWG2IhcsKUVVr2gH8PDXL4XZSbvjke5KO+Z2EAy3w8Jo8dDKSqkUWEFq6GIx2ISw",
-	"PEe4CzaPQqKErjZDNJKAd7vAckRYZWqx8SDpYTlra3/E0mLzUYi/62+YIYtzsQLvAu9Q02mZa1eqSqrC",
-	"jIsuLbD4KROzApCXj0YyLbCUAu5FpuKlykUdFQyuwN4DIetVkm5Gqswi/cuOjf5z493B9ONNuhSWAbgP",
-	"V7p0uYqO+w1fcyaLfN1Eejs2cxnK0xEUrJIV+PGKz8Pirlms2FYr6IPIIW6DbgfGP9132HkmWCNdRzLS",
-	"wWlsVTl2snadEH+K9m0M2KCJwzJXpvIKWfzMliQUYoV12UWezucIlMfNniPiIVXmU+r7Nt8/kjgBDVXP",
-	"bUgqFCTpgdoZLAM6LzSjQiHzRRDwg0ThsJlNs49KboC3wqJ0aYMTNcAr819VBQr9nS5uBsPCCvFfgoX7",
-	"ltu8G/geX+5EhrIJ68gJRS/QRnIL0KLC1gN2sQbfgb9tlB8zIGIv8vVwZ3Fznz6gfiG5Jj1jg+wqZ1Ak",
-	"VFEQ7YAANKtLMFi1mFToIEMPW2CgHonsfx0efMsPZicHb3/5/ZtPB/4/X/X55/MXYfbZn6r0SQ8pMinT",
-	"zEZ2A0dyuWxA5pg3YOt+r1guoAfKllfCG6C2chdAQft6VC1WcxVcg58RnszxPPRtLbdJGM5ygYLwmMVz",
-	"JUXsMfbhVfck5OrGw3auZq4aePYdTijwZdr3RViAwTIl5yIHjCWjsSaufixpK7jsKttQijkhVaHzIV5f",
-	"P6C6evFfGNChmj0pHKUCK5Sq6EIhgZmruUUYM2sAw9rEf2+T5Q9o6Kvg7oI7i9AKe8IK74N7RvcgPkqg",
-	"tL4deShJNZ9kfev17U1NACQ/L7DFk0AboTKf7mnQwvBbuCEWOruAc3KnAUnTfmbuuIEbqKgolXMMLLXD",
-	"+SPLFZUzMLihMiahukrr7vbJPL0TMlgmdOl04lRJDajtd4IlIkvvAAYQ/TcqalqJfMnNd2Zri+pGybBc",
-	"jKRx8qTx6pGTulWVdi2zzhKoeSaM+9BBPZfQKaGPqkQn3uWacTws0q1RoySTogdKOlVYtgyksjM25/Ge",
-	"p8Vmybr5Vy7YRBg3CrOrJ8VIgpv8PDo8PISfV7lY8RwKuhgnOO5ZmUMxFzUcwsNtzW4VKGwi0mxPrIlp",
-	"LopWPB/jCLqaIltjzgplwecgUhU8Y/jwpqgB/ohcqWaqdDrHzCLVLbkqsk6OHJ3Da/yegCNXylup7uXY",
-	"GqA6uLL2+zTBGGFjo3GACXbniFx28JygY7BWvqFj2AAjic2JUlU0PWsBRYzpdGEV5jLVegX8C327dPfC",
-	"HMuz4LObS1qkmQBNypEBpjpNA7L9nN3w+Z7AF9WEdVzYn+kmaJ4O52rNB9bVT12Sb7250gLVXq2ptw3U",
-	"Q2/Wq2lr0cVn8PR90P7DwP0/gyQzG1PJIpWlOGaTtQXwMmIxFzUdqAtlU+3OvCqUcRSlug/aUE3a9Qpg",
-	"KgG/ckvs1LvAXwd4Nz+1TFGlN7elhPmzs76gB3voF2Wr3EjLWfrRv8ovDxr+KT5mRvaujxjPspGEfbBx",
-	"1ryxP+9AuV6DBto+mPRZ+6x5Mxf88zCZqWfCNFH65mVD38aDLZz2DQpknj4HslT3sSVNdkyfcURCBUZT",
-	"gf8WqVksSmOaPxhlWQs1SsDidg/6gnvZydEOU/bh6uIzyTszhhbB8wWzYiRrukdcrZ+yKzjpHrwzIUZP",
-	"7AbX9nhn7vEP1R9txzat1LUzOj+zp7oTTZsby3MpcrJGQWNqMtE3DdM9WTp2FH15E7+dXpDGjVFZWQi2",
-	"KIoVAOYXxUqzD1cXFUSbZdJnAkMTeZkJjQi7Q3YlkjQX0wJ7zaUqas0yNcbsV9/s1H7BpQ5zSlToKI61",
-	"slgIXUWAta+bq78OG5RzJ3iZHcoZmR36Im1Z5hGYcALo0S6LFyh+xvkdY/KjLhl3WvZTtVzyIN/kGU4W",
-	"aEzIxQ17uQyJKPh00TfskvO0H1XKQvC8mAhe7HmXFr91io1Fg4xPRBbqStIsNnLrL1APFfebJds33QEK",
-	"N1O6f7mxxaTcgsXrUQrWyGuz2oi2NM/dKk/lNF2F2u2Ra5h+ZvcAVuFBzOdinuoCoAgaqEl+K0Upeu76",
-	"SvMFzDj7wl6T3dxLpgkmCoEC0oKqq9wW3PRoG5ZHJ7dhcqHkdtycL+iIAoeSqhMKXA+QyX5VWT7C5Ea9",
-	"My2xt6X9li44Q5sLtyEZfDS6TXkZVJMwGGwC3gfVFMABYZO5mgh83UOheT81DnafYZ5YvNWazoE0dQhn",
-	"ulFXQE1BCsAjmDgn19hcDkadA2eqcq6VPm5QMQ9RxoehemIrv5sgjTdf2J5qGFzAA4k+qZQavx53NMwA",
-	"wBtzmWClbADZ+OWLwGr6YjsMgCb92LpN5ZpbjlmWLlMfgBJBlUcyNk/9VU30eCXyMS56bMODqbHetKrB",
-	"s28FdxFM1TEMd8FSC2fl3wJsnF5lfH3MpBBQ68MmgpUAWLcHyp9sBEsBuidL47VzeZv0WXtIu9I/2+/H",
-	"33xG17Rgc1FoWq4qYEH/FQ8fL1bUjCJdqZPtIV+/+Su6IrSFcK9szN/zoN/XFWy9wNd0eGaoNrtZXO+B",
-	"r38CBVRmUPidAam3d6QCH9g9UIHews44BT12d5gCLrwCrVg1g/eYm583MLmBmdnCXAbcECDuHDdD9P6g",
-	"7iGLb87AgldI6pC0ItZPi/Tdwaas9LslYm18q5oVAvGjhUwYb7a9dr6qKMJv+dml8921pPhTDR8d+TOZ",
-	"anbx7vqm49v7KATQQwVpY+jIVFnS0cLMy06r533HrQBQOYRBDswAYkMA/Gzada4tm8G4T+XCfmbuIxmr",
-	"1koNb8jA7tmY6mjr6NQM3a0JaT7s1+GKr5PTm/OfzobszdXJ+eX55fdHzNhgegHLoqk2WCaomKSyXKh6",
-	"CLv0CA4rZLelSIuFyEeyWmKpcoSrh+0e178Vy4B1fEz4EB8R22IJLE9pwXBgI8nnPJUR9PWshEygEMDs",
-	"Zju6IXtzdnNy+sPZmyP4m7VWAcXY2v0MnlKP2+MLBtHAfvogGphvMn+hJwZj+Tbg9KCYYRDSM62A/rE/",
-	"2Tot3SsFPDrQDvvdfMab6o4vh0U5krapGxTJVC2tJbTd5LwTPHAXu1hTasrSgpktjXFBYAObTgWCIlq2",
-	"IFqTcPIKYVHHncwbazpVL3RC0BWEdLOawzBmjpf90ZvHHbBKuFIBA5FYK5ugQbhv/UAwMO6fCgiQVEcj",
-	"suW5rrbBXUQLz1Q+kq7+ar/yuB4IGpa8rAK4r++QWqK/WrXaHDfn+pvk+8ZJ7svn/0CE+doD+sJ0Q+mO",
-	"9wC2WjQ2hO8B2t2cVnsRTquFPdPeyOisERjd7MZmZHSEY3gkUPoTVojlyuxAF2rKgWuY2ogcdhsUNABW",
-	"eY4ts7zAxDkW3Ixk/B+/I7Qgy8VM5EJOMXwBrLKA+eS8QjMiDGsYPQ7cQsagP4KHAC7M8PLkx7PhiheL",
-	"TzFLZaGo1eIr6F1YlUXE4v/4naBDa9dBo5n9gZ14g8GawVQm2vUHrVORmX+WWTZk8X+YL8DwFUBJFiLn",
-	"2UgWxvKAJcJPlAyXBsHGujWgXrkL94S2748iRGySzU582zGs7A3oDjM23IprbaRpYWG/6wgrj3Qcw7Ky",
-	"ASuozmf1q1ZyeMXvfyTU3q5sVpV8dEHQzTPic4KrnP3vkx8vGGyLVOo0wQ1tJkBJ0eFABg2rbreYN8Mp",
-	"bvtw74u+ZG2FX6rYOWYBdnKXqAU+ulPcwlx6Iz4GV3J77pkx65gxPzOBK5uoabk0HovzSuV0oXIU6TxL",
-	"uRZhDmT78J94liZ8Dz37UOO8o/XXrg8/pyl3Z2bG66AwB/CXbat5m46vnthpMoq8+WvbHHCK+q2MKzJZ",
-	"82XWLiLMhnISgizn5sBrE7wavOeXEFGhFtMyT4v1tdkKFD1bpeNbsQ4WZRADOggu4DpHvwXZ5snBIMh3",
-	"LQp2UhYLlad/d4XSqXnOArjB7BIcDf7Xwcn784O/inV1DPgqNf/+FA0mguehbrdqMG4s5gWwpWH58T73",
-	"RCAyqfixmyqztaPhdMz8T2I0j4koO346ZFeId2c/GOl4KxwKnmk1kpBQWFWcgtwFeEEXYu0KRjOKhVge",
-	"sfhaTA/eimK6OLhOC3EEpF0HKk/nqYSiz5HkksXv8A+uaNB7mo9j9urw5ZC9A4KXVLIfbm7eM7OdWKbU",
-	"asKntyPJkyTHTJsxidVtCr0CyEnGYn3LsySOrNlllvTabBYxZOdzCS44hFEKBZEUNYPmfgJf9WhwqejU",
-	"TDG+pFr48fgHpYsDeNP22n8CHJ9ZoJPt2tyAwSJwbI8oHJhzqSmVyvg0VxrnJZ0KHTHBpwtEc0MLWY4k",
-	"wcWBJK45BRG4DJMMUB3eK13Mc3H9t4vhSI7kn/50quQdGmB6+Kc/oQG6FBXDt5b8VoynXItjgkswf716",
-	"e8pevnz5rXnkh5tTMnSXqRknBqeOnaOCd6SSLdMsS+ln9iT+7//zf8dLbXbgj/S+KtYJJjC2qFBPs7dP",
-	"4ZOpD8CNVeXuT7+VIl+zFc/5UhT0HSOZCyMnwI013/3+5Ob0B/PF5qhMVEJtAPBnGDDNRD4XbAXdfpo9",
-	"MZ/955fffv0UMhsUx19DH4kx0QGcbwof/QzuPIA7/4cxQ9ADoAAJgu7VrodraGyAIAjLcYZ1tdCJbO6X",
-	"9ZtWuZpkYkkvsNp5JGGg3756/een1oPSgMPFYmD0OTaXanu3Hi4TbIXB/htuTP4b4ywgUCss4URk6h6u",
-	"Ikwg6mmalVnVbHFMdcDuPgiVowDJRVHm5sjSW+lTr9O/C22XgYxisxxrptO/wxGOURoMl/zj2PyAmEBx",
-	"xJ6zH9PvvMp5gmZwcL/xx4Ml/3hg7jnAe6i23mFxmxHqlZimsxRD6Tgm2mgsTbw1cB0zU55Dz0j8vw7o",
-	"woPzJD4idBCjOr7SEUtnLC1GEgQibOc0IcniPN3nL74x0jbnU/SOPdRGGyq2Z9QTQH/6EwtoiyoY4EhH",
-	"Uq1LkUeM65GMa7rriH0H+oT99//5v8hk4ZTWEfxtyM6MfKkmqZSJyFn8jK/SZ3fP45HE5ANBwUKMUkGT",
-	"KilsDYUKHw+qH+2esyq6tudGMleZ8GGh0wKrzJ00SBO/eqnWwpRq9urweWSlB0pub1igO84lS8SdyNQK",
-	"7NelSgRtVoJ7BU+OZ5l3p5H2pwDmUImmmBxofZQLnsRMC+zVAJ8n/tOf/gRusOMhozUpqIZyJClYKhPA",
-	"PKDAhqZ1fit4UeZ4Hv7ToovQlDLusd1ZCBLzjAMKjkBOHGolJsKIYogbs0KpIXtXnWM1ox4LNsOXgaxb",
-	"8vzWqMmPB/RXo6ElnfSCz0FdEzxGtSvSQotsxp7EUkkRHzGe3fO1ZvyOp0BYHYGINLOMU8TngFH6lIBP",
-	"SCK8Pnzp9bzYUaXahr5pbhCGCfe/WzNEQ9W2iw2xl2yGo9ovQ7PD8QHmrI7kE84+fDh/8zTyfrgSc7NP",
-	"2RN7Pl++8I5n7dIf+a8qj/ErvL+m0vz1yaEZztevX798/ZRpkYkpdADi0Cia7G3l1FHrjyRe5Ns9oF4g",
-	"HSN+K2njVzd/pdmTV4cvn9IUUVc+zJE16HWEVkVku4l0VNt5sJUc0zmcPT6SusiNDRKf3fB5HNE+sJHk",
-	"1GhYVQg9ZPH57OBHo+JAuy2UVCB6Jms8W54G8Y1LYMJkT149f4FiklKZlgmA3mNm/Hx2cKmkoHeMpH0w",
-	"+/7shj15efjqKXI540ArLBEbMLRW5UJkCb0FtPZCZYkGAQ1o2VnGnsSjwZ8PzHUHAFYxXkGAaTSIn0ZM",
-	"K8bhlUgnafPA9sGASAFJxuR4JCFfV80LcYVVmQxwz3TtUFbHL50dQMfhkT32iasmEklawOhHkqgyYbXu",
-	"c2MeycjJCe/dT169+MZJrrTAg2eDkqRW6bZxOhsv8S4jBBMVMfHRGCvEc2aHaCNFsbf4R+xP8UguBZe6",
-	"OvGu9Z7adodWZ2kL/C/FEe0smCPcG5GRC3dqSparOR2p5JkzVperHD0XZ6wi+jHIALNEqGDRAnjObr9D",
-	"I9bGLNj87+kKWu/QyTPKwngz+hZOITbkxidgph2cyalKqL/JnwtnUm0cEktoOJJwYqn8CjN8MPUROi2T",
-	"Uq/JxyGtrz3r1o23lFP6XJGY0/LanvPzRCxXqhByuq7sk/fvrm/okIGDpz0XzsiXqVFAoKPRCNXgNMTe",
-	"s4z+j4fsxLKY6alaiQRkK8ilyKsnBpZWVRYukH0rVgXufTf7L16xhSpz7ZqOPZfGt5+dNE+UgIlYCQAd",
-	"NoLI/gRTbhnWLBIGuqf4frs/3fcYgY4U09g/B3haVunoikYaWZ1wdaBLBKWlLyMjCxChI9cuEI2k8Ttn",
-	"aZahDJ2U2W2lGzVGg10RoQPdwLOMBR72eziWsoAwSgnfQ7Mn5A3aaSSASG/Cnh4jO5kr82QiI5g682nm",
-	"Y9FEMouapDMI9xduup+Y7aGSyLg3C7NHjKVMDoObHtwLlfeEP7968eKYGJQq8AP73BQQ9SzCRkR3HH5L",
-	"+hLC9wcn5mNis9r0XLrbTL0xymztBAUWwAPSFhyv1IKVK8bN6IYjCRogEUm5EuNbsUY9IKkb8V7lt95y",
-	"3/M16lucc4sHgtfSPh6OpCecqXRXYdsNTPOT+A7jmMZOile5uEvFvVEU5lHpcqXyAtEEqj1UwcZNLXI+",
-	"VZyxgt+aR5uPMWLf7n7wxazCpDdXbIN8JLNUClcFpK3KI//fCHHrqeCvHLr9b4UcMqxqoZFgFf1IxpaS",
-	"Pbbn1ewHEjkXZksaYROv+FzE7AkUHDx/irk887ex8ddiRkZdjDiviBpInM4cWX5HErfL80MAS8jVvTEk",
-	"PHy2OKKMCjMnDEue8Yf63jQPyuz55OCgc2m8wRVERBJbVoNojVBRg7OrjWiFiU3g9ccjWR8vAjRK+hiR",
-	"oILCRBdi44q/wA2EyJilUyE1xJcpGHSyMgM6eDE8pIZ2jNnpo2fP7u/vhxx+Hqp8/ozu1c8uzk/PLq/P",
-	"4B7IQRWZsOEhLyl+NDgcPsdL1EpIvkoHR4OXw8PhS4SAWkDYkzy1ZzxZpvKZyLm25EgrpQPh//cVUggz",
-	"Vwvtuy5V91floQH8WUS0crkDDTpyKUZYFl1m5khjZlJH7pTTlrAgDZZEPQI/Cv6NJz4ydgVyjUe41ysb",
-	"Bk+IdYNqBu2G2+WkNqn7icAQm3IpOz1kUORlRpAuEX3ZUrhaA8pOhn0BtG+OJKH7WgW14Hphjm0qjWpZ",
-	"D9kZEc6R92/utDGriYAcWYytCjExONyT0QrrkByzGKBaM6wQSOF4whbU4W93sJRoipA7DZOlRXZnVCx4",
-	"4lk6E9P1NBPGFV9w+7SCpxn6o1ekKo3ojq9Pvj8ZX767GZ9dnVyffHdxRsFU2ixOPqUzOITggnlN4AiW",
-	"fGSZCmkb6Yr+CdCooBDWwQVHYWN+JO25Nlo1u4NC9xyuNHfQ5wdeMWTvZGVsFFAs9/rwkHzyqDaJMIFG",
-	"qByzeKlygTKhYsAhD1XlwopsimPg0yMblkWPZsPIQqHhbIXzZHA0gHk8xR0GB9kGLyFnGujLRIBY2Cv3",
-	"qswSY2rijnGpCYiDVgHqJF8TqiCmykLNz03Z1mo8z/4qVoX3QRDd/sXxnX6nkjXWxeCnQAqmHuU0f6tG",
-	"0JbKO0O5hcnnT/WEECWonQwxz3pxePjY774CEYYvD5Rx33N7TiGLZFdiiOWpCdWpB4zSptfTXc+qW9wd",
-	"NAaIdTbd7qbjGXHTYV6sXC55vgZIiUwUIijbI7BKK9D3RWqMHkhj8bkGlEKjTAaQYq+CZIMjxPo+wl/N",
-	"6+rKx1WCPDObr1EDXZVklbvrNzujsZkGTibyT6XGgFkfWd2jSZLAcIwYNf5Y9TQjC7CRfEMSoIWIoKUz",
-	"cc9shoLiQFYCjGSTCDCKhMbgSwP7giHzGOmMjBtJJ+NcN7cD3WOnXu+R1ZZ6wS0mjMpvQ/IjL2VVSbOv",
-	"/LCDiNhk7YoC/zjixE2QEyifU4C4t3UQIdXE/ysIkRMcrRdy/codLWaZzR4mNHTFoTMP4Zq9hSQH1T1X",
-	"Oc2vNPjzSBFHVchZRoPUjuc1YhnP52gFTDLrkQzZlbqn8Byz583G3D10Bl2kS2MqHjM95ZTdhLvM16dy",
-	"KkbSGILVQJAHj4pvtSgwZrkUS5WvybNEQwWHQ8EgTKPIkYQZwWYjZQbgBY9tmTV+YEguzEVh+Yg+4163",
-	"rwjscezYNS7mcPDwrXe9UPeoEtK/Y+zJOMPGrIaZ82lMHrIHV+nBrVjrxu136UPbsZPmJWFaIIYHRD6P",
-	"twsKzAXGK1Haegdp3rKcWaqLk/fnfzWD6yLl0e6Gl4NsAUc2F3fqViRov9Oxhb6UBkmPD9kp6AOvh3Cv",
-	"rRGhr2p4SY08pNOmAxzkLirmPZb+dbruOv17p2tPEUq+w5Xn6K3dqIJnpNo+0ynEjQGFjYGDWLVkmlV5",
-	"jMNo3uSi+v5xg8qAwHnDH+yBixoswRs/uWsmhqdkGkIwEpKOXou1rkNcHnkWI4GPafzVeudDdj7byiBn",
-	"ynhteDLcuwAvEqLp1pUbQa8JM+dvI1DqmtLp4FsFAj9WgfNUEuxTDmBQFBc0QmPDSdSQdgKbUUlBPfCY",
-	"V3aVSSEJgePFrbAtIv55jDEcYQ/X7vmjvfoUG0Rojhp0FiVBqHTq89hi0eCCMl0N+C0QmJ/Z/TgcbM5S",
-	"QCS76slHMPRO7d63p7z/IQ9o1We/34r1OE0+eep1y2jZewOvjVL4/FK2Zdt8pZmNWT6GlP1eFJ9tBZ6h",
-	"wGv2yt9C8pVSjFIlRmj+CjBkVkYaKZhK9tq6zcZ4vVO3kJpzlsatWI8kVIxBhK+C4bWBw2EVBE1dyUsS",
-	"dHThkQ/bHv9kXqn57i/ikrZvXW+x/mldzytU0I91HowmbjTyf14olqQJxEjqaNYRae8KynEjtQ3xNdjh",
-	"I/kEou0IozdcJk+PagjMmKuk9O2kLGwsDpIcoPyJLF/DWAplS8iexLepTGKskORzHj+1NpGrwYvRv8FC",
-	"NSgEu1mICsaPQ87ar9GxwSjjZaBPwCaQuHAFEJM1i3UJFffxkMXPzMMO8NtiW0E3khuYgY2ODAFFbZ3i",
-	"kH9ArAkdNzo8+a/mloBrYmYhTSI2S+Vc5MY2A1R3qPuxq0cf2eSt0M+dBwSYRjiWBg9L5Y/1sDuRT/Z5",
-	"1vYkeUvmSPKMIMr5tHDNw6cX54wgqYaMlpQpSfsMD8pIYrmPcdZjM77YK6TfGL576WPNBwntPq5l46w4",
-	"SOYYzfy4cYNM1Up0369GEF3DLU2utGsFQAYCqgWhNsSmUQC8sz+IbsCnrQOYiBnEvHe9u1B7vfnfvrwn",
-	"wXb78rQqj+bOW3VjH+zrV9CWoF6pStesZlWBrAdbmjfJfgP1s611n92JPJ2tG5XvlTAjB4RWCMOmc6II",
-	"gTISLNexiXhIuduftEAv2w9OjyQm5DdVMcgwx4hhBJU/pbUk0XQhprcay24QCm7F8+LYQfhTdYg5cGMt",
-	"fovZX6imBf5RyiLNKCNu0TuwRYtnI0knyrsZM00a2l6uAcuYUkpYOgO1ESGtipMK0mRXePDGPQ1mrFD4",
-	"iR522nMn4o0hgBInvhWrZqFnPyB88LsgXW7LHiK8MWtt15nTkI15tFYl1GxB6RuUkVdET1wywfMsFflI",
-	"xsYwjatZt9EbXliUJ6jZhHIFLHCxBQSLjXrskcSKU7C81O0Rg67IFoVmhlebEfGRL1dQ3PP8xeGro29n",
-	"33ydHH7z/JtvXk3/nHz9+lv+YiY4P5y+fs2Tw+ev+cvJ7NXs+eTF5HDyzYsX0+T56+Tr6fPXk8PZ4SE/",
-	"/GaD+u35wbe//Nfhwbe//H4YPf/zpyPic/vl969fhcjctmc8tvacq/p54iEYPoWGETojMeAxkrlobEM8",
-	"3I0bBGpl6nNBiEL4zkE02EYPbR4p8hDAQ/9iR+SD/31BHb0NGWZ2mQ6eq8PDphGBbGk8PdtQkTsO02dV",
-	"UGY6fjLyhu5vdistaAZ6RWJ6+xjaCl693sTRD6urQNJnSyu5at5nv9v/3BWj+o6u6x2GsDe2hKrap8Q+",
-	"4K0qZfJYMSZmv7sqZrNFvN60/qomIR/b/LnzpD6bcjkVWXPY6VJhYQWWAefC8oHZzidbaW9bCRwFLFx8",
-	"enJ5enZx9mbIoKgklSPp+P6svg6GzmFUj7Kq/1QRpv9Uk25Bpi+76U5hur1913GXbcdxmraZET3Llujm",
-	"eeH2A6VzeJb5POiEqBnPzCfHR+x+oRg+VNvftBDStyPCMUtzy7831hfaWFcw3YyzBc8KKiN/0P5Kst+e",
-	"UYlOo8Pyo4LyjinWUNuCHlsigNZ2ZrvRq8wgr8jdoZQ6I27XQLSMHvlG8OTCOVz9dtKbi79dQ7/LWxhL",
-	"l+305uJvN2qVTnvd8baKrPW6Dxrfb9Yr0f+u04xrvcdtlF/udeepkmaH5d/nqlz1uvOvYt33+u+4Fl+/",
-	"6nXXDxCE73XLeyza7zcNqJTf5mrZ744b1fH6C64L6Bfq8Q53T+e3wNWnqpTFj6nsfw//2PkeIAFKlew1",
-	"zd8LSbKg+/Cuod2s12uu+Zz3usFI/1L2PDiuk6GfBMp5z6+BCG6vO04QKrvfa66wMbDfPUr1kIo/peJ+",
-	"8McIjLbr8kqv0ac8SjzTKWK/T8YzBJLst4AdEIxbelbAs9+XiCi3s4xhS2n319nu1m723/nsUkkBjdkP",
-	"XgkH6f3y8NXu+y5V8aNK0lkqkserewgt4OOunxlJofIWP8FYb9SENBEIuPz+7PLN+eX3PqBULoo8NS5o",
-	"WaglL7A7YRhyBszbvuCO6OYRhNfIXpLW9gVmJwafHml3PdzehyLqh+yWsNEvPq5U3lwhcAY/a7LcbbM4",
-	"0ZlTpYCSBCWFOHVsJXKWpYR9UKFXzUYy9tbV+FMxdZEBdhFLJZuAJRixVVZiVgRfSUXv2MRu23ZGEjF7",
-	"ACAeeoQBQTuVzHtNPGSX1NIMLfT6ViToq0CxOjQYp3ok499HAyGT0QBb6SP23//n/35C5l7vJ0QHZKOB",
-	"18tr/g4XW+QTnFHkeC+LkdQLlReENwTvgyIC1/F75NMkmwUGeNK8BBAtfBZ2C2NkHu+yADDwERanF59e",
-	"r9kkjwxKllKN6VVAkAKmd20p8gt6U7ggCX/7t1f2b6/s317Zv72yf3tlfwyvbFd2zzaLF4qUg5fg41n2",
-	"WAm+DqjgIWPVAWZAttxoPpfLryFt2KwcaEpi0QgNGy+vjbsf5XDPVOTHA5lsh6K3KtyjRjsdABxywZci",
-	"eYxkIxp6/X3IsFU5NwpKd4wkQ34Bo8jBsHBleHyPj91R94HwSranIZgWJ96lauI7YZZvDMQZ9z573jaa",
-	"eSdRa54H5s7g3xViTfO9u1QMt92jVYr52JNzu/X2dMvx/me/exW5rWGVjW/vbXF7lvCDYyRobj5qIn5r",
-	"anvMLBQDTRcBNnfEUXYu560QK4vsCDyq7IRdnV2/u/jp7A2+1QU7rs6+vzq7vj57g7xVaQEgLB8LhzmV",
-	"AzpayDtC/p1HXa8uITA//PX4ec+Nz3mPL+uMT7Lfznr14pvdN7/PoQsnRdwBGsvDt+UHWMWuO9OCWFLt",
-	"NYwhuGPv87QQnYTBsyTVU54nzTG6U0I95BasD5PydB/GS2zQzhpvFA1AkEn7ruFIvq8ggClbS+3ZMaAs",
-	"wigtJGAc2vX01i+97b9M1h++5Q1+4T8EmofM+/eIuxcE1oDCQEIogboNLOZAaA0+m4lpUcW+IBiFeHCg",
-	"HV8cvth9UGgQJ4To/giHjKZ0G9ULjPjueqDHqXJ8S13PFPkLnQ7Ssa2JVvkUAKWJVOHN2ckbwBtgBL47",
-	"ZL0OHBaBaQWhSYuzAyAGroewlJnQ2hZcW0TJcGlOka//wOeUtukXQrz5Q55LCCp9plOJYKEtFWpLm2Gg",
-	"82Ij0QCqy+WaQhLHiBQO2MHIKIqAfmuyzYbsZCRJb1fgs2mCYXnEG5zlwoOW/yuf3XK2UhqZexChPS2I",
-	"XZUn0UhafALzT8INoyY6oIx1OL0OQ4F6hGkKjwkqFdIPAM27gjhkRqA4cH6VnIohw2kQHtAhBeaDObdj",
-	"I10I6tEMdyLMK+ylGxk8gDo8l0gxgNNMKLO6UCsP0TWC9sxN3AjACX314sVIxm8u/jY+//H9u6ub8fnl",
-	"6bsf31+c3ZzZJI6Xc0DkolSyGB8cV0gPuPQWupFgscX0lqhiIckjVZFazj5/Oiq4/C0hh++ppyi6SZzO",
-	"gZgvp/29LBl8VjO81nb1OU7EY7jA+O59I0LmJ4xP0XxtiAXKTncDIIoq3hyb/bS0EuytV3M4VctJKi2E",
-	"88nlm2NMmoH3R/Isd9EhSo7hxe+uXAewpaNORA7gx5ihsGQIGZ+IzEHWB986ZPGtWJt7b8V6jDlN8y96",
-	"Jj3IPdfC2v//7L3/ctu4si76KijXrppkH1pxPJn1w65Vd3tizxrPziQ5trNmn1pc24RISMKYAjQEGUUn",
-	"NVX3r/sA9yHug50nuYXuBkhKpH5StjPxP2tlLIkEwUaju/H1982JeszpcLS1GD8dyz0dyz0dyz0dyz0d",
-	"y30VYMnzN//zXZY8ASvvAVi5JZ4yWA2xK1m3IPrHugKI35mpAPbey0GpCT4nCVDTgUAljcDrNgAfOWZH",
-	"lOXAN+xH5b096T/q5BwfHaHIAVwYYlaRRD12ptiCeEqD2ETAPLO6HVeo7sSMRTIR45OwODr6Nr4TM/iH",
-	"iE4Zr6h00IBKFBdcce6OOF5U0AiVk+aAlOasRpseQ4KtQJmnbweTyo8CVeLYgrTHCSSHH67eoJQHpEYB",
-	"kppiekeARyfMhqkifgQ0eChWSPJg9aIxfAvlP738iUoY0QZBkCmI+YaXzfdcgZjFrMfqj1VRCw0VSbXS",
-	"s6EaufESLE4Zj6TLTFWXh0VTnimphgY5+Nl01EjSPinMaAfc5j3VfeZghA+Xny0/omc8tS5hhmsQaesr",
-	"nFMXN3y4imQKvvN78BB0fPgMmzPydcljuPZMt/IYbjLJ+5+bHbel94UZ1SUjmvaluiTowcnLP/35z38+",
-	"fvmnDYp2Ljt/0Xcnrc17GoJa/SsYcZWkQKsFjklP1QmLSCIlKolOtfJVC8AKw+8D6GIGLg4b30Bp3A0j",
-	"CkgRBGtwvjeaylhwFOcZ/zMeI4FQJkJwlyDQD5jf6Uinoqri5DcGpE8deFEgvwEoh2rG5tlQgUCsHrCX",
-	"LNfsu6OjisDlCm9qHjNZaTnM7zc86+349ljsMqurXaK0vUdL5gcLtpg4U1kVUXa5cuf7dxLQxWgQZk+N",
-	"ZvghlswdNpwEjAg2fgqd4fi9hMk8sBFEhcQP6+ahysQY1rhUJVVKM/Mlq6rvyIETzpGGTbmEiHVgY6jS",
-	"3Qbu0IvO2yDEEY0k4jjOLhtQ5knSAHAvc+Bpah09k630evAIuypLOPwDtqhvjhvZ22IGK9lo88af9B4a",
-	"BkIvlm/bXRM0F7MvnZ4V1XQDmxYEPieA096cx3fM7l4CUq+5Snc1b6M8KHJfQfk5/5+3PI9ahBL2tyJA",
-	"6CPXTrnrhEXOj0SnLEqlEqiqx42jI9M1yeZ8JIwg1e3npyzK+DRiz1wNvCyiW88IS8v+A/UvSCM1QYVq",
-	"VzX3wrfPe/UavqvDmwiq9yTpTONO2kmu6BvNsFFH8kQ3quxHwUHGpwfBgZsOENOD2WgggNoZS/qHao3c",
-	"siFyB3zgTV01ypdgsKxAjM5A8glqknk2i6zRG6GSSmGDrrAOWPAeemXvCyi4L4ygN8NHAA+EXkOdg97C",
-	"avvcESXYGMq94PHdEjJznVnrg9Mo02Pvr969RlQr1IaysdMfQ6jTs6uL86vLf1y89YiB1+/e/nB59fPF",
-	"+fPTUP1wdvkGfopyQYZxNuAyBSXbPJuVQIqWxmGdIRAKoBK9UF0Jh4Uox5VPZSzYUt70hlXE4zulp6lI",
-	"hg+ylILHmbidxXeblsO+qDWI9oOxQ5FbW3Mn+mDOauPtYqNl57bvNrzCu0pP9Ko+lrMyFtjFZO+n94IG",
-	"29Z9cVPt0kYEUncdGKSWCBrPerB1RLDWG16Jv/5ZfwSkKLk7FGYjX5dr8HUVKFTmT3fZ+eX167Orc6Dr",
-	"K3PeUC1JGzfJdeeR2F+9I5xHbv8RnJ+DTvO9ejmXmbQ5uRtUfZCq1iAKKESRidITwz7Ox8LrmysxnaeP",
-	"IE3CemlXQnX4FPkmgKnA60aSWCk7Pjpamd2+oef4EvyrG+sq30rvplPfylUMzCIYedmbC5VwUrbYq7cF",
-	"D1CIzbwthJO5dl7XaVDnoP2f07lCns1YKgZ5Ey8N3PPJU1aK7TAjfyhPSc/ULK0OJrRDY3ObMYNM+0b0",
-	"Sq4RsTlk+Pns7YezNz12VlGTL4OEUGGU4HIzxE6LifW0dqaEMhwKHVwVPE1J5s/xwLbwt9on+JKXxgOy",
-	"Oz2sucObmzN3dxLrNQM6DxVWNFbdzHURGAFa3IJkK3g2FMgu7DBPJ3ZjZ3JgzZpTawuit10vxfHRceWk",
-	"RWfsV90vvypRLWMq05TUeGuZYsrhGt8duT4GqkHcYpWj2sTgwBvGH0BHAQ0skQkeC8NdmbQB+UUCYhmu",
-	"bOjWN/dnZ3XQALJi6UwOpeJpvbIYIDQcxurzHiguonvA6yH4SbEfb27eu5nMRCxAIB5A5FiEdrgsOM/m",
-	"KgGgljv8pvJ0EKrovw7P098Of8ZHPbxMooDR30qoafk3SgfLPzhmqai81jt6ukOAikM7WwOUDGFbVO3x",
-	"puHmUZpQCZjawCvxPaPr258/9+Un1DX5xrhnOikhZTJjeqqIHkwOQqU08muNRSJ5NmNJpicGNVJykU0y",
-	"gd50HFQUMawh4H0RSB31QgUyK0n6W28Moh1k1P1U9Ji1BxvMGj0WCMpz3htablD1nrLA4+Nq2xLGXNLY",
-	"6yRsKvojre/KLx/9lUW/XHz/47t3/3l7fnl99r2124rUqw184ElD5bBqOgMRF2xwIsgEdSwBJolJhdi2",
-	"wFr3gMvU+FYL6CkKFel+93wm6sXXuD/XXaPt8CnUsvNxL02Kc/dc3j1E/qPiRk+rTlCWgcrDo9d+Lzsk",
-	"73eiztq2HKISxLkyOZ/Z6bq5+l+Xb/9OikhOY4cJlTwGBODvDx6uWDdVD1aUnt4nGuaFB7WsV8yFd+w3",
-	"7HJ/qq0TQAKvqvt6EsYvojDhRrtW5VfUoqBuK8D22l1WJCY6lfFsaZHL6ao5yjOGv3EN/1KNhDU4Gys5",
-	"+TCoUJTK7KDJVkVktxat4AbvcUwbA647PO/HIXg2lgc69a8IcdGkb4a/aTn7P2NjkQ0BxRt7GG/LWz5B",
-	"Plhe5PoWwhjP/fp7xEY6TapLH9ErNtoqQydOFwqAPNb+4panqSOX/T0q2R9QKBd+vgwusJuJ3BsCAAa4",
-	"LxzAnHk+EjTAalNdGwVQmnDR4JXeyDvBovcfiCsELe7FZ/j/38mlRb0GCHL+ZZnPvo6wH5H5QDQW78t+",
-	"5jY7RyqzVqN9W5P5lbvIQ1Ev0gAaKBePt4HJfS0MijRtq5kTnZV0FrdlpcXs2jh55gFL2HyoVf3oESsZ",
-	"xNvnIObC5CI5oY2W5DuBkCQxURAqoIr1fSTYQBIhH0R0Wr880sugOuwUiNaAmgXqdrku4pFIQvXMHdcT",
-	"SvQWangR4+bOyV/5u9EFSRNXkrKfed5jkfg0gX6UKFSEki2VWEd6ysZczTwPTo9d5iAAVlGsdoq3Li2B",
-	"quVAqsSEaoxf4U4NGCbpG1O566mDKkBt7fzizcXNhQPIJpr6Y2ZwPVAvBAaa2jgNlwmMK0NdQixA8vhu",
-	"mFnPC6e4NpjPgC0nzrQhQX2lE2ECSpoxKqqgw/FM2FFxwVQSV8yoZFCi24VqLLjK5VhUtRQba2sB0gnd",
-	"yclEJD0GRT2/EsYJ5XihGhYyEVB2bepkaOPiYpFPTBG/UQwGMpY2ebQWAW0hobJf6vWL9O4WmJMj/5gg",
-	"SVvSMaPlgiDBmH+69a1Rz09RSNKdroeKKzsi0nDGC5RYPadxfnXxPz9cfLiovmjHQxL5zSSC6iQ9T1n4",
-	"g2apysNhhkwT9w2SLtmYOkN9OMqLQrVQAiZaICzuYvlEKpDQ54alWg1dCds5AGx3hjeBRFtTLnPKwdpP",
-	"G9yvpWGOtOg88Bqa0Kn749kb+CNRSNvLYtXm00RCDy3kfXACoVhf5yMWc9N8lIZUUOR5Nw636He/cLkW",
-	"0dr7TAzWIwO4p4LnPBvbE2vizvvptd0eGGfWSThb3uE4zzm4F5/pX3MKT00zdk/LzO4chkUXN3wYsVh/",
-	"hOya5PrNNywRsdMw6esiD5XMT72Ab4WLDV4ZgOiMZtHl4PCtVuIQ0pioSrOAi/rbo1fg0UJFXAzNT2LH",
-	"7GV3m0s5O6759c459ucgdi4lOfaTB64glVyey1Set+4iueF3wjABvqI8NK6QRZsAugPSlEFQ02ORyfXk",
-	"1kcNkPzB6SwPFbQkn7Lo8+8Ry8QYQU9pitR8PvlcQjx9L0a37yKA89ydlo7mzfEhU/7X6JPAudjQtwpc",
-	"32PSX/PxL/hkkullMKWfC5OzvmAxT22U3J/BIbZWAk/DMXmA8J0yrAxDP7wwTxlYgADNEIj4GtRE7I5b",
-	"ZhxARtLY4oFjvV/r/tKgSI/Jws/whS03653Md5Wk/psFPDLyp3Kboleb/TB17LWo4z+Z3BfjVJ28/r4s",
-	"zpcmW5q6WY2upBI5rqijYulyNwO738KrHXGXxddNi6r3UCS1j7S6UJrXKh2O+6XL0+5FCu5NzLvxwLvZ",
-	"uie8MGK1O5WKDVI5HOVQLBtIJc1IJKdMaYwKiM+e3wnVcPxk7/HkUb8Uj/qeQ/Ftbw41E6YYr8DJz2U+",
-	"DBllrBlizlVtGHLo0TFPBDNSxTaVctkW8K3bXMtBOmtJlv1Tj50NAOoLZfQA4fTIpI41efYsIvxj9Bwq",
-	"qwnjLOaKZ7NKX/SEGyOSAAdQ4bbQGZDm4ENjqRpLU4gda4bhF+M/7Hqh8V2hEXzxiwWfg3EGTi5hOgMz",
-	"gv74XZeP3a3bI4/XaHpVUWabrJEyAZLJNEa4tSa5a7jHvUDJ8FYtGDJcSF3soTAv9Q20YVq230cRdNH6",
-	"Wq5RwaGPMOwee+3cCU/TMgGG8lGq1ZBYT+lYzuYrPBMB1jbZUe+YGWTA4mws01RqdQIHmf5YUjCQs4bD",
-	"JD3IhWJmBHVsI3KGfuu2mNzmeg3u+Bt8si0I5OfZ4Odpgexz5dp5dZqQOfiUg6tLBUg6fE2n9AzmNuaT",
-	"iasVhEoPiHvfzxlMYY99P3NoisD9FCl+xCce5+3EPpWZ2kS3dLVq6RcWB89ZwxqxMBjNXuQWc2ePO61U",
-	"B49aT2gR9Te3XQL3+m5a0fwAJOwQiWmXojS5jCv429o76uoVrQLl/jKHu3Vkneg4bGilNIGonDg+0I9+",
-	"FBn0YB35I/BQ0dfQjVLFUiqTC560nOzApG8JoCsNJPhK4bzla+EbGM1WiN6mV4vFaLzzqTvDLNKyVQ+M",
-	"Aj7+BqzGwYDZKhSwtTJ/5jMd8RxAQSIFpE9paG01bjzAuT/besIB7w8HvJaNdwQFvqqktcRpjLcH5FU+",
-	"fz4pldclQ8LE6llMqBCOFkD3n81hhCoxOzYeO2VRuQaiStelNRnrWq3J2CgbgVxemCm6HOCZ+wkLD47C",
-	"g8jGpaR4VpItN/nvWTPRzaTI/6hr5SsDPe9lscyFF4uh3xLYM3svslio/FCoWCfAcZPxGBaJKeIRtAC/",
-	"iByeccLzUY+dke0CHBGZS5n4reCpYVzheSlQxhsxHAuVM8hWnlU5zSMMgey/ULsUWqgrKqCO0tX+EyoC",
-	"oEeGUP8ATlFRXM/J7D1n0jiwa3/Gor9f3ISq1gj3f8Et//Z//u//L6qSUb1i0BN/8+795evbt+9ubn94",
-	"9+HtOQRZSmOdARjVkYvHLfLAfog62tYrlAsYO6IliWmcMCHp+FigeoY0oOU3EWkqEpTKUHDKPKDT5Vhn",
-	"iQEYKFEOrqF+9m7QEsAvhsm+mY/iZcoL7esq00JnmO0M/2P+6Y1Qw3x0cHL83XeQD7r/frlA7bqm6tLm",
-	"cmybSxs9CQjdj4BQ82nOjmmTy5dgOz7kadqBuLGu7sXP7CjTtNrTxnioJpkYyE+OCEOohD6K/p2oGKbc",
-	"rl0kpoF25xP28ogZT2QHGEJXw3HkCogfcYoLGkbO04r+cYVl4KSGzXNOYjrSofKIf2KmJwqyAVTgoVYE",
-	"C917vJJqBNqyXZjkMIlBZYQA+vUwr6oICI3ESUGW/DolwpSAhVThZGeKFepO2RQD5zpb5YFbmRXO0nRH",
-	"5ce1g6EvH5KM83VPCtF4s1WarWjEnhigPDxwLcbOhII5kHKi96N2ERzgixMqFodnkDqvvE75C/eDzjka",
-	"NpvPcg3uaY7WlwhySJCNNII6fAnd8DSkqScm3WUnWwzRxUc7jDWj86Uav82kCz/p/gXeYsE1Np0BwHBu",
-	"4XUEa1omxF0Y182RR9j0Fp+PepWgGWrEPwqY0L4QigTDYd0PgTKzmAAsHnJjOEIGbEUbmmeS6VgYAynR",
-	"cgmR5hMPr7t5K5NtnrjxqvhIt4NMj5sPUhKei8NcjuFkdDE8XnbRtrOZFZd86gOFN+dWwxUETatPdtB6",
-	"OzvZmRT9FFBDdOGKz/hV902D07B/XkNPEy63Uk6z7N46xfzSLkfwJWhcoTIjneXpDJs8A6Tz0BlKTCVi",
-	"IBUxaGVyOITOkf4M2H8uBz7Xx6Gg8w8VSFlae/TsYPCXqnZnUI06JyKTGk9u+7NQReiP6NsjXWQ29a+I",
-	"fPoZPVloyrGxbSkZChKQoYLrBSzyAp9IRVGW83A3qbC0lTtlVAqo3KLIhTkJFf58LLgyTqnS3Y7mAtj9",
-	"KrIYnpZOJWxmHwkarORQ2d+chGogP+FcZDopYuxezafauVIzgiNvdidalCthRpylP2atNTfGB2mSq7uC",
-	"toDKvcEEd6tyAWOn8f4E17qMHTd51OqaesRycjBCxhWOek0/utgHiEvqxWd0M/X+v4XDz/Yl1VA1c1dc",
-	"GvYue2kfPlyeH/x+j7vhUrvoddaTNrcH1pTz/L6y0cZYeZ8DG/6vA0yyzpP9AN+e65OIRyJ2aKIoK9St",
-	"P+C5TfjMROwZt9uTTQWeh8q6YqfZ1lKaxbts7IcfGyoGHmN1xIRvoLOIaeAmz5nDVGd3dgY3s4gXn+H/",
-	"bbyxVATyB50NifqUKUy9cn0nFDXo0+4OPY7wd28tNsqiTueAjfRUgE61ThNkQ+ixDwYoLqxVcXwqOpx3",
-	"JIqcrtifsbE0Ob8TPfYzvxPMFBmxWQDNRM6UZoJnqRQZw9lgJpc2QbXuzTgSgjIQwvIrClbCnV2lTppQ",
-	"8dRoqiF65ggGepUsz7hMW9C5As16Y6uGX0FMsbmq41YVbbihP/jbHekKPmxAz76mUS7XRLwpbc1eF2CB",
-	"YAnol6D3vnRJENNb79UEz9n1nTz8DP99m/ldY9G/gDlcLhhmZiYXY9oPIDeCFcVyfcIifQddy4B7QfZt",
-	"+84yelVzb8kuVHxNFCci3AYvNy7wSESxvvDCy7hqqy4HVmcmUKPPfuGsdkfnCbJC1Vn8EJIDNRQ7Kjg7",
-	"hMoK6OwAs7QdKHFBQ9JUqKBKxcyin959f/vDxdvXF1CBv7y+/nBxjikSsjdXB7bwaJWnYiQ92UgPYkfR",
-	"icF2n5jADV7bAT5IalLevpG7YyT8KbKzlMqG1Ql+HCyE1/3R+uvRflxbj7/q/mHMU6ESnrUHZ6nO/RHc",
-	"hBsiFZgicfBkIpRICMM2rjIa5ZrFeiwCQE1TD2IIvEcnXivnu+Do6CiAam2pnlOpaJigOoPsRo5dXMhZ",
-	"nOr4LlTEpmHu5ASLJoQvKJkPdC5YRCRKt0M+iU59pQK8iV3zPfaT7hsSri2JqP58dMQMPL+kpW3HD7eR",
-	"ikUDMHKVRx6eyd7bCTI0ZaHCDb1SGMHTNRinGORMFzlWSH7Vfc/ej4RhdlgB+ApHC4W8YL5CBAVbSH+X",
-	"RLqYH712L3kF+ABKwzh6jiL1AxQnsaYsx63Nm1RSbc+o1q2Htg7HM4jRSEq9pT8dM5sA0FAjO5SobZxQ",
-	"pd1xlHvO/Pyrakn7YDo6hVC79c3T1Joh2Dpn7um3SfesX6ks4rVOUUpFOaOznJSQwW/AoXypd3DqaWxd",
-	"8Fy5VS9Uyw9jWpLBn3T/vDLgFcvkTGHPBmzWsKVzhvgDNtBpqqeEb/r3VkOE/+voXGOjU6GfdP/Gfr/1",
-	"akKBr1l5btOwUss+MzglKhT9ofp+2s6L4Jvb3LRfyDQ/hD2GbmtEhta33q3hArdSbXlSNR5zldxu+z7n",
-	"7MqwyF7pbyD33Go8Kfx+gzdeg2C1aaOPcOsE3ixXjzl1HUsnLHInXTxvHZj9XW1cTna8/K378r/WcP/n",
-	"MhPQuAz8guAWqgOyX44Cn6OhE4HyUGWoAWnPmzhCVSqY4MiG7TFUZ1hfpFoNPQwfQxWpXC6OqZ40plgm",
-	"vg6/anx0buID9OMtz/ywR4DNKvk8cSGdr1j0WJTrnKfRCf3jFlBDdoKRgHOSCeRbA3jIhA9F1AO4aCxU",
-	"fmsjlugESELB0myYBFGMHiwcY6EUBYuU+AQ/tO/xBFBToYLvwoEa1nt21MOHJzkIDsCd37r/qozZXq8c",
-	"xuaS+HuOFspNa3UJsOYLO6oDQtha2zi7OTitWMOq01NMOapNBXIM8km5SGenoZqUETl3nDuFIjZVO5yS",
-	"SZU5ItUW0szahD/yE7xyoBvkyi/3M4K2WLZ8yw8vPLMJdqo+7vXhUx0csSFmlvG5lde48OYFal69/Our",
-	"b49eLS2GtkfxLz6X/7G0WH9ZhTDciUmOe7DNWwFd79raBpkQNcVp6rmhpmnKzXkeKsh0ITO2O0OL9vQJ",
-	"Fu+wQOiFLqgSby/o2DGJKAPKY1gwce+1wheDrevUGL6xuBhOzW7uovbrKzHYlDSjMU+3T7FhlH215BCi",
-	"ZevFmTlo6UX47uho7ax6+RKpTdGj6CI6hxe/3vJcfSDRVMrp2qLqL7shXIMmUh+utcdmxC/uAzP2vc5H",
-	"vj5Xrkglpq7rGY7vXKFuPMcnjwz23x692jHE6zCYu48G6WabfjCq2q3seAVD7YWN4RFViqcVLFvsGIUi",
-	"qFRD1FvXY5mDYjB831TYEkMFyXKP3WjiTmKcvha4685v2uzCXdzvUznhXbkJVU2qAdlw29ujH9DJ30fw",
-	"2G2X9ONz2NQivbd4qqVF+t2cPQ+xGCuzkiJGfAIN34gKcpFDB1jTx9Z+NPxQ1a3ZLY1qDsWNK2Q4NvQZ",
-	"ImuoUuLuFiprBEmRisSuO+OPMymMAjWLlMtxqV2CBU/oayrPfkgCI9WAjYADHOauXBKhI+I8E+z6Py/f",
-	"v78491qx/qsV9YwAczhqVsIOcKWnrFm4jtbtH3xxdtuW/fgWp+vJfuhs50Wfx3cDmaZrNoQ0HjF8769x",
-	"H3b4tXQOuFldXf7y77BTNlR/VWw52i1cai2HubusLIY5cWQAy8fUX+tOjANmk2k4NAWNHh7n8qOIGByn",
-	"46EqdtOyVNsgfJJJncl8hmfh9Z0BqDykcaiayjFizYF7bJ6dmJHbf+ZksE6rhOtOJGlLYalaCaGmKOW7",
-	"cGuSUgDwCZWb4FZ1ILaROFCoqupA/u15eaCW+qIz5vvZqe6nFOme6UEQO+7mW0vuQKW4qreDHSRVuZ1O",
-	"B9pWKW1wAF9WydQ9wL0XTL06Ubm2NijFrBsgKPEpP4QSQzsn6nhS5FWP4pwkEAIAdExnEBfnCwcglAPY",
-	"L+BJeRCqkmUYNKjx6EMPEBflmYefwTGHu5XpjZPnPXYxnuQzwjz/qvsIe8LqjPtmG1DirfiU/6T7V4Xq",
-	"KI5pZbysVXW8ERwfVXguv1uH5XIzhFPlgFnp6Qq8UzfIoeVWfSPjO9MVjNeHLQCVTwoBz1zGLh0Bfupr",
-	"YwWP+1u90PDIeJHrMc9lzNN0dlo5vfOIeG7KrLGW/4KqOTTZl6KCNviIbQgDePw+nC3YkKKwl29s1rND",
-	"ftjy/aM6TATe9VX8FF9adunI5LeK2Rd71paugVXE8giyXSxtMCDxBo7mWqMvBClYRSGQFTn8UBHYtJ2+",
-	"/cmuvV1jC8sfzbA98fu9WDYFPe3Jq3W2q/LWCjPkxMZrUjH9UWQpn2BbhKNpAkCRsbnbbaxVXGSZtZKy",
-	"BeSE4EeVD2+JkM7GO32ZBD77xF4IwGinwvfJ29GW7el8jPkdEkDm7vjr3An12h0GF2CoKlMEu838PsOu",
-	"0IjN3PUXMkvaBkPgnIMuEAjVqpKz2Amzrd5soerMPo2SsgSG98MkQeM19WUxRrwX74K32j/90+pf3GQ8",
-	"FhOeWde07tcNqRat/Pb3fDiEot4e3WGxuy+8KlQ1QyRM0To/Q2hLFw7wBvuVyQNmxXoF4+Ojv/755XfH",
-	"nXhFOuBeF/pe6X7prcan/8NdfPfVdW/wRBpzW5nW7hNuzppQVh2lPtVb7FSsnbODpZn/Vl0OK0ilAiy6",
-	"wgmgV+FyEmtsAD/FL7+76rGzbFiM7SwFRC0e4K460ZI6/U3O4zuWZ3DaAt1NUMBPEFJvLxSq6KMU078N",
-	"ijSNlrRRNFcG7kkNDu+/thDcpqMiHoStxkU+afNhXcIWDci5Rvhh00BrVr1jU8KNx8lh3OEIgyAwAVpA",
-	"aKZ3hX2MkFrGhdc52JBro6VK9Fshii+p6eL+mM4MH/JNLlfOc3P0ToGghMMREBlLU2JCzjMpWltrMq0R",
-	"bLXVWBqbdaiK290VRZbp7DbWczCyCl7xJVUZl3Mnd9NI6Q/ZtmepW7uFcvUYtiS1+1LI9xoru6Qf2e1A",
-	"/VW3HOncRuWQ0QxUAG0amrNUcKjtSoOHpWOpCiBXJsMDYeFU5+SzqXU4VI4+s3IJ+0+baYJeYDv6MuW5",
-	"uO3PbsdyAepL5fnj7/60eYV+8240hrmvn2SeR3YnskEsl8rYPDqdlXhyfHrcp1ofbr1Wtspy1XZbqwyh",
-	"ww43bJjKK4SjLc1roXps3Wt/IIb2DpPs1WAVa6ydNmkR/HmnDOdFv0jvdkBA/aT73xfp3ZqUt4spwNID",
-	"9CK9o7j/ydyq5mYnZg1wVJHeMf/GujO9uesyrbazxjZw1FldQ6v08SDNQrggSIZt2ArlUptFU64y5RUU",
-	"Ui9U2CGE4gFEYuL3C6Ur260Ngc2dWdJDlOtQmVxPTtnVxdWHtx6LpcSUsFj0/R/OLt9cnMMlby5/vji/",
-	"fffhBrG3coCqKsJEQDpEGPjeIlqKbQeWChWU5lsRU6wJMIWnqnQpreo/4TmwGUnrBuwkwmd268pOqf3K",
-	"dQsDCLgvZpqOaFUBjQC15yFsFqHZ7DxD+dmMbfphcjEhUrVmxFaoNoJssRpiq2a2K3FbtMw2rsfd30GX",
-	"Hd5D0bnae28AwPIWDIvZI7E4AFzuBYzlXmcbFqtuHF8sIqv2GA+Hy7LDiLmKBai7ZYKY0zbcJprxWj5q",
-	"efHZ/u8aTLJbrWNYXefbN3zZ33fL1Ddno1DAkblhk0wPM2G6CQXLSX2BL3CJ1A/B0XhqLzlDQXzXH7wY",
-	"LeLldn0df1C0QZfW8hoX3rzBdL3oVuJfLvNSG4VA6GlaCefobDoa2OcGlK5meE3jPjPC0y9CLLEUAPNk",
-	"V/u1Kw9BQdGgzs3rM1aVf1+hx9wdHKJnw8nB4VutBKqGRjUOEjDZb49e4XkZQVzmLn3ivS9Ev4DUItgW",
-	"dhjYYCBqJ/HbEk9xVSgy2rnaky8z4ZEei/rcyDiCXlvD+HpnhqGCQ8MAImhQ/090e6EJYsCmOhPc+iA4",
-	"sEPZrtK0NxRIFx3dV8UjaeVuw0JssvW7tfeC57kYT5aoJL1Lk9UloatCnbkLbW/ee66i0AiXwReyQn1j",
-	"GDdGDtW4U3kayIhpikrkQqevclX8dgauzJ//Vosh0nhmlSrzEnt2fHT0HBN0Oj62Qw/V1Ye3by/f/h1q",
-	"B9aFVolW7I+On5+S9mF5Jz2ZiASPMkIV4WBvh9bx3KJwtIkCOpAE5fQKvq8UhEYYohsrnhqEyjG7wMkJ",
-	"8tma6nMQgRyRvbi+NdoS2gPXnZ31o4owfrBz1AU0DPOApJKxb/irruLdzVZQM/qraQkd8mV05s72/8//",
-	"8/+WdERIW04pcL0kyRCT4pp8YgiKS41QgmhGmVdCajBJHt8pPU1FMhT49BvbZdXF7onU+0FqUxc2KrML",
-	"td2j2/WOb4bqTDva31n5MuiN2msjAKTNtW/D6j1nmno8cVxdqw3z+sPr1xcX5xfnp0wQTQVJXFlP6Ht1",
-	"SEuLKrYoKJZxZTgcaPZCtdx22Rqm68a9jTPdr9G+ppE9Wrv1WUcnvPP0tKvNcyMShrUsVw1kNj6k4oAv",
-	"bbZEKcS9jIj+yqYvFUt00c/Zs6h6pVs4XonY63dvf7i8+vny7d+fV043QmUjikTwJJVKnLJMKDE1rsHe",
-	"iB47A9Y60Jg7wfjF3dNeJZEm5hkQ34UKA5NmI4dHfF19wicPTeq6hXqN08OX8UjaGa9I63Zh8HBTJzVA",
-	"Rg+lA2ghzAqlbGLapZNeoThbzaVKwPjLo6OjUyTQ9TVeXuQjnQWOBUJMdDxC1w0x7LJErE2S9rGkYTC+",
-	"1UlYx/KguVNb21f2JT5NUi5V69EEfb5zWrF/ZMuFHalqXawe20WryYHPBtZedUZ8g47mEyxafBTZjCUi",
-	"lqajToALnE02Hc0qazuRUPtzGhydvt8Bl+l6sRehAXRWggFOqXyZZzNUFcoIBO7lrtEvVaIxp+9aCcfY",
-	"7tGYfYrHF4nZd/x1RGH2r3tKEFI9bN95zgzDBZOLTzaCOgNpvBP4zxfwSWSNMkIw69/sn6PnUBDWSrCf",
-	"rt+9ZYmOoZjMJiILVTwq1B17FlXn/tOhSn6FCkvlUvSnwHU92Nl7jnobJlRGZB9FdgjFfHLPzyIYFPzX",
-	"ockzwce1Cxoj7NDK/RI0jbSBVolQ6QFsoDg+blgkk6iUGIzecJMfwhZ0eHkeVQ6sEGMrc49EBU68iJp0",
-	"/MlD+YNC5TJtOHwAkJJ1eBWMg1A5to7KTJhQOaljdDxRj73Rw6pW5lh/9HpMLNVD9AxEnsBLeEwmWk4a",
-	"rgr1Rg+3XeXNAHQorlEJswJw5WkrhTB9uRktLVX+7fHBVtQf8G5NFY6Pp4WnJbVzRPdubQWBH98a8dua",
-	"oztae3ReGgGH6fi4+rqoQrshtwKVnjRFLJrDbmslUE5KqITKrQBrSvUQkDPk5v0DRKcLVq0/iiyTCZyr",
-	"th/k5Fymt5jjLZ8DhwX/y7d/+cufjv6yyzur9i9oJQKikOVIcEYyyUnATGHjXcOil73jI2j7phV9fOSw",
-	"LwR/oxftmsbLhwKyTZ6zGPnK4b5T4lwgBS8EMlRnlVZ9+6Thhdppsddt56D5gGeBrd/6ufK5TZ7oIm/v",
-	"rLPfbu91WaPVpZlZ3D78htTidptEk3EvxvnK04od0obTuhzJ6JqOFe1uYL8I+4j9hmlTnoELI7SqvDLe",
-	"eElf0Dqv7MataWkzsFjIjyLpsXfl4zl3Q0o1fm36550fVm3FbmJOm8X/bkuuh0QLz3uwsOWu9QOf8SxB",
-	"mTWFVdaVdah+ZnfIzZK62v67BJnsWrq/+xP7T/l9j0X2nSLFi8Fd+Ah8EwQjZAPVMJ2T16IoPVTHNtXn",
-	"LJGDgciss8PP6ywNhKPNSlUFPIIDC0ylEnYPmYWKZ5n8KMruoLlwtekcYTIRKtktOthTDvBGDx8kBXij",
-	"h2c4K1DdazNZfE+yhlfd9RwBblsN8/Z2eOAhg0vKrqBVPVcdbeJk1ln+vkQgPiYTcsN6qDLnGztnS2Vl",
-	"tc8fet1QK+sMXaBHJa1jQl0X+DOBiIkl1qXY2fX15d/fYl3k3dX7H8/sv63DclIywEkO1AdV7SeocsBj",
-	"2QDRhgk2+6wowniMgEuKFHBunbEqRqHMCxApENi7AnUYFPYnmY7t5I35rMYvpyCBcxgz4NsjJ4/ICXPa",
-	"ICoD9EaoKsPOHU06soJxA7y8xjTjGnEWn4AH+4cQXNFc7wVEkAlwnktWQ2UpVAuHblkEbWuhMGBOyrNI",
-	"QKk8VP0iGYrc9NgPOvO9THjukQlmRkUO0Uiip8qVN2CIt6k2eYR65s7K4YNQVVmksBEXYh5vwSc+4Jhy",
-	"uzIjnU1GXN32eXynBwMP6cFyiEpMqLjxjVIo8zvmn+wIjDDRWrVNWFlU3ERIj9HYhMTxB+AC+ALThQOs",
-	"26f1tBehwgKO4wyrqCPIvHl9wtQ8vurpFQ7sMcMvaO6SbnY9uNaeIiXoXVnSA0EtgNw1AZZUwMhVl1eY",
-	"XQIbrN+Vlbwa/A5i9FA9i+BU4FYPiGQjClhU4dyIngdz2YEH9ToaolLxLFRQTim12vRUsQHOIkMn4db/",
-	"WqhqJabYX7iaaY5tRzQH030PO9598cvts0Eg+4Mwu8GT7J/Xrb6uIV5bY0u2+zDtyT32TgE4pOwQZuPC",
-	"5CVy1oXeNnispf2hMkVs/zoo0q3O6eDyj2+rgYa/B9lorhGpvHqrcS/voLv2xt33GaUT0X44Z0cP38Dd",
-	"IYGqjuFDboJqCztIWqb2MwcgIVR0qfJEm4o1MML0Qc0o4bNTL9IMLGT+I6linuFhf49FqdYTG7NhhzlK",
-	"agwzXaiEwUcu7rSjpUFB94zpsdcUIGaCdPWLid33XgZHR0fUBD4WY53N6DALG02UxicvT8cYVwyahqTJ",
-	"M57r7BvD4kwkQuWSp8iiqmahNSmu8laKe5jwPdqjvcEyEAs+VVfoFUWP4+xPfxQZ9OGAAQ4Ez+0PTw5s",
-	"bnCwYJNgSg2dWP4qrXglJaDeWNY4IWkOwAP6v8lcjDGSgGJpkQ1tEEE2Cr5uiqQCOcLsQCshE8Th64wY",
-	"smuTi8lyU3IrAg0xVIieAMO0eREwgbnvW8M7Q1u1CQB0GTrQFUJSBrDSMFXxD+RsK2AjPQUBSzix4+YO",
-	"l9zQZhxaEUIxc4TAsR6LUxZBg5UjMDLufnBNfyc+1DbpchNhB2e3Denok1OthgEb6CJjo0IlmQ0hgeOf",
-	"KA567KpQJnB1kHISHZdR5uoRLPL4liio4k0ICCzA2RgWJelv+K3TUE0dwsfuXPD4M8TTCJ7gFPhv4Fqu",
-	"qcEF9rFTJOmQKlQRcV6gTA+7uOFDlOrGE6PKUXm/wIvSs+ZEgGT0WPiz9FClWt8hXRa0misxba51D0X+",
-	"zhn4xqQOazSMdeJG/AjbgFZKCGswbCIyYzMKDqZetbIWxoL53p+p4HfMOtF8xnI+RD7qWjdkr3YMNeHW",
-	"TOxv//uXF+HBP/87PPjX/wgP/q2B3Oz3h+mIux7pKVpifZJ29JMLWDD750NwLO1b+LX9Kdq0zbcwUbLD",
-	"goKhwmzQ7qQTYEGDcHKQ6mkALi9giPDCYom9U6hinQhSAuPZUJgcf+7YwyL7OzputF/FTduvywERz5Zf",
-	"C1VU0iRGbiMHfjY9wGiDGZECP8dZFo+AhwX/7CT3HaEscJX7s7Ej65bpm3PUbDA8+kKhHLEaxiv2ojQh",
-	"J0wOQgU8M0D5U4t6qhKXELL0WCTNbcwnE5EA4a5hRp/6AhWGLsr6ianIWN8GL6YtTLCv7QLf7Fp8Vu61",
-	"3cJ/t5zaHn/33cZckyVvbQVag9Uy9Lh2B6KkWg+qkwkT32Mf/F9CVb61OQpgB6mfzZnmKXv97uf3by5u",
-	"Ls7xDVCZcQm1HgxlcxJdO+HX+Ns1SHSb7gxr/dYPfUO0AtB2GfmxlThzZ47LOZnkT2verxNSyfLpGHKG",
-	"Ni3KtpHAh90/99Yj2XJGnljj/EIDz7aaNw68cHe5Cl6u3FTqhUHYgyo7NHynIY9euhcv77K4qUP909Tl",
-	"0tJusAzpNZFkBKJ7Ut2xuUKG7Rbw4YQbI0yoIMdBrXwk7IxAh47ZsYKfJNgapAYipwOafCpjEcBHsLtV",
-	"cNzGyaKc2OHQjycTwW0a46kn7HV5lkqRQWIT27QYvoTpr90te3PDsukGMrNNMmGEzWDg/hQTEJ4QwgMh",
-	"KJKXIEEtqWgA2wzFDnY+wERs+N8XTIDgHO4h0YibW3tvuGmeFU60hVMMIT+KUOGFAn8Ca4MY8YmPAcHC",
-	"cWsWiYO7YC6gcoMlal3kLKInC0LlciQ8d3WP1BdDiae0lQdr2+y3bIyBn91YR9M9VfeeY4xm/nseiy15",
-	"yufzE122OTPZilbkca6z3W8H+4hrYt2Ej7tLFm66/7o03J3s6j/qKRIb5hrOXTB1swtpYpfi8REQJzgG",
-	"SFl1SR4ZhgspVDORYxqOwHtEPIx0lgOZZnu8Z+/bZovfHq9hih1ut7Ag3Z67zz30rEhkvrRdrdxEvfPp",
-	"lDDEDqBpL6tsoPCdrTbQFyXSszmnXezNoKIybqG1vcSpjw75xJxA0wVsR2R4gc0+7SWishGPWSsJWJTw",
-	"nNsMlZXT3WNnisnEX9R+BbdGnnzkKrbbcmnVPXZd2xRo87NpNr2IwCEO3E6ps3nMfBAq61HmtxVChWd6",
-	"fAs7z9/sXhcBebceQzeMOzT1+H2sLL78LlRU7qstOOKlFYT49jS2ZlQA79JUucHaXXOki8zDM+iZU2lv",
-	"hwXNXGtmUj1NZ6cgq6mUiPMy4iLIMlSN+pmeGpHZe4Sqps3ZfP5kR/e0Yz7tmF/ijokHd34ZaGy75h+5",
-	"TAFUJdDJvOZA39af12ZybmLZ9KA7WFl92GQr27zrwLkzqAKWo9qx6+D46NVftuk72LCHYHEzVdY7AqQF",
-	"Nwi8SjcnueBsa/sp0kTPiC9qtx11XeGw/swfcIDMdyY4loY3VRQLVaOkGBaM11QUAyBQXwOuDut5dGdk",
-	"1AhsMseHHDEPyMVuv91YHsbzHrvlWetGzi3qU6Mv4855inMe+5WH6SIWxVHgBCvtyyq2K7XJygAKb86k",
-	"MrngSVn1dgfsrR6YRr1ygT9Qlbj3oHXZe1KCc4Paiw5cKgcinsXpluN6439eG9vLNcbmuwFGaITIfFuR",
-	"JShFatvjA/lRbFj6PnPKiegYyhMoTuJp/0GfR3MJJjii//g2Wi1UNx8kVZPEOQGub4PqCWPvf/zHP18e",
-	"/vVf/zw6/Ou/Ph8Ff/n93zZQkNqL/ho8EpTm+7OurrlLJNnYjFoYqYQxt3ditnu4+KOeEqk8XhUUFiAV",
-	"MqdMaRaPeMZj4qrgbCrTJOZZQr1pJPQEDRhe7SlUUXWMy/pqK1+7nWRiID9190QVC2GX57s/U93iIr99",
-	"+woMZ1HDA0U2X2ufgvpVO5uEM6Rv0P1fRTxfO/ocHmRiKLUKD07CA1GEB78DKNihO/iQf2PYWOQcUnAb",
-	"CYSKNLnaH8R9v80XvDr6659qzuB47bW+2+mfzb8QYRPboIWiAfuUrZ4W2kREBxKVX8vJY8vdiklyr0/n",
-	"7vd0rtrRueraMzKPeqnmPKBG6PsLZizRy7hDFPL72d/cw/ztZ9ydzDY0IOuk5rG+MZgpnQAHlsxZXmQ2",
-	"FYSzSZ0FxL+MaKSAvmSs9x5PhDK4GQ6tzRQAuUR2SJfTkVyWEjXKkVoq1+7/V8uxbpP8AKq2oqBscjGp",
-	"b1Ww8/Z1kZ9AiKvmMEeB/1mociIC6Quphkx8EnGRI2irUIlWgj2LqJ/n1v4AMrno+SmGzg7hRZcMFQxl",
-	"Cpgl+3M3racOlVpis5mffvtSiDmW2mrk2GbQusjLgZYgyPoLrsClo1q2GTGdhSqqheSVblf7FTyaz8XE",
-	"kPIky3UlHyhfeKjWfuP2cl2+6431Q6lIDkyPGDgxOQZZuQAnEIrnqlJ4wFP/aqTntEbxpGHes/rCyomb",
-	"HMdsi1jfea059MTsP8XMQbEWjk5khjRAnsa8Pt04jvpT1sNpB/+rRaO76qFWH+sgmM8x5pKt/QmkYqQK",
-	"UGCib+cmBiagUN2JmWkVUGVP+qmPH5q0+kCVcI3vkakFLMDnIQ3QRtigPkox/RsqoXR1DDt/3LoOXqmN",
-	"TsYdU+JmReXZoTQ5ys+QA2bP5lx6UDnJhK5OXCahonrNc+v79IBJBb0aAPk1hLZf6O30sjZuwyTdu5NQ",
-	"VQkU7KpB5SaNzFxIakdKk3AxOM60W6FZ7CkFruSWplJf8lraUHpK7SHHRy+hi6BsI0XYEr59Ajjfpnpo",
-	"Iq/yYIo0jwgRUd7O+zWAL0d0BBk5eFNs/bdyUR+esrpBFEr+VghWaavy3UfveZbLWE64AuUKOKSBPhPD",
-	"ov86tKZ+eGl3YH8Yhb+sfn4Df8Hhh4ortqB5SfpZ7pkrl/GFB+4qFd5SPH63Se3S3njjc939t8+u/sVN",
-	"xmMx4TYyW/vrhmrIq8XB+HAITnhf7ZN8yB+me9K+7pZOtTksObX1EWXCyIupVmqCz9DbanUbazVIZZyf",
-	"2AVv49NbkFmVahg9R+PbUktzfQlMV71ZX/gyOEADFSoWhyg+vFKos/yF+wHMJvVP7/0dzTlrhKpOsCfC",
-	"ISvrONs5FwLIVBsDAxkDuWY+9GW8L0fy9EHfd0cNxQa973oxxWJ3O/x9AyF3GwmAjjRLBCb5XirZAQQl",
-	"IJPs351mK3sWZYW6zYSrZyR8ZqLnvdZT2SdZ+HuPoh+dLvwCOBEB7/Ptd46e4WCrMPoc+2+Fa5rLNfYh",
-	"o5NULJIgJaYz/0mpJg8UYICDoKa45XLyEEMTbgKRCrXqgFQMxd3xDjFXoeLAN4rogxibq8rRQXSdiBjg",
-	"Oza/lbkR6QDOYF2BwAv+agVEElINU3R7ruPfFxoyMQDh80wwcydBX83vAiQUsSg0b0PMbZTmaX4bleYd",
-	"SfbGUvOsRWneK8T5Gocrm0Wl+vxq7flLymLck5d8BkGpQl9tzQBVDhCh47kISi7vsr4IYBX7avJQQQOk",
-	"xtIwz7GZJONmJEyPJTpGH90bJy40HxYyEZh+NGjRuWCe+uJZgmIBPRZVNgL4hSkGAxkDDnQA7e6hyjVQ",
-	"i4Dtw7DtB3QFc4pTKxNMnlxzqO8RrxAERMTV0KzHz7aW4w/Vhnr8zr89VkF+N74Hi+c3lOSfkgQzKvEn",
-	"+l5U+P1LfJLhvy8ZftoUu9uMl8WfLz5DGaVBl39xwuaJH6yXhd3Ts5VZn3taF1hmFX3lZlq+oci3dhV+",
-	"DW+r++8usFfhf/cqS3WoScm/21WkBVQXi+8NwBJiMKi1FSBVi4NP1l8Hnrt38kbW0XWuUnTsz8e/x7us",
-	"7eM3NJpXx39Z/av30N+RwKHelRtEBypppXa5XX5YlW4xwN3NbZGDqNWXrJQzxpGX7J5jnmBUeicmOYC7",
-	"BkUGQMsSpuwO/Vo0f+/JbO+RfvcKwszdaAO7dnJev3dvZrbBlvXCI35bNq46EUkieIqeMMCkAvpqEpEF",
-	"cwJ+ushjPRYlM5Pd6RzuwMliT5eh3MGeYHA7WmPjaScOb+0ajLvkO/rd73uqsNxHxcRO6noNnbTHddjR",
-	"ia6owcl2tZWvZfOZMMV4CUH1ZV7RucK+ftd5yqoWHA2sS4DkQjO8qHGfGSFofWBq3sz+an/y5HXvw+te",
-	"wVwzDtUdkdz/Hv+ZTlzbs4QNmImXHyKHqk5LfHx0NEdF3NTDhCdYvgnQgXEce5b7bwTiEPs40U3JDOFa",
-	"qR5iiQXO4JekK1vZ+np2vsUpbf01RKR8EDGe+GZl93B6QIoMUrFBKoejnD0jXipiXn1OiCus8IQK6mNE",
-	"0F7SG546nEL9JgZKobAFAkKNzh/H7bgdOhVv7uJxEJ5S6xdu0oDjWd3Es2I63+jhukCfe2MXXHWkuEOV",
-	"pbMjtQcgDsQsG1yIj9e8hW+O9WlOndt7DYjQjQ3ElE11lpgee0ca/WNht0rD7gRgW61fAczhKeMqVMjA",
-	"AwqemRjrj6jv5+t4IjWCdAbp6WKuWF8wGw7nQs07vVABUJEzpXMo105FmkJ1Gglsc4HqCdW+MUcqT3V2",
-	"aw1QAeYV7ACOTCtfwAkVHVTI/IRFlwOkm4yITNvREVfukrv7Y+ANRzK8kdenLDfs0aPeR5lh0xLDvfiH",
-	"ktajtkS2dhu/P3Cx4wNYS2leWi09jJeDwzEu7vKdbJhx+qDnBY/vlJ6mIhkuCbxfp8ACFs21OQHhCKHO",
-	"/cKGs8S+73FuKGpUbrnnFXKezYCZfR+IryWrr9kG3FekMC/OYpQx3yYCx4c6g6PEysHI8h/hDVF0Ujx4",
-	"de+stIBFS6/F91vZ9MoSnT+1Ne4Y1TdtTAHrWfZdjPkMgfN9IdRpGeQDYY7drF6fvX198ebNxTkgv200",
-	"WYag0jBug3+ROMjLVSme6OL5NNVTG77jY0ehqiJE7YpSGkJTkQEe1PVmNB5R+nLh06L66haVr192v578",
-	"emlfU2/knTPOABjT7UNmCYK6uKKUHmQTEhFLO4KThdXkqYUlQTfwIK4Cs6hhloVKkPmfRe7yjaol5c+f",
-	"lsbXuTS8Aexjeazgfb1ULB5lWulUD2XMU1eYByb2KhwSac1sDsWlqtBCVdCQSKIN+4oLr9h7PpTKAxX6",
-	"M9d+pFUzh5onGN+ORa2yGubwb751ipu4lZVjf/1MdXq3PzqxI3HS7pXWcWGpbMFAVV0nn7wwd+NCucDP",
-	"TUXGg4zdxlBSDUllJ6n0PZOYPpJlGdJCVUmo8MNK9x7yNzmdEBmPmKM95plgE22MhMUGH2uI+3J+J1yZ",
-	"7we4tV92MLQTACrKvF3Ymh55p21n73TcdozoQNqSblF+pQuLoxftGmMb3vJuTNx1o8uFSg4TwZNUqmXq",
-	"p1D9892aTjZxMuJGnFBKAIzOWdksLdWwx65FzoTMRyILVZTLsdBFfjs2UYDaDw6mqPQUfH4E+p5Rs7XY",
-	"sZ67oX6FcYp/9q82UilxL85km13xzlELCEQfuu7D9nVRw1pVZH+DElw84gbS4zJxNpoNeDbX65lrxkO1",
-	"mCLLoQKUZ8OKgEE6EoivcUH8UJuAr3VVwCz4Yr4uZWE2WBErz39pRQy4TDdfDSdM0XEHQtpNnVEDf4BK",
-	"7hjfU1utj3JIK8qVVhuWDmtfOcxVxu3yguprJvJM2jtjMwer0asgvqF9wdmX8NUutqdFRosMazGdrrBM",
-	"AKC/fXn9DMtrPs5GYlRoCw0ajkYDlGNMZ9CuBCXcHrvMDTT/4nJy+hz6o8jqRdjo+uzvZ7dv393cnl29",
-	"/vHyHxfn9RZ9EA38KFpgQvZp9n3K95gqRfd0vFe+74dvuHjow8ErtLKFRdH1wqQhtvZJwIF/SWzluEC+",
-	"MSzSRT4p8oglIk55JsxplRkEmgfhC8aroxLN0wxO2evrEbKjFoYMkgYa+JQbpZNmoQImajblsx47S42u",
-	"FM98ixhN3hLw0xVOwj4P7O8JYHOmZj9dv3vbKkkND7rTcfkDwWNyP3rMiuIaP1x3VYNVSFRPflDiUSvB",
-	"IOw+Zf6GwBNicEmBbqxcCYWxcVmNbP1OiMmt+zU2Vop8OU71a4zWEDn61YZrHjiLJpRsvi2srhGggR1W",
-	"k4f2NXElNNRgue94r5zgIUokcko2tXQE9hTiJgyc4BsbZMKMII+ZsYlOZTxrXwKvqwN8Ot77SpcCUAIg",
-	"GqlmX/upn4FlLulVGLSeYNjkBQ8q8lyMJzkxW9N/2W9DzxgUjHExhKphNbDLgWtqcGyqjh1toLMpzxIM",
-	"ocsQyEG1gGoUzzMqWo4Bm2T6o7SOBPsjNNYeXa5lABtTKWuc4p9D5ct+dCees4mWwOrGSA/E/caddSKm",
-	"XqpJkd9OEHZZsqCCXCVniRwAMjdnE2TbC3xLLmK9q1+ZIwDosWshQgVsB5MKF1pvnDS7kTybfb0bqbXk",
-	"r9d52DXFsZywH1dhL30IIO62BOudEkwoWNwiK/0CHJajCA0MT6pEfAqwmIEM0ADZxq+3UCDlYvIG8eN7",
-	"S2uw1eGKmhk2bEpo0Oaqt3Y4uI8BppAAQ2cbFC/hx5/TsvCNF57nuijgK0u6LY5RGMT1XmzRenF//RT4",
-	"jltBA2la75TJd+2zeKAMsGxXrD4N7zj3w1ac9VaqcxrVigh04NJ5sSZd5/a1uc+F+Sh7f6ytrjDUP46R",
-	"7s9AX3y2/4fYzOUHuFcAxDQ1VIP9bePZEPS5AdO8LnIjkdv/+o6nNmzyhT5JGB0gxaIHNUJg/d1QuW8p",
-	"HvoU1MdlzkwRx0IkGL1iEw/+HAhuTQvOmR76Gvnd97V+4PJfcmT3ujpPXzP4006Ci/HGXBU8TWedFtBr",
-	"a3L5ETKecVV4QFziR06vukYdhfbcKq0srVA1ri02v7TmjqQbz365TJ9W1NMR8ZIjYi7T+1tG5k5O2pfR",
-	"e26MwBPdxWXj+gNL2J7MnfpMpSxTlZ1BaB+VSHJdWSwB3mTJIiz3t1C1L0IfuQIuEPodXOWkUev6Tk6e",
-	"luPTclxCsHcnJ7Qcu12FeKLQvvbeaqbElKyfODDmDm6R0BtgRovrBNt9VAILxjUK9dh5gbpWQKKqNLZs",
-	"n/qDNEJq87aokIb91OPzdS4GfPud1O/ikUiKVGQvUhQqb6Uz1wmJVzlykUx8FDxlI21ytPCJznITVPm2",
-	"VNIn7SUzgnQHSl46VHEmEqFyyVNDnQ4z0tM4RaltTLKmpU6vU/XEYQZlbwT2P7RgHd449fX9JfluAulW",
-	"LTgEHPbC3PQ6BAvQLVw9wY2rmoz7vy0ayK+635SPz5kH1ncTPV1yOHpGEBVlLaYvYm29HA2O9Fs4M7Aw",
-	"gDVoqgPHHgS6CTYjh+8oMQ2VmOh4VBFb44qBV5cmd02WpTHN2VKpuoYABPcwKJ1jgFILv2l6rIkPutH1",
-	"5mJyrqfKm9Zm3nc9DqzVLvAXnd2J7D4gbJsYuBnZbXrgSiUTG2paa5mrbHWIV9tx8fxMfU/levnGGysE",
-	"sGDrGyyhhpCDfmJeTIgrekmwgcBqWdJBz5sfXcO9lYM98aHQ5YndelOG7eVv4kbGd6YrUjUaIfKScf8a",
-	"2cB6i8qLsy9nfbcneIaMQo174Q/AlU/deMZDcuGoRiYBG0g1FNkkk+CCKro9wZwOdsBAj5xdnsMhtd1e",
-	"T5AZKPAqIAEEhSwVOTDG0w4iMzbMdDExActEksmPsC+DTzBBqKaiP9L6jv42SPWUrljKUtKl9ETGxsFQ",
-	"bUzhm20/TCa0Y6V6KrJQxdwIOoYOmPgEIgtSMZmYHjuzEazJrTuFlk0ej9idVJQK1pt/r+xThWp+KDT6",
-	"khPfv5uoYQ7cU7MoSX/Db53aUMChbnhqHf2YzyC6tp8jvhmkJqRikUbCp8buNHr/aymp/LaUa3wdoeq9",
-	"nkHAkxDcs4mj3hGBAI9kZz22QDVC3PYA60BrvxMzRnZeWZr6o8jAL87RHCoNnYFrnhwI+IJZS4+nZFVq",
-	"0QyNeBwL4wQZbCxKBHl0F6ahpG98oEFIrtZQhG6kBzboqMW4uJjtHtnWwO6ebNNQ46vR4cEJWkPQkmay",
-	"O2nK8tWUKZg1nIadhqtZ327RraI61BDiLoriq96V1eJcm/6ws/eXbkFx9tMvN5QTidw4mWl9J8UJi25v",
-	"f9QmPzR3PLWu9Mc8n7xT6Sxg1yIuMhGwaz4W1zIXf7vOMxmjWhXDn5NuCujgVIzb85KUj+hPMnG8PXbm",
-	"nwRqIC+P2UgX1nvb8DBURg7VITaHwQcUNqK6pslZYQQtqwg1s+g1E/MnZRLfUSZhMA2En7uJgUD+o77z",
-	"XWMomAmRlWEKG5lxyOWTKZx1N30B5qyAzvdiEym3+5BNSgaFcWylQHPkyFErF5QGPIVIB+W7JXSXYon4",
-	"KFI9GQtl989kmVwk/nIxlX3Z9Tpq7Veht9kqEbKBghxealMRuWuRH76G19ICU8fL2qUC37p3GZDX8Krm",
-	"1jBn/UxPTS0TX+0lGra2F1T3b93iXh29Kk3QixJyAlnSRozJeWmgvaa6yWu8U6vRHd2z0XVZJ3HvxoGr",
-	"aKJ2fjuf6V+OYBm9VoMGsRwqAA702DtfKDGsolpGrheFpViuSy8HLbdAn5PBSGyAGyrhcwI9VX5Tcprd",
-	"tUimEu/IHOKaJpdTc7gtYbBdzxU9Qf/sW4fDHz5cnjeJl185di2nLAbcLXnGZdqGicNSTpsc/ndHR4uk",
-	"O4sByqulTqakvu7CNs+FO7Z3GwTWWA3YCggcoQ+xdrO9pea5VEugmQBKoi/5LV5mrG9zA0rSQMKfdD+A",
-	"NAb7vZ3C5WQCFV7cQhMxSfXMbm4BZGHQ2u11mxt709wQN5YcWwPUtYLtnW7tCxMP2PdlM3VTTsWG9dtW",
-	"QuQzp9FnEHVOtzhlqkhTlgmKHZ3iOD1Mj1m7cO+cZwLeshRJgEULrUSPvQUfBmm2tyDkmxyIqfNeS8u4",
-	"tfiynjw1RkUwnh3sZc+EwjSwjnWL5m30kVD5bmuvDcVSusqLkbRx+mw9ed3WzBkuRjJFizbSQur28uio",
-	"bWNJ5VjmtX3Fw6ylyr89PgBYtRwX44OTl0dHiKum//R7jlS5GEIlfb9ZceXh23JjSPRwejpLip2noFh/",
-	"N19WNY2c59LkMjZ4it9qGq8Rc1ITe0FpIKqFeqLz/sypBAWk7S/VsOw910qYIFRGZzl2JgBTut0G6QIU",
-	"iXkYgGPBchVhrWK4clVpLw9VxM2tHkQ99g+8jPHlqFIKg8qTKFWKKWByO8j02Mmx0p9yHVnPDYk7BY+F",
-	"AheO16LvOamkUE1EJnVSUaSeykQoBAIN7D6AWbpU7MPN6/I01/OzZNTBDju8+y10zJtlFIzX/u2tV1Z1",
-	"7+qWioWNkdzxd9/BCnP//bKRTHGeozJOCyM/irY1Xp3s5qVu/d5hLrGIuep+F5/WvF+ut7rbUxHQM22U",
-	"NrZGLdB/t9cJ8NYuOlxx/Zl3NFV/V9r/+mj4iscTmRRLXF4BAR2ubSZVrlm/iO8EElGI3wqeunZ8u6AR",
-	"lRdAmGU9Y1BxluglQGqt4jtkTl39MmMTGymqvHSdNYdJjtRRWIz0NFSgQgwC17nWd1t5TUZOsyRMxgf0",
-	"mGE7VmBajv5+ccNwi4jKQiV++xvDoooTtc6Tm9UO1joxUyIUUJSMfU8zvOC8Q+XmwGt5uDdjFtyte0/o",
-	"cOHenoid06nad0dH/nah0gMG7Akg4e2qpxnscH0e37FvWcJny6SPrtGYVsRD70qVdVcqcXaNTa2oShHU",
-	"jjbanFyH7rzp8jiJ62vpwQTghNLNlu4U7HtP8hKw41f+nZGoetVW7n1XqY1N6ek+tpm9O240yFaJapjt",
-	"gOk0KWP+jr02gqtl7WByV5+9tLvuB/K9lW7csq3OycfPA7GRhlcPcjjqwC51nqaQi4OrgwNw75jLLxOj",
-	"mP0DOWOegzN2LMEzez3XXG8vFaqSHy3V+o7xvMcqoTW1ctQa2ObCTef2AjycEYRfn6GQ55gn1b0Df19z",
-	"nA5UcBwcHR0596oSdnwEf/AjQOk4ngBPAGIF7Z/GOhMBiwwfT1KRRKGShtnUu0Th+Wg753dCAR90OsPW",
-	"/pdHR7RvTpBObVB9INiE4O2V8Abk+B/IYZFRnSTHWjx5R9o+JqnAahg5THbGzMhmGJmLzZE7F3ex+Qgg",
-	"wj3b7pRUzIGhEWbE8BmViFucfy4muwbi7cXdHQPzhv3Gp1nV7YanqfvAsFwPASIaONIhgKhigCcmZuV2",
-	"RBdakdIvy+E32DYws3raNLpprV0d7d+U6zFwHgl6lP1yRBvppnBLFfuyFdaXGwAAbf9BXTc7bjEEWW0n",
-	"l4fo2uNOCKUGna5GjwXCcqyXhEVzeQ61AMRXK80yMZQmpznCO51AwI3VAsAJQY5DUKsZS8Wg3Brsd9A9",
-	"4dHVS+uq8fx9LMYaBIi0DZExpsbq8ZboXs9tDyDy0LG45CMxJuTAfx3ewHcPL5uBXnYQNzSd28BrHpO4",
-	"Mj7HGrLKhHjurAHcz98ugK7FUrB1K47HvtHOr2GvqJxTkXypQ05WP3KxAoY7NTQhBjv4NeQSbsJDggOx",
-	"BlYXOLEGNBeYAr4xVA0wxsV7V8CLbAV2MVRUEkRIZgOQkV0oGD3mjkozMqsTNhA5hSqZMLrIYqeDDusX",
-	"VEFZrluChhv3HtYKFyoA110Ogx028svTOPfTtVLb3Bl4Fyvx2kb21Ys60sgq3LgRDr0l3nLqjhiblyZA",
-	"rQ6hTIQqKycsgn9EhCgDdDB7FtnLRwGLskLZ/8OFAX9AgG8UhCoCqHP0PGBRwnMeMc5+sbcXiY0BBKG7",
-	"8kzwMeuLoawsfV+swjoSnQTY1YnrgMphNaX1CkYCzzJObW5kcyDDSEoZDzRBdxUubCAh6It8KoSCldsX",
-	"zM4hAqlhIzw68qvPBJj6edNkmZgIngOoCvyHQ0GHqgaDJr9Rgr5h/IgErzgT6EPUY4CVuaZFnrNUcJOH",
-	"Cs9lX35XHstW0HGA1cvL+SRUHTOjIjfQDREQUs86QxvR2nSF0HfgvVJpb2fHYcNzDZFPOjuxs6xEnBPZ",
-	"cYOvQZPadBt2lgBHQmuJc8P37SRv8PVzwZM3OPmb3ITeUgP70w9ljwCEi/QO9aC2QbTF5fDtZt6nCYAT",
-	"7W/++59Hh3/lh4N/ff72+Pd/O1ghuL2ouL3aS+biU46aYIdoLnU3ydXs3QDe4fydl7vQ6uI++P1fTY4U",
-	"QKVQBYXbk7V24knR7j2hJ7wTv3AZqqHPyDN0jWJ3fRvtnEy1ElhTOPuLu8QTXLzFunCCVgfK7mV0FilP",
-	"y1fjrMb/aaXGeSNm/IfCWpkTMoM8U+Dpb1RkaRQAgMwhlK1JR0bEmbC7sHLoRxw41OhsOmWzQKjUYctu",
-	"q7fG0gBN5p7aILt83xv0sL3s+t5txQl6+1WlB3g9Dy8FEGyA5qaneDi09dQb4drLajHddD958Zn+tYjj",
-	"bQLJbrsAnFVuJn//2MGxNHXQIwDTg+jYh4SpeWitG5sj1k2ETfLpJHRTwwnc9ryQLndgEFvhV+n3FDR1",
-	"UtHcamWtwKC+oyLGWODhxZ0AOXIhMwQR9VgklM2DkhM4rImIW8XYTATPVNyoQmVyPZmIJGCppDZu/C3z",
-	"b6Vp5yoAuHi/C3e/e1u3KNN5S3oEINN9+vgXFUewWfNo1NfJLFoahp9XncwuhtbkyW1+Upi1UQ80ltk1",
-	"/uwJPbY4NauTgtJYOhUkLi9LZ0fbOt4NrP3FZ/r3zIU6K/Y0N0v79ZnuLvsWBPZP0xKcu8npdbabuiuW",
-	"4T706NzfO36RCfrPdg6S80LMaZ9WRUpMaaMefeHRFGPBIhrGoYQqZKgmQgGo2j+7YwRK6vdpliqgXz2Y",
-	"/QXbJ7I1q12DYszdtkoytjPfP81fxfb2soFKY6OuJTYFXwBsPaMvJz4ed/0CpCq6uJ3SL+4903o8JYwr",
-	"SNl8BeOLj+rQHvYc1mEqsIwsvCWvYJRWnLi6Wl7q7gtQ1E+FQ985aw6VL75xw6YiTZ3wyyDT4xOm9DRi",
-	"HkRh7iTmLUCbV/eQUphQoZNkUSJNzG1+D6e7bg0pSnPKNeQj0srdaF2Fyi2sJhl29ZWvLHoEmFvxx1lg",
-	"+Dz7XV9rxBJ+A3K6TdU410FFeQ4UJnCmGAGlY1RHVAQOBx8qQBOBHAUZwwmdnNYpD2CFRmOdoaagzYSX",
-	"xhc/wOD2a//3ul3Qc21Q8z7u/u7trFM39YzHusSkEI+WJLCMoyrSYh1kbGuvNG19yiGeDSxX6vRtevZV",
-	"cknkAQp7sDORB4Bg6LEfdOYRqYFbOIbFPMtmxJYphwrOMOH5+jof0SUaO0twiM4F4kCfArUvfh+5gtdK",
-	"tCn2pe7d1nNh8lWCElr59gNPL4cwAIesmk0Ei6TuAedVzx1QTaQaRqeOm4LyUTPSU+Okm23U1WTedlT3",
-	"EiU95nTyGjmn7VzQdAOhRzfGMNJ8LNthDxOh7N0QuvSRpzKp0aFNRzwXTrmgwkm2mExOR/psfLlPRqPX",
-	"AN+8hLHlrdUlz+om6YtlqzUht+f4iTpFCS7cnTIRP3HbcswQieeahfSy596Rf6I8aCbYUCvRUlmnW6xo",
-	"X7wqEXUtB6EA72kGUS1NGeD+3j2XGKpXWwjnfTWgG5i0NTA3+HK7g9x4Y/HOif6yikKncf95DeIOOcJA",
-	"bRoyybRdHahTeUJZDAdGBp7lAUFQ8TvAX29DMRyCl3+2f5JJj/1A4rWKaRV4nT2g61GJYSPBs7wveG4C",
-	"Fqdcjg3xA8OtDEDYx8SNC1T8jFb7zLGagkSsm+Fx4pC4w0ImLfkRtoLgy9sT1TRe/GHQOXDrK3hKfOxW",
-	"oA6+CPDGOCfIzd3CfrhX2MuVa9DhNKz1jdt+3OSuX3zGf6w8B3L32zACwle8NbIBft4VYTgBGzacucWD",
-	"l8WZewGrsj14/YXb6ATboqIpl/ntmPo5sXE0M6BpHaAPKHlWPBoduLc+cpnaXe0UWRDsjmjt0gbDM9J8",
-	"cr1cSpQqUF77YMShzcvpaODnoSotPMm4VHZPfmaEYBHsktFzUFB07J2AFEeSeuD4p1onD1UEc3Arkyhg",
-	"HN0Um8IT+Mx0yg1LtclZzBXrCyrgiOQENL1Ldhk4UAoVdPK0oxDtHQDLvaNRdu/YXtuhbcqc392dHcS9",
-	"JfzEr8AO0kkrPbxp13nVrUdaQ/jzjbwTLHrxq+4f2vu/+JwVqvZTXGe+Kwxq5SLLdEZ0whEoGfrVGCJN",
-	"qjllUQZVLBPBwrGZJ/4Bi5B2tc43lkb2LlEluA0VxJW4hp3cE3cdWfaNZzzGImgm4NOfrt+9xa4MEJen",
-	"Jm9uI4l+KsZ42ICNPR+Fo+uzN1mmIPpIVwmN7vsNIUzdlGsKhUXK1nVCL9sxiGVFJ1S0VxCgVYsO9g6F",
-	"6xM6WrmQxvzToc29Dvuz3E7Lyz/9+c9/Pn75px0WWSJyjoC95iV2mWO8CUYqFUt00c/rSAHoRdL2IZBk",
-	"2CV1hYJODZlbYx/IbEzBao/96GNabMSisBY2Afbq5VHAiolW1OhbjaXpm3S0BZwHocLYF6Mjt2ewDwo6",
-	"n/szFhUKHzJq5ry1H+0c4QSPSgHoPgOrc5jAbaLSBVWyRvu0Ycny4jfFMAOppBkJFGhGk7WGKaDdHLIt",
-	"rYTpsUvoiMNoQxqk/bA/UeJTHiqfbjUaix3Mk61sbyt2/vaUwLzwb27ZwaQSVPVNBUd+FqwtZoWCruqs",
-	"UDYIjih6HQgVW0czybQe2NAXapDg8kKVQ1VaAvEOYASta+yxC7sc7K5sv/9rkQyBIc1pfwdQQyXpVAjX",
-	"cd8/DVUEY6qEHBzUCiHksNfDXnQQ22cg4MIV3gf4X/TAjnKYWTcJw4tHIr6DQMJ1pmYV4QJUQaF56Fmn",
-	"y8aCK3NC0XvVxQbOgfvdEDUncj2xHr2WqNA9Alb1ykuaP+H9+f3g8QUqfmgPEtKXE9Mo4iPxbZhq1ci+",
-	"a9fZ3Ouu/O9XF71Y60/dQkbtNCPuM26B6tcWmQH8LvIUiHb61oj2Q7Uy3GcbRPsAzsFwv1FqkGf54wzb",
-	"r+3QvqqYHZ74gWN0F8CuFQZJw968uyZZIBfXVJavzsjDj932dfb65vIfF+ijT93mgLQ6uEedX9ycvf7x",
-	"4hy/4jA7NEAc2u0w47G4JWqBiNgMYDFAUuAqTcRSYrcahOu43BeDf9RSdtG+JzHiaSZ4MqtUYUOFY7kT",
-	"YmLoMbGcfuYmAtUucIf1T2Byu1dyg0/W2CaknlKCXbt3aAr3lhQUakVacFa+cXeYAi8exyUS9uzV0V+f",
-	"n+K5MVnbuDD5fMTSZB1POcCuxrFtFtBoG6By2XrwfFUpLKccMAyOBd5tFIqPRcDqbO89dqmATsffody2",
-	"kYOpjVbsFz+kFQfVZ8rxOcL9QTFqkomB/MQGOk31FEcT/XsrTeACp+6azEpNM4R6Zw5frDP87xK0756q",
-	"bSz0y4OG3u++1qngaq1z8X9IMT34Y5yfr15TdkLpQTo79HamV11S+LfFReU/W3H6fY3KebyiIkt8KBhb",
-	"VBYUbMS4fgY+8AU2qN8KntrENFTikzS5DZjpdwHu1O4q0vhYAFFex0dHPfYW+D3hi0D1RPRtkYRlehJR",
-	"7glnVMiha0qaOPwS0T6uOPAm/vYtZWUeF8idHsdlrkHtWjM+Tje/1o34tATaWzUPm90E9h//6+znN+jf",
-	"8N8st0YjlZGJoCOPCBiF7IgirF1E1ZF+OqRPMsFyhx43LJp/GqrvdtEKTU/r0T4EP1jvV0hQ0U0nV+3M",
-	"f05bYG5ty8HhGJvvDzS8Fp4eLFnzS3bTF1Dl4vWTt/qScd+oLJk/gglDMyPIImcUChKfwMF95rpupP/A",
-	"SV4CUKksOVec7LEzxaRCsGT9c6wnOr9aOVd89ur4+Dl6V+RntX58LA1UOO2q2t2U6VlElSC3MjovppDr",
-	"DIspW25ijfb82e5Jv7cL4CGvjUsY7coAQfMiJ75cU9hkxrCoYY1EQcmdBHzioUL5T5R1BxrPyjMDvJNj",
-	"1GfjOzvTju+6mYhz613J/dDuneth63cV01vwmw8oprcY7a/jRLe1rdXNsBcu7CHGfFeiZc1dss5eTBHH",
-	"QpAM4zq9fa5t9v6s5g/bkTFvzY+kd3ZbI16245MVr2qebWxGXWaq7e3d1IP6ZKZ/KDMtO1D3aKVOBmI9",
-	"lcilZRonxbd3+3uqbOxQ2fC6H/vexd2NXnymf63ERVeMaHcbWgzwXfiCoi8BidT4KlxdjbtUNWknZGwX",
-	"Lj1++erPr/7y7Z9e/Xm19MlXE0nyzgPIkeBpPvrfy+zqR/jKwX5xBWk+assqq50rKUhYbj2ZIi4ymc8O",
-	"Tv75rxpueCTiOzYdgYjPQreMvWdlhsci5wf/gskbizyTsVk2eT/TV9ZjsZ6kdI60pHdjforeZyCnIgqD",
-	"pSzxaaINprG4urqfL2uK9OwOeFwZBa3pxhnTE6H4RPacfbRN22tCKOxFgr0Tm/3p+t3bd/1fRdwuaUzP",
-	"sAWP7i+C3yGX7u+ls5lHwmLvg0xT7J+SH6FnS+x8u85NxQ7v3USos/eXLNFxMbaT32gecK7+v1cen313",
-	"9G1JJo1MsottIU61ZHZCuAHXJ4JdbQnPeZ8bEapEY2LgAG46Yxz6lQGpCQGggYoxHDHoRAAIAJpHZG4c",
-	"ZO0X8h4cfxEqn38A94cUCWH7vOKBIxRpKbRcCZ5IJYzZp+ctb9JWgvTzCXO5f98Lby4R0JcDN/e8EM0m",
-	"46KMJc7kH5VAZE/z6G7RMouupHawr+XlwgKb6/YLmSa+cdtOZsPM1a/5+aAveCYye3kbUPGJvL0TM/ef",
-	"RlAI8c9/WZ+KNoHuuMjSg5ODF+Br6R4NkvZUVy1VAiuq44DkH48L6JI+Zdwr8k6kIola8mpzsnlNghbX",
-	"KEFYKjGxVA8N4UNJis81XnutjoUuf1D9YjymMSsaVOXH9FnDz3/mNjRVXMVQbrWm5V6MyXXGh9VHcTzO",
-	"C49R9P1/GiejTkRgroPW6QLMtdDSYUEsgPGoOm2OD6E5tE8ETw5R8IP9VohC0H2S9LfKLQojMmrVLa+c",
-	"pL8d1OUmKhdrut9Pul+ptlfEstyb8y+t9si/6r5ZNRaQFKoPxqEuWx58kulcxzq1tmnH4VqTlzYqowpc",
-	"kY80dkX5jvGalWLP9wZj8Q2SiGFN7H5iDUfkuVTDmvW6b252gwozu1+LnvIBYeV47oDEcnZXzPl44o9p",
-	"qrZrL9VwG7vL34lZedkFmofaOgJah4arDIeZGMLhqhcz7Xt9616dP4G0CxevArh0hVVANhGZ0coLgoP2",
-	"tVQJydymoJGoZr4+SNf3iiqLV8e0JYCdETbRoOaHwf1Wg0C6Irjg3//1+/8fAAD//w==",
+	"7P1/d9s2tjeKvxV89Zy12vTIqpMmnam9up6vazutp4mTsd3JfW6VESESkhBTgEqQtjVzc1/7XdgbAEEK",
+	"FElZ6XTm5PxxprFIED839o/P/ux/DmK5XEnBRK4GR/8cLBhNWAb/eZKm8l7/R8JUnPFVzqUYHA1uFows",
+	"Wb6QiSL5guYkX3BFVjRfEFWsVjLL1TG55/mCPD98MRoMBypesCXVDeXrFRscDVSecTEffPw4HJzf0Hn4",
+	"E3csU1wKImckXzCSMSWLLGZDwgX5rZA5U7rtjP1W8Iwlg6M8K5j/rRXNc5bp1v4+Hvz69/Hg/X+PB/81",
+	"GAY6cZGw5UrmTORXbJXStW6u3qVrlhM+w7FmTK2kULpTK0ZzMw1yRqggjGYpZxnRHWMqx4nQA1B0ycbC",
+	"fSpeH/zM1qOxqEwQE8VycPTrQA9m8D7U17cZm7GMiZidrFYpD3VVz9495bntA0uwFxG+G2F376kiCylk",
+	"kbFkRE6migkzQkYUy+5YRhKeECHzsYDWpiymhWIkl5IsqVjb5hV+jKYZo8mafBnh26MlfZjoX7iYR0/q",
+	"A90c2BXN2Su+5Hl4QKn+CXvOFRGMZnp2c0l4rggTybCcadcveJpmjKRslpMvoyx6QqhI9ENjoVgsRaJI",
+	"IXKeEpqm8CS9ozyl05QROqdckC+jPHoyIiepkkQKooo4ZkrNitRtAjUk9wuWsbGALipoJpZixucwtd0H",
+	"/lamPF5vGb7CwwA7EIZ4RKLfonK8XJDoPiJ2ZIzGi7bzd8XybH0yy1kW2vLYTi6J2QAzmenpzbM1F/Nq",
+	"00su+FJv3qdu13KRsznL4Dvv3r07KfIFEzmPac42P/aTvNcfUkwkhJI4Y4l+lqZOlDxtG8o7Rm+bxYk+",
+	"fmQmMzKV+YIwEcuEi7kaklWq11lvi/k/+GpELmCD6Seji9nBpRTs4DXN40VEpEjXnWXOu6+3S52Pw8GK",
+	"ZnTJciNtf6Dx7Yyn6cWZ/hfXjWiZOhgOBF3qV6fmgQlPtnbivzI2GxwN/tfXpWD/Gn9VX//yy8UZTNYP",
+	"dD6n88A6vPvmlJgfh4TmZClVTr59TpZsOWWZgon689PvnpHpWotg8jNb5fBHkB9SkJTfsrGI8ozGTOU0",
+	"Z9GQUH189DrKIieU4I8rmjGRRyNyMRcyY4kWPhwmf0nTmcyWLCEyI6kUc5bhMYJZwRvKnxccyvbd8UOR",
+	"3jZPbZHe7mVaT4tMySy8AyPBHvJJDE9E9lpbZeyOy0Lfn3rCCxEvqJgzX5zhzuWp3igjckoFiOSpFjLL",
+	"KRdOuusWIm+efitYti7HiB+unln68IqJeb4YHD07fP7noT7E9g9PQ5fP2au/nijF54Kxl9AhN5+1j1Hz",
+	"1KDrDL6iU5bab5xKoYoly37MZLHa/qHYPDqZ62d3/VyWsZTqpWr7mHsQd8suH8sYzVnyMpPLzW1yIeK0",
+	"UPyOjZoWEd+ezPTr/vf1eaH54GiQ0Jwd5HzJBg0LaDpwIzc/f/7Q8fO53PHj51kms9OUKlXOdLUPV6BS",
+	"6Ru4qRNMtzGJdSOVXvCcLVXbWpwxmrxiWkqXXRl8HOqjcIHvPz10fadZRtfVrkuRUy4ae/9OZlYrXhYq",
+	"B7VCxnGR6btZH2boPFkypVDAKnK/kCkj9/pF0G21ZhVT1TZ805HdNiGM5Wa9ajnF+CmYjJ0+85Jr0b3K",
+	"uMibJkwLxln5GCjRBM6y/k/ogGqaCe+9QcMt/OvhwXf0YPb+n988+/hfTZvyRyZYBqf6tf5MvYuvUbMh",
+	"otA3IAhuvmQKljOFrQS6dMaSjN8xVCViLbP1hd3U97n75mTJRfg0cZF/82wAe9OoVofwf8NS2ToMKlt6",
+	"THoKb+SKx+E5z/VP9hKC+f5CkRnPVG7G1NRxeHG37fATXNxNO+GE4MUO86d13TuaFnhEIv3t7+Hf0YiU",
+	"EuIIzhcctKVW0Zr67DSGgLDw7sDnh999W7kDn21smC6C4i9yelW03CQf5HSSFb1uEadjnL36689s/QNV",
+	"7Nvn247VLVuDQJnCk1ZzIJuKwy1bR01Td8vWE2ygSXPQymDDwfqZrVs7SBXJ2UO+5ftNH8blCn4Ytl37",
+	"DXPkn2HYRgt6x2BTpbqFRskDv7bup6fmqDarVP52etawnV5RlYOVtqPKkFKVT8Bme4zW4Hqxk97g9WFn",
+	"1eFNloRWE/6sBVlklROaR8ckYTNapNpA1o9HQyLYPVM5irimbsqsLiasP4YqLfN0U2GvzNmrv76l61TS",
+	"pFm8oQWFN9xfrt9ckhW+ERJ42jwxAm8Itih7oMtVqg0r6OQoLlQulyz7Pj54+qdI20lRLnOafv/02ejF",
+	"diHZaCGY/vxecvIKL8ymCUMtDfQjxUhKc718sIfgul3ShJHp2rpDoKmmdTU/7yptr5iSaVE1D/oqrZlr",
+	"4zE6a9mTbrIDTuypLET+mj403UV4LmP91GRJH/avi3i9QP2qtRefQiO6kjJv22vWvZZywei8eTGlzHfd",
+	"TNd0TrfrBorO6c6tg498922KPvbHbFHsQTcJcJ3TvHiEJajg/Uf1FlvodJi2aNMy43MuaIpq9Yi8ZVnM",
+	"RH4AbkZG4gXNaAw7TBXxAiT816XKVfVFWQW72RPlu21evOjktYG+b9PFqiM4gkjGA41zons11PcLJauM",
+	"zfgDmck0lfcs0dI3+ip8P6nRV1tcUY+wIW4yGrdYreBc3NE/4zZGo6vQmO578RaesZTfsWzd+LHEPLCf",
+	"r2XrqyJg30a6tYig41ERIfMFF3PQSjKWF5lQ5NnhIdoK9xA5kkWakAVdrZjQFkacFol+A8IqMU1T4wHB",
+	"56YM7urm3ZBka20Lhfy3UylTRoXX/TezN4I9bgx+NFEfRV72dIi6mBiLyDQV+UPGvz16JOd3TORNnuKT",
+	"qp8Yjp7uceQ5jvXh1G14/uLRJ/T6Qn9v4M87eOv0y5s+pE5y+qRIeF5+vSKlX4Sk9EsmYvYza4ihrTKZ",
+	"szhniRdMpgokXIKqJCNqrXT7uIHjBYtvCc+PSaEKmqZrs8WliIssYyJeaxvW2w/V0zvTvZmgBbvb2S0l",
+	"k+dKa5AVVW9YpxhVu3fMC1cHp/VvXPFpysjJ9enFhXfPVS4FQokWQiPyVwjbE5rJAqOwS1gALkg0Htw+",
+	"HQ+iIaEZG4OfYkWz3DqoqrNcDwDVYuqD7nelPxf/v4P/9/1/N8zCDCKAm8N/m8mYsQQigzZ27kTLgirU",
+	"JqPzGzoHmwzXBOPF8LBcGS8g4WosljS7ZQmJHg747ACMtSNiFzJC2cT0dYDvo/PGBNvNYxM+m8CL0bb5",
+	"mmFEs8lp+uV4/NX/8+W7r5/8bwxhDt9/NR58Sb4akq/qf33y1ZOmKbuUgjVM2xWIZPLN4fONSVM5T9ON",
+	"qdsykjJA+0mHA5ccuyqE0H/avH8y/CUiNEnQNaxytiKpnINVgbciF2SW8vkiJ1+i6kqufrm8vLj88cmQ",
+	"3C94vCDsgat8LKTQVxO8RXJ6yxREQZsvHryDGySs9WGYLgYcGK26uhn+jcxpGgh6AAhI6qHr/zHrCeCI",
+	"kXFLREfmP9DCi+Dcz2im/wf+om9rfQTiBaOrY0LTe7pWWuOEsLIf4CQRKKYT267TVKEdO5ExFTBzJc5D",
+	"C6QlT1MuBSwJzM8jpxT6MBgOvB7tMr1/kdMzNuOC6wm90tdB6PriiRWHH+SUJO4FUBF4jhdZg1FRPr1X",
+	"ywJd3Y3qq/NwP1Jzxc+8oyFs0E/yHg6HQ6nMjMKUFUL/DaBB/mUUPTtU0YjcOJiTlrtrohYyy5kgPG/e",
+	"E7r9ptvlm2ft0/UzW+X7vFGPDRBu6406FjRjJHSjwhxYnBqKGTabsTgnWv4cjwXC2+Bo4hnkgjx7Thay",
+	"yJTTqx1EwZ75IcF7bCyiElh3YJF1RwRU9RE5KWF0oGwtWJoQShSLM4YYL5kbgJ1u68vnh98NSXR1/tfJ",
+	"xdn567dvbs4vT//P5OTy+t351eTyzc3k5/O3NxZo9q/RE35mzabcLduPFfdKzv/GWQCWeeY83rMiTbWc",
+	"nFLF44hIQI6BGaOHsVzlCsE6Wp+4RwAnW5N7rVNQofT/JsOx0OvKxarA52SR6/+UM7jX1NBK+SJ1W0rR",
+	"OUUlxUVuSZSwnPJU6W0YqZzGtxMwzyN4LgJAYTQivyhGzNGl0A5KfEAZ2j5j01Td2hM+FuUVixF3WCWj",
+	"yfOM8GSLfL/Tkxhy9cOsDYYDPYsNEMwgcOplJpfkqRd5eDrCK4t8BeCeieL/YBE64qfMQaueHg4PDw+9",
+	"6Jy2LyrhOWP4bfPb19BPLf7SYRtYTw/wmv8jMMjX2JAXC4c70Rv1s8PRlm7CJHTs67MuPQVEa0DDfHlK",
+	"/vTs+eGIRFpof//sMNIixckqqkj0v80vKrJKA8rAVcZilmjbrVHvNJ9tg1ZC1KH5dvSjEo+UCuZbfa9I",
+	"fKvlmtQqFMCBf69r0tpJV4wqKULmQyyzhCUWU0OLhOckzyhPtZGF19LzZ8+0cbHkSnExHwIskVD7bzKV",
+	"ydpE5JpDNvD5jvrSi81gb3lrjMfXwQvj91CerumcbgU/QrxhbwhI/bntn9rLV3K2CmvJ+ksYY9W3g9ON",
+	"uUjYQ4NyrB/c2qXNhbspAaxhCC08QE6lAHADuWY5Sp/IeqfNDahWVMC/sMv66nMIde9Z+FWr/VkhjvU2",
+	"LhGygmnJxhFDi3gKsD6pSGiWWP+B2qIXeWjcQYdhA6i3w6hL+PA3zyrw4RdPq+hhD+k6p3rBskKMhY8p",
+	"BoeHFkF6KaG7hKsjLbe0TstjvqIix8bvZXYL6jL8Q7fMczUW4IZU3bDGsGlKtPIdTXlSwyy3TCZO0fa5",
+	"DGtxWlYvi3gBOhSNF3C/6oGiuu0DG1C9G+1fv+l5i8CqdbK07O0BPvdcapWwmioSkS+fvSDqyZAoiTrd",
+	"KpMPnCmSSLAH5vq6KlYGxkHeLRheAdAhrsZC6s/ApQCabP3St6sqBfMQ1ujNzQks2xHomJD98emuuHc0",
+	"jxcsKeNNKoDsOQM/RcJoYjBKzXgk+Lm/gx3ladU/EXJQmO4aLaO5r0ahUC1AjE/f0UI0d9KI0eZOFuKT",
+	"d1Dfks091CeqsXv6x0/YPzZdSNmsLNzj73u5xN+BqG7+FPy8ty/NUnl/CS1vUxtAmJinG9QF+J8+6sJH",
+	"fJip/AeZcDw+JzF+/J+DWN+WqEbQ1SrlMcQDvv5gVN9uI8XmLrS5rj/4cTg4lVoG58xqSnv5jN+o+1h9",
+	"Kipx9D2Ps96wP2L9W8oxOry3j+kGt430pczi/X0RWmv9nF2F/X7Wtrrt8+YCuGKqWO7v85VW/RXd+3c2",
+	"P5Bn6z22n2drv3kUcHs+An6j5cdgtUxCailfTuKYrXLMEd7Lx/W9hXtjU4TS2AQySVJkmEILYAqtw80z",
+	"phSqgk7ZonOqJayXcG6zN0M9MI99Dc9UcrYP/KTtba8G0rw/Yi4kJla+lIXY31TZVpumy86DTev8Y8xF",
+	"KWAx+W6vU1JrvGlmIB1l5+mojsL6avfc/1dc5aHun4Crd0NtJwYcPsScB9NhTJvNaXxrbFqaMQOnMpiC",
+	"sUAXsDbmvke3/higv94AIWn8U62TSUlvWKgV/Lqnlbq2boU9D6Gp894C/VGOHoL99i60bcPNM4G/10V3",
+	"UrDazOxptMPBK4kjaQBq0XxhlXHbuVE/ldsBBk/AD7C/uYRGryDwFZrPd3BeDRAwOtoETD7qtLykPC2y",
+	"badklclpypb/3W9Ub/Gtpg0Cwbxaxx05zLae40N1co9tb5QP+m8dlNQYnV62YstoeAeO4GLr2yUVBhJW",
+	"HNQZK7a9XSe4+OjwiPuVzdBk00LNMGqFkIkfivR2v982jbZqNEV6WyLb/hjCtQKx2fuslE03y1j7xB9m",
+	"Pq4KcYrg4X1OxVUh2vZHVvyxJgHzBn+nScgK30R6xDx0v0LNfPeJb5UsUwcezdS2bm3yUnlTvPcD98l3",
+	"2Z4nwN+pv9MmM9RsDpyFMC+TJGu4nP71x/DfZR9fyvy1TPiskXAtiGBmELASRE/aoxS/txmgWA1A1I7/",
+	"99MCI4sZBxiNBVF8iXC8l5PXJzenP02uzv/6y8XV+Vn05KgGbjdwXhuLJjwfiy/DMPcnLuPFxAy58tjU",
+	"SC5LgrkNzPuT0VhcmtSfe6pIIgUbWQxaBD5+XJUfz2/wfPggRsSaWxIyjP15C/YvUmE9dM/eDUPTbqMU",
+	"MfCgmlmocprlivDlkiWc5ixdk0KkTCkTUdetJ0WKEXV6TyH+TlerTN7RdGNa/+gyp8ws/5fIHZskv9cL",
+	"tGXd3Q1ajv1fvWB7m0+LhtrvhNpW/x0to2uW51zM1Z5nxLTaNiPKPPeo2/GGx7d77r9ussnJC/Fi9pAT",
+	"lcpcgbltwub79WGaRpu6YELxf4xdhFGp/a4Bttm2gxAm8MeZhVkq7/dtUtp2wyEHwe7rbMk+hOHf57L1",
+	"BtLf3WvnaK8RH9toe7zHzrgakdIbpDZDOmQjojPwOr9nAbJl29z8oXYJdNB0G7zLby9MdhRN0Oqh6dtM",
+	"35w5AGhmNFVsOFh5f/rngMa51moC+YksXxhY4C2DMAc1qjQR8v6ICMbhgYzdyVv4Y0bYw0rvvVGJ23Yp",
+	"/MMBFetJzgTFBdr8vaSi6spxVb4zXQd2+HCA/VG9muRJ5dmiACzVxmPAzlUo19/aFo/jIqM5ZAnQKUJi",
+	"l1wUOSiG3ToiDO5q4wekFGmQDMU05XE9a21Ipiy/Z5CCoEgh9JaKZYaYw432fytYEcIr6vbxN0MpniuL",
+	"HMY0B21hHhMKrOjIoGUeNz3B1TcAUQvA2/h8FV6nJRpssF6LaN9p2BeZTFmrvq+f0d2BTk94wIVh+N9R",
+	"OJXbO6qscdMGMu0u6QdktKgn6pRPcNHyRMbm5qrYNKrK++DXAXTEIPHMJjJzUTmdQysUKuerckBLCLSc",
+	"fmAxWO0ofhBd01MGVSRDkPMQcpMVS1mM+w4fx6mH9H7rrBuRlzZRR2rbO1lyAXfIcCzmGRW5vVKm6wpl",
+	"OubRibVp+Vh/MMT8OBaR2xEG0r4pyqpyZ0OwCidVzYMeQl3o0fQXEkFqriFJ+JwbjH80ikg0iUj0/49I",
+	"dBCNyLX+Ek11P/D8Ao+jc37axOie3IxNwqOyKig1YB3Q69UqVkbkHFY5pmk6FpjzaFrBRFggk51zlbOM",
+	"JWYxJVxQ0LZzWj0//AaUDZxtaK2DkNqZoNI+bf8ZEm/9E7aqy/LCAyXvQca1goOHg4cDSVf8IJYJmzNx",
+	"wB7yjB7kdA5zBakfoJEN2AMqcRM++/5ErG/w0IJiauXSRB+q7/GXK5BjBP/xWgtG+98gAj8GpGZ9zoyv",
+	"1D+j/lnayJf89sWLb15sZ8LbFMS/50dL2d7+1aHhfTTCxOZxGFnpnHMoJ6t76JsgHa1/eVgEt94yzeIf",
+	"dP6e0n/FJ1oGdWc4Qj03oCqs6JwLZzdtdduXT9YH6vpTaS84ZAdS3TrcuvWT2ZON4M/RIKCTB1muXLkZ",
+	"jpVorm9pCiyoLJ0FNTmaJBlTDaqc+ZHMMrm0ubzanpSJ3iQx43csqeyYar2bjEEfhBwLwXIti92D/q3o",
+	"dWaWs2yyoCpAbnP908nBsxffuqz4AuaYwCso/XCqSGUOhDTJZ0gBo4ZEZmNhWBD0h2wlmRB907fPQ/RN",
+	"w0EfNRMDgv3GZArClIM6woxwhfy2NtkKKR3g6gbyLG36KfJlImP1tcnLWyZPahNiag/hdGAa5+Mmo9SP",
+	"ggqw3kYnby+QGMP0RF+9ePGWL3uZhSaRrJOKjDEoOBFp+mY2OPq1Jb57/ebyjTmd74chwp1KoRDdFTuz",
+	"x4ZHIWEpQ36Ye1vvCf6kjVpnHG5qNlRYJLcUJiUV2R78nH+FBHSEKkvu1WUSbrlIumWy/Kyf/DgcOF95",
+	"A2ul/fnC6BYYLMwzGucujnj66kLrvUsqKnWuhNSLNxZlkSzedNxLvSbwE7xttlTgZwAKhjtf5LFcsiMS",
+	"JVIwZPqLqLplSWRpsUAUId8mkLoAIUaeUaFwicDotYmduhVt8OgWgixE5tg2sQsNq4UYsmqNAPPyMYm+",
+	"ijC7WJl9hnfyF2os7GVtcMHhyTQNTUSnXCzztKmxZSKMWgz4cgivjaOK55PI2Vj427dEYGE2dVa0yeCG",
+	"AdyxbNpAgmWDzsOS5zXhKqZZEh377CaURNd0TnGvm5XPmMplpvdBxDKqGJJ6C5mzaDQYdjGHqbZ34YyV",
+	"a22623zl72LkdtXz9Vi/UCV8tGp6tNse7mga50c3qsSGgf5shE/AJufIWeMgHA46YwQhBVYkdAa608Zo",
+	"MnF5t96/XCUiOD4TPAvgzba5rx/kdFIh5DLVIMx/2YQQ+88ivTX/iVai+YcNs7t/24gb/hOgoIPhwJ4H",
+	"/Z8mnjS0eqHeJ0wpywqmb48KQflwoHdikUHCrmWJMP8dlDA407sozijOuuvNsSVB/zR6s+lOu9os1vqm",
+	"Dii4Yo1KEJD4j8gpTVNgszeXdWTI9tVRxmgSkTnLjYHzkJPoq6++gkMvihSKEdoIyMPBXB6YTnxQUoyu",
+	"6P1rJCQeeL8eqFu+OpArnPyDldS2WOay+Epa1Z76/rVcMkTXGEfFasUEgnJQsI3IxXJZOD7YTqbAu4Uk",
+	"lTu4VouSiTkXcBTB3QXKh7wXYSMBuaIajAT80a/jY2gav1DgjAERtYVvaDiYFooLphQcntB9X6sQFnxk",
+	"S4m4lVTcSBy0FrhVtIxETUEZnjEE16g8Y3Spf0ObB20prdLkRSaskrwZStDyuAukAcpEwRtA4pvQvB2X",
+	"6OmtQ5/8tzfVb9BLbRcPvWsi1jcRU5abjrqkwpphECRsGw4Eu584NpNuermeFgzSbarlbw1bZS7nGHBC",
+	"b7pME/xKhESVJVWsuR/hR6vPHxOagl56b52roDEg6Mpkf7kWuyyi6W1dVd3GL6ntIAsYnbIFh/okwQNn",
+	"CX06sg8YtpvguTBk/r1XolCBpbhBCpy8sEzO+lyqlS1nGrmVx/CrFgLBeYnMAI/wCZGwB62uGf5tVRIN",
+	"hWfHvVSpkBr0kcGzjXEyqDiW0+Wqu0HvaPBD7VmtoOmLIfWyJG+qcHqXXXOyLXhTugO+g3qAs70Db/gn",
+	"0xBMj9oVhKpcC9diW6+YT+t+TKquEcIeoEgtVvS1LgeriILIA/HA7CqNYpPL7/4wozz1fqYiZqn3B72G",
+	"yUQWuf0DbOlao/C3jZbhr655/TMTCuFt5fuVP/tNVH5oaqXSlc3fGturdg0KzIyMEuD9hT0saKHMiLRI",
+	"GBlJXJ2tidNR/Em239r8NTHkEZMVVar8s7HyvH/n2bq1bVUsvRkv1IqJpNKm/7v7cm0cTCSTmczi8i96",
+	"MgR+gnIV+nucMprVFhsKfNT+phXOlfcpbcC6f2kb1nUmaDboQ3Idy1WwsgMGoo88//8XoAE6e00BxnuV",
+	"yvWSwZP3KPJFzDKhIHiP7ymgNcUK4tZcQueAM6a+UCQFnMoQg4nVUOrQkrMRFBHH6D6C4MWWCCzqYY40",
+	"2oamyz43z8rfWMZnvARQ9bGpsnjB71gyUYymAcf5pdODoc4BSwg8aAIv5oJD/BIaw9jepu/cUPYLUxlj",
+	"uwptvjUpRfr2e9E+7wax/XEgBptMabKTAdpDlSkdupv6NVyPIXXCaogc1AYu5qmZaMAETLUOpjfQjFeA",
+	"R5sOVOeE4HOt0S25WhoGfJOaMXH3UyHYwwq8F+Xf9FyGXsI5fr8HPY/91lCFndG04l63d15Z2V/m8BRL",
+	"yJrl9eAjlKFs4YT1r2njDTOLFbqgF6zDXgnU46cK+2lK3VBlT9GIXIOEJyxVDL2WUBFWLldalEIlu2wI",
+	"KTCrTN5ZqADw0C2otuWo475OacwSdLJDmWAT9ajsXBux6RMLwQnuBUMyS/qYxdBNDLG/fhdCqwIlcIK7",
+	"6B3WzpDg5+eiKOURFE0AAE2ZAWTXpO82Gg7kbUBiSs/74TUPkI0p0/YaXa4AtaFNvzB2cFVk84r8CxBA",
+	"6qujtDAi8woczwiJul0kp20c/rvd7wA5swUpsBf+N4m1THlGnNNwLEAlOUJAEroqxK0tB+Gq3MOJsXdo",
+	"xpaUCz2h3legBASeo8A9Q7peM4UwG6xpnsuR25vOBWjd2R6W8+CGhSK31tfhBp23lfTmZDPhjGs45MfQ",
+	"PuwlesvUWFhkJVarqI3wsPVogVe3elVuXLWhc+ZIivaDtL2shAizQijrKbzDEgSwScqVFeDQUsHjubmm",
+	"zoG46ffDinQTz40cipjiHZtIAQIEIj5I8tfFqPyhSG//xrJpyKQ0xcJa7cmUCsGSU/N0CfrdNpMwi+a5",
+	"jhO1C/y4DEhMOsKGvTcKkTGaoKd649rPCkZKZxbejdVgnN4sH+QUEg3pkkJUG+Lu91wxA8IF8jAB1+YS",
+	"aNqFJEuZMZyfQuQ8rYf5uCJL2HDHeq3N6qM1V/ON+nhH/UKvmbP6VdtxgGwhnAkDenFm3/b7Kazo2lSb",
+	"husDvwY0vYVI3GcXNM319Oag5BuQItxfCaOpQaHahIVdumWKVHebOt2bSVM08d1ibeK9P528ujk/OyKR",
+	"neqIfOlGBpsAR5svqCCRblRN6FTesejJiADrHxfzsQBjVkE9NxABRuO0O4LcMrZSzSgAr90AcytOrbKY",
+	"GCA4LuIFUxsdzBfAXV2ikb5Q3sjw4z1nvSvQn4tb1YFZ4BU8h+DPSSnrA0qSrcltDRKZJkxp2xbLbQdt",
+	"CXnHspSuOvTjtCy0VzL6ZIxqYz1sX+DVnQJuiC65qO3hFqD9FpTHKpOxgZ91If27ci+YvJakSFlHMQmy",
+	"AsWkfbObZCRWMI6Fk4zosego+6wXZ4sgw31swbAd76NOsQp9v7pYRS67CxGTMRa0TlrUJo7GoX/z2d4a",
+	"UQZd8TfA0FWJ9w5HeZGXk1h2rHIhbyor9lxu0892QWnYaqSbaD69uWyN1GMDJ0enmauFarg2gvkADbdd",
+	"7erR2vqSgdOsQgoPv5rqbRg/SbK1/h7KRIt+QHE6Fh7GEHw7Ro1eVs0Cvd93kpz2vqrNEI4AUFBeKFbv",
+	"wO7ypCo82+voNCvMXk7Fi1G9nE+rIWtldP121WYNLlVWCJxc70NA4AHS3A829JTvHbGOQUm/EdPznjEI",
+	"M3/ehsA0m9KYlcyB9lx/oUbkh7UdG5S2Wpc1DDCoovfS0BJZ1F+33+OKRHB8LQ9neWe0JzE86g5BgRja",
+	"pe6AmA1qixlBoSmT9mM8uLMiL7LOO7gmK0txuE1Q7RDcsye+e3yvpNb9RNG9skutAT7bl7cZuzMVPXqM",
+	"3TMcQzU1DeJDawJoPHhlqIcW7Y7FN/X/1jJ9OpuioXmEDwb0XNxJIFTsQbOz5XtBDg+7G9bmdb2dG3ti",
+	"imuGUwezQsTWjA7U2674IL3G7CD9FkpbfttiX/lnebtchUIiKNRpqtU/k5xmAKjR5ZvL8+gI/Vokenly",
+	"8er8DIJdUgEIRJtpcC9YQLwqYqg5bM40E8mIRKdvXr99dX4Dr9IUiqc4+868AGrftTVDcszOIxnF+qHg",
+	"4Lv++eLt2/OzoeNrKsSxacl1BGxFdzONBTaTyGqMS49qMBzgcAbDgetf8Mao7ICenqg+mbTBqiAvdbNw",
+	"EVR1WzJdk8gJ7SikDdVRg1B4W38kuHecfrupORn7tmrTgrEIWv0abUnyZdW2NZkIFBOhc56Cd4QrYgLC",
+	"el2dyk/cEsBbpyeXp+ev9D8yrVgJy8xkF9AUJh4MTecqazgc2NfDy2k9ZX7xYaTyHw6wQ8H3TmkHR+Sm",
+	"zplLLJRM/WJQR8Tk9EeLPF8hlvqDnEYBWGI2V3vKyzghOVuuUpozvwrtF1oXnhdL3c6whEYv4aGlLdhl",
+	"ETlfqLGIsNpm5GstrqbtnLlqnoL8dHPz1h+2uSHmDFIzgHlrKpO10Vb0VLRJY90iLMRHwBGHzexqAWIo",
+	"T6WF2aXMCb2jHDCrBv12cAC2LFmypczWUQ0G3qnK8MZRQjDtBcRK8/UeM7R9pogYPuIna3sptUHTKGF3",
+	"LJWrJdveNIAPgNrOYQeE9DOMwq2bArLbEpfKwFShasZ5k0toxTKI/tbB161UBn80ZoUeKcIG8944m+b3",
+	"HWZza4YNbqgvsE63lgOYBo0plGH6ikoy8x+RhqFMM/E3kt/xepO1btb6VCNv8E9U6E49TSlfdvONbGau",
+	"Ir51hvUG1ebFEOvGw2QZgvDEiHiuCDxYlqwrYw22evUeuQfeiHSNin++YIo5C7jkC8A3R79Tyn+DmbDp",
+	"37BzvL02cZszA3CADQSshaFbMqqLT1A59Mo5gq4Adaxp1iDItUo1WaoeNRDRNQX6svOgHG4f7je1Uszt",
+	"QV6c68ZzAGXv+p+DQrhRlFRqYRVpK+bWZMJUszA2hh/IqaDzebCg9rtvTskP+COW773nigXFJAS6Icul",
+	"uyLn+hvEjpct2mvJQRjM6EaY7gFppQ2pIM5d9Zh0ES9RbPvPXW8JH53W+vCMiZiL+SSXt0yE84UxQVqt",
+	"lZYRR7WkDENoQ5Xic7Fk5XR6swMp12H6Klevv3EGEaw5YSsZLzpFAOAVxSa78Gnhm24u2pWrjMvMaKgd",
+	"TgJI7nD8qei8vB5Sr/1Zy9Q7maE+0BEK1iWcgwTlZUCHL5kswlL10Lg/ugWTtuY15D0LFKPtFafcQRAN",
+	"0rxejxhLETdkweQZn89ZGJryiOiUqwBeSRa1MqeUs9WNWTsT9TPsh6VspGvjRFTWq75PyvHaLevt9M1T",
+	"u/2+Uj0vLP1K632F49l+gbvXyYKqoVOpiK2iR6SAAtOwH6zxDbQcQ0ueBT9FQw98AqywC0azfMqo4e+i",
+	"Tg20iuI9Mo8vIaUD5eFYoAYBPYdiyrAYDSGtzUNhXVudHK6ethByt/ZLiEOS1qaUuBs3zTbPbURAhaWC",
+	"nJzeXPzt3K4CuDX0MI7J2dXJBWhwLu+FirHQW30N7vAROcGpJLEsALqnAE49BzBRymdsCKA+cr/gKUOw",
+	"Dc/VkQuRjwUlr95c39hvm564ms8bilflnMCRaHTznXqZG6EERlA/QdIUIpFMuSTUocn3FywqY5sIiEbQ",
+	"qYQ39G6XgnVYGePF2f7Qpax0+OP72hCcx7InPtrWfKyn2XpNWyeA810i0XwocxgFXZdsAZsL1A/B1Tsh",
+	"FmK7Xq9qF5pN8KyC0Ur4x6g1Lm2uoX4Q7fC9d0hWTCRczIfkqT5hAv7zGXFzNSTfEEyTGpLnxOAXKnHm",
+	"5x26mzOXTNhWQriyuaAmc9OJ89odltugNv9tx7D8jOeQNnOCR1ngf/mZZGXGnMFzBD3W5oUfIJFih5us",
+	"DPYjMnZj6/cT7LaEb86WG4b8Vku+Si3w63v92K9+c+878wtsKjGBFdKNfSgSU3tKK3OltpNCCBlf9CtZ",
+	"7+LnMZVZijQ3qbpFHDOlZkVqES5BSRNU2Ld7JpipDFL9/rnBlovEqA8G2OVHATw+n84x0/Mlz3OWBBd6",
+	"80pnDzyfxDJhHQ2RVqNq+1TUzKQuCUMula/VhwvFF82zFYKlx5r9JzZ2TV7zH0Y2SRoL0HetM+9vfL98",
+	"fSdNvUmMuRO9i2vHMYoaIJHjH4E7L9K3bhkf/gTH4VPs5i639VUh4LI2FbL/h5yBjg660p3QpV9lcng7",
+	"vMIJ8Ufv+OucrXZBPWLotM9kPJq0NsRlVWbjjcfXg71xW1XmGjsenkSgArxhD4E7yfxosJdlFWRtf8Df",
+	"vHjyF/ruUvcsQ18Je8j7URmNBXIZhRH1p2C+/bC2ull4mTs59TanACG3uxUSMPRYnclbzcNhum9Dakou",
+	"yvzWhbw3yKB2ajfk6bJdCq22V+u65ziTD8h8EIJ5WUeIQnqnVaEWR0hp9Rb1PS9i+5ArdJBhyFRbrrGW",
+	"DwaDUvQO57YmdN04djajRNPMlYRJ12QlleLG0Op0BZVz2JTjZdLfJ1vSBGzGfbgohMvH72PToeechd3C",
+	"zRYolqE2eTzf2+eiHabjxAjyvWa9SaGKpaPKa4ieaCE1kagaNKbSG0aGrGBDl064UWJFm+Orpgr8Y+GX",
+	"4HfcTewBUHbPXnxLbn84ckLNiEpzphvyKGznu+V7mKc9ln791pBMWUwLxSC+a8qW6N+9Yogys4gvkxxy",
+	"HEgOuS7ihfsGVyRls5zIIm/ufDuFWSW/sKEmgJmpe2qzWboj5xOWFCvWGPOBn6EkTh/R5fXJAjGB5rOp",
+	"xostPN85rqbVzUmcUtXjdIGOegrvuCaWhtAvmBBn4IhczInM+JwLmqZr470ZNXcLtni7+6DUGtyblrxt",
+	"MzRYksUGFsHyWKB/0zJsQpPHZhnMOS3RcB77LCLjCMiH4LDmTDQyA/8E7K+5SaVKuWB0zkzCJXBwCpMU",
+	"tUTscrs3ziuOtLHZAAp9bIqLLunauPt3ELU/wVdCknbB0i56oteUTBPvxYklH20oXYt1Pp2tGMs0hSQf",
+	"woF513jRuSKRaTAiUrCjko4XOAczzhJCi1wuac5j2JguOYG6cpKlNVqLbjQdrI7nz5Codj2uRrh08xpU",
+	"TkYj7x+yCHNFfrl5efDnkQXtTali3z7vefhSrfL3hORBHSdnHW+uM/xklbaU5kxBAdxs7TzxOALnEDAM",
+	"2o4eH6gXNrWKShVdRrOUQ0EU1kSgXPZz2w1CTedKz2jHIL1uHWm1+sf2IRTRzNvjH4Wr85ur/3Nx+eOx",
+	"YRIHvheCxwASr+uJOT2GgCKrTa0zj+2k1YkYiMhC22hJHyZmGO0BFyBq8We7qc6DrzxZfpuAxBiRdyFx",
+	"MxbKcs8OPRJw20SZdA3od1jLunjZXntI5uFbzpKdNdUlqt1hWk/TlojtGN9Ml+EZoVnG72ga1jvstT6R",
+	"s5lieUf7170FxnseQBw0+LnciztQTJbvyhWPwwXeaNZEhnXjKYmYXWIuCHcxIz6Dq85VFoyS38P7Y97Y",
+	"TUi7l9d5CKuJ7iAHIMOHfVnrxXhFh5ig/RwTsYTYVXc1076B/q5kYtNeu11/P9PZLX1ruIkbovyOuths",
+	"+YTR5MAsLxYScAz+qIlRLENhFr1xh1SUE0jvd2cr77QnMqZkWnRJCCzn66p856PhiZwA1qBdIGbsjqvG",
+	"ghXWDkOXhbngFBOJOiaHtsiRPVbtOyKTsvlsWUQJ+vZmvjLcDczeB0kG3ujuE3yNz1dofzu+aSh/DWMu",
+	"jbus7HXOViVlfJWWtzcVL83mLO/e4Rt8HrD12RLEZaPWA1oDiL+r8+s3r/52fqZVsLPzk7PuysNWfFyx",
+	"SnozA3kItrrxE4B6olPoGDby+Q2du5xqvJz1hT4iJ54qoP+Cfhh7cXtgbb8icEt6fzAMc08zAUUROi/X",
+	"O/vGR1cwodshCFFL1C7IuoVfFS1VzcudjBp7hLeCFSgfHqiqG6JqpDujwu1hT1qVmk4pVSpW9qZPdrsr",
+	"+iS+3SV8s82u10ItejhI0t8OyseishhcLLMkjLnfKkRNHR4fHPL26s3p+fU1pDqaHNb3Wxljtobr8Kn6",
+	"BqnMre1D25w+vmJLx55u60XKsr44jJpX0BCno16gFsg4QsFrKQjV7R+TJVtO9ZPOu29cwVoiHtbzjmtx",
+	"jXkY/Xkyd+QQSGRB5IoJ06cdyK6cStDEluM1r3ZoX7D70kVeG4qeJKjQJYxd77LVcGYUY8LYRWE7IwuC",
+	"xaxZs2IZmWm9C0s99+99yx6y9mdfTEOpzlBfmQkzH++vOHdVLO2FjKtiGXXQYn01+XdQenfVy4KVA+xN",
+	"VpF5LTWYvc2C5nJfqLjdykaAZFAE0tZR0YaEv7+HZCGLDPzCCV0HIOVU5ZOnLUiQ4HaAN5893/nVF8ve",
+	"b9bWwDYzdKPwetUy9SUAqMfMvxHoAVnvUA8Ur3JtFmlZ5nxD4dhGf65G6x3d9ACB0K6c7qct2kJtCKc/",
+	"X7559+r87MfzM0NWD1oWoXHMVra2EWoT4DmPWZZTLtK1Y3y2T47G4pfL0/Orm5OLyyNLAQEoUSAZdo+R",
+	"kx9OLs/eXJoGdTMLKsBxeweQDSjcosYCCqHqn1Op8hF5d3Hz09nVybtL9xoW1qy9CvB0DDkWkJENZSmM",
+	"JILCFAtA3mO9pwp9hD8ZPg+IG9ZgOHCdHwwHrkcNelZP4Vea4J8GZV0oByVrrDtjizBBdXbD1IA7YhRG",
+	"sOxsV95nWjES+/PnGI7tBSPTTN5qZcKgVvPRZi1lPDflwQhbF95Me+e2k/DZpZycB4zYF95hg+xlC/q8",
+	"bO4HGt/K2WwH2LLef2TK8nt95I1VuClPIb2AphNA5NzR1Oi9m9eFK9h9+PzPh4cdUq0/cIsoCriWMlMZ",
+	"cbr2yi3bPpA7ijEQYUlYEp4xB3Auj5kspimrpIAH7zWzxUxoYv8jXRZpzlcpZ7UcyM3uNbRlO1jXfQJr",
+	"szmGyvfdtHfaVW93SDto2lrHzr6yhtctYysTsMAihv+SzfcfvVu2LnGXta2uh/Er7SL2HE66BF+/2CFl",
+	"pNbgzlkjbiQtmSMmV8Q9/rEyh4gv7Ws2aKvAuimma3Odb27+s/OTsx10+rfnl2cXlz/u8KZ1Ce/0Ksaq",
+	"H2tJ2M57LXr9GuKcbBddp4jR3EFqGXSnKZfoSD4dfnlziXaPLTwia9sZu7aN7fNxhvWhd3HqQTGvzQva",
+	"tKhVe8iCxWJDdE4JV5AJy8UcUqh5A/3Jo9yaW1DpgXhkWLuQ2bIWNR2R6IOSIgK7JMrZQx7Z0lQWfh4N",
+	"MQ+4rLpLZAYlwEF1PybRlAuarSM9Dd57JvQbVQ0Y/TUgJ3rQIgffDNomQSxfI/uXDflxBYwm6RpSzBFv",
+	"MyJvz69en1yeX944+YMlT1zMcyyq8CqPrtYw1Cq6VkRJ8mWEoYUVy5ZUL1z0pDrAm6uTy+uL88ubgZZJ",
+	"5rtgoWnL7bJlrC952gVuHgpKptb/G/14fkO+TtLfvrbiG3LpE8O/BngKQNUdA0sY8NlCxaqAV8FDSXdI",
+	"pAghkDu+VsfGdnvNeLr6FUewb/XhQq+BUHsqAVU0ajDvahJLkVMuVOfBV2GknV6pQUtDla2+eRaubFV6",
+	"GCdLHsbAVAinWjmYLPgz4PBRJNL783sQNlET49bzw+++rWQHPWuh3Nqc+Sq0sUvOlkE3bnQjBIP0sC/e",
+	"839++t2zILpOr9E2LA+cU6S4TVOCIcf9sJE9O2zAPKKo63e6vBf7HDAPYbS5G1Y0X3z63VD1hnXNLCyj",
+	"AT2FQjUssNkZF8CeLOnDXg5cpc09HWIPKdOpgGHPeocO/tJzckscTIiGpQhoEmc+QT8+hHkOpR/G+Gbo",
+	"Slupagd0aKkHbz98Dva3KQws8gFjvEcQpnygcQ43OlCdULLK2Iw/kJlEYAEQLn8VVcpFjEUEuAQ1skmE",
+	"vchjq2iYbimWW9TWH62ysEMUqjHXwfL1q5yKBLmNpKilTGzXeAJ8eDsmZvVL+Qj8nql8oliNHq1dDvd7",
+	"pTFBpgS5m0dw1vU9dEczDqzEK5oBX6apran33P+KRv0wwasQF14t3MiIMM5PB+USMiNnF9enJ1dn52dD",
+	"jKqwhBQrfXyxcOCQcDEWmMWmTR19wLnKeazsY1BecJdKJ7rXE64mMQ3X+PG4jzMGEacp84jII/1+1GQw",
+	"xszG22srInOaeiyg1q5B7nnz2g7ICAXSoRlWjMkNAWBHI4CxC6ddTRJ41Yoa5SBCXAz60kdkBrfcp4Ln",
+	"GWwh17sIvgBBKcuBOwQTEx4q7U6tYpQovsfW4a3i0Cy7j0XF+Xg4s5MqwsSXEv7aN6Dh3rcL8R1iSmAp",
+	"7mJV4a3xqUqVmG611imp9eftDu5l/86pX8ON0tN/8LChME4fd1MjzdXV+Y9XgNnzEmkVq1Qvujx/NxjW",
+	"Y9POffm+E/d8UAYEeN6c1IcFIlMWyyVTpOylq/UGpIE2MzXD2HrnTg/Lcbe4bH5yZmwP7SVCa0ZLjlUw",
+	"y21I8BHrRYNhgXR3yQ3UhI/ICVbLZwqzDLWWYxkE7iXohPbKhMrgJknbQwNjOwHAnwVrt+5KaKFnloc/",
+	"vl6v1iPltBXgiWu0S1gvkquIRIrlkdVtFOg9NtEdJpob7nnQiqRgxySiSRJpS4Fp3VOviL7xj8ciythS",
+	"3jHd2tIUKWdL3WKf6W/RzeXKx9wqAxnQnxsM9diDG9qtYPgXb52247PlajDstCQyTRrKM2G9UGrPrkuf",
+	"pSSqpMVFyC46ZVzMw1lvR2NBBSnEjAuuFizZnpILzl34PXoyJJFuCb8VES4Q8AM3q6tb5qqOILH+F8oV",
+	"FbF11DLHSAaVKYCpEWkGKFb3/jJK0t9G3qeeIF/lQqbJhALHgs378Vuu+pxtFrK5+Sf4DBLc6pfKP1S+",
+	"PhgO7GdaZNzFciWz/MSjNelxvaVcBCT5S710T9vrrJuo+WYDzZQpox6UKHVIn+5r+dHtWxhn5cxyJvSc",
+	"liYdG8gT9I7uoWU/ZorDM8CTToM/t7i/320/rDI5TZG0bduFcZGz5VvzaMMQbUtdxnlV0uHtgwaoTCNb",
+	"FCLJWFKlbqCwj0vkeY3zp7/jqXZ+AzqzY/4I5VtyAcaOVNuYPrYbluA+UF1mAp/ceZCOSrY+QkM82g4z",
+	"h2a6PHkr5L3oMqRycnFNYdZMSI6ShM9mDCLwPDmy1Ok4z2NRdW8BwLBMCZVeRC8qyV2iHvUKm6VZm6h0",
+	"81TZPB7BK06PW/qWY7YjCamJG2h92Oi4cC986aLXT3xu0JgKKbRqALHwI6sCjwUX2gTjMx5TpCPImVrR",
+	"mA0dakvBYLV9n2L6MfAjaVtjugbt7xjD4tmU5xnN1gSSl8uOWEW+7A+uNOS1jwjqc8oG3/FlORsL5Lwg",
+	"N44PzNx06I9Dfxg6fWaFYlg9594UuVwTE1U0jPxQ+hBSPDCpC/Un2FRH+JJn4mEnv6Tk8pdXJF7QjMY5",
+	"y4ZkQdMZ5ImMhSqyTM5prpeBZ0PT69JRJ3M0Zp44M+2X/3758uWZKbBn6sTnUiJ3PFdjoeWb1p5RUjnt",
+	"x7HHIx2M/lMljwmp0cDhmoQ06c24dJik9NmLFzgKrIyCNWjAj65vZPtJdBlG1gcednN2qkHi8zHVLV3F",
+	"YikciaARBLzCWWUIoMjrsibtnAvD08UTtjyKYFdG6pamyVETX+Cnp1g6QQr+nDyF6R2RU7zSTBn1Akqt",
+	"/nn49LtnOP2bMzocPByYe9BA2zY4mGp0jIEvfPuc/Mx/6NO49dm3t+22TrfmG6mP3FbsUeq1C9dRNdjd",
+	"DdCOcbgNHPtLCfJGX1oxI1Kk61EbW2OF59LKmFgup1yYxGQSlTHz8ImqxtTDs4YrTBIWy6SBuaukAAo3",
+	"8c2zoaldPfML75aL2505qEb5siXiWDUsexX0OtxKP7KF7cQ1+N3h4Z+efvfdsxfP//T88LvvnnZufDsp",
+	"imv/2dPnf3r+52++ff6nzi3vhTWlOt9P7Sl1l1m4OOA+yE4aKLAPyWtvczafBKu8jFr4Iz7FKS7zZbq1",
+	"vpk505D3UqHlINwvis+1XlOJbI/Iz1w/Ft1q7SQamnqzYwFARSPLbLX4LdQMde/UduKA7Trqq5I+qqe5",
+	"a97aG5lUwKDt0v3esZlHAN8/WWDG9alHaKab53fJhf/Xp4+K0wSI5nYGaH3zrOfVgvWRDKrcaJBHftDZ",
+	"gwJFj79sWsjKQr0Z9aYQ23fAa3sQ6i16THs6fCyDQ8fzDY97rMwoekNeEi2tELnwy9UrVaU5WlI0QMmU",
+	"KZ4w33/whSLyXhyT6KsIIb5Qo0msvSsQCHlXOYm+jo5J9L8NEvxXevCP9wgFV8UKDf2aV6GyHs//3Lf6",
+	"aRMNdELX2+qLWT+ZyunaMcjjq4TObLigpULoty/a05FKl3wzpMN2pjSjYfauzq9vKmx1NSa+63uex1B7",
+	"iufaHp8RmipJFjJNFBZB44JQY/8N3Vdw0Y3jDYGgGOOEXo4FcCE2kA9Py3TJbnvT5lc+BvXkggshetfN",
+	"mMYREdLnoRDrEuVRBlmQiTCE2scCcDZG6jRqeS98EP+ImJx4KHYH56pp0rhYsIyHHbhZwWpMc96HjtFQ",
+	"t7RjwsSbDHCQcKFyoGkLlyNnq0mjcfiTCTs6Gk/dnlaoCE3zhSzmC/T74FtT48CgPC0yBu5jLfEJHYtZ",
+	"RpfsXma3ZoZMW0OiinihbTVUvCZJmh+ghOBSHJi71zgVLMp3xeODr6Ij45vRe1dLGKoQjwjpzmzOoRiU",
+	"Xkt8DMTMV9EWodIh0tkiUxoctJWS8bjFoFahzBA/taDasrcXFTmx28dUn1YsBzQZTe6oiNkxieAyiEAQ",
+	"w0leMmqYVt1G1JthyZVasTS1onRz8fWlXiLt1TYKZhce1V+NpWV2rDB2vn1zcf3msvV+b7veW1WNioRS",
+	"Kxbz2VqfiBKfhumu8l7sw7J9FHOoPo32omBI6z6s04mORZVPtGG1cFt0ZKNHWDH4VI0wBrAu0A2VRPPD",
+	"ANH8zYKNhRWV5l1EdUh8f0hyegvcuIoARKGpwxlLaKiK/mvj15SOzr8CtwTaIyitkUt9tqVg4M5JJOQ1",
+	"r2i+aMxE2MMpzljOBLhRW3QDBw0Ckg3M1vNCa6AypAC/w9rKZ+cnZ5Vf9bpnDPO4ofqlbnYTFLqpTbQp",
+	"E7WcsXaNAoNtkeeYBaxQmcjWqF6MBTiuYYRqRN647QT3giuuTsmKZQpjSNTCIpr2TYNDxb9Im0EQewNk",
+	"2nem67aCwJseyPMbOgcm0Blxt/ou1FsVQ7TCKmg1rIrmWGH/q27jmsa7KfuHxpxwx3bTTqhpC5v7zGcy",
+	"LLWZ9x0sn13icfogNnDR6e26oCJJg9XQPptNn82m/ziz6d/d+vlsiOxPhfms1/876fV9gfOf1erPanV/",
+	"tfr31Sa76Hy74ONPEG+1ZNmc6S0bL8iXVy9PyZ+++e7bJ45sBC8gLgibzVicHwU5sezpBLz50JScwwXB",
+	"pEKTqNoWpdmfNvl7KW171bn2p8XgfuivyphYchel4ve7b/d5U+7totvn3fO7XRN7l9kBybhFVl2x3wpW",
+	"sF2Infa6jP1XSjEbJXUE532H7vNNbDO+TXEvd3cfkavzs6uLv51fki95rkoK3Vsh71OWzCEB5smQnL65",
+	"fHlx9fr8bCzgQQucxLyVbMkSVGEMv60pm8iSJ0Pyw5tfLk/Pz/QHqqWGqIBrcyywb0+G5PXJ5S8nr0ag",
+	"Khz5udvn/9dPJ79c3+hWhHR2Rcpmum+o9kL7kCI0FrFcal1ef6hGw2SHOxgO3JAGw4Hp42A4wC4MhgP3",
+	"9cFw4D4/GA7way2JMR3zAkLld/SLjpWgiWmtOYVg54rBvQBs9ZKggSBZR1b2HdI2msk6nh0+PTLe9GPy",
+	"7PAQ+JZrOQl+zdaS08OpJPiRMGXwY6qbhFnr3red6yLtQKhYrz3h3upPPaN3bRusyH6grfN5tt4jzR60",
+	"R6hvRpBcymNiugZ5gCh8G2gTjH4xWVl9dicMrdN+fK6WUJBxGyrVS+64Zet9wA2Hg4cDSVf8IJYJmzNx",
+	"wB7yjB7kFLfrHU15AsloA/YA5QyTiTacv3+Ln/kBekrMv8wYu0AYa3kNXGCoCQjnmuGKj+ztZv/cmgbN",
+	"kLelAfLtd4fPnAFSKQ92D2VRIJArfDgyXCceCtP5EUh+L3uk1OievHEHpbZ7mnlfd1Ap+lKbw9GyKM2P",
+	"7ad6p6w3LwegK1IwjPDrInduSrBqH5u1PJVGEcIYlnGuro9c3ALM+F+uXo3IiSFToobB3UYKxgI8OEaf",
+	"gpwgqVgt+u+A3QSsTBVKUdkmR26s1wv8oSVM3sQuvKoIozCxT76QSaUQ05trIKj8Bf7/yc3pT8Ay++r8",
+	"5nxT49n1EEP4hbx1GHE8x3tGjLvYpG/2PP+u1ewpsrS3Zb+/iWg7fGWhhT77WhCW8JwlVt45b791s+Dm",
+	"1fvTlmvySiLWNM8iXzSU9Nil0E9jIOF8ucrXtkCJ7r5hRkh8moX9JcLAEi451BhYu3nEv/2DZdLl55hk",
+	"lh58FjvXpO5aIuVfVIX1cWVRNy7ujl0v78LtiH5XJ8Ns2B71j+wx2wEYbytw7KZ9m9Pdrn/bj2wfx7Vj",
+	"SWwqN2LUaLDKZ5lc+jw4P5+8/PkEqW/0ZXB98qP+11/e/DAYDt6d//DTmzc/txjB1zntO3/OAdKXbK29",
+	"MvKeCmxtZIqUZSOh7y1LktPe9pyy71RX8QcbCLa8dYU6hnxb5Rh8fFZr41nfkZ2ydU9iJ9sHH7LaTQbA",
+	"EYRLlImXYD0rV/X9iHBVZXTxnVgVl9NYyMyCSkpb3zqVBGOJcvGYEYEaS0n622iZuKC0wXzwmdb913G9",
+	"2FJPVv7Q0dhJPw2lS9FGF9EHOQ1Hb4Hp0qVKYZohBzcQwF6MBvBBTknCZlByRM/TScmkTklWCEgY5/mw",
+	"tIlsyj3VG25eLPV22olDVHewb12mn/U7FZW2aeCQL+blmGmV15d7vVTguuba9FHMVjsm07WLieSYAEsS",
+	"hnWKAai5QznVBhDe5rcTP6+0llVXW6TuevLWWa432x4iq0kV2AnbhYq3/J4dA2MeDAe6GwOTGqlypv/b",
+	"bPyBKzfcdlTt/PZN+FFbI/9l/PMLRSJ4IbJcKnyJeA72EDOW1IS2HaItYpwhtyPyOZYVTEOD2ow3loUe",
+	"O0ZF7Rve25PperKQRdZK0eoqQtosalcZ8tlzKAepSpJWiBEAEEzIe+DFHAt4FMpGmgwK+IOemJoXpqfy",
+	"4LlinvueGP2v+pTFrsRNtwkzJXHcm810sJDgiyTcxWqSy6hGOS1nJeW0vgYywxbrgXEEOPbHwkyiM/Nc",
+	"Qgqybwi2ExFMyVJdnxQs7jsBxtumWsA3C0bonusBV76bh5yTsEObv3lswPR6hvS86I2lf+5R/V2uJiVT",
+	"aYgZN5vrj+IzQ0MRMuN3bAdNrJHZtEnrrYlTq7KaTewJgMBpbhG7uqkdDKTdUn3NCHexqlB8t6mvpvke",
+	"qcN/Y1lAvzoRlg3e7LmTtxdD0KtAL0K6QIBwHZMIgeuINNJ6xpBECUsZ/mksUOeoM/oh4CfDYPdgODDA",
+	"q4GpOoBcjvGt4+oFtj/dKD6Ry4y1XHjvvCjXBqrDEu4ABT4lq0Itjsj9Yo1eUmQztGxBCUu5xZ0aS9NM",
+	"gCktpSWVxzuIbEaW1wZsgULkPLWu+vJJQ+mjesixWgSxfoL08FMu2OOKvdcjVrEESJwFVhcJz0meUZ7W",
+	"NCOHK9imcRkuV5fp0Km0i5ZbssiDIvnU3LX2mt1CPAHrEIVFtEN5PP322bPn7TX9untL7QmdGIP2+190",
+	"N+DwQocCClahoPtmxmdFXmRsy7jK6Yk6yvydfb34pdfXjV5efUgTL/yxC21kS7x9s1h4WMjBuV3vAF8w",
+	"R34NxfgFg4JowIIE/xAJFCEMOJW9+rFNtf3tM8SUtm3nFpzKZN2dr8QPz70Pje00lUVyDgPSohw0dAgV",
+	"7ur7fkQ57bpjYG30YaDhNzNFkHEvXMn7rqyFvzlSntjrC0UWPO10JfTP6C9tabqxpkXTNyNjjR3wJII6",
+	"HLCNzFC6kZ1SlU/MC71mFWgqqi/WHFSGivt+wVNmgI1mn3NFVkwkXMy764z2Dp00wViA7tUcli+UXVb7",
+	"Whib4rH/dCq+0MUVimMs9X6zRJMdZU2lgcpG8byoThR0cNhj/3bQQs3y8V4MNkYofir+Gq9PHdTQytJs",
+	"bKDI7Mmo4lMVTjLIrHSnItohQmERHZE5v2OCFKvRWEQO1R8dEXXLteVaZi2bxQTnKxN0mrpbVSsUR1qj",
+	"qBV5NL1ClVQPAAtPWGJQ97WwgpqtrwqxE7AO2MOpU80R6JHIEbmUOSSOAZmuYYkMRDwTnk9gtzacVd1X",
+	"FRCZqgz3m0/zXLF0Znpwn/Gc9cPdxTRNGzoBP9WQLEuaAB0FOlwEs6UvFaTAAOD4uOSyg1I3XfVpS+tB",
+	"0zTY0ZIcJLAWTTOCbw1RI0W2Ugn/27tb0FCwY2h6oDewlcq39ID3T+cv3/US+fXRW3KluJiHcvrfLXi8",
+	"GAtcSyQYNc4uQQoBvBVILhnBI2A7Qsi6KWcpydbg7Swdh3lWsPehR5lIJq7WRzed6ZrOqanKE1SZsHQw",
+	"F16xNCiMi6sNo2IigSw8bZuWtS5UoVYIVUbClcks5fNFvq3QawxFS7GMEhcEXxgal6oscsiZQ7ZZYGEe",
+	"uTmEjBLIMvEPkZ196JI9N03T/EnmbavwSBlNSC5hftxsbSWk8ad+ysopxvS4e5ppsVDfkpB+qmdlLHBC",
+	"rE3OTc6pKpZNvCX1C85sxbIeUeUsWuHmb8Tg3Wd8ANeuVFff0h1W1UtMS3CKQOQgpTCWTDEWjL0ycwme",
+	"C6uEHY9FpLvtNeJaQJJv78Uc9bmKyxuy+rjQJqK+gcDBjXf1lOX3DEXJ0nfhCnNZLeC+BRj/CVmxLGZ6",
+	"QUzpF9sd2DxjIWOY4wTk/ZKnKcc0aBUmQ24Nvj9tyoKpOd5ddf5aDf7hYPXisMfD373o8/B3XR+u7Uwb",
+	"SjF9c991bboxhjbkOUbWwTLcAZl1x0IW8SZLdM8gapVDuufLVRuub5kZs+d62WB9MUy1FfQ6vGWJLnLM",
+	"NOixQucPNM7Tda140uZ6Mbv623pf2Sl6BIXo+MpV0ZAE5P3eF+yaFQIZBRDM7AX7N1XgrD3pwcNolU0F",
+	"fMi58tAGo/7oAJ6w5UrmTMTrMEP6L4L/VjBCl1Jr9vYO1aNlS56rGr2sK5pgXIZaGdihV3oWkiJlyWSG",
+	"Hpou237DAnTTFtzEIjmlhWLN/h+44FUuwU7LCiQ0mEm4232IA1xczuyKqYiBfQzsMnSDD6B+ZUZzmQWN",
+	"sXN9//TfdAGdkOLKiCRoev2L05zMHR7EJAeMhfQ3yxjc6FrTE2xCHMNS3RUyd7CmLq4uW7eql4iFdOl1",
+	"U9kZUJ8XVKuGTJCYZsieUOSGYqKpEmlJ7tq1FznqgY1TpPdDhT6Ed/P/lW3up/roX+T0qhCu6KjHI7Wh",
+	"H7UwQpmelYpvyb5kd1jwwGdUFdlOIalpobhgSlkJ2c0sMVGjDZPkJE1Btiiv2oT9ApL4O4ftvcxuZ6m8",
+	"H4VLXeypH0P/HCFVywc51TvH76L3ecLRktSvTfC1fVClvxG1E+3AcK473k5OYCfvt+SC7oH5lvm6vtT8",
+	"2RlVUdOdQ5TE5WKn6yFREszgBViPWlwBVhBATACkHAs0tBOaU3BKZFQ5ZobyKn2xGedc6SOQ6c6Mx9ct",
+	"vPbtE7QBlYZxbzldu1Xw2uoSPEffH04I1uNJJSCVbKkLvZGNhzBjS8pFezCr0aH2RqRAoUFJkq31PjAl",
+	"e3j++znVvGMVLGjhndXyYkZYQjIEkhjIqEL6iw6RPc+rtXknmdOl2r17S5mxXoW5Je7r8F0Ikqn9o6B8",
+	"pXLe4VEbLqmGKxpOcPmQ3XkQqoSdZ5UjWxjbFbnvQWvouW9goP5IhtUTUdsQ3pIEx2QWInhIH1b6+9d2",
+	"anulEixXsMHa57ksAVedW/isKc0mjJSkYm2yP+/pun2n2vtwYmu2bjcBqo8PvUG4XjZMU0q5YMlJnHfJ",
+	"D6tJs7hL6EpPhmn+Y+0WCmjS+vLgqpl4s/zd5m9jiTIeCirXJsn0t/KRao+2ztGbe9G7LrPuspCJ8ckC",
+	"e5NyJleIuZLfbZEs+gimjCrw2QFiJCxR4JkJW0nMkGpVO+0bDhzTtZJCwsKrpH/5QpkydszPyIMYB1AT",
+	"SjFnGbkV8l51Wj34WnVsQzNhW5ft2gRs9r+xc7YqN3YzFOUUYgMQUlOSzGgGrGwOsIwmuHFpm2SJkum2",
+	"pbakmCSymObbIkte+FbfScBYCbYa0sd7BItCEirUPcuA2nEslDwOhJpAb/AazU3ZvcRAdcCbrDvVTIOf",
+	"sIcOlyx9mDRP6qHdUNVoWRlsa5+8bpLVCFTs9LCUIR7eoNLT0F58SXm6a0FKx3E5Q5dHIwgqnAC91QHv",
+	"YEFb6QEKAaX5cAD6rQeeT2Jz9ju4N1LInN0ijrZ3Eg98Lm+Z6KbKI6K1yOL2GhMIDDDPGtRjMpFF4ECd",
+	"C0Di3ly8Pj+bvPnlxlZd0Avz8uTi1flZWBbrm9kZjb3tkPLt0uSvTkltfu2iBrchEzHb5QJj90zlZMZE",
+	"DCEn/V2vmPCCxbfmFqaWlaSmUuEjQYzUOy2jDPsTBLjMw91hUbpfLmAR/JWLebmBalZQmgAfzC0Tlhzw",
+	"A9Rvb7+Qyu/WvzL0R9y4Eqf6mf6pfCZsjatgElpwhTYnvufUbIZkAnUwX+p+HZl5QkCPxaO0BHLl7WC4",
+	"Zda2T9Qu8vOkumfD81OZgdKp8PdfDw++e//Pp8Onf/44Ho+8f/3XdifiFsek3uMIk0ImD90ncgmpWhYd",
+	"WZ4tIeFFoKPW1sNYaGsHgw/wgw3nDg0sC0t9m6gMCo4aKapxa9YGSQ9mJwcv3//zzx8P/H8+7/PPp89C",
+	"0xI4MB2We5eVfptJ8OWboA2OnqicpymR90LZUM4+b8/f/177ne+SxhXaATkJx747ahKvqk8FmTSdaYVL",
+	"vpRZzE6NKf3HyfBo9XzulPGROYfmLoH0LQ5TmMX/7NnrPhmQineGgNVdBN21YW3igkRXSAcNzUSbks1z",
+	"dgY8v2B/hlVW9rACFShMCrqkYl1hiFgyKvIhXGDsgerDUnICec5lxEhBj8mCprkaC0NCX2KfbLbXrJas",
+	"uknu3S09d+IXHK1l/GD6kcc97+Ie25KVnh7a/2slpqU5m6xYNkHkVHOW80rfVKbIBI0zqRRQFQmZMB90",
+	"ECXpbyMzgRPdeDS0ENyxgB+RjtZ7oDZtDtVUztvo8GkAEdW78GWfze/v2k+3+WMqaLZuHwI0cooPVwME",
+	"/yPPjOPQDNeS+xceJwCdd1zPN1nyP+wMDgcql6tJlxegb9e5XIWBYT/d3Lw9Ndzs/WBhBv+K+b00y3nM",
+	"V1TkI3LFEp6x2LDvY6EKBAWHsDses1v4+834m3IUTXQuZ/tibwnSmJwIQqdAqc3IIs9X2jDT/6uA8jFE",
+	"arLdYNIfCcnRnxhN88UOdFBFhQkkSGHSnW/4J0azfMpo/6waHi8syMHZalieRuRcFCy4KfBbE0Bu3dF0",
+	"0kDZ0WRohRKZLSTcAaz1k8pFvI2d7r4N9rsysNuuH+5u87zSjzvY0IbhUxJedwN+VBLXAyX01yQCkl0Y",
+	"VcZmhWLJsTcNxhsmGLCUijWELbWgYXnOxVxN+gCbOkKn3sFeMHMQ2ImQ8Vf//rBhd3gr79Zi6z7ezcXk",
+	"Pr65ay0yueZAyxg70DNGgPaKC5w9LsWwrN9jUZTV+zNwe4SuDkRwdt54bgIALVyr4LBBUT0cPBzM5YH5",
+	"26/v9aO/+k289x85ULd8dSBXOJ0HK0ReOlZMxX4L0UXEGW5BcGlBElp5CM1ZRbEBACNw+5RVkTOMsqY0",
+	"Z2MBuSaxnAv+Dwsr6uWnqW9C9tvmHtLD/VAkc9T+aCYLAQ/D8r/H1OUSy5eC88Qt0nCgVjRjkOaYyXnG",
+	"lLL+Y5iswfuP/h7dFbBdd42BW3Gf3jCvx51FlHMmbIint1QpltgcGCivZ1O6yRuErh+RQrjcy3+JO86t",
+	"V+cBXxXirX0pgMkLD6x0LfeHsdlNt7O/70Ik7OEXS8DdB0m6ztkupFoNUdnhQMVU7NJgXqxSpiYzlseL",
+	"YDk4bVxl8l4R8wiZroniYJNB1JfAl3egmTJfzljoFoCJJUwgVDljeZEJ8+0dP1dA/kIocglWnSL4gGBK",
+	"YS4oBo8yNCgFhiHYHRMevhyLysUA4wsbvgBDaYgSYUNQ9MXiG6YFTxPDMHFEkkyuquCPptiRCcPjrnJj",
+	"tZ+3u6M65xtrH9zgnprUV7AanQyvKaABy9kSTfgpzeNFKD0rCe/uhOUUsTdh8o7uaqQZzEvO0qSVvypG",
+	"UI35emh+PHqTxunRl/lmitoaayhgU94Se7dmqUd8UFKMruj9a8PV312F+IucnpS3Vh+Uj1J8LnomQ3gX",
+	"ZABP4RGzBEtbl0QgFj3DsfSFuRT6Bb23x25b78OAjwWznQPer6u3P51cnp8NydX5q/OTa/yvk+vrix/h",
+	"r6YaaiBtu5KkE3C1N5Byg72Q9SXGqcTH+tGMlBekHyarQSv8HRM8K24r7hAh87FO3eqClBu/7ZhvRSf9",
+	"RU5/KNLbT4KRM217MLk4b6gCYOslYsNNDBAxFWTKEGwGqdVAQNYVkK77AgR825knOmPa1a4UTrr/HQ/l",
+	"DmxPjb7okhWrzDHBguSGn8UAcVwIbAc1ZMbTvN1T62V94gsdeTLuDdrQcGUYY9D6Hku+jBBJxs2CibGw",
+	"6fAWsjhdAx01KERuf2FuYxNBgZ6TQmzz9cP0Qg3XQpRTu6ApJC54JV3gr5B4k+YmD0cg/dsOU6/bnzRF",
+	"Td8t1kar++nk1c352RGJ7EaJoAYe9hUSFuzuECSCsMOETuUdi56MyBVTxZKL+VjEKaOZHuRxaXtz5WYO",
+	"S+pp5c6fQq+AR9luKNkXwx1emepcFvGCqXr/8gVXR/4e+EJ54zomM5mNxenJ5en5K0dYAyYlngSLws0X",
+	"TOwUMOmYOJhycdtFoL+C58AH02Cu1I4we6BLLhp2y7Yik5sXLvI0BcLtTlQsaOKq4mFNFSng8jc5XCUU",
+	"9x72NGQgdOxZJ/+glt/7SKxEm9hCea1n0c65Ec/llPiJl56037yz7EJvuWbLTAvrhsfdCaUArn4JF4g0",
+	"7+4Cotjxnm4MhF4bAD8I0WNjuBqm1cdER2E3N4RGI7MyUSA8io5SveeaAqR4Ryz3FSHtdL1hDvBLfLZy",
+	"7upJjR1TVsxnt2ysHVTOaZHe9tI3QU/8VKgs7E0rKMt0423G7ji775vctV96seMyam9uFi7mhifKRYbJ",
+	"i8MefMOtOZNW4rddDUP/CAimLKWVmQI4BVyQyPw7CtNDevdQByFunp7wLXz1zVmSoG/Yoz7qUuLeyuvN",
+	"73rzVKr2DdvplKZMJHSX3C6VyhxoJGiakg9yqjCjVmvmAbQxqCgi4B74i34Tc8ClRHmILedST0/KVZ8S",
+	"PN6Q/iKDtg403ufg2/auU5kHieSzQriivtsW3JUfwPEBhViN3Epm+ESpTqgOmwGHNCwn2e9Uy8L/BUve",
+	"9CIC3c5UYzlqAn4+RwzYUXXUe+kfxlzsygOD3guvk14zLXMBK9zXc9HdNnWu4CYWnhtT3sYFrD7IKVEL",
+	"mtlwINh1qmVyP/mqpDKm6QRG2XyXxKmMb4kDpvMlI/8ANs2FvFdDi2TLeXyrolE4w7JdJ77h8e2lRJV4",
+	"RQvVRNSi55Ergo+AwTM09UXxMJJ7nqZa2lz/fPH2bVM6U4t1qfX+zfe7p0kYe173x/FGO6dpxpDzRjCy",
+	"Zt24XXYhbOl+4MAG6HbqKjum6QiWZ+MtJIA2bK2FvuKE0gotsiBxRRJwkOiJshkgepocrQgUe9XHakGR",
+	"NQh9smMRzWQ25YkpGiPYPTHlTOwqkgiMnIh8aVBwT44gl90Y0DS3191YRMAUFDPTmEwT25hzClgGTahC",
+	"ER0hU6K7A6DjVepf7J41tQaGjSjWE4qVLBrMpbOKKOgjzLK5muDO2BMHPERBruFJ8uWzw2eHB0+fkUKk",
+	"TCkS/Rc2EYFsUiWpWkZn+RMnBMfCVUYrKXP0yi8LZTx4I3KR2wIaGZtBUpshHEhkXFZV+zgcTAue5hMe",
+	"Mu4KkxM8XZPrW5o2xPxi/cFJsZpAxammmkRLrmY8YxNMZo6IfeuILKzRh0pAVohjcnhEniKNcBUc2oPf",
+	"pKfbVi6XVCSOYCFE/WzRElqf3oHcrfWyu9b3Gsy21h89hcekgOlTy/NK+TdAw3ielgXUFMCy0eGqeVu7",
+	"tXKCpk0D3BBOO7q+7TvTdUMg1DGAbGPtdZiWOb1jpFiRKUOOXuqTGI3ID27mhkSK1PgZ5GwsDI8OVMEE",
+	"vo5ENpIhYwuTnekMH+XcDvJBB/zbY3GDfmbl6tMD+gnkZeLtIeW83Ut6y5TJNFTNowc/Xr/4RpXmo4J7",
+	"DXg9hgNmBEnLLjxf8vwGay5BaATY48N49U7MmrpJ/dxNxuf9PLofOJCBhWCliLiCAKYyhbuAVyyVYm5u",
+	"O71IWviBkyCjIsEauluK5Hx72EUapnTK0k6OZnxwN9f0wySVSrHtZVcgVros2eyNqQ+8Qp6PzugvmEKv",
+	"VeJXb65v9HWAxNoG7Ukin2QhcoLOXRStyUDmMppnNA6DgX+S94AZJBTVYdNf09WN2wzZMxRcXF5HxyJS",
+	"t3w10S0BddEEFtwkIKioyedoh/Lt4fM/d1rpan86rN9rfKEU3o1IK6hrkhQsiGS4cU4lmCUTF7BCBBTz",
+	"jfKBRmvvjm6AHmhbgTZqFyZM9r33qFNiH0znDGuV5VgdaimLunEGSrBJpR4LPQDkr8TLyR8Cd+Oz7eDr",
+	"RnlJ2cxED1H9hhDbWCRcYWULmRmTq54Isp3VuFBssiVY02ToXcrSkW4gV+najorQIpdLmvOYpuk6rNph",
+	"wz0pmOGVhspalYks7c8QGXz36cm4zHgeUKh+4nO9vmhmNIuIg6eHwUOFJkVz1khkbtBoM8800E1obbuO",
+	"vKmKRQRe85RkWFAtje6p1gUPj7TxoBs1jHe+utwmNTIWM5E7mrttB8t71BwsLLl66GEHgEzIkBDYwiCg",
+	"XMGOA0S7JQ+BFenuBkeb/I0BJFWLrR5u+h9dxbcdLkCsjdihP/Cco6IFBHVYrS/VVL1ktvb42oTEqzIK",
+	"YgqgK5haUAGCQCN3OvTx2j6qX1ux2E/SaATZ20SXUtH8olQhbcXEoL9/W5XAlzLzCyGY6Am3hdhgI2/c",
+	"Crvfh5Z0vmWCbvRjH22Ry36Czr7TYLl0mWrIZwDrHecVE27Ob+i8U5g8FMY2yNgyQl1Z91JJdpeG5wAw",
+	"X6gZw0NXLtQWCw1YjLVIuDefLUHw0jOzUzj7P98984fyrnx2kjzaSfIf5dH4nc36UFIByh3ntqhqtV6y",
+	"dp4VDYy7u7oG/mNs/s8m/H+WCd9T5H62n3a3nx5LSfQiONTP9sum/fLvalyEM9dCivb7fjlRdf15B8Tf",
+	"BzmdeBpUHwiQF1H9VAjAeu+6YAHLbr3VGnDrfCy58P/69LOB8dnA+Gxg/I81MD4bB5+Ng8/GwWfj4LNx",
+	"8Nk4+J2Mg8eo/NfFcml4LXto/R0hLWEdzAKnyziRFunA/G+C5UHg7dbg082CEfNjAOWU+7VXCxUOPm0J",
+	"hVS+3Wo2/K3s5Oc4xGcz4TNY838qWPN3sTw+GxefjYv/BOPis5Wwu5XwWZtvgyr95yCN6lmqVWxOBUKz",
+	"MxSnq4q7Q7zAdHXHQIFVrdvoqdxXGkbi7tCevYfbdmLXa4Ormz3QOCf6Z0g6pmSVsRl/cNzkWpOLvop2",
+	"0CVz21n/veffNZci+fuvJwf/Nz34x+HBd6PJwfv/bi+m5I3Nfq9t9lTYEPuZzm4pgSYUEhvweGHLTNOM",
+	"kVUxTblaQNaoViCAd2bJkVHJgMGZyLO1vnVpTmYcVDVs4gsFM4zsIApfwQrDhmLB5buYdFRUehT5IKdj",
+	"4WnZQ8K4q59LrpCwGhB1sshxENjCTGZuNLo7kMhGMkYT1Q+AWm67Cv70m2eb4S+rsvUnZ5FBzVmShMU8",
+	"YYnLgkUANeTX1hLzfHLCfREZWtLAzd0CP3mE6VA+D4rbYofhKBVC/7nKAqi7bgn0OnICaTk+2SWF95aL",
+	"pKuW/bN+djs1Ui536kU/gvRHkRcOzJibRIAe6BlWzl7vQHNhiCFBNTfnGo6ZvnXLI9pIJ92hZHn/DHxT",
+	"CLwvN54tebrxi6lt0pie7lmqQ+80Yj2/YtUpHR2SVbRG1qfLZc58v11RT0xvI4GETbILJjeWWcZS6i1e",
+	"p4JjCUuKlatO2c2DZl7epM4W6Rp2I+5NoInCa4cKzFLguZ+gQ7ggbDYDYlprlk+6KHau9zIGNWx7UVPM",
+	"1NdS3KESDV1l19Sata0hsEtRNm9Y29b8ZyMtbc690Ur1lkmQkhxqLKTJZErj2wovmhXoA0fYiirqjGdL",
+	"ZLc3/4AfZLZaUHw6Y0BEjv/ptYJMARNHQOn+hN8o4hh4qsuy9n7RXmvvlAPwHFTmWzODgU/lfCJnMz29",
+	"FYKYCosATM8OajMqT32UZtQe2hRl0+62xXyrlbWYdmI+qHHul2/a+x1PE1T08bTEobnZTfrcF6Cr+W5O",
+	"cFKPxsLmfglgMDLaV22mrDzepBPBGqkrHpvqJA1l4neW3GYvdBLcTgVuPu66u9NM3mrdFYgS41sh71OW",
+	"zFliet7t0DvjYbt4367z64XDuOOjhXmjU7hfQrgv7GumWKqkVXOliK2IFhJ8mCzzhXWzIsBDLsX6Duyj",
+	"/Vd0pgDkLSlWcF5CMTNBMqZWUuhdiwWxysOFyHRbvx6PmGXVZA9A9YX5pEjVMhal/UXnlIsmxzdK+47a",
+	"U/XG2yz8XL3dPs1t5d6YJHw2MzW/Qi46N9NRde4MTwJO4YJCPAFa0v82baMzCIJjQL2ETAnh3NdMxkyp",
+	"tkOOTGUzK/6UHwvVxo/VCJ3p5hzWtIcUWFXleJfN6ot+zPU0x7/Ly9dQBR+ccfBfk04VrRnqB3X51kk/",
+	"dft1WHVmVJxi/kZsl3W/31VtZOunQsKaXnUBwPqr19+yw02CCrN3xZcxeOOrCdQKkrOZYnlH6xYKAuYB",
+	"axhKCwWcrH0uQb/5oe3XtumykbVdCtcZxxjuUhdsDqADtODZQg6nz9Cc5YpouWXD9kckgvY9ui2wVpKh",
+	"8VNaqUZFMhZadqgqX5Y9TINSHL9vFf+/o2d06UDaj0dMgNFnRqnKshMYdJcgl1Y0X8DNACHRO5oWbEgo",
+	"FiZRMU1pNtrBatq5ovWW8qp9GIJDfQLD9KUjJ/Yaeb6tBvbff/379+//+/vRV/81CJtAr1yUqnM1ztp2",
+	"Miy43zxDu2CICwSp0BSXBMSPeezZixckXtCMxnmV5rE6Wktas2On3tJ8ARgZ0HVZotU1EKGNX6xGQLcT",
+	"8+WWHMQUpGNE3rEsKaDYQMl1q6UAhJTJimVcJiMC4d9oLDyuvXzB1qYUo0ERUp+cD8K4WmkuGfyYx3lt",
+	"eJ0ii8qJjgC84v08JDJNHEPD0CAIoir4J6oKGd1L4KQ23x6UYKEmS/otLdQji8C34iQbGEisMwZpRjby",
+	"RaWtumarNJSMJID1sYUFuqpuDefzrV8srodRbl4jGVvJLMc+lXX8QhWmCpG31M/drCe5UUMyUFFX2Spw",
+	"m7oqy2IT/GhtumF6sJDxJ90gjV/Oip2pCHrYOp8OHaxWLM4nXmC4IXP6yOkdueV903oTMLfcsSylKwJV",
+	"HFWHJOrGycx7Bxj0O5yBNEafHkgt72BC7J6cGGQC12aeYPcovFIubl2hyLEwDQCPtMFOekUv3RlCuWxA",
+	"lLYUF/DfCpmTBUtXIV8VuLdo2lqCeCukIFh8EuFdDWRbmaGkn66NgnNPtel5R7N1A56rLBPrgCktJWN9",
+	"gFSgGzKnqVfaHenlkSiIi3lJNH9MnkJcSEhcrG3gmKdhAvmHTzC9yyLN+SrljVMMcdhyglFBoTwn7CFm",
+	"LMFNtMrYHZeFIhtUZpvT3dCnNiFY9IYhGwd90GNxzUXM3LVmKxullC89hjM/KKI3f1Kgzs+VPgcJmdL4",
+	"trvXIlDEqwfdU1Nprp6SdrfCfvalPnHYShi9A+lPiWsM8ynRO8pTOk2bqfcM4lGvlO1x6V/iylUe6DZo",
+	"vbgznqZdR+uiM42h8nr8ph/aeGcu30rx4Y7bpI4p748IL7ntPEbsJUXMfcmMPfi0sG4k6upIMetovTAF",
+	"YMoAGDMkUxZrDR2cmrdsbfcYRO/mRYaeTZ5DQW1DQXscKLF2XcQLn302ZbOcyKLR5Woq/mO4AVZxkjCa",
+	"pFywSc+yAvV2dikgWWnGQT6qc3n65vLlxdXri8sfvXKe5lhyQfRlkB/BPEKEE7wP7GHFHcJJ/4RCZiy0",
+	"UFa5VjxMnNRVhePgXBZczKu21+Wby/PB0OtF0OL6VFGc9LdJj2ibG0yGKl6nUJuLCLbfF+fwqH1nosrk",
+	"qAaHV9fgyAPX+nSlVK8PS6I8LTKmJmEOzlNTU07r1Kh9LmQKdXe4QJeDm4xA2/W6rg3eQ6PRrqjSV4wU",
+	"ZRqPWit94walzowLP4rZbdE7ThpP2HIlc19abj4DGnSZUBIoqFOAQkSmbMFNcQoo9XW/kGVVSijYaGrO",
+	"2itM/3tapLdjUVYE47qdVIq5IrkcEiMREBlM53ToIRv132CPDM36JJioU4kdywyDP6Y6O7zkwZ+qpLEO",
+	"qmeAjsOxQLWqELdl/s8mr3SFA6MX3NYmB+7IA92/XjDWkkfhpnrtqd6k06mcT5pLyge6JucTaDrgDTLJ",
+	"I6mcl+DTWrURBxKC1ESa0ylV4Ysck1mcKAibNGXGSyAy4mVShH4t3UYtc+U8TH4WxZ6TiU1sMF4VNill",
+	"kmvjsKNXyTXAJZRo77Wk/sv3Gc/Zbm+vGL2dZEr1fbtI817enjxbT8zIgyuLT8jZpDO+bzjIpMy3BmYR",
+	"jG0q6UAlAH3rHJc6CmKujWsEdzktbfX2ejp0TidlScnw7x0HA8+qnK3C82NTSZLJTGaNxtAXyhQLmkmb",
+	"aWgh4eAEaq9qvFVO7aJE7lpzqExv6bAhc0hFa1Dt8jK82ZakUqYY7sKI24/yNs+oUHBT7YH2tnZPbuTN",
+	"eHy4pryrnZX61qqZ3WWqjZPMm1LT3bCbek8DW25ZYL6qPlZvkMp1EbRH/KuwKhBqQmcbQW/PurVO1e4L",
+	"JUtY+OCi9gos0wm6m6SAKCAoTF+oIxLdXLw+P5u8+f/Yexfdxo1sXfhVCsYG0j2HVrtvmcTGAMdxuxPv",
+	"cdw9tjs5B6P8YkksSYypKoVFWtYEAc7T7AfbT/Kj1lpVLEpFipTdmcseYGNP2uKlWJd1X9/36TaG3+PL",
+	"Dze3MRT+WIZENcUuT5QCfsvoyqh46BV9JlXNXoY5dIxsZqs8b7DD2vIdMM9hT5sC7e2x5XDrXMEnd7uO",
+	"7Bm61rfiofBb0dqLJGAdqi/yx9+y4A/LjEu+D4PWZ4kBjjM1uTOeUae6JGq0Z95RZHeim45LxCTt3fTW",
+	"UL/rzGqepfcNmf9Nw3v7s4jJAXtvujJ9d7cqdCqxKuHz6TfPNQ+0FFVbDao4VJ6E3de2BC8ccgjZy0Q7",
+	"G4DLNXSGTmzLardPhAyLtTt2f+aPPC0wgbl19pxsttK7enQ1K/6e2xbOzWe0KvfokW674QvBOKY0fimN",
+	"Xl7ynC9EIXLt+rpSrCFwUBo7QBM34shtM/bp08W7cISqU9uF1Wm2uKofjEWh+lQst5CJQjgUED+24Gv2",
+	"KIrC8JVVl5tN7TtudjGdflPibuszJzN+L0blskGOwRp19CcranQAOxivR4vUJvExa/b21dsvd6f2nKPb",
+	"afds+E9d9qnn0XS6vDItey1HdV+f9QCh0lfDOqHcTqliG3H7PN1zJ9ofjuZYt0ltTpb+DlUbe4qpPYIr",
+	"fhyoJ2bGv1ZpyU7X/0cfiAy5b/drsGveWXtCK1tepR6n8bOCKcN4uhSRe1xL/ayJ79SKwi7IKLxNer9P",
+	"yqGP8drbGt1lofkjbp6um3B2EHIY1smEiRmwRE30i5/VWA8WCcPLx0KToTUVbLKeZHASbI7v4/nVu4ur",
+	"bw+ig9Obm4tvr87fHUQH15+urvCPH64/fneKf7z5dHZ2fv4O/htRkA6iA+c6H0QHZ6dXZ+f4ZyoabarQ",
+	"tL6X3wgKyXyvRRP+My9lyzM8W3hrcmLjFadyFh9bVj3cNCzWmSrwr1UZyoDFxq5U0yn+gmVPFfrTUAI0",
+	"DbnYAxbfiXVcud5mTza5gSxGpwuLZi1D4VDiXwcsRv0UG2liQwcTLimEOmBxUeYyPqaftPcbpnih4xh6",
+	"t6jcxowfqBFjiCjGEYuFTOJjLxmMZeoKs1TGvMR9aN43lDGlh+EQ129LNdNpBtn3GBes/jviLlCRnC7U",
+	"sp5PpiUx+z9TxQHWhKjp9CA6wGgWzsmB09nRgfl42/ALT/KafrmNxuHWadgnNx5MUK8GDBL8xGUPmwRO",
+	"l9UYcMRSPFuzMk3EtkBKdDGa8WUYRmjFs+wQafuhuYKgLRRypj+kQF4Odc+AzFVjRVdyIgBhDfamkI7A",
+	"d8aXtrT7GCt3CsazbKtxo3ou9VgHp8+Mn3Rqn2+ARipWrNKJwE/QtSYTlbN4rIp5PNgak4ZdoYp5uJNE",
+	"hovPrmwNPIfNbEnee5cowS5rf8P+9U8+1f+Gh3d6dQoOnmdZfLo96wQ61gVHwJ4Ay0cHfRChIuZW72+z",
+	"Gwob6PBZDarLa33abrkmTf5ge2XtRjAa5SA6OP/h/Moole9Prz6dXhqddH57/X8PooNvTs/+/P7i0vzp",
+	"5vTb04Po4N3lX5oO/22w6wgqGyy1E+E+bgLD1vlL2TlkFbzfqcQRKF0XXJZwWe2U0UawLVJ4UXCg0Az3",
+	"Uel0j056YwQs6VayA7DNLpXYZPcP0kxHvwTDqReSxZCiNX4sNZfA1V9olkITip6rFVQlwyd9YZSXyjSB",
+	"AwADbpHKWWlsKc0AuUHr9F5YbCZaXs0XAg6aXz5BJRLHEMcbSttWTwf99eBlhfSEtRkk5CDwb0aNnRse",
+	"xDAkFgifKkkThvi3uCjFNhTrq+hpGw8vbWykZ2ToUnAtnKnZu7dTlxmBocwFz4ux4BVujzFNtxsXk59L",
+	"gN3Y2g/QMvdRQXG2W7xCPBQaeqq9+Z8YNw4LBidlUWu5bxCVleezBf+xXdRcqKVz/swm8HAW4O/4iLBj",
+	"uX/Birpr9Hy1N6ITzHfGy1yNM7GICccWVJOZBR94gvDOjLGAlYJk+uZCipXliw52qZtHd++hvCjE4iPd",
+	"tN1ECXKXlnNzhAN2MWWxuosji/aFo6QRwvhjW6ESM5UbQ9WV4sbGlF1TqHkNe4OQpZviFRdTmADzRhQ4",
+	"E5W4CGsuzGECTmGVM+fjWCwAgiIDhwIn1WyQ2CbWEbrVAql6uLhxlXqPB+yDq2jFV5pxmhODmUbaWuGE",
+	"YVNe6vtU61TO7DhhjpFQXAoqkNSMs0+fLt7176FXd2Fxo2any6WQybWrW+kpOwhaYTIv5R1KkEzN/vHk",
+	"BQBqafFL2BGnimxrewo2T2dzoYva123m04I6dJPTy762YfK7BSY3cZyXqZiItsmueg22BtweJYcPDdSv",
+	"a1iRyC7BgH2zLoTXtoruaHWGzd9miqUSWkTNQ0djrsWXb7Zawb989fLNm83dGx08HNKrDo6LvBTmD4ov",
+	"00Nz0GdCHoqHIueHBccY7T3P0gR0X1WAQZm9P52Zt38DL4/EA1CW44/+L7Bw/jiDcwDFFBsf8PrN129f",
+	"fRWq99tVJtm+EqiBXHVvp5QCbu/mJQ/GhHWRC75oAVLWRaLKYsuh2WmS1PpjOkXv/ZNT3e2XxPizsjHF",
+	"+P2hc3alztRiKaR2kdIqpiFF0Ki/ohRbr2oGStxvs2JQfb/KaulqT1WncsLzKpC7ed6lWBFuMXacEVpx",
+	"WqDRMMvVSnfM9mdcG4EkZCscHRQvW+XtOhS6u8tmYXRoLkD7aheasWnjJgPM5fG7vbaxQceG27vZQR/u",
+	"RX6fihXU54cIOGjk1Pe2dtG9it4B7DipEjGwqcEnfP8naSPPxHFguyeSPL0XOgLNkGWsEJJL45/vWZ/Y",
+	"WLT3gdwkrxaa4m3mk53bVIgsG+y0TPy975hZ8DDVt0HtIzZ2sp1jWmq7A8PSIBF7ZG0ypZYNuMhjPrmb",
+	"5aqUCYOrrBEDk0EdxHpFIBWdMj4wRqWWQUtGJT0yuSDIdqEF4iMj+sbGSTMD6jlpsEbo0e8WOG5Xcwaz",
+	"Cfb7WMw4NK2MBVvxYjLvU5WbkT8ckC/pIg2DxF9gPxpwNFSxSCDJcMVCOL7BTt3aKJDuU6qF3wIOcj0F",
+	"ZgRRtY+cz8eTdUOffYBMdnMBvA+n2bFjCa26FUR9yzl5GaTtMGcFoFvKfAbAwGmui2O2Qt4Omw22OBZw",
+	"6BlnS5Eb34pPCg3TIfEG4xnNlBRDucqVnEW4hYymhCIZjQ52KlFjjteMG7cfwtyAfNED4dvJY/NdwWCE",
+	"cWV7dxCWBCfWWRV43Tdd77vEq60DZPVgwAMSD2ZB7gWFykmF1PE6uwsw+/6bTBWtQmwT4DG9xzJfaKfC",
+	"sB1AM3DJuGRzVea9xxAWgdEBwUZ0FqX2eR/ovsAjteBZGyogQYKRfvCqLKgS2WxhfEZPFNAgFkOFbI/o",
+	"BPDSmGciL2IaQ5ozLDzvPasO7367HIhPpxhF7vQcunyrFrk6U+6wRFa0RE5lVdvazUS1sm0yDQ/zU9Wp",
+	"g8yhKFRO4aBB47EP0wJBrTqsAaaFQe/AB/dGx2gqezZPjyjAhMlsRXjYJ4TNIWciX+aphcY2Zs0y+CGp",
+	"Hk04gDuH3pQLCAEsVN5QuRNsk7+1YX7o0bHMVJqitaXGExIu+b3bwKYGe3AkBWyhQkiyL/HPuigBnxo+",
+	"byTFyv13LkD7EAY0GNSjOc+K2h84UeCM+HKZq3uekd05clDT8C/Sr0gtRLbDyCXHycHNFKRNV2I8V+pu",
+	"lKQaKYerP5mHYlBEqpFLsuuVEEgAFXRgszQUx/nIizkEY7Gel+RQ1QcLf0g1O/14QRQeoihzqV1AUjfg",
+	"KvOQXoGIMSIBaku1g7Fs1OAiW4afFybvs/0g00ytIgswXVdQERIyReSRRYzmEIpwVRJuzDQipLM+K8TS",
+	"Jta63vPRXOtXzzeCr8BiIMiaBV6DWpY+SXCxbKo1Eku74HYWw4ScTRX4P1II2jxhwQkkWzILlivkROz2",
+	"9rBUBA4rzaJf3Y4byUpJX8jY6aOdTavWKuCtpO0l4OmeXkRdjxKFWy04m1++8xv7IsXhTUTRQaoSizDN",
+	"OAmgY7saprICR0tuu5h7hDFIwmoQt08WCzldKMKVehkdHR2hwtJWeE1Eei8Sl/o12mPgjaQS9n/n8dAf",
+	"RmqJ0d6nGcu7CpJA226ne2PqIz3SWAhAH1eZGZM0RneqJzyH6szfnLbTAXX32aaLUCntq+vjID38+77c",
+	"U+tP9uLr0nLBWhi6HFzThKmysDXY4Ay8egM+j47QQcAIAKBOoCJF1IqhLJTxnY1xYzOnzgD5DKPWc1Vm",
+	"VLxosTI4W6SyLATjM1UrbaymscQiR9sP+TSjurTgyhR9VdDDde8aOaHMvIrCjvDXp3v/TRWBtV9sK5zd",
+	"Ozes0L5y07dZn2zct3OlKTpphsfc8BzCEyTyFvxO+GEZ+CqyqnRlrT6dzKInsvEaY8wRzKiSFbqqPwBr",
+	"G/edUorYo/Xd7+bfWvTx+0ytepeq8oJNgBLaO/evj44Y1SCcGE1dYQGDqIp8CF8UXlQiAnKEypdgAQul",
+	"7kIYlZWp02rbwFYOZgBgV0YV9Snsflfb3/7USqA2uMFYnaG8Igsu2YryCe3PXop8hKIojDXSCm9Jcx42",
+	"oc3UOthjF56IK0BxmHCzlg2oj81vbrAC7XBqX9VmEF666GDPMo4qVxHO0G1wIfTA/tmniApSpeFcaiFy",
+	"WxZTWLi0cIhB1nG5PA9nJZbF7nREptSdoCCk0gWcsMyH8u/YObSZaTmwtIn2O2tz1La6v3NW+ilzsOH0",
+	"RCjN1zYBH6qQbY85IIXW0DLPs4zAGG1+xUcNgwIgliiBG44Y4vyS56XIF6l2ECIqDwdk+kcMNqaMnGX7",
+	"MW3T9JHetVU3BA0jFPShawFTY8o404LnkznVgvofaDOrHkWaJlwVCrxadezisqEJqKUE+i1gW4c1CC+v",
+	"v7oeEArzQJV9MCMbyRIP3JPa1uKGIjJ9TYJCQTeJeAj44tT437qh59YqrfZn+JS76F/4ce7ni8SFBydK",
+	"FjlvYNnyzkNDCKlgNKF6d7yoGl1UP2l2Dtrmfh8qaEiPNCUvhdHWLn+DmZMvtMupOC4cpMYhTOhaasV1",
+	"zJGGzzFGjHArUqxGEDAIHqCt/BVECtspqGw0cSmkhdrkufFueySYbFCil4Hdk5aHZp1e1rqmVXqp75Gy",
+	"rBtSrU5cLn9l1yykCJqVwPahtJKxtysETkOX6I1bub0rmhpe5QqaMFkoExtecMa9DUdX8YqcS4hWmF+g",
+	"lWr/OqeGUXmeNZb/IjbHCXREiiTGqnIcUYzkKTBKLQZhL+1jrVu6h0yYgw//UIRLSSAFOSlzHWpB/5gL",
+	"qJACoqRszdIpi+3jYoim56U4sb7f1HjiRhtDZhizxRHj2Yqvw5mSJSFPBeGmscMARxYPdlacmmeNdPo3",
+	"UfMKX4b7hAqejRpymVcO/h+TmQXWdxRE8T0FQA994oh8Xh6BA0tQgzHMFIJFxkNZh+MDP7a5kPaoeawt",
+	"MXq7RDhd3qfFA3ZLJILw71TOoIdjian0HCsVBM+zVORDWSFjg9MN+GOZkjPbOmwky5gSAcGWjS2Dz65H",
+	"VO3AkGi0MOc8y/rTyncISBkT5nRi2QLHKunBw+wQMrajrz4GbiKWAMekJPTAISNmhdAFvbAo/aA7GnxE",
+	"cHUfw+30I6kAehJbQUgMiaa8AdmoilX7RlEEyZ8WopirMNDiBnpl/YdRKhPxsDsWU+bZbo0Kb6o9N7LL",
+	"7EaIj6qmsG1TAYJx7w4FnESqfWTES7KCqDFiIg8Y4utCXY9eYXs6H5vlAIUDveY6YuKXkmdDSYD/KOUB",
+	"rhMOq5qSFqDz2hbn2gpgOeWG73LFrFPS+q7tBmp18BPsIAetcigoM8Msf9Up8PAFpKAOxgFDXlP8PIz6",
+	"obzBFLEW9yLnGda1NaTmLbBsKOyIszpgH8AB5DN+zGILq4/ayWv6suByyznX4oTFKk9EDldxacG0Vf6F",
+	"ZhajjNbTv9dsywiVdpkLjWobtAKo8aG03DKu67MQS1vfrInYB+1ulMkaDRVjEoxA/MKAVsgKPZTmm+A7",
+	"oH50YtsARALf7GF262NAXChKaO5CQDP6k4gjIEbb4quI2TMPMTLdQE94TiMzRn1eSmpUs5AfQ8krEEI8",
+	"GGNn4gxYvMz4BL8lztJ7EUPfvXHQzT9OzI4AfEdzxVDG2KYU275XLCAVOdf0oStK3YskBaKkwnOazbzi",
+	"LmnoV1PThnAoHBv8AtqhtCa9j5IfaqhHGqpAgxVqmZoZkWYspJFtz3bVM5aFOeg/qe7HDyp/VzxP9GOP",
+	"4IZ4pvO4U+IGPFBgsbQATSgzC8XiJF/T/nKuDG3SmsCNsAJnRbGFFXEMd6r5q+uCgCv60Ws17cHn9f6M",
+	"ff3m7R8bAxw+Mug2fAWnwzRRcpqlk+LY211ea9pSaZ2OM8FSqQugMDE7HxrTcTKHMt54X1y1kiIW+Eax",
+	"cLtrHh08HM7Uofnbob5Ll4dqiRNyuMQuR5oOqAYMFRTeFHyciRPMufGFtvlWI1cToIZs4LcnKdvdOjM+",
+	"5iWcszO6ddtOw6m2k0wynfuyE1FkKhHPC3QHE1HwMAwnuHTG5M6VnOEypNrnTwwjHwY2AkI7LFJd8DvB",
+	"ptCEQWfEe1y3XY6b+H0qsmBxb7pYqnyvyb2AO6nFNtBZDQLm3eVfRhfff/xwfTu6uDr78P3Hy/Pbc9Ia",
+	"VYM+FOLB4wbYOKYLHiwrA2gJXsyrrdw8uR6Ecd9Pa/2cj9cfzs5vbkYIOGVbtWmfeBtoYPkGhC6aoMpR",
+	"OdeBH7/+2jO63oQh74q0yJpC/9BXQTiyJxXIhNFaCEROpOLhyrYKv2XT+s1SeUdMgzXMWmtI0XuxkE6W",
+	"PHORVS3ye5FHyDaLGBjYUf7p+nJjJX3aQryNmO1j/NcAieFHZZ7FG45zmaeHuQD6+8nuiDeBxeBEuoVw",
+	"x9vbhJFFkPbWMqjp/JPW17WwZ50m0Lij7FlMojV+DjWJvIKqdcFaOAs5Vr4O5bPYXWHuUTnehh4Rexbj",
+	"f8SA1uQ8v2KeC7ARlhgyCPsbDVnHuUvNNicw7AC2d1sHpVLkpdjFv2q/edcw2qfvMcNz/94+Nj4SALaO",
+	"VwtsbIUvvz56+fyEGf9g7UxL+Bn2PbAn7T+0diz0hm0MNTH7NPGDeLatTg4B8Ek7+X2mu8cGaz5yrR17",
+	"KqvB6bmuhsdzCS/4Qw092pPo1az//n313onaqKRFiAJ09CYlGNZYjRMkJm8CN9hFjNwA8hqqX/mde+5D",
+	"p+Ja8CSVXQis61sdRzZqbDr+ocJo8rmWGN5X0ZQa66PAZJ3K15i7CVOoVSaF9T9rKCk+ynsuja/bYMpy",
+	"yWz0w5rq6HMxnhVzVc7mVRsn8PgZ/RwxXU7mKLm0KCC4rKZD+VHpYpaLm79cVjSzaQHB40xp/O5d7kgF",
+	"qewfoXDvr1Pn7iMbFvWzAAc/BZv3U47ot+C3U1hhn2H2okzYXBq496e2IXWE7amPaaHyIK6egLLwotay",
+	"wOhFqYAgWm5fHK4lcD9jnqUtnL0JruvdGeEIGz48t+W7T53moGdXmQ4gew5NVJ1hcNCR33jbANiKVZBv",
+	"lK1d1KKz90qjb2RGptL9UTXpoVwmXuZoF7d5gFUpJ62Vm85JQW5Em8CGCtctiuhuGbwJl9SQ1GECzvBi",
+	"d9sImC8bPnd/HuE60HlgzMjt2XXQrr17L7JVAibtOa2QRe/1IlHwQARGF+nCjJkJmTAbqAfwggo8DdcC",
+	"HFRoO1FjUIJJ5NMoDiVBV4M9JRXEkrJsK+/bPsaHpZgUrVvU7kliezOexG72t25zWhU2973RMbR05BvA",
+	"GzqSOdv4P8GZbQQSKqbmKMDUfDsXcigJ/RmuhfzU2jVzepTxkCNpRiScqnzSgMcx46B3Gs7pnGfFqEnj",
+	"/zhfU8bju9PL2/N3x15+qco1jaCMzPwBZZj7t8pZbDdNzJ6lBUURQft59TeSxWYYesTH6l7EBMqoyskc",
+	"uqekeD5gp7Z5yOH12Smhs8CZeQa7E2Jp9t8JRPYWZmKNRwB7MqhO4M1tpRYO8RZeoHeXyXvfEsRAgd89",
+	"EHVijKQiMszaT1OZaK83oZin+tjfWl/ooawmF7kX313cnJ1ev4Ppe3d+eX577ipBigqKj+Qnq2c09ioA",
+	"6UpLLAEbDpqm8mbzKC0Yz7RiE3UPLXzbBVpeFg6ao5qqq7kuRo7DuglSwPIs8QJDfoTlMi0zpoVMwkyz",
+	"7sn9qHbNbWbZOyqt78yl4FFPAwn2S5oYPEz1/ihQActcTaD5cg8xu0AgoF1v1YpNeX5i9inPAHadxVbQ",
+	"xHu99sGymus9ZPyCr8dipIVsma6q3G3OsQfm3ogNO4UQheT5TKBHqKp6RTO5Q2lbTI8pXU6FNBaRCzeo",
+	"K24Hj5RK+qpNOzEe7F4nTYp7kXf5wInIC57KbM3gFpYLPkHgJ/y4YxbTEsfQVqhZrCHbzWUylHE1kfFe",
+	"44TKhY67/ENOADrGpBkt4fsmSiadiYyt0gqQ5izB1gsWp1Tfy/zPPXYCp7Y9ZjyVTsO4VS1zEQ2la03y",
+	"Nw4cRdePXElwc0b2mtItJp6OeAUia7DWKtUWp4mO2Sy9F7ICnEuLOeNUS7jHSQ7v0fcqZ4BUX00z1oTR",
+	"zEF+BTLvxlRK0a6CDbzi631GcZeGSxIva2/HEA2bcxtXQmQ0/PFOrMFqBdrLvYQpGdmj3fgUUln97wx5",
+	"J8WrWBfaYmTKn9hcyVDi/tRqIWxrYx+7/rMRLNM5rxgoC7UcdY4W3BSE0gc7ZNdNVd70Fq9HvCSpzff0",
+	"MP4J9n6UBrvkbPrbVlEq34Qy9pnZN+5geeW5Zn2NAYOLfLJt9VPSZbERgNxpW21GIz4/hbQLyNpitB1M",
+	"0u1JAwuA0Eww7gDAbZVXlqElfJdKxD+vkmskTYgxBpsKhhIFi9PNGX6Smm6IIgsGOFNSNBRsEUxisDPE",
+	"O81tfvme7Y2YObDVppYna1Nz1sMnVh1b97A6gVUUxTpAm1Z6KK5l43aVleh5lxQscY56JYOr2BZZtKQk",
+	"amabp7Rr1k4bhXbFL96Fr7UehGzE4IHTWCgEN8QNElUVTVXTFlVU61TOMuGqLaqCO8vLQk4ZMLXcfLj8",
+	"4Rz+6y+fzj+Z/0I3LZgaqUfd+udAfa/SJkLxkcQPgiW/tC19fzQ3DhGhSw26lv1WVgW9MgjqXkP/6QC3",
+	"ZvwCP6rQJCMwNICedTrdcJzZNKfKyKYQqlqIoRzzyZ1HNXQUMS7Xm4p0O3O4K29ojsqosfv9O7VCMLZC",
+	"IXdyjVBFwdAgugtWkQMuqEbZPs1ffflmF8pSsEG+5QDthYyEG3JW5hbaPiZRBIW4RiXzXCSgZioLEcwm",
+	"WjBcYGOOGWfauGO6XGwEf0JFI3uHDWGH7HC2IGQgEmzbwjf1thI3S4LgtU6KtqzDd3wvVgmKd9SjWifs",
+	"TiwLj6XBTjjUDsJMhyooerBJNtERdo8n1sOJu+uB6ZXRAW/dzvuUmJxTyxkVMIG1Z8YPPhO5ljzL4sCc",
+	"7ZkvywLFnjfg4Wkyy8iydN2XEEMmN86CZJmZMndUxqc5SD/DjDZFloPprY2BqIWAqaAsJ69ViYqcLUqz",
+	"4zABhtHNvFYv6eeN9sxItdHjntkfC/bd7e1HOzDNlgLBCz15+lW7PP3yzS6NRUXjDUXmCJAc/PIe6RVI",
+	"IQsuiwgrKh/4YpmJyv3gLMnXLC/lce0wg3ocypbIcz1DvVe4olu6pXLXKhZyl8NoCB0AouoxxoixXeXd",
+	"+ek739wI0D+EdO5LqCbC3kjv7k7JYFe55BeCHAXotXcEvU/NV4RC3AjO7SLcwGYZ12JAMfPSauYI29Qy",
+	"NlTYww/4s7U3AKmgd+dm++f29G2GZTdolfBU2MRCs+mH22bD9Otg/bloYrciu3pcMdD2TWf8w+W785vb",
+	"QUPoMazvjajAayLGJ7nSGlC8AZTDEx9xkv0ysGC2OXQ42RzMUMKPZkprFzRamO6YDY5etsY/u84OXB9A",
+	"nyPB7vqEbd+LbaIedCAEf6dsWjkvHsEG+tgQUd8iexssCvZm+FInF9A3pv1wr5r6XuIJBCQ0i+/49I6T",
+	"FTAvimU82ApG7ZBwVK8LkSNbn/vqudGgWYq1oqjzl3ydKZ6cME5jALhCV9nmYBXMjWswUDVknT2xIBZa",
+	"ZPfU/2mupThoDxB/M9gPVauuE4yvdlbIkTXUZp0VHXqfNiFtmnpjIJld4SwYZ4JiFG29G11Z0JceUWkL",
+	"FylxJ3h6uSO/UJ+Qq5k2F3btHxLcbJe3X1abkyoK5b1gx1LuwQ7jtmCfWi3YNp+L1R8HspPSf2sptvbF",
+	"Nx8+XZ2dvzumqCQYYVgmg+GJKiOdrbEQ2i/1soGmH08vbpGU/vb0z+dXB9HBuw9X5z4ZvWWdj+wb2+JN",
+	"eyzRfrNawc/2Xd2drDvuwV0X6UMebCBBQ+HYYv2AtQxxmCXPeZaJbMA+nl+P/nzup7VslTQ0PN0J9BLB",
+	"s8Z+I/CSItQcxBFAUY5lLu5TVWq4AzjjK15VEPLkIIPU0sSwSc2yaaGBVr9GtYzjP4gOaJRt6w7apjeo",
+	"d83reozb9C9hiHUxv/azcX5r3rsfza4Re4Gj8iqwBrX1fDoVkwAqGmVAR3diHXAD/izWEF8Gax3ME6BH",
+	"wUSyhMOT13CybAWXMTfITdonuzpeE6RXZ7sPQ5ffrK/4QgRsvm/WPk0HNqS/OmKZsfZ0QYDjA3p11eLQ",
+	"/Y1wo8Pv6nPfpKl1/cfN3v9Ci2y6qz/9pIoVUHkYAA6QgLNFY2+PeliBOzvZvcqivml0CG9sf/snAIwt",
+	"hIvr93Xm/WbbQCq1LRV82zHVO3hENncT4MAl3exu8PaTdxz87ekmL6of4hZdeA3x3sc1jvxdBGGDlfXx",
+	"/OrdxdW3x2yiMgyYIu0mbBXsT9XMebeYf+Fm5VzRKyFTDaULmnNjkT2LveLZ+Hlka3VtwJzZVnOsyDw7",
+	"vTo7vzT/yAXWzdWVNY3zIDo4JZNudPrx4/WHH04vD6IDKvowuvz00w0Yczi8g+jAvcf8N72lTdXDTPZV",
+	"F0J66gITbbXpGARTLy6cH4hq8oyCUS3ZOkRN1oWRw9Q35+XtsDKPEi+PTdTZTETbSGF8tVAslHu1pX76",
+	"Rr1aNjh0oGxHEh0KFEnB048XdSQOs9+XvJifsBhdNYjsfDy9PfuuBrcL6LdG5pj9C5RgciIyVwpQuXoN",
+	"mwsKK/bJpxjXHEF7ICgJz0mesmX3STpbLaJ9mDsJK6uzhCAupVj5hP0S42CMGGKgNzFTuhUeulcnbVOC",
+	"LdRI+3aPNtp/iPbXfRXTnRDLkUXfau3PY/YqIF2HhcLelaauvMe2SjoWpDa+7woaa7wzNXbJxyJrEiMe",
+	"T0aP4+lqFJA7AJmRgZQ+84ryHTs9YWlhHecizbLUFiWyI6byoSRmpGMPYAOwzcB1O2GHL4+NFhb3Rgd7",
+	"KWsq9/kCAiT4IZD7yKiD0riBOLZNMq4gmIQxi8yULhpAkDwCaHdxu4h//fLLV6/ebEv5w5fNDU1dXo/T",
+	"nkoGXYCwVVd8PWAejOsG0QgEc80EDqVdjaZk3j6Db91c+xxQ8BFHxgQI6Df8AAx5Y97am5XNVEPEcjHj",
+	"eZJZ9Ae5rrZLNDSTAnynpQS6XpEwJcWAfV/qwthudF6XfKsjpj1c2jwde/UR20VrK7PCDWKvZON1Derp",
+	"hB0h7gplgne3LU12oaN5WeUVoY3/bjBoXlY9kKXs03VN50rZmTupfVpk7Dy4DfH2oGFkKCcAxwzmKOaN",
+	"sUyc5IuGv5s/N+VR3ZWdZteXXT4BEnFyWH4YrYAearwGY6/zXJ/jU0B47PQ57bxH1ZZs7SEv8vVplu0j",
+	"Av6n1038nVPt/2Pir7+17Nv9MB+aMGxuK3g5C4UWRhr3Arh96hxs4LcJJ86m8X2qvx4ZFspCNWGR2/0Q",
+	"TFZhe+BjayHrI2hHjIIlPMu41uHML5c2fmC9dWgpnpaaZxCLpm45eKPvFRuVr8oCqtILI5WNFyz5PU8z",
+	"jvsTLVhqOI0OUnnPszQZ2S6RBme5yNf7iEmjY0c7uGgBJpfnBSjkyCoIRGJLxIN3Sus4wFUYQ0lB+7Dd",
+	"M2kHIvnJAwg7OD74WSs5uOar72kZuyObpWaiRkuXoXosPjrWVyxEPgP4NVtl8cfXX3353IdH/kKzmGos",
+	"Yls0n2ozoTSDmNEz+vgLbasxiCZSqmJEBRvBisRpmi8cs2IFhOdygA6uGRKB+KB6gReHMRIjnWs9hGYT",
+	"WynCJxOxhIJPFnuTGDfZKf90/my+/giQ1T09WmK7crQzgJXN74REG9Y3wMzCwisgH+RdYB3X7TgVsBjx",
+	"bASb+J5nQR8P4kY8LfzGC9SrFf5bm2qHyv4Oiv3ntGhEJXSRVoeHBaTY7J7na6Otcy4TtRg8Lq5q9Lzd",
+	"zIFhqIJnnlkz4VmmI0oLpkQi6+qF92kf2bkKmZKQ36PVKFZwgmjE7Yvw5dGbr7oNpMyK1JzJppWAzqpq",
+	"HaA6AAZEVEdbBQK7VqVhTL7ZVOTrUbgVygzBxsPhcFjFyE4loURmqbaMuYjs3QNPyanqkPtRP+ZPpUKu",
+	"VSiDiHHJYwbsudrRMkKwNBdLlRcw8WlOhpyOXO28yLQYoCBU+THTQuihXHlkSJErxSdEeT1wvZPHbKyK",
+	"OQZl4YXkzMvEjEEPGE8WqTyGcAUFPerJIhy4RWsHu8M+2/zR3B22O0pJuofvEQg8rYD1zTelshShBrEN",
+	"PP8GgCh6QPhXDA3vQ3CJdwajahieELKO5M41s7zsHarw8lJ2KwjctGXxPu+7vaEGDdpSnhuL8nH5FGvr",
+	"Ir/nQ6Gr0CBav5TxXDlWWzM+ntoYz4RLaKEdC4tw9Iyzq0+XVf4gMu7xlIgOyzxXM14YqyrNjeVZCA+D",
+	"TaqCfbp9f/jVc6D0UQuh2af/9f79+3d4EiyWkqX3gdawshiwmCc/lxpQhNKNFmxj2Wo0w6wy93it/FrW",
+	"MJhwB9jRoyP8EAqhNRo2obRJL4DTr6KXX7+q3rX76SDCwwhVrtgdCrjZe7NNjhmXGD62rtAqBde9YHOR",
+	"LcPhFV1wJMfePf4v30ZvX3/Z5wPCMN+hZ796+7b7g0OAww1n7NKcwX3a6CCv1wIvTDt2++t8LGaXqsCz",
+	"CQAc3vbFjzKO26SsB1N34gA4IdwIkhIS05tsCWqJp62UsBZePSLxNZlHtOUw/xUluBtfYA4bdpnFs/48",
+	"UNa/J0b0Pw1i82/hlbgm3pG+S+HuY6Azx+vGxViWttsbqfb24EpPlTm4xjsu9oLDStVolaeF2PsBS8Hv",
+	"RrnWez6gee7LvXqWKYpqDBUlxT+4wG21epPsl1HPvpL9Bemy4g5q88cuCrGwNEMInpXxddMHoNfYr/W7",
+	"wEB01w+uLt3IgaRaQ9cycbUUwtLVywoVkrNPny7e1VRB03s6NdT8pxpfl9KDMLJVv9u7FHqLCVGq8Llv",
+	"Cbwm1ahIMyjvh8xpLooyl8GW4+1D6cH07FRzYSjyn9rOpd77YEK8Bsu/Q+S9jdpc5Yywp8AJdglkISl+",
+	"bTT7BHFqO+r26ku6hSKcUNrdUoJPDk3hDZ/xnpMXL0TBE15wYvlj+DTUnloBOx2+krh9VFksyzp5n7aR",
+	"/WgoXQ8J0PKZU1HVrAS8n/0wtD2+rw3qQV6IAbuQEBTyAh/UoVLka7ReqPcOqQOnBNNU0YGmRiIXYsky",
+	"NdM9Ss/N/FdYCVv43I21FIDiO0W+MxgSBbfxhsin2uNY6kRhrgBKAr2kl2TkWqczKUQYCL3gd8Js/5y4",
+	"BAGFaCnUMhMY6TcqvhBhIn5XCtSK7cvZUuRaSQJomBhX2zE5mpuJAjra+DPlxADzQuUTYa87rvIhsAc9",
+	"vmsBrSUa8hS5WPBUDlhcSrWS+HypRgjTZYFAUjmLj5Gf4c54+FI5U/iY2teTUhCeNWJ3ATE/RPHT4oRx",
+	"lL0OgKuUFmAQ5bFSQ5kpOTtx/Jep0IAfzOj9A3Yq11W0D+kvoW2Gpm2Vq6IJKmxcauDqGN2JdSf/q9fW",
+	"AUslBAlSWFxfIZMTBrLHHLXA9IfhNwLL3G9grq6ukT0/dUTobTiPO94CEdWOGN1CTvI1FI7TfRTWYmPB",
+	"EkG/RaximYZWOupQGsqJkghdBIYhQZkXfLEUFrLoJADufVNO5u59qR7KTEwLI8abcm8TlSM3mZJNTG37",
+	"QNiTkG7IGV/IRDwEGGHNmYF9/yAmZUEmccXxemLZvEEPxdDCOJTmuHGg87cAejsqzryhjYwia2CWdpSl",
+	"QbPwFlHZpE97h+rG38z4XTMjN8vlgP0I2PhOWAHVqxN2aUF5MGe3OXCdClLfF4lyRvSltgvfzZ/Nm2yw",
+	"xDVYpImYQu5QhQ3gK75AgXdfJ+yxqUojRvlC/G/6OR7seEe304M7A2K/1b0esj1AJaNp7oHcD6U9CD9S",
+	"Ba3QVe60/qBdJ6M2ssAOcQzFO0vfZHIG11nayy6WBUTh3R2jNhI4TPwWzSQfWToVk/UkE11efOkuRgZ0",
+	"sBd7QJk2nigpRKJHzkRoLp3ctg+C6yPFQwEOXqPI54xwPvG41ZJH3cSYVEUT8R5UXfSYl7wKQzyykORD",
+	"s9WNVrtH1r5RUxCjQR8PZSImGc+Fjry6kp0mPxWZoG+9dCUQO9OuVC0BTZUz3tUjh2ttrH771yWXLdyi",
+	"nwdb2ByQgFfe5ZZS4z3IeK2bqaudP8OR+tYmnbQF/gV9bDvVcBMgdYX1nYxjxtKijy9TiOWlCkaYYAME",
+	"DhgU+1Ef9Z+cQsaOvM7v/AEqCQMvLfXSp7NpxLytHQMwuN2t3U+5+Xsy6mtz7mOn2nsWulM8JTrw7J0a",
+	"AdfLMHgkn4imM/H5IZqJI088TMTScRsbCVpBNUcbzOzw867C5TCCMwm1ZgvOXeF9xY4WyFrwiiTV5qsC",
+	"D940oXzRtaGePbpdi2NTaecNs7m++tsK1IciboYr7gJS7IUyHtXo6Ze3x1AZY8Yeo6H7Ar7jxa/mf357",
+	"YX6N69UlrvGzMvldX+ihb1UfkAoitOdDmi2rBe2/jWVt/5ukgt9nKh4KIZND16BHUICH9jHuD1NkRfbS",
+	"kPiYot6QUO08M53flNndZ2G1sw8P0Nr1J637kaotwCclCOq0YFKtOotxM5Ymkrr96dgewZoWQkzAYCKU",
+	"pYrEA67oGODdg1mtsT1ks5WqwnAwbn1n2rLAIOmVo1SPJjzMQ1HvTqpX71b98EG8W5/2qxPYptmoHszm",
+	"PyW9WSnbGnxwAR3BmF28Oc8gslNUWy9FrpFEQE+/UZmPQKDpS57WSIbmNuAGFdrzAbsmGrOhdDxmJ8zP",
+	"eDkeNEt91hCQ7EVLlhZEwKa3BhigImMbTGRDGeOoCAWxUiNxGyNZMRfys/KQJa1Eb2mim1lwAqAAqbzT",
+	"HdKHl3BdG7XWpiDyNmdLI80ePVyWyJnsdWf7QStsuKC4D+1SI+mOJ/qJL+spMQ+N3nOu4COSpGGKDac/",
+	"gnLdp8Ig/ouK9qLBKNy0BexWarIHPRujG2uF2UV1wxB7mou5FeCOxYLB/wm/4ckadH2MwIBR5xtpbabZ",
+	"U+Cv14DXAY+JGqHN0u4Lwr5t3jW2qN4Y7Wgrw08oq7/RJJ2ovdtXbad3sHm1onPbbmCtlrmphRX3w+J3",
+	"xf6umyNBoYzIBsZUSAbsg6fsshSooYtVOgHhxSfYwo/0ao8D8Yavs//eNqF3SlccdNUfe2IOHyyg+bPL",
+	"nU8Z4V/s7uCoN5Y8VftrRwRed0D7Q/D2SxiGCrE/QEANJSnJs0qSYR43KMscIY+5pyH/0QwP7GJYHjTw",
+	"CVN5ZMvbKaBV2V/AW0feDCa/cUYjZ21iGh/zr6xepuGRa4RNNlUWE7UQXSXVB7q8FYwYamhfRo7PKE9E",
+	"jolYIjNcYy1cZYR01dV9AspWr3eLwHvB3p+iYNcrL4Q17Y3LzGwId1qbbYl9BSKHao5BMHoVDgW3P2dX",
+	"6XAVwfKglO3iNhKU+AfwswMn10773xk52Y5lj48el9ld/4/+bB+Mw+n8wR+q875RLvbuw9U5VYK5IHsg",
+	"imKblDVfVywvfKzKgs3VypyQmRKQlRiwmGChscoGTw455vZOqL/ze2isjUgI0xZYus2+2wdXeA9VG8sy",
+	"y2KWi4W6J5T+Fq9ml5I1D8PQSJGX4qmV7ubntW2Jrui+G8cAAUDFHvC0ViD+D0SoDcctK+/cmNypdAho",
+	"WDeOwMlwFP2vpMBtKDiID9kZBoh8M10KHVGjnuUcJoCiscjUClX2gieCjdeQUk6T6ugbp7BmYXTh+w5G",
+	"R503MxYMYT86R27pRf1iomPhB0Otp9PQqNaKEvzyyPo6J3440JZhT0vttZn3Uh43+N5Q7rSKh+wIPVRB",
+	"hO1p8rZMIMZQgwJ2ZzeqJICbmDYpc+Pmri+EuLflrZ9rptsYyNYE3xBN2Pj51MZfEZYymeCJZoUatLoa",
+	"GMwELJjP4Gc8oVm/l43duYxiVya30aq1H9S0xd6VxJm6L/CkBW1Td6gpsD2gUEzIxDf2oRXEVR5vb77l",
+	"26PNjH9zpHP59dvuF8MIW2I4iZ0CFNW54MkebMl4lJtK2WECim0czHE5uRNF9eKIjcsCuSfSQjMpVsBe",
+	"DcpiKIkYjZ4AJPhZRs/Q4QRNYGNU0OPg9uC8uzlt2ijntiivDwlFl8q/WiGflQMNZ1b3qCVrqwasdWc3",
+	"NFaPoFJkt60FZcS34qGwtSu64Itlj3KXcPFWqFG6+ii6zf8S/+Wti/itY2bYJ+3eUTMUYmmjsz9FLaC+",
+	"UNgMVP5bRc2lhGrlZvVwC6ZW4gCaoAo0FGAgLHAjguoRWltXbtsUkJsG2d7DEbFSFh2rksBkaa673A70",
+	"Uvwqj1gpp6lM9RxL32dcGnlax5HtXriV8V3DMFe4USRpj6Iwl2jrtiuqlNvWnohhnZDXDhxENyRNazjo",
+	"VB/rpLr9npZpawuYme0x8nR6tw/E6HWgGFVsfEzESl0CVQHlnwBJOVsPnHmgm1DkuAPu8J4HyQHsHOls",
+	"ITvjIlTNGDTGvCYx7Z1esNnNabVF/BCUhaqDGkYq7G9721AaG7+KbBZlbvw35NNWU+8MgIu10dUmlg1x",
+	"2Z6G0mbZWj3HqC0bf7CwzB3w6oxt7ZxdCUQQyHsE05pd1UBqimxmS5LT6QTgxb3CdZ5yCWyqFucSYGQr",
+	"We01fbuzoekvMCyRnGw7omHP80lChTQXNW/PdwI7hBDPH5YZl92AnUKaVzdSF2Lqiq6yYD0KZqbgd8Lp",
+	"sq4AxBk3X/jP2LNpWXTG6/Bk+U1Izie1eQPbBDE1+teaBZTETgs9lH5aXVfdSlC6z9KCPYs/fri5ZS+S",
+	"7JcXFiz4xa8VoMBvL8BUi59HQ6kAtExlSLldZZ6MNHU12l5PF/Q4rsyO79it9K/YhNdMEnHrk0OQLWhV",
+	"xXLOdQ+S23/CFiywepvwE5GeAS+JyJ3cI5jm/LNNaSCN3xOOKxPWHjOXBI1p6E3qc8DVSu4uYXAi7ANc",
+	"3Tcyk0r0+f7R+mE6f7bxvLA7ZLEguv4AuulcZQBab5VSOww2tFxacmmbaKJMlDGaIBjnFZzjQpkVXo3s",
+	"fxv7zi9CcpiIP3VP0W61BVQDqz7YLqI7GdHBrrL+9644pifIBhCJYmkNENK4xIjvw5D3AgGkGopTSNXf",
+	"N4QkfECCDpi8PswATMfISJce+Acbdxeqhx7eaK/vNFz/ptEyF9P0ofO92+3Ze9zW+6VUN9hvXu1dfeZz",
+	"q/XYw3R+vQHp/NpYo8bCMTv0/xv8r//915eHX//016PDr3/69Sj66rf/CNbhQ+V+vw/Be/p8Bvbo2kiO",
+	"9w2v3r7dCUu92b7baYlqLb2ddV29t9crQwvwZnqdvw0JGAIgt1diu64D8rRwV1jEBGhYFm0GarVdJeGv",
+	"w4NczFIlhwfHwwNRDg9+o8YgbyLfHH39ZW0mX0WdOoyDAdCi36w5BeeTzIdCC1b99Xpyqbs8OhS1uEZF",
+	"ollcc/VjY5fFtZMVb8Cld9mWfjNhpy1pu876HTZ7V5/jthUI6fVpvzVoyr1KglOI9oYWgFpiW0uCN9VJ",
+	"t0gczfhPUdvBhDLVsSqLiGnjjnDEe4K6O8wfDdgHSdXMXkAK7lXToeSubxzaZSDMhV0e+6ulDUgFf9m6",
+	"APjvJSm7QhgYCfXBbQi7szq9QsmRcRSzdEIOA3TTHxwf5ILQxEMLpViiWDpFWrDN+a817iPEEKTUcL8Y",
+	"H/V4KGN8fsyevTn6+jnsOiwCH4mHVANACHv26ujIssPzAh7/vF5V5Qa5ce+29RodPBwqvkwPjaabCXko",
+	"HoqcHxYc29mBgASE64F4wO6mEWFy/ekbGvmfBYKc7YOfUAcd6Epa48EPbJ0YxIITS+2wwzjRLtASpDlT",
+	"K3lia6dbmBuGcou6gc6K56N1qQ6voR40oSu7BMuXbzyg081984V2HF3eUSNW/LaD1tDzf+vwIECnu+1p",
+	"sUkBtAY3cF8gADipjXXwTwXHX2+/D6aMiNAPjtySa42NfJVM9UJXA1ZbkGrWh5JeROQdNd6O7oSI0e52",
+	"f6nR/+uxv3aVHjNjjOkCA1yWypIh3IPVadAUAZl8zjIjBX0KrlRmqRS9TY7uwsXqUydcbmC7/tbQ899y",
+	"huoUnwN25mKDE7UYQ9HdyvvwIGKmW7lXL9/88c1Xr79888fWhdtTiLqPbDJfLn2PYHNNJ4rnWrBJZnzt",
+	"aTrhfkM/Ail6GoGcdR+XDRbIwcwcWB7RxhrcPfI+++UzvBqYzmb3TthNW0rSIfvRrdB4Z3jEC4FsHppG",
+	"UKIt8ylQC/JYjjrwUkSedkCu3vyikZo2xLN5wcdcCxS0NqhtqRa7BmImd6LYudgw8m/gWpoqd29PT817",
+	"Ut1fe3sUcNg2IyjbkzAWs1TKVM7sBKA+x7H1gCSsBV22XyOka5+HTGPf5+/QFhfTOkxBe7QT94RbvI1p",
+	"qn1MtUo/te7Kb9w+6Jl3vBdNFINe2zCV1hRsG1CoW2sidrNmPp9h3ydU9sajnoHomHs/gVamYcpOs6xe",
+	"9feFrkLDPV9lSxa7nMqqwrNitm4Y4nv4NWJuRRAzK12IBDJQe7Sd9opzVBhT+65B9wjJxrGj0wWnqr6Q",
+	"Uf0obO+U0P7bmOntTb79sY1n2MbiQgQUYpJqa5yweClkAg5tqtnN7en17fm7ExbnJchQ6sEGcDX3CbHx",
+	"0oby+tPV1cXVtyeIB0G/pJqdffj+4+U5PqaGqWl/PL+6Ob2t7qRJiIfyGZS6gh/k/fCcEIQBZ2MDBZRS",
+	"6s9xmG52zLNcctc6G+GHg8f5/vTiEsdrZxwHe3p1dn55ef6u7tfTjB0AtL3E/6rP0IZJF7D26PWVveet",
+	"tr/OjXagWeFUF+lE75WConJihK4nb9NZ6wQGm0pdmDFVFXa6XEAIy24a3IVxxGJ/u1t8aW+/1yCn3R/N",
+	"qjmgVvrbiVddKI31co8FYa6Kbdosb0Yu491HLV3jIkaOKxA2SVSDyE3lbA9Bxu9nIyt1LYlIQwdv9wr4",
+	"DsXr/yrKcSuJtXUSNlVTX02DnIjAV72DUhPhW5ANAsUFe+bNUuT2pduJzxlfKGC8VFoQrWtV0xha5EbG",
+	"7K7cnFBSiOXQQR/91vMLyEUnbEE1ZV4BbA8c13pmaO+VqAmUfXT4E1gBNZnX/oS/D3LiJhhiB/zEza/a",
+	"nOnfy1Bp2ilbe7bNokF9t0cE5DP7zLud0rkqc9sUmxKkD7UOEVoWAHiGkeke5afCm8sl9uE+7av3jivV",
+	"TJdeOV26bVeYyfrD3ps6xZxuWuiALBOQYkuVZQN2DtBM0Kxo9PMG6hJZ0gfRAZnJB9GBM4zpv60dfBAd",
+	"oEYxf7cmZ9jwm8xFUmaCusj3IZx34tEplbe7A+LhjQ1ZTp2pQjNeGHOJT7FMlkL9Xuya2qc7FsjRV3YA",
+	"Y7MTsh1otD8El5p+vKVkkMNJzUFmWoZps5z3Il+P5GiRyhJL+815ytYjXtDfDqKDhKfwFyOBhbhL+FpX",
+	"/8Jf2hYzvxQ82auSLIMbXbTZPi+EkEWB/V50NlkaghYk6tEa3hyOI09nc4A4raNOSLGCnDlGYpMG2Kyl",
+	"wmhvT629JyFl4sgndlZ3yqbuQqNSk/G6hxCzC3RlHhnqoVmJ5a62K5xq8I+cqmac5aqUnUX3prTMMCmB",
+	"a+B9WNvZwY/oyzcNDXMW/Mv7HmwAwPcGCPj1KHNnJEhNmjSQiZzC7jPmNXTwGZG9zNVEaI0eVydiueYd",
+	"IITsC4XfEz5/Y6kkdnRWX1x7ZjWiyJuz4CoKnk/m36W9DanGRg5QBukUU5gNDRotDEIATUOdO4r2t/mY",
+	"HokLMUuDLS/USr3y4YAhxYp32BoOLKoLAN8GvyW02S4KzVLjCaZyJvJlnkrQirZSYGvEdyli4Vj1Yyyz",
+	"g+jgZzUGWMIaVU79XyPoLoLKEug+JdsfLluJ8VypO88doGdW3gP4Bct0ElRLWSoD/NAfw2iTU9T2px8v",
+	"8FRjpQug1oa+2EMnsR8Ne9ibsYONWuCtkiivgI6qiX5qK7IPxIuLrMHZr4h3flZjr6MiYjBdiMFplnSO",
+	"EDa8sARudxLhmFB6tZ9hWPYIPxwH46OOwvQ3H9mOnKv1UztP+yTlnGgIaCgq1+n8sA/3IjeW6ge6b5fh",
+	"DiOtXhOeh63UY6007OXcM8NfLg6ig7fm/8GfXzbk1YXWXZrsNnXLOFcrbRvDUs3QwKGW2k0628QSRgeY",
+	"GfFH531mqeOxrT3yKQnE2uB6Ul0j4wYcIsTWLhpBTz0rrJEjTlsyO4w9dZftHU21O7FupBQzIgoa0Da+",
+	"yUJEHzPO/vPH2wG7FvfqLoW4nYA7YOBYaQTbpGM7HcQ1St3AtHI6mZQ5AN0oQnXiDB2KAbuwkyXRewe3",
+	"qvtk5Wq363StsFRdl3iugoyV/o62ODq8TFIj5ieNfT+FkFwWYWuMZpq4dhIhi5Rn5j3Q3ynXDG/uYJWF",
+	"sJ7tx1R7fAOp2dumG+sTFjSw3L9nwQ2+sY+sRsG1s+zGPnh3FEQUkKXqKwo13rct+Jxg7gS7s5MaDnBX",
+	"G1nJKJjtY7QG96h1IBtlINiH2PCGg8PKVIL6bjAJ9cj72O3fXcClG3u/dXs7Xd0YcS5lWjwZa5G9J9Qs",
+	"fTNXK4nzVijvdIfO9jYdEs9K0elTN/0hDHzj/ZHbbLXFqOayWgOamMgrHqStVd+DLUeEcAf7HhQv39J8",
+	"aAiks59ep3uefHFaeAdXI7dyzZKe1qFj7lJlydM/tInT43Gbdn9qgio/QxvYW/CdW66TQqp/JxEAQWMp",
+	"Pko3bbo+ysc/B7tUkH16y+f1rWQ4zbJun9OPIkl7o+kzESF/qbFa2pikHu0r9z6FFWoGWqg3oFzjLnOf",
+	"1Db73QpuA4mRatwk3bYXo1+9LAn0lv0Q0hQ7QX7rQ/9mTe48Rc8rWbzgD7WaYsqPbNQZb8zj5tzjBwTn",
+	"u+B58c0ek31dSphkF7ncmOOyj+VonmHBwbvzJtT7Rf76k7nsr+5ZP3XuGNlEUC5DjfbmYT+XyYziDcnB",
+	"sbnQIiTpAv+N/Qk4hj0aDT/mCnaAR+kqcqaLNMuYWkn0/PIy5NIXhVgst0oNsHehNZ1G4dsOOY+m27UY",
+	"FepOyK69Ka1yKC/lF9pJI67ZJOPpQiRA+cWmQk6MO7yEiQIoYqEH+/FKuij97jEHMLdsxNtOfH0mNqa1",
+	"8eR14r/Yat0pZcvJ+2faCXSC9lkDd/getwAiuS7lfitAcTYquwzofKhDGblahsZ8kRajPTOHWgSb3GzB",
+	"tKuuMlc6HHQoKuQ5pTl4lnXmHszFMuNrkTSeXHgkz3LBkzWjXBC2DBLSiHld2GGttkIX8OHPw/v8n2p8",
+	"XcqnoPtyu9PivFTmj1u28J4Uy8/CJ3rGMwRVyWd94C69bumtttrL9E6w2DwwZqnEqlsl40GtZLPL0Pxr",
+	"N+4dISBPP/bxRCyFTPQopGKu+IJcDyi+RlrOUkM3oINudUxWKZbSMOjKgw2upGC8YBybP/0EHYHFEYkU",
+	"tOBv8Ac0AOdWBvrParw9Ypzmn9V4Y5Z7Qz34LfJPsPw/ehknLhOWi6XKC81WXELtMGShPHr5AbvAGbJF",
+	"bthxe5+K1VACeOqIGk/1XK20I/LEn8S9GVkMrjAg5cK/a8/HPuxwB9Mnmf5SujWqGl4vIYOpI5aks7TQ",
+	"+MJBzOJRzOLjmMWHcUUIYSZ5KEH6AIEJ0jgSHp/K8RkNqJ777OO2PubvMXbkoL9t/bwVsE/TehzsT//e",
+	"HBfIEbq5/0JbILwBO0UUQLMy66WA5KVjoMVtDJMMcmMoU8mWGZ8g1Z7d27UGh3lRLDFpvBtoywYwfInS",
+	"JGYr1kP7pvP/c3726fbcL4g7D6foCrF8j9XaPTofgmbaPqW9YSzpmIDyAaAotifDvmaD189M6ujt0es4",
+	"GEya8XsxKpetTXNSoeyzb0DMRMWmKss26uu6FU91QXmGIvEa2nSPQr4tRORwK8pGSXqoCL1TFojwzt06",
+	"V9PagrbbtFn3KTP+h4U5/Z0gKje4ojGwChsYdT/PnbbG7LYRW5maEZxGA1ilA83oDHrxQypWu5Ni8NjG",
+	"5Vd9k2AfpDv7VjVU/P5AoGJU5r7spR42fuQ7nLvklq3m78fh+C+IBGv7sBZ6nzJTS2TRGfQUkeva+CSm",
+	"qeRZQ30t5R/cfkJ4a67NFK3SLDNzi2IfvT0uFeUtRVu92k4/z1doDe2jxhSbpEsuiy+A73KppBYhXffm",
+	"6GsE7CKjKqz4yFcf7YNbhO/e49aevDt7ub5lJ0l1qWZ1zNZRKhPxUDvZR2EqbbFsbjTqn90NFlR4IKpu",
+	"ZP6rPez7KibkAFdxg29UqHojaxG9/1LKF+bLaLleOswooC4qDJ/cMpdNTS3fqZUvYqgrkdpVzFkGTu7V",
+	"PDUn2lckMULg2eJY1/Ly6ezs/ObG72a5vfj+/MOnW49asuqHabLyIRZ0RRu7reU6AJqzo9Xa0qy1vXqv",
+	"nuoPn1/Xj7rCN9hIZL1dyvd9NnLDPMv0sd/E7/Xbg9/osAC6JSaD4mq8Hjnw5mBbKgWGuGT2OsvYHHmN",
+	"Diq3fCIO+z6VuhA8wYqKZl+8W6tyoOiAJo4M1nIyEWI/yBLaozvekKQJEreubClSjixglYZ3mn/PQZR5",
+	"E1FMISTGXaaglo0ppxIM3tG0233UC4Nu23HfiZLb6A+/r49jwzMGPINHesW5KPI0NENuobDPjVucXgeN",
+	"3/dFJMp27IhHY+U0cNndVMQpUA3LC8haFBRwhSHs8zajkx4nrOp20HaTBYSvKLly5KjPiagAVLyzly0x",
+	"3/7GVEjlkvFTs4oqFiDCOPPCEDuUVhWlsHuvLjC9Y9uk5x/XHt2oHBwxkDtvHekOW8GOPj/8+S76Rq8J",
+	"es9v2UndaLbkUuSpSqA/GHhvCXclr4kvWR/HU8Q/2lql98UpaMcn61GWtIla0IZVFjhLFQtlewDnhy40",
+	"2wFuQEcXxgvhW3NUshkkwd1hXbnIMJqIIG21YlOeD7ojsQCGTDcS8OoOl1jdMxC0R39J/1BJA7ZLKkeJ",
+	"KsfFrjClm1XKeAAREl8us9TYCVkxV+VsbkwE4v/VfK2HUqvGsBInw7IGFMWy9A7JnaxuGQLVZAR5MYCb",
+	"hvh1PTqPTNRJU1AqlcuyGHUB0faCFxTJRq+gz8os+MOoeaceWaFVj/dWMcDde7VRnqiy2ONDf48ojQhN",
+	"BHmbEXtpS00i9qryQiL22qH9vKlhREXsLauBAn1pnZiBnw/8crc9wgsx6gKVXveYe8WQekR8nL1DDOTV",
+	"8GqiubbBatIjLKRVzjtU0G/0k1AqezReB/kub9K/uZpObOCwd+yh5Auz77ur3ltz+ScI+O6K3Gx8hntV",
+	"aKK8x/acK8GTUVEus9BEXasVWf8/nJ59+vQ9WCnGzcjFQt2LhK3FPub/XPBltTY9b4b99ri7eyzXhbm+",
+	"YbmsmJU8W/+tB7kX3lUWav877/mkLBc9b+x9U3ovvK3Rc6YXKkmnqUiI6Cn0rd0e1KgxCmW+quGMX/J8",
+	"JhiWWEc2TanFkufEhxvtB/7V8LrvBF9G7PbD6c0tBMRonxnHc5KVCfWKpjlb8GV/YNZwPYU/oNqhqk9N",
+	"/cjUlzWqnf/GRavOTVD2QP/L6aRI79Ni3VP+4JZGfLGW1mBNXaVFztMMzCaCf+CgYm17LAIoUvBFq4VA",
+	"eBmkDOxXljDjeiQFqCaP0qhLI/sZwCdttrn2K1Oobm0YS/NC/I7NqDjKHsqvvlN2KUD7+J0dqbfp5K53",
+	"PKOHIFQTno3g1wau+BwTjXDOVzzLDieZmtwhXhyFniz00hea/a2eO9oGl2+dw3Ryd2Wu24LogWLraqhN",
+	"E7XH/vAgHTZOZ/1bNX5sqlmOTbYQrVYYmXxIoZ4TM/yIYWDuM8avHspiLhZYWThVOcHQWXSovJSaPYvJ",
+	"TB7N+DJ+PmAxZZmKGtL6UM74EopL1vbNAGfGCrXieaJZjBiyG0Wgu2Y8pP2LdHLXBAQHiGeYrcgFS0pR",
+	"1SvaATz+9QthdtLueKS70o65HT3D7bAwqD30wFIqBVaQGrpYDDYhLM8x7oLNo5AooavNEA0lwPLOsRwR",
+	"VplabDzkfFjO2tofs7TYfBTCBPsbZsDiXCzBu8A71GRS5tqVqpKqMOOiSwssfsrEtACA6OOhTAsspYB7",
+	"kVB5oXJRBy+DK7D3QMh6laSbkSqzSP+yY6P/3Hh3MP14my6EJSruQ+kuXa6i437D15zLIl83cfOOzFyG",
+	"8nSEWKtkhdG85LOwuGsWK7bVCvogcojboNuB8U/3HXaeCQ9J1yGQdHAaW1WOnaxdJ8Sfon0bAzbY7LDM",
+	"lam8AkA/tyUJhVhiXXaRp7MZ4vlxs+eIH0mV+YQaxs33DyVOQEPVcxsECwVJeoCLBsuALgrNqFDIfBEE",
+	"/CBROGgm/eyjkhtwsbAoXdrgRA0py/xXVYFCf6eLm1G0sEL8p2DhvqVg74YRyBc7IaVswjpyQtELtJHc",
+	"ApipsPWAXazBd+BvG+XHDPjii3w92Fnc3KcPqF9IrknP2CC7yhkUCVVMSTuQCs3qEn5WLSYVOsjQwxYY",
+	"qMd1+9ejw6/54fT08P1Pv37126H/zzd9/vnyVZgk94cqfdJDiozLNLOR3cCRXCwaID1mDRDA3yqWC+iB",
+	"suWV8AaordyFbNC+HlWL1UwF1+BHxDVzdBR9W8ttEoazXKAgPGHxTEkRe8SCeNWKhFzdeNjO1czIrNp6",
+	"m4MzBVpP+74ICzBYpuRM5ADOZDTW2NWPJW0Fl11lG0oxJ6QqWD8E+uuHcFcv/gsjQVSzJ4VjfmCFUhWr",
+	"KSQwczWz0GRmDWBYmzD1bbL8EQ19FU5ecGcRzGFP9ON9QSH2QlqjexCRJVCT3451lKSaj7O+hf72pibI",
+	"kx/n2BtKMJFQ0k/3NKhv+C3cSQstYcCpuXNKab3OzR23cANVI6VyhhGpdroCZPGiOggGN1RWKJRlad3d",
+	"sJml90IG64uunDKdKKkBlf5esERk6T0AD6LjR9VQS5EvuPnObG1x5CiLlouhNN6hVJLOS7sO7lqfnSVQ",
+	"LE0Y/qETfiGhxUIfVxlSvMt18XhYq1ujRhEoRQ8UeCrNbBlIZaBszuOKp8Vmrbv5Vy7YWBj/C9Oyp8VQ",
+	"gn/9Mjo6OoKfl7lY8hwqwRgnuPFpmUMVGHUqwsNtsW8VYWwiCm3PyIlJLopWBCHjQbpiJFuczgpl4e4g",
+	"xBU8Y/jwpnAD/ohcsGaqdDrDlCQVPLnys04eIJ3DG/yegAdYyjupVnJkLVcdXFn7fZqAk7Aj0njOJGKP",
+	"ydcHlwtaDWt1HzqGDTCU2NUoVUVDtBZQ/ZhO5lbTLlKtl8Av0be9dy+UszwLPru5FkaaCdCkVRlgxtM0",
+	"IJvR+S2f7YmYUU1Yx4X9kW6Crutwktd8YF391CX51psrLVDt1Zp628BZ9Ga9mrYWJX4OT9+HzSBMTPAj",
+	"SDKzMZUsUlmKEzZeW8gwIxZzUdOBulA2R+/sskIZD1OqVdD4atKu1wCMCYiZW2Kn3j7+NsAr+lvLFFV6",
+	"c1tKmD87sw2atwd+NbfKjbScpg/+VX5d0eAP8Qkzsnd9zHiWDSXsg42z5o39ZQdK+Rqm0PbBpM/aZ82b",
+	"ue5fhslaPROmibI4LxsaPh5t4bRvUIAg9zmepVrFlhTaMZnGEQkVGE0FN1ykZrEo/2n+YJRlLUYpAf3b",
+	"Peh33MtOjnaYsk/Xl59J3pkxtAie3zGdRrKme6jWOji7opruwTszafTEbjhvT3fmnv5Q/avt2KaVunFG",
+	"Zx8Xd5+azV343dxYnguRkzUKGlOTib5pmO7JQrKjWsyb+O28hDRujMrKQrB5USwBor8olpp9ur6ssN20",
+	"yO9F/oVmAmMaeZkJjZi+A3YtkjQXkwKb1KUqal02NUbwN1/t1H7BpQ5zZlSwKo6Vs5gLXYWOta+bq78O",
+	"GpRzJ1yaHcoZuST6QnRZZhWYcEL20S79F6iaxvkdYdakLhl3WvYTtVjwIJ/mOU4WaExI4g16uQyJKPhk",
+	"3jfskvO0HxXMXPC8GAte7HmXFr90CqpFBxkfiyzUzqRZbOTWn6CQKu43S7bhugP4bqZ0/zplC2a5hafX",
+	"o4askbdnuRFtaZ67ZZ7KSboM9ekjlzL9zFaAcuGB2udiluoCMAwayFB+KUUpeu76SvMFzDj7wl6T3dyE",
+	"pglfChEG0oLKstwW3PRoG5ZHJ3dh8qTkbtScaOgIH4eSqhN8XA90yn7lXD405UahNC2xt6X9XjA4Q5sL",
+	"tyEZfBi7TXkZVJMwGOwe3gcOFVAFYZO5Ygp83WMxfX9rHOw+wzy1QK01nQP57RAUdKOugGKEFBBLMONO",
+	"rrG5HIw6h+pUJWsrfdygYh6jjI9ChchWfjdhIW++sD3VcHAJDyTCplJq/Hrc0TADgIvMZYIltgFI5Nev",
+	"Aqvpi+0wcpr0Y+s2B2xuOWFZukh95EpEYx7K2Dz1ZzXWo6XIR7josQ0PpsZ606oGCL8V3EUUVseg3AWE",
+	"LZzOfw94c3qZ8fUJk0JAkRAbC1YC0t0e8ICyEWUFCKYscdjO5W3SZ+0h7Ur/bL8ff/MZa9OCzUShabmq",
+	"gAX9Vzx4ulhRM/x0pU62h3zz7s/oitAWwr2yMX8vg35fV5T2Al/T4Zmhou5mcb0Hov8pVF6ZQeF3BqTe",
+	"3pEKfGD3QAV6CzvjFPTY3WEKuPAatGLVRd5jbn7cAPMG5mmLjxlwQ4CYdNSM7fudWkH635yBOa8g2CFp",
+	"RaymFiK8g01Z6XdLNNv4VjUtBAJPC5kw3mx77XxVUYTf8qOrA3DXkuJPNXx05M9kqtnlh5vbjm/voxBA",
+	"DxWkjaGVU2VJRwszLzutnvcddwLQ6BA/OTADCCoBuLVp17m2NAijPiUP+5m5T2SsWis1vCEDu2djqqOt",
+	"o1MzdLcmpPmw34RLxU7Pbi9+OB+wd9enF1cXV98eM2OD6Tksi6aiYpmgYpLKcr3qAezSYziskN2WIi3m",
+	"Ih/KaomlyhHnHrZ7XP9WrB/W8QkBSzwgKMYCeKXSguHAhpLPeCojaAhaCplAIYDZzXZ0A/bu/Pb07Lvz",
+	"d8fwN2utAvyxtfsZPKUet8cXHEQH9tMPogPzTeYv9MRgLN8GnP4+ZTFBENG0ohbAjmjr7XQvMfCYSzsc",
+	"FPP976o7fj/0y6G0beSggSZqYU2o7bbqnXCFu4jQmnJalsHMnAUMKAJx2WQiEIbREhvRmoSzXgjEOupk",
+	"F1mbq3qhk56ukqSbuR0GTnOE9U/eru6gXMIlDhjBxOrcBC3JfQsPghF1/1RAZKU6GpEtCHZFEe4iWnim",
+	"8qF0hVv7FeT1wOywPGsVpH59h9QqBKpVq81xc5FAk2LYOMk9ZdpjMe1rD+gLDA41P94D2HLe2IK+B0x4",
+	"cz7uVTgfF3Zpe2Oxs0YodrMbm7HYEQDiiWDwT1khFkuzA12MKgdaZGpccmhxUAkB6Og5Nunywif9Hsr4",
+	"P35FMEOWi6nIhZxg3AMIcAFlyrmTZkQYDzEGALAZGU/gGB4CSDSDq9PvzwdLXsx/i1kqC0XNHV9At8Sy",
+	"LCIW/8evBFZauw5a2+wP7NQbDBYbpjLRriNpnYrM/LPMsgGL/8N8Aca9ALyyEDnPhrIwJgssEX6iZLg0",
+	"CG/WreX12l24J5h+f9wiIr5s9v7bjmFlb0A/mjH+llxrI00LCzRex3R5ouMYlpUN6ER1Bq2ftZKDa776",
+	"nnCCu/JnVfLRRU83z4hPX65y9n9Pv78EhnuWSp0muKHNBCgpOhzIoGHV7RbzZjjFbR/ufdHvWZTh1zh2",
+	"DnaAgd0l3IGP7hTwMJfeiofgSm7PPTNmHTPmZyZwZRM1KRfG1XHurJzMVY4inWcp1yJM12wf/gPP0oTv",
+	"oWcfa5x3tP7a9eHnNOXuzcx4PRvmAP60bTVvEwDWM0JNRpE3f22bA05Rv5Vx1SlrvsjaRYTZUE5CkOXc",
+	"HLFtAnSD9/wUokbUYlLmabG+MVuBwm7LdHQn1sFqDiJrB8EFtOzotyAxPjkYBDKvRcFOy2Ku8vRvrsI6",
+	"Nc+ZAxuZXYLjg/9zePrx4vDPYl0dA75Mzb9/iw7Ggueh/rpqMG4s5gWwpWH58T73RKBOqai8m0q6tSP+",
+	"ZONcrbTI2bMYzWPi9I6fD9g1IuzZD0bm4Ar5gmdaDSVkIpYViyF3kWHQhVj0gmGQYi4Wxyy+EZPD96KY",
+	"zA9v0kIcA03YocrTWSqhWnQouWTxB/yDqzb0nuYjp705ej1gH4BSJpXsu9vbj8xsJ5YptRzzyd1Q8iTJ",
+	"MUVnTGJ1l0KTAbKgsVjf8SyJI2t2mSW9MZtFDNjFTIILDvGXQkEIRk0BToDgXj3GXqpWNVOML6kWfjT6",
+	"TuniEN60vfa/AXLQNNA7d2NuwCgTOLbHFEfMudSUg2V8kiuN85JOhI6Y4JM54sehhSyHkgDqQBLXnIII",
+	"XIZxBjgSH5UuZrm4+cvlYCiH8g9/OFPyHg0wPfjDH9AAXYiKjFxLfidGE67FCQE0mL9evz9jr1+//to8",
+	"8tPtGRm6i9SME6NaJ85RwTtSyRZplqX0M3sW//f/+6/RQpsd+D29rwqSggmMvS3URe3tU/hkaiBwY1W5",
+	"+9MvpcjXbMlzvhAFfcdQ5sLICXBjzXd/PL09+858sTkqY5VQ/wD8GQZMM5HPBFtCf6Fmz8xn//H1118+",
+	"h5QIJQDW0IBiTHSAA5zAR7+AOw/hzv9lzBD0AChAgjB/tevhGhobYBbCcpxjQS70Ppv7Zf2mZa7GmVjQ",
+	"C6x2HkoY6Ndv3v7xufWgNCB/sRg4hE7MpdrerQeLBHtosHGHG5P/1jgLCA0LSzgWmVrBVYRCRM1Q0zKr",
+	"ujROqIDY3QcxdhQguSjK3BxZeit96k36N6HtMpBRbJZjzXT6NzjCMUqDwYI/jMwPiEIUR+wl+z79xiu5",
+	"JzAIBzAcPxwu+MOhuecQ76GifIf+bUaol2KSTlOMweOYaKOxNPHWwLXaTHgOzSbx/zmkCw8vkviY8EiM",
+	"6vhCRyydsrQYShCIsJ3ThCSL83RfvvrKSNucT9A79nAibYzZnlFPAP3hDyygLapggKM5SbUuRR4xrocy",
+	"rumuY/YN6BP23//vv5A7wymtY/jbgJ0b+VJNUikTkbP4BV+mL+5fxkOJWQsCn4UYpYK2WFLYGiocHg6r",
+	"H+2esyq6tueGMleZ8IGo0wLL0500SBO/7KnW+5Rq9uboZWSlB0pub1igOy4kS8S9yNQS7NeFSgRtVgKY",
+	"BU+OZ5l3p5H2ZwAfUYmmmBxofZwLnsRMC2zyAJ8n/sMf/gBusGM+ozUpqPhyKClYKhNAWaDAhqZ1fi94",
+	"UeZ4Hv7T4pnQlDLu8etZ0BPzjEMKjkAyHYosxsKIYogbs0KpAftQnWM1peYMNsWXgaxb8PzOqMmHQ/qr",
+	"0dCSTnrBZ6CuCZCj2hVpoUU2Zc9iqaSIjxnPVnytGb/nKVBkRyAizSzjFPEZoKI+J6gVkghvj157zTJ2",
+	"VKm2oW+aGwR+wv3v1gzxV7Vtf0O0J5saqfbLwOxwfIA5q0P5jLNPny7ePY+8H67FzOxT9syez9evvONZ",
+	"u/R7/rPKY/wK76+pNH99dmSG8+Xbt6/fPmdaZGICrYM4NIome1s51TZYPpR4kW/3gHqBPI74paSNX938",
+	"hWbP3hy9fk5TRDgAMEfWoNcRWhWRbUPSUW3nwVZy3Opw9vhQ6iI3Nkh8fstncUT7wEaSU6NhVSH0gMUX",
+	"08PvjYoD7TZXUoHoGa/xbHkaxDcugXuTPXvz8hWKScqBWu4Beo+Z8Yvp4ZWSgt4xlPbB7NvzW/bs9dGb",
+	"58gejQOt0EtswNBalXORJfQW0NpzlSUaBDTgc2cZexYPD/54aK47BHiM0RICTMOD+HnEtGIcXokEljaB",
+	"bB8MGBiQnUxOhhISfdW8EDtZlckA90zXDmV1/NLpIbQqHttjn7gyJJGkBYx+KImcE1ZrlRvzSEZOTnjv",
+	"fvbm1VdOcqUFHjwblCS1SreN0ulogXcZIZioiIkHY6wQs5odoo0Uxd7iH7M/xEO5EFzq6sS7Zn/q9x1Y",
+	"naUt1YAUx7SzYI5wb0RGLtyrCVmu5nSkkmfOWF0sc/RcnLGKeMsgA8wSoYJFC+Alu/sGjVgbs2Czv6VL",
+	"6NlDJ88oC+PN6Ds4hdjJG5+CmXZ4LicqocYofy6cSbVxSCyF4lDCiaW6LczwwdRH6LSMS70mH4e0vvas",
+	"WzfeUk7oc0ViTstbe84vErFYqkLIybqyTz5+uLmlQwYOnvZcOCNfJkYBgY5GI1SD0xB7zzL6Px6wU8ub",
+	"pidqKRKQrSCXIq8QGXhhVVm4QPadWBa4993sv3rD5qrMtetW9lwa33520jxRAiZiKQDm2Agi+xNMueV0",
+	"s9gb6J7i++3+dN9jBDqSWmPjHSB4WaWjK+Jq5JHC1YH2EpSWvoyMLCSFjlyfQTSUxu+cplmGMnRcZneV",
+	"btQYDXbVhw7mA88yVobY7+FYAwPCKCVEEc2ekTdop5EgKb0Je36CfGiuPpSJjIDxzKeZj0UTySxqkk4h",
+	"3F+46X5mtodKIuPezM0eMZYyOQxuenAvVN4T/vzm1asT4myqUBPsc1PA8LOYHhHdcfQ16UsI3x+emo+J",
+	"zWrTc+luM/XGKLNFFxRYAA9IWzi+UgtWLhk3oxsMJWiARCTlUozuxBr1gKQ2xpXK77zlXvE16lucc4tA",
+	"gtfSPh4MpSecqeZXYb8OTPOz+B7jmMZOipe5uE/FyigK86h0sVR5gTAE1R6qgOomFqufStVYwe/Mo83H",
+	"GLFvdz/4YlZh0psrfkM+lFkqhSsf0lblkf9vhLj1VPBXDjABd0IOGJbD0Eiw/H4oY0sCH9vzavYDiZxL",
+	"syWNsImXfCZi9gwKDl4+x1ye+dvI+GsxI6MuRmRZxCkkFmmOvMJDidvl5RGgLORqZQwJDxEujiijwswJ",
+	"w1pp/KG+N82DMns+OTjoXBpvcAkRkcTW4yA+JJTi4OxqI1phYhN4/clQ1seLkJCSPkYkqKAw0YVovOJP",
+	"cANhQGbpREgN8WUKBp0uzYAOXw2OqBMeY3b6+MWL1Wo14PDzQOWzF3SvfnF5cXZ+dXMO90AOqsiEDQ95",
+	"SfHjg6PBS7xELYXky/Tg+OD14GjwGkGn5hD2JE/tBU8WqXwhcq4tHdNS6UD4/2MFMcLM1UL7rkvVNlZ5",
+	"aAC4FhGRXe5gio5dihGWRZeZOdKYmdSRO+W0JSy6g6Vtj8CPgn/jiY+MXYHs5hHu9cqGwRNi3aCaQbvh",
+	"djmpTep+LDDEplzKTg8YVIeZEaQLxHu2pLHWgLKTYV8AfZ9DSXjCVkHNuZ6bY5tKo1rWA3ZOFHfk/Zs7",
+	"bcxqLCBHFmOPQ0ycESsyWmEdkhMWAzhshhUCKRxP2II6/O0OCBNNEXKnYbK0yO6NigVPPEunYrKeZMK4",
+	"4nNun1bwNEN/9JpUpRHd8c3pt6ejqw+3o/Pr05vTby7PKZhKm8XJp3QKhxBcMK97HOGZjy03Im0jXRFO",
+	"Af4VVNA6gOIobMwPpT3XRqtm91Ahn8OV5g76/MArBuyDrIyNAqrs3h4dkU8e1SYRJtAIlRMWL1QuUCZU",
+	"nDvkoapcWJFNcQx8emTDsujRbBhZKDScrXCRHBwfwDye4Q6Dg2yDl5AzDTR0IiQt7JWVKrPEmJq4Y1xq",
+	"AuKgVYA6ydeEY4ipslDXdFO2tRrPiz+LZeF9EES3f3IMq9+oZI11MfgpkIKpRznN36oRtKXyzlFuYfL5",
+	"t3pCiBLUToaYZ706Onrqd1+DCMOXB+q/V9yeU8gi2ZUYYF1rQgXuAaO06fV014vqFncHjQFinU23u+l4",
+	"QWx4mBcrFwuerwGLIhOFCMr2CKzSCmZ+nhqjB9JYfKYBF9EokwNIsVdBsoNjRBc/xl/N6+rKx1WCvDCb",
+	"r1EDXZdklbvrN1uqsQsHTiYyXqXGgFkfW92jSZLAcIwYNf5Y9TQjC7ADfUMSoIWIMKlTsWI2Q0FxICsB",
+	"hrJJBBhFQmPwpYF9wYB5HHhGxg2lk3GuDdzB/LEzr2nJaks95xZMRuV3IfmRl7KqpNlXfthBRGy8dkWB",
+	"/zrixE2QEyifU4C4t3UQIdXE/zMIkVMcrRdy/cIdLWa51B4nNHTF2jMLAaK9hyQH1T1XOc0vNPjzSEpH",
+	"VchZRoPUjlk2YhnPZ2gFjDPrkQzYtVpReI7Z82Zj7h6sgy7ShTEVT5iecMpuwl3m61M5EUNpDMFqIMi8",
+	"R8W3WhQYs1yIhcrX5FmioYLDoWAQplHkUMKMYJeSMgPwgse2zBo/MCQXZqKwDEifca/bVwT2OLb6Ghdz",
+	"cPD4rXczVytUCenfMPZknGFjVsPM+cQpj9mDy/TwTqx14/a78jHx2GnzkjAtEPwDIp8n2wUF5gLjlSht",
+	"vYM0b1nOLNXF6ceLP5vBdZHyaHfDy0G2gCObi3t1JxK03+nYQkNLg6THh+wU9IHXQ7jX1ojQVzW8pEZX",
+	"0mnTAfJyFxXzEUv/Ol13k/6t07VnCF7f4coL9NZuVcEzUm2f6RTixoDCxsBBrHo5zao8xWE0b3JRff+4",
+	"QWVA4LzhD/bARQ2W4K2f3DUTw1MyDSEYCUlHrzdb17Exjz2LkVDLNP5qvfMBu5huZZAzZbw2PBnuXQA0",
+	"CdF068oNodeEmfO3ESh13ex08K0CgR+rwHkqCS8qBxQpigsaobHhJGpIO4HNqKSg5nnMK7vKpJCEwPHi",
+	"VtgWEf84xhiOsIdr9/LJXn2GDSI0Rw06i5IgVDr1eWyx6OCSMl0NwC8QmJ/a/Tg42JylgEh21ZNPYOid",
+	"2b1vT3n/Qx7Qqi9+vRPrUZr85qnXLaNl7w28Nkrh80vZlm3zhWY2ZvkUUvZbUXy2FXiBAq/ZK38PyVdK",
+	"MUqVGKH5M+CXWRlppGAq2VvrNhvj9V7dQWrOWRp3Yj2UUDEGEb4Kv9cGDgdVEDR1JS9J0NGFRz5ue/yD",
+	"eaXmu38Xl7R963qL9Q/rel6jgn6q82A0caOR/+NcsSRNIEZSh8GOSHtXGJAbqW2Ir8EOH8pnEG1H/L3B",
+	"Inl+XINuxlwlpW/HZWFjcZDkAOVP9PwaxlIoW0L2LL5LZRJjhSSf8fi5tYlcDV6M/g0WqkEh2O1cVPh/",
+	"HHLWfo2ODUYZLwN9AjaGxIUrgBivWaxLqLiPByx+YR52iN8W2wq6odwAG2x0ZAhhausUh/wD4mnouNHh",
+	"yX82twRcEzMLaRKxaSpnIje2GcDBQ92PXT36yCZvhX7uPCAAQ8KxNHhYKn+qh92LfLzPs7YnyVsyR8tn",
+	"BFHOJ4VrHj67vGCEZTVgtKRMSdpneFCGEst9jLMem/HFXiH9xvDdS59qPkho93EtG2fFYTnHaObHjRtk",
+	"opai+341gugGbmlypV0rAFIXUC0ItSE2jQJwof1BdENMbR3AWEwh5r3r3YXa683/9uU9Cbbbl6dVeTJ3",
+	"3qob+2Bfv4K2BPVKVbpmNasKZH2wpXmT7BdQP9ta98W9yNPpulH5XgszcoB2hTBsOiNuESgjwXIdm4iH",
+	"lLv9SQv0sv3g9FBiQn5TFYMMc1QaRlD5U1pLEk3mYnKnsewGMeSWPC9OHPY/VYeYAzfS4peY/YlqWuAf",
+	"pSzSjDLiFr0DW7R4NpR0orybMdOkoe3lBkCQKaWEpTNQGxHSqjipIE12hQdv3dNgxgqFn+iBrr10It4Y",
+	"Aihx4juxbBZ69gPCB78LROa27CGmHLPWdp05DdmYR2tVQs0WlL5BGXlFLcUlEzzPUpEPZWwM07iadRu9",
+	"4YWFh4KaTShXwAIXW0Aw36jHHkqsOAXLS90dM+iKbFFoZni1GREPfLGE4p6Xr47eHH89/erL5Oirl199",
+	"9Wbyx+TLt1/zV1PB+dHk7VueHL18y1+Pp2+mL8evxkfjr169miQv3yZfTl6+HR9Nj4740VcbZHMvD7/+",
+	"6a9Hh1//9OtR9PKPvx0Tg9xPv375JkQftz3jsbXnXNXPMw/68Dk0jNAZiQHIkcxFYxvi4W7cIFArU58L",
+	"giLCdx5EB9uwo80jRQIDeOif7Ih81MDfUUdvY42ZXaaD5+roqGlEIFsaT882xuSOw/RZFZSZjh+MvKH7",
+	"m91KC5qBXpGY3D2FtoJXrzcB+MPqKpD02dJKrpr3xa/2P3fFqL6h63qHIeyNLaGq9imxD3ivSpk8VYyJ",
+	"2e+uitlsEa83rT+rccjHNn/uPKkvJlxORNYcdrpSWFiBZcC5sERitvPJVtrbVgJHOgsXn51enZ1fnr8b",
+	"MCgqSeVQOoZBq6+DoXMY1ZOs6n4Rpt13vcvX16X8MP0gxWcLSP2nGneLSf2+e/QMVsfbph035XbYp2lX",
+	"Gkm1aAmGXhRu+1D2h2eZT9ROyJ3x1HxyfMxWc8Xwodr+poWQvtkRDnGaW/69D/8x9+E1rA7jbM6zgorU",
+	"H7Udk+yXF1QA1OgOfa+geGSCFdq2XMgWIKAtn9le9yrvyCuyeijUzoirNhCLo0e+Ezy5dO5cv4337vIv",
+	"N9BN8x7G0mkfXf7lVi3TSa873ldxu173QVv97Xop+t91lnGt97iNste97jxT0uyw/Ntclcted/5ZrPte",
+	"/w3X4ss3ve76DkL8vW75iC0B/aYBVf77XC363XGrOl5/yXUB3Ug93uHu6fwWuPpMlbL4PpX97+EPne8B",
+	"bqJUyV7T/K2QJAu6D+8Gmtl6veaGz3ivG4z0L2XPg+P6JPpJoJz3/BqID/e64xQRvPu95hrbDvvdo1QP",
+	"qfhDKlYH/xph13ZdXuk1+pQniZY6Rex34XiGQJL9ErADglFRzwp48esC8ep2FklsKe3+Otvd2s1cvJhe",
+	"KSmg7fvRK+GQxl8fvdl935UqvldJOk1F8nRVFaEFfNr1MyMpVN7iVhjrjVqcxgLhnD+eX727uPrWh6vK",
+	"RZGnxsEtC7XgBfY+DEK+g3nb77gjupVKhNfIXpLW9gXmPg5+e6Ld9Xh7H0q0H7Nbwka/eFiqvLn+4Bx+",
+	"1mS521Z0YlmnOgQlCagKUfDYUuQsSwlZocLGmg5l7K2r8adi6lEDZCSWSjYGSzBiy6zEnAu+kkrqsUXe",
+	"NgUNJSICAW49dCADPncqmfeaeMCuqGEaGvT1nUjQV4FSeGhfTvVQxr8OD4RMhgfYqB+x//5///UbEgp7",
+	"PyH2IBseeJ3C5u9wscVVwRlF6vmyGEo9V3lBaEbwPihRcP3Exz57s1lgAD/NS4DowmdhLzLG/fEuCy8D",
+	"H2FRgPHp9YpQ8sigICrVmLwFfCogoNeWub+gN4XLnfC3f3tl//bK/u2V/dsr+7dX9q/hle3KHdpW9EKR",
+	"cvDShzzLnip92AFzPGSsOjgOyMUbzecqBWo4HjbnB5qSODpCw8bLa+Pux4TcM9H5cCiT7VD0Vv181Gin",
+	"AzxELvhCJE+RykRDr78PGbYqZ0ZB6Y6RZEhHYBQ5GBauDI9v8bE7qkoQvMl2TAST7kQHVU18J0T0jYE4",
+	"494n9dvGSu8kas3zwNw5+Hf9WdN87y5Ew233ZHVoPrLlzG69Pd1yvP/Fr169b2tYZePbe1vcniX86BgJ",
+	"mptPmubfmtoeMwulRpN5gGQeUZqdy3knxNLiRgK9Kztl1+c3Hy5/OH+Hb3XBjuvzb6/Pb27O3yErVloA",
+	"xMtD4RCtcsBeC3lHyO7zpOvVJQRG4a9/jDTpxtd/xLF1BkvZbyO+efX/s/f+y23jyrroq6Bcp2qSfWjF",
+	"8WTWD7tW3e2JPWs8OxNnO86afWpxbRMiIQljCtAQZBSd1FTdv+4D3Ie4D3ae5Ba6GyApkfpJ2c7E/6w1",
+	"sSQSBBuN7sbX3/eX1T9+l0FLkEQSBBrL7lb8AV76uobsGDUJCA5jaDTwaSZzsZbveJFIE/MsaS/pvSYK",
+	"Ru6YA/HIn36H5RVX43OxHhUPkPHS3asXqnclHzEd7lKveASUjzBKx08YNS0Suut9r5L76Z6CZznHJ3wQ",
+	"niDKBt4hCWAjywegFIkuBVAhCBVBng8+GIg4L0tlULtCcjrYTI+PjlcvFBrEGdHLd7DIaEoXKcYg5l9/",
+	"29hgVXnxp3XXFKUXay2kUwfQ1lkM7Nak8HB+cXYO5AeMmIB7bKMFh4g0o6GS6Uh/gFHBNzQWKhXGOPS3",
+	"o7dsBv7k2ewPvE7JTO+JfucPuS6hBrWnVYnMpUvwb2N3IEHrxRWugeGXqxlVME6RthyIjFHeFNkFZxTK",
+	"9dhZqGjfLplwZYJVfCQ/HGSiwnP/H3xwx9lEG5QRQrp4mZPUK0+CUDmyBPtPIjGjjj4QvvWkwZ7QgRqW",
+	"aQpPibcVTiuAJ3gCZcuUGHpg/WoVix7DaRAV1kWq4zce0Z1a70K8k3a4fWFv4b46d+AHvIuXCvUOcJqJ",
+	"8tbkelKhlw2gV3SexAJIS18dH4cqOn/zn7eXP7+7ur65vXz7+urnd28ubi7cmU/liAJplKRiEV44Kmkn",
+	"8NU7Hkni6BbxHenWwpmQ0rl0AoLV6Si5+xecHN6nfqKxnsdZu25zf7t/5VANHqud62sRCo8T0UXGjPfe",
+	"toBkP8JyFs3XnFugw+z12JCCUsTHHZY6jQv2QwWiGOtxXyrHJ3329vwUz9ggWSR/lvliEp2l4Zevrn07",
+	"shPVTkQGTMx4oOGUGVLeF6nnz2+8a49Fd2Jmf3snZrd4BGr/RdekC/nrOo79OYWROVGQtn7np1O8p1O8",
+	"p1O8p1O8p1O8rwJbef7mP6+y5AmHeQ84zC3hl8FqRF5JAQbRP9YVQInPTAVQCV8OSoHyOX2CmigFynoE",
+	"XkQCyNExO6IsB75hPyrv7RUIULTn+OgIFRfgwhCziiTqsTPFFpRcGpQvAuZp3u24QnUnZiySiRifhMXR",
+	"0bfxnZjBf4jolPGKZAgNqAR9wRXn7ojjRTmPUDmdEEhpzmoc7jEk2Apkgvp2MKn8KFCyji3ojJxAcvjh",
+	"+g3qikBqFCDDKqZ3hI90KnGYKuJHwMmHyomkVVYvGsO3UIvUa7GohBGHEQSZgmh4eMkEwBUoa8x6rP5Y",
+	"FenSUJFuLD0bSqMbrwfjZPpIR81URYJYNOWZkmpoUBCATUeNjPGTwox2gHneU91nDnX4cPnZ8hN9xlPr",
+	"Ema4BpFDv0KAdXHDh6sYr+A7vwcPwQ2Iz7A5PWCXpIprz3QrqeImk7z/udlxW3pXmFFdv6JpX6rrkx6c",
+	"vPzTn//85+OXf9qgaOey8xd9dzDbvKchBta/ghFXSQocX+CY9FSdsIj0WqKSdVUrX7UAaDH8PoCWaiAG",
+	"sfENlMbdMKKA5EmwBucbtamMBUdxXn4g4zGyGWUiBHf50/urtwgRno50KqqSUn5jQC7XgVco8huAciBo",
+	"bM0NFajV6gF7yXLNvjs6qqhtrvCm5jEzp5bD/H7Ds96Ob4/FLrO62iVK23u0zIKwYIuJM5VVEWWXK3e+",
+	"3ScBkY4GlfjUaIYfYsncQclJTYlQ5qfQd47fS5jMAxtBVBgFsW4eqkyMYY1LVfK2NNNwsqoUkBw4FR9p",
+	"2JRLiFgHNoYq3W3gDr3ovA1CHNHIaI7j7LJfZZ6xDfD5MgfSqNbRM9nK9QePsKvMhcM/YEf7RjCT/cK8",
+	"wEo22rzxJ72HhoHQi+XbNuMEzcXsSyeuRTXdwKYFgc8J4LQ35/Eds7uXgNRrrtJdzdsoD4rcV1ALz//z",
+	"ludRi2rD/lYEqI7k2smInbDI+ZHolEWpVAIl/rhx3Gi6ph+dj4QRJAH+/JRFGZ9G7JmrgZdFdOsZYWnZ",
+	"/0AxDhJsTVAu21XNvQrv8169hu/q8CaC6j3pS9O4k3bGLfpGM8rUMU7RjSr7UXCQ8elBcOCmA5T9YDYa",
+	"2Kh2hp7+oTopt+yf3AFOeFOXsPIlGCwrEL00MI6CtGWezSJr9EaopFLYoCusgy28h9baR4or3Bek0Fvt",
+	"I0ATQiejzkErYrU57wgqbIz8XvD4bgkRu86sscLhlemxd9dXrxEzC6WkbOy00xAZ9ez64vz68h8Xbz3A",
+	"4PXV2x8ur3++OH9+Gqofzi7fwE9R6sgwzgZcpqDCm2ezEnfR0pasM8RNAbKiF6pr4aAT5bjyqYwFW8r5",
+	"3rDoeHyn9DQVyfCRrrzHS5dU7Z++27TY9kUtWTQ3jEyK3JqmwwuA9auNN6ONVqkLDtrQEFeVBu1VTTVn",
+	"ZaSxi4XfTyMIDbatFeSm2jKO+Kbu2kFIGBLkrPVg63hjrTe8Et39s/4IOFTyjqhBR64x1+AaK0CrzJ8d",
+	"s/PL96/Prs+BmbDMqEO1JCndJJOex3k/+c3NDHweRv5H8JUOx8336hRdmtTmE29QD0OqWnMrQCJFJkrH",
+	"DVECHwuv/K7EdJ76gtQa63VmCaXqU+TKAJYFr6hJMq7s+OhoZar9hp7jS3DHbqyrXDG9m05dMVcxsKJg",
+	"XGdvLlTCSfNjr84ZPEAhNnPOEKzm2jlpp86ds1RQazIGviwVg7yJUwfu+eRYtz8ogAn8QzlWeqZmjXqw",
+	"uB16uNtsH/TuN2KScj2XzQHJz2dvP5y96bGziix/GYKECmMQlygi7ltMrGO2MyWU4VCk4argaUp6iY4h",
+	"t4XZ1j7BV7SSHpD36mFXB7zoudXhDp29VkPngciKHrKbuYYJI0ADXZBcCM+GAmmaHbzrxIYNTA7sKuDU",
+	"xYNAddc2cnx0XDlU0hn7VffLr0pUKZnKNCUV5FramnK4xndHrmWD6ie3WKGp9ms4nIrxZ+1RQANLZIIn",
+	"4HBXJm12cJGASImrkDp3wP0xYR0fgXxhOpNDqXhaL6IGiIKHsfokDOqo6E3weojzUuzHm5t3biYzEQsQ",
+	"5ge8PNbbHQQNju65SgCT5s75qRIfhCr6r8Pz9LfDn/FRDy+TKGD0txJVW/6NctPyD45zKyqvdUVPdwio",
+	"eOjca0DNIUKNKlXeNNw8ShMqAVMbeAXEZ3R9+/PnvnSGejLfGPdMJyV6TmZMTxURp8lBqJRG5rGxSCTP",
+	"ZizJ9MSgNk0uskkm0PmOg4oSiTUEvC9ixqNeqEDeJkl/641BLIWMup+KHrP2YENlo8cC8YfO2UN3kX22",
+	"zKWkx8fVDi2M6KSx10nYVPRHWt+VXz76K4t+ufj+x6ur/7g9v3x/9r2124rErg2r4ElD5WB5OgPxHOzl",
+	"InQINWcB/IpJhTC+wFr3gMvU+K4SaJ8KFemt93xa7EXvuD/CXqPD8rFvP/cQmeXZ7F76MefuubxRivxH",
+	"xY2eVp2gLOOahwfq/V42g97vRJ21bTlEsohzZXI+s9N1c/2/Lt/+nZSonLYREyp5DGDH3x88XLFuqh6s",
+	"KD29T+DPC4/fWa+yDO/Yb9jl/lRbJwB6XlWE9vSUX0TZw412rTK0qEVB3Zaj7bW7rHdMdCrj2dISmtOz",
+	"c2RwDH/juA2kGglrcDZWcrJtUP8oFfFBC68KPm8ticEN3uGYNsaWdwhtwCF44pkHAjhUBNBo0jeDGrXA",
+	"HM7YWGRDACzHHrHc8pZPkCmXF7m+hTDGs+L+HrGRTpPq0kegjo22ytCJ04UCoNW1v7jlaepod3+PSqIL",
+	"FCiGny9DRuxmIo8V7ADPsy/Iw5w1PxLgw2rLXhvwUFp80eDE3sg7waJ3H4hFBQ30xWf4/9/JA0a9BnB2",
+	"/oe2tn2d1j8ia4NYL96Xuc1tpY6dZy3GgrZu/Wt3kYeivKQBNFBdHm+DN/xamCtp2lYzVjor6SwqzEqL",
+	"2bUD9cxDubCLU6v6sSnWSYgv0WH1hclFckLbOImyArNLYqIgVEDR6xtysBMnQmKN6LR+eeTpQc3fKTDW",
+	"AccNVAVzXcQjkYTqmUMmENz2FiqEEePmzsmO+bvRBUnpWJJeo3neY5H4NIHGnihUBDcu9XVHesrGXM08",
+	"oVCPXeYgvFbRIXc6xi7pgZroQKrEhGqMX+FO4xkm6RtTueupQ2VA5e784s3FzYVDGieaGo1mcD3QpAQq",
+	"n9o4DZcJjCtDtUksb/L4bphZzwsn0DZVyIB2KM60McwGXkrpRJiAUnKMuSowezzPdpxmMJVEujMqqajo",
+	"dqEaC65yORZVhczGyl2AvEx3cjIRSY9BydCvhHFCGWSohoVMBBR1m1pC2kjNWOTTXoSqFIOBjKVNTa1F",
+	"QH9NqOyXev0ivbsFxurIPyYIDZc02Gi5IAQx5p9ufY/Z81OUB3XIgFBxZUdEytx4gRLF6JTrry/+88PF",
+	"h4vqi3aELpHfTCKofdLzlGVF6DqrPBzm3zRx3yB7lY3YM9Tlo6wrVAsFZuJXwtIxFmekYgVWdFOthq5A",
+	"7hwA9o3Dm0DGsimXOWV47WcZ7tfSMMf+dB54ZVRoef7x7A38kai77WWxJvRpIqEZGbJKON9QrK/zEYu5",
+	"aT7XQ04t8rwbR2f0u1+4XIux7l0mBuuxKtxTOXWe1u6JfnLn/fS93R4YZ9ZJOFve4bDQObgXn+m/5pS1",
+	"mmbsnpaZ3TkMiy5u+DBisf4IuTssLp2Zb1giYqcd09dFHiqZn3pZ5gqpHbwywAsazaLLweFbrcQhZD1R",
+	"la8CF/W3R6/Ao4WKSC2an8SO2YspNxeKdlzz652i7M9B7FyocjQyD1yfKklRl2l3b92Oc8PvhGECfEV5",
+	"JF0h6TYB9E2kKYOgpscik+vJrY8aIPmDs18eKujtPmXR598jlokxArbSFDkOffK5hPD7XozukdUMnKPv",
+	"tDA1b70PWSF4jS4MfJGNlKuQ/j3WCGpbwgs+mWR6GcTq58LkrC9YzFMbVPdncKKulcCjecw1INqnhCzD",
+	"SBEvzFMGFiBA2gUCxAbRF7tBlwkKkMA09srgWB/bYviiYVSPaUGc4ftdvgp2svYYJPXbjf3NAlIbaW55",
+	"PBJJtScTE9PFwi3e4MlC/6AW+hpe7x4N1NdJW1r1WY2EphLGrijqYh11N3u83yqwHXGXleBNK7z3ULG1",
+	"j7S6apvXyi6O0afLg/1FYvVNzLvxbL/Zuie8MGK195WKDVI5HOVQuRtIJc1IJKdMaYw5SKWA3wnVcHRm",
+	"7/HkgP+gDvgdh8Lh3vxvJkwxXtFwMJe1MaQVslaL+WK1Ucvhasc8EcxIFds00GWKQLpv80QHdq0liPZP",
+	"PXY2ABA0HAEE2JeAdPp4nsCeRYQMjZ5DVThhnMVc8WxW6XafcGNEEuAAKgQnOgPmJHxoLLNjWQ1Rdc39",
+	"DMX4aXnh8qLHuUab+eLXFj4H4wxcaMJ0BlYHJAm7rjYbC7THNa/RUqu63zbRJDULJCBqDLdrvYzv4R73",
+	"gsnDW7WA8XDddbFDw7zUt+eGadl+l0Y4SutreY+qH33Es/fYa+d9eJqWyTtUylKthsSUSyeQNnnimQiw",
+	"jMuOesfMIGsaZ2OZplKrEziz9SewgoFiOpyb6UEuFDMjKNkbkTN0c7fF5DbXa+gN3OCTbSE6MK8gME8l",
+	"ZZ8r124ToAmZw6E53L9UAEnE13RKz2BuYz6ZuDpHqPSA9Br8nMEU9tj3MwccCdxPkRZKfOJx3k4GVZmp",
+	"TaRxVwvjfmFR9pw1rBFpg9HsRdEzd/a400p1wLH1tDxR4nXbJXCv76a1LQIQmR1CWu1SlCaXcQXIXHtH",
+	"Xb2iVejmX+YAzI7gFR2HjcSUJryYHamnrP0oMmhmO/Kn/aGir6EbpWqrVCYXPGk5xIJJ3xJaWBpI8JXi",
+	"osvXwjcwmq2g0U2vFgvpeOdTd1xbpGXPIxgFfPwNWI3DU7NVcGprZf54azriOeCfRAqgptLQ2urzeFZ1",
+	"f7b1BKh+NIDqtZZER5jq60rSTLTZeHvApOXzJ7dSeek75OSsHjuFCoF6AXRd2pRHqBLNZMO3UxaVSyaq",
+	"dLtak7Ge2JqMDcoR4ua1v6LLAaIRTlh4cBQeRDaMJVG9ks+7yd3PmtmOJkX+tLS+RvT4XtbWXPCyGFgu",
+	"wY+zdyKLhcoPhYp1AkRHGY9hTZkiHkGn9ovIAUMnPB/12BmZOuA6kUuXid8KnhrGFZ4kg4iBEcOxUDmD",
+	"XOhZlWU/wgDL/heq6UKne0WX1pEM2/+EegMo5GGLRQDnyyj36IQfnzNpHGq4P2PR3y9uQlXrV/y/4JZ/",
+	"+z//9/8XVQnMXjGgLri5enf5+vbt1c3tD1cf3p5DCKc0VjGA4x8JmZxPCOyHKARvnUi53rFxXZK8ywkT",
+	"kg7WBeq5SAPqkhORpiJB8RYF5+8DOnePdZYYwNMSq+UaenxXg5b0YDEI9z2XFI1T1mlfV5l0OsNs15wY",
+	"809vhBrmo4OT4+++g2zT/fvlAtnwmjpgmwsEbi629SRpdT+SVs0nUTsmZS4bg937kKdpB3Lburp1P7Oj",
+	"TNNq6yHjoZpkYiA/Ob4SoRL6KPo3YsyYcrt2kW4IutJP2MsjZjz5IYAxXYXIcWAgssZpgGgYOU8ritwV",
+	"MoiTGsjROYnpSIfKt06QVgLx0A3gOAAqUbDQvccrGWGge95FVQ7cGVRGCOhpj5erytLQSJw4acmaVEJ1",
+	"CaFJ9VN2plih7pRNYHCus1UeuJUA4yxNd9QiXTt2+vKx3Thf96RZjjdbpSKMRuz5G8qjCdcJ7kwomEN7",
+	"J3o/+ivBAb44oWJxeAaJ+crrlL9wP+icSmOz+SzX4J7maH3RKodi2Ui1qsOX0A2dRpp6MttddrLFEF18",
+	"tMNYMzpfqjrdzI3xk+5f4C0WXGPTCQMM5xZeR7CmZULchXHdHMeHzYbx+ajpC7rKRvyjgAntC6FIwh7W",
+	"/RB4U4sJ9BdAKg3n2YALaUMiTTIdC2MgJVouatN8nuKVYG9lss0TN14VH+l2kOlx8zFNwnNxmMsxnLsu",
+	"hsfLLtp28rPikk8NtfDm3Gq4hqBp9bkRWm9n50aTop8C4okuXPEZv+q+aXAa9s9rKLzC5VYKvJZtcKeY",
+	"X9rlCL4EjStUZqSzPJ1ht2yArCs6Q9GzRAykIqKzTA6H0ILTnwFJ0+XA5/o4FHT+oQJxVWuPnsQN/lJV",
+	"kw2qUedEZFLjuXB/FqoI/RF9e6SLzKb+FdlZP6MnC91NNrYtRWxBlDRUcL2ARV5yFhlDyuof7iYVMr1y",
+	"p4xKSZ9blF0xJ6HCn48FV8Zpp7rb0VwACWNFqMWzB6qEzewjQaeaHCr7m5NQDeQnnItMJ0WMbcD5VDtX",
+	"akZwoM7uRIuWKsyIs/THrP7nxvgg3YZ1V9AWULk3mOBuVS5gbNnenwRgl7HjJo9aXVOPWOAQRsi4wlGv",
+	"6UcXGypxSb34jG6m3ki5cLTavqQaqmbuikvD3mUv7cOHy/OD3+9xN1xqF73Omvvm9sCalqPfVzbaGCvv",
+	"c2DD/3VgT9Z5sh/g23MtIfFIxA6rFGWFuvXnQbcJn5mIPeN2e7KpwPNQWVfsVARbSrN4l4398GPD3MBj",
+	"rI6Y8A10FjEN3OQ5c5jq7M7O4GYW8eIz/L+NN5bKkv6gsyEx1DKFqVeu74QipgPa3aFZFP7urcVGWdQy",
+	"HrCRngpQTtdpgrQSPfbBAFeItSqOT0VH/47rktMV+zM2libnd6LHfuZ3gpkiI1oQ4OvImdJM8CyVImM4",
+	"G8zk0iao1r0Zx+ZQBkJYfkUJVbizq9RJEyqeGk01RE/BwUBBleUZl2kLVFigWW9s1fCrNVG88zqjW1W0",
+	"4Yb+4G93HC34sAE9+5pGuVyl86a0NXtdAB2CJaBfAhKD0iVBTG+9VxP4Z9d38vAz/Pdt5neNRf8C5nC5",
+	"Jp2ZmVyMaT+A3AhWFMv1CYv0HbR/A6oGSdLtO8voVc29JbtQ8TVRnIhgHrzcuMAjEcX6wkuB46qtuhxY",
+	"nZlA1Uj7hbPaHZ0nyApVJ1tEwA/UUOyo4OwQKiugzQQE4HagRNkNSVOhgipjNot+uvr+9oeLt68voAJ/",
+	"+f79h4tzTJGQZLs6sIVHqzwVIzHURp4VO4pODLb7xARu8NoO8EFSk/L2jSQoI+FPkZ2lVDasTtDpYCG8",
+	"7o/WX4/249p6/FX3D2OeCpXwrD04S3Xuj+Am3BA7wxT5nScToURCCLlxlRoq1yzWYxEAJpv6J0MgkDrx",
+	"gknfBUdHRwFUa0sJpUpFwwTVGWQ3cuziQs7iVMd3oSJaEnMnJ1g0IXxBSSGhc8EiYqO6HfJJdOorFeBN",
+	"7JrvsZ9035CUcsno9eejI2bg+SUtbTt+uI1ULBqAkas88uBP9s5OkKEpCxVu6JXCCJ6uwTjFIGe6yLFC",
+	"8qvue5EFZF6zwwrAVzh+LSRY8xUiKNhC+rsk0sX86LV7ySvAB1AaxtHzHCAVA5ScsaYsx62Np1RSbc+o",
+	"1q2Htg7HU7HRSErRrT8dM5sA0FAjO5SobZxQpd1xlHvO/Pyrakn7YDo6BWi79c3T1Joh2Dpn7um3Sfes",
+	"X6ks4rVOUUoVQqOznLS5wW/AoXwpS3Hq2YZd8Fy5VS9Uyw9jWpLBn3T/vDLgFcvkTGFHCGzWsKVzhvgD",
+	"NtBpqqeEb/q3VkOE/+voXGOjU6GfdP/Gfr/1akKBr1l5btOwUssuNjglKhT9ofp+2s6L4Jvb3LRfyDQ/",
+	"hD2GbmtEhta33q3hArdSbXlSNR5zldxu+z7n7MqwyF7pbyBA3mo8Kfx+gzdeg2C1qfWPcOsEAjJXjzl1",
+	"/VAnLHInXTxvHZj9XW1cTgi//K378r/WcP/nMhPQRQ1EjeAWqgOyX44Cn6OhE4HyUGWoGJFE3MQRao3B",
+	"BEc2bI+hOsP6ItVq6EH+GKpI5XJxTPWkMYXbYJueHH7V+OjcxAfox1ue+WGPAJssQTOeuJDOVyx6LMp1",
+	"ztPohP7jFlBDdoKRyXSSCSSuA3jIhA9F1AO4aCxUfmsjlugE2FbB0myYBFGMHiwcY6FiCIuU+AQ/tO/x",
+	"BFBToYLvwoEa1nvaXwlRxjbTYbi3A09yEByAO791/6qM2V6vHEbDK6xSZbxcpMrYc7RQblqrS4A1X9hR",
+	"HRDC1trG2c3BacUaVp2eYspR7UGQY1C5ykU6Ow3VpIzIuaMXKhTR0trhlJS0zDHStrCP1ib8kZ/glQPd",
+	"IFd+uZ8RtMWy5Vt+eH2gTbBT9XGvD5/q4IgNMbOMz628xoU3ryP06uVfX3179GppMbQ9in/xufzH0mL9",
+	"ZRXCcCcmOe7BNm8FdL1rmhtkQtRUyqlFh1qyKTfneagg04XM2O4MLXrlJ1i8wwKh1yOhSry9oKMZJdYO",
+	"KI9hwcS91wrXDTbGU9v5xhpwODW7uYvar6/FYNM2osY83T7FhlH29ZJDiJatF2fmoKUX4bujo7Wz6uVL",
+	"pDZFj6KL6Bxe/HrLc/WBRFMpp2uLqr/shnANWlR9uNYemxFRuw/M2Pc6H/n6XLkilZi6nmo4vnOFuvEc",
+	"MT9KAXx79GrHEK/DYO4+2q+bbfrBOH+3suMVVL8XNoZHVCmeVrBsscEUiqBSDVF0X49lDjrQ8H1TIYYM",
+	"FSTLPXajiciJcfpa4K47v2mzC3dxv0/lhHflJlQ1zQukFW5vvn5AJ38fwWO3TdWPz2FTR/Xe4qmWjuqr",
+	"OXseYjFWZiUBjfgEUssRFeQihw6wpo/EAWj4oapbs1sa1RyKG1fIcLTyM0TWUKXE3S1U1giSIhWJXXfG",
+	"H2dSGAWyICmX41IEBgue0NdUnv2QlkiqARsBBzjMXblklEfEeSbY+/+4fPfu4txL+vqvVmRIAszhqFkJ",
+	"G8aVnrJmfUFat3/wxdltW/bjW5yuJ/uhs50XfR7fDWSartkQ0njE8L2/xn3Y4dfSOeBmdXX5y7/DTplc",
+	"/VWx5Wi3cKm1HObusrIY5jSsASwfU3+tOzEOmE2m4dAUxI54nMuPImJwnI6HqthNy1Jtg/BJJnUm8xme",
+	"hdd3BmD+kMahairHiDUH7rF5dmJGbv+Z0xM7rVLRO7WpLRW6aiWEmjSX78KtaXMBwCdUboJbZZbYRipL",
+	"oarKLPm353WWWuqLzpjvZ6e6n1Kke6YHQey4m2+tXQSV4qpwEXaQVHWLOh1oW6W0wQF8WSVT9wD3XjD1",
+	"Mk/l2tqgFLNugKDEp/wQSgztjKvjSZFXPYpzkkAIANAxnUFcnC8cgFAOYL+AJ+VBqErKY5AKx6MPPUBc",
+	"lKdBfgbHHO5WpjdOnvfYxXiSzwjz/KvuI+wJqzPum21AibfiU/6T7l8XqqM4ppVPs1bV8UZwfFRh0fxu",
+	"HQ7NzRBOlQNmpacr8E7dIIeWW/WNjO9MVzBeH7YAVD4pBDxzGbt0BPipr40VHPRv9ULDI+NFrsc8lzFP",
+	"09lp5fTOI+K5KbPGWv4L4vPQZF+qM9rgI7YhDODx+3C2YEOKwl6+sVnPDvlhy/cPQcDdVYYKnPGr6Cy+",
+	"tGTUEeFvFeIvtrgtXTKrSPERk7tYCWHAKA6E0bW+YIhpsOhCmCzaH0JF2NR26vmnZbDtMsAGmT/aOvCk",
+	"9feyECikak+NrStflRVXaConNhqUiumPIkv5BJsuHAkUwJWMzQxvY63iIsusUZUNJicEbqp8eEt0dzaa",
+	"6ssk8LktdloAAjwVvgvfjrZsfudjzB6RjTJ3h2vnTk/Z7l+4XkNVmSLYy+Z3MXaNRmzmrr+Qt9ImGwKj",
+	"HfSYQCBYVQbGPpttZYELVecNalT+Jai9HybpTq8pA4wR6L04I7zV/smlVv/iJuOxmPDMuqZ1v25Iz2nl",
+	"t7/nwyGUDPfoDovdfeF1oar5JyGW1vkZAme6cIA32A1NHjAr1itHHx/99c8vvzvuxCvS8fm6wPpKb01v",
+	"Nfr9H+7iu6+uewM/0pjbisB2n3Bz1oTh6iixqt5ip1LwnB0srSts1UOxgrIqwJIunC96fTInPscG8FP8",
+	"8tV1j51lw2JsZykgWvQAd9WJlsQjYHIe37E8g7Mc6J2C44EEAfv2QqGKPkox/dugSNNoSZNGc93hnnTy",
+	"8P5rS+RtOipiWdhqXOSTNh/WJWzRgMtrBDc2DbRm1Tu2PNx4FB7GHY6OCAITIB2EVn13bIARUsu48DoH",
+	"GzJ5tNSgfitE8SW1dNwfj5rhQ77J5cp5bo7eKRCUcPQCemppSjzLeSZFa+NOpjVCubYaS2MrENWIu7ui",
+	"yDKd3cZ6DqRWQUO+pBrmcmbmbto0/RHe9hx4azdorh7DlpR5Xwq1X2PdmJQ1ux2ov+qWI53bqBzumoHg",
+	"oU1Dc5YKDpVjafAodixVAdTNZHig0JzqnHw2NSaHypFzVi5h/9NmmiCN2I7tTHkubvuz27FcABJT8f/4",
+	"uz9tXv+PgBfupESXsx/OLt9cnNtx31z+fHF+e/XhJihpHIBmVGcsE9ZVIdjJuMoyz0OVaEjdsYsMeqeY",
+	"dZA9FkHJIDoBd0Zsma1PO+QfxW0x2RCavXnjHsNE3lsMzyO7rdqInEtlQgURWTk58Cpx020d+3pdfxXf",
+	"o+0eXRlCh82A2FuWV7hZW/r8QvXYGv3+QGT2HVYMVuN6rLF22s9GSPGd0rUX/SK92wEs9pPuf1+kd2uy",
+	"Ay/mM0uxBkV6R0nMk7lVzc1OzBo4siK9Y/6NdWd6c9dlWm1njW04srO6mFnp40HFhiBUkNnbzQ1qvyLx",
+	"ideUVwBbvVBhMxXqLBDfi98v7H7oYwcbz5s7s6TdKtehMrmenLLri+sPbz1sTYkpwdbo+7RT20v6rRph",
+	"ynKAAjTCRMDPRO0CvUVgGdsOVxYqOGdoBZexJmwZhgl0Ka3qP7GxA0o8DKSdRPjMbl3ZKXWqucZqwEv3",
+	"xUzTabYqoGei9jwEYyPgn51nqKWbsQ0+TC4mxD/XDG4L1UboNlYDt9XMdiXEjZbZxsXF+2uctcN7KOZb",
+	"e+8NsGregmExe9AaByzQveDW3Otsg63VjeOLBa/VHuPhIGx2GDFXsUjLlEQPNt0mmqFtPmp58dn+7xqk",
+	"u1utY1hd59v3xtnfd0tqOGejUI2SuWGTTA8zYboJBctJfYEvcIkqEiH3eGovOWNjngjfSr0YLeLldn0d",
+	"T0iLro3rNa7Tefvqeo2uhApd5qXqDMH707QS/dG5fDSwzw34Z83wmsZ9ZoQntoTQYylW6MkMH5UZerQO",
+	"qjd1bo2fsQD/+wrZ7e6QIz0brA4O32olUO01qpHBgIV/e/QKjxYJDTR36RPv2yG2BgwcAeKw1cOGGlE7",
+	"m+KW0JPrQpGNz1W2fBELTz9Z1OdGxhE0PRvG1zteDRWcrwYQn9sYnCW6vYwFEWZTFQtufRAc2KFsV8fa",
+	"G2Cmi9b66+KR9NS3wUY2CSzc2nvB81yMJ0vkqq7SZHXB6bpQZ+5C25v3nms0NMJlSI+sUN8Yxo2RQzXu",
+	"VCcI8m2aohLk0emrXBUdnoEr80fl1VKLNJ7ipkqBxZ4dHx09x/SfTtrt0EN1/eHt28u3f4fKhHWhVcYb",
+	"+6Pj56ckQlneSU8mIsFTn1BFONjboXU8tyj4baKAzm5BIL8ChSyFvBGx6caKZxKhchQ7cMiExMKm+hzE",
+	"5EesO66BkLaE9rB4Z2f9JQckP9gp7QJ0h0lJUikfbPirrqLpzRZcM66uacUd8mU09G6p/J//5/8taaSQ",
+	"bp7y8Xp9lCHaxzVnxRByl9quBH6NMq9g1WDBPL5TepqKZCjw6Tc246pH3hMZ+4MUyi5sEGfXdfsGYN0D",
+	"vhkqeu1of2fly6A3aq+N0Jq2nWAbNvY509TjieNYW22Y7z+8fn1xcX5xfsoE0YuQNJl1nL7HijTQqHyM",
+	"QnAZV4bD6WovVMttl61hum7c2/je/RrtaxrZo7Vbn6R0ohdAT7vaPDciz1jLctVAZuNDKj34OmtLUEOc",
+	"2dgrUYkRpGKJLvo5exZVr3QLZz0Re3319ofL658v3/79eeWoJVQ2AEkET1KpxCnLhBJT44gRjOixM2Ab",
+	"BG3AEwx33D3tVRJpYp4BYWGoMI5pNnJ4xNfVJ3zy0KSKXKjXOD18Gf+nnfGKJHIXBg83dRIRZPRQaYDW",
+	"z6xQyuaxXTrpFUrB1dSrhOK/PDo6OkXiY19w5kU+0lng2DvERMcjdN0Q8i7L29qkhB9L1gbjW52zdSzr",
+	"mjuVvH0la+LTJOVStZ6T0Oc7ZyH7h9lc2JGq1sXqgWa0mhysb2DtVWfEE+noWcGixUeRzVgiYmk66rG4",
+	"wNlk09GssrYTCaVCp53S6fsdcJmuF3s1gAhPqdqZZzNUg8oIXu9lytEvVaIxp8tbCcfY7tGYfYrHF4nZ",
+	"d/x1RGH2r3tKEFI9bN95zgzDBZOLTzaCOgNJwxP45wv4JLJGGSFM+G/2z9FzqB9rJdhP76/eskTHUHtm",
+	"E5GFKh4V6o49i6pz/+lQJb9CQaZyKfpT4PpJ7Ow9R50UEyojso8iO4TaP7nnZxEMCv51aPJM8HHtgsYI",
+	"O7RyvwQtKm2gCSVUegAbKI6PGxbJJCqlIaM33OSHsAUdXp5HleMwRC/L3MNiAd4bUfuTP6gof1CoXKYN",
+	"ZxWAmLIOrwK4ECrHplyZCRMqJ1GNjifqsTd6WNU4HeuPXkeLpXqInoFIL3iJ1clEy8HEdaHe6OG2q7wZ",
+	"2g+1OKp4VtC2PG2lfqYvN+PQpcq/PT7YirIF3q2pNjrgWeRpSckd0b1bm2zgx7dG/Lbm6I7WHp2XtMBh",
+	"Oh61vi6qoHnIrUBdKU0RGOdQ8VoJlAETKqHqLGCsUj0EGA+5ef8A0emCVeuPIstkAqe27ec+OZfpLeZ4",
+	"y+fAoez/8u1f/vKno7/s8s6qnSFaiYCofzkS05G8dRIwU9h417DoZe/4CBrqaUUfHzkgDmHx6EW7dvzy",
+	"oYAklecsRp55uO+UyC9IeQ1RFdVZpVXfPml4oXY683UbZWg+4Flg67d+rnxukye6yNt7Fu2327uI1mgi",
+	"amaEtw+/Yd+B3SbRZNyLcb7ytGKHtOG0LkcyuqZTSLsb2C/CPmK/YdoUg+DCiPMqr4w3XtJxtc4ru3Fr",
+	"WtoMLBbyo0h67Kp8POduSGHIr03/vPPDqq3YTcxps/jfbcn1kGjheQ8Wtty1fuAzniWQt6awyrqyDlXr",
+	"7A65WVJX23+XwKRds/x3f2L/Ib/vsci+U+TaMbgLH4FvgmCEbKAapnPyWhSlh+rYpvqcJXIwEJl1dvh5",
+	"nf+CQL1ZqYaBJ3ZggalUwu4hs1DxLJMfRdl3NReuNp0jTCZCJbtFB3vKAd7o4YOkAG/08AxnBap7bSaL",
+	"70nWwLO7niPAbath3t4ODzx+cUnZFTTG56qjTVzaOsvflXDIx2RCblgPVeZ8Y+dsqRyw9vlDrxtKbJ2h",
+	"C/QgpnVMqOsCfyYQYLHEuhQ7e//+8u9vsS5ydf3uxzP739ZhOQkg4JIHUomqZhdUOeCxbIBowwSbfVaU",
+	"fDykwCVFCsjPzlgV0lDmBQgsCOxdgcMNCvuTTMd28sZ8VuMFVJDAOUga8CSSk0eghTltEAMC4ihUA2Ln",
+	"jt4e6dm4AT5lY5pRkziLD4RT+LKABzuvHJzrvYAIMgHOc8lqqCyFauHQLYugbS0UBsxJeX4OKJWHql8k",
+	"Q5GbHvtBZ76xCs89MsHMqMghGkn0VLnyBgzxNtUmj1CH3lk5fBCqKj8XdgVDzOMt+MQHHFNuV2aks8mI",
+	"q9s+j+/0YOARQFgOUYkJFTe+awvlmcf8kx2BESZaq7YJK4uKm4gAMho7ojj+AFwAX+AQceh5+7SeUCRU",
+	"WMBxbGwVVQuZN69PmJrHVz29xoE9ZvgFzV3Sza4H19pTpASNNEsaMqgfkbuOxJLCGVkA8wpnTmCD9buy",
+	"kldD60GMHqpnEZwK3OoB0ZdEAYsqbCbR82AuO/AYYEfwVCrVhQrKKaXGnp4qNsBZZOgk3PpfC4StxBSb",
+	"HVdz+LHtKPxguu9hx7sv5r599hNkfxDOPHiS/TPm1dc1xGtrbMl2H6Y9uceuFIBDynZlNi5MXgJtXeht",
+	"g8da2h8qU8T2r4Mi3eqcDi7/+LYa6D58kI3mPQKbV2817uUddNdrufs+o3Qi2g/n7OjhG7g7JFDVMXzI",
+	"TVDtpwcp0tR+5gAkBKIu1bloU7EGRpg+qBklfHbqxbWB381/JFXMMzzs77Eo1XpiYzZsd0cplGGmC5Uw",
+	"+MjFnXa0NChotjE99poCxEwwENBmxcTuey+Do6Mj6kgfi7HOZnSYhX0pSuOTl6djjCsGPUbS5BnPdfaN",
+	"YXEmEqFyyVPkp1Wz0JoUV3mrNAFM+B7t0d5gGYgFn6or9Iqix3H2pz+KDNp2wAAHguf2hycHNjc4WLBJ",
+	"MKWGxi1/lVa8khJQbyxrnJA0B+AB/d9kLsYYSUCxtMiGNoggGwVfN0WGgxxhdqBxkQliR3ZGDNm1ycVk",
+	"uSm5FYGGGCpET4Bh2rwIONbc963hnaGt2gQAehgd6AohKQNYaZiq+AdythWwkZ6C8Cic2HFzh0tuaDMO",
+	"rQihmDmq5ViPxSmLoB/LsSkZdz+4pr8TH2qbdLmJsIOz24Z0xNSpVsOADXSRsVGhksyGkKDNQHwLPXZd",
+	"KBO4Okg5iY5YKXP1CBZ5fEsUVPEmBAQW4GwMi5L0N/zWaaimDuFjdy54/BniaQRPcAr8N3At11T8AvvY",
+	"KTKGSBWqiAg4UF6JXdzwIUqs44lR5ai8X+BF6VlzYmMyeiz8WXqoUq3vkIgM+t6VmDbXuociv3IGvjHD",
+	"xBr9ZZ24ET/CNqCVEsIaDJuIzNiMgoOpV62shT5hvlVoKvgds040n7GcD5Hpu9Y82asdQ024NRP72//+",
+	"5UV48M//Dg/+9T/Dg//RQBv3+8M00L0f6SlaYn2SdvSTC1gw++dDcCztW/h7+1O0aZtvYaJkhwUFQ4XZ",
+	"oN1JJ0DJBuHkINXTAFxewBDhhcUSe6dQxToRpODGs6EwOf7cUZlF9nd03Gi/ipu2X5cDovQtvxaqqCSg",
+	"jNxGDmRxeoDRBjMiBbKQsyweASkM/tle2a5uR9ULLPD+bOzIumX65hxPHAyPvlAox/KG8Yq9KE3ICZOD",
+	"UAHpDfAP1aKeqjQphCw9FklzG/PJRCRAZWyY0ae+QIWhi7J+Yioy1rfBi2kLE+xru8A3uxa5lnttt/Dv",
+	"llPb4+++25jFs2QErkBrsFqGHtfuQJRU60F1MmHie+yD/0uoyrc2R67sIPWzOdM8Za+vfn735uLm4hzf",
+	"AJUZl/D8wVA2pye2E/4ef7sGPXHTnWGt3/qhb4hWAA4xIz+2UpLuzB46J2/9ac37dULXWT4dQzbWpkXZ",
+	"NhL4sPvn3nokW87IE4WdX2jg2VaT2IEX7i5XwcuVm0q9MAh7UGWHhu805NFL9+LlXRY3dah/mrpcWtoN",
+	"liHXJ1KYQHRP8kc2V8iw3QI+nHBjhAkV5DiRTU9ukT00Av1AZscKfpJga5AaiJwOaPKpjEUAH8HuVsFx",
+	"Gyc4c2KHQz+eTAS3aYxnqrDX5VkqRQaJTWzTYvgSpr92t+zNDcumG0gTN8mEETaDgftTTEB4QggPhKBI",
+	"XoJ0uKSiAWwzFDvY+QATseF/XzABQoG4h0Qjbm7tveGmeVY4ORxOMYT8KEKFFwr8CawNYsQnPgYEC8et",
+	"WSQO7oK5gMoNlqh1kbOIniwIlcuR8NzVPVJfDCWe0lYerG2z37IxBn52Yx1N9yToe44xmpUFeCy2ZICf",
+	"z0902ebMZCtakce5zna/Hewjrol1E6bzLvnN6f7rEpx3sqv/qKfMEUpPucwxdbMLaWKX4vER8Cw4OkpZ",
+	"dUkeGYYLKVQzkWMajsB7RDyMdJYDs2d7vGfv22aL3x6vYYodbrewIN2eu8899KxIZL60Xa3cRL3z6ZRf",
+	"xA6gaS+rbKDwna020Bcl0rM5p13szaCiMm6htb3EqcYO+cScQNMFbEdkeIHNPu0lorIRj1krCViU8Jzb",
+	"DJWV091jZ4rJxF/UfgW3Rp585Cq223Jp1T32vrYp0OZn02x6EYFDHLidUmfzmPkgVNajzG8rhArP9PgW",
+	"dp6/AWU8MInrMXTDuENTj9/HyuLL70JF5b7agiOSXEGIb8+pa0YF0DRNlRus3TVHusg8PIOeOZX2dljQ",
+	"zLVmJtXTdHYKcqhKiTgvIy6CLEPVqJ/pqRGZvUeoapqqzedPdnRPO+bTjvkl7ph4cOeXgca2a/6RyxRA",
+	"VQKdzGuuUK5hTvXKuYll04PuYGX1YZOtbPOuA+fOoApYjmrHroPjo1d/2abvYMMegsXNVFnvCJAW3CDw",
+	"Kt2c5IKzre2nyFk9I3qp3XbUdSXZ+jN/wAHy7JngWBreVKstVI1ibVgwXlOrDYBAfQ24Oqzn0Z2RUSMg",
+	"9RLEPCAxvP12Y3kYz3vslmetGym6qE+Nvow75ynOeexXHqaLWBRH6RistC+r2K5UfSsDKLw5k8rkgidl",
+	"1dsdsLd6YBr1ygX+QFXi3oPWZe9JY88Nai8Ke6kciHgWp1uO643/eW1sL9cYm+8GGKERIq9uRSOhlP9t",
+	"jw/kR7Fh6fvMaVKiYyhPoDjJ0v07fR7NJZjgiP7922i1BOB8kFRNEuekzb4NqieMvf/57/98efjXf/3z",
+	"6PCv//p8FPzl9/+xgTbXXpTt4JGgNN+fdXXNXSLJxmbUwkgljLm9E7Pdw8Uf9ZQY7vGqIPcAqZA5ZUqz",
+	"eMQzHhNXBWdTmSYxzxLqTSPVKWjA8NJToYqqY1zWV1v52u0kEwP5qbsnqlgIuzzf/ZnqFhf57dtXYDiL",
+	"Gh4osvla+xTUr9rZJJwhfYPu/yri+drR5/AgE0OpVXhwEh6IIjz4PSLBM+edvjFsLHIOKbiNBEJFAmHt",
+	"D+K+3+YLXh399U81Z3C89lrf7fTP5l+IsIlt0ELRAEi0tXlaaBMRHYh/fi0njy13KybJvT6du9/TuWpH",
+	"56prz8g86qWa84DOo+8vmLFEL+MOUcjvZ39zD/O3n3F3MtvQgKyTmsf6xmCmdAIcWDJneZHZVBDOJnUW",
+	"EF0zopEC+pKx3ns8EcrgZji0NlMA5BLZIV1OR9pdStQoR2qpXLv/Xy10u03yA6jaija1ycWkvlXBztvX",
+	"RX4CIa6awxwF/mehyokIpC+kGjLxScRFjqCtQiVaCfYson6eW/sDyOSi56cYOjuEF10yVDCUKWCW7M/d",
+	"tJ46VGqJzWZ++u1LIeZYaquRY5tB6yIvB1qCIOsvuAKXjmrZZsR0FqqoFpJXul3tV/BoPhcTUxMqdZcp",
+	"X3io1n7j9nJdvuuNxUypSA5Mjxg4MTkGjbsAJxCK56pSeMBT/2qk54RP8aRh3rP6wsqJmxzHbItY33nh",
+	"O/TE7D/EzEGxFo5OZIY0QJ71vD7dOI76U9bDaQf/q0Wju4qzVh/rIJjPMeaSrf2ptWKkClBgYnvnJgYm",
+	"oFDdiZlpVXNlT2Kujx+atPpAlXCN75CpBSzA5yEN0EbYoD5KMf0bCqd0dQw7f9y6Dl6pjU7GHVPiZkXl",
+	"2aE0OarVkANmz+ZcelA5yYSuTlwmoaJ6zXPr+/SASQW9GgD5NYS2X+jt9Co4bsMkEb6TUFUJFOyqQV0o",
+	"jcxcSGpHspdwMTjOtFuhWewpBa7klqZSX/Ja2lB6Su0hx0cvoYugbCNF2BK+fQI436Z6aCIvCmGKNI8I",
+	"EVHezvs1gC9HdAQZOXhTbP23clEfnrK6QRRK/lYIVmmr8t1H73iWy1hOuAKhCzikgT4Tw6L/OrSmfnhp",
+	"d2B/GIW/rH5+A3/B4YeKK7YgwEnqXO6ZK5fxhQfuKhXeUjx+t0l6095443Pd/bfPrv7FTcZjMeE2Mlv7",
+	"64ZqyKulx/hwCE54X+2TfMgfpnvSvu6WTrU5LDm19RFlwsgru1Zqgs/Q22p1G2s1SGWcn9gFb+PTW9B8",
+	"lWoYPUfj21LYc309Tle9WV+FMzhAAxUqFoeohLxSNbT8hfsBzCb1T+/9Hc05a4SqTrAnwiEr6zjbORcC",
+	"yFQbAwMZA7lmPvRlvC9Hf/VB33dHDcUGve96McVidzv8fQNVeRsJgKg1SwQm+V632QEEJSCT7N+dgCx7",
+	"FmWFus2Eq2ckfGai573WU9knjfp7j6IfnUj9AjgRAe/z7XeOnuFgqzD6HPtvhWuayzX2IaOTVCySoDym",
+	"M/9JKW0PFGCAg6CmuOXa9hBDE24CkQq16oBUDJXm8Q4xV6HiwDeK6IMYm6vK0UF0nYgY4Ds2v5W5EekA",
+	"zmBdgcCrD2sFRBJSDVN0e67j3xcaMjEAFfZMMHMnQY7N7wIkFLGoem9DzG1k72l+G2XvHUn2xrr3rEX2",
+	"3gvK+RqHK5tFpRT+aiH8S8pi3JOXfAZBKYlfbc0AVQ7QrOO5CEou77K+CGAV+2ryUEEDpMbSMM+xmSTj",
+	"ZiRMjyU6Rh/dGycuNB8WMhGYfjRI17lgnvriWYJiAT0WVTYC+IUpBgMZAw50AO3uoco1UIuA7cOw7Qd0",
+	"BXOKUysTTJ5cc6jvEa8QBETE1SBh0InIAOjjSY4WUhOiVhcQGJrcvhipGFil22MMzX1dWxsWnlmeoWyl",
+	"H3xPlDxufA8Wz9ubv8tEa/c4xOhJNrvNCgVazijwPNVFmrBEQ523ZKgvWU1J06/TcbbFtXM2UYlwv6iY",
+	"tP4Ym0WnHYaVMAzaFLvbjJfFny8+QxnFCZAvbcmbJ36wXhZ2T89WZn3uaV2PmVXkmJtp+YYi39pV+DV8",
+	"vqWKsLtAVwrdqAk8tyrcqyzVoSYl/25XkRZQXSy+NwBLiMGg1laAVC0OPll/HXju3skbWUcGukrRsT8f",
+	"/w7vsraP39BoXh3/ZfWv3kF/RwKHetduEB2opJVS53b5YVW6xQB3N7dFDqJWX7JS/RhHXrJ7jnmCUemd",
+	"mOQA7hoUGQAtS5iyO/RrkQi+J7N9vDLB1xCV7sYy2LVP9HK/e7PKDXa4Fx4g3LLP1XlLEsFTdJwB5iDQ",
+	"hpOILJjT+9NFHuuxKImc7MboYApOdHu6DBQP5geD29F4Gw9HcXhrl2zcJa/od7/vqSBzHwUWO6nr9X/S",
+	"lthhAyh6rgaf3NXOv5bNZ8IU4yV81pd5RRYLaQBcoyqrWnA0sC4BchHN8KLGfWaEoPWBmXwzWaz9yZOT",
+	"foRO+hpeDeNQOxLJ/UcQn+k8tz0H2YD3ePkRdajqpMfHR0dzRMdNHVJ4PuZbDB3Ux3FzuX8jzIe4zYnM",
+	"SmYIBkv1EAs4cMK/JBnaammstyy2OAOuv4aIdBUixhPfCu0eTg9I70EqNkjlcJSzZ8R6RbyuzwnPhfWj",
+	"UEH1jejfS/LEU4eCqN/EQKEVdkzAv9Hp5rgdFURn7s09Qg4gVCoJw00aUEKrW4RWTOcbPVwXRnRv3IWr",
+	"Dix3qOF0dmD3ALSEmMODC/HhnbfwzZFEzYl5eycD0cWxgZiyqc4S02NXSMDJxsLurIbdCUDOWr8CiMZT",
+	"xlWokN8H9EEzMdYfUT3QVwlFagSpGNLTxVyxvmA2es6Fmnd6oQIYJGdK51AMnoo0hdo30uPmArUZql1p",
+	"jrKeqvjWGqC+zCvIBByZVr48FCo6BpH5CYsuB0hmGRFVtyM7rtwld/fHOB0OfHgja1BZzNijR72PIsam",
+	"BYx78Q8laUhtiWztNn5/4FLKB7CW0ry0WnrULweHY1zc5TvZMEH1Qc8LHt8pPU1FMlwSp79OgWMsmmui",
+	"AjoTwrT7hQ0nlX3fQd1QMqnccs8rBIPq/eDJlqy+ZhtwX5HCvDiLUSR9mwgcH+oMDiorxy7Lf4Q3RElL",
+	"8eC1w7PSAhYtvRbfb2XTKwuA/kzYuENa3xIyBSRp2dUx5jOE5feFUKdlkA90PHazen329vXFmzcX54Ar",
+	"t9FkGYJKw7gN/kXiADXXpTSji+fTVE9t+I6PHYWqij+1K0ppCE1FBmhT1/nReADqi5FPi+qrW1S+3Nn9",
+	"evLrpX1NvZF3zjgD4GO3D5klCBnjilJ6EGVIRCztCE4WVpMnLpYEDMFjvgqIo4aIFipBXQEWucs3aqKU",
+	"P39aGl/n0vAGsI/lsYJV9lKxeJRppVM9lDFPXR0feN6rYEskTbM5FJeqQjpVwVoiRTfsKy68Yu/4UCoP",
+	"g+jPXHOTVs0MbZ6+fDuOtspqmEPX+cYsbuJWzo/9dUvVyeP+6LSRxHi7V9LIhaWyBb9VdZ188rLfjQvl",
+	"Aj83FZEQMnYbQ0k1JA2fpNJVTVL9SMVlSGlVJaHCDyu9gcgO5VRIZDxijlSZZ4JNtDESFht8rCHuy/md",
+	"cGW+H+DWftnB0E4ABinzdtlseuSdtp29k33bMaIDaUu6RfmVLiyOXrRru214y7vxfNeNLhcqOUwET1Kp",
+	"lmmrQvXP94I6UcbJiBtxQikB8EVnZSu2VMMeey9yJmQ+ElmoolyOhS7y27GJAlSWcCBIpafg8yNQD42a",
+	"rcWO9dwN9SuMU/yzf7WRSomqcSbb7Ip3jlpAfvrQ9Ta2r4sakqsiKhyU0OURN5Ael4mz0WzAs7lO0lwz",
+	"HqrFFFkOFWBIG1YEDNJRTHyNC+KH2gR8rasCZsEX83UpOrPBilh5/ksrYsBluvlqOGGKjjsQMG/qfB34",
+	"A9SJx/iemnZ9lENKVK602rB0WPvKYa4ybpcXVF8zkWfS3hlbRViNvAXhEO0Lzr6Er3axPS0yWmRYi+l0",
+	"hWUC2gXal9fPsLzm42ykXYWm06DhaDRAscd0Bs1QUMLtscvcQGsxLien/qE/iqxehI3en/397Pbt1c3t",
+	"2fXrHy//cXFeJwAAScKPogVVZJ9m36d8j6lSdE/He+X7fvh2joc+HLxGK1tYFF0vTBpiaxcGHPiXtFmO",
+	"aeQbwyJd5JMij1gi4pRnwpxWeUegNRG+YLz2KpFIzeCUvb4eITtq4d8g4aGBT7lRmGkWKuC5ZlM+67Gz",
+	"1OhK8cw3oNHkLQE/XeMk7PPA/p4ANmdq9tP7q7etgtfwoDsdlz8QPCb3o8esKK6xz3VXNVgFXPXUCiV8",
+	"tRIMwu5T5m8IPCF+mBTIzMqVUBgbl9Wo3O+EmNy6X2PbpsiXw1q/xmgNkaNfbbjmgbNoQsnm28LqGgEa",
+	"2GE1eWhfE9dCQw2W+376ygkeokQip5NTS0dgTyHmw8DJybFBJswI8pgZm+hUxrP2JfC6OsCn472vdCkA",
+	"4QCikWr2tZ/6GVjmktaGQesJhk1e8KAiz8V4khNvNv3Lfhs60qBgjIshVA2rgV0OXA+E42p13GsDnU15",
+	"lmAIXYZADqoFRKZ4nlFRigzYJNMfpXUk2E6hsfboci0D2JhKWeMU/xwqX/ajO/GcTbQEzjhGaiPuN+6s",
+	"EzH1Uk2K/HaCsMuSYxXEMDlL5ACQuTmbIJdf4Bt+Eetd/cocvUCPvRciVMClMKkwrfXGSbMbybPZ17uR",
+	"Wkv+ep2HXVMcywn7cRX20ocA4m5LsK6UYELB4hZZ6RfgsBwlbmB4UiXiU4DFDOSXBsg2fr2FYCkXkzeI",
+	"H99bWoOtDtfUzLBhU0KD8le9tcPBfQzwkAQYOtugeAn7/pxShm+88CzaRQFfWdJtcYyyI673YovWi/vr",
+	"p8B33AoaSNN6p0y+a5/FA2WAZXdj9Wl4x7kftuKst1Kd06hWRKBhl86LNalGt6/NfS7MR9n7Y211haH+",
+	"cYx0fwb64rP9P8RmLj/AvQYgpqmhGuxvG8+GoM8NeOx1kRuJygHv73hqwyZf6JOE0QHKLXpQIwTW3w2V",
+	"+5bioU9B21zmzBRxLESC0Ss28eDPgT7XtOCc6aHfI3v8vtYPXP5LjuxeV+fpawZ/2klwMd6Yq4Kn6azT",
+	"AnptTS4/QsYzrgrLiEv8yOlV16gj6J5bpZWlFarGtcXml9bckXTj2S+X6dOKejoiXnJEzGV6f8vI3MlJ",
+	"+zJ6x40ReKK7uGxcf2AJ25O507aplGWqojYI7aMSSa4riyXAmyxZhOX+Fqr2RegjV8AFQr+Dq5w0Kmnf",
+	"ycnTcnxajkvo++7khJZjt6sQTxTa195bzZSYkvUTB8bcwS3ShQPMaHGdYLuPSmDBuEahHjsvUDULKFqV",
+	"xpbtU3+QRkht3hYV0rCfeny+zsWAb7+T+l08EkmRiuxFijLorWTpOiFpLEcukomPgqdspE2OFj7RWW6C",
+	"Kj2XSvqk7GRGkO5AyUuHKs5EIlQueWqo02FGah2nKOSNSda0VAF2mqE4zKDsjcD+hxaswxun7b6/JN9N",
+	"IN2qBYeAw16Ym16HYAG6hasnuHFVk3H/t0UD+VX3m/LxOfPA+m6ip0sOR88IoqKsxfRFrK2Xo8GROgxn",
+	"BhYGsAZNdeDYg0CVwWbk8B0lpqESEx2PKlJuXDHw6tLkrsmyNKY5Wyo13RCA4B4GhXkMMHDhN02PNbFN",
+	"N7reXEzO9VR509rM+zZRZm3jAn/R2Z3I7gPCtomBm5HdpgeuVDKxoaa1lrnKVod4tR0Xz8/U91Sul2+8",
+	"sUIAC7a+wRJqCDnoJ+bFhJiolwQbCKyWJdn0vPnRNdxbOdgTHwpdnrizN+XvXv4mbmR8Z7oiVaMRIi8Z",
+	"96+RDay3qLw4+3LWd3uCZ8go1LgX/gBM/NSNZzwkF45qZBKwgVRDkU0yCS6oogoUzKlsBwzUztnlORxS",
+	"2+31BJmBAq8xEkBQyFKRAx897SAyY8NMFxMTsEwkmfwI+zL4BBOEair6I63v6G+DVE/piqXoJV1KT2Rs",
+	"HAzVxhS+2fbM9eIaAcmjIFUF1PCsix3BmJ/PPx79Ha5rHwVE2OxDhupZ+7gCGtRzDBdQiLyqDfYpDxi3",
+	"k8xTFv1bxFIxyEETtMc+TCa0y6Z6KjKgmqOT84CJT6A6IRWTiemxMxt0m9zuANBlyuMRu5MqIXG2esPy",
+	"tX0ToZqfPprxUiXA21PU8N7cm2JRkv6G3zq14YtDCvHUbk5jPoOMwH6OmGwQ35CKRRpJqho76shm19KW",
+	"+W0p+/o60t17PTeBJyGIahNrvyMvAarMzvqCgR6F2P4BioIr1No3mW3FneiPIgNfPkfNqDR0M6552iHg",
+	"C2YthaKSCapFRTXicSyMk6iw8TOR+tFdmIZjCOODI0KftYZPdCM9sIFSLS5HB2T39bame/dkm4ZHX40y",
+	"EU7QGhKfNJPdiXWWr6ZMG63hNOyOXM36NqxolRmiJhZ3UZSj9a6sFpvblI2dvbt0C4qzn365oTxO5MYJ",
+	"b+s7KU5YdHv7ozb5obnjqXWlP+b55Eqls4C9F3GRiYC952PxXubib+/zTMao38Xw56QkA8pAFeP2O0j5",
+	"iP70FcfbY2f+SaBu8/KYjXRhvbfdC0Nl5FAdYkMbfEChLuqNmpwVRtCyilBFjF4zsZVS9vMdZT8GU1f4",
+	"uZsYSD4+6jvf6YYSohANGqaw+RqHXD6Zwll30xfgxgkdBV5+I+V2H7KJ1KAwjmEVqJkcoWvlgtKApxDp",
+	"oHy3hEhTLBEfRaonY6HsBposE9DEXy6m3y+7XketPTb0NltFUzbQ1MNLbSqr917kh6/htbRA6/GydqnA",
+	"t+5dGOU1vKq5NcxZP9NTU6serPYSDVvbCzqraN3iXh29Kk3QyzRyAobSRowFhdJAe021ntd4p1ajO7pn",
+	"o+uytuPejQOE0UTt/HY+0385Umj0Wg2qzHKoAOzQY1e+uGNYRceNXC9KbbFcl14O2oSB8ieDkdgAN1TC",
+	"5zF6qvym5FTMa5FMJd6ROcQ1TS6n5nBbwmC7nisKi/7Ztw6HP3y4PG+Sc792jGBOaw34ZvKMy7QNx4fl",
+	"pxqWb8w/vYEemoOT746OFomCFgOUV0udTEnX3YVtngsHNXAbBNaFDdgKSD6hD7F2s72l5rlUS+CkAKSi",
+	"L/ktXmasb3MDStKse4lJCQWIbrBH3Wl+TiZQlcYtNBGTVM/s5hZAFgbt6F7JurGfzg1xYxG2NYBoKxjq",
+	"6da+mPKAvWo2izflVGxYc24lcT5zqoUGkfJ0i1OmijRlmaDY0Wmw08P0mLUL9855JuAtS5EEWGjRSvTY",
+	"W/BhkGZ7C0KOzIGYOu+1tPRciy/ryVNjVATj2cFeyFYeh8SCe46OhZ/mTfqRsBVva94N9WC6youRtGH9",
+	"bD194tZEGy5GOk+LJtXCW/fy6KhtH0rlWOa1bcgjyaXKvz0+AOS4HBfjg5OXR0cIHad/+i1KqlwM4bBg",
+	"v0l05eHbUmnIC3F6OsuhnWOh1GA311c1jZzn0uQyNghUaDWN1wirqcnfoFgSlVU9l3t/5nSTAoZCDVIN",
+	"y/Z6rYQJQmV0lmPzBZDB212TLkCBm0c6OKIvV/TWKoYrV6UK81BF3NzqQdRj/8DLGF+9KtU+qJqJWq+Y",
+	"MSa3g0yPnZ4t/SnXkXX0kOdTrFko8Ph4LfqeE48K1URkUicVSe+pTIRCrNPAbhuY1EvFPty8Lg+sPQVN",
+	"Rk36EBC43wIpgFnGMvnev731qrDuXd1SbbEx8Dv+7jtYYe7fLxv5IudpOOO0MPKjaFvj1cluXurW7x3m",
+	"Emueq+538WnN++V6q7s91Qw9mUhpY2uUDv13e51gi+2iwxXXn3lHU/V3pf2vD/iveDyRSbHE5RUQ/+Ha",
+	"ZlLlmvWL+E4g14b4reCpYxywCxqBhwFEZdYzBhVniV4CxOcqvkPmRFwgMzaxgaXKS9dZc5jkSB1Lx0hP",
+	"QwUyzqAQnmt9t5XXZOQ0S05ofEAPi7ZjBTLp6O8XNwy3iKisa+K3vzEsqjhR6zy5We1grRMzJQgDZdrY",
+	"9zTDC847VG4OvFyJezNmwd2694QOF+7tueY5ncJ9d3TkbxcqPWBAEAEa6K7YmsEO1+fxHfuWJXy2TN3p",
+	"PRrTinjoqpSpd5UVZ9fYt4vCG0HtJKTNyXXozpsuj5O4vrogTABOKN1s6U7Bvvc8NgE7fuXfGanSV23l",
+	"3neV2tiUnu5jm9m740aDbNX4htkOmE6TMubv2GsjflzWzjF39dlLGwh/IN9baTguOwed/v481hyZhvUg",
+	"h5MRbMTnaQqpO7g6OC/3jrn8MpGm2T+QM+Y5OGNHhDyz13P8AfZSoSop4FKt7xjPe6wSWlO3Sq1Hby7c",
+	"dG4vwLMcQRD9GUqbjnlS3Tvw9zXH6UAIx8HR0REr4RLHR/AHPwJUx+MJUCEgHNL+aawzEbDI8PEkFUkU",
+	"KmmYTb1LoKGPtnN+JxRQXqczZC94eXRE++YEGeMG1QeCTQjeHspZ21wUZQwGclhkVFbJsXRP3pG2j0kq",
+	"sHhGDpOdMTOyGUbmYnOkB8ZdbD4CiHDPtjsl1X5gaASLMXxGFeUW55+Lya6BeHsteMfAvGG/8WlWdbvh",
+	"aeo+MCzXQ0DBBo5XCVC4GOCJiVm5HdGFVqT0y3L4DbYNzKyeNo1uuodXR/s35XoMnEeCNmy/HNFGuqnz",
+	"UoG/7Pb15QbAeNv/oMaiHbcYQuW28+dDdO1hKgTEg2Zeo8cCUTzWS8KiuTyHWgBCyJVmmRhKk9Mc4Z1O",
+	"IODGagHAiiDHIWTWDCBmfmuw30H3hCddL62rxuP6sRhr0FjSNkTGmBqLzVsCmD19P+DkQ0dUk4/EmIAG",
+	"/3V4A989vGzGhdlB3NB0boPGeUxy0/gcawhNE6i7sx53P3+74L8WS8HWrTiq/kY7fw97ReVYixRaHTi0",
+	"+pGLFTDcqYEPMdjBryFdchPkExyINbC6hos1oLnAFOCQoWpAPS7eu4J1ZCugjqGikiAiOBtwj+xCwegx",
+	"d1SakVmdsIHIKVTJhNFFFjtleFi/IHzKct0SNNy497BWuFABue5yduyglF+e6rufrpVq787Au1iJ721k",
+	"X72o48WsQo4bEd9bwjOn7kSyeWkCMusQykQoJHPCIviPiABogCZmzyJ7+ShgUVYo+3+4MOAPiAeOglBF",
+	"gOaOngcsSnjOI8bZL/b2IrExgCAwWJ4JPl5ARLtiFdaR6CTArk5cB1QOq2nPVyAVeJZxanMjmwMZRmrR",
+	"eP4J0rJwYQMJQV/kUyEUrNy+YHYORdJjH3AjPDryq88EmPp502SZmAieAwYL/IcDTYeqhpomv1Hi2mH8",
+	"CHavOBNotdRjQKG5vkyes1Rwk4cKj3Ffflee4lbAdADty8v5JBAeM6MiN9DwERCwzzpDG9HadIXAeuC9",
+	"UmlvZ8dhw3MNkU86O7GzrEScE59zg69Bk9p0G3aWAEdCa+mPw/ftJG/w9XPBkzc4+ZvchN5SA8HVD2Ub",
+	"BISL9A71oLZBtMXl8O1maqsJYBntb/77n0eHf+WHg399/vb49/9xsEJTfFFUfLWXzMWnHGXPDtFc6m6S",
+	"q9nVAN7h/J2Xu9Dq4j74/V9NjhQwqFAFhduTtXbiSdHuPWcpvBO/cBkKvs/IM3QNenetKe20U7USWFM4",
+	"+4u7xBO6vMW6cIJWB8ruZXQWKU/LV+Osxv9ppYx7I8T8h8JamdNqgzxT4OlvVGRpFADezAGarUlHRsSZ",
+	"sLuwcmBJHDjU6Gw6ZbNAqNRhV3Krt8bSAE3mnjo9u3zfG7Tpvez63m3FCXr7VTELeD0Pr3YQbAD+pqd4",
+	"OHD21Bvh2stqMd10P3nxmf5rEfbbhKnddgE4q9xM4f+xY2lp6qClAKYHwbQPCVPzSFw3NscdnAib5NNJ",
+	"6KaGE7jteSFd7sAgtoK70u8paOqkornVyloBWb2iIsZY4OHFnQDFdSEzBBH1WCSUzYOSEzisiYg+xthM",
+	"BM9U3KhCZXI9mYgkYKmkTnX8LfNvpWnnKgC4eO8L9xGgUmns3YJS5w3vEWBS97klvKj4jc1aU6O+TmbR",
+	"0qj9vOqTdrHLJsdv05nCrA2SoLHM3uPPnsBmi1OzOocojaVTiebysnTUtK2f3sDaX3ym/565yGjFFuhm",
+	"ab8u1t1l3xLJ/mlaYnk3Ob3ONl93xTI7gA6g+3vHLzJB/2xnZTkvxJwabFW2xZQ26sEaHnwxFiyiYRxK",
+	"KFqGaiIUYLD9szuOpKR+n2bxBvrVg9lfsH3eW7PaNUjX3G2rtGs7KyDQ/FVsby8bqDQ2SFtiU/AFgOIz",
+	"+nLiw3fXXkA6q4vbKf3iscV3TW/+cUSF15AQ+vrIFx8EovnsOQrERGMZ23pL1sIoaTlxVTtCaEwmAAue",
+	"jmQqHLbPGX+ofGmPGzYVaeqUcwaZHp8wpacR8xANcycxKwLewbpDlcKECn0qixJpYp4ldHbslpyiJKpc",
+	"cj6ArdyNlmGo3Dps0rFXTwtxi/QMXoX446xHfJ79Lsc1IhW/vTmdrGoU7XCrPAf6FTjgjIBCM6rDOwIH",
+	"yg8VQJtA/oOM4YSOcet0DbCgo7HOUMPR5tlLo5cfYHD7XS73WH73075BAf64+7u3M2bd1PMp60GTQjxa",
+	"UsYySqtIuXWQD6690rT1KYd4ULFcGdX3DNpXySURHyjsH89EHgCcosd+0JmHxwZu4RgW8yybETupHCo4",
+	"UIXn6+t8RJdobHPBIToXiAN9zLvPU1y3nuXDayXKF/tS927ruTD5KgEPrXwvhKfGQ0yCg3nNJoJFUveA",
+	"r6vnTssmUg2jU8erQdmuGempcVLZNkhrMm87qnsJqh5zsvoeOb7tXNB0AxlJN8Yw0nws2zEYE6Hs3RBH",
+	"9ZGnMqlRuU1HPBdOKaLCp7aYqk5H+mx8uU82pteAJb2EseWttSvPSCfpi2XfN8HI57iVOoUsLtydEhc/",
+	"cdvy4xAB6Zpl+pIAwBGXohxrJthQK9FSt6dbrOilvC7hfS2nsoA1akZ0LU0Z4P7ePZeArldbCBV+NQgg",
+	"mLQ1AED4crvD/3hj8c6J/rKK/qdx/3kNYho5YlJtGjLJtF0dqAt6QlkMB3oInuUB4WHxO6AXYEMxHIKX",
+	"27Z/kkmP/UBiwYppFXhdQ6AaUolhI8GzvC94bgIWp1yODfExw60M4OnHxOsL0geMVvvMMbKCJK+b4XHi",
+	"YMHDQiYt+RH2peDL2xO1N178YaBCcOtreEp87FbUEL4I8MY4J8iF3sLcuFcMzrXrFuI0rPWN237c5K5f",
+	"fMb/WHnK5O63YQSEr3hrmAX8vCuCdkJZbDhzi8c6izP3AlZle/D6C7fRCfZoRVMu89sxNZdiF2tmQEM8",
+	"QB9Qkr54aDzwhn3kMrW72ilSMtgd0dqlDYZnpLHlGsuUKFW3vNbEiEPPmdMtwc9DVVp4knGp7J78zAjB",
+	"ItglI6BKd9dC2DqKAoCmApVGeagimINbmUQB4+imiKDdZ6ZTbliqTc5irlhfUAFHJCegoV5S3cBxVaig",
+	"ragdEmnvAMDyHY2ye8f22g5tU6WC7u7s8PYt4Sd+BXaQTvr64U27NrBuPdIaQqtv5J1g0Ytfdf/Q3v/F",
+	"56xQtZ/iOvMtalBaF1mmM6JCjkA50q/GEClezSmLMqhimQgWjs088Q9YhLSrdb7LNbJ3iSrBbaggrsQ1",
+	"7OS1uGsPs2884zEWQTMBn/70/uottoiAmD91nHMbSfRTMcazCewy+igc1aC9yTLF1ke6Smh0328IkOqm",
+	"XFMoLFK2rhN62Y7OLCs6odG9hgCtWnSwdyhc09LRyoU05p8Obe512J/ldlpe/unPf/7z8cs/7bDIEpFz",
+	"RA82L7HLHONNMFKpWKKLfl7HIUBjlLYPgQTJLqkrFLSNyNwa+0BmYwpWe+xHH9NiVxiFtbAJsFcvjwJW",
+	"TLSiruNqLE3fpJMwIGAIFca+GB25PYN9UNCG3Z+xqFD4kFEzX6/9aOcIJ3hUikv3GVidwwRuE5UuqMA1",
+	"2qcNS5YXvymGGUglzUigIDaarDVMAb3vkG1pJUyPXUJ7HkYb0iAHif2JEp/yUPl0q9FY7GCebGV7W7Hz",
+	"t6cE5oV/c8sOJpWgqm8qOJLFYG0xKxS0eGeFskFwRNHrQKjYOppJpvXAhr5QgwSXF6ocqtISWIAAgWhd",
+	"Y49d2OVgd2X7/V+LZAh0bU5rPYAaKknVQriO+/5pqCIYUyXk4KAOCSGHvR42xtt4o8dAfIYrvA+Q0eiB",
+	"HeUws24ShhePRHwHgYRrk80qoguo4ELz0LNOl40FV+aEoveqiw2cA/e7Iepl5HpiPXotUaF7BKzqlZd0",
+	"osL78/vB4wtU/NAeJKQvJ6ZRgEji2zDVqpF9167Nutdd+d+vLnqx1p+6hYxadUbcZ9wC1a8tMgP4XeT5",
+	"GO30rRHth2pluM82iPYBy4PhfqO0I8/yxxm2v7dD+6pidnjiB47RXQC7VhgkDXtz9Z4kjVxcU1m+OiMP",
+	"P3bb19nrm8t/XKCPPnWbA3L84B51fnFz9vrHi3P8isPs0ABxaLfDjMfilngOIqJWgMUASYGrNBFlit1q",
+	"EK7jcl8M/lG72kX7nlGJp5ngyaxShQ0VjuVOiImhx8Ry+pmbCFTqwB3WP4HJ7V7JDT5ZY8+SekoJdu0N",
+	"oincW1JQqBVpwVn5xt1hCrx4HJdI2LNXR399fornxmRt48Lk8xFLk3U85QC7Gse2WUCjbYB6Z+vB83Wl",
+	"sJxywDA4Snq3USg+FgGrU8/32KUCbh9/h3LbRkKoNo6zX/yQVhxUnylHLgn3B7WrSSYG8hMb6DTVUxxN",
+	"9G+tnIULBL9r0jw1zRBqtTk4ss7w32VLgHuqtrHQLw8aGtH7WqeCq7XOxf8hxfTgj3F+vnpN2QmlB+ns",
+	"0NuZXnVJ4d8WF5X/bMXp93tU/eMVdVwiZ8HYorKgYCPG9TPwgS9QU/1W8NQmpqESn6TJbcBMvwtwp3ZX",
+	"kcbHAojyOj466rG3QDYKXwTeKeKSiyQs05OIck84o0JCX1Ny1uGXiINyxYE3kcnvTRLnPuk46HFc5hrU",
+	"rjXj43Tza92IT0ugvVXzsNlNYP/jf539/Ab9G/43SCczqYxMBB15REBvZEcUYe0iqo700yF9kgmWO/S4",
+	"YdH801B9t4tGa3paj/Yh+MF6v0K2jG76xGpn/nNCB3NrWw4Ox8gEcKDhtfD0YMmaX7KbvoAqF6+fvNWX",
+	"jPtGZcn8EUwYWiVB0jmjUJDIDQ7uM9d1I/0HTvISgEplybniZI+dKSYVgiXrn2M90fnVyrnis1fHx8/R",
+	"uyJZrPXjY2mgwmlX1e6mTM8iqmy9ldF5ZYdcZ1hM2XITa7Tnz3ZP+r1dvA9JdlzCaFcGqLEXOZH3msIm",
+	"M4ZFDWskCkoiJyA3DxVKl6KMPnCKVp4Z4J0coz4b39mZduTbzaygW+9K7od271wPW7+rEOCC33xAIcDF",
+	"aH8dJ7qtba1utb1wYQ/R97sSLWvuwXX2Yoo4FoIkJNdpBXRNufdnNU+Nuc3G/0g6c7e1+WUBAhn9qtbc",
+	"xlbXZZbd3mtOHa5PVv01W3XZ37pHo3aKF+sJYi4tAjnVwb2b61PdZIe6iZc42XeM4G704jP910rUdcWI",
+	"drehxfTBBUeobxOQHo+v8dV1yksBl3buyXaN1uOXr/786i/f/unVn1ervHw1cSrvPDwdCZ7mo/+9zK5+",
+	"hK8c7Be1kOajtpy12heTglrn1pMp4iKT+ezg5J//qqGSRyK+Y9MR6BUt9OLYe1ZmeCxyfvAvmLyxyDMZ",
+	"m2WT9zN9ZT3C7klKp1RLOkPmp+hdBsoxojBYKBOfJtpgkoyrq/v5sqZIz+5gzZVR0JpunDE9EYpPZM/Z",
+	"R9u0vSb8w17E6Tux2Z/eX7296v8q4nb1ZnqGLSiDfxH8DmmDfy+dzTzOFjsrZJpid5b8CB1hYufbdW4q",
+	"dnhXE6HO3l2yRMfF2E5+o3nAqf3/Xnk4993RtyVvNpLmLjadOIGW2QmhElwXCvbMJTznfW5EqBKNeYSD",
+	"z+mMceiGBhwoBIAG6tFwgKETARADaE2RuXGAuF/Ie3D8Rah8ugLMIlIkhBz04g6OrqSljHMteCKVMGaf",
+	"nre8SVuB088nzOX+fS+8uURA1w/c3LNONJuMizKWOJN/VAKRPc2ju0XLLLqC3cG+lpcLC2xq3C9kmvi2",
+	"cDuZDTNXv+bng77gmcjs5W1AxSfy9k7M3D+NoBDin/+yPhVtAt1xkaUHJwcvwNfSPRrU+6lqWwoiVgTW",
+	"oU9gPC6gB/uUcS8+PJGK1HjJq80pBDZpd7xHtcVSdIqlemgIfUqqg66t28uSLHAIgMAZ4zGNWdGgKj+m",
+	"zxp+/jO3oaniKoZirjUt92JMrjM+rD6Ko6xeeIyi7/9pnGI8sZK5/lwngTDXoEtHEbEAPqXqtDm2hebQ",
+	"PhE8OURtE/ZbIQpB90nS3yq3KIzIqBG4vHKS/nZQV9aoXKzpfj/pfqWWX9EFc2/Ov7TaI/+q+2bVWEA9",
+	"qT4Yh+lsefBJpnMd69Taph2Ha3xe2gaNgndFPtLYc+X70WtWih3lG4zFt18iQjax+4k1HJHnUg1r1uu+",
+	"udkNKiT0fi16QgkEreOpBrLc2V0x5+OJPwSq2q69VMNt7C5/J2blZRdIJGrrCEgjGq4yHGZiCEe3Xre1",
+	"76W8e3V2BpJpXLwKoN4VFg3ZRGRGK699DjLfUiWk6JuCHKSa+XIiXd+LxyxeHdOWAHZG2ESDmh8G91sN",
+	"AumK4IJ//9fv/38AAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -188,6 +188,7 @@ const (
 
 // Defines values for DeadLetterHeaderPatchOp.
 const (
+	DeadLetterHeaderPatchOpAdd    DeadLetterHeaderPatchOp = "add"
 	DeadLetterHeaderPatchOpRemove DeadLetterHeaderPatchOp = "remove"
 	DeadLetterHeaderPatchOpSet    DeadLetterHeaderPatchOp = "set"
 )
@@ -479,17 +480,14 @@ const (
 	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
 )
 
-// Defines values for PlannedChangeMember.
+// Defines values for PlannedChangeOf.
 const (
-	PlannedChangeMemberAttentionReason PlannedChangeMember = "attention_reason"
-	PlannedChangeMemberCurrentStep     PlannedChangeMember = "current_step"
-	PlannedChangeMemberDeadline        PlannedChangeMember = "deadline"
-	PlannedChangeMemberEndCause        PlannedChangeMember = "end_cause"
-	PlannedChangeMemberFailures        PlannedChangeMember = "failures"
-	PlannedChangeMemberNextRunAt       PlannedChangeMember = "next_run_at"
-	PlannedChangeMemberOrder           PlannedChangeMember = "order"
-	PlannedChangeMemberState           PlannedChangeMember = "state"
-	PlannedChangeMemberSuspendedAt     PlannedChangeMember = "suspended_at"
+	PlannedChangeOfAuditEvent      PlannedChangeOf = "audit_event"
+	PlannedChangeOfDeadLetter      PlannedChangeOf = "dead_letter"
+	PlannedChangeOfJobRun          PlannedChangeOf = "job_run"
+	PlannedChangeOfSaga            PlannedChangeOf = "saga"
+	PlannedChangeOfStepLog         PlannedChangeOf = "step_log"
+	PlannedChangeOfWebhookDelivery PlannedChangeOf = "webhook_delivery"
 )
 
 // Defines values for ReadinessStatus.
@@ -1374,6 +1372,9 @@ type Backfill struct {
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// Created Number of runs created.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
@@ -1480,6 +1481,9 @@ type BackfillList struct {
 
 // BackfillPreview defines model for BackfillPreview.
 type BackfillPreview struct {
+	// Changes What the listed slots would change, from what to what.
+	Changes []PlannedChange `json:"changes"`
+
 	// Slots In the order of the backfill, at most 1000.
 	Slots      []BackfillSlot `json:"slots"`
 	SlotsTotal int            `json:"slots_total"`
@@ -1734,8 +1738,11 @@ type DeadLetter struct {
 	Assignee       *string          `json:"assignee,omitempty"`
 
 	// Attempts With `include=attempts`.
-	Attempts      []DeadLetterAttempt `json:"attempts,omitempty"`
-	ConsumerGroup *string             `json:"consumer_group,omitempty"`
+	Attempts []DeadLetterAttempt `json:"attempts,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes       *PlannedChanges `json:"changes,omitempty"`
+	ConsumerGroup *string         `json:"consumer_group,omitempty"`
 
 	// ContentOmitted Present, and true, in lists with `view=full` if payload, key, headers and
 	// stack trace together exceed 256 kB: get the letter itself.
@@ -2091,11 +2098,14 @@ type DeadLetterFilter struct {
 
 // DeadLetterGroup Letters with the same fingerprint, which stands for one kind of error.
 type DeadLetterGroup struct {
-	Assignee    *string   `json:"assignee,omitempty"`
-	ErrorType   *string   `json:"error_type,omitempty"`
-	Fingerprint string    `json:"fingerprint"`
-	FirstSeen   time.Time `json:"first_seen"`
-	LastSeen    time.Time `json:"last_seen"`
+	Assignee *string `json:"assignee,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes     *PlannedChanges `json:"changes,omitempty"`
+	ErrorType   *string         `json:"error_type,omitempty"`
+	Fingerprint string          `json:"fingerprint"`
+	FirstSeen   time.Time       `json:"first_seen"`
+	LastSeen    time.Time       `json:"last_seen"`
 
 	// Message The error message with all variable parts replaced by `#`.
 	Message string  `json:"message"`
@@ -2163,7 +2173,8 @@ type DeadLetterHeader struct {
 	ValueBase64 *ContentText `json:"value_base64,omitempty"`
 }
 
-// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `remove` removes them.
+// DeadLetterHeaderPatch `op` `set` replaces all headers of this name with one; `add` appends one more;
+// `remove` removes them all.
 type DeadLetterHeaderPatch struct {
 	Name        string                  `json:"name"`
 	Op          DeadLetterHeaderPatchOp `json:"op"`
@@ -2340,6 +2351,9 @@ type DeadLetterPolicy struct {
 
 	// Backoff The time between retries.
 	Backoff DeadLetterBackoff `json:"backoff"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// HoldAll In the default policy: no letter of any topic of the tenant is retried
 	// automatically, whatever the topic's own policy says. Absent for topics.
@@ -2886,6 +2900,9 @@ type ErasureResult struct {
 	// AuditEvents Events whose error lost its text. All events remain.
 	AuditEvents int `json:"audit_events"`
 
+	// Changes Only in a dry run: what it would change, from what to what.
+	Changes []PlannedChange `json:"changes,omitempty"`
+
 	// DeadLetters Dead letters that were deleted, live or archived.
 	DeadLetters int  `json:"dead_letters"`
 	DryRun      bool `json:"dry_run"`
@@ -3203,9 +3220,12 @@ type JobBulk struct {
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
-	CreatedAt      time.Time  `json:"created_at"`
-	Done           int64      `json:"done"`
-	EndedAt        *time.Time `json:"ended_at,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	Done      int64           `json:"done"`
+	EndedAt   *time.Time      `json:"ended_at,omitempty"`
 
 	// Expected Number of runs that matched when it was requested.
 	Expected *int64 `json:"expected,omitempty"`
@@ -3272,7 +3292,12 @@ type JobBulkList struct {
 
 // JobBulkPreview defines model for JobBulkPreview.
 type JobBulkPreview struct {
-	Matched int64 `json:"matched"`
+	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	Changes []PlannedChange `json:"changes"`
+
+	// Examined Number of runs, the first ones, whose changes are in `changes`.
+	Examined int   `json:"examined"`
+	Matched  int64 `json:"matched"`
 
 	// MatchedIsCapped Whether there may be more than `matched`.
 	MatchedIsCapped bool `json:"matched_is_capped"`
@@ -3346,6 +3371,9 @@ type JobDefinition struct {
 
 	// CatchUpLimit With `misfire_policy` catch_up: how many slots run; 0: 100.
 	CatchUpLimit *int `json:"catch_up_limit,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// CommandName What a worker runs.
 	CommandName string `json:"command_name"`
@@ -4000,6 +4028,9 @@ type JobRun struct {
 	CancelReason      *string             `json:"cancel_reason,omitempty"`
 	CancelRequestedAt *time.Time          `json:"cancel_requested_at,omitempty"`
 
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// Checkpoint Any JSON value. Callers without `payloads:read` get the text `***`.
 	Checkpoint  AnyJSON `json:"checkpoint,omitempty"`
 	CommandName string  `json:"command_name"`
@@ -4164,6 +4195,7 @@ type JobRunFilter struct {
 	ErrorCode     *string         `json:"error_code,omitempty"`
 	FinishedFrom  *time.Time      `json:"finished_from,omitempty"`
 	FinishedTo    *time.Time      `json:"finished_to,omitempty"`
+	GaveUp        *bool           `json:"gave_up,omitempty"`
 	Label         *JobLabelFilter `json:"label,omitempty"`
 	LateByMin     *int            `json:"late_by_min,omitempty"`
 	Queue         *Label          `json:"queue,omitempty"`
@@ -4637,26 +4669,36 @@ type PlannedCall struct {
 	URL       string            `json:"url"`
 }
 
-// PlannedChange defines model for PlannedChange.
+// PlannedChange A value that an action would change. Where an answer is about many things, equal
+// changes are one, with `of` and `count`.
 type PlannedChange struct {
-	// From Absent if there is none before.
+	// Count Of how many things; absent for the one that the action is about.
+	Count *int64 `json:"count,omitempty"`
+
+	// From Absent if there is none before. With `count`, the earliest of several times.
 	From *string `json:"from,omitempty"`
 
-	// Member What changes. `deadline` is that of the current phase; `order` is an
+	// Member What changes. Of a saga: `deadline` is that of the current phase; `order` is an
 	// operator's decision about the current step, `failures` are the failed
 	// attempts of the step that its retry policy counts, and `end_cause` is why the
-	// saga is to be compensated.
-	Member PlannedChangeMember `json:"member"`
+	// saga is to be compensated. Of dead letters: `status`. Of runs: `state`,
+	// `cancel_requested_at` (the worker is asked to stop), and `new_run`: the state of
+	// a run that would be created. `place` is `live` or `archive`; `content` is
+	// `stored` before it is erased. Of what is edited: the name of its member.
+	Member string `json:"member"`
 
-	// To Absent if there is none afterwards.
+	// Of The things that `count` counts; absent for the one that the action is about.
+	Of *PlannedChangeOf `json:"of,omitempty"`
+
+	// To Absent if there is none afterwards. With `count`, the earliest of several times.
 	To *string `json:"to,omitempty"`
 }
 
-// PlannedChangeMember What changes. `deadline` is that of the current phase; `order` is an
-// operator's decision about the current step, `failures` are the failed
-// attempts of the step that its retry policy counts, and `end_cause` is why the
-// saga is to be compensated.
-type PlannedChangeMember string
+// PlannedChangeOf The things that `count` counts; absent for the one that the action is about.
+type PlannedChangeOf string
+
+// PlannedChanges Only in the answer to `dry_run`: what the request would change, from what to what.
+type PlannedChanges = []PlannedChange
 
 // Problem RFC 9457.
 type Problem struct {
@@ -4781,7 +4823,10 @@ type Redrive struct {
 	// Canary The first letters of a redrive, which are observed before the rest follows.
 	Canary       *RedriveCanary `json:"canary,omitempty"`
 	CanaryPassed *bool          `json:"canary_passed,omitempty"`
-	Concurrency  int            `json:"concurrency"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes     *PlannedChanges `json:"changes,omitempty"`
+	Concurrency int             `json:"concurrency"`
 
 	// Counted The figures that `stop_on` is compared with: letters since the redrive was last
 	// resumed after a halt.
@@ -5054,7 +5099,10 @@ type RedrivePreview struct {
 	ByGroup  CountsByName `json:"by_group"`
 	ByStatus CountsByName `json:"by_status"`
 	ByTopic  CountsByName `json:"by_topic"`
-	Matched  int64        `json:"matched"`
+
+	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	Changes []PlannedChange `json:"changes"`
+	Matched int64           `json:"matched"`
 
 	// Sample Up to ten of the letters.
 	Sample []DeadLetter `json:"sample"`
@@ -5135,8 +5183,11 @@ type RetentionInput struct {
 // RetentionResult defines model for RetentionResult.
 type RetentionResult struct {
 	// Archived Number of sagas archived by this request; 0 in a dry run.
-	Archived int  `json:"archived"`
-	DryRun   bool `json:"dry_run"`
+	Archived int `json:"archived"`
+
+	// Changes Only in a dry run: what it would change, from what to what.
+	Changes []PlannedChange `json:"changes,omitempty"`
+	DryRun  bool            `json:"dry_run"`
 
 	// More Whether there are more sagas to archive; in a dry run, whether counts were
 	// cut off at 10,000, or workflows at 1,000.
@@ -5464,7 +5515,10 @@ type SagaBulk struct {
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
-	CreatedAt      time.Time  `json:"created_at"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
 
 	// Done Those that accepted the action.
 	Done    int64      `json:"done"`
@@ -5600,6 +5654,9 @@ type SagaBulkPatch struct {
 type SagaBulkPreview struct {
 	ByState    CountsByName `json:"by_state"`
 	ByWorkflow CountsByName `json:"by_workflow"`
+
+	// Changes What the action itself would change, from what to what; those of most things first, at most 50.
+	Changes []PlannedChange `json:"changes"`
 
 	// Done Number of examined sagas that would accept the action now.
 	Done int `json:"done"`
@@ -6009,6 +6066,9 @@ type SearchHit struct {
 	// At When it was created or last seen.
 	At *time.Time `json:"at,omitempty"`
 
+	// Begins True if what matched only begins with the text, otherwise absent.
+	Begins *bool `json:"begins,omitempty"`
+
 	// ID Its id, fingerprint or name.
 	ID   string        `json:"id"`
 	Kind SearchHitKind `json:"kind"`
@@ -6122,7 +6182,9 @@ type SettingChangeList struct {
 
 // Settings All settings.
 type Settings struct {
-	Settings []Setting `json:"settings"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes  *PlannedChanges `json:"changes,omitempty"`
+	Settings []Setting       `json:"settings"`
 
 	// Version The version of all settings together.
 	Version int64 `json:"version"`
@@ -6558,10 +6620,12 @@ type WatchedStateKind string
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	CreatedAt   time.Time  `json:"created_at"`
-	CreatedBy   string     `json:"created_by"`
-	Description string     `json:"description"`
-	DisabledAt  *time.Time `json:"disabled_at,omitempty"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes     *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt   time.Time       `json:"created_at"`
+	CreatedBy   string          `json:"created_by"`
+	Description string          `json:"description"`
+	DisabledAt  *time.Time      `json:"disabled_at,omitempty"`
 
 	// DisabledReason Why the webhook is disabled.
 	DisabledReason *string `json:"disabled_reason,omitempty"`
@@ -6801,6 +6865,9 @@ type WorkerState string
 
 // Workflow defines model for Workflow.
 type Workflow struct {
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// CreatedAt When this version was registered.
 	CreatedAt  time.Time           `json:"created_at"`
 	Definition *WorkflowDefinition `json:"definition,omitempty"`
@@ -7009,6 +7076,9 @@ type DeliveryID = UUID
 
 // DryRun defines model for DryRun.
 type DryRun = bool
+
+// DryRunOfOne defines model for DryRunOfOne.
+type DryRunOfOne = bool
 
 // EventCursor defines model for EventCursor.
 type EventCursor = string
@@ -7372,6 +7442,10 @@ type VerifyAuditParamsTrail string
 
 // CancelBackfillParams defines parameters for CancelBackfill.
 type CancelBackfillParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -7382,6 +7456,10 @@ type CancelBackfillParams struct {
 
 // ResumeBackfillParams defines parameters for ResumeBackfill.
 type ResumeBackfillParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -7609,6 +7687,10 @@ type ListDeadLetterGroupsParamsInclude string
 
 // UpdateDeadLetterGroupParams defines parameters for UpdateDeadLetterGroup.
 type UpdateDeadLetterGroupParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7776,6 +7858,10 @@ type GetDeadLetterParamsInclude string
 
 // UpdateDeadLetterParams defines parameters for UpdateDeadLetter.
 type UpdateDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7783,6 +7869,10 @@ type UpdateDeadLetterParams struct {
 
 // AcknowledgeDeadLetterParams defines parameters for AcknowledgeDeadLetter.
 type AcknowledgeDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7797,6 +7887,10 @@ type AcknowledgeDeadLetterParams struct {
 
 // DiscardDeadLetterParams defines parameters for DiscardDeadLetter.
 type DiscardDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7811,6 +7905,10 @@ type DiscardDeadLetterParams struct {
 
 // RequeueDeadLetterParams defines parameters for RequeueDeadLetter.
 type RequeueDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7825,6 +7923,10 @@ type RequeueDeadLetterParams struct {
 
 // ResolveDeadLetterParams defines parameters for ResolveDeadLetter.
 type ResolveDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7859,6 +7961,10 @@ type GetDefaultPolicyParams struct {
 
 // UpdateDefaultPolicyParams defines parameters for UpdateDefaultPolicy.
 type UpdateDefaultPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7866,6 +7972,10 @@ type UpdateDefaultPolicyParams struct {
 
 // PutDefaultPolicyParams defines parameters for PutDefaultPolicy.
 type PutDefaultPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7925,6 +8035,10 @@ type GetRedriveParams struct {
 
 // UpdateRedriveParams defines parameters for UpdateRedrive.
 type UpdateRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7932,6 +8046,10 @@ type UpdateRedriveParams struct {
 
 // ApproveRedriveParams defines parameters for ApproveRedrive.
 type ApproveRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7946,6 +8064,10 @@ type ApproveRedriveParams struct {
 
 // CancelRedriveParams defines parameters for CancelRedrive.
 type CancelRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7973,6 +8095,10 @@ type ListRedriveItemsParams struct {
 
 // PauseRedriveParams defines parameters for PauseRedrive.
 type PauseRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -7987,6 +8113,10 @@ type PauseRedriveParams struct {
 
 // ResumeRedriveParams defines parameters for ResumeRedrive.
 type ResumeRedriveParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8025,6 +8155,10 @@ type GetTopicPolicyParams struct {
 
 // UpdateTopicPolicyParams defines parameters for UpdateTopicPolicy.
 type UpdateTopicPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8032,6 +8166,10 @@ type UpdateTopicPolicyParams struct {
 
 // PutTopicPolicyParams defines parameters for PutTopicPolicy.
 type PutTopicPolicyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8294,6 +8432,10 @@ type ListNextJobRunsParams struct {
 
 // PauseJobDefinitionParams defines parameters for PauseJobDefinition.
 type PauseJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8308,6 +8450,10 @@ type PauseJobDefinitionParams struct {
 
 // ResumeJobDefinitionParams defines parameters for ResumeJobDefinition.
 type ResumeJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -8386,6 +8532,10 @@ type ListJobRunsParams struct {
 	// waiting at least that long since.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
+	// GaveUp `true`: runs that FAILED or TIMED_OUT, that no retry or rerun follows, and that
+	// do not belong to a saga. `false`: all others.
+	GaveUp *bool `form:"gave_up,omitempty" json:"gave_up,omitempty"`
+
 	// Sort What the list is sorted by; default: `created_at`. With `finished_at` it contains
 	// only runs that have ended.
 	Sort *ListJobRunsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
@@ -8459,6 +8609,10 @@ type CreateJobBulkParams struct {
 
 // CancelJobBulkParams defines parameters for CancelJobBulk.
 type CancelJobBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8469,6 +8623,10 @@ type CancelJobBulkParams struct {
 
 // ResumeJobBulkParams defines parameters for ResumeJobBulk.
 type ResumeJobBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8499,6 +8657,10 @@ type GetJobRunParamsView string
 
 // CancelJobRunParams defines parameters for CancelJobRun.
 type CancelJobRunParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8851,6 +9013,10 @@ type UpdateSagaBulkParams struct {
 
 // CancelSagaBulkParams defines parameters for CancelSagaBulk.
 type CancelSagaBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8873,6 +9039,10 @@ type ListSagaBulkItemsParams struct {
 
 // ResumeSagaBulkParams defines parameters for ResumeSagaBulk.
 type ResumeSagaBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9239,6 +9409,10 @@ type GetSettingsParams struct {
 
 // ChangeSettingsParams defines parameters for ChangeSettings.
 type ChangeSettingsParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9391,6 +9565,10 @@ type DeleteWebhookParams struct {
 
 // UpdateWebhookParams defines parameters for UpdateWebhook.
 type UpdateWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9432,6 +9610,10 @@ type RedeliverWebhookDeliveryParams struct {
 
 // DisableWebhookParams defines parameters for DisableWebhook.
 type DisableWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9446,6 +9628,10 @@ type DisableWebhookParams struct {
 
 // EnableWebhookParams defines parameters for EnableWebhook.
 type EnableWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9613,6 +9799,10 @@ type GetWorkflowParams struct {
 
 // DisableWorkflowParams defines parameters for DisableWorkflow.
 type DisableWorkflowParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -9627,6 +9817,10 @@ type DisableWorkflowParams struct {
 
 // EnableWorkflowParams defines parameters for EnableWorkflow.
 type EnableWorkflowParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
 	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
@@ -12036,6 +12230,7 @@ func NewCancelBackfillRequestWithBody(server string, backfillID BackfillID, para
 	var r requested
 	pathParam0 := r.path("backfill_id", backfillID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/backfills/%s/cancel", pathParam0), contentType, body)
@@ -12049,6 +12244,7 @@ func NewResumeBackfillRequestWithBody(server string, backfillID BackfillID, para
 	var r requested
 	pathParam0 := r.path("backfill_id", backfillID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/backfills/%s/resume", pathParam0), contentType, body)
@@ -12180,6 +12376,7 @@ func NewUpdateDeadLetterGroupRequestWithBody(server string, fingerprint Fingerpr
 	var r requested
 	pathParam0 := r.path("fingerprint", fingerprint, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/groups/%s", pathParam0), contentType, body)
@@ -12310,6 +12507,7 @@ func NewUpdateDeadLetterRequestWithBody(server string, messageID DeadLetterID, p
 	var r requested
 	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0), contentType, body)
@@ -12323,6 +12521,7 @@ func NewAcknowledgeDeadLetterRequestWithBody(server string, messageID DeadLetter
 	var r requested
 	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12343,6 +12542,7 @@ func NewDiscardDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 	var r requested
 	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12363,6 +12563,7 @@ func NewRequeueDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 	var r requested
 	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12377,6 +12578,7 @@ func NewResolveDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 	var r requested
 	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12418,6 +12620,7 @@ func NewUpdateDefaultPolicyRequest(server string, params *UpdateDefaultPolicyPar
 func NewUpdateDefaultPolicyRequestWithBody(server string, params *UpdateDefaultPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, "/api/v1/dlq/policy", contentType, body)
@@ -12430,6 +12633,7 @@ func NewPutDefaultPolicyRequest(server string, params *PutDefaultPolicyParams, b
 func NewPutDefaultPolicyRequestWithBody(server string, params *PutDefaultPolicyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPut, server, "/api/v1/dlq/policy", contentType, body)
@@ -12480,6 +12684,7 @@ func NewUpdateRedriveRequestWithBody(server string, redriveID RedriveID, params 
 	var r requested
 	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/redrives/%s", pathParam0), contentType, body)
@@ -12493,6 +12698,7 @@ func NewApproveRedriveRequestWithBody(server string, redriveID RedriveID, params
 	var r requested
 	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12507,6 +12713,7 @@ func NewCancelRedriveRequestWithBody(server string, redriveID RedriveID, params 
 	var r requested
 	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12532,6 +12739,7 @@ func NewPauseRedriveRequestWithBody(server string, redriveID RedriveID, params *
 	var r requested
 	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12546,6 +12754,7 @@ func NewResumeRedriveRequestWithBody(server string, redriveID RedriveID, params 
 	var r requested
 	pathParam0 := r.path("redrive_id", redriveID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12591,6 +12800,7 @@ func NewUpdateTopicPolicyRequestWithBody(server string, topic DLQTopic, params *
 	var r requested
 	pathParam0 := r.path("topic", topic, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0), contentType, body)
@@ -12604,6 +12814,7 @@ func NewPutTopicPolicyRequestWithBody(server string, topic DLQTopic, params *Put
 	var r requested
 	pathParam0 := r.path("topic", topic, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPut, server, fmt.Sprintf("/api/v1/dlq/topics/%s/policy", pathParam0), contentType, body)
@@ -12839,6 +13050,7 @@ func NewPauseJobDefinitionRequestWithBody(server string, definition JobDefinitio
 	var r requested
 	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12853,6 +13065,7 @@ func NewResumeJobDefinitionRequestWithBody(server string, definition JobDefiniti
 	var r requested
 	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -12904,6 +13117,7 @@ func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Requ
 		r.query("finished_from", params.FinishedFrom, "string", "date-time")
 		r.query("finished_to", params.FinishedTo, "string", "date-time")
 		r.query("late_by_min", params.LateByMin, "integer", "")
+		r.query("gave_up", params.GaveUp, "boolean", "")
 		r.query("sort", params.Sort, "string", "")
 		r.query("order", params.Order, "string", "")
 		r.query("view", params.View, "string", "")
@@ -12953,6 +13167,7 @@ func NewCancelJobBulkRequestWithBody(server string, bulkID BulkID, params *Cance
 	var r requested
 	pathParam0 := r.path("bulk_id", bulkID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/bulk/%s/cancel", pathParam0), contentType, body)
@@ -12966,6 +13181,7 @@ func NewResumeJobBulkRequestWithBody(server string, bulkID BulkID, params *Resum
 	var r requested
 	pathParam0 := r.path("bulk_id", bulkID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/bulk/%s/resume", pathParam0), contentType, body)
@@ -12997,6 +13213,7 @@ func NewCancelJobRunRequestWithBody(server string, runID JobRunID, params *Cance
 	var r requested
 	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/cancel", pathParam0), contentType, body)
@@ -13312,6 +13529,7 @@ func NewCancelSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, para
 	var r requested
 	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/bulk/%s/cancel", pathParam0), contentType, body)
@@ -13336,6 +13554,7 @@ func NewResumeSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, para
 	var r requested
 	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/sagas/bulk/%s/resume", pathParam0), contentType, body)
@@ -13707,6 +13926,7 @@ func NewChangeSettingsRequest(server string, params *ChangeSettingsParams, body 
 func NewChangeSettingsRequestWithBody(server string, params *ChangeSettingsParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, "/api/v1/settings", contentType, body)
@@ -13834,6 +14054,7 @@ func NewUpdateWebhookRequestWithBody(server string, webhookID WebhookID, params 
 	var r requested
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/webhooks/%s", pathParam0), contentType, body)
@@ -13877,6 +14098,7 @@ func NewDisableWebhookRequestWithBody(server string, webhookID WebhookID, params
 	var r requested
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -13891,6 +14113,7 @@ func NewEnableWebhookRequestWithBody(server string, webhookID WebhookID, params 
 	var r requested
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -14110,6 +14333,7 @@ func NewDisableWorkflowRequestWithBody(server string, name WorkflowName, params 
 	var r requested
 	pathParam0 := r.path("name", name, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -14124,6 +14348,7 @@ func NewEnableWorkflowRequestWithBody(server string, name WorkflowName, params *
 	var r requested
 	pathParam0 := r.path("name", name, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}

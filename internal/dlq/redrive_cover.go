@@ -1,9 +1,11 @@
 package dlq
 
 import (
+	"slices"
 	"time"
 
 	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 )
 
 // A redrive covers the letters that exist when it is requested, as every bulk operation does
@@ -18,6 +20,24 @@ func (r Redrive) Requested(s bulk.Seen) Redrive {
 	}
 	r.HaltsAbove = bulk.AtMost(r.HaltsAbove, s.Count, r.Action == BulkDiscard || r.Action == BulkDelete)
 	return r
+}
+
+// Changes returns what its action itself would change in letters, by their status: nothing in those that it would skip.
+func (r *Redrive) Changes(letters map[Status]int64) planned.List {
+	all := planned.Many{Of: "dead_letter"}
+	for from, n := range letters {
+		if !slices.Contains(r.Action.workable(r.Force), from) {
+			continue
+		}
+		c := planned.Change{Member: "place", From: "live"}
+		if i := slices.IndexFunc(Edges, func(e Edge) bool {
+			return e.From == from && slices.Contains(actionTriggers[r.Action], e.On)
+		}); i >= 0 {
+			c = planned.Change{Member: "status", From: string(from), To: string(Edges[i].To)}
+		}
+		all.Add(planned.List{c}, n)
+	}
+	return all.List()
 }
 
 // CoveredBefore is the upper bound of the times of the letters that it covers. Without a

@@ -165,19 +165,18 @@ func (f *Filter) Empty() bool {
 // Exact reports whether a filter names one topic.
 func (f *Filter) Exact() bool { return f.Topic != "" && !strings.HasSuffix(f.Topic, "*") }
 
+// actionTriggers are what moves the letters of an action; BulkDelete moves none. Only a forced retry is ForcedClaim.
+var actionTriggers = map[RedriveAction][]Trigger{
+	BulkRetry: {Claimed, ForcedClaim}, BulkDiscard: {Discard}, BulkResolve: {Resolve}, BulkRequeue: {Requeue},
+}
+
 // workable lists the statuses of letters that an action applies to.
 func (a RedriveAction) workable(force bool) []Status {
-	switch {
-	case a == BulkRetry && force:
-		return From(Claimed, ForcedClaim)
-	case a == BulkRetry:
+	switch on := actionTriggers[a]; {
+	case a == BulkRetry && !force:
 		return From(Claimed)
-	case a == BulkDiscard:
-		return From(Discard)
-	case a == BulkResolve:
-		return From(Resolve)
-	case a == BulkRequeue:
-		return From(Requeue)
+	case on != nil:
+		return From(on...)
 	}
 	return slices.DeleteFunc(slices.Clone(Statuses),
 		func(s Status) bool { return (&Letter{Status: s}).Deletable() != nil })

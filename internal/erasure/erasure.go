@@ -15,6 +15,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -48,6 +49,20 @@ type Erasures struct {
 	Runs       int  `json:"job_runs"`
 	Deliveries int  `json:"webhook_deliveries"`
 	More       bool `json:"more"` // MaxErased was reached: repeat the request
+}
+
+// Changes says from what to what an erasure would change that many resources.
+func (e *Erasures) Changes() (all planned.List) {
+	for _, c := range []planned.Change{
+		{Of: "saga", Count: int64(e.Sagas)}, {Of: "step_log", Count: int64(e.StepLogs)},
+		{Of: "audit_event", Count: int64(e.Events)}, {Of: "dead_letter", Count: int64(e.Letters)},
+		{Of: "job_run", Count: int64(e.Runs)}, {Of: "webhook_delivery", Count: int64(e.Deliveries)},
+	} {
+		if c.Member, c.From = "content", "stored"; c.Count > 0 {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // Eraser erases content. Faults: NotFound where the subject is an id that does not

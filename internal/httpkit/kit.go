@@ -3,7 +3,7 @@
 // entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: problems, faults, cursor, violations, items,
-// request, etag, redact, answer, streams, kit, values, audit, check, key, list, published,
+// request, etag, redact, answer, streams, kit, values, audit, check, dryrun, key, list, published,
 // stream, trace, wait.
 package httpkit
 

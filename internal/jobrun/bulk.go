@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/page"
 )
 
@@ -113,6 +114,34 @@ func (b *Bulk) Does(r *Run) (Event, *Request) {
 	ask.Key, ask.By, ask.As = BulkKey(b.ID, r.ID), b.Actor, AsAdmin // bulks need jobs:admin
 	ask.NotForbidden = true
 	return nil, &ask
+}
+
+// WouldBe returns a run as an event would leave it that does not depend on its definition. Fault: Conflict.
+func WouldBe(r *Run, in Event, now time.Time) (Run, error) {
+	c, err := Apply(Instance{Run: *r, Spec: &Spec{}}, in, Moment{Now: now, NewID: func() uuid.UUID { return uuid.Nil }})
+	return c.After, err
+}
+
+// NewRun is what an action changes that creates a run.
+var NewRun = planned.List{{Member: "new_run", To: string(Pending)}}
+
+// Changes returns what b itself would change because of one run: nothing if the state of the run does not allow it.
+func (b *Bulk) Changes(r *Run, now time.Time) (all planned.List) {
+	in, ask := b.Does(r)
+	switch {
+	case ask != nil:
+		return NewRun
+	case in != nil:
+		after, err := WouldBe(r, in, now)
+		if err != nil {
+			return nil
+		}
+		all.Differs("state", string(r.State), string(after.State))
+		if !after.State.Terminal() {
+			all.Differs("cancel_requested_at", planned.Text(r.CancelRequestedAt), planned.Text(after.CancelRequestedAt))
+		}
+	}
+	return all
 }
 
 // BulkKey returns the idempotency key for a bulk's rerun of a run.

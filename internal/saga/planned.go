@@ -2,43 +2,36 @@ package saga
 
 import (
 	"strconv"
-	"time"
-)
 
-// PlannedChange is a member of a saga that a change gives another value; "" stands for none.
-type PlannedChange struct{ Member, From, To string }
+	"github.com/skald-saga/skald/internal/httpkit/planned"
+)
 
 // Changes returns what the change itself would change, for people who decide whether to make it. What follows
 // from it is in DryRun.
-func (c *Change) Changes(before *Instance) (all []PlannedChange) {
+func (c *Change) Changes(before *Instance) (all planned.List) {
 	after := &c.After
 	attention := attentionOf(before, after)
-	differs := func(member, from, to string) {
-		if from != to {
-			all = append(all, PlannedChange{member, from, to})
-		}
-	}
-	differs("state", before.State.String(), after.State.String())
+	all.Differs("state", before.State.String(), after.State.String())
 	if after.State.Terminal() {
 		return append(all, attention...)
 	}
-	differs("current_step", before.stepName(), after.stepName())
-	differs("end_cause", causeText(before.EndCause), causeText(after.EndCause))
+	all.Differs("current_step", before.stepName(), after.stepName())
+	all.Differs("end_cause", causeText(before.EndCause), causeText(after.EndCause))
 	if before.State.Forward() == after.State.Forward() { // otherwise the store sets that of the new phase
-		differs("deadline", timeText(before.Deadline()), timeText(after.Deadline()))
+		all.Differs("deadline", planned.Text(before.Deadline()), planned.Text(after.Deadline()))
 	}
 	if before.State == after.State && before.CurrentStep == after.CurrentStep {
-		differs("failures", strconv.Itoa(before.Failures), strconv.Itoa(after.Failures))
+		all.Differs("failures", strconv.Itoa(before.Failures), strconv.Itoa(after.Failures))
 	}
 	if before.State == after.State && after.SuspendedAt == nil && before.SuspendedAt == nil {
-		differs("next_run_at", timeText(before.NextRunAt), timeText(after.NextRunAt))
+		all.Differs("next_run_at", planned.Text(before.NextRunAt), planned.Text(after.NextRunAt))
 	}
-	differs("suspended_at", timeText(before.SuspendedAt), timeText(after.SuspendedAt))
-	differs("order", before.orderText(), after.orderText())
+	all.Differs("suspended_at", planned.Text(before.SuspendedAt), planned.Text(after.SuspendedAt))
+	all.Differs("order", before.orderText(), after.orderText())
 	return append(all, attention...)
 }
 
-func attentionOf(before, after *Instance) []PlannedChange {
+func attentionOf(before, after *Instance) (all planned.List) {
 	reason := func(r *Instance) string {
 		if !r.NeedsAttention {
 			return ""
@@ -48,10 +41,8 @@ func attentionOf(before, after *Instance) []PlannedChange {
 		}
 		return *r.AttentionReason
 	}
-	if from, to := reason(before), reason(after); from != to {
-		return []PlannedChange{{"attention_reason", from, to}}
-	}
-	return nil
+	all.Differs("attention_reason", reason(before), reason(after))
+	return all
 }
 
 // stepName returns the name of the current step, "" if that is unknown.
@@ -74,11 +65,4 @@ func causeText(c *Cause) string {
 		return ""
 	}
 	return string(*c)
-}
-
-func timeText(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
 }

@@ -118,6 +118,8 @@ func (s *Handlers) ResolveDeadLetter(ctx context.Context, in api.ResolveDeadLett
 		switch {
 		case err != nil:
 			return nil, withCurrentLetter(err, &l)
+		case httpkit.DryRun(ctx):
+			return s.letterWould(ctx, &l, &after)
 		case l.Source == dlq.FromSaga:
 			after, err = s.UndoneByHand(ctx, l, httpkit.ByOf(ctx, reason))
 		default:

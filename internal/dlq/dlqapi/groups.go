@@ -68,6 +68,11 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 		if err != nil {
 			return nil, err
 		}
+		if httpkit.DryRun(ctx) {
+			body := toAPIGroup(&after)
+			body.Changes, err = httpkit.Differences(toAPIGroup(&g), body)
+			return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: httpkit.ETagOf(g.Version)}, err
+		}
 		detail := map[string]any{"from": g.State, "to": after.State}
 		by := s.Did(ctx, after.UpdatedAt, operator.DeadGroup, g.Fingerprint, httpkit.VerbUpdate, httpkit.Text(b.Reason),
 			detail)

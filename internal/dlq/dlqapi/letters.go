@@ -90,6 +90,9 @@ func (s *Handlers) changeLetter(ctx context.Context, id uuid.UUID, match *string
 		if err != nil {
 			return httpkit.Answer{}, withCurrentLetter(err, &l)
 		}
+		if httpkit.DryRun(ctx) {
+			return s.letterWould(ctx, &l, &after)
+		}
 		if after.Version == l.Version {
 			return s.letterAnswer(ctx, http.StatusOK, &l)
 		}
@@ -111,6 +114,22 @@ func (s *Handlers) letterAnswer(ctx context.Context, status int, l *dlq.Letter) 
 	}
 	return httpkit.Answer{Status: status, Body: toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held}),
 		ETag: letterETag(l, &p)}, nil
+}
+
+// letterWould answers a dry run with a letter as it would be.
+func (s *Handlers) letterWould(ctx context.Context, before, after *dlq.Letter) (httpkit.Answer, error) {
+	was, err := s.letterAnswer(ctx, http.StatusOK, before)
+	if err != nil {
+		return was, err
+	}
+	is, err := s.letterAnswer(ctx, http.StatusOK, after)
+	if err != nil {
+		return is, err
+	}
+	body := is.Body.(api.DeadLetter)
+	body.Changes, err = httpkit.Differences(was.Body, body)
+	is.Body, is.ETag = body, was.ETag
+	return is, err
 }
 
 // letterETag is the entity tag of a letter; an archived one has another form. What a redrive or the

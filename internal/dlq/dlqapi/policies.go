@@ -102,6 +102,16 @@ func (s *Handlers) setPolicy(ctx context.Context, topic string, match *string, r
 		if err := s.mayBeAllowed(&p); err != nil && !slices.Equal(p.AllowedTargets, there.AllowedTargets) {
 			return httpkit.Answer{}, err
 		}
+		if httpkit.DryRun(ctx) {
+			a, err := s.policyAnswer(ctx, &p, topic)
+			if err != nil {
+				return a, err
+			}
+			body := a.Body.(api.DeadLetterPolicy)
+			body.Changes, err = httpkit.Differences(toAPIPolicy(&there, topic), toAPIPolicy(&p, topic))
+			a.Body = body
+			return a, err
+		}
 		p.Version, p.UpdatedAt = there.Version+1, s.Now()
 		subject := topic
 		if subject == "" {

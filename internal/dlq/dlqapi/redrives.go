@@ -265,6 +265,7 @@ func (s *Handlers) preview(ctx context.Context, r dlq.Redrive) (*api.RedrivePrev
 		return nil, err
 	}
 	out := toAPIPreview(&p)
+	out.Changes = httpkit.PlannedChanges(r.Changes(p.ByStatus))
 	if out.UnknownIds, err = s.unknownIDs(ctx, &r); err != nil {
 		return nil, err
 	}

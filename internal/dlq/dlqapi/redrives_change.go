@@ -102,6 +102,11 @@ func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *strin
 		if err != nil {
 			return httpkit.Answer{}, err
 		}
+		if httpkit.DryRun(ctx) {
+			body := toAPIRedrive(&after, s.Now())
+			body.Changes, err = httpkit.Differences(toAPIRedrive(&r, s.Now()), body)
+			return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: httpkit.ETagOf(r.Version)}, err
+		}
 		by := s.Did(ctx, after.UpdatedAt, operator.Redrive, id.String(), verb, reason, detail)
 		switch err := s.Redrives.Change(ctx, after, by); {
 		case err == nil:

@@ -86,32 +86,37 @@ func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObjec
 // anything to store.
 func (s *Handlers) changeWebhook(ctx context.Context, id uuid.UUID, match, reason *string,
 	decide func(webhook.Subscription) (after webhook.Subscription, skip, change bool, err error)) (
-	webhook.Subscription, error) {
+	webhook.Subscription, *api.PlannedChanges, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	for range httpkit.Reloads(ctx) {
 		sub, err := s.Webhooks.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 		if err != nil {
-			return sub, err
+			return sub, nil, err
 		}
 		switch fits, err := httpkit.IfMatch(match, sub.Version); {
 		case err != nil:
-			return sub, err
+			return sub, nil, err
 		case !fits:
-			return sub, httpkit.Stale(webhook.CodeStale, "webhook", sub.Version)
+			return sub, nil, httpkit.Stale(webhook.CodeStale, "webhook", sub.Version)
 		}
 		after, skip, change, err := decide(sub)
 		if err != nil || !change {
-			return sub, err
+			return sub, nil, err
+		}
+		if httpkit.DryRun(ctx) {
+			after.Version = sub.Version
+			changes, err := httpkit.Differences(toAPIWebhook(&sub), toAPIWebhook(&after))
+			return after, changes, err
 		}
 		switch err := s.Webhooks.Replace(httpkit.WithActor(ctx, reason), after, skip); {
 		case err == nil:
-			return after, nil
+			return after, nil, nil
 		case !fault.IsCode(err, webhook.CodeStale):
-			return sub, err
+			return sub, nil, err
 		}
 	}
-	return webhook.Subscription{}, httpkit.KeepsChanging("webhook")
+	return webhook.Subscription{}, nil, httpkit.KeepsChanging("webhook")
 }
 
 // UpdateWebhook changes the members of a webhook that the body contains.
@@ -127,7 +132,7 @@ func (s *Handlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookReques
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, b.Reason,
+	sub, changes, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, b.Reason,
 		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 			after, err := sub.With(settings, s.Now())
 			if err == nil {
@@ -138,7 +143,7 @@ func (s *Handlers) UpdateWebhook(ctx context.Context, in api.UpdateWebhookReques
 	if err != nil {
 		return nil, err
 	}
-	return wondering(webhookAnswer(sub, nil), unknown), nil
+	return wondering(webhookWould(sub, changes), unknown), nil
 }
 
 // EnableWebhook enables a webhook.
@@ -148,24 +153,24 @@ func (s *Handlers) EnableWebhook(ctx context.Context, in api.EnableWebhookReques
 	if in.Body != nil {
 		reason = in.Body.Reason
 	}
-	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, reason, true, skip)
+	sub, changes, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, reason, true, skip)
 	if err != nil {
 		return nil, err
 	}
-	return webhookAnswer(sub, nil), nil
+	return webhookWould(sub, changes), nil
 }
 
 // DisableWebhook disables a webhook.
 func (s *Handlers) DisableWebhook(ctx context.Context, in api.DisableWebhookRequestObject) (api.Response, error) {
-	sub, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body), false, false)
+	sub, changes, err := s.setWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body), false, false)
 	if err != nil {
 		return nil, err
 	}
-	return webhookAnswer(sub, nil), nil
+	return webhookWould(sub, changes), nil
 }
 
 func (s *Handlers) setWebhook(ctx context.Context, id uuid.UUID, match, reason *string, enabled,
-	skip bool) (webhook.Subscription, error) {
+	skip bool) (webhook.Subscription, *api.PlannedChanges, error) {
 	return s.changeWebhook(ctx, id, match, reason,
 		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 			after, err := sub.With(webhook.Settings{Enabled: &enabled}, s.Now())
@@ -180,7 +185,7 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	sub, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body),
+	sub, _, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body),
 		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
 			return sub.Rotated(key, s.Now()), false, true, nil
 		})
@@ -268,6 +273,15 @@ func (s *Handlers) unknownWorkflows(ctx context.Context, names []string) (unknow
 func wondering(a httpkit.Answer, unknown []string) httpkit.Answer {
 	out := a.Body.(api.Webhook)
 	out.UnknownWorkflows = unknown
+	a.Body = out
+	return a
+}
+
+// webhookWould answers with a webhook, in a dry run as it would be.
+func webhookWould(s webhook.Subscription, changes *api.PlannedChanges) httpkit.Answer {
+	a := webhookAnswer(s, nil)
+	out := a.Body.(api.Webhook)
+	out.Changes = changes
 	a.Body = out
 	return a
 }

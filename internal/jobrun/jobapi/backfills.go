@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -107,9 +108,14 @@ func (s *Handlers) previewBackfill(ctx context.Context, b *jobrun.Backfill, d *j
 	}
 	out := api.BackfillPreview{SlotsTotal: slots, Truncated: slots > len(shown),
 		Slots: make([]api.BackfillSlot, len(shown))}
+	all := planned.Many{Of: string(api.PlannedChangeOfJobRun)}
 	for i, slot := range shown {
 		out.Slots[i] = api.BackfillSlot{At: slot, Runs: b.Reprocess.Wants(states[slot])}
+		if out.Slots[i].Runs {
+			all.Add(jobrun.NewRun, 1)
+		}
 	}
+	out.Changes = httpkit.PlannedChanges(all.List())
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
@@ -172,6 +178,24 @@ func (s *Handlers) moveBackfill(
 ) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
+	if httpkit.DryRun(ctx) {
+		b, _, err := s.Bulks.GetBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
+		if err != nil {
+			return nil, err
+		}
+		d, err := s.Definitions.Definition(ctx, b.TenantID, b.DefinitionID.String())
+		if err != nil {
+			return nil, err
+		}
+		was := backfillAnswer(&b, &d, nil)
+		if _, err := b.Moved(on, s.Now()); err != nil {
+			return nil, err
+		}
+		out := toAPIBackfill(&b, &d, nil)
+		out.Changes, err = httpkit.Differences(was.Body, out)
+		was.Body = out
+		return was, err
+	}
 	by := s.Did(ctx, s.Now(), operator.JobBackfill, id.String(), string(on), reasonOf(body), nil)
 	b, err := s.Bulks.MoveBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/bulk"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -45,8 +46,7 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 		return nil, err
 	}
 	if body.DryRun != nil && *body.DryRun {
-		n, err := s.Bulks.CountBulk(ctx, b)
-		return httpkit.Answer{Status: http.StatusOK, Body: api.JobBulkPreview{Matched: n}}, err
+		return s.previewBulk(ctx, b)
 	}
 	detail := map[string]any{"action": b.Action, "filter": b.Filter}
 	if body.Expected != nil {
@@ -63,6 +63,31 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 	a, err := bulkAnswer(&stored)
 	a.Status, a.Location, a.Replayed = http.StatusAccepted, bulkPath(stored.ID), !created
 	return a, err
+}
+
+// examined is how many runs a dry run decides about.
+const examined = 100
+
+// previewBulk applies a bulk to its first runs without storing anything.
+func (s *Handlers) previewBulk(ctx context.Context, b jobrun.Bulk) (httpkit.Answer, error) {
+	n, err := s.Bulks.CountBulk(ctx, b)
+	if err != nil {
+		return httpkit.Answer{}, err
+	}
+	now := b.Before
+	b.Before = b.Before.Add(bulk.Slack)
+	f, p := b.Scope(examined)
+	found, err := s.Runs.ListRuns(ctx, b.TenantID, f, p)
+	if err != nil {
+		return httpkit.Answer{}, err
+	}
+	all := planned.Many{Of: string(api.PlannedChangeOfJobRun)}
+	for i := range found.Items {
+		all.Add(b.Changes(&found.Items[i], now), 1)
+	}
+	return httpkit.Answer{Status: http.StatusOK, Body: api.JobBulkPreview{
+		Matched: n, Examined: len(found.Items), Changes: httpkit.PlannedChanges(all.List()),
+	}}, nil
 }
 
 // GetJobBulk returns a bulk with its progress.
@@ -118,6 +143,25 @@ func (s *Handlers) moveBulk(
 ) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
+	if httpkit.DryRun(ctx) {
+		b, err := s.Bulks.GetBulk(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
+		if err != nil {
+			return nil, err
+		}
+		was, err := bulkAnswer(&b)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := b.Moved(on, s.Now()); err != nil {
+			return nil, err
+		}
+		out, err := toAPIBulk(&b)
+		if err == nil {
+			out.Changes, err = httpkit.Differences(was.Body, out)
+		}
+		was.Body = out
+		return was, err
+	}
 	by := s.Did(ctx, s.Now(), operator.JobBulk, id.String(), string(on), reasonOf(body), nil)
 	b, err := s.Bulks.MoveBulk(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
 	"time"
 
@@ -39,6 +40,12 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 		d, err := decide(before, now)
 		if err != nil {
 			return httpkit.Answer{}, err
+		}
+		if httpkit.DryRun(ctx) {
+			is, was := s.definitionAnswer(&d), s.definitionAnswer(&before)
+			body := is.Body.(shownDefinition)
+			body.Changes, err = httpkit.Differences(was.Body, body)
+			return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: was.ETag}, err
 		}
 		if same(&before, &d) {
 			return s.definitionAnswer(&before), nil

@@ -22,16 +22,17 @@ type shownDefinition struct {
 	Version     int64     `json:"version"`
 	SpecVersion int       `json:"spec_version"`
 	jobrun.Spec
-	Unreadable  bool          `json:"definition_unreadable,omitempty"`
-	Event       *shownTrigger `json:"event,omitempty"`
-	Enabled     bool          `json:"enabled"`
-	Paused      bool          `json:"paused"`
-	PausedAt    *time.Time    `json:"paused_at,omitempty"`
-	PausedUntil *time.Time    `json:"paused_until,omitempty"`
-	PauseReason string        `json:"pause_reason,omitempty"`
-	BuiltIn     bool          `json:"built_in"`
-	NextDueAt   *time.Time    `json:"next_due_at,omitempty"`
-	NextRunAt   *time.Time    `json:"next_run_at,omitempty"`
+	Unreadable  bool                `json:"definition_unreadable,omitempty"`
+	Event       *shownTrigger       `json:"event,omitempty"`
+	Enabled     bool                `json:"enabled"`
+	Paused      bool                `json:"paused"`
+	PausedAt    *time.Time          `json:"paused_at,omitempty"`
+	PausedUntil *time.Time          `json:"paused_until,omitempty"`
+	PauseReason string              `json:"pause_reason,omitempty"`
+	Changes     *api.PlannedChanges `json:"changes,omitempty"` // of a dry run
+	BuiltIn     bool                `json:"built_in"`
+	NextDueAt   *time.Time          `json:"next_due_at,omitempty"`
+	NextRunAt   *time.Time          `json:"next_run_at,omitempty"`
 
 	// RecentRuns is nil unless requested.
 	RecentRuns []api.JobRunOutcome `json:"recent_runs,omitzero"`

@@ -259,6 +259,11 @@ func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestO
 	if err != nil {
 		return nil, err
 	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldCancel(ctx, in.RunID, jobrun.CancelRequested{
+			Actor: httpkit.RequestOf(ctx).Principal, Reason: reason, Force: force,
+		})
+	}
 	by := s.didRun(ctx, in.RunID, httpkit.VerbCancel, reason, map[string]any{"force": force})
 	r, err := s.Runs.Cancel(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
 	if err != nil {
@@ -269,6 +274,25 @@ func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestO
 		a.Status = http.StatusAccepted
 	}
 	return a, nil
+}
+
+// wouldCancel answers a dry run with a run as canceling it would leave it.
+func (s *Handlers) wouldCancel(ctx context.Context, id uuid.UUID, in jobrun.CancelRequested) (api.Response, error) {
+	r, err := s.Runs.Run(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	now, err := s.jobsNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	after, err := jobrun.WouldBe(&r, in, now)
+	if err != nil {
+		return nil, err
+	}
+	body := toAPIRun(&after, false)
+	body.Changes, err = httpkit.Differences(toAPIRun(&r, false), body)
+	return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: httpkit.ETagOf(r.Version)}, err
 }
 
 // ReassignJobRun takes a run from its worker, so that another can claim it.

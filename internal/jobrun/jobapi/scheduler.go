@@ -6,12 +6,14 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -125,6 +127,9 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 		}
 		version = present // the values read must still be current when these are written
 	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldSet(ctx, in.Body.Values)
+	}
 	subject := strings.Join(slices.Sorted(maps.Keys(in.Body.Values)), ",")
 	if len(subject) > jobrun.MaxWord {
 		subject = "settings"
@@ -140,6 +145,47 @@ func (s *Handlers) ChangeSettings(ctx context.Context, in api.ChangeSettingsRequ
 		return nil, err
 	}
 	return s.settings(ctx)
+}
+
+// wouldSet answers a dry run with the settings as they would be.
+func (s *Handlers) wouldSet(ctx context.Context, values map[string]*float64) (httpkit.Answer, error) {
+	present, version, err := s.Settings.SettingValues(ctx)
+	if err != nil {
+		return httpkit.Answer{}, err
+	}
+	stored := map[string]float64{}
+	for i := range present {
+		if v := &present[i]; !v.IsDefault {
+			stored[v.Name] = v.Value
+		}
+	}
+	for name, value := range values {
+		if value == nil {
+			delete(stored, name)
+		} else {
+			stored[name] = *value
+		}
+	}
+	if err := jobrun.CheckSettings(values, jobrun.NewSettings(version, stored)); err != nil {
+		return httpkit.Answer{}, err
+	}
+	a, err := s.settings(ctx)
+	if err != nil {
+		return a, err
+	}
+	out, all := a.Body.(api.Settings), planned.List{}
+	for i := range out.Settings {
+		o := &out.Settings[i]
+		is, set := stored[o.Name]
+		if !set {
+			is = o.Default
+		}
+		all.Differs(o.Name, strconv.FormatFloat(o.Value, 'f', -1, 64), strconv.FormatFloat(is, 'f', -1, 64))
+		o.Value, o.IsDefault = is, !set
+	}
+	out.Changes = httpkit.Planned(all)
+	a.Body = out
+	return a, nil
 }
 
 // ListSettingChanges returns the history of the settings. Actors and reasons are shown only to

@@ -196,6 +196,13 @@ func (s *Handlers) UpdateSagaBulk(ctx context.Context, in api.UpdateSagaBulkRequ
 	if in.Body.RatePerSecond != nil {
 		rate = *in.Body.RatePerSecond
 	}
+	if httpkit.DryRun(ctx) {
+		after := b
+		if err := after.SetRate(rate, s.Now()); err != nil {
+			return nil, err
+		}
+		return sagaBulkWould(&b, &after)
+	}
 	by := s.Did(ctx, s.Now(), operator.SagaBulk, b.ID.String(), httpkit.VerbUpdate, httpkit.Text(in.Body.Reason),
 		map[string]any{"rate_per_second": rate})
 	if b, err = s.Bulks.SetRate(ctx, tenant, b.ID, b.Version, rate, by); err != nil {
@@ -219,6 +226,17 @@ func (s *Handlers) moveSagaBulk(
 ) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
+	if httpkit.DryRun(ctx) {
+		b, err := s.Bulks.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
+		if err != nil {
+			return nil, err
+		}
+		after := b
+		if _, err := after.Moved(on, s.Now()); err != nil {
+			return nil, err
+		}
+		return sagaBulkWould(&b, &after)
+	}
 	by := s.Did(ctx, s.Now(), operator.SagaBulk, id.String(), string(on), httpkit.Text(httpkit.ReasonOf(body)), nil)
 	b, err := s.Bulks.Move(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)
 	if err != nil {
@@ -258,6 +276,20 @@ func sagaBulkPath(id uuid.UUID) string { return "/api/v1/sagas/bulk/" + id.Strin
 func sagaBulkAnswer(b *sagabulk.Bulk) (httpkit.Answer, error) {
 	out, err := toAPISagaBulk(b)
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(b.Version)}, err
+}
+
+// sagaBulkWould answers a dry run with a bulk as it would be.
+func sagaBulkWould(before, after *sagabulk.Bulk) (httpkit.Answer, error) {
+	a, err := sagaBulkAnswer(before)
+	if err != nil {
+		return a, err
+	}
+	out, err := toAPISagaBulk(after)
+	if err == nil {
+		out.Changes, err = httpkit.Differences(a.Body, out)
+	}
+	a.Body = out
+	return a, err
 }
 
 func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 )
@@ -49,8 +50,9 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 		byID[loaded[i].Saga.ID] = &loaded[i]
 	}
 	var all []api.SagaBulkSample
+	sum := planned.Many{Of: string(api.PlannedChangeOfSaga)}
 	for _, id := range ids {
-		sample, err := s.sampleOf(ctx, b, id, byID[id])
+		sample, changes, err := s.sampleOf(ctx, b, id, byID[id])
 		if err != nil {
 			return httpkit.Answer{}, err
 		}
@@ -63,6 +65,7 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 			out.ByWorkflow[*sample.WorkflowName]++
 			out.ByState[string(*sample.State)]++
 		}
+		sum.Add(changes, 1)
 		all = append(all, sample)
 	}
 	slices.SortStableFunc(all, func(a, b api.SagaBulkSample) int {
@@ -74,33 +77,34 @@ func (s *Handlers) previewBulk(ctx context.Context, b *sagabulk.Bulk, none bool)
 		}
 		return refused(&a) - refused(&b)
 	})
+	out.Changes = httpkit.PlannedChanges(sum.List())
 	out.Sample = append(out.Sample, all[:min(len(all), sampled)]...)
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // sampleOf returns what a bulk would do to one saga; l is nil for one that is not live.
 func (s *Handlers) sampleOf(ctx context.Context, b *sagabulk.Bulk, id uuid.UUID, l *saga.Loaded) (
-	api.SagaBulkSample, error) {
+	api.SagaBulkSample, planned.List, error) {
 	out := api.SagaBulkSample{SagaID: id, Outcome: api.SagaBulkOutcome(sagabulk.Skipped)}
 	refuse := func(f *fault.Error) { out.Code, out.Detail = &f.Code, &f.Detail }
 	if l == nil {
 		refuse(saga.NotFound(id))
-		return out, nil
+		return out, nil, nil
 	}
 	run, err := s.run(ctx, l.Saga, l.Logs)
 	if err != nil {
-		return out, err
+		return out, nil, err
 	}
 	out.WorkflowName, out.State = &l.Saga.WorkflowName, new(api.SagaState(l.Saga.State.String()))
 	m := saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Budget: s.Budget}
 	change, err := b.Decide(run, l.Logs, m)
 	if f := fault.As(err); f != nil {
 		refuse(f)
-		return out, nil
+		return out, nil, nil
 	}
 	if err != nil {
-		return out, err
+		return out, nil, err
 	}
 	out.Outcome, out.Becomes = api.SagaBulkOutcome(sagabulk.Done), new(api.SagaState(change.After.State.String()))
-	return out, nil
+	return out, change.Changes(&run), nil
 }

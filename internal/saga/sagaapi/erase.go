@@ -32,16 +32,17 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 	if err != nil {
 		return nil, err
 	}
-	out := httpkit.Answer{Status: http.StatusOK, Body: api.ErasureResult{
+	out := api.ErasureResult{
 		DryRun: e.DryRun, Sagas: erased.Sagas, StepLogs: erased.StepLogs, AuditEvents: erased.Events,
 		DeadLetters: erased.Letters, JobRuns: erased.Runs, WebhookDeliveries: erased.Deliveries, More: erased.More,
-	}}
+	}
 	if e.DryRun {
-		return out, nil
+		out.Changes = httpkit.PlannedChanges(erased.Changes())
+		return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 	}
 	s.Log.InfoContext(ctx, "content erased", slog.String("subject", subject.String()), slog.Int("sagas", erased.Sagas),
 		slog.Int("dead_letters", erased.Letters), slog.Int("job_runs", erased.Runs), slog.String("request_id", req.ID))
-	return out, nil
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // subjectOf reads the one member that names what to erase.

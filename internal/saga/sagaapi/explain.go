@@ -40,10 +40,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 	if change.After.SuspendedAt != nil {
 		out.Suspended = new(true)
 	}
-	for _, c := range change.Changes(&before) {
-		out.Changes = append(out.Changes, api.PlannedChange{Member: api.PlannedChangeMember(c.Member),
-			From: httpkit.UnlessEmpty(c.From), To: httpkit.UnlessEmpty(c.To)})
-	}
+	out.Changes = httpkit.PlannedChanges(change.Changes(&before))
 	for i := range change.Audit {
 		out.AuditEvents = append(out.AuditEvents, string(change.Audit[i].Type))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -64,10 +65,15 @@ func (s *Handlers) dryRetention(ctx context.Context, e saga.Expiry) (api.Respons
 		return nil, err
 	}
 	out := api.RetentionResult{DryRun: true, More: len(counts) == maxCountedWorkflows, Workflows: []api.ExpiredSagas{}}
+	expired := int64(0)
 	for _, c := range counts {
 		out.Workflows = append(out.Workflows, api.ExpiredSagas{WorkflowName: c.WorkflowName, Completed: c.Completed,
 			Failed: c.Failed})
+		expired += int64(c.Completed) + int64(c.Failed)
 		out.More = out.More || max(c.Completed, c.Failed) == maxCounted
 	}
+	sum := planned.Many{Of: string(api.PlannedChangeOfSaga)}
+	sum.Add(planned.List{{Member: "place", From: "live", To: "archive"}}, expired)
+	out.Changes = httpkit.PlannedChanges(sum.List())
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

@@ -39,10 +39,16 @@ func TestADryRunCountsByWorkflowAndArchivesNothing(t *testing.T) {
 		r.Into(&out)
 		return out
 	}
-	want := client.RetentionResult{DryRun: true, Workflows: []client.ExpiredSagas{{WorkflowName: "order", Completed: 2}}}
+	moved := func(n int64) []client.PlannedChange {
+		return []client.PlannedChange{{Of: new(client.PlannedChangeOfSaga), Member: "place", From: new("live"),
+			To: new("archive"), Count: &n}}
+	}
+	want := client.RetentionResult{DryRun: true, Workflows: []client.ExpiredSagas{{WorkflowName: "order", Completed: 2}},
+		Changes: moved(2)}
 	if diff := cmp.Diff(want, run(apitest.RetentionPath+"?dry_run=true", "")); diff != "" {
 		t.Errorf("by retention (-want +got):\n%s", diff)
 	}
+	want.Changes = moved(4)
 	want.Workflows = []client.ExpiredSagas{{WorkflowName: "kept", Completed: 1}, {WorkflowName: "order", Completed: 2},
 		{WorkflowName: "trip", Failed: 1}}
 	if diff := cmp.Diff(want,

@@ -180,6 +180,18 @@ func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, ma
 	if err != nil {
 		return httpkit.Answer{}, err
 	}
+	if httpkit.DryRun(ctx) {
+		w, err := s.Workflows.Get(ctx, tenant, name, 0)
+		if err != nil {
+			return httpkit.Answer{}, err
+		}
+		a := workflowAnswer(w)
+		out := toAPIWorkflow(&w, true)
+		out.Enabled = enabled
+		out.Changes, err = httpkit.Differences(a.Body, out)
+		a.Body = out
+		return a, err
+	}
 	w, err := s.Workflows.SetEnabled(httpkit.WithActor(ctx, reason), tenant, name, enabled, revision, s.Now())
 	if err != nil {
 		return httpkit.Answer{}, err

@@ -35,8 +35,10 @@ const disagreements = `(async () => {
 	const one = /^\/ui\/([a-z/-]+)\/([0-9a-f-]{36})$/.exec(path);
 	if (one && kinds[one[1]]) {
 		const [, kind, id] = one, d = await ask(kinds[kind] + id);
-		// A bulk of sagas is complete once all have been asked; the page does not call that an end.
-		const state = kind === "sagas/bulk" && d?.state === "COMPLETED" ? "all requested" : words(d?.state ?? d?.status ?? "");
+		// A bulk operation is over once everything was asked, a backfill once its runs ended; neither is a success.
+		const over = d?.state === "COMPLETED" && {"sagas/bulk": "all requested", "run-bulks": "all requested",
+			backfills: "all runs ended"}[kind];
+		const state = over || words(d?.state ?? d?.status ?? "");
 		if (d) has("state", text(document.querySelector("main h1")), state);
 		if (d && kind === "sagas") compare("version", fact("version").split(" ")[0], d.version);
 		if (d && kind === "workers") has("slots", fact("slots"), d.running + "/" + d.max_runs);

@@ -36,6 +36,7 @@ type operation struct {
 	read string                                // where it is read, before its id
 	kind string                                // of its records in the audit trail
 	done string                                // the member that counts what it has touched
+	plan string                                // what its dry run says of three things, from what to what
 	// changed are the members of which another value makes another request.
 	changed object
 	before  func(w *acting, o object) // what is done before it works; nil: nothing
@@ -128,30 +129,31 @@ func operations() []operation {
 	return []operation{
 		{
 			name: "redrive-by-filter", add: letters, ask: redriveOf("RETRY", nil),
-			read: "/dlq/redrives/", kind: "redrive", done: "done", changed: ofRedrive,
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RETRYING", changed: ofRedrive,
 		},
 		{
 			name: "redrive-by-ids", add: letters, ask: func(w *acting) (string, object) {
 				return "/dlq/redrives", object{"action": "RETRY", "reason": "r",
 					"ids": w.ids("/dlq/messages?topic="+w.name, "messages", "id")}
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done", changed: ofIDs,
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RETRYING", changed: ofIDs,
 		},
 		{
 			name: "redrive-of-a-group", add: letters, ask: func(w *acting) (string, object) {
 				return "/dlq/redrives", object{"action": "RESOLVE", "filter": object{"fingerprint": w.group()}, "reason": "r"}
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done", changed: object{"expected": 7, "action": "DISCARD"},
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RESOLVED", changed: object{"expected": 7, "action": "DISCARD"},
 		},
 		{
 			name: "scheduled-redrive", add: letters, ask: func(w *acting) (string, object) {
 				return redriveOf("DISCARD", object{"scheduled_for": soon()})(w)
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done", changed: object{"expected": 7, "action": "RETRY"},
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING DEAD", changed: object{"expected": 7, "action": "RETRY"},
 		},
 		{
 			name: "approved-redrive", add: letters, ask: redriveOf("DELETE", object{"approval_required": true}),
-			read: "/dlq/redrives/", kind: "redrive", done: "done", changed: object{"expected": 7, "approval_required": false},
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter place live -",
+			changed: object{"expected": 7, "approval_required": false},
 			before: func(w *acting, o object) {
 				key := w.Must(w.t, "POST", "/api-keys", object{"name": "deputy", "role": "admin"})["key"].(string)
 				deputy := *w.Server
@@ -166,28 +168,28 @@ func operations() []operation {
 			name: "group-retry", add: letters, ask: func(w *acting) (string, object) {
 				return "/dlq/groups/" + w.group() + "/retry", object{"reason": "r"}
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done",
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RETRYING",
 			changed: object{"expected": 7, "rate_per_second": 9, "max_messages": 6, "reason": "another", "force": true},
 		},
 		{
 			name: "group-discard", add: letters, ask: func(w *acting) (string, object) {
 				return "/dlq/groups/" + w.group() + "/discard", object{"reason": "r"}
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done",
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING DEAD",
 			changed: object{"expected": 7, "rate_per_second": 9, "max_messages": 6, "reason": "another"},
 		},
 		{
 			name: "retry-all", add: letters, ask: func(w *acting) (string, object) {
 				return "/dlq/" + w.name + "/retry-all?wait=0s", object{}
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done",
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RETRYING",
 			changed: object{"expected": 7, "rate_per_second": 9, "max_messages": 6, "reason": "another"},
 		},
 		{
 			name: "bulk-of-sagas", add: sagas, ask: func(w *acting) (string, object) {
 				return "/sagas/bulk", object{"action": "suspend", "filter": object{"workflow_name": w.name}, "reason": "r"}
 			},
-			read: "/sagas/bulk/", kind: "saga_bulk", done: "done",
+			read: "/sagas/bulk/", kind: "saga_bulk", done: "done", plan: "saga suspended_at - +",
 			changed: object{"expected": 7, "rate_per_second": 9, "action": "cancel", "reason": "another",
 				"filter": object{"workflow_name": "another"}},
 		},
@@ -196,14 +198,14 @@ func operations() []operation {
 				return "/sagas/bulk", object{"action": "cancel", "reason": "r",
 					"ids": w.ids("/sagas?workflow_name="+w.name, "sagas", "saga_id")}
 			},
-			read: "/sagas/bulk/", kind: "saga_bulk", done: "done",
+			read: "/sagas/bulk/", kind: "saga_bulk", done: "done", plan: "saga end_cause - cancelled",
 			changed: object{"expected": 7, "rate_per_second": 9, "action": "suspend", "reason": "another"},
 		},
 		{
 			name: "bulk-of-runs", add: runs, ask: func(w *acting) (string, object) {
 				return "/job-runs/bulk", object{"action": "CANCEL", "filter": object{"definition": w.name}, "reason": "r"}
 			},
-			read: "/job-runs/bulk/", kind: "job_bulk", done: "done",
+			read: "/job-runs/bulk/", kind: "job_bulk", done: "done", plan: "job_run state PENDING CANCELED",
 			changed: object{"expected": 7, "action": "RERUN", "reason": "another",
 				"filter": object{"definition": "bulk-of-runs", "queue": "none"}},
 		},
@@ -212,7 +214,7 @@ func operations() []operation {
 				return "/job-definitions/" + w.name + "/backfills",
 					object{"from": at(-3), "to": at(0), "max_active": 100, "reason": "r"}
 			},
-			read: "/backfills/", kind: "job_backfill", done: "created",
+			read: "/backfills/", kind: "job_backfill", done: "created", plan: "job_run new_run - PENDING",
 			changed: object{"expected": 7, "from": at(-2), "to": at(-1), "max_active": 9, "order": "newest",
 				"reprocess": "FAILED", "overlap": "allow", "reason": "another"},
 		},

@@ -2,13 +2,16 @@ package uitest_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skald-saga/skald/internal/test/patience"
 )
@@ -122,6 +125,7 @@ func TestAnOperationOnManyThingsIsForThoseOfItsRequest(t *testing.T) {
 			w := &acting{s, t, op.name}
 			op.add(w, 3)
 			path, body := op.ask(w)
+			w.wantPlan(&op, path, body)
 			body["expected"] = 2
 			made := w.Must(t, "POST", path, body)
 			id := idOf(made)
@@ -150,6 +154,35 @@ func TestAnOperationOnManyThingsIsForThoseOfItsRequest(t *testing.T) {
 			}
 			w.wantHalt(&op, id, `{"found":3,"halt_reason":"expected","halts_above":2}`)
 		})
+	}
+}
+
+// wantPlan expects of a dry run that it says what would change in the three things.
+func (w *acting) wantPlan(op *operation, path string, body object) {
+	w.t.Helper()
+	body = maps.Clone(body)
+	body["dry_run"] = true
+	dry := w.Must(w.t, "POST", path, body)
+	if p, ok := dry["preview"].(object); ok { // of retry-all
+		dry = p
+	}
+	var said []string
+	for _, c := range dry["changes"].([]any) {
+		c := c.(object)
+		value := func(member string) string {
+			text, _ := c[member].(string)
+			if _, err := time.Parse(time.RFC3339, text); err == nil {
+				return "+"
+			}
+			return cmp.Or(text, "-")
+		}
+		text := fmt.Sprint(value("of"), " ", value("member"), " ", value("from"), " ", value("to"))
+		if said = append(said, text); text == op.plan && fmt.Sprint(c["count"]) != "3" {
+			w.t.Errorf("of three things it would change %v", c)
+		}
+	}
+	if !slices.Contains(said, op.plan) {
+		w.t.Errorf("a dry run says %q, not %q", said, op.plan)
 	}
 }
 

@@ -168,7 +168,9 @@ func (p *pages) runRetention(*web.Visit) (*web.Action, error) {
 				return nil, err
 			}
 			show := &web.Preview{Heads: []string{"Workflow", "Completed", "Otherwise ended"}}
-			show.Ends = web.Sentence("%s sagas would be archived.", web.Count(r.Archived))
+			if show.Sentences = web.Planned(r.Changes); show.Sentences == nil {
+				show.Ends = "No saga would be archived."
+			}
 			for _, w := range r.Workflows {
 				show.Rows = append(show.Rows, []string{w.WorkflowName, web.Count(w.Completed), web.Count(w.Failed)})
 			}

@@ -3,6 +3,7 @@ package jobpages
 import (
 	"context"
 	"encoding/json"
+	"html/template"
 	"io"
 	"net/http"
 	"net/url"
@@ -38,9 +39,14 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			return "/ui/run-bulks/" + b.ID.String()
 		},
 		Body: func(_ web.Form, body map[string]any) error {
-			if body["filter"] == nil {
-				body["filter"] = map[string]any{}
+			filter, _ := body["filter"].(map[string]any)
+			if filter == nil {
+				filter = map[string]any{}
 			}
+			if text, is := filter["gave_up"].(string); is {
+				filter["gave_up"] = text == "true"
+			}
+			body["filter"] = filter
 			return nil
 		},
 	}
@@ -49,8 +55,11 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			continue
 		}
 		field := web.Field{Name: "filter." + f.Name, Label: f.Label}
-		if f.Name == "late_by_min" {
+		switch {
+		case f.Name == "late_by_min":
 			field.Kind = "number"
+		case f.Options != nil:
+			field.Kind, field.Options = "select", append(web.Labelled("", "any"), f.Options...)
 		}
 		if at, ok := web.Relative(v.Now, v.Form.Get(field.Name)); ok && f.Time {
 			v.Form.Set(field.Name, at.UTC().Format(time.RFC3339))
@@ -66,8 +75,14 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
-	ends := web.Sentence("%s runs match.", web.Count(dry.Matched, dry.MatchedIsCapped))
-	return &web.Preview{Count: &dry.Matched, Ends: ends}, nil
+	shown := &web.Preview{Count: &dry.Matched, Sentences: []template.HTML{
+		web.Sentence("%s runs match.", web.Count(dry.Matched, dry.MatchedIsCapped)),
+	}}
+	if int64(dry.Examined) < dry.Matched {
+		shown.Sentences = append(shown.Sentences, web.Sentence("Of the first %s:", dry.Examined))
+	}
+	shown.Sentences = append(shown.Sentences, web.Planned(dry.Changes)...)
+	return shown, nil
 }
 
 // bulkList is the page of the bulk operations.
@@ -79,7 +94,7 @@ type bulkList struct {
 var bulkViews = []web.View{
 	{Name: "All"}, {Name: "Running", Filter: url.Values{"state": {"RUNNING"}}},
 	{Name: "Halted", Filter: url.Values{"state": {"HALTED"}}},
-	{Name: "Completed", Filter: url.Values{"state": {"COMPLETED"}}},
+	{Name: "All requested", Filter: url.Values{"state": {"COMPLETED"}}},
 	{Name: "Canceled", Filter: url.Values{"state": {"CANCELED"}}},
 }
 
@@ -152,7 +167,7 @@ func (p *pages) resumeBulk(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Resume the bulk operation", Title: "Resume a bulk operation", Nav: "Jobs",
 		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BadgeOf(b.State).Word, Becomes: web.BadgeOf(client.BulkStateRUNNING).Word,
+		State: web.BulkBadge(b.State).Word, Becomes: web.BadgeOf(client.BulkStateRUNNING).Word,
 		Means: goesOn(b.Found, "runs"),
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.ResumeJobBulkWithBody(ctx, b.ID, &client.ResumeJobBulkParams{}, web.JSON, body, edit)
@@ -170,7 +185,7 @@ func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Cancel the bulk operation", Title: "Cancel a bulk operation", Nav: "Jobs",
 		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BadgeOf(b.State).Word, Becomes: web.BadgeOf(client.BulkStateCANCELED).Word,
+		State: web.BulkBadge(b.State).Word, Becomes: web.BadgeOf(client.BulkStateCANCELED).Word,
 		Means: "No further runs are changed. Completed changes are kept.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelJobBulkWithBody(ctx, b.ID, &client.CancelJobBulkParams{}, web.JSON, body, edit)

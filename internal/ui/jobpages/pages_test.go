@@ -122,7 +122,8 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 
 	fill := "/ui/jobs/nightly-report/actions/backfill"
 	slots := []string{"from", "2026-11-01T12:00:00Z", "to", "2026-11-04T12:00:00Z", "reason", hostile}
-	if page := preview(t, s, fill, slots...); !strings.Contains(page, "3 of 3 slots") {
+	if page := preview(t, s, fill, slots...); !strings.Contains(page, "3 of 3 slots") ||
+		!strings.Contains(page, "The state of 3 new runs changes from <code>nothing</code> to <code>pending</code>.") {
 		t.Errorf("the slots of a backfill are not shown\n%s", page)
 	}
 	to = posts(t, s, fill, slots...)

@@ -118,10 +118,11 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 		t.Errorf("nothing selected: %d", status)
 	}
 	bulk := "/ui/run-bulks/new?action=CANCEL&filter.definition=import&filter.states=PENDING"
-	reads(t, s, bulk, "<code>1</code> runs match")
+	reads(t, s, bulk, "<code>1</code> runs match",
+		"The state of 1 run changes from <code>pending</code> to <code>canceled</code>.")
 	to := posts(t, s, bulk, "action", "CANCEL", "filter.definition", "import", "filter.states", "PENDING",
 		"reason", hostile)
-	reads(t, s, to, "runs examined", "PENDING")
+	reads(t, s, to, "runs examined", "accepted, ", "Accepted means that the run was asked to end", "PENDING")
 	reads(t, s, "/ui/run-bulks", strings.TrimPrefix(to, "/ui/run-bulks/"))
 	reads(t, s, "/ui/runs/"+other)
 }

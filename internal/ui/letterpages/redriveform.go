@@ -264,6 +264,7 @@ func (p *pages) showRedrive(v *web.Visit, answer []byte) (*web.Preview, int64, e
 	default:
 		say(web.Sentence("%s letters fit.", web.Count(dry.Matched)))
 	}
+	shown.Sentences = append(shown.Sentences, web.Planned(dry.Changes)...)
 	if dry.BlockedKeys > 0 {
 		say(web.Sentence("%s keys are blocked: their topic is ordered, and an older open letter with the same key is not included. "+
 			"Letters of these keys are skipped.", web.Count(dry.BlockedKeys)))

@@ -31,7 +31,8 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 		t.Error("the first look at the form finds fault with a field that is filled in")
 	}
 	s.page(t, "/ui/redrives/new?all=true", "letters fit") // without an action: they are retried
-	s.page(t, form, "<code>60</code> letters fit", group, `value="10"`)
+	s.page(t, form, "<code>60</code> letters fit", group, `value="10"`,
+		"The status of 60 letters changes from <code>pending</code> to <code>retrying</code>.")
 	patch := url.QueryEscape(`[{"op":"replace","path":"/id","value":9007199254740995}]`)
 	s.page(t, form+"&transform="+patch, "replace /id", "9007199254740993", "9007199254740995")
 	s.page(t, form+"&transform="+url.QueryEscape(`[{"op":"remove","path":"/none"}]`), "It does not apply")

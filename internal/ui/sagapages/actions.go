@@ -149,7 +149,7 @@ func showDryRun(answer []byte) (*web.Preview, error) {
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
-	shown := &web.Preview{Sentences: changeSentences(dry.Changes)}
+	shown := &web.Preview{Sentences: web.Planned(dry.Changes)}
 	for _, c := range dry.Calls {
 		if c.Action == client.StepActionCOMPENSATE {
 			shown.Sentences = append(shown.Sentences, web.Sentence("Call %s (compensation of %s).", c.Method+" "+c.URL, c.Step))

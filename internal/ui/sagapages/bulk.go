@@ -129,6 +129,7 @@ func showBulk(answer []byte) (*web.Preview, error) {
 			"Of the first %s, %s would accept it now and %s would be skipped.", web.Count(dry.Examined), web.Count(dry.Done),
 			web.Count(dry.Skipped)))
 	}
+	shown.Sentences = append(shown.Sentences, web.Planned(dry.Changes)...)
 	if len(dry.Sample) > 0 {
 		shown.Heads = []string{"Saga", "Workflow", "Now", "Then"}
 	}
@@ -169,14 +170,6 @@ type bulkItem struct {
 	Outcome web.Badge
 }
 
-// bulkState is the badge of a bulk operation: once all sagas have been asked, it has no more to do, and they have.
-func bulkState(b *client.SagaBulk) web.Badge {
-	if b.State == client.BulkStateCOMPLETED {
-		return web.Badge{Shape: "●", Word: "all requested", Tone: "run"}
-	}
-	return web.BadgeOf(b.State)
-}
-
 var outcomeViews = []web.View{
 	{Name: "All"}, {Name: "Accepted", Filter: url.Values{"outcome": {"DONE"}}},
 	{Name: "Skipped", Filter: url.Values{"outcome": {"SKIPPED"}}},
@@ -193,11 +186,11 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	path := "/ui/sagas/bulk/" + b.ID.String()
-	d := bulkPage{List: l, Bulk: b, About: aboutBulk(b), State: bulkState(b), Left: max(0, b.Expected-b.Matched)}
+	d := bulkPage{List: l, Bulk: b, About: aboutBulk(b), State: web.BulkBadge(b.State), Left: max(0, b.Expected-b.Matched)}
 	for _, item := range list.Items {
 		outcome := web.BadgeOf(item.Outcome)
 		if item.Outcome == client.SagaBulkOutcomeDONE {
-			outcome = web.Badge{Shape: "●", Word: "accepted", Tone: "run"}
+			outcome = web.Accepted
 		}
 		d.Items = append(d.Items, bulkItem{item, outcome})
 	}
@@ -277,7 +270,7 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 	}
 	c, path := p.kit.Client, "/ui/sagas/bulk/"+b.ID.String()
 	a := &web.Action{Nav: "Sagas", Back: web.Link{Name: "Bulk " + string(b.Action), URL: path},
-		State: web.BadgeOf(b.State).Word, Subject: b.ID.String(),
+		State: web.BulkBadge(b.State).Word, Subject: b.ID.String(),
 		Done: func([]byte) string { return path }}
 	switch v.PathValue("action") {
 	case "cancel":

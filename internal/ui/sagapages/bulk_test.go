@@ -33,6 +33,9 @@ func TestManySagasAreActedOnFromTheirList(t *testing.T) {
 	if status != 200 || !strings.Contains(page, "It applies to <code>2</code> sagas") || !strings.Contains(page, ids[0]) {
 		t.Fatalf("the form does not say what it would do: %d\n%s", status, page)
 	}
+	if !strings.Contains(page, "2 sagas change from not suspended to suspended.") {
+		t.Errorf("the form does not say from what to what:\n%s", page)
+	}
 	if !strings.Contains(page, `name="filter.workflow_name" value="bulky"`) {
 		t.Errorf("the form does not have the filter of the list:\n%s", page)
 	}

@@ -1,7 +1,7 @@
 // Package sagapages has the pages of sagas: the list, one saga with its state, history and possible actions, and the
 // forms of these actions.
 //
-// Files, each on top of those before it: story, state, reads, compare, track, gantt, rail, verbs, planned, actions,
+// Files, each on top of those before it: story, state, reads, compare, track, gantt, rail, verbs, actions,
 // retry, attempt, tabs, filters, sagas, export, notes, start, saga, bulk, errors, pages.
 package sagapages
 

@@ -1,6 +1,10 @@
 package web
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+)
 
 // Badge is how a state is shown: a shape, a word and a colour, so that none of them is needed to tell states
 // apart. Tone is a class of the style sheet: done, bad, undo, run, wait or muted.
@@ -63,6 +67,26 @@ func SagaBadge(state any, clean *bool) Badge {
 		b.Tone = "done"
 	}
 	return b
+}
+
+// Accepted is the badge of a thing that took the action of a bulk operation. How it goes on is its own state.
+var Accepted = Badge{"●", "accepted", "run"}
+
+// BulkBadge returns the badge of the state of a bulk operation. Once everything has been asked, it has no more to do;
+// whether what it asked for succeeds is not its own state.
+func BulkBadge(state client.BulkState) Badge {
+	if state == client.BulkStateCOMPLETED {
+		return Badge{"●", "all requested", "run"}
+	}
+	return BadgeOf(state)
+}
+
+// BackfillBadge returns the badge of the state of a backfill. It has ended when its runs have, however they ended.
+func BackfillBadge(state client.BulkState) Badge {
+	if state == client.BulkStateCOMPLETED {
+		return Badge{"●", "all runs ended", "muted"}
+	}
+	return BadgeOf(state)
 }
 
 // BadgeOf returns the badge of a state of any type; a Badge is returned as it is. An unknown state is shown unchanged.
