@@ -72,6 +72,8 @@ type Filter struct {
 	FinishedFrom   time.Time `json:"finished_from,omitzero"`
 	FinishedTo     time.Time `json:"finished_to,omitzero"`
 	LateByMS       int64     `json:"late_by_ms,omitempty"` // started, or still waiting, this long after its slot
+	// GaveUp: runs that failed or timed out, that no retry or rerun follows, and that no saga has; or all others.
+	GaveUp *bool `json:"gave_up,omitempty"`
 
 	// Sort is what a list is sorted by, then by the id, and Ascending its direction.
 	Sort      Sort `json:"-"`

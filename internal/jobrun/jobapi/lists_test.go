@@ -75,6 +75,8 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 		"finished_to=" + at(plain.CreatedAt):                          "",
 		"scheduled_to=" + at(plain.ScheduledFor):                      "started late",
 		"scheduled_from=" + at(again.ScheduledFor) + "&state=RUNNING": "again",
+		"gave_up=true":                                                "",
+		"gave_up=false":                                               "started late again failed labeled plain",
 		"late_by_min=20":                                              "started late",
 		"late_by_min=60":                                              "late",
 		"late_by_min=60&worker=" + two[0].WorkerID.String() + "&state=RUNNING&state=FAILED": "late",

@@ -51,7 +51,7 @@ func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (job
 		SagaID:        p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode,
 		ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
 		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, FinishedFrom: p.FinishedFrom, FinishedTo: p.FinishedTo,
-		LateByMin: p.LateByMin,
+		LateByMin: p.LateByMin, GaveUp: p.GaveUp,
 	})
 	if wrong != nil {
 		return f, httpkit.ParameterFault(httpkit.CodeInvalidParameter, wrong...)
@@ -70,6 +70,7 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 		States: httpkit.Enums[jobrun.State](p.States), Triggers: httpkit.Enums[jobrun.Trigger](p.Triggers),
 		Queue: httpkit.Text(p.Queue), Label: httpkit.Text(p.Label),
 		CorrelationID: httpkit.Text(p.CorrelationID), ErrorCode: httpkit.Text(p.ErrorCode),
+		GaveUp: p.GaveUp,
 	}
 	if p.LateByMin != nil {
 		f.LateByMS = int64(*p.LateByMin) * time.Minute.Milliseconds()

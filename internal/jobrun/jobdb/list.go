@@ -198,6 +198,14 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	if f.Sort == jobrun.ByEnd {
 		w.Add("r.finished_at IS NOT NULL")
 	}
+	if f.GaveUp != nil {
+		not := ""
+		if !*f.GaveUp {
+			not = "NOT "
+		}
+		w.Add(not + "(r.phase" + postgres.Among([]jobrun.State{jobrun.Failed, jobrun.TimedOut}) +
+			" AND r.saga_id IS NULL AND " + NoneFollows("r") + ")")
+	}
 	slots := !f.ScheduledFrom.IsZero() || !f.ScheduledTo.IsZero()
 	switch {
 	case len(f.States) > 0:
@@ -217,6 +225,13 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 			w.Add(b.condition, b.at)
 		}
 	}
+}
+
+// NoneFollows is the condition that no retry or rerun of a run exists.
+func NoneFollows(alias string) string {
+	return `NOT EXISTS (SELECT FROM jobs.job_runs n
+	                     WHERE n.tenant_id = ` + alias + `.tenant_id AND n.root_run_id = ` + alias + `.root_run_id
+	                       AND n.retry_number > 0 AND n.retry_number > ` + alias + `.retry_number)`
 }
 
 // runStates adds a condition on states in terms of phases, which the indexes contain.

@@ -161,12 +161,16 @@ func (c *Cause) Link() string {
 		if one {
 			return item("/job-runs")
 		}
-		return query("/job-runs", "definition", c.Name, "state", "FAILED", "state", "TIMED_OUT")
+		only := []string{"definition", c.Name, "gave_up", "true", "finished_from", c.Since.UTC().Format(time.RFC3339Nano)}
+		if c.Code != "" {
+			only = append(only, "error_code", c.Code)
+		}
+		return query("/job-runs", only...)
 	case RunsLate, QueueUntaken:
 		if one {
 			return item("/job-runs")
 		}
-		return query("/job-runs", "queue", c.Name, "state", "PENDING")
+		return query("/job-runs", "queue", c.Name, "state", "PENDING", "late_by_min", "1")
 	case WorkerLost:
 		return item("/workers")
 	case WebhookDisabled, WebhookFailing:

@@ -132,33 +132,43 @@ func (o *Overview) CountSagas(found int) {
 // Search implements Store.
 func (o OfSagas) Search(ctx context.Context, tenant uuid.UUID, q Query) (hits []Hit, err error) {
 	seen := map[uuid.UUID]bool{}
-	add := func(s *saga.Saga, by Match) {
+	add := func(s *saga.Saga, by Match, begins bool) {
 		if !seen[s.ID] {
 			seen[s.ID] = true
 			hits = append(hits, Hit{Kind: HitSaga, ID: s.ID.String(), Title: title(s),
-				State: s.State.String(), At: &s.CreatedAt, Matched: by})
+				State: s.State.String(), At: &s.CreatedAt, Matched: by, Begins: begins})
 		}
 	}
 	if q.ID != uuid.Nil {
 		switch s, err := o.Sagas.Get(ctx, tenant, q.ID); {
 		case err == nil:
-			add(&s, ByID)
+			add(&s, ByID, false)
 		case fault.KindOf(err) != fault.NotFound:
 			return nil, err
 		}
 	}
-	for by, f := range map[Match]saga.Filter{ByBusinessKey: {BusinessKey: q.Text},
-		ByCorrelation: {CorrelationID: q.Text}, ByTrace: {TraceID: q.Text}} {
-		f.Limit = MostHits
-		page, err := o.Sagas.List(ctx, tenant, f)
+	for _, way := range []struct {
+		by     Match
+		f      saga.Filter
+		begins bool
+	}{
+		{ByBusinessKey, saga.Filter{BusinessKey: q.Text}, false}, {ByCorrelation, saga.Filter{CorrelationID: q.Text}, false},
+		{ByTrace, saga.Filter{TraceID: q.Text}, false}, {ByBusinessKey, saga.Filter{KeyPrefix: q.Prefix}, true},
+		{ByCorrelation, saga.Filter{CorrelationPrefix: q.Prefix}, true},
+	} {
+		way.f.Limit, way.f.Sort = MostHits, way.f.SortOfPrefix()
+		page, err := o.Sagas.List(ctx, tenant, way.f)
 		if err != nil {
 			return nil, err
 		}
 		for i := range page.Items {
-			add(&page.Items[i], by)
+			add(&page.Items[i], way.by, way.begins)
 		}
 	}
-	slices.SortFunc(hits, func(a, b Hit) int { return cmp.Or(b.At.Compare(*a.At), cmp.Compare(a.ID, b.ID)) })
+	exact := func(h *Hit) int { return map[bool]int{false: 0, true: 1}[h.Begins] }
+	slices.SortFunc(hits, func(a, b Hit) int {
+		return cmp.Or(exact(&a)-exact(&b), b.At.Compare(*a.At), cmp.Compare(a.ID, b.ID))
+	})
 	return hits[:min(len(hits), MostHits)], nil
 }
 

@@ -127,9 +127,11 @@ func TestALeaderIsMissedOnlyWhereThereAreJobs(t *testing.T) {
 func TestWhatIsLookedForIsReadAsItIsPasted(t *testing.T) {
 	id := uuid.MustParse("0197b1f2-6d2a-7c3e-9a56-1c2f0a9b8d7e")
 	for text, want := range map[string]overview.Query{
-		" order-7 ":                              {Text: "order-7"},
-		"{0197B1F2-6D2A-7C3E-9A56-1C2F0A9B8D7E}": {Text: "{0197B1F2-6D2A-7C3E-9A56-1C2F0A9B8D7E}", ID: id},
-		"F7AEC124D1A5BA38E80DB5BDA80F44B0": {Text: "F7AEC124D1A5BA38E80DB5BDA80F44B0",
+		" order-7 ": {Text: "order-7", Prefix: "order-7"},
+		"order-*":   {Text: "order-*", Prefix: "order-"}, "*": {Text: "*", Prefix: "*"},
+		"{0197B1F2-6D2A-7C3E-9A56-1C2F0A9B8D7E}": {Text: "{0197B1F2-6D2A-7C3E-9A56-1C2F0A9B8D7E}", ID: id,
+			Prefix: "{0197B1F2-6D2A-7C3E-9A56-1C2F0A9B8D7E}"},
+		"F7AEC124D1A5BA38E80DB5BDA80F44B0": {Text: "F7AEC124D1A5BA38E80DB5BDA80F44B0", Prefix: "F7AEC124D1A5BA38E80DB5BDA80F44B0",
 			ID: uuid.MustParse("f7aec124-d1a5-ba38-e80d-b5bda80f44b0"), Fingerprint: "f7aec124d1a5ba38e80db5bda80f44b0"},
 	} {
 		if diff := cmp.Diff(want, overview.AskedFor(text, overview.Shown{})); diff != "" {

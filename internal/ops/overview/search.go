@@ -1,6 +1,7 @@
 package overview
 
 import (
+	"cmp"
 	"net/url"
 	"regexp"
 	"strings"
@@ -51,6 +52,7 @@ type Hit struct {
 	Archived bool
 	At       *time.Time
 	Matched  Match
+	Begins   bool // what matched only begins with the text
 }
 
 // Part returns the part that the caller must be allowed to read.
@@ -69,6 +71,7 @@ func (h *Hit) Part() Part {
 // Query is what a person searches for.
 type Query struct {
 	Text        string
+	Prefix      string    // what keys and names may begin with instead
 	ID          uuid.UUID // zero: it cannot be one
 	Fingerprint string    // "": it cannot be one
 	Shown       Shown
@@ -82,6 +85,7 @@ var fingerprint = regexp.MustCompile(`^[0-9a-f]{32}$`)
 // AskedFor parses what a person has typed or pasted. Ids may be in upper case or in braces.
 func AskedFor(text string, show Shown) Query {
 	q := Query{Text: strings.TrimSpace(text), Shown: show}
+	q.Prefix = cmp.Or(strings.TrimSuffix(q.Text, "*"), q.Text)
 	if id, err := uuid.Parse(q.Text); err == nil {
 		q.ID = id
 	}

@@ -28,7 +28,8 @@ func (s *Handlers) Search(ctx context.Context, in api.SearchRequestObject) (api.
 
 func toAPIHit(h *overview.Hit) api.SearchHit {
 	out := api.SearchHit{Kind: api.SearchHitKind(h.Kind), ID: h.ID, Title: h.Title, State: httpkit.UnlessEmpty(h.State),
-		At: h.At, Matched: api.SearchHitMatched(h.Matched), Link: h.Link()}
+		At: h.At, Matched: api.SearchHitMatched(h.Matched), Link: h.Link(),
+		Begins: httpkit.UnlessFalse(h.Begins)}
 	if h.Archived {
 		out.Archived = new(true)
 	}

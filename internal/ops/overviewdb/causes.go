@@ -3,9 +3,11 @@ package overviewdb
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/internal/dlq/dlqdb"
+	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
@@ -118,7 +120,7 @@ WITH recent AS MATERIALIZED (
 )`)
 
 // failedRuns: runs that gave up in the last day. A saga or a retry takes care of the others.
-const failedRuns = `failed AS MATERIALIZED (
+var failedRuns = `failed AS MATERIALIZED (
 	SELECT f.* FROM (
 		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id
 		   FROM jobs.job_runs r
@@ -132,9 +134,7 @@ const failedRuns = `failed AS MATERIALIZED (
 		    AND r.scheduled_for > statement_timestamp() - interval '48 hours'
 		  ORDER BY r.scheduled_for DESC, r.id DESC LIMIT %[1]d)) AS f
 	 WHERE f.finished_at > statement_timestamp() - interval '24 hours' AND f.saga_id IS NULL
-	   AND NOT EXISTS (SELECT FROM jobs.job_runs n
-	                    WHERE n.tenant_id = @tenant AND n.root_run_id = f.root_run_id AND n.retry_number > 0
-	                      AND n.retry_number > f.retry_number)
+	   AND ` + strings.ReplaceAll(jobdb.NoneFollows("f"), "f.tenant_id", "@tenant") + `
 )`
 
 // waitingRuns: runs that should have started, and whether an active worker would take them.

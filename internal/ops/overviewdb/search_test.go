@@ -25,7 +25,8 @@ func TestASearchFindsLettersByTheirTerms(t *testing.T) {
 		  FROM generate_series(1, 3000) AS n;
 		ANALYZE dlq.dlq_messages`)
 	err := db.InTenant(t.Context(), tenant, func(tx *sqlx.Tx) error {
-		plan := pgtest.Explain(t, tx, overviewdb.SearchText, tenant, "order-7", nil, "", 1, 2, true, true)
+		plan := pgtest.Explain(t, tx, overviewdb.SearchText, tenant, "order-7", nil, "", 1, 2, true, true,
+			"order-7", "order-8")
 		if all := plan.Indexes(); !slices.Contains(all, "idx_dlq_messages_terms") {
 			t.Errorf("the terms are not looked up: %v", all)
 		}

@@ -2,8 +2,6 @@ package jobpages
 
 import (
 	"net/url"
-	"slices"
-	"strings"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -36,6 +34,7 @@ var (
 		{Name: "error_code", Label: "Error code"},
 		{Name: "finished_from", Label: "Finished from", Hint: "-24h", Time: true},
 		{Name: "late_by_min", Label: "Late by, in minutes", Hint: "5"},
+		{Name: "gave_up", Label: "Gave up, and not run again", Options: web.YesNo},
 		{Name: "finished_to", Label: "Finished before", Time: true},
 		{Name: "scheduled_from", Label: "Due from", Hint: "-24h", Time: true},
 		{Name: "scheduled_to", Label: "Due before", Time: true},
@@ -75,20 +74,8 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 
 // bulkButtons are the actions on all runs that match the list's filters.
 func bulkButtons(v *web.Visit) []web.Button {
-	q := url.Values{}
-	for name, values := range v.URL.Query() {
-		values = slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
-		switch {
-		case len(values) == 0 || name == "cursor":
-		case name == "state" || name == "trigger":
-			q.Set("filter."+name+"s", strings.Join(values, "\n"))
-		default:
-			q.Set("filter."+name, values[0])
-		}
-	}
 	button := func(label, action, means string) web.Button {
-		q.Set("action", action)
-		return v.Button(label, "/ui/run-bulks/new?"+q.Encode(), "jobs:admin", means, web.Changes)
+		return v.Button(label, web.RunBulk(action, v.URL.Query()), "jobs:admin", means, web.Changes)
 	}
 	return []web.Button{
 		button("Cancel all that match", "CANCEL", "Ends the runs that have not started, and asks the workers of others to stop."),

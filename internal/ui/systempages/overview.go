@@ -58,7 +58,7 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
 		if line.Act = line.URL; c.ID == nil && c.Count > 1 {
 			line.Many = web.Count(c.Count, c.IsCapped)
-			line.Act, line.Step = p.forAll(&c, line.URL, line.Step)
+			line.Act, line.Step = p.forAll(v, &c, line.URL, line.Step)
 		}
 		if !c.Next.Allowed {
 			line.Needs = c.Next.Permission
@@ -175,7 +175,7 @@ var bulkSteps = map[string]string{"resumeCompensation": "resume-compensation", "
 
 // forAll is what the button of a cause of many items opens, and what it says: the form of a bulk operation that does
 // the step to all of them, or their list.
-func (p *pages) forAll(c *client.OverviewCause, list, step string) (page, label string) {
+func (p *pages) forAll(v *web.Visit, c *client.OverviewCause, list, step string) (page, label string) {
 	if p.kit.ReadOnly {
 		return list, "See"
 	}
@@ -183,7 +183,10 @@ func (p *pages) forAll(c *client.OverviewCause, list, step string) (page, label 
 	if action := bulkSteps[c.Next.Operation]; action != "" && of {
 		return "/ui/sagas/bulk/new?" + filters + "&action=" + action, step
 	}
-	if step == "Run again" {
+	if filters, of := strings.CutPrefix(list, "/ui/runs?"); of && c.Next.Operation == "rerunJobRun" {
+		if runs, err := url.ParseQuery(filters); err == nil && v.May("jobs:admin") {
+			return web.RunBulk("RERUN", runs), step
+		}
 		step = "See"
 	}
 	return list, step

@@ -2,6 +2,7 @@ package systempages_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"html"
 	"net/http"
@@ -49,7 +50,7 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	made("POST", "/job-definitions", map[string]any{
 		"name": "nightly", "type": "manual", "command_name": "report", "queue": "gpu",
 	})
-	run := made("POST", "/job-definitions/nightly/runs", map[string]any{})["id"].(string)
+	run := made("POST", "/job-definitions/nightly/runs", map[string]any{"correlation_id": "c-8"})["id"].(string)
 	var page string
 	patience.Until(t, "both causes are on the page", func() bool {
 		_, page = s.Get(t, "/ui/")
@@ -66,7 +67,8 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	for q, kinds := range map[string]string{
 		saga: "saga", strings.ToUpper(saga): "saga", hostile: "saga", "c-7": "dead_letter saga", "t-7": "dead_letter",
 		id: "dead_letter", group: "dead_letter_group", run: "job_run", "nightly": "job_definition", "order": "workflow",
-		"payments" + hostile: "topic", "nothing": "",
+		"payments" + hostile: "topic", "nothing": "", "c-*": "job_run saga", "c-": "job_run saga", "c-8": "job_run",
+		"night": "job_definition", "ord*": "workflow", "payments<": "topic", hostile[:3]: "saga", "*": "", "night_": "",
 	} {
 		_, found := s.Call(t, "GET", "/search?q="+url.QueryEscape(q), nil)
 		got := map[string]bool{}
@@ -123,7 +125,32 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 		of := map[string]any{"workflow_name": "order", "business_key": fmt.Sprint(i), "workflow_version": min(i, 1) + 1}
 		made("POST", "/sagas", of)
 	}
+	failingRuns(made)
 	theButtonDoesWhatItSays(t, s)
+}
+
+// failingRuns: of four runs that fail, two have one cause, one has another, and one was run again.
+func failingRuns(made func(method, path string, body any) map[string]any) {
+	made("POST", "/job-definitions", map[string]any{
+		"name": "rows", "type": "manual", "command_name": "rows", "queue": "rows", "concurrency_policy": "allow",
+	})
+	for range 4 {
+		made("POST", "/job-definitions/rows/runs", map[string]any{})
+	}
+	w := made("POST", "/workers", map[string]any{"name": "w", "node": "n", "sdk": "test", "queues": []string{"rows"},
+		"max_runs": 4})["worker_id"].(string)
+	first := ""
+	for i := range 4 {
+		r := made("POST", "/workers/"+w+"/claim", map[string]any{"slots": 1, "wait_ms": 30000, "start": true})
+		run := r["runs"].([]any)[0].(map[string]any)
+		id := run["run_id"].(string)
+		made("POST", "/job-runs/"+id+"/fail", map[string]any{
+			"worker_id": w, "attempt": run["attempt"], "lease_token": run["lease_token"], "leader_epoch": run["leader_epoch"],
+			"error": map[string]any{"code": []string{"BAD_FILE", "DISK_FULL"}[i/3], "message": "x", "retryable": false},
+		})
+		first = cmp.Or(first, id)
+	}
+	made("POST", "/job-runs/"+first+"/rerun", map[string]any{"reason": "again"})
 }
 
 // theButtonDoesWhatItSays: a cause of several sagas opens the form of the bulk operation that its button names, for
@@ -131,11 +158,21 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 	t.Helper()
 	var page string
-	patience.Until(t, "both causes are counted", func() bool {
+	patience.Until(t, "the causes are counted", func() bool {
 		_, page = s.Get(t, "/ui/")
 		return strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_503)") &&
-			strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_409)")
+			strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_409)") &&
+			strings.Contains(page, "Job rows failed: 2 runs in the last 24 h (BAD_FILE)")
 	})
+	runs := regexp.MustCompile(`href="(/ui/run-bulks/new[^"]*)">Run again 2…`).FindAllStringSubmatch(page, -1)
+	if len(runs) != 1 {
+		t.Fatalf("%d buttons run two runs again:\n%s", len(runs), page)
+	}
+	_, form := s.Get(t, html.UnescapeString(runs[0][1]))
+	preset := strings.Contains(form, `<option value="RERUN" selected`)
+	if matched := uitest.Form(form).Get("matched"); !preset || matched != "2" {
+		t.Errorf("%s: running again is preset: %v, for %q runs\n%s", runs[0][1], preset, matched, form)
+	}
 	buttons := regexp.MustCompile(`href="(/ui/sagas/bulk/new[^"]*)">Resume 2…`).FindAllStringSubmatch(page, -1)
 	if len(buttons) != 2 {
 		t.Fatalf("%d buttons resume two sagas:\n%s", len(buttons), page)

@@ -1,0 +1,23 @@
+package web
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// RunBulk is the form of a bulk operation on the runs that a list's parameters select, with its filter filled in.
+func RunBulk(action string, list url.Values) string {
+	q := url.Values{"action": {action}}
+	for name, values := range list {
+		values = slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
+		switch {
+		case len(values) == 0 || name == "cursor":
+		case name == "state" || name == "trigger":
+			q.Set("filter."+name+"s", strings.Join(values, "\n"))
+		default:
+			q.Set("filter."+name, values[0])
+		}
+	}
+	return "/ui/run-bulks/new?" + q.Encode()
+}
