@@ -17,11 +17,11 @@ type ContentEdit struct {
 	Headers []HeaderEdit // applied in their order
 }
 
-// HeaderEdit sets a header, replacing all of the same name, or removes them.
+// HeaderEdit sets a header, replacing all of the same name, removes them, or appends one more.
 type HeaderEdit struct {
-	Name   string
-	Value  []byte
-	Remove bool
+	Name        string
+	Value       []byte
+	Remove, Add bool
 }
 
 // Empty reports that an edit changes nothing.
@@ -87,7 +87,9 @@ func inPatch(err error) error {
 func withHeaders(headers []Header, edits []HeaderEdit) []Header {
 	out := append([]Header{}, headers...)
 	for _, e := range edits {
-		out = slices.DeleteFunc(out, func(h Header) bool { return h.Name == e.Name })
+		if !e.Add {
+			out = slices.DeleteFunc(out, func(h Header) bool { return h.Name == e.Name })
+		}
 		if !e.Remove {
 			out = append(out, Header{Name: e.Name, Value: e.Value})
 		}

@@ -24,6 +24,9 @@ func TestAnEditContinuesWhatTheRetryWouldSend(t *testing.T) {
 	headers := func(all ...dlq.HeaderEdit) dlq.ContentEdit { return dlq.ContentEdit{Headers: all} }
 	remove := func(name string) dlq.HeaderEdit { return dlq.HeaderEdit{Name: name, Remove: true} }
 	set := func(name, value string) dlq.HeaderEdit { return dlq.HeaderEdit{Name: name, Value: []byte(value)} }
+	add := func(name, value string) dlq.HeaderEdit {
+		return dlq.HeaderEdit{Name: name, Value: []byte(value), Add: true}
+	}
 	for name, tt := range map[string]struct {
 		at        int // the letter's revision
 		revisions []dlq.Revision
@@ -42,6 +45,8 @@ func TestAnEditContinuesWhatTheRetryWouldSend(t *testing.T) {
 			dlq.Content{Headers: []dlq.Header{original.Headers[2], {Name: "a", Value: []byte("9")}}}},
 		"headers removed": {0, nil, headers(remove("a"), remove("c")), 1,
 			dlq.Content{Headers: []dlq.Header{original.Headers[2]}}},
+		"one of two headers of a name": {0, nil, headers(remove("a"), add("a", "1"), add("a", "8")), 1,
+			dlq.Content{Headers: []dlq.Header{original.Headers[2], original.Headers[0], {Name: "a", Value: []byte("8")}}}},
 		"headers in their order": {0, nil, headers(set("c", "1"), set("c", "2"), remove("a")), 1,
 			dlq.Content{Headers: []dlq.Header{original.Headers[2], {Name: "c", Value: []byte("2")}}}},
 	} {

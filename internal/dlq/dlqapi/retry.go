@@ -243,7 +243,8 @@ func headerEdits(patch []api.DeadLetterHeaderPatch) ([]dlq.HeaderEdit, error) {
 	for i := range patch {
 		p := &patch[i]
 		at := "/headers_patch/" + strconv.Itoa(i)
-		e := dlq.HeaderEdit{Name: p.Name, Remove: p.Op == api.DeadLetterHeaderPatchOpRemove}
+		e := dlq.HeaderEdit{Name: p.Name, Remove: p.Op == api.DeadLetterHeaderPatchOpRemove,
+			Add: p.Op == api.DeadLetterHeaderPatchOpAdd}
 		switch {
 		case e.Remove && (p.Value != nil || p.ValueBase64 != nil):
 			return nil, schemaFault(at+"/value", "excluded", "is not allowed with op remove")

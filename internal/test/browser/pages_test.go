@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -253,6 +254,7 @@ func checkMainPages(t *testing.T, at demo.Place) {
 			}
 		}
 	}
+	checkLongValues(t, at, tab)
 	for at, want := range map[string]string{
 		"[": "/a", "1": "/a/0", "{}": "/a/1", "true": "/b~1c~0/x\"y", "]": "/a", "last": "/z",
 	} {
@@ -263,6 +265,42 @@ func checkMainPages(t *testing.T, at demo.Place) {
 			text, strings.Index(text, at)), &got)
 		if got != want {
 			t.Errorf("the path of %s is %q, want %q", at, got, want)
+		}
+	}
+}
+
+// checkLongValues looks at the pages of a saga with keys of 200 characters, whose deadline is far away.
+func checkLongValues(t *testing.T, at demo.Place, tab *browser.Tab) {
+	t.Helper()
+	key := strings.Repeat("key-", 50)
+	status, text := ask(t, at, "POST", "/sagas", fmt.Sprintf(
+		`{"workflow_name": "shipment", "business_key": %[1]q, "correlation_id": %[1]q, "timeout_ms": 604800000}`, key))
+	var saga struct {
+		ID string `json:"saga_id"`
+	}
+	if err := json.Unmarshal([]byte(text), &saga); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d %s, %v", status, text, err)
+	}
+	for _, path := range []string{
+		"/ui/sagas?correlation_id=" + key, "/ui/sagas/" + saga.ID, "/ui/timeline?correlation_id=" + key,
+	} {
+		tab.Look(1440, 900, "light")
+		tab.Go(at.URL + path)
+		tab.Until("the page", `document.querySelector("main h1")`)
+		var squeezed []string
+		tab.Eval(`[...document.querySelectorAll("td:has(.clip)")].filter(e => e.offsetWidth > 300 || e.offsetHeight > 90
+			|| e.querySelector(".clip").title.length !== 200).map(e => e.outerHTML.slice(0, 160))`, &squeezed)
+		for _, e := range squeezed {
+			t.Errorf("%s: a long key squeezes the columns beside it: %s", path, e)
+		}
+		for _, s := range sizes {
+			tab.Look(s.width, s.height, "light")
+			for _, m := range tab.Misplaced() {
+				t.Errorf("%s, %d pixels wide: %s", path, s.width, m)
+			}
+			if s.name == "phone" {
+				violations(t, tab, path+" on a phone")
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ type carried struct {
 	Views   []web.Tab
 	Key     *header
 	Headers []header
+	sent    []client.DeadLetterHeader // the same, as the API has them
 }
 
 // letterOf reads the letter of the URL. A malformed id is not found.
@@ -81,6 +82,7 @@ func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetter
 	r = sentBy(l, r)
 	d.Content = contentOf(r.Payload, r.PayloadBase64, r.PayloadEncoding)
 	d.Key, d.Headers = keyOf(r.Key, r.KeyBase64), headersOf(r.Headers)
+	d.sent = r.Headers
 	d.View = q.Get("view")
 	possible := []string{"hex"}
 	switch d.Content.Encoding {

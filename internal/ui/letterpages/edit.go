@@ -2,6 +2,7 @@ package letterpages
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -116,25 +117,19 @@ func headerFields(a *web.Action, x *editForm, headers []header) {
 			})
 		}
 	}
-	var names []string
-	for _, h := range headers {
-		if !slices.Contains(names, h.Name) {
-			names = append(names, h.Name)
-		}
-	}
-	for i := range len(names) + headerRows {
+	for i := range len(headers) + headerRows {
 		row := fmt.Sprintf("h%d_", i)
 		x.Rows = append(x.Rows, row)
-		name, ops := "", []web.Option{{Label: "–"}, {Value: "set", Label: "add"}}
-		if i < len(names) {
-			name = names[i]
+		name, now, ops := "", "", []web.Option{{Label: "–"}, {Value: "set", Label: "add"}}
+		if i < len(headers) {
+			name, now = headers[i].Name, headers[i].Text
 			ops = []web.Option{
 				{Label: "leave as it is"}, {Value: "set", Label: "set"}, {Value: "remove", Label: "leave out"},
 			}
 		}
 		a.Fields = append(a.Fields,
 			web.Field{Name: row + "op", Label: "Header", Kind: "select", Options: ops},
-			web.Field{Name: row + "name", Label: "Name", Value: name}, web.Field{Name: row + "value", Label: "Value"})
+			web.Field{Name: row + "name", Label: "Name", Value: name}, web.Field{Name: row + "value", Label: "Value", Hint: now})
 	}
 }
 
@@ -143,6 +138,42 @@ type headerOp struct {
 	Op    string  `json:"op"`
 	Name  string  `json:"name"`
 	Value *string `json:"value,omitempty"`
+	Bytes *string `json:"value_base64,omitempty"`
+}
+
+// headerOps are the operations that the rows of a form stand for. A row of one of several headers of a name is for that
+// one: they are all removed, and then added again as they should be.
+func headerOps(rows []string, sent []client.DeadLetterHeader, form web.Form) (ops []headerOp) {
+	several := map[string]int{}
+	for _, h := range sent {
+		several[h.Name]++
+	}
+	again := map[string]bool{} // of several headers of that name, one is to change
+	for i, h := range sent {
+		if several[h.Name] > 1 && form[rows[i]+"op"] != "" && !again[h.Name] {
+			again[h.Name] = true
+			ops = append(ops, headerOp{Op: "remove", Name: h.Name})
+		}
+	}
+	for i, row := range rows {
+		op, name, value := form[row+"op"], form[row+"name"], form[row+"value"]
+		switch {
+		case i < len(sent) && again[sent[i].Name] && op == "":
+			as := headerOp{Op: "add", Name: sent[i].Name, Value: sent[i].Value}
+			if as.Value == nil {
+				as.Bytes = sent[i].ValueBase64
+			}
+			ops = append(ops, as)
+		case i < len(sent) && again[sent[i].Name] && op == "set":
+			ops = append(ops, headerOp{Op: "add", Name: cmp.Or(name, sent[i].Name), Value: &value})
+		case i < len(sent) && again[sent[i].Name]: // it is left out
+		case op == "set":
+			ops = append(ops, headerOp{Op: op, Name: name, Value: &value})
+		case op == "remove":
+			ops = append(ops, headerOp{Op: op, Name: name})
+		}
+	}
+	return ops
 }
 
 // editBody makes the body of a retry from the form: only changes are sent.
@@ -192,14 +223,8 @@ func editBody(d *carried, x *editForm, form web.Form, members map[string]any) er
 		for _, part := range []string{"op", "name", "value"} {
 			delete(members, row+part)
 		}
-		switch op := form[row+"op"]; op {
-		case "set":
-			value := form[row+"value"]
-			ops = append(ops, headerOp{Op: op, Name: form[row+"name"], Value: &value})
-		case "remove":
-			ops = append(ops, headerOp{Op: op, Name: form[row+"name"]})
-		}
 	}
+	ops = append(ops, headerOps(x.Rows, d.sent, form)...)
 	if len(ops) > 0 {
 		members["headers_patch"] = ops
 	}
@@ -240,9 +265,13 @@ func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 		shown.Sentences = append(shown.Sentences, "The key is changed.")
 	}
 	for _, h := range asked.Headers {
-		if h.Op == "remove" {
+		switch h.Op {
+		case "remove":
 			shown.Sentences = append(shown.Sentences, web.Sentence("Without the header %s.", h.Name))
-		} else {
+		case "add":
+			shown.Sentences = append(shown.Sentences, web.Sentence("With the header %s: %s.", h.Name,
+				cmp.Or(text(h.Value), text(h.Bytes))))
+		default:
 			shown.Sentences = append(shown.Sentences, web.Sentence("With the header %s: %s, replacing all headers of that name.", h.Name,
 				text(h.Value)))
 		}

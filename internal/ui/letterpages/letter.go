@@ -146,15 +146,16 @@ func sameKey(was, is *header) bool {
 // headerChanges describes which headers were added and removed.
 func headerChanges(before, after []client.DeadLetterHeader) (all []string) {
 	was, is := headersOf(before), headersOf(after)
+	left := slices.Clone(is)
 	for _, h := range was {
-		if !slices.Contains(is, h) {
+		if i := slices.Index(left, h); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		} else {
 			all = append(all, "without "+h.Name+": "+h.Text)
 		}
 	}
-	for _, h := range is {
-		if !slices.Contains(was, h) {
-			all = append(all, "with "+h.Name+": "+h.Text)
-		}
+	for _, h := range left {
+		all = append(all, "with "+h.Name+": "+h.Text)
 	}
 	return all
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -188,6 +189,7 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 		"headers": []any{
 			map[string]any{"name": "traceparent", "value": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
 			map[string]any{"name": "x-tenant", "value": "acme"},
+			map[string]any{"name": "x-tag", "value": "red"}, map[string]any{"name": "x-tag", "value": "green"},
 		},
 	})
 	letter := "/ui/dlq/letters/" + id
@@ -211,6 +213,8 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	form.Set("h1_op", "set")
 	form.Set("h1_name", "x-tenant")
 	form.Set("h1_value", "acme-eu")
+	form.Set("h3_op", "set") // of two headers of one name, each has a row
+	form.Set("h3_value", "blue")
 	_, page, _ := s.Post(t, edit, form)
 	for _, w := range []string{"/customer", "9007199254740995", "Without the header", "payload_patch"} {
 		if !strings.Contains(page, w) {
@@ -223,10 +227,12 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	}
 	body, heads := s.target.last()
 	if !strings.Contains(body, "9007199254740995") || !strings.Contains(body, "c-18") ||
-		heads.Get("X-Tenant") != "acme-eu" || heads.Get("Traceparent") != "" {
+		heads.Get("X-Tenant") != "acme-eu" || !slices.Equal(heads.Values("X-Tag"), []string{"red", "blue"}) ||
+		heads.Get("Traceparent") != "" {
 		t.Errorf("the target got %s %v", body, heads)
 	}
-	s.page(t, letter+"?tab=revisions", "wrong customer", "/customer", "without traceparent", "with x-tenant: acme-eu")
+	s.page(t, letter+"?tab=revisions", "wrong customer", "/customer", "without traceparent", "with x-tenant: acme-eu",
+		"without x-tag: green", "with x-tag: blue")
 	s.page(t, letter+"?rev=0", "9007199254740993")
 	s.page(t, letter+"?rev=1", "9007199254740995")
 	if _, original := s.Get(t, letter+"/content?rev=0"); !strings.Contains(original, "9007199254740993") ||

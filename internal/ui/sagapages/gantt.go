@@ -19,6 +19,7 @@ type axis struct {
 	Folds         []fold
 	Bands         []band
 	Now, Deadline *percent
+	Limit         *mark  // the word for the deadline
 	Unfolded      bool   // some wait is drawn in full on request
 	FoldURL       string // folds all waits again
 }
@@ -45,30 +46,33 @@ type drawing struct {
 	Beside string // the attempts that are not drawn separately
 }
 
-// mark labels a position of the axis.
+// mark labels a position of the axis, in one of two lines.
 type mark struct {
-	X    percent
-	Text string
+	web.AxisLabel
+	Upper bool
 }
+
+// At is where the label is.
+func (m mark) At() percent { return percent(m.X) }
 
 // fold is a wait that is not drawn in full.
 type fold struct {
-	X, W, Middle percent
-	Text, Title  string
-	URL          string // of the page with this wait drawn in full
+	X, W  percent
+	Title string
+	Label mark
+	URL   string // of the page with this wait drawn in full
 }
 
 // band is a round: what ran before the saga was retried, or after it.
 type band struct {
 	X, W percent
 	Odd  bool
-	Text string
 }
 
 const (
 	railWidth   = 720.0 // of the drawing, in units of its own
 	leastBar    = 0.45  // percent; shorter attempts are drawn this wide
-	labelWidth  = 12.0  // percent that a label on the axis needs
+	charWidth   = 1.5   // percent that a character of a label takes on the axis at its narrowest
 	mostBars    = 40    // in one row
 	mostBarsAll = 1500  // in the rail: beyond it, rows show fewer
 )
@@ -108,19 +112,15 @@ func newAxis(s *story) axis {
 			a.Folds = append(a.Folds, a.fold(p, s.query))
 		}
 	}
-	a.label()
 	a.rounds(s.logs)
+	a.label()
 	return a
 }
 
 func (a *axis) fold(p web.Piece, q url.Values) fold {
 	wait := web.Duration(p.To.Sub(p.From))
 	f := fold{X: part(p.X0), W: part(p.X1 - p.X0), Title: wait + " in which nothing was called: show in full"}
-	f.Middle = f.X + f.W/2
-	f.Text = "⋯"
-	if n := len(a.Folds); n == 0 || f.Middle-a.Folds[n-1].Middle > labelWidth {
-		f.Text = "⋯ " + wait + " ⋯"
-	}
+	f.Label.Text = "⋯ " + wait + " ⋯"
 	at := strconv.FormatInt(p.From.UnixMicro(), 10)
 	if before := q.Get("unfold"); before != "" {
 		at = before + "," + at
@@ -150,8 +150,32 @@ func starts(busy []web.Interval) (all []time.Time) {
 	return all
 }
 
-// label puts round times on the axis, away from the labels of folds and from each other.
+// label puts words and times beside the axis, none over another one: in the upper line the deadline and the rounds, in
+// the lower one the folded waits and round times. The first time moves up if the lower line has no room for it.
 func (a *axis) label() {
+	upper, lower := web.AxisLabels{PerChar: charWidth}, web.AxisLabels{PerChar: charWidth}
+	if a.Deadline != nil {
+		at, _ := upper.Place(float64(*a.Deadline), "deadline", false)
+		a.Limit = &mark{at, true}
+	}
+	for i, b := range a.Bands {
+		if at, free := upper.Place(float64(b.X), fmt.Sprintf("round %d", i+1), false); free {
+			a.Marks = append(a.Marks, mark{at, true})
+		}
+	}
+	middle := func(f *fold) float64 { return float64(f.X + f.W/2) }
+	for i := range a.Folds {
+		lower.Place(middle(&a.Folds[i]), "⋯", true)
+	}
+	for i := range a.Folds {
+		f := &a.Folds[i]
+		lower.Leave(middle(f))
+		at, free := lower.Place(middle(f), f.Label.Text, true)
+		if !free {
+			at, _ = lower.Place(middle(f), "⋯", true)
+		}
+		f.Label.AxisLabel = at
+	}
 	var open time.Duration
 	for _, p := range a.scale.Pieces {
 		if !p.Folded {
@@ -159,14 +183,14 @@ func (a *axis) label() {
 		}
 	}
 	every := roundStep(open / 5)
-	free := func(x percent) bool {
-		near := func(f fold) bool { return x > f.Middle-labelWidth && x < f.Middle+labelWidth/2 }
-		return !slices.ContainsFunc(a.Folds, near) &&
-			!slices.ContainsFunc(a.Marks, func(m mark) bool { return x < m.X+labelWidth }) && x < 100-labelWidth/1.5
-	}
 	for i, p := range a.scale.Pieces {
 		if i == 0 {
-			a.Marks = append(a.Marks, mark{0, p.From.UTC().Format("15:04:05") + " UTC"})
+			begin := p.From.UTC().Format("15:04:05") + " UTC"
+			if at, free := lower.Place(0, begin, false); free {
+				a.Marks = append(a.Marks, mark{at, false})
+			} else if at, free := upper.Place(0, begin, false); free {
+				a.Marks = append(a.Marks, mark{at, true})
+			}
 		}
 		if p.Folded || p.To.Equal(p.From) {
 			continue
@@ -176,8 +200,9 @@ func (a *axis) label() {
 			if at <= p.Since {
 				continue
 			}
-			if x := part(a.scale.At(first.Add(at))); free(x) {
-				a.Marks = append(a.Marks, mark{x, "+" + web.Duration(at)})
+			x := float64(part(a.scale.At(first.Add(at))))
+			if label, free := lower.Place(x, "+"+web.Duration(at), false); free {
+				a.Marks = append(a.Marks, mark{label, false})
 			}
 		}
 	}
@@ -222,7 +247,7 @@ func (a *axis) rounds(logs []client.StepLog) {
 			end = begins[i+1]
 		}
 		if len(begins) > 1 {
-			a.Bands = append(a.Bands, band{X: part(x), W: part(end - x), Odd: i%2 == 1, Text: fmt.Sprintf("round %d", i+1)})
+			a.Bands = append(a.Bands, band{X: part(x), W: part(end - x), Odd: i%2 == 1})
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestTheRailTurnsWhereAStepWasRefused(t *testing.T) {
 			t.Errorf("%s: %q %q %+v, want %+v", got.Name, got.Forward.Words, got.Back.Words, got.Track, w)
 		}
 	}
-	if len(r.Axis.Folds) != 1 || !strings.Contains(r.Axis.Folds[0].Text, "1 h 59 min") {
+	if len(r.Axis.Folds) != 1 || !strings.Contains(r.Axis.Folds[0].Label.Text, "1 h 59 min") {
 		t.Fatalf("the two hours between the attempts are not folded: %+v", r.Axis.Folds)
 	}
 	s := brokenOff()

@@ -15,7 +15,7 @@ type timelinePage struct {
 	Correlation string
 	Lanes       []*lane
 	Entries     []client.TimelineEntry
-	Marks       []timeMark
+	Marks       []timeMark // along the axis
 	Folds       []timeFold
 	Present     float64 // position of the present; negative: everything has ended
 	Omitted     []string
@@ -40,13 +40,10 @@ type laneBar struct {
 	Whole, Back bool
 }
 
-type timeMark struct {
-	X    float64
-	Text string
-}
+type timeMark struct{ web.AxisLabel }
 
 // At is the position within the width of the drawing: texts must not be stretched with it.
-func (m timeMark) At() string { return fmt.Sprintf("%.2f%%", m.X*100/axisWidth) }
+func (m timeMark) At() string { return fmt.Sprintf("%.2f%%", m.X) }
 
 // timeFold is a wait that is not drawn in full, with the URL that draws it so.
 type timeFold struct {
@@ -56,6 +53,7 @@ type timeFold struct {
 
 const (
 	axisWidth = 720.0
+	axisChar  = 1.9 // percent of the axis that a character of a label takes where it is narrowest
 	// mostEntries pages of 200 are drawn at once.
 	mostEntryPages = 5
 )
@@ -135,6 +133,7 @@ func (d *timelinePage) draw(q url.Values) {
 	if running {
 		d.Present = axis.At(d.Now)
 	}
+	labels := web.AxisLabels{PerChar: axisChar}
 	for i, p := range axis.Pieces {
 		if p.Folded {
 			to := url.Values{"correlation_id": {d.Correlation}, "open": {p.From.UTC().Format(time.RFC3339Nano)}}
@@ -153,8 +152,8 @@ func (d *timelinePage) draw(q url.Values) {
 		if i == 0 {
 			text = p.From.UTC().Format("2006-01-02 15:04:05") + " UTC"
 		}
-		if n := len(d.Marks); n == 0 || p.X0-d.Marks[n-1].X > 90+70/float64(n) {
-			d.Marks = append(d.Marks, timeMark{p.X0, text})
+		if at, free := labels.Place(p.X0*100/axisWidth, text, false); free {
+			d.Marks = append(d.Marks, timeMark{at})
 		}
 	}
 	d.lanes(axis)

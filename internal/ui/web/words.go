@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"html/template"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -204,6 +205,24 @@ func text(v any) string {
 		return fmt.Sprint(at.Elem().Interface())
 	}
 	return fmt.Sprint(v)
+}
+
+// Clip cuts a key or name off where a list has no room for it: within a link, which shows all of it while it has the
+// focus; the pointer shows it as well.
+func Clip(v any) template.HTML { return clip(text(v), "") }
+
+// Clipped is Clip outside of a link.
+func Clipped(v any) template.HTML { return clip(text(v), ` tabindex="0"`) }
+
+// clipAbove is how many characters of a key a list has room for.
+const clipAbove = 32
+
+func clip(all, focus string) template.HTML {
+	shown := template.HTMLEscapeString(all)
+	if utf8.RuneCountInString(all) > clipAbove {
+		shown = `<span class="clip"` + focus + ` title="` + shown + `">` + shown + `</span>`
+	}
+	return template.HTML(shown) //nolint:gosec // it is escaped
 }
 
 // deref is the text that s points to, empty for nil.
