@@ -189,7 +189,11 @@ func (c *cluster) control(f func(n int32, req *kmsg.ProduceRequest) (kmsg.Respon
 	var calls atomic.Int32
 	c.fake.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		c.fake.KeepControl()
-		return f(calls.Add(1), req.(*kmsg.ProduceRequest))
+		produce := req.(*kmsg.ProduceRequest)
+		if produce.Acks != -1 {
+			c.t.Errorf("the broker is asked for the acknowledgement of %d replicas, not of all", produce.Acks)
+		}
+		return f(calls.Add(1), produce)
 	})
 	return &calls
 }

@@ -20,11 +20,24 @@ func TestPlansOfManyRuns(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
 	rare := pgtest.ManyMixedRuns(t, j)
+	t.Run("indexes of open runs hold no others", func(t *testing.T) { testOpenIndexes(t, j) })
 	t.Run("lists use indexes", func(t *testing.T) { testListPlans(t, j, rare) })
 	t.Run("the calendar reads slots by their index", func(t *testing.T) { testCalendarPlans(t, j) })
 	t.Run("recent ends are read by the index of definitions", func(t *testing.T) { testRecentEndPlans(t, j) })
 	t.Run("runs that follow are found by indexes", func(t *testing.T) { testFollowPlans(t, j) })
 	t.Run("seed 5's queries are served by the extra indexes", func(t *testing.T) { testExtraPlans(t, j) })
+}
+
+// testOpenIndexes checks that what claims, admits and sweeps search does not grow with the runs that have ended.
+func testOpenIndexes(t *testing.T, j pgtest.Jobs) {
+	t.Helper()
+	for _, name := range []string{"claimable", "waiting", "concurrency_key", "concurrency_waiting", "assigned_worker_id"} {
+		where := pgtest.Ask[string](t, j.DB.SQL(), `SELECT coalesce(pg_get_expr(indpred, indrelid), 'true')
+			FROM pg_index WHERE indexrelid = ('jobs.idx_job_runs_' || $1)::regclass`, name)
+		if n := j.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE finished_at IS NOT NULL AND (`+where+`)`); n > 0 {
+			t.Errorf("the index %s holds %d runs that have ended", name, n)
+		}
+	}
 }
 
 // testListPlans checks that each filter of runs is served by an index.

@@ -165,6 +165,10 @@ func TestWhatAWorkerIsToldWhoIsTooLate(t *testing.T) {
 	if len(h.Leases) != 1 || h.Leases[0].CancelRequested == nil {
 		t.Errorf("the heartbeat does not tell of the cancel: %+v", h)
 	}
+	var goesOn client.RunConfirmation
+	if s.call(b, second, "confirm-continuation", "").Into(&goesOn); goesOn.CancelRequested == nil {
+		t.Errorf("the confirmation does not tell of the cancel: %+v", goesOn)
+	}
 	s.call(b, second, "cancel-ack", "").Ended("CANCELED", false)
 	s.call(b, second, "cancel-ack", "").Ended("CANCELED", true)
 	s.call(b, second, "complete", "").Wants(409, "JOB_CANCEL_WINS")

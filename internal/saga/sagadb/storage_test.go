@@ -1,6 +1,7 @@
 package sagadb_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -21,8 +22,24 @@ func TestTheStorageReportMatchesPostgreSQL(t *testing.T) {
 	if _, err := sagadb.NewSagas(db).ArchiveExpired(t.Context(), pgtest.Once, 500); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.Execute(t, pgtest.Observer(t, dsn), `ANALYZE saga.saga_states`)
+	super := pgtest.Observer(t, dsn)
+	pgtest.Execute(t, super, `ANALYZE saga.saga_states; SET enable_seqscan = off`)
+	used := func() (scans map[string]int64) { // of each index, as far as sessions have reported them
+		err := json.Unmarshal(pgtest.Ask[[]byte](t, super, `SELECT json_object_agg(schemaname || '.' || indexrelname, idx_scan)
+			FROM pg_stat_user_indexes`), &scans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return scans
+	}
+	if n := pgtest.Ask[int](t, super, `SELECT count(*) FROM saga.saga_states_archive
+		WHERE id > '00000000-0000-0000-0000-000000000000'`); n < 100 {
+		t.Fatalf("%d sagas are archived", n)
+	}
+	pgtest.Execute(t, super, `SELECT pg_stat_force_next_flush()`)
+	before := used()
 	report, err := sagadb.NewSagas(db).Storage(t.Context())
+	after := used()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +66,9 @@ func TestTheStorageReportMatchesPostgreSQL(t *testing.T) {
 		for _, index := range table.Indexes {
 			if !index.Valid || index.Bytes <= 0 && index.Name == "saga_states_pkey" {
 				t.Errorf("index %+v", index)
+			}
+			if id := schema + "." + index.Name; index.Scans < before[id] || index.Scans > after[id] {
+				t.Errorf("%s was scanned %d times, %d before and %d after that", id, index.Scans, before[id], after[id])
 			}
 		}
 	}

@@ -15,4 +15,13 @@ var last = []Mutant{
 		Old: "\th.renew(sent, lease)\n", New: "\th.renew(sent, 100*lease)\n"},
 	{Rows: "S4-25", File: "internal/saga/sagadb/claim.go",
 		Old: "WHERE lease_until <= now() AND id <> $1", New: "WHERE false AND id <> $1"},
+	{Rows: "S2-44", File: "db/migrations/0267_sagas_over_time.sql",
+		From: "-- +migrate Up",
+		Old:  "date_trunc(span, e.created_at, 'UTC'), e.workflow_version, e.state,",
+		New:  "date_trunc(span, e.created_at, 'UTC'), e.workflow_version, 3,"},
+	{Rows: "F58", File: "db/migrations.go",
+		Old: "\t\t`LOCK TABLE saga.saga_states IN SHARE ROW EXCLUSIVE MODE`,\n" +
+			"\t\t`LOCK TABLE saga.saga_step_logs IN ACCESS EXCLUSIVE MODE`,\n",
+		New: "\t\t`LOCK TABLE saga.saga_step_logs IN ACCESS EXCLUSIVE MODE`,\n" +
+			"\t\t`LOCK TABLE saga.saga_states IN SHARE ROW EXCLUSIVE MODE`,\n"},
 }

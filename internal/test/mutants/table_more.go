@@ -2,6 +2,10 @@ package mutants
 
 // more are of definitions, settings, secrets, schedules and calls.
 var more = []Mutant{
+	{Rows: "beyond 1, beyond 2, beyond 3", File: "internal/saga/workflow/reader.go",
+		Old: "\t\t\tr.fail(at+\"/\"+strictjson.Token(key), CodeInvalid, \"unknown field %q; known are %v\", key, " +
+			"known)",
+		New: "\t\t\t_, _ = known, strictjson.Token(key)"},
 	after("beyond 4", "ALTER VIEW saga.saga_steps RENAME TO steps"),
 	{Rows: "I7", File: "internal/saga/participant/request.go",
 		Old: "\tb = appendEncoded(b, call.Key)\n",
@@ -21,6 +25,8 @@ var more = []Mutant{
 		Old: "\t\tif due, _ := s.slot(until); due == until {\n\t\t\treturn true\n\t\t}\n", New: ""},
 	{Rows: "A-02", File: "internal/jobrun/schedule/compile.go",
 		Old: "\t\tif t == WeekdaysAt {", New: "\t\tif t == DailyAt {"},
+	{Rows: "X31", File: "internal/httpapi/check.go",
+		Old: "\tcode := httpkit.CodeUnknownParameter\n", New: "\tcode := httpkit.CodeInvalidParameter\n"},
 	{Rows: "threat T6", File: "internal/dlq/dlqapi/redrives.go",
 		Old: "r.CreatedAt, operator.Redrive, r.ID.String(), httpkit.VerbCreate, r.Reason, redriveDetail(&r))",
 		New: "r.CreatedAt, operator.Redrive, r.ID.String(), httpkit.VerbCreate, \"\", redriveDetail(&r))"},

@@ -44,6 +44,8 @@ var rest = []Mutant{
 		Old: "  /api/v1/sagas/{saga_id}/explain:", New: "  /api/v1/sagas/{saga_id}/explained:"},
 	{Rows: "API-04", File: "openapi.yaml",
 		Old: "  /api/v1/workflows/{name}/enable:", New: "  /api/v1/workflows/{name}/enabled:"},
+	{Rows: "API-08, X44", File: "openapi.yaml",
+		Old: "  /api/v1/dlq/messages:", New: "  /api/v1/dlq/letters:"},
 	{Rows: "T9", File: "internal/httpapi/meta.go",
 		Old: "\treturn nil, fault.New(fault.NotFound, httpkit.CodeNotFound, \"metrics are not served on " +
 			"this port\")",

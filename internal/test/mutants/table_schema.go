@@ -59,6 +59,17 @@ var schema = []Mutant{
 			"chk_saga_step_logs_status CHECK (status IN ('SUCCESS', 'FAILED', 'TIMEOUT', 'SKIPPED', "+
 			"'RUNNING', 'LOST'))"),
 	after("S1-36, S2-130", "ALTER TABLE saga.saga_step_logs DROP CONSTRAINT chk_saga_step_logs_running"),
+	{Rows: "S1-15", File: "db/migrations/0002_saga_states.sql",
+		Old: "WHEN 1 THEN 'RUNNING'", New: "WHEN 1 THEN 'STARTED'"},
+	{Rows: "S1-16", File: "db/migrations/0002_saga_states.sql",
+		Old: "WHEN 3 THEN 'COMPLETED'", New: "WHEN 3 THEN 'RUNNING'"},
+	{Rows: "S1-17", File: "db/migrations/0002_saga_states.sql",
+		Old: "WHEN 4 THEN 'COMPENSATING'", New: "WHEN 4 THEN 'RUNNING'"},
+	{Rows: "S1-18", File: "db/migrations/0002_saga_states.sql",
+		Old: "WHEN 7 THEN 'CANCELLED' ELSE 'FAILED'",
+		New: "WHEN 7 THEN 'CANCELLED' WHEN 8 THEN 'CANCELLED' ELSE 'FAILED'"},
+	{Rows: "S4-09", File: "db/migrations/0002_saga_states.sql",
+		Old: "WHEN state = 4 THEN 'compensating'", New: "WHEN state = 4 THEN 'active'"},
 	{Rows: "S2-106, S2-06", File: "db/migrations/0150_views_by_tenant.sql",
 		From: "CREATE OR REPLACE FUNCTION saga.cleanup_expired_sagas(older_than timestamptz) RETURNS integer\n" +
 			"LANGUAGE plpgsql SET search_path = pg_catalog AS $$\nDECLARE\n    batch uuid[];\n" +
@@ -68,6 +79,8 @@ var schema = []Mutant{
 		Old: "p_batch_size integer DEFAULT 1000)\nLANGUAGE plpgsql AS $$\nDECLARE\n    v_archived",
 		New: "p_batch_rows integer DEFAULT 1000)\nLANGUAGE plpgsql AS $$\nDECLARE\n" +
 			"    p_batch_size integer := p_batch_rows;\n    v_archived"},
+	{Rows: "D-40", File: "db/migrations/0102_dlq_archive.sql",
+		Old: "p_days integer DEFAULT 365,", New: "p_days integer DEFAULT 367,"},
 	{Rows: "D-36", File: "db/migrations/0101_dlq_messages.sql",
 		Old: "IF EXISTS (SELECT FROM dlq.dlq_messages", New: "IF NOT EXISTS (SELECT FROM dlq.dlq_messages"},
 	after("D-45",
@@ -87,14 +100,35 @@ var schema = []Mutant{
 	after("X35",
 		"ALTER TABLE saga.audit_events DISABLE TRIGGER ALL; GRANT DELETE, UPDATE, TRUNCATE ON "+
 			"saga.audit_events TO saga_engine_role"),
+	{Rows: "X36", File: "db/migrations/0015_statistics.sql",
+		Old: "coalesce(sum(sagas) FILTER (WHERE state = 5), 0)",
+		New: "coalesce(sum(sagas) FILTER (WHERE state = 6), 0)"},
 	{Rows: "S2-119", File: "db/db.go",
 		Old: "if m.At.IsZero() {\n\t\t\treturn fmt.Errorf(\"the database lacks",
 		New: "if m.At.IsZero() && m.ID == \"\" {\n\t\t\treturn fmt.Errorf(\"the database lacks"},
 	{Rows: "S2-120", File: "db/db.go",
 		Old: "\tif err := Newer(status); err != nil {\n\t\treturn err\n\t}\n\treturn Unchanged",
 		New: "\treturn Unchanged"},
+	{Rows: "S1-03, S1-45, D-04", File: "db/migrations/0001_schema.sql",
+		Old: "DROP FUNCTION IF EXISTS saga.update_updated_at();\n",
+		New: "DROP FUNCTION IF EXISTS saga.update_updated_at(int);\n"},
+	{Rows: "S1-48", File: "db/migrations/0100_dlq_schema.sql",
+		Old: "CREATE SCHEMA dlq;",
+		New: "CREATE SCHEMA IF NOT EXISTS dlq; CREATE TABLE public.dlq_leftover (id int);"},
+	{Rows: "S1-65", File: "db/migrations/0001_schema.sql",
+		Old: "DROP SCHEMA IF EXISTS saga;",
+		New: "DROP SCHEMA IF EXISTS saga; DROP TABLE IF EXISTS somebody_elses;"},
+	{Rows: "D-07", File: "db/migrations/0100_dlq_schema.sql",
+		Old: "DROP SCHEMA dlq;", New: ""},
 	{Rows: "S1-49", File: "db/migrations/0380_saga_model.sql",
 		Old: "DELETE FROM saga.saga_schema_version WHERE version = 380;\n", New: ""},
+	{Rows: "D-35", File: "db/migrations/0100_dlq_schema.sql",
+		Old: "DROP FUNCTION dlq.update_updated_at();\n", New: ""},
+	{Rows: "D-37", File: "db/migrations/0102_dlq_archive.sql",
+		Old: "DROP FUNCTION dlq.purge_batch(integer, integer, integer);\n", New: ""},
+	{Rows: "X39", File: "db/migrations/0380_saga_model.sql",
+		Old: "DELETE FROM saga.saga_schema_version WHERE version = 380;",
+		New: "DELETE FROM saga.saga_schema_version WHERE version >= 330;"},
 	{Rows: "F57", File: "db/migrations/0150_views_by_tenant.sql",
 		Old: "INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM gone', heads) USING batch, tenants",
 		New: "INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM gone WHERE false', heads) " +
@@ -211,6 +245,11 @@ var schema = []Mutant{
 			"m.dedupe_key,\n           m.labels', ''''', m.trace_id, m.dedupe_key,\n"+
 			"           m.labels'); BEGIN ASSERT was <> becomes, 'nothing is replaced'; EXECUTE becomes; "+
 			"END $do$"),
+	after("D-26",
+		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
+			"integer)'::regprocedure); becomes text := replace(was, 'FROM moved m;', 'FROM moved m WHERE m.id IN "+
+			"(SELECT d.id FROM doomed d ORDER BY d.id LIMIT p_limit - 1);'); BEGIN ASSERT was <> becomes, "+
+			"'nothing is replaced'; EXECUTE becomes; END $do$"),
 	after("D-29, D-39",
 		"DO $do$ DECLARE was text := pg_get_functiondef('dlq.archive_batch(integer, integer, "+
 			"integer)'::regprocedure); becomes text := replace(was, 'THEN 3 ELSE 1 END', 'THEN 1 ELSE 1 "+

@@ -2,6 +2,10 @@ package mutants
 
 // views are of what the views of the seeds show.
 var views = []Mutant{
+	{Rows: "S2-09", File: "db/migrations/0180_seed_names.sql",
+		From: "-- +migrate Up",
+		Old:  "       s.name, s.description,",
+		New:  "       s.description::varchar(255) AS name, s.description,"},
 	{Rows: "S2-10", File: "db/migrations/0180_seed_names.sql",
 		From: "-- +migrate Up",
 		Old:  "       s.name, s.description,", New: "       s.name, s.name::text AS description,"},

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -68,6 +69,7 @@ func (w *workshop) try(m *Mutant, test string) (string, error) {
 		options = append(options, "rapid.nofailfile") // it would be left in the tree
 	}
 	var cmd *exec.Cmd
+	patient := patience.Env + "=90s"
 	ctx, cancel := context.WithTimeout(context.Background(), 6*time.Minute)
 	defer cancel()
 	if m.File == afterMigrations {
@@ -80,7 +82,7 @@ func (w *workshop) try(m *Mutant, test string) (string, error) {
 		}
 		cmd = exec.CommandContext(ctx, binary, options...)
 		cmd.Dir = filepath.Join(w.root, at)
-		cmd.Env = append(os.Environ(), testdb.AfterMigrationsEnv+"="+m.New)
+		cmd.Env = append(os.Environ(), patient, testdb.AfterMigrationsEnv+"="+m.New)
 	} else {
 		dir, flags, err := w.overlaid(m, at, test)
 		if err != nil {
@@ -92,7 +94,7 @@ func (w *workshop) try(m *Mutant, test string) (string, error) {
 		arguments := slices.Concat([]string{"test", "-vet=off", "-ldflags=-s"}, options, []string{"."})
 		cmd = exec.CommandContext(ctx, "go", arguments...)
 		cmd.Dir = dir // which may be in a module of its own
-		cmd.Env = append(os.Environ(), "GOFLAGS="+flags)
+		cmd.Env = append(os.Environ(), patient, "GOFLAGS="+flags)
 	}
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()

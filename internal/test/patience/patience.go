@@ -7,12 +7,24 @@ package patience
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 )
 
+// Env is the variable that sets another limit, for tests of code that was broken on purpose: what they wait for
+// often never comes.
+const Env = "SKALD_TEST_PATIENCE"
+
 // Limit is how long a test waits for something that has to happen.
-const Limit = 4 * time.Minute
+var Limit = limit()
+
+func limit() time.Duration {
+	if asked, err := time.ParseDuration(os.Getenv(Env)); err == nil {
+		return asked
+	}
+	return 4 * time.Minute
+}
 
 // pause is how often a condition is asked for.
 const pause = 10 * time.Millisecond
