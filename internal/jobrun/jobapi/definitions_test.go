@@ -35,6 +35,7 @@ func TestADefinitionIsStoredAsSent(t *testing.T) {
 	for _, want := range []string{
 		`"default_args":{"list":[1,null],"depth":1.50}`, `"max_attempts":3,"initial_interval_ms":10000`, `"labels":{"team":"a=b"}`, `"required_labels":{"gpu":"yes"}`,
 		`"catch_up_limit":100`, `"queue":"slow"`, `"concurrency_key":"reports"`, `"dead_letter":true`,
+		`"concurrency_policy":"forbid"`, `"misfire_policy":"catch_up"`, `"misfire_grace_ms":1000`, `"jitter_ms":5`, `"timeout_ms":60000`, `"priority":7`,
 	} {
 		if got := strings.NewReplacer(" ", "").Replace(string(r.Body)); !strings.Contains(got, want) {
 			t.Errorf("%s is not in %s", want, got)

@@ -21,6 +21,8 @@ var more = []Mutant{
 		Old: "key:\"conn_max_lifetime\"", New: "key:\"max_lifetime\""},
 	{Rows: "D-53", File: "internal/secret/vault/dynamic.go",
 		Old: "until.Add(-third-loop.Within(third/8))", New: "until.Add(third)"},
+	{Rows: "D-05, D-52", File: "internal/secret/vault/static.go",
+		Old: "\t\t\tdata = inner\n", New: "\t\t\t_ = inner\n"},
 	{Rows: "F46", File: "internal/jobrun/schedule/walk.go",
 		Old: "\t\tif due, _ := s.slot(until); due == until {\n\t\t\treturn true\n\t\t}\n", New: ""},
 	{Rows: "A-02", File: "internal/jobrun/schedule/compile.go",

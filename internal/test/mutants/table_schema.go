@@ -70,6 +70,8 @@ var schema = []Mutant{
 		New: "WHEN 7 THEN 'CANCELLED' WHEN 8 THEN 'CANCELLED' ELSE 'FAILED'"},
 	{Rows: "S4-09", File: "db/migrations/0002_saga_states.sql",
 		Old: "WHEN state = 4 THEN 'compensating'", New: "WHEN state = 4 THEN 'active'"},
+	{Rows: "I5", File: "db/migrations/0014_interventions.sql",
+		Old: "OR (OLD.state <> 0 AND NEW.state = 0))", New: "OR (OLD.state = 3 AND NEW.state = 0))"},
 	{Rows: "S2-106, S2-06", File: "db/migrations/0150_views_by_tenant.sql",
 		From: "CREATE OR REPLACE FUNCTION saga.cleanup_expired_sagas(older_than timestamptz) RETURNS integer\n" +
 			"LANGUAGE plpgsql SET search_path = pg_catalog AS $$\nDECLARE\n    batch uuid[];\n" +
@@ -103,6 +105,9 @@ var schema = []Mutant{
 	{Rows: "X36", File: "db/migrations/0015_statistics.sql",
 		Old: "coalesce(sum(sagas) FILTER (WHERE state = 5), 0)",
 		New: "coalesce(sum(sagas) FILTER (WHERE state = 6), 0)"},
+	{Rows: "S2-105", File: "db/migrations/0015_statistics.sql",
+		Old: "sum(duration_us) / nullif(sum(timed), 0) / 1000000",
+		New: "sum(duration_us) / nullif(sum(sagas), 0) / 1000000"},
 	{Rows: "S2-119", File: "db/db.go",
 		Old: "if m.At.IsZero() {\n\t\t\treturn fmt.Errorf(\"the database lacks",
 		New: "if m.At.IsZero() && m.ID == \"\" {\n\t\t\treturn fmt.Errorf(\"the database lacks"},
@@ -120,6 +125,8 @@ var schema = []Mutant{
 		New: "DROP SCHEMA IF EXISTS saga; DROP TABLE IF EXISTS somebody_elses;"},
 	{Rows: "D-07", File: "db/migrations/0100_dlq_schema.sql",
 		Old: "DROP SCHEMA dlq;", New: ""},
+	{Rows: "S1-47", File: "db/migrations/0001_schema.sql",
+		Old: "DROP TABLE IF EXISTS saga.saga_schema_version;\n", New: ""},
 	{Rows: "S1-49", File: "db/migrations/0380_saga_model.sql",
 		Old: "DELETE FROM saga.saga_schema_version WHERE version = 380;\n", New: ""},
 	{Rows: "D-35", File: "db/migrations/0100_dlq_schema.sql",

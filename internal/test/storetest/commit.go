@@ -33,9 +33,11 @@ var commits = []contract{
 func commitStaleVersion(f *fixture) {
 	run := f.into(saga.Running)
 	for _, by := range []int64{-1, 1} {
-		c := f.apply(run, f.done(`{}`))
-		c.Before.Version += by
-		f.unchanged(run.ID, func() { f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale) })
+		for _, e := range []saga.Event{f.done(`{}`), f.refused(``)} { // plain steps have a statement of their own
+			c := f.apply(run, e)
+			c.Before.Version += by
+			f.unchanged(run.ID, func() { f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale) })
+		}
 	}
 	f.check(f.play(run, f.done(`{}`)))
 }
@@ -43,9 +45,11 @@ func commitStaleVersion(f *fixture) {
 func commitStaleEpoch(f *fixture) {
 	run := f.into(saga.Running)
 	for _, by := range []int64{-1, 1} {
-		c := f.apply(run, f.done(`{}`))
-		c.Before.Epoch += by
-		f.unchanged(run.ID, func() { f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale) })
+		for _, e := range []saga.Event{f.done(`{}`), f.refused(``)} {
+			c := f.apply(run, e)
+			c.Before.Epoch += by
+			f.unchanged(run.ID, func() { f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale) })
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/retry"
@@ -287,10 +288,13 @@ func (f *fixture) check(want saga.Instance) {
 // unchanged calls do and compares the saga and its logs before and after.
 func (f *fixture) unchanged(id uuid.UUID, do func()) {
 	f.t.Helper()
-	before := f.load(id)
+	before, told := f.load(id), f.history(id, trail.EventFilter{}, false, 100)
 	do()
 	if diff := cmp.Diff(before, f.load(id)); diff != "" {
 		f.t.Errorf("the saga has changed (-before +after):\n%s", diff)
+	}
+	if n := len(f.history(id, trail.EventFilter{}, false, 100)); n != len(told) {
+		f.t.Errorf("%d events tell of what was not written", n-len(told))
 	}
 }
 
