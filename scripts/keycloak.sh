@@ -8,6 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 dir=$(pwd)/.skald-keycloak
 version=26.5.6
+sha256=490189d9dff05272432d51f71a069462eeca97f2920a694d539a1e6c26a5a347
 
 unavailable() {
 	echo "KEYCLOAK IS NOT AVAILABLE: $1" >&2
@@ -19,7 +20,7 @@ mkdir -p "$dir"
 zip=${KEYCLOAK_ZIP:-$dir/keycloak-$version.zip}
 if [ ! -f "$zip" ]; then
 	command -v mvn >/dev/null || unavailable "Maven (mvn) is missing, which fetches it; or set KEYCLOAK_ZIP"
-	set -- -q -B
+	set -- -q -B -C # a checksum of the repository that does not fit is an error
 	if [ -n "${MAVEN_CENTRAL:-}" ]; then
 		cat >"$dir/settings.xml" <<-XML
 			<settings><mirrors><mirror><id>central-mirror</id><mirrorOf>central</mirrorOf><url>$MAVEN_CENTRAL</url></mirror></mirrors></settings>
@@ -29,6 +30,8 @@ if [ ! -f "$zip" ]; then
 	mvn "$@" org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
 		-Dartifact=org.keycloak:keycloak-quarkus-dist:$version:zip -DoutputDirectory="$dir" >"$dir/maven.log" 2>&1 ||
 		unavailable "Maven could not fetch it (all of it is in $dir/maven.log)"
+	echo "$sha256  $dir/keycloak-quarkus-dist-$version.zip" | sha256sum -c --quiet ||
+		unavailable "what Maven fetched is not Keycloak $version: its SHA-256 is another"
 	mv "$dir/keycloak-quarkus-dist-$version.zip" "$zip"
 fi
 home=$dir/$(basename "$zip" .zip)
