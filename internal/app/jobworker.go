@@ -76,6 +76,7 @@ func (n *node) commands(j *jobs) map[string]jobworker.Command {
 
 func roundJSON(r joblog.Round) (json.RawMessage, error) {
 	return json.Marshal(
-		map[string]int64{"moved": int64(r.Moved), "bytes": r.Bytes, "failed": int64(r.Failed), "purged": int64(r.Purged)},
+		map[string]int64{"moved": int64(r.Moved), "bytes": r.Bytes, "failed": int64(r.Failed), "purged": int64(r.Purged),
+			"logs_deleted": int64(r.Erased)},
 	)
 }

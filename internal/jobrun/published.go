@@ -125,6 +125,21 @@ type Offloading interface {
 	// It returns false, and stores nothing, if the numbers have changed.
 	Offloaded(ctx context.Context, tenant, run uuid.UUID, ref string, sum []byte, chunks int, bytes int64) (bool, error)
 	// Purge deletes runs of this kind that ended before the given time, with attempts, events and
-	// chunks, and returns their log refs, whose objects are deleted afterwards.
-	Purge(ctx context.Context, before time.Time, limit int) (refs []string, deleted int, err error)
+	// chunks, and makes removals of their logs.
+	Purge(ctx context.Context, before time.Time, limit int) (deleted int, err error)
+	// Removals returns up to limit logs whose objects are to be deleted now, earliest due first.
+	Removals(ctx context.Context, limit int) ([]LogRemoval, error)
+	// Removed ends a removal whose objects have been deleted, or makes it due again at its Until.
+	Removed(ctx context.Context, r LogRemoval) error
+}
+
+// LogRemoval is a log that its run no longer has, because the run was purged or its content was
+// erased. Whatever the log store has of the run is deleted.
+type LogRemoval struct {
+	TenantID, RunID uuid.UUID
+	Created         time.Time // the run's
+	// Until is when the objects are deleted for the last time: by then an upload that was under way
+	// has ended.
+	Until time.Time
+	Moved bool // the log was in the store, not in the database
 }

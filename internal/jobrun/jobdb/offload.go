@@ -107,7 +107,8 @@ WITH RECURSIVE tenants AS (
 		 LIMIT $2) AS e
 	 LIMIT $2
 ), doomed AS MATERIALIZED (
-	SELECT r.tenant_id, r.id FROM jobs.job_runs r JOIN expired e ON e.tenant_id = r.tenant_id AND e.id = r.id
+	SELECT r.tenant_id, r.id, r.created_at, r.log_ref
+	  FROM jobs.job_runs r JOIN expired e ON e.tenant_id = r.tenant_id AND e.id = r.id
 	 ORDER BY r.id FOR UPDATE OF r SKIP LOCKED
 ), attempts AS (
 	DELETE FROM jobs.job_run_attempts a USING doomed d WHERE a.run_id = d.id AND a.tenant_id = d.tenant_id
@@ -115,28 +116,28 @@ WITH RECURSIVE tenants AS (
 	DELETE FROM jobs.job_run_events v USING doomed d WHERE v.run_id = d.id AND v.tenant_id = d.tenant_id
 ), chunks AS (
 	DELETE FROM jobs.job_run_logs l USING doomed d WHERE l.run_id = d.id AND l.tenant_id = d.tenant_id
+), stored AS (
+	INSERT INTO jobs.log_removals (tenant_id, run_id, created_at, until, moved)
+	SELECT d.tenant_id, d.id, d.created_at, now(), true FROM doomed d WHERE d.log_ref IS NOT NULL
+	ON CONFLICT DO NOTHING
 )
 DELETE FROM jobs.job_runs r USING doomed d WHERE r.id = d.id AND r.tenant_id = d.tenant_id
-RETURNING r.tenant_id, coalesce(r.log_ref, '')`
+RETURNING r.tenant_id`
 
 // Purge implements jobrun.Offloading.
-func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (refs []string, deleted int, err error) {
+func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (deleted int, err error) {
 	rows, err := st.db.QueryWrite(ctx, purgeRuns, before, limit)
 	if err != nil {
-		return nil, 0, postgres.Wrap("purge job runs", err)
+		return 0, postgres.Wrap("purge job runs", err)
 	}
 	gone := map[uuid.UUID]int64{}
 	err = postgres.EachRow(rows, func() error {
 		var tenant uuid.UUID
-		var ref string
-		if err := rows.Scan(&tenant, &ref); err != nil {
+		if err := rows.Scan(&tenant); err != nil {
 			return err
 		}
 		deleted++
 		gone[tenant]++
-		if ref != "" {
-			refs = append(refs, ref)
-		}
 		return nil
 	})
 	if err == nil { // otherwise it is not known to be durable
@@ -144,7 +145,40 @@ func (st *Logs) Purge(ctx context.Context, before time.Time, limit int) (refs []
 			operator.Took(ctx, tenant, "job_runs_deleted", n)
 		}
 	}
-	return refs, deleted, postgres.Wrap("purge job runs", err)
+	return deleted, postgres.Wrap("purge job runs", err)
+}
+
+var removalTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(r *jobrun.LogRemoval) *uuid.UUID { return &r.TenantID }),
+	postgres.UUID("run_id", func(r *jobrun.LogRemoval) *uuid.UUID { return &r.RunID }),
+	postgres.Time("created_at", func(r *jobrun.LogRemoval) *time.Time { return &r.Created }),
+	postgres.Time("until", func(r *jobrun.LogRemoval) *time.Time { return &r.Until }),
+	postgres.Bool("moved", func(r *jobrun.LogRemoval) *bool { return &r.Moved }),
+)
+
+var dueRemovals = `SELECT ` + removalTable.Selected("r") + ` FROM jobs.log_removals r
+ WHERE r.due_at <= clock_timestamp() ORDER BY r.due_at, r.run_id LIMIT $1`
+
+// Removals implements jobrun.Offloading.
+func (st *Logs) Removals(ctx context.Context, limit int) ([]jobrun.LogRemoval, error) {
+	all, err := removalTable.All(st.db.QueryRead(ctx, dueRemovals, limit))
+	return all, postgres.Wrap("look for logs to delete", err)
+}
+
+// removed postpones a removal that is to be repeated, and deletes any other. One that has been
+// renewed in the meantime stays.
+const removed = `
+WITH again AS (
+	UPDATE jobs.log_removals SET due_at = until
+	 WHERE tenant_id = $1 AND run_id = $2 AND until = $3 AND until > clock_timestamp()
+)
+DELETE FROM jobs.log_removals WHERE tenant_id = $1 AND run_id = $2 AND until = $3 AND until <= clock_timestamp()`
+
+// Removed implements jobrun.Offloading.
+func (st *Logs) Removed(ctx context.Context, r jobrun.LogRemoval) error {
+	return postgres.Wrap("note that a log is deleted", st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		return st.db.ExecIn(ctx, tx, removed, r.TenantID, r.RunID, r.Until)
+	}))
 }
 
 var _ jobrun.Offloading = (*Logs)(nil)

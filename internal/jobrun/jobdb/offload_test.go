@@ -156,7 +156,7 @@ func TestExpiredRunsArePurgedOfAllTenants(t *testing.T) {
 		pgtest.Execute(t, pgtest.Observer(t, j.Dsn), fmt.Sprintf(`SET session_replication_role = replica;
 			UPDATE jobs.job_runs SET finished_at = now() - interval '100 days' + interval '%d hours' WHERE id = '%s'`, i, r.ID))
 		if i != 1 {
-			ref := "ref-" + r.ID.String()
+			ref := r.ID.String()
 			if done, err := logs.Offloaded(t.Context(), owner.Tenant, r.ID, ref, logSum[:], 1, 1); !done || err != nil {
 				t.Fatal(done, err)
 			}
@@ -167,14 +167,27 @@ func TestExpiredRunsArePurgedOfAllTenants(t *testing.T) {
 	}
 	active := j.Running(t, j.NewWorker(t), j.Job)
 	before := pgtest.Now().Add(-100*24*time.Hour + 150*time.Minute)
-	var got []string
 	deleted := 0
 	for range 4 {
-		refs, n, err := logs.Purge(t.Context(), before, 2)
+		n, err := logs.Purge(t.Context(), before, 2)
 		if err != nil || n > 2 {
 			t.Fatal(n, err)
 		}
-		got, deleted = append(got, refs...), deleted+n
+		deleted += n
+	}
+	var got []string
+	removals, err := logs.Removals(t.Context(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range removals {
+		got = append(got, r.RunID.String())
+		if err := logs.Removed(t.Context(), r); err != nil || !r.Moved {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	if left, err := logs.Removals(t.Context(), 100); len(left) > 0 || err != nil {
+		t.Errorf("removals that have ended: %+v, %v", left, err)
 	}
 	slices.Sort(got)
 	slices.Sort(want)

@@ -52,6 +52,7 @@ type Round struct {
 	Bytes  int64 // their size in the database
 	Failed int   // logs that could not be moved
 	Purged int   // runs
+	Erased int   // runs whose stored logs were deleted
 }
 
 // Mover moves logs, one round at a time. It is safe for concurrent use.
@@ -70,9 +71,9 @@ func NewMover(cfg Config) *Mover {
 }
 
 // Once moves the logs that are old enough (log_retention_days_db), and then deletes expired runs
-// (run_retention_days) with their stored logs. It ends with ctx, on an outage of the database, or
-// when nothing is left. A log that cannot be moved is counted in the Round and logged, not returned
-// as an error. Once waits for a round in progress.
+// (run_retention_days), and what the store has of these and of erased runs. It ends with ctx, on an
+// outage of the database, or when nothing is left. A log that cannot be moved is counted in the
+// Round and logged, not returned as an error. Once waits for a round in progress.
 func (m *Mover) Once(ctx context.Context) (r Round, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +89,10 @@ func (m *Mover) Once(ctx context.Context) (r Round, err error) {
 	m.cfg.Purging(ctx, func(ctx context.Context) {
 		err = m.purge(ctx, m.cfg.Now().Add(-days(settings, jobrun.RunRetentionDays)), &r)
 	})
-	return r, err
+	if err != nil {
+		return r, err
+	}
+	return r, m.remove(ctx, &r)
 }
 
 func days(s jobrun.Settings, name string) time.Duration {
@@ -169,25 +173,61 @@ func (m *Mover) moveOne(ctx context.Context, run *jobrun.Run) error {
 	return err
 }
 
-// purge deletes rows before stored logs, so that a reference always leads to a log. Logs that a
-// crash in between leaves in the store have no reference.
+// purge deletes rows before stored logs, so that a reference always leads to a log.
 func (m *Mover) purge(ctx context.Context, before time.Time, round *Round) error {
 	for {
-		refs, deleted, err := m.cfg.Offloading.Purge(ctx, before, batch)
+		deleted, err := m.cfg.Offloading.Purge(ctx, before, batch)
 		if err != nil {
 			return err
 		}
 		round.Purged += deleted
-		for _, ref := range refs {
-			if m.cfg.Store == nil {
-				continue
-			}
-			if err := m.cfg.Store.Delete(ctx, ref); err != nil {
-				m.cfg.Log.WarnContext(ctx, "the log of a purged job run stays in the log store", slog.String("ref", ref), slog.Any("error", err))
-			}
-		}
 		if deleted < batch {
 			return nil
 		}
 	}
+}
+
+// remove deletes the stored logs of purged and erased runs. Each is noted as deleted afterwards, so
+// that after a crash in between it is deleted again.
+func (m *Mover) remove(ctx context.Context, round *Round) error {
+	for failures := 0; ; {
+		due, err := m.cfg.Offloading.Removals(ctx, batch)
+		if err != nil {
+			return err
+		}
+		left := 0
+		for i := range due {
+			r := &due[i]
+			if m.cfg.Store == nil && r.Moved {
+				left++ // there was a store, and there may be one again
+				continue
+			}
+			if err := m.clear(ctx, r); err != nil {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				m.cfg.Log.WarnContext(ctx, "the log of an erased or purged job run stays in the log store",
+					slog.String("job_run_id", r.RunID.String()), slog.Any("error", err))
+				if failures++; failures == giveUp {
+					return nil // the store is the cause
+				}
+				left++
+				continue
+			}
+			if err := m.cfg.Offloading.Removed(ctx, *r); err != nil {
+				return err
+			}
+			round.Erased++
+		}
+		if left > 0 || len(due) < batch {
+			return nil // the rest is due in the next round
+		}
+	}
+}
+
+func (m *Mover) clear(ctx context.Context, r *jobrun.LogRemoval) error {
+	if m.cfg.Store == nil {
+		return nil
+	}
+	return m.cfg.Store.Clear(ctx, logstore.Name{Tenant: r.TenantID, Run: r.RunID, Created: r.Created})
 }

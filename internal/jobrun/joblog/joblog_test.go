@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/lib/pq"
+
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/logstore"
 	"github.com/skald-saga/skald/internal/secret/envelope"
@@ -243,6 +248,35 @@ func TestPurgedRunsTakeTheirStoredLogsAlong(t *testing.T) {
 	w.ended(w.tenants[0], year, "never moved\n")
 	if r := once(t, w.mover(func(c *joblog.Config) { c.Store = nil })); r.Purged != 1 || r.Moved != 0 {
 		t.Errorf("a round without a store: %+v", r)
+	}
+}
+
+// forgetful notes no removal: as a node that dies after it has deleted the objects.
+type forgetful struct{ jobrun.Offloading }
+
+var errDied = errors.New("the node dies")
+
+func (forgetful) Removed(context.Context, jobrun.LogRemoval) error { return errDied }
+
+// A node dies between the deletion of an erased run's log and the note of that: the next one deletes
+// what is left, and notes it.
+func TestDeletedLogsSurviveACrash(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	for range 3 {
+		w.ended(w.tenants[0], week, "old\n")
+	}
+	once(t, w.mover())
+	w.sql(`SELECT saga.purge_contents($1, '{}', '{}', $2::uuid[], '{}')`, w.tenants[0],
+		pq.Array(slices.Collect(maps.Keys(w.logs))))
+	dying := w.mover(func(c *joblog.Config) { c.Offloading = forgetful{c.Offloading} })
+	for range 2 { // the same log again
+		if _, err := dying.Once(t.Context()); !errors.Is(err, errDied) || len(w.stored()) != 2 {
+			t.Errorf("%v, and %d objects are stored; want one deleted", err, len(w.stored()))
+		}
+	}
+	if r := once(t, w.mover()); r.Erased != 3 || len(w.stored()) > 0 {
+		t.Errorf("%+v, and %d objects are stored", r, len(w.stored()))
 	}
 }
 

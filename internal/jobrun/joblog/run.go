@@ -26,9 +26,9 @@ func (m *Mover) Run(ctx context.Context, every time.Duration, done func(Round, e
 		done(r, err)
 		if err != nil {
 			m.cfg.Log.WarnContext(ctx, "cannot move logs of job runs", slog.Any("error", err))
-		} else if r.Moved+r.Purged > 0 {
+		} else if r.Moved+r.Purged+r.Erased > 0 {
 			m.cfg.Log.InfoContext(ctx, "logs of job runs moved", slog.Int("logs", r.Moved), slog.Int64("bytes", r.Bytes),
-				slog.Int("purged_runs", r.Purged))
+				slog.Int("purged_runs", r.Purged), slog.Int("logs_deleted", r.Erased))
 		}
 	}
 }

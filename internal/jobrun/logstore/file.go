@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -147,6 +148,28 @@ func (f *files) remove(_ context.Context, key string) error {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("delete a stored log: %w", err)
+	}
+	return nil
+}
+
+func (f *files) clear(ctx context.Context, prefix string) error {
+	dir, err := f.root.Open(path.Dir(prefix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for stored logs: %w", err)
+	}
+	names, err := dir.Readdirnames(-1)
+	if err := errors.Join(err, dir.Close()); err != nil {
+		return fmt.Errorf("look for stored logs: %w", err)
+	}
+	for _, name := range names {
+		if key := path.Join(path.Dir(prefix), name); strings.HasPrefix(key, prefix) {
+			if err := f.remove(ctx, key); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

@@ -41,6 +41,8 @@ type backend interface {
 	open(ctx context.Context, key string) (io.ReadCloser, error)
 	// remove deletes an object, if it exists.
 	remove(ctx context.Context, key string) error
+	// clear deletes all objects whose keys begin with prefix, which has a directory.
+	clear(ctx context.Context, prefix string) error
 	// temp creates a file for a log that is too large for memory. If the system allows, its name is
 	// removed immediately, so that a crash leaves nothing behind.
 	temp() (*os.File, error)
@@ -168,6 +170,16 @@ func (s *Store) Delete(ctx context.Context, ref string) error {
 		return err
 	}
 	return s.objects.remove(ctx, ref)
+}
+
+// Clear removes all logs of a run, of whatever attempt and content: also uploads that no run refers
+// to, because a crash came in between. The attempt of name does not matter.
+func (s *Store) Clear(ctx context.Context, name Name) error {
+	name.Attempt = 1
+	if err := name.check(); err != nil {
+		return err
+	}
+	return s.objects.clear(ctx, name.prefix())
 }
 
 func (s *Store) sumOf(ref string) (sum [sha256.Size]byte, err error) {

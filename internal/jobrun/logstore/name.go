@@ -30,7 +30,12 @@ func (n Name) check() error {
 // ref is tenant/year/month/run-attempt-checksum.ndjson.gz. It is relative to the directory, or to
 // bucket and prefix, so that a store can be moved.
 func (n Name) ref(sum [sha256.Size]byte) string {
-	return fmt.Sprintf("%s/%s/%s-%d-%x.ndjson.gz", n.Tenant, n.Created.UTC().Format("2006/01"), n.Run, n.Attempt, sum)
+	return fmt.Sprintf("%s%d-%x.ndjson.gz", n.prefix(), n.Attempt, sum)
+}
+
+// prefix is what the references of all logs of the run have in common.
+func (n Name) prefix() string {
+	return fmt.Sprintf("%s/%s/%s-", n.Tenant, n.Created.UTC().Format("2006/01"), n.Run)
 }
 
 var refForm = regexp.MustCompile(`^([0-9a-f-]{36})/([0-9]{4}/[0-9]{2})/([0-9a-f-]{36})-([1-9][0-9]{0,8})-([0-9a-f]{64})\.ndjson\.gz$`)

@@ -165,6 +165,22 @@ func (b *bucket) remove(ctx context.Context, ref string) error {
 	return nil
 }
 
+func (b *bucket) clear(ctx context.Context, prefix string) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the listing if a deletion fails
+	defer cancel()
+	of := minio.ListObjectsOptions{Prefix: b.key(prefix), Recursive: true}
+	for object := range b.client.Client.ListObjects(ctx, b.name, of) {
+		if object.Err != nil {
+			return fmt.Errorf("look for stored logs: %w", object.Err)
+		}
+		err := b.client.RemoveObject(ctx, b.name, object.Key, minio.RemoveObjectOptions{})
+		if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
+			return fmt.Errorf("delete a stored log: %w", err)
+		}
+	}
+	return nil
+}
+
 func (b *bucket) temp() (*os.File, error) {
 	file, err := os.CreateTemp(b.tempDir, "skald-log-")
 	if err == nil {
