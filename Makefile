@@ -100,7 +100,7 @@ test-kafka: postgres ## run the integration tests of internal/kafka on a real br
 test-keycloak: postgres programs ## sign people in at a real Keycloak from Maven Central, behind a proxy with TLS (two minutes; KEYCLOAK_ZIP=…)
 	@GO='$(GO)' sh scripts/keycloak.sh
 
-test-alerts: postgres programs ## bring about what 22 alerts are for, on a real Prometheus that scrapes a real server (four minutes)
+test-alerts: postgres programs ## bring about what the alerts are for, on a real Prometheus that scrapes real servers (five minutes)
 	$(TEST) -tags alerts -v -run AlertsFireInTheirConditions ./internal/test/manual
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)

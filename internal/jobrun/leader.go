@@ -116,10 +116,10 @@ type Sweeps interface {
 	// orphaned ones whose backoff is over. Other waiting runs follow their policy: forbid skips
 	// them, replace cancels the runs before them, queue leaves them waiting (sweeps 5 and 10).
 	Admit(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-	// Orphan ends assignments that were not started in time (sweep 2, J-33, S8).
+	// Orphan takes runs from workers that are silent: assignments that were not started in time
+	// (sweep 2, J-33, S8), and runs in doubt whose deadline has passed (sweep 4).
 	Orphan(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
-	// Doubt makes RUNNING runs whose lease has expired CONFIRMING (sweep 3, S2), and orphans those
-	// whose deadline has passed (sweep 4).
+	// Doubt makes RUNNING runs whose lease has expired CONFIRMING (sweep 3, S2).
 	Doubt(ctx context.Context, t Term, s Settings, limit int) (Swept, error)
 	// Lose ends orphaned runs whose losses are exhausted, as FAILED with LOST (sweep 5, S7).
 	Lose(ctx context.Context, t Term, s Settings, limit int) (Swept, error)

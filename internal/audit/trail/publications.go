@@ -32,4 +32,5 @@ type Unpublished struct {
 	TenantID uuid.UUID
 	After    Position
 	Since    time.Time // of the first of them
+	Held     bool      // the feed holds it back, and what follows: an earlier transaction is open
 }

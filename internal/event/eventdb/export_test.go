@@ -6,6 +6,7 @@ var (
 	DeliveryTable   = deliveryTable
 	ClaimDeliveries = claimDeliveries
 	ReadyWebhooks   = readyWebhooks
+	WebhookBacklog  = webhookBacklog
 	RedeliverFailed = redeliverFailed
 	Unpublished     = unpublished
 )

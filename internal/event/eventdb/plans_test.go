@@ -38,6 +38,7 @@ func TestNoticesAreFoundByIndex(t *testing.T) {
 	now := time.Now()
 	for _, tt := range []pgtest.Purpose{
 		{Name: "which webhooks have work", Query: eventdb.ReadyWebhooks, Args: []any{now, 1000}, Indexes: []string{"idx_event_feed", "idx_webhook_deliveries_due"}},
+		{Name: "how far webhooks are behind", Query: eventdb.WebhookBacklog, Indexes: []string{"idx_event_feed"}},
 		{Name: "a claim", Query: eventdb.ClaimDeliveries, Args: []any{tenant, hook, 1, now, 1_000_000, 8}, Indexes: []string{"idx_webhook_deliveries_due", "webhook_deliveries_pkey"}},
 		{Name: "what failed since", Query: eventdb.RedeliverFailed, Args: []any{tenant, hook, now, now, 1000}, Indexes: []string{"idx_webhook_deliveries_failed"}},
 		{Name: "which tenants have unpublished events", Query: eventdb.Unpublished, Args: []any{"kafka"}, Indexes: []string{"idx_event_feed"}},

@@ -50,17 +50,17 @@ func (st *Publications) Resign(ctx context.Context, name string, epoch int64) er
 	return postgres.Wrap("release the publication lease", err)
 }
 
-// unpublished finds the tenants in the trail by stepping over idx_event_feed.
+// unpublished finds the tenants in the trail by stepping over idx_event_feed. Events that the feed
+// holds back are found as well: a publication that waits for them is behind.
 var unpublished = `
 WITH RECURSIVE ` + auditdb.TenantsWithEvents + `
-SELECT t.tenant_id, coalesce(c.txid, '0'), coalesce(c.id, 0), next.timestamp
+SELECT t.tenant_id, coalesce(c.txid, '0'), coalesce(c.id, 0), next.timestamp, NOT next.settled
   FROM tenants t
   LEFT JOIN saga.publication_cursors c ON c.name = $1 AND c.tenant_id = t.tenant_id
  CROSS JOIN LATERAL (
-	SELECT e.timestamp FROM saga.audit_events e
+	SELECT e.timestamp, ` + auditdb.Settled + ` AS settled FROM saga.audit_events e
 	 WHERE e.tenant_id = t.tenant_id
 	   AND (e.txid, e.id) > (coalesce(c.txid, '0'), coalesce(c.id, 0))
-	   AND ` + auditdb.Settled + `
 	 ORDER BY e.txid, e.id LIMIT 1
  ) AS next
  WHERE t.tenant_id IS NOT NULL`
@@ -74,7 +74,7 @@ func (st *Publications) Unpublished(ctx context.Context, name string) ([]trail.U
 	var all []trail.Unpublished
 	err = postgres.EachRow(rows, func() error {
 		var u trail.Unpublished
-		err := rows.Scan(&u.TenantID, &u.After.TxID, &u.After.ID, &u.Since)
+		err := rows.Scan(&u.TenantID, &u.After.TxID, &u.After.ID, &u.Since, &u.Held)
 		postgres.UTC(&u.Since)
 		all = append(all, u)
 		return err

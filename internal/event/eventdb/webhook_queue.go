@@ -195,14 +195,25 @@ func (st *Webhooks) Expire(ctx context.Context, before time.Time) (int64, error)
 	return st.db.ExecAll(ctx, "expire deliveries", expireDeliveries, before)
 }
 
+// webhookBacklog looks at the events after each cursor, too, also at those that the feed holds
+// back: while a transaction is open, no deliveries are made of them.
+const webhookBacklog = `
+SELECT d.pending, least(d.oldest, news.oldest)
+  FROM (SELECT count(*) AS pending, min(d.created_at) AS oldest
+          FROM saga.webhook_deliveries d
+          JOIN saga.webhooks w ON w.tenant_id = d.tenant_id AND w.id = d.webhook_id
+         WHERE d.status = 'pending' AND w.enabled) AS d
+ CROSS JOIN (SELECT min(next.timestamp) AS oldest
+          FROM saga.webhooks w
+         CROSS JOIN LATERAL (SELECT e.timestamp FROM saga.audit_events e
+                 WHERE e.tenant_id = w.tenant_id AND (e.txid, e.id) > (w.cursor_txid, w.cursor_id)
+                 ORDER BY e.txid, e.id LIMIT 1) AS next
+         WHERE w.enabled) AS news`
+
 // Backlog implements webhook.Queue.
 func (st *Webhooks) Backlog(ctx context.Context) (pending int64, oldest time.Time, err error) {
 	var at sql.NullTime
-	err = st.db.Read.QueryRowContext(ctx, `
-		SELECT count(*), min(d.created_at)
-		  FROM saga.webhook_deliveries d
-		  JOIN saga.webhooks w ON w.tenant_id = d.tenant_id AND w.id = d.webhook_id
-		 WHERE d.status = 'pending' AND w.enabled`).Scan(&pending, &at)
+	err = st.db.Read.QueryRowContext(ctx, webhookBacklog).Scan(&pending, &at)
 	if at.Valid {
 		oldest = at.Time.UTC()
 	}

@@ -248,6 +248,9 @@ func (c *Config) pass(ctx context.Context, to Producer, epoch int64) (published 
 	}
 	c.Observer.Lag(lag)
 	for _, t := range tenants {
+		if t.Held {
+			continue
+		}
 		n, ours, err := c.carry(ctx, to, epoch, t)
 		if err != nil || !ours {
 			return published, ours, err

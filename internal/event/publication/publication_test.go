@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/publication"
 )
@@ -20,7 +22,8 @@ import (
 // down is set.
 type term struct {
 	trail.Publications
-	down atomic.Bool
+	down   atomic.Bool
+	behind []trail.Unpublished
 }
 
 func (*term) Lead(context.Context, string, string, time.Duration) (int64, error) { return 1, nil }
@@ -33,7 +36,7 @@ func (p *term) Unpublished(context.Context, string) ([]trail.Unpublished, error)
 	if p.down.Load() {
 		return nil, errors.New("the broker is away")
 	}
-	return nil, nil
+	return p.behind, nil
 }
 
 // lines is a log that can be read while it is written.
@@ -59,6 +62,31 @@ type idle struct{}
 func (idle) Send(context.Context, []publication.Message) error { return nil }
 
 func (idle) Close() {}
+
+// What the feed holds back is not carried (the store here has no feed), and counts as behind.
+func TestEventsThatTheFeedHoldsBackAreLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lag atomic.Int64
+		p := &term{behind: []trail.Unpublished{{TenantID: uuid.UUID{1}, Since: time.Now(), Held: true}}}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			publication.Run(ctx, publication.Config{
+				Name: "kafka:events", Node: "a", Store: p, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+				Open:     func() (publication.Producer, error) { return idle{}, nil },
+				Observer: publication.Observer{Lag: func(age time.Duration) { lag.Store(int64(age)) }},
+			})
+		}()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got := time.Duration(lag.Load()); got < 9*time.Minute || got > 10*time.Minute {
+			t.Errorf("held back for ten minutes, and the lag is %s", got)
+		}
+		stop()
+		<-ended
+	})
+}
 
 // An unavailable broker is logged at once and then every ten minutes, however often it
 // is tried; the metrics count every failure. Once it was available, the next failure is

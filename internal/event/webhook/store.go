@@ -74,8 +74,9 @@ type Queue interface {
 	// many. A failed one stays as long as a retry of its dead letter, if any, may send it
 	// again.
 	Expire(ctx context.Context, before time.Time) (int64, error)
-	// Backlog counts the pending deliveries of enabled subscriptions and returns
-	// when the oldest was created; zero when there is none.
+	// Backlog counts the pending deliveries of enabled subscriptions, and returns since when the
+	// oldest event waits that one of them has not been sent: since the creation of its delivery, or
+	// since it happened, if the feed has not been read that far. Zero: none waits.
 	Backlog(ctx context.Context) (pending int64, oldest time.Time, err error)
 }
 

@@ -168,8 +168,12 @@ func TestSweepsFollowTheRules(t *testing.T) {
 		in   jobrun.Event
 		of   func(*jobrun.Run) bool // the runs that the sweep applies to
 	}{
-		{"orphan", s.Orphan, lease, func(r *jobrun.Run) bool { return r.State == jobrun.Assigned }},
-		{"doubt", s.Doubt, lease, func(r *jobrun.Run) bool { return r.State == jobrun.Running }},
+		{"orphan", s.Orphan, lease, func(r *jobrun.Run) bool {
+			return r.State == jobrun.Assigned || r.Continuation == jobrun.Confirming
+		}},
+		{"doubt", s.Doubt, lease, func(r *jobrun.Run) bool {
+			return r.State == jobrun.Running && r.Continuation != jobrun.Confirming
+		}},
 		{"lose", s.Lose, jobrun.LossesExhausted{}, func(*jobrun.Run) bool { return true }},
 		{"time out", s.TimeOut, jobrun.TimeoutPassed{Settings: s.set}, func(*jobrun.Run) bool { return true }},
 		{"ask to stop", s.askAll(all), jobrun.Decided{Step: jobrun.StepAskCancel, Reason: "replaced"}, func(r *jobrun.Run) bool { return r.State == jobrun.Running }},

@@ -163,18 +163,19 @@ RETURNING r.id`, nil, "confirm_for", "epoch")
 
 // Orphan implements jobrun.Sweeps.
 func (st *Sweeps) Orphan(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
-	return orphanUnstarted.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.ReassignAfter).Microseconds()},
-		s.Seconds(jobrun.OrphanBackoff).Microseconds(), t.Epoch)
+	backoff := s.Seconds(jobrun.OrphanBackoff).Microseconds()
+	given, err := orphanUnconfirmed.run(ctx, st.db, t, limit, nil, backoff, t.Epoch)
+	if err != nil {
+		return given, err
+	}
+	unstarted, err := orphanUnstarted.run(ctx, st.db, t, limit, []any{s.Seconds(jobrun.ReassignAfter).Microseconds()},
+		backoff, t.Epoch)
+	return both(given, unstarted), err
 }
 
 // Doubt implements jobrun.Sweeps.
 func (st *Sweeps) Doubt(ctx context.Context, t jobrun.Term, s jobrun.Settings, limit int) (jobrun.Swept, error) {
-	given, err := orphanUnconfirmed.run(ctx, st.db, t, limit, nil, s.Seconds(jobrun.OrphanBackoff).Microseconds(), t.Epoch)
-	if err != nil {
-		return given, err
-	}
-	doubted, err := st.doubt(ctx, t, s, limit)
-	return both(given, doubted), err
+	return st.doubt(ctx, t, s, limit)
 }
 
 var (

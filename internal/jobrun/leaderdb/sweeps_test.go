@@ -141,9 +141,10 @@ func TestARunOfADeadWorkerIsDoubtedThenGivenUpThenLost(t *testing.T) {
 			got.ConfirmDeadlineAt.Sub(*got.ConfirmStartedAt).Round(time.Millisecond) != 30*time.Second {
 			t.Fatalf("%+v", got)
 		}
-		moves(t, 0)(s.Doubt(t.Context(), s.term, s.set, 10)) // J-35: not before the deadline
+		moves(t, 0)(s.Doubt(t.Context(), s.term, s.set, 10))
+		moves(t, 0)(s.Orphan(t.Context(), s.term, s.set, 10)) // J-35: not before the deadline
 		s.put(t, r.ID, `continuation_check_deadline_at = now()`)
-		moves(t, 1)(s.Doubt(t.Context(), s.term, s.set, 10))
+		moves(t, 1)(s.Orphan(t.Context(), s.term, s.set, 10))
 		if got = s.GetRun(t, r.ID); got.State != jobrun.Orphaned || got.LossesUsed != loss ||
 			got.Continuation != jobrun.NoDoubt || got.ConfirmDeadlineAt != nil {
 			t.Fatalf("%+v", got)

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -253,14 +252,25 @@ func (w *Webhooks) Expire(_ context.Context, before time.Time) (int64, error) {
 func (w *Webhooks) Backlog(context.Context) (pending int64, oldest time.Time, err error) {
 	w.m.mu.Lock()
 	defer w.m.mu.Unlock()
+	waits := func(since time.Time) {
+		if oldest.IsZero() || since.Before(oldest) {
+			oldest = since
+		}
+	}
 	for _, h := range w.m.hooks {
+		if !h.Enabled {
+			continue
+		}
 		for _, p := range h.deliveries {
-			if !h.Enabled || p.Status != webhook.Pending {
-				continue
+			if p.Status == webhook.Pending {
+				pending++
+				waits(p.CreatedAt)
 			}
-			pending++
-			if oldest.IsZero() || cmp.Less(p.CreatedAt.UnixMicro(), oldest.UnixMicro()) {
-				oldest = p.CreatedAt
+		}
+		for i := range w.m.audit {
+			if e := w.m.storedEvent(i); e.TenantID == h.TenantID && e.Compare(h.cursor) > 0 {
+				waits(e.At)
+				break
 			}
 		}
 	}

@@ -20,9 +20,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/skald-saga/skald/internal/postgres/devpg"
+	"github.com/skald-saga/skald/internal/secret/vault/vaulttest"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
 	"github.com/skald-saga/skald/internal/test/testnet"
@@ -37,18 +40,13 @@ var sooner = map[string][2]string{
 	"SkaldParticipantsSlow": {"> 10", "> 0.2"},
 	"SkaldKafkaBehind":      {"> 300", "> 1"},
 	"SkaldRunsWait":         {"> 300", "> 1"},
+	"SkaldWebhooksBehind":   {"> 900", "> 1"},
+	"SkaldOldSnapshot":      {"> 600", "> 1"},
 }
 
 // notHere are the alerts that this test does not bring about, and why. Promtool tries them.
 var notHere = map[string]string{
-	"SkaldKafkaReadingPaused": "needs a broker that has records which cannot be stored",
-	"SkaldLoginFails":         "needs a login that changes",
-	"SkaldLoginExpires":       "needs a login from Vault",
-	"SkaldInvariantBroken":    "needs a mistake in the scheduler",
-	"SkaldDatabaseRisk":       "TestAlertsFireInARealPrometheus has it",
-	"SkaldWorkersSilent":      "a lease, and the time to confirm it, have to pass",
-	"SkaldWebhooksBehind":     "the webhook that fails here is disabled at once",
-	"SkaldOldSnapshot":        "is measured every five minutes",
+	"SkaldDatabaseRisk": "TestAlertsFireInARealPrometheus has it",
 }
 
 // soonerRules writes the rules with the changes of sooner, and returns their path.
@@ -153,7 +151,7 @@ func (c *conditions) saga(path string) string {
 		"retry": {"max_attempts": 3, "initial_interval_ms": 600000, "max_interval_ms": 600000}}]}`
 }
 
-// held starts a transaction that holds back the feed, until it is called.
+// held starts a transaction that holds back the feed and has an old snapshot, until it is called.
 func (c *conditions) held() (end func()) {
 	c.Helper()
 	cmd := exec.CommandContext(c.Context(), "psql", "-q", "-d", c.dsn)
@@ -164,13 +162,99 @@ func (c *conditions) held() (end func()) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	_, _ = io.WriteString(in, "BEGIN; SELECT pg_current_xact_id();\n")
+	_, _ = io.WriteString(in, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id();\n")
 	end = sync.OnceFunc(func() {
 		_ = in.Close()
 		_ = cmd.Wait()
 	})
 	c.Cleanup(end)
 	return end
+}
+
+// silence claims and starts the run of the queue "lonely" as a worker that is not heard of again.
+func (c *conditions) silence(api string) {
+	c.Helper()
+	c.call(http.MethodPatch, api+"/settings", `{"values": {"heartbeat_interval_seconds": 0.5,
+		"run_lease_seconds": 1, "continuation_confirm_seconds": 1}}`, nil)
+	var w struct {
+		ID string `json:"worker_id"`
+	}
+	c.call(http.MethodPost, api+"/workers", `{"name": "w", "queues": ["lonely"]}`, &w)
+	var claimed struct{ Runs []map[string]any }
+	c.call(http.MethodPost, api+"/workers/"+w.ID+"/claim", `{"slots": 1}`, &claimed)
+	if len(claimed.Runs) != 1 {
+		c.Fatalf("%d runs were claimed", len(claimed.Runs))
+	}
+	r := claimed.Runs[0]
+	fence, _ := json.Marshal(map[string]any{"worker_id": w.ID, "attempt": r["attempt"], "lease_token": r["lease_token"],
+		"leader_epoch": r["leader_epoch"]})
+	c.call(http.MethodPost, fmt.Sprint(api, "/job-runs/", r["run_id"], "/start"), string(fence), nil)
+}
+
+// call makes a request that must succeed, and decodes its answer.
+func (c *conditions) call(method, url, body string, answer any) {
+	c.Helper()
+	req, err := http.NewRequestWithContext(c.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		c.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode >= 300 {
+		c.Fatalf("%s %s: %s %v\n%s", method, url, res.Status, err, text)
+	}
+	if answer != nil {
+		if err := json.Unmarshal(text, answer); err != nil {
+			c.Fatal(err)
+		}
+	}
+}
+
+// another starts a node that has a login from Vault, which is then sealed, and reads dead letters
+// from Kafka, which cannot be stored.
+func (c *conditions) another(addr string) {
+	c.Helper()
+	login, err := url.Parse(c.dsn)
+	if err != nil {
+		c.Fatal(err)
+	}
+	password, _ := login.User.Password()
+	v := vaulttest.New()
+	v.Role("database/creds/skald", vaulttest.Role{TTL: 10 * time.Second, MaxTTL: time.Hour,
+		Make: func(int) (string, string) { return login.User.Username(), password }})
+	server := httptest.NewServer(v)
+	c.Cleanup(server.Close)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders.dlq"))
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(broker.Close)
+	login.User = nil
+	Background(c.T, Skald(c.T), []string{"serve"},
+		"SKALD_LISTEN_ADDR="+addr, "SKALD_ENV=test", "SKALD_DATABASE_URL="+login.String(), "SKALD_DLQ_AUTO_RETRY=false",
+		"SKALD_DATABASE_AUTO_MIGRATE=false", "SKALD_ROLES=api,ingest", "SKALD_VAULT_ADDRESS="+server.URL,
+		"SKALD_VAULT_TOKEN=root", "SKALD_VAULT_DYNAMIC_PATH=database/creds/skald",
+		"SKALD_KAFKA_BROKERS="+strings.Join(broker.ListenAddrs(), ","), "SKALD_INGEST_TOPICS=[.]dlq$")
+	c.fire("SkaldLoginExpires")
+	v.Seal()
+	c.sql(`CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+		'BEGIN RAISE EXCEPTION ''no room'' USING ERRCODE = ''disk_full''; END';
+		CREATE TRIGGER refuse BEFORE INSERT ON dlq.dlq_messages FOR EACH ROW EXECUTE FUNCTION public.refuse()`)
+	client, err := kgo.NewClient(kgo.SeedBrokers(broker.ListenAddrs()...))
+	if err != nil {
+		c.Fatal(err)
+	}
+	defer client.Close()
+	record := &kgo.Record{Topic: "orders.dlq", Key: []byte("k"), Value: []byte("{}")}
+	if err := client.ProduceSync(c.Context(), record).FirstErr(); err != nil {
+		c.Fatal(err)
+	}
+	c.fire("SkaldKafkaReadingPaused", "SkaldLoginFails")
 }
 
 // What each alert is for is brought about, on a real Prometheus that scrapes a real server.
@@ -182,12 +266,12 @@ func TestAlertsFireInTheirConditions(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = database.Stop(context.Background()) })
 	c := &conditions{t, moody(t), database.DSN(devpg.Database), testnet.FreeAddress(t), map[string]bool{}}
-	addr := testnet.FreeAddress(t)
+	addr, second := testnet.FreeAddress(t), testnet.FreeAddress(t)
 	config := fmt.Sprintf(`
 global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}
 rule_files: [%q]
-scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
-`, soonerRules(t, dir), addr)
+scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
+`, soonerRules(t, dir), addr, second)
 	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -209,6 +293,7 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
 	})
 	release := c.held()
 	c.fire("SkaldClockOff")
+	post(t, api+"/webhooks", "", `{"url": "http://`+c.host+`/done"}`)
 
 	// A step that fails before its undo does; one that is slow; 130 that wait.
 	post(t, api+"/sagas", "", `{"workflow_name": "unlucky", "payload": {}, "steps": [
@@ -226,7 +311,7 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
 	c.sql(`UPDATE dlq.dlq_messages SET status = 'DEAD', resolution = 'EXHAUSTED', next_retry_at = NULL
 		WHERE id = (SELECT id FROM dlq.dlq_messages WHERE status = 'PENDING' LIMIT 1)`)
 	c.fire("SkaldSagaFailed", "SkaldDeadLettersPileUp", "SkaldDeadLettersLeave", "SkaldParticipantsSlow",
-		"SkaldParticipantsFail", "SkaldSagasPileUp", "SkaldFeedHeldBack")
+		"SkaldParticipantsFail", "SkaldSagasPileUp", "SkaldFeedHeldBack", "SkaldWebhooksBehind", "SkaldOldSnapshot")
 	release()
 	post(t, api+"/webhooks", "", `{"url": "http://`+c.host+`/fails"}`)
 	post(t, api+"/sagas", "", c.saga("/done"))
@@ -237,6 +322,8 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
 		`{"name": "greet", "type": "manual", "command_name": "greet", "queue": "lonely"}`)
 	post(t, api+"/job-definitions/greet/runs", "", `{"args": {}}`)
 	c.fire("SkaldRunsWait")
+	c.silence(api)
+	c.fire("SkaldWorkersSilent")
 	c.sql(`ALTER TABLE jobs.backfills RENAME TO elsewhere`)
 	c.fire("SkaldSweepFails")
 
@@ -247,6 +334,8 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
 		post(t, api+"/sagas", "", c.saga("/hangs"))
 	}
 	c.fire("SkaldSagasStuck", "SkaldNodeFull")
+	post(t, api+"/job-definitions/system.invariants/runs", "", `{"args": {}}`)
+	c.fire("SkaldInvariantBroken")
 	var open []net.Conn
 	for range 80 {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -259,6 +348,8 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q]}]}]
 	for _, conn := range open {
 		_ = conn.Close()
 	}
+
+	c.another(second)
 
 	// The server's database hangs.
 	testdb.Freeze(t, database.PID())
