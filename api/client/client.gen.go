@@ -1172,6 +1172,10 @@ type Action struct {
 	// Actor Absent if it was Skald itself.
 	Actor *string `json:"actor,omitempty"`
 
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string `json:"actor_name,omitempty"`
+
 	// Address The address from which the node received the request. Absent if there was no
 	// network request.
 	Address *string `json:"address,omitempty"`
@@ -1244,6 +1248,10 @@ type AnyJSON = json.RawMessage
 type AuditEvent struct {
 	// Actor Who requested it. Absent if the engine acted on its own.
 	Actor *string `json:"actor,omitempty"`
+
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string `json:"actor_name,omitempty"`
 
 	// Attempt The attempt number of the step's call.
 	Attempt       *int    `json:"attempt,omitempty"`
@@ -1368,6 +1376,10 @@ type Backfill struct {
 	// Active Number of its runs that have not ended. Absent in lists.
 	Active *int64  `json:"active,omitempty"`
 	Actor  *string `json:"actor,omitempty"`
+
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string `json:"actor_name,omitempty"`
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
@@ -1534,8 +1546,12 @@ type CallerIdentity struct {
 	Development bool `json:"development"`
 
 	// KeyID The API key that was used.
-	KeyID       *openapi_types.UUID `json:"key_id,omitempty"`
-	Permissions []string            `json:"permissions"`
+	KeyID *openapi_types.UUID `json:"key_id,omitempty"`
+
+	// Name What the identity provider calls this person (`auth.jwt_name_claim`). For people to
+	// read: it may change, others may have it too, and it decides nothing.
+	Name        *string  `json:"name,omitempty"`
+	Permissions []string `json:"permissions"`
 
 	// Queues The queues that its workers may serve; absent: all queues of the tenant.
 	Queues []string `json:"queues,omitempty"`
@@ -1961,10 +1977,14 @@ type DeadLetterArrivals struct {
 // DeadLetterAttempt One retry.
 type DeadLetterAttempt struct {
 	// Actor Absent if the retry was automatic.
-	Actor   *string   `json:"actor,omitempty"`
-	EndedAt time.Time `json:"ended_at"`
-	Error   *string   `json:"error,omitempty"`
-	Number  int       `json:"number"`
+	Actor *string `json:"actor,omitempty"`
+
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string   `json:"actor_name,omitempty"`
+	EndedAt   time.Time `json:"ended_at"`
+	Error     *string   `json:"error,omitempty"`
+	Number    int       `json:"number"`
 
 	// Outcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
 	// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
@@ -2573,8 +2593,11 @@ type DeadLetterRetryTargetMethod string
 
 // DeadLetterRevision An edited content. Absent members are those of the original.
 type DeadLetterRevision struct {
-	Author    string    `json:"author"`
-	CreatedAt time.Time `json:"created_at"`
+	Author string `json:"author"`
+
+	// AuthorName What the identity provider called the author at that time.
+	AuthorName *string   `json:"author_name,omitempty"`
+	CreatedAt  time.Time `json:"created_at"`
 
 	// Headers Empty if the edit removed all headers.
 	Headers []DeadLetterHeader `json:"headers,omitzero"`
@@ -3217,6 +3240,10 @@ type JobAttemptList struct {
 type JobBulk struct {
 	Action JobBulkAction `json:"action"`
 	Actor  *string       `json:"actor,omitempty"`
+
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string `json:"actor_name,omitempty"`
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
@@ -4812,10 +4839,17 @@ type Redrive struct {
 	// Actor Who requested it.
 	Actor string `json:"actor"`
 
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string `json:"actor_name,omitempty"`
+
 	// AllowedActions The actions that are currently possible.
 	AllowedActions   []RedriveVerb `json:"allowed_actions"`
 	ApprovalRequired bool          `json:"approval_required"`
 	ApprovedBy       *string       `json:"approved_by,omitempty"`
+
+	// ApprovedByName The name of the person who approved it, as `actor_name`.
+	ApprovedByName *string `json:"approved_by_name,omitempty"`
 
 	// Bounced How many of the retried letters came back.
 	Bounced int64 `json:"bounced"`
@@ -5513,6 +5547,10 @@ type SagaBulk struct {
 	Action SagaBulkAction `json:"action"`
 	Actor  *string        `json:"actor,omitempty"`
 
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string `json:"actor_name,omitempty"`
+
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
 
@@ -5898,7 +5936,9 @@ type SagaInput struct {
 	TimeoutMS     *int64 `json:"timeout_ms,omitempty"`
 	TransactionID *UUID  `json:"transaction_id,omitempty"`
 
-	// WorkflowName A registered workflow. With `steps` it is only a label; default: `inline`.
+	// WorkflowName A registered workflow. With `steps` it is what you call them (default: `inline`),
+	// and the `saga_type` unless you give one; the saga's own `workflow_name` is then
+	// `inline:` and a hash. Feeds, streams and webhooks find such sagas by this name.
 	WorkflowName *string `json:"workflow_name,omitempty"`
 
 	// WorkflowVersion Default: the latest version. Cannot be combined with `steps`.
@@ -6115,6 +6155,10 @@ type Session struct {
 
 	// LastUsedAt Accurate to about a minute. It ends an hour after.
 	LastUsedAt time.Time `json:"last_used_at"`
+
+	// Name What the identity provider calls this person (`auth.jwt_name_claim`). For people to
+	// read: it may change, others may have it too, and it decides nothing.
+	Name *string `json:"name,omitempty"`
 
 	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
 	// what happens, without contents. operator: both, and runs sagas and jobs. admin:

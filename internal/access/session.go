@@ -58,6 +58,7 @@ type Session struct {
 	ID      uuid.UUID // UUIDv7: listed newest first by it
 	Hash    []byte
 	Subject string         // a Principal's
+	Name    string         // a Principal's, as at sign-in
 	Role    principal.Role // of a JWT, as at sign-in
 	KeyID   *uuid.UUID
 	Tenant  *tenant.Tenant // nil: of a key for any tenant
@@ -75,7 +76,7 @@ func OpenSession(t SessionToken, who principal.Principal, address string, id uui
 		return Session{}, SessionRefused("the request was made with a session: sign in with an API key or a JWT")
 	}
 	s := Session{
-		ID: id, Hash: t.Hash(), Subject: who.Subject, Role: who.Role, Address: address,
+		ID: id, Hash: t.Hash(), Subject: who.Subject, Name: who.Name, Role: who.Role, Address: address,
 		CreatedAt: now, ExpiresAt: now.Add(SessionLife), LastUsedAt: now,
 	}
 	if who.KeyID != uuid.Nil {
@@ -97,7 +98,7 @@ func (s *Session) Ends() time.Time {
 
 // Principal returns the caller with a session that was opened with a JWT.
 func (s *Session) Principal() principal.Principal {
-	p := principal.Principal{Subject: s.Subject, Role: s.Role, SessionID: s.ID}
+	p := principal.Principal{Subject: s.Subject, Name: s.Name, Role: s.Role, SessionID: s.ID}
 	if s.Tenant != nil {
 		p.Tenant = *s.Tenant
 	}

@@ -150,7 +150,7 @@ func jwtOf(a config.Auth) identity.JWT {
 	return identity.JWT{
 		Issuer: a.JWTIssuer, Audience: a.JWTAudience, JWKSURL: a.JWKSURL, Algorithms: a.JWTAlgorithms, Leeway: a.JWTLeeway,
 		RoleClaim: a.JWTRoleClaim, TenantClaim: a.JWTTenantClaim, DefaultTenant: a.JWTDefaultTenant,
-		Roles: a.Roles(),
+		NameClaim: a.JWTNameClaim, Roles: a.Roles(),
 	}
 }
 

@@ -166,10 +166,11 @@ func TestATokenOfTheConfiguredIssuerIsAccepted(t *testing.T) {
 		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`, b64(public))
 	}))
 	defer issuer.Close()
-	token := func(audience, role string) string {
+	token := func(audience, role string, person ...string) string {
+		person = append(person, "alice", "")[:2]
 		text := b64([]byte(`{"alg":"EdDSA","kid":"1"}`)) + "." + b64(fmt.Appendf(nil,
-			`{"iss":%q,"aud":%q,"sub":"alice","exp":%d,"groups":{"skald":%q},"org":"0198a5b0-0000-7000-8000-000000000002"}`,
-			issuer.URL, audience, time.Now().Add(time.Hour).Unix(), role))
+			`{"iss":%q,"aud":%q,"sub":%q,"preferred_username":%q,"exp":%d,"groups":{"skald":%q},"org":"0198a5b0-0000-7000-8000-000000000002"}`,
+			issuer.URL, audience, person[0], person[1], time.Now().Add(time.Hour).Unix(), role))
 		return text + "." + b64(ed25519.Sign(private, []byte(text)))
 	}
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
@@ -198,6 +199,7 @@ func TestATokenOfTheConfiguredIssuerIsAccepted(t *testing.T) {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
+	namesAreRecorded(t, n, func(sub, name string) string { return token("orders", "admin", sub, name) })
 }
 
 func revoke(t *testing.T, n *node, id, token string) {

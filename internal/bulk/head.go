@@ -69,6 +69,7 @@ type Head struct {
 	State     State
 	Reason    string
 	Actor     string
+	ActorName string // what people called the actor then
 	CreatedAt time.Time
 	EndedAt   *time.Time
 	// RequestHash is the hash of the request with its Idempotency-Key; nil: it had none.

@@ -74,6 +74,7 @@ func Default(env Environment) Config {
 			JWTAlgorithms:  []string{"EdDSA", "ES256", "RS256"},
 			JWTLeeway:      30 * time.Second,
 			JWTRoleClaim:   "role",
+			JWTNameClaim:   "preferred_username",
 			JWTTenantClaim: "tenant_id",
 			OIDCScopes:     []string{"profile"},
 			OIDCName:       "single sign-on",

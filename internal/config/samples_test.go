@@ -114,6 +114,7 @@ var samples = map[string]struct {
 	"auth.jwt_leeway":                     {"60s", time.Minute},
 	"auth.jwt_role_claim":                 {"realm_access.roles", "realm_access.roles"},
 	"auth.jwt_role_map":                   {"/skald/admins=admin, org:ops = operator", []string{"/skald/admins=admin", "org:ops = operator"}},
+	"auth.jwt_name_claim":                 {"email", "email"},
 	"auth.oidc_client_id":                 {"skald-ui", "skald-ui"},
 	"auth.oidc_client_secret":             {"a secret", Secret("a secret")},
 	"auth.oidc_client_secret_file":        {"testdata/password", "testdata/password"},

@@ -12,14 +12,16 @@ import (
 
 // Drive is a claimed letter, and what is to be sent of it.
 type Drive struct {
-	Letter            // RETRYING, with Token and LeaseUntil
-	Send   Content    // of its Revision
-	To     Target     // complete: with a topic, a URL
-	Number int        // of the attempt
-	Actor  string     // "" when it is automatic
-	Forced bool       // it was DEAD: a failure leaves it DEAD
-	Was    Resolution // of a Forced one, before it was claimed
-	Due    bool       // automatic: its time had come
+	Letter         // RETRYING, with Token and LeaseUntil
+	Send   Content // of its Revision
+	To     Target  // complete: with a topic, a URL
+	Number int     // of the attempt
+	Actor  string  // "" when it is automatic
+	// ActorName is what people call the actor.
+	ActorName string
+	Forced    bool       // it was DEAD: a failure leaves it DEAD
+	Was       Resolution // of a Forced one, before it was claimed
+	Due       bool       // automatic: its time had come
 	// KeepHeaders lists the headers that the policy keeps although they are dropped by default.
 	KeepHeaders []string
 }
@@ -129,8 +131,8 @@ func (d *decision) driveEnded(e DriveEnded) {
 	d.Attempt = &Attempt{
 		LetterID: l.ID, Number: drive.Number, Token: l.Token, Revision: l.Revision, Target: drive.To,
 		Outcome: r.Outcome, Error: r.Error,
-		StatusCode: r.StatusCode, Written: r.Written, RedriveID: drive.RedriveID, Actor: drive.Actor, StartedAt: r.StartedAt,
-		EndedAt: r.EndedAt,
+		StatusCode: r.StatusCode, Written: r.Written, RedriveID: drive.RedriveID,
+		Actor: drive.Actor, ActorName: drive.ActorName, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
 	}
 	failures := l.Failures()
 	l.Resolution, l.TerminalAt, l.NextRetryAt = "", nil, nil

@@ -244,12 +244,14 @@ func (l *Letter) Place() page.TimeID {
 
 // Revision is an edited content. Members that are nil are the original's.
 type Revision struct {
-	LetterID  uuid.UUID
-	Number    int // from 1
-	Content   Content
-	Author    string
-	Reason    string
-	CreatedAt time.Time
+	LetterID uuid.UUID
+	Number   int // from 1
+	Content  Content
+	Author   string
+	// AuthorName is what people called the author then.
+	AuthorName string
+	Reason     string
+	CreatedAt  time.Time
 	// Patch is the JSON Patch (RFC 6902) that made the payload, nil when it was
 	// given as a whole.
 	Patch json.RawMessage
@@ -280,6 +282,7 @@ type Attempt struct {
 	Written    *Position // of ToKafka: where the broker put it
 	RedriveID  uuid.UUID // zero: not of a bulk redrive
 	Actor      string    // "" when it was automatic
+	ActorName  string    // what people called the actor then
 	StartedAt  time.Time
 	EndedAt    time.Time
 }

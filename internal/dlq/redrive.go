@@ -99,6 +99,9 @@ type Redrive struct {
 	Actor        string
 	ApprovedBy   string
 
+	// What people called them then.
+	ActorName, ApprovedByName string
+
 	Gathered bool  // Matched is final
 	Matched  int64 // letters it found
 	Done     int64

@@ -197,7 +197,7 @@ func (r *Redrive) AuditLetter(v *Verdict, before *Letter, id uuid.UUID) operator
 	if v.Deleted {
 		detail = before.Tombstone()
 	}
-	by := operator.By{Actor: r.Actor, Reason: r.Reason}
+	by := operator.By{Actor: r.Actor, ActorName: r.ActorName, Reason: r.Reason}
 	return by.Did(id, before.TenantID, v.UpdatedAt, operator.DeadLetter, before.ID.String(), r.Action.Verb(), detail)
 }
 

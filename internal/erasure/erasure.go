@@ -36,6 +36,7 @@ type Erasure struct {
 	Subject          Subject
 	At               time.Time
 	Actor, RequestID string
+	ActorName        string // what people call the actor
 	Reason           string
 	DryRun           bool // only count
 }
@@ -94,6 +95,7 @@ func (e *Erasure) Event(id uuid.UUID, events []trail.StoredEvent) (saga.AuditEve
 	record := saga.AuditEvent{TenantID: e.TenantID, SagaID: id, Type: saga.SagaErased, StepIndex: saga.NoStep, At: e.At,
 		Old: saga.NoState, New: saga.NoState, Actor: e.Actor, RequestID: e.RequestID}
 	record.RecordsErasure(e.Reason, remain)
+	record.NameActor(e.ActorName)
 	return record, nil
 }
 

@@ -19,8 +19,8 @@ const (
 // ByOf returns who makes the request, as recorded with actions.
 func ByOf(ctx context.Context, reason *string) operator.By {
 	req := RequestOf(ctx)
-	by := operator.By{Actor: req.Principal, Reason: Text(reason), RequestID: req.ID, Credential: req.Who.KeyID,
-		Address: req.Remote, Operation: req.Operation}
+	by := operator.By{Actor: req.Principal, ActorName: req.Who.Name, Reason: Text(reason), RequestID: req.ID,
+		Credential: req.Who.KeyID, Address: req.Remote, Operation: req.Operation}
 	if host, _, err := net.SplitHostPort(req.Remote); err == nil {
 		by.Address = host
 	}

@@ -113,7 +113,10 @@ type Principal struct {
 	// Idempotency-Keys; 1 to 255 characters. Names of different kinds never collide:
 	// key:NAME, key:*:NAME (a key for any tenant), jwt:SUB, anonymous.
 	Subject string
-	Role    Role
+	// Name is what the issuer calls a person: text for people, which the person may be able to
+	// choose. It decides nothing. "": unknown.
+	Name string
+	Role Role
 	// Tenant is the tenant of the credential; with a zero ID it has none, and the configured
 	// default applies.
 	Tenant tenant.Tenant

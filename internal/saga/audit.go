@@ -190,6 +190,7 @@ func (s *Saga) Restored(actor, requestID, by, reason string, at time.Time) Audit
 
 // words holds the data of an event; empty members are omitted.
 type words struct {
+	ActorName string     `json:"actor_name,omitempty"` // principal.WithName
 	By        string     `json:"by,omitempty"`
 	Cause     Cause      `json:"cause,omitempty"`
 	Action    Action     `json:"action,omitempty"`

@@ -131,6 +131,7 @@ type Moment struct {
 	// Actor is who requests the change and RequestID the API request; both are "" for the
 	// engine.
 	Actor     string
+	ActorName string // what people call the actor; "": unknown
 	RequestID string
 }
 

@@ -80,6 +80,7 @@ type Order struct {
 	By        string          `json:"by,omitempty"`
 	Reason    string          `json:"reason,omitempty"`
 	Actor     string          `json:"actor,omitempty"` // for the audit trail
+	ActorName string          `json:"actor_name,omitempty"`
 	RequestID string          `json:"request_id,omitempty"`
 }
 

@@ -7,8 +7,8 @@
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
 // record, run, actions, budget, event, filter, attention, problems, explain, new, store, archive,
-// step_decision, attempts, failure_summary, patch, apply, damage, doubt, dry_run, erased, faults,
-// force, job, letter, note, operated, planned, reopen, statistics, steps.
+// step_decision, attempts, failure_summary, operated, patch, actor_name, apply, damage, doubt,
+// dry_run, erased, faults, force, job, letter, note, planned, reopen, statistics, steps.
 package saga
 
 import "slices"
@@ -163,5 +163,6 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 	}
 	d.beginRun()
 	d.steerRun(&r)
+	d.nameActors(m)
 	return d.Change, nil
 }

@@ -48,6 +48,7 @@ type NewSaga struct {
 	// Actor and RequestID are those of Moment, for the audit trail: the store
 	// writes Saga.Begun along with the saga.
 	Actor     string
+	ActorName string
 	RequestID string
 }
 
@@ -92,6 +93,11 @@ func New(spec Spec, def *workflow.Definition, ver int, owner *int64, now time.Ti
 	s.LeaseOwner, s.LeaseEpoch, s.Attempt, s.StartedAt = owner, 1, 1, &now
 	return s
 }
+
+// InlinePrefix is the prefix of the names of workflows made for inline steps. Clients cannot register
+// such names. What the client calls the steps is the type of the saga, unless it gives one: filters
+// by the name of a workflow find it, too.
+const InlinePrefix = "inline:"
 
 // TypeOf returns the saga type of a workflow: the first 64 characters of its name, the size of
 // seed 4's column.

@@ -29,7 +29,7 @@ func (d *decision) order(e StepOrdered) bool {
 		return false
 	}
 	o := e.Order
-	o.Actor, o.RequestID = d.m.Actor, d.m.RequestID
+	o.Actor, o.ActorName, o.RequestID = d.m.Actor, d.m.ActorName, d.m.RequestID
 	d.tellOfStep(StepOrder).say(words{By: o.By, Reason: o.Reason, Verb: string(o.Verb), Action: d.After.Action()})
 	if d.s.State == Failed {
 		d.reopen()
@@ -69,7 +69,7 @@ func (d *decision) orderError() *Error {
 // number of a call that was never made, which the order's log takes.
 func (d *decision) carryOut() {
 	o, failure := *d.s.Interventions.Order, d.orderError()
-	d.m.Actor, d.m.RequestID = o.Actor, o.RequestID
+	d.m.Actor, d.m.ActorName, d.m.RequestID = o.Actor, o.ActorName, o.RequestID
 	d.edit().Order = nil
 	k := d.s.CurrentStep
 	if d.s.State == Compensating {
@@ -126,10 +126,11 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 // account returns who gave the order and why, as a JSON object.
 func (o *Order) account() json.RawMessage {
 	doc, err := strictjson.Encode(struct {
-		By     string `json:"by,omitempty"`
-		Actor  string `json:"actor,omitempty"`
-		Reason string `json:"reason,omitempty"`
-	}{o.By, o.Actor, o.Reason})
+		By        string `json:"by,omitempty"`
+		Actor     string `json:"actor,omitempty"`
+		ActorName string `json:"actor_name,omitempty"`
+		Reason    string `json:"reason,omitempty"`
+	}{o.By, o.Actor, o.ActorName, o.Reason})
 	if err != nil { // impossible: the API rejects text that JSON cannot encode
 		return json.RawMessage(`{}`)
 	}

@@ -156,8 +156,9 @@ func (s *Handlers) WhoAmI(ctx context.Context, _ api.WhoAmIRequestObject) (api.R
 	req := httpkit.RequestOf(ctx)
 	who := req.Who
 	out := api.CallerIdentity{
-		Subject: who.Subject, Permissions: []string{}, AnyTenant: who.AnyTenant, Development: s.Development,
-		TenantID: req.Tenant.ID, TenantRegion: req.Tenant.Region, TenantMajor: req.Tenant.Major,
+		Subject: who.Subject, Name: httpkit.UnlessEmpty(who.Name), Permissions: []string{}, AnyTenant: who.AnyTenant,
+		Development: s.Development,
+		TenantID:    req.Tenant.ID, TenantRegion: req.Tenant.Region, TenantMajor: req.Tenant.Major,
 		TenantMinor: req.Tenant.Minor, Queues: who.Queues,
 	}
 	for _, p := range who.Role.Permissions() {

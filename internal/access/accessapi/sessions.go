@@ -123,8 +123,8 @@ func (s *Handlers) DeleteSession(ctx context.Context, in api.DeleteSessionReques
 
 func toSession(x *access.Session, current uuid.UUID) api.Session {
 	out := api.Session{
-		ID: x.ID, Subject: x.Subject, KeyID: x.KeyID, Current: x.ID == current, CreatedAt: x.CreatedAt,
-		ExpiresAt: x.ExpiresAt, LastUsedAt: x.LastUsedAt,
+		ID: x.ID, Subject: x.Subject, Name: httpkit.UnlessEmpty(x.Name), KeyID: x.KeyID, Current: x.ID == current,
+		CreatedAt: x.CreatedAt, ExpiresAt: x.ExpiresAt, LastUsedAt: x.LastUsedAt,
 	}
 	if x.Role.Valid() {
 		role := api.Role(x.Role)

@@ -33,6 +33,7 @@ var sessionTable = postgres.NewTable(
 	postgres.UUID("id", func(r *sessionRow) *uuid.UUID { return &r.ID }),
 	postgres.Bytes("hash", func(r *sessionRow) *[]byte { return &r.Hash }),
 	postgres.Text("subject", func(r *sessionRow) *string { return &r.Subject }),
+	postgres.Text("name", func(r *sessionRow) *string { return &r.Name }),
 	postgres.Text("role", func(r *sessionRow) *principal.Role { return &r.Role }),
 	postgres.UUIDOrNil("key_id", func(r *sessionRow) **uuid.UUID { return &r.KeyID }),
 	postgres.UUIDOrNil("bound_tenant_id", func(r *sessionRow) **uuid.UUID { return &r.bound }),

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/principal"
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 	"github.com/skald-saga/skald/internal/tenant"
 )
 
@@ -55,6 +56,25 @@ func (c claims) role(claim string, byName map[string]principal.Role) principal.R
 		return ""
 	}
 	return principal.Roles[best]
+}
+
+// maxName is the maximum length of a person's name, in characters.
+const maxName = 100
+
+// person returns the name of a claim as it is recorded and shown: in one line, without what could
+// reorder or hide the text beside it, and cut. "": the token has none.
+func (c claims) person(claim string) string {
+	if claim == "" {
+		return ""
+	}
+	name, _ := c.at(claim).(string)
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) && !unicode.IsSpace(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, plaintext.Replacement))
+	return plaintext.Text(strings.Join(strings.Fields(name), " "), plaintext.Characters(maxName))
 }
 
 // tenant reads the tenant of a token; it returns the zero tenant if there is none.

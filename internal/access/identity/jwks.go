@@ -222,6 +222,8 @@ type JWT struct {
 	// dots.
 	RoleClaim   string
 	TenantClaim string
+	// NameClaim has what the issuer calls a person, for people to read; optional.
+	NameClaim string
 	// Roles are the roles of the names in RoleClaim, such as groups of a provider; empty: the names
 	// are roles.
 	Roles map[string]principal.Role

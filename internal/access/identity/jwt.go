@@ -92,7 +92,10 @@ func (t *tokens) principal(subject string, c claims) (principal.Principal, error
 			t.cfg.TenantClaim,
 		)
 	}
-	return principal.Principal{Subject: "jwt:" + subject, Role: c.role(t.cfg.RoleClaim, t.cfg.Roles), Tenant: tenant}, nil
+	return principal.Principal{
+		Subject: "jwt:" + subject, Name: c.person(t.cfg.NameClaim),
+		Role: c.role(t.cfg.RoleClaim, t.cfg.Roles), Tenant: tenant,
+	}, nil
 }
 
 // found is the result of checking a credential.

@@ -351,3 +351,38 @@ func TestTokenWithoutATenantNeedsTheSetting(t *testing.T) {
 		t.Errorf("with one: %v, %v", got, err)
 	}
 }
+
+// The name of a person is text from outside, for people to read: it is cleaned and cut, and gives no
+// permission, whatever it says.
+func TestNameOfAPersonIsCleanedAndDecidesNothing(t *testing.T) {
+	i := newIssuer(t)
+	i.serve()
+	for name, tt := range map[string]struct {
+		claim string
+		value any
+		want  string
+	}{
+		"as it is":              {"preferred_username", "kim", "kim"},
+		"of any script":         {"preferred_username", "Ким 金 Ö", "Ким 金 Ö"},
+		"none":                  {"preferred_username", nil, ""},
+		"not text":              {"preferred_username", 7, ""},
+		"a list":                {"preferred_username", []string{"kim"}, ""},
+		"lines and blanks":      {"preferred_username", "  kim\r\n\tof  ops ", "kim of ops"},
+		"directions":            {"preferred_username", "kim\u202e\u2066nimda\u200b", "kimnimda"},
+		"NUL and bytes of none": {"preferred_username", "k\x00im\xff", "kim\uFFFD"},
+		"only what is dropped":  {"preferred_username", "\u200b\n", ""},
+		"long":                  {"preferred_username", strings.Repeat("é", 300), strings.Repeat("é", 100)},
+		"a word of permissions": {"preferred_username", "admin", "admin"},
+		"another claim":         {"profile.name", "kim", "kim"},
+		"no claim configured":   {"", "kim", ""},
+	} {
+		claims := map[string]any{"role": "auditor", "preferred_username": tt.value,
+			"profile": map[string]any{"name": tt.value}}
+		c := i.checker(func(j *identity.JWT) { j.NameClaim = tt.claim })
+		got, err := c.Identify(t.Context(), i.token("es", claims))
+		want := principal.Principal{Subject: "jwt:alice", Name: tt.want, Role: principal.Auditor, Tenant: home}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}

@@ -69,8 +69,8 @@ func toAPIAction(a *operator.Action) api.Action {
 	return api.Action{
 		ID: a.ID, At: a.At, Kind: api.ActionKind(a.Kind), Subject: a.Subject, Verb: a.Verb,
 		SubjectName: httpkit.UnlessEmpty(a.SubjectName),
-		Actor:       httpkit.UnlessEmpty(a.Actor),
-		Reason:      httpkit.UnlessEmpty(a.Reason), RequestID: httpkit.UnlessEmpty(a.RequestID), Detail: a.Detail,
+		Actor:       httpkit.UnlessEmpty(a.Actor), ActorName: httpkit.UnlessEmpty(a.ActorName),
+		Reason: httpkit.UnlessEmpty(a.Reason), RequestID: httpkit.UnlessEmpty(a.RequestID), Detail: a.Detail,
 		CredentialID: httpkit.UnlessNil(a.Credential), Address: httpkit.UnlessEmpty(a.Address),
 		Operation:  httpkit.UnlessEmpty(a.Operation),
 		BeforeHash: httpkit.UnlessEmpty(hex.EncodeToString(a.Before)),

@@ -15,12 +15,13 @@ import (
 
 // toAPIEvent converts an audit event; cursor is the position after it.
 func toAPIEvent(e *trail.StoredEvent, cursor string) api.AuditEvent {
+	name, data := e.Named()
 	out := api.AuditEvent{
 		ID: strconv.FormatInt(e.ID, 10), SagaID: e.SagaID, EventType: api.AuditEventType(e.Type), Timestamp: e.At,
 		OldState: toAPIState(e.Old), NewState: toAPIState(e.New),
-		StepName: httpkit.UnlessEmpty(e.StepName), EventData: e.Data, Error: sagaapi.ToAPIError(e.Error),
-		Actor: httpkit.UnlessEmpty(e.Actor), RequestID: httpkit.UnlessEmpty(e.RequestID), TraceID: e.TraceID,
-		SpanID:       e.SpanID,
+		StepName: httpkit.UnlessEmpty(e.StepName), EventData: data, Error: sagaapi.ToAPIError(e.Error),
+		Actor: httpkit.UnlessEmpty(e.Actor), ActorName: httpkit.UnlessEmpty(name),
+		RequestID: httpkit.UnlessEmpty(e.RequestID), TraceID: e.TraceID, SpanID: e.SpanID,
 		WorkflowName: httpkit.UnlessEmpty(e.WorkflowName), CorrelationID: e.CorrelationID, BusinessKey: e.BusinessKey,
 		Cursor: cursor,
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -115,6 +116,7 @@ func (st *Actions) Actions(ctx context.Context, tenant uuid.UUID, f operator.Fil
 		if err == nil {
 			a.Detail, err = postgres.Canonical(a.Detail) // canonical again, as before it was stored as jsonb
 		}
+		a.ActorName, a.Detail = principal.NameIn(a.Detail)
 		if a.Kind == operator.Saga {
 			done := saga.OperationOf(saga.AuditType(a.Verb), a.Detail, a.Actor, a.Operation)
 			a.Verb, a.Reason, a.Detail, a.Operation = string(done.Verb), done.Reason, done.Detail, ""

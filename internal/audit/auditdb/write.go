@@ -14,9 +14,11 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
-// actionTable is saga.audit_actions. Result is Done if an action has none.
+// actionTable is saga.audit_actions. Result is Done if an action has none. The name of the actor is
+// in the detail.
 var actionTable = postgres.NewTable(
 	postgres.UUID("id", func(a *operator.Action) *uuid.UUID { return &a.ID }),
 	postgres.UUID("tenant_id", func(a *operator.Action) *uuid.UUID { return &a.TenantID }),
@@ -46,6 +48,7 @@ var (
 // PutAction stores one action in the transaction of the change it records, which must run as
 // the role of its tenant or of the engine.
 func PutAction(ctx context.Context, tx *sqlx.Tx, a operator.Action) error {
+	a.Detail = principal.WithName(a.Detail, a.ActorName)
 	a.Result = cmp.Or(a.Result, operator.Done)
 	_, err := tx.ExecContext(ctx, putAction.Text, putAction.Args(actionTable.Row(&a))...)
 	return err
@@ -59,7 +62,7 @@ func PutActions(ctx context.Context, tx *sqlx.Tx, actions []operator.Action) err
 	}
 	batch := actionTable.Batch(len(actions))
 	for _, a := range actions {
-		a.Result = cmp.Or(a.Result, operator.Done)
+		a.Result, a.Detail = cmp.Or(a.Result, operator.Done), principal.WithName(a.Detail, a.ActorName)
 		batch.Add(&a)
 	}
 	_, err := tx.ExecContext(ctx, putActions.Text, putActions.Args(batch)...)

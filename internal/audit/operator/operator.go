@@ -69,6 +69,7 @@ type Action struct {
 
 	Verb      string // e.g. discard; the last word of the operation
 	Actor     string // subject of the credential; "" for Skald itself
+	ActorName string // principal.Principal.Name at that time
 	Reason    string
 	RequestID string
 	// Detail is what changed, as canonical JSON without payloads; nil: the verb is enough. For
@@ -99,6 +100,7 @@ const MaxReason = 500
 // By is the actor, as recorded in an Action.
 type By struct {
 	Actor      string
+	ActorName  string
 	Reason     string // at most MaxReason characters
 	RequestID  string
 	Credential uuid.UUID
@@ -122,7 +124,7 @@ func Acting(ctx context.Context) By {
 func (by By) Did(id, tenant uuid.UUID, at time.Time, kind Kind, subject, verb string, detail json.RawMessage) Action {
 	return Action{
 		ID: id, TenantID: tenant, At: at, Kind: kind, Subject: subject, Verb: verb,
-		Actor: by.Actor, Reason: by.Reason, RequestID: by.RequestID, Detail: detail,
+		Actor: by.Actor, ActorName: by.ActorName, Reason: by.Reason, RequestID: by.RequestID, Detail: detail,
 		Credential: by.Credential, Address: by.Address, Operation: by.Operation,
 	}
 }

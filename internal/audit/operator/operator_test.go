@@ -81,6 +81,7 @@ func TestDigestSeparatesFields(t *testing.T) {
 func TestActionRecordsEverythingAboutItsActor(t *testing.T) {
 	by := operator.By{
 		Actor:      "key:ann",
+		ActorName:  "ann",
 		Reason:     "because",
 		RequestID:  "req-1",
 		Credential: uuid.UUID{4},
@@ -98,6 +99,7 @@ func TestActionRecordsEverythingAboutItsActor(t *testing.T) {
 		Verb:       "discard",
 		Detail:     json.RawMessage(`{"n":1}`),
 		Actor:      "key:ann",
+		ActorName:  "ann",
 		Reason:     "because",
 		RequestID:  "req-1",
 		Credential: uuid.UUID{4},

@@ -71,6 +71,7 @@ var sagaBulkTable = postgres.NewTable(
 	postgres.Bytes("request_hash", func(b *sagaBulkRow) *[]byte { return &b.RequestHash }),
 	postgres.Text("reason", func(b *sagaBulkRow) *string { return &b.Reason }),
 	postgres.Text("actor", func(b *sagaBulkRow) *string { return &b.Actor }),
+	postgres.Text("actor_name", func(b *sagaBulkRow) *string { return &b.ActorName }),
 	postgres.Time("created_at", func(b *sagaBulkRow) *time.Time { return &b.CreatedAt }),
 	postgres.TimeOrNil("ended_at", func(b *sagaBulkRow) **time.Time { return &b.EndedAt }),
 )

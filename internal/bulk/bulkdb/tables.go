@@ -42,6 +42,7 @@ var backfillTable = postgres.NewTable(
 	postgres.Bytes("request_hash", func(b *jobrun.Backfill) *[]byte { return &b.RequestHash }),
 	postgres.Text("reason", func(b *jobrun.Backfill) *string { return &b.Reason }),
 	postgres.Text("actor", func(b *jobrun.Backfill) *string { return &b.Actor }),
+	postgres.Text("actor_name", func(b *jobrun.Backfill) *string { return &b.ActorName }),
 	postgres.Time("created_at", func(b *jobrun.Backfill) *time.Time { return &b.CreatedAt }),
 	postgres.TimeOrNil("ended_at", func(b *jobrun.Backfill) **time.Time { return &b.EndedAt }).ReadOnly(),
 )
@@ -74,6 +75,7 @@ var bulkTable = postgres.NewTable(
 	postgres.Bytes("request_hash", func(b *bulkRow) *[]byte { return &b.RequestHash }),
 	postgres.Text("reason", func(b *bulkRow) *string { return &b.Reason }),
 	postgres.Text("actor", func(b *bulkRow) *string { return &b.Actor }),
+	postgres.Text("actor_name", func(b *bulkRow) *string { return &b.ActorName }),
 	postgres.Time("created_at", func(b *bulkRow) *time.Time { return &b.CreatedAt }),
 	postgres.TimeOrNil("ended_at", func(b *bulkRow) **time.Time { return &b.EndedAt }).ReadOnly(),
 )

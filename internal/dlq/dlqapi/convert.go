@@ -147,7 +147,7 @@ func toAPIAttempts(attempts []dlq.Attempt) []api.DeadLetterAttempt {
 			Number: a.Number, Outcome: api.DeadLetterAttemptOutcome(a.Outcome), Error: httpkit.UnlessEmpty(a.Error),
 			Target:   toAPITarget(&a.Target),
 			Revision: a.Revision, Written: toAPIPlace(a.Written), RedriveID: httpkit.UnlessNil(a.RedriveID),
-			Actor:     httpkit.UnlessEmpty(a.Actor),
+			Actor: httpkit.UnlessEmpty(a.Actor), ActorName: httpkit.UnlessEmpty(a.ActorName),
 			StartedAt: a.StartedAt, EndedAt: a.EndedAt,
 		}
 		if a.StatusCode != 0 {
@@ -177,8 +177,8 @@ func toAPIRevisions(revisions []dlq.Revision, redact []string) []api.DeadLetterR
 	out := make([]api.DeadLetterRevision, len(revisions))
 	for i := range revisions {
 		r := &revisions[i]
-		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, Reason: httpkit.UnlessEmpty(r.Reason),
-			CreatedAt: r.CreatedAt, PayloadPatch: r.Patch}
+		shown := api.DeadLetterRevision{Number: r.Number, Author: r.Author, AuthorName: httpkit.UnlessEmpty(r.AuthorName),
+			Reason: httpkit.UnlessEmpty(r.Reason), CreatedAt: r.CreatedAt, PayloadPatch: r.Patch}
 		enc := dlq.EncodingOf(r.Content.Payload)
 		shown.PayloadEncoding = httpkit.EnumUnlessEmpty[api.DeadLetterEncoding](string(enc))
 		shown.Payload, shown.PayloadBase64 = showPayload(r.Content.Payload, enc, letterView{redact: redact})

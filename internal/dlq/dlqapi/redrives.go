@@ -192,7 +192,7 @@ func (s *Handlers) tooMuch(r *dlq.Redrive) error {
 func (s *Handlers) newRedrive(ctx context.Context, asked bulk) (dlq.Redrive, error) {
 	req := httpkit.RequestOf(ctx)
 	r := asked.redrive
-	r.TenantID, r.Actor = req.Tenant.ID, req.Principal
+	r.TenantID, r.Actor, r.ActorName = req.Tenant.ID, req.Principal, req.Who.Name
 	id := s.NewID()
 	if key := httpkit.KeyOf(req, asked.key); key != nil {
 		id, r.RequestHash = redriveID(req, key.Key), key.Hash

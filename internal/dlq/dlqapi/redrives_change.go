@@ -53,7 +53,12 @@ func (s *Handlers) moveRedrive(ctx context.Context, id uuid.UUID, match *string,
 	}
 	return s.changeRedrive(ctx, id, match, string(verb), reason, nil,
 		func(r dlq.Redrive, now time.Time) (dlq.Redrive, error) {
-			return r.Moved(verb, httpkit.RequestOf(ctx).Principal, now)
+			req := httpkit.RequestOf(ctx)
+			after, err := r.Moved(verb, req.Principal, now)
+			if verb == dlq.ApproveRedrive {
+				after.ApprovedByName = req.Who.Name
+			}
+			return after, err
 		})
 }
 

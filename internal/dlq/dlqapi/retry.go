@@ -112,7 +112,7 @@ func (s *Handlers) claimOf(ctx context.Context, l *dlq.Letter, b *api.DeadLetter
 		if err != nil {
 			return claim, err
 		}
-		r.Author, r.Reason, r.CreatedAt = req.Principal, httpkit.Text(b.Reason), s.Now()
+		r.Author, r.AuthorName, r.Reason, r.CreatedAt = req.Principal, req.Who.Name, httpkit.Text(b.Reason), s.Now()
 		claim.Revision, content = &r, l.Content.With(r.Content)
 	}
 	if err := carryable(l, &claim, content, &p, b); err != nil {

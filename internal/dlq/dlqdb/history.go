@@ -36,6 +36,7 @@ var attemptTable = postgres.NewTable(
 	postgres.IntOrNil("written_offset", func(r *attemptRow) **int64 { return &r.at.offset }),
 	postgres.UUIDOrZero("redrive_id", func(r *attemptRow) *uuid.UUID { return &r.RedriveID }),
 	postgres.Text("actor", func(r *attemptRow) *string { return &r.Actor }),
+	postgres.Text("actor_name", func(r *attemptRow) *string { return &r.ActorName }),
 	postgres.Time("started_at", func(r *attemptRow) *time.Time { return &r.StartedAt }),
 	postgres.Time("ended_at", func(r *attemptRow) *time.Time { return &r.EndedAt }),
 )
@@ -91,6 +92,7 @@ var revisionTable = postgres.NewTable(
 	postgres.Bytes("payload_raw", func(r *revisionRow) *[]byte { return &r.payload }),
 	postgres.JSON("patch", func(r *revisionRow) *[]byte { return &r.patch }),
 	postgres.Text("author", func(r *revisionRow) *string { return &r.Author }),
+	postgres.Text("author_name", func(r *revisionRow) *string { return &r.AuthorName }),
 	postgres.Text("reason", func(r *revisionRow) *string { return &r.Reason }),
 	postgres.Time("created_at", func(r *revisionRow) *time.Time { return &r.CreatedAt }),
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/principal"
 )
 
 // pushLetters stores a batch and returns which of its letters are new.
@@ -34,7 +35,8 @@ var pushAudited = postgres.Named(`WITH `+insertLetters+`, told AS (
 	       '`+string(operator.DeadLetter)+`',
 	       CASE p.letters WHEN 1 THEN p.ids->>0 ELSE '*' END,
 	       '`+dlq.VerbPush+`',
-	       CASE WHEN p.letters > 1 THEN jsonb_build_object('letters', p.letters, 'ids', p.ids) END,
+	       nullif(CASE WHEN p.letters > 1 THEN jsonb_build_object('letters', p.letters, 'ids', p.ids) ELSE '{}' END
+	              || coalesce(nullif(@named, ''), '{}')::jsonb, '{}'),
 	       @actor::text, @reason::text, @request_id::text, @credential::uuid, @address::text, @operation::text
 	  FROM unnest(@action_ids::uuid[], @tenants::uuid[]) AS a (id, tenant_id)
 	 CROSS JOIN LATERAL (SELECT count(*) AS letters, jsonb_agg(s.id ORDER BY s.seq) AS ids
@@ -42,7 +44,8 @@ var pushAudited = postgres.Named(`WITH `+insertLetters+`, told AS (
 	                      WHERE s.tenant_id = a.tenant_id) AS p
 	 WHERE p.letters > 0
 ) SELECT s.id, s.seq FROM stored s`, newLetterRows, newGroups, newTerms,
-	postgres.Single("action_ids", "tenants", "actor", "reason", "request_id", "credential", "address", "operation"))
+	postgres.Single("action_ids", "tenants", "actor", "reason", "request_id", "credential", "address", "operation",
+		"named"))
 
 // knownLetters finds the letters that kept others from being stored: by the id, of any
 // tenant, live or archived; by the dedupe key; by the place in Kafka, or the id of the
@@ -176,6 +179,7 @@ func pushedBy(by operator.By, newID func() uuid.UUID, batch []dlq.Letter) postgr
 	return postgres.Values{
 		pq.Array(ids), pq.Array(tenants), by.Actor, by.Reason, by.RequestID,
 		uuid.NullUUID{UUID: by.Credential, Valid: by.Credential != uuid.Nil}, by.Address, by.Operation,
+		string(principal.WithName(nil, by.ActorName)),
 	}
 }
 

@@ -64,6 +64,7 @@ func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time
 		return d, err
 	}
 	d.Letter, d.Send, d.To, d.Actor = claimed, claimed.Content, claimed.Destination(c.Target), c.Actor
+	d.ActorName = c.By.ActorName
 	d.Forced, d.Was = l.Status == dlq.Dead, l.Resolution
 	d.RedriveID = uuid.Nil // it belongs to no redrive; the column keeps the last one
 	drives := []dlq.Drive{d}

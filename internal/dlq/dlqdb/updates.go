@@ -189,8 +189,8 @@ SELECT id FROM moved`,
 var (
 	movedLetter = messageTable.Only("tenant_id", "id", "version", "status", "resolution", "retry_count", "error_message",
 		"error_type", "error_class", "fingerprint", "last_retry_at", "terminal_at", "updated_at")
-	endedAttempt = attemptTable.Only("revision", "target", "outcome", "error", "redrive_id", "actor", "started_at",
-		"ended_at")
+	endedAttempt = attemptTable.Only("revision", "target", "outcome", "error", "redrive_id", "actor", "actor_name",
+		"started_at", "ended_at")
 )
 
 func (t *LetterUpdater) putUpdates(ctx context.Context, tx *sqlx.Tx, before, l *dlq.Letter, ended *dlq.Attempt) error {

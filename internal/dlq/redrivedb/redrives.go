@@ -149,7 +149,8 @@ UPDATE dlq.dlq_redrives
  WHERE tenant_id = @r.tenant_id AND id = @r.id AND version + 1 = @r.version`, changedRedrive.As("r"))
 
 var changedRedrive = redriveTable.Only("tenant_id", "id", "version", "state", "halt_reason", "rate", "concurrency",
-	"stop_on", "scheduled_for", "halts_above", "approved_by", "canary_ok", "watched_at", "ended_at", "updated_at")
+	"stop_on", "scheduled_for", "halts_above", "approved_by", "approved_by_name", "canary_ok", "watched_at",
+	"ended_at", "updated_at")
 
 // Change implements dlq.Redrives.
 func (st *Redrives) Change(ctx context.Context, r dlq.Redrive, by operator.Action) error {

@@ -42,6 +42,8 @@ var redriveTable = postgres.NewTable(
 	postgres.Text("reason", func(r *dlq.Redrive) *string { return &r.Reason }),
 	postgres.Text("actor", func(r *dlq.Redrive) *string { return &r.Actor }),
 	postgres.Text("approved_by", func(r *dlq.Redrive) *string { return &r.ApprovedBy }),
+	postgres.Text("actor_name", func(r *dlq.Redrive) *string { return &r.ActorName }),
+	postgres.Text("approved_by_name", func(r *dlq.Redrive) *string { return &r.ApprovedByName }),
 	postgres.Bool("gathered", func(r *dlq.Redrive) *bool { return &r.Gathered }),
 	postgres.Int("matched", func(r *dlq.Redrive) *int64 { return &r.Matched }),
 	postgres.Int("done", func(r *dlq.Redrive) *int64 { return &r.Done }),

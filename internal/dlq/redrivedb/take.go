@@ -279,6 +279,7 @@ func (t *taking) claim(ctx context.Context) ([]dlq.Drive, error) {
 		}
 		d.Forced = d.Was != ""
 		d.Send, d.To, d.Actor = d.Content, d.Destination(t.r.Target), t.r.Actor
+		d.ActorName = t.r.ActorName
 		drives = append(drives, d)
 		return nil
 	})

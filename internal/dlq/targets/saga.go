@@ -64,7 +64,8 @@ func (d *Saga) Drive(ctx context.Context, batch []dlq.Drive) []dlq.Result {
 
 func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: d.Now(), Accepted: true, Outcome: dlq.Uncertain}
-	err := d.apply(ctx, &l.Letter, operator.By{Actor: l.Actor}, nil, func(run *saga.Instance) (saga.Event, error) {
+	by := operator.By{Actor: l.Actor, ActorName: l.ActorName}
+	err := d.apply(ctx, &l.Letter, by, nil, func(run *saga.Instance) (saga.Event, error) {
 		if run.State == saga.Compensating {
 			return nil, errUnderWay // another request was faster
 		}
@@ -142,7 +143,7 @@ func (d *Saga) apply(ctx context.Context, l *dlq.Letter, by operator.By, action 
 		}
 		change, err := saga.Apply(run, e, saga.Moment{
 			Now: d.Now(), NewID: d.NewID, CompensationTimeout: d.CompensationTimeout, Budget: d.Budget,
-			Actor: by.Actor, RequestID: by.RequestID,
+			Actor: by.Actor, ActorName: by.ActorName, RequestID: by.RequestID,
 		})
 		if err != nil {
 			return err

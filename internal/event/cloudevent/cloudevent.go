@@ -60,6 +60,7 @@ type Data struct {
 	EventData     json.RawMessage `json:"event_data,omitempty"`
 	Error         *saga.Error     `json:"error,omitempty"`
 	Actor         string          `json:"actor,omitempty"`
+	ActorName     string          `json:"actor_name,omitempty"`
 	RequestID     string          `json:"request_id,omitempty"`
 	TraceID       *string         `json:"trace_id,omitempty"`
 	SpanID        *string         `json:"span_id,omitempty"`
@@ -75,6 +76,7 @@ func Source(tenant uuid.UUID) string { return "/skald/tenants/" + tenant.String(
 // could not have been stored.
 func Of(e *trail.StoredEvent) (Event, error) {
 	id := strconv.FormatInt(e.ID, 10)
+	name, data := e.Named()
 	d := Data{
 		ID:            id,
 		EventType:     e.Type,
@@ -82,8 +84,8 @@ func Of(e *trail.StoredEvent) (Event, error) {
 		WorkflowName:  e.WorkflowName,
 		CorrelationID: e.CorrelationID,
 		BusinessKey:   e.BusinessKey,
-		StepName:      e.StepName, Attempt: e.Attempt, Timestamp: e.At, EventData: e.Data, Error: withoutDetails(e.Error),
-		Actor: e.Actor, RequestID: e.RequestID, TraceID: e.TraceID, SpanID: e.SpanID,
+		StepName:      e.StepName, Attempt: e.Attempt, Timestamp: e.At, EventData: data, Error: withoutDetails(e.Error),
+		Actor: e.Actor, ActorName: name, RequestID: e.RequestID, TraceID: e.TraceID, SpanID: e.SpanID,
 	}
 	if e.StepIndex != saga.NoStep {
 		d.StepIndex, d.StepID = &e.StepIndex, e.SagaID.String()+":"+strconv.Itoa(e.StepIndex)
@@ -94,11 +96,11 @@ func Of(e *trail.StoredEvent) (Event, error) {
 	if e.New != saga.NoState {
 		d.NewState, d.Status = e.New.String(), e.New.Status()
 	}
-	data, err := json.Marshal(d)
+	body, err := json.Marshal(d)
 	return Event{
 		SpecVersion: "1.0", ID: id, Source: Source(e.TenantID), Type: TypePrefix + string(e.Type), Subject: e.SagaID.String(),
 		Time: e.At, ContentType: "application/json", TraceParent: TraceParent(e.TraceID, e.SpanID),
-		TraceState: text(e.TraceState), Baggage: text(e.Baggage), Data: data,
+		TraceState: text(e.TraceState), Baggage: text(e.Baggage), Data: body,
 	}, err
 }
 

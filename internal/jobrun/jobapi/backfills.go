@@ -28,7 +28,7 @@ func (s *Handlers) bulkHead(ctx context.Context, header, reason *string, now tim
 	req := httpkit.RequestOf(ctx)
 	h := bulk.Head{
 		TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
-		Reason: httpkit.Text(reason), Actor: req.Principal, CreatedAt: now,
+		Reason: httpkit.Text(reason), Actor: req.Principal, ActorName: req.Who.Name, CreatedAt: now,
 	}
 	key := httpkit.KeyOf(req, header)
 	if key == nil {
@@ -233,7 +233,7 @@ func toAPIBackfill(b *jobrun.Backfill, d *jobrun.Definition, active *int64) api.
 		HaltReason: httpkit.UnlessEmpty(b.HaltReason), Found: b.Found,
 		AllowedActions: httpkit.Each(b.Actions(), verbOf),
 		Created:        b.Created, Skipped: b.Skipped, Active: active, Reason: httpkit.UnlessEmpty(b.Reason),
-		Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
+		Actor: httpkit.UnlessEmpty(b.Actor), ActorName: httpkit.UnlessEmpty(b.ActorName), Version: b.Version,
 		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{
 			"self": backfillPath(b.ID), "job_definition": "/api/v1/job-definitions/" + b.DefinitionID.String(),

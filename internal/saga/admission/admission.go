@@ -152,7 +152,7 @@ func (s *Service) newSaga(r *Request, c chosen, owner *int64) saga.NewSaga {
 		Floating: c.floating,
 		Key:      r.Key,
 		Join:     r.Join,
-		Actor:    r.Actor, RequestID: r.RequestID,
+		Actor:    r.Actor, ActorName: r.ActorName, RequestID: r.RequestID,
 	}
 }
 

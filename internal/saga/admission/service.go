@@ -64,6 +64,8 @@ type Request struct {
 	Key      *idempotency.Key // nil: none
 	Join     bool             // accept an unfinished saga with the same business key instead
 	Actor    string           // who makes the request
+	// ActorName is what people call the actor.
+	ActorName string
 	// RequestID is in the audit event and in the log.
 	RequestID string
 	Wait      time.Duration // for the saga's end; 0: do not wait

@@ -65,7 +65,9 @@ func (m *memory) create(n *saga.NewSaga) saga.CreateResult {
 		s.TimeoutAt = micro(&at)
 	}
 	m.sagas[s.Ref()] = &s
-	m.audit = append(m.audit, copyEvent(s.Begun(n.Actor, n.RequestID)))
+	begun := s.Begun(n.Actor, n.RequestID)
+	begun.NameActor(n.ActorName)
+	m.audit = append(m.audit, copyEvent(begun))
 	if n.Key != nil {
 		m.keys[keyOf(n.Key)] = keyRow{string(n.Key.Hash), s.ID, m.now()}
 	}

@@ -132,7 +132,7 @@ func (s *Handlers) decide(ctx context.Context,
 		return change, run, m, err
 	}
 	m = saga.Moment{Now: s.Now(), NewID: s.NewID, CompensationTimeout: s.CompensationTimeout, Budget: s.Budget,
-		Actor: req.Principal, RequestID: req.ID}
+		Actor: req.Principal, ActorName: req.Who.Name, RequestID: req.ID}
 	change, err = saga.Apply(run, e, m)
 	return change, run, m, err
 }

@@ -126,9 +126,9 @@ func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.K
 		case !fits:
 			return false, httpkit.Stale(saga.CodeStale, "archived saga", a.Saga.Version)
 		}
-		err = s.Archive.Restore(ctx, saga.Restoration{
-			TenantID: req.Tenant.ID, SagaID: id, Key: key, Event: a.Saga.Restored(req.Principal, req.ID, by, reason, s.Now()),
-		})
+		restored := a.Saga.Restored(req.Principal, req.ID, by, reason, s.Now())
+		restored.NameActor(req.Who.Name)
+		err = s.Archive.Restore(ctx, saga.Restoration{TenantID: req.Tenant.ID, SagaID: id, Key: key, Event: restored})
 		if err == nil {
 			s.Log.InfoContext(ctx, "saga restored from the archive", slog.String("saga_id", id.String()),
 				slog.String("by", by), slog.String("request_id", req.ID))

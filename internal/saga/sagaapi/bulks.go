@@ -80,7 +80,8 @@ func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, header 
 	b = sagabulk.Bulk{
 		Head: bulk.Head{
 			ID: s.sagaBulkID(req, key), TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
-			Reason: httpkit.Text(in.Reason), Actor: req.Principal, CreatedAt: now,
+			Reason: httpkit.Text(in.Reason), Actor: req.Principal, ActorName: req.Who.Name,
+			CreatedAt: now,
 		},
 		Action: saga.Verb(in.Action), Before: now, IDs: in.Ids,
 	}
@@ -298,7 +299,8 @@ func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {
 		ExpectedIsCapped: b.ExpectedCapped, HaltsAbove: b.HaltsAbove, HaltReason: httpkit.UnlessEmpty(b.HaltReason),
 		Found: b.Found, AllowedActions: httpkit.Each(b.Actions(), verbOf),
 		Matched: b.Matched, Done: b.Done, Skipped: b.Skipped,
-		Reason: httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor), Version: b.Version,
+		Reason: httpkit.UnlessEmpty(b.Reason), Actor: httpkit.UnlessEmpty(b.Actor),
+		ActorName: httpkit.UnlessEmpty(b.ActorName), Version: b.Version,
 		CreatedAt: b.CreatedAt, EndedAt: b.EndedAt,
 		Links: api.JobLinks{"self": sagaBulkPath(b.ID), "items": sagaBulkPath(b.ID) + "/items"},
 	}

@@ -30,7 +30,7 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	created, err := s.admission.Create(ctx, &admission.Request{
 		Spec: spec, Workflow: workflowOf(in.Body), Key: httpkit.KeyOf(req, in.Params.IdempotencyKey),
 		Join:  in.Body.OnConflict != nil && *in.Body.OnConflict == api.SagaInputOnConflictReturnExisting,
-		Actor: req.Principal, RequestID: req.ID, Wait: wait,
+		Actor: req.Principal, ActorName: req.Who.Name, RequestID: req.ID, Wait: wait,
 	})
 	if err != nil {
 		return nil, err

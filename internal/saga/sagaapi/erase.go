@@ -24,8 +24,9 @@ func (s *Handlers) EraseContent(ctx context.Context, in api.EraseContentRequestO
 		return nil, err
 	}
 	req := httpkit.RequestOf(ctx)
-	e := erasure.Erasure{ID: s.NewID(), TenantID: req.Tenant.ID, Subject: subject, At: s.Now(), Actor: req.Principal,
-		RequestID: req.ID, Reason: in.Body.Reason, DryRun: in.Params.DryRun != nil && *in.Params.DryRun}
+	e := erasure.Erasure{ID: s.NewID(), TenantID: req.Tenant.ID, Subject: subject, At: s.Now(),
+		Actor: req.Principal, ActorName: req.Who.Name, RequestID: req.ID, Reason: in.Body.Reason,
+		DryRun: in.Params.DryRun != nil && *in.Params.DryRun}
 	ctx, cancel := s.Promised(httpkit.WithActor(ctx, &in.Body.Reason))
 	defer cancel()
 	erased, err := s.Eraser.Erase(ctx, e)

@@ -34,7 +34,9 @@ func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObjec
 		}
 		after, changed := f.note.Edited(saga.NoteEdit{Assignee: b.Assignee, Text: b.Note})
 		if changed != nil {
-			err = s.Notes.PutNote(ctx, f.saga.Noted(after, changed, req.Principal, req.ID, httpkit.Text(b.Reason), s.Now()))
+			noted := f.saga.Noted(after, changed, req.Principal, req.ID, httpkit.Text(b.Reason), s.Now())
+			noted.Event.NameActor(req.Who.Name)
+			err = s.Notes.PutNote(ctx, noted)
 		}
 		switch {
 		case err == nil:

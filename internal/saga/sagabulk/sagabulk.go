@@ -226,7 +226,7 @@ func impossible(pointer, why string) error {
 
 // Decide applies the action to a saga by the rules of sagas. Fault: the saga's refusal.
 func (b *Bulk) Decide(run saga.Instance, logs []saga.StepLog, m saga.Moment) (saga.Change, error) {
-	m.Actor, m.RequestID = b.Actor, b.ID.String()
+	m.Actor, m.ActorName, m.RequestID = b.Actor, b.ActorName, b.ID.String()
 	change, err := saga.Apply(run, b.action().event(b, logs), m)
 	for i := range change.Audit {
 		change.Audit[i].OfBulk(b.ID)

@@ -91,6 +91,7 @@ func newSagaColumns(db *postgres.DB, batch []saga.NewSaga) (string, []any, error
 			keys.Add(&key)
 		}
 		begun := s.Begun(n.Actor, n.RequestID)
+		begun.NameActor(n.ActorName)
 		if err := addEvent(db, events, &begun); err != nil {
 			return "", nil, err
 		}

@@ -24,7 +24,11 @@ func explainedRedrive(r *client.Redrive, now time.Time) (all []template.HTML) {
 	say := func(s template.HTML) { all = append(all, s) }
 	switch r.State {
 	case client.RedriveStateAWAITINGAPPROVAL:
-		say(web.Sentence("It starts when someone other than %s approves it.", r.Actor))
+		requester := r.Actor
+		if r.ActorName != nil {
+			requester = *r.ActorName
+		}
+		say(web.Sentence("It starts when someone other than %s approves it.", requester))
 	case client.RedriveStatePENDING:
 		if r.ScheduledFor != nil && r.ScheduledFor.After(now) {
 			say(web.Sentence("It begins %s.", web.Ago(now, *r.ScheduledFor)))

@@ -10,7 +10,8 @@ function add(event) {
   time.dateTime = event.timestamp;
   time.textContent = 'just now';
   const state = [event.old_state, event.new_state].filter(Boolean).join(' → ');
-  for (const cell of row.querySelectorAll('[data-of]')) cell.textContent = { ...event, state }[cell.dataset.of] ?? '';
+  for (const cell of row.querySelectorAll('[data-of]')) cell.textContent = { ...event, state, actor: event.actor_name ?? event.actor }[cell.dataset.of] ?? '';
+  row.querySelector('[data-of=actor]').title = event.actor ?? '';
   const link = row.querySelector('a');
   link.href = `${base}/ui/sagas/${encodeURIComponent(event.saga_id)}${tenant ? `?tenant=${encodeURIComponent(tenant)}` : ''}`;
   link.firstChild.textContent = `${event.saga_id.slice(0, 4)}…${event.saga_id.slice(-6)}`;
