@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 // number parses a non-negative number, as decimal text or as a big-endian integer of 4
@@ -67,6 +69,27 @@ func traceOf(value []byte) string {
 		return ""
 	}
 	return hexID(parts[1])
+}
+
+// TraceContext returns the tracestate and the baggage of a letter's headers, as far as they may be
+// passed on; "": there is none. A tracestate needs a traceparent.
+func (c *Content) TraceContext() (state, baggage string) {
+	var states, baggages []string
+	traced := false
+	for _, h := range c.Headers {
+		switch strings.ToLower(h.Name) {
+		case "traceparent":
+			traced = traced || traceOf(h.Value) != ""
+		case "tracestate":
+			states = append(states, string(h.Value))
+		case "baggage":
+			baggages = append(baggages, string(h.Value))
+		}
+	}
+	if traced {
+		state = plaintext.TraceState(states...)
+	}
+	return state, plaintext.Baggage(baggages...)
 }
 
 // hexID returns s in lower case if it is 16 or 32 hexadecimal digits that are not all

@@ -2,14 +2,9 @@ package httpkit
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
-)
 
-// Limits of what a request passes on beside its traceparent.
-const (
-	maxTraceStates, maxTraceState = 32, 512
-	maxBaggages, maxBaggage       = 64, 8192
+	"github.com/skald-saga/skald/internal/strictjson/plaintext"
 )
 
 const (
@@ -48,69 +43,15 @@ func CleanTrace(h http.Header) {
 	}
 	if states, sent := h[headerTraceState]; sent {
 		trace, _ := TraceOf(h.Get(headerTraceParent))
-		state := strings.Join(states, ",")
-		if delete(h, headerTraceState); trace != nil && validTraceState(state) {
+		state := plaintext.TraceState(states...)
+		if delete(h, headerTraceState); trace != nil && state != "" {
 			h[headerTraceState] = []string{state}
 		}
 	}
 	if lines, sent := h[headerBaggage]; sent {
-		baggage := strings.Join(lines, ",")
-		if delete(h, headerBaggage); validBaggage(baggage) {
+		baggage := plaintext.Baggage(lines...)
+		if delete(h, headerBaggage); baggage != "" {
 			h[headerBaggage] = []string{baggage}
-		}
-	}
-}
-
-var (
-	// Trace Context, section 3.3: a key, with the vendor after @ in a tenant's, and a value.
-	traceMember = regexp.MustCompile(`^([a-z][-a-z0-9_*/]{0,255}|[a-z0-9][-a-z0-9_*/]{0,240}@[a-z][-a-z0-9_*/]{0,13})=` +
-		`[ -+\--<>-~]{0,255}[!-+\--<>-~]$`)
-	// Baggage, section 3.3: a token, a value of percent-encoded text, and properties, which need no value.
-	baggageMember = regexp.MustCompile(`^` + token + blank + `=` + blank + octets +
-		`(` + blank + `;` + blank + token + `(` + blank + `=` + blank + octets + `)?)*$`)
-)
-
-const (
-	token  = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-	blank  = `[ \t]*`
-	octets = `[!#-+\--:<-\[\]-~]*`
-)
-
-func validTraceState(s string) bool {
-	if len(s) > maxTraceState {
-		return false
-	}
-	seen := map[string]bool{}
-	for member := range members(s) {
-		key, _, _ := strings.Cut(member, "=")
-		if !traceMember.MatchString(member) || seen[key] || len(seen) == maxTraceStates {
-			return false
-		}
-		seen[key] = true
-	}
-	return len(seen) > 0
-}
-
-func validBaggage(s string) bool {
-	if len(s) > maxBaggage {
-		return false
-	}
-	n := 0
-	for member := range members(s) {
-		if n++; n > maxBaggages || !baggageMember.MatchString(member) {
-			return false
-		}
-	}
-	return n > 0
-}
-
-// members yields the members of a list in a header; empty ones are none.
-func members(s string) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for member := range strings.SplitSeq(s, ",") {
-			if member = strings.Trim(member, " \t"); member != "" && !yield(member) {
-				return
-			}
 		}
 	}
 }

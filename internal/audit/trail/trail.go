@@ -24,6 +24,7 @@ type StoredEvent struct {
 	Altered bool
 
 	WorkflowName  string // of its saga, live or archived; "" if that no longer exists
+	Label         string // the type of a saga with inline steps: what the client called them; "": another saga
 	CorrelationID *string
 	BusinessKey   *string
 	TraceState    *string
@@ -41,7 +42,7 @@ type Position struct {
 type EventFilter struct {
 	Types        []saga.AuditType
 	SagaID       uuid.UUID
-	WorkflowName string
+	WorkflowName string // or the label of inline steps
 	TraceID      string
 	Actor        string
 	From         time.Time // inclusive
@@ -92,7 +93,7 @@ func (p Position) Compare(o Position) int {
 func (f *EventFilter) Matches(e *StoredEvent) bool {
 	return (f.Types == nil || slices.Contains(f.Types, e.Type)) &&
 		(f.SagaID == uuid.Nil || f.SagaID == e.SagaID) &&
-		(f.WorkflowName == "" || f.WorkflowName == e.WorkflowName) &&
+		(f.WorkflowName == "" || f.WorkflowName == e.WorkflowName || saga.TypeOf(f.WorkflowName) == e.Label) &&
 		(f.TraceID == "" || e.TraceID != nil && f.TraceID == *e.TraceID) &&
 		(f.Actor == "" || f.Actor == e.Actor) &&
 		(f.From.IsZero() || !e.At.Before(f.From)) && (f.To.IsZero() || e.At.Before(f.To))

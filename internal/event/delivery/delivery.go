@@ -235,7 +235,7 @@ func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err e
 	var wanted []webhook.Delivery
 	for i := range events {
 		e := &events[i]
-		if !w.Wants(e.Type, e.WorkflowName) {
+		if !w.Wants(e.Type, e.WorkflowName, e.Label) {
 			continue
 		}
 		doc, err := cloudevent.Of(e)

@@ -20,24 +20,29 @@ func TestWhichEventsAreWanted(t *testing.T) {
 		types, names    []string
 		event, workflow string
 		want            bool
+		label           string // of inline steps
 	}{
-		{"no lists want everything", nil, nil, "saga.failed", "order", true},
-		{"... of a saga that is gone too", nil, nil, "saga.failed", "", true},
-		{"an exact type", []string{"saga.failed"}, nil, "saga.failed", "order", true},
-		{"another type", []string{"saga.failed"}, nil, "saga.completed", "order", false},
-		{"a type is no prefix", []string{"saga"}, nil, "saga.failed", "order", false},
-		{"a prefix covers all below it", []string{"saga.*"}, nil, "saga.step.failed", "order", true},
-		{"a prefix covers types that are not known yet", []string{"saga.*"}, nil, "saga.dreamt", "order", true},
-		{"a prefix covers nothing beside it", []string{"saga.*"}, nil, "compensation.failed", "order", false},
-		{"a star covers all", []string{"*"}, nil, "state.changed", "order", true},
-		{"any of several", []string{"retry.*", "saga.failed"}, nil, "retry.exhausted", "order", true},
-		{"a workflow", nil, []string{"order", "refund"}, "saga.failed", "refund", true},
-		{"another workflow", nil, []string{"order"}, "saga.failed", "orders", false},
-		{"the workflow of a saga that is gone is not known", nil, []string{"order"}, "saga.failed", "", false},
-		{"both must fit", []string{"saga.failed"}, []string{"order"}, "saga.completed", "order", false},
+		{"no lists want everything", nil, nil, "saga.failed", "order", true, ""},
+		{"... of a saga that is gone too", nil, nil, "saga.failed", "", true, ""},
+		{"an exact type", []string{"saga.failed"}, nil, "saga.failed", "order", true, ""},
+		{"another type", []string{"saga.failed"}, nil, "saga.completed", "order", false, ""},
+		{"a type is no prefix", []string{"saga"}, nil, "saga.failed", "order", false, ""},
+		{"a prefix covers all below it", []string{"saga.*"}, nil, "saga.step.failed", "order", true, ""},
+		{"a prefix covers types that are not known yet", []string{"saga.*"}, nil, "saga.dreamt", "order", true, ""},
+		{"a prefix covers nothing beside it", []string{"saga.*"}, nil, "compensation.failed", "order", false, ""},
+		{"a star covers all", []string{"*"}, nil, "state.changed", "order", true, ""},
+		{"any of several", []string{"retry.*", "saga.failed"}, nil, "retry.exhausted", "order", true, ""},
+		{"a workflow", nil, []string{"order", "refund"}, "saga.failed", "refund", true, ""},
+		{"another workflow", nil, []string{"order"}, "saga.failed", "orders", false, ""},
+		{"the workflow of a saga that is gone is not known", nil, []string{"order"}, "saga.failed", "", false, ""},
+		{"both must fit", []string{"saga.failed"}, []string{"order"}, "saga.completed", "order", false, ""},
+		{"what the client called inline steps", nil, []string{"order"}, "saga.failed", "inline:0123", true, "order"},
+		{"a label is cut as the type of a saga is", nil, []string{strings.Repeat("o", 70)}, "saga.failed", "inline:0123", true, strings.Repeat("o", 64)},
+		{"the name of a workflow of inline steps", nil, []string{"inline:0123"}, "saga.failed", "inline:0123", true, "order"},
+		{"another label", nil, []string{"refund"}, "saga.failed", "inline:0123", false, "order"},
 	} {
 		s := webhook.Subscription{EventTypes: tt.types, WorkflowNames: tt.names}
-		if got := s.Wants(saga.AuditType(tt.event), tt.workflow); got != tt.want {
+		if got := s.Wants(saga.AuditType(tt.event), tt.workflow, tt.label); got != tt.want {
 			t.Errorf("%s: wants %v", tt.name, got)
 		}
 	}

@@ -60,10 +60,13 @@ type Health struct {
 	GivenUp      int        // consecutive deliveries that gave up
 }
 
-// Wants reports whether an event is for the subscription. workflow is that of the event's saga; ""
-// if the saga no longer exists, which no list of names matches.
-func (s *Subscription) Wants(t saga.AuditType, workflow string) bool {
-	return (len(s.WorkflowNames) == 0 || slices.Contains(s.WorkflowNames, workflow)) &&
+// Wants reports whether an event is for the subscription. workflow is that of the event's saga, label
+// what its client called inline steps; both "" if the saga no longer exists, which no list of names
+// matches.
+func (s *Subscription) Wants(t saga.AuditType, workflow, label string) bool {
+	return (len(s.WorkflowNames) == 0 || slices.ContainsFunc(s.WorkflowNames, func(name string) bool {
+		return name == workflow || saga.TypeOf(name) == label
+	})) &&
 		(len(s.EventTypes) == 0 || slices.ContainsFunc(s.EventTypes, func(p string) bool { return fits(p, string(t)) }))
 }
 

@@ -69,10 +69,14 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 		if err != nil {
 			return err
 		}
-		runs = []jobrun.Run{jobrun.New(&d, jobrun.Request{
+		asked := jobrun.Request{
 			Trigger: jobrun.ByLetter, Key: jobrun.LetterKey(l.ID, l.Number), Args: l.Send.Payload, LetterID: l.ID,
 			CorrelationID: l.CorrelationID, TraceID: l.TraceID, By: l.Actor,
-		}, settings, st.db.At(at))}
+		}
+		if asked.TraceState, asked.Baggage, err = traceOfLetter(ctx, tx, l); err != nil {
+			return err
+		}
+		runs = []jobrun.Run{jobrun.New(&d, asked, settings, st.db.At(at))}
 		created, err = st.db.InsertRuns(ctx, tx, runs)
 		return err
 	})
@@ -93,6 +97,24 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 }
 
 var errNoJob = errors.New("no such job definition")
+
+// traceOfRun reads what a run passes on beside its trace id.
+const traceOfRun = `
+SELECT coalesce(r.tracestate, ''), coalesce(r.baggage, '') FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2`
+
+// traceOfLetter returns what the run that retries a letter passes on beside its trace id: of the
+// run that gave up, if it still exists, otherwise of the letter's headers.
+func traceOfLetter(ctx context.Context, tx *sqlx.Tx, l *dlq.Drive) (state, baggage string, err error) {
+	if l.Link.JobRunID == uuid.Nil {
+		state, baggage = l.Send.TraceContext()
+		return state, baggage, nil
+	}
+	err = tx.QueryRowContext(ctx, traceOfRun, l.TenantID, l.Link.JobRunID).Scan(&state, &baggage)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", "", nil
+	}
+	return state, baggage, err
+}
 
 // jobByIDOrName reads the definition for a new run, and the database's time. It returns errNoJob if
 // there is none.

@@ -37,13 +37,17 @@ func (m *jobLetters) end(id uuid.UUID, failure *jobrun.Error) jobrun.Done {
 }
 
 // exhausted is the letter of a run without retries left.
+const trace = "0af7651916cd43dd8448eb211c80319c"
+
 func (m *jobLetters) exhausted() dlq.Letter {
 	m.t.Helper()
 	d := m.Define(m.t, func(d *jobrun.Definition) {
 		yes := true
 		d.Spec.DeadLetter, d.Spec.Retry = &yes, retry.Policy{MaxAttempts: 1}
 	})
-	r := m.CreateAll(m.t, m.NewRun(d, func(a *jobrun.Request) { a.Args = []byte(`{"n":1}`) }))[0]
+	r := m.CreateAll(m.t, m.NewRun(d, func(a *jobrun.Request) {
+		a.Args, a.TraceID, a.TraceState, a.Baggage = []byte(`{"n":1}`), trace, "congo=t61rcWkgMzE", "userId=7"
+	}))[0]
 	m.end(r.ID, &jobrun.Error{Code: "BROKEN", Message: "it broke"})
 	found, err := m.letters.List(m.t.Context(), m.Tenant,
 		dlq.Query{ByTime: page.ByTime{Limit: 10}, Filter: dlq.Filter{JobRunID: r.ID}})
@@ -96,6 +100,9 @@ func TestAFailedRunLeavesALetterThatAnotherRunResolves(t *testing.T) {
 	if r.Trigger != jobrun.ByLetter || r.IdempotencyKey != jobrun.LetterKey(l.ID, d.Number) ||
 		pgtest.Compact(t, r.Args) != `{"n":1}` {
 		t.Errorf("the run is %+v", r)
+	}
+	if r.TraceID != trace || r.TraceState != "congo=t61rcWkgMzE" || r.Baggage != "userId=7" {
+		t.Errorf("the trace of the run is %q, %q, %q", r.TraceID, r.TraceState, r.Baggage)
 	}
 	if again := m.Rerun(t.Context(), &d, pgtest.Now); !again.Accepted || m.Count(t, `SELECT count(*) FROM jobs.job_runs WHERE letter_id = $1`, l.ID) != 1 {
 		t.Errorf("a retry that is begun twice has two runs, or none: %+v", again)

@@ -12,13 +12,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 const (
-	// InlinePrefix is the prefix of the names of workflows made for inline steps. Clients
-	// cannot register such names.
-	InlinePrefix = "inline:"
 	// inlineLabel is the default workflow name of inline steps.
 	inlineLabel = "inline"
 	// maxCached bounds each of the maps below.
@@ -162,7 +160,7 @@ func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 	if err := d.runnable(def); err != nil {
 		return workflow.Registered{}, err
 	}
-	def.Name = InlinePrefix + hex.EncodeToString(def.Hash()[:8])
+	def.Name = saga.InlinePrefix + hex.EncodeToString(def.Hash()[:8])
 	w, _, err := d.store.Register(ctx, tenant, def, true, now)
 	if err != nil {
 		return workflow.Registered{}, err

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -98,6 +99,9 @@ func (m *memory) storedEvent(i int) trail.StoredEvent {
 	if s := m.sagas[saga.Ref{Tenant: e.TenantID, ID: e.SagaID}]; s != nil {
 		e.WorkflowName, e.CorrelationID, e.BusinessKey = s.WorkflowName, copied(s.CorrelationID), copied(s.BusinessKey)
 		e.TraceState, e.Baggage = copied(s.TraceState), copied(s.Baggage)
+		if strings.HasPrefix(s.WorkflowName, saga.InlinePrefix) {
+			e.Label = s.SagaType
+		}
 	}
 	return e
 }

@@ -373,13 +373,16 @@ func TestAClientsSagaIDIsUsedOnce(t *testing.T) {
 func TestInlineStepsMakeAPinnedWorkflowThatIsNotListed(t *testing.T) {
 	e := apitest.NewEdge(t)
 	body := `{"workflow_name":"my label","steps":[` + apitest.StepsJSON("reserve", "pay!") + `]}`
-	// Names must not contain blanks.
 	e.Send("POST", "/api/v1/sagas", body).Wants(http.StatusUnprocessableEntity, "WORKFLOW_INVALID")
 	body = strings.Replace(body, "my label", "label", 1)
 	first, second := e.Start(body), e.Start(body)
 	if !strings.HasPrefix(first.WorkflowName, "inline:") || first.WorkflowName != second.WorkflowName ||
 		first.SagaType != "label" {
 		t.Errorf("workflow names %q and %q, saga type %q", first.WorkflowName, second.WorkflowName, first.SagaType)
+	}
+	told := e.Send("GET", "/api/v1/saga-events?workflow_name=label&event_type=saga.started", "")
+	if n := strings.Count(string(told.Body), `"saga_id"`); n != 2 {
+		t.Errorf("%d events of the label: %s", n, told.Body)
 	}
 	plain := e.Start(`{"steps":[` + apitest.StepsJSON("reserve", "pay!") + `]}`)
 	if plain.WorkflowName == first.WorkflowName {
@@ -392,6 +395,6 @@ func TestInlineStepsMakeAPinnedWorkflowThatIsNotListed(t *testing.T) {
 	}
 	p := e.Send("POST", "/api/v1/sagas", `{"steps":[]}`).Wants(http.StatusUnprocessableEntity, "WORKFLOW_EMPTY")
 	if p.Errors[0].Pointer != "/steps" {
-		t.Errorf("pointer %q, want /steps", p.Errors[0].Pointer)
+		t.Errorf("pointer %q", p.Errors[0].Pointer)
 	}
 }

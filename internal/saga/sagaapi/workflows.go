@@ -15,7 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/saga/admission"
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -76,8 +76,8 @@ func (s *Handlers) parseDefinition(req *httpkit.Request, isJSON bool) (*workflow
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasPrefix(def.Name, admission.InlinePrefix) {
-		return nil, fault.New(fault.Invalid, workflow.CodeInvalid, "/name: names that begin with %q are reserved for inline steps", admission.InlinePrefix).
+	if strings.HasPrefix(def.Name, saga.InlinePrefix) {
+		return nil, fault.New(fault.Invalid, workflow.CodeInvalid, "/name: names that begin with %q are reserved for inline steps", saga.InlinePrefix).
 			With(fault.Field{Pointer: "/name", Code: workflow.CodeInvalid, Message: "is reserved"})
 	}
 	return def, s.runnable(def)

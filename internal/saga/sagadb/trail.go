@@ -30,10 +30,12 @@ var storedColumns = eventTable.Selected("e")
 // The columns of an event's saga, and the join that finds it.
 const (
 	sagaOfEvent = `coalesce(s.workflow_name, a.workflow_name) AS workflow_name,
+	CASE WHEN coalesce(s.workflow_name, a.workflow_name) ^@ '` + saga.InlinePrefix + `'
+	     THEN coalesce(s.saga_type, a.saga_type) ELSE '' END AS label,
 	coalesce(s.correlation_id, a.correlation_id) AS correlation_id,
 	coalesce(s.business_key, a.business_key) AS business_key,
 	coalesce(s.tracestate, a.tracestate) AS tracestate, coalesce(s.baggage, a.baggage) AS baggage`
-	withoutSaga     = `, NULL, NULL, NULL, NULL, NULL` // instead of sagaOfEvent
+	withoutSaga     = `, NULL, NULL, NULL, NULL, NULL, NULL` // instead of sagaOfEvent
 	joinSagaOfEvent = `LEFT JOIN saga.saga_states s ON s.id = e.saga_id AND s.tenant_id = e.tenant_id
 	LEFT JOIN saga.saga_states_archive a ON a.id = e.saga_id AND a.tenant_id = e.tenant_id AND s.id IS NULL`
 )
@@ -146,13 +148,16 @@ func (w *eventWhere) events(f trail.EventFilter) {
 		w.Add("e.saga_id = ?", f.SagaID)
 	}
 	for _, eq := range []struct{ column, value string }{
-		{"coalesce(s.workflow_name, a.workflow_name)", f.WorkflowName},
 		{"e.trace_id", f.TraceID},
 		{"e.actor", f.Actor},
 	} {
 		if eq.value != "" {
 			w.Add(eq.column+" = ?", eq.value)
 		}
+	}
+	if f.WorkflowName != "" {
+		w.Add(`(coalesce(s.workflow_name, a.workflow_name) = ? OR coalesce(s.workflow_name, a.workflow_name) ^@ '`+
+			saga.InlinePrefix+`' AND coalesce(s.saga_type, a.saga_type) = ?)`, f.WorkflowName, saga.TypeOf(f.WorkflowName))
 	}
 	if !f.From.IsZero() {
 		w.Add("e.timestamp >= ?", f.From)
@@ -224,7 +229,8 @@ func storedEvent(rows *sql.Rows, before ...any) (trail.StoredEvent, error) {
 	var r eventRow
 	e := &r.StoredEvent
 	err := eventTable.Scan(withFirst{rows, before}, &r,
-		postgres.ScanOr(&e.WorkflowName, ""), &e.CorrelationID, &e.BusinessKey, &e.TraceState, &e.Baggage)
+		postgres.ScanOr(&e.WorkflowName, ""), postgres.ScanOr(&e.Label, ""), &e.CorrelationID, &e.BusinessKey,
+		&e.TraceState, &e.Baggage)
 	if err != nil {
 		return *e, err
 	}

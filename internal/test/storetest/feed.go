@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ var feeds = []contract{
 	{"a filter without matches still advances in bounded steps, and stops at the end", feedOfNothing},
 	{"a reader that runs beside sixteen writers misses nothing and gets nothing twice", feedWhileWriting},
 	{"a tenant sees only its own events", feedForeign},
+	{"events of inline steps are found by what their client called them", feedOfInlineSteps},
 }
 
 // feed returns all events of the fixture's tenant, read size at a time.
@@ -191,6 +193,32 @@ func feedFilters(f *fixture) {
 				}
 			}
 		})
+	}
+}
+
+func feedOfInlineSteps(f *fixture) {
+	named := func(workflow, kind string) uuid.UUID {
+		def := *f.def
+		def.Name = workflow
+		if _, _, err := f.Workflows.Register(f.t.Context(), f.tenant.ID, &def, true, f.now()); err != nil {
+			f.t.Fatal(err)
+		}
+		n := f.unowned(func(n *saga.NewSaga) { n.WorkflowName, n.SagaType = workflow, kind })
+		return f.stored(n)[0].ID
+	}
+	long := strings.Repeat("ж", 70)
+	one, other := named(saga.InlinePrefix+"01", "refund"), named(saga.InlinePrefix+"02", saga.TypeOf(long))
+	named("shop", "refund") // the type of a saga of a workflow is no name of it
+	for name, want := range map[string][]uuid.UUID{
+		"refund": {one}, long: {other}, saga.InlinePrefix + "01": {one}, "refun": nil, saga.InlinePrefix: nil,
+	} {
+		var got []uuid.UUID
+		for _, e := range f.feed(trail.EventFilter{WorkflowName: name}, 10) {
+			got = append(got, e.SagaID)
+		}
+		if !slices.Equal(got, want) {
+			f.t.Errorf("%q selects events of %v, want %v", name, got, want)
+		}
 	}
 }
 
