@@ -71,6 +71,7 @@ type fakeSagas struct {
 	db       *sql.DB
 	mood     string
 	accepted atomic.Int64
+	mixed    atomic.Int64 // those of bench-mixed
 }
 
 func (f *fakeSagas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +83,8 @@ func (f *fakeSagas) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	state, ended, executed, compensated, status := 3, true, 3, 0, "COMPLETED"
-	if body.WorkflowName == "bench-undo" {
+	mixed := body.WorkflowName == "bench-mixed"
+	if body.WorkflowName == "bench-undo" || mixed && f.mixed.Add(1)%3 == 0 {
 		state, executed, compensated, status = 5, 2, 2, "FAILED"
 	}
 	third := f.accepted.Add(1) == 3 // the one saga that goes wrong

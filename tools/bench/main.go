@@ -172,6 +172,7 @@ func parseOptions(args []string) (options, error) {
 	flags.DurationVar(&o.Warmup, "warmup", time.Second, "how long they are created before counting begins")
 	flags.DurationVar(&o.Drain, "drain", 2*time.Minute, "how long the accepted sagas of a level may take to end")
 	flags.IntVar(&o.Compensated, "compensated", 64, "clients for compensated sagas; 0 for none")
+	flags.IntVar(&o.Mixed, "mixed", 64, "clients for sagas of which every third is compensated; 0 for none")
 	flags.StringVar(&o.jsonFile, "json", "", "file to write the report to")
 	clients := flags.String("clients", "1,16,64,256", "numbers of clients, one level each")
 	modes := flags.String("modes", "submit,wait", "what clients wait for: submit, wait or both")

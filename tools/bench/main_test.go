@@ -42,7 +42,7 @@ func runShort(t *testing.T, mood string, extra ...string) (string, measure.Repor
 	file := filepath.Join(t.TempDir(), "report.json")
 	args := append([]string{
 		"-skald", self, "-server-env", "FAKE_MOOD=" + mood, "-json", file,
-		"-clients", "2", "-compensated", "2", "-duration", "50ms", "-warmup", "20ms", "-drain", "1s",
+		"-clients", "2", "-compensated", "2", "-mixed", "2", "-duration", "50ms", "-warmup", "20ms", "-drain", "1s",
 	}, extra...)
 	var out bytes.Buffer
 	runErr := run(context.Background(), args, &out)
@@ -73,7 +73,7 @@ func TestAWholeRun(t *testing.T) {
 		for what, holds := range map[string]bool{
 			"sagas": l.Sagas != 0, "a rate": l.PerSecond > 0, "no errors": l.Errors <= 0,
 			"the time of each saga": l.EndToEnd.Count == l.Sagas, "what PostgreSQL used": l.Cores.Postgres != nil,
-			"memory": l.RSS != 0, "WAL": l.WALPerSaga != 0, "times of requests": (l.Submit != nil) == (l.Mode == measure.Submit),
+			"CPU": l.CPUPerSaga > 0, "memory": l.RSS != 0, "WAL": l.WALPerSaga != 0, "times of requests": (l.Submit != nil) == (l.Mode == measure.Submit),
 		} {
 			if !holds {
 				t.Errorf("level without %s: %+v", what, l)
@@ -83,6 +83,7 @@ func TestAWholeRun(t *testing.T) {
 	want := []key{
 		{"bench-ok", measure.Submit, 2}, {"bench-ok", measure.Wait, 2},
 		{"bench-undo", measure.Submit, 2}, {"bench-undo", measure.Wait, 2},
+		{"bench-mixed", measure.Submit, 2}, {"bench-mixed", measure.Wait, 2},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(key{})); diff != "" {
 		t.Errorf("levels (-want +got):\n%s", diff)

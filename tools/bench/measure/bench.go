@@ -43,9 +43,9 @@ type Config struct {
 	// Clients and Modes define the levels of the successful workflow.
 	Clients []int
 	Modes   []Mode
-	// Compensated is the number of clients for the workflow whose last step is refused; 0 skips
-	// it.
-	Compensated int
+	// Compensated is the number of clients for the workflow whose last step is refused, Mixed that for
+	// the one to which this happens every third time; 0 skips them.
+	Compensated, Mixed int
 	// Duration is how long the clients of one level submit, Warmup how long they submit before
 	// counting starts (0: no warm-up).
 	Duration, Warmup time.Duration
@@ -142,6 +142,11 @@ func (r *run) levels() []levelSpec {
 			specs = append(specs, levelSpec{flows[1], mode, r.cfg.Compensated})
 		}
 	}
+	if r.cfg.Mixed > 0 {
+		for _, mode := range r.cfg.Modes {
+			specs = append(specs, levelSpec{flows[2], mode, r.cfg.Mixed})
+		}
+	}
 	return specs
 }
 
@@ -171,16 +176,16 @@ func (r *run) serverLog() string { return filepath.Join(r.cfg.Dir, "skald.log") 
 // Validate reports all mistakes in the figures of a Config.
 func (c Config) Validate() error {
 	var errs []error
-	if len(c.Clients) == 0 && c.Compensated == 0 {
-		errs = append(errs, errors.New("no level to measure: give clients or compensated"))
+	if len(c.Clients) == 0 && c.Compensated == 0 && c.Mixed == 0 {
+		errs = append(errs, errors.New("no level to measure: give clients, compensated or mixed"))
 	}
 	for _, n := range c.Clients {
 		if n < 1 {
 			errs = append(errs, fmt.Errorf("clients must be at least 1, not %d", n))
 		}
 	}
-	if c.Compensated < 0 {
-		errs = append(errs, fmt.Errorf("compensated must be at least 0, not %d", c.Compensated))
+	if c.Compensated < 0 || c.Mixed < 0 {
+		errs = append(errs, fmt.Errorf("compensated and mixed must be at least 0, not %d and %d", c.Compensated, c.Mixed))
 	}
 	if len(c.Modes) == 0 {
 		errs = append(errs, errors.New("no mode to measure: give submit, wait or both"))

@@ -134,6 +134,7 @@ func newLevel(spec levelSpec, load LoadResult, out outcome, before, after snapsh
 		level.Cores.Postgres = &postgres
 		known += postgres
 	}
+	level.CPUPerSaga = Millis(known * elapsed * 1000 / float64(sagas))
 	// The totals are counted in ticks, so that their difference can be negative.
 	level.Cores.Other = max(0, cores(after.machine-before.machine)-known)
 	return level

@@ -37,10 +37,11 @@ func TestNewLevelTurnsTotalsIntoRates(t *testing.T) {
 	want := Level{
 		Workflow: "bench-ok", Mode: Submit, Clients: 64,
 		Sagas: 1000, PerSecond: 250, // until the last saga ended, not until that was noticed
-		Submit:   &load.Answers,
-		EndToEnd: Latency{Count: 1, P50: 1000, P95: 1000, P99: 1000, Max: 1000},
-		Cores:    Cores{Skald: 0.8, Postgres: &postgres, Participant: 0.2, Load: 0.2, Other: 0.2},
-		RSS:      7, PeakRSS: 8, WALPerSaga: 2500, HOTRatio: 0.9,
+		Submit:     &load.Answers,
+		EndToEnd:   Latency{Count: 1, P50: 1000, P95: 1000, P99: 1000, Max: 1000},
+		Cores:      Cores{Skald: 0.8, Postgres: &postgres, Participant: 0.2, Load: 0.2, Other: 0.2},
+		CPUPerSaga: 8, // (4 + 2 + 1 + 1) s for 1000 sagas
+		RSS:        7, PeakRSS: 8, WALPerSaga: 2500, HOTRatio: 0.9,
 		Errors: 3, FirstError: "busy",
 	}
 	spec := levelSpec{workflows("127.0.0.1:1")[0], Submit, 64}
@@ -75,7 +76,7 @@ func TestNewLevelTurnsTotalsIntoRates(t *testing.T) {
 
 func TestOutcomeCheck(t *testing.T) {
 	flows := workflows("127.0.0.1:1")
-	ok, undo := flows[0], flows[1]
+	ok, undo, mixed := flows[0], flows[1], flows[2]
 	for _, tt := range []struct {
 		name string
 		flow workflow
@@ -89,6 +90,10 @@ func TestOutcomeCheck(t *testing.T) {
 		{"one has not ended", undo, outcome{states: map[int]int{5: 9, 4: 1}, executed: 20, compensated: 19}, "LOST"},
 		{"a step was never logged", ok, outcome{states: map[int]int{3: 10}, executed: 29}, "WRONG: 10 sagas logged 29 executed"},
 		{"a compensation was never logged", undo, outcome{states: map[int]int{5: 10}, executed: 20, compensated: 19}, "19 compensated"},
+		{"a third undone", mixed, outcome{states: map[int]int{3: 7, 5: 3}, executed: 27, compensated: 6}, ""},
+		{"none undone where a third must be", mixed, outcome{states: map[int]int{3: 10}, executed: 30}, "0 of 10 sagas were undone"},
+		{"a third undone and one lost", mixed, outcome{states: map[int]int{3: 6, 5: 3}, executed: 24, compensated: 6}, "LOST"},
+		{"a third undone without a log", mixed, outcome{states: map[int]int{3: 7, 5: 3}, executed: 27, compensated: 5}, "WRONG"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			err := tt.out.check(tt.flow, 10)

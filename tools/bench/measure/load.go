@@ -32,7 +32,7 @@ type LoadConfig struct {
 	Mode     Mode
 	Clients  int
 	Duration time.Duration
-	// WantStatus is the status a waiting client expects of the ended saga.
+	// WantStatus is the status a waiting client expects of the ended saga; "": any.
 	WantStatus string
 	// Orders replaces the request for a saga of Skald by another one, unless its URL is empty.
 	Orders OrderRequest
@@ -125,7 +125,9 @@ func newLoadClient(ctx context.Context, cfg LoadConfig, transport *http.Transpor
 	c := &loadClient{transport: transport}
 	if cfg.Mode == Wait {
 		target += "?wait=" + waitFor.String()
-		c.wantState = []byte(`"status":"` + cfg.WantStatus + `"`)
+		if cfg.WantStatus != "" {
+			c.wantState = []byte(`"status":"` + cfg.WantStatus + `"`)
+		}
 	}
 	return c, c.post(ctx, target, sagaRequest(cfg.Workflow))
 }

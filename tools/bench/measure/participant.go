@@ -11,7 +11,8 @@ import (
 )
 
 // Participant answers calls of steps: 200 with a small JSON body, or 409 when the path ends in
-// /refuse. It stores nothing, so that Skald is measured and not its participants.
+// /refuse, or for every third call whose path ends in /refuse-third. It stores nothing else, so
+// that Skald is measured and not its participants.
 var Participant http.Handler = http.HandlerFunc(answerStep)
 
 func answerStep(w http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // calls counts the calls of one order, by their position in callPaths.
@@ -30,11 +31,16 @@ var (
 	refusedBody = []byte(`{"error":"refused by the benchmark"}`)
 )
 
+// refuseThird is the end of the path of which every third call is refused.
+const refuseThird = "/refuse-third"
+
+var thirds atomic.Int64 // calls of refuseThird
+
 // reply answers a call.
 func reply(w http.ResponseWriter, path string) {
 	w.Header()["Content-Type"] = jsonType
 	body := doneBody
-	if strings.HasSuffix(path, "/refuse") {
+	if strings.HasSuffix(path, "/refuse") || strings.HasSuffix(path, refuseThird) && thirds.Add(1)%3 == 0 {
 		w.WriteHeader(http.StatusConflict)
 		body = refusedBody
 	}

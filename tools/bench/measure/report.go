@@ -49,11 +49,14 @@ type Level struct {
 	Submit *Latency `json:"submit"`
 	// EndToEnd is the time that waiting clients measured. For submitting ones it is the time
 	// between the saga's created_at and completed_at, including queueing.
-	EndToEnd   Latency `json:"end_to_end"`
-	Cores      Cores   `json:"cores"`
-	RSS        int64   `json:"skald_rss_bytes"`
-	PeakRSS    int64   `json:"skald_peak_rss_bytes"` // since the server's start
-	WALPerSaga int64   `json:"wal_bytes_per_saga"`
+	EndToEnd Latency `json:"end_to_end"`
+	Cores    Cores   `json:"cores"`
+	// CPUPerSaga is the CPU time of all processes of the run. On a machine that others use as well
+	// it says more than the rate.
+	CPUPerSaga Millis `json:"cpu_ms_per_saga"`
+	RSS        int64  `json:"skald_rss_bytes"`
+	PeakRSS    int64  `json:"skald_peak_rss_bytes"` // since the server's start
+	WALPerSaga int64  `json:"wal_bytes_per_saga"`
 	// HOTRatio is the share of updates of saga_states that touched no index.
 	HOTRatio   float64 `json:"hot_ratio"`
 	Errors     int     `json:"errors"`

@@ -30,6 +30,7 @@ var columns = []column{
 	{"postgres", 8, func(l Level) string { return postgresCores(l.Cores.Postgres) }},
 	{"partic", 6, func(l Level) string { return shortCores(l.Cores.Participant) }},
 	{"load", 5, func(l Level) string { return shortCores(l.Cores.Load) }},
+	{"cpu/saga", 8, func(l Level) string { return shortTime(l.CPUPerSaga) }},
 	{"other", 5, func(l Level) string { return shortCores(l.Cores.Other) }},
 	{"RSS", 5, func(l Level) string { return megabytes(l.RSS) }},
 	{"peak", 5, func(l Level) string { return megabytes(l.PeakRSS) }},

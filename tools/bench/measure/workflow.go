@@ -10,13 +10,14 @@ import (
 	"time"
 )
 
-// workflow is one of the two that are measured, with what its sagas must leave
-// behind.
+// workflow is one of those that are measured, with what its sagas must leave behind.
 type workflow struct {
 	name       string
 	definition map[string]any
-	wantStatus string
+	wantStatus string // "": the sagas end in different ways
 	wantState  int
+	// undoneThird: every third saga ends as those of this workflow do.
+	undoneThird *workflow
 	// executed and compensated count the successful step logs of one saga.
 	executed, compensated int
 }
@@ -27,28 +28,33 @@ const (
 	stateCompensated = 5
 )
 
-// workflows returns the one that succeeds and the one whose third step is
-// refused, so that two steps are undone.
-func workflows(participant string) [2]workflow {
+// workflows returns the one that succeeds, the one whose third step is refused, so that two
+// steps are undone, and the one to which that happens in every third saga.
+func workflows(participant string) [3]workflow {
 	step := func(name, path string, compensation any) map[string]any {
 		return map[string]any{"name": name, "action": call(participant, path), "compensation": compensation}
 	}
-	undo := func(path string) any { return call(participant, path) }
+	undoBy := func(path string) any { return call(participant, path) }
 	define := func(name, lastPath string) map[string]any {
 		return map[string]any{"name": name, "steps": []any{
-			step("reserve-stock", "/stock/reserve", undo("/stock/release")),
-			step("charge-payment", "/payment/charge", undo("/payment/refund")),
+			step("reserve-stock", "/stock/reserve", undoBy("/stock/release")),
+			step("charge-payment", "/payment/charge", undoBy("/payment/refund")),
 			step("ship-order", lastPath, "none"),
 		}}
 	}
-	return [2]workflow{
+	undo := workflow{
+		name: "bench-undo", definition: define("bench-undo", "/shipment/refuse"),
+		wantStatus: "FAILED", wantState: stateCompensated, executed: 2, compensated: 2,
+	}
+	return [3]workflow{
 		{
 			name: "bench-ok", definition: define("bench-ok", "/shipment/create"),
 			wantStatus: "COMPLETED", wantState: stateCompleted, executed: 3,
 		},
+		undo,
 		{
-			name: "bench-undo", definition: define("bench-undo", "/shipment/refuse"),
-			wantStatus: "FAILED", wantState: stateCompensated, executed: 2, compensated: 2,
+			name: "bench-mixed", definition: define("bench-mixed", "/shipment"+refuseThird),
+			wantState: stateCompleted, executed: 3, undoneThird: &undo,
 		},
 	}
 }
