@@ -229,7 +229,7 @@ func (n *node) sagaEnded(ref saga.Ref, committed *saga.Loaded) {
 func (n *node) addEngine(context.Context) error {
 	e := n.cfg.Engine
 	n.engine = engine.New(engine.Config{
-		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Commit,
+		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Drive,
 		Definition: n.definitions.definition, Call: n.calls.Call, CheckJobRun: n.checkJobRuns(),
 		Node: n.name, Process: thisProcess(), Gone: isGone, Unfit: n.clockWrong, Now: n.now,
 		Ended: n.sagaEnded, NewID: newID, Log: n.opt.Log,

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"time"
 
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/groupcommit"
@@ -13,9 +14,15 @@ import (
 // commits.
 type writes struct {
 	creates *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
-	changes *groupcommit.Committer[saga.Change, error]
+	changes *groupcommit.Committer[saga.Change, committed]
 	metrics *metrics.Metrics
 	told    func() // called after audit events are committed
+}
+
+// committed is the answer for one change.
+type committed struct {
+	refused   error
+	undoUntil *time.Time // saga.Change.After.CompensationTimeoutAt as stored
 }
 
 func newWrites(store saga.Store, batch int, m *metrics.Metrics, told func()) *writes {
@@ -25,11 +32,15 @@ func newWrites(store saga.Store, batch int, m *metrics.Metrics, told func()) *wr
 			Flush: store.Create, Key: func(n saga.NewSaga) any { return n.Ref() },
 			MaxBatch: batch, Observe: m.Batch("create"),
 		}),
-		changes: groupcommit.New(groupcommit.Config[saga.Change, error]{
-			Flush: func(ctx context.Context, batch []saga.Change) ([]error, error) {
-				results, err := store.Commit(ctx, batch)
+		changes: groupcommit.New(groupcommit.Config[saga.Change, committed]{
+			Flush: func(ctx context.Context, batch []saga.Change) ([]committed, error) {
+				refusals, err := store.Commit(ctx, batch)
 				if err == nil && failpoint.Hit(failpoint.CommitUnknown) != nil {
 					err = failpoint.ErrInjected // committed, but the caller gets an error
+				}
+				results := make([]committed, len(refusals))
+				for i, refused := range refusals {
+					results[i] = committed{refused, batch[i].After.CompensationTimeoutAt}
 				}
 				return results, err
 			},
@@ -56,14 +67,18 @@ func (w *writes) Create(ctx context.Context, n saga.NewSaga) (saga.CreateResult,
 }
 
 // Commit writes one change; see saga.Store.Commit.
-func (w *writes) Commit(ctx context.Context, c saga.Change) error {
-	conflict, err := w.changes.Do(ctx, c)
+func (w *writes) Commit(ctx context.Context, c saga.Change) error { return w.Drive(ctx, &c) }
+
+// Drive is Commit for the engine, which continues with the change as it was stored.
+func (w *writes) Drive(ctx context.Context, c *saga.Change) error {
+	answer, err := w.changes.Do(ctx, *c)
 	switch {
 	case err != nil:
 		return err
-	case conflict != nil:
-		return conflict
+	case answer.refused != nil:
+		return answer.refused
 	}
+	c.After.CompensationTimeoutAt = answer.undoUntil
 	w.metrics.EventsWritten(len(c.Audit))
 	w.told()
 	return nil

@@ -51,7 +51,8 @@ type Store interface {
 	// with CodeUnstorable when the database cannot store its content; Conflict with
 	// CodeBusinessKey when it would reopen a saga whose business key another saga has
 	// now. Nothing of a refused change is written, and the others are not affected. A
-	// batch must not name one saga twice.
+	// batch must not name one saga twice. In a change with StartsCompensation it sets
+	// After.CompensationTimeoutAt to the deadline that it has stored.
 	Commit(ctx context.Context, batch []Change) ([]error, error)
 	// Load returns sagas of any tenant with their step logs, for the engine. Unknown
 	// ones are left out; the order is undefined.

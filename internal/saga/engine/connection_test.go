@@ -156,13 +156,31 @@ func (c *connection) Commit(ctx context.Context, batch []saga.Change) (out []err
 	return out, lost
 }
 
+// changed is a change as it was stored.
+type changed struct {
+	saga.Change
+	refused error
+}
+
+// flush is Commit for a group commit.
+func (c *connection) flush(ctx context.Context, batch []saga.Change) ([]changed, error) {
+	refusals, err := c.Commit(ctx, batch)
+	out := make([]changed, len(refusals))
+	for i, refused := range refusals {
+		out[i] = changed{batch[i], refused}
+	}
+	return out, err
+}
+
 func (c *connection) commit(ctx context.Context, change *saga.Change) error {
 	if c.refuse != nil {
 		if err := c.refuse(change); err != nil {
 			return err
 		}
 	}
-	results, err := c.Sagas.Commit(ctx, []saga.Change{*change})
+	batch := []saga.Change{*change}
+	results, err := c.Sagas.Commit(ctx, batch)
+	*change = batch[0]
 	return errors.Join(append(results, err)...)
 }
 

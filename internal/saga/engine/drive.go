@@ -120,7 +120,7 @@ func (d *drive) recordSlow(started time.Time) {
 	if err != nil {
 		return
 	}
-	if err := d.s.e.cfg.Commit(d.s.calls, change); err != nil {
+	if err := d.s.e.cfg.Commit(d.s.calls, &change); err != nil {
 		d.seen.lose() // it may have been written
 		return
 	}
@@ -149,7 +149,7 @@ func (d *drive) decide(event saga.Event) bool {
 			change = change.Released(m.Now)
 		}
 		hit(d.run.Action(), failpoint.StepBeforeCommit, failpoint.CompBeforeCommit)
-		err = e.cfg.Commit(d.s.calls, change)
+		err = e.cfg.Commit(d.s.calls, &change)
 		hit(d.run.Action(), failpoint.StepAfterCommit, failpoint.CompAfterCommit)
 		switch {
 		case err == nil:
@@ -215,6 +215,7 @@ func (d *drive) reload(change saga.Change) readBack {
 			continue
 		}
 		was := written(change, loaded[0])
+		d.seen = witnessOf(&loaded[0])
 		mine := run.LeaseOwner != nil && *run.LeaseOwner == d.s.owner && run.LeaseEpoch == d.run.LeaseEpoch
 		d.run = run
 		switch {

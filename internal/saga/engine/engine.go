@@ -30,8 +30,9 @@ import (
 type Config struct {
 	Store     saga.Store
 	Ownership saga.Ownership
-	// Commit writes one change through the group commit, durably before it returns.
-	Commit func(context.Context, saga.Change) error
+	// Commit writes one change through the group commit, durably before it returns, and adds to it
+	// what only the store knew (saga.Store.Commit).
+	Commit func(context.Context, *saga.Change) error
 	// Definition returns a pinned version. It is called once per drive, so it should cache.
 	Definition func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error)
 	// Call makes one attempt. It returns promptly when ctx ends.
@@ -221,7 +222,7 @@ func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Insta
 		return nil, func(*saga.Instance) { e.noteBacklog() }
 	}
 	return &s.owner, func(run *saga.Instance) {
-		if run == nil || !s.start(*run, fresh) {
+		if run == nil || !s.start(*run, witness{all: run.Version == 1}, fresh) { // which has no logs
 			s.slots.give(fresh)
 		}
 	}

@@ -66,7 +66,9 @@ func (s *session) resumeReady(ctx context.Context) (more bool) {
 			s.waitUntil(ref, s.e.cfg.Now().Add(s.e.jittered(s.e.cfg.Poll)))
 		}
 	}
-	s.startLoaded(ctx, loaded, taken, func(run saga.Instance, k kind) bool { return s.startReserved(run, k, reserved) })
+	s.startLoaded(ctx, loaded, taken, func(run saga.Instance, seen witness, k kind) bool {
+		return s.startReserved(run, seen, k, reserved)
+	})
 	s.unreserve(reserved)
 	return err == nil
 }
@@ -103,7 +105,7 @@ func (s *session) startLoaded(
 	ctx context.Context,
 	loaded []saga.Loaded,
 	taken []kind,
-	start func(saga.Instance, kind) bool,
+	start func(saga.Instance, witness, kind) bool,
 ) {
 	for _, l := range loaded {
 		run, err := s.rebuild(ctx, l)
@@ -114,7 +116,7 @@ func (s *session) startLoaded(
 		if l.Saga.LeaseOwner == nil || *l.Saga.LeaseOwner != s.owner {
 			continue
 		}
-		if start(run, taken[0]) {
+		if start(run, witnessOf(&l), taken[0]) {
 			taken = taken[1:]
 		}
 	}
@@ -259,7 +261,7 @@ func (s *session) flagOverdue(ctx context.Context, l saga.Loaded, passed time.Ti
 		return // the saga has changed since it was found overdue
 	}
 	_ = failpoint.Hit(failpoint.ReaperBeforeFlag)
-	if err := s.e.cfg.Commit(ctx, change); err != nil {
+	if err := s.e.cfg.Commit(ctx, &change); err != nil {
 		if !stale(err) {
 			s.e.cfg.Log.WarnContext(ctx, "cannot flag an overdue saga",
 				slog.String("saga_id", l.Saga.ID.String()), slog.Any("error", err))

@@ -158,9 +158,9 @@ func (s *session) stopTimers() []saga.Ref {
 	return refs
 }
 
-// start drives a run on a slot of kind k, which is returned when the drive ends. False:
-// the saga is already driven, or the session is over.
-func (s *session) start(run saga.Instance, k kind) bool {
+// start drives a run, of which seen has the step logs, on a slot of kind k, which is returned
+// when the drive ends. False: the saga is already driven, or the session is over.
+func (s *session) start(run saga.Instance, seen witness, k kind) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if run.State == saga.Pending && s.adopted[run.Ref()] {
@@ -171,7 +171,7 @@ func (s *session) start(run saga.Instance, k kind) bool {
 		return false
 	}
 	s.running[run.Ref()] = true
-	s.launch(run, k)
+	s.launch(run, seen, k)
 	return true
 }
 
@@ -195,7 +195,7 @@ func (s *session) reserve(n int) map[saga.Ref]bool {
 }
 
 // startReserved drives a run that was read under its reservation.
-func (s *session) startReserved(run saga.Instance, k kind, reserved map[saga.Ref]bool) bool {
+func (s *session) startReserved(run saga.Instance, seen witness, k kind, reserved map[saga.Ref]bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopping.Load() {
@@ -205,7 +205,7 @@ func (s *session) startReserved(run saga.Instance, k kind, reserved map[saga.Ref
 		s.adopted[run.Ref()] = true
 	}
 	delete(reserved, run.Ref())
-	s.launch(run, k)
+	s.launch(run, seen, k)
 	return true
 }
 
@@ -219,9 +219,9 @@ func (s *session) unreserve(reserved map[saga.Ref]bool) {
 }
 
 // launch starts the goroutine of a saga that is marked as running.
-func (s *session) launch(run saga.Instance, k kind) {
+func (s *session) launch(run saga.Instance, seen witness, k kind) {
 	s.drives.Go(func() {
-		d := drive{s: s, run: run, seen: witness{all: run.Version == 1}} // which has no logs
+		d := drive{s: s, run: run, seen: seen}
 		after := d.loop()
 		s.mu.Lock()
 		delete(s.running, run.Ref())

@@ -14,10 +14,22 @@ type witness struct {
 	all  bool // logs contains all logs of the saga
 }
 
+// mostRead is how many logs that were read are kept: a saga with more of them has been retried so often
+// that its client has waited long, and another read is cheaper than the memory.
+const mostRead = 100
+
+// witnessOf returns the witness of a saga that was just read with all its logs.
+func witnessOf(l *saga.Loaded) witness {
+	unreadable := slices.ContainsFunc(l.Logs, func(l saga.StepLog) bool { return l.ContentUnreadable })
+	if len(l.Logs) > mostRead || unreadable || l.Saga.ContentUnreadable {
+		return witness{}
+	}
+	return witness{logs: l.Logs, all: true}
+}
+
 // saw adds committed logs.
 func (w *witness) saw(c *saga.Change) {
-	timed := c.StartsCompensation && c.After.CompensationTimeoutMS != nil // the store sets the deadline
-	if timed || c.Letter != nil || c.Run != nil || c.Steer != nil {       // and its stored form of these
+	if c.Letter != nil || c.Run != nil || c.Steer != nil { // only the store knows how it has stored them
 		w.lose()
 	}
 	if !w.all {

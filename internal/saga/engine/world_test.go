@@ -109,7 +109,7 @@ type node struct {
 	engine     *engine.Engine
 	ends       *waiting.Board
 	creates    *groupcommit.Committer[saga.NewSaga, saga.CreateResult]
-	changes    *groupcommit.Committer[saga.Change, error]
+	changes    *groupcommit.Committer[saga.Change, changed]
 	cancel     context.CancelFunc
 	ran        chan struct{} // closed when Run has returned err; nil when it was never called
 	err        error
@@ -141,14 +141,17 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 	n.creates = groupcommit.New(groupcommit.Config[saga.NewSaga, saga.CreateResult]{
 		Flush: n.connection.Create, Key: func(s saga.NewSaga) any { return s.ID },
 	})
-	n.changes = groupcommit.New(groupcommit.Config[saga.Change, error]{
-		Flush: n.connection.Commit, Key: func(c saga.Change) any { return c.After.ID },
+	n.changes = groupcommit.New(groupcommit.Config[saga.Change, changed]{
+		Flush: n.connection.flush, Key: func(c saga.Change) any { return c.After.ID },
 	})
 	cfg := engine.Config{
 		Store: n.connection, Ownership: n.connection, Definition: w.definition,
-		Commit: func(ctx context.Context, c saga.Change) error {
-			stale, err := n.changes.Do(ctx, c)
-			return errors.Join(stale, err)
+		Commit: func(ctx context.Context, c *saga.Change) error {
+			stored, err := n.changes.Do(ctx, *c)
+			if err = errors.Join(stored.refused, err); err == nil {
+				*c = stored.Change
+			}
+			return err
 		},
 		Call: func(ctx context.Context, c saga.Call) saga.Outcome { return w.participants.call(ctx, n, c) },
 		// A process that was killed is known to be gone, unless a test says otherwise.

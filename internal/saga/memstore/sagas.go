@@ -163,6 +163,7 @@ func (m *memory) commit(c *saga.Change) error {
 			at := m.now().Add(time.Duration(*s.CompensationTimeoutMS) * time.Millisecond)
 			s.CompensationTimeoutAt = micro(&at)
 		}
+		c.After.CompensationTimeoutAt = copied(s.CompensationTimeoutAt)
 	}
 	m.troubles[s.Ref()] = m.troubles[s.Ref()].After(now, &c.After)
 	m.sagas[s.Ref()] = &s

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -89,7 +90,7 @@ WITH locked AS MATERIALIZED (
 	 WHERE s.id = l.id
 	   AND s.tenant_id = l.tenant_id
 	   AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
-	RETURNING s.id, s.tenant_id
+	RETURNING s.id, s.tenant_id, CASE WHEN l.comp_starts THEN s.compensation_timeout_at END AS undo_until
 ), logs AS MATERIALIZED (
 	SELECT * FROM %[5]s
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
@@ -110,7 +111,7 @@ WITH locked AS MATERIALIZED (
 	   AND t.completed_at IS NULL
 ), told AS (%[8]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
-SELECT id, tenant_id FROM moved`
+SELECT id, tenant_id, undo_until FROM moved`
 
 // changeBatch collects changes for commitSagas, or if operated for commitOperated.
 type changeBatch struct {
@@ -223,7 +224,7 @@ func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[saga.Ref]
 	if err != nil {
 		return nil, err
 	}
-	return movedSagas(rows, len(batch))
+	return movedSagas(rows, batch)
 }
 
 func (st *Sagas) whyNotMoved(ctx context.Context, c *saga.Change) (conflict, outage error) {
@@ -277,12 +278,27 @@ func onwardColumns(db *postgres.DB, batch []saga.Change) ([]any, error) {
 	return commitOnward.Args(b.heads, b.logs, b.events), nil
 }
 
-func movedSagas(rows *sql.Rows, most int) (map[saga.Ref]bool, error) {
-	moved := make(map[saga.Ref]bool, most)
-	return moved, postgres.EachRow(rows, func() error {
+// movedSagas returns the sagas whose changes were written, and sets the deadlines of their compensations in batch.
+func movedSagas(rows *sql.Rows, batch []saga.Change) (map[saga.Ref]bool, error) {
+	moved, undoUntil := make(map[saga.Ref]bool, len(batch)), map[saga.Ref]*time.Time(nil)
+	err := postgres.EachRow(rows, func() error {
 		var ref saga.Ref
-		err := rows.Scan(&ref.ID, &ref.Tenant)
+		var until *time.Time
+		err := rows.Scan(&ref.ID, &ref.Tenant, &until)
 		moved[ref] = true
+		if until != nil {
+			if undoUntil == nil {
+				undoUntil = map[saga.Ref]*time.Time{}
+			}
+			postgres.UTC(until)
+			undoUntil[ref] = until
+		}
 		return err
 	})
+	for i := range batch {
+		if c := &batch[i]; c.StartsCompensation {
+			c.After.CompensationTimeoutAt = undoUntil[c.After.Ref()]
+		}
+	}
+	return moved, err
 }

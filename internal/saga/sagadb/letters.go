@@ -35,6 +35,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	if err != nil {
 		return nil, nil, err
 	}
+	given := batch
 	batch = slices.Clone(batch) // some are replaced by another form (Change.Letter, Change.Run)
 	var all []dlqdb.LetterUpdate
 	for i := range batch {
@@ -67,7 +68,7 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	if err != nil {
 		return nil, nil, err
 	}
-	if moved, err = movedSagas(rows, len(batch)); err != nil {
+	if moved, err = movedSagas(rows, given); err != nil {
 		return nil, nil, err
 	}
 	told := all[:0]

@@ -42,7 +42,7 @@ WITH locked AS MATERIALIZED (
 	  FROM `+postgres.Unnest("e", onwardEvents)+`
 	 WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
-SELECT id, tenant_id FROM moved`, onwardChanges, onwardLogs, onwardEvents)
+SELECT id, tenant_id, NULL::timestamptz FROM moved`, onwardChanges, onwardLogs, onwardEvents)
 
 // The tables of commitOnward: without the columns that isOnward knows to be empty.
 var (

@@ -50,14 +50,17 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	t.Helper()
 	clock := newClock()
 	e := &Edge{T: t, Store: memstore.New(clock.now), Log: &syncBuffer{}}
-	commit := func(ctx context.Context, c saga.Change) error {
-		results, err := e.Store.Sagas.Commit(ctx, []saga.Change{c})
+	drive := func(ctx context.Context, c *saga.Change) error {
+		batch := []saga.Change{*c}
+		results, err := e.Store.Sagas.Commit(ctx, batch)
 		if err != nil {
 			return err
 		}
+		*c = batch[0]
 		return results[0]
 	}
-	e.Node = startNode(t, e.Store, clock.now, commit)
+	commit := func(ctx context.Context, c saga.Change) error { return drive(ctx, &c) }
+	e.Node = startNode(t, e.Store, clock.now, drive)
 	e.Tail = audit.NewTail(e.Store.Trail, slog.New(slog.DiscardHandler))
 	e.Cfg = httpapi.Config{
 		Sagas: sagaapi.Sagas{

@@ -44,7 +44,7 @@ type node struct {
 // startNode runs an engine on a store until the test ends. It starts nothing on its
 // own: its lease is long, and it looks for work only when it is woken.
 func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
-	commit func(context.Context, saga.Change) error) *node {
+	commit func(context.Context, *saga.Change) error) *node {
 	t.Helper()
 	n := &node{t: t, store: store, Ends: waiting.New(waiting.Config{}), changed: make(chan struct{}, 1)}
 	looked, log := make(chan struct{}, 1), &syncBuffer{}
