@@ -3,7 +3,6 @@ package sagadb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
-	"github.com/skald-saga/skald/internal/secret/envelope"
 )
 
 // commitSagas writes a batch of changes in one statement, so in one transaction.
@@ -51,9 +49,8 @@ type operatedColumns struct {
 func commitStatement(c operatedColumns) *postgres.Statement {
 	heads := changeTable.As("c")
 	text := fmt.Sprintf(commitTemplate, postgres.Unnest("c", append([]postgres.Params{heads}, c.rows...)...),
-		postgres.Unnest("k", theKeys), c.set, c.undoing,
+		postgres.Unnest("k", theKeys), c.set+changedHead(c.undoing),
 		postgres.Unnest("g", theLogs), logTable.Inserted(), logTable.Stored(""), insertEvents,
-		dueAt("l.next_run_at", "l.updated_at"),
 		completedLog.SetFrom("g", "saga_id", "tenant_id", "step_index", "action", "attempt"))
 	return postgres.Named(text, append([]postgres.Params{heads, theKeys, theLogs, theEvents}, c.rows...)...)
 }
@@ -74,33 +71,22 @@ WITH locked AS MATERIALIZED (
 	RETURNING saga_id, tenant_id
 ), moved AS (
 	UPDATE saga.saga_states s
-	   SET%[3]s version = l.version, state = l.state, current_step = l.current_step,
-	       step_attempt = l.attempt, step_failures = l.failures, step_uncertain = l.uncertain,
-	       lease_owner = l.owner,
-	       lease_epoch = l.epoch,
-	       next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE %[9]s END,
-	       error = l.error::jsonb, end_cause = l.end_cause, clean = l.clean,
-	       needs_attention = l.attention, attention_reason = l.attention_reason,
-	       compensation_timeout_ms = l.comp_ms, compensation_expired = l.comp_expired,
-	       compensation_timeout_at = CASE WHEN l.comp_starts THEN now() + l.comp_ms * interval '1 ms'
-	                                      %[4]sELSE s.compensation_timeout_at END,
-	       timed_out_at = l.timed_out_at, cancel_requested_at = l.cancel_at,
-	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at
+	   SET%[3]s
 	  FROM locked l
 	 WHERE s.id = l.id
 	   AND s.tenant_id = l.tenant_id
 	   AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
-	RETURNING s.id, s.tenant_id, CASE WHEN l.comp_starts THEN s.compensation_timeout_at END AS undo_until
+	RETURNING s.id, s.tenant_id, ` + undoUntil + `
 ), logs AS MATERIALIZED (
-	SELECT * FROM %[5]s
+	SELECT * FROM %[4]s
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 ), logged AS (
-	INSERT INTO saga.saga_step_logs (%[6]s)
-	SELECT %[7]s
+	INSERT INTO saga.saga_step_logs (%[5]s)
+	SELECT %[6]s
 	  FROM logs WHERE NOT completes
 ), closed AS (
 	UPDATE saga.saga_step_logs t
-	   SET %[10]s
+	   SET %[8]s
 	  FROM logs g
 	 WHERE g.completes
 	   AND t.saga_id = g.saga_id
@@ -109,71 +95,9 @@ WITH locked AS MATERIALIZED (
 	   AND t.action = g.action
 	   AND t.attempt = g.attempt
 	   AND t.completed_at IS NULL
-), told AS (%[8]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
+), told AS (%[7]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
 SELECT id, tenant_id, undo_until FROM moved`
-
-// changeBatch collects changes for commitSagas, or if operated for commitOperated.
-type changeBatch struct {
-	heads    *postgres.Batch[changeRow]
-	keys     *postgres.Batch[keyRow]
-	logs     *postgres.Batch[logRow]
-	events   *eventBatch
-	operated *postgres.Batch[operatedRow]
-
-	head changeRow
-	log  logRow
-}
-
-func (b *changeBatch) add(db *postgres.DB, c *saga.Change) (err error) {
-	sealer := db.Keys.SealerFor(c.After.Tenant.ID, c.After.ID)
-	b.head = changeRow{Change: c, keyed: c.Key != nil}
-	if b.head.failure, err = sealedError(&sealer, fieldError, c.After.Error); err != nil {
-		return err
-	}
-	b.heads.Add(&b.head)
-	if c.Key != nil {
-		b.keys.Add(&keyRow{c.After.ID, c.Key})
-	}
-	for i := range c.Logs {
-		b.log = logRow{StepLog: &c.Logs[i], of: c.After.Ref()}
-		if err := b.log.seal(&sealer); err != nil {
-			return err
-		}
-		b.logs.Add(&b.log)
-	}
-	for i := range c.Audit {
-		if err := addEvent(db, b.events, &c.Audit[i]); err != nil {
-			return err
-		}
-	}
-	if b.operated == nil {
-		return nil
-	}
-	row, err := sealOperated(&sealer, c)
-	b.operated.Add(&row)
-	return err
-}
-
-// sealOperated returns what is stored of an operator's change, sealed.
-func sealOperated(sealer *envelope.Sealer, c *saga.Change) (row operatedRow, err error) {
-	if row.Operated = c.Operated; row.Operated == nil {
-		row.Operated = &saga.Operated{}
-	}
-	if row.Operated.Interventions {
-		kept, err := sealInterventions(sealer, c.After.Interventions)
-		if err != nil {
-			return row, err
-		}
-		if row.interventions, err = json.Marshal(kept); err != nil {
-			return row, fmt.Errorf("encode interventions: %w", err)
-		}
-	}
-	if row.Operated.Result {
-		row.result, err = postgres.Seal(sealer, fieldResult, c.After.Result)
-	}
-	return row, err
-}
 
 // Commit implements saga.Store.
 func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, error) {
@@ -242,9 +166,9 @@ func (st *Sagas) whyNotMoved(ctx context.Context, c *saga.Change) (conflict, out
 
 // changeColumns returns the statement and its arguments.
 func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []any, err error) {
-	if !slices.ContainsFunc(batch, func(c saga.Change) bool { return !isOnward(&c) }) {
-		args, err = onwardColumns(db, batch)
-		return commitOnward.Text, args, err
+	if narrow := narrowest(batch); narrow != nil {
+		args, err = narrow.columns(db, batch)
+		return narrow.Text, args, err
 	}
 	b := changeBatch{
 		heads: changeTable.Batch(len(batch)), keys: keyTable.Batch(0), logs: logTable.Batch(len(batch)),
@@ -262,20 +186,6 @@ func changeColumns(db *postgres.DB, batch []saga.Change) (query string, args []a
 		return commitOperated.Text, commitOperated.Args(b.heads, b.keys, b.logs, b.events, b.operated), nil
 	}
 	return commitSagas.Text, commitSagas.Args(b.heads, b.keys, b.logs, b.events), nil
-}
-
-// onwardColumns returns commitOnward's arguments.
-func onwardColumns(db *postgres.DB, batch []saga.Change) ([]any, error) {
-	b := changeBatch{
-		heads: onwardChange.Batch(len(batch)), logs: onwardLog.Batch(len(batch)),
-		events: &eventBatch{Batch: onwardEvent.Batch(2 * len(batch))},
-	}
-	for i := range batch {
-		if err := b.add(db, &batch[i]); err != nil {
-			return nil, err
-		}
-	}
-	return commitOnward.Args(b.heads, b.logs, b.events), nil
 }
 
 // movedSagas returns the sagas whose changes were written, and sets the deadlines of their compensations in batch.

@@ -1,10 +1,15 @@
 package sagadb_test
 
 import (
+	"database/sql"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
@@ -50,4 +55,95 @@ func BenchmarkCommit(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkCommitKinds writes batches of six changes, as 16 waiting clients make them, with one log each and their
+// events: ordinary ones, a third of them the refusal that turns a saga back, and all of them undone steps. It
+// reports the CPU time of PostgreSQL for each batch.
+func BenchmarkCommitKinds(b *testing.B) {
+	refused := func(run saga.Instance) saga.Change { return pgtest.Applied(run, pgtest.Refusal("no")) }
+	done := func(run saga.Instance) saga.Change { return pgtest.Applied(run, pgtest.Done()) }
+	for name, kind := range map[string]func(i int, run saga.Instance) saga.Change{
+		"onward": func(_ int, run saga.Instance) saga.Change { return done(run) },
+		"a third refused": func(i int, run saga.Instance) saga.Change {
+			if i%3 == 0 {
+				return refused(done(run).After)
+			}
+			return done(run)
+		},
+		"undone": func(_ int, run saga.Instance) saga.Change { return done(refused(done(done(run).After).After).After) },
+		"one with a key": func(i int, run saga.Instance) saga.Change {
+			c := done(run)
+			if i == 0 {
+				c.Key = &idempotency.Key{TenantID: pgtest.Big, Principal: "p", Route: "r", Hash: []byte("h")}
+			}
+			return c
+		},
+		"one that completes a log": func(i int, run saga.Instance) saga.Change {
+			c := done(run)
+			c.Logs[0].Completes = i == 0
+			return c
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			db, err := postgres.Open(b.Context(), postgres.Config{DSN: testdb.DSN(b)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.Cleanup(db.Close)
+			store := sagadb.NewSagas(db)
+			var changes []saga.Change
+			for i, s := range pgtest.SomeSagas(6) {
+				changes = append(changes, kind(i, saga.NewInstance(s.Saga, pgtest.Order)))
+				c := &changes[i]
+				pgtest.Execute(b, db.SQL(), `INSERT INTO saga.saga_states (id, tenant_id, workflow_name, workflow_version, saga_type, total_steps, version, lease_epoch)
+					VALUES ($1, $2, 'w', 1, 'w', 3, $3, $4)`, c.After.ID, c.After.Tenant.ID, c.Before.Version, c.Before.Epoch)
+			}
+			n := 0
+			commit := func() {
+				n++
+				for i := range changes {
+					c := &changes[i]
+					c.After.Version = c.Before.Version + 1
+					c.Logs[0].ID, c.Logs[0].Attempt = pgtest.NewID(), n
+					if c.Key != nil {
+						c.Key.Key = pgtest.NewID().String()
+					}
+				}
+				errs, err := store.Commit(b.Context(), changes)
+				if err != nil || errs[0] != nil {
+					b.Fatal(err, errs)
+				}
+				for i := range changes {
+					changes[i].Before.Version++
+				}
+			}
+			for range 20 {
+				commit()
+			}
+			before := backendsCPU(b, db.SQL())
+			b.ResetTimer()
+			for b.Loop() {
+				commit()
+			}
+			b.ReportMetric(float64(backendsCPU(b, db.SQL())-before)/1000/float64(b.N), "pg-µs/op")
+		})
+	}
+}
+
+// backendsCPU returns the nanoseconds of CPU that the sessions of the database have used.
+func backendsCPU(b *testing.B, db *sql.DB) (total int64) {
+	b.Helper()
+	for _, pid := range texts(b, db, `SELECT pid::text FROM pg_stat_activity WHERE datname = current_database()`) {
+		raw, err := os.ReadFile("/proc/" + pid + "/schedstat")
+		if err != nil {
+			b.Fatal(err)
+		}
+		n, err := strconv.ParseInt(strings.Fields(string(raw))[0], 10, 64)
+		if err != nil {
+			b.Fatal(err)
+		}
+		total += n
+	}
+	return total
 }

@@ -48,6 +48,7 @@ var (
 	StepLogs         = stepLogs
 	CommitOperated   = commitOperated.Text
 	CommitOnward     = commitOnward.Text
+	CommitDriven     = commitDriven.Text
 )
 
 // CommitParameters returns the parameters that Commit sends for batch.
@@ -84,8 +85,8 @@ func CreateParameters(tb testing.TB, batch []saga.NewSaga) []any {
 // files in testdata.
 var HotSagaStatements = map[string]string{
 	"saga_create": createSagas.Text, "saga_commit": commitSagas.Text, "saga_commit_operated": commitOperated.Text,
-	"saga_commit_onward": commitOnward.Text,
-	"saga_claim":         claimSagas,
-	"saga_load":          loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs,
+	"saga_commit_onward": commitOnward.Text, "saga_commit_driven": commitDriven.Text,
+	"saga_claim": claimSagas,
+	"saga_load":  loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs,
 	"saga_restored": insertRestored.Text,
 }

@@ -276,6 +276,7 @@ func writePurposes(t *testing.T) []pgtest.Purpose {
 		{Name: "committing a batch", Query: sagadb.CommitSagas, Args: sagadb.CommitParameters(t, pgtest.SomeChanges(64)), Indexes: []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
 		{Name: "committing a batch with an intervention", Query: sagadb.CommitOperated, Args: sagadb.CommitParameters(t, pgtest.Operated(pgtest.SomeChanges(64))), Indexes: []string{"saga_states_pkey", "idx_saga_step_logs_saga_id_step_index"}},
 		{Name: "committing a batch of sagas that go on", Query: sagadb.CommitOnward, Args: sagadb.CommitParameters(t, pgtest.OnwardChanges(64)), Indexes: []string{"saga_states_pkey"}},
+		{Name: "committing a batch with a retry", Query: sagadb.CommitDriven, Args: sagadb.CommitParameters(t, pgtest.Retried(pgtest.OnwardChanges(64))), Indexes: []string{"saga_states_pkey"}},
 		{Name: "creating a batch", Query: sagadb.CreateSagas, Args: sagadb.CreateParameters(t, pgtest.SomeSagas(64)), Indexes: []string{"workflows_pkey", "saga_states_archive_pkey"}},
 		{Name: claiming, Query: sagadb.ClaimSagas, Args: []any{1, 64, uuid.Nil}, Indexes: []string{"idx_saga_runnable", "saga_states_pkey"}},
 		{Name: claiming + ", the last one's", Query: sagadb.ClaimSagas, Args: []any{1, 64, uuid.Max}, Indexes: []string{"idx_saga_runnable", "saga_states_pkey"}},

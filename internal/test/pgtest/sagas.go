@@ -76,6 +76,12 @@ func OnwardChanges(n int) []saga.Change {
 	return changes
 }
 
+// Retried makes the first change one after which its saga waits.
+func Retried(changes []saga.Change) []saga.Change {
+	changes[0].After.NextRunAt = &changes[0].After.UpdatedAt
+	return changes
+}
+
 // Operated makes the first change an operator's.
 func Operated(changes []saga.Change) []saga.Change {
 	changes[0].Operated = &saga.Operated{DeadlineInMS: new(int64(1000))}

@@ -286,15 +286,17 @@ func commitCompensationDeadline(f *fixture) {
 	from := f.Now()
 	// Beside a change that gives up an undo, a store with dead letters writes in another way.
 	alone := []saga.Change{f.apply(run, f.refused(`{}`))}
-	among := []saga.Change{f.apply(f.into(saga.Compensating), f.refused(`{}`)), f.apply(f.into(saga.Running), f.refused(`{}`))}
+	gaveUp, turned := f.into(saga.Compensating), f.into(saga.Running)
+	among := []saga.Change{f.apply(gaveUp, f.refused(`{}`)), f.apply(turned, f.refused(`{}`))}
 	for _, batch := range [][]saga.Change{alone, among} {
 		errs, err := f.Sagas.Commit(f.t.Context(), batch)
 		if err = errors.Join(append(errs, err)...); err != nil {
 			f.t.Fatal(err)
 		}
-		told := &batch[len(batch)-1].After
-		if stored := f.load(told.ID).Saga.CompensationTimeoutAt; !cmp.Equal(told.CompensationTimeoutAt, stored) || stored == nil {
-			f.t.Errorf("the caller is told the compensation deadline %v; stored is %v", told.CompensationTimeoutAt, stored)
+		after := &batch[len(batch)-1].After
+		said, stored := after.CompensationTimeoutAt, f.load(after.ID).Saga.CompensationTimeoutAt
+		if !cmp.Equal(said, stored) || stored == nil {
+			f.t.Errorf("the change says that compensation ends by %v; stored is %v", said, stored)
 		}
 	}
 	run = alone[0].After

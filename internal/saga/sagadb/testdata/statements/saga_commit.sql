@@ -14,11 +14,13 @@ WITH locked AS MATERIALIZED (
 	RETURNING saga_id, tenant_id
 ), moved AS (
 	UPDATE saga.saga_states s
-	   SET version = l.version, state = l.state, current_step = l.current_step,
+	   SET
+	       version = l.version, state = l.state, current_step = l.current_step,
 	       step_attempt = l.attempt, step_failures = l.failures, step_uncertain = l.uncertain,
 	       lease_owner = l.owner,
 	       lease_epoch = l.epoch,
-	       next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at ELSE CASE WHEN abs(extract(epoch FROM now() - l.updated_at)) < 5 THEN l.next_run_at
+	       next_run_at = CASE WHEN l.next_run_at = s.next_run_at THEN s.next_run_at
+	                          ELSE CASE WHEN abs(extract(epoch FROM now() - l.updated_at)) < 5 THEN l.next_run_at
 	                         ELSE now() + (l.next_run_at - l.updated_at) END END,
 	       error = l.error::jsonb, end_cause = l.end_cause, clean = l.clean,
 	       needs_attention = l.attention, attention_reason = l.attention_reason,
@@ -31,7 +33,7 @@ WITH locked AS MATERIALIZED (
 	 WHERE s.id = l.id
 	   AND s.tenant_id = l.tenant_id
 	   AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
-	RETURNING s.id, s.tenant_id
+	RETURNING s.id, s.tenant_id, CASE WHEN l.comp_starts THEN s.compensation_timeout_at END AS undo_until
 ), logs AS MATERIALIZED (
 	SELECT * FROM unnest($34::uuid[], $35::uuid[], $36::uuid[], $37::bigint[], $38::text[], $39::text[], $40::bigint[], $41::text[], $42::bool[], $43::text[], $44::text[], $45::text[], $46::text[], $47::timestamptz[], $48::timestamptz[], $49::bigint[], $50::timestamptz[], $51::bool[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at, completes)
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
@@ -55,4 +57,4 @@ WITH locked AS MATERIALIZED (
 	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data::jsonb, old_state, new_state, error::jsonb, actor, request_id, trace_id, span_id, digest
 	  FROM unnest($52::uuid[], $53::uuid[], $54::text[], $55::bigint[], $56::text[], $57::bigint[], $58::timestamptz[], $59::text[], $60::bigint[], $61::bigint[], $62::text[], $63::text[], $64::text[], $65::text[], $66::text[], $67::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest) WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
-SELECT id, tenant_id FROM moved
+SELECT id, tenant_id, undo_until FROM moved

@@ -7,7 +7,8 @@ WITH locked AS MATERIALIZED (
 	   FOR UPDATE OF s
 ), moved AS (
 	UPDATE saga.saga_states s
-	   SET version = l.version, state = l.state, current_step = l.current_step,
+	   SET
+	       version = l.version, state = l.state, current_step = l.current_step,
 	       step_attempt = l.attempt, step_failures = 0, step_uncertain = false,
 	       lease_owner = l.owner, lease_epoch = l.epoch, next_run_at = NULL,
 	       error = NULL, end_cause = NULL, clean = l.clean,
@@ -17,7 +18,7 @@ WITH locked AS MATERIALIZED (
 	       started_at = l.started_at, completed_at = l.completed_at, updated_at = l.updated_at
 	  FROM locked l
 	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id
-	RETURNING s.id, s.tenant_id
+	RETURNING s.id, s.tenant_id, NULL::timestamptz AS undo_until
 ), logged AS (
 	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, started_at, completed_at, duration_ms, updated_at)
 	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, response_payload::jsonb, started_at, completed_at, duration_ms, updated_at
@@ -29,4 +30,4 @@ WITH locked AS MATERIALIZED (
 	  FROM unnest($32::uuid[], $33::uuid[], $34::text[], $35::bigint[], $36::text[], $37::bigint[], $38::timestamptz[], $39::bigint[], $40::bigint[], $41::text[], $42::text[], $43::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, old_state, new_state, trace_id, span_id, digest)
 	 WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
-SELECT id, tenant_id FROM moved
+SELECT id, tenant_id, undo_until FROM moved
