@@ -61,7 +61,7 @@ func (b *bound) path(name string, into any, kind, format string) {
 
 // query binds a parameter of the URL's query.
 func (b *bound) query(name string, into any, required bool, kind, format string) {
-	if b.err != nil {
+	if b.err != nil || !required && b.URL.RawQuery == "" {
 		return
 	}
 	if b.asked == nil {

@@ -151,7 +151,6 @@ func TestASagaRunsFromTheRequestToItsEnd(t *testing.T) {
 		switch {
 		case r.URL.Path == "/two" && bytes.Contains(body, []byte(`"refuse":true`)):
 			w.WriteHeader(http.StatusConflict)
-			io.WriteString(w, `{"why": "sold out", "left": 1.50}`)
 			return
 		case r.URL.Path == "/two" && bytes.Contains(body, []byte(`"slow":true`)):
 			time.Sleep(700 * time.Millisecond) // it is recorded as running meanwhile

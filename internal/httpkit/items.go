@@ -14,15 +14,15 @@ import (
 // List describes a list in a body whose items are each judged separately: the x-judged of its
 // schema.
 type List struct {
-	Name  string           // of the member that contains it
-	Item  *openapi3.Schema // of each item
-	Most  int              // items
-	ID    string           // the member of an item that names it in the response; "": none
-	Spare []string         // members of an item that are dropped if they are invalid
+	Name  string   // of the member that contains it
+	Item  *Body    // of each item
+	Most  int      // items
+	ID    string   // the member of an item that names it in the response; "": none
+	Spare []string // members of an item that are dropped if they are invalid
 	// Around lists such members of the body outside the list. Body is the schema of the body
 	// with arbitrary items.
 	Around []string
-	Body   *openapi3.Schema
+	Body   *Body
 }
 
 // ListOf returns the list that a schema declares with x-judged; nil: none. free is a schema that
@@ -44,12 +44,12 @@ func ListOf(body *openapi3.Schema, free *openapi3.SchemaRef) *List {
 	l.Name, _ = declared["list"].(string)
 	l.ID, _ = declared["id"].(string)
 	list := *body.Properties[l.Name].Value
-	l.Item, l.Most = list.Items.Value, int(*list.MaxItems) //nolint:gosec // thousands
+	l.Item, l.Most = BodyOf(list.Items.Value), int(*list.MaxItems) //nolint:gosec // thousands
 	list.Items = free
 	around := *body
 	around.Properties = maps.Clone(body.Properties)
 	around.Properties[l.Name] = &openapi3.SchemaRef{Value: &list}
-	l.Body = &around
+	l.Body = BodyOf(&around)
 	return l
 }
 
@@ -107,7 +107,7 @@ func (l *List) Judge(body []byte, maxDepth int) (judged []byte, items []Judged, 
 			}
 			raw = append(append([]byte{'['}, bytes.Join(texts, []byte{','})...), ']')
 		case slices.Contains(l.Around, m.Key):
-			if why := refusal(l.Body, m, limits); why != nil {
+			if why := refusal(l.Body.Schema, m, limits); why != nil {
 				around = why
 				continue
 			}
@@ -151,7 +151,7 @@ func (l *List) judge(raw []byte, limits strictjson.Limits, grown *int) ([]byte, 
 		if m.Key == l.ID && len(m.Raw) > 2 && len(m.Raw) < 100 && m.Raw[0] == '"' {
 			id = string(m.Raw[1 : len(m.Raw)-1])
 		}
-		if slices.Contains(l.Spare, m.Key) && refusal(l.Item, m, limits) != nil {
+		if slices.Contains(l.Spare, m.Key) && refusal(l.Item.Schema, m, limits) != nil {
 			continue
 		}
 		if kept.Len() > 1 {
@@ -178,7 +178,7 @@ func refusal(object *openapi3.Schema, m strictjson.Member, limits strictjson.Lim
 		Type: object.Type, AdditionalProperties: object.AdditionalProperties,
 		Properties: openapi3.Schemas{m.Key: object.Properties[m.Key]},
 	}
-	_, _, why := Read(&only, alone, limits)
+	_, _, why := Read(&Body{Schema: &only}, alone, limits)
 	return why
 }
 
@@ -190,19 +190,36 @@ func quoted(key string) []byte {
 	return text
 }
 
+// Body is the schema of a body, or of an item of its list, with its shape.
+type Body struct {
+	Schema *openapi3.Schema
+	shape  *Shape // nil: not compiled
+}
+
+// BodyOf compiles a schema; nil: nil.
+func BodyOf(s *openapi3.Schema) *Body {
+	if s == nil {
+		return nil
+	}
+	return &Body{Schema: s, shape: ShapeOf(s)}
+}
+
 // Read checks one JSON value strictly and against its schema, and returns it in canonical form,
-// even if only the schema rejects it; adjusted is as for Mended.
-func Read(schema *openapi3.Schema, raw []byte, limits strictjson.Limits) (
-	text []byte, adjusted []string, why *fault.Error,
-) {
-	text, adjusted, err := Mended(schema, raw, limits)
+// even if only the schema rejects it; adjusted is as for Mended. A body without a schema is nil.
+func Read(body *Body, raw []byte, limits strictjson.Limits) (text []byte, adjusted []string, why *fault.Error) {
+	if body == nil {
+		body = &Body{}
+	}
+	text, adjusted, err := Mended(body.Schema, raw, limits)
 	switch {
 	case err != nil:
 		return nil, nil, fault.As(NotStrict(err))
-	case schema == nil:
+	case body.Schema == nil:
 		return text, nil, nil
+	case body.shape != nil && text[0] == '{' && body.shape.Accepts(text):
+		return text, adjusted, nil
 	}
-	if fields := Violations(schema, text); fields != nil {
+	if fields := Violations(body.Schema, text); fields != nil {
 		return text, nil, SchemaFault(fields...)
 	}
 	return text, adjusted, nil

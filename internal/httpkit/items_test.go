@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
@@ -15,14 +14,14 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-func listOf(t testing.TB, schema string) (*httpkit.List, *openapi3.Schema) {
+func listOf(t testing.TB, schema string) (*httpkit.List, *httpkit.Body) {
 	t.Helper()
 	doc, err := api.GetSpec()
 	if err != nil {
 		t.Fatal(err)
 	}
 	body := doc.Components.Schemas[schema].Value
-	return httpkit.ListOf(body, doc.Components.Schemas["AnyJSON"]), body
+	return httpkit.ListOf(body, doc.Components.Schemas["AnyJSON"]), httpkit.BodyOf(body)
 }
 
 func TestTheContractSaysWhichItemsAreJudgedAlone(t *testing.T) {
@@ -40,12 +39,12 @@ func TestTheContractSaysWhichItemsAreJudgedAlone(t *testing.T) {
 			continue
 		}
 		for _, member := range append(slices.Clone(l.Spare), l.ID) {
-			if member != "" && l.Item.Properties[member] == nil {
+			if member != "" && l.Item.Schema.Properties[member] == nil {
 				t.Errorf("%s: its items have no %s", name, member)
 			}
 		}
 		for _, member := range l.Around {
-			if l.Body.Properties[member] == nil {
+			if l.Body.Schema.Properties[member] == nil {
 				t.Errorf("%s has no %s", name, member)
 			}
 		}

@@ -2,8 +2,8 @@
 // requests and their callers, answers, faults of parameters and bodies, pages and cursors,
 // entity tags, waiting, live streams, redaction, and the record of who did what.
 //
-// Files, each on top of those before it: problems, faults, cursor, violations, items,
-// request, etag, redact, answer, streams, kit, values, audit, check, dryrun, key, list, published,
+// Files, each on top of those before it: problems, faults, cursor, pattern, violations, shape,
+// items, request, etag, redact, answer, streams, kit, values, audit, check, dryrun, key, list, published,
 // stream, trace, wait.
 package httpkit
 
