@@ -31,7 +31,7 @@ func Differences(before, after any) (*api.PlannedChanges, error) {
 
 // Planned is the member of a resource for what would change in it.
 func Planned(all planned.List) *api.PlannedChanges {
-	return new(api.PlannedChanges(PlannedChanges(all)))
+	return new(PlannedChanges(all))
 }
 
 // PlannedChanges is what a dry run says about what would change.
