@@ -74,7 +74,7 @@ func (done shapes) of(s *openapi3.Schema) *Shape {
 		return shape
 	}
 	kind := (*s.Type)[0]
-	ok := true
+	var ok bool
 	switch kind {
 	case openapi3.TypeBoolean:
 		ok = s.Enum == nil
@@ -210,7 +210,7 @@ func (s *Shape) Accepts(raw []byte) bool {
 const mostDigits = 15
 
 func (s *Shape) acceptsNumber(raw []byte) bool {
-	whole := bytes.IndexAny(raw, ".eE") < 0
+	whole := !bytes.ContainsAny(raw, ".eE")
 	if len(raw) > mostDigits || s.kind != openapi3.TypeNumber && !(s.kind == openapi3.TypeInteger && whole) {
 		return false
 	}
