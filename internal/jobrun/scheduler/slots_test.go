@@ -59,6 +59,7 @@ func TestRunsAreThoseOfTheScheduleThroughChangesOfTheLeader(t *testing.T) {
 	clock.Store(began.Unix())
 	specs := []jobrun.Spec{
 		timed(schedule.EveryNMinutes, "7", ""), timed(schedule.DailyAt, "02:30,12:00", "Europe/Berlin"),
+		timed(schedule.DailyAt, "02:30,12:00", "Asia/Tokyo"), // the same words, other times
 		timed(schedule.Cron, "*/20 1-3 * * *", "Europe/London"),
 		timed(schedule.HourlyAtMinute, "0,30", "Asia/Kathmandu"), timed(schedule.Interval, "1h", ""),
 	}

@@ -8,6 +8,8 @@ var last = []Mutant{
 		Old: "\tif err != nil || !bereft {", New: "\tif err != nil || bereft {"},
 	{Rows: "A-13", File: "api/worker/session.go",
 		Old: "\t\t\t\ts.confirm(ctx)\n", New: ""},
+	{Rows: "J8", File: "internal/jobrun/scheduler/slots.go",
+		Old: "value: spec.Value, tz: spec.Timezone,", New: "value: spec.Value,"},
 	{Rows: "one-product 1", File: "internal/saga/letter.go",
 		Old: "\tid := d.s.DeadLetter()\n\tif id == uuid.Nil {\n\t\treturn\n\t}\n\tn :=",
 		New: "\tid := d.s.DeadLetter()\n\tif id != uuid.Nil {\n\t\treturn\n\t}\n\tn :="},

@@ -24,6 +24,8 @@ var parts = []Mutant{
 	{Rows: "one-product 10", File: "internal/dlq/routes.go",
 		Old: "\t\treturn fault.New(fault.Unavailable, CodeNoKafka, \"%s\", r)",
 		New: "\t\treturn fault.New(fault.Invalid, CodeTarget, \"%s\", r)"},
+	{Rows: "I13", File: "internal/saga/sagadb/tables.go",
+		Old: "now() - %[2]s)) < 5 THEN", New: "now() - %[2]s)) < 5000 THEN"},
 	{Rows: "F20", File: "internal/postgres/clock.go",
 		Old: "\tbehind := min(max(time.Duration(c.behind.Load()), least), most)",
 		New: "\tbehind := min(max(time.Duration(c.behind.Load()), least), most) * 0"},

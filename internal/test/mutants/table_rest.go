@@ -74,6 +74,8 @@ var rest = []Mutant{
 		Old: "\tfill(\"sslmode\", d.SSLMode)\n", New: "\tfill(\"sslmode\", \"disable\")\n"},
 	{Rows: "D-02, one-product 2", File: "internal/saga/letter.go",
 		Old: "\tif reason == ReasonForced {", New: "\tif reason != \"\" {"},
+	{Rows: "one-product 3", File: "internal/saga/sagadb/jobs.go",
+		Old: "requested && moved[batch[i].After.Ref()] {\n\t\t\tlist", New: "requested && !moved[batch[i].After.Ref()] {\n\t\t\tlist"},
 	{Rows: "gap 19", File: "internal/jobrun/apply.go",
 		Old: "\td.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: outcome, Reason: what.Reason}\n\twhat.From",
 		New: "\t_ = outcome\n\twhat.From"},

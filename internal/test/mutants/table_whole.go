@@ -7,6 +7,9 @@ var whole = []Mutant{
 		New: "\tresults := make([]saga.CreateResult, len(batch))\n" +
 			"\tif tx, err := st.db.Write.BeginTxx(context.Background(), nil); err == nil {\n" +
 			"\t\ttime.AfterFunc(time.Minute, func() { _ = tx.Rollback() })\n\t}\n"},
+	{Rows: "O6, T8", File: "internal/postgres/condition.go",
+		Old: "       current_setting('full_page_writes') = 'off',",
+		New: "       current_setting('full_page_writes') = 'never',"},
 	{Rows: "A-12", File: "internal/jobrun/jobworker/jobworker.go",
 		Old: "f.LeaderEpoch == s.w.epoch {", New: "f.LeaderEpoch <= s.w.epoch {"},
 	{Rows: "F66, S1-66", File: "internal/saga/run.go",
@@ -20,10 +23,14 @@ var whole = []Mutant{
 		New: ""},
 	{Rows: "O1, S4-19", File: "db/db.go",
 		Old: "`SELECT pg_try_advisory_lock($1)`, key)", New: "`SELECT $1::bigint IS NOT NULL`, key)"},
+	{Rows: "T18", File: "internal/egress/tls.go",
+		Old: "\t\tc.Certificates = []tls.Certificate{cert}\n", New: "\t\t_ = cert\n"},
 	{Rows: "API-21", File: "internal/httpapi/keep.go",
 		Old: "\t\tcase prior != nil:\n\t\t\treplay(w, prior)\n\t\t\treturn\n",
 		New: "\t\tcase prior != nil && prior.Body == nil:\n\t\t\treplay(w, prior)\n\t\t\treturn\n"},
 	{Rows: "T20", File: "internal/jobrun/workerapi/claim.go",
 		Old: "\tif err := httpkit.RequestOf(ctx).Who.RequireQueues(k.Queues); err != nil {",
 		New: "\tif err := httpkit.RequestOf(ctx).Who.RequireQueues(nil); err != nil {"},
+	{Rows: "O5", File: "internal/app/watchdog.go",
+		Old: "return l.Vital });", New: "return !l.Vital });"},
 }
