@@ -296,6 +296,13 @@ const (
 	EndCauseStepFailed EndCause = "step_failed"
 )
 
+// Defines values for ExplainedParticipantAnswers.
+const (
+	ExplainedParticipantAnswersAgain   ExplainedParticipantAnswers = "again"
+	ExplainedParticipantAnswersNo      ExplainedParticipantAnswers = "no"
+	ExplainedParticipantAnswersUnknown ExplainedParticipantAnswers = "unknown"
+)
+
 // Defines values for HTTPCallMethod.
 const (
 	HTTPCallMethodDELETE HTTPCallMethod = "DELETE"
@@ -2971,6 +2978,35 @@ type ExplainedOwner struct {
 	Node string `json:"node"`
 }
 
+// ExplainedParticipant Whether the participant that a step is called at answers other sagas. Present while
+// the saga's last call to it has failed without a definite answer. Of the newest 100
+// sagas of the workflow, and of the newest 100 of all workflows, the last attempt of
+// each call to the same host counts; refusals say neither the one nor the other.
+type ExplainedParticipant struct {
+	// Answers `again` if other calls have succeeded since `failed_at` and the newest did not
+	// fail; `no` if the newest failed; `unknown` if there has been no other call since.
+	Answers ExplainedParticipantAnswers `json:"answers"`
+
+	// AnswersSince With `again`: when the first of those calls succeeded that no failure has followed.
+	AnswersSince *time.Time `json:"answers_since,omitempty"`
+
+	// FailedAt When the saga's last call to it failed.
+	FailedAt time.Time `json:"failed_at"`
+
+	// Host Host and port, as in the URL of the call.
+	Host string `json:"host"`
+
+	// LastSuccessAt With `again`, when the last one succeeded.
+	LastSuccessAt *time.Time `json:"last_success_at,omitempty"`
+
+	// Summary The same in words.
+	Summary string `json:"summary"`
+}
+
+// ExplainedParticipantAnswers `again` if other calls have succeeded since `failed_at` and the newest did not
+// fail; `no` if the newest failed; `unknown` if there has been no other call since.
+type ExplainedParticipantAnswers string
+
 // ExplainedStep defines model for ExplainedStep.
 type ExplainedStep struct {
 	Action StepAction `json:"action"`
@@ -4143,8 +4179,11 @@ type JobRun struct {
 	SagaStep   *int                `json:"saga_step,omitempty"`
 
 	// ScheduledFor The run's slot; for a run without one, when it was requested.
-	ScheduledFor time.Time  `json:"scheduled_for"`
-	StartedAt    *time.Time `json:"started_at,omitempty"`
+	ScheduledFor time.Time `json:"scheduled_for"`
+
+	// SkipReason Why it was SKIPPED. Only in lists; the explanation of a run says it as well.
+	SkipReason *string    `json:"skip_reason,omitempty"`
+	StartedAt  *time.Time `json:"started_at,omitempty"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State     JobRunState `json:"state"`
@@ -4451,6 +4490,10 @@ type Overview struct {
 	// Leader The node that leads the job runs.
 	Leader *OverviewLeader `json:"leader,omitempty"`
 
+	// Minutes The last 60 minutes, oldest first; the last one is not over yet. Absent if neither
+	// sagas nor dead letters can be shown.
+	Minutes []OverviewMinute `json:"minutes,omitempty"`
+
 	// NextRuns The next five slots of all job definitions.
 	NextRuns []OverviewSlot `json:"next_runs"`
 
@@ -4475,6 +4518,10 @@ type OverviewCause struct {
 
 	// Count How many items have this cause.
 	Count int `json:"count"`
+
+	// Groups How many groups of dead letters have this cause, if it is more than one: errors of
+	// one type (`code`) in one topic (`name`). `count` is the number of their letters.
+	Groups *int `json:"groups,omitempty"`
 
 	// ID The item, if there is only one; the fingerprint of a group.
 	ID *string `json:"id,omitempty"`
@@ -4591,6 +4638,23 @@ type OverviewLeader struct {
 
 	// SweptAt When it last looked for lost and late runs.
 	SweptAt *time.Time `json:"swept_at,omitempty"`
+}
+
+// OverviewMinute What happened in one minute. What belongs to an omitted part is absent.
+type OverviewMinute struct {
+	// From Its beginning.
+	From time.Time `json:"from"`
+
+	// Letters Dead letters that arrived in it and were not archived. Absent, too, for minutes
+	// before the newest 10,000.
+	Letters *int64 `json:"letters,omitempty"`
+
+	// SagasFailed Of these, those that have ended otherwise than completed, whenever they did. The
+	// same as in `GET /statistics/series`.
+	SagasFailed *int64 `json:"sagas_failed,omitempty"`
+
+	// SagasStarted Sagas created in it, including archived ones.
+	SagasStarted *int64 `json:"sagas_started,omitempty"`
 }
 
 // OverviewNode defines model for OverviewNode.
@@ -5844,9 +5908,15 @@ type SagaExplanation struct {
 	NextAt *time.Time `json:"next_at,omitempty"`
 
 	// Owner The node that drives the saga.
-	Owner  *ExplainedOwner    `json:"owner,omitempty"`
-	SagaID openapi_types.UUID `json:"saga_id"`
-	Since  time.Time          `json:"since"`
+	Owner *ExplainedOwner `json:"owner,omitempty"`
+
+	// Participant Whether the participant that a step is called at answers other sagas. Present while
+	// the saga's last call to it has failed without a definite answer. Of the newest 100
+	// sagas of the workflow, and of the newest 100 of all workflows, the last attempt of
+	// each call to the same host counts; refusals say neither the one nor the other.
+	Participant *ExplainedParticipant `json:"participant,omitempty"`
+	SagaID      openapi_types.UUID    `json:"saga_id"`
+	Since       time.Time             `json:"since"`
 
 	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
 	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
@@ -7708,6 +7778,9 @@ type ListDeadLetterGroupsParams struct {
 
 	// Topic The topic of the group's first letter.
 	Topic *DLQGroupTopic `form:"topic,omitempty" json:"topic,omitempty"`
+
+	// ErrorType The error type of the group's letters.
+	ErrorType *Label `form:"error_type,omitempty" json:"error_type,omitempty"`
 
 	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
 	// combined with `cursor`.
@@ -12398,6 +12471,7 @@ func NewListDeadLetterGroupsRequest(server string, params *ListDeadLetterGroupsP
 	if params != nil {
 		r.query("state", params.State, "array", "")
 		r.query("topic", params.Topic, "string", "")
+		r.query("error_type", params.ErrorType, "string", "")
 		r.query("page", params.Page, "integer", "int32")
 		r.query("page_size", params.PageSize, "integer", "int32")
 		r.query("cursor", params.Cursor, "string", "")
