@@ -180,8 +180,9 @@ var GroupStates = []GroupState{GroupNew, GroupAcknowledged, GroupResolved, Group
 
 // GroupFilter selects groups.
 type GroupFilter struct {
-	States []GroupState
-	Topic  string
+	States    []GroupState
+	Topic     string
+	ErrorType string
 }
 
 // Overview stores groups, statistics and policies.

@@ -21,7 +21,8 @@ func (s *Handlers) ListDeadLetterGroups(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	f := dlq.GroupFilter{States: httpkit.Enums[dlq.GroupState](p.State), Topic: httpkit.Text(p.Topic)}
+	f := dlq.GroupFilter{States: httpkit.Enums[dlq.GroupState](p.State), Topic: httpkit.Text(p.Topic),
+		ErrorType: httpkit.Text(p.ErrorType)}
 	found, err := s.Overview.Groups(ctx, req.Tenant.ID, f, asked.Request)
 	if err != nil {
 		return nil, err

@@ -83,6 +83,9 @@ func (st *Letters) Groups(ctx context.Context, tenant uuid.UUID, f dlq.GroupFilt
 	if f.Topic != "" {
 		w.Add("g.topic = ?", f.Topic)
 	}
+	if f.ErrorType != "" {
+		w.Add("g.error_type = ?", f.ErrorType)
+	}
 	if f.States != nil {
 		w.Add("g.state = ANY(?)", postgres.ArrayOf(texts(f.States)))
 	}

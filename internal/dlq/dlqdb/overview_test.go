@@ -55,7 +55,8 @@ func TestGroupsCountTheirOpenLetters(t *testing.T) {
 	if err != nil || found.More || len(found.Items) != 1 || found.Items[0].Topic != "refunds" {
 		t.Errorf("page 2: %+v, %v", found, err)
 	}
-	for name, f := range map[string]dlq.GroupFilter{"another state": {States: []dlq.GroupState{dlq.GroupResolved}},
+	for name, f := range map[string]dlq.GroupFilter{
+		"another state": {States: []dlq.GroupState{dlq.GroupResolved}}, "another type": {ErrorType: "none"},
 		"another topic": {Topic: "none"}} {
 		found, err := b.Groups(t.Context(), b.Tenant, f, page.Request[page.TimeKey]{Limit: 10})
 		if err != nil || len(found.Items) != 0 {

@@ -32,15 +32,18 @@ const (
 
 // Cause is why one or more items need a person.
 type Cause struct {
-	Kind  Kind
-	Name  string // the workflow, topic, job definition, queue, worker, webhook or node
-	Step  string
-	Code  string // error code or reason
-	Why   string // of sagas: the reason for attention
-	Text  string // of a group: its message
-	ID    string // of the item, if there is only one; the fingerprint of a group
-	Count Count
-	Since time.Time
+	Kind Kind
+	Name string // the workflow, topic, job definition, queue, worker, webhook or node
+	Step string
+	Code string // error code or reason
+	Why  string // of sagas: the reason for attention
+	Text string // of a group: its message
+	ID   string // of the item, if there is only one; the fingerprint of a group
+	// Groups is how many groups of dead letters are merged; 0: at most one is concerned.
+	Groups int
+	Count  Count
+	most   int // letters of the group whose text it has, if several are merged
+	Since  time.Time
 }
 
 // Key stays the same as long as the cause lasts.
@@ -59,7 +62,7 @@ func (c *Cause) aggregates() bool {
 	case SagasAttention, SagasStuck, RunsFailed, RunsLate, QueueUntaken:
 		return true
 	}
-	return false
+	return c.Groups > 0
 }
 
 // Counted sets how many items were found; n above the limit means that there are more.
@@ -107,8 +110,14 @@ func (c *Cause) Next() Step {
 		}
 		return Step{"resumeCompensation", principal.SagasWrite}
 	case SagasStuck:
+		if c.Why == saga.ReasonFailing && c.Only() == "" {
+			return Step{"retrySaga", principal.SagasWrite}
+		}
 		return Step{"explainSaga", principal.SagasRead}
 	case GroupNew, GroupRegressed:
+		if c.Groups > 0 {
+			return Step{"createRedrive", principal.DLQWrite}
+		}
 		return Step{"retryDeadLetterGroup", principal.DLQWrite}
 	case RedriveHalted:
 		return Step{"resumeRedrive", principal.DLQAdmin}
@@ -146,14 +155,23 @@ func (c *Cause) Link() string {
 			return item("/sagas")
 		}
 		only := []string{"needs_attention", "true", "workflow_name", c.Name}
-		if c.Kind == SagasAttention && c.Code != "" {
+		if c.Kind == SagasStuck {
+			only = append(only, "active", "true")
+		}
+		if c.Code != "" {
 			only = append(only, "error_code", c.Code)
-			if c.Step != "" && c.Next().Operation == "resumeCompensation" { // the step whose compensation gave up
+		}
+		switch c.Next().Operation {
+		case "resumeCompensation", "retrySaga": // the step that gave up, or that fails
+			if c.Step != "" {
 				only = append(only, "step", c.Step)
 			}
 		}
 		return query("/sagas", only...)
 	case GroupNew, GroupRegressed:
+		if c.Groups > 0 {
+			return query("/dlq/groups", "topic", c.Name, "error_type", c.Code, "state", groupStates[c.Kind])
+		}
 		return item("/dlq/groups")
 	case RedriveHalted, RedriveWaiting:
 		return item("/dlq/redrives")
@@ -177,4 +195,49 @@ func (c *Cause) Link() string {
 		return item("/webhooks")
 	}
 	return api + "/scheduler/leader"
+}
+
+// groupStates are the states of groups, by the kind of their causes.
+var groupStates = map[Kind]string{GroupNew: "NEW", GroupRegressed: "REGRESSED"}
+
+// Merge makes one cause of the groups of one state whose letters have the same type of error in the same topic: they
+// fail for the same reason, in different words. A topic that ends in * cannot be selected exactly, nor can letters
+// without a type of error.
+func (o *Overview) Merge() {
+	type kind struct {
+		Kind
+		topic, errorType string
+	}
+	first := map[kind]int{} // the cause that stands for all, by its place in kept
+	kept := o.Causes[:0]
+	for _, c := range o.Causes {
+		k := kind{c.Kind, c.Name, c.Code}
+		i, known := first[k]
+		switch {
+		case groupStates[c.Kind] == "" || c.Code == "" || c.Name == "" || strings.HasSuffix(c.Name, "*"):
+		case !known:
+			first[k] = len(kept)
+		default:
+			kept[i].join(&c)
+			continue
+		}
+		kept = append(kept, c)
+	}
+	o.Causes = kept
+}
+
+// join adds the group of a cause. The text remains that of the group with the most letters.
+func (c *Cause) join(o *Cause) {
+	if c.Groups == 0 {
+		c.Groups, c.most = 1, c.Count.N
+	}
+	if o.Count.N > c.most || o.Count.N == c.most && o.Text < c.Text {
+		c.Text, c.most = o.Text, o.Count.N
+	}
+	c.ID = ""
+	c.Groups++
+	c.Count = c.Count.Add(o.Count)
+	if o.Since.Before(c.Since) {
+		c.Since = o.Since
+	}
 }

@@ -60,8 +60,14 @@ func (c *Cause) Summary() string {
 		}
 		return fmt.Sprintf("%s: %s keeps failing%s", sagas, c.step(), c.withCode())
 	case GroupNew:
+		if c.Groups > 0 {
+			return fmt.Sprintf("%d new errors of type %s in %s, most often “%s”", c.Groups, c.Code, c.Name, c.Text)
+		}
 		return fmt.Sprintf("A new error in %s: “%s”", c.Name, c.Text)
 	case GroupRegressed:
+		if c.Groups > 0 {
+			return fmt.Sprintf("%d errors of type %s came back in %s, most often “%s”", c.Groups, c.Code, c.Name, c.Text)
+		}
 		return fmt.Sprintf("An error came back in %s: “%s”", c.Name, c.Text)
 	case RedriveHalted:
 		return "A redrive of dead letters was halted" + c.withCode()
@@ -102,8 +108,14 @@ func (c *Cause) Means() string {
 		}
 		return "The saga continues automatically when its participant answers. Its explanation shows what it is waiting for."
 	case GroupNew:
+		if c.Groups > 0 {
+			return "None of them has been acknowledged. Acknowledge them, or fix their cause and retry all their letters."
+		}
 		return "This error has not been acknowledged. Acknowledge it, or fix its cause and retry its letters."
 	case GroupRegressed:
+		if c.Groups > 0 {
+			return "They were resolved, but letters with them have arrived since then: the fix did not last."
+		}
 		return "The error was resolved, but letters with it have arrived since then: the fix did not last."
 	case RedriveHalted:
 		return "Its unsent letters are waiting. Look at its failures before you resume it."

@@ -38,11 +38,12 @@ func causes(with string) *postgres.Statement {
 var bounds = []any{overview.Most + 1, overview.MostCauses, overview.Most, overview.MostLetters + 1}
 
 // sagaCauses: sagas that need attention, the oldest first. All reasons that people wrote are one
-// cause.
+// cause. The index of a step differs between versions of a workflow, so they are grouped by its name.
 var sagaCauses = causes(`
 WITH needing AS MATERIALIZED (
 	SELECT s.id,
 	       s.workflow_name,
+	       s.workflow_version,
 	       s.current_step,
 	       s.error->>'code' AS code,
 	       coalesce(s.completed_at, s.updated_at) AS since,
@@ -51,25 +52,29 @@ WITH needing AS MATERIALIZED (
 	  FROM saga.saga_states s WHERE s.tenant_id = @tenant AND s.needs_attention ORDER BY s.created_at, s.id LIMIT %[1]d
 ), grouped AS (
 	SELECT workflow_name,
+	       workflow_version,
 	       current_step,
 	       code,
 	       why,
 	       count(*) AS n,
 	       min(since) AS since,
 	       (array_agg(id ORDER BY since, id))[1] AS id
-	  FROM needing GROUP BY workflow_name, current_step, code, why
-), causes AS (
-	SELECT 'sagas_need_attention' AS kind,
-	       g.workflow_name AS name,
-	       l.step_name AS step,
-	       g.code,
-	       g.why,
-	       '' AS text,
-	       g.id::text AS id,
-	       g.n,
-	       g.since
+	  FROM needing GROUP BY workflow_name, workflow_version, current_step, code, why
+), named AS (
+	SELECT g.*, l.step_name
 	  FROM grouped g LEFT JOIN LATERAL (SELECT l.step_name FROM saga.saga_step_logs l
 	         WHERE l.saga_id = g.id AND l.step_index = g.current_step AND l.tenant_id = @tenant LIMIT 1) AS l ON true
+), causes AS (
+	SELECT 'sagas_need_attention' AS kind,
+	       workflow_name AS name,
+	       step_name AS step,
+	       code,
+	       why,
+	       '' AS text,
+	       (array_agg(id ORDER BY since, id))[1]::text AS id,
+	       sum(n)::bigint AS n,
+	       min(since) AS since
+	  FROM named GROUP BY workflow_name, step_name, code, why
 )`)
 
 // groupCauses: errors that are new or came back, among the groups that received letters last, if they have letters

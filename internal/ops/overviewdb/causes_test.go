@@ -265,7 +265,13 @@ func (t trouble) follows(sub *testing.T, want wanted, c object) {
 	}
 	_, page := t.Get(sub, "/ui/")
 	_, line, ok := strings.Cut(html.UnescapeString(page), `data-cause="`+c["key"].(string)+`"`)
-	_, line, _ = strings.Cut(line, `class="button`)
+	what, line, _ := strings.Cut(line, `class="button`)
+	if list, see, is := strings.Cut(what, `">see them</a>`); is {
+		list = list[strings.LastIndex(list, `"`)+1:]
+		if status, behind := t.Get(sub, list); status != 200 || strings.Contains(behind, "class=\"empty\"") {
+			sub.Errorf("%s: its items are to be on %s: %d%s\n%s", want.kind, list, status, see, behind)
+		}
+	}
 	_, line, _ = strings.Cut(line, `href="`)
 	button, _, _ := strings.Cut(line, `"`)
 	if status, behind := t.Get(sub, button); !ok || status != 200 || !strings.Contains(behind, want.page) {

@@ -33,7 +33,8 @@ var (
 		{Name: "Acknowledged", Filter: url.Values{"state": {"ACKNOWLEDGED"}}},
 		{Name: "Resolved", Filter: url.Values{"state": {"RESOLVED"}}},
 	}
-	groupFilters = []web.Filter{{Name: "topic", Label: "Topic", Hint: "orders"}}
+	groupFilters = []web.Filter{{Name: "topic", Label: "Topic", Hint: "orders"},
+		{Name: "error_type", Label: "Error type", Hint: "TimeoutException"}}
 )
 
 func (p *pages) groups(v *web.Visit) (*web.Page, error) {
@@ -55,7 +56,7 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 		return nil
 	}
 	path := "/ui/dlq/groups/" + g.Fingerprint
-	retry := v.Button("Retry", redriveOf("RETRY", g.Fingerprint), "dlq:write",
+	retry := v.Button("Retry", web.Redrive("RETRY", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
 		"Retry its pending letters: ten first, the rest if none of those comes back.", web.Changes)
 	retry.Page = true
 	all = append(all, retry)
@@ -72,21 +73,10 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 		add("Reopen", "reopen", "The cause persists.")
 	}
 	add("Assign", "assign", "Who is investigating, and a note.")
-	discard := v.Button("Discard", redriveOf("DISCARD", g.Fingerprint), "dlq:write",
+	discard := v.Button("Discard", web.Redrive("DISCARD", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
 		"Give up its pending letters. They are no longer retried.", web.Dangerous)
 	discard.Page = true
 	return append(all, discard)
-}
-
-// redriveOf is the form of a redrive of a group; a retry begins with a canary.
-func redriveOf(action, fingerprint string) string {
-	q := url.Values{"action": {action}, "filter.fingerprint": {fingerprint}}
-	if action == "RETRY" {
-		q.Set("canary.count", "10")
-		q.Set("canary.watch_seconds", "30")
-		q.Set("stop_on.failure_ratio", "0.1")
-	}
-	return "/ui/redrives/new?" + q.Encode()
 }
 
 // groupPage is one group with its newest letters.
