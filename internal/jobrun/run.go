@@ -61,6 +61,7 @@ type Run struct {
 	ConfirmDeadlineAt *time.Time
 	CancelRequestedAt *time.Time
 	CancelReason      string
+	SkipReason        string // why it was SKIPPED; of lists
 	Progress          *Progress
 	Checkpoint        json.RawMessage // passed to the next attempt
 

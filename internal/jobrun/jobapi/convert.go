@@ -26,6 +26,7 @@ func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ContinuationState: api.JobRunContinuationState(r.Continuation),
 		ContinuationCheckStartedAt: r.ConfirmStartedAt, ContinuationCheckDeadlineAt: r.ConfirmDeadlineAt,
 		CancelRequestedAt: r.CancelRequestedAt, CancelReason: httpkit.UnlessEmpty(r.CancelReason), ExitCode: r.ExitCode,
+		SkipReason:              httpkit.UnlessEmpty(r.SkipReason),
 		ErrorSummary:            httpkit.UnlessEmpty(r.Summary()),
 		ResourceCPUSecondsTotal: r.Resources.CPUSecondsTotal, ResourcePeakRssBytes: r.Resources.PeakRSSBytes,
 		ResourceIoReadBytes: r.Resources.IOReadBytes, ResourceIoWriteBytes: r.Resources.IOWriteBytes, LogBytes: r.LogBytes,

@@ -320,8 +320,8 @@ func TestWhoWaitsForASlotIsToldThatItIsWithdrawn(t *testing.T) {
 	l.Send("PATCH", definitions+"/job", `{"schedule":{"type":"interval","value":"1h"}}`, "X-Reason", "x").Definition(200)
 	var runs client.JobRunList
 	l.Send("GET", jobRuns+"?state=SKIPPED&definition="+d.ID.String(), "").Into(&runs)
-	if len(runs.JobRuns) < 20 {
-		t.Fatalf("%d are SKIPPED", len(runs.JobRuns))
+	if len(runs.JobRuns) < 20 || deref(runs.JobRuns[0].SkipReason) != jobrun.ScheduleChanged {
+		t.Fatalf("these are SKIPPED: %+v", runs.JobRuns)
 	}
 	id := runs.JobRuns[0].ID.String()
 	var events client.JobEventList

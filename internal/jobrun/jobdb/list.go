@@ -24,7 +24,9 @@ func (st *Jobs) ListRuns(
 	query, args := pageOfRuns(tenant, f, p)
 	var runs []jobrun.Run
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		r, err := st.db.ScanRun(rows)
+		var skipped string
+		r, err := st.db.ScanRun(rows, &skipped)
+		r.SkipReason = skipped
 		runs = append(runs, r)
 		return shown(err)
 	}, args...)
@@ -55,9 +57,10 @@ func (st *Jobs) Look(
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
 	parts, args := selectRuns(tenant, f, p, sortedBy(f)+" AS at, r.id",
 		fmt.Sprint(orderOf(f, sortedBy(f), "r"), " LIMIT ", p.Offset+p.Limit+1))
-	return "SELECT " + RunColumns + " FROM (SELECT p.at, p.id FROM (" + strings.Join(parts, " UNION ALL ") + ") AS p" +
+	return "SELECT " + RunColumns + ", coalesce(e.reason, '') FROM (SELECT p.at, p.id FROM (" +
+		strings.Join(parts, " UNION ALL ") + ") AS p" +
 		orderOf(f, "p.at", "p") + fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) +
-		") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id" +
+		") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id" + whySkipped +
 		orderOf(f, "page.at", "page"), args
 }
 

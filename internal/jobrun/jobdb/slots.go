@@ -11,6 +11,13 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
+// whySkipped joins the reason why a run r of the tenant $1 was SKIPPED, e.reason, which its events have.
+const whySkipped = `
+  LEFT JOIN LATERAL (
+	SELECT v.reason FROM jobs.job_run_events v
+	 WHERE r.state = 'SKIPPED' AND v.tenant_id = $1 AND v.run_id = r.id AND v.kind = 'skipped'
+	 ORDER BY v.id DESC LIMIT 1) AS e ON true`
+
 // slotsOf reads the runs of slots with one query per definition, so that the index of slots serves
 // each of them. For a slot whose runs were all withdrawn it reads the last one.
 const slotsOf = `
@@ -38,9 +45,7 @@ const slotsOf = `
 	                              AND o.trigger = 'TIME'
 	                              AND NOT o.withdrawn)
 	         ORDER BY j.scheduled_for, j.id DESC LIMIT $5)) AS r
-	  LEFT JOIN LATERAL (
-	       SELECT v.reason FROM jobs.job_run_events v WHERE v.tenant_id = $1 AND v.run_id = r.id AND v.kind = 'skipped'
-	        ORDER BY v.id DESC LIMIT 1) AS e ON r.state = 'SKIPPED'
+` + whySkipped + `
 	 ORDER BY r.scheduled_for, r.definition_id`
 
 // recentEnds reads the last ended runs of each definition, in the order of the definition's index.
