@@ -7,8 +7,8 @@
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
 // record, run, actions, budget, event, filter, attention, problems, explain, new, store, archive,
-// step_decision, attempts, failure_summary, operated, patch, actor_name, apply, damage, doubt,
-// dry_run, erased, faults, force, job, letter, note, planned, reopen, statistics, steps.
+// answering, step_decision, attempts, failure_summary, operated, patch, actor_name, apply, damage,
+// doubt, dry_run, erased, faults, force, job, letter, note, planned, reopen, statistics, steps.
 package saga
 
 import "slices"

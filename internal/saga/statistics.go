@@ -129,6 +129,9 @@ type Reports interface {
 	// Errors groups a tenant's sagas that failed or need attention by their error, at most
 	// MostExamined of them.
 	Errors(ctx context.Context, tenant uuid.UUID, f ErrorFilter) (Errors, error)
+	// Calls returns the last attempt, if it has ended, of each call to a host that the newest MostCallers sagas of a
+	// workflow and the newest MostCallers of the tenant have made, archived sagas excepted; in any order.
+	Calls(ctx context.Context, tenant uuid.UUID, f CallsFilter) ([]OtherCall, error)
 	// RollUp maintains the counts that keep Statistics fast, without changing its results. It
 	// is called periodically; if several nodes call it at once, only one does the work.
 	RollUp(ctx context.Context) error

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -69,4 +70,57 @@ func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f saga.AttemptFil
 		}
 	}
 	return out, nil
+}
+
+// Calls implements saga.Reports.
+func (st *Sagas) Calls(_ context.Context, tenant uuid.UUID, f saga.CallsFilter) (calls []saga.OtherCall, err error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	ofTenant, ofWorkflow := 0, 0
+	for _, s := range st.m.selected(tenant, func(s *saga.Saga) bool { return st.m.archive[s.Ref()] == nil }) {
+		ofTenant++
+		if s.WorkflowName == f.WorkflowName {
+			ofWorkflow++
+		}
+		if ofTenant > saga.MostCallers && (s.WorkflowName != f.WorkflowName || ofWorkflow > saga.MostCallers) ||
+			s.ID == f.Except {
+			continue
+		}
+		calls = append(calls, st.m.callsTo(s, f.Host)...)
+	}
+	return calls, nil
+}
+
+// callsTo returns the last attempts of a saga's calls to a host, as far as they have ended.
+func (m *memory) callsTo(s *saga.Saga, host string) (calls []saga.OtherCall) {
+	h := m.heads[nameID{s.Tenant.ID, s.WorkflowName}]
+	if h == nil || s.WorkflowVersion > len(h.versions) {
+		return nil
+	}
+	steps := h.versions[s.WorkflowVersion-1].def.Steps
+	last := map[[2]string]*saga.StepLog{} // by step and action
+	logs := m.logs[s.Ref()]
+	for i := range logs {
+		l := &logs[i]
+		if l.StepIndex >= len(steps) || l.CompletedAt == nil {
+			continue
+		}
+		call := steps[l.StepIndex].Action
+		if l.Action == saga.Compensate {
+			call = steps[l.StepIndex].Compensation.Call
+		}
+		_, at := call.Endpoint()
+		key := [2]string{l.StepName, string(l.Action)}
+		if at != "" && saga.HostOf(at) == host && (last[key] == nil || l.Attempt > last[key].Attempt) {
+			last[key] = l
+		}
+	}
+	for _, l := range last {
+		c := saga.OtherCall{At: *l.CompletedAt, Status: l.Status}
+		if l.Error != nil {
+			c.Class = retry.Class(l.Error.Type)
+		}
+		calls = append(calls, c)
+	}
+	return calls
 }

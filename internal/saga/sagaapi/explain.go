@@ -97,6 +97,11 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 			out.Step.InDoubt = new(true)
 		}
 	}
+	if f.archivedAt == nil {
+		if out.Participant, err = s.participantOf(ctx, &x, &run, f.logs); err != nil {
+			return nil, err
+		}
+	}
 	for _, e := range x.Errors {
 		out.Errors = append(out.Errors, *ToAPIError(e))
 	}
@@ -105,6 +110,28 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 			Description: v.Description})
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// participantOf returns whether the participant that a live saga's last call has failed to reach answers others.
+func (s *Handlers) participantOf(
+	ctx context.Context, x *saga.Explanation, run *saga.Instance, logs []saga.StepLog,
+) (*api.ExplainedParticipant, error) {
+	p, ok := x.Unanswered(run, logs)
+	if !ok {
+		return nil, nil
+	}
+	calls, err := s.Reports.Calls(ctx, run.Tenant.ID,
+		saga.CallsFilter{Host: p.Host, WorkflowName: run.WorkflowName, Except: run.ID})
+	if err != nil {
+		return nil, err
+	}
+	p.Hear(calls)
+	out := &api.ExplainedParticipant{Host: p.Host, FailedAt: p.FailedAt, Summary: p.Summary(),
+		Answers: api.ExplainedParticipantAnswers(p.Reached)}
+	if p.Reached == saga.ReachedAgain {
+		out.AnswersSince, out.LastSuccessAt = &p.Since, &p.Last
+	}
+	return out, nil
 }
 
 // look reads a saga, live or archived, and rebuilds its run. Fault: NotFound.

@@ -13,6 +13,7 @@ const (
 	DueSagas     = dueSagas
 	ExpireKeys   = expireKeys
 	ReleaseSagas = releaseSagas
+	CallsTo      = callsTo
 )
 
 var (

@@ -90,6 +90,13 @@ func testPlans(t *testing.T, l large) {
 			t.Errorf("the plan reads all rows before the cursor:\n%s", p)
 		}
 	})
+	t.Run("calls to a participant are found by the newest sagas, and by key", func(t *testing.T) {
+		p := pgtest.Explain(t, lists, sagadb.CallsTo, pgtest.Big, "workflow-3", "stock", completedSaga, saga.MostCallers)
+		check(t, p, "idx_saga_states_workflow_name", "idx_sagas_tenant", "idx_saga_step_logs_saga_id_step_index")
+		if strings.Contains(p.String(), "Seq Scan on saga_s") {
+			t.Errorf("the plan reads all sagas, or all their logs:\n%s", p)
+		}
+	})
 	testTrailPlans(t, l, check)
 	for _, group := range []struct {
 		pool     *sql.DB

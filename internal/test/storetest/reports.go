@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 var reports = []contract{
 	{"a series counts every saga once, in the bucket of its creation", countedOverTime},
 	{"attempts are read of live and archived sagas of a workflow, all those of a saga together", attemptsRead},
+	{"the calls of other sagas to a host are read, with how the last attempt of each ended", callsToAHost},
 }
 
 func countedOverTime(f *fixture) {
@@ -128,5 +130,51 @@ func attemptsRead(f *fixture) {
 	filter.WorkflowName, filter.WorkflowVersion = "order", 1
 	if got := read(filter); got.Sagas != want["order"].Sagas {
 		f.t.Errorf("of version 1: %d sagas", got.Sagas)
+	}
+}
+
+func callsToAHost(f *fixture) {
+	begin := func() saga.Instance { return f.stored(f.owned(f.owner))[0] }
+	waits := f.play(begin(), f.unanswered())                                // a first attempt at stock
+	undone := f.play(begin(), f.done(`{}`), f.refused(`{}`))                // stock, then the post refused
+	retried := f.play(begin(), f.unanswered(), f.done(`{}`))                // the second attempt at stock
+	_ = f.play(undone, f.done(`{}`))                                        // and stock again, to undo it
+	refused := f.play(begin(), f.done(`{}`), f.done(`{}`), f.refused(`{}`)) // stock, the post, and the bank refused
+	_, _ = retried, refused
+	for _, tt := range []struct {
+		host   string
+		except saga.Instance
+		want   string
+	}{
+		{"stock", saga.Instance{}, "SUCCESS, SUCCESS, SUCCESS, SUCCESS, TIMEOUT timeout"},
+		{"stock", waits, "SUCCESS, SUCCESS, SUCCESS, SUCCESS"},
+		{"stock", undone, "SUCCESS, SUCCESS, TIMEOUT timeout"},
+		{"post", waits, "FAILED refused, SUCCESS"},
+		{"bank", waits, "FAILED refused"},
+		{"stoc", waits, ""},
+		{"", waits, ""},
+	} {
+		for _, workflow := range []string{"order", "another"} {
+			calls, err := f.Reports.Calls(f.t.Context(), f.tenant.ID,
+				saga.CallsFilter{Host: tt.host, WorkflowName: workflow, Except: tt.except.ID})
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			got := make([]string, len(calls))
+			for i, c := range calls {
+				got[i] = strings.TrimSpace(string(c.Status) + " " + string(c.Class))
+				if c.At.IsZero() {
+					f.t.Errorf("%s: %+v has no time", tt.host, c)
+				}
+			}
+			slices.Sort(got)
+			if text := strings.Join(got, ", "); text != tt.want {
+				f.t.Errorf("calls to %q: %s, want %s", tt.host, text, tt.want)
+			}
+		}
+	}
+	calls, err := f.Reports.Calls(f.t.Context(), newID(), saga.CallsFilter{Host: "stock"})
+	if err != nil || len(calls) != 0 {
+		f.t.Errorf("another tenant hears of %v, %v", calls, err)
 	}
 }
