@@ -100,7 +100,7 @@ func (r *railRow) settled() bool {
 	never := r.Forward.Tone == "muted" && !strings.HasPrefix(r.Forward.Words, "to come")
 	undone := r.Back.Shape == "ring" // which settles a step that may have been done, too
 	return !r.failed() && (never || r.Forward.Tone == "done") && (r.Back.Shape == "" || undone) ||
-		strings.HasPrefix(r.Forward.Words, mayBeDone) && undone
+		strings.Contains(r.Forward.Words, mayBeDone) && undone
 }
 
 func (r *railRow) failed() bool { return r.Forward.Tone == "bad" || r.Back.Tone == "bad" }
@@ -151,7 +151,11 @@ func (s *story) forward(st *client.StepView, last int) node {
 	inDoubt := st.InDoubt != nil && *st.InDoubt
 	switch {
 	case inDoubt && st.StateName != client.StepStateNameRunning:
-		n = node{"hollow", "wait", mayBeDone}
+		words := mayBeDone
+		if st.StateName == client.StepStateNameSkipped {
+			words = n.Words + ", " + mayBeDone
+		}
+		n = node{"hollow", "wait", words}
 	case st.StateName == client.StepStateNamePending && (s.turned() || s.saga.CompletedAt != nil):
 		n.Words = "never reached"
 	case st.StateName == client.StepStateNameFailed && st.Error != nil && st.Error.Type == "refused":
