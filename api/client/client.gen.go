@@ -4640,20 +4640,23 @@ type OverviewLeader struct {
 	SweptAt *time.Time `json:"swept_at,omitempty"`
 }
 
-// OverviewMinute What happened in one minute. What belongs to an omitted part is absent.
+// OverviewMinute What happened in one minute. What belongs to an omitted part is absent, and so is
+// what has not been counted because there is too much of it. `GET /statistics/series`
+// counts all sagas; here, those that have just ended after more than two minutes may
+// be missing for some seconds, and the sagas of the last minutes are left out where
+// they are more than 10,000.
 type OverviewMinute struct {
 	// From Its beginning.
 	From time.Time `json:"from"`
 
-	// Letters Dead letters that arrived in it and were not archived. Absent, too, for minutes
-	// before the newest 10,000.
+	// Letters Dead letters that arrived in it and were not archived. Absent for minutes before
+	// the newest 10,000.
 	Letters *int64 `json:"letters,omitempty"`
 
-	// SagasFailed Of these, those that have ended otherwise than completed, whenever they did. The
-	// same as in `GET /statistics/series`.
+	// SagasFailed Of these, those that have ended otherwise than completed, whenever they did.
 	SagasFailed *int64 `json:"sagas_failed,omitempty"`
 
-	// SagasStarted Sagas created in it, including archived ones.
+	// SagasStarted Sagas created in it.
 	SagasStarted *int64 `json:"sagas_started,omitempty"`
 }
 

@@ -1,7 +1,7 @@
 // Package overview has the rules of the overview: what needs a person, one line per cause; search by an id or key;
 // and streams of changing states.
 //
-// Files, each on top of those before it: parts, causes, words, search, watch, places, overview, listed.
+// Files, each on top of those before it: parts, causes, words, search, watch, places, minutes, overview, listed.
 package overview
 
 import (
@@ -81,6 +81,7 @@ type Overview struct {
 	WebhooksDisabled, WebhooksFailed Count
 
 	Traffic  Traffic
+	Minutes  []Minute // the oldest first; nil: the store does not count them
 	Causes   []Cause
 	Topics   []Topic
 	Nodes    []Node

@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,121 @@ func TestManySagasAreOneSentence(t *testing.T) {
 	key := c.Key()
 	if c.ID = "another example"; c.Key() != key {
 		t.Error("the key changes with the example")
+	}
+}
+
+// TestErrorsOfOneKindAreOneLine: groups of letters of one type of error, in one topic and one state, are merged.
+func TestErrorsOfOneKindAreOneLine(t *testing.T) {
+	group := func(kind overview.Kind, topic, errorType, text string, n int, ago time.Duration) overview.Cause {
+		c := overview.Cause{Kind: kind, Name: topic, Code: errorType, Text: text, ID: text, Since: now.Add(-ago)}
+		c.Counted(n)
+		return c
+	}
+	o := overview.Overview{At: now, Causes: []overview.Cause{
+		group(overview.GroupNew, "orders", "Timeout", "no answer of a", 3, time.Hour),
+		{Kind: overview.WorkerLost, Name: "orders", Code: "Timeout", Count: overview.CountOf(1), Since: now},
+		group(overview.GroupNew, "orders", "Timeout", "no answer of b", 40, time.Minute),
+		group(overview.GroupNew, "orders", "Refused", "sold out", 1, time.Minute),
+		group(overview.GroupRegressed, "orders", "Timeout", "no answer of c", 1, time.Minute),
+		group(overview.GroupNew, "orders", "Timeout", "no answer of d", 7, 2*time.Hour),
+		group(overview.GroupNew, "mail", "Timeout", "no answer of e", 1, time.Minute),
+		group(overview.GroupNew, "mail*", "Timeout", "no answer of f", 1, time.Minute),
+		group(overview.GroupNew, "mail*", "Timeout", "no answer of g", 1, time.Minute),
+		group(overview.GroupNew, "mail", "", "something", 1, time.Minute),
+		group(overview.GroupNew, "mail", "", "something else", 1, time.Minute),
+	}}
+	o.Merge()
+	if len(o.Causes) != 9 {
+		t.Fatalf("%d causes, want 9: %+v", len(o.Causes), o.Causes)
+	}
+	c := o.Causes[0]
+	if c.Groups != 3 || c.Count.N != 50 || c.Count.Capped || !c.Since.Equal(now.Add(-2*time.Hour)) || c.Only() != "" ||
+		c.Summary() != "3 new errors of type Timeout in orders, most often “no answer of b”" ||
+		c.Next().Operation != "createRedrive" ||
+		c.Link() != "/api/v1/dlq/groups?error_type=Timeout&state=NEW&topic=orders" {
+		t.Errorf("%+v: %s %s %s", c, c.Summary(), c.Next().Operation, c.Link())
+	}
+	key := c.Key()
+	o.Causes = append(o.Causes, group(overview.GroupNew, "orders", "Timeout", "no answer of z", 101, time.Minute))
+	o.Merge()
+	if c = o.Causes[0]; c.Groups != 4 || c.Count.N != 150 || !c.Count.Capped || c.Key() != key {
+		t.Errorf("with another group of more letters than are counted: %+v", c)
+	}
+	for _, c := range o.Causes[1:] {
+		if c.Groups != 0 {
+			t.Errorf("merged: %+v", c)
+		}
+	}
+}
+
+func TestManyFailingSagasAreRetried(t *testing.T) {
+	c := overview.Cause{Kind: overview.SagasStuck, Name: "order", Step: "charge", Why: saga.ReasonFailing, ID: "4f",
+		Count: overview.CountOf(1)}
+	if c.Next().Operation != "explainSaga" || c.Link() != "/api/v1/sagas/4f" {
+		t.Errorf("one: %s %s", c.Next().Operation, c.Link())
+	}
+	c.Count = overview.CountOf(2)
+	if c.Next().Operation != "retrySaga" ||
+		c.Link() != "/api/v1/sagas?active=true&needs_attention=true&step=charge&workflow_name=order" {
+		t.Errorf("two: %s %s", c.Next().Operation, c.Link())
+	}
+	if c.Why = saga.ReasonUnowned; c.Next().Operation != "explainSaga" {
+		t.Errorf("nothing helps the unowned but a node: %s", c.Next().Operation)
+	}
+}
+
+// TestMinutes: sagas and letters get to their minutes; where there are more than are counted, what is not known is left
+// out.
+func TestMinutes(t *testing.T) {
+	from, to := overview.LastMinutes(now.Add(90 * time.Second))
+	if !to.Equal(now.Add(2*time.Minute)) || to.Sub(from) != time.Hour {
+		t.Fatalf("from %s to %s", from, to)
+	}
+	const most = overview.MostByMinute
+	// shown are minutes 54 to 59: sagas started, failed and letters, - if they are not known.
+	shown := func(c overview.MinuteCounts) (text string) {
+		for _, m := range c.Minutes(from)[54:] {
+			for _, n := range []*int64{m.Started, m.Failed, m.Letters} {
+				if n == nil {
+					text += "-"
+				} else {
+					text += strconv.FormatInt(*n, 10)
+				}
+			}
+			text += " "
+		}
+		return strings.TrimSpace(text)
+	}
+	for _, tt := range []struct {
+		name   string
+		counts overview.MinuteCounts
+		want   string
+	}{
+		{"nothing", overview.MinuteCounts{}, "000 000 000 000 000 000"},
+		{"all parts", overview.MinuteCounts{Horizon: 57, Letters: map[int]int64{59: 3}, Sagas: []overview.SagaCount{
+			{overview.RolledUp, 56, 4, 1}, {overview.RolledUp, 57, 1, 0}, {overview.Fresh, 57, 2, 1},
+			{overview.Unfinished, 56, 2, 0}, {overview.GaveUp, 56, 1, 1}, {overview.Fresh, 59, 1, 0},
+		}}, "000 000 720 310 000 103"},
+		{"many rolled up", overview.MinuteCounts{Horizon: 57, Sagas: []overview.SagaCount{
+			{overview.RolledUp, 55, 9 * most, 1},
+		}}, "000 9000010 000 000 000 000"},
+		{"many letters", overview.MinuteCounts{Letters: map[int]int64{57: 1, 58: most - 1, 59: 1}},
+			"00- 00- 00- 001 009999 001"},
+		{"many fresh sagas", overview.MinuteCounts{Horizon: 56, Sagas: []overview.SagaCount{
+			{overview.RolledUp, 55, 5, 0}, {overview.RolledUp, 56, 5, 0}, {overview.Fresh, 57, 1, 0},
+			{overview.Fresh, 58, most, 0},
+		}}, "000 500 --0 --0 1000000 000"},
+		{"many that gave up", overview.MinuteCounts{Horizon: 57, Sagas: []overview.SagaCount{
+			{overview.GaveUp, 55, most + 1, most + 1}, {overview.Fresh, 58, 1, 0},
+		}}, "--0 --0 000 000 100 000"},
+	} {
+		if got := shown(tt.counts); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+		o := overview.Overview{Minutes: tt.counts.Minutes(from)}
+		if o.Quiet() != (tt.name == "nothing") {
+			t.Errorf("%s is quiet: %t", tt.name, o.Quiet())
+		}
 	}
 }
 

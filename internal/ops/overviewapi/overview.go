@@ -33,6 +33,7 @@ func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObj
 	}
 	out.Counts = toAPICounts(&o, shown)
 	out.Traffic = toAPITraffic(&o.Traffic, shown)
+	out.Minutes = toAPIMinutes(o.Minutes, shown)
 	if shown(overview.DeadLetters) {
 		out.Topics = httpkit.Each(o.Topics, toAPITopic)
 	}
@@ -50,16 +51,20 @@ func (s *Handlers) GetOverview(ctx context.Context, in api.GetOverviewRequestObj
 			return api.OverviewNode{Name: n.Name, Alive: n.Alive, LeaseUntil: n.LeaseUntil}
 		})
 	}
-	tag, err := tagOf(out)
+	tag, err := tagOf(out, o.Quiet())
 	if err != nil {
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: tag}.Unchanged(in.Params.IfNoneMatch)
 }
 
-// tagOf returns the entity tag of an overview, which ignores the times of reading and of renewals.
-func tagOf(o api.Overview) (string, error) {
+// tagOf returns the entity tag of an overview, which ignores the times of reading and of renewals, and which minutes
+// those are in which nothing happened.
+func tagOf(o api.Overview, quiet bool) (string, error) {
 	o.CheckedAt, o.SealedAt = time.Time{}, nil
+	if quiet {
+		o.Minutes = nil
+	}
 	if o.Leader != nil {
 		o.Leader = new(*o.Leader)
 		o.Leader.ExpiresAt, o.Leader.SweptAt = time.Time{}, nil
@@ -94,13 +99,36 @@ func toAPITraffic(t *overview.Traffic, shown func(overview.Part) bool) *api.Over
 	return out
 }
 
+// toAPIMinutes returns the minutes with the parts that are shown.
+func toAPIMinutes(minutes []overview.Minute, shown func(overview.Part) bool) (out []api.OverviewMinute) {
+	if !shown(overview.Sagas) && !shown(overview.DeadLetters) {
+		return nil
+	}
+	for i := range minutes {
+		m := &minutes[i]
+		to := api.OverviewMinute{From: m.From}
+		if shown(overview.Sagas) {
+			to.SagasStarted, to.SagasFailed = m.Started, m.Failed
+		}
+		if shown(overview.DeadLetters) {
+			to.Letters = m.Letters
+		}
+		out = append(out, to)
+	}
+	return out
+}
+
 func toAPICause(ctx context.Context, c *overview.Cause) api.OverviewCause {
 	next := c.Next()
+	var groups *int
+	if c.Groups > 0 {
+		groups = &c.Groups
+	}
 	return api.OverviewCause{
 		Key: c.Key(), Kind: api.OverviewCauseKind(c.Kind), Part: api.OverviewPart(c.Part()),
 		Summary: c.Summary(), Means: c.Means(), Count: c.Count.N, IsCapped: c.Count.Capped, Since: c.Since,
 		Name: httpkit.UnlessEmpty(c.Name), Step: httpkit.UnlessEmpty(c.Step), Code: httpkit.UnlessEmpty(c.Code),
-		ID: httpkit.UnlessEmpty(c.Only()), Link: c.Link(),
+		ID: httpkit.UnlessEmpty(c.Only()), Groups: groups, Link: c.Link(),
 		Next: api.OverviewStep{Operation: next.Operation, Permission: string(next.Permission),
 			Allowed: may(ctx, next.Permission)},
 	}

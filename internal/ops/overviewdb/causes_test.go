@@ -67,8 +67,10 @@ type wanted struct {
 var causes = []wanted{
 	{"sagas_need_attention", "1 saga of refused: the compensation of reserve gave up (http_503)", "resumeCompensation", "reserve"},
 	{"sagas_stuck", "1 saga of unanswered: reserve keeps failing", "explainSaga", "unanswered"},
-	{"group_new", "A new error in payments: “the bank is closed”", "retryDeadLetterGroup", "the bank is closed"},
-	{"group_regressed", "An error came back in mail: “the mailbox is full”", "retryDeadLetterGroup", "has come back"},
+	{"group_new", "A new error in payments: “the bank is closed”", "retryDeadLetterGroup", `name="filter.fingerprint"`},
+	{"group_new", "2 new errors of type IOError in billing, most often “no answer of the ledger”", "createRedrive",
+		`name="filter.error_type" value="IOError"`},
+	{"group_regressed", "An error came back in mail: “the mailbox is full”", "retryDeadLetterGroup", `name="filter.fingerprint"`},
 	{"redrive_halted", "A redrive of dead letters was halted (failures)", "resumeRedrive", "halted automatically"},
 	{"redrive_awaiting_approval", "A redrive of dead letters waits for the approval of a second person", "approveRedrive",
 		"awaiting approval"},
@@ -151,8 +153,24 @@ func (t trouble) flows() {
 			t.Errorf("no traffic of %s: %v", name, got)
 		}
 	}
+	var minutes, started, failed, letters int64
+	for _, m := range t.made("GET", "/overview", nil)["minutes"].([]any) {
+		n := func(name string) (n int64) {
+			if _, err := fmt.Sscan(fmt.Sprint(m.(object)[name]), &n); err != nil {
+				t.Errorf("%s of %v: %v", name, m, err)
+			}
+			return n
+		}
+		minutes, started = minutes+1, started+n("sagas_started")
+		failed, letters = failed+n("sagas_failed"), letters+n("letters")
+	}
+	if minutes != 60 || started != 2 || failed != 1 || letters < 6 {
+		t.Errorf("in %d minutes %d sagas were started, of which %d failed, and %d letters arrived", minutes, started, failed,
+			letters)
+	}
 	_, page := t.Get(t, "/ui/")
-	for _, want := range []string{"Traffic now", "2 of 3 failed", "a minute"} {
+	for _, want := range []string{"Traffic now", "2 of 3 failed", "a minute", "Last hour",
+		`aria-label="By minute, sagas started: 2 in 60 minutes, at most `} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -181,10 +199,18 @@ func (t trouble) sagas() {
 // letters: of two kinds, one of them resolved before; a redrive fails, another one waits.
 func (t trouble) letters() {
 	letter := func(topic, message string) string {
-		return t.made("POST", "/dlq/messages", object{"original_topic": topic, "error_message": message,
-			"payload": object{"a": 1}, "target": object{"kind": "http", "url": t.answers + "/503"}})["id"].(string)
+		doc := object{"original_topic": topic, "error_message": message,
+			"payload": object{"a": 1}, "target": object{"kind": "http", "url": t.answers + "/503"}}
+		if topic == "billing" {
+			doc["error_type"] = "IOError"
+		}
+		return t.made("POST", "/dlq/messages", doc)["id"].(string)
 	}
 	letter("payments", "the bank is closed")
+	letter("billing", "no answer of the bank")
+	for range 2 {
+		letter("billing", "no answer of the ledger")
+	}
 	letter("mail", "the mailbox is full")
 	groups := t.made("GET", "/dlq/groups?topic=mail", nil)["groups"].([]any)
 	t.change("/dlq/groups/"+groups[0].(object)["fingerprint"].(string), `{"state": "RESOLVED"}`)

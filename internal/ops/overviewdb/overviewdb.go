@@ -1,7 +1,7 @@
 // Package overviewdb reads overviews, search results and states from PostgreSQL. Every statement reads a bounded
 // number of rows, by an index.
 //
-// Files, each on top of those before it: causes, figures, search, watch, places, overviewdb.
+// Files, each on top of those before it: causes, figures, minutes, search, watch, places, overviewdb.
 package overviewdb
 
 import (
@@ -55,7 +55,10 @@ func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Ove
 		if o.Traffic, err = readTraffic(ctx, tx, tenant); err != nil {
 			return err
 		}
-		o.Next, err = slotTable.All(tx.QueryContext(ctx, nextSlots, tenant))
+		if o.Next, err = slotTable.All(tx.QueryContext(ctx, nextSlots, tenant)); err != nil {
+			return err
+		}
+		o.Minutes, err = readMinutes(ctx, tx, tenant, o.At)
 		return err
 	})
 	if err != nil {
@@ -79,6 +82,7 @@ func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Ove
 		}
 		c.Counted(c.Count.N)
 	}
+	o.Merge()
 	o.CountSagas(0)
 	o.Attention.Capped = o.Attention.Capped || o.Attention.N == overview.Most
 	o.Judge(definitions > 0)

@@ -59,13 +59,21 @@ const disagreements = `(async () => {
 		}
 	}
 	if (path === "/ui/") {
-		const counts = (await ask("/overview"))?.counts ?? {};
+		const overview = await ask("/overview"), counts = overview?.counts ?? {};
 		for (const [label, name] of [["sagas active", "sagas_active"], ["need attention", "sagas_need_attention"],
 			["dead letters open", "letters_open"], ["runs failed, 24 h", "runs_failed"], ["runs late", "runs_late"],
 			["jobs paused", "definitions_paused"]]) {
 			const of = counts[name], shown = [...document.querySelectorAll("main .figures div")]
 				.find((d) => text(d.querySelector("dt")) === label);
 			if (shown && of) compare(label, text(shown.querySelector("dd")), count(of.count) + (of.is_capped ? "+" : ""));
+		}
+		const minutes = overview?.minutes ?? [];
+		for (const [label, name] of [["sagas started", "sagas_started"], ["of these, failed or undone", "sagas_failed"],
+			["dead letters arrived", "letters"]]) {
+			const shown = [...document.querySelectorAll("main .hour dl div")].find((d) => text(d.querySelector("dt")) === label);
+			const known = minutes.filter((m) => name in m);
+			if (shown) compare(label, text(shown.querySelector("dd")), count(known.reduce((n, m) => n + m[name], 0)) +
+				(known.length < minutes.length ? "+" : ""));
 		}
 	}
 	const list = {"/ui/sagas": "/sagas", "/ui/runs": "/job-runs", "/ui/dlq/letters": "/dlq/messages"}[path];

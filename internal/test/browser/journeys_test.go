@@ -95,10 +95,25 @@ func sayWhatTheAPISays(t *testing.T, at demo.Place) {
 	} {
 		tab.Go(at.URL + step.page)
 		tab.Until("the page", `document.querySelector("main h1")`)
+		if step.page == "/ui/" {
+			tab.Until("the charts", `document.querySelectorAll("main .hour svg.spark rect").length >= 60`)
+		}
 		if step.change != "" {
 			do("POST", step.change, `{"reason": "stocktaking"}`)
 		}
 		tab.Follows()
+	}
+	hook := do("GET", "/webhooks", "")["webhooks"].([]any)[0].(object)["id"]
+	tab.Go(fmt.Sprintf("%s/ui/webhooks/%v", at.URL, hook))
+	tab.Until("the tools of the list", `document.querySelector(".list-tools button")`)
+	var over bool
+	tab.Eval(`(() => {
+		const news = document.querySelector(".news"), box = e => e.getBoundingClientRect();
+		Object.assign(news, {hidden: false, textContent: "4 new: show"});
+		return box(news).top < box(document.querySelector(".list-tools")).bottom;
+	})()`, &over)
+	if over {
+		t.Error("the number of new rows lies over the tools of their list")
 	}
 	bulk := do("POST", "/sagas/bulk", fmt.Sprintf(`{"action": "cancel", "ids": [%q], "reason": "no more"}`, saga))["id"]
 	worker := do("GET", "/workers?state=ACTIVE", "")["workers"].([]any)[0].(object)["worker_id"]

@@ -17,6 +17,7 @@ type overview struct {
 	Causes  []cause
 	Figures []glanced
 	Traffic []flow
+	Hour    *hour // nil: not counted
 	Omitted []string
 	Now     time.Time
 }
@@ -56,7 +57,15 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 	d := overview{Overview: o, Now: p.kit.Now(), Heading: heading(len(o.Causes)), Figures: figures(&o.Counts)}
 	for _, c := range o.Causes {
 		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
-		if line.Act = line.URL; c.ID == nil && c.Count > 1 {
+		line.Act = line.URL
+		if letters := lettersOf(&c); letters != nil {
+			if !p.kit.ReadOnly {
+				line.Act, line.Step = web.Redrive("RETRY", letters), "Retry"
+			}
+			if c.Count > 1 {
+				line.Many = web.Count(c.Count, c.IsCapped)
+			}
+		} else if c.ID == nil && c.Count > 1 {
 			line.Many = web.Count(c.Count, c.IsCapped)
 			line.Act, line.Step = p.forAll(v, &c, line.URL, line.Step)
 		}
@@ -72,7 +81,7 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		}
 		d.Omitted = append(d.Omitted, web.Words(part.Part)+" ("+why+")")
 	}
-	d.Traffic = traffic(o.Traffic)
+	d.Traffic, d.Hour = traffic(o.Traffic), lastHour(o.Minutes)
 	page.Data = d
 	return page, nil
 }
@@ -165,13 +174,26 @@ var signs = map[client.OverviewCauseKind]web.Badge{
 // steps are the words on the button of a cause, by the operation that helps.
 var steps = map[string]string{
 	"resumeCompensation": "Resume", "acknowledgeSaga": "Acknowledge", "explainSaga": "See why", "explainJobRun": "See why",
-	"retryDeadLetterGroup": "Open group", "resumeRedrive": "Open redrive", "approveRedrive": "Open redrive",
+	"retryDeadLetterGroup": "See", "createRedrive": "See", "retrySaga": "Retry",
+	"resumeRedrive": "Open redrive", "approveRedrive": "Open redrive",
 	"rerunJobRun": "Run again", "detachWorker": "Open worker", "enableWebhook": "Open webhook",
 	"testWebhook": "Open webhook", "getLeader": "See leader",
 }
 
 // bulkSteps are the operations that help with one saga, as bulk actions.
-var bulkSteps = map[string]string{"resumeCompensation": "resume-compensation", "acknowledgeSaga": "acknowledge"}
+var bulkSteps = map[string]string{"resumeCompensation": "resume-compensation", "acknowledgeSaga": "acknowledge",
+	"retrySaga": "retry"}
+
+// lettersOf is the filter of a redrive that selects the letters of a cause; nil: it is not about errors of letters.
+func lettersOf(c *client.OverviewCause) url.Values {
+	switch c.Next.Operation {
+	case "retryDeadLetterGroup":
+		return url.Values{"fingerprint": {*c.ID}}
+	case "createRedrive":
+		return url.Values{"topic": {*c.Name}, "error_type": {*c.Code}}
+	}
+	return nil
+}
 
 // forAll is what the button of a cause of many items opens, and what it says: the form of a bulk operation that does
 // the step to all of them, or their list.

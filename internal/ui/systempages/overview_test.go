@@ -121,8 +121,13 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	made("POST", "/workflows", map[string]any{
 		"name": "order", "steps": []any{step("reserve", "/ok", "/409/undo"), step("charge", "/409/charge", "/ok")},
 	})
-	for i := range 3 { // two of one kind and, with the second, one of another kind in the same workflow
-		of := map[string]any{"workflow_name": "order", "business_key": fmt.Sprint(i), "workflow_version": min(i, 1) + 1}
+	made("POST", "/workflows", map[string]any{ // the third version, with the step at another place
+		"name": "order", "compensation_retry": map[string]any{"max_attempts": 1},
+		"steps": []any{step("greet", "/ok", "/ok"), step("reserve", "/ok", "/503/undo"),
+			step("charge", "/409/charge", "/ok")},
+	})
+	for i, version := range []int{1, 2, 2, 3} { // with the first, three of one kind, and two of another
+		of := map[string]any{"workflow_name": "order", "business_key": fmt.Sprint(i), "workflow_version": version}
 		made("POST", "/sagas", of)
 	}
 	failingRuns(made)
@@ -160,7 +165,7 @@ func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 	var page string
 	patience.Until(t, "the causes are counted", func() bool {
 		_, page = s.Get(t, "/ui/")
-		return strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_503)") &&
+		return strings.Contains(page, "3 sagas of order: the compensation of reserve gave up (http_503)") &&
 			strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_409)") &&
 			strings.Contains(page, "Job rows failed: 2 runs in the last 24 h (BAD_FILE)")
 	})
@@ -173,15 +178,15 @@ func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 	if matched := uitest.Form(form).Get("matched"); !preset || matched != "2" {
 		t.Errorf("%s: running again is preset: %v, for %q runs\n%s", runs[0][1], preset, matched, form)
 	}
-	buttons := regexp.MustCompile(`href="(/ui/sagas/bulk/new[^"]*)">Resume 2…`).FindAllStringSubmatch(page, -1)
+	buttons := regexp.MustCompile(`href="(/ui/sagas/bulk/new[^"]*)">Resume ([23])…`).FindAllStringSubmatch(page, -1)
 	if len(buttons) != 2 {
-		t.Fatalf("%d buttons resume two sagas:\n%s", len(buttons), page)
+		t.Fatalf("%d buttons resume many sagas:\n%s", len(buttons), page)
 	}
 	for _, b := range buttons {
 		_, form := s.Get(t, html.UnescapeString(b[1]))
 		preset := strings.Contains(form, `<option value="resume-compensation" selected`)
-		if matched := uitest.Form(form).Get("matched"); !preset || matched != "2" {
-			t.Errorf("%s: resuming is preset: %v, for %q sagas", b[1], preset, matched)
+		if matched := uitest.Form(form).Get("matched"); !preset || matched != b[2] {
+			t.Errorf("%s: resuming %s is preset: %v, for %q sagas", b[1], b[2], preset, matched)
 		}
 	}
 }

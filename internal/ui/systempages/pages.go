@@ -1,7 +1,7 @@
 // Package systempages has the pages about everything at once: the overview, the search, webhooks, and the timeline of a
 // correlation.
 //
-// Files, each on top of those before it: overview, search, webhooks_actions, webhooks, timeline, pages.
+// Files, each on top of those before it: minutes, overview, search, webhooks_actions, webhooks, timeline, pages.
 package systempages
 
 import (

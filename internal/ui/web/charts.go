@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"time"
 )
 
 // Spark is a drawing of a few numbers as bars, small enough for a line of text.
@@ -11,6 +12,7 @@ type Spark struct {
 	Width, Height int
 	Bars          []SparkBar
 	Words         string // the same as text for screen readers
+	Tone          string // empty: the usual one
 }
 
 // SparkBar is one number.
@@ -20,13 +22,26 @@ type SparkBar struct {
 }
 
 const (
-	sparkStep   = 5
-	sparkHeight = 18
+	sparkStep    = 5
+	sparkHeight  = 18
+	minuteHeight = 36
 )
 
 // NewSpark draws values, of which at least one must be above zero; else it returns nil. title describes one value,
 // words all of them.
 func NewSpark(values []int64, words string, title func(i int) string) *Spark {
+	s := newSpark(values, sparkHeight, title)
+	if s != nil {
+		said := make([]string, len(values))
+		for i, n := range values {
+			said[i] = Count(n)
+		}
+		s.Words = words + ": " + strings.Join(said, ", ")
+	}
+	return s
+}
+
+func newSpark(values []int64, height int, title func(i int) string) *Spark {
 	var most int64
 	for _, n := range values {
 		most = max(most, n)
@@ -34,17 +49,35 @@ func NewSpark(values []int64, words string, title func(i int) string) *Spark {
 	if most == 0 {
 		return nil
 	}
-	s := &Spark{Width: len(values) * sparkStep, Height: sparkHeight}
-	said := make([]string, len(values))
+	s := &Spark{Width: len(values) * sparkStep, Height: height}
 	for i, n := range values {
 		h := 1 // zero is a line
 		if n > 0 {
-			h = max(2, int(n*sparkHeight/most))
+			h = max(2, int(n*int64(height)/most))
 		}
-		s.Bars = append(s.Bars, SparkBar{X: i * sparkStep, Y: sparkHeight - h, H: h, Title: Count(n) + " " + title(i)})
-		said[i] = Count(n)
+		s.Bars = append(s.Bars, SparkBar{X: i * sparkStep, Y: height - h, H: h, Title: Count(n) + " " + title(i)})
 	}
-	s.Words = words + ": " + strings.Join(said, ", ")
+	return s
+}
+
+// Minutely draws numbers of minutes, the first of which begins at from. Its words say what is most worth knowing of so
+// many numbers: how many there were, and when most of them.
+func Minutely(label, tone string, from time.Time, values []int64) *Spark {
+	at := func(i int) string { return from.Add(time.Duration(i)*time.Minute).UTC().Format("15:04") + " UTC" }
+	s := newSpark(values, minuteHeight, func(i int) string { return "at " + at(i) })
+	if s == nil {
+		return nil
+	}
+	var total int64
+	most := 0
+	for i, n := range values {
+		if total += n; n > values[most] {
+			most = i
+		}
+	}
+	s.Tone = tone
+	s.Words = fmt.Sprintf("By minute, %s: %s in %d minutes, at most %s in one, at %s", label, Count(total), len(values),
+		Count(values[most]), at(most))
 	return s
 }
 

@@ -239,7 +239,7 @@ if (region && tableOf(region)) {
       setTimeout(() => { copy.textContent = 'Copy link'; }, 1500);
     });
     bar.append(dense, views, copy);
-    (region.closest('form') ?? region).before(bar);
+    (region.closest('form') ?? status).before(bar); // and before the news, which lie over what follows them
     document.addEventListener('click', (e) => { for (const m of bar.querySelectorAll('details[open]')) if (!m.contains(e.target)) m.open = false; });
     bar.addEventListener('keydown', (e) => {
       const m = e.key === 'Escape' && e.target.closest('details[open]');

@@ -1,0 +1,74 @@
+package systempages
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// hour is what happened in the last minutes: a chart for each thing that is counted, and the same as a table.
+type hour struct {
+	Charts []chart
+	Rows   []minute // the newest first; those in which nothing happened are left out
+}
+
+// chart is one thing that is counted by the minute.
+type chart struct {
+	Label, URL string
+	Total      string
+	Spark      *web.Spark // nil: there was none
+}
+
+// minute is a row of the table; nil: not counted.
+type minute struct {
+	From                     time.Time
+	Started, Failed, Letters *int64
+}
+
+// counted are the charts, in their order.
+var counted = []struct {
+	label, tone, url string
+	of               func(*client.OverviewMinute) *int64
+}{
+	{"sagas started", "", "/ui/sagas?", func(m *client.OverviewMinute) *int64 { return m.SagasStarted }},
+	{"of these, failed or undone", "bad", "/ui/sagas?state=compensated&state=failed&state=cancelled&state=timed_out&",
+		func(m *client.OverviewMinute) *int64 { return m.SagasFailed }},
+	{"dead letters arrived", "undo", "/ui/dlq/letters?", func(m *client.OverviewMinute) *int64 { return m.Letters }},
+}
+
+// lastHour draws the minutes of an overview; nil: it has none.
+func lastHour(minutes []client.OverviewMinute) *hour {
+	if len(minutes) == 0 {
+		return nil
+	}
+	h := &hour{}
+	for _, c := range counted {
+		values := make([]int64, len(minutes))
+		var total int64
+		known := 0
+		for i := range minutes {
+			if n := c.of(&minutes[i]); n != nil {
+				values[i], total, known = *n, total+*n, known+1
+			}
+		}
+		if known == 0 {
+			continue
+		}
+		from := url.Values{"created_from": {minutes[0].From.UTC().Format(time.RFC3339)}}
+		h.Charts = append(h.Charts, chart{Label: c.label, URL: c.url + from.Encode(),
+			Total: web.Count(total, known < len(minutes)),
+			Spark: web.Minutely(c.label, c.tone, minutes[0].From, values)})
+	}
+	for i := len(minutes) - 1; i >= 0; i-- {
+		m := &minutes[i]
+		row := minute{m.From, m.SagasStarted, m.SagasFailed, m.Letters}
+		if some(row.Started) || some(row.Failed) || some(row.Letters) {
+			h.Rows = append(h.Rows, row)
+		}
+	}
+	return h
+}
+
+func some(n *int64) bool { return n != nil && *n > 0 }
