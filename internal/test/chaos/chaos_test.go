@@ -11,7 +11,7 @@ import (
 
 var plans = map[string]plan{
 	"": {
-		lease: 2 * time.Second, nodes: 2, clients: 24, think: 900 * time.Millisecond, sagas: 200, drain: time.Minute,
+		lease: 2 * time.Second, nodes: 2, clients: 14, think: 900 * time.Millisecond, sagas: 200, drain: time.Minute,
 		kills: 9, stops: 2, terms: 1, shops: 1, crashes: 1, cuts: 4, gap: 2000 * time.Millisecond,
 		gateway: true,
 	},
