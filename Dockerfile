@@ -3,8 +3,7 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG VERSION=local
-RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=${VERSION}" -o /skald ./cmd/skald
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o /skald ./cmd/skald
 
 FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /skald /skald

@@ -1,11 +1,10 @@
 # Skald. `make run` and `make test` install what they need.
 GO      ?= go
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 # Without the symbol table and debug information the binary is 23 MB smaller. Panics, /debug/pprof and `go version -m`
 # do not use them; debuggers and perf do: make build STRIP=
 STRIP   ?= -s -w
-LDFLAGS  = $(STRIP) -X main.version=$(VERSION)
+LDFLAGS  = $(STRIP)
 
 # The same flags everywhere: tests build the program too, and with different flags each
 # package would be compiled twice, and again in each working copy.
@@ -18,7 +17,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts bench-dlq mutants
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts bench-dlq mutants licenses release test-release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -143,6 +142,7 @@ lint: ## run gofmt, golangci-lint and, where that does not look, vet, and check 
 	$(GO) vet ./api/...
 	$(GO) vet -tags failpoints $$(git grep -lE '^//go:build .*failpoints' -- '*.go' | sed 's|^|./|; s|/[^/]*$$||' | sort -u)
 	cd tools/bench && $(GO) mod tidy -diff && $(GO) vet ./...
+	cd tools/release && $(GO) run . licenses -check
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 generate: ## generate code from openapi.yaml
@@ -152,6 +152,17 @@ verify-generated: ## fail if the code in api/ is not what openapi.yaml generates
 	@before=$$(cat api/*.gen.go api/client/*.gen.go | cksum) && $(GO) generate ./api/... && \
 		test "$$before" = "$$(cat api/*.gen.go api/client/*.gen.go | cksum)" || \
 		{ echo "the code in api/ was not what openapi.yaml generates: commit what has been generated now"; exit 1; }
+
+licenses: ## write cmd/skald/third_party.txt anew: the licences of what Skald is linked with; needed after a change of go.mod
+	cd tools/release && $(GO) run . licenses
+
+release: ## build what is published of this commit into dist/: programs, Debian packages, image, chart, bills of materials, checksums
+	cd tools/release && $(GO) run . -o $(or $(DIST),$(CURDIR)/dist)
+
+test-release: postgres ## build a release twice and compare the bytes, install its packages and start them, and test the chart with Helm (half an hour)
+	@sh scripts/programs.sh debootstrap
+	cd tools/release && $(GO) test -v -timeout 60m ./...
+	cd tools/helm && $(GO) test ./...
 
 skald-bench: # the benchmark, a module of its own
 	cd tools/bench && $(GO) build -o ../../bin/skald-bench .

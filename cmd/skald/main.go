@@ -12,38 +12,35 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
-	"strings"
 	"syscall"
 	"time"
 	_ "time/tzdata" // time zones, for machines without them
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/failpoint"
-	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 )
-
-// version is set by the build: -ldflags "-X main.version=1.2.3".
-var version = "dev"
 
 type cli struct {
 	Config string `short:"c" type:"existingfile" help:"YAML file with settings; environment variables override it."`
 
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 
-	Serve    serveCmd    `cmd:"" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
-	Ready    readyCmd    `cmd:"" help:"Check that the server with this configuration on this machine is ready; fail if it is not."`
-	Migrate  migrateCmd  `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
-	Key      keyCmd      `cmd:"" help:"Create, list and revoke API keys."`
-	Workflow workflowCmd `cmd:"" help:"Validate workflow definitions."`
-	Audit    auditCmd    `cmd:"" help:"Verify the audit trail."`
-	Demo     demoCmd     `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
-	Help     helpCmd     `cmd:"" help:"Show the commands, or the flags of one."`
+	Serve      serveCmd      `cmd:"" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
+	Ready      readyCmd      `cmd:"" aliases:"health" help:"Check that the server with this configuration on this machine is ready; fail if it is not."`
+	Migrate    migrateCmd    `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
+	Key        keyCmd        `cmd:"" help:"Create, list and revoke API keys."`
+	Workflow   workflowCmd   `cmd:"" help:"Validate workflow definitions."`
+	Audit      auditCmd      `cmd:"" help:"Verify the audit trail."`
+	Demo       demoCmd       `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
+	Completion completionCmd `cmd:"" help:"Print the script that completes commands and flags in a shell."`
+	Licenses   licensesCmd   `cmd:"" help:"Print the licences of Skald and of everything that it contains."`
+	Help       helpCmd       `cmd:"" help:"Show the commands, or the flags of one."`
 
 	overrides []string       // settings from flags, as environment variables
 	level     *slog.LevelVar // the level of the logger that load returned
@@ -57,6 +54,7 @@ func main() {
 	// message.
 	parser := kong.Must(&c, kong.Name("skald"), kong.ShortUsageOnError(), kong.Vars{"version": versionLine()},
 		kong.Description("A saga orchestrator on PostgreSQL. Settings: docs/configuration.md."))
+	kongcompletion.Register(parser) // answers the shell and ends, if it is the shell that asks
 	args := os.Args[1:]
 	if len(args) == 0 { // servers are started only on request
 		args = []string{"--help"}
@@ -171,18 +169,6 @@ func (readyCmd) Run(ctx context.Context, c *cli) error {
 	return nil
 }
 
-type versionCmd struct{}
-
-func (versionCmd) Run() error {
-	fmt.Println(versionLine())
-	return nil
-}
-
-func versionLine() string {
-	v := buildInfo()
-	return strings.Join([]string{"skald", v.Version, v.Commit, v.Go}, " ")
-}
-
 type helpCmd struct {
 	Command []string `arg:"" optional:"" help:"Command to explain."`
 }
@@ -202,19 +188,4 @@ func (failpointsCmd) Run() error {
 		fmt.Println(n)
 	}
 	return nil
-}
-
-func buildInfo() httpapi.Version {
-	v := httpapi.Version{Version: version, Go: runtime.Version()}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch s.Key {
-			case "vcs.revision":
-				v.Commit = s.Value
-			case "vcs.time":
-				v.BuiltAt = s.Value
-			}
-		}
-	}
-	return v
 }

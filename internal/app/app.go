@@ -42,6 +42,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	defer sock.server.Close()
+	sock.tellListening(ctx)
 	from, err := openLogins(ctx, cfg, opt.Log)
 	if err != nil {
 		return err

@@ -123,6 +123,7 @@ func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() 
 			return err
 		}
 		s.wait(cmp.Or(postgres.Trouble(err), "the database cannot be used"))
+		s.tellWaiting()
 		if now := time.Now(); now.Sub(said) >= sayEvery {
 			said = now
 			log.Warn("waiting for the database", slog.Any("error", err))

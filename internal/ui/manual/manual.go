@@ -42,7 +42,7 @@ var order = []struct{ title, chapters string }{
 	{"Sagas", "participants state-machines saga-jobs bulk"},
 	{"Dead letters", "dlq redrives dlq-sagas kafka"},
 	{"Jobs", "jobs schedules workers"},
-	{"For other systems", "problems events webhooks"},
+	{"For other systems", "problems events webhooks stability"},
 	{"Running Skald", "configuration operations proxies alerts reliability security tenants lifecycle performance"},
 	{"Inside", "architecture"},
 }

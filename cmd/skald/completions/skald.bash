@@ -1,0 +1,2 @@
+# Completion of skald in bash: the program itself knows its commands and flags.
+complete -C skald skald

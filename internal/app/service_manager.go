@@ -1,0 +1,58 @@
+package app
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"github.com/skald-saga/skald/internal/loop"
+)
+
+// Tells of a service manager that speaks systemd's protocol (sd_notify(3)); without one they do nothing. A manager
+// that cannot be reached is not an error of the server.
+
+// tellListening reports that the server answers requests. It may still wait for its database, which the status says: a
+// server that is not ready for that reason needs no restart.
+func (s *socket) tellListening(ctx context.Context) {
+	tellManager(daemon.SdNotifyReady)
+	s.tellWaiting()
+	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
+		go s.answerWatchdog(ctx, every)
+	}
+}
+
+func (s *socket) tellWaiting() { tellManager("STATUS=waiting: " + *s.obstacle.Load()) }
+
+func tellReady(url string) { tellManager("STATUS=ready on " + url) }
+
+func tellStopping() { tellManager(daemon.SdNotifyStopping + "\nSTATUS=stopping") }
+
+func tellManager(state string) { _, _ = daemon.SdNotify(false, state) }
+
+// answerWatchdog reports every third of the interval that /healthz is answered: a process whose requests hang is
+// restarted by the manager. It asks the handler rather than the socket, which may want a client's certificate.
+func (s *socket) answerWatchdog(ctx context.Context, interval time.Duration) {
+	for loop.Sleep(ctx, interval/3) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil)
+		if err != nil {
+			return
+		}
+		answer := &statusOnly{header: http.Header{}, status: http.StatusOK}
+		s.serveHTTP(answer, req)
+		if answer.status == http.StatusOK {
+			tellManager(daemon.SdNotifyWatchdog)
+		}
+	}
+}
+
+// statusOnly is a response of which only the status is kept.
+type statusOnly struct {
+	header http.Header
+	status int
+}
+
+func (a *statusOnly) Header() http.Header         { return a.header }
+func (a *statusOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (a *statusOnly) WriteHeader(status int)      { a.status = status }
