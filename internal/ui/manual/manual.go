@@ -43,7 +43,7 @@ var order = []struct{ title, chapters string }{
 	{"Dead letters", "dlq redrives dlq-sagas kafka"},
 	{"Jobs", "jobs schedules workers"},
 	{"For other systems", "problems events webhooks stability"},
-	{"Running Skald", "configuration operations proxies alerts reliability security tenants lifecycle performance"},
+	{"Running Skald", "install configuration operations proxies alerts reliability security tenants lifecycle performance"},
 	{"Inside", "architecture"},
 }
 
