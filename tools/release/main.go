@@ -3,7 +3,7 @@
 // The same commit gives the same bytes in any folder: every time in a package is that of the commit.
 //
 //	release -o dist         everything
-//	release licenses        the licences of what Skald is linked with, into cmd/skald/third_party.txt (-check: compare)
+//	release licenses        the licences of what Skald is linked with, into cmd/skald/third_party.txt
 package main
 
 import (
@@ -32,7 +32,6 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	root := flags.String("root", "../..", "working copy of Skald")
 	out := flags.String("o", "dist", "folder to write to, below the working copy unless absolute; it is replaced")
-	check := flags.Bool("check", false, "licenses: fail when the file would change, instead of writing it")
 	what := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		what, args = args[0], args[1:]
@@ -46,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	switch what {
 	case "licenses":
-		return writeLicenses(ctx, dir, *check)
+		return writeLicenses(ctx, dir)
 	case "":
 		if !filepath.IsAbs(*out) {
 			*out = filepath.Join(dir, *out)
