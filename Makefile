@@ -152,7 +152,7 @@ verify-generated: ## fail if the code in api/ is not what openapi.yaml generates
 		test "$$before" = "$$(cat api/*.gen.go api/client/*.gen.go | cksum)" || \
 		{ echo "the code in api/ was not what openapi.yaml generates: commit what has been generated now"; exit 1; }
 
-licenses: ## write cmd/skald/third_party.txt anew: the licences of what Skald is linked with; needed after a change of go.mod
+licenses: ## write cmd/skald/third_party.txt again: the licences of what Skald is linked with; needed after a change of go.mod
 	cd tools/release && $(GO) run . licenses
 
 release: ## build what is published of this commit into dist/: programs, Debian packages, image, chart, bills of materials, checksums

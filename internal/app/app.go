@@ -1,11 +1,10 @@
 // Package app assembles the parts of a node, starts them, and stops them in order: no new requests,
 // no new claims, calls in flight, commits, database.
 //
-// Files, each on top of those before it: ids, certificates, logins, database, access,
-// letters_kafka, event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, archive,
-// jobs_sagas, letters, readiness, failpoint_reply, root_handler, stores, webhooks_and_kafka,
-// workflow_cache, writes, build, socket, clock, outage_log, app, jobworker, reload,
-// retention_record, serve, verify, watchdog.
+// Files, each on top of those before it: ids, certificates, logins, database, access, letters_kafka,
+// event_topics, job_logs, jobs_scheduler, builtin, reseal, jobs, service_manager, archive, jobs_sagas,
+// letters, readiness, failpoint_reply, root_handler, stores, webhooks_and_kafka, workflow_cache, writes,
+// build, socket, clock, outage_log, app, jobworker, reload, retention_record, serve, verify, watchdog.
 package app
 
 import (
@@ -42,7 +41,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	defer sock.server.Close()
-	sock.tellListening(ctx)
+	tellListening(ctx, sock.server.Handler)
 	from, err := openLogins(ctx, cfg, opt.Log)
 	if err != nil {
 		return err

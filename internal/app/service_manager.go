@@ -13,17 +13,16 @@ import (
 // Tells of a service manager that speaks systemd's protocol (sd_notify(3)); without one they do nothing. A manager
 // that cannot be reached is not an error of the server.
 
-// tellListening reports that the server answers requests. It may still wait for its database, which the status says: a
-// server that is not ready for that reason needs no restart.
-func (s *socket) tellListening(ctx context.Context) {
+// tellListening reports that the server answers requests with h. It may still wait for its database, as the status
+// then says: that a server is not ready for that reason needs no restart.
+func tellListening(ctx context.Context, h http.Handler) {
 	tellManager(daemon.SdNotifyReady)
-	s.tellWaiting()
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
-		go s.answerWatchdog(ctx, every)
+		go answerWatchdog(ctx, every, h)
 	}
 }
 
-func (s *socket) tellWaiting() { tellManager("STATUS=waiting: " + *s.obstacle.Load()) }
+func tellWaiting(obstacle string) { tellManager("STATUS=waiting: " + obstacle) }
 
 func tellReady(url string) { tellManager("STATUS=ready on " + url) }
 
@@ -33,14 +32,14 @@ func tellManager(state string) { _, _ = daemon.SdNotify(false, state) }
 
 // answerWatchdog reports every third of the interval that /healthz is answered: a process whose requests hang is
 // restarted by the manager. It asks the handler rather than the socket, which may want a client's certificate.
-func (s *socket) answerWatchdog(ctx context.Context, interval time.Duration) {
+func answerWatchdog(ctx context.Context, interval time.Duration, h http.Handler) {
 	for loop.Sleep(ctx, interval/3) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "/healthz", nil)
 		if err != nil {
 			return
 		}
 		answer := &statusOnly{header: http.Header{}, status: http.StatusOK}
-		s.serveHTTP(answer, req)
+		h.ServeHTTP(answer, req)
 		if answer.status == http.StatusOK {
 			tellManager(daemon.SdNotifyWatchdog)
 		}

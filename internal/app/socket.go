@@ -122,8 +122,9 @@ func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() 
 		if err == nil || !postgres.Away(err) {
 			return err
 		}
-		s.wait(cmp.Or(postgres.Trouble(err), "the database cannot be used"))
-		s.tellWaiting()
+		obstacle := cmp.Or(postgres.Trouble(err), "the database cannot be used")
+		s.wait(obstacle)
+		tellWaiting(obstacle)
 		if now := time.Now(); now.Sub(said) >= sayEvery {
 			said = now
 			log.Warn("waiting for the database", slog.Any("error", err))
