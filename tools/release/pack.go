@@ -2,7 +2,6 @@ package main
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -69,27 +68,6 @@ func writeTar(w io.Writer, top string, files []packed, at time.Time) error {
 		}
 	}
 	return t.Close()
-}
-
-// zipped is tarGz for Windows.
-func zipped(name, top string, files []packed, at time.Time) error {
-	return create(name+".zip", func(w io.Writer) error {
-		z := zip.NewWriter(w)
-		for _, f := range files {
-			data, err := f.read()
-			if err != nil {
-				return err
-			}
-			into, err := z.CreateHeader(&zip.FileHeader{Name: path.Join(top, f.name), Method: zip.Deflate, Modified: at})
-			if err != nil {
-				return err
-			}
-			if _, err := into.Write(data); err != nil {
-				return err
-			}
-		}
-		return z.Close()
-	})
 }
 
 // create writes a file in whole.

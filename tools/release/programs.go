@@ -8,26 +8,19 @@ import (
 	"path/filepath"
 )
 
-// platform is one that Skald is released for.
+// platform is one that Skald is released for. Windows is none: a private PostgreSQL and the fences of local workers use
+// locks and process groups that it does not have.
 type platform struct{ os, arch string }
 
 var platforms = []platform{
 	{"linux", "amd64"},
 	{"linux", "arm64"},
 	{"darwin", "arm64"},
-	{"windows", "amd64"},
-}
-
-func (p platform) program() string {
-	if p.os == "windows" {
-		return "skald.exe"
-	}
-	return "skald"
 }
 
 // built is the place of the program of a platform, until it is packed.
 func (r release) built(p platform) string {
-	return filepath.Join(r.dist, ".programs", p.os+"_"+p.arch, p.program())
+	return filepath.Join(r.dist, ".programs", p.os+"_"+p.arch, "skald")
 }
 
 // programs builds each platform's program and packs it with what a reader needs.
@@ -36,17 +29,13 @@ func (r release) programs(ctx context.Context) error {
 		if err := r.compile(ctx, p); err != nil {
 			return err
 		}
-		files := []packed{{name: p.program(), from: r.built(p), mode: 0o755}}
+		files := []packed{{name: "skald", from: r.built(p), mode: 0o755}}
 		for _, name := range []string{"LICENSE", "NOTICE", "README.md", "CHANGELOG.md"} {
 			files = append(files, packed{name: name, from: r.source(name), mode: 0o644})
 		}
 		files = append(files, packed{name: "config.example.yaml", from: r.source("config.example.yaml"), mode: 0o644})
 		top := fmt.Sprintf("skald_%s_%s_%s", r.version, p.os, p.arch)
-		pack := tarGz
-		if p.os == "windows" {
-			pack = zipped
-		}
-		if err := pack(r.path(top), top, files, r.at); err != nil {
+		if err := tarGz(r.path(top), top, files, r.at); err != nil {
 			return err
 		}
 	}
