@@ -147,7 +147,7 @@ func TestEachMigrationCanBeTakenBackAlone(t *testing.T) {
 	}
 	n := len(was) - 1
 	at := n // how many are applied
-	// What has been applied anywhere is never changed, so older ones were taken back alone when they were the newest;
+	// What has been applied anywhere is never changed, so older ones were reverted alone when they were the newest;
 	// here they go together. Without any migration there is no schema to look at.
 	const newest = 12
 	for left := n - 1; left >= n-newest; left-- {
