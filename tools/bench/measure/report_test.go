@@ -79,13 +79,13 @@ func TestTable(t *testing.T) {
 		Workflow: "bench-ok", Mode: Submit, Clients: 64, Sagas: 18234, PerSecond: 3412.4,
 		Submit: &Latency{P50: 7.126, P99: 20}, EndToEnd: Latency{P50: 35.5, P99: 1234.5},
 		Cores: Cores{Skald: 0.9, Postgres: &postgres, Participant: 0.31, Load: 0.2, Other: 0.01},
-		RSS:   63e6, PeakRSS: 71e6, WALPerSaga: 2512, HOTRatio: 0.934,
+		CPUPerSaga: 0.57, RSS: 63e6, PeakRSS: 71e6, WALPerSaga: 2512, HOTRatio: 0.934,
 	})
 	printRow(&out, Level{Workflow: "bench-undo", Mode: Wait, Errors: 2, FirstError: "status 503"})
 	want := `
-workflow   mode   clients   sagas  sagas/s subm p50     p99  e2e p50     p99  skald postgres partic  load other   RSS  peak WAL/saga   HOT errors
-bench-ok   submit      64   18234     3412     7.13   20.00    35.50 1234.50   0.90     0.52   0.31  0.20  0.01    63    71     2512   93%      0
-bench-undo wait         0       0        0        -       -     0.00    0.00   0.00        -   0.00  0.00  0.00     0     0        0    0%      2
+workflow   mode   clients   sagas  sagas/s subm p50     p99  e2e p50     p99  skald postgres partic  load cpu/saga other   RSS  peak WAL/saga   HOT errors
+bench-ok   submit      64   18234     3412     7.13   20.00    35.50 1234.50   0.90     0.52   0.31  0.20     0.57  0.01    63    71     2512   93%      0
+bench-undo wait         0       0        0        -       -     0.00    0.00   0.00        -   0.00  0.00     0.00  0.00     0     0        0    0%      2
   the first of 2 errors: status 503
 `
 	_, got, _ := strings.Cut(out.String(), "\n") // the legend
@@ -155,9 +155,9 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Errorf("Validate of a good config = %v", err)
 	}
-	bad := Config{Skald: filepath.Join(t.TempDir(), "none"), Clients: []int{0}, Compensated: -1, Modes: []Mode{"both"}}
+	bad := Config{Skald: filepath.Join(t.TempDir(), "none"), Clients: []int{0}, Compensated: -1, Mixed: -1, Modes: []Mode{"both"}}
 	err = bad.Validate()
-	for _, want := range []string{"clients must be at least 1", "compensated must be at least 0", `not "both"`, "duration", "no server binary"} {
+	for _, want := range []string{"clients must be at least 1", "compensated and mixed must be at least 0", `not "both"`, "duration", "no server binary"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate = %v; want %q in it", err, want)
 		}
