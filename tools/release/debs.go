@@ -41,7 +41,7 @@ func (r release) deb(p platform) error {
 			"keeps their audit trail, manages dead letters and schedules job runs.",
 		License: "Apache-2.0", MTime: r.at,
 		Overridables: nfpm.Overridables{
-			Depends:    []string{"adduser", "ca-certificates"},
+			Depends:    []string{"adduser", "ca-certificates", "procps"},
 			Recommends: []string{"postgresql (>= 15)"},
 			Scripts: nfpm.Scripts{
 				PostInstall: script("postinst"), PreRemove: script("prerm"), PostRemove: script("postrm"),

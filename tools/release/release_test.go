@@ -62,7 +62,7 @@ func built(t *testing.T) (dist string) {
 func debian(t *testing.T) (root string) {
 	t.Helper()
 	root = filepath.Join(t.TempDir(), "root")
-	out, err := command(t, ".", "debootstrap", "--variant=minbase", "--include=adduser,ca-certificates,postgresql", "bookworm", root)
+	out, err := command(t, ".", "debootstrap", "--variant=minbase", "--include=adduser,ca-certificates,postgresql,procps,systemd", "bookworm", root)
 	if err != nil {
 		t.Fatalf("debootstrap: %v: %s", err, tail(out))
 	}
@@ -110,6 +110,8 @@ func installDeb(t *testing.T, root, dist string) {
 		stop()
 	}
 	serves()
+	// As systemd does, which makes the directory when the service starts.
+	inside(t, root, "install", "-d", "-o", "skald", "-g", "skald", "-m", "700", "/var/lib/skald")
 	write(t, root+"/var/lib/skald/kept", "data")
 	inside(t, root, "dpkg", "-i", "--force-confold", "/tmp/skald.deb")
 	if got := read(t, root+"/etc/skald/skald.yaml"); got != config {
