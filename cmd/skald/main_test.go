@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -65,6 +66,17 @@ func TestWorkflowValidateListsEveryMistake(t *testing.T) {
 }
 
 func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
+	migrations, err := filepath.Glob("../../db/migrations/*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := 0
+	for _, name := range migrations {
+		if filepath.Base(name)[:4] > "0301" {
+			later++
+		}
+	}
+	after0301 := strconv.Itoa(later - 2) // two are reverted before
 	env := []string{"SKALD_DATABASE_URL=" + testdb.Empty(t)}
 	for _, step := range []struct {
 		args []string
@@ -82,7 +94,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 		{[]string{"migrate", "extras", "down"}, "dropped idx_event_type", 0},
 		{[]string{"migrate", "down", "2"}, "2 migrations reverted", 0},
 		{[]string{"migrate", "status"}, ", 2 pending", 1},
-		{[]string{"migrate", "down", "--to", "0301"}, "6 migrations reverted", 0},
+		{[]string{"migrate", "down", "--to", "0301"}, after0301 + " migrations reverted", 0},
 		{[]string{"migrate", "down", "--to", "0301"}, "0 migrations reverted", 0},
 		{[]string{"migrate", "down", "--to", "0330"}, "migration 0330 is not applied", 1},
 		{[]string{"migrate", "down", "--to", "0301", "1"}, "must be 1 or more, or --to", 1},

@@ -58,6 +58,7 @@ var pages = []page{
 var elsewhere = map[string]string{
 	"operations.md": "its recipes are run by their headings; the rest needs systemd, Vault and administrators of a cluster",
 	"tenants.md":    "its commands are those of operations.md, First production start, for other clusters",
+	"install.md":    "make test-release installs the packages of a release",
 	"kafka.md":      "TestThePageOfKafka runs it, with a broker",
 }
 
