@@ -78,7 +78,7 @@ func TestTable(t *testing.T) {
 	printRow(&out, Level{
 		Workflow: "bench-ok", Mode: Submit, Clients: 64, Sagas: 18234, PerSecond: 3412.4,
 		Submit: &Latency{P50: 7.126, P99: 20}, EndToEnd: Latency{P50: 35.5, P99: 1234.5},
-		Cores: Cores{Skald: 0.9, Postgres: &postgres, Participant: 0.31, Load: 0.2, Other: 0.01},
+		Cores:      Cores{Skald: 0.9, Postgres: &postgres, Participant: 0.31, Load: 0.2, Other: 0.01},
 		CPUPerSaga: 0.57, RSS: 63e6, PeakRSS: 71e6, WALPerSaga: 2512, HOTRatio: 0.934,
 	})
 	printRow(&out, Level{Workflow: "bench-undo", Mode: Wait, Errors: 2, FirstError: "status 503"})
