@@ -223,10 +223,11 @@ func (c *conditions) another(addr string) {
 	if err != nil {
 		c.Fatal(err)
 	}
+	user := login.User.Username() // which the address does not keep
 	password, _ := login.User.Password()
 	v := vaulttest.New()
 	v.Role("database/creds/skald", vaulttest.Role{TTL: 10 * time.Second, MaxTTL: time.Hour,
-		Make: func(int) (string, string) { return login.User.Username(), password }})
+		Make: func(int) (string, string) { return user, password }})
 	server := httptest.NewServer(v)
 	c.Cleanup(server.Close)
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders.dlq"))
