@@ -287,3 +287,28 @@ func TestAFileIsChosenAgainAfterSigningIn(t *testing.T) {
 	b.wants("signing out without a session", b.do("POST", "/ui/sign-out", url.Values{"x": {"y"}}), 401,
 		`name="next" value="/ui/"`)
 }
+
+// A form whose address was typed, bookmarked or pasted shows its preview: browsers prove nothing of such a request, and
+// the dry run behind it changes nothing. The form itself still has to come from a page.
+func TestAFormWhoseAddressWasTypedShowsItsPreview(t *testing.T) {
+	t.Parallel()
+	key := newKey(t)
+	s := uitest.Start(t, func(c *config.Config) { c.Auth.BootstrapAdminKey = config.Secret(key) })
+	b := newBrowser(t, s.URL)
+	b.wants("sign-in", b.signIn(key, "/ui/"), 303)
+	for _, path := range []string{
+		"/ui/sagas/bulk/new?workflow_name=order&action=cancel", "/ui/run-bulks/new?queue=default&action=cancel",
+		"/ui/redrives/new?topic=orders", "/ui/dlq/policy", "/ui/system/retention", "/ui/register-workflow",
+	} {
+		for _, site := range []string{"none", "same-origin"} {
+			got := b.do("GET", path, nil, "Sec-Fetch-Site", site)
+			if got.status != 200 || strings.Contains(got.page, "AUTH_CROSS_SITE") {
+				t.Errorf("GET %s from %s: %d\n%s", path, site, got.status, got.page)
+			}
+		}
+		got := b.do("POST", path, url.Values{"do": {"preview"}}, "Sec-Fetch-Site", "none")
+		if got.status != 403 || !strings.Contains(got.page, "AUTH_CROSS_SITE") {
+			t.Errorf("POST %s without a page: %d", path, got.status)
+		}
+	}
+}

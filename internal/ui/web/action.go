@@ -287,7 +287,12 @@ func (a *Action) request(v *Visit, form Form, key, etag string, dry bool) (statu
 	if err != nil {
 		return 0, nil, fmt.Errorf("make the body: %w", err)
 	}
-	res, err := a.Send(v.Context(), bytes.NewReader(raw), func(_ context.Context, r *http.Request) error {
+	res, err := a.Send(v.Context(), bytes.NewReader(raw), func(ctx context.Context, r *http.Request) error {
+		if dry {
+			if err := ChangesNothing(ctx, r); err != nil {
+				return err
+			}
+		}
 		if dry && a.DryRun == DryRunInQuery {
 			q := r.URL.Query()
 			q.Set("dry_run", "true")

@@ -36,6 +36,14 @@ func onBehalfOf(r *http.Request, made *calls) context.Context {
 // request was made by a page of this server, and whether it came to a proxy over TLS.
 var carried = []string{"Authorization", "Cookie", "Sec-Fetch-Site", "Origin", "X-Tenant-Id", "X-Forwarded-Proto"}
 
+// ChangesNothing marks a request of a page that changes nothing although it is a POST, such as a dry run. This server
+// has composed it, so it needs no proof that one of its pages sent it: of an address that was typed or bookmarked,
+// browsers give none.
+func ChangesNothing(_ context.Context, r *http.Request) error {
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return nil
+}
+
 // RoundTrip implements http.RoundTripper. It returns no error: the API answers everything.
 func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := r.Clone(r.Context())

@@ -182,7 +182,7 @@ func (p *pages) registerPage(v *web.Visit, d *registration, status int) *web.Pag
 func (p *pages) check(v *web.Visit, d *registration) error {
 	d.Checked = true
 	res, err := p.kit.Client.ValidateWorkflowWithBodyWithResponse(v.Context(), mediaType(d.Text),
-		strings.NewReader(d.Text))
+		strings.NewReader(d.Text), web.ChangesNothing)
 	if err != nil {
 		return err
 	}
