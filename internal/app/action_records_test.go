@@ -18,10 +18,7 @@ import (
 // new operation fails here until it does, or is in one of the lists above with a reason.
 func TestEveryChangeIsRecordedWithItsActor(t *testing.T) {
 	t.Parallel()
-	w := newWalker(t, func(c *config.Config) {
-		c.DLQ.MaxRetries = 5
-		c.DLQ.AutoRetry = false
-	})
+	w := newWalker(t, func(c *config.Config) { c.DLQ.MaxRetries = 5 })
 	w.everything()
 
 	for op, route := range w.ops {

@@ -62,6 +62,8 @@ func startWith(
 	cfg.Server.ListenAddr = "127.0.0.1:0"
 	cfg.Engine.NodeID = name
 	cfg.Engine.LeaseTTL = 2 * time.Second
+	// Letters stay as they are; tests of automatic retries switch them on.
+	cfg.DLQ.AutoRetry = false
 	cfg.Server.MaxWait, cfg.Server.WriteTimeout = 10*time.Minute, 20*time.Minute // longer than any test waits
 	for _, f := range change {
 		f(&cfg)

@@ -47,7 +47,7 @@ func newCanaryNode(t *testing.T, h *hostile) *canaryNode {
 	a := &canaryNode{t: t, dsn: dsn, root: newToken(t), heard: &syncBuffer{}, ops: map[string]apiOperation{},
 		said: map[string]*written{}, ids: map[string]string{}, more: map[string][]string{}, hostile: h}
 	a.node = start(t, dsn, "a", bootstrapped(a.root), quickRetries, func(c *config.Config) {
-		c.Webhooks.MaxAttempts, c.DLQ.AutoRetry, c.DLQ.MaxRetries = 2, false, 5
+		c.Webhooks.MaxAttempts, c.DLQ.MaxRetries = 2, 5
 		c.UI.Links = []string{"Traces=https://traces.example/{trace_id}", "Logs=https://logs.example/?q={correlation_id}"}
 	})
 	var err error

@@ -43,7 +43,7 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 	}
 	dsn := testdb.DSN(t)
 	read := func(c *config.Config) {
-		c.Kafka.Brokers, c.Ingest.Topics, c.DLQ.AutoRetry = broker.ListenAddrs(), `[.]dlq$`, false
+		c.Kafka.Brokers, c.Ingest.Topics = broker.ListenAddrs(), `[.]dlq$`
 	}
 	a, b := start(t, dsn, "a", read), start(t, dsn, "b", read)
 

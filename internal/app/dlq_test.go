@@ -22,6 +22,7 @@ func TestANodeRetriesLettersByItselfUntilTheirTargetHasThem(t *testing.T) {
 	}))
 	defer target.Close()
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
+		c.DLQ.AutoRetry = true
 		c.DLQ.InitialInterval, c.DLQ.MaxInterval, c.DLQ.PollInterval, c.DLQ.MaxRetries = 10*time.Millisecond,
 			10*time.Millisecond, 10*time.Millisecond, 5
 	})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -19,7 +18,7 @@ import (
 func TestErasureOfASubjectOverTheAPI(t *testing.T) {
 	t.Parallel()
 	const said = "zqperson"
-	w := newWalker(t, func(c *config.Config) { c.DLQ.AutoRetry = false })
+	w := newWalker(t)
 	services := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/refuse") {
 			http.Error(rw, `{"message":"no `+said+`"}`, http.StatusConflict)

@@ -136,10 +136,7 @@ func another(op, body string) string {
 // the commit, before it has stored a response, the same request does not take effect again.
 func TestTheKeyIsStoredWithTheEffect(t *testing.T) {
 	t.Parallel()
-	w := newWalker(t, func(c *config.Config) {
-		c.DLQ.MaxRetries = 5
-		c.DLQ.AutoRetry = false
-	})
+	w := newWalker(t, func(c *config.Config) { c.DLQ.MaxRetries = 5 })
 	w.exec(`CREATE FUNCTION public.lose() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
 	w.exec(`CREATE TRIGGER lose BEFORE INSERT OR UPDATE ON saga.idempotency_answers FOR EACH ROW
 		WHEN (NEW.status IS NOT NULL) EXECUTE FUNCTION public.lose()`)

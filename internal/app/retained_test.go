@@ -19,7 +19,6 @@ func TestRetentionIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWalker(t, func(c *config.Config) {
 		c.Retention.Completed, c.Retention.Interval = time.Millisecond, 50*time.Millisecond
-		c.DLQ.AutoRetry = false
 	})
 	participant := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer participant.Close()

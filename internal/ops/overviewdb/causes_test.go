@@ -91,7 +91,6 @@ func TestEachCauseIsFound(t *testing.T) {
 	node := func(roles ...string) func(*config.Config) {
 		return func(c *config.Config) {
 			c.Database.URL, c.Roles, c.Engine.StalledFailures = config.Secret(dsn), roles, 1
-			c.DLQ.AutoRetry = false // the letters stay as they are
 		}
 	}
 	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

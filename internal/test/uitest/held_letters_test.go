@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -13,7 +12,7 @@ import (
 // that has no time of a retry, or that came later, is not held.
 func TestALetterThatARedriveHoldsNamesIt(t *testing.T) {
 	t.Parallel()
-	s := uitest.Start(t, func(c *config.Config) { c.DLQ.AutoRetry = false })
+	s := uitest.Start(t)
 	w := &acting{s, t, "held"}
 	letters(w, 3)
 	ids := w.ids("/dlq/messages?topic=held", "messages", "id")

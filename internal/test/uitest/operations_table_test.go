@@ -14,15 +14,12 @@ import (
 
 type object = map[string]any
 
-// guarded starts a server on which letters are not retried automatically and people have keys, so
+// guarded starts a server on which people have keys, so
 // that one can approve what another one has requested.
 func guarded(t *testing.T) *uitest.Server {
 	t.Helper()
 	key := "skald_abcdefgh_" + base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
-	s := uitest.Start(t, func(c *config.Config) {
-		c.DLQ.AutoRetry = false
-		c.Auth.BootstrapAdminKey = config.Secret(key)
-	})
+	s := uitest.Start(t, func(c *config.Config) { c.Auth.BootstrapAdminKey = config.Secret(key) })
 	s.Key = key
 	return s
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
@@ -16,7 +15,7 @@ import (
 // halted and offers to resume it, the form says what follows, and then it ends.
 func TestAHaltedOperationIsResumedOnItsPage(t *testing.T) {
 	t.Parallel()
-	s := uitest.Start(t, func(c *config.Config) { c.DLQ.AutoRetry = false })
+	s := uitest.Start(t)
 	for _, journey := range []struct {
 		operation, page, resume, why, means, ended string
 	}{

@@ -60,6 +60,7 @@ func Start(t testing.TB, change ...func(*config.Config)) *Server {
 	cfg := config.Default(config.Test)
 	cfg.Database.URL = config.Secret(testdb.DSN(t))
 	cfg.Server.ListenAddr = "127.0.0.1:0"
+	cfg.DLQ.AutoRetry = false // letters stay as they are; tests of automatic retries switch them on
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -15,10 +15,7 @@ import (
 // consumer reports a failure and then that it was processed, it is archived, and restored.
 func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 	var dsn string
-	s := site{uitest.Start(t, func(c *config.Config) {
-		c.DLQ.AutoRetry = false
-		dsn = string(c.Database.URL)
-	}), newTarget(t)}
+	s := site{uitest.Start(t, func(c *config.Config) { dsn = string(c.Database.URL) }), newTarget(t)}
 	elsewhere := newTarget(t)
 	s.target.answer(http.StatusServiceUnavailable)
 	id := s.push(t, map[string]any{"payload": map[string]any{"order": uint64(9007199254740993)}})

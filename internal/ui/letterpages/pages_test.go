@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
@@ -63,7 +62,7 @@ type site struct {
 }
 
 func start(t *testing.T) site {
-	return site{uitest.Start(t, func(c *config.Config) { c.DLQ.AutoRetry = false }), newTarget(t)}
+	return site{uitest.Start(t), newTarget(t)}
 }
 
 // push stores a letter and returns its id.

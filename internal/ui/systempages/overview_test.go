@@ -11,14 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
 // TestTheOverviewNamesCauses fills a server with things that need a person, finds each of them, and follows them.
 func TestTheOverviewNamesCauses(t *testing.T) {
-	s := uitest.Start(t, func(c *config.Config) { c.DLQ.AutoRetry = false }) // the letter stays as it is
+	s := uitest.Start(t)
 	if status, page := s.Get(t, "/ui/"); status != 200 || !strings.Contains(page, "Nothing needs you") {
 		t.Errorf("an empty server: %d\n%s", status, page)
 	}
