@@ -56,6 +56,10 @@ func (r release) deb(p platform) error {
 				at(r.source("CHANGELOG.md"), "/usr/share/doc/skald/CHANGELOG.md", 0o644, ""),
 				at(r.source("cmd", "skald", "completions", "skald.bash"),
 					"/usr/share/bash-completion/completions/skald", 0o644, ""),
+				at(r.source("cmd", "skald", "completions", "skald.zsh"),
+					"/usr/share/zsh/vendor-completions/_skald", 0o644, ""),
+				at(r.source("cmd", "skald", "completions", "skald.fish"),
+					"/usr/share/fish/vendor_completions.d/skald.fish", 0o644, ""),
 			},
 		},
 	})

@@ -67,7 +67,7 @@ func linked(ctx context.Context, root string) ([]module, error) {
 		cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f",
 			"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Dir}}{{end}}{{end}}", "./cmd/skald")
 		cmd.Dir, cmd.Stderr = root, os.Stderr
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOOS="+p.os, "GOARCH="+p.arch)
+		cmd.Env = p.env()
 		out, err := cmd.Output()
 		if err != nil {
 			return nil, err

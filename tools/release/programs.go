@@ -18,6 +18,12 @@ var platforms = []platform{
 	{"darwin", "arm64"},
 }
 
+// env is the environment in which Go's commands look at or build a program of the platform, whatever is set outside.
+func (p platform) env() []string {
+	return append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0",
+		"GOOS="+p.os, "GOARCH="+p.arch, "GOWORK=off")
+}
+
 // built is the place of the program of a platform, until it is packed.
 func (r release) built(p platform) string {
 	return filepath.Join(r.dist, ".programs", p.os+"_"+p.arch, "skald")
@@ -47,8 +53,7 @@ func (r release) compile(ctx context.Context, p platform) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true",
 		"-ldflags=-s -w -buildid= -X main.released=yes", "-o", r.built(p), "./cmd/skald")
 	cmd.Dir = r.root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0",
-		"GOOS="+p.os, "GOARCH="+p.arch, "GOWORK=off")
+	cmd.Env = p.env()
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s/%s: %w", p.os, p.arch, err)
