@@ -41,7 +41,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 		return err
 	}
 	defer sock.server.Close()
-	tellListening(ctx, sock.server.Handler)
+	notifyListening(ctx, sock.server.Handler)
 	from, err := openLogins(ctx, cfg, opt.Log)
 	if err != nil {
 		return err

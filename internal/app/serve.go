@@ -114,7 +114,7 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 	}
 	close(n.stopping)
 	n.opt.Log.Info("stopping")
-	tellStopping()
+	notifyStopping()
 	stop, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
 	defer cancel()
 	sock.close(stop, s.ShutdownTimeout)
@@ -150,7 +150,7 @@ func (n *node) announce(ctx context.Context, sock *socket) {
 	}
 	n.opt.Log.Info("ready", slog.String("url", url), slog.String("version", n.opt.Version.Version),
 		slog.Any("roles", n.cfg.Roles))
-	tellReady(url)
+	notifyReady(url)
 	if n.opt.Ready != nil {
 		n.opt.Ready(url)
 	}

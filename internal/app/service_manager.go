@@ -10,25 +10,25 @@ import (
 	"github.com/skald-saga/skald/internal/loop"
 )
 
-// Tells of a service manager that speaks systemd's protocol (sd_notify(3)); without one they do nothing. A manager
-// that cannot be reached is not an error of the server.
+// Notifications to a service manager that speaks systemd's protocol (sd_notify(3)); without one they do nothing. That
+// a manager cannot be reached is not an error of the server.
 
-// tellListening reports that the server answers requests with h. It may still wait for its database, as the status
+// notifyListening reports that the server answers requests with h. It may still wait for its database, as the status
 // then says: that a server is not ready for that reason needs no restart.
-func tellListening(ctx context.Context, h http.Handler) {
-	tellManager(daemon.SdNotifyReady)
+func notifyListening(ctx context.Context, h http.Handler) {
+	notifyManager(daemon.SdNotifyReady)
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
 		go answerWatchdog(ctx, every, h)
 	}
 }
 
-func tellWaiting(obstacle string) { tellManager("STATUS=waiting: " + obstacle) }
+func notifyWaiting(obstacle string) { notifyManager("STATUS=waiting: " + obstacle) }
 
-func tellReady(url string) { tellManager("STATUS=ready on " + url) }
+func notifyReady(url string) { notifyManager("STATUS=ready on " + url) }
 
-func tellStopping() { tellManager(daemon.SdNotifyStopping + "\nSTATUS=stopping") }
+func notifyStopping() { notifyManager(daemon.SdNotifyStopping + "\nSTATUS=stopping") }
 
-func tellManager(state string) { _, _ = daemon.SdNotify(false, state) }
+func notifyManager(state string) { _, _ = daemon.SdNotify(false, state) }
 
 // answerWatchdog reports every third of the interval that /healthz is answered: a process whose requests hang is
 // restarted by the manager. It asks the handler rather than the socket, which may want a client's certificate.
@@ -41,7 +41,7 @@ func answerWatchdog(ctx context.Context, interval time.Duration, h http.Handler)
 		answer := &statusOnly{header: http.Header{}, status: http.StatusOK}
 		h.ServeHTTP(answer, req)
 		if answer.status == http.StatusOK {
-			tellManager(daemon.SdNotifyWatchdog)
+			notifyManager(daemon.SdNotifyWatchdog)
 		}
 	}
 }

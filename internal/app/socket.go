@@ -124,7 +124,7 @@ func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() 
 		}
 		obstacle := cmp.Or(postgres.Trouble(err), "the database cannot be used")
 		s.wait(obstacle)
-		tellWaiting(obstacle)
+		notifyWaiting(obstacle)
 		if now := time.Now(); now.Sub(said) >= sayEvery {
 			said = now
 			log.Warn("waiting for the database", slog.Any("error", err))
