@@ -17,7 +17,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts bench-dlq mutants licenses release test-release
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts bench-dlq mutants licenses release test-release examples
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -146,6 +146,14 @@ lint: ## run gofmt, golangci-lint and, where that does not look, vet, and check 
 
 generate: ## generate code from openapi.yaml
 	$(GO) generate ./api/...
+
+# Twice, so that an answer whose members depend on the moment is not chosen.
+examples: postgres ## record the examples of the contract again, from the answers that the tests of the API get
+	rm -rf .skald/examples && mkdir -p .skald/examples
+	for run in 1 2; do SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES) || exit; done
+	SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/published
+
+EXAMPLES = $$($(GO) list ./internal/... | grep -E '/(httpapi|[a-z]+api)$$')
 
 verify-generated: ## fail if the code in api/ is not what openapi.yaml generates, and generate it
 	@before=$$(cat api/*.gen.go api/client/*.gen.go | cksum) && $(GO) generate ./api/... && \

@@ -4800,8 +4800,9 @@ type Problem struct {
 	// `allowed_actions` of the resource.
 	AllowedActions []string `json:"allowed_actions,omitempty"`
 
-	// Code Stable; programs should decide by it.
-	Code string `json:"code"`
+	// Code Stable; programs should decide by it. docs/problems.md says what each code means. The
+	// list may grow (`x-extensible`): treat a code that you do not know by the status alone.
+	Code ProblemCode `json:"code"`
 
 	// Current For a conflict about a dead letter: its current state.
 	Current *DeadLetterCurrent `json:"current,omitempty"`
@@ -4830,6 +4831,10 @@ type Problem struct {
 	// the URL of the request unless the server has a `server.public_url`.
 	Type string `json:"type"`
 }
+
+// ProblemCode Stable; programs should decide by it. docs/problems.md says what each code means. The
+// list may grow (`x-extensible`): treat a code that you do not know by the status alone.
+type ProblemCode = string
 
 // ProblemField A mistake in the body (`pointer`), in a parameter of the path or query
 // (`parameter`), or in a header (`header`): one of the three is present.
@@ -10609,7 +10614,6 @@ type ClientInterface interface {
 	PauseRedrive(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ResumeRedrive(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-	GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListDeadLetterTopics(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetDeadLetterTopic(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetTopicPolicy(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10755,6 +10759,7 @@ type ClientInterface interface {
 	ChangeSettingsWithBody(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ChangeSettings(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetDeadLetterStatistics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListSagaStatistics(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetSagaSeries(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetStepStatistics(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11186,11 +11191,6 @@ func (c *Client) ResumeRedriveWithBody(ctx context.Context, redriveID RedriveID,
 
 func (c *Client) ResumeRedrive(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewResumeRedriveRequest(c.Server, redriveID, params, body)
-	return c.send(ctx, req, err, reqEditors)
-}
-
-func (c *Client) GetDeadLetterStats(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetDeadLetterStatsRequest(c.Server)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -11916,6 +11916,11 @@ func (c *Client) ChangeSettings(ctx context.Context, params *ChangeSettingsParam
 
 func (c *Client) ListSettingChanges(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListSettingChangesRequest(c.Server, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) GetDeadLetterStatistics(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDeadLetterStatisticsRequest(c.Server)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -12880,11 +12885,6 @@ func NewResumeRedriveRequestWithBody(server string, redriveID RedriveID, params 
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/redrives/%s/resume", pathParam0), contentType, body)
-}
-
-func NewGetDeadLetterStatsRequest(server string) (*http.Request, error) {
-	var r requested
-	return r.request(http.MethodGet, server, "/api/v1/dlq/stats", "", nil)
 }
 
 func NewListDeadLetterTopicsRequest(server string, params *ListDeadLetterTopicsParams) (*http.Request, error) {
@@ -14061,6 +14061,11 @@ func NewListSettingChangesRequest(server string, params *ListSettingChangesParam
 	return r.request(http.MethodGet, server, "/api/v1/settings/history", "", nil)
 }
 
+func NewGetDeadLetterStatisticsRequest(server string) (*http.Request, error) {
+	var r requested
+	return r.request(http.MethodGet, server, "/api/v1/statistics/dead-letters", "", nil)
+}
+
 func NewListSagaStatisticsRequest(server string, params *ListSagaStatisticsParams) (*http.Request, error) {
 	var r requested
 	if params != nil {
@@ -14639,7 +14644,6 @@ type ClientWithResponsesInterface interface {
 	PauseRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *PauseRedriveParams, body PauseRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*PauseRedriveResponse, error)
 	ResumeRedriveWithBodyWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
 	ResumeRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error)
-	GetDeadLetterStatsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatsResponse, error)
 	ListDeadLetterTopicsWithResponse(ctx context.Context, params *ListDeadLetterTopicsParams, reqEditors ...RequestEditorFn) (*ListDeadLetterTopicsResponse, error)
 	GetDeadLetterTopicWithResponse(ctx context.Context, topic DLQTopic, reqEditors ...RequestEditorFn) (*GetDeadLetterTopicResponse, error)
 	GetTopicPolicyWithResponse(ctx context.Context, topic DLQTopic, params *GetTopicPolicyParams, reqEditors ...RequestEditorFn) (*GetTopicPolicyResponse, error)
@@ -14785,6 +14789,7 @@ type ClientWithResponsesInterface interface {
 	ChangeSettingsWithBodyWithResponse(ctx context.Context, params *ChangeSettingsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error)
 	ChangeSettingsWithResponse(ctx context.Context, params *ChangeSettingsParams, body ChangeSettingsJSONRequestBody, reqEditors ...RequestEditorFn) (*ChangeSettingsResponse, error)
 	ListSettingChangesWithResponse(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*ListSettingChangesResponse, error)
+	GetDeadLetterStatisticsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatisticsResponse, error)
 	ListSagaStatisticsWithResponse(ctx context.Context, params *ListSagaStatisticsParams, reqEditors ...RequestEditorFn) (*ListSagaStatisticsResponse, error)
 	GetSagaSeriesWithResponse(ctx context.Context, params *GetSagaSeriesParams, reqEditors ...RequestEditorFn) (*GetSagaSeriesResponse, error)
 	GetStepStatisticsWithResponse(ctx context.Context, params *GetStepStatisticsParams, reqEditors ...RequestEditorFn) (*GetStepStatisticsResponse, error)
@@ -15831,24 +15836,6 @@ func (c *ClientWithResponses) ResumeRedriveWithBodyWithResponse(ctx context.Cont
 // POST /api/v1/dlq/redrives/{redrive_id}/resume
 func (c *ClientWithResponses) ResumeRedriveWithResponse(ctx context.Context, redriveID RedriveID, params *ResumeRedriveParams, body ResumeRedriveJSONRequestBody, reqEditors ...RequestEditorFn) (*ResumeRedriveResponse, error) {
 	return decoded(ParseResumeRedriveResponse)(c.ResumeRedrive(ctx, redriveID, params, body, reqEditors...))
-}
-
-type GetDeadLetterStatsResponse struct {
-	Answer
-	JSON200                       *DeadLetterStats
-	ApplicationProblemJSONDefault *Failure
-}
-
-func ParseGetDeadLetterStatsResponse(rsp *http.Response) (*GetDeadLetterStatsResponse, error) {
-	var a GetDeadLetterStatsResponse
-	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
-}
-
-// GetDeadLetterStatsWithResponse Count dead letters by topic and status
-//
-// GET /api/v1/dlq/stats
-func (c *ClientWithResponses) GetDeadLetterStatsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatsResponse, error) {
-	return decoded(ParseGetDeadLetterStatsResponse)(c.GetDeadLetterStats(ctx, reqEditors...))
 }
 
 type ListDeadLetterTopicsResponse struct {
@@ -17816,6 +17803,24 @@ func ParseListSettingChangesResponse(rsp *http.Response) (*ListSettingChangesRes
 // GET /api/v1/settings/history
 func (c *ClientWithResponses) ListSettingChangesWithResponse(ctx context.Context, params *ListSettingChangesParams, reqEditors ...RequestEditorFn) (*ListSettingChangesResponse, error) {
 	return decoded(ParseListSettingChangesResponse)(c.ListSettingChanges(ctx, params, reqEditors...))
+}
+
+type GetDeadLetterStatisticsResponse struct {
+	Answer
+	JSON200                       *DeadLetterStats
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseGetDeadLetterStatisticsResponse(rsp *http.Response) (*GetDeadLetterStatisticsResponse, error) {
+	var a GetDeadLetterStatisticsResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// GetDeadLetterStatisticsWithResponse Count dead letters by topic and status
+//
+// GET /api/v1/statistics/dead-letters
+func (c *ClientWithResponses) GetDeadLetterStatisticsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDeadLetterStatisticsResponse, error) {
+	return decoded(ParseGetDeadLetterStatisticsResponse)(c.GetDeadLetterStatistics(ctx, reqEditors...))
 }
 
 type ListSagaStatisticsResponse struct {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpapi/published"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/principal"
 )
@@ -119,7 +119,7 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 		}
 	}
 	doc.Security = nil
-	c.json, err = published()
+	c.json, err = published.Contract()
 	if err != nil {
 		return nil, err
 	}
@@ -244,43 +244,6 @@ func (c *contract) routeOf(ctx context.Context, method string) *route {
 		panic(fmt.Sprintf("httpapi: the contract has no %s %s", method, chi.RouteContext(ctx).RoutePattern()))
 	}
 	return rt
-}
-
-// published returns the contract for clients, without the Go hints of the generator's overlay.
-func published() ([]byte, error) {
-	raw, err := api.GetSpecJSON()
-	if err != nil {
-		return nil, err
-	}
-	var doc any
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	if err := dec.Decode(&doc); err != nil {
-		return nil, err
-	}
-	withoutHints(doc)
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	err = enc.Encode(doc)
-	return out.Bytes(), err
-}
-
-func withoutHints(v any) {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, member := range v {
-			if strings.HasPrefix(key, "x-go-type") || strings.HasPrefix(key, "x-oapi-codegen") {
-				delete(v, key)
-				continue
-			}
-			withoutHints(member)
-		}
-	case []any:
-		for _, member := range v {
-			withoutHints(member)
-		}
-	}
 }
 
 // parameter is a parameter of an operation, compiled.

@@ -122,7 +122,7 @@ func TestTheContractIsServedAsJSON(t *testing.T) {
 	e := apitest.NewEdge(t)
 	r := e.Send("GET", "/openapi.json", "")
 	var doc map[string]any
-	if err := json.Unmarshal(r.Body, &doc); err != nil || doc["openapi"] != "3.0.3" {
+	if err := json.Unmarshal(r.Body, &doc); err != nil || doc["openapi"] != "3.1.0" {
 		t.Errorf("got %v, openapi %v", err, doc["openapi"])
 	}
 	if strings.Contains(string(r.Body), "x-go-") {

@@ -142,7 +142,7 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 		t.Errorf("letters of the redrive (-want +got):\n%.2000s", diff)
 	}
 	var stats client.DeadLetterStats
-	e.Send("GET", "/api/v1/dlq/stats", "").Into(&stats)
+	e.Send("GET", "/api/v1/statistics/dead-letters", "").Into(&stats)
 	counted := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "RESOLVED", Count: 2000},
 		{OriginalTopic: "refunds", Status: "PENDING", Count: 3}}
 	if diff := cmp.Diff(counted, stats.Stats); diff != "" {

@@ -108,7 +108,7 @@ func TestTopicsAreCounted(t *testing.T) {
 	}
 	e.Send("GET", "/api/v1/dlq/topics/none", "").Wants(http.StatusNotFound, "DLQ_TOPIC_NOT_FOUND")
 	var stats client.DeadLetterStats
-	e.Send("GET", "/api/v1/dlq/stats", "").Into(&stats)
+	e.Send("GET", "/api/v1/statistics/dead-letters", "").Into(&stats)
 	want := []client.DeadLetterStat{
 		{OriginalTopic: "a/b c", Status: "PENDING", Count: 2}, {OriginalTopic: "orders", Status: "PENDING", Count: 2}, {OriginalTopic: "orders", Status: "RESOLVED", Count: 1},
 	}

@@ -149,7 +149,7 @@ func TestRedrivesGroupsTopicsAndActionsOfOtherTenantsDoNotExist(t *testing.T) {
 	}
 	e.Send("GET", "/api/v1/dlq/topics/orders", "", apitest.As("foreign")...).Wants(http.StatusNotFound,
 		"DLQ_TOPIC_NOT_FOUND")
-	for _, list := range []string{apitest.RedrivesPath, "/api/v1/dlq/groups", "/api/v1/dlq/topics", "/api/v1/dlq/stats",
+	for _, list := range []string{apitest.RedrivesPath, "/api/v1/dlq/groups", "/api/v1/dlq/topics", "/api/v1/statistics/dead-letters",
 		"/api/v1/audit"} {
 		if r := e.Send("GET", list, "", apitest.As("foreign")...); r.Status != 200 ||
 			!strings.Contains(string(r.Body), ":[]") {

@@ -103,7 +103,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	var list client.RedriveList
 	var stats client.DeadLetterStats
 	e.Send("GET", apitest.RedrivesPath, "").Into(&list)
-	e.Send("GET", "/api/v1/dlq/stats", "").Into(&stats)
+	e.Send("GET", "/api/v1/statistics/dead-letters", "").Into(&stats)
 	want := []client.DeadLetterStat{{OriginalTopic: "orders", Status: "PENDING", Count: 25},
 		{OriginalTopic: "refunds", Status: "PENDING", Count: 5}}
 	if diff := cmp.Diff(want, stats.Stats); diff != "" || len(list.Redrives) != 0 {

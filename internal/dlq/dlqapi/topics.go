@@ -53,9 +53,9 @@ func (s *Handlers) GetDeadLetterTopic(ctx context.Context,
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
-// GetDeadLetterStats counts letters by topic and status.
-func (s *Handlers) GetDeadLetterStats(ctx context.Context,
-	_ api.GetDeadLetterStatsRequestObject) (api.Response, error) {
+// GetDeadLetterStatistics counts letters by topic and status.
+func (s *Handlers) GetDeadLetterStatistics(ctx context.Context,
+	_ api.GetDeadLetterStatisticsRequestObject) (api.Response, error) {
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	topics, err := s.Overview.Stats(ctx, httpkit.RequestOf(ctx).Tenant.ID)

@@ -3,10 +3,12 @@ package apitest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -14,6 +16,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/skald-saga/skald/internal/httpapi/published"
 )
 
 // OpenapiYAML is the contract as people edit it, read once: it must not be modified.
@@ -89,6 +93,12 @@ type contractChecker struct {
 }
 
 func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
+	var sent []byte
+	if req.Body != nil && req.GetBody != nil {
+		if again, err := req.GetBody(); err == nil {
+			sent, _ = io.ReadAll(again) // only for an example
+		}
+	}
 	res, err := c.next.RoundTrip(req)
 	if err != nil {
 		return res, err
@@ -114,5 +124,30 @@ func (c *contractChecker) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		c.t.Errorf("%s %s answered %d against the contract: %v\n%s", req.Method, req.URL.Path, res.StatusCode, err, body)
 	}
+	operation := route.Operation.OperationID
+	media, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
+	switch {
+	case res.StatusCode >= 400:
+		listed(c.t, operation, res.StatusCode, body)
+	case res.StatusCode >= 200 && res.StatusCode < 300 && media == "application/json" && err == nil:
+		exemplify(c.t, operation, res.StatusCode, sent, body)
+	}
 	return res, nil
+}
+
+// listed fails the test on a problem that the contract does not list at its operation.
+func listed(t *testing.T, operation string, status int, body []byte) {
+	all, err := published.OfOperations()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var problem struct{ Code string }
+	if json.Unmarshal(body, &problem) != nil || problem.Code == "" {
+		return // not a problem: the validation has said so
+	}
+	if !all[operation].Has(status, problem.Code) {
+		t.Errorf("%s answered %d %s, which the contract does not list: add it to its x-problems",
+			operation, status, problem.Code)
+	}
 }

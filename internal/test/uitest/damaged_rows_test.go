@@ -199,7 +199,7 @@ func TestADamagedRowTakesNothingElseAway(t *testing.T) {
 		}
 	})
 	for _, path := range []string{
-		"/overview", "/timeline?correlation_id=order-1", "/search?q=order-1", "/dlq/stats", "/dlq/groups", "/dlq/topics",
+		"/overview", "/timeline?correlation_id=order-1", "/search?q=order-1", "/statistics/dead-letters", "/dlq/groups", "/dlq/topics",
 		"/job-calendar?from=2026-11-26T00:00:00Z&to=2026-11-27T00:00:00Z", "/job-runs", "/scheduler/leader", "/audit", "/job-runs/bulk",
 	} {
 		if status, doc := s.Call(t, "GET", path, nil); status != 200 {

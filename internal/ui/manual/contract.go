@@ -34,9 +34,10 @@ type operation struct {
 	Parameters                        []*parameter
 	RequestBody                       *body
 	Responses                         map[string]*response
-	Permission                        string `json:"x-permission"`
-	IfMatch                           string `json:"x-if-match"`
-	Method, Path                      string `json:"-"`
+	Permission                        string              `json:"x-permission"`
+	IfMatch                           string              `json:"x-if-match"`
+	Refused                           map[string][]string `json:"x-problems"` // codes by status
+	Method, Path                      string              `json:"-"`
 }
 
 type parameter struct {
@@ -137,6 +138,9 @@ func (c *contract) resolve(op *operation) {
 	for status, r := range op.Responses {
 		if found := c.Components.Responses[nameOf(r.Ref)]; found != nil {
 			own := *found
+			if r.Description != "" { // beside the reference
+				own.Description = r.Description
+			}
 			r = &own
 		}
 		r.Status = status
@@ -147,12 +151,38 @@ func (c *contract) resolve(op *operation) {
 // nameOf is the name of a component that a reference leads to.
 func nameOf(ref string) string { return ref[strings.LastIndex(ref, "/")+1:] }
 
-// Answers of the operation, by status.
+// Answers of the operation, by status, without those that Problems has.
 func (op *operation) Answers() (all []*response) {
 	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
-		all = append(all, op.Responses[status])
+		if op.Refused[status] == nil {
+			all = append(all, op.Responses[status])
+		}
 	}
 	return all
+}
+
+// refusal is a status, and the codes of the problems that have it.
+type refusal struct {
+	Status string
+	Codes  []string
+}
+
+// Problems that the operation may return, by status.
+func (op *operation) Problems() (all []refusal) {
+	for _, status := range slices.Sorted(maps.Keys(op.Refused)) {
+		all = append(all, refusal{status, op.Refused[status]})
+	}
+	return all
+}
+
+// Example is that of the first answer that has one; nil: none.
+func (op *operation) Example() (shown *response) {
+	for _, r := range op.Answers() {
+		if m := of(r.Content); m != nil && len(m.Example) > 0 {
+			return r
+		}
+	}
+	return nil
 }
 
 // of returns the schema that content in JSON has, or the first one there is; nil: none.

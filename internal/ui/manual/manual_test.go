@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/docs"
+	"github.com/skald-saga/skald/internal/httpapi/published"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
 
@@ -179,7 +179,7 @@ func TestExcerptsNeverCutALetter(t *testing.T) {
 // TestTheReferenceShowsTheWholeContract: each operation with its path and a command, each schema on a page of its own,
 // without a script of its own, an inline style or a broken link, and all of it in few bytes.
 func TestTheReferenceShowsTheWholeContract(t *testing.T) {
-	text, err := api.GetSpecJSON()
+	text, err := published.Contract()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,6 +236,13 @@ func TestTheReferenceShowsTheWholeContract(t *testing.T) {
 			for _, want := range []string{`id="` + op.OperationID + `"`, op.Path, "http://example.com/skald" + op.Path} {
 				if !strings.Contains(page, want) {
 					t.Errorf("%s is without %s", op.OperationID, want)
+				}
+			}
+			for _, r := range op.Problems() {
+				for _, code := range r.Codes {
+					if !strings.Contains(page, `/docs/problems#`+strings.ToLower(code)+`"><code>`+code) {
+						t.Errorf("%s is without %s", op.OperationID, code)
+					}
 				}
 			}
 		}

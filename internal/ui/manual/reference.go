@@ -145,3 +145,6 @@ func (d *referenceView) Curl(op *operation) string {
 	}
 	return command
 }
+
+// Shown is the example of an answer.
+func (d *referenceView) Shown(r *response) string { return d.example(of(r.Content)) }

@@ -232,6 +232,6 @@ func letterLookups(k knownLetters) []question {
 		{"a topic", statisticsLimit, same("/api/v1/dlq/topics/orders.created")},
 		// These count every letter exactly.
 		{"topics (no target)", 0, same("/api/v1/dlq/topics")},
-		{"statistics (no target)", 0, same("/api/v1/dlq/stats")},
+		{"statistics (no target)", 0, same("/api/v1/statistics/dead-letters")},
 	}
 }

@@ -98,7 +98,7 @@ func TestReadLettersAsksEverythingAndTellsWhatMissedItsTarget(t *testing.T) {
 		slow, missed []string
 	}{
 		{"all in time", nil, nil},
-		{"some are slow", []string{"page_size=20&topic=unused", "/attempts", "/dlq/stats", "/dlq/groups"}, []string{"a topic without letters", "the attempts of a letter"}},
+		{"some are slow", []string{"page_size=20&topic=unused", "/attempts", "/statistics/dead-letters", "/dlq/groups"}, []string{"a topic without letters", "the attempts of a letter"}},
 		{"deep in a list", []string{"/messages?cursor=b&page_size=20"}, []string{"all letters"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
