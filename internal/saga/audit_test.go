@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -77,9 +78,11 @@ func TestAuditOfASagaThatCompletes(t *testing.T) {
 	}
 	var got []string
 	for _, e := range trail {
-		got = append(got, string(e.Type)+" "+e.StepName)
+		got = append(got, fmt.Sprintf("%s %s %d>%d", e.Type, e.StepName, e.Old, e.New))
 	}
-	want := "saga.started |saga.step.started s0|saga.step.completed s0|saga.step.started s1|saga.step.completed s1|saga.completed "
+	// Each change of state stands on the event that names it, and needs none of its own.
+	want := "saga.started  -1>0|saga.step.started s0 0>1|saga.step.completed s0 1>2|saga.step.started s1 2>1|" +
+		"saga.step.completed s1 -1>-1|saga.completed  1>3"
 	if strings.Join(got, "|") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, "|"), want)
 	}

@@ -203,7 +203,7 @@ func (c *cutOff) StepDown(ctx context.Context, t jobrun.Term) error {
 	return c.Elections.StepDown(ctx, t)
 }
 
-// a leader that cannot renew its lease stops before another node leads. That another node leads
+// A leader that cannot renew its lease stops. That it does before another node leads, which it does
 // within the lease's length and two seconds is shown on a fake clock, in the package lease.
 func TestALeaderThatCannotRenewStopsBeforeItsLeaseEnds(t *testing.T) {
 	t.Parallel()

@@ -52,6 +52,7 @@ const (
 	claiming    op = "claim"
 	loading     op = "load"
 	releasing   op = "release"
+	inquiring   op = "former"
 	registering op = "register"
 	renewing    op = "renew"
 	resigning   op = "resign"
@@ -242,7 +243,7 @@ func (c *connection) Load(ctx context.Context, refs []saga.Ref) (out []saga.Load
 }
 
 func (c *connection) Former(ctx context.Context, name string) (f saga.Incarnation, found bool, err error) {
-	lost := c.do(request{op: registering}, func() { f, found, err = c.Sagas.Former(ctx, name) })
+	lost := c.do(request{op: inquiring}, func() { f, found, err = c.Sagas.Former(ctx, name) })
 	return f, found, errors.Join(lost, err)
 }
 

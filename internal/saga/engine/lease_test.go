@@ -43,7 +43,7 @@ func TestNothingIsSentAfterTrustInTheLeaseEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", unjittered)
 		var down atomic.Bool
-		n.inject(faults{fault: failing(&down, renewing, registering)})
+		n.inject(faults{fault: failing(&down, renewing, inquiring, registering)})
 		id := w.callsForever(n)
 		time.Sleep(time.Minute) // the lease is renewed during all of it
 		if err := n.engine.Healthy(); err != nil {
@@ -233,7 +233,7 @@ func TestFencedAnswerIsDropped(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a, _ := w.start("a"), w.start("b")
 		var cut atomic.Bool
-		a.inject(faults{fault: failing(&cut, renewing, registering)})
+		a.inject(faults{fault: failing(&cut, renewing, inquiring, registering)})
 		w.participants.behavior = func(c saga.Call, nth int) reply {
 			if c.Index == 0 && nth == 1 {
 				cut.Store(true)
@@ -344,7 +344,7 @@ func TestLeasesLostToAnUnreachableDatabaseDoNotEndTheNode(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.prepare("a")
 		var away atomic.Bool
-		n.inject(faults{fault: failing(&away, registering, renewing)})
+		n.inject(faults{fault: failing(&away, inquiring, registering, renewing)})
 		n.run()
 		for range 10 { // down for two leases, up for half of one
 			away.Store(true)
@@ -364,7 +364,7 @@ func TestNodeRegistersOnceTheDatabaseIsAvailable(t *testing.T) {
 		n := w.prepare("a")
 		var down atomic.Bool
 		down.Store(true)
-		n.inject(faults{fault: failing(&down, registering)})
+		n.inject(faults{fault: failing(&down, inquiring, registering)})
 		n.run()
 		time.Sleep(time.Minute)
 		if n.engine.Healthy() == nil {

@@ -35,11 +35,7 @@ var commits = []contract{
 func commitStaleVersion(f *fixture) {
 	run := f.into(saga.Running)
 	for _, by := range []int64{-1, 1} {
-		for _, e := range []saga.Event{f.done(`{}`), f.refused(``)} { // plain steps have a statement of their own
-			c := f.apply(run, e)
-			c.Before.Version += by
-			f.unchanged(run.ID, func() { f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale) })
-		}
+		f.stale(run, func(c *saga.Change) { c.Before.Version += by })
 	}
 	f.check(f.play(run, f.done(`{}`)))
 }
@@ -47,9 +43,21 @@ func commitStaleVersion(f *fixture) {
 func commitStaleEpoch(f *fixture) {
 	run := f.into(saga.Running)
 	for _, by := range []int64{-1, 1} {
-		for _, e := range []saga.Event{f.done(`{}`), f.refused(``)} {
+		f.stale(run, func(c *saga.Change) { c.Before.Epoch += by })
+	}
+}
+
+// stale requires that changes of run which are based on another saga than the stored one write nothing. Plain
+// steps, other steps, changes with a key and those of operators have a statement each.
+func (f *fixture) stale(run saga.Instance, based func(*saga.Change)) {
+	f.t.Helper()
+	for _, keyed := range []bool{false, true} {
+		for _, e := range []saga.Event{f.done(`{}`), f.refused(``), saga.SuspendRequested{By: "op"}} {
 			c := f.apply(run, e)
-			c.Before.Epoch += by
+			if keyed {
+				c.Key = withKey(saga.NewSaga{Saga: run.Saga}, f.key("of a stale change", "hash")).Key
+			}
+			based(&c)
 			f.unchanged(run.ID, func() { f.wantFault(f.commit(c)[0], fault.Conflict, saga.CodeStale) })
 		}
 	}
