@@ -4,7 +4,7 @@ import "slices"
 
 // All lists every mutant.
 var All = slices.Concat(rules, stores, seeds,
-	schema, views, engine, sagaStore, pure, jobs, edges, more, rest, parts, whole, last)
+	schema, views, engine, sagaStore, pure, jobs, edges, more, rest, parts, whole, last, promises)
 
 var rules = []Mutant{
 	{Rows: "X10", File: "internal/saga/doubt.go",
