@@ -17,7 +17,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts bench-dlq mutants licenses release test-release examples
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts test-sdk bench-dlq mutants licenses release test-release examples
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +101,9 @@ test-keycloak: postgres programs ## sign people in at a real Keycloak from Maven
 
 test-alerts: postgres programs ## bring about what the alerts are for, on a real Prometheus that scrapes real servers (five minutes)
 	$(TEST) -tags alerts -v -run AlertsFireInTheirConditions ./internal/test/manual
+
+test-sdk: postgres ## test the libraries for participants in other languages on a real PostgreSQL (two minutes; their tools come from the registries)
+	$(TEST) -tags sdk -v ./sdk/sdktest
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)
 	cd tools/bench && $(TESTED_THERE) -tags peers -run BesideDTM .

@@ -1,0 +1,77 @@
+"""A store in memory, for tests: nothing outlives the process."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from ._call import Call, id_of
+from ._rules import State
+
+
+class _State:
+    def __init__(self) -> None:
+        self.data: dict[str, Any] = {}
+        self.steps: dict[str, tuple[State, float]] = {}
+
+    def copy(self) -> _State:
+        other = _State()
+        other.data, other.steps = copy.deepcopy(self.data), dict(self.steps)
+        return other
+
+
+class MemoryTransaction:
+    def __init__(self, state: _State) -> None:
+        self._state = state
+
+    @property
+    def handle(self) -> dict[str, Any]:
+        return self._state.data
+
+    def look(self, call: Call) -> State:
+        state, _ = self._state.steps.get(id_of(call), (State(), 0))
+        return state
+
+    def save(self, call: Call, state: State) -> None:
+        self._state.steps[id_of(call)] = (state, time.time())
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        before = self._state.copy()
+        try:
+            yield
+        except BaseException:
+            self._state.__dict__.update(before.__dict__)
+            raise
+
+
+class MemoryStore:
+    """Transactions run one after the other. data is what they have committed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._state = _State()
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return self._state.data
+
+    @contextmanager
+    def begin(self) -> Iterator[MemoryTransaction]:
+        with self._lock:
+            working = self._state.copy()
+            yield MemoryTransaction(working)
+            self._state = working
+
+    def purge(self, older_than: timedelta) -> int:
+        with self._lock:
+            limit = time.time() - older_than.total_seconds()
+            old = [step for step, (_, at) in self._state.steps.items() if at < limit]
+            for step in old:
+                del self._state.steps[step]
+            return len(old)

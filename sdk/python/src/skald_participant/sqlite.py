@@ -1,0 +1,124 @@
+"""A store in SQLite. Its transactions run one after the other, as SQLite has one writer at a time."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+from ._call import Call, id_of
+from ._rules import State, dump, load
+from ._store import Busy
+from ._table import SQLITE as MIGRATION
+
+
+class Connection(sqlite3.Connection):
+    """A connection whose transaction belongs to the library: a commit of the function would come too early."""
+
+    def commit(self) -> None:
+        raise sqlite3.ProgrammingError("the library commits, when the function has returned")
+
+    def rollback(self) -> None:
+        raise sqlite3.ProgrammingError("raise Refused or NotApplied to roll back")
+
+    def executescript(self, sql_script: str, /) -> sqlite3.Cursor:
+        raise sqlite3.ProgrammingError("executescript would commit; use execute")
+
+    def __exit__(self, *_: Any) -> Any:  # of sqlite3 it would commit
+        return False
+
+
+class SQLiteTransaction:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def handle(self) -> sqlite3.Connection:
+        return self._connection
+
+    def look(self, call: Call) -> State:
+        cursor = self._connection.cursor()
+        cursor.row_factory = None
+        row = cursor.execute("SELECT state FROM skald_calls WHERE id = ?", (id_of(call),)).fetchone()
+        return load("" if row is None else row[0])
+
+    def save(self, call: Call, state: State) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO skald_calls (id, state, changed_at) VALUES (?, ?, ?)",
+            (id_of(call), dump(state), int(time.time())),
+        )
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        self._connection.execute("SAVEPOINT skald_participant")
+        try:
+            yield
+        except BaseException as failure:
+            if self._connection.in_transaction:  # else SQLite has rolled back everything, as for a full disk
+                self._connection.execute("ROLLBACK TO skald_participant")
+                self._connection.execute("RELEASE skald_participant")
+            if _locked(failure):
+                raise Busy(str(failure)) from failure
+            raise
+        self._connection.execute("RELEASE skald_participant")
+
+
+class SQLiteStore:
+    """A store in the database at a path. Every call has a connection of its own.
+
+    prepare is called with each new connection, for example for PRAGMA or row_factory.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timeout: float = 5.0,
+        prepare: Callable[[sqlite3.Connection], object] | None = None,
+    ) -> None:
+        if str(path) in ("", ":memory:"):
+            raise ValueError("a database in memory is lost with its connection; use MemoryStore")
+        self._path, self._timeout, self._prepare = path, timeout, prepare
+
+    def create_table(self) -> None:
+        """Creates the table of the library, if it does not exist; the same as its migration."""
+        with self.begin() as transaction:
+            for statement in MIGRATION.split(";\n"):
+                transaction.handle.execute(statement)
+
+    @contextmanager
+    def begin(self) -> Iterator[SQLiteTransaction]:
+        # isolation_level=None: sqlite3 begins no transactions of its own.
+        connection = sqlite3.connect(
+            self._path, timeout=self._timeout, isolation_level=None, factory=Connection, check_same_thread=False
+        )
+        try:
+            connection.execute("PRAGMA synchronous = FULL")  # the answer leaves when the disk has it
+            if self._prepare is not None:
+                self._prepare(connection)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield SQLiteTransaction(connection)
+                connection.execute("COMMIT")
+            except BaseException as failure:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if _locked(failure):
+                    raise Busy(str(failure)) from failure
+                raise
+        finally:
+            connection.close()
+
+    def purge(self, older_than: timedelta) -> int:
+        """Forgets the steps whose last new call is so long ago; returns how many."""
+        limit = int(time.time() - older_than.total_seconds())
+        with self.begin() as transaction:
+            return transaction.handle.execute("DELETE FROM skald_calls WHERE changed_at < ?", (limit,)).rowcount
+
+
+def _locked(failure: BaseException) -> bool:
+    return isinstance(failure, sqlite3.OperationalError) and "is locked" in str(failure)

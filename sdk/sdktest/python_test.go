@@ -1,0 +1,45 @@
+package sdktest
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestPythonWithoutInstalls runs the tests of the Python library that need nothing but Python: all vectors over the
+// stores in memory and in SQLite, for example. PostgreSQL, hypothesis and the wheel are tested by make test-sdk.
+func TestPythonWithoutInstalls(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3; make test-sdk requires one")
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-c", "import sqlite3, sys; sys.exit(sys.version_info < (3, 10))")
+	if cmd.Run() != nil {
+		t.Skip("python3 is older than 3.10 or has no sqlite3; make test-sdk requires both")
+	}
+	for _, read := range []string{"../python", "../conformance", "../../docs/participants.md"} {
+		reads(t, read)
+	}
+	cmd = exec.CommandContext(t.Context(), python, "-m", "unittest", "discover", "-t", ".", "-s", "tests")
+	cmd.Dir = filepath.Join("..", "python")
+	cmd.Env = append(os.Environ(), "PYTHONPATH=src", "PYTHONDONTWRITEBYTECODE=1", "DATABASE_URL=", "SEQUENCES=300")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// reads opens what another program reads, so that the result in the test cache depends on it.
+func reads(t *testing.T, root string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Type().IsRegular() {
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

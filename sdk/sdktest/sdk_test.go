@@ -1,0 +1,36 @@
+//go:build sdk
+
+// Package sdktest runs the tests of the libraries in other languages on a real PostgreSQL: make test-sdk.
+package sdktest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// commands are those of each library, run by sh in its folder one after another, with DATABASE_URL.
+var commands = map[string][]string{
+	"python": {"sh test.sh"},
+}
+
+// TestLibraries fails where a program is missing; it skips nothing.
+func TestLibraries(t *testing.T) {
+	for language, all := range commands {
+		t.Run(language, func(t *testing.T) {
+			database := testdb.Empty(t)
+			for _, command := range all {
+				cmd := exec.CommandContext(t.Context(), "sh", "-c", command)
+				cmd.Dir = filepath.Join("..", language)
+				cmd.Env = append(os.Environ(), "DATABASE_URL="+database)
+				cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+				if err := cmd.Run(); err != nil {
+					t.Fatalf("%s: %v", command, err)
+				}
+			}
+		})
+	}
+}
