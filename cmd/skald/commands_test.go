@@ -1,12 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -102,5 +104,37 @@ func TestReadyAsksTheServerOnThisMachine(t *testing.T) {
 	server.Close()
 	if out, code := run(t, []string{"SKALD_LISTEN_ADDR=127.0.0.1:" + port}, "ready"); code != 1 {
 		t.Errorf("without a server: exit %d, %s", code, out)
+	}
+}
+
+func TestParticipantCertifySaysByItsStatusWhatItFound(t *testing.T) {
+	var calls atomic.Int64
+	forgetful := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"call":%d}`, calls.Add(1))
+	}))
+	refusing := httptest.NewServer(http.NotFoundHandler())
+	defer forgetful.Close()
+	defer refusing.Close()
+	file := filepath.Join(t.TempDir(), "report.xml")
+	for _, tt := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{forgetful.URL, 1, "BREACH done_again (rule 1)"},
+		{forgetful.URL + " --format json", 1, `"code": "done_again"`},
+		{forgetful.URL + " --format junit --output " + file, 1, "see the findings (3)"},
+		{forgetful.URL + " --payload {", 2, "the payload must be JSON"},
+		{forgetful.URL + " --restart-command false", 2, "the restart failed"},
+		{refusing.URL, 2, "give another with --payload"},
+		{"http://192.0.2.1/charges", 2, "give --yes to call it"},
+	} {
+		out, code := run(t, nil, append([]string{"participant", "certify"}, strings.Fields(tt.args)...)...)
+		if code != tt.code || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: exit %d, %s; want exit %d and %q", tt.args, code, out, tt.code, tt.want)
+		}
+	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `<testsuite name="skald participant certify`) {
+		t.Errorf("the report: %v, %s", err, text)
 	}
 }

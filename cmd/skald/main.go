@@ -30,17 +30,18 @@ type cli struct {
 
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version."`
 
-	Serve      serveCmd      `cmd:"" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
-	Ready      readyCmd      `cmd:"" aliases:"health" help:"Check that the server with this configuration on this machine is ready; fail if it is not."`
-	Migrate    migrateCmd    `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
-	Key        keyCmd        `cmd:"" help:"Create, list and revoke API keys."`
-	Workflow   workflowCmd   `cmd:"" help:"Validate workflow definitions."`
-	Audit      auditCmd      `cmd:"" help:"Verify the audit trail."`
-	Demo       demoCmd       `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
-	Version    versionCmd    `cmd:"" help:"Print the version."`
-	Completion completionCmd `cmd:"" help:"Print the script that completes commands and flags in a shell."`
-	Licenses   licensesCmd   `cmd:"" help:"Print the licences of Skald and of everything that it contains."`
-	Help       helpCmd       `cmd:"" help:"Show the commands, or the flags of one."`
+	Serve       serveCmd       `cmd:"" help:"Run sagas and jobs and serve the API. Without a configured database, start a private PostgreSQL."`
+	Ready       readyCmd       `cmd:"" aliases:"health" help:"Check that the server with this configuration on this machine is ready; fail if it is not."`
+	Migrate     migrateCmd     `cmd:"" help:"Apply or revert migrations of the database schema, or show their status."`
+	Key         keyCmd         `cmd:"" help:"Create, list and revoke API keys."`
+	Workflow    workflowCmd    `cmd:"" help:"Validate workflow definitions."`
+	Audit       auditCmd       `cmd:"" help:"Verify the audit trail."`
+	Participant participantCmd `cmd:"" help:"Examine participants of sagas."`
+	Demo        demoCmd        `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
+	Version     versionCmd     `cmd:"" help:"Print the version."`
+	Completion  completionCmd  `cmd:"" help:"Print the script that completes commands and flags in a shell."`
+	Licenses    licensesCmd    `cmd:"" help:"Print the licences of Skald and of everything that it contains."`
+	Help        helpCmd        `cmd:"" help:"Show the commands, or the flags of one."`
 
 	overrides []string       // settings from flags, as environment variables
 	level     *slog.LevelVar // the level of the logger that load returned
@@ -67,7 +68,11 @@ func main() {
 	if err := k.Run(&c); err != nil {
 		fmt.Fprintln(os.Stderr, "skald:", err)
 		stop()
-		os.Exit(1)
+		code := 1
+		if own := (failed{}); errors.As(err, &own) { // errors of kong have codes of their own
+			code = own.code
+		}
+		os.Exit(code)
 	}
 }
 

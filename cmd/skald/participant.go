@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga/certifier"
+	"github.com/skald-saga/skald/internal/saga/certify"
+)
+
+type participantCmd struct {
+	Certify participantCertify `cmd:"" help:"Examine whether a participant keeps the rules. Exit with 1 if it breaks one, with 2 if it could not be examined."`
+}
+
+type participantCertify struct {
+	URL            string        `arg:"" help:"URL of the action; {step} in it stands for the step's name."`
+	Compensation   string        `placeholder:"URL" help:"URL of the compensation. Default: that of the action."`
+	Effects        string        `placeholder:"URL" help:"URL that answers GET ?key=KEY with {\"effects\": n}: how many effects a key has."`
+	Step           string        `default:"charge" help:"Name of the step in the calls."`
+	Payload        string        `placeholder:"JSON" help:"Payload that the participant accepts; @FILE reads it from a file. Default: {\"amount\":5}."`
+	Secret         string        `env:"SKALD_CERTIFY_SECRET" help:"Secret that signs the calls, whsec_…"`
+	RestartCommand string        `placeholder:"COMMAND" xor:"restart" help:"Shell command that restarts the participant. It must return once the old process has ended."`
+	AskRestart     bool          `xor:"restart" help:"Ask for the restart and wait for Enter."`
+	Race           bool          `help:"Repeat races under load."`
+	RaceFor        time.Duration `default:"1m" help:"How long --race lasts."`
+	Timeout        time.Duration `default:"10s" help:"How long one call may take."`
+	Deadline       time.Duration `default:"10m" help:"How long all may take."`
+	Yes            bool          `short:"y" help:"Do not ask before calling another machine than this one."`
+	Format         string        `enum:"text,json,junit" default:"text" help:"text, json or junit."`
+	Output         string        `short:"o" placeholder:"FILE" help:"Write the report to a file instead of standard output."`
+}
+
+// failed is an error with its own exit status.
+type failed struct {
+	error
+	code int
+}
+
+func untried(err error) error { return failed{err, 2} }
+
+func (p participantCertify) Run(ctx context.Context) error {
+	payload, err := p.payload()
+	if err != nil {
+		return untried(err)
+	}
+	for _, at := range []string{p.URL, p.Compensation, p.Effects} {
+		if !p.Yes && !loopback(at) && !agreed(at) {
+			return untried(fmt.Errorf("%s is not this machine: give --yes to call it", at))
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.Deadline)
+	defer cancel()
+	cfg := certifier.Config{
+		URL: p.URL, Compensation: p.Compensation, Effects: p.Effects, Step: p.Step, Payload: payload, Secret: p.Secret,
+		Restart: p.restart(), Robust: true, Timeout: p.Timeout, Version: buildInfo().Version,
+	}
+	if p.Race {
+		cfg.RaceFor = p.RaceFor
+	}
+	report, err := certifier.Run(ctx, cfg)
+	if err != nil && len(report.Findings) == 0 {
+		return untried(err)
+	}
+	if err := p.write(report); err != nil {
+		return untried(err)
+	}
+	if n := len(report.Findings); n > 0 {
+		return failed{fmt.Errorf("the participant breaks rules of docs/participants.md: see the findings (%d)", n), 1}
+	}
+	return nil
+}
+
+func (p participantCertify) payload() (json.RawMessage, error) {
+	text := []byte(p.Payload)
+	if name, file := strings.CutPrefix(p.Payload, "@"); file {
+		var err error
+		if text, err = os.ReadFile(name); err != nil {
+			return nil, err
+		}
+	}
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if !json.Valid(text) {
+		return nil, errors.New("the payload must be JSON")
+	}
+	return text, nil
+}
+
+func (p participantCertify) write(report certify.Report) error {
+	var text []byte
+	var err error
+	switch p.Format {
+	case "json":
+		text, err = json.MarshalIndent(report, "", "  ")
+		text = append(text, '\n')
+	case "junit":
+		text, err = certifier.JUnit(report)
+	default:
+		text = []byte(report.Text())
+	}
+	if err != nil {
+		return err
+	}
+	if p.Output != "" {
+		return os.WriteFile(p.Output, text, 0o600)
+	}
+	_, err = os.Stdout.Write(text)
+	return err
+}
+
+func (p participantCertify) restart() func(context.Context) error {
+	switch {
+	case p.RestartCommand != "":
+		return func(ctx context.Context) error {
+			cmd := exec.CommandContext(ctx, "sh", "-c", p.RestartCommand)
+			cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+			return cmd.Run()
+		}
+	case p.AskRestart:
+		return func(context.Context) error {
+			fmt.Fprint(os.Stderr, "Restart the participant now, and then press Enter: ")
+			_, err := bufio.NewReader(os.Stdin).ReadString('\n')
+			return err
+		}
+	}
+	return nil
+}
+
+// loopback reports whether a URL leads to this machine.
+func loopback(text string) bool {
+	u, err := url.Parse(strings.ReplaceAll(text, "{step}", "step"))
+	if text == "" || err != nil {
+		return true // no address
+	}
+	host := cmp.Or(u.Hostname(), "localhost")
+	at, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && at.Unmap().IsLoopback()
+}
+
+// agreed asks whether calls may be made to another machine.
+func agreed(at string) bool {
+	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	fmt.Fprintf(os.Stderr, "This executes and compensates steps at %s, with ids of its own. Continue? [y/N] ", at)
+	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
+}

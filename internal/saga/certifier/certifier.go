@@ -1,0 +1,178 @@
+// Package certifier plays the vectors of sdk/conformance at a participant over HTTP, counts effects, and lets package
+// certify judge what it saw.
+package certifier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/sdk/conformance"
+)
+
+// ErrUntried means that nothing was found out about the participant.
+var ErrUntried = errors.New("the participant could not be examined")
+
+// Run examines the participant. A report with findings is not an error.
+func Run(ctx context.Context, cfg Config) (certify.Report, error) {
+	report := certify.Report{
+		URL: cfg.URL, Version: cfg.Version, Effects: cfg.Effects != "",
+		Findings: []certify.Finding{}, Warnings: []certify.Warning{}, Played: []string{}, Untried: []certify.Untried{},
+	}
+	all, err := conformance.Load()
+	if err != nil {
+		return report, err
+	}
+	c, err := newCertifier(cfg)
+	if err != nil {
+		return report, err
+	}
+	defer c.client.CloseIdleConnections()
+	if err := c.reachable(ctx, 0); err != nil {
+		return report, fmt.Errorf("%w: %w", ErrUntried, err)
+	}
+	if err := c.servesAtAll(ctx); err != nil {
+		return report, fmt.Errorf("%w: %w", ErrUntried, err)
+	}
+	plan, untried := certify.Plan(all, c.Step, cfg.Restart != nil)
+	report.Untried = append(report.Untried, untried...)
+	plays, err := c.playAll(ctx, plan)
+	if err != nil {
+		return report, fmt.Errorf("%w: %w", ErrUntried, err)
+	}
+	var shown []certify.Shown
+	for _, p := range plays {
+		breach, untried := certify.Judge(p.Played)
+		switch {
+		case untried != nil:
+			report.Untried = append(report.Untried, *untried)
+			continue
+		case breach != nil:
+			shown = append(shown, certify.Shown{Vector: p.Vector.Name, Breach: *breach, Curl: p.curl(breach.Call)})
+		}
+		report.Played = append(report.Played, p.Vector.Name)
+	}
+	if cfg.RaceFor > 0 && len(report.Played) > 0 {
+		more, repeated := c.race(ctx, plan)
+		shown, report.Repeated = append(shown, more...), repeated
+	}
+	if cfg.Robust && len(report.Played) > 0 {
+		report.Warnings = c.robustness(ctx)
+	}
+	report.Findings = certify.Findings(shown)
+	report.Finish()
+	if err := ctx.Err(); err != nil {
+		return report, fmt.Errorf("%w: it took longer than allowed: %w", ErrUntried, err)
+	}
+	if len(report.Played) == 0 {
+		return report, fmt.Errorf("%w: %s", ErrUntried, report.Untried[len(report.Untried)-1].Reason)
+	}
+	return report, nil
+}
+
+// servesAtAll makes one plain call: if that is refused, no vector says anything.
+func (c *certifier) servesAtAll(ctx context.Context) error {
+	p := c.begin(c.plain())
+	if err := p.until(ctx, len(p.Vector.Calls)); err != nil {
+		return err
+	}
+	if err := p.count(ctx); err != nil {
+		return err
+	}
+	if _, untried := certify.Judge(p.Played); untried != nil {
+		return errors.New(untried.Reason)
+	}
+	return nil
+}
+
+// playAll plays the vectors, and restarts the participant once for all that need it.
+func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*play, error) {
+	var plays []*play
+	restart := false
+	for _, v := range plan {
+		p := c.begin(v)
+		plays = append(plays, p)
+		if err := p.until(ctx, p.pauseAt()); err != nil {
+			return nil, err
+		}
+		restart = restart || p.next < len(p.Vector.Calls)
+	}
+	if restart {
+		if err := c.Restart(ctx); err != nil {
+			return nil, fmt.Errorf("the restart failed: %w", err)
+		}
+		if err := c.reachable(ctx, later); err != nil {
+			return nil, fmt.Errorf("the participant did not come back: %w", err)
+		}
+	}
+	for _, p := range plays {
+		if err := p.until(ctx, len(p.Vector.Calls)); err != nil {
+			return nil, err
+		}
+		if err := p.count(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return plays, nil
+}
+
+// race repeats the vectors with races, by several clients at once.
+func (c *certifier) race(ctx context.Context, plan []conformance.Vector) (shown []certify.Shown, repeated int) {
+	plan = slices.DeleteFunc(slices.Clone(plan), func(v conformance.Vector) bool {
+		races := func(c conformance.Call) bool { return c.AtOnce > 1 || c.Together != "" || c.Cut }
+		restarts := func(c conformance.Call) bool { return c.Restart }
+		return !slices.ContainsFunc(v.Calls, races) || slices.ContainsFunc(v.Calls, restarts)
+	})
+	enough, cancel := context.WithTimeout(ctx, c.RaceFor)
+	defer cancel()
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for range clients {
+		group.Go(func() {
+			for n := 0; enough.Err() == nil && len(plan) > 0; n++ {
+				p := c.begin(plan[n%len(plan)])
+				if p.until(ctx, len(p.Vector.Calls)) != nil || p.count(ctx) != nil {
+					return
+				}
+				breach, _ := certify.Judge(p.Played)
+				mu.Lock()
+				repeated++
+				if breach != nil && len(shown) < 1000 {
+					shown = append(shown, certify.Shown{Vector: p.Vector.Name, Breach: *breach, Curl: p.curl(breach.Call)})
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	return shown, repeated
+}
+
+// reachable waits until the participant answers anything that does not come from a proxy in front of it.
+func (c *certifier) reachable(ctx context.Context, tries int) error {
+	for n := 0; ; n++ {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.ReplaceAll(c.URL, "{step}", c.Step), nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set(marked, "1")
+		res, err := c.client.Do(req)
+		if err == nil {
+			res.Body.Close()
+			if res.StatusCode < 502 || res.StatusCode > 504 {
+				return nil
+			}
+			err = errors.New(res.Status)
+		}
+		if n >= tries || !loop.Sleep(ctx, min(time.Second, pause<<min(n, 5))) {
+			return err
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package certifier
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/test/patience"
+)
+
+func codes(r certify.Report) (all []string) {
+	for _, f := range r.Findings {
+		all = append(all, f.Code)
+	}
+	return all
+}
+
+func TestEachBrokenRuleIsFoundAndNoOther(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		way  broken
+		want string
+	}{
+		{right, ""},
+		{errorOnly, ""},
+		{forgetsAtRestart, "done_again_after_restart"},
+		{forgetsInARace, "done_again_at_once"},
+		{noTombstone, "late_do_accepted"},
+		{tombstoneInMemory, "late_do_accepted_after_restart"},
+		{answersEarly, "answered_before_commit"},
+		{effectsTwice, "done_twice_behind_equal_answers"},
+		{ignoresFences, "fence_ignored"},
+		{errorAppliesAgain, "done_again_after_an_error"},
+		{newAnswer, "answer_changed"},
+		{undoFailsLater, "repeated_undo_fails"},
+		{doneAfterUndo, "done_again_after_undo"},
+		{refusesApplied, "refused_although_applied"},
+	} {
+		t.Run(string(tt.way), func(t *testing.T) {
+			t.Parallel()
+			p := newParticipant(tt.way)
+			report, err := Run(patience.Context(t), p.serve(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(codes(report), " "); got != tt.want {
+				t.Errorf("found %q; want %q\n%s", got, tt.want, report.Text())
+			}
+			if report.Certified != (tt.want == "") || len(report.Untried) > 0 {
+				t.Errorf("certified %t, %d not tried\n%s", report.Certified, len(report.Untried), report.Text())
+			}
+			for _, f := range report.Findings {
+				if f.Vector == "" || f.Seen == "" || len(f.Curl) == 0 || f.Why == "" {
+					t.Errorf("the finding does not show what was found: %+v", f)
+				}
+			}
+			if p.marked == 0 || p.marked != p.calls {
+				t.Errorf("%d of %d calls were marked", p.marked, p.calls)
+			}
+		})
+	}
+}
+
+// A participant with one URL for each step need not know the others, and that is no finding.
+func TestStepsThatAreNotServedAreNotTried(t *testing.T) {
+	t.Parallel()
+	p := newParticipant(right)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if step := r.Header.Get("X-Saga-Step"); r.Method == http.MethodPost && step != "reserve" {
+			http.NotFound(w, r)
+			return
+		}
+		p.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	cfg := p.serve(t)
+	cfg.URL, cfg.Step = server.URL, "reserve"
+	report, err := Run(patience.Context(t), cfg)
+	if err != nil || len(report.Findings) > 0 || !report.Certified || len(report.Untried) == 0 {
+		t.Errorf("%v\n%s", err, report.Text())
+	}
+}
+
+// What the answers alone show must not need a number of effects.
+func TestWithoutEffectsTheAnswersAreJudged(t *testing.T) {
+	t.Parallel()
+	for way, want := range map[broken]string{
+		right: "", noTombstone: "late_do_accepted", ignoresFences: "fence_ignored", newAnswer: "done_again",
+		undoFailsLater: "repeated_undo_fails", effectsTwice: "",
+	} {
+		cfg := newParticipant(way).serve(t)
+		cfg.Effects, cfg.Restart = "", nil
+		report, err := Run(patience.Context(t), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(codes(report), " "); got != want || report.Certified || len(report.Untried) == 0 {
+			t.Errorf("%s: found %q; want %q, and not certified, as not all was tried\n%s", way, got, want, report.Text())
+		}
+	}
+}
+
+func TestRacesAreRepeatedUnderLoad(t *testing.T) {
+	t.Parallel()
+	for way, want := range map[broken]string{right: "", forgetsInARace: "done_again_at_once"} {
+		cfg := newParticipant(way).serve(t)
+		cfg.RaceFor = 200 * time.Millisecond
+		report, err := Run(patience.Context(t), cfg)
+		if got := strings.Join(codes(report), " "); err != nil || report.Repeated == 0 || got != want {
+			t.Errorf("%s: %d races, found %q, %v; want %q", way, report.Repeated, got, err, want)
+		}
+	}
+}
+
+func TestWhatCannotBeExaminedIsAnError(t *testing.T) {
+	t.Parallel()
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"error":"no such amount"}`, http.StatusUnprocessableEntity)
+	}))
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	t.Cleanup(refusing.Close)
+	for name, cfg := range map[string]Config{
+		"nothing listens": {URL: gone.URL},
+		"it is refused":   {URL: refusing.URL},
+		"no effects":      {URL: newParticipant(right).serve(t).URL, Effects: refusing.URL},
+		"no restart": {URL: newParticipant(right).serve(t).URL, Restart: func(context.Context) error {
+			return errors.New("no such unit")
+		}},
+	} {
+		if report, err := Run(patience.Context(t), cfg); !errors.Is(err, ErrUntried) || len(report.Findings) > 0 {
+			t.Errorf("%s: %v, %v", name, err, codes(report))
+		}
+	}
+	for _, cfg := range []Config{{URL: "order"}, {URL: refusing.URL, Secret: "secret"}, {URL: "ftp://127.0.0.1/"}} {
+		if _, err := Run(patience.Context(t), cfg); err == nil {
+			t.Errorf("%+v is examined", cfg)
+		}
+	}
+}
+
+// ids are what differs between two examinations.
+var ids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}|127\.0\.0\.1:\d+|"calls":\d+`)
+
+func TestTheReportIsAsPrinted(t *testing.T) {
+	t.Parallel()
+	cfg := newParticipant(noTombstone).serve(t)
+	cfg.Restart = nil
+	report, err := Run(patience.Context(t), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range report.Findings { // it depends on which comes first
+		report.Findings[i].Vectors = slices.DeleteFunc(f.Vectors, func(v string) bool { return v == "undo-and-do-at-once" })
+	}
+	report.Warnings = append(report.Warnings, certify.Warning{Code: "http_1_0", Text: "A call by HTTP/1.0 was answered 505; right is 2xx."})
+	got := ids.ReplaceAllString(report.Text(), "…")
+	golden := filepath.Join("testdata", "report.txt")
+	if os.Getenv("GOLDEN") != "" {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || got != string(want) {
+		t.Errorf("%v: the report is\n%s", err, got)
+	}
+	text, err := JUnit(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var suite testSuite
+	if err := xml.Unmarshal(text, &suite); err != nil {
+		t.Fatal(err)
+	}
+	failed := slices.DeleteFunc(suite.Cases, func(c testCase) bool { return c.Failure == nil })
+	if suite.Failures != len(report.Findings[0].Vectors) || len(failed) != suite.Failures ||
+		suite.Skipped != len(report.Untried) || !strings.Contains(string(text), "late_do_accepted") {
+		t.Errorf("JUnit:\n%s", text)
+	}
+}
+
+func TestRobustnessLeadsToWarnings(t *testing.T) {
+	t.Parallel()
+	narrow := newParticipant(right)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMinor == 0 || r.ContentLength > 1<<20 {
+			http.Error(w, "", http.StatusBadRequest)
+			return
+		}
+		narrow.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	for want, cfg := range map[string]Config{
+		"": newParticipant(right).serve(t), "large_body http_1_0": {URL: server.URL},
+	} {
+		cfg.Robust = true
+		report, err := Run(patience.Context(t), cfg)
+		var got []string
+		for _, w := range report.Warnings {
+			got = append(got, w.Code)
+		}
+		if err != nil || strings.Join(got, " ") != want || len(report.Findings) > 0 {
+			t.Errorf("warnings %v, %v; want %q\n%s", got, err, want, report.Text())
+		}
+	}
+}

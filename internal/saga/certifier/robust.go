@@ -1,0 +1,121 @@
+package certifier
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/sdk/conformance"
+)
+
+// largeBody is what a participant should accept: sagas hold up to 8 MiB, and calls up to 16.
+const largeBody = 10 << 20
+
+// robustness tries what may happen on the way to a participant. It leads to warnings: no rule is about it.
+func (c *certifier) robustness(ctx context.Context) []certify.Warning {
+	warnings := []certify.Warning{}
+	for _, try := range []struct {
+		code, what string
+		answer     func(context.Context, *play, conformance.Call) certify.Reply
+	}{
+		{"large_body", "A body of 10 MiB", large},
+		{"slow_sending", "A body that comes in pieces", slow},
+		{"gzip_asked_for", "A call that accepts answers with gzip", zipped},
+		{"http_1_0", "A call by HTTP/1.0", old},
+	} {
+		v := c.plain()
+		r := try.answer(ctx, c.begin(v), v.Calls[0])
+		if r.Status/100 != 2 {
+			text := fmt.Sprintf("%s was answered %d %s; right is 2xx.", try.what, r.Status, r.Error)
+			warnings = append(warnings, certify.Warning{Code: try.code, Text: text})
+		}
+	}
+	return warnings
+}
+
+func large(ctx context.Context, p *play, call conformance.Call) certify.Reply {
+	filler, err := json.Marshal(strings.Repeat("x", largeBody))
+	if err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	call.Members = map[string]json.RawMessage{"padding": filler}
+	return p.once(ctx, call)
+}
+
+func slow(ctx context.Context, p *play, call conformance.Call) certify.Reply {
+	req, err := p.request(ctx, call)
+	if err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	body := p.body(call)
+	reader, writer := io.Pipe()
+	defer func() { _ = reader.Close() }()
+	go func() {
+		for i := range 4 {
+			if _, err := writer.Write(body[i*len(body)/4 : (i+1)*len(body)/4]); err != nil || !loop.Sleep(ctx, 4*pause) {
+				break
+			}
+		}
+		_ = writer.Close()
+	}()
+	req.Body, req.GetBody = reader, nil
+	return p.do(req)
+}
+
+func zipped(ctx context.Context, p *play, call conformance.Call) certify.Reply {
+	req, err := p.request(ctx, call)
+	if err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	req.Header.Set("Accept-Encoding", "gzip")
+	return p.do(req)
+}
+
+// old makes the call by HTTP/1.0, which Go's client does not speak.
+func old(ctx context.Context, p *play, call conformance.Call) certify.Reply {
+	req, err := p.request(ctx, call)
+	if err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	host := req.URL.Host
+	if req.URL.Port() == "" {
+		host = net.JoinHostPort(req.URL.Hostname(), map[string]string{"http": "80", "https": "443"}[req.URL.Scheme])
+	}
+	var conn net.Conn
+	dialer := &net.Dialer{Timeout: p.Timeout}
+	if req.URL.Scheme == "https" {
+		conn, err = (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp", host)
+	} else {
+		conn, err = dialer.DialContext(ctx, "tcp", host)
+	}
+	if err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(p.Timeout)); err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "POST %s HTTP/1.0\r\nHost: %s\r\nContent-Length: %d\r\n", req.URL.RequestURI(), req.URL.Host, req.ContentLength)
+	if err := req.Header.Write(&text); err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	if _, err := io.WriteString(conn, text.String()+"\r\n"+string(p.body(call))); err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	res, err := http.ReadResponse(bufio.NewReader(conn), req)
+	if err != nil {
+		return certify.Reply{Error: err.Error()}
+	}
+	defer res.Body.Close()
+	return certify.Reply{Status: res.StatusCode}
+}
