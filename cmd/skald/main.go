@@ -36,7 +36,7 @@ type cli struct {
 	Key         keyCmd         `cmd:"" help:"Create, list and revoke API keys."`
 	Workflow    workflowCmd    `cmd:"" help:"Validate workflow definitions."`
 	Audit       auditCmd       `cmd:"" help:"Verify the audit trail."`
-	Participant participantCmd `cmd:"" help:"Examine participants of sagas."`
+	Participant participantCmd `cmd:"" help:"Examine a participant of sagas, or run one that misbehaves on request."`
 	Demo        demoCmd        `cmd:"" help:"Run three orders through a private server: one completes, one is refused, one ends with an unknown outcome."`
 	Version     versionCmd     `cmd:"" help:"Print the version."`
 	Completion  completionCmd  `cmd:"" help:"Print the script that completes commands and flags in a shell."`

@@ -20,6 +20,7 @@ import (
 
 type participantCmd struct {
 	Certify participantCertify `cmd:"" help:"Examine whether a participant keeps the rules. Exit with 1 if it breaks one, with 2 if it could not be examined."`
+	Stub    participantStub    `cmd:"" help:"Serve a participant that does nothing, by the rules, and misbehaves on request."`
 }
 
 type participantCertify struct {

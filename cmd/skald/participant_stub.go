@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga/stub"
+)
+
+type participantStub struct {
+	Listen string             `default:"127.0.0.1:9001" help:"Address to serve on."`
+	Rate   map[string]float64 `placeholder:"FAULT=SHARE" help:"Share of the calls with a fault: ok, refuse, error, busy, timeout, lose, twice or forget."`
+	Script string             `type:"existingfile" help:"JSON file: the faults of the calls of a step and action, such as {\"charge/execute\": [\"error\", \"ok\"]}."`
+}
+
+func (p participantStub) Run(ctx context.Context) error {
+	cfg := stub.Config{Rates: p.Rate}
+	if p.Script != "" {
+		text, err := os.ReadFile(p.Script)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &cfg.Script); err != nil {
+			return fmt.Errorf("%s: %w", p.Script, err)
+		}
+	}
+	handler, err := stub.New(cfg)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", p.Listen)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	fmt.Printf("participant at http://%s\n", listener.Addr())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+// Package stub is a participant without a business: it keeps the rules, in memory, and misbehaves on request, so that
+// authors of workflows see what Skald then does.
+package stub
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/skald-saga/skald/internal/loop"
+)
+
+// Header asks for a fault of one call. A workflow sets it in the headers of an action.
+const Header = "X-Stub"
+
+// Faults are the ways to misbehave.
+var Faults = []string{
+	"ok",      // none
+	"refuse",  // 409, nothing done
+	"error",   // 500, nothing done
+	"busy",    // 429 with Retry-After, nothing done
+	"timeout", // nothing done, and no answer until the caller gives up
+	"lose",    // done, and the connection is closed without an answer
+	"twice",   // done, with its effect twice behind one answer
+	"forget",  // done, as if the key had never been seen
+}
+
+// Script says for a step and action, such as charge/compensate, which faults its calls have, one after the other. The
+// last one repeats.
+type Script map[string][]string
+
+// Config says how often it misbehaves.
+type Config struct {
+	Rates  map[string]float64 // share of the calls with a fault, by fault
+	Script Script             // has precedence over Rates; Header over both
+}
+
+// maxBody is as much as Skald sends.
+const maxBody = 16 << 20
+
+type stub struct {
+	Config
+	mu      sync.Mutex
+	calls   map[string]int    // by step and action
+	answers map[string]string // by key
+	effects map[string]int    // by key
+	done    map[string]bool   // by tenant, saga, step and run
+	undone  map[string]bool
+	fences  map[string]int64 // by tenant and saga
+}
+
+// New returns the participant. GET with ?key= answers how many effects a key has; every other request is a call.
+func New(cfg Config) (http.Handler, error) {
+	sum := 0.0
+	for fault, rate := range cfg.Rates {
+		if sum += rate; !slices.Contains(Faults, fault) || !(rate >= 0 && rate <= 1) || sum > 1 {
+			return nil, fmt.Errorf("rate %s=%g: the faults are %s, and their rates add up to at most 1",
+				fault, rate, strings.Join(Faults, ", "))
+		}
+	}
+	for step, list := range cfg.Script {
+		for _, fault := range list {
+			if !slices.Contains(Faults, fault) {
+				return nil, fmt.Errorf("script: %s: %q must be one of %s", step, fault, strings.Join(Faults, ", "))
+			}
+		}
+	}
+	return &stub{
+		Config: cfg, calls: map[string]int{}, answers: map[string]string{}, effects: map[string]int{},
+		done: map[string]bool{}, undone: map[string]bool{}, fences: map[string]int64{},
+	}, nil
+}
+
+func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	if key := r.URL.Query().Get("key"); r.Method == http.MethodGet {
+		s.mu.Lock()
+		n := s.effects[key]
+		s.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(map[string]int{"effects": n})
+		return
+	}
+	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+		answer(w, http.StatusBadRequest, `{"error":"the body did not arrive"}`)
+		return
+	}
+	if r.Header.Get("Idempotency-Key") == "" {
+		answer(w, http.StatusBadRequest, `{"error":"the call has no Idempotency-Key"}`)
+		return
+	}
+	fault := s.fault(r.Header)
+	switch fault {
+	case "refuse":
+		answer(w, http.StatusConflict, `{"error":"refused on request"}`)
+	case "error":
+		answer(w, http.StatusInternalServerError, `{"error":"failed on request"}`)
+	case "busy":
+		w.Header().Set("Retry-After", "1")
+		answer(w, http.StatusTooManyRequests, `{"error":"busy on request"}`)
+	case "timeout":
+		<-r.Context().Done()
+	case "ok", "lose", "twice", "forget":
+		status, body := s.call(r.Header, fault)
+		if fault == "lose" {
+			panic(http.ErrAbortHandler) // net/http closes the connection without an answer
+		}
+		answer(w, status, body)
+	default:
+		answer(w, http.StatusBadRequest, `{"error":"`+Header+` must be one of `+strings.Join(Faults, ", ")+`"}`)
+	}
+}
+
+func answer(w http.ResponseWriter, status int, body string) {
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+// fault counts the call, and says how it misbehaves.
+func (s *stub) fault(h http.Header) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	step := h.Get("X-Saga-Step") + "/" + h.Get("X-Saga-Action")
+	n := s.calls[step]
+	s.calls[step]++
+	if asked := h.Get(Header); asked != "" {
+		return asked
+	}
+	if list := s.Script[step]; len(list) > 0 {
+		return list[min(n, len(list)-1)]
+	}
+	chance := loop.Chance()
+	for _, fault := range Faults {
+		if chance < s.Rates[fault] {
+			return fault
+		}
+		chance -= s.Rates[fault]
+	}
+	return "ok"
+}
+
+// call does what a call asks for, by the rules of docs/participants.md.
+func (s *stub) call(h http.Header, fault string) (int, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, saga := h.Get("Idempotency-Key"), h.Get("X-Saga-Tenant")+"/"+h.Get("X-Saga-Id")
+	_, run, _ := strings.Cut(key, "#")
+	step, undo := saga+"/"+h.Get("X-Saga-Step")+"#"+run, h.Get("X-Saga-Action") == "compensate"
+	if fence, err := strconv.ParseInt(h.Get("X-Saga-Fence"), 10, 64); err == nil {
+		if fence < s.fences[saga] {
+			return http.StatusConflict, `{"error":"another node has taken over the saga"}`
+		}
+		s.fences[saga] = fence
+	}
+	if kept, known := s.answers[key]; known && fault != "forget" {
+		if fault == "twice" && s.effects[key] > 0 {
+			s.effects[key]++
+		}
+		return http.StatusOK, kept
+	}
+	switch {
+	case undo:
+		if s.done[step] {
+			s.effects[key]++
+		}
+		s.undone[step] = true
+	case s.undone[step]:
+		return http.StatusConflict, `{"error":"the step was compensated before"}`
+	default:
+		s.effects[key]++
+		s.done[step] = true
+	}
+	if fault == "twice" && s.effects[key] > 0 {
+		s.effects[key]++
+	}
+	s.answers[key] = fmt.Sprintf(`{"effect":%d}`, s.effects[key])
+	return http.StatusOK, s.answers[key]
+}
