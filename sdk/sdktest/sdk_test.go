@@ -14,7 +14,8 @@ import (
 
 // commands are those of each library, run by sh in its folder one after another, with DATABASE_URL.
 var commands = map[string][]string{
-	"python": {"sh test.sh"},
+	"python":     {"sh test.sh"},
+	"typescript": {"npm ci --ignore-scripts --no-audit --no-fund", "npm test"},
 }
 
 // TestLibraries fails where a program is missing; it skips nothing.

@@ -1,0 +1,42 @@
+/** What a refusal may say besides its code and message. */
+export interface RefusedOptions {
+  /** Any 4xx except 408, 425 and 429, which do not mean a refusal. 409 unless given. */
+  status?: number;
+  /** Further members of the answer; an operator sees them as the details of the error. */
+  details?: Record<string, unknown>;
+}
+
+/**
+ * Thrown by execute or compensate: this is refused permanently and must not be tried again. What the function
+ * has written is rolled back. Skald compensates the earlier steps.
+ */
+export class Refused extends Error {
+  readonly code: string;
+  readonly status: number;
+  readonly details: Record<string, unknown>;
+
+  constructor(code: string, message = "", options: RefusedOptions = {}) {
+    super(message);
+    this.name = "Refused";
+    this.code = code;
+    this.status = options.status ?? 409;
+    this.details = options.details ?? {};
+    if (this.status < 400 || this.status > 499 || [408, 425, 429].includes(this.status)) {
+      throw new RangeError(`${this.status} does not mean that a call was refused`);
+    }
+  }
+}
+
+/**
+ * Thrown by execute or compensate: nothing was applied, and the call may come again. What the function has
+ * written is rolled back, and the answer is not kept.
+ */
+export class NotApplied extends Error {
+  readonly retryAfterMs: number | undefined;
+
+  constructor(message = "", options: { retryAfterMs?: number } = {}) {
+    super(message);
+    this.name = "NotApplied";
+    this.retryAfterMs = options.retryAfterMs;
+  }
+}

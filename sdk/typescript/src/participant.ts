@@ -1,0 +1,145 @@
+import { BadCall, idOf, readCall, type Call } from "./call.js";
+import { NotApplied, Refused } from "./errors.js";
+import { attempt, judge, keep, problem, type Answer } from "./rule.js";
+import { keysOf, signatureMistake } from "./signature.js";
+import type { Session, Store } from "./store.js";
+import { Turns } from "./turns.js";
+
+/** A business function. It writes with tx; what it returns is the output of the step. */
+export type Handler<Tx, Payload> = (call: Call<Payload>, tx: Tx) => unknown;
+
+export interface Options<Tx, Payload = any> {
+  store: Store<Tx>;
+  execute: Handler<Tx, Payload>;
+  /** Called only for what was done and not compensated yet; without it, the compensation of that is refused. */
+  compensate?: Handler<Tx, Payload>;
+  /** The secrets of participants.signing_secrets. Without them, signatures are not verified. */
+  secrets?: readonly string[];
+  /** How long a repeat waits for the call in progress before it gets 425. 2 seconds unless given. */
+  waitMs?: number;
+  /** Larger bodies are refused. 16 MiB unless given, the default of limits.max_request_bytes. */
+  maxBodyBytes?: number;
+  /** Receives what the functions or the store have thrown. Writes to the console unless given. */
+  onError?: (error: unknown, call?: Call<Payload>) => void;
+  /** The clock for signatures, in milliseconds. */
+  now?: () => number;
+}
+
+/**
+ * Returns a participant: a function that answers the calls of Skald, for action and compensation alike.
+ * It keeps the rules of docs/participants.md.
+ */
+export function participant<Tx, Payload = any>(
+  options: Options<Tx, Payload>,
+): (request: Request) => Promise<Response> {
+  const { store, waitMs = 2000, maxBodyBytes = 16 << 20, now = Date.now } = options;
+  const onError = options.onError ?? ((error) => console.error(error));
+  const keys = options.secrets && keysOf(options.secrets);
+  keys?.catch(() => {}); // the first call fails with it
+  const turns = new Turns();
+
+  return async (request) => {
+    let call: Call<Payload> | undefined;
+    try {
+      const body = await bodyOf(request, maxBodyBytes);
+      if (!body) return respond(problem(413, "TOO_LARGE", `the body is larger than ${maxBodyBytes} bytes`));
+      const mistake = keys && await signatureMistake(await keys, request.headers, body, now());
+      if (mistake) return respond(problem(401, "SIGNATURE", mistake));
+      call = await readCall(request.headers, body);
+      return await inTurn(call);
+    } catch (error) {
+      if (error instanceof BadCall) return respond(problem(400, "CALL_INVALID", error.message));
+      onError(error, call);
+      return respond(problem(500, "FAILED", "the call failed; it may be repeated"));
+    }
+  };
+
+  async function inTurn(call: Call<Payload>): Promise<Response> {
+    const id = await idOf(call);
+    const leave = await turns.take(id, waitMs);
+    if (!leave) return respond(problem(425, "IN_PROGRESS", "another call of this step is in progress"), 1);
+    try {
+      let session: Session<Tx>;
+      try {
+        session = await store.begin(id);
+      } catch (error) {
+        onError(error, call);
+        return respond(problem(425, "NOT_APPLIED", "the store is not available"), 1);
+      }
+      return await answered(session, call);
+    } finally {
+      leave();
+    }
+  }
+
+  async function answered(session: Session<Tx>, call: Call<Payload>): Promise<Response> {
+    const verdict = judge(session.step, call);
+    if (!verdict.perform) {
+      if (verdict.step) await session.commit(verdict.step);
+      else await session.rollback();
+      return respond(verdict.answer);
+    }
+    let answer: Answer;
+    try {
+      answer = await performed(session.tx, call);
+    } catch (error) {
+      return await failed(session, call, error);
+    }
+    // The answer leaves only when it is durable. If commit throws, the outcome is unknown: 500.
+    await session.commit(keep(session.step, call, answer));
+    return respond(answer);
+  }
+
+  async function performed(tx: Tx, call: Call<Payload>): Promise<Answer> {
+    const perform = options[call.action];
+    if (!perform) throw new Refused("NO_COMPENSATION", "this participant cannot undo the step");
+    const output = await perform(call, tx);
+    return { status: 200, body: output === undefined ? "" : JSON.stringify(output) ?? "" };
+  }
+
+  async function failed(session: Session<Tx>, call: Call<Payload>, error: unknown): Promise<Response> {
+    if (error instanceof Refused) {
+      const answer = problem(error.status, error.code, error.message, error.details);
+      await session.rollback(keep(session.step, call, answer));
+      return respond(answer);
+    }
+    try {
+      await session.rollback(attempt(session.step, call));
+    } catch (broken) {
+      onError(broken, call); // the connection is closed, so all is rolled back
+    }
+    if (!(error instanceof NotApplied)) throw error;
+    const seconds = error.retryAfterMs === undefined ? undefined : Math.ceil(error.retryAfterMs / 1000);
+    return respond(problem(425, "NOT_APPLIED", error.message), seconds);
+  }
+}
+
+function respond(answer: Answer, retryAfter?: number): Response {
+  const headers = new Headers();
+  if (answer.body) headers.set("Content-Type", "application/json");
+  if (retryAfter !== undefined) headers.set("Retry-After", String(retryAfter));
+  return new Response(answer.body || null, { status: answer.status, headers });
+}
+
+/** Reads the body; undefined if it is too large. */
+async function bodyOf(request: Request, most: number): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  // Not every runtime can iterate over a stream.
+  const reader = request.body?.getReader();
+  for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
+    size += read.value.length;
+    if (size > most) {
+      await reader?.cancel();
+      return undefined;
+    }
+    chunks.push(read.value);
+  }
+  const body = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    body.set(chunk, at);
+    at += chunk.length;
+  }
+  return body;
+}

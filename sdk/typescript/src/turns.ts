@@ -1,0 +1,34 @@
+/**
+ * Lets the calls of one step in this process go one after another, so that those that wait hold no
+ * connection to the database.
+ */
+export class Turns {
+  readonly #waiting = new Map<string, (() => void)[]>();
+
+  /** Waits for a turn, and returns the function that ends it; undefined if it takes too long. */
+  async take(name: string, waitMs: number): Promise<(() => void) | undefined> {
+    const line = this.#waiting.get(name);
+    if (!line) {
+      this.#waiting.set(name, []);
+      return () => this.#next(name);
+    }
+    const called = await new Promise<boolean>((resolve) => {
+      const turn = () => {
+        clearTimeout(timer);
+        resolve(true);
+      };
+      const timer = setTimeout(() => {
+        line.splice(line.indexOf(turn), 1);
+        resolve(false);
+      }, waitMs);
+      line.push(turn);
+    });
+    return called ? () => this.#next(name) : undefined;
+  }
+
+  #next(name: string): void {
+    const next = this.#waiting.get(name)?.shift();
+    if (next) next();
+    else this.#waiting.delete(name);
+  }
+}

@@ -1,0 +1,116 @@
+// What only a database can do: processes that meet, connections that break, transactions that functions spoil.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import pg from "pg";
+import { participant } from "@skald-saga/participant";
+import { pgStore } from "@skald-saga/participant/pg";
+import { keyOf, requestOf } from "./calls.mjs";
+import { inPostgres, withPostgres } from "./stores.mjs";
+
+if (withPostgres) {
+  describe("PostgreSQL", () => {
+    let here;
+    before(async () => { here = await inPostgres("processes"); });
+    after(() => here?.end());
+
+    const answer = async (handle, call) => {
+      const response = await handle(requestOf(call));
+      return { status: response.status, body: await response.text() };
+    };
+    const effects = async (call) => (await here.effects()).filter((key) => key === keyOf(call)).length;
+
+    /** A participant whose function does this before its effect, and only at its first call. */
+    function first(spoil, after = async () => {}) {
+      let calls = 0;
+      return participant({
+        store: here.store, onError: () => {},
+        async execute(call, db) {
+          const now = calls++ === 0;
+          if (now) await spoil(db);
+          await here.effect(db, call.key).catch((error) => { if (!now) throw error; });
+          if (now) await after(db);
+          return { calls };
+        },
+      });
+    }
+
+    for (const [name, handle] of Object.entries({
+      "swallows an error of the database": () => first(async (db) => db.query("SELECT 1/0").catch(() => {}), async () => {}),
+      "rolls back": () => first(async () => {}, (db) => db.query("ROLLBACK")),
+      "loses its connection": () => first(async () => {}, async (db) => {
+        const { rows } = await db.query("SELECT pg_backend_pid() AS pid");
+        await here.pool.query("SELECT pg_terminate_backend($1)", [rows[0].pid]);
+        await db.query("SELECT 1").catch(() => {});
+      }),
+    })) {
+      test(`a function that ${name} has done nothing`, async () => {
+        const [call, participates] = [{ saga: randomUUID() }, handle()];
+        assert.equal((await answer(participates, call)).status, 500);
+        assert.equal(await effects(call), 0);
+        const repeat = await answer(participates, { ...call, attempt: 2 });
+        assert.deepEqual(repeat, { status: 200, body: '{"calls":2}' });
+        assert.deepEqual(await answer(participates, { ...call, attempt: 3 }), repeat);
+        assert.equal(await effects(call), 1);
+      });
+    }
+
+    test("a function that commits gets 500, so that it is found at once", async () => {
+      const handle = first(async () => {}, (db) => db.query("COMMIT"));
+      assert.equal((await answer(handle, { saga: randomUUID() })).status, 500);
+    });
+
+    test("two processes do a call once", async () => {
+      const call = { saga: randomUUID() };
+      const other = new pg.Pool({ connectionString: process.env.DATABASE_URL, options: "-c search_path=processes" });
+      const execute = async ({ key }, db) => {
+        await here.effect(db, key);
+        await db.query("SELECT pg_sleep(0.05)");
+        return { by: randomUUID() };
+      };
+      const both = [here.store, pgStore(other)].map((store) => participant({ store, execute }));
+      const answers = await Promise.all([...both, ...both, ...both].map((handle) => answer(handle, call)));
+      await other.end();
+      assert.deepEqual(new Set(answers.map((a) => a.status)), new Set([200]));
+      assert.equal(new Set(answers.map((a) => a.body)).size, 1);
+      assert.equal(await effects(call), 1);
+    });
+
+    test("a step that stays locked, and a database that is unavailable, are 425: nothing was applied", async () => {
+      const settings = { connectionString: process.env.DATABASE_URL, options: "-c search_path=processes -c lock_timeout=50" };
+      const pool = new pg.Pool(settings);
+      const call = { saga: randomUUID() };
+      const holder = await here.store.begin(`${call.saga}/00000000-0000-0000-0000-000000000001/charge`);
+      const handle = participant({ store: pgStore(pool), execute: () => assert.fail("it ran"), onError: () => {} });
+      assert.equal((await answer(handle, call)).status, 425);
+      await holder.rollback();
+      await pool.end();
+      assert.equal((await answer(handle, call)).status, 425);
+    });
+
+    test("every name and every output is stored as it is", async () => {
+      const names = ["a'b\\c\"d", "$$;--", "予約 🎉", "%E4", "#2", "a/b", "__proto__", "x".repeat(700), "\ud800"];
+      for (const step of names) {
+        const handle = participant({ store: here.store, execute: ({ step }) => ({ step, text: "'\\ \u0000 \ud800 \u2028" }) });
+        const call = { saga: randomUUID(), step };
+        const done = await answer(handle, call);
+        assert.equal(done.status, 200, step);
+        assert.deepEqual(await answer(handle, { ...call, attempt: 2 }), done);
+      }
+    });
+
+    test("what was purged is forgotten, nothing else", async () => {
+      const [old, young] = [{ saga: randomUUID() }, { saga: randomUUID() }];
+      let runs = 0;
+      const handle = participant({ store: here.store, execute: () => ({ runs: ++runs }) });
+      await answer(handle, old);
+      await here.pool.query("UPDATE skald_calls SET changed_at = changed_at - 3600");
+      await answer(handle, young);
+      assert((await here.store.purge(new Date(Date.now() - 1_800_000))) > 0);
+      await answer(handle, young);
+      assert.equal(runs, 2);
+      await answer(handle, old);
+      assert.equal(runs, 3);
+    });
+  });
+}

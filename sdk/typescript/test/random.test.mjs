@@ -1,0 +1,190 @@
+// Random sequences of what Skald and the network may do to a participant, compared with a plain model: calls that
+// are repeated, late or at the same moment, functions that refuse or throw, and crashes before and after the commit.
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import { NotApplied, participant, Refused } from "@skald-saga/participant";
+import { keyOf, requestOf } from "./calls.mjs";
+import { inMemory, inPostgres, withPostgres } from "./stores.mjs";
+
+/** A small generator of random numbers (mulberry32): a seed gives the same sequence everywhere. */
+function generator(seed) {
+  let a = seed >>> 0;
+  const next = () => {
+    a = (a + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(a ^ (a >>> 15), a | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const below = (n) => Math.floor(next() * n);
+  return { below, chance: (p) => next() < p, of: (list) => list[below(list.length)] };
+}
+
+/** A store whose process is killed before a transaction, or before or after a commit: then the answer is lost. */
+function crashing(store, plan) {
+  const killed = () => { throw new Error("killed"); };
+  return {
+    ...store,
+    async begin(id) {
+      if (plan.crash === "begin") killed();
+      const session = await store.begin(id);
+      const end = (how) => async (step) => {
+        if (step && plan.crash === "before") {
+          await session.rollback();
+          killed();
+        }
+        await session[how](step);
+        if (step && plan.crash === "after") killed();
+      };
+      return { tx: session.tx, step: session.step, commit: end("commit"), rollback: end("rollback") };
+    },
+  };
+}
+
+/** The model of one step: what docs/participants.md says. It knows nothing of how the library remembers. */
+class Model {
+  fence = 0;
+  answers = new Map(); // by key: the final answers. The body is undefined while the answer was lost
+  effects = []; // keys
+  log = []; // in order: runs of execute that came as far as the function, "do" with those done, "undo"
+
+  /** Plays a call, and returns its right answer and whether the function has to run. */
+  play(call, outcome, crash) {
+    const key = keyOf(call);
+    if (crash === "begin") return { status: 425 };
+    if (call.fence < this.fence) return { status: 409 };
+    const lost = { status: 500 };
+    const higher = call.fence > this.fence;
+    const saved = (change) => {
+      if (crash === "before") return;
+      this.fence = call.fence;
+      change?.();
+    };
+    if (this.answers.has(key) || this.late(call)) {
+      if (higher) saved();
+      return higher && crash ? lost : this.answers.get(key) ?? { status: 409 };
+    }
+    if (call.action === "compensate" && !this.live()) {
+      const answer = { status: 200, body: "{}" };
+      saved(() => this.undone(key, answer));
+      return crash ? lost : answer;
+    }
+    const status = { done: 200, refused: 409, not_applied: 425, fail: 500 }[outcome];
+    const final = outcome === "done" || (outcome === "refused" && call.action === "execute");
+    const answer = final ? { status, body: undefined } : { status };
+    saved(() => {
+      if (call.action === "execute") this.log.push({ came: call.run });
+      if (final) this.answers.set(key, answer);
+      if (outcome !== "done") return;
+      this.effects.push(key);
+      if (call.action === "execute") this.log.push({ done: call.run });
+      else this.undone(key, answer);
+    });
+    return { ...(crash && status !== 425 ? lost : answer), runs: true };
+  }
+
+  undone(key, answer) {
+    this.answers.set(key, answer);
+    this.log.push({ undo: true });
+  }
+
+  /** Whether an execute may no longer be done: it was compensated, or a later run has come. */
+  late(call) {
+    if (call.action !== "execute") return false;
+    const undo = this.log.findLastIndex((e) => e.undo);
+    return this.log.some((e) => e.came > call.run) ||
+      (undo >= 0 && (call.run === 1 || this.log.slice(0, undo).some((e) => e.came >= call.run)));
+  }
+
+  live() {
+    return this.log.slice(this.log.findLastIndex((e) => e.undo) + 1).some((e) => e.done);
+  }
+}
+
+async function play(seed, here, mistakes) {
+  const random = generator(seed);
+  const saga = randomUUID();
+  const plan = {};
+  let outcome, ran;
+  const execute = async (call, tx) => {
+    ran++;
+    await here.effect(tx, call.key);
+    switch (outcome) {
+      case "refused": throw new Refused("NO");
+      case "not_applied": throw new NotApplied();
+      case "fail": throw new Error("a programming error");
+    }
+    return { n: random.below(1e9) };
+  };
+  const handle = participant({ store: crashing(here.store, plan), execute, compensate: execute, onError: () => {} });
+
+  const model = new Model();
+  let [run, undo, fence] = [1, 1, 1];
+  const log = [];
+  for (let n = 3 + random.below(10); n > 0; n--) {
+    // An operator starts another run only after the last one was compensated or refused; so does this.
+    if (random.chance(0.1)) random.chance(0.7) ? run++ : undo++;
+    if (random.chance(0.1)) fence++;
+    const call = {
+      saga, fence: random.chance(0.1) ? Math.max(1, fence - 1) : fence, attempt: 1 + random.below(5),
+      ...random.chance(0.6)
+        ? { action: "execute", run: random.chance(0.2) ? 1 + random.below(run) : run }
+        : { action: "compensate", run: undo },
+    };
+    outcome = random.of(["done", "done", "done", "refused", "not_applied", "fail"]);
+    plan.crash = random.chance(0.25) ? random.of(["begin", "before", "after"]) : undefined;
+    const copies = random.chance(0.2) ? 2 + random.below(3) : 1;
+    // Crashes and changing outcomes among concurrent calls have no single right order.
+    if (copies > 1) [plan.crash, outcome] = [undefined, "done"];
+    ran = 0;
+    const want = model.play(call, outcome, plan.crash);
+    const answers = await Promise.all(Array.from({ length: copies }, async () => {
+      const response = await handle(requestOf(call));
+      return { status: response.status, body: await response.text() };
+    }));
+    log.push(`${keyOf(call)} fence ${call.fence} ${outcome} ${plan.crash ?? ""} -> ${answers[0].status}`);
+    const wrong = (what) => mistakes.push(`seed ${seed}: ${what}\n  ${log.join("\n  ")}`);
+    if (ran !== (want.runs ? 1 : 0)) wrong(`the function ran ${ran} times`);
+    for (const answer of answers) {
+      if (answer.status !== want.status) wrong(`answered ${answer.status}, not ${want.status}`);
+      if (want.body !== undefined && answer.body !== want.body) wrong(`answered ${answer.body}, not ${want.body}`);
+      if (answer.body !== answers[0].body) wrong("answers at once differ");
+    }
+    // From the first answer on, all must be equal.
+    const known = model.answers.get(keyOf(call));
+    if (known && known.status === answers[0].status && call.fence >= model.fence) known.body ??= answers[0].body;
+  }
+  return { saga, model };
+}
+
+async function campaign(sequences, here, first) {
+  const mistakes = [];
+  const models = [];
+  for (let i = 0; i < sequences; i++) models.push(await play(first + i, here, mistakes));
+  const counted = new Map();
+  for (const key of await here.effects()) counted.set(key, (counted.get(key) ?? 0) + 1);
+  let effects = 0;
+  for (const { model } of models) {
+    effects += model.effects.length;
+    for (const key of model.effects) {
+      if (counted.get(key) !== 1) mistakes.push(`${key} has ${counted.get(key) ?? 0} effects`);
+    }
+  }
+  assert.deepEqual(mistakes.slice(0, 2), []);
+  assert.equal([...counted.values()].reduce((a, b) => a + b, 0), effects, "effects that the model does not have");
+  assert(effects > sequences, `only ${effects} effects: the sequences do too little`);
+  console.log(`${sequences} sequences, ${effects} effects, 0 wrong`);
+}
+
+const first = Number(process.env.SEED ?? 1);
+
+test("10,000 random sequences in memory", () => campaign(10_000, inMemory(), first));
+
+if (withPostgres) {
+  describe("random sequences on PostgreSQL", () => {
+    let here;
+    before(async () => { here = await inPostgres("random_sequences"); });
+    after(() => here?.end());
+    test("1,000 of them", () => campaign(1_000, here, first));
+  });
+}
