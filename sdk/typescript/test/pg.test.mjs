@@ -1,11 +1,11 @@
 // What only a database can do: processes that meet, connections that break, transactions that functions spoil.
 import assert from "node:assert/strict";
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { after, before, describe, test } from "node:test";
 import pg from "pg";
 import { participant } from "@skald-saga/participant";
 import { pgStore } from "@skald-saga/participant/pg";
-import { keyOf, requestOf } from "./calls.mjs";
+import { bodyOf, defaultTenant, keyOf, requestOf } from "./calls.mjs";
 import { inPostgres, withPostgres } from "./stores.mjs";
 
 if (withPostgres) {
@@ -80,7 +80,7 @@ if (withPostgres) {
       const settings = { connectionString: process.env.DATABASE_URL, options: "-c search_path=processes -c lock_timeout=50" };
       const pool = new pg.Pool(settings);
       const call = { saga: randomUUID() };
-      const holder = await here.store.begin(`${call.saga}/00000000-0000-0000-0000-000000000001/charge`);
+      const holder = await here.store.begin(`${call.saga}/${defaultTenant}/charge`);
       const handle = participant({ store: pgStore(pool), execute: () => assert.fail("it ran"), onError: () => {} });
       assert.equal((await answer(handle, call)).status, 425);
       await holder.rollback();
@@ -97,6 +97,21 @@ if (withPostgres) {
         assert.equal(done.status, 200, step);
         assert.deepEqual(await answer(handle, { ...call, attempt: 2 }), done);
       }
+    });
+
+    // The row is one that api/participant has written: a participant may be rewritten in another language.
+    test("a row of the library in Go is understood", async () => {
+      const call = { saga: randomUUID(), step: "予約" };
+      const digest = createHash("sha256").update(bodyOf(call)).digest("hex");
+      const state = `{"fence":4,"seen":1,"done":1,"calls":{"${keyOf(call)}":{"digest":"${digest}","status":200,"body":"{\\"by\\":\\"Go\\"}"}}}`;
+      await here.pool.query("INSERT INTO skald_calls VALUES ($1, $2, 1795262400)",
+        [`${call.saga}/${defaultTenant}/%E4%BA%88%E7%B4%84`, state]);
+      let undone = 0;
+      const handle = participant({ store: here.store, execute: () => assert.fail("it ran"), compensate: () => ++undone });
+      assert.deepEqual(await answer(handle, { ...call, fence: 4 }), { status: 200, body: '{"by":"Go"}' });
+      assert.equal((await answer(handle, { ...call, fence: 3 })).status, 409);
+      assert.equal((await answer(handle, { ...call, fence: 5, action: "compensate" })).status, 200);
+      assert.equal(undone, 1);
     });
 
     test("what was purged is forgotten, nothing else", async () => {
