@@ -2587,7 +2587,9 @@ type DeadLetterRetryInput struct {
 
 // DeadLetterRetryResult defines model for DeadLetterRetryResult.
 type DeadLetterRetryResult struct {
-	Message DeadLetter `json:"message"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+	Message DeadLetter      `json:"message"`
 }
 
 // DeadLetterRetryTarget A different target for this retry: a topic or a URL. Allowed are the letter's
@@ -2758,7 +2760,9 @@ type DeadlineInput struct {
 
 // DeletedDeadLetter defines model for DeletedDeadLetter.
 type DeletedDeadLetter struct {
-	ID openapi_types.UUID `json:"id"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges    `json:"changes,omitempty"`
+	ID      openapi_types.UUID `json:"id"`
 }
 
 // Delivery The delivery of one event to one endpoint.
@@ -2767,9 +2771,12 @@ type Delivery struct {
 	Attempts int `json:"attempts"`
 
 	// Body The CloudEvent as it is sent.
-	Body      JSONObject `json:"body,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Body JSONObject `json:"body,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	EndedAt   *time.Time      `json:"ended_at,omitempty"`
 
 	// Error Why the latest attempt failed.
 	Error *string `json:"error,omitempty"`
@@ -4598,6 +4605,7 @@ type PlannedChange struct {
 	Count *int64 `json:"count,omitempty"`
 
 	// From Absent if there is none before. With `count`, the earliest of several times.
+	// `***` replaces content for callers without `payloads:read`.
 	From *string `json:"from,omitempty"`
 
 	// Member What changes. Of a saga: `deadline` is that of the current phase; `order` is an
@@ -4606,7 +4614,8 @@ type PlannedChange struct {
 	// saga is to be compensated. Of dead letters: `status`. Of runs: `state`,
 	// `cancel_requested_at` (the worker is asked to stop), and `new_run`: the state of
 	// a run that would be created. `place` is `live` or `archive`; `content` is
-	// `stored` before it is erased. Of what is edited: the name of its member.
+	// `stored` before it is erased. `secret` is the time when the newest secret of a
+	// webhook was created. Of what is edited or created: the name of its member.
 	Member string `json:"member"`
 
 	// Of The things that `count` counts; absent for the one that the action is about.
@@ -5310,6 +5319,9 @@ type Saga struct {
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// Clean Set at the end; false if effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
@@ -6678,6 +6690,9 @@ type WebhookWorkflowNames = []string
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
 
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// Commands Empty: everything.
 	Commands     []string   `json:"commands,omitempty"`
 	DetachedAt   *time.Time `json:"detached_at,omitempty"`
@@ -7461,6 +7476,10 @@ type GetArchivedDeadLetterParams struct {
 
 // RestoreDeadLetterParams defines parameters for RestoreDeadLetter.
 type RestoreDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -7584,7 +7603,8 @@ type UpdateDeadLetterGroupParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7729,8 +7749,13 @@ type DeleteDeadLetterParams struct {
 	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7755,7 +7780,8 @@ type UpdateDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7766,7 +7792,8 @@ type AcknowledgeDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -7784,7 +7811,8 @@ type DiscardDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -7802,7 +7830,8 @@ type RequeueDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -7820,7 +7849,8 @@ type ResolveDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -7833,8 +7863,13 @@ type ResolveDeadLetterParams struct {
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -7858,7 +7893,8 @@ type UpdateDefaultPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7869,7 +7905,8 @@ type PutDefaultPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7932,7 +7969,8 @@ type UpdateRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7943,7 +7981,8 @@ type ApproveRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -7961,7 +8000,8 @@ type CancelRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -7992,7 +8032,8 @@ type PauseRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8010,7 +8051,8 @@ type ResumeRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8052,7 +8094,8 @@ type UpdateTopicPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8063,7 +8106,8 @@ type PutTopicPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8238,6 +8282,10 @@ type ListJobDefinitionsParamsInclude string
 
 // CreateJobDefinitionParams defines parameters for CreateJobDefinition.
 type CreateJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8253,8 +8301,13 @@ type DeleteJobDefinitionParams struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8273,15 +8326,25 @@ type GetJobDefinitionParamsInclude string
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
 type ReplaceJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8329,7 +8392,8 @@ type PauseJobDefinitionParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8347,7 +8411,8 @@ type ResumeJobDefinitionParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8363,6 +8428,10 @@ type CreateJobRunParams struct {
 	// Wait How long to wait for the run to end, for example `20s`. The server
 	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
@@ -8594,6 +8663,10 @@ type GetRunLogParamsFormat string
 
 // ReassignJobRunParams defines parameters for ReassignJobRun.
 type ReassignJobRunParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8607,6 +8680,10 @@ type RerunJobRunParams struct {
 	// Wait How long to wait for the run to end, for example `20s`. The server
 	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
@@ -8898,8 +8975,13 @@ type CreateSagaBulkParams struct {
 
 // UpdateSagaBulkParams defines parameters for UpdateSagaBulk.
 type UpdateSagaBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8975,8 +9057,13 @@ type GetSagaParamsView string
 
 // UpdateSagaParams defines parameters for UpdateSaga.
 type UpdateSagaParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8991,7 +9078,8 @@ type AcknowledgeSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9006,7 +9094,8 @@ type CancelSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9021,7 +9110,8 @@ type CompensateSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9054,7 +9144,8 @@ type ExtendDeadlineParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9069,7 +9160,8 @@ type ForceCompleteParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9084,18 +9176,24 @@ type ForceFailParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
 	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9116,7 +9214,8 @@ type ResumeSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9131,7 +9230,8 @@ type ResumeCompensationParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9146,7 +9246,8 @@ type RetrySagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9201,7 +9302,8 @@ type CompleteStepParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9216,7 +9318,8 @@ type FailStepParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9231,7 +9334,8 @@ type SkipStepParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9246,7 +9350,8 @@ type SuspendSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9306,7 +9411,8 @@ type ChangeSettingsParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9450,8 +9556,13 @@ type DeleteWebhookParams struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9462,7 +9573,8 @@ type UpdateWebhookParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9507,7 +9619,8 @@ type DisableWebhookParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9525,7 +9638,8 @@ type EnableWebhookParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9548,8 +9662,13 @@ type RedeliverFailedParams struct {
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9562,6 +9681,10 @@ type RotateWebhookSecretParams struct {
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9597,6 +9720,10 @@ type ListWorkersParamsInclude string
 
 // DetachWorkerParams defines parameters for DetachWorker.
 type DetachWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9607,6 +9734,10 @@ type DetachWorkerParams struct {
 
 // DrainWorkerParams defines parameters for DrainWorker.
 type DrainWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9617,6 +9748,10 @@ type DrainWorkerParams struct {
 
 // UndetachWorkerParams defines parameters for UndetachWorker.
 type UndetachWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9627,6 +9762,10 @@ type UndetachWorkerParams struct {
 
 // UndrainWorkerParams defines parameters for UndrainWorker.
 type UndrainWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9672,7 +9811,8 @@ type ListWorkflowsParamsInclude string
 // RegisterWorkflowParams defines parameters for RegisterWorkflow.
 type RegisterWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9696,7 +9836,8 @@ type DisableWorkflowParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9714,7 +9855,8 @@ type EnableWorkflowParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -12168,6 +12310,7 @@ func (d *decoder) GetArchivedDeadLetter(w http.ResponseWriter, r *http.Request) 
 func (d *decoder) RestoreDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, RestoreDeadLetterRequestObject{}
 	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RestoreDeadLetterJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -12333,6 +12476,7 @@ func (d *decoder) DeleteDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b.path("message_id", &request.MessageID, "string", "uuid")
 	b.query("force", &request.Params.Force, false, "boolean", "")
 	b.query("reason", &request.Params.Reason, true, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	serve(d, w, &b, &request, d.operations.DeleteDeadLetter)
 }
@@ -12424,6 +12568,7 @@ func (d *decoder) ResolveDeadLetter(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) RetryDeadLetter(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, RetryDeadLetterRequestObject{}
 	b.path("message_id", &request.MessageID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RetryDeadLetterJSONRequestBody
@@ -12731,6 +12876,7 @@ func (d *decoder) ListJobDefinitions(w http.ResponseWriter, r *http.Request) {
 
 func (d *decoder) CreateJobDefinition(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, CreateJobDefinitionRequestObject{}
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body CreateJobDefinitionJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12744,6 +12890,7 @@ func (d *decoder) DeleteJobDefinition(w http.ResponseWriter, r *http.Request) {
 	b.path("definition", &request.Definition, "string", "")
 	b.query("force", &request.Params.Force, false, "boolean", "")
 	b.query("reason", &request.Params.Reason, false, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	serve(d, w, &b, &request, d.operations.DeleteJobDefinition)
 }
@@ -12759,6 +12906,7 @@ func (d *decoder) GetJobDefinition(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateJobDefinition(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateJobDefinitionRequestObject{}
 	b.path("definition", &request.Definition, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateJobDefinitionJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12770,6 +12918,7 @@ func (d *decoder) UpdateJobDefinition(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ReplaceJobDefinition(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ReplaceJobDefinitionRequestObject{}
 	b.path("definition", &request.Definition, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body ReplaceJobDefinitionJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -12837,6 +12986,7 @@ func (d *decoder) CreateJobRun(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, CreateJobRunRequestObject{}
 	b.path("definition", &request.Definition, "string", "")
 	b.query("wait", &request.Params.Wait, false, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Prefer", &request.Params.Prefer, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	head(&b, "traceparent", &request.Params.Traceparent, "string", "")
@@ -13054,6 +13204,7 @@ func (d *decoder) ReportProgress(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) ReassignJobRun(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, ReassignJobRunRequestObject{}
 	b.path("run_id", &request.RunID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body ReassignJobRunJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -13076,6 +13227,7 @@ func (d *decoder) RerunJobRun(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, RerunJobRunRequestObject{}
 	b.path("run_id", &request.RunID, "string", "uuid")
 	b.query("wait", &request.Params.Wait, false, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Prefer", &request.Params.Prefer, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RerunJobRunJSONRequestBody
@@ -13234,6 +13386,7 @@ func (d *decoder) GetSagaBulk(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateSagaBulk(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateSagaBulkRequestObject{}
 	b.path("saga_bulk_id", &request.SagaBulkID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateSagaBulkJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -13289,6 +13442,7 @@ func (d *decoder) GetSaga(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UpdateSaga(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UpdateSagaRequestObject{}
 	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body UpdateSagaJSONRequestBody
 	if d.json(&b, &body, true) {
@@ -13394,6 +13548,7 @@ func (d *decoder) ForceFail(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) RestoreSaga(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, RestoreSagaRequestObject{}
 	b.path("saga_id", &request.SagaID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	var body RestoreSagaJSONRequestBody
@@ -13684,6 +13839,7 @@ func (d *decoder) DeleteWebhook(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, DeleteWebhookRequestObject{}
 	b.path("webhook_id", &request.WebhookID, "string", "uuid")
 	b.query("reason", &request.Params.Reason, false, "string", "")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	serve(d, w, &b, &request, d.operations.DeleteWebhook)
 }
@@ -13772,6 +13928,7 @@ func (d *decoder) RedeliverFailed(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) RotateWebhookSecret(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, RotateWebhookSecretRequestObject{}
 	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "If-Match", &request.Params.IfMatch, "string", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body RotateWebhookSecretJSONRequestBody
@@ -13784,6 +13941,7 @@ func (d *decoder) RotateWebhookSecret(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) TestWebhook(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, TestWebhookRequestObject{}
 	b.path("webhook_id", &request.WebhookID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	serve(d, w, &b, &request, d.operations.TestWebhook)
 }
@@ -13841,6 +13999,7 @@ func (d *decoder) CompleteRuns(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, DetachWorkerRequestObject{}
 	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DetachWorkerJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -13852,6 +14011,7 @@ func (d *decoder) DetachWorker(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) DrainWorker(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, DrainWorkerRequestObject{}
 	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body DrainWorkerJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -13883,6 +14043,7 @@ func (d *decoder) StartRuns(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UndetachWorker(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UndetachWorkerRequestObject{}
 	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body UndetachWorkerJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -13894,6 +14055,7 @@ func (d *decoder) UndetachWorker(w http.ResponseWriter, r *http.Request) {
 func (d *decoder) UndrainWorker(w http.ResponseWriter, r *http.Request) {
 	b, request := bound{Request: r}, UndrainWorkerRequestObject{}
 	b.path("worker_id", &request.WorkerID, "string", "uuid")
+	b.query("dry_run", &request.Params.DryRun, false, "boolean", "")
 	head(&b, "Idempotency-Key", &request.Params.IdempotencyKey, "string", "")
 	var body UndrainWorkerJSONRequestBody
 	if d.json(&b, &body, false) {
@@ -14027,1380 +14189,1384 @@ func (d *decoder) GetVersion(w http.ResponseWriter, r *http.Request) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7P39d9s2tjeK/yv46jlr9eXIGidNOlN7dT1f13HaTFMnx3Yn97lVjgiRkISYAlQCtK2Z2/u334W9ARCk",
-	"QImUlU5nTs4PZxqLBPG6sV8++7P/MUjlciUFE1oNTv4xWDCasQL+8yzP5b35j4yptOArzaUYnAxuFows",
+	"7P39d9s2tjeK/yv46jlr9eXIGidNOlN7dT1f13HaTFMnx3Yn97lVRoRISEJMASoB2tbM7f3b78LeAAhS",
+	"oETKSqdnTs4PZxqLBPG6sV8++7P/OUjlciUFE1oNTv45WDCasQL+8yzP5b35j4yptOArzaUYnAxuFows",
 	"mV7ITBG9oJroBVdkRfWCqHK1koVWp+Se6wV5dvx8NBgOVLpgS2oa0usVG5wMlC64mA9++204uLih8/gn",
-	"7lihuBREzoheMFIwJcsiZUPCBfm1lJop03bBfi15wbLBiS5KFn5rRbVmhWntv8eDX/57PHj/n+PBfwyG",
-	"kU68ythyJTUT+oqtcro2zTW7dM004TMca8HUSgplOrViVNtpkDNCBWG0yDkriOkYUxonwgxA0SUbC/+p",
-	"dH30I1uPxqI2QUyUy8HJLwMzmMH7WF/fFmzGCiZSdrZa5TzWVTN795Rr1weWYS8SfDfB7t5TRRZSyLJg",
-	"2YicTRUTdoSMKFbcsYJkPCNC6rGA1qYspaViREtJllSsXfMKP0bzgtFsTT5P8O3Rkj5MzC9czJMvmgPd",
-	"HNgV1ew1X3IdH1BufsKec0UEo4WZXS0J14owkQ2rmfb9gqdpwUjOZpp8nhTJF4SKzDw0FoqlUmSKlELz",
-	"nNA8hyfpHeU5neaM0Dnlgnye6OSLETnLlSRSEFWmKVNqVuZ+E6ghuV+wgo0FdFFBM6kUMz6Hqe0+8Lcy",
-	"5+l6y/AVHgbYgTDEE5L8mlTj5YIk9wlxI2M0Xew6f1dMF+uzmWZFbMtjO1oSuwFmsjDTq4s1F/N600su",
-	"+NJs3id+13Kh2ZwV8J13796dlXrBhOYp1WzzYz/Ie/MhxURGKEkLlplnae5FyZNdQ3nH6G27ODHHj8xk",
-	"QaZSLwgTqcy4mKshWeVmnc22mP+dr0bkFWww82TyanZ0KQU7+onqdJEQKfJ1Z5nz7k/bpc5vw8GKFnTJ",
-	"tJW239H0dsbz/NUL8y9uGjEydTAcCLo0r07tAxOebe3EfxRsNjgZ/K8/VYL9T/ir+tPPP796AZP1HZ3P",
-	"6TyyDu++Oif2xyGhmiyl0uTrZ2TJllNWKJiovzz55imZro0IJj+ylYY/gvyQguT8lo1FoguaMqWpZsmQ",
-	"UHN8zDrKUhNK8McVLZjQyYi8mgtZsMwIHw6Tv6T5TBZLlhFZkFyKOSvwGMGs4A0VzgsOZfvu+K7Mb9un",
-	"tsxvDzKt52WhZBHfgYlgD3qSwhOJu9ZWBbvjsjT3p5nwUqQLKuYsFGe4c3luNsqInFMBInlqhMxyyoWX",
-	"7qaFJJinX0tWrKsx4ofrZ5Y+vGZirheDk6fHz/4yNIfY/eFJ7PJ58fq/zpTic8HYS+iQn8/Gx6h9atB1",
-	"Bl/TKcvdN86lUOWSFd8Xslxt/1BqH53MzbP7fq4oWE7NUu36mH8Qd8s+HysY1Sx7Wcjl5jZ5JdK8VPyO",
-	"jdoWEd+ezMzr4ffNeaF6cDLIqGZHmi/ZoGUBbQdu5ObnLx46fl7LPT9+URSyOM+pUtVM1/twBSqVuYHb",
-	"OsFMG5PUNFLrBddsqXatxQtGs9fMSOmqK4PfhuYovML3nxz7vtOioOt616XQlIvW3r+ThdOKl6XSoFbI",
-	"NC0LczebwwydJ0umFApYRe4XMmfk3rwIuq3RrFKqdg3fdmS/TQhjuVmvdpxi/BRMxl6fecmN6F4VXOi2",
-	"CTOCcVY9Bko0gbNs/hM6oNpmInhv0HIL/3J89A09mr3/x1dPf/uPtk35PROsgFP9k/lMs4s/oWZDRGlu",
-	"QBDcfMkULGcOWwl06YJlBb9jqEqkRmabC7ut73P/zcmSi/hp4kJ/9XQAe9OqVsfwf8NK2TqOKltmTGYK",
-	"b+SKp/E51+YndwnBfH+myIwXStsxtXUcXtxvO/wAF3fbTjgjeLHD/Bld947mJR6RxHz7W/h3MiKVhDiB",
-	"8wUHbWlUtLY+e40hIiyCO/DZ8Tdf1+7Apxsbpoug+KucXpU7bpIPcjopyl63iNcxXrz+rx/Z+juq2NfP",
-	"th2rW7YGgTKFJ53mQDYVh1u2Ttqm7patJ9hAm+ZglMGWg/UjW+/sIFVEswe95fttH8blin4Ytt3uG+Yk",
-	"PMOwjRb0jsGmyk0LrZIHft25n57Yo9quUoXb6WnLdnpNlQYrbU+VIadKT8Bme4zW4Huxl94Q9GFv1eFN",
-	"kcVWE/5sBFnilBOqk1OSsRktc2Mgm8eTIRHsnimNIq6tm7Joignnj6HKyDzTVNwr8+L1f72l61zSrF28",
-	"oQWFN9xfr99ckhW+ERN4xjyxAm8Itih7oMtVbgwr6OQoLZWWS1Z8mx49+XNi7KRES03zb588HT3fLiRb",
-	"LQTbn99LTl7hhdk2YailgX6kGMmpNssHewiu2yXNGJmunTsEmmpbV/vzvtL2iimZl3XzoK/SWvg2HqOz",
-	"Vj3pJjvgxJ7LUuif6EPbXYTnMjVPTZb04fC6SNAL1K929uJjaERXUupde82513IuGJ23L6aUet/NdE3n",
-	"dLtuoOic7t06+Mj336boY3/MFsUedJMA15rq8hGWoIL3H9VbbKHTYdqiTcuCz7mgOarVI/KWFSkT+gjc",
-	"jIykC1rQFHaYKtMFSPg/VSpX3RflFOx2T1Totnn+vJPXBvq+TRerj+AEIhkPNNXE9Gpo7hdKVgWb8Qcy",
-	"k3ku71lmpG/yZfx+UqMvt7iiHmFD3BQ03WG1gnNxT/+M3xitrkJruh/EW/iC5fyOFevWj2X2gcN8rVhf",
-	"lRH7NjGtJQQdj4oIqRdczEErKZguC6HI0+NjtBXuIXIkyzwjC7paMWEsjDQvM/MGhFVSmufWA4LPTRnc",
-	"1e27ISvWxhaK+W+nUuaMiqD7b2ZvBHvcGMJoojmKvOrpEHUxMRaJbSoJh4x/e/RILu6Y0G2e4rO6nxiO",
-	"nulxEjiOzeE0bQT+4tFH9PpCf2/gz3t468zLmz6kTnL6rMy4rr5ek9LPY1L6JRMp+5G1xNBWhdQs1SwL",
-	"gslUgYTLUJVkRK2VaR83cLpg6S3h+pSUqqR5vrZbXIq0LAom0rWxYYP9UD+9M9ObCVqw+53dSjIFrrQW",
-	"WVH3hnWKUe32jgXh6ui0/o0rPs0ZObs+f/UquOdqlwKhxAihEfkvCNsTWsgSo7BLWAAuSDIe3D4ZD5Ih",
-	"oQUbg59iRQvtHFT1WW4GgBox9UH3uzKci//f0f/7/j9bZmEGEcDN4b8tZMpYBpFBFzv3omVBFWqTycUN",
-	"nYNNhmuC8WJ4WK6sF5BwNRZLWtyyjCQPR3x2BMbaCXELmaBsYuY6wPfReWOD7faxCZ9N4MVk23zNMKLZ",
-	"5jT9fDz+8v/5/N2fvvjfGMIcvv9yPPicfDkkXzb/+sWXX7RN2aUUrGXarkAkk6+On21MmtI8zzembstI",
-	"qgDtRx0OXHLsqhTC/Gnz/inwl4TQLEPXsNJsRXI5B6sCb0UuyCzn84Umn6PqSq5+vrx8dfn9F0Nyv+Dp",
-	"grAHrvRYSGGuJniLaHrLFERB2y8evINbJKzzYdguRhwYO3V1O/wbqWkeCXoACEiaoZv/sesJ4IiRdUsk",
-	"J/Y/0MJL4NzPaGH+B/5ibmtzBNIFo6tTQvN7ulZG44SwchjgJAkophPXrtdUoR03kSkVMHMVzsMIpCXP",
-	"cy4FLAnMzyOnFPowGA6CHu0zvX+V0xdsxgU3E3plroPY9cUzJw4/yCnJ/AugInCNF1mLUVE9fVDLAl3d",
-	"reqr93A/UnPFz7yjMWzQD/IeDodHqcyswlSUwvwNoEHhZZQ8PVbJiNx4mJORu2uiFrLQTBCu2/eEab/t",
-	"dvnq6e7p+pGt9CFv1FMLhNt6o44FLRiJ3agwBw6nhmKGzWYs1cTIn9OxQHgbHE08g1yQp8/IQpaF8nq1",
-	"hyi4Mz8keI+NRVIB644csu6EgKo+ImcVjA6UrQXLM0KJYmnBEOMltQXYmbY+f3b8zZAkVxf/NXn14uKn",
-	"t29uLi7P/8/k7PL63cXV5PLNzeTHi7c3Dmj2z9ETfmTtptwtO4wV91rO/8ZZBJb5wnu8Z2WeGzk5pYqn",
-	"CZGAHAMzxgxjudIKwTpGn7hHACdbk3ujU1ChzP9mw7Ew68rFqsTnZKnNf8oZ3Gtq6KR8mfstpeicopLi",
-	"I7ckyZimPFdmGyZK0/R2AuZ5As8lAChMRuRnxYg9uhTaQYkPKEPXZ2yaqlt3wseiumIx4g6rZDV5XhCe",
-	"bZHvd2YSY65+mLXBcGBmsQWCGQVOvSzkkjwJIg9PRnhlkS8B3DNR/O8sQUf8lHlo1ZPj4fHxcRCdM/ZF",
-	"LTxnDb9tfvsG+mmHv3S4C6xnBnjN/x4Z5E/YUBALhzsxGPXT49GWbsIkdOzr0y49BURrRMN8eU7+/PTZ",
-	"8YgkRmh/+/Q4MSLFyyqqSPK/7S8qcUoDysBVwVKWGdutVe+0n90FrYSoQ/vtGEYlHikV7Lf6XpH41o5r",
-	"0qhQAAf+va5JZyddMaqkiJkPqSwyljlMDS0zrokuKM+NkYXX0rOnT41xseRKcTEfAiyRUPdvMpXZ2kbk",
-	"2kM28PmO+tLzzWBvdWuMx9fRC+P3UJ6u6ZxuBT9CvOFgCEjzue2fOshXNFvFtWTzJYyxmtvB68ZcZOyh",
-	"RTk2D27t0ubC3VQA1jiEFh4g51IAuIFcM43SJ3HeaXsDqhUV8C/ssrn6PEI9eBZ+NWp/UYpTs40rhKxg",
-	"RrJxxNAingKsTyoyWmTOf6C26EUBGnfQYdgA6u0w6go+/NXTGnz4+ZM6ejhAus6pWbCiFGMRYorB4WFE",
-	"kFlK6C7h6sTILaPT8pSvqNDY+L0sbkFdhn+YlrlWYwFuSNUNawybpkIr39GcZw3M8o7JxCnaPpdxLc7I",
-	"6mWZLkCHoukC7lczUFS3Q2ADqnejw+s3PW8RWLVOlpa7PcDnrqVRCeupIgn5/Olzor4YEiVRp1sV8oEz",
-	"RTIJ9sDcXFflysI4yLsFwysAOsTVWEjzGbgUQJNtXvpuVaVgAcIavbmawLKdgI4J2R8f74p7R3W6YFkV",
-	"b1IRZM8L8FNkjGYWo9SOR4Kf+zvYUZ7W/RMxB4XtrtUy2vtqFQq1A4jx8TtaivZOWjHa3slSfPQOmluy",
-	"vYfmRLV2z/z4EfvHpgsp25WFe/z9IJf4OxDV7Z+Cnw/2pVku7y+h5W1qAwgT+3SLugD/00dd+A0fZkp/",
-	"JzOOx+csxY//Y5Ca2xLVCLpa5TyFeMCfPljVt9tIsblXxlw3H/xtODiXRgZr5jSlg3wmbNR/rDkVtTj6",
-	"gcfZbDgcsfkt5xgdPtjHTIPbRvpSFunhvgit7fycW4XDfta1uu3z9gK4YqpcHu7ztVbDFT34dzY/oIv1",
-	"AdvXxTpsHgXcgY9A2Gj1MVgtm5BayZezNGUrjTnCB/m4ubdwb2yKUJraQCbJygJTaAFMYXS4ecGUQlXQ",
-	"K1t0To2EDRLOXfZmrAf2sT/BM7Wc7aMwaXvbq5E0798wFxITK1/KUhxuqlyrbdPl5sGldf4x5qISsJh8",
-	"d9ApaTTeNjOQjrL3dNRH4Xy1B+7/a650rPtn4OrdUNuJBYcPMefBdhjTZjVNb61NSwtm4VQWUzAW6AI2",
-	"xty36NYfA/Q3GCAkjX+sdbIp6S0LtYJfD7RS186tcOAhtHU+WKA/ytFDsN/BhbZruH0m8Pem6M5K1piZ",
-	"A412OHgtcSQtQC2qF04Zd50b9VO5PWDwDPwAh5tLaPQKAl+x+XwH59UCAZOTTcDko07LS8rzsth2SlaF",
-	"nOZs+Z/9RvUW32rbIBDMa3Tck8Ns6zk+1CT32PZG9WD41lFFjdHpZSe2rIZ35Akutr5dUWEgYcVRk7Fi",
-	"29tNgovfPB7xsLIZmmxbqBlGrRAy8V2Z3x7227bRnRpNmd9WyLY/hnCtQWwOPitV0+0y1j3xh5mPq1Kc",
-	"I3j4kFNxVYpd+6Mo/1iTgHmDv9MkFGVoIj1iHrpfoXa++8S3Kpapo4Bmalu3Nnmpgik++IH76LvswBMQ",
-	"7tTfaZNZajYPzkKYl02StVxO//xj+K+yjy+l/klmfNZKuBZFMDMIWAliJu1Rit/bAlCsFiDqxv/7aYGJ",
-	"w4wDjMaBKD5HON7LyU9nN+c/TK4u/uvnV1cXL5IvThrgdgvndbFowvVYfB6HuX/hM15szJCrgE2NaFkR",
-	"zG1g3r8YjcWlTf25p4pkUrCRw6Al4OPHVfn+4gbPRwhiRKy5IyHD2F+wYP8kFTZA9xzcMLTttkoRCw9q",
-	"mIVK00IrwpdLlnGqWb4mpciZUjaiblrPyhwj6vSeQvydrlaFvKP5xrT+0WVOlVn+T5E7Lkn+oBfojnX3",
-	"N2g19n/2gh1sPh0a6rAT6lr9V7SMrpnWXMzVgWfEtrprRpR97lG34w1Pbw/cf9Nkm5MX4sXsQROVS63A",
-	"3LZh88P6MG2jbV2wofg/xi7CqNRh1wDb3LWDECbwx5mFWS7vD21SunbjIQfB7ptsySGE4V/nsg0G0t/d",
-	"6+booBEf1+jueI+bcTUilTdIbYZ0yEZEZxB0/sACZMu2uflD7RLooO02eJffvrLZUTRDq4fmbwtzc2oA",
-	"0MxorthwsAr+9I8BTbXRaiL5iUwvLCzwlkGYg1pVmgh5f0IE4/BAwe7kLfyxIOxhZfbeqMJt+xT+4YCK",
-	"9UQzQXGBNn+vqKi6clxV70zXkR0+HGB/VK8meVZ7tiwBS7XxGLBzlcr3t7HF07QsqIYsATpFSOySi1KD",
-	"YtitI8LirjZ+QEqRFslQTnOeNrPWhmTK9D2DFARFSmG2VCoLxBxutP9rycoYXtG0j79ZSnGtHHIY0xyM",
-	"hXlKKLCiI4OWfdz2BFffAkQdAG/j83V4nZFosMF6LaJ7p2VfFDJnO/V984zpDnR6wiMuDMv/jsKp2t5J",
-	"bY3bNpBtd0k/IKNFM1GneoKLHU8UbG6vik2jqroPfhlARywSz24iOxe10zl0QqF2vmoHtIJAy+kHloLV",
-	"juIH0TU9ZVBNMkQ5DyE3WbGcpbjv8HGcekjvd866EXnpEnWksb2zJRdwhwzHYl5Qod2VMl3XKNMxj06s",
-	"bcun5oMx5sexSPyOsJD2TVFWlzsbglV4qWofDBDqwoymv5CIUnMNScbn3GL8k1FCkklCkv9/QpKjZESu",
-	"zZdobvqB5xd4HL3z0yVG9+RmbBMetVVBqQHrgF6vnWJlRC5glVOa52OBOY+2FUyEBTLZOVeaFSyziynh",
-	"goK2vdPq2fFXoGzgbENrHYTU3gSV7mn3z5h465+wVV+W5wEo+QAybic4eDh4OJJ0xY9SmbE5E0fsQRf0",
-	"SNM5zBWkfoBGNmAPqMRN+OzbM7G+wUMLiqmTSxNzqL7FX65AjhH8x09GMLr/BhH4W0RqNufM+krDMxqe",
-	"pY18ya+fP//q+XYmvE1B/Ht+tJLtu786tLyPVpi4PA4rK71zDuVkfQ99FaWjDS8Ph+A2W6Zd/IPO31P6",
-	"r/jEyKDuDEeo50ZUhRWdc+Htpq1u++rJ5kB9f2rtRYfsQapbh9u0fgp3shH8ORpEdPIoy5UvN8OxEs31",
-	"Lc2BBZXls6gmBw1N4nfEOxfq4nAD6jVZFfKOZ6wAIcsyW6KIFUoKQm0ZGXMPkc8TWurF6MO9hrYnaU75",
-	"EgIJG10U0rUAtQ2cNCuYj1hoecsEWVBjQeClE16qwViyrGCqRS21P5JZIZcuL9nYxjIzGz5l/A7GU+3+",
-	"eu2egtnOjoVg2twr/sGWzsw0KyYLqiJEPdc/nB09ff61z/AvYb8QeAUlOS47qU2WkDaRDulslJmfsbCM",
-	"DuZDripOjIrq62cxKqrhoI/KjMHNfmOyxW2qQZ1gdrtCrl6XOIb0FKCGABGYMWMV+TyTqfqTzTFcZl80",
-	"JsTWUcLpwJTUx01GpetFlXmzjc7evkKSD9sTo0agElG9HGRJ2qS4Tuo+xtPgdOf5m9ng5JcdserrN5dv",
-	"rKR5P4yd3VrRE9MVN7OnlhMiYzlDrpt7V7sK/mQMdG/obmppVDhUujn3lqECTlPAX6CQTI9Q5YjKukzC",
-	"LRdZt6ycH82Tvw0H3u/fwsDpfn5lJQsGPnVBU+0lzPnrV0aHX1JRq9klpFm8sagKfvG2417paJGf4G27",
-	"pSI/A+gx3vlSp3LJTkiSScGQtTCh6pZliaP4AlGE3KFAUAPkHrqgQuESgQHvklRNK8Z4My1EGZXssW1j",
-	"ShrWi0oU9XoH9uVTknyZYKa0svsM9YvP1Fg4xcNinOOTaRtquZaaeWX2aVsvzEZLjRgI5RBegSc1Ly6R",
-	"s7EIt2+FJsPM8KLcJYNbBnDHimnLfeoC6MOKszbjKqVFlpyGTC2UJNd0TnGv25UvmNKyMPsgYQVVDAnK",
-	"hdQsGQ2GXUx7amx3OGPVWtvutqsv+xjsXW0WM9bPVAWFrZtRu+0ofzStI6cb7WPLQH+0wifiX+DIv+Ph",
-	"KB4GZAUhBYYndGz608ZoNvE5xMG/fFUlOD4TPAvgmXd5vB/kdFIjF7OVLex/ueQW988yv7X/iRav/YeD",
-	"DPh/u+gh/hNgrYPhwJ0H8582NjZ0Oq7ZJ0wpx3Bmbo8a2fpwYHZiWUDysWO8sP+9KWGMXcgeNBNAxuXz",
-	"33D29zEMUMR1twtSR/L+cewC253dZoFYm9s7osCLNSpGUKRgRM6Nnl1UCfaJLSagTgpGs4TMmbYG3IMm",
-	"yZdffgmCQJQ5FFt0EZ6Ho7k8sp34oKQYXdH7n5BweRD8eqRu+epIrnDyj1bS2JpFtUqeNranPXMtlwzR",
-	"Q9YRs1oxgaAjFHYj8mq5LD3fbSdT591Cktq93Ki1ycScCzie4M4DhUTei39/Iwh5vVqMIPwxrLlkKTU/",
-	"UzAcEMFbuKGGg2mpuGBKgXCI6TONam7RR7aU81tJxa1ERWuIO0XS3hg5KPszhkAopQtGl+Y3tOlwPo3K",
-	"pstCOCNgM+xj7psu8BMo6QVvAOFyRvVuDGmglw9DoubetMzRiIJbPPSEitTctEw5HkHqE0Abhk+UXG84",
-	"EOx+4plnutkdZlowoLppdry1zKJazjE4iJEPmWf4lQRJRStaX3v/w4/OXjklNAe9+945wkEjQoCczdTz",
-	"LXZZRNvbpiq+jQvU2HkO3DtlCw61ZKLCw5EvdWSKsMxE0XNhCy/0XolSRZbiBumKdOlYt825VCtXejbx",
-	"K4+hciMEovOS2AGe4BMiYw9GHbVc6aoihYrPjn+pVs026s+EZ1tjmlAdTtPlqrvDwpcsiLXntJ62L8bU",
-	"54poq8a/XnXNy7bore8P+B6qDs72HhzvH03bsT3arezU5Vq8bt56xUIK/lNSd/0Q9gAFhbH6snOpOEUb",
-	"RB6IB+ZWaZRa3gX/hxnlefAzFSnLgz+YNcwmstTuD7ClG43C3zZahr/65s3PTCiEIlbv1/4cNlH7oa2V",
-	"Wlc2f2ttr941KAY0skpA8Bf2sKClsiMyImFkJXF9tiZe3won2X1r89fMEn1MVlSp6s/Wig3+rYv1zrZV",
-	"uQxmvFQrJrJam+Hv/suNcTCRTWaySKu/mMkQ+AnKVezvac5o0VhsKMbS+JtRnlfBp4yB7v9lbHTfmc5m",
-	"kTk416lcRStzIJDgJIjffAYarrdRFWD0V7lcLxk8eY/XgEhZIRSAL/A9BbS0WAHemYjoEPEG5GeK5IAz",
-	"GmIwuB4KHzpyPYJi4xRdZhB82hJBR93Mk347aEHV56iLCmblb6zgM14B4PrYjEW64HcsmyhG80iw4NLr",
-	"xlCngmUEHrSBM3vpIf4MHQDY3ma8wJZcEFZT365W229NKjG//a50z/tBbH8ciN0mU5rtZWD3UG8qJ/am",
-	"zg1XZkzFcFojB1WCi3luJxowHVNne814DTi26TT2jhc+N1rekqulrWBgU2sm/s4qBXtYgcem+puZy9hL",
-	"OMfvD6D7sV9bqugzmtdCCu4eJO5cCqnhKZaRNdPN4DGUEd3B6Rte3dYDaBcrdmkvWIe9sjmQnCrspy1V",
-	"RJU7RSNyDVKfsFwx9NRCRV+5XBnxCpUIiyGkMBkD20E9gEdwQY19Rz13eU5TlmFgAco820hPbee6KFWf",
-	"+A9OcC8YmV3SxyyGaWKI/Q27EFsVKGEU3UXvsPaJhNgGF2Ulj6DoBQCgqgwutyZ9t9FwIG8jElMG3p2g",
-	"eYDcTJmx4ehyBagbYw7GsZ+rspjX5F+EwNNcHZXVkdhX4HgmSLTuo1e7xhG+2/0OkDNXUAR7EX6TOGuV",
-	"F8Q7SscC1JQTBJSh+0LcunIeq4LdcVkqPDHuDi3YknJhJjT4CpTwwHMUuWdI12umFHaDtc1zNXJ30/mg",
-	"tD/bw2oe/LBQ5Db6OtygY3eS3p5sJrzBDYf8FNqHvURvmRoLh4zFaiONER7vPFrgya5flRtXbeyceZKp",
-	"wyClL2th0aIUynlC77CEBGySamUFOLlU9Hhurql3kP57+zWxOuIkcPnHIt6oL2RSgDCEiB0STnYxmr8r",
-	"89u/sWIaM5lt4bqd9nJOhWDZuX26AqBv2xWwI+xzHRd9Hyh8FVCadISwB2+UomA0w6jChgpTlIxUzjq8",
-	"5+vBVLPxP8gpJL3SJQVUAuAm7rliFhAORHYCVIAllAwQkixlwXB+SqF53gzTckWWcHhOzVrb1UdrteH7",
-	"DbG35oVeM+d0xV1HGzLXcCbsAfBm7fa7Nq60u7SvlqsQvwaU0aXI/GcXNNdmejUYLBYwC3dxxmhuEdEu",
-	"eWafbtmC6d2mzvRm0hYNfrdY23j9D2evby5enJDETXVCPvcjg02Ao9ULKkhiGlUTOpV3LPliRICBkov5",
-	"WICxrqC2IIgAqz27HUFuGVupdhRH0G6ERRinVjlME5Btl+mCqY0OGtF5EqLJPlPByPDjPWe9a9IJF7eq",
-	"A8vFa3gOgciT6t6KKHyuPrwzrmSeMWXsdCz9HrWL5B0rcrrq0I/zquhjxS5VMJou2hghUA3JAfdFl1w0",
-	"9vCOpI8tKJ1VIVMLH+xCQHnlX7A5VlmZs45iEmQFikn3ZjfJSJxgHAsvGdH70lH2OS/VFkGG+9gBszve",
-	"R51iMeZ+9bEYLbsLEZu9GLW0dqiAHA3d8OZzvbWiDLoSbgC36WuHo7rIq0msOla7kDeVFXcut+ma+6Bs",
-	"XGXcTTSm2VyuXu+pTW1AB6Cvy2t5X6K5KS23XePqMZbHkoEDsFagAH61lQQxPpQVa/M9lIkOvYLidCwC",
-	"jCj4qaxJsKybOGa/7yU53X3VmCEcAaDYglCz2YHd5UldeO6u6dSu/Af5Pc9HzdJSO41yJ6Obt6sx0XCp",
-	"ilLg5AYfAjIZkOZhMKWnfO+IVY1K+o2YZfCMRQiG8zYE1uOcpqxisXTn+jM1It+t3digzNq6qqeBQSOz",
-	"l4aOVKX5uvseVySB4+s4Yas7Y3dCzaPuEBSIsV3qD4jdoK6wFhQ9sylo1hs9K3VZdN7BDVlZicNtgmqP",
-	"4KU78d3jlxXN80eKXlZd2hnAdH15W7A7W12mx9gDw7HFAjfGvtEE0HgISqIPXbYCFoI1/9vIOutsisbm",
-	"ET4Y0XNxJ4FQcQfNzVbo0Tk+7m5Y29fNdm7tiS30Gk9jLUqROjM6Uvu95k8NGnODDFuobPlti30VnuXt",
-	"chWK2qBQp7lR/2yipAUQJ5dvLi+SE/TRkeTl2avXFy8gcCcVgFyMmQb3gktoUGUK9a/tmWYiG5Hk/M1P",
-	"b19f3MCrNIdCPt6+sy+A2nftzBCNmaKkoFjLFpyV1z++evv24sXQc4eV4tS25DsCtqK/mcYCm8lkPV5n",
-	"RjUYDnA4g+HA9y96Y9R2QE+vWp+s7miFmpemWbgI6rotma5J4oV2EtOGmghPKAJvPhLdO16/3dScrH1b",
-	"t2nBWAStfo22JPm8btvaTBKKSfma5+Ad4YrYgLdZV6/yE78E8Nb52eX5xWvzj8IoVsKxhLkFtEWyB0Pb",
-	"udoaDgfu9fhyOk9ZWAgby0oMB9ih6HvntINTdVPn1BKLdtOwMNkJsfwSyULrFWLhP8hpEoGQFnN1oLya",
-	"M6LZcpVTzcKKyJ8ZXXheLk07wwravoSHlq54nEMcfabGIsHKr0motfj6ynPmK8sK8sPNzdtw2PaGmDNI",
-	"rQEWuKnM1lZbMVOxSxqbFmEhfgMceNzMrhfDhlJpRphdSk3oHeWAL7bovqMjsGXJki1lsU4aMP5OFa83",
-	"jhICn19Z3/QB2QJC1hJwdBchcUCQ3h01jTJ2x3K5WrLtTQOQAmgWPQ5CyDBDLN66LWa8LfGsCrKVqmGc",
-	"t7mE9vL/q5r7v83jD0wKKyaN1aflGHwfJ06gOR0G9O6APwD8ZhIlG9ckYynPYILAWG3xzK1YAeH4Jtp/",
-	"JzfIH42qpEfOvU28aN0S9vc9tsTWNC88FZ9h4XsjzJBXAHOS43wwNXaAPyKvSZXrFG6ksOPNJhvdbPSp",
-	"wYYSioWYYnBuzks3B89mKjiCkGdYwFNt3m5wGOPsM4LwzN5TXBF4sKoBWQVMXDn4A5J5vBH5Gq0XvWCK",
-	"eTO+IuDAN0e/E4dGi62z6aRxc7y92PcujwyANVsYjUvLX2b1r5DxdRjURwWFBwrD06LlNjJ64WSpehQV",
-	"Rf8aKP3eDXS8fbhfNWqb746641y3ngOoI9n/HJTCj6LiJozreVuB0Tb1qp4qszH8SOILnc+jFerffXVO",
-	"vsMfsR72PVcsKiYBeQBpVd21Ud/fKMC/atFdSx5TYkc3wpwcyG1uydfxPrfH5PQE2Yrbf+56S4RwwZ0P",
-	"z5hIuZhPAE0QT1rHLH21VkZGnDQyZyxDFFWKz8WSVdMZzA7k/cf54Czz3pYZRPTshK1kuugUxoBXFJvs",
-	"Q1CHb/q52Dl7q4LLwqrZHU4CSO54EK3svLwBdHL3s476ejJDfaAjNq9LTAoZ/6uoFF8yWcal6rH14XSL",
-	"iG1NPtE9K36jAZnm3GNCbTpAs8A31vZuSVXSBZ/PWRwr9IgQmy+pX8tYdjKnkrP1jdk4E80zHMbWXLhu",
-	"40TU1qu5T6rxui0b7PTNU7v9vlI9Lyzzys77Csez/QL3r5MFVUOvUhFXlpJIARXbYT84DwJwwwwdGx38",
-	"lAwDBA3QLC8YLfSUUUuIR70a6BTFe6TyX0LeDcrDsUANAnoO1clhMVricpuHwvnnOnmNA20h5jPul7WI",
-	"rMdteYs3fppdMuKIgApLBTk7v3n1twu3CuCbMcM4JS+uzl6BBueTk6gYC7PV1+DTH5EznEqSyhKwlArw",
-	"7XNAROV8xoaAsiT3C54zRAxxrU58nH8sKHn95vrGfdv2xBdR31C8aucEjkSrr/I8SK+JZZmC+gmSphSZ",
-	"tAUelGaroSWdECypArTc2+9mU5g3zG6XgnVYGeuK2v7Qpax1+Lf3jSF4t2tPwLorotrMhQ6adk4A74DF",
-	"yg2xVHUUdF3SN1zCVj8YWu+sZQhQB71qXGguC7eOqKswLKOdwXV7DfXDzMfvvWOyYiLjYj4kT8wJE/Cf",
-	"T4mfqyH5imAu25A8IxaEUQuWP+vQXc08InZXTe7a5oIi520nLmh3WG2DxvzvOobVZwKvup0TPMoC/ytM",
-	"96vSGi0oJep2ty98B5kte9xkFWIBocobW7+fYHc1sTVbbhjyWy35OpfFL+/NY7+Ezb3vTGixqcREVsg0",
-	"9qHMbDE3o8xV2k4OcXB8MSwNv4+fx5Y6KnNt86nLNGVKzcrcwXSikiaqsG/3TDBbaqf+/QsL9heZVR8s",
-	"Oi0MZQSkUp0DvxdLrjXLogu9eaWzB64nqcxYR0Nkp1G1fSoaZlKXDC6fW7nThwvVTO2zNZavx5r9Zy4A",
-	"T37i341cJjsrOuehNTZ+9XZHTb1NjPkTvY9rx1P0WjSUJ7yBOy8xt24V5P4Ix+Fj7OYut/VVKeCytiXn",
-	"/4ecgY4Ousqd0KVfVQb/boyIF+KP3vHXmq32gW5i/LfPZDyaBTpGqFalR47H14ODEazV5ho7Hp9E4KO8",
-	"YQ+RO8n+aAGkVVlxY3/A34Kg+Gfm7lL3rEBfCXvQ/bizxgLJs+LBx3Mw375bO90svsydnHqbU4C44f0q",
-	"c1iOts5syPbhOH++ZQkmr6qE44W8t/Cm3fyCSBbnuhRb7aB4fM9xZh+QniKGVXOOEIV8YqtSLU6QQ+0t",
-	"6ntBxPZBK3SQYcjUWK6pkQ8WSFP2DufuzEq78RSBVommha+xlK/JSirgfOisUFVz2JaoZvkIJltyHRwF",
-	"QrzKiidI6GPToeecxd3C7RYo1nW3yUjfuueSPabjzAryg6buSaHKpedrbImeGCE1kagatHIbWIqMomRD",
-	"n9+5UbPImONWSA2xKIst7oO8yErT9JaA67gi2GIPABV8+vxrcvvdiRdqVlTaM92SDOI63y1pxT4dlL0w",
-	"bw3JlKW0VAziu7YOkPk9qC4qCwdbsxkup5EMl+syXfhvcEVyNtNElrq987t55mpJki1FNuxM3VOXktMd",
-	"/p+xrFyx1pgP/Aw1pvqIrqBPDk0KXLNtRZMylvM7Vqw7x9WMujlJc6p6nC7QUc/hHd/E0jJIRrP6LKaS",
-	"izmRBZ9zQfN8bb03o/ZuwRbf7T6otAb/pmPY2wwNVozFkUVwxCLo33Q0r9DkqV0Ge04rSF9AgYzwPgLy",
-	"ITqsOROt9NQ/AAWxtvlgOReMzpnNGgUiWGEzu5YIwN7tjQuqjW1sNsBzn9pqvUu6tu7+PUTtD/CVmKRd",
-	"sLyLnhg0JfMseHHiGHBbakFj4VxvK6YyzyFTiXCgf7ZedK5IYhtMiBTspOKEBmLIgrOM0FLLJdU8hY3p",
-	"Myyor89aWaON6Ebbwep4/iyTb9fjaoVLN69B7WS0kjNiej5X5Oebl0d/GTnk4ZQq9vWznocvNyp/T0ge",
-	"FEbz1vHmOsNPTmnLqWYKKkoXa++JxxF4h4DlEvA1GoALY1OrqJWlZrTIOVQYYm0s3lU/t90g1Hau8ox2",
-	"DNKb1pH7rH9sH0IR7URK4VG4uri5+j+vLr8/tXT2QMBD8BhA9ngzu6jHEFBk7VLr7GN7aXUiBba42DZa",
-	"0oeJHcbugAsw54Sz3VY4JVSeHOFQRGKMyLuYuBkL5ciOhwETvWuiyhwHCD+sZVO8bC/mJXX8lnOMdG2F",
-	"vhp3mNHTjCXiOsY3c354QWhR8Duax/UOd61P5GymmO5o//q3wHjXEcRBi5/Lv7gHD2j1rlzxNF4xkRZt",
-	"7GQ3gZKIKTL2gvAXM+IzuOpc6sMq+T28P/aN/YS0f3mtY1hNdAd5ABk+HMraIMYrOsQE3eeYSCXErrqr",
-	"me4N9HdlE5e72+36+5HObulbSyDdEuX3/NJ2y2eMZkd2ebGahS8jgZoYxVoodtFbd0hNOQGOAn+2dKc9",
-	"UTAl87JLVmM1X1fVO79ZMs8JYA12C8SC3XHVWjXF2WHosrAXnGIiU6fk2FUNc8dq944opGw/Ww5Rgr69",
-	"WagMdwOz90GSgTe6+wRf4/M1buaOb1peZktrTNMuK3ut2aqqUVDnTu7Nl0yLOdPdO3yDzwO2vliCuGzV",
-	"ekBrAPF3dXH95vXfLl4YFezFxdmL7srDVnxcucp60xsFCLam8ROBeqJT6BQ28sUNnfvEcLyczYU+ImeB",
-	"KmD+gn4Yd3EHYO2wxPYOjoJoGOaeFgIqc3Rernfujd981Y5uhyDGj9G4IJsWfl201DUvfzIaFBjBCtag",
-	"fHig6m6IupHujQq/hwNpVWk6lVSpWdmbPtntruiz9Haf8M02u94IteThKMt/PaoeS6rqiqkssjjmfqsQ",
-	"tcWgQnDI26s35xfX15CvaRNx32+lvdkarsOnmhukNreuD7vm9PFlgzr2dFsvclb0xWE0vIKW3R71ArVA",
-	"2hQKXktBqGn/lCzZcmqe9N596wo2EvG4mTzdiGvM4+jPs7lnuEA2DiJXTNg+7cHY5VWCNsqfoHm1R/uC",
-	"3Vcu8sZQzCRBmThh7XqfrYYzoxgT1i6K2xlFFCzmzJoVK8jM6F1YO71/73fsIWd/9sU0VOoMDZWZOBX1",
-	"4ard18XSQRjFapZRBy02VJN/B6V3X70sWt7B3WQ1mbejqHmwWdBc7gsVd1vZCpACKpG6YjfGkAj395As",
-	"ZFmAXzij6wiknCo9ebIDCRLdDvDm02d7v/p82fvNxhq4ZoZ+FEGvdkx9BQDqMfNvBHpA1nsU2MWr3JhF",
-	"RpZ539C/fX2pPcgznad305sFF1BNUj3Zofk0luP8x8s3715fvPj+4oWthAAaI6FpylauMBhqRhAFSFmh",
-	"KRf52tOJuydHY/Hz5fnF1c3Zq0ufwg6IV2Cw9o+Rs+/OLl+8ubQNmmYWVIAT+g7gJ5DVrsYCKgubn3Op",
-	"9Ii8e3Xzw4urs3eXJ9Wa6M1XAWqP4dMSssuhDoqVqlAJZQFZBFgsrcbnEU5GSMzihzUYDnznB8OB71GL",
-	"zthTkFfuhI+DGC+Vh8W1FjpyVb/IdO2pM3BHjOJonL1t5PvCKHnicL4pS+C+YGRayFujGFkErh5tFlrH",
-	"c1MdjLilFMx0cG47CdJ9ajEGII9DYTc22He2IOmr5r6j6a2czfaAYINYnTJ9b468tXA37wZIlaD5BNBF",
-	"dzS3Ovzm1eer+R8/+8vxcYe08Q/coaMibrLClhqdroP65a4P5I5iPEc4VpyMF8yDtatjJstpzmrp7NE7",
-	"2m4xG2Y5/EiXZa75Kueskc+52b2WtlwHm3pcZG02x1D7vp/2Trvq7R4pFG1b69Tbis6IvGVsZYMvWAH0",
-	"n7L5/q13y9Yl7rK29fWwPrJ9xJ7HfFdA8ud7pL80Gtw7A8aPZEcWjM178Y//VptDxMr2NYGMheNcLtO1",
-	"vc43N/+Li7MXe9gnby8uX7y6/H6PN517e69XMe7+WKvIdT5oMejXEOdku+g6R7zpHlLLIlVtfU7Puuqx",
-	"2JtLtH+c5BEZ6N5wd21sn48XWHB9HwclVI/bvKBti0a1h4xerGRF55RwBVm9XMwhHZy3ULk8ykW7BWEf",
-	"ia3GtQtZLBsR4BFJPigpErBLEs0edOLqnjkofTLEnOaqZDWRBdTUB9X9lCRTLmixTsw0BO/ZMHZSN2DM",
-	"14Bo6cGIHHwzaptEcYmtdGwufMkVsLPka0iXR+zQiLy9uPrp7PLi8sbLH6yn4+O3Y1GHigX8wZYyWNG1",
-	"IkqSzxMMk6xYsaRm4cAWDwZ4c3V2ef3q4vJmYGSS/S5YaMZyu9wx1pc87wKdjwVYc+fLTr6/uCF/yvJf",
-	"/+TEN/ACZJYQD7AhgBA8BcYzIBiGcmgRD0mA+O6QFBJDU3d8rYnz7faa9dr1q1bh3upDTt8A1PZUAurI",
-	"2mgO2SSVQlMuVOfB1yGxnV5pwGRjZdO+ehovm1Z5SydLHsfz1MizdvJJOSBrxOGjSGL257cgbJI29rBn",
-	"x998Xct0erqDPmxz5uswzS75ZxapudGNGKQzwPEEz//lyTdPo0hBs0bbcElwTpFzOM8Jhk8Pw6z29LgF",
-	"v4mirt/pCl7sc8ACtNTmblhRvfj4u6HuDeuaJVlFNnoKhXqIY7MzPhg/WdKHgxy4WpsHOsQB6qdTdcye",
-	"xTQ9lKfn5FaYnhilTBnRJF6EFRPwIczZqPww1jdDV8ZKVXsgXSs9ePvh8xDGTWHgUBwYrz6BkOsDTTXc",
-	"6ODop2RVsBl/IDOJIAlgwP4yqdXvGIsEMBZq5BIie7H51pE93dJFt6it3ztlYY+IWmvehiugoDQVGfI0",
-	"SdFI/9iu8US4/fZMMuuXvhL5vVB6oliD6m23HO73SmuyTwXYt4/grJt76I4WHGiiV7QA7k9buNXsuf+V",
-	"jPrhm1cxXr9G6JQRYZ2fHpYmZEFevLo+P7t6cfFiiFEVlpFyZY4vVqUcEi7GAjPyjKljDjhXmqfKPQa1",
-	"K/cpPWN6PeFqktJ40aWAjLpgEHGasoAZPjHvJ20GY8ocdqCxIlLTPGA0dXYNFgOwr+2B8lAgHdoh0pio",
-	"EQGptIIxu/DzNSRBUD6qVQ4iXMciSUN0aXTLfSyoocVJcrOL4AsQlHJ8vkMwMeGhyu40KkaFSHxskec6",
-	"ps4xFTmEX4jtszupJkxCKRGufQuy7/1uIb5HTAksxX2sKrw1PlbtGNutnYVjGv15u4d7Obxzmtdwq/QM",
-	"HzxuqVTUx93UStl1dfH9FeAPg6RgxWrlpC4v3g2Gzdi0d1++71QMICoDIpx1XurDApEpS+WSKVL10hff",
-	"AwJEl2VbYGy9c6eH1bh3uGx+8GZsD+0lQWvGSI5VNGNvSPAR50WDYYF094ka1IaPyNlYOAbxBYUEFc+G",
-	"cC9BJ3RXJpSdtwnnAbIZ24mAFx2cZeeuhBZ6ZqyE4+v1ajNSTneCVXGN9gnrJXKVkEQxnTjdRoHe45L2",
-	"YaK55dEHrUgKdkoSmmWJsRSY0T3Nipgb/3QskoIt5R0zrS1tBXy2NC32mf4durlchfhhZSED5nODoRl7",
-	"dEP7FYz/EqzTdqy5XA2GnZZE5lkLUgoLuFJ3dn0qMCVJLcUvQabUKeNiHs/gOxkLKkgpZlxwtWDZ9vRi",
-	"cO7C78kXQ5KYlvBbCeECAT9ws/pCcr4MDBYJ+Ez5Ki+usF3h2dWgVAiwTiJlAsXS8Z8nWf7rKPjUF8i9",
-	"uZB5NqHAF+FymMKW6z5nl1Ftb/4JPoNkveal6g+1rw+GA/eZHTLu1XIlC30WULT0uN5yLiKS/KVZuie7",
-	"i/jbqPlmA+30L6Me9C5NeKLpa/XR7VsYZ+WF43/oOS1tOjYQQZgd3UPLfswUx2eAZ50Gf+Fwf7/bflgV",
-	"cpojAd22C+OVZsu39tGWIbqWuozzqqL2OwSlUZUStyhFVrCsTkNBYR9XKPoGf1F/x1Pj/EZ0Zs9iEssd",
-	"5QKMHam2sZZsNyzBfaC6zAQ+ufcgPS1uc4SWRHU3ZB6a6fLkrZD3osuQqsnFNYVZsyE5SjI+mzGIwPPs",
-	"xNHA4zyPRd29BQDDKr1VBhG9pCKqSXoUkGyXZrtEpZ+n2uYJyGpxevzS7zhmexKq2riB0Yetjgv3wuc+",
-	"ev1FyHOaUiGFUQ0gFn7iVOCx4MKYYHzGU4rUCpqpFU3Z0KO2FAzW2Pc5plID15OxNaZr0P5OMSxeTLku",
-	"aLEmkIhddcQp8lV/cKUhR39EUJ9TLviOL8vZWCB/B7nx3Gb2pkN/HPrD0OkzKxXDSkD3Fm++JjaqaKsL",
-	"QC1KSFfBBDXUn2BTneBLgYmHnfycksufX5N0QQuaalYMyYLmM8h5GQtVFoWcU22WgRdD2+vKUSc1GjNf",
-	"eDPt5/98+fLlC1vx0Bbu11IiDz5XY2Hkm9GeUVJ57ccz4SO1jflTLScLad7A4ZrFNOnNuHSccPXp8+c4",
-	"CqzygvV0wI9ubmT3SXQZJs4HHndzdqqnEnJLNS1dxVIpPCGiFQS8xr9lyazIT1WR4DkXlnOMZ2x5ksCu",
-	"TNQtzbOTNu7Dj08XdYblBDR5AtM7Iud4pdm69iXUvv3L8Mk3T3H6N2d0OHg4sveghbZt8Ek1qCUjX/j6",
-	"GfmRf9enceez39223zrdmm+lcfJbsUft3S68TfVgdzdAO8bhNnDsLyXIG3NppYxIka9Hu5gna5ydTsak",
-	"cjnlwiZZk6SKmcdPVD2mHp81XGGSsVRmLSxkFZ1RvImvng5tMfFZWAm5WtzuLEgN+potEce6YdmrONnx",
-	"ViqVLcwtvsFvjo///OSbb54+f/bnZ8fffPOkc+PbCV58+0+fPPvzs7989fWzP3du+SAMMPX5fuJOqb/M",
-	"4oUOD0Hc0kLnfUx+CjZn+0lwystoBxfGxzjFVb5Mt9Y3M2da8l5qFCOE66A8HTd6TS2yPSI/cvNYcmu0",
-	"k2RoCwCPBQAVrSxz5fu30Ew0vVPbSRC266ivKyqsnuaufetgxFgRg7ZL93vHZh4BfP9ogRnfpx6hmW6e",
-	"3yUX4V+fPCpOEyHN2xug9dXTnlcL1nqyqHKrQZ6EQecACpQ8/rLZQbwW682oNx3aoQNe24NQb9Fj2tPh",
-	"49goOp5veDxgmEbRG/OSGGmFyIWfr16rOmXTkqIBSqZMQZXlyn/wmSLyXpyS5MsEIb5Qb0qsgysQyIVX",
-	"miR/Sk5J8r8tEvwXevT39wgFV+UKDf2GV6G2Hs/+0reSaxuldUbX22qlOT+Z0nTt2fDxVUJnLlywo9rp",
-	"1893pyNVLvl2SIfrTGVGw+xdXVzf1Jj3GqyC1/dcp1BHi2tjj88IzZUkC5lnCgu6cUGotf+G/iu46Nbx",
-	"hkBQjHFCL8cCeB1biJSnVbpkt73p8isfg3rywYUYVe1mTOOECBlyaoh1hfKogizIqhhD7WMxOxcj9Rq1",
-	"vBchiH9EbOI8FO6Dc9U2aVwsWMHjDtyiZA3WvOBDp2ioOwo1YeNNFjhIuFAaKOfi9eHZatJqHP5gw46e",
-	"ktS0ZxQqQnO9kOV8gX4ffGtqHRiU52XBwH1sJD6hYzEr6JLdy+LWzpBta0hUmS6MrYaK1yTL9RFKCC7F",
-	"kb17rVPBoXxXPD36Mjmxvhmzd42EoaoiHgC3hACi6Jl9DMTMl8kWodIh0rlDprQ4aGs1/HGLQd1FWSB+",
-	"akGNZe8uKnLmto+tpK2YBjQZze6oSNkpSeAySEAQw0leMmpZY/1GNJthyZVasTx3onRz8c2lXiHt1TY6",
-	"aR8ehTL80rFU1thH3755df3mcuf9vut636lq1CSUWrGUz9ZAMeHxaZjuKu/FISzbR7GgmtPoLgqGFPXD",
-	"JjXqWNS5UVtWC7dFR2Z9hBWDT9UKYwDrAnVSRZo/jJDm3yzYWDhRad9FVIfE94dE01vg+VUEIAptHS5Y",
-	"RtOIgvaT9WtKX5qgBrcECicoE6KlOdtSMHDnZBLymldUL1ozEQ5wigummQA36g7dwEODgGQDs/WC0Bqo",
-	"DDnA77BO9IuLsxe1X826FwzzuKGSp2l2ExS6qU3sUiYaOWO7NQoMtiWBYxawQlUiW6t6MRbguIYRqhF5",
-	"47cT3Au+UDx1XDG2KiwACNr2TYtDJbxI20EQBwNkunem613FjTc9kBc3dA6spjPib/V9aMRqhmiNIdFp",
-	"WDXNscZkWN/GDY13U/YPrTnhj+2mndDQFjb3WcjKWGkz7ztYPvvE48xBbOHVM9t1QUWWRyu7fTKbPplN",
-	"/3Zm07+69fPJEDmcCvNJr/9X0uv7Auc/qdWf1Or+avXvq0120fn2wcefId5qyYo5M1s2XZDPr16ekz9/",
-	"9c3XX3iyEbyAuCBsNmOpPolyYrnTCXjzoS2fhwuCSYU2UXVXlOZw2uTvpbQdVOc6nBaD+6G/KmNjyV2U",
-	"it/vvj3kTXmwi+6Qd8/vdk0cXGZHJOMWWXXFfi1ZyfYhdjroMvZfKcVclNSTtfcdesg3sc34toXK/N19",
-	"Qq4uXly9+tvFJfmca1VR6N4KeZ+zbA4JMF8Myfmby5evrn66eDEW8KADTmLeSrEErmKqHb+tLQHJsi+G",
-	"5Ls3P1+eX7wwH6iXTaICrs2xwL59MSQ/nV3+fPZ6BKrCSZi7ffF//XD28/WNaUVIb1fkbGb6hmovtA8p",
-	"QmORyqXR5c2HGjRMbriD4cAPaTAc2D4OhgPswmA48F8fDAf+84PhAL+2IzGmY15ArJSQedGzErQxrbWn",
-	"EOxd/bgXgK1Z3jQSJOvIML9H2kY7WcfT4ycn1pt+Sp4eHwPfciMnIaw/W3F6eJUEPxKnDH5MpZY4a937",
-	"Xee6zDsQKjbraPi3+lPPmF27C1bkPrCr87pYH5BmD9ojNDQjiJbylNiuQR4gCt8W2gSrX0xWTp/dC0Pr",
-	"tZ+QqyUWZNyGSg2SO27Z+hBww+Hg4UjSFT9KZcbmTByxB13QI01xu97RnGeQjDZgD1CaMZsYw/nbt/iZ",
-	"76CnxP7LjrELhLGR18AFhpqAcK4drvjI3m72z69p1Ax5WxkgX39z/NQbILVSZ/dQ4gUCuSKEI8N1EqAw",
-	"vR+B6HvZI6XG9OSNPyiN3dPO+7qHStGX2hyOlkNp/rb7VO+V9RbkAHRFCsYRfl3kzk0FVu1js1an0ipC",
-	"GMOyztX1iY9bgBn/89XrETmzZErUMri7SMFYgAfH6lOQEyQVa0T/PbCbgJWpYikq2+TIjfN6gT+0gsnb",
-	"2EVQFWEUJ/bRC5nVikq9uQaCyp/h/5/dnP8ALLOvL24uNjWefQ8xhF/IW48Rx3N8YMS4j02GZs+zb3aa",
-	"PWWR97bsDzcRuw5fVWihz74WhGVcs8zJO+/td24W3Lxmf7rSU0F5x4bmWepFS0kP/OkRtU4YwSZqpU5G",
-	"27g6+8SJW2MWF8uVXru6LmamLAlDFjI6HC7nBnbLkkM5g7VfMvzb31khfSqQzZvpQZ2xdynvrtVY/knF",
-	"ax9XTXZDR+jY9era3Z484Ety2LPRo2yUO9F7YPBdsY/9FH0rSHar+u4j28dx7QkZ2yqbWI0dHACzQi5D",
-	"yp0fz17+eIYsO+beuT773vzrr2++GwwH7y6+++HNmx932NvXmvadP+9r6cvrtrug9IHqkm0kpVTVNqHv",
-	"O5ZE096mo3Lv1FfxOxdzdhR5pTqF1F7lyYJCAm3rxN+TCHPnnsRO7h58zEFgkw1OIDKjbGgGy4D5Yvkn",
-	"hKs6eUzoL6t5t8ZCFg6/UrkVnP9KMJYpH/oZESjnlOW/jpaZj39beAmfGTNjnTbrOvUsABA7GnupwrHM",
-	"LNrqjfogp/FAMZBq+qysE3v/A0bRyAGrbHyQU5KxGVQ3MfN0VpG2U1KUAnLTuR5W5pfL7qdmw83LpdlO",
-	"e9GVmg72LQH1o3mnpj23DRxS04J0NqNdh3Kvl7bdVJLbPoqJcadkuvbhF425tiRjWN4ZMKF7VKFtwftt",
-	"fjsLU1gbCXyNRequkm+d5Wazu6NxDakCO2G7UAmWPzCZYMyD4cB0Y2CzMJVm5r/txh/4Ks27jqqb3765",
-	"RWoryKAKtX6mSAIvJI62hS8ROsIeUsayhtB2Q3S1nwukkUTqyKrwa2xQm6HNqj5mxwCseyN4ezJdTxay",
-	"LHaywfpCmi5h2xfUfPoMqmiqig8WwhGAORPyHig4xwIehWqbNlkD/mAmpuHw6ak8BF6fZ6HTx/yrOWWp",
-	"r6bTbcJs9R3/ZjvzLOQSI993uZpomTTYreWsYrc210BhiWkD3I+AGMJY2En0FqXPfUGiD8H24pypCLGb",
-	"k4I1kSdArttWQvnGGJIHLqNc+66O+UFhh7Z/89Ti9s0MmXkxG8v83KNovlxNKlLUGAlvMTcfxWeGlo1k",
-	"xu/YHppYK4lqm9bbEKdOZbWbOBAAkdO8Q+yapvYwkPbLKrYj3MeqQvG9S321zffIUv4bKyL61ZlwxPN2",
-	"z529fTUEvQr0ImQmBLTYKUkQI4+gJqNnDEmSsZzhn8YCdY4meSBiiwqMqw+GA4vxGtgCB0gbmd56WmAg",
-	"FjSN4hNaFmzHhfcuCKhtAEgctw+w7VOyKtXihNwv1uiQReJER0yUsZw7iKu1NO0E2CpWRlIFFIdInOQo",
-	"dMAWKIXmuYsKVE9a9iDVQ441gpXNE2SGn3PBHlcjvxkcSyWg7xyGu8y4JrqgPG9oRh7CsE3jsrSxPqmi",
-	"UxUZI7dkqaMi+dzete6a3cJxAeuQxEW0B5Q8+frp02e7ywd2d8y6EzqxBu23P5tuwOGFDkUUrFJB9+2M",
-	"z0pdFmzLuKrpSTrK/L3dyviln65bHcrmkGZBpGUfhsodof3NGutxIQfndr0HUsIe+bURf+Y+ZXcQt5H4",
-	"D5FBvcOI/zooVVtv9NKjl90zxFbR3U1jOJXZujs1ShgJfB8b23kuy+wCBmREOWjoEJXc1/f9iMrdTcfA",
-	"2urDwPhvZ4oguV/UVQ/r0lo5gGfu+kKRBU97XQn9M+ZLW5puLZ/R9s3EWmNHPEug5AdsIzuUbryqVOmJ",
-	"faHXrAIjRv3FhoPKsn7fL3jOLIbS7nOoBC8yLubddUZ3h07aEDPALGsPy2fKLat7LQ6DCYiGOtV56OIK",
-	"xTFWer9dosmesqbWQG2jBF5ULwo6OOyxf3tooXb5eC+yHCsUPxZVTtCnDmpobWk2NlBi92RS86kKLxlk",
-	"UblTEViRoLBITsic3zFBytVoLBKfQJCcEHXLjeVaJUjbxQTnKxN0mvtb1SgUJ0ajaNSTtL1CldQMAGtc",
-	"OA5S/7W4glqsr0qxF4YPwpzUq+aIKcnkiFxKDTlqwNtrCSkjwdWM6wns1pazavqqIiJTVcgC+2muFctn",
-	"tgf3BdesH8QvpXne0gn4qQGaWdIMmC/Q4SKYq7KpINsGsM2nFW0eVNXpqk87BhGa59GOVjwkLSHn2Izg",
-	"W0PUSJEYVcL/9u4WNBTtGJoe6A3cyRpcecD7MwdU7wacAeboLblSXMxj9AHvFjxdjAWuJXKZWmeXIKUA",
-	"igzksUzgEbAdIWTdlh6VFWvwdlaOQ12U7H3sUSayiS8r0k1nuqZzagsARVUmrFLMRVCXDWrw4mrDqJjI",
-	"IOHP2KZVWQ1VqhWiopHbZTLL+Xyht9WUTaE+KlZs4oLgC0PrUpWlhvQ8JLYFwueRn0NIXoGElvAQudmH",
-	"Lrlz0zbNH2XetgqPnNGMaAnz42drK/dNOPVTVk0xZuLd08KIheaWhExXMytjgRPibHJu01tVuWyjSGle",
-	"cHYrVqWPamfRCbdwI0bvPusDuPZVwfpWCXGqXmZbglMEIgfZi7E6i7Vg3JWpJXgunBJ2OhaJ6XbQiG8B",
-	"+cSDFzXqczWXNyQQcmFMRHMDgYMb7+op0/cMRckydOEKe1kt4L6FjIEzsmJFysyC2CozrjuwecZCpjDH",
-	"Gcj7Jc9zjhnXKs67vDP4/qQt4abheM9kaQTlRrn/4WD1/LjHw9887/PwN10fbuxMF0qxffPf9W36McY2",
-	"5AVG1sEy3AMEdsdiFvEmIXXPIGqdrrrny3Ubrm9FG7vnetlgfTFMjRUMOrxliV5pTGrosUIXDzTV+bpR",
-	"p2lzvZhb/W29r+0UM4JSdHzlqmzJNwp+74urLUqB5AWImw6C/ZsqcLE7vyLAaFVNRXzIWgVog1F/dADP",
-	"2HIlNRPpOk7G/rPgv5aM0KU0mr27Q81o2ZJr1WCy9fUZrMvQKAN79MrMQlbmLJvM0EPTZdtvWIB+2qKb",
-	"WGTntFSs3f8DF7zSEuy0okTuhJmEuz2EOMDF5c2ulIoUiM7ALkM3+ABKZRZUyyJqjF2Y+6f/povohBRX",
-	"RmRR0+ufnFFl7/Ao/DliLOS/OnLiVteamWAb4hhW6q6Q2sOauri6XImsXiIWMrPXbRVuQH1eUKMaMkFS",
-	"WiBRQ6ktm0Vb0dOKR7ZrLzTqga1TZPZDjamEd/P/VW0eptDpX+X0qhS+vmlAWbWhH+0gn7I9qxTfiujJ",
-	"7bDogS+oKou9QlLTUnHBlHISsptZYqNGGybJWZ6DbFFBYQv3BawX4B2297K4neXyfhSvqnGgfgzDc4Ss",
-	"MB/k1OycsIvB5wlHS9K8NsHXDsHK/kY0TrQHw/nuBDs5g5182OoOpgf2W/br5lILZ2dUR013DlESn/ad",
-	"r4dESTCDF2A9GnEFWEEAMQGQcizQ0M6opuCUKKjyJBDVVfp8M865MkegMJ0Zj693UOjvnqANqDSMe8vp",
-	"2q9Y2FaX4AX6/nBCsPRPLgGp5KpqmI1sPYQFW1IudgezWh1qb0QObB2UZMXa7ANbHYjr38+pFhyraO2M",
-	"4KxWFzPCErIh8NFA8hYybXSI7AVerc07yZ4utdu7t5QF61UDXOK+jt+FIJl2fxSUr1zOOzzqwiX1cEXL",
-	"Ca4ecjsPQpWw85xy5Gpw+3r6PRgUA/cNDDQcybB+IhobIliS6JjsQkQP6cPKfP/aTW2vVILlCjbY7nmu",
-	"qs3V5xY+a6vACSslqVjbRNN7ut69U9196BOwtpsA9ceHwSB8L1umKadcsOws1V1S0RrSLO0SujKTYZv/",
-	"rXELRTRpc3lw1c7xWf3uUsWxGhqPBZUbk2T7W/tIvUdb5+jNvehdAtp0WcjM+mSBKEp5kytGksnvtkgW",
-	"cwRzRhX47AAxEpco8MyErSRmSO1UO90bHhzTtWhDxuKrZH75TNmKeSzMyIMYB7AgSjFnBbkV8l51Wj34",
-	"Wn1sQzthW5cNMjJTvqJij7wJJ9DJqmrFMYwaMWYWwmY8QqhQ3YNZCa+BuBuRGggAowXmF4jPK432EziJ",
-	"wUGLhzUo222Ne2YbH5E3OJGC3TOsWTUWqGNbY9aJAoz3yObT4LrJc/+YGla+ZR/mnY0FhP5c5zwh38Lc",
-	"CggDPcVqhDRXRNG1rz7uyPCFDEj6Yl5jO1mRIDSdUy4Ss2NwIjG4AqyeNp7CMqK4SJkLP0OdaFur0Y01",
-	"46BwjoV55JQkQiZuE9on8N1TktgIWVIBns1SgEErZNAJ/Gg9Ng2dHZjDMBgObENR14cd7wTaaMNx49BP",
-	"qpggxgRgFc3djFNRzQJsRSE96SZsIYlZ7A3yva1H2U9jVPgIsmXXVmihjpm7UukYs5HCzPqVLPTQYl7N",
-	"V3++eu0JHmiej1oRPDApSsXHEEzusJpcF1CpJrT7MFS5XNJivSWNnwtzyDK1W7TBlISL4HfLoPrQViF3",
-	"baPSh7+9NVtVt3c73u4cNibgBpTZjgWsoc/KQD+jjdvZjLCKOXxHrV4xyWQ51dvC5wFGxSjeICvg/GI5",
-	"joCwVkgrSYEqdyyUPI3E08E4ChrVtoxpZvGIEDIznWovK5Kxhw6WBH2YtE/qsRNYdUhAhSjYPXnd1Eer",
-	"NWKnh5WiFICqaj2N7cWXlOf7Fvj1nMEz9Ou2Ij3jhBJbo4we+7iVbqUUUOoUB2DeeuB6kloFp4MPNwd6",
-	"gC061/ZOolaj5S0T3fwVCNsvi3R3zR5EP9lnLbQ7m8gycqAuBKQb3Lz66eLF5M3PN66KjVmYl2evXl+8",
-	"iCucRpnwnrHezpbq7cqvWZ+Sxvy6RY1uQ2av175autUJmEghrm6+GxRnX7D01poa1LE8NexGfKT9DrVs",
-	"enh/4sPdrxvTLx+Vjf7KxbzaQA1XT54Bv9YtE45s1UxXFOPbWJvqu82vDMMRt67EuXlmT72b2lWwWXu4",
-	"QpsT33NqNuPOkbrCL02/Tuw8oVrtQHc70CrydjDcMmvbJ2of+XlW37Px+anNQOU5/e9fjo++ef+PJ8Mn",
-	"f/ltPB4F//qP7ZGSLdEXs8cRC4rMSKZP5BLVVQsBr86WkPAi0PsTKtZjsZQFwwgr/OAwK0OLPQVXtQs9",
-	"o+Bo6Lk2dtMYJD2anR29fP+Pv/x2FP7zWZ9/Pnkam5bIgemw3Pus9NtCgiZsI9M4eqI0z3Mi74Vy8epD",
-	"3p6//732O98lrSu0Bzwcjn13aDheVR8LF247sxMT/lIWKTu3/sI/ThrbzvDOXmlthY/a7IMW2hIVgln8",
-	"95697pMB+cYvEJW/j6C7tix4XJDkCun1oZlkU7IFEZ1IeAvsz7jKyh5WoALFSZaXVKxrNDhLRoUewgXG",
-	"Hqg5LBXHWhBBQyAo9JgsaK7VWNiiHpUzx6W0zhoZ+ZvFErpxEEzCAs6NtEbMsQxqefjg7raMzCfH7v92",
-	"En1TzSYrVkwQHtpO5bAyN5Ut2kPTQioFXkghMxYiq5Is/3VkJ3BiGk+GLs9gLOBHpPcOHmi6uRx0s5q3",
-	"0fGTCOyzdyHhPps/3LUfb/OnVFgX1PYhQCPn+HA9Cvo/8sx4TuJ4bc5/4nGCzJqO6/mmyP6HncHhQGm5",
-	"mnR5Afp2reUqjn794ebm7bmtddEP+2pB/khiUMWERuSKZbxgqa1mgoV/vCd+4+QG9JXx77eDDKtRtHFW",
-	"vTgURVWUq+lMEDqFEgWMLLReGcPM/K8CCt0Yc9N2g8l8JCZHf2A014s9OO/KGt1RlKepO3/7D4wWespo",
-	"/9ghTxcOyeVtNSz3JTQXJYtuCvzWBOCpdzSftPAStRlaMbYGl/fis0jMk8rDeqyd7r8N9ruyuQVdP9zd",
-	"5nltHvfYyA3Dpyog0A3dVmPneD+M4JsTIC2HUUG8kmWnwTRYb5hgwPos1oDNMIKGac3FXE36oDc74kPf",
-	"wV6wcxDZiZDW3Pz+sGV3BCvv12LrPt7PxeQ/vrlrXfpFw4FWMHZkZowAtx8XOHtcimFVD81Bxev3Z+T2",
-	"iF0dCFPvvPH8BEBKRKMizgbl/3DwcDSXR/Zvv7w3j/4SNvE+fORI3fLVkVzhdB6tEF7uqX8V+zXGiZMW",
-	"uAXBpQXh9uoQBrF8VgCKEtw+VZX5AqEkOdVsLCChLpVzwf++Efbt4qdpbkL26+YeMsP9UGZz1P5oIUsB",
-	"D8Pyv0d+hgqwnIPzxC/ScKBWtGCQy13IecGUcv5jmKzB+9/CPbpvVkrTNQZuxUN6w4IedxZR3pmwIZ7e",
-	"UqVY5vAVUK7U8VaQN5ifc0JK4RPM/ynuOL9enQd8VYq37qUI8Dg+sMq13B+r6zbd3v6+VyJjDz+7ggZ9",
-	"4PJrzfZhDmyJyg4HKqVinwZ1ucqZmsyYThfR8prGuCrkvSL2ETJdE8XBJoOoL4Ev78GlZ79csNgtABNL",
-	"mMB8jILpshD223t+roQkrVjkEqw6RfABwZRCABQGjwo0KAWGIdgdE0ESDRbpTAGrHDd8AWvXEiXChqCI",
-	"lsM3TEueZxYYc0KyQq7qCLe22JENw+Ou8mN1n3e7oz7nG2sf3eCBmtRXsFqdDK8p4DrUbIkm/JTqdBHL",
-	"Qc3iuztjmiLAMM5Q1F2NtIN5yVme7STpSxE5aL8em5+Aw6l1esxlvpmHu8aaNNhUsMTBrVnpER+UFKMr",
-	"ev+TrX3SXYX4q5yeVbdWH5SPUnwuemZ8BRdkBE8RsE81ZmPaYDty6BmOpYTspdAv6L09drvzPoz4WJDS",
-	"IeL9unr7w9nlxYshubp4fXF2jf91dn396nv4qwU0RrgpapmIEVd7S+UBsBeKvuxftfhYPy6l6oIMw2QN",
-	"aEW4Y6JnxW/FPSJkIdapW52lauPvOuZb0Ul/ldPvyvz2o2DkbNsBTC7VbVVVzC+PKKoCtGFQezisqkI+",
-	"T2ipF6MP9xranqQ55cvki9FYVDQQFn4ipGsBl9nGl4qqfDqG5xc0gyrgtFE4PxiLraWLk9RG2ZNSQaYM",
-	"gXMIGBXyvnMGkZlXYEzdThXUOQlJ7cu5Z/rfUcDsQc/X6levaAyrpMAlRQ3uPgAV+XDeHirVjOd6t9c5",
-	"SNPHFzoSG91b5KQlN7KGrfOjVgRHMVajmwUTY+H4Sxz8crqG+gGg3Pn9hcnobYwyZk5KsS1uAdML9b1L",
-	"UU3tguaQaRaU+7I4/YzRXNvESYF8nXtMvWl/0hYBfrdYWw31h7PXNxcvTkjiNkoC9VGxr5Bh5naHIAmE",
-	"UCZ0Ku9Y8sWIXDFVLrmYj0WaM1qYQZ5WfgRIX8CZw3KrRlGNH/eg3Rg7A4ZubNK36beWZbpgqtk/I8NO",
-	"wj3wmQrGdUpmshiL87PL84vXnmEMzGM8CQ5RrBdM7BX86ZjpnXNx2+Vyeg3PgT+pxfRqHGH2QJdctOyW",
-	"bQWIN5UHJNaLQAe8qDBC3FVMxSJYUoCct0m3Faz4HvY0pIx17FknX6eR34fIhEf73sGSnZfUzbkVz9WU",
-	"hJnygbTfvLPcQm9RGarUOBdSwN0JtVuufo4XD7bv7gMI2VPnaA3qXtuMKxCip9YIt9TYj4n0wm5uCfMm",
-	"dmWSSKgXnb5mz7UFe/GOWB4q2tvpekPShpf4bO3cNbPQO+YY2s9u2Vh7qM/TMr/tpTuDzvuxEGbYm50A",
-	"M9uNtwW74+y+bzbuYfkgTysEgr1ZuJhbYj8f5SbPj3sQxO9McncSf9fVMAyPgGDKcRDaKYBTwAVJ7L+T",
-	"OJ9vcA91EOL26QnfUmCkPa0d9A131Dv4typ5vfndYJ4q1b5lO53TnImM7pOMq3KplcuB/CCnCikQXG3K",
-	"Bp4TVBQRcXX81byJpB1SojzElrU005Nz1admWjCkv8qorQON9zn4rr3rXOpo5Y+iFL7g+7YF9/VicHzA",
-	"+dhgI5QFPlGpE6rDZsAhDatJDju1Y+H/ijXKejE3b6cWc6RiEZ+lZ3LtqDqavfR3ay52Je5CT0zQyaCZ",
-	"HXMBK9zXC9PdNvVu7TbatBtbj8wH3z7IKVELWrjQJth1asfkfvRVyWVK8wmMsv0uSXOZ3hIPsudLRv4O",
-	"+aELSJS2qDzN01uVjOIp8bt14hue3l5KVIlXtFRtzFpmHrki+AgYPEOf42wOD7nneW6kzfWPr96+bUvN",
-	"2mFdGr1/8/3uKR/Wnjf98UT/3gFcMCQpE4ysWTcyrn0YtrofOLABup262o5pO4LV2XgLyawtW2thrjih",
-	"jEKLtHVckQwcJGaiXDaLmSbPAwUZxOZYLSjSvKF/eSySmSymPLNVvgS7J7b+lFtFkoCRk5DPLaLvixMg",
-	"H7EGNFAXwHU3FglQu6XMNibzzDXmnQKO8hjKBiUnSG3r74Agud8ZR9g9Z2oNLH1caiYUSw+1mEsvaqKg",
-	"jzAr5mqCO+NARTsgonMNT5LPnx4/PT568pSUImdKkeQ/sIkEZJOqWDALOtNfeCE4Fr6UZcVxZlZ+WSrr",
-	"wRuRV9pVPCrYDBL0LNdAJtOqDOZvw8G05Lme8JhxV9r85umaXN/SvCV+mZoPTsrVBEoEtuXHL7ma8YJN",
-	"MDE7Ie6tE7JwRh8qAUUpTsnxCXmCvO91oGsPQqqeblu5XFKRbfOeU4f8MPr0HmycOy+7a3OvwWwb/TFQ",
-	"eGw6G+T961q9TkD2BJ6WBRSBUWMh70W8zOnWbq28oNmlAW4Ipz1d3+6d6bolqOspm7bRrHt8zpzeMVKu",
-	"yJQhqToNWedG5Ds/c0MiRW79DMBIgsRnULYYCE8y2cpejy1M9uaffZRzO0rgH/Fvj8UN+pmVq+WP1Ogg",
-	"L7NgDynv7V7SW6Zs1qRqHz348frFN+q8TDUMb8TrMRwwK0h27MKLJdc3WCQPQiNQ7iOOve9EhWyaNM/d",
-	"FHzez6P7gQN7Ywwii+gxCMYqW2kRQm25FHN725lFMsIPnAQFFRkWPd9S1ezr4y7SMKdTlndyNOOD+7mm",
-	"Hya5VIptr5MFcd9lVX7EmvpABBf46Kz+gnQARiV+/eb6xlwHltsIkaskCQkjEi/o/EWxM7HJXkbzgqZx",
-	"YPMP8h7wj4SiOmz7a7u6cZshE4iCiyvo6Fgk6pavJqYl4JqbwILbZAqVtPkc3VC+Pn72l04rXe9Ph/X7",
-	"CV+ohHcragwKUWUli6IybrxTCWbJxgWcEAHFfKPeq9XauyM1oAfGVmhn37Fhsm+DR70S+2A7Z2kGHSk2",
-	"UPWgblyAEmzTwsfC8zPZyykcAvfjc+3g61Z5ydnMRg9R/YYQ21hkXGEpIllYk6sPfxK8MdkSrGkz9C5l",
-	"5Ui38LF87UZFaKnlkmqe0jxfx1U7bLgnZz680lIKsTaRlf0Zq97RfXoKLguuIwrVD3xu1hfNjHYRcfTk",
-	"OHqo0KRoz4BJ7A2abObMRroJrW3XkTdVsYTAa4GSDAtqpNE9Nbrg8YkxHkyjlqI0VJd3SY2CpUxoz0u6",
-	"7WAFj9qDhTWyjwPsABAjWUIFV8kJlCvYcYDOd0QosCLd3eBok7+x4Kp6dezjTf+jL9G5xwWIxWw79Aee",
-	"89zhgAaPq/WVmmqWzFxfSFGFIfG6jIKYAugKtnhfhNHVyp0Ofbx2j5rXViwNE05aEwZc0k6laH5WqZCu",
-	"xG3U37+trOtLWYSVa2z0hLvKmbCRN26F/e9DVyVkxwTdmMd+c1WJ+wk6906L5dJlqiE3A6x3nFdMHrq4",
-	"ofNOYfJYGNuifKsIdW3dKyXZXxqBA8B+oWEMD319Z1fdOWIxNiLhwXzuCIJXnpm9wtn//u6ZP5R35ZOT",
-	"5NFOkn8rj8bvbNbHEiRQ7ni3RV2rDRLPdVG2UKTv6xr4t7H5P5nw/14mfE+R+8l+2t9+eiy90vPoUD/Z",
-	"L5v2y7+qcRHPwosp2u/75Xc19ec9EH8f5HQSaFB9IEBBRPVjIQCbveuCBay69dZowDvnY8lF+NcnnwyM",
-	"TwbGJwPjf6yB8ck4+GQcfDIOPhkHn4yDT8bB72QcPEblv67KxPTQ+jtCWuI6mANOV3EiI9KhioENlkeB",
-	"t1uDTzcLRuyPEZSTDotllyoefNoSCql9e6fZ8Leqk5/iEJ/MhE9gzf+pYM3fxfL4ZFx8Mi7+HYyLT1bC",
-	"/lbCJ21+F1Tp3wdp1MxSrWNzahCavaE4XVXcPeIFtqt7Bgqcar2Last/pWUk/g7t2Xu4bSduvTZ4x9kD",
-	"TTUxP0PSMSWrgs34g+dZN5pc8mWyhy6pXWfD9559015W5b9/OTv6v+nR34+PvhlNjt7/5+7CUMHY3Pd2",
-	"zZ6KG2I/0tktJdCEQmIDni6I07gKRlblNOdq4erDIu/MkiOjkgWDM6GLtbl1qSYzDqoaNvGZghm2VX7x",
-	"FSwJbykWfL6LTUdFpUeRD3I6FoGWPSS2JPA9XY/IFZJv+8rGMAhsYSYLPxrTHUhkIwWjmeoHQK22XQ1/",
-	"+tXTzfCXU9n6k7PIqOYsScZSnrHMZ8FWlGvNxLyQaPFQpIyOAHFzt8BPAfk7lAKEauTYYThKpTB/rjMa",
-	"mq47MsCOnEBGjk/2SeG95SLrqmX/aJ7dTo2k5V696Ef2/igixoEdc5sIMAN9wXJ+xzo4jzYX3ZJcgmpu",
-	"zzUcM3PrVke0lRpb7a5c2z8DP8Ph9OXGc+VbN36xdVpa09MDS3UYnEasTViuOqWjQ7KK0cj6dLnKme+3",
-	"K5qJ6bsILWGT7IPJTWVRsJwGi9epeFrGsnLlK21286DZlzdpwEW+ht2IexNoovDaoQKzFLgOE3QIF4TN",
-	"ZkCy68zySRfFzvdepqCGbS/Qipn6Rop7VKKlq+yaWrN29RD2KTAXDGvbmv9opaXLubdaqdkyGdKrQ72I",
-	"PJtMaXpb40VzAn3gyWdRRZ3xYolM/fYf8IMsVguKTxcMSNXxP4NWkClg4gko/Z/wG66wui9vPggLEDt7",
-	"pxpA4KCy35pZDHwu5xM5m5nprRHE2MkfDh6O2INmQnFI2q2Ik2HK9lClUaHqo0ijRrFLebbtblvgt0aB",
-	"S2knNoRGTYHqTXfn4wmDikWB5ji0t71NqfsM9LfQ9QmO64BBVgCrkdXIGjPlZPQmxQgSyq54aquvqDoT",
-	"+qOlud0fnYS5V4vbRYDp7rSQt0afBfLE9FbI+5xlc5bZnncTBN6g2C7yt9sBZuEwFvloAd/qKO6XJB5e",
-	"AA3zLFfSqb5SpE5sCwl+TVaEArxdOeAxN2NzB/axCGp6VAQGl5UrOC+xOJogBVMrKcyuxYJf1eFCtLqr",
-	"z49HzDFtsgeg/8IcU6RvGYvKJqNzykWbMxxvgI4aVf0W3CxsXb/xPs4N5t+YZHw2szXNYm47P9NJfe4s",
-	"dwJO4YJCjAFaMv+2baODCAJmQMeE7AnxfNhCpkypXYcc2ctmTvypMD5qDCKnJXpzzjuxaQ8psKrL8S6b",
-	"NRT9mP9pj3+Xl6+hyj846OC/Jp0qdjPUGZryrZPO6vfrsO7gqDnKwo24W9b9fle1la0fCx1re9UFFBuu",
-	"Xn9rDzcJKtHBFV/F5a3/JlILSc5miumOFi8UPNQRCxlKJ0Ucr30uwbD5oevXtuly0bZ9CvNZZxnuUh+A",
-	"jiAGjODZQhhnztCcaUWM3HKh/BOSQPsBBRdYMNnQ+i6dVKMiGwsjO1SdQ8sdpkEljt/vFP+/o7d06YHb",
-	"j0dRgCFoR6mqshoYiJcgl1ZUL+BmgDDpHc1LNiQUC6+olOa0GO1hSe1dsXtL+dg+rMGxPoGx+tITFgeN",
-	"PNtW4/u/f/nvb9//57ejL/9jECdXe+0jV52rjTa2k2XG/eop2gVDXCBIj6a4JCB+7GNPnz8n6YIWNNV1",
-	"6sf6aB2RzZ6dekv1AnAzoOuyzKhrIEJbv1iPim4n69OOMMQW3GNE3rEiK6EAQcV/a6QAhJnJihVcZiMC",
-	"IeFkLAL+Pb1ga1tq0iILaUjYB6FdozRXrH4s4MG2XE+JQ+okJwBoCX4eEplnnrVhaFEFSR0QlNSFjOkl",
-	"8FTbbw8qAFEbR99bWqpHFrnfiZ1sYSVxDhqkHtnIIZWuqpyr3FCxlAD+xxUb6Kq6tZzPt2ExvB5GuX2N",
-	"FGwlC419quoUxipolULvqA+8WS9zo0ZmpGKwclXuNnVVVqQ2ILKz6ZbpwULNH3WDtH65KPemJ+hh63w8",
-	"xLBasVRPgmBxSzb1idc7tOOCM3oTsLncsSKnKwJVKlWHxOrWydS9gw7mHc5AGqOfD6RWcDAhnk/OLFqB",
-	"GzNPsHsUXjkXt74Q5ljYBoBb2uIpg6Ke/gyhXLbASldqDDhxhdRkwfJVzFcF7i2a7yyxvBVmEC2uiZCv",
-	"FgKuwtLUT9dWwbmnxvS8o8W6BeNVlcH1YJUdJXFD0FSkG1LTPChdj5TzSB7Exbwinz8lTyBWJCQu1jbA",
-	"zJM4qfzDR5jeZZlrvsp56xRDbLaaYFRQKNeEPaSMZbiJVgW747JUZIPebHO6W/q0SwiWvaHJ1mkf9Vhc",
-	"c5Eyf625akc55cuA9SwMlJjNn5Wo83NlzkFGpjS97e61iBT26kEB1Vauq6ek3a9woXupT2y2FlrvQARU",
-	"YR3jHEv0jvKcTvN2Oj6LgjQr5Xpc+Ze48tUIug3aLO6M53nX0fqITWv4vBnT6YdA3pvft1ZcueM2aeLM",
-	"+6PEK767gCV7SRGHX7FlDz4u1BvJuzrSznqqL0wLmDIAywzJlKVGQwen5i1buz0GEb15WaBnk2soGG5p",
-	"aU8jZdeuy3QRMtLmbKaJLFtdruZRLkoMN8AqTjJGs5wLNulZaqDZzj4FMmvNeBhIfS7P31y+fHX106vL",
-	"74NypfZYckHMZaBPYB4h6gneB/aw4h71ZH5CITMWRigrbRQPGzv1leI4OJcFF/O67XX55vJiMAx6EbW4",
-	"PlYUJ/918v+R9za6jRtZvvirFIwF0j1XVtyd7kxiY4GrttVpb9y2x5bTG6zyF8tiWWJMVWlYpNWaQYD7",
-	"NPfB7pP8UeecKhalIkWqnezMLDCYtCl+1Oep8/n7dYi2uc5kqOK1CrW5iODu82IIt9pnJrosmKpxeLUN",
-	"jnxOjD5doSL2U5V4khaZ0JMwLucp8cwZnRq1z7lKgYsnkehycIMRePcmb22N95A02iXX5ohRsizt0Wtt",
-	"Ttyg1HlIpB/FbDfpLQcticViqXJfWm7fAxp0WWQSINkpQCFi92KeEGEF0H+t5qpkqgQSR6IctUeY+fu+",
-	"SB/HsmQJS8x7UiVnmuWqx0giYLYwn/Gel+1orsEa6dH8xFi8U4kdqwyDP8Q+Dw95KVFsEEzfo+TH3lii",
-	"WlXIx7ImaBtruoKL0SkF1xYM7okN3Z0PGbnyUbjpTmuqMxB1qmaTesr8QNPUbAKvDniDqKAkVbMyIXWD",
-	"gcQlDkG5Is/5PdfhgxwLXJwoCJs0ZRVMIDLiVVeEfi3dRjvGynmY/MqKZy4wptjgdFnYQpVJbozDll4l",
-	"94JEAQV9pyn1H15lSS72e3op+OMk07rr00Wad/L25Nl6Qj0PzizeoR4mrXP+egeZUnljYBYTtIldB9gB",
-	"zKlzUuoomIdNrhFc5by01Xdz7PAZn5Q0k+HfW3YG7tW5WIbHx5aXxJMHldUaQ19pIhB6ULb60KaJgxNo",
-	"N9Nxo5yCEq0OPEgMYlI23QTHXXxeply6vCpspOZrGH+u2Uqkab+G0KizBrsvCVJZb9NiN+RQG1ejV+Zl",
-	"bHVX1UxZ87gPRG83DN4841LDMfkMOLwbh/RWIY8H0Et8s3ZUNtf1hs1f1v64Y2FbZLvjfVvpqoHvLdn7",
-	"q7pr9fiqnFVBY8g/h6vSaEPiNSEGdyTSdXp+1zy2WISlBqrOAHsdo69LSQhBgrb2lT5m0ej84/BscnU3",
-	"iuD36OLqdhRB1pGlbFQPWHaKIsivYV0Z/QKKV19IVVHWYQwdRZxZKi9rlMCmYAuMc9jMJy9/s2M7XMuX",
-	"8+njri17inb9SHzO/dq45gwNmIeyR377Gya8FJldHaK/iwPyPlXTR2OWtUqKosp/5m1F9ijaHbCxmCad",
-	"q/BqkoedTs/T5Kkm7WBT69/uFlFLYDFQW+rx9iqNTiSmRPx+55vnFwjUOHmncyLNVo3DtnNTdBk2OcQL",
-	"ZKydAsLlGkpVp7aGtl0XIbxjlZ7d3fzEkxyjp1t7z8lmK73LV5ej4q+5beFcv0fLXJMOsb5bvhCMYzzl",
-	"r4U5l5c84wuRi0y7QrMEExgctscOFMcNJ3bTiN3dnZ+F3WOt6kDsmWYzu7rhauSqS7p0A7sp+GIBgmQL",
-	"T2ePjCz0ndnjcrPKfsfDzqHUbUjcY13GZMafxKRY1sgxmKOWxmzJ1Q7oC/frySKxGQQYsnv7+u23u+OK",
-	"zsputXo2jLc269Qzp1rdXqqWnaajfK7LfIBQ6XrCOqHczPFiK4O7vN0zJ5pfjupYu0Gtj9T+ASkje4qp",
-	"PTw7vhOqI4jHv1Zey06/wycfGQ3JePer+KtfWXtiPVuipw678XdFd4b2tMlg98ifumkTH9SK3ClIcbzN",
-	"wr9PvKOL8tpZG92lofktrh+u23BoEgIo1siEgemzWE3117+qe91fxAxvvxeaFK0HwabraQo7wQYYr4eX",
-	"Z+eXPxz0Dga3t+c/XA7PDnoHN3eXl3jx6ub6wwAv3t6dng6HZ/BvhGU66B040/mgd3A6uDwd4mVykNWl",
-	"h1rby69MhUwCr2YU/pkVsuEdni68NTiRsYoTOYuOLc0fLhoW6VTleLXMgemzyOiV6uEBf8GcqxKOaiwB",
-	"K4dM7D6LHsU6Kk1vsybrzEAWodGFGbuWMnEs8WqfRXg+RUaaWNfBlEvy3/ZZlBeZjI7pJ+39hvFlKIGG",
-	"wjHK9THtB67GCDyKUY9FQsbRsReJxhx5hSEyo17iOjTfG8uIYtOwiauPJZrpJIXQf4QTVv0dgSAoQ0/n",
-	"alkNZtOUmPWfqvwAE1LUw8NB7wC9WTgmB+7M7h2YztsKZHiTV4XMrTcOl06HQt9bD8uoU0UIHQZEuA8L",
-	"B3acPUVg2yW432ZFEottIRXrfDLjyzDW0Yqn6eE0VdNHyCWhlPJYIbH75wQY1iERG+DDKtTtSk4FwMDB",
-	"ehXSsQzP+NLmmh9jKlHOeJpuVZKU76VC8ODWM+2nc7ZLH6Cyi+WrZCqwC7pS9aIyFt2rfB71t9qkYaWo",
-	"fB4ubZHhbLhLm5TPYYFbJvrOOVOw8pq/sH9Clrn+NyVDJaWDywEYfZ62cTc6bYWM1gbswO4AS5oHhRmh",
-	"rOpGi3CzPAsr+vBdNceZV4u1HV6h0/2zLd61C8GcMge9g+FPw0tz0HwcXN4NLsw5NRzd/HzQO3g3OP3x",
-	"/fmFuXQ7+GFw0Ds4u/hL3cExCpZBQaqF5Z8icMpN9NoqySobQqTB+51yLoF3dsFlAbdVdhktBFuzhTcF",
-	"GwrVeddKJ3uU9hvFYEmPkm6AdX+JxKq/f5DqPvol6GI9lyyCmLGxbanaBe7+SrMEqmL0XK0gTRq69JU5",
-	"0FSqCa0AaHrzRM4Ko19pBvASWidPwgJI0fRqvhCw0fx8DsrZOAbf3ljaOn/a6N/0X5VwVJgsQkIOggGm",
-	"1VhK4uEgQ7CBQLTiJGYI0ouTkm/jxb7uPW8l5IX1l3T0Fl0IroVTPzsXm+oiJcSWueBZfi94CS5k1NXt",
-	"Ssr41wKwQbbWA9TwXSvIFneTl4vPuYYib2/8p8a0wwzGaZFXMABqRGVpDW1hlGxnWedq6QxCswg84Ae4",
-	"jq8IG5v7Z9Cox1prWHstOsEYaLTM1H0qFhGB7cLRZEbBR8IgUDajLGDqIqnDmZBiZUmtg2Xz5tXtizrP",
-	"c7G4poe2qzpB7tJ0brawz84fWKQeo56FJMNWUguh/ZFNmYmYyozy6nKDI6Persn9vIa1QfDXdT6M8wcY",
-	"APNFFDhTFTuvaybMZgLiY5UxZ/dYcALCSwMjAwfVLJDIBtsRX9aivXrgvVEZjo/67Mql2OInTTvNjsHo",
-	"Iy2tcBCxLlb1MdE6kTPbThhjZD2XgjI2NePs7u78rHtRv3oMixs1GyyXQsY3LpGmo+wgrIfpvJCPKEFS",
-	"NfvHkxeA+qXFX8PGOaWIW91TsHkymwudV3q3GWMLnqGbxGP2szWD385ZuQk2vUzEVDQNdln8sNXgZs85",
-	"dDSQUK9hRnp2Cvrs3ToXXh0tmqjlHjbXZoolEmpWzUsn91yLb99s1aZ/+/rVmzchg5A+hdaguaD4Mjk0",
-	"G30mpDEXM36Yc/TbPvE0ieHsK5MyKNr376fm6+/g4z3xGXjV8Uf/F5g4v53BMYAEi40OfPPm+7evvwsl",
-	"IO7K22yeCTyBXLpxqzADLu/6KQ/6iXWeCb5oQHvWeayKfMug2amSVAp2Wnn0/Z1TPu2nyfijsjHE2P/Q",
-	"PrtUp2qxFFI772np55AiqNRfUtitU4YDBfO3qTuo4ECllRC2d1Qncsqz0rm7ud+lWBG4MpbAEaRykqPS",
-	"MMvUSrfMAEi5NgJJyEbMPMimtoe3K5loby6bidGhsYDTVzvXjA0l1ylgLrbf7rO1FUPWBd9OD7p6EtlT",
-	"IlZQMBBiCaGWUyHe2nn8Sg4K0OOkikXfhguf8ft30nqjiYjBlnPEWfIkdA9OhjRluZBcGvt8z5zF2kS+",
-	"KzKTvORs8reZLjuzKQ8nUG4m7nlr39HH4GaqLoNKJzZWsh1jmmq7AsPSIBZ7RHJSpZY14M33fPo4y1Qh",
-	"YwZ3WSUGBoNKmvWKUDNaRYGgjUotg5qMijtEd0GQ7YIvxFf2qI+1g2Ya1HHQYI7Qot8tcNyq5gxGE/T3",
-	"ezHjUEVzL9iK59N5lzThlOzhgHxJFkkYyf4cC+SASKL0RQKTh0sgwvb1d56ttQLpKaHk/C0kI1fkYFrQ",
-	"K9eRs/l4vK4p/A8w3m5OgNdxGh3bltCsW0HUNcWTF0FuEbNXAEumyGaAXpxkOj9mKyQXsRFiC6wBm55x",
-	"thSZsa34NNcwHBIfMJbRTEkxlqtMyVkPl5A5KSFxRqOBnUg8Me/XjBuzH9zcAMXRAYbcyWPTr6Azwpiy",
-	"nUsaC8I3a30UeOVAbZ+7wLuBbkQWed2swNh9e8Topir2zImHrifdQoQqOoheld44iejwY4nHklSZX3Wo",
-	"rdsV/IF7jP9HaF2tdWcP+YB5Jz6bvjwJigPQ+VhFR20vnW17blOVN0roTTjN5AnzmmFQ0CcJQBhcMi7Z",
-	"XBVZ5zaE5XvvgEA6Wp8T9n1X9FzglVrwtAmDkQDY6PDz0koo9dosIHxHR8zVIPJFyS2AWBDw0YinIssj",
-	"akOSMcy07zyqjnFgO/+JPzygi7zVe+j2reTrUmA4SdCzcrPnzuNyWbuRKGe2SWCjpHquxHwQqORiy8jX",
-	"1a+VaWFiJkjOhznAODgcqtDhzlgkRtVa6obP4A1mEVSkz8Z3LeRwoj3oLyXFMR0gUEoArrf1UrAXkel/",
-	"9BKSl6QFQH4RmXM2etlnEfQ9siHlEpMF1yG1geIHtnuvQ92rS2M3g9cj5yAmJygCXD8hoBc5E9kySyz2",
-	"OgxDcJ4SPZlyQA8PfSkT4L4xgxK2zYKYCyMbooGCL0t9psnTXmgUAOEU7scN8HM4PiZSwA7JhSTbAC/r",
-	"vAAAdOjeRIqV+3cmQHMgkHEwhiZznuaVC5w4liZ8uczUE0/JZpg4LHP4i3Qj5K4ivW/ikh3IOZEqCHmv",
-	"xP1cqcdJnGjktC4vmZeiQ0uqiUua0CshkGEs6HxIk5AP7prnc3CkY342idmyqBouJJoNrs+JI0bkRSa1",
-	"cybrGpBuHjo2wduPsJLacjlhHAK1L5Euw+8Ls0Pa+p6HVK16Fq28ev72kPGrR9Z0j9EYQlK1isNVvkZC",
-	"tj6uc7G0QdG2z1ybe/1qiFokH5gM1Josih/kJnVJYBDLutwxsbQTbkcxXJlYV1HxicIH5g0LTojrKMmM",
-	"8ibkVOy21DH1BzYrjaJfrYALyR4CvpCxw0crm2at8fyyB0mn84ue6cQE90WicKukarPnO/vYFXYQHyIO",
-	"GNIEMKnWtJPQXrYzmUold7LktiS+gwvKHrogbp/NjzVYKAIpe9U7Ojqy5zYJr6lInkR5epvTo++1pBT2",
-	"/83toQsTtURP/fO05czXXKh67UlYC4vdCwFQ9io1bQJDK9FTnkG27W/utNOB4+53Gy6COLWfrraDzuE/",
-	"9uPesf5sH74pLNmwxTTMwK0QM1XkNqcebJ3Xb8Ck0z20f9B7AxAmeJAiBMpY5opJBZ5cG/V2Csjv0Go9",
-	"V0VKyagWeIWT4c/4TFVSVcthLDBp1da3Pk+rLixSN3nOFdTkPbnCXCgbKD3oE/z1+b5/W3rPbY9txrr7",
-	"5oYW2lVu+jrrs7V7NFeaPMumecw1z8GFQRB2wR+F71KDXpFWpUtt9flkFr2R3a8xPtBDT5EsoXr9Bljd",
-	"uOuQUrQFte9uD//WcB6/T9Wqc5oxz9kUOMe9ff/N0RGj/JETc1KX1iWIqp6PB43Ci9J7QI5Q6hlMYK7U",
-	"YwjwtFR1GnUbWMrB6A2syl7JrQur39VqNL+1FKg15jdm1igvQYZLB6bR/O6lyCYoisLANY1YqTTmYRXa",
-	"DK3D0Hbel6hEp4cBN3NZAyFa/+UaLdA2p9KrJoXwwnl2O6bglHGmcHR1g1ijA5DUPglwEOYOx8FzkdmU",
-	"ptxi74VdDLIK8uZZOCuxzHeHklKlHgX5WJXOYYelPi9Ey0qwzSjZgeXltP2sjFHT7H50y7qrgLEEdtZg",
-	"w6XUZ/BjiaO2ZREkmgwCVDe0YokeSxc8QZhJgJ5EXDzv7ED/EoBqFMg0CgUuPwxH7Gud8zzReTLVX2tg",
-	"d4rGEl2Y4FQH0XLCzDuMpHMHFYiYXwtNJyzF1jzQ/ZWy4Qe24OuxvDc9xYw4M41aLYQVqy4hkuLftkDd",
-	"zLx9h7GHLMqlsdAzkKyUmuSJ5CMjgUNCNkwTcg5lBLMEESA7JETkeZBIaVvP51kGhkYCqxk8LlZ95Nl0",
-	"bn5zMRczMLbDmPOM+Yf2dPE6V59+FM4KAr2lTtZfwYDrwAwHhb85mFORG8V3NRdSEADjmsVJ/AWts2yH",
-	"224ZWBWW+gkGst/1IxubH1ZD0/7+gzOGnjM/Jhw6DqVgNA3AVRlx6jAGJHRqIE54mhJyr419+xCTkJzJ",
-	"YiVQmBHFqF+OshQZyBCCfFJZ2OHa3SO4MWTkDLOdaRqma/rWVk4nFPiRU5fuBQykB8aZFmbrU56+30Gb",
-	"9eJxbGrCwaK4kVW3XVgpNACViGa3CWxCxADlxMPDqDp8w6SBRReA4Vq23QP3pqa5uCWPa9cTOVdQ6Sc+",
-	"B3xtBNTSuKDn1uos12d4lzvvfvh17ufz2Ln/p0rmGa+hZPT2Q42LOGc0oHq3P7hsXa+60+wYNI39yJYa",
-	"dRKYIsvrEkuE0cadLoCB36+0Cwk74jSM3BGBQCUy7CqcSYPPMAaE8FhSrCbgEAxuoK3wO0QCmvkKbbRg",
-	"KaTFZaazv71eYZ2OnQzojhxuNOr0scY5LaPj+ym5RpCvTlye1crOWeggqD8Etjelp351c3WAU6CNd9bN",
-	"3N7ZpjWfcsmmmOsgY+s+dMa7DTeV/sjMmAIFHidQ5rp/DmpNqzzPGZZmoK51AhXsIo6w4gdbFCHTFqmM",
-	"/bAX5rqCbtFBJszBR4dRwIAdKT7nk2mR6RBkyHUmQIsGVr10zZIHFtnXYSQ/K8SJ9e08CIF8jJDYgsku",
-	"PcbTFV+HI6FLQgoMchNg9Re2LOrvrAYw75ro5G+i4vV5Fa7hzHk6qUnFuHR5CZiLkWPuXY4OEPYAAEz6",
-	"xLG+oQVhcWkjGClEFo7Gsorduo8ej21tiMHZKcLh8roW9dmIGGfhb2Mm6lyZt6ABC1qi4FmaiMwYk5ZG",
-	"AZxqYNoaw9lCPRjJck+BvmA53ZbCZ+ejV67AkGi0nBg8TbsedtM2Dmejwgymllr2XsUdiPwdotF2dMUH",
-	"TI/FEuDzlIT6ZKRPLhEV0TBFm3Ut0Mc7B1fWlxABfqIjgN7EVmBnIiuh1yDrNbXHvjkogkyBC5HPVRgY",
-	"dwPquPrDJJGx+Lzb11pk6e4TFb5UeW/PTrNrIb6qHMKmRQVw952rx3AQKS+dEYnVCqJCCKDfZwjGDmmJ",
-	"eoVwIvzeTAccOIANontM/LXg6VgSOwxKecB2hs2qHugUoP3a5Mfe8i64ww2/5QoNHujUdyWRkGqIXbCN",
-	"bDb1gzIz7Ospd4GHByMFeVr6DEmwsXvo1Ud5gykgWjyJjKeYc1yTemNRyENhBRzVPrsCA5DP+DGLLAcL",
-	"5ZmVBbkWDHQ551qcsEhlscjgLi4t84LKvtLMYkrSfPrPmmXZw0O7yITGYxtOBTjGx9ISkbmK/Fwsbe2J",
-	"JhY41LtRJpOfzqgEExC/0KDVfI1lt6ZP6GYE/itboiVi6LOfuncMCDl5AYW3CEBJl0TUAxbNLXKjiL3w",
-	"EH6TDbSbl9Qyo9RnhaQiYgvRNJa8BI3FjXHvVJw+i5Ypn2JfojR5EhFgopBvLjoxKwLweCPwt0ZYQhpZ",
-	"TALMOBQZ19TRFaXmiDgBVr3cM5rNuOIqqaklVg814Q7YNtgDm5qIc9J5K/muhqqnoXQ0WKGWqpkRaUZD",
-	"mljoDJcdZyn7g/aTar/9wHO84lmsv3QLbohn2o87JW7AArXw8jCGKDNzxaI4W9P6cqYMLdKKwO1hht2K",
-	"fAsrIqRvlbJcPQsCpui1BwPQgfzx/Sn7/s3bP9c6OHwk521oIU6baarkQ5pM82NvdXllw0ulAfKJJVLn",
-	"wHdlVj6AhuBgjmW08b2oLPNH4oiNQoJm07x38Plwpg7NtUP9mCwP1RIH5HCJFeg0HJDMHO8E56GxPaUk",
-	"fJKk7TUwY0dewF46pUe3dTEcTjuQJLe5Lx8R2asU4zxHky8WOQ9DI4PZZtTqTMkZDnWifULdMBptYLIR",
-	"WmeR6Jw/CvYARXC0D7zXtVvJOJjvE5EG6w+SxVJlew3uOTxJEAcBZAsQImcXf5mcf7y+uhlNzi9Prz5e",
-	"XwxHQzoZSoAUSKaF1/WxcFfnPJgaCtA+PJ+Xy7V+cD1Y+a5da+zO9c3V6fD2doIggBYqg9aJt4D6loBG",
-	"6LyOPgIP4CoY7/ffe4rVmzAMaZ7kaZ17H+raCNv7pAT5MScTkkMAFllWk51a4mdtarhpIh+JenaT5SP3",
-	"vovJsLLgqfOeapE9iayH9OOIQYQRtbubi42Z9Hls8TEwhziL8K8+kFhNJ0WWRhvGcZElh5l4ENCzg5Zg",
-	"XTiQbiLc9vYWYc+i+ntzGTzNPLEVwM3h96k4wawhvtA2Y8xojjEwpSc5gekRwgxg6QFxCpxgUHAHYwwp",
-	"wX02AuSaROdgZs8ytWIvIh/xL3p5zHKjXoGgs8kMa1VYQL1HqVaWYBv7z3iqpKhidt0M/zIZXV1NLgY3",
-	"PwwPege3P99O7i4HPw3OLwbvLoYAQ/aXyd3lzXBw5l24GYyGk4vzj+cjhNSkt9xeXH2yf366mlwML38Y",
-	"fbj1bvg4uPx58mE4OBve2Mvnlz8NLs7PJnej999tXAJLGy+d3V1fnJ+ar/44/Nl74dlweE1/Xt5dTE4/",
-	"DG4Gp6PhDV27Pf0w/DjYeO314GbwcVjedHf54+XVp8ut6+fvJx8Ho9MPk5vhX+7Ob1xPfxwOr2/Npy5/",
-	"QBxRfMnt3bWRhMOzycfh2flgMvr5ehj4cXh5enVWPnd5NZq8v7q7tC//OBx9uDqDy4OLi6tP8NXB3ejD",
-	"5PTm6vZ2cns+sm89Pxt+vL4aDS9Pf54MLm8/DW/gsR+H16PNIb8d3QwHH29pgs8vR8ObSwKZq77nx+HP",
-	"k5vh3a3r7OaP55eTu9uhbZM3MvA3DbH98/3Vzbvzs7Phpb0wGl4OLkeTj+e3MLL2snmxPxBw8XZ4e3t+",
-	"dVn/w83wPTUULl/fXP10fja82Vi/7gPl7beDHwaV18KFwYVZ5D9Phv95fju6tVff3d2eX5oDwbxicDo6",
-	"/2lof7odmfV4enX5/uL8dGSvng3fn1+ej0wDK9sGfjy9uhwNL0eBXwY3px/Of6o2b/va5Pbu9MPkdgSL",
-	"Hq59GNya6zfD27sL14afhjcwQpttu7u8HV3d+J81nxneDG79a+/uLn7cHh64Gu4y/FROfXkt0I5PVzc/",
-	"vr+4+lT5gLtYN3jlDefQ1MpDTV8pW+Uu3f58ORr8p39l+PF69LN/wds3w+vbyvedHKJJcL+c/nx6cX7q",
-	"X7Fy5Wx4Pbw8Mzso0LLJ3c1F5aGbi43N7376eH57e375w8QoWsPL24EZJvP78N2Hq6vqjNlrZ8OL85+G",
-	"Nz8Hf/TGhq4EPk6/hMaYfoJjYHIzHJx+qDziTZVRrPwWgN7ovm7+Cm4M+sF+0PwZaIe5bDbnu4ur0x/d",
-	"50bmQBtt9AbbMflx8P5HwtHc0PfoIqzgT4NzEAPmwg83V3fXW10YXV2fn25dvRme3Zz/NKy9vtF0e9mJ",
-	"HWjA8OL9ZHBtRBqI6aCiTder4u4/rt75u8hvhPnp5m77GiCPbl0t58f8tSUTzMXLwcfhZDT4EeS7uRCY",
-	"nY32VObX/BacePPDlqihu0/vbm7gNMLDhX5AyWy6d+tafH5hRov+fD+8PB1OLq5uR+X7L4aT4fUVHEPQ",
-	"nauRuXqDOg18DkC/J5/O3VvNZhzeTH5A5mLvytZAg0DebL+5y6M7xosXVz9s3ze5AC2p0vrNb5RXz29v",
-	"71yrb4ejkZET1Rn0l0krNGnP7q9YEBWbs6sj3Vq9ZErcq3jNXkTkSIheQoUdL4l0XGoCWIUZ1nGO5YvI",
-	"3WGeURk+hv5/9iLCf0SAG+3iHPk8E+ARW2KALOxdr8mhnbtE4/p0HduAbburhQuF8Lub2NJcn3c1o3n4",
-	"vqR57u9tA9LHJEQQu3KCb96fsm+/P3r18oSJxTJfO0cq/AwWIBBL79+0Zqa2GoMOKjz2gRMER4UFXXH8",
-	"BM+KKWiBPp8jNHnNtUZHfm6RPSzYv4Mg2BF6bEGIu+CfK9xWnm+jHPU/HuHP21EbdaEIlohhjWkBbmSs",
-	"LZnOecanOaFP7YBZxBSxKfkwA1UQYQqaUDXGH4z+F9oVN4LHiSSS5g6Rd2zZpBb+7KcSLdqnoWb4nEvO",
-	"hjBojqlpKltjplKYXb50rllfRgWv1eegy2QiZ3UF+1wyG+uzbhuMMDCe5nNVzOYloNSUS/Rb9ZgupnOU",
-	"XFrkkEqhHsbyWul8lonbv1wAxh1UySTow0mVxn7vcr6XhE/+FgqjkDnHlutkzaT+LrRG+N59yKN+H6Kl",
-	"34J9pyDaPs3sROi4OTXw7C9NTWoJIFxt00JlQYR/AUXOeaUAn9GHEgEh48x+OJw5637GrKIOmf7+kz1s",
-	"YU3HM1uM+txJPfTuMq+HT/Mw55UqE7Ao9X1rYcOzkzAsxycblUxiIfMkXxtN4CmJgdkmTSGXyiiZBMFG",
-	"YMyQcPMi4kU+7/+6yuHdEygPjl72x7KSPLTiiOqGb9DJTLoNQTlamJP7KCSb89jcCxj/4XD3ztjjKBRl",
-	"pIhHunbxxtYxKZqJOv5ZW1Q/KRdQKAsRbxPx5H4dlJLe75N6/BQ/k57GczVXzD6MAC2aReWER8EFca8K",
-	"OW2s4HSBDqhW9+DbFgh22e+e6TflkoBJWgz3Kd7sHpssuUV62B7caRmTbx0n16gqVgjsAm3Gwri2jXYQ",
-	"fR7FdntiUSKX6TiskG3b6UMi54Eors6TBRRLCRkzm9ADAJQlAD7OBQS5oG5Q3YP6AEVdDrZyLImSDDRR",
-	"qSAebSTJRgisuY2fl2KaNy5RuyZJxBgbbEUFoNW01O5LtSx66/qgY95tySOJD0wKmQkeh6nDIcl15VAv",
-	"E20h6TeCkYlmMV/wmZmOsvqOAGHYaC7kWBKrF9wLeWxrB+qU5BacEXOp6lklHlQ2rcFUnXGQ6jX7dM7T",
-	"fFKnK32arykz6sPgYjQ8O/by0MqctAmUm5gLKMPc3ypjkV00EXuR5JSJAHqDl6cvWWSaoSf8Xj2JiOpI",
-	"VTGdA4qKFC/7bGBBRBzngh0S2gucmXewRyGWZv2dQHbAwgyssaVgTQblLny5KSXbsRbBB/TucnmvL0Ec",
-	"W/jdI8dDPE9bbIIH9EMiYx8Bzxz4x/7S+kqPZTm4J7DVzs5vTwc3ZzB8Z8OL4WjoMsY99DtbWFzNfNor",
-	"Ubwl72MiAd8fwFOyesUyyRlPtWJT9QRQPtuFHF62HlSZ1lVhcp1PIDWmCTnRlSfnmDZAeLwPRcq0kHE/",
-	"jFxs39xJusNjZtpbHlofzK3gi3gIJOJe0MDgZqripMARsMzUFECY9hCzCwRz3vVVrdgDz07MOuUpUOex",
-	"yAqaaK/Pfp6QG0XvIeMXfH0vJlrIhuEqy2LmHMuhn4zYsEMICi/PZgJtaVXWNZnBHUsLNXVMabWUcG9R",
-	"1XGBOtUZbHkq/SkX7dTY/nvtNKjObtPBqchynsh0zbCgOxN8iuDd2LljFtEUR1CjrlmkISuWy3gso3Ig",
-	"o73aCRnOLVf5VUYgyEalmSyhf1Ml45bOwPLQCpAhL0HXCyaxl/1lfnePPURSb3nMeCLdCeNmtchEbywd",
-	"RIm/cGArOlwyH8PUJkV2rarfZFhuiVso0hptrTzaoiTWEZslT0KWpAFJPmecao722MnhNfpeZQzYBsth",
-	"xtoRGjnI0YIMXaMqJahXwQJe8fU+rXhMwqVLF5WvU9aSMXHRYEF0e/zxUaxBa71P1fRxL2FKSvZkN06l",
-	"VPb8d4q8k+KllxB1MVLlT2yUaSxxffpYHF30+n1IKFpROdM+dyT2OlfLSWs/y21OTAuwQnY9VOZejvB+",
-	"hIWW2vSng/JP1IWTJIiWY1NobbWV8lWoY4LdcBvLK+Mz82sUGJzkk22tn8JViw3X7U7datP3USxj/myM",
-	"IufSGM1aaJQKlP1pXdm2aAVzRIcjPtujxscCIT7UKWsliZvNM0xT1IQfE4kcdmVYkqQJsf5i8fFYomBx",
-	"Z3OKXVIPG6LIEjrMXApjwNEPR2ewgtzbzU12+Z4wRxhzsVVplv988+Ssuk/scWzNw3IHll4UawBtaukh",
-	"L5r1eJZaomddkrPEGeqlDC59W6TR0iFRUdu8Q7ui7VT8NpXlXa7bbQ9kg2t4MM0bgBZoN+YK82VxgfTK",
-	"yocS3IEqL3UiZ6lwGdt+2ity65JRBrmOt1cXP1Fq5d3wDrJrwEwLBpWqXrfu0WPfqrQhZHwlcbxiaSAt",
-	"S98ezYBkAlGm+23LA0utwqKqh4j5KijALVDljV3gexXqZAS6BtCyTh42DGf2kFEFVZ0LVS3EWN7z6aNH",
-	"F33UY1yuNw/S7Zjrroir2SqTWhS8D2qFoOy5AmTqKimugqaBdxe0IgdgWLayeZi/+/bNLrTlIFBewwba",
-	"CyEZF+SsyCw9YUSiCAr2zJHMMxHDMVNqiKA20YThBBt1zBjTxhzTxWLD+RPEC9vXbQgrZIexBS4DESO8",
-	"A37pSxGt8LNOijbMwwe+FzMo+TuqXq0T9iiWuce0aQcc6o9gpEO5J+1VjDoPYwd/YtWduLtukD7ZO+CN",
-	"y3mf5JwhQVNQ6hdoe6b9YDORacnTNAqM2Z6RxjRQMHYLFp4mtYw0S4fSAj5kMuMsWLYZKfNEqXyajfQr",
-	"jGidZzkYTNtoiFoIGAqKD/NKpZnI2KIwKw4jYujdzCo1V37caM+IVDVqtAnPLm151YfR6No2DCKooPV5",
-	"8vS7Znn67ZtdJxYVl9YUoyLJVbDnHcIrEHwXXOY9rMr6zBfLVJTmB2dxtmZZIY8rmxmOx7Fs8DxXY/t7",
-	"uSvahVtKc+093u/HMGpcB8Cscow+YixrPxsOznx1I0DhGTpzX0EeFmKoeE+3Cj27nC8/hWY7iWan03tg",
-	"ehFycSPBmvNw9xgclr4PKGJeWM1sYRtrxsJru/mBh6byBfE50bn35CZMzPbwbbplN6ixcVd4tDo1qh8u",
-	"mw3Vr4X257yJ7dITq37FADwU7fGri7Ph7ahf43oMn/dGVOA9PcanmdKIqwrgfZ74iOL0r31LapMBEoKN",
-	"wYwl/GiGtHJDrYbptln/6FWj/7Pt6MD9ARR6EuwOT8jWx1uwpX7QDbkxuMqGlbO8tCXMC5KF6MK28mUu",
-	"oq6FutZZFKzv9qVOJgBfQvvuXvXgW4kn4JDQLHrkD4+ctIB5ni+j/pYzaoeEo0xn8BzZzObXL80JmiaY",
-	"ZYtn/pKvU8XjE8apDUBb4HICHfyaeXANCirWfXpiQSy0SJ8IJ8bcS37QDkSAprFXJaSPE4yvd+YWkjbU",
-	"pJ3lLTASNqEv6+rrIZhd4rEZY4J8FE3135OWUc6l0g2Am/ZXy3/pncstOaK7uFzNsDm3a3eX4Caslu1Z",
-	"ZUxKL5T3gR1TuQfDr1uCXTLDYNkEvKPLCp5dY2JSeeeWKw4aUnnZjm7f2qmrrot3V3eXp8OzY/JKghKG",
-	"aTLonigj0ukaU8j9VC/raPo0OB9hpY+tkzrD0iFXb3b74/n1NfyLvtjkb9pjivYb1ZKGpuvs7mROdi9u",
-	"O0lXWbD0BhWF4wrvKvhhljzjaSrSPrse3kx+HPphLZtfDqAJjwKtRLCsEbMArKQenhzEFUhejmUmnhJV",
-	"aHjCLAQ+fZRqlYp4JkDIk4EMUksjEEtGoDpJrs3HqqX32P6D3gG1smne4bTpTO5Vsbq+xGz6l1DE2qhf",
-	"++k4v9Wv3WuzasReJCm8dKxBVQJ/eBDTAHoyRUAnj2IdMAN+FGvwL4O2DuoJsMBiIFnC5skqeLo2g8uo",
-	"G2Qm7RNdvV8T9G9rvQ9dl+/Wl3whAjrfu7VP14nAVa+PWGq0PZ0T8VifPl0Wh7T/IjzocH67PDetg7j6",
-	"tIkRlmuRPuzCsTopfQWUHgbAZCTgbNLY26MOWuBOxCsvs6gzr8BiGcrCvAPimFw4v35XY94H7AmEUptC",
-	"waOWod7+F0RzN4HQXNDNrgZvPXnbwV+ebvB61U3ccBbegL/3y0pu/lsEYY2WdT28PDu//OGYTVWKDtMk",
-	"d9mFWNmrmbNuMf7Czcy5pFdCsB1L5zTnRiN7EXnJs9HLns3VtQ5zZqvoMSMTK73NH5nAvLnqYU3tPOgd",
-	"DEil88vzKenDnOUDwhjB5h30Dtx3zL/pK01HPYxk1+NCSO+4wEBbZTj6wdCLc+cHvJo8JWdUQ7QO2ZN0",
-	"buQwVRyKKnf0WFLg5UsDdTYS0dRSaF/FFQvpXk2hn65er4YFDvUu255EhxZLUnBwfV5F7DPrfcnz+QmL",
-	"0FQDz871YHT6oULLASwZRuaY9QvM53IqUpcKUJp6NYsLEiv2iacY0xzBPcEpCe+Jn7PY+Vlqgi2zXZhD",
-	"GTOr05ig8KVYlckmkDyQLESfEVMsVHWmSjfSyHSqQa4LsIVKkN/uUYD8D1E4vO/B9CjEcmJRehsrG5m9",
-	"i+mcr2GisHalrp7xS4tMHRuyuxCMnloI3fudobELfi/SOjHi8WV22J4uRwFppJDdy4wPKjplPAlpvCwf",
-	"FljKiyRNE5uUyI6YysaS+NCOPZA+wEAG0+2EHb46NqeweDJnsBeypnSfr8BBgh2B2EdKtaeO52yLlDsI",
-	"w0HkV5NFDViqLskU3M3NIv6bV9++fv1mW8ofvqovaGrzeRz2RDKoAoSluuLrPvPoHjYIR8GZawZwLB07",
-	"WU0wb5/GNy6ufTYo2IgTowIEzjfsALq8MW7tjcpmqKHHMjHjWZxa3Ay5LpdLb2wGxYwjK2SaLBKjTCgp",
-	"+uxjoXOju9F+XfKtiphmd2n9cOxVgW0nrSnNCheIvRNxGMuY3gk7QsQaigTvLlua7kJR9qLKK2Il+sPg",
-	"kr2oeiBK2aVenfaVsiN3UukaUOHBY0SeuAKKwinQtoA6inFjTBMn+aLheknqt91Cd2er0fVll0+ETNyc",
-	"lidWK6CJvl9jbXbbsR7iW0B47LQ57bj3yiXZWH2fZ+tBmu4jAv6n5038N4fa/8f4X39rWLf7oWXUof+M",
-	"SohqC6ccZiTyHLhd8hys47cOa9qG8X3K/w4RFopC1XEW2fUQDFZheeCX5kJWW9CMtQVTeJpyrcORXy6t",
-	"/8Ba61BS/FBonoIvmqrl4Iu+VWyOfFXkkJWeG6lsrGDJn3iSclyfqMFSwWnvIJFPPE3iia0SqTGW82y9",
-	"j5g0Z+zEcuNsrzck/1CUh2Fu7tkDAjHsYvHZ26VVvpDSjaGkoHXYbJk0Q7j8UsX3+1Ur2b/hq480je0x",
-	"4RIzUJOli1B9KY8S5lcsRDYD4DqbZfHnb7779qVPo/KVZhHlWEQ2aT7RZkBpBDGiZ87jr7TNxjBiDLiy",
-	"8wklbAQzEh+SzDJ9SQ9C0MUAHa0LBALxRdUELw5tJGZ6V3oIxSY2U4RPp2IJCZ8s8gYxqtNT/uns2Wx9",
-	"DdQ2HS1aYsV19JTAqcMfhUQd1lfAzMTCJyAe5N1gDddtPxWwnfJ0Aov4iadBGw/8RjzJ/cILPFdL5Lym",
-	"ox0y+1sc7L8meS2eo/O0OiQx0yLNnni2Nqd1xmWsFv0v86uac94u5kAzVM5TT62Z8jTVPQoLoq0nynzh",
-	"fcpHds5CqiTE92g28hXsIGpx8yR8e/Tmu3YNKdI8MXuybiagsqqcB8gOgAYRJepWgsCuWalpk6825dl6",
-	"Ei6FMk2w/nDYHPZgZANJ+JrAHICXkQGoA3qTO6pD5kd1mz/XEXKjQhFE9EseM4DJ0sCEDKyeXMYsE0uV",
-	"5TDwSUaKnO653HmRatFHQaiyY6aFKGn8gTS151LxiXlK913t5DG7V/kcnbLwQTLmZWzaoPuMx4tEHoO7",
-	"gpwe1WARNtyyOoHeYd9tLpqnw3pHIens4Xs4AgclAZfpUyILESoQ2+D9qgGIoheEf0XXMBq8uhvWBjwZ",
-	"9Kqhe0LIKuMT1wzgeNpl4WWFbJcQuKnL4nNev72mBhXaQg6NRvll8RSr656bhSw+57p0DaL2SxFPS4S1",
-	"honlifXxTLmEEtp7YRGOXnB2eXdRxg96xjx+IEL0IsvUjOdGq0oyo3nmwkN8kypnd6P3h9+9BOpPtRCa",
-	"3f2v9+/fn+FOsFhKlgYUSsOKvM8iHv9aaEARSjZKsI1mq1ENs4e5x3/r57KGYZhbALYeHWFHyIVWq9iE",
-	"wiadoGG/6736/nX5rd1vBxEeRqhyye6QwM3em2VyzLhE97E1hVYJmO45m4t0GXav6JxPH9u1/9u3vbff",
-	"fNulA2GqoNC7X7992/7FIajmmj12YfbgPmV0ENdrAGamFbvdOx/F2oUqcG8CAIe3fLFTxnCbFlVn6k4c",
-	"ACeEa0FSQmJ6k3NILXG3FRLmwstHJF5X84qmGOa/ogR37QuMYc0qs0jgvw8I+B+Jrv1Pg3X9W3gmboif",
-	"sOtUuOcYnJn369rJWBa22hspuWv60WQyJcpsXGMd53vBYSVqssqSXOz9gqXgj5NM6z1fUD/2xV41y+RF",
-	"NYqKkuIfXOA2ar1x+tdJx7qS/QXpsuQYbbLHznOxsHSkCJ6V8nVdB9Bq7Fb6naMjum2Hy1s3YiCJ1lC1",
-	"THyPuVgQ1bksUSE5u7s7P6scBXXfaVVQ8x/q/qaQHoSRzfrdXqVQW0yIUg5SbsrTlMBrEo0HaQrp/RA5",
-	"zUReZDJYcry9KT2Ynp3HXBjE/Zemfan33pjgr8H07+192XCaq4wR9hQYwS6ALCT5r83JjojXbc/2sift",
-	"XBFOKO0uKcE3h4bwls94x8GLFiLnMc85sYEzfBuenloBizV+kvhBVZEviyrJt7ae/d5YuhoSoO82u6LM",
-	"WQlYP/shdnu8wBsU5TwXfXYuwSnkOT6oQiXP1qi9UO0dUow/EEyTWAoZA5pOYiRyLpYsVTPdIfXcjH+J",
-	"lbCFBl6bSwEovg/IiwxNIuc2PtDzKbk5pjqRmyuAkkAf6SQZuQbkdRGGkM/5ozDLPyPOcUAhWgq1TAV6",
-	"+s0RnwsZhpe3qUCN2L7cIpYjQMPUmNqO8d08jBMW9TYuU0wMMC9UNhX2vuMyHgJrEFJ0cE0LKC3REKfI",
-	"xIInss+iQqqVxPdLNUGYLgsEkshZdIzMFo/GwpfKqcLHVL4eF4LwrBG7y3wSvfhJfsI4yl4HwFVICzCI",
-	"8lipsUyVnJ04nvxEaMAPZvT9PhvIdentQ5p8KJuxQO+Zyuugwu4LDSwnk0exbmV/dVo6oKmEIEFyi+sr",
-	"ZHzCQPaYrRYY/jD8RmCauzXM5dWFMNI+EfYALYwmnMcdXwGPakuMbiGn2RoSx+k5cmuxe8FiQb/12L2Y",
-	"8sIMF5bSUYXSWE6VROgiUAwJyjzni6WwkEUnAXDv2wL4dvF7iR7LVDzkRozXxd6mKkN+YyXr2J73gbAn",
-	"IV0TMz6XsfjsHypOkboXsO4/i2mRk0ps14aIT1gEtg28VUdQwjiWZrsZcRU7AL0dGWde0xzDwjYGv7GE",
-	"MNslqBaOEJVN+tTZeNz4ixn7NTNys1j22SfAxnfCysxP5IRdklMczOltDlynhNT3RaKcRT2vAGks3fjZ",
-	"uMkG03SNRhqLB4gdqrACfMkXKPCeqlRHNlRpxChfiP9NP4d5JrxvtNs9uDLA91s+6yHbA1QyquYeyP1Y",
-	"2o3wiTJohS5jp9UX7doZlZYFVoiQ8QS27s7UNxmfwn2WOr+NZgFeePfEpIk+DwO/eT2lSJo8iOl6moo2",
-	"H75wN4PfBfXFDlCmtTtKChHriVMR6lMnt/WD4PxI8TkHA69W5HNGOJ+43SrBo3ZiTKq8jrIQsi46jEtW",
-	"uiG+MJHkql7rRq39iaeFKI1BL6cgQoU+GstYTFOeCd3z8kp2qvyUZIK29dKlQOwMu1K2BBRVznhbixzu",
-	"tb767V+XvPbE+t2whc0GCVjlbR4pND4jlhNjaAQyzokqydkzwMUhXdBJW+BfOI9tpRouAqSusLaTMcxY",
-	"knexZXKxvFBBDxMsgMAGg2Q/qqP+d3cgY0Ve62/+BJmEgY8WeunT2dRi3la2ASjc7tH2u9xcjydddc59",
-	"9FT7zEK38qf0Djx9p0Jd9ioMHsmnom5P/P4QzcQuKD5PxTK38sNI0BKquVemLYOeCz/vSlwOIziTUKvX",
-	"4NwdXi92lEBWnFckqTY/FXjxpgrli66N47lXMhtaHJvydN5Qm6uzv32A+lDE9XDFbUCKPVfGFxV6+unt",
-	"EWTGmLZHqOh+Df34+u/mP799bX6NqtklrvCzVPldXeihr1Uf0BFEaM+HNFr2FLR/G83a/pukgl9nCrTQ",
-	"8aEr0CMowEP7GnfBvAdQqF0YEl+TVwsSypVnhvNdkT7+LnyA9uUBQsD/2XR/nyhzBOxrgtNOcibVqvWR",
-	"ZMa1jt5vf2q5L2CAC6E/oGMUUmxhkqzLtKWzeg+WuNpSl82ysBKPQsQdKNgCjaRPThI9mfIwp0a10qqa",
-	"iVzW9gexe30Ks1bAoWbTeZCh/5RUbYVsKlbCCXRkaXby5jwFL1VeLr0EeVNiAfgE5vj/AjSdrkRwtcRu",
-	"bgFu0Lq97LMbomQbS8fJdsL86J3jdLM0bjUiqBPFWpITmZzeamCAVo1tsKqNZYStIkTH8kiMmtjV8rmQ",
-	"vyunWtxIWpfEup7RJwBwkMhH3SIUegH3NdGEbQoib3E2FAXtUY9m6bzJ9nB6LJT1hpOju1BI1RIIeaKf",
-	"uL+eE7/RnHvOrP2CgG+YLsSdH0G57tN6EJdHSeFRo+Bu6gJ2KdXptp6+1I6Bw6yiqpKL9dn53Apwx8jB",
-	"4H/CL96yymkXhTagoPoKZ5Oa+RxY8hUQecCWoqJuM7X7Aspvq6q15ba35nS0We4nlKGwUfAdq71LcW3V",
-	"erAQt6Sm2y7GLae5rhwX18PiD8Uxr6ojQaGMKA1GVYj77Mo77NIECMLzVTIF4cWnCEeAVHFfBkgOvbN/",
-	"b6vQO6UrNrqs9T0xmw8m0Fx2eQAPjLA8dlejVItknquUtyWasNug3eGEuwU/Q0nlV+AcRElK8qyUZBiT",
-	"DsoyRy5knqmJ5dRDHTt/nAdzfMJU1rOp+uScK/Uv4OAjawYD+TiiPadtYkoCxpJZNeXEIwoJq2yqyKdq",
-	"IdpKqiu6vRFYGfKBX/UcN1NmbGYIKhMx4xrz+kolpO1Z3cU5bs/1dtEEz3H9Sy9YwctzYVV7YzKz0pT3",
-	"R1tijYTIIDOlH/TEhd3aze/ZlQZdeuM8WGg7ubVkK/4G/N1BoCu7/b8ZBdq2ZY9O3xfpY/dO/24dxua0",
-	"7vBVud83Ut/Ori6HlNXmAgYBL4otuNZ8XTLW8HtV5GyuVmaHzJSACEufRQRxjRlDuHPIMLdPQi6hXw9k",
-	"dURCy7Yg2U363T4YyXsctZEs0jRimVioJ2IcaLBqdh2y5mXoGsmzQjz3obvZvaYl0RapeGMbIJip2ANq",
-	"1wrE/4Fou2G/ZWmdG5U7kQ7NDXPgEQQatqLfS3LchpyD+JKdboCer6ZLoXtUdGj5kwls6V6kaoVH9oLH",
-	"gt2vITyexOXWN0ZhRcNow10e9I46a+ZeMIQwae25pQ9184neC98Zai2dmqK7RsTjV0fW1jnx3YE2pfyh",
-	"0F7JfKfD4xa/G4oDl/6QHa6H0omwPUzekgn4GCqwxm7v9koJ4AamScrcurHrCofuLXlr55rhNgqyVcE3",
-	"RBMWsT638peHpUwqeKxZrvqNpgY6MwHX5newM55Rrd9Lx26dErIrKl2r1doO1S2xs4L4X/cF0bQAdOoR",
-	"TwosdcgVEzL2lX0oa3FZ1NuLb/n2aDN7od7Tufz+bfuboYUNPpzYDgGK6kzweA/mZ9zKdWn5MAD5Nqbn",
-	"fTF9FHn54R67L3Lk0UhyzaRYARM3HBZjSSRv9AYg9E9TeocOB2gCC6OEUQezB8fdjWndQhnaBMMuhBpt",
-	"shgrSYlWDtTsWd0hL64ps7FSaV5TJD6BrJfduhakRI/E59zm4eicL5YdUnfCiWihou+yU/SY3xP/442T",
-	"+INjmdgnhaDlyZCLpfXO/tJrACiGJO0VDyVoFxIyr+uPhxGoWrEDm4KM1pCDgXDNjQiqemhtjrwtuUCe",
-	"HWSuD3vECpm3zLAClaU+h3Tb0Uv+q6zHCvmQyETPMY1/xqWRp1VM3PZJaCnf1Qxzh2tFnHRIcHOBtnar",
-	"ogy5ba2JCOYJOfrAQHRN0jSH/Va5vk6q2/40DFuTw8wsj4l3prfrIHqvA4m1YqMzPVboAmgXKP4EqNDp",
-	"uu/UA12HiMcdCIn3PggOYBVMaw3ZKRehzMygMuYVvGlv94LObnarLUgApyxkHVTwXmF928fG0uj4pWcz",
-	"LzJjvyE3uHrw9gCYWBsVemJZ45ftqChtpuBVY4yAiUBojdtJcm6Dl3tsa+XsCiCCQN7DmVZvqgZCU6Qz",
-	"W8KfVjsAb+7krvMOl8CiajAuARK3lNVeAbvbG5quQLNEfLJtiIYtz2dxFdJYVKw93whs4UIcfl6mXLYD",
-	"qQqdvLqWhhFDV3SXBR5SMDI5fxTuLGsLppxy08N/xvpTywh0vw4Pll9Q5WxSGzewBR0P5vy1agEFsZNc",
-	"j6UfVtdl5RWUIbAkZy+i66vbEfs6Tv/6tQU+/vrvJTjCb1+Dqha97I2lAgA2lSJ9eBl5MtLU5Zt79WlQ",
-	"r7kyK75l5dW/YkFhPeHFyCe6IF3QHhXLOdcdCHv/CcvJQOutw4JEqgm8pUfm5B7ONGefbUoDaeyesF+Z",
-	"cAOZuSWoTEOdVZcNrlZydwqDE2FXcDecAVmeTJMlR9W91cPX3jNdnTuJRLPxH608qHXnjfGGxTKLBc9q",
-	"pOlqrlLA8LfnWjMqOFSgWq5tG6uiYJbRu8Cf5+Xf41ybRbKa2H8bFdHPY3IQkb+0j/JuVUmUDSs7bCfR",
-	"ba7ewa4qh/cuv6Yj5gjwqmJ2DvDzuNiKbwaRAQQ+qAqoVUhbeKrxavj4DC0gin3UBRiOiRFQHeAgNp7O",
-	"VYejfANtoFVz/Ycmy0w8JJ9bP7tdrb7HY50/SqmH3cbVPtVlPLcqsT2I6282EK6/MRLTKElmhf5//f/1",
-	"v//r1eH3v/zX0eH3v/z9qPfdb/8WTOWH5P9uHcFnunQDS5atM8jrw+u3b3eidG9WM7eaokqFc+vjslrq",
-	"7GWyBWhEvULomhgO4bHbO7F62eGaWvQvzIMCcDALvgPp3i4Z8e/jg0zMEiXHB8fjA1GMD36jOilvIN8c",
-	"ff9tZSRf91oVXAd9qHm3UXMHnM+5H/JO2OOv05sL3ebVIcfHDR4kmkUVb0FkVLuosrOiDfT4NsvSr61s",
-	"tSRtEV63zWaf6rLdtnwpnbr2W81JuVdWcQIO49AEUIVwY1bx5nHSzplHI/5Lr2ljQqbrvSryHtPGouEI",
-	"fwWpexiC6rMrSQnRnk8LnlUPY8ldGT1U3ICnDAtF9j+WNhAm/Glrw2ewl6Rsi+hgJNSVWxB2ZbX6hJIT",
-	"Y2umyZRsDgAXODg+yASBq4cmSrFYseQBWdI2x7+CY4CISxCVw/VizNzjsYzw/RF78ebo+5ew6jCPfCI+",
-	"JxrwUtiL10dHliyf5/D6l9XELNfIjWe3tdfewedDxZfJoTnpZkIeis95xg9zjtX9wMcCwvVAfMYCqQlB",
-	"lP37O2r5jwIx3/aBk6hiMLTl8PHQGLZ2DELjiaV2UGqcWChoCpKMqZU8senXDUQWY7nFZEF7xbPR2iSY",
-	"V0Ag6sCmXYzm2zce7uvmuvlKO8oyb6t9+2bnRquBQBg5eAw4093ytFCtUD+LC7grLgLs1NpU+udiJ6ii",
-	"EQSjTsRvCFtuybXGWsBSpnrerz6rTEg56mNJHyIukwqNSXt+yN5u9AOp0f7rsL52ZS8zo4zpHH1kltmT",
-	"IfqFPdNyh9G2VgXiv0FM60XJS5bINJECvIqA1TEXLHJLO2KFBOZI8/iMPK4nvlKpVnLrVMUQnBxLevkx",
-	"Vu9AZuu8z94b7a/HdJ4JvkCSh5W4nyv1qNlDImM8B7UtE4GpLsuvu6gQ7eWgPfqdHLyFnfVbDVpDw3av",
-	"krP22anzhE7V4h5SDFfeHAWxTt0ie/3qzZ/ffPfNt2/+3LjG9pT3rpN1mtaFb7xsLr+p4pkWbJpyrZOH",
-	"ZMp9KAaEwPQOL/Ir+Ih6MEEOIOjAMsDWZhzvEeXaL3rjZfy0thB2AqbaxJkWsZ52adU7PTmet2Zz09TC",
-	"SW1peoHMly9lFwSDSmRJC8zxzR5N1EON957n/J5rgWeCdeFbksy2PqPpo9jp4cWWv4N7aajcsx2NSu9N",
-	"VdPy7VHAttx09mwPwr2YJVImcmYHAFUPbFsHMMmKf2j7M0I6sACIq3Z9/46D7fyhCsrQ7JjFNeEmb2OY",
-	"Kp0pZ+mXxlX5zq2DjlHWJ1FHDukVSVMiUc62oaDaFWJi7W7qM1F2fUOpGn3ROxDXdO830MzUDNkgTas5",
-	"jl/p0ovd8VM2QbPNrizzWUtO8pomvodfe8zNCKKdJQsRQ7xtjyLbTi6ZEh1s3zlo78zZ2Ha0u2BXVSey",
-	"V90K2ysltP42Rnp7kW93tnYPW7dhiDpETBNtlRMWLYWMwfZONLsdDW5Gw7MTFmUFyFCqOAdYPNeFyBiU",
-	"Y3lzd3l5fvnDCaJf0C+JZqdXH68vhviaChqq/XF4eTsYlU/SIERj+QISe8Fk8354SdjPgCqygd9KCQQv",
-	"sZludMy7XCjb2kXhl4Nx/H5wfoHttSOOjR1cng4vLoZnVRcEjdgBkBJI/Fd1hDZUuoC2R58v9T1vtv15",
-	"rtUDzQwnOk+meq9oGSVPI+kAGcZOWycY30Tq3LSpzCfUxQK8bXbR4CqMeizyl7tFBvfWewUs3F00s+Yg",
-	"dunaiZdLKY328oTpby5n76Fe3kxcfL/LsXSDk9hzLI+wSHoVcONEzvYQZPxpNrFS19K/1NQrt8/3b5Gq",
-	"/69yOG7F27Z2wubR1PWkQTZLYBrfQYaKYDXI44Higr3wRqnn1qVbiS8ZXyjgKlVaECFvmcEZmuRarvO2",
-	"rKqQQInJ30EbfeTZBWSiEyqkemBeum8HBN5qEGvvmagIlH3O8GfQAioyr/kN/z2Yl5swli2QLzd7tTnS",
-	"f5SiUrdSttZsk0aD590eHpDf2WbebZTOVZHZEuDE+fUwOxexwQB6NYzD90V2Kny5WGLV8fN+em+/UkV1",
-	"6RR+psd2uZmsPex9qZXP6baByMlyOCm2VGnaZ0MAooLSTHM+b2BMkSZ90DsgNfmgd+AUY/q31YMPegd4",
-	"opjrVuUMK37TuYiLVFDNfLsYcIAWkJxcKHfe7vbdhxc2BGR1qnLNeG7UJf6AScEUlThhzsFOxeItc/mo",
-	"ly2g5+yAbDsa7Q/BqaYfRxS3cgi3GchMyw1upvNJZOuJnCwSWWAhg9lP6XrCc7p20DuIeQJXjAQW4jHm",
-	"a13+hb80TWZ2IXi8V9JbCg86b7N9XwgPjBz7nYiI0iQEpEiksRV0PWxHlszmAOhaxdiQYgXhffTExjUg",
-	"YUuF3t6Op/aeVKKxow3ZmYgq62opzZEa3687CDE7QZfmlaGKoZVY7ioyw6EG+8gd1YyzTBWytejelJYp",
-	"BiVwDryONe0d7ERXpnAoD7RQZ15/sNwBv7u9fBM9Sd0eCZLKxjU0MANYfUa9hnpFI7KXmZoKrdHiakUJ",
-	"WL8ChJBdSQw6Eh9sTJXE+tWyx5V3li3qeWMWnEXBs+n8Q9JZkaotW4HDAIGlE11TjtLA/QRAPFSnpGh9",
-	"m850CFyIWRIs8KHC8ZUPfgyl4fiETTfB/L8AzG+wL6HFdp5rlhhLMJEzkS2zRMKpaJMatlr8mCDyjz1+",
-	"jGZ20Dv4Vd0DCGOF5Kj61wRqqSAJBmptSfeH2yiK7JkD9M7SegC7YJlMg8dSmsgAs/d1GFvzAU/7wfU5",
-	"7mpMygGM3lCPPSwW22lYw96IHWykLW9lb3m5fpT49EtTPUDAX5ynNcZ+SZn0q7r36kd6DIYLEUfNlM4R",
-	"sIfnlnrvUSL4FEqv5j0M097DjmNjfIxVGP76LduSLbe6a+dJl6CcEw2BE4oyi1q/7OpJZEZTvaLndinu",
-	"0NLyM+Fx2Ao9VrLYXs09NfzV4qB38Nb8H1x+VRNXF1q3KSncPFvuM7XStgwu0SWGfoiIOLZU3wFOTfzR",
-	"WZ9p4hiIK698Tuq3JnCiRFdo1AF1CZHE81qIV08Lq2X305aGEH1P7WV7S1XtUaxryeCMiIJyu40+WUDs",
-	"Y8bZf3wa9dmNeFKPCfjtBDwBDcekKFgmLYsHwa9R6BqOnMF0WmQA66MIw4ozNCj67NwOlkTrHcyqDi65",
-	"ffgkdIVOoo5Bgr1XmRV5uRpDaR/Rca4d0hlVrDvEf0BaVw4QH6C7hAPvqylAz9Ru++9GYWmALlA4BAlT",
-	"/W1poY94ESfmrJrW1lnlQnKZh1VKWi5E9QSjyVPzHSjJlWuGD7dQLUPw3LYz5UbdANf29trGIgtLS1iz",
-	"f2TWEH6xy4GD0ndn7pB98W5Xjsgh1NZVnmt8blt6u9OlFVLSTmZCgMqtJcUjj7wPqxtco9YKrhXkoORi",
-	"gSE2DjOBCZ29Rq/VE6+z2787r1GrkXC2e6u7a93mhUzyZyPNss+E6ttv52olcdxy5e3u0N7eZuPiaSFa",
-	"dXXTqEPvPT7fc4utMhnlWJZzQAPT8zIgaWlV12DDFiGoyK4bxQsa1W8awlXtppzQM88+OQ20l6uJm7l6",
-	"SU/z0DIAq9L4+V9aR8PyZYt2fzaJMshEC9ib8J1LrtWBVO0ncTZBIS++Stctui6Hj78Pdh1B9u0N3eua",
-	"jjFI03bd6cZqpb3WdBmIkNFXm/Jt9GqPdZh7XWG5msEp1BkDsHaVuS41jX67rOFAdKdsN0m37cnolvRL",
-	"Ar1hPYROip24zNWmv1uTT4JCAKUsXvDPlcRoCvJsJEtvjOPm2GMHguOd8yx/t8dg3xQSBtm5XzfGuOii",
-	"OZp3WDz39lQX1fqc//rF3PZf7l2/tK7Q2QS9LkLABuZlvxbxjJwm8cGxudGCWukc/8YiC2zDHoWd15mC",
-	"FeAxCouM6TxJU6ZWEs3XrAj5JfJcLJZb+RJYgNEYEyQfdIvATd3jWkyAXbBtLVCjHMoK+ZV20ohrBjar",
-	"iIGljT0IOTU2/RIGikzQ/n60pi7UsLvNAZg067a3A18diY1hrd15rShLtkqlCtmw8/6ZVgLtoH3mwG2+",
-	"L5sAEd8Ucr8ZIGch5Y4GznxIppm4hIzaoJcWkz3Dn1oEiwpt1rdLETN3Ouh6yIzkGcVqgIO0LW2bWKZ8",
-	"LeLanQuv5GkmeLxmFNDCqjdCdjGfCxus5VJogxf9+9CO/4e6vynkczC0udVpcXVK9cdNW3hNiuXvQmd7",
-	"ylMEsclmXRBKver0rTLmi+RRsMi8MGKJxNRhJaN+Je+0TdP8ezeenSAAUjfy+1gshYz1JHTEXPIFmR6Q",
-	"QY5MqoWGkkaHtuvIxxLMB2JQWggLXEnBeM44Ftv6UUbC9yPeL4A82KB8qME6LhX0X9X9dotxmH9V9xuj",
-	"3Blaw4ckeIbp/+SFzbiMWSaWKss1W3EJCdAQSnMFlGLZZ+c4QjZTDyucnxKxGkss0qVCXz1XK+24V/En",
-	"8WRaFoEpDODG8Hfl/Vj3Hvaa38nkr4Wbo7LA+ALCsLrH4mSW5Fi+G/UjFk0iFh1HLDqMSg4PM8hjCdIH",
-	"OGeQeZMgFFWG76jzg++xjpvqxj+i78ihtdsiACtgn6fUO4gH8NFsFwh0urH/Slvswj4bIHCjmZn1UkAE",
-	"1oUQcBnDIIPcGMtEsmXKp8iOaNd2pUpjnudLjHzvBjazDgxfotSJ2ZKo0n5p+J/D07vR0M/qG4bjjLlY",
-	"vseU8w7lG0E1bZ/85DD8d0TcBgAIFdmdYT+zQcVoBnXy9uibKOhMmvEnMSmWjZV/UqHss19AmEvFHlSa",
-	"biQJtssAawPMDZnuFYDwDtmIWyDW4Xqajbz6UCZ9qygQQdS7eS6HtQEguW6x7pMr/Q+LTPsHoYpu0Huj",
-	"YxUWMJ79PHOnNYbojdhK1Uxv0+NXgLxEFyDoXCx/SsRqd1AMXls7/aprEOxKur1vjwYqgKG/4Mjcl3DW",
-	"ozPo+QbnLrllSxK60W7+C4L32mKyhd4nV9Zyj7TGqUWkwCYKkIdE8rQmSZjiD249ISI512aIVkmamrFF",
-	"sY/WHpeK4paiKelup53nH2g1NbAlLu1XQFG6VFKL0Fn35uh7BEgjpSp88JGtPtkHJwq/vcejHamS9jJ9",
-	"i1aS6kLNqhi5k0TG4nNlZx+F2c/Fsr5aqnt0N5hQ4YHWupb5n/boCkqfkAO4xQW+kWbrtaxB9P5LHb4w",
-	"XuaU63SGmQOozRGGb24Yy7rKnA9q5YsYKq2kmhuzl4FGfTVPzI72D5IIIQdthq+r27k7PR3e3volOaPz",
-	"j8Oru5HHBloW9dRp+eALuqSF3VQ3HkD+2VEvbpnxmj69V2H41e9/1k/aYlBYT2S15su3fTZiwzxN9bGP",
-	"ROCBBoDd6AAN2gUmg+Lqfj1xYNnB2lpyDHHJ7H2WZLvnVWuozFLAOLqCROpc8BgzKupt8Xb11oGkAxo4",
-	"UliL6VSI/XBXaI3u+EKcxMi1u7KpSBkSt5UnvDv592xEkdVx++RCot/lAY5lo8qpGJ13NOx2HXXC/Ns2",
-	"3HeiEtfaw++r7diwjAGU4Qut4kzkWRIaITdRWKzHLYSdYzPo+iESZTtWxBcD/tTQD96WXDeQ0stziFrk",
-	"5HCFJuzzNXMmfZmwqupB25Ui4L6i4MqRY6snbgk44p2+bLkU91emQkcuKT8VragkbiKgNs8NsePQKr0U",
-	"du1VBaa3bevO+S+r8a49HByXk9tvLRkqGxGbfn+4+V2Mm14l95592cm2aZbkUmSJiqHIGaiKCTwmq4gv",
-	"WW3Hc/g/muq99wVbaAZZ65CWtAm90AS4FthLJXFoswPnpzbM6AE6R8fwxnPha3OUshnkLd6hXTnPMKqI",
-	"IG21Yg8867eHkwEgnHa87eUTLrC6pyNojyKZ7q6SGoCaRE5iVdznu9yUblQp4gHcVXy5TBOjJ6T5XBWz",
-	"uVERiLJZ87UeS61q3UqcFMsK2hVLk0fk47JnyxjYQXsQFwN4b/BfV73zSB4e1zmlErks8kkb0HLPeUGe",
-	"bLQKuszMgn+e1K/UIyu0qv7e0ge4e63WyhNV5Ht09I/w0ojQQJC12WOvbKpJj70urZAe+8ZBFr2pAF31",
-	"2FtWQTb61hoxfT8e+O1ufYTnYtIGmr5qMXfyIXXw+Dh9h0jjy+ZVRHNlgVWkR1hIq4y3yKDfqCehUPbk",
-	"fh2kKL1N/uZyOrGAwz6xxyGfm3Xf/ugdmdvvwOG7y3Oz0Q33qdBAea/tOFaCx5O8WKahgbpRK9L+fxqc",
-	"3t19BC3FmBmZWKgnEbO12Ef9nwu+LOem48Ow3r7s6Q7TdW7ur5kuK2YlT9d/60Cmhk8Vudr/ySc+LYpF",
-	"xwc7P5Q8CW9pdBzphYqTh0TERKwV6mu7F9WeGLkyvarZ4xc8mwmGKdY9G6bUYskzojDu7YdgVvO5D4Iv",
-	"e2x0NbgdYSUmrjNjeE7TIqaC1yRjC77sji4bzqfwG1TZVNWhqW6Z6rT2Kvu/dtLKfROUPVD/MpjmyVOS",
-	"rzvKH1zSCJLWUN+sqao0z3iSgtpEGBYcjlhb44sokOR80WohECMHWR67pSXMuJ5IAUeTRyHVphr/FDCg",
-	"Nstcu6UplI/WtKV+Iv7AYlRsZYfDr7pSdh2A9vU7K1JHyfSxsz+jgyBUU55O4Ncaev8MA42wz1c8TQ+n",
-	"qZo+IugduZ4sftRXmv2tGjvaRshvHMNk+nhp7tvCGYJk67KpdQO1x/rwcCk2dme1rxo7m2iWYZEteKsV",
-	"eiY/J5DPiRF+BGIwzxnlV49lPhcLzCx8UBlh6VmIq6yQmr2ISE2ezPgyetlnEUWZ8gpc/FjO+BKSS9b2",
-	"y4DJxnK14lmsWYRAuBtJoLtGPHT658n0sQ7NDmDbMFqRCRYXosxXtA348s8vhFlJu/2R7k7b5mYIELfC",
-	"wsj8UANLoRSYQSroYhHohDA9x7gKNrdCrBCZABeDxwbzq7rHWaYSGw/+H6azMvcAibDxKsQ69hdMn0WZ",
-	"WIJ1gU+o6bTItEtVpaPCtItuzTH5KRUPOaBcH49lkmMqBTyLHNgLlYkqAhvcgbUHQlazJN2IlJFF+su2",
-	"jf658e0w3Zb4nAsJVOqOxGiULITlm+7CzC9d/KLlGsTPDGWeresolidmfEOxO4LiVbIEn17yWVgE1osa",
-	"W34FtREZ+HLQFEGfqOuHHXsCetJVbCcdjOw2HkN2sHbtGn+I9i0W2GAUxNRXprIS2X1o0xRyscRc7TxL",
-	"ZjMEKuRmHRJHlSqyKRWRm/6PJQ5ATSZ0E7YMOU46oKYGU4POc80oecj0CJyAEDzs1xOvdjmmawC/MFFd",
-	"WodFBQLM/KvMSqHrdHM9PBhmjf8STOa3TPrtwA/5YidWlg1i95yg9JxvJMsAPyusUWBla/Ab+NtGSjID",
-	"2v88W/d3Jjx3qQ3q5qarO3us411lDBKHSgqoHRCMZnYJGKzipwptZKhrCzTU4xv+r6PD7/nhw+Dw/S9/",
-	"/+63Q//PN13+fPU6TFT8UxlS6SBF7osktd7ewJZcLGpgPmY12MY/KJYJqIuyKZfwBci33IV20DwfZdnV",
-	"TAXn4BMCtjmeja7l5jYww1kmUBCesGimpIg8cke8a0VCrqpQbMdvZqRqbX3N4bQCpZz9Xg+TMliq5Exk",
-	"gDplTqx7l1MWNyVhtpVtKMWckCrxChHBsBt0XzUhMIwOUY6eFI7SAgGoLLMsBDUzNbOYa2YOoFmb+PtN",
-	"svwLivxKAMDgyiL8xo6wzvsCRewFIUfPIEpLIE+/Gf8oTjS/T7sm/9uH6mBQPs2xXpTwLyHNn56pOb7h",
-	"t3B1LZSJAfnjziGl+RqaJ0bwAGUoJXKGXqpmHgakJ6PcCAYPlFoopGpp3V6xmSVPQgZzji7dYTpVUgPc",
-	"/pNgsUiTJ0BURGOQMqSWIltw0890bQHyKLKWibE0FqNU0nJRNp7BbXO20xgSqImcILTDzyWUXejjMmqK",
-	"T7nKHg9EdqvVKAKl6ABvT+maDQ0pFZTNcVzxJN/Mfzd/ZYLdC2OTYah2kI8l2NyvekdHR/DzMhNLnkF2",
-	"GOOEo/5QZJAZRtWL8HKbAFx6HevIWpujdGKaibwRVchYlS5BySass1xZCDxwewX3GL68zgWBPyIfrxkq",
-	"ncwwTElJUC4lrZUFSPvwFvsTsAAL+SjVSk6s5qqDM2v7pwlMCaskjTVNIvaY7H8wuaD8sJILoiNYAGOJ",
-	"lY5SlfxKawEZkcl0bk/aRaL1Eogzupb87oV8lqXBd9fnx0gzAJpOVQZg+DQMSNM0HPHZniga5YC1nNhP",
-	"9BBUYocDv6aD1eOnKsm3vlyeAuVarRxvG9iL3qiXw9ZwiA/h7fvQNIQZFz6BJDMLU8k8kYU4YfdrCyNm",
-	"xGImKmegzpWN2zu9LFfGwpRqFVS+6k7XGwDLBBTNLbFTLSl/GyBM/a1hiMpzc1tKmMtObYOC7r6f4a0y",
-	"Iy0fks/+XX6uUf9P0Qkzsnd9zHiajiWsg4295rX9VQta/wrO0PbGpG7tM+cbelO1XUfNKkwdF3NW1BSB",
-	"fLGG07xAAVvdIwCJpFpFlpjbUbRGPRIq0JoSRzlPzGRRTNRcMIdlxW8pAdbcvegPXMtOjrYYsrubi99J",
-	"3pk2NAiePzDEZlnLW7tqrYGzy6vpXrwzukZvbIf99nx77vk31b/aiq2bqVundHYxcffJ49wFTM6N5rkQ",
-	"GWmjcGJqUtE3FdM96VV2ZJB5A78dl5DGjFFpkQs2z/MlcA/k+VKzu5uLEu9Ni+xJZF9pJtCnkRWp0Ijz",
-	"22c3Ik4yMc2xcF2qvFJ5U6E6f/PdztMvONVhMpASasXRjeZzoUvXsfbP5vJqv+ZwboVVs+NwRpKMrrBd",
-	"ljIGBpzQfrQLCQYyqXF8Jxg1qUrGnZr9VC0WPEgUOsTBghMTsdM7mQyxyPl03tXtkvGkG8fNXPAsvxc8",
-	"3/MpLf7ayqnWO0j5vUhDJU6aRUZu/TskV0XdRskWYbcA5E2V7p67bAEutzD2OuSV1RISLTe8LfVjt8wS",
-	"OU2Wodp9JImmn9kKkC88oPtMzBKdA65BDcvLXwtRiI6rvjz5Amqc/WCnwa4vTNOEOYWoA0lOqVpuCW5a",
-	"tDXTo+PHMCtU/DipDzS0hJRDSdUKUq4DYmW3FC8frnIjeZqm2FvSfn0Y7KHNiduQDD603aa8DB6T0Bis",
-	"KN4HIhWQBmGRuQQL/NyX4vz+VtvYfZo5sOCtlTMH4tsheOjaswKSERJAMcGIO5nG5nZQ6hzSUxmsLc/j",
-	"miPmSw7jo1ByspXfdfjImx9sDjUcXMALiYmqkBp7jysaRgCwkrmMMe02AJP8zevAbPpiO4ymJn3fuo0B",
-	"m0dOWJosEh/NEhGaxzIyb/1V3evJUmQTnPTIugcTo71pVQGJ33LuIjKro4ZuA8wWDue/Bww6vUz5+oRJ",
-	"ISBxiN0LVgD63R6QgbIWeQWYsywj2s7prTvPml3a5fmz/X38zafiTXI2E7mm6SodFvSvqP98vqJ6SOry",
-	"ONlu8u3Zj2iK0BLCtbIxfq+Cdl9b5PYcP9PinaFE73pxvQfK/wAyr0yjsJ8Bqbe3pwJf2N5RgdbCTj8F",
-	"vXa3mwJuvIFTsaws7zA2nzYAvoFS22JmBswQYFyd1OP9flArCP+bPTDnJSw7BK2IrtXChrfQKcvz3TLo",
-	"1n5VPeQCwaiFjBmv1712firPw1/55PIA3L108CcaOt3zRzLR7OLqdtTy610OBDiHcjqNobxTpXFLDTMr",
-	"Ws2e149HAQh1iKkcGAEEmgAs26TtWFtqhEmXlIf91NxnUlatlhpekIHVszHUva2tU1F0twakfrPfhlPF",
-	"Bqej85+GfXZ2Mzi/PL/84ZgZHUzPYVo0JRrLGA8mqSyJre7DKj2GzQrRbSmSfC6ysSynWKoMse9huUfV",
-	"vmJOsY5OCGziMwJlLIBrKskZNmws+YwnsgdFQkshY0gEMKvZtq7PzoajwemH4dkxXLPaKkAiW72fwVuq",
-	"fnv8wEHvwHb9oHdg+mSu0BuDvnzrcPrvSYsJAosmJd0AVklba6d9ioFHydpio5j+n5VP/HGImGNpS8vh",
-	"BJqqhVWhtkutd0IY7iJHq4tpWVYzsxfQoQhkZtOpQGhGS3ZEcxKOeiE466SVXmR1rvKDTnq6TJJ26nYY",
-	"TM0x8T97CbuDdwmnOKAHE7NzY9Qk9008CHrU/V0BnpVya/RsQrBLinA30cQzlY2lS9zaLyGvA46H5V4r",
-	"YfarK6SSIVDOWmWM65ME6g6GjZ3cUaZ9Kc595QVdwcIh58d7AVvOa8vS94AOr4/HvQ7H48ImbWd8dlYL",
-	"z25WYz0+O4JCPBM0/oDlYrE0K9D5qDLge6ZiJocgB5kQgJieYeEuz30287GM/u3vCHDIMvEgMiGn6PcA",
-	"Zl9AnnLmpGkR+kOMAgAMR8YSOIaXADpN/3Lwcdhf8nz+W8QSmSsq7vgKqiWWRd5j0b/9nQBMK/dBuZv9",
-	"gQ28xmCyYSJjRwTL1olIzZ9FmvZZ9G+mB+j3AkDLXGQ8HcvcqCwwRdhFyXBqEPKsXRnsjbtxT4D97lhG",
-	"RIZZb/03bcNS34AaNaP8LbnWRprmFny8ivPyTNsxLCtrEIuqrFq/aiX7N3z1kbCD23JqlfLReU8394jP",
-	"y64y9vPg4wVQ97NE6iTGBW0GQEnRYkMGFat2j5gvwy5u6rjXoz8yKcPPcWzt7AAFu427A1/dyuFhbh2J",
-	"z8GZ3B57ZtQ6ZtTPVODMxmpaLIyp48xZOZ2rDEU6TxOuRZjC2b78J54mMd/jnP1S5byl9td8Hv6eqtyT",
-	"GRmvZsNswF+2teZtUsBqRKhOKfLGr2lxwC7qNjMuO2XNF2mziDALykkI0pzrPbZ1IG/wnV9CdIlaTIss",
-	"yde3ZimQ222ZTB7FOpjNQSz0ILiAbx7tFmT8JwODgOe1yNmgyOcqS/7mMqwT8545MJTZKTg++M/DwfX5",
-	"4Y9iXW4DvkzM37/1Du4Fz0L1dWVjXFvMB2BJw/Tjc+6NQKdS0nvXpXRrRwbK7jO10iJjLyJUj4nnO3rZ",
-	"ZzeIumc7jGzCJRoGT7UaS4hELEtmQ+48w3AWYtILukHyuVgcs+hWTA/fi3w6P7xNcnEM1GGHKktmiYRs",
-	"0bHkkkVXeMFlG3pv89HU3hx902dXQDOTSPZhNLpmZjmxVKnlPZ8+jiWP4wxDdEYlVo8JFBkgMxqL9CNP",
-	"46hn1S4zpbdmsYg+O59JMMHB/5IrcMGoB4AYIAhYj8WXslXNEONHyomfTD4onR/Cl7bn/jdAE3oI1M7d",
-	"mgfQywSG7TH5ETMuNcVgGZ9mSuO4JFOhe0zw6Rwx5VBDlmNJoHUgiStGQQ9MhvsUsCWulc5nmbj9y0V/",
-	"LMfyT386VfIJFTDd/9OfUAFdiJKgXEv+KCZTrsUJgTaYqzfvT9k333zzvXnl3eiUFN1FYtqJXq0TZ6jg",
-	"E4lkiyRNE/qZvYj+3//5v5OFNivwI32vdJKCCoy1LVRF7a1T6DIVELi2qsxd+mshsjVb8owvRE79GMtM",
-	"GDkBZqzp9/VgdPrB9NhslXsVU/0AXIYG00hkM8GWUF+o2QvT7T9/8/23LyEkQgGANRSgGBUdIAKn0Omv",
-	"4clDePJ/GTUELQBykCD0X+V+uIfaBjiGMB1DTMiF2mfzvKw+tMzUfSoW9AF7Oo8lNPT7N2///NJaUBrQ",
-	"wFgEvEIn5lZtn9b9RczEZ9haGmt3uNH6kekL6DTyjE9zu/Fpry+L+xS8pLQaEVvWLEGox7GFffAF3+du",
-	"ZiIvMtnDpiHOEYJCv4g+H9pHzLo4A2pQF60F1HlKrF+rggA7xjDrtO9jcexQE63nw8E4wm7WNMbgPJsZ",
-	"qWjGeQBAjqjHUKqceWwmcvA4uQ2RI4V3shDHLAHBgWw0Rlzw3GsVRoHYrYL34IioB0KYYguePRqx5IM0",
-	"2Mm/Tf4mtF2YZCaYBbpmOvkbCLUIZ6C/4J8n5gfEaop67BX7mLzzihAIMsPBMEefDxf886F55hCfodF0",
-	"GOlmvPRSTJOHBKMS2CbaeiyJvVXpio+mPIPym+g/D+nGw/M4OibUFnOYfqV7LHlgST6WcETABk9ikrXO",
-	"9n/1+jtz/pjFBv4CD03Tet2t1PJEMkzf1vlZukccGUyidSGyHuN6LKPKaX7M3sEJy/7f//m/yDDijvFj",
-	"uNZnw+oaL2QsMhZ9zZfJ10+vorHEOA5B9ILXVkGhMKkwGnI+Ph+WP9pdaJUWswvdzhnLTKXCh+tOckzY",
-	"d/Ixif1EsEo1WKLZm6NXPStP8SzzmgWn6blksXgSqVqCRr9QsaD8f4LhBduWp6n3pNk8pwCoUQrriFwK",
-	"+jgTPI6YFlj2AlZg9Kc//QkcA44fjuYkp3TUsST3sYwBd4JcPXaXvhc8LzLcD/9hUV9oSBn3WAgtNIx5",
-	"xyG5iyC9ANJO7oU5nMCTznKl+uzKTiSmxCJG6wN+DKR/uUPpqtFZJEmrnM9AgSGIknJVJLkW6QN7EUkl",
-	"RXTMeLria834E0+ASLwHh4YZZRwiPgPs2JcESIOCkb09+sYrH7KtSrQNBtDYIDwWrn83Z4hSq21BIGJi",
-	"2WBRuV76ZoXjC8xeHcsXnN3dnZ+97Hk/3IiZWafshd2f37z2tmfl1o/8V5VF2AvvaiLN1RdHpjnfvn37",
-	"zduXTItUTKGYEptG/nVvKSfahg/GEm/yNUE4cCGyJf5a0MIvH/5Ksxdvjr55SUNEyAgwRtbE0T3Us3q2",
-	"MEv3KisPlpJjoIe9x8dS55nRyqLhiM+iHq0De8IkRudQudB9Fp0/HH40hz6c93MlFYie+zXurbEsF4un",
-	"bgNDKXvx5tVrFJMUFbYMDfQdM+LnD4eXSgr6xljaF7MfhiP24pujNy+RYxsbWuK5WBeq1bPnIo3pK6DH",
-	"zFUaaxDQgGKepuxFND7486G57xAAQyZLcLmND6KXPaYV4/BJpPm0x7t9MaCCQLw2PhlLCH2W40IcbmVs",
-	"BwxWXdmU5fZLHg6hePPYbvvYJWaJOMmh9WNJFKYwW6vMKIyy5+SE9+0Xb15/5yRXkuPGs25aOlbpsUny",
-	"MFngU0YIxqrHxGejvhH/nG2i9Z1F3uQfsz9FY7kQXOpyxzv4A6qA7tszS1tCBimOaWXBGOHa6Bm58KSm",
-	"pMub3ZFInjr1fbHM0JZz6jsnZSZXMEV4wKIG8Io9vkO13npx2OxvyRKqGNHsJU2G60fYhVjbHA1AcT0c",
-	"yqmKqVTMHwunZG5sEks0OZawYymTDWOeMPQ9NOPuC70mvbJn1bRS33ftLeSUuitis1ve2n1+HovFUuVC",
-	"TtelfnJ9dTuiTQYmr/aMWiNfpuYAgjMa1XINZlTkvcuc/1GfDSy7nJ6qpYhBtoJc6nmp2cCeq4rcufYf",
-	"xTLHte9G//UbNldFpl39tmfk+RaFk+axEjAQSwFg0EYQ2Z9gyC3znUUjQYMdv2/Xp+uPEehI/Y2liIBz",
-	"Zg8dXdJ7k54NswMFNygtfRnZsyAduucqL3pjaSzxhyRNUYbeF+ljeTZq9I+7fEwHfIJ7GXNlbH84ZgWB",
-	"MEoIY0WzF2Qf22Ek4E5vwF6eIGucy5hlIiX4QNM101lUkcykxskDBEByN9wvzPJQcc8YfHOzRoym/NLZ",
-	"KTg8uBZKexJ/fvP69QkxW5U4Eva9CSAdWpQTMnzeHH1P5yUENA4HpjORmW16Lz1tht4oZTYNhcwvsAm1",
-	"tTYKLVixZNy0rj+WcALEIi6WYvIo1ngOSCrsXKns0ZvuFV/jeYtjbjFZ8F5ax/2x9IQzZUErrGCCYX4R",
-	"PaFn1+hJ0TITT4lYmYPCvCpZLFWWIzBDuYZKOL+pZTSg5D2W80fzatMZI/bt6gfT1B6Y9OWSBZKPZZpI",
-	"4RKqtD3yyCNihLi1VPBXDsAJj0L2GSYIUUuwIGEsI0uVH9n9atYDiZwLsySNsImWfCYi9gJSMF69xOim",
-	"uTYx9lrESKmLEH8X0RyJa5sj+/JY4nJ5dQS4E2CTssjDyIt6FGNiZodh9jj+UF2b5kWp3Z8cXBbGXI3F",
-	"EnxEsc1QQhRNSE7C0dVGtMLAxvD5k7GstheBMyV1RsR4QGHoDzGLxb/DA4SUmSZTITV43Mk9NliaBh2+",
-	"7h8RNgB6MfXx11+vVqs+h5/7Kpt9Tc/qry/OT4eXt0N4BqJyeSqsw8xLEzg+OOq/wlvUUki+TA6OD77p",
-	"H/W/QRiuOTiCyVL7mseLRH4tMq4tadVS6UBA5LoEXWHmbqF906UspCstNICg6xHdX+aAm45d0BWmRRep",
-	"2dIYq9U9t8tpSVi8C0tu3wM7Cv7GHd8zegVywPdwrZc6DO4QawZVFNoNs8tJbTru7wU6HZULYuo+g3w5",
-	"04JkgajYllrXKlB2MOwHoBJ2LAl12R5Qc67nZtsm0hwt6z4bEhEgWf/mSetguRcQNYyw6iMiZo0VKa0w",
-	"D/EJiwBCN8WciQS2JyxBHe67gwtFVYTMaRgsLdInc8SCJZ4mD2K6nqbCmOJzbt+W8yRFe/SGjkojuqPb",
-	"wQ+DyeXVaDK8GdwO3l0Myb1Mi8XJp+QBNiGYYF49PYJYH1sGSVpGuqTlAkQwyCl2MM69sDI/lnZfm1M1",
-	"fYKagQzuNE9Q9wOf6LMrWSobOeQdvj06Ipu8VxlEGEAjVE5YtFCZQJlQMhORhaoyYUU2+THw7T3rqEaL",
-	"ZkPJQqHhdIXz+OD4AMbxFFcYbGTrzoUocqDEFYF7Ya2sVJHGRtXEFeOCNeAZLl32cbYmZEcMHobqyOvi",
-	"z2V7vv5RLHOvQ+Dv/8Xx0L5T8RozhbArEJSq+n3NtbIFTcHNIcotDMf/Vg2RUcjeyRDzrtdHR8/97RsQ",
-	"YfjxQEb8itt9CnE1OxN9zPSNKeU/oJTWfZ6e+rp8xD1BbQBfZ93jbji+Js5AjBT+/+y963Ibx5Iu+ioV",
-	"jImwNLsJUrTkZZOx4gxEQjItmtQiKXsc0x50AV0AymxUwV0NQTgKR+xf5wHOQ+wHmyfZUZlZ1d1AN24E",
-	"L7L4Zy2L6Et1XbIys778vvFwyNMpsHMkIhOVtj0ArzQn4x9I6/TAwR7vG2CKtJvJDoAO8iTZziFysB/i",
-	"r/AjJbVtI1/u/wDaprPmY+d3+JzyPuVhNHt2ntZuVpdjcuD99bP16FjCBIsYJcSk9XWmh26bMmR0oOXW",
-	"4trQLX+aNRtYvj9jNNCZRI7Znpgwd7xDKSNnLEJVZy3snkNtKBoO94IGK4gKWnMYKm8OfQ2950hkx4WK",
-	"L7exmgF3TDw6vakyNelY5TCkTU2Na0TAOlOPqPz7WB7fQd723KWt8W9bwdrkHf8l2JsmtraQnf3GLy3m",
-	"xOnWsS/zRsPkMkj9Kja5N3AeQqDx/ED4GwOhP6r8EYQ7SaiRxkv1BizhaR8dhk7igpcGu9QTyuQxt95c",
-	"er7AiWEyObRe5REzXU5Hw3CX/XqpuiJU1mfMG4JShoRcNiLD9OZQDHU6pSAUfRpsDuWN8MRFhQp6BEu8",
-	"tG1AIc/sMOr4gVV2oS8yJyl1h3PdvaJijmOdtI1GGzu3n3pXAzonhYNE69TZuNl64NBzRSWa28zBkdy9",
-	"EVNTO/3Oi4SCrFk/JMwIZE6BJOnRPBrDXmADGG1cICHTBcOZSJM135++s41bxcqjiw4vB9sCMW8qPuob",
-	"EaOrT8sWqoFqLD0+ZKmhr3g9ZIYdwIa+quYlJf2XlSYd0FavssW8R9zkStddyf93pWuPkfl/hStPMbC7",
-	"1hlPaGu7o1WIEwNQoRULMS+EtaOyjcVo3+QPAIrLDThmK9Yb/uAWXFDjCV4Xz4FtxzhQB+Yt4XyyUNhu",
-	"ysSihwWPkSjfDP7qAvkGO+3NHTYn2gZ4uDL8u4ClExLvLuoLoVCH2fU3k1P1VAC08N0GAj/mOXapiGwr",
-	"BQouSiFaozETTxo4oQKfUStBzAN4BO1hXVUWAtuLU2HeRDweZwxbuEYU+GJrrz7G6hrqo5o9i85LCHd2",
-	"N75YsHNGh2I1rDmQw++5+djYme2lCpPsoadbcPSO3dx3q3ztRT4XOR4cQNXmh+sf2+9av7UvW28+XLVO",
-	"ZgNH2n/3Pt+IaVvGfxU24jn3ZuOpPrXbx93b4wUT7BvDXCJ0G/b4rci2Olb7L0tjZSP9NxcfzpeO1h6a",
-	"0fpY/w2c/tIZp9KxNcV/AKWcs7zWtkrFXrlg3LrEH/UNnA16/+VGTEMFjOaQYswplV3mspFnYaXH3MSV",
-	"4TM88nZT6ZHFuva77yXQXTzNC4P1aAPaS9z2H2LtWF+gNsz4daBZLGPI0pRZzAPyH3IKz5lzeEgGwmoI",
-	"1TM4GkBMaGMYPz8sMW/jwSqdNXfGmUscwokMuB+wUuCkVsYs0w7v9iy6kSqOEM7J+zx67rwyDxiMMMJC",
-	"VB2g1q4HIqdv5HDAXgQUuXSYjXMwKmEdOGXxaI3OlEVmDAUTUYNFe/Zhu/htkYP7hWqGK7I2lCKCsLkV",
-	"XxWhkMzGiosCnvzO3lIRHNlekHHAelL1RWq9Q2DzB5CSGz36yLp4iX5euUHAZYVtqYnxdLqth30UaWeT",
-	"Z813UmHIvNKiA3P72u/js1NGVGQNRkPKtKJ5hgslVIhNGhvBItu+qFAHMdN8/9Jt9QcZ+HWC29pe8VTc",
-	"EQYaUe0E6eqRWH2+WkN0BbfUBfO+kgOVJwi4QlWkda0AWu9iI1YjvF3YgI7oIWp9ybszvdGbn7IJBQu2",
-	"PJtAo7K1hILbbtyDi3sx7JawFROk2I5mDpc2O3O7dJz8CdvPztyuu/dRpLI3rd18L4VtOTDzQiJY9kka",
-	"BjAviC1yqAHAB7ifjMA4v5geDxWiB2a3YrBhXgnFGqpil5aOqboD0b0xiBFCCsART7MjL91AUBa74NpG",
-	"/BmxfxIAB/4xVplM6Pjeka9ghR1PQkUrqnAznnUZqFq6Ag5rOtRCnA8AOap2VexUsCbLEpTX/mnQY5nG",
-	"Tyxw5r3wJt46Amhxohsxqjd67gOqF/4qDKfztoeEjuxYu3Hm1GRXMGPbBDg9wLznymBcMcHTRIo0VJF1",
-	"YqO8113+iGeO3QsApoCtQDSOQzsMZsDjoUJ4LHhe+uaQQVHrgg3NNq/UI+ITH44AifTiYP/l4Q+977+L",
-	"979/8f33L7v/iL979QM/6AnO97uvXvF4/8Ur/m2n97L3onPQ2e98f3DQjV+8ir/rvnjV2e/t7/P972e0",
-	"Al/s/vD7f+3v/vD75/3gxT/+OiQBwN8/f/eySv1vvscj5895iNKzAnPlc6huoTUSAQ8nuYvWN8TFXTtB",
-	"ANhT7gtiksJ37gQ786yx9S1F/Ql46D9di4qkj/e4R89TxdlZZirX1f5+XYvAttSunnmK0CWL6U43KNsd",
-	"v1h7Q/fXh6CO8wSjItG92cZuBa+ezuonVG9XFcdOc7uShx7vfXb/uSz39ZquWztl4W5ckAJb3CXuAW/0",
-	"WMXbyl0x99058s4hjgvd+ofuVMXj9s/YqTXB+E8Xr9uvP5y9qw3GawZgr8tVVyT16axzjTAQxDenwmnG",
-	"uZIuV0LgaiS8vjBcfNw8P26dtU4aDCAwUoXKi0m6vb0y0Q+t2soM2Cxztfyuk3R6OVYXvQsl7izR9ZPu",
-	"rJbrut/5fAyjU5jSK07ghemkqhkcODSW/fHqunndah9fnL85Oz2+XnF6W/M4XJCtPc38PKRDL54kRcF/",
-	"YnuNerbvokM2GWiGDzXuNyOEKvo61TlYe8vThH6cE/oSRodxNuBJRjD+u5zXpakbJ3/uEUaqNl77WQO+",
-	"pot4d4eochgNDDYSx6WQH81y47nRAPaekBZyRbKQHnkieHzm4831JunJ2b+uoDbpDbRlpTl39q9rPZLd",
-	"te54kycW17oPaBuupyOx/l3HCTdmg9vogH+tO4+1srMxfZvq8WitO9+J6brXv+ZGfPdyrbt+hPOKtW55",
-	"jwUW63UD+hlvUj1c745rveL1Z9xkUNu1xjv8PSu/Ba4+1mOV/SzV+vfwTyvfA9pXUqu1uvmtUGQLVm/e",
-	"FZQGrvWaK97na91gd4qxWnPh+KqT9SxQytf8Gkhgr3VHExni13vNJRZxrneP1mtYxV+kmOz8PfLCi/f9",
-	"fF+jT9lKOtdvxMWapoLTECd/VvgMlWnbghew93mIfIhL0SFzm/b6e7a/dTXX8rR3rpWAIvpbj4Rnsv/W",
-	"ekrL7jvX2c86lj0p4u3BSaoGcPXxq/H4Ts7+tYqzVxpm2+BMpwsiFevkUV1ZRyCr+PvW+cnp+dsia1oq",
-	"slTa4Huc6SHPsIqkURWO2Lfd48RZDR5SPZTuElmaPniGs/PXlibh7UMIALvfZlItjCNmZpUPje3fa4Ji",
-	"O9nEp5FO61EYLfjZUHjg2AN0EhfQGFoR2xpSObKRSFkiiQwjJ3jrhSoqzAob4EVUVghkVkwq1gF3M2Cj",
-	"ZIwnT/hKKm1AVgNXxxUqJHEC8QUoGgeSealY4TVRg51TjTtwKpgbEWNABCUJUHEuTaiiz+GOUHG4g9wK",
-	"Afuf//1//kJV7MJPSKDJwp1Ccbf9O1zsqHCwR6G0pTvOQmUGOs2IgAreB0ANXwJ+WJQgt9MDGHzTMfDM",
-	"4bOwfJzY3OAuxwgEH+GorPHpZWQuhX0AIZMGj7CBUiwTw1FmkKIPCko/oYpfZSkn/PYU+j2Ffk+h31Po",
-	"9xT6/T1Cv2UnqI49INO0ORQOUXmSbOsQdQXi/CpX1zOoACLB7nweL1GiXnEnn7BTktBMVbPx8lK715Pz",
-	"XvO499Ouiudz43N1DEGtlw+MHqngQxFv40AXHb31A9X5AkLrVfbtBmVWTFfD+Qimqitzz7nj8RYfuwRb",
-	"g3xbrnKlEnpAmmZ5x69E6z/TEB8aFJUp5wn/VzK19nng7uxUT3ekELaPdhMauvgb4wk3az4VbmxDmzaA",
-	"Xz7BAasGfjkuEOf/1mCBRVbUvlsDGyaR8P69zwX49cIk0sy3r+36F1zyW2eE0O/dKupirmu3kt55e3nx",
-	"4X05yQMwse5g3hheIEG6D5RvhBg5glJQVmZNdtm6ujj7pXWCTfQJnsvW28vW1VXrBAXpZAZcQp8yT52W",
-	"AslfVUyHwlpbHdxVsoOUGXwcp80zX/8e27YyK89ms/blwffLb36fQumXRAoNasvtp/wHGPRVZ72jbiUQ",
-	"P7ShcjVMUpmJtZaDz05dtv7Vftdqvb9qH//YPH97ev4Wfnxx4G79pXV5dXpxviiFVWXR9mJpujyN6/Ol",
-	"x0Qqyh0XJkI06D7MPrkEqnOFKbeCHK7uXY1Qvc8ZtumAnSgNIiAxhVY6xs2oajXSW+97Od5POR58ywl+",
-	"4YMwX1Gw9B5pLSvJaADKSqw+gOJBaA/S0fBeT3SzPJMIqT2kW4Qt/mD/YPmKpEY0SUJiC6uZunSeNA9C",
-	"otU3s/WX72pL0KvBrboAybNdadUdOci/TrtA7k6SLyet5gkQejAiwm6wtVYn4haNhqywI7IClhBfTjtW",
-	"iTDG1RM4dtdqVFeWTv/Gi5rm9D1RSv0tFzHk8x5gCQeOjsD+enr+S/PstGphI/fvAnzk0J0P0ZJz5wjA",
-	"kc3VlBJKR0j8D1TgKJmM/JxT8lEbrBkqckhyLmkZ46EK0of2UlFQinjHezecjbRBaTIUXJAZyUfzOAiV",
-	"4xCx/yQaQCozBTFtT7vteU6o4p5G4YiYj+HwCJi2R5BFToi4CkyAVl3RYNgNosBbSscqleetR9ZAEXOr",
-	"bW5H2Fe4S2dOb4G59FShYgh2M5FGm0yPCgTNARQwz3K7AO3vy4ODUEUw0j+/v7i8bp+eH1/8/P6sdd2K",
-	"grkTI2QXk4pF+OAoZ2PBoXdMrMRyL7o3RYEfpTPpREmL3ZGrX8zZSXxP+YBpNaO1chrt/ryNwhknfFY9",
-	"Bd58fQZ2xDbyBvjuTfN5NdQllTNo5/e/7OWYjKTunbEiBGRYjVMsyHXE3EG5y3GxNwUUa1cPO1I5Avfm",
-	"+ckRnpCSRhNY0NSnAukkFC++uPQl9U7XPxYpUJ/jcZSTQkl4RyResKLyrQ0W3YipvfdGTNt4gG3/Rc+k",
-	"B/nnOlGLGUmfGRWeupr9pzPYpzPYpzPYpzPYpzPYrwJ+e3L2r4s0foLq3gNUd0OEbrAcjZkT6UGwgJkM",
-	"EAM1EwGE3KdwhI1XzwiClFRgUEcn8KotoEaAwRQFRXCF/Sl/t5f8QJWsg/19lDiBB4OLK+KowZqKzUkn",
-	"VUjNBMzrKth2hepGTFkkYzE8DMf7+992b8QU/kNER4wXNHqoQTlkD54480ZsL+rnhMoJ80AE1CyJJnQh",
-	"pFegy9WxjUnkR4EakWxO2OcQYskPl2co5AORVIA8xRgNEjbWyTJiZIk/AbMlireSOGA5eQ5XoRyyFz9S",
-	"MSPOLnAyBVFJ8ZzNgiuQspk2WPmzCurJoSLpavo2G4+BBiDRoztdTBIuNEVVLhZNeKqk6htU4GCTQaVE",
-	"w2hsBreA+N5TpmkGM/pw4dxiPAbjiTUJU1yDKFpRIHxrXfP+MoY3uOav4CEYNvEb1ifZ3CY16co9XUtN",
-	"uk4n333f3HJbej82g7JgTNW+VBYE3jl88d0//vGPgxffrZMmnE8EBvCv6+bl29Y1ZA2bZ2cXv7aqMoQu",
-	"tt/ruOPt6h0R8c9+AAdcxQmw3IFZ0xN1yCKSV4py5mOtfIoEYOVwfwBEAUCNY70jSOW7ZkQBqQlhws/T",
-	"D1DODA40vVoIyGKD1pMIwdj+dHVxjvDwyUAnoqgA57cV5FPueUExv30oB4DHOvFQJRJJk16wTLNX+/sF",
-	"cdwlttg8ZvbivJmv1zwx3/LrMbNmlqfWRD73Hi0PJyz38chNlWX+6AbrvnblztaTxaCpM7+Em4nRDH/E",
-	"/LwrIyDxM6owOAISBLwuZjILrP9R4NTEJH2oUjGENS5VzlxUTVrLispdsudEt6RhEy7B3+1ZDyw31oE7",
-	"pKPzQXCQRKWqALZzm5VOs5yFUJshM6BNq209k7Vsl/AJt5WacSgSpFdYC6xzt8g6mCVrbf14S+OhwTQ0",
-	"sPwByrhwewYJql+bp9dXK2BmgurE+6lT3qP8c2BDmMDHL3AWnvHuDbN7pYAwcSYrX4wxKWaL3CUolOn/",
-	"2eZZVKPTcnfrD3SGMu00Bg9Z5KxWdMSiRCqB+p/cOC5CXRKXzwbCWO+AD4V5fsSilE8i9szl6/OEv7XD",
-	"sJDtf6D8Dqk5x6il7zL8XqL7eaN83uDODEwEJw0kPk/tjusZ7uiKajyzY3ijFxV2v2An5ZOdYMd1B8h+",
-	"Qm9UsL/dGuT8tyoMvtty4FsgRa/LMng+q4SZEmKIByJgkMfN0mlk14YRKi7kaugJq8BG76Gg/JFCRu8K",
-	"Leon9yMAikJprc5ARGb5rN8eXnRFpGgwU9y8ZBNcEfJS6Rbv8e7NAk0HndpFA+eCpsHeX14cIywbsnTp",
-	"0Ik7Iszt2WXr5PL0l9a5h3rYNp5e/tw6eX4UqjfN0zO4FbXYDOOsx2UCiuJZOs0RMDXV/jpFEBxgXBqh",
-	"uhQOxJK3K5vIrmAL5SMqFj/v3ig9SUTcf6QW4PESmxVpCW7WzWN+UaYDpxs6UuPMTk0HxYDZr9beOzey",
-	"FmsZhlVNgHOU6lAsFwVahGWlbM3c67rN8rmfqidqbF3d03WRqAFhbNurfSJZXND917279r1WmghLawt+",
-	"1h8B2EwWGoU6yTxnGsxzAXaXemgAOzm9Om5engAhap7yCNWCrME6qY7ZKoMn273eOpgtYvg72GtXRcAf",
-	"wDBvkMdYaYG6OLbOUF+jQJBUpTp3gOOKVORbFfhFfCiA8NO6YkpMZllwSEC3fOwg4eTiCGlzgHDFixyT",
-	"sjY72N9fmgs5o+/4EvYI19Zl+wONzVb3B666QK+Enqx9uVAxJxGkx7BjgFkai/V2DPDiM+12DtoxAFVN",
-	"ZAYYEbBE9LIqDi9455O13/x4CTrwb2Xt6ZvKi8JXWNgZd19MZNux9OA7fVyPFs8VU1e7YD83zz80zxqs",
-	"if6W6xpyukKFXpcLz7HuQYzs5mCHQSjDIUXH1ZgnCcnoOgbxGuZv+wVf0TJ9QBK/h116MNAzS8/hILyA",
-	"zpcVEy+p8byeqUYyQmXIVQC1WDztC+TId2DIQ+sXMdmzS4xTlR2WdbiarIP9g8Ihqk7ZH7qTXypRl2oi",
-	"k4SU90uZiITDM17tu3ooSom1MelWLIZyqC7jsSVRQA2LZYyID3grkzbYasUgS+WS787WcH8sXkYTITei",
-	"TmVfKp6U8/MB1oxAW33oCyl6NFX4PERFKvbj9fV715Op6Ar5kUS76MTHATYBqsJVDAhOh2uhs6AgVNF/",
-	"7p4kf+7+jJ+6expHAaO/5Rj0/G+UEcj/4PgFo/xZF/R1u1BDApW1FRhTxHNS8tFPDdeP0oRKQNcGXh/3",
-	"GT3f3v7cZ0NRQewb477pMMeaypTpiSKSSNkLldLIsjgUseTplMWpHhlUI8tEOkoFWvZhUNCeshMB34sV",
-	"FlEjVCBoFid/NoYgj0WTupOIBrPzwcYCRg8FonXdTgKle/bbUhfhHxwUyx/RZZXGPidmE9EZaH2TX7z/",
-	"A4t+bb3+8eLiXfvk9Kr52s7bgqy7dQjhS0PlQKw6Bbk0LJQkNBRVPgJYkUmFoNfAzu4el4nxNVhQmxgq",
-	"2O5E3PBZBi9zyj1kY4UK6Me+t92DT5ml03upl5555+IqRLIfBTN6VDSCMneaHh7W+lderH2/HdWs23KI",
-	"UBb7ymR8arvr+vK30/O3pD3o1OyYUPFjgAb/9eC+kDVTZU9I6cldAVwX+0Wz1nT2XBH/+a71W/v12cXx",
-	"u9bJZieN9ZjaYOfVvr+87JHgj9/mzW+/a75511zDPyNQ3mqHFjCRvVeSb8IlYwB1EMvONzzf8BeRvHKt",
-	"XemEQ5Rcve2edNhnP0DWaqQT2Z0uzJc6NVdHAsrwHsfDItVA2MVn/UYnWgpZLIiQoaQFlGCLZSu1+U94",
-	"wXts09pVKVsEGmETPHXXA8GNCvKf1OnrMHPWoomabCjSPpQ6dH2tQ80oHyJDOh9nug0unWdD/ytiA53E",
-	"RQuBsDnreeZuJKcHBUCnbu9o8yRxdOt/RTkpD8rzw+2LAEi3myKPFVME33NXyKKZ2fxI8EXLZ/bKuKK6",
-	"rOSmTHN1gKFgx/rvcwvqTN4IFr3/QJRSuAL2PsP//0UmNmpUVH5kf+vpfFdol0c0ncGx7t7XfN4Cxs3R",
-	"na1EyFJHRnLpHvJQfMzUgAoe5oNNIMpfC5sxddtyFmM3S7bm4ab5jLltgX3TwymxSF2r8kE+JraIFtcV",
-	"EwmTifiQfA3STQeeq9hEQaiAP95XDGKpYIS8QdFR+fHIWoay/BPgCwXGL0jjZnrcHYg4VM8cMocQ+m1I",
-	"6UaMmxsnvOnfRg/siJ5GHjOQSTbPGywSn0ZQeRiFiioUcgn8gZ6wIVdTT6/WYKcZyJQa96wM1D9T42vw",
-	"MYndkyo2oRriJVwxR3YojPX/8rceOVQSpFpPWmet65YrTog1VUJO4XkgBQ3EZqV2Gi5jaFeKIs+Yj+bd",
-	"m35qrTdgImzYkwIJWzfVxjDrHSqlY2ECyqGgY1ioA0KEhSOJhK4kCrJBzu1HrwvVUHCVyaEoClNXploD",
-	"ZKm7kaORiBsMcrx+JQxjioZD1R/LWEAWvqpmrY4lkkU+T4FQrXGvJ7vShtl2RkABYKjsRY3OOLlpg5xC",
-	"5D/zGUCyvUYDzlxQKRryT21fBPv8CFW5HVYlVFzZFtmHiZgekCOJSb2fXbb+9aH1oVUcaMdXFfkNKYJk",
-	"NX1PngeGstjCx2EugTruG+Tys2FFisq0FBqGau5EgNjmMNeP2TSp2BhT8IlWfXei4QwA0mLASCAF5ITL",
-	"jMLQ+sMnd7c0zDGZnQRekBwYHX5snsEfSVfCPhaTeJ9GErgWIPSFAynFOjobsC431ae8yDBIlndtD4/u",
-	"+5XLlShA36eitxppzD3lv2d5Qp/If2+9n17Z7YFxZo2Em8u3OTq+FQeAM497n+m/ZpQpq/r7nhap3XcM",
-	"i1rXvB+xrv4I6QlYmjo137BYdJ0sWkePs1DJ7IiNUt1PrfHOCUJhwAFtazSLTnu751qJXYi7oiKZD5qE",
-	"b/dfgj0MFTH+VH+JbbP7lppc2C0txmqHZndnXm6di3McWw+cgss5qmF8rbPiJslWcrNUEbRiHeA1vxGG",
-	"CTBMOWChIPxgAijYShIGHlSDRSbTo7Z3USBaBWQADxUwXRyx6PNfEUvFEIGISYL0sj5aXiAicS9z9JEl",
-	"OdyustVU3exkf8iUxjFaPDBd1i0v1vDcSZJu0VooQZjc79uu+6vcxPb4aJTqRQDDn8cmYx3BujyxQURn",
-	"CpAPrQRiRzC2guiGAtAUPWN8ME8YTEIBOmvgEFcosFmHJA/IgNOrsj4P2/rY1uMXDSJ8TGuyieO7eCGu",
-	"vOD8ofJV6+xNu/n+/eXFL80zXGxLFuNawMHqddXlqiuS+mV1NleVgXTqvDsQcbHyHUP++bQ6vuBpLfxN",
-	"18IxDO+WlsLd7T0rrgaf7q4haWElsrNCPLEkN4/p8NtN/vtN5tsWbzOhv26i/h4S7/aTliffs1L2zKs8",
-	"bhFrMi84ss5a2iikWWkxjPjYiOU7g1Ssl8j+IIN8bU8qaQYiPmJKo+dFYj/8RqiKQ1f7jqfN4W+6Obzn",
-	"kC6+j71hC8Y/FWY8XFLCNBOMM+TOs2sA0wDF8lMHph/yWDAjVddG9y4BADI2Nvx3CPdS3G//1GDNHlQ+",
-	"wDFSgJVOKFCDZ1LsWURw8Og5nCzEjLMuVzydFlhLRtwYEQfYgAKvlk6BHhA/Go9qMDWLUNrqCqnx8Gmx",
-	"4mKlz7nEOfPFr1T8DsYZGOSY6RRmHZDdfFF+HaJ9al24K5SH6mBtRoMdu0XFkySP8yGvl2jVJ450Opy1",
-	"0Q9PRYA5arbfOGAGGS85G8okkVodwnG2P5wWjJsbEcORou5lQjEzgNMMIzKGq7c9HrUzvYLSzDV+2QZy",
-	"M7PaMbPEfPa7Mu1sG3XIDI7Q1bBIBZBSjPaO6BtMu8tHI5cSCZXukVKP7zPowgZ7PXW4nMDdiiR74hPv",
-	"ZvXUeoWeWkfSfrmg/Rfmuc7MhhW8V5g0dyKAnbn5uKEAdhmXt5r0NUqzb7oE7nVsakt8AFG7RUiyXYrS",
-	"ZLJbwKuXxmgrYcT1xfvT44VBRCXOcsnhY45Wd0zeaGWsN6I0YffsZ3lu8o8ihSrOfY+aCBVdhjaXsrhS",
-	"mUzwuOY4D0ZoQ5hnPpuCrxQEnw8LX2OGLXUOKqbYeqD5qnmA2Xxs5pE75R4neWUwzCD4+RuYYg5pz5YB",
-	"7e2U9Md8kwHPAHQmEkCS5bOy7pAAz+zubyI+Qe0fDdR+pfWzvYO8uXUV3B8W/7IQ5JKWA3494BCz2QN0",
-	"qbz4K1I3F4/eQoXgzABKo22IIlSOYLN+6RGL8hUbFUrS7Yy1u4adsVNrEwDW6OUso9MeYkgOWbizH+5E",
-	"1j8nWdlcZKJqa5pWM7yNxtnTyv4aqw4ewdLeYkHsnI8376wvKFdg70XaFSrbFaqrY2B6S3kXlrMZdwfA",
-	"5LAXORzyiGeDBmvSKgMYMbK9M/HnmCeGcYUH+SAJZER/KFTGIL58VlSdidAPtf+FavjAhFHQlXc0+CAz",
-	"i8VAAZzqo8SyE1t+zqRx2PTOlEVvW9ehKlX4/j/wpn/+z//+P1GRJvIliyqGBhxcpZGJDqRukIjOWaHA",
-	"/ggNBrOVWxjks5CkkXbIhCQ4g0BRNGlA0XkkkkTEqICmAPXQI7RDV6exAdQ28RevIGp70auJtObjGV+l",
-	"TIENBfB2lPL43S2FeuGmIf90JlQ/G+wcHrx6BYG7+/eLORb8FcU011fZXV+x8kkX8n50IasPyu4zvnWB",
-	"LTgXuzxZAJpAiV1TgCtShOLIZ4sFut6zeGY/KUmKJbuMh2qUip785DiPhIrpp+jfiXVnwu1CRz40YLY4",
-	"ZC/2mfF8tIDwdZk5x6OD4Cenm6Wh5TzBoNporJVw9RSHJeSssyiTgQ6Vr+YhfSEi6+zB6QJkAMEqePOY",
-	"s0oBA4dz+hxiOCi0EAD9HlVZFIKjljg58JzWLUePE+wXU4wglzJWN8qGd9jX6TJzXUui00ySW6p/r+za",
-	"ffnlBthf98Kz4162TOYfJ7HngMlPOhyDgptCwUwBQqzvRrMs2MGBE6ordpuQtlj6nPwOd8PW6XjW6898",
-	"Dd5RH60uE+kQOWvpRG5xELZDyZMknl/8NtveJkm3wr4nPto2r+juo9+EcI+uHnakUztmzfOTap6an3Sn",
-	"ha+Ys6NVx0DQnDaMXbDiNAaPDj3GGb4dG9nj91HRIlRFDvhHAb3fEUIxLBcDI9EHJurxCCpcIC0AZ+mA",
-	"cKmDYI1S3RXGQHi3WDWu+tDLC7W3ZbzJF1c+FT+p3Uv1sPosLeaZ2M3kEM585x3vRQ+tO55b8singnAY",
-	"ObcaLsHDWn64h7N3a4d7o3EnAewWPbhgYP7QHVNhYeyfVxBgh8ct1V/PyziPMHK1yxFsCU6uUJmBTrNk",
-	"itXeAVIb6RRVRWPRk4qYFVPZ70MRWGcKrHCnPZ88wKbgThEq0D6389GzRsJfimLvQdFFHYlUajy870xD",
-	"FaE9oqsHepyaqKQK73v0cK6+zjrCucY8aIaHCp4XsMgrwiMtT57JxK2nwN6Zb6tRrmLXRgkxcxgqvH0o",
-	"uDJO2ty9jvoCWF8LomOerlTFbGo/CSotZV/Zew5D1ZOfsC9SHY+7WMaeTbQzpWYAqAd2I2qkzqFH3Ex/",
-	"zPK6ro0PUi1bNgV13pcbwRh3q3wBI+XA3WnsbtPRXOdTi2vqESsIQwsZV9jqFe3ovDgwLqm9z2hmyqW8",
-	"c0fa9UuqIh/nnrjQR140aB8+nJ7s/HWPu+HCedHYWnnpzB5YEkv2+8o6G2ON6/3Txet265fW+XWt692z",
-	"gcUqQDZradkbuHqmSqc7EF2HPovSsWr7g7B2zKcmYs+43ctskPE8VNZuO03fmgwxvmVto/3YUFTwGcvd",
-	"KxyBrblXPdd5bu5MdHpje3ChXzU3I/Y+w/9b52ShSPgbnfaJP5spjNMyfSMU0XqQKwDFyvB3P1usS0b8",
-	"CAEb6In4KNJQ6SRGDpUG+2CAGMfOKo5fRZALx8TL6YmdKRtKk/Eb0WA/8xvBzDglDhwgp8mY0kzwNJEi",
-	"ZdgbzGTShr7WFhpHXZJ7TZgFRkFzeLPLAUoTKp4YTdlJzzfDQM+cZSmXSQ2mWeC0XntWw10rwo1nVb83",
-	"SqzDC/2J5+0Bv2DwevTtK07KhfkEa9TetM6P5+rna8lMaWLaRgDmFKYNGjGg98jtF0QL1tRVwbluO4AP",
-	"PxxvNxmMZRtMxVgsNCd70OGL5VXN1GRiSDsNhGiwVlmmD1mkb4DYAHBSKA5hBzilcZ0ZUmsCcEzJXUV4",
-	"Fj5uOMYzH8U61gL8ARXXaA+KxgzWfSpQiNle0Cy90dmYdKzKxKoI4YJUjm0VHI5Cggck/kD4wDaUpAog",
-	"dhuroKgUwKJyD59eXX1onWCkhuICxYbNfVrhqxjJkFfSFdlWbGV2bz8+ghcc2wY+SISUv76SS2gg/DG5",
-	"mymFrbCxFWYGO0N42Xitvnjtz3X0P1VTa2b1/qE7u12eCBXztN5JTHTmDxlH3BBLyQRZ8EcjoURMCMlh",
-	"kY8t06yrhyIAtD9Vu4bA2nbodfNeBfv7+wHko3MlvUIaxgTF/mbXcuj8U866ie7ehIrYfMyNHGGmh+AW",
-	"OZWKzgSLiAKu3eej6MinV8D2WAvRYD/pjgkV3JXT6P1jf58Z+H5JhsC2H14jFYt6sCRUFnmkMHtvO8hQ",
-	"l4UKHYtCNgfPD6GdopcxPc4wrfOH7ngpGqQ7tM0KwLI4UjtkNfRpLcgyQ8y+wOPGoO7YDfISLAbks7H1",
-	"PAOESQ8lxezEl8PaMmHKA9eHgasmcWub4/kPqSW59uJ3B8wGItTUyDYlqmsnpJZv2co7Dlf9UNXEqtAd",
-	"W4X+u/XNk8ROQ5jrnLmvXzl5O2NXCot4paOfXPrW6DTDPTACuwGwg1y858jzkDsnvvCqRqgWnyDVBKU/",
-	"6c5JocFLlklTYa0RbO3gAHCGCAvW00miJwT3+vfaiQj/t6XDmLWOsn7SnWt7fe3ThAJbs/SwqWKl5mV/",
-	"cLQ1VvSH4vjUHXLBlZu8tDOWSbYLewy91ogUZ99qr4YHtCEg2eR4bTjkKm5vOp4z88qwyD7pnx95Mha1",
-	"kyeB+9cY8RIirap4jwL5BPSjDDMuL3TkKu0OWeSO53hW2zB7X6ldQo2H1nrk97qLf1/B/J/IVEARO7Cj",
-	"glkoNsheHAU+/EMjAmmqQlPRI4m46UYo9wgdHFknvwtZItYRiVZ9X+SBropULieAUaQ0Zuw22Kovh7sq",
-	"P52b7g7a8Zpvfthzy6qZoBmPnUvnMycNFmU640l0SP/RBlyU7WCkDx6lAvkeAQAz4n0RNQA02xUqa1uP",
-	"JToEimOYadZNAi9G9+bO3lBXiUVKfIIb7TgeAi4sVHAtnAJi3ql+SIinuZq8xI0OfMlOsAPmvO3+VWiz",
-	"fV7ejIohLBKbvJgnNrljbyHftJanIku2cEv5SHBbSxvndk57C7Nh2ZEvhhzFIhA5BC3ATCTTo1CNco+c",
-	"O+apsSIuaNucnAeaORroGsrfUoc/8mPHvKFrRNYv7qYFdb5sPsoPr6K2Djqs3O7VAWJbOBdEVDDjMyuv",
-	"cuHNqq29fPHDy2/3X66XlP3B5RLOmz+32tfNd63zQgmI/aGahXEmBtj7nP9j4ZHDaRG1cSNGGe7gNuqF",
-	"UgVXctlLhShWTPxAFVZEFUCRPc9CBXEyxNV2X8njDBK/BJ5ijMIVJSO9zhGdJ9gHOm5fIkmBVBwmZ9ys",
-	"KBAVIWED0SGsrbOJXXM7Y1O6+1L01q0Cq4zy7Ves6aNfLjhKqdm4sWd2ago7Xu3vrxyTL15gpS56FEVg",
-	"JzDwqy3uDY5VTlpvTs9Pr08vzisLOe0lzePr019a7csP51eFOjD7SxVtSrAISLDtyVueVxV+JdRSe7+y",
-	"3okkGQfvQbLXOhv4RGK++JWYOKYAOO90GcXhjGwHCoV8u//ylr7oFr3O+yAVqF4+D8bpvdGSWXb4Vb1i",
-	"FlAKtGx4gihfPLZh6XzxMuR3peozED3RQ5nZaBuvNwU61FBBHqDBrjWRejFOlwXuubP+CGu5h/tNNCP8",
-	"MTehKmnoIHN4Pa/AA+5A9+EXb5cv4PHtJkQWcH+u4jobzYw3uWifqXM2a9gCLmbWUx/z3DLNWaPEJ9D6",
-	"jyjXGTkAiF16yMmBCy9U5dXklmYxPOXG5Yic0MUUwVOUhHJvC5WdhPE4EbFd98afK5OPCTJHCZfDXNQK",
-	"c8lQFJcfq5E2UqIB/gJnY8w9Ode4wAqEVLCrd6fv37dOvKa8v7QgqxRgeEyVbkiGoPSEVYu6kt34mxuH",
-	"7VIOPD7j4PgG/rbWYcVQdK/Duzc9mSQrFihVnh699s+4j3XwtVSyuF5dntn0Y7hVSmX/VKyXu28HszY3",
-	"6tq1NDN6RPyLUO7RpXJyBx8IGM9CBSfoIDfHu5n8KCIG2Ao8YcficZZoG+iMUqlTmU0RGFHey4CHRxoH",
-	"yCqcKZe2HA8YtV05cDvmjKLjUVEcw+n9baiRWMoIlcQRfdF5SR0RsGGhch1cK3TH1tK5C1VR6M6Pnle6",
-	"q0k2u+l/P3vr/eSl3Tc9CNjLvXxj9Tg4NihKx2ENVFE5bqsNrUubVxiALyt/7j7g3rPnXmgvX1t3m1m7",
-	"lWuixKdsF9JBda7JsR6OxlnRMjljCzwagF7UKUQE2dypGkU/9gKEXwShyonH7fV0nqZ7CLbzZOTP4OzM",
-	"vco0hvHzBmsNR9mUAP1/6A5i6TCT5q6sQ9+ci0/ZT7pzOVZb8qBq6X9LGTg/mQ72C6S/r1ah/F0PNldA",
-	"LSg9WQKi2w4cbfHquJbdG7Mt2Ll3mKAOJB4L+Obca7pjV2nV1bREieJczxULMz7O9JBnssuTZHpUOET2",
-	"BSLc5BF2KVdgg2lks8iVea3b07XOE5SndOCQyjozY/v4ykJX2+SHPQd6COL8bUXzoByxjDfmSwvcnRzG",
-	"RuFIjV7sChvZXYbgyzQzEIE+n5xiIDgAxPul0n1w2jAPRghE2rhCRUjsemWKp9W26WrDsrS/23LzmhaP",
-	"aL2tsbLIeaxPJtgtaFkeoUCzO7L+s1RMfxRpwkdY4eRY4gDtZ2ws3e5q1R2nqZ2leTXXIWEDCz+2iTzT",
-	"+o0dGQc+G4BlTVBAkQjPvGFbmxNe8CHG28imm7kj3xMql4B9Fw1AqApdBHvw7O7LLnFVmJnnz0X65ByE",
-	"wI8JBV3g8hbV7LGobVMp+7EqE4tVqtVTpYpvJkpprCpdj772vVg3fNXds88tv+M65V0x4qm1datebki8",
-	"bunVr3m/D2nZO7Sv49sb18uxKkbsBPhb5TbEnW3Dol4jAwKZ1HS82pHDwf4P/3jx6mDbZjY/cji+OD/+",
-	"cHnZOj/+rf3m4vL16RYCeEKPrFoAU6iBayyvUvnFPfz2y/jeQMrU5rqMvt2QXJ9VYS23FKsWX3HPef2Z",
-	"mbMwubNRddQSBr0A8/NwvO11Ip0IKOvBrXjxxWWDNdP+eGj7NSDBiwA3/JGWRGtiMt69YVkKR4lQFQmn",
-	"QzGW4tgHhSr6KMXkn71xkkQLyq+qkz/3pFeK719ZqnTdVhHpy0btInO5frNOwXsAzGwlbLmqoaV1cMti",
-	"pmuPkEWXyLGjgc8EhKlABuLOgNB5q2kXPmdnTWKhmkTgn2Mx/pKKte6P1tHwPl/ncXk/VwcW5KNKOEcD",
-	"ackkIUL5LJWitiQv1Rqxjxu1pbLIjxL+23uiSFOdtrt6BtVZQCq/oETyYgr67RRg+/PYzSk5Vy69Xt6G",
-	"DRk8vxSm0crkPUkWb7eh/qkbtnRmo3I1EQy0X22EnLFEcEjfS4Pn6kOpxkA7TxMPZPkTnZHNJsqBUDli",
-	"4cIj7H/aIBhUYuvB0AnPRLszbQ/lHMifTmAOXn23/iFMBDSVh3nlB3vTPD1rndh2X5/+3DppX3y4DnI6",
-	"F6BI1ilLhTVViLUzLlnPs1DFGrIKWB8KVZHMGsgGiyCbER2COSPy3tqv7fOPoj0erVk2sX5JLsMcg58x",
-	"PIvstmp9eC6VCRV4ZHnnwFDiplvb9tXqeQu2R9s9utCELZb5YtVoVqCKrqngDdVjK+H9G6l2bDGZsRzW",
-	"ZSfrVitVqbRi8wAvzwasEeDtdcbJzS3QhT/pzutxcrMivfl8BLQQajJObijseZqgxQlqO2YF4OE4uWF+",
-	"xLY3WWeey7TaaP7WwgibZWHLfFcASTFC0EEuwG6HkMgWsQ/VJryA12uECksjUVWGuJ/8DmN3UO9t2AjA",
-	"3JgFxZOZDpXJ9OiIXbYuP5x71KISE0It0vW0t9tH+s0dcfXSbiJ2SpsImN2ovqYxjytkm8EKQwWHJrXY",
-	"QlYFLUTHgh6lVfkW622goE1P2k6E3+xmlx5R3akjWQCAf0dMNUEK1BiKjErfQyhGwn3afoaDATO07orJ",
-	"xIg4MauxjaFaC9zIStjG0rRdinCkZbZ2AvP+iuht8x6Kutu+ew2oop/BsJg9ZpEDhOteYItuOOtQi+XJ",
-	"8cViF0uf8XAIRtuMLlddkeRBjO6tu03UIBuX+DnBkgMR7/Xsfbb/uwLr+EZ2AFbnyeblq/b+7XKvzsxx",
-	"yH/JzLBRqvupMGZLpwuvP5y9W83tzAdgDyfLAr05AnfyxL5+yoY8Fp6EYd4zxcfdduieMC/bnojHaBNm",
-	"5+K2kM6zU690hnp13bxuLQKqVM3LZeiv0ywXBqOSlCQpuKyEjIh6tgMBs68ZPtO434zwPL7gLy2Efz3N",
-	"50c1nz0ACwX2Hu+0/owHFvW6xtsGATWsq97bPddKoPB4VKLFgqXy7f5LPIolYNfMow/9zgSRBeAjCSyJ",
-	"dU7W0YrqeWU3RBFdjhUtlplMoE/64WkxizrcyG4EHAmG8dWOo0MF59EBRCc2AmGxrk/7gX9dlfWDV+8E",
-	"O7Ypm+X97gz7tA3ujsvxIyHtqEMAre8WXX5YIRnnlukezzIxHC0QJrxI4uWZucuxaroHbb4S7jiZRS1c",
-	"BLtJx+obw7gxsq+GW1WEg8QEdVGOuHmoUV/mBTfBQHrAQjF9JY0nAStSDLJnB/v7zzGlQngH+5Whuvxw",
-	"fn56/hayPdYwFznB7E0Hz49Ixjh/kx6NRIxnb6GKsLHtvjVnbQP4ZhMFdIJuDWARK+vLTAjS69qKJ0Oh",
-	"ciRkcNSHxO2m+B3ElEq8ZK4mlzaaevf/1lvAl+wvvbFdug1UJgZfcSEls+Zd24oa1lubS4GXM4vzFm4V",
-	"rdxdvkhcxC25//n//v+csA9FRChXUs5dM8RuuXrHLkQWuco4oayj1MsjVqwE3r1RepKIuC+wF9deDsVN",
-	"4I4kNh4kidmyLqa1D/V7jjUzODKUkLzlPG7mg0Ejap+NQKm6zWcjjY2NpnhQEOU4u7haYc7r4cjRZC6f",
-	"8Vcfjo9brZPWyRETRIJEgprWsvvqRlLupDMDlC9NuTIcDuEboVq8KNgKa8K1e5PN4W5XwzG17NEuCB+b",
-	"bUVehr52+bxfi+LnLpdE4K46a7Vb7y+Of6S/2OddXTcvr1su/4wGvv3r6fkV/eWydfXh7HqNLUWrnkyH",
-	"u5Rf8icANa4hKTtgSVLB05KKxXrcydizqPikNpxCRsw25/Ty59Pzt88Lh4Chsm5cLHicSCWOWCqUmBjH",
-	"2GJEgzWB1RZkdw/RaXTvtE+JpenyFIhxQ4XeYPVKhE88Ln7h0/6Eb7YeFHYPX8RSbXvcZyC3syrhpU7I",
-	"iFYmZIGgMjwdKyVV/362qDV2oyVC/sV4OS9mebG/v3+EFP/+OISPs4FOA0dNJEa6O8A9CoKPRcF2ndL/",
-	"Ywm1oX3LA+0tq65nTsT2EUTY4tMo4VLVHvjR77cOHe8eodayLVW1tsFjNGnxOkRsz05tnRInsWMdh8kv",
-	"Pop0ymLRlWZLBU0t7E02GUwLpiSWkDV2gmIPNRV6XCarua4VUN0jypFn6RS1F1MqYuExS0SWIXCn5Mw6",
-	"Mf6CN8tu78zar3h8jqydDl+HE2v/+tgCt215oInu12+oTcNwcWfik3Uum6CNfAj/3INfIrsqIqwG+Kf9",
-	"c/Qcjj20Euynq4tzFusuHJmwkUhD1R2M1Q17FhUH/9Ouiv+AjF/hUfSnwJWN2eF7jkJnJlRGpB9FugtH",
-	"VrTrPIugUfCvXZOlgg9LDzRG2KblbgCISWoDtWah0j3wC7B93LBIxlGuMR2dcZPtws66e3oSFY6DsUhB",
-	"Zh79Dij+iKoc/flafsNYZTKpOGIDmKM1zgWUlFAZ0gLIVJhQRSM+TTSP0UhGDXam+0Wx9KH+6IUwWaL7",
-	"aJqILojnALtU1JynXY7Vme5vamaqK3gg2UvZ9wKonie16gt0cXW5iVTZtwc7G9FjwdiaYj0TnsUf5aoY",
-	"Eb27tpYObm4b8eeKrdtfuXVekwqb6bgvO3pcrI2B2BjkEZME0ayu+EUrgTqeQsWU/gdgZKL7gL2jfcZ/",
-	"QHQ0N6v1R5GmMgbUQv1xZcZl0sYYfXEfuGKa77/9/vvv9r+/zZgVC8C0EgER3HMkE4U1z2QcMDO2brxh",
-	"0YvGwT5QetCKPth36DkC0NJAO0KQ/KOAiptnrItSL/DeCfH5kHQqwpOKvUqrvr7T8EH1iiKr1sNRf8C3",
-	"gO9h7Vz+3SaL9TirL022V9cXC65QK1gtymI/fs3yIrtP45RxA+Ns5VFhHtKGU7scadJVHZ7b3cBeCPuI",
-	"vcLUSf7BgxGcmT8ZX7ygsHKVIbt2a1rawLIr5EcRN9hF/nnO3JBEoF+b/ntnm1VasetMp/ViFbcll32y",
-	"ue/dmdtyV7rBR2cLcKpVfp01ZVuUnbU75Hqxamn/XStIqS2DcIQbr75j7+TrBovs8CPTmMENex/MGPgt",
-	"NF2KIQUnA0cRRagO9vePGGex7PVEau0i/l4m6yHQfpprV+HpMUzWRCpht5tpqHiayo8ir8Scca2rzqJG",
-	"I6Hi2zkSdxSvnOn+g4QrZ7rfxF6BHGnd7MZxkiVw/G3PouC1RY/w/g+g5kKWs4u3q0cnHra8ICdu9Hzq",
-	"ukozQqfZ+xwF/ZhmpmvWQ+Wgz2yfVSeYkMEXlPQxgmlsR/pBp2iEPfpvlZn5aI6Ilk3bVCCOacG0Vax5",
-	"dXX69hxzTheX739s2v+2BtYJDIIYC9DiFPVEIYME/WV9X+sB2cC6oBPo4Tgu3lNAVdlkRThQHvIgKCew",
-	"bwViTzjOGaW6a0dlyKclslgFsakDiQLdLm1KCFIyRxVSg8DKh1qD7MTpwyCZJjdA729MNSAae/GBMD5f",
-	"Fmjn1ksS+/pRA3BSAdZ9waoqLKlictctr6BuTY0NTEvlmYrgkCRUnXHcF5lpsDc69QWjeGqWCmYG4wy8",
-	"sFhPlMsAQRPbiTZZBPkqv1rgh1AVSRSRHwF8Pb8SDr2jNeF2hUc6HQ24and490b3eh6FhxkjFZtQceOr",
-	"UcFTAzkN+yxhopXyz7BCKQGNKDyjsdKT4w1gSvgcm5Kr1LFf66mVQoU5LkeZWZCXkln1OoeueXwZ7kts",
-	"2GOGLlHfxdvZluFZXxpECSoPF1SVUQE3dyXcuVQBcsBmBVqywEY/N3kWtQTFhaAnVM8iOBJq6x4xREUB",
-	"iwqEUdHzYCbc8mUDjkMvF+oNFaSycolhPVGsh8PD0Po4w7JS3YYSE6wOX87gyjYjcIXuvoct+b54W++y",
-	"lin9mzCmwpfcK1/qOl7DiiSpZasB7uoKnoR1H8iVaLALBYionD2CDccmyzH6LqSxvnMpSxMqM+7av/bG",
-	"yUZHwPD4x7dDQjH4g+yPV1gTsXyHdIO3s73S90e8PSodi/rzXNstcAVuajFk9wzvcxMUeVNAQD6xvzko",
-	"FRV25LKhtBfamUswXsgdxnx6ZF1oSFcC86f/SaouTxHL0mBRovXI+rBIa4KKZ/1Uj1XM4Cfnh9vWUqOg",
-	"rNA02DE5zKlg4hPvZmw8stv1i2B/f5+YR4ZiqNMpnX9iBZ7S+OX5gSrjikFZpjRZyjOdfmNYNxWxUJnk",
-	"CZKqq2lo5ypXWa1yEHT4HU50+4JFcC78qm3huBR9jpvY+qNIoUARZnZP8MzeeLhjY6WduckOU4lqXYuz",
-	"0j+lFrmnBOSd81w3JCMCMK3+bzITQ3SAIGk+TvvW96E5CkZ0gkw2GYJWQYIqFUTp7yYxZC1MJkaLp5Jb",
-	"ETgRQ4WIH5iYNk4E9k13vZ14V/bbcapa/w3bY6/s2inM4YQWXguv08o+Uirhwy37V+uhwoP9a7LpSIDc",
-	"gf1vPZLdBmviorCRF9SXO5wjoAdC1YM1jUFi3nU4iQM20BMQi4fTZG5u8PV9G+ppRcDi1AkRdPVQHIUq",
-	"ghpXx+hn/AszofyLeF9DtIsdkg1kmk2p921D7SYoScIBD6bh6myi3c+G+IysDeI3Alh9RNpgl8C55EJv",
-	"N4aO8S91aaZQRR4+FgVFjBbVHggwdoZFcfInXnWE57ouKIZOmSJaTfAYOiZU/hK0JSV548B2RoLMVFKx",
-	"iHieUMSRta55314AM8KaRA/uCFVnjA9FmSqeEU+g0UORwz8SrW+QIRPoVZSYVB+59EV24dbX2kRGKxTy",
-	"bsWK+RbWwRiVEHYasZFIjY3DOCyB4tSrYemZrZ6cCH7DrA3PpizjfVTHKFWpN0oHpyNuZ4m9979/3Qt3",
-	"/uu/w53f/1e4828VfKZ/PUyl8tVAT3CuljvplmYaCdoKVtr+eRfNT62hnrFyGF7aZkEeWGEMbTfyEXCF",
-	"wsLtJXoSgOkLGIIiMXdl3xQqax5JJ5anfWEyvN1xbEb2Pjogt5eiz+CXZY+45vPLQhXlzMiR8yOAxVT3",
-	"0NlhRiTASdVMuwPgHsM/gwnWmeeQB+UUf0S7b3cFunKGwBSaRxeMlaMfRXfJPpQ65JDJXqiAWw1o7kpO",
-	"V1GyHTymBoukaXf5aCRi4Ng3zOgjny9Ez0lZazoRKetY38nUeSl22Fo4sitxOLpha8O/a3AGB69erU0v",
-	"nVPVF8BgmLzErcjuS5SK0L1iZ0LHN9gH/5dQ5aM2w/rv6mOmM1PziB1f/Pz+rHXdOsERoKzvAgJaaMr6",
-	"vPm2w6/w3hV486veDGu97Zu+Jr4GqCqN/FjLlX1rWuvy+1qfVnzfVnik869jSBNetSjrWgI/bv+7N27J",
-	"hj3yxJTqFxpYtuVcqWCFtxcq4ePyTaWcToU9qLBDwzUV+YGFe/Hicqfrcs1NkrhQXtoNliEJNZJOgc9P",
-	"GoQ2gkix7gl+HHFjrFcOcUJko6M20lpHoFLMbFvBThLQEgIGkdF5WTaRXRHAT7C7FUofjBNpO7TNoZtH",
-	"I8FteOMpgexzeZpIkWK0ZKNyuAijb7tbNmaaZWMQZCMdpcIIG9fA+8knIAQsuAdCxJRbN+wjTyTlLGCb",
-	"Id/B9gdMEev+dwQTICOMe0g04KZt3w0vzdKxk5Dj5EPIj8KGXPZBgT9Yt06M+MSHAKTiuDWL2KGuMBZQ",
-	"mcHEvh5nLKIvC0LloiU8Tnef1BF9iYfvhQ+r2+w3rFCD266todm+Oscd+xjVkje8KzaUJpmNT3TO2MBk",
-	"Lb6WdzOd3v51sI+4svl1JDi2KbxB719VeWMru/qPesKc0sGEywxDN7uQRnYpHuwD9YxjPZZFk+QBiriQ",
-	"QjUVGYbhWCqCQJaBTjMgkK739+x76+bitwcrTMUtbrewIN2ee5d7aHMcy2xh3Wi+iXrjs1V2JtuAqr2s",
-	"sIHCNRttoHs5Nrk6pp2vJqKcNm6hpb3Eacr3+cgcQpkQbEc08QIbfdpHRHlFLOTwAhbFPOM2QmV5dzdY",
-	"UzEZ+4faS3Br5PFHrrp2W85ndYNdlTYF2vxsmE0DETgAiNspdTpb5RGEylqU2W2F6hhSPWzDzvNP0DIB",
-	"iQs9hPotd9TsK06wlPTFq1BRErC04IiLXVCNgqduN4Mx8OFNlGus3TUHepx6tAx9cyLt6zDNmWnNTKIn",
-	"yfQIpM+VEt0s97gIZA9Zo06qJ0ak9h2hKumnV5+r2dY97ZhPO+aXuGPigaRfBhr5D/hHLhPAuAk0Msdc",
-	"oY7QjByjMxOLugfNwdLswzpb2fp1Ms6cQRYwb9Ut62QO9l9+v0mlzJpVL/ObqbLWEYBAuEHgU7ZzQg3G",
-	"trSfojTClBj31ttR53nZ4Vz6svWv9vXFRfvn5vlv7avry1bz56uZg2jcvldTFu1M/WmI3WwhVQSJ5HUl",
-	"R0NVqTmK6eUVJUcBbNXRAIrE7B+9Gcl0AhLhQuQHqpXYqyuTyXg4ZDdIuxaQ45DqMOli3GePcIS6fp1i",
-	"cIkpdFRAw7z8ovzuUvHS3N3ClzOpTCZ4nOfIHRqg1l5Tq5eagwfKKTceNIt7T1KxrlF3IhSbyJ7oTrvJ",
-	"hu0687eX2vZihbb5WpMBTkLkTS8I9+QC+/XehPwo1kyUN50YMxqG/LyKk7rqf9Dv0Uw4CoboP76NlivZ",
-	"zrpUxZByRqHz26B4Htn4X//xXy92f/j9v/Z3f/j9837w/V//tobE5J0ItMInQSK/M93WM2/jd1YWW4+N",
-	"VMKY9o2Y3t65/FFPSHYFnwoaRBA4mSOmNOsOeMq7RAbD2UQmcZenMRVUkngiVOF4BcVQRcU2LqobL1zW",
-	"HqWiJz9t74sKM4Sdntz+m8ozLvLbt8/XcBZVfFBko7v6Lig/dWud0ER6Et35Q3RnM02fw51U9KVW4c5h",
-	"uCPG4c5fEel2Ouv0jWFDkXEI2K0nECrSuaz/EHd9nS14uf/DdyVjcLDyWr/dWaGN1gCZw7oATer5r6y1",
-	"tFArJLagYf21nFPWvG08iu/169z7nk5ht3QKu3KPzGJkijEPyBX7Go4pi/UibhyF1J72nnvov7tp91Z6",
-	"G6rmdVyyWN8YjJQOgY9OZiwbpzYUhJNMnQbEd4/YpYAuMtZ6D0dCGdwM+3bOjAEfiuy1LqYjQUklSpQ6",
-	"pVCu3v4v12vfJPgBCDAf5p2QiVF5q4Kdt6PH2SG4uGoGoRT420KVEdFNR0jVZ+KT6I4zhHiNVayVYM8i",
-	"qplq2xsgkoueH6Hr7PBg9MhQQVMmgHCyt7tuPfLYVg8kZ7777aAQZTaVLsmhjaD1OMsbmiMmywNcwHZH",
-	"pWgzYjoNVVRyyQslz/YSPMjPxMiU9LbdY/IBD9XKI24ft82xXluTm1LqQPKKjhOTQxBeDbADIdWuCokH",
-	"xAgUPT2n343nErOW1SdWDl3nOOZthAvPqrGiJWbvxNQBt+YOWmSKNFdeNqLc3diO8leW3WkHFix5o7fV",
-	"GC9+1k4wG2PMBFt3JzqOnirghkkug5suMF2F6kZMTa0oOXvSJH/8QKblx6+EgnyPTEQwA3wcUgGEhA3q",
-	"oxSTf6Ke1bYObWcPZ1dBN9VxILlDTdysKD3blyZDETEywOzZjEkPCueeUDmLyyRUlK95bm2f7jEJZRYI",
-	"EDaEzZ+rn/XiZG7DJGXYw1AVWTTsqkHdP43Mc0jaSFrM8DA4/LRboZmv2wWa9JrCXZ/yWli0e0S1LAf7",
-	"L5hUocpLdRHkhKNPcOh2ovsm8qo6ZpxkEeEn8td5uwZg54gOLCMHhupa+62c14dnsq4RYyX/HAtWqAHz",
-	"pVLveZrJrhxxBUpBcKQDtSqGRf+5a6f67qndgf3RFd5Z/P0a/hJRHQZXbE4VmtQX3TcXHuMTD9xlKvxM",
-	"8WjfKj1o++K1T4HvvkR5+R3XKe+KEbee2cqXG8ohL5eW5P0+GOG7KiLlff4wNaR2uGvK6maQ51SDSHwX",
-	"Ay83XsgJPkNrq1W7q1Uvkd3s0C5465+2QYhcqn70HCffhmrTq4tEu+zN6tLQwQ5OUKG6Yhfl+ZdKWed3",
-	"uBugN6lG/c7HaMZYI7B1hBUUDodZRuXOmBDAsVofGJg0yDTzvk/jfTmi4A863lsqqzZofVfzKeoYBOB8",
-	"+qr5ttlunl22mie/tVv/eXp1fbUT4F9ff7g6PW9dXbXftX5rN4+vT39p7QQ7v15cvntzdvFr++T0qvn6",
-	"rHVSYBWA2z6cX11fXNqfilcXBcn9Hx0DQeFPV7+dXzf/s/iX1s/vr38r/qFwnN56f1Vq0of3Z6fHzesW",
-	"/FT85fi347PT4+JfPpy/O7/49bx90nrfOj9pnR//VtGy9ofLs9JNl2fwJc2zs4tfW6WG/3x6dXV6/rZ9",
-	"fPHz+9b5VfP69OK86qAfJJVXOu0HB2wKvmosMLcCtY6qn6M4JcDH7N+dmDx7FqVj1U6FSyPFfGqi543a",
-	"w/DX4+RmxVqn+WPYRfbIPphOX5+Cl5KVtj2zPIApqydvrxpj5rnWWZ9DkGJVwmyNpOMG2dkoejnB0mnh",
-	"KhszjQXXuDcpFklQzNSp/wU8CVd9FiH8hCoXwU0AgScES85oBV77gkcCiJSSMlJB4ZxjaOhyFSoONMYI",
-	"+uhiBVzeOghqYtEFjFVPpzakEUkPjr5dXsZ1qO1PHiojVT/B3caxQvj8Tip6Y4N08+ZGgoyo33xJVodF",
-	"4tMIgC2RF8xAXge7jQ/0BOvSM7IQDXaagep2AVZHnBTUvw4MzoH+Hi7gynHvQ799YwovDQryVzBo/h6K",
-	"FTA5LFVs8CcbU6ZHXgjVp5ZctjJyhSixZh0x1Y5iACs9qBPxC+FjwJa5L885L6Bkxwx5khSlQwxoGIHW",
-	"Ks+IKABBtz6tCxghOzRZqKBKVWNGnmdY8ZNyMxCmwWLdRRvdGMYuIuqPZSww6quQXHUxFHEnsBhFUBos",
-	"Kuy/cIcZ93qyC2DdHjAAhCrTwGsDcx+abX+gJ5gj7FoZY8zqKnjpxe75QCIREZ+HhEbHIgV8lefvmosI",
-	"SbFBgD9uMjswUjGYlW6PMdT3JXPBYOGZxYHhRrL898Q25dr3YGGUffn7VNSW+ENoFKfTdjpW0SEx6mds",
-	"osdJzGIN6fVc+CJnQCYt2q22sy6cmJkThcDiiwoFyp+xXlCwRW8emkGb4vY24xq3v+Cpv/5w9q6GBSx3",
-	"Vfc+Q6LL/mdbxn8tLLGcJfKwBhk2Ws/ZZ83zUU5l7ElC8DClhvWyL7KNrYpf7icbyu+7B3gB/q2I6c8s",
-	"IDfquezeKOff3oZTVsOolU+DWQ5+4DmZH2TAvoher1RTgjRBDg1bHjuEUWxl+Fbw4ntFfpa72zve41tW",
-	"3jvWnGEvD75fftd7KO6J4Yz20jViC3qXuBDBLbQLFw4Zambr7ecm8l+tMzmDUuICfq0gOXyRG7lfWpdX",
-	"pxfnRVq4/Na5H1e0giRwvoBKFQvIfRp0yGN0vW/EKAPgYG+cAog3h8C7A+Ua/f57WkOPV8P/Elzv27GE",
-	"btuaey3+O1siC/k/N10iK85yD2av2fHLjDyx4AnuCgEGblBgFos0mJGU1eOsq4cipyizLoKD1OAhntKT",
-	"RQUcMJ2hcbdcDJUH+di8lfNc7pEXdN9fd5TFuo+slO3U1Sqbab/fYmkzWsKKDedBfKCVFkgqzHi4gGX/",
-	"NCvoGSIbhqvXZsXpHvWsPYJoTzN8qHG/GSFoMWGupJpp2t7ytEM8wh3iEoaGccjOifgL86Uq1sFnAj7U",
-	"h4JrkLAvxnKEqszAfrC/P8O6XlVKiAfJvnLXYeIc5Z37N+LhCpSieJwCqMlE9zHlBlCYBTHpRktttWW2",
-	"AViiPAwRqdBEjMeeYcB9nO6ROo5UrJfI/iBjz4hMjmignxPwETN+oYJ8KYlcYA1EolX/yMGFyi8xkBqH",
-	"7RqAogQDGNbD5wicUl1M55B0udo+vKQCTre8lm5Jd57p/qp4u3ujBF12sn+LrNvWTrYfgO0TUylgQrxv",
-	"6Wf4epC7RWZztdRIfWkQsTWynpiwiU5j02AXyH/LhsLu6IbdCICiW/sDEOEjxlWokF4LBKVTMdQfUW7W",
-	"539FYgTJ3lIvdLliHcFsyJAJNWscQwW4Ys6UziDNPxFJAqcaSI6dCVSqKZZ5Op0NOp+xswZODngB6oMt",
-	"08pn80JFB1wyO2TRaQ+5ZCNSAHBU54W3ZO79GEzAUR6vJO3K00l3aHnvI420bgrpXuxIztlTWkobm5e/",
-	"HjiZ9QFmSz69tFqInZG93SEu7nxMNo7Ky37WooTUQidrj3dvlJ4kIu4viDOOE6AKjGaqG4GViIpNvIGA",
-	"s+yOpzaoyDcVXnnHKw2DgrsBei5YxdVzyV0ihdlrgg++s1EEgR/VhKPswsHc4pvwhailLB48C9zMZ8D8",
-	"iinFJ1tYG/ueKOVdq/X+qn38Y/P87en5W5epnZP1gL+etN6cnp9e25X04fyy1TwhxBn8eHxxft06v674",
-	"pXl5/OPpL63brsql+V+PezAOiOCrzSYAUs8LxoZ8ihU/HSHUUR4WAS+Y3baPm+fHrbOz1gmUrFj/O3fa",
-	"pWHchksidqCxy1yq2EVASaInNuDBgYtCVYS2W5ugNKkIAJDdFZVVHvL7XPSTWfjqzILPdj9ZhHmL4Fd8",
-	"vVU4kzdueQWsM86AoC+NEdjJFaWFQF4nFl1p+/Bwzh54DnhJ8C08YS9ArUrlIkLFqBDDIvf4Stms/Pan",
-	"xf11Lm4/AZ4WeNUCX0IxfqpYd5BqpRPdl12euKMvEP0ogrqRQdNG9FyqAgNhAdONeg2wtzsnnb3nfak8",
-	"3KozdbWrWlXTdXoti80IOwvreQbF6+tuuenWUjrdXTFsmUn0784hTPTnd8ogPLfYNyA7rEuXLVpPn0YJ",
-	"l6p2QbXwd5Mr2LhFYf1dqfqkOxcXyDUCvBj5Gw2prqM4lf2xUCKOJIGYmsM0t2Pi56lgI22MhEUJP2vw",
-	"0UFsi5LYb+DVfnlC0w4Bli0d9VrFmqRPvtUGe+cKEbaNaGjqUkUiv2QbM5MG2rEvVIzyHeVyF07OTKh4",
-	"NxY8TqRapKMOOXBPHeB0kkcDbsQhhXkgRpDmzB1S9RvsSmRMyGwg0lBFmRwKPc7aQxMFKFvkwNtKT2AP",
-	"iUApPKqeVbatJ66pX6Hn5r/9q/XdctSem7LVpv3Jj9vr6bQrdl0xf/3KLmFd5XAoYul4aV3RyIAbSNrk",
-	"6RyjWY+nM9QJmWY8VPOJG9lXgN6vWNPQSMep9DUu6TelDvha1zX0gj9s07km2xprejku5O+ypntcJuuv",
-	"50Om6EAVi61MmWILbzDgAWLMRjwb3iMlqUl36FKx+Fn92mfu7M0aCDiXSUWWSvtmLDNkJb41BHrVmww7",
-	"jb5ac/FkJshMYIbwyUaUbEQqoFiu3kD8DAZiNqpDrndguggqYCYBymEnUygFhsOdBjvNDPCZoEFwAmX6",
-	"I6g0F45nIt+17hvLrEMgmvxR1CA+7dfcNRLiMWVg7wkCkY/3wxczPjSA4hJn2dyi+LuYluLSu715oY6u",
-	"LY8EaFfOOOpI2r4xLNLjbDTOIhaLbsJTYY6KlG1ALwAXGK+xT/ybU8BTla0KZApqqMtI4bHn01SogDkN",
-	"FUiEsAmfNlgzMbqQmPZF5DQFFsBhL7ET7hKadU+Qy6aa/nR1cV5nKnC0bwWMeiDAZOZbjxmCbom4904y",
-	"bWWc+Y/Nq/b5RfuydfXhbJVFtai+wlNb5VUWBc8eNuI8IYI4ReLnS4BMNl9OY2Od7JKUzo0Qo7a7G/kb",
-	"RLa4+uJrdL2xwOGr9b19fQdOoXj9HfJrSLrhEtktxrL1q/pSaDi+4Z4aqABzQDhj5HQZS9ExbK3EnR04",
-	"+WLWS4UZQFg9ZSOdyO60fhEfFxv4hIH4ShczcCchbLY0v55S6nWrO0unC6oge7XHtzaWxlPaLBPDUUba",
-	"MfQvezVUzsMpGC7nUFWsZ3bac+WSTq/A8Q/3dDrhaYwRXe7LOlQ0kPnjYW5BWz1go1R/lNaYY+WlxgMV",
-	"F/obAHEW8oRH+OdQ+ZMAehPP2EhL4E1mpLjn7nGAECyXk2o0ztojrJTIdQZAPp6zWPag6CZjI+SzDjyl",
-	"CpZxFS+Z4XpqsCshQgXEVqMC23BjGFcbwiydfr3OjJ3JX6/5s2uKY3brKzZ2ZULT84v21YfjH5FTdLEh",
-	"tB23C9VndXmACyWYUGC6RJpbPcBLoYgldL5UsfgUYOYQFWSghgwvr+HyzMToDAvf7iz6xhrNS6rCXLOa",
-	"skIJuFyT6jCrBijvAgzObNi1QF9rRgvPV4x6nZzxGC5ZUCZ6gMKCrmh0g5rR+ysExTGuxY0lSbnEN7tt",
-	"gegDJSpyToji1/C7S1EsXdWrrmhnOosJPqBDISiQ9SLtWq9fw3e5gB9lcbOd00sm9N9nMj/8RN77bP8P",
-	"CxYWI2AuoTrBlIBt9t7Ko2ko+AflKz3OjEStsasbnlgn0+e3JcE5gS2WOsQIgYdnhrLcC8ucjpjshUpm",
-	"zIy7XSFi9PWxShlvB8ENU1O+RB99hXpTd7XO4PFfsh98XOynr7kiwnaC84iHXI15kkzv6PQrqHI3v9CM",
-	"QMnSLMbl4LF7gRHPBf9k8ouWxwkVzdiegsEIVaXFYLMGYwbnUwmo4TJ5shNPuJsFuBsukyfjcDvjYG7k",
-	"qN44vOfGCITOzBsDR1aRo+xl5pRLCwnHomQpIvEp+ZfpggkI8CULTEvui4Sq3rT4qAVg/FCw6XKCVUbG",
-	"fv6TkXkyMgtYwm/kiIzMk21ZblvwFLbeopxrpsSE1jTR0c0gZlDiCnC286sfq7BVDGbA1W832MkYlZ5B",
-	"30JpZEU68uADKivjdXEJNfup9PrrXOI4+k+Hi7CiuwMRjxOR7iWQvanXytIxCVI7psJUfBQ8YQNtMlyj",
-	"I51mJigSDau4Q3rKZgApA0hD61B1UxELlUmeGCosnZJG5hEDbBwmKiYDAUEKiumA3gs2M8hLUbHctAYm",
-	"d4YfdZcJNdeB9KoaCBs2e65vGlvEmdErXO7OtauY+PJ/m5/if+iOk5RaMD3wzCXWkwWAkiahG5WdMR3R",
-	"1dZOU+NIk5UzA0sbKEgnOnBUpKCFqBXIb3O7c4RKjHR3UBBQ54rBbitN5tg78sk0M5dyJXWEnbmPQTlc",
-	"A/TAeKVpsCqxocrNIxOjEz1Rfmqtt39U8fluYsR/1emNSO8Dw73OBDcD6z71XLpxZEMAO1tmsshbBGzf",
-	"cvH8TGXm+Xr5xk9WCCxgrq+xhOpcQdgLfrp4bR2/s1bzpHVZY4nN3oj0ihZ4VVhCJXNJotlZSs9wg7dz",
-	"R9yK9HhSWFpX5WnxgF3L7o3ZFjE0tRC5kLkfbdazRqUwvnYMF1rHGokfO7I14j6Cp0hhWrmvvgFRNyJS",
-	"ML6+BY5iZRywnlR9kY5SCeasoOsbsIK4Pzs9CViW8q5gpycAsbFb9SFSkQZerjIAF5klIgNpM9qNZMr6",
-	"qR6PTMBSEafyI+zxYF9MEKqJ6Ay0vqG/9RI9oSfGoieVJB4H+yg9kl3jajqsh+X5VJqObsUISBAIEuib",
-	"wP+W5Yqhzc9nP4/+Ds+1nwIy6vYjQ/Wsvl0BNeo5uh4d0QeOi1zd+1MWMG47mScs+veIJaKXhUqPswb7",
-	"MBrRjp3oiUiBA5twPwETn0DAUComY9NgTRuCmMzuJkAkwrsDdiNVTPLqZU6aSzsSoZrtPurxXHDOT7qo",
-	"YtzcSLEoTv7Eq46sK+SQmjyxG92QTyE+sr9jgRPoOErFIo2suJUkBzRnV5Ip/XOhkNci63HGOyLZ+etu",
-	"zzvhS6hSokoAznEEgibA1qhfgIWQhOMASIcr1M5vmrYFm6M/ihQM/gwHvdJKLBb/LJkZuMCsJHabU88W",
-	"dDKBFRHZVFjEu11hnNqh9cWJbZzewjQcCxrvaBH6t9YVoxfpnnW6Sj4+GiDrI9TxKrkvW9fV+mpEbrGD",
-	"lvMbudHb2jQ3+dDkQbSdOBVbKFfTjvU9ahVrqSLUPRQmUG7KSn6+Df9Y8/2pW1Cc/fTrNcWEIoPTbbvN",
-	"6BspDlnUbv+oTbZrbnhiTemPWTa6UMk0YFeiO05FwK74UFzJTPzzKktlF6WgGd5OoqQgMluY3H4HyT/R",
-	"oyawvQ3W9F8CWawXB2ygx9Z6270wVEb21S7Wt8MP5DbbRZVwk7GxEbSsIhSkpmEmGQWKpF5RJGUwDIbb",
-	"XcdAIPNR3/jCdxv1pOgyGqaQDwebnH+Zwl533RfgxgmFbV7JMeF2H7JBWW9snPQDMKA6pYnCA6UBSyGS",
-	"Xj62hKdVLBYfRaJHQ6HsBhqLBUqneOd8KP9i2+uotmCVRrNWf3MNVXx81LrC+Fci2z2GYakpzsLH2qUC",
-	"V927xuYxDNXMGuask+qJKWUillqJmgCq+eH6x/ZV6wpSWpetNx+uWvP+Ni7HPTq9qt0QX+6/zCcsRUfg",
-	"CgAInrZtTGXk07lRlWU6xjfVTtH9e56i28wquZF08FDqqNuN5cu5sawFVbnR/Ez/5bRw0CbOj+qV7CuA",
-	"NjXYhU9DGVYQHCfDjprQLNO5DQVOEuCMTKHl1n0OlfBRkp4ov+WhCZvxkwrelMzAa6oyaCVzXuNkW2uR",
-	"+9j5t2/sbH/4cHqC8Noq2BnGBDlhYZZymdShgDFRVkICD/mnM6jx3Dl8tb8/zzQ57/68XGjCcpWibczl",
-	"E+GARW77wQy2gbkC2sRooey8ub+ZnWVSLQCvAxyTLvIOh0xZx0YqFDJa89Ul9UtgTEQCHdjvp8zamSmR",
-	"5dl4c5Toqd1qA4gJgSsHvfO6InPXxLXVxVeAsy4RBqNX+/zPAxZw/6E7fiDWz6bXatg0nRy/waojesUR",
-	"U+MkYakgT9aOk4TKaviYBrPzwo05TwWMshRxgGkfrUSDnYPNg6DfzyAkxu+JibN2C5PqJW+3HMpV+mjQ",
-	"nlvMF5orj0PZzn3HlpWHZ6f0IxFr2XR612S6X/h86IJSH/vzVev6+vT8bW3aFFu0N5A2YJmulNeoTyHA",
-	"w0gneH561pAuv9jfr9sDEzmUWWkL9DUwUmXfHuxAzYscjoc7hy/297Hohf7pt0epMtGHI5W7TQ8UPr4u",
-	"SQARL3bP1rIDzkhR0HM7M1qcGhnPpMlk1+zFgse7lBatnSHHiA2DtLRLoXammBkm3UGejU2la38ieHwG",
-	"91z5t96lg19+n6kdKvikxlZg12OVldPLFX1TGK84+bNipFwSum6gsOZiyQiVdGlRxZgy+16/rDN1gsYB",
-	"QxFDqfo5XZJWwgShMjrNsL4PBNDsd9ADyLv30CNH/+vOXbTqwpOp+Bii2SxUETdt3Ysa7Bd8jPEJ1FwJ",
-	"kxLqoPEWYdIibvdSPYwwVHB/ynRkd3dINVFAYocg0/Qsus6pOodqJFKpY+fTpTY2jYVCSGXP+gqYV5KK",
-	"fbg+zvEXnhQxJboi8ALdvUCPZBZx2Zcm/AoHAW6s2pTerowODl69AlPo/v2ikpV+luy/m4yN/CjqjHGx",
-	"s6ttst3sdjOJafdl72t9WvF9md7obU9pa08Ol8+xFbLX/trt2T1ccZ2pNzTFjSmf/7+vfApTsHgilWKB",
-	"yRuD049rm0mVadYZd28Eso6JP8c8cbRJdkGjwQ/AFbeWMSgYS7QSoApfsB0yI/YlmbKRjSZUlpvOksEk",
-	"Q+r4ygZ6EqpEq7692W4F+mYjq8nIaObaOfiBvqbEthVEd6K3rWuGW0SUp9bx6m8MiwpG1BpPbpYbWGvE",
-	"TI4pQv109pp6eM54h8r1gZfodCNj5sytGyc0uPBuryrG6SD41f6+f12odI8By1U2sJEW5ftT2OE6vHvD",
-	"vmUxny5SPr7CybTEcYUqb7+BQrrOzWskvkCxyaB0GFdn5LZozqsej524uuw/dAB2KL1s4U7BXntGv4Ad",
-	"vPRj1hE9nYrSXLn3XaXUNqUnd7HN3LnhxglZ455SbwdMJ3EenG3ZamOZiiwdpd/WZi+sPX9DtrfA2JEX",
-	"nVsr0Kuo1EWdEt3L4HAOmWx4kkC+BkwdQDa8Yc4vJhJc+wcyxjwDY+xkVKb2eY6Axz4qVDkpcaL1DeNZ",
-	"gxVcayr1K5V3z7ibzuwFeJwoqBJoymB3GfK4uHfg/SXD6XAwB8H+/j7LETsH+/AH3wJUjucxcAkhutf+",
-	"aahTEbDI8OEoEXEUKmlYlo5Fjpv13nbGb4QCYZ1kivQ/L/b3ad8cIQNwr/hBsAnB6IFALSQNUO6tJ/vj",
-	"lHJpGZ4HkXWk7WOUCMyYksFkTWYGNsJInW+OoiG4i816ABHu2XanpIQfNI2QWYZP6dihxvhnYnRbR7z+",
-	"wOCWjnnFfuPDrOJ2w5PE/WBYpvsA6g4cOSSAytHBEyOzdDuiBy3JvSxKtqyxbWBk9bRpbId4Yrm3f52v",
-	"x8BZJGDw8MsR58h2kvt0CpQTRfh0A5Qs2P+g+sVbbjEEMq9X3wLv2iOlCAsK/A5GDwUCyayVhEVzegK5",
-	"AKyIUJqloi9NRn2EbzoEhxuzBYBsgxiHwIFTQDn6rcFeg+YJj0NfWFONiJGhGGpQ09XWRUafGk8YNsTj",
-	"e/EvKPsIHdNbNhBDwrr85+41XLt7Wg1NtI24pu7cBBC2bsR8l2sCv2N55OtqFLZGj+L77zYQRMz/l6a5",
-	"HAon4FU5z69gryicZcLay/HJxZ+cr4DuTilBic4OXoYCHlWoYzAgdoKVlSLtBJpxTAGRG6oK4O38uwtw",
-	"W7YEbRsqSgkiiLgCestaClqPsaPSjKbVIeuJjFyVVBg9TrvCfrBbv6noWcdM1zgN124cVnIXCjjr2wAM",
-	"HJo3+PKWoeuuxYtwgDWn9sptrMQr69kXH+oYwouo98rKhA0RwhN3DF29NAEcuAtpIpSrPGQR/EdEGEgA",
-	"tLNnkX18FLAoHSv7f7gw4A8ISY+CUEVQUBA9D1gU84xHjLNf7etFbH0AQXjELBV8OAfKd8kqzCPRSYBd",
-	"nbgOKB3mGMjpNo+7wUOnIxsb2RjIQG7KF5wFzGh8sIGAoCOyiRAKVm5HMNuHIm6wD7gR7u/71WcCDP38",
-	"1GSpGAmeAQwQ7IfD7YeqBNwnu5GXVkD7sd6iYEyg9lkPAQjpCqV5xhLBTRYqPLt/8So/ui/gOQFdmuX9",
-	"SThQZgbjzED9UkDYUmsMrUdrwxXCi4L1SqR9nW2Hdc81eD7J9ND2shLdjPQ5KmwNTql1t2E3E+BIaAUb",
-	"QNfbTl7j8vwkba2X0ChVcCi+yStxwF2kMdS90gZR55fD1dXsiSOA09p7/vu/9nd/4Lu93z9/e/DXvy0m",
-	"UnxRwFk58sTlVjITnzIUV97F6VI2k1xNL3owhrNvXmxCi4t756/fqwwpwKAhCwqvp9m6FUuK897TlsOY",
-	"+IXLIEMupmQZtlF3MYt5eLX/rX3eydm/2h/Om780T8+oMvuni9elv5QhDq6wqp7ssJQ9q/KEf3WPeKqN",
-	"qJmY2EHLfWw3GFtzsif50LgJ5/+0OHCsK5B4M7YT1IlJQ4gq8OA4GqdJFACe0cHx7WqIjOimwm7gyoF3",
-	"seGQ3rORmA0gIcmH9fm1hh6zCtSZd1TzvM3xXqMS9cW2312X16DRL+qawfA8vPBVsEbpAn3Fw5UWTPwk",
-	"XHlZ1SDVEIr2a+v1jxcX7zwMLfB/+XB5hppVZ2cXv87VGbi37n2m/5pHplfBvjddQ25in6xFD/PY4d7U",
-	"dVBTA92DeO+HREZ6sLhrm6P+j0UiP7pz2NvOPQSKu5lW5o15UZqXVQQugfMX5kL/LUyvjfDadD85gFvJ",
-	"zm601Bex91b09l/18OwLyt0MBZ7Z3AgxotQUYKcaLBLKhn/xIZxRRURjZWwAhkdJ7gNCZTI9Gok4YIkk",
-	"vgm8l/kBrNp1xwDSvXeL8QgQ2NT27QKwZ+foI8Bfb3M7u41JCe5kN9wrmMz1ytKjjo6n0cKY56Rojm+z",
-	"Mqr2PI96XRW1C22ZXuFtTyi/+a5ZHoHlk6WxTR74/LF0xncPm8oaC2PvM/331PmPS7Z216F3ux+4tyxw",
-	"CLY6PeqCJtc5ja05Fe6JeRhGpXx3NB1yC3rSOjv9pXX525bmyl4q6J/1TFEnY1HU6PQ8HajqZfJl4YE5",
-	"HmgzFCyiZuxKSFCHaiQU4O19Hzp6t7j8nmqlK7rrweZxsHmiojT7V2C8dK8tcl7eWi6K+q8wh+/Qa1g8",
-	"bT27pb/o9Kr5+mxVt0Aa6/wumLZwAVR2MLo49vGYKytSyII27yTQHY/Nb66aXI/D276ECN/nzL545xqn",
-	"z+PxrldYEhgOLlKHqYktGYWWhy4vTPCh0Qgw65OBTIQDnrqlFCqfPOaGTUSSOF3EXqqHh0zpScQ8fsjc",
-	"SIxdgeO1vANIYUKFmwCLYmm6PI0J2OAWsKJQN1/A3skvvI0Wdajcqq7YQfA5T8t6zSAahkL8fVY3fs+X",
-	"tLhXcNT87u40VYtxi4No8wzIruAsPwLy46iMZApc/UmoAMUHImk0tQ4JsVCmuwHzEA11iprrWToWC523",
-	"N9C4u11893hc5Lt9jQOjg+2/vZ6f8LocwVp7HI/Fo6XTzZ3UguzvFiLwDdbtLfzTVFs7t4vHc/Vr9rpY",
-	"ZGsnBJdEJ6OQZSMVWQD4owZ7o1OPJw/c8jOsy9N0SuzUsq8AgQC91NHZgB5RWReGTXRmGRv6mHfEJ891",
-	"tfUDw0rEW3ZQ73PFbGGny4TJlomPaeVLkTw5KkKCHMpyOhIskroBjI0Nd+I8kqofHTkuI0pAmIGe4Jqj",
-	"EqqqxWJbdS9u42POH1yh5oXtC+puIIB6TMZ4oPlQ1qOhRkLZNiMY8iNPZFyiBJ0MeCacqlSBl3M+QTAZ",
-	"6Obw9C5pPI4BEH4Kbctqk5ue2VTShTl5A9WCzLDubRV3PPd2CvB8x63F6locRySyXvHIJ2fxcATYEMFa",
-	"T6evlag5A6JXLCmIvswxujXgBgAMVsMyF4ZW8H6/ZeSozJcbCFp/NVg86LQVoHg4uNtD4vnJ4k0c/WUZ",
-	"cVvlLnYMElUZAsttgDVKtV0dqB9/SPEZB44XnmYBgdrxGtCwse4hNoFqgPFPMm6wN6keYhWqVoHXtQaS",
-	"OBUbNhA8zTqCZyZg3YTLoSFef3iVgaKYIfHDgxwPo9U+dczese4at0Ibw9hh+/tjGddEflhchoN3RzoS",
-	"+PCHAe3Bqy/hK/Gza/F7OBBgjbFPUHijhgH4TtFwl67kj1OzVp/c9ucqc733Gf9j6TGke9+afhQO8cb4",
-	"Irh9W2ogBC9as+cWnfv9dPG6/evF5bvWZf3p3nw/78EarneYf+XWl8GyzGjCZdYeUj05Fq6nJrPrP0CL",
-	"kfM8+WoY4If8yGVi98AjZGGx+6edxdYBn5J6p6slVSLX8/RqSQMOZaZOeQt/D1W+HuKUS2V38GdGCBbB",
-	"nhqBQId7FlaqoF4NqAJRwpmHKoI+aMs4ChhHo0ayID62nnDDEm0y1uWKdQQlskR8aM1wgd0KTi1DBZWE",
-	"9VBm+waoJbnlFN6+GTy2TVtXRGd7b3YlNjXOKl4C+81WqDxgpF3l55r2a61VaEPb/Zmf316ct1ZZn0tl",
-	"+8/kjWDR3h+6s2u/Y+9zOlalW3G9+upWOPgQaapTIvKPQLHbr+oQKcfNEYtSyAqaCBagjZrxD5jUtat+",
-	"tkA+sm+JCi51qMCbRVvgpDK5qyy1MyflXUwqpwJ+/enq4hyry0ZaqozIKjijzsaTIyxQ/CgcNa19ySL9",
-	"/0e62qh1r9cEGW4ncTVWmPStXW802I4JMR1vhdb9EtzCYsLEvmHs6h3/L3tX29y2jYT/CkZzH9qrpEiO",
-	"EzfOJ42ja93ali+Sk+aijAmRkMyGAhWCdKxm/N9vdhcAQZGU5LckbdIPnVh8w8tisbvYfZ7OxgU551ct",
-	"8Phak2UKw9J9ure3t9N9el+LdeOSDETKKV+3ekEepmQTo0iHkgVxNkmLSTBYgRlDlwne3ziemcT6tDCF",
-	"pTENk7k2qNvsV2t3U/mpNr1x62G73U6TZYtYangD197Xd+pTTUR6GUuyz8mCMzsVO5OI9zBZMi+T1Emv",
-	"Gj0eLt3ZCmt+VUyFn9P4e4EDeBvLeR3/622lGUyn9UcM2s6ahjJUFwLJbbSAgxgLhORA/zGWQrXZIVYN",
-	"k0UUKoJGgkekuErH0jqQlaIFjfkuWbeXLBi/27pk9ytXdp7XHTlLoWPnkeCEeEWx1SSTiFORZBLMek/b",
-	"41MhfVBiiySOp2DMYwwW1elYphjbDxHKDLN5Qe22WR+WGtgHcP+fWTBDzEkUSCxMF5dCalp/dEDIAnk+",
-	"lh62yTF+OHJOo/ED7yN0D7B82gxJ3Lik7yCiVjyFVs4SUMHYPP9C+O/RpDG1/olDXkRMaHoc2qDQ2Vxw",
-	"qfa1P+Kq76bZHOy+rHGS4wXsFgXXS3+jyVyNv6acHufP7jVfn8lkm/ZFnJR8YCqJ/EKaDeVGzWCuDVZE",
-	"+/4OUezq0hML2tcse+KPVeKLWVB3cHcwingLXwef8yw4LUzDFv7LWG50YNgN/BfMHSMHppK2mSfp1+mI",
-	"DKFp35QXgj3+W3kdxiTfylQLFTsaDDUhobG9HKURJ3pfmZtNs3cwOnzVp53hudmSCB6NdsYX/VHv4Nf+",
-	"C7rF5IDpBlLTzmcJ98W5hojxNCoNLh10c0zETqNNwQZH6V/G9yd3Bul6rf9iweh4lAgeLJ3Y91hSW94L",
-	"sVC6m3SI0TMDQUxYtK/bHqgUdmiuqGeVdY/yu5Nz1/pCPYRfiZuTyQ2OTi+XD3PghWJCvRAB+2G38+zH",
-	"53S2r2Vznql01aqqkqXvXs1dRem2fs3NJanpUuUPR71RvzYByZB+1+YZvHROBiKOiS+GRsTsZ5LPRZMV",
-	"6ULa7FAiHpv9Qm5dEIhfHS7la9ukDXkJPWkAgfH7SJK5SMQ0vGLTOIrij9Qa79+1OLMlUPYtofmqRogo",
-	"Xk2WfpzQ33ndjelVXVv0k40KBJBJHEeCy63SIF6F4mPjn5EusXl5woDqjtxbjoMRPXd10m/l9WmvbUh2",
-	"GBJZMHdI9TWgFhk1zoJCC4DWz9Ta5wgn+CHjEfjhYymuQpWCXa+fa5KJYN4SKmuEUGrgTqfTZicIEI03",
-	"Ilagxv/0Qlym+552tfGQkUDYVY4zSjdp3OAN+Q2aAOTBuOs+Jw6S7o5x1JuFdy35PLr5u0biak2Ouise",
-	"4IQ14R9vesdHpN/o3ywFoQmlCgOhz5o8hKSDFnkUqvHcll619JVEsNSUQSjmrfZGh8rvAyVC99Ymd+ls",
-	"k+2eIpii+6n3LKR4rJDTrKztcNqaE4xJI8Zp4VFjzZqv2Zh1AvDg5e//ORq8XgsTYe5xcCLMT8M3J6Pe",
-	"H+4v/ePT0Rv3h9FgcH7cO3lzPhz1T4fulRdnp0eHB7DtwyX3ysGbg6PDA/eXs5PfTwavT85f9E/7Jy/6",
-	"JweFb+iWnZ+9PCo8tAJj4Vw6PhwOD09+OT8YHJ/2T4a90eHgpM7oeISxT148GS5qFnOHo1n+CSsdK8O5",
-	"olNtJ22q3fickQvT0lc0yGvSthzNZELWbdaTLJSUQly8TlFms/04594/7O7s/EibEOGgw3Y3DxXGvUH5",
-	"3H3F674IF4jeaZ0lLUrjhEJjt9vr63DQvvkl/Qmsl+t6PmbCwTMxDdChqZB43kHQ/CoDf1sxr0JNeM0c",
-	"axGpS8aSuPHhm/uEGO5MO+Z9c/IPwBMAYTPUGtWY37e2X8yDYGVtVwh0V27n0g77Bbmdy37hNtvtjZaX",
-	"roswIrkubOLK4WaUhL4xpjWRjznnYNXwCUa2VOb7QmgG8W3qrg2ewueTsO+YCtUL5SsBVbjt+lgbD6pa",
-	"IM0tbNL1i2gTrkIlTsG6lVIPO6LhCb6vkm95leTgBH+jRWK4ubbjWF8b+jT8yA8u/t+jhXeIFloytq/J",
-	"3jGNevRJ/2tjGYojcHeXt7LnaIxCYu1rapZBGwUHbyAPgue0dPWw2GWaOn5FNHU73d293Z8fP93d28xd",
-	"983Y5/yLmuUXgkfpxV/rZPBXvKXxsClPUXpRF9pwiwoj5Cu/9cALP0vCdNnYf/uuUKRxIfz37OMFMjaW",
-	"Chnhm85szEXKCVL50VykSeirdYN3rG/ZjrJkEenj4zVldatDdJogd57IFIWdxdUiVhRLoZV4/+MFYqv7",
-	"bqoznFbo9b86YjWi+bL/37JUxgsh+SJsGzGqG90DnRt1i+OMzerjXkT7t+HgZDD5U/i1kUaT33ULgoTX",
-	"gr8nkoTrXH+t1glQPVoYRVQBG15i1a248+fuXaKgeYOFkL3TQxbEfjaHwa9cd5ij89fGE/Enncc5Swjh",
-	"+5dL9QyT3XJf5yCZ2j2qSw54yidcibEMYnKLTIpunDCOuBWYmY72rMJDIDw1jAOBCUVY0BemyiTdvtZK",
-	"htMTY2m9L8SlCkWgs5MtC5YBu6qJiL0UPAilUOohFXT+kbpwuR1PHMuHV9E4c4HAWkn8uEUbqhYZY7is",
-	"USavHNvmgcbRfKJmFE3ss/FQy8tYGuDpT7IwCiz0BgxmxcgV3/mpMRE8EQm8Hmw0vgjP34ul+VMJbZW8",
-	"fQc6lWSC1HGWRI39xiPUtfobJTRUewaQM0e3mfG0qM5pPs8Q5+I50xzgoWKLUEoRYJkTabUVKuUqkrMh",
-	"0VLn7JwsimdKZ7hremYDnWH520o4LcgEy7iv2yx1o5yH9bWKx485WLuSSx/j4iBaZmJUGid85nZFc5CW",
-	"u5FN7J8KRgDHhBAyDQaCIXxaAUHQB1u+QDQ+d9gMLk61txAIHrSIBI59yEQm9HeC6IPziUyJRIMt5G8O",
-	"og+NIgWZ87Kq7/0WT5yTIYdA1cycnbRCl/+MJ2pTW5BmstgYk+9d0/FFEqexH0cgm9AOAy6xFmqCmIGz",
-	"9CKmClOL+VGQUkLtuEFbbNE6ZeEHsJ+A4Ig0DeWsIL3mzpt9wOHLsWvRgvZQYQwdEBHiKuyKKZ8v7JGi",
-	"K7vwqorPwC7/Xizz15aAegrrCIF5Kt4ymyVihvkSluB+gseHqD6KCDiaz7r8FqyskRQDZQuRqFhSVjPC",
-	"isRsGkpit6W0Ncbl0kZH9fsty1757eTdNHFnxE20WdDDqH5dI1C/EVXwNZrNLoUejmf/Um9FdWmmB1Gc",
-	"BXgX67Y7YKSrNMl8mP2AzeNAWBo1jib8MOUy4EnADNUePNZmvRwDfc6XY8mTJLwUWCAEAiARHabJePSR",
-	"Lx1u0xKsehFwHbPbaYBBckI5lrrEqaSysMxJz8KlSMIpkelbFMHqXCfUar18oDbkKRKA1TQUyqVSWEK/",
-	"VGyJRtG2IUQGGxwhy7ikPFsbCIY3EuK/JtJS8D4NhBwnulQsCDOWIYKjsu6zvc7GFqXhXChYo2sbtsLR",
-	"+e6nf21D3z+QAuxelAoH39G77DZp5sGAfrrbZErAPOgkVLXgvlBtBk9jjjOm9mzsiP3AjUZ468C+DwuH",
-	"tpOfjG0nrvh8Qccr4A7gT3DHufkKbPoGBQBmPgQx3N3rdqH54uM5wW/lSAFwTxwF9nddgdho4qvO8fFO",
-	"9xmf7Pid1hP+WLT2/Mfd1rPgiWjtTLuTPb7r/xw868ADxMWy3zgYHJ8e9UeYGJBP9n5jp7PztNXttna6",
-	"o+7Ofqez3+m0uzuPd588/V+jaY2kc6PGYB2i+clTrofIIH2tWr3FfhIPKRh5iGf4SLOvP+ro/1oV/9P/",
-	"4eML4VsbvdFtY98ycpy3Hgzo98Yum2CjAV5cmb3rwnpIQLWkmtlnwmczPhMV8tW0glHeSwmFkNSs90t/",
-	"xExoGD7cIlHz2A9erq+8Hx2KIB+j8DppsAit0Q5EysNIeW12KDXo4T5RYuZolTplsNgT7qdxUtkPvKKl",
-	"oeoyqSNkx1sTwG02JpnCvY78g4o3rfCxV92CndxYVsZnvI83whO4LM1cbBuXaRaW8/rn8lkawd3XtAi2",
-	"05wFZbC5VzYw7aiKGzyl9V3d4FpNs/6VZ2dYFtJQC147T0YHbde4TNEzYlH/PrgmA3FVkLNOlZzhvbXi",
-	"6ihC51wi4KnADbFqilIsL6tpWb6sth23FQVbsfebX2IrjSXd+6khJIzA27ISflfRBWpdWROFgcGeRXmn",
-	"Cjzmkeb2tI2TyfBDho6LuBRJu2qIjKpf/Ya3ovpzsy//Ml2rfq27BeRdhr2gqpd2d1jfVVTvrDdBHojQ",
-	"qMnKBtD2cSNBWfDExO8rr9tlW76sZ3ZlCO22lA8eAgUXJ64GNpjczboOFmpu3xaGG2XGTqx+Ug9IWR71",
-	"bveuJLpblPX+8Uf1hFk/I1QsiKUgdKZJHOAv4UzGiWZNdQJjq+VG5JUxESmBsh1K1u0Ya7mJYJVBmAg/",
-	"xTitjHUod79g9ruG/lhGPBVJ01SivhRpsmz14A/PhJJ1OFhXf2OObOGMrye1O23RnylM1LS81vCWs5dH",
-	"m0Gwr6+vr/8fAAD//w==",
+	"7lihuBREzoheMFIwJcsiZUPCBfm1lJop03bBfi15wbLBiS5KFn5rRbVmhWnt7+PBL38fD97/53jwH4Nh",
+	"pBOvMrZcSc2EvmKrnK5Nc80uXTNN+AzHWjC1kkKZTq0Y1XYa5IxQQRgtcs4KYjrGlMaJMANQdMnGwn8q",
+	"XR/9yNajsahNEBPlcnDyy8AMZvA+1te3BZuxgomUna1WOY911czePeXa9YFl2IsE302wu/dUkYUUsixY",
+	"NiJnU8WEHSEjihV3rCAZz4iQeiygtSlLaakY0VKSJRVr17zCj9G8YDRbk88TfHu0pA8T8wsX8+SL5kA3",
+	"B3ZFNXvNl1zHB5Sbn7DnXBHBaGFmV0vCtSJMZMNqpn2/4GlaMJKzmSafJ0XyBaEiMw+NhWKpFJkipdA8",
+	"JzTP4Ul6R3lOpzkjdE65IJ8nOvliRM5yJYkURJVpypSalbnfBGpI7hesYGMBXVTQTCrFjM9harsP/K3M",
+	"ebreMnyFhwF2IAzxhCS/JtV4uSDJfULcyBhNF7vO3xXTxfpsplkR2/LYjpbEboCZLMz06mLNxbze9JIL",
+	"vjSb94nftVxoNmcFfOfdu3dnpV4woXlKNdv82A/y3nxIMZERStKCZeZZmntR8mTXUN4xetsuTszxIzNZ",
+	"kKnUC8JEKjMu5mpIVrlZZ7Mt5v/gqxF5BRvMPJm8mh1dSsGOfqI6XSREinzdWea8+9N2qfPbcLCiBV0y",
+	"baXtdzS9nfE8f/XC/IubRoxMHQwHgi7Nq1P7wIRnWzvxHwWbDU4G/+tPlWD/E/6q/vTzz69ewGR9R+dz",
+	"Oo+sw7uvzon9cUioJkupNPn6GVmy5ZQVCibqL0++eUqmayOCyY9speGPID+kIDm/ZWOR6IKmTGmqWTIk",
+	"1Bwfs46y1IQS/HFFCyZ0MiKv5kIWLDPCh8PkL2k+k8WSZUQWJJdizgo8RjAreEOF84JD2b47vivz2/ap",
+	"LfPbg0zreVkoWcR3YCLYg56k8ETirrVVwe64LM39aSa8FOmCijkLxRnuXJ6bjTIi51SASJ4aIbOccuGl",
+	"u2khCebp15IV62qM+OH6maUPr5mY68Xg5Onxs78MzSF2f3gSu3xevP6vM6X4XDD2Ejrk57PxMWqfGnSd",
+	"wdd0ynL3jXMpVLlkxfeFLFfbP5TaRydz8+y+nysKllOzVLs+5h/E3bLPxwpGNcteFnK5uU1eiTQvFb9j",
+	"o7ZFxLcnM/N6+H1zXqgenAwyqtmR5ks2aFlA24Ebufn5i4eOn9dyz49fFIUsznOqVDXT9T5cgUplbuC2",
+	"TjDTxiQ1jdR6wTVbql1r8YLR7DUzUrrqyuC3oTkKr/D9J8e+77Qo6LredSk05aK19+9k4bTiZak0qBUy",
+	"TcvC3M3mMEPnyZIphQJWkfuFzBm5Ny+Cbms0q5SqXcO3HdlvE8JYbtarHacYPwWTsddnXnIjulcFF7pt",
+	"woxgnFWPgRJN4Cyb/4QOqLaZCN4btNzCvxwffUOPZu//+dXT3/6jbVN+zwQr4FT/ZD7T7OJPqNkQUZob",
+	"EAQ3XzIFy5nDVgJdumBZwe8YqhKpkdnmwm7r+9x/c7LkIn6auNBfPR3A3rSq1TH837BSto6jypYZk5nC",
+	"G7niaXzOtfnJXUIw358pMuOF0nZMbR2HF/fbDj/Axd22E84IXuwwf0bXvaN5iUckMd/+Fv6djEglIU7g",
+	"fMFBWxoVra3PXmOICIvgDnx2/M3XtTvw6caG6SIo/iqnV+WOm+SDnE6Kstct4nWMF6//60e2/o4q9vWz",
+	"bcfqlq1BoEzhSac5kE3F4Zatk7apu2XrCTbQpjkYZbDlYP3I1js7SBXR7EFv+X7bh3G5oh+Gbbf7hjkJ",
+	"zzBsowW9Y7CpctNCq+SBX3fupyf2qLarVOF2etqynV5TpcFK21NlyKnSE7DZHqM1+F7spTcEfdhbdXhT",
+	"ZLHVhD8bQZY45YTq5JRkbEbL3BjI5vFkSAS7Z0qjiGvrpiyaYsL5Y6gyMs80FffKvHj9X2/pOpc0axdv",
+	"aEHhDffX6zeXZIVvxASeMU+swBuCLcoe6HKVG8MKOjlKS6XlkhXfpkdP/pwYOynRUtP82ydPR8+3C8lW",
+	"C8H25/eSk1d4YbZNGGppoB8pRnKqzfLBHoLrdkkzRqZr5w6BptrW1f68r7S9YkrmZd086Ku0Fr6Nx+is",
+	"VU+6yQ44seeyFPon+tB2F+G5TM1TkyV9OLwuEvQC9audvfgYGtGVlHrXXnPutZwLRuftiyml3nczXdM5",
+	"3a4bKDqne7cOPvL9tyn62B+zRbEH3STAtaa6fIQlqOD9R/UWW+h0mLZo07Lgcy5ojmr1iLxlRcqEPgI3",
+	"IyPpghY0hR2mynQBEv5PlcpV90U5BbvdExW6bZ4/7+S1gb5v08XqIziBSMYDTTUxvRqa+4WSVcFm/IHM",
+	"ZJ7Le5YZ6Zt8Gb+f1OjLLa6oR9gQNwVNd1it4Fzc0z/jN0arq9Ca7gfxFr5gOb9jxbr1Y5l94DBfK9ZX",
+	"ZcS+TUxrCUHHoyJC6gUXc9BKCqbLQijy9PgYbYV7iBzJMs/Igq5WTBgLI83LzLwBYZWU5rn1gOBzUwZ3",
+	"dftuyIq1sYVi/tuplDmjIuj+m9kbwR43hjCaaI4ir3o6RF1MjEVim0rCIePfHj2SizsmdJun+KzuJ4aj",
+	"Z3qcBI5jczhNG4G/ePQRvb7Q3xv48x7eOvPypg+pk5w+KzOuq6/XpPTzmJR+yUTKfmQtMbRVITVLNcuC",
+	"YDJVIOEyVCUZUWtl2scNnC5Yeku4PiWlKmmer+0WlyIti4KJdG1s2GA/1E/vzPRmghbsfme3kkyBK61F",
+	"VtS9YZ1iVLu9Y0G4Ojqtf+OKT3NGzq7PX70K7rnapUAoMUJoRP4LwvaEFrLEKOwSFoALkowHt0/Gg2RI",
+	"aMHG4KdY0UI7B1V9lpsBoEZMfdD9rgzn4v939P++/8+WWZhBBHBz+G8LmTKWQWTQxc69aFlQhdpkcnFD",
+	"52CT4ZpgvBgelivrBSRcjcWSFrcsI8nDEZ8dgbF2QtxCJiibmLkO8H103thgu31swmcTeDEZjgV7SNlK",
+	"m+nNijUpSqG2TeIMw5xtntTPx+Mv/5/P3/3pi/+Ncc3h+y/Hg8/Jl0PyZfOvX3z5Rds8XkrBWubyCuQ0",
+	"+er42cZMKs3zfGM+t4ykitp+1OHAzceuSiHMnzYvpQJ/SQjNMvQXK81WJJdzMDXwquSCzHI+X2jyOeqz",
+	"5Orny8tXl99/MST3C54uCHvgSo+FFOa+greIprdMQWi0/TbCi7lF7DrHhu1ixKuxU4G3w7+RmuaRSAgg",
+	"g6QZuvkfu56AmBhZX0VyYv8Dzb4EhMGMFuZ/4C/mCjfnIl0wujolNL+na2XUUIg1h1FPkoC2OnHtevUV",
+	"2nETmVIBM1eBP4yUWvI851LAksD8PHJKoQ+D4SDo0T7T+1c5fcFmXHAzoVfmjojdaTxzMvKDnJLMvwB6",
+	"A9d4u7VYGtXTBzU30P/dqtN6t/cj1Vn8zDsaAwz9IO/hcHjoysxqUUUpzN8ALxTeUMnTY5WMyI3HPhlh",
+	"vCZqIQvNBOG6fU+Y9tuunK+e7p6uH9lKH/KaPbXouK3X7FjQgpHYNQtz4MBrKGbYbMZSTYz8OR0LxLzB",
+	"0cQzyAV5+owsZFkor2x73II780OCl9tYJBXa7sjB7U4I6O8jclZh60ADW7A8I5QolhYMgV9SW9Sdaevz",
+	"Z8ffDElydfFfk1cvLn56++bm4vL8/0zOLq/fXVxNLt/cTH68eHvj0Gf/GuXhR9Zu392yw5h2r+X8b5xF",
+	"sJovvBt8Vua5kZNTqniaEAlwMrBtzDCWK60QwWOUjHtEdbI1uTeKBhXK/G82HAuzrlysSnxOltr8p5zB",
+	"vaaGTsqXud9Sis4pai4+nEuSjGnKc2W2YaI0TW8nYLMn8FwCKMNkRH5WjNijS6EdlPgAPXR9xqapunUn",
+	"fCyqKxbD8LBKVr3nBeHZFvl+ZyYx5v+HWRsMB2YWW3CZUTTVy0IuyZMgHPFkhFcW+RIQPxPF/8ES9M5P",
+	"mcdbPTkeHh8fByE7Y3TUYnbWGtzmzG9AonY4UYe7EHxmgNf8H5FB/oQNBQFyuBODUT89Hm3pJkxCx74+",
+	"7dJTgLlGNMyX5+TPT58dj0hihPa3T48TI1K8rKKKJP/b/qISpzSgDFwVLGWZMeha9U772V14SwhFtN+O",
+	"YajikVLBfqvvFYlv7bgmjQoFGOHf65p0xtMVo0qKmPmQyiJjmQPa0DLjmuiC8txYXngtPXv61BgXS64U",
+	"F/MhYBUJdf8mU5mtbZiuPY4Dn++oLz3fjABXt8Z4fB29MH4P5emazulWRCQEIQ4GizSf2/6pg3xFs1Vc",
+	"SzZfwsCruR28bsxFxh5alGPz4NYubS7cTYVqjeNq4QFyLgUgHsg10yh9EueytjegWlEB/8Ium6vPw9aD",
+	"Z+FXo/YXpTg127iCzQpmJBtHYC2CLMD6pCKjReacCtv8AQFEd9Bh2ID07TDqClP81dMapvj5kzqkOIC/",
+	"zqlZsKIUYxECjcELYkSQWUroLuHqxMgto9PylK+o0Nj4vSxuQV2Gf5iWuVZjAb5J1Q2ADJumgjDf0Zxn",
+	"DSDzjsnEKdo+l3EtzsjqZZkuQIei6QLuVzNQVLdDtAOqd6PD6zc9bxFYtU6Wlrs9wBGvpVEJ6/kjCfn8",
+	"6XOivhgSJVGnWxXygTNFMgn2wNxcV+XKYjvIuwXDKwA6xNVYSPMZuBRAk21e+m5VpWAB7BpdvJrAsp2A",
+	"jgkpIR/vintHdbpgWRWEUhG4zwvwU2SMZha41A5Sgp/7e91Rntb9EzEHhe2u1TLa+2oVCrUDnfHxO1qK",
+	"9k5aMdreyVJ89A6aW7K9h+ZEtXbP/PgR+8emCynblYV7/P0gl/g7ENXtn4KfD/alWS7vL6HlbWoDCBP7",
+	"dIu6AP/TR134DR9mSn8nM47H5yzFj/9zkJrbEtUIulrlPIUgwZ8+WNW320ixuVfGXDcf/G04OJdGBmvm",
+	"NKWDfCZs1H+sORW14PqBx9lsOByx+S3nGDI+2MdMg9tG+lIW6eG+CK3t/JxbhcN+1rW67fP2Arhiqlwe",
+	"7vO1VsMVPfh3Nj+gi/UB29fFOmweBdyBj0DYaPUxWC2bpVrJl7M0ZSuNicMH+bi5t3BvbIpQmtroJsnK",
+	"AvNqAWFhdLh5wZRCVdArW3ROjYQNstBdSmesB/axP8EztUTuozCTe9urkdzv3zBBErMtX8pSHG6qXKtt",
+	"0+XmweV6/jHmohKwmJF30ClpNN42M5Cjsvd01EfhfLUH7v9rrnSs+2fg6t1Q24lFjA8xEcJ2GHNpNU1v",
+	"rU1LC2YxVhZoMBboAjbG3Lfo1h8DHjgYIGSSf6x1snnqLQu1gl8PtFLXzq1w4CG0dT5YoD/K0UME4MGF",
+	"tmu4fSbw96bozkrWmJkDjXY4eC1xJC3oLaoXThl3nRv1U7k9ivAM/ACHm0to9AoCX7H5fAfn1aIDk5NN",
+	"FOWjTstLyvOy2HZKVoWc5mz5n/1G9RbfatsgEMxrdNwzxmzrOT7UZPzY9kb1YPjWUcWX0ellJ7ashnfk",
+	"WS+2vl3xYyCLxVGTxmLb203Wi988SPGwshmabFuoGUatEDLxXZnfHvbbttGdGk2Z31Zwtz+GcK1BbA4+",
+	"K1XT7TLWPfGHmY+rUpwjoviQU3FVil37oyj/WJOAyYS/0yQUZWgiPWIeul+hdr77xLcq6qmjgHtqW7c2",
+	"yaqCKT74gfvou+zAExDu1N9pk1m+Ng/OQpiXzZy1BE+WccnrK0OPnGsmS7jASeK2XfKvP8J7nIHfZc9f",
+	"Sv2TzPislbEtinZmENwSxEzSo5TEtwUgXi2Y1J35309jTBy+HCA3DnDxOUL3Xk5+Ors5/2FydfFfP7+6",
+	"uniRfHHSQMdb6K+LWxOux+LzOE7+C58yY+OLXAV0bETLiqFuAzT/xWgsLm3u0D1VJJOCjRxeLYF4AK7K",
+	"9xc3eJZCwCPi0h2LGcYJgwX7F6m7ARLo4EakbbdV4lgoUcOEVJoWWhG+XLKMU83yNSlFzpSy0XfTelbm",
+	"GH2n9xRi9XS1KuQdzTem9Y8uY6rU9H/JXeuy7A962e5Yd3/bVmP/Vy/YwebTIacOO6Gu1f+OVtQ105qL",
+	"uTrwjNhWd82Iss896na84entgftvmmxzCENsmT1oonKpFZjmNsR+WH+nbbStCzZs/8fYRRjBOuwaYJu7",
+	"dhBCCv44szDL5f2hzU/Xbjw8Idh9k245hDv897lsg4H0dw27OTpodMg1ujs25GZcjUjlOVKb4R+yEf0Z",
+	"BJ0/sADZsm1u/lC7BDpouw2e6LevbCYVzdDqofnbwtycGsA2M5orNhysgj/9c0BTbbSaSC4j0wsLIbxl",
+	"EBKhVpUmQt6fEME4PFCwO3kLfywIe1iZvTeqMN6eA2A4oGI90UxQXKDN3ysuq64kWdU703Vkhw8H2B/V",
+	"q0me1Z4tS8BdbTwG9F6l8v1tbPE0LQuqIaOAThE+u+Si1KAYduuIsBitjR+Qk6RFMpTTnKfNDLchmTJ9",
+	"zyBdQZFSmC2VygLxiRvt/1qyMoZtNO3jb5aTXCuHMsaUCGNhnhIKtOpIwWUftz3B1bdgUgfW2/h8HYpn",
+	"JBpssF6L6N5p2ReFzNlOfd88Y7oDnZ7wiAvDEsijcKq2d1Jb47YNZNtd0g9IidFM6qme4GLHEwWb26ti",
+	"06iq7oNfBtARi9qzm8jORe10Dp1QqJ2v2gGt4NJy+oGlYLWj+EEkTk8ZVJMMUdJEyGNWLGcp7jt8HKce",
+	"+AGcY29EXrqkHmls72zJBdwhw7GYF1Rod6VM1zXOdcy5E2vb8qn5YIw6ciwSvyMs/H1TlNXlzoZgFV6q",
+	"2gcDNLswo+kvJKLcXkOS8Tm3+QDJKCHJJCHJ/z8hyVEyItfmSzQ3/cDzC0SQ3lHqkqh7kju2CY/aqqDU",
+	"gHVAr9dOsTIiF7DKKc3zscD8SNsKJs0CG+2cK80KltnFlHBBQdveafXs+CtQNnC2obUOQmpvhkv3tPtn",
+	"TLz1T+6qL8vzAMB8ABm3E0g8HDwcSbriR6nM2JyJI/agC3qk6RzmCtJEQCMbsAdU4iZ89u2ZWN/goQXF",
+	"1MmliTlU3+IvVyDHCP7jJyMY3X+DCPwtIjWbc2Z9peEZDc/SRm7l18+ff/V8O5XepiD+PT9ayfbdXx1a",
+	"4kgrTFzOh5WV3jmHcrK+h76K8tmGl4dDe5st0y7+QefvKf1XfGJkUHeKJNRzI6rCis658HbTVrd99WRz",
+	"oL4/tfaiQ/aA1q3DbVo/hTvZCBQdDSI6eZQmy9er4VjK5vqW5kCjyvJZVJODhibxO+KdC4txuAH1mqwK",
+	"ecczVoCQZZmtccQKJQWhtg6NuYfI5wkt9WL04V5D25M0p3wJgYSNLgrpWoDiCE6aFcxHLLS8ZYIsqLEg",
+	"8NIJL9VgLFlWMNWiltofyayQS5fDbGxjmZkNnzJ+B+Opdn+9+E/BbGfHQjBt7hX/YEtnZpoVkwVVEVKf",
+	"6x/Ojp4+/9qzAZSwXwi8gpIcl53UJktIm3SH1DfKzM9YWPYH8yFXVifGZfX1sxiX1XDQR2XGQGi/Mdnq",
+	"ONWgTjATXiHZr4uVIpUFqCHAJGbMWEU+z2Sq/mTzEZfZF40JsYWYcDowffVxk1HpelFl3myjs7evkBDE",
+	"9sSoEahEVC8HGZU2ga6Tuo/xNDjdef5mNjj5ZUdc+/rN5Rsrad4PY2e3VjXFdMXN7Knlj8hYzpAX594V",
+	"v4I/GQPdG7qbWhoVDsFuzr1ls4DTFHAdKGTjI1Q5prMuk3DLRdYtg+dH8+Rvw4H3+7dQeLqfX1nJgoFP",
+	"XdBUewlz/vqV0eGXVNSKfglpFm8sqophvO24Vzpa5Cd4226pyM8AkIx3vtSpXLITkmRSMKQ9TKi6ZVni",
+	"6MBAFCH5KJDZABGILqhQuERgwLuEVtOKMd5MC1H2JXts21iVhvWqFEW9YIJ9+ZQkXyaYVa3sPkP94jM1",
+	"Fk7xsHjo+GTahlqupWYOmn3aFhyz0VIjBkI5hFfgSc2LS+RsLMLtWyHPMIu8KHfJ4JYB3LFi2nKfugD6",
+	"sCK9zbhKaZElpyGrCyXJNZ1T3Ot25QumtCzMPkhYQRVDhnMhNUtGg2EX054a2x3OWLXWtrvt6ss+BntX",
+	"m8WM9TNVwWbrZtRuO8ofTevI6cYb2TLQH63wifgXOHL1eDiKhwxZQUiBDQodm/60MZpNfL5x8C9flgmO",
+	"zwTPAnjmXc7vBzmd1IjIbGkM+18uEcb9s8xv7X+ixWv/4SAD/t8ueoj/BAjsYDhw58H8p42NDZ2Oa/YJ",
+	"U8qxoZnbo8bWPhyYnVgWkKjs2DHsf29KGGMXsgfNBBB3+Vw5nP19DAMUcd3tgtSxxH8cu8B2Z7dZINbm",
+	"9o4o8GKNihFUORiRc6NnF1UyfmKrEaiTgtEsIXOmrQH3oEny5ZdfgiAQZQ7VGl2E5+FoLo9sJz4oKUZX",
+	"9P4nZGweBL8eqVu+OpIrnPyjlTS2ZlGtkued7WnPXMslQ/SQdcSsVkwg6AiF3Yi8Wi5LT5jbydR5t5Ck",
+	"di83inUyMecCjie480Ahkffi398IQg6wFiMIfwyLNln6zc8UDAdE8BYeqeFgWioumFIgHGL6TKMcXPSR",
+	"LfUAV1JxK1HRGuJOkbQ3Rg7K/owhEErpgtGl+Q1tOpxPo7LpshDOCNgM+5j7pgv8BGqCwRvA2JxRvRtv",
+	"Gujlw5DpuTevczSi4BYPPaEiNTctU45zkPpk0YbhEyXiGw4Eu594lppudoeZFgyobpodby0LqZZzDA5i",
+	"5EPmGX4lQQLSihfY3v/wo7NXTgnNQe++d45w0IgQIGez+nyLXRbR9rapim/jDTV2ngMCT9mCQzGaqPBw",
+	"RE0dWSUsi1H0XNjKDb1XolSRpbhBaiNdOtpucy7VytWuTfzKY6jcCIHovCR2gCf4hMjYg1FHLdm6qgik",
+	"4rPjX6qVw436M+HZ1pgmlJfTdLnq7rDwNQ9i7Tmtp+2LMfW5IuWqEbhXXfOyLXrr+wO+h6qDs70HSfxH",
+	"03Zsj3YrO3W5Fi+8t16xkMP/lNRdP4Q9QEViLN/sXCpO0QaRB+KBuVUapZajwf9hRnke/ExFyvLgD2YN",
+	"s4kstfsDbOlGo/C3jZbhr7558zMTCqGI1fu1P4dN1H5oa6XWlc3fWturdw2qCY2sEhD8hT0saKnsiIxI",
+	"GFlJXJ+tide3wkl239r8NbOkIJMVVar6s7Vig3/rYr2zbVUugxkv1YqJrNZm+Lv/cmMcTGSTmSzS6i9m",
+	"MgR+gnIV+3uaM1o0FhuquTT+ZpTnVfApY6D7fxkb3Xems1lkDs51KlfR0h4IJDgJ4jefgYbrbVQFGP1V",
+	"LtdLBk/e4zUgUlYIBeALfE8BhS2WkHcmIjpEvAH5mSI54IyGGAyuh8KHjoiPoNg4RZcZBJ+2RNBRN/ME",
+	"4Q5aUPU56qKCWfkbK/iMVwC4PjZjkS74HcsmitE8Eiy49LoxFLpgGYEHbeDMXnqIP0MHALa3GS+wNRuE",
+	"1dS3q9X2W5NKzG+/K93zfhDbHwcSuMmUZnsZ2D3Um8qJvalzw5UZUzGc1shBleBintuJBkzH1NleM14D",
+	"jm06jb3jhc+NlrfkammrHdjUmom/s0rBHlbgsan+ZuYy9hLO8fsD6H7s15Yy/IzmtZCCuweJO5dCaniK",
+	"ZWTNdDN4DHVId/D/hle39QDaxYpd2gvWYa9sDiSnCvtpax1R5U7RiFyD1CcsVww9tVASWC5XRrxCKcNi",
+	"CClMxsB2UA/gHFxQY99Rz3Oe05RlGFiAOtE20lPbuS5K1Sf+gxPcC0Zml/Qxi2GaGGJ/wy7EVgVqIEV3",
+	"0TssniIhtsFFWckjKJABAKgqg8utSd9tNBzI24jElIF3J2geIDdTZmw4ulwB6saYg3Hs56os5jX5FyH7",
+	"NFdHZXUk9hU4ngmSsvvo1a5xhO92vwPkzBUfwV6E3yTOWuUF8Y7SsQA15QQBZei+ELeu9MeqYHdclgpP",
+	"jLtDC7akXJgJDb4C5T7wHEXuGdL1mimF3WBt81yN3N10Pijtz/awmgc/LBS5jb4ON6jbnaS3J5sJb3DD",
+	"IT+F9mEv0VumxsIhY7EySWOExzuPFniy61flxlUbO2eekOowSOnLWli0KIVyntA7LDcBm6RaWQFOLhU9",
+	"nptr6h2k/95+TSyvOAlc/rGIN+oLmRQgDCFih+SUXYzm78r89m+smMZMZlv5bqe9nFMhWHZun64A6Nt2",
+	"BewI+1zHRd8HCl8FlCYdIezBG6UoGM0wqrChwhQlI5WzDu/5ejDVbPwPcgpJr3RJAZUAuIl7rpgFhAPp",
+	"nQAVYAnlBYQkS1kwnJ9SaJ43w7RckSUcnlOz1nb10Vpt+H5D7K15odfMOV1x19GGzDWcCXsAvFm7/a6N",
+	"K+0u7avlKsSvAb10KTL/2QXNtZleDQaLBczCXZwxmltEtEue2adbtuJ6t6kzvZm0RYPfLdY2Xv/D2eub",
+	"ixcnJHFTnZDP/chgE+Bo9YIKkphG1YRO5R1LvhgRYKvkYj4WYKwrKE4IIsBqz25HkFvGVqodxRG0G2Ec",
+	"xqlVDtMExNxlumBqo4NGdJ6EaLLPVDAy/HjPWe+adMLFrerAiPEankMg8qS6tyIKnysw74wrmWdMGTsd",
+	"a8dH7SJ5x4qcrjr047yqGlkxURWMpos2RghUQ3LAfdElF409vCPpYwtKZ1XI1MIHu5BVXvkXbI5VVuas",
+	"o5gEWYFi0r3ZTTISJxjHwktG9L50lH3OS7VFkOE+dsDsjvdRp1iMuV99LEbL7kLEZi9GLa0dKiBHQze8",
+	"+VxvrSiDroQbwG362uGoLvJqEquO1S7kTWXFncttuuY+KBtXWncTjWk2lyv4e2pTG9AB6LlqLM9LNDel",
+	"5bZrXD3G8lgycADWihnAr7bqIMaHbKlNlIkOvYLidCwCjCj4qaxJsKybOGa/7yU53X3VmCEcAaDYglCz",
+	"2YHd5UldeO6u/9Su/Af5Pc9HzTJUO41yJ6Obt6sx0XCpilLg5AYfAjIZkOZhMKWnfO+IVY1K+o2YZfCM",
+	"RQiG8zYEhuScpqxivHTn+jM1It+t3digJNu6qr2BQSOzl4aOVKX5uvseVySB4+v4Y6s7Y3dCzaPuEBSI",
+	"sV3qD4jdoK4IFxRIsylo1hs9K3VZdN7BDVlZicNtgmqP4KU78d3jlxUl9EeKXlZd2hnAdH15W7A7W4mm",
+	"x9gDw7HFAjfGvtEE0HgIaqoPXbYCFo01/9vIOutsisbmET4Y0XNxJ4FQcQfNzVbo0Tk+7m5Y29fNdm7t",
+	"iS0KG09jLUqROjM6Ujy+5k8NGnODDFuobPlti30VnuXtchUK4KBQp7lR/2yipAUQJ5dvLi+SE/TRkeTl",
+	"2avXFy8gcCcVgFyMmQb3gktoUGUKBbTtmWYiG5Hk/M1Pb19f3MCrNIeiP96+sy+A2nftzBCNmaKkoFj3",
+	"FpyV1z++evv24sXQc4eV4tS25DsCtqK/mcYCm8lkPV5nRjUYDnA4g+HA9y96Y9R2QE+vWp+s7mg1m5em",
+	"WbgI6rotma5J4oV2EtOGmghPqCJvPhLdO16/3dScrH1bt2nBWAStfo22JPm8btvaTBKKSfma5+Ad4YrY",
+	"gLdZV6/yE78E8Nb52eX5xWvzj8IoVsKxhLkFtAW1B0PbudoaDgfu9fhyOk9ZWDQbS1AMB9ih6HvntINT",
+	"dVPn1BILfNOwiNkJsfwSyULrFWLhP8hpEoGQFnN1oLyaM6LZcpVTzcLqyZ8ZXXheLk07wwravoSHlq7Q",
+	"nEMcfabGIsEqsUmotXhGyTnzVWgF+eHm5m04bHtDzJlG5kmjQMtsbbUVMxW7pLFpERbiN8CBx83seuFs",
+	"KKtmhNml1ITeUQ74YovuOzoCW5Ys2VIW66QB4+9UHXvjKCHw+ZX1TR+QLSBkLQFHdxESBwTp3VHTKGN3",
+	"LJerJdveNAApgGbR4yCEDDPE4q3bwsfbEs+qIFupGsZ5m0toL/+/qrn/2zz+wKSwYtJYfVqOwfdx4gSa",
+	"02FA7w74A8BvJlGycU0ylvIMJgiM1RbP3IoVEI5vov13coP80ahKeuTc28SL1i1hf99jS2xN88JT8RkW",
+	"yTfCDHkFMCc5zgdTYwf4I/KaVLlO4UYKO95sstHNRp8abCihWIgpBufmvHRz8GymgiMIeYbFPtXm7QaH",
+	"Mc4+IwjP7D3FFYEHq3qRVcDElY4/IJnHG5Gv0XrRC6aYN+MrAg58c/Q7cWi02DqbTho3x9sLg+/yyABY",
+	"s4XRuLT8ZVb/Chlfh0EtVVB4oIg8LVpuI6MXTpaqRwFS9K+B0u/dQMfbh/tVow767qg7znXrOYCak/3P",
+	"QSn8KCpuwrietxUYbVOv6qkyG8OPJL7Q+Txazf7dV+fkO/wRa2ffc8WiYhKQB5BW1V0b9f2NAvyrFt21",
+	"5DEldnQjzMmB3OaWfB3vc3tMTk+Qrbj95663RAgX3PnwjImUi/kE0ATxpHXM0ldrZWTESSNzxjJEUaX4",
+	"XCxZNZ3B7EDef5wPzjLvbZlBRM9O2Eqmi05hDHhFsck+BHX4pp+LnbO3KrgsrJrd4SSA5I4H0crOyxtA",
+	"J3c/66ivJzPUBzpi87rEpLA6QBWV4ksmy7hUPbY+nG4Rsa3JJ7pndXA0INOce0yoTQdoFgPHOuAtqUq6",
+	"4PM5i2OFHhFi8+X3axnLTuZUcra+MRtnonmGw9iaC9dtnIjaejX3STVet2WDnb55arffV6rnhWVe2Xlf",
+	"4Xi2X+D+dbKgauhVKuJKWBIpoLo77AfnQQBumKFjo4OfkmGAoAGa5QWjhZ4yagnxqFcDnaJ4j1T+S8i7",
+	"QXk4FqhBQM+hkjksRktcbvNQOP9cJ69xoC3EfMb9shaR9bgtb/HGT7NLRhwRUGGpIGfnN6/+duFWAXwz",
+	"Zhin5MXV2SvQ4HxyEhVjYbb6Gnz6I3KGU0lSWQKWUgG+fQ6IqJzP2BBQluR+wXOGiCGu1YmP848FJa/f",
+	"XN+4b9ue+ILrG4pX7ZzAkWj1VZ4H6TWxLFNQP0HSlCKTtsCD0mw1tKQTgiVVgJZ7+91sCvOG2e1SsA4r",
+	"Y11R2x+6lLUO//a+MQTvdu0JWHcFV5u50EHTzgngHbBYuSGWqo6Crkv6hkvY6gdD6521DAHqoFeNC81l",
+	"4dYRdRWGZbQzuG6voX6Y+fi9d0xWTGRczIfkiTlhAv7zKfFzNSRfEcxlG5JnxIIwasHyZx26q5lHxO6q",
+	"313bXFAQve3EBe0Oq23QmP9dx7D6TOBVt3OCR1ngf4XpflVaowWlRN3u9oXvILNlj5usQiwgVHlj6/cT",
+	"7K5+tmbLDUN+qyVf57L45b157JewufedCS02lZjICpnGPpSZLfxmlLlK28khDo4vhmXk9/Hz2FJHZa5t",
+	"PnWZpkypWZk7mE5U0kQV9u2eCWZL7dS/f2HB/iKz6oNFp4WhjIBUqnPg92LJtWZZdKE3r3T2wPUklRnr",
+	"aIjsNKq2T0XDTOqSweVzK3f6cKHyqX22xvL1WLP/zAXgyU/8u5HLZGdF5zy0xsav3u6oqbeJMX+i93Ht",
+	"eIpei4byhDdw5yXm1q2C3B/hOHyM3dzltr4qBVzWtjz9/5Az0NFBV7kTuvSryuDfjRHxQvzRO/5as9U+",
+	"0E2M//aZjEezQMcI1ar0yPH4enAwgrXaXGPH45MIfJQ37CFyJ9kfLYC0KkFu7A/4WxAU/8zcXeqeFegr",
+	"YQ+6H3fWWCB5Vjz4eA7m23drp5vFl7mTU29zChA3vF9lDsvR1pkN2T4c58+3LMHkVZVwvJD3Ft60m18Q",
+	"yeJcl2KrHRSa7znO7APSU8Swas4RopBPbFWqxQlyqL1FfS+I2D5ohQ4yDJkayzU18sECacre4dydWWk3",
+	"niLQKtG08DWW8jVZSQWcD50VqmoO2xLVLB/BZEuug6NAiFdZ8QQJfWw69JyzuFu43QLFGvA2Gelb91yy",
+	"x3ScWUF+0NQ9KVS59HyNLdETI6QmElWDVm4DS5FRlGzo8zs3ahYZc9wKqSEWZbHFfZAXWWma3hJwHVcE",
+	"W+wBoIJPn39Nbr878ULNikp7pluSQVznuyWt2KeDshfmrSGZspSWikF819YBMr8H1UVl4WBrNsPlNJLh",
+	"cl2mC/8NrkjOZprIUrd3fjfPXC1JsqXIhp2pe+pScrrD/zOWlSvWGvOBn6HGVB/RFfTJoUmBa7ataFLG",
+	"cn7HinXnuJpRNydpTlWP0wU66jm845tYWgbJaFafxVRyMSey4HMuaJ6vrfdm1N4t2OK73QeV1uDfdAx7",
+	"m6HBirE4sgiOWAT9m47mFZo8tctgz2kF6QsokBHeR0A+RIc1Z6KVnvoHoCDWNh8s54LRObNZo0AEK2xm",
+	"1xIB2Lu9cUG1sY3NBnjuU1utd0nX1t2/h6j9Ab4Sk7QLlnfRE4OmZJ4FL04cA25LLWgsnOttxVTmOWQq",
+	"EQ70z9aLzhVJbIMJkYKdVJzQQAxZcJYRWmq5pJqnsDF9hgX19Vkra7QR3Wg7WB3Pn2Xy7XpcrXDp5jWo",
+	"nYxWckZMz+eK/Hzz8ugvI4c8nFLFvn7W8/DlRuXvCcmDwmjeOt5cZ/jJKW051UxBReli7T3xOALvELBc",
+	"Ar5GA3BhbGoVtbLUjBY5hwpDrI3Fu+rnthuE2s5VntGOQXrTOnKf9Y/tQyiinUgpPApXFzdX/+fV5fen",
+	"ls4eCHgIHgPIHm9mF/UYAoqsXWqdfWwvrU6kwBYX20ZL+jCxw9gdcAHmnHC22wqnhMqTIxyKSIwReRcT",
+	"N2OhHNnxMGCid01UmeMA4Ye1bIqX7cW8pI7fco6Rrq3QV+MOM3qasURcx/hmzg8vCC0KfkfzuN7hrvWJ",
+	"nM0U0x3tX/8WGO86gjho8XP5F/fgAa3elSuexism0qKNnewmUBIxRcZeEP5iRnwGV51LfVglv4f3x76x",
+	"n5D2L691DKuJ7iAPIMOHQ1kbxHhFh5ig+xwTqYTYVXc1072B/q5s4nJ3u11/P9LZLX1rCaRbovyeX9pu",
+	"+YzR7MguL1az8GUkUBOjWAvFLnrrDqkpJ8BR4M+W7rQnCqZkXnbJaqzm66p65zdL5jkBrMFugViwO65a",
+	"q6Y4OwxdFvaCU0xk6pQcu6ph7ljt3hGFlO1nyyFK0Lc3C5XhbmD2Pkgy8EZ3n+BrfL7GzdzxTcvLbGmN",
+	"adplZa81W1U1Curcyb35kmkxZ7p7h2/wecDWF0sQl61aD2gNIP6uLq7fvP7bxQujgr24OHvRXXnYio8r",
+	"V1lveqMAwdY0fiJQT3QKncJGvrihc58YjpezudBH5CxQBcxf0A/jLu4ArB2W2N7BURANw9zTQkBljs7L",
+	"9c698Zuv2tHtEMT4MRoXZNPCr4uWuublT0aDAiNYwRqUDw9U3Q1RN9K9UeH3cCCtKk2nkio1K3vTJ7vd",
+	"FX2W3u4Tvtlm1xuhljwcZfmvR9VjSVVdMZVFFsfcbxWithhUCA55e/Xm/OL6GvI1bSLu+620N1vDdfhU",
+	"c4PU5tb1YdecPr5sUMeebutFzoq+OIyGV9Cy26NeoBZIm0LBaykINe2fkiVbTs2T3rtvXcFGIh43k6cb",
+	"cY15HP15NvcMF8jGQeSKCdunPRi7vErQRvkTNK/2aF+w+8pF3hiKmSQoEyesXe+z1XBmFGPC2kVxO6OI",
+	"gsWcWbNiBZkZvQtrp/fv/Y495OzPvpiGSp2hoTITp6I+XLX7ulg6CKNYzTLqoMWGavLvoPTuq5dFyzu4",
+	"m6wm83YUNQ82C5rLfaHibitbAVJAJVJX7MYYEuH+HpKFLAvwC2d0HYGUU6UnT3YgQaLbAd58+mzvV58v",
+	"e7/ZWAPXzNCPIujVjqmvAEA9Zv6NQA/Ieo8Cu3iVG7PIyDLvG/q3ry+1B3mm8/RuerPgAqpJqic7NJ/G",
+	"cpz/ePnm3euLF99fvLCVEEBjJDRN2coVBkPNCKIAKSs05SJfezpx9+RoLH6+PL+4ujl7delT2AHxCgzW",
+	"/jFy9t3Z5Ys3l7ZB08yCCnBC3wH8BLLa1VhAZWHzcy6VHpF3r25+eHF19u7ypFoTvfkqQO0xfFpCdjnU",
+	"QbFSFSqhLCCLAIul1fg8wskIiVn8sAbDge/8YDjwPWrRGXsK8sqd8HEQ46XysLjWQkeu6heZrj11Bu6I",
+	"URyNs7eNfF8YJU8czjdlCdwXjEwLeWsUI4vA1aPNQut4bqqDEbeUgpkOzm0nQbpPLcYA5HEo7MYG+84W",
+	"JH3V3Hc0vZWz2R4QbBCrU6bvzZG3Fu7m3QCpEjSfALrojuZWh9+8+nw1/+Nnfzk+7pA2/oE7dFTETVbY",
+	"UqPTdVC/3PWB3FGM5wjHipPxgnmwdnXMZDnNWS2dPXpH2y1mwyyHH+myzDVf5Zw18jk3u9fSlutgU4+L",
+	"rM3mGGrf99PeaVe93SOFom1rnXpb0RmRt4ytbPAFK4D+Szbfv/Vu2brEXda2vh7WR7aP2POY7wpI/nyP",
+	"9JdGg3tnwPiR7MiCsXkv/vHfanOIWNm+JpCxcJzLZbq21/nm5n9xcfZiD/vk7cXli1eX3+/xpnNv7/Uq",
+	"xt0faxW5zgctBv0a4pxsF13niDfdQ2pZpKqtz+lZVz0We3OJ9o+TPCID3Rvuro3t8/ECC67v46CE6nGb",
+	"F7Rt0aj2kNGLlazonBKuIKuXizmkg/MWKpdHuWi3IOwjsdW4diGLZSMCPCLJByVFAnZJotmDTlzdMwel",
+	"T4aY01yVrCaygJr6oLqfkmTKBS3WiZmG4D0bxk7qBoz5GhAtPRiRg29GbZMoLrGVjs2FL7kCdpZ8Deny",
+	"iB0akbcXVz+dXV5c3nj5g/V0fPx2LOpQsYA/2FIGK7pWREnyeYJhkhUrltQsHNjiwQBvrs4ur19dXN4M",
+	"jEyy3wULzVhulzvG+pLnXaDzsQBr7nzZyfcXN+RPWf7rn5z4Bl6AzBLiATYEEIKnwHgGBMNQDi3iIQkQ",
+	"3x2SQmJo6o6vNXG+3V6zXrt+1SrcW33I6RuA2p5KQB1ZG80hm6RSaMqF6jz4OiS20ysNmGysbNpXT+Nl",
+	"0ypv6WTJ43ieGnnWTj4pB2SNOHwUScz+/BaETdLGHvbs+Juva5lOT3fQh23OfB2m2SX/zCI1N7oRg3QG",
+	"OJ7g+b88+eZpFClo1mgbLgnOKXIO5znB8OlhmNWeHrfgN1HU9TtdwYt9DliAltrcDSuqFx9/N9S9YV2z",
+	"JKvIRk+hUA9xbHbGB+MnS/pwkANXa/NAhzhA/XSqjtmzmKaH8vSc3ArTE6OUKSOaxIuwYgI+hDkblR/G",
+	"+mboylipag+ka6UHbz98HsK4KQwcigPj1ScQcn2gqYYbHRz9lKwKNuMPZCYRJAEM2F8mtfodY5EAxkKN",
+	"XEJkLzbfOrKnW7roFrX1e6cs7BFRa83bcAUUlKYiQ54mKRrpH9s1ngi3355JZv3SVyK/F0pPFGtQve2W",
+	"w/1eaU32qQD79hGcdXMP3dGCA030ihbA/WkLt5o997+SUT988yrG69cInTIirPPTw9KELMiLV9fnZ1cv",
+	"Ll4MMarCMlKuzPHFqpRDwsVYYEaeMXXMAedK81S5x6B25T6lZ0yvJ1xNUhovuhSQURcMIk5TFjDDJ+b9",
+	"pM1gTJnDDjRWRGqaB4ymzq7BYgD2tT1QHgqkQztEGhM1IiCVVjBmF36+hiQIyke1ykGE61gkaYgujW65",
+	"jwU1tDhJbnYRfAGCUo7PdwgmJjxU2Z1GxagQiY8t8lzH1DmmIofwC7F9difVhEkoJcK1b0H2vd8txPeI",
+	"KYGluI9VhbfGx6odY7u1s3BMoz9v93Avh3dO8xpulZ7hg8ctlYr6uJtaKbuuLr6/AvxhkBSsWK2c1OXF",
+	"u8GwGZv27sv3nYoBRGVAhLPOS31YIDJlqVwyRape+uJ7QIDosmwLjK137vSwGvcOl80P3oztob0kaM0Y",
+	"ybGKZuwNCT7ivGgwLJDuPlGD2vARORsLxyC+oJCg4tkQ7iXohO7KhLLzNuE8QDZjOxHwooOz7NyV0ELP",
+	"jJVwfL1ebUbK6U6wKq7RPmG9RK4SkiimE6fbKNB7XNI+TDS3PPqgFUnBTklCsywxlgIzuqdZEXPjn45F",
+	"UrClvGOmtaWtgM+WpsU+079DN5erED+sLGTAfG4wNGOPbmi/gvFfgnXajjWXq8Gw05LIPGtBSmEBV+rO",
+	"rk8FpiSppfglyJQ6ZVzM4xl8J2NBBSnFjAuuFizbnl4Mzl34PfliSBLTEn4rIVwg4AduVl9IzpeBwSIB",
+	"nylf5cUVtis8uxqUCgHWSaRMoFg6/vMky38dBZ/6Ark3FzLPJhT4IlwOU9hy3efsMqrtzT/BZ5Cs17xU",
+	"/aH29cFw4D6zQ8a9Wq5koc8CipYe11vORUSSvzRL92R3EX8bNd9soJ3+ZdSD3qUJTzR9rT66fQvjrLxw",
+	"/A89p6VNxwYiCLOje2jZj5ni+AzwrNPgLxzu73fbD6tCTnMkoNt2YbzSbPnWPtoyRNdSl3FeVdR+h6A0",
+	"qlLiFqXICpbVaSgo7OMKRd/gL+rveGqc34jO7FlMYrmjXICxI9U21pLthiW4D1SXmcAn9x6kp8VtjtCS",
+	"qO6GzEMzXZ68FfJedBlSNbm4pjBrNiRHScZnMwYReJ6dOBp4nOexqLu3AGBYpbfKIKKXVEQ1SY8Cku3S",
+	"bJeo9PNU2zwBWS1Oj1/6HcdsT0JVGzcw+rDVceFe+NxHr78IeU5TKqQwqgHEwk+cCjwWXBgTjM94SpFa",
+	"QTO1oikbetSWgsEa+z7HVGrgejK2xnQN2t8phsWLKdcFLdYEErGrjjhFvuoPrjTk6I8I6nPKBd/xZTkb",
+	"C+TvIDee28zedOiPQ38YOn1mpWJYCeje4s3XxEYVbXUBqEUJ6SqYoIb6E2yqE3wpMPGwk59Tcvnza5Iu",
+	"aEFTzYohWdB8BjkvY6HKopBzqs0y8GJoe1056qRGY+YLb6b9/J8vX758YSse2sL9WkrkwedqLIx8M9oz",
+	"Siqv/XgmfKS2MX+q5WQhzRs4XLOYJr0Zl44Trj59/hxHgVVesJ4O+NHNjew+iS7DxPnA427OTvVUQm6p",
+	"pqWrWCqFJ0S0goDX+LcsmRX5qSoSPOfCco7xjC1PEtiVibqleXbSxn348emizrCcgCZPYHpH5ByvNFvX",
+	"voTat38ZPvnmKU7/5owOBw9H9h600LYNPqkGtWTkC18/Iz/y7/o07nz2u9v2W6db8600Tn4r9qi924W3",
+	"qR7s7gZoxzjcBo79pQR5Yy6tlBEp8vVoF/NkjbPTyZhULqdc2CRrklQx8/iJqsfU47OGK0wylsqshYWs",
+	"ojOKN/HV06EtJj4LKyFXi9udBalBX7Ml4lg3LHsVJzveSqWyhbnFN/jN8fGfn3zzzdPnz/787Pibb550",
+	"bnw7wYtv/+mTZ39+9pevvn72584tH4QBpj7fT9wp9ZdZvNDhIYhbWui8j8lPweZsPwlOeRnt4ML4GKe4",
+	"ypfp1vpm5kxL3kuNYoRwHZSn40avqUW2R+RHbh5Lbo12kgxtAeCxAKCilWWufP8Wmommd2o7CcJ2HfV1",
+	"RYXV09y1bx2MGCti0Hbpfu/YzCOA7x8tMOP71CM0083zu+Qi/OuTR8VpIqR5ewO0vnra82rBWk8WVW41",
+	"yJMw6BxAgZLHXzY7iNdivRn1pkM7dMBrexDqLXpMezp8HBtFx/MNjwcM0yh6Y14SI60QufDz1WtVp2xa",
+	"UjRAyZQpqLJc+Q8+U0Tei1OSfJkgxBfqTYl1cAUCufBKk+RPySlJ/rdFgv9Cj/7xHqHgqlyhod/wKtTW",
+	"49lf+lZybaO0zuh6W6005ydTmq49Gz6+SujMhQt2VDv9+vnudKTKJd8O6XCdqcxomL2ri+ubGvNeg1Xw",
+	"+p7rFOpocW3s8RmhuZJkIfNMYUE3Lgi19t/QfwUX3TreEAiKMU7o5VgAr2MLkfK0SpfstjddfuVjUE8+",
+	"uBCjqt2MaZwQIUNODbGuUB5VkAVZFWOofSxm52KkXqOW9yIE8Y+ITZyHwn1wrtomjYsFK3jcgVuUrMGa",
+	"F3zoFA11R6EmbLzJAgcJF0oD5Vy8PjxbTVqNwx9s2NFTkpr2jEJFaK4Xspwv0O+Db02tA4PyvCwYuI+N",
+	"xCd0LGYFXbJ7WdzaGbJtDYkq04Wx1VDxmmS5PkIJwaU4snevdSo4lO+Kp0dfJifWN2P2rpEwVFXEA+CW",
+	"EEAUPbOPgZj5MtkiVDpEOnfIlBYHba2GP24xqLsoC8RPLaix7N1FRc7c9rGVtBXTgCaj2R0VKTslCVwG",
+	"CQhiOMlLRi1rrN+IZjMsuVIrludOlG4uvrnUK6S92kYn7cOjUIZfOpbKGvvo2zevrt9c7rzfd13vO1WN",
+	"moRSK5by2RooJjw+DdNd5b04hGX7KBZUcxrdRcGQon7YpEYdizo3astq4bboyKyPsGLwqVphDGBdoE6q",
+	"SPOHEdL8mwUbCycq7buI6pD4/pBoegs8v4oARKGtwwXLaBpR0H6yfk3pSxPU4JZA4QRlQrQ0Z1sKBu6c",
+	"TEJe84rqRWsmwgFOccE0E+BG3aEbeGgQkGxgtl4QWgOVIQf4HdaJfnFx9qL2q1n3gmEeN1TyNM1ugkI3",
+	"tYldykQjZ2y3RoHBtiRwzAJWqEpka1UvxgIc1zBCNSJv/HaCe8EXiqeOK8ZWhQUAQdu+aXGohBdpOwji",
+	"YIBM9850vau48aYH8uKGzoHVdEb8rb4PjVjNEK0xJDoNq6Y51pgM69u4ofFuyv6hNSf8sd20ExrawuY+",
+	"C1kZK23mfQfLZ594nDmILbx6ZrsuqMjyaGW3T2bTJ7Pp385s+u9u/XwyRA6nwnzS6/876fV9gfOf1OpP",
+	"anV/tfr31Sa76Hz74OPPEG+1ZMWcmS2bLsjnVy/PyZ+/+ubrLzzZCF5AXBA2m7FUn0Q5sdzpBLz50JbP",
+	"wwXBpEKbqLorSnM4bfL3UtoOqnMdTovB/dBflbGx5C5Kxe933x7ypjzYRXfIu+d3uyYOLrMjknGLrLpi",
+	"v5asZPsQOx10GfuvlGIuSurJ2vsOPeSb2GZ820Jl/u4+IVcXL65e/e3iknzOtaoodG+FvM9ZNocEmC+G",
+	"5PzN5ctXVz9dvBgLeNABJzFvpVgCVzHVjt/WloBk2RdD8t2bny/PL16YD9TLJlEB1+ZYYN++GJKfzi5/",
+	"Pns9AlXhJMzdvvi/fjj7+frGtCKktytyNjN9Q7UX2ocUobFI5dLo8uZDDRomN9zBcOCHNBgObB8HwwF2",
+	"YTAc+K8PhgP/+cFwgF/bkRjTMS8gVkrIvOhZCdqY1tpTCPauftwLwNYsbxoJknVkmN8jbaOdrOPp8ZMT",
+	"600/JU+Pj4FvuZGTENafrTg9vEqCH4lTBj+mUkucte79rnNd5h0IFZt1NPxb/alnzK7dBStyH9jVeV2s",
+	"D0izB+0RGpoRREt5SmzXIA8QhW8LbYLVLyYrp8/uhaH12k/I1RILMm5DpQbJHbdsfQi44XDwcCTpih+l",
+	"MmNzJo7Ygy7okaa4Xe9ozjNIRhuwByjNmE2M4fztW/zMd9BTYv9lx9gFwtjIa+ACQ01AONcOV3xkbzf7",
+	"59c0aoa8rQyQr785fuoNkFqps3so8QKBXBHCkeE6CVCY3o9A9L3skVJjevLGH5TG7mnnfd1DpehLbQ5H",
+	"y6E0f9t9qvfKetsbLhIkD3SFGMahgV0E1k2Fcu1j7FbH2WpQGPyyXtn1iQ94gP3/89XrETmzLEzUUr+7",
+	"EMNYgOvHKmKQTCQVa8AGPCKcgHmqYrkt2wTQjXOXgSO1wtfboEdQTmEUZwTSC5nVqlG9uQZmy5/h/5/d",
+	"nP8A9LSvL24uNlWlfU8/xG3IWw8uRwFwYKi5D2qG9tKzb3baS2WR93YJHG4idp3aqkJDn30tCMu4ZpkT",
+	"lD5M4PwzuHnN/nQ1q4K6kA2VtdSLllog+NMjiqQwgk3UaqSMtpF89gkwtwY7LpYrvXYFYcxMWfaGLKSC",
+	"OFyyDuyWJYc6CGu/ZPi3f7BC+hwim3DTg3Nj7xrgXcu4/Iuq3j6uDO2GctGx69V9vT3rwNfysGejR70p",
+	"d6L3AO+7KiH7WQhWkOy2EdxHto/j2jM5tpVEsao+eA5mhVyGXD0/nr388Qzpecy9c332vfnXX998NxgO",
+	"3l1898ObNz/uMNSvNe2tyDgnTV9CuN2VqA9U0Gwjm6Uq0wl937Ekmva2OZV7p76K37lgtePWK9Up5AQr",
+	"zzIUMm9b7/+eDJo79yR2cvfgY54Fm6VwAiEdZWM6WD/MV9k/IVzVWWdCR1vNLTYWsnDAl8of4RxfgrFM",
+	"+ZjRiEAdqCz/dbTMfODc4lL4zNgn67RZEKpn5YDY0dhLFY6ldNFWN9YHOY1HmIGN06dzndj7H8CNRg5Y",
+	"ZeODnJKMzaAsipmns4rtnZKiFJDUzvWwstscLQA1G25eLs122ovn1HSwb+2oH807Ne25beCQ0xbkwRnt",
+	"OpR7vbTtppLc9lHMqDsl07WP22hM0iUZw7rQACbdo3xtC1Bw89tZmPvayPxrLFJ3lXzrLDeb3R3Ga0gV",
+	"2AnbhUqw/IHJBGMeDAemGwObvqk0M/9tN/7Al3fedVTd/PZNSlJb0QlVjPYzRRJ4IXF8L3yJmBP2kDKW",
+	"NYS2G6IrGl0g/yRyTlYVY2OD2oyJVoU1O0Zu3RvB25PperKQZbGTRtZX4HSZ3r4S59NnUH5TVUSyEMcA",
+	"sJqQ98DdORbwKJTptFke8AczMQ1PUU/lIXAXPQu9ReZfzSlLfRmebhNmy/b4N9spayEJGYnCy9VEy6RB",
+	"iy1nFS22uQYKy2gbAIYEBB/Gwk6ityh90gwyhAi2F1lNxaTdnBQspjwBVt622ss3xpA8cP3l2nd1zIEK",
+	"O7T9m6cW8G9myMyL2Vjm5x7V9uVqUrGpxth7i7n5KD4ztDQmM37H9tDEWtlX27Tehjh1KqvdxIEAiJzm",
+	"HWLXNLWHgbRfOrId4T5WFYrvXeqrbb5HevPfWBHRr86EY6y3e+7s7ash6FWgFyGlIcDMTkmC4HpEQxk9",
+	"Y0iSjOUM/zQWqHM0WQcRlFRgQH4wHFhw2MBWRkC+yfTW8wkDI6FpFJ/QsmA7Lrx3QSRuA3niSIGApp+S",
+	"VakWJ+R+sUaHLDIuOkajjOXcYWOtpWknwJa/MpIq4EZExiXHvQO2QCk0z104oXrS0g6pHnKsEeVsniAz",
+	"/JwL9rji+s2oWioBtufA32XGNdEF5XlDM/LYh20al+Wb9dkYncrPGLklSx0Vyef2rnXX7BZyDFiHJC6i",
+	"PRLlyddPnz7bXXewu2PWndCJNWi//dl0Aw4vdCiiYJUKum9nfFbqsmBbxlVNT9JR5u/tVsYv/XTd6lA2",
+	"hzQLIi2/UwioE5hgs6p7XDrCgV/vgc2wsmJt5Ka5iNkdBHwk/kNkUGEx4vgOiuPWG730eGn3DLF1e3cT",
+	"J05ltu5OxhLGHt/HxnaeyzK7gAGZOwBUe4iDPirTex9v+yOKjDddEWurgUNxAjvFBHkIo8EBWNDWIgc8",
+	"cxcmCkl42mtn6BEyX9rSdGulj7ZvJtb+O+JZAtVJYP/ZoXSjgKVKT+wLvWYVyDvqLzZcYpag/H7Bc2bh",
+	"nvaAQNF6kXEx766lult70gbuARJce8o+U25Z3WtxxE7AidSpJEUX5yuOsbI07BJN9hRStQZqGyXw23oZ",
+	"0iFEgP3bQ++1y8d78fpYafqxWH2CPnVQfGtLs7GBErsnk5oXV3jJIIvKgYsYkASFRXJC5vyOCVKuRmOR",
+	"+FyH5ISoW25s5SqX2y4muHuZoNPc3+NGhTkxOkyj9KXtFSrBZgBYjsPRpfqvxVXiYn1Vir3ghhBYpd4Y",
+	"QPhLJkfkUmpIpwOKYcudGQnnZlxPYLe2nFXTVxURmarCMthPc61YPrM9uC+4Zv3QiCnN85ZOwE8NfM+S",
+	"ZkDSgS4ewVxBUAWJQQDDPq0Y/qAAUFcN3l2BNM+jHa0u0pYgd2xG8K0h6sDI4Srhf3t3CxqKdgyNHfQ/",
+	"7iQ4rnzu/UkOqncDegNz9JZcKS7mMaaDdwueLsYC1xJpV617TZBSAJsHUm4m8AhYqxAkb8vkyoo1+Fcr",
+	"V6UuSvY+9igT2cRXQOmmbF3TObW1iqK6FhZU5iIoIQflgnG1YVRMZJCbaKzhqgKIKtUKAdxIQzOZ5Xy+",
+	"0NvK36ZQyhWLS3FB8IWhdeLKUkMmIXLwAjf1yM8h5NlA7k14iNzsQ5fcuWmb5o8yb1uFR85oRrSE+fGz",
+	"tZWmJ5z6KaumGJMG72lhxEJzS0JSrpmVscAJcV4AbjNxVblsY3NpXnB2K1ZVmmpn0Qm3cCNG7z7rdbj2",
+	"Bcz6FjRxql5mW4JTBCIHiZaxkIw1fdyVqSX4SpwSdjoWiel20IhvAanPgxc16nM1JzvkOnJhjFJzA4FL",
+	"He/qKdP3DEXJMnQaC3tZLeC+heSGM7JiRcrMgtiCOK47sHnGQqYwxxnI+yXPc47J4SpOEb0z3P+kLTeo",
+	"4erPZGkEpX/a4j+MrvT8uMfD3zzv8/A3XR9u7EwXvLF989/1bfoxxjbkBcbywaTcA3Z2x2Km9CZ3ds+w",
+	"bZ1Zu+fLdRuub/Edu+d62WB9UVONFQw6vGWJXmnMv+ixQhcPNNX5ulFSanO9mFv9bb2v7RQzglJ0fOWq",
+	"bEmNCn7vi+QtSoE8CwjxDuAFmypwsTsVJECFVU1FvNZaBfiGUX88As/YciU1E+k6zhv/s+C/lozQpTSa",
+	"vbtDzWjZkmvVIN31pSSsk9IoA3v0ysxCVuYsm8zQQ9Nl229YgH7aoptYZOe0VKzd/wMXvNIS7LSiRJqH",
+	"mYS7PQRVwMXlza6UihQ42cAuQ8f7AKp6FlTLImqMXZj7p/+mi+iEFFdGZFHT61+c/GXv8CjgOmIs5L86",
+	"HuVW15qZYBtUGVbqrpDaA6m6uLpcNa9eIhaSyNdtxXhAfV5QoxoyQVJaIKdEqS3xRlt91orytmsvNOqB",
+	"rVNk9kONVIV38/9VbR6mJutf5fSqFL4Ua8CutaEf7eDJsj2rFN+Kk8rtsOiBL6gqi72CYNNSccGUchKy",
+	"m1li41QbJslZnoNsUUENDvcFLG3gHbb3srid5fJ+FC8AcqB+DMNzhAQ2H+TU7Jywi8HnCUdL0rw2wdcO",
+	"QSD/RjROtIff+e4EOzmDnXzYQhSmB/Zb9uvmUgtnZ1THaXcOihKfoZ6vh0RJMIMXYD0acQXoRIBNAXRz",
+	"LNDQzqim4JQoqPJ8FdVV+nwzsroyR6AwnRmPr3ew/e+eoA1wNox7y+nar67ZVpfgBfr+cEKwSlEuARvl",
+	"CoCYjWw9hAVbUi52R8FaHWpvRA7EIpRkxdrsA1vIiOvfz6kWHKtomY/grFYXMwIhsiFQ50C6GJKCdAgJ",
+	"Bl6tzTvJni6127u3lAXrVa5c4r6O34UgmXZ/FJSvXM47POrCJfVwRcsJrh5yOw9inLDznHLkyoX70v89",
+	"yB4D9w0MNBzJsH4iGhsiWJLomOxCRA/pw8p8/9pNba/kheUKNtjuea4K49XnFj5rC9YJKyWpWNuc2Hu6",
+	"3r1T3X3oU762mwD1x4fBIHwvW6Ypp1yw7CzVXZLfGtIs7RK6MpNhm/+tcQtFNGlzeXDVTkda/e6y2rFw",
+	"G48FlRuTZPtb+0i9R1vn6M296F2t2nRZyMz6ZIHTSnmTK8bnye+2SBZzBHNGFfjsAKMSlyjwzIStJOZk",
+	"7VQ73RsejtO1vkTG4qtkfvlM2eJ+LMwBhBgHEDZKMWcFuRXyXnVaPfhafWxDO2Fblw1yQFO+omKPTA0n",
+	"0MmqasWRoRoxZhbC5lhCqFDdg1kJr4G4G5EaCACjBeYXiM8rjfYTOInBQYuHNagwbo17ZhsfkTc4kYLd",
+	"MyyvNRaoY1tj1okCjPfI5tPguslz/5gaVr5lH+adjQWE/lznPHfgwtwKCDw9xcKJNFdE0bUvlO54+4UM",
+	"+ARjXmM7WZEgNJ1TLhKzY3AiMbgCBKQ2nsIyorhImQs/Q0lrW1bSjTXjoHCOhXnklCRCJm4T2ifw3VOS",
+	"2AhZUkGszVKAQStk0An8aD02DZ0dmMMwGA5sQ1HXhx3vBNpoQ47j0E+qmCDGBGAVzd2MU1HNAmxFIT0/",
+	"KGwhiXnzDZ7ArUfZT2NU+AiyZddWaKGOucJS6RgJk8Jc/pUs9NCibM1Xf7567bkoaJ6PWhE8MClKxccQ",
+	"TO6wmlwXUKkmtPswVLlc0mK9hTiAC3PIMrVbtMGUhIvgd8ug+tBWIXdto9KHv701W1W3dztQ7xw2JuAG",
+	"lNmOBayhzwNBP6ON29kctIrkfEdZYTHJZDnV28LnAUbFKN4gK+D8YuWQgFtXSCtJgdV3LJQ8jcTTwTgK",
+	"GtW24mpmgYwQMjOdaq+AkrGHDpYEfZi0T+qxE1h1SECFKNg9ed3UR6s1YqeHlaIUgKpqPY3txZeU5/vW",
+	"Ivb0xjP067ZCROMUFlujjB77uJUZphRQlRUHYN564HqSWgWngw83B0KCLTrX9k6iVqPlLRPd/BWYKFAW",
+	"6W7QKaKf7LMWTJ5NZBk5UBcCEhxuXv108WLy5ucbV3DHLMzLs1evL17EFU6jTHjPWG9nS/V25desT0lj",
+	"ft2iRrchs9drXy3d6gRMpBBXN98N6sgvWHprTQ3qCKma0G14pP0OtcR/eH/iw92vG9MvH5WN/srFvNpA",
+	"DVdPngEV2C0TjhfWTFcU49tYm+q7za8MwxG3rsS5eWZPvZvaVbB5grhCmxPfc2o2486REsgvTb9O7Dyh",
+	"Wu1AdzvQKvJ2MNwya9snah/5eVbfs/H5qc1A5Tn9+y/HR9+8/+eT4ZO//DYej4J//cf2SMmW6IvZ44gF",
+	"RS4m0ydyieqqhYBXZ0tIeBEqERAq1mOxlAXDCCv84DArQ4s9BVe1Cz2j4GjouTZ20xgkPZqdHb18/8+/",
+	"/HYU/vNZn38+eRqblsiB6bDc+6z020KCJmwj0zh6ojTPcyLvhXLx6kPenr//vfY73yWtK7QHPByOfXdo",
+	"OF5VHwsXbjuzExP+UhYpO7f+wj9O4tzO8M5eiXSFj9rsgxbaEhWCWfz3nr3ukwEZzi8Qlb+PoLu2vHtc",
+	"kOQKKwFAM8mmZAsiOpHwFtifcZWVPaxABYrzQS+pWNeId5aMCj2EC4w9UHNYKla3IIKGQFDoMVnQXKux",
+	"sPVHKmeOS6KdNTgANus6dGM9mIS1phuJlJjVGZQd8cHdbTmgT47d/+3kJKeaTVasmCA8tJ08YmVuKltf",
+	"iKaFVAq8kEJmLERWJVn+68hO4MQ0ngxdnsFYwI/IRB480HRzOehmNW+j4ycR2Gfvmsd9Nn+4az/e5k+p",
+	"sC6o7UOARs7x4XoU9H/kmfH0yfEyov/C4wSZNR3X802R/Q87g8OB0nI16fIC9O1ay1Uc/frDzc3bc1uW",
+	"ox/21YL8kTahigmNyBXLeMFSW3gFaxR5T/zGyQ0IM+PfbwcZVqNoY8l6cShSrCg71JkgdArVFBhZaL0y",
+	"hpn5XwWkvTGuqO0Gk/lITI7+wGiuF3uw7JU1gqUoM1R3qvkfGC30lNH+sUOeLhySy9tqWJlMaC5KFt0U",
+	"+K0JwFPvaD5pYUJqM7Ri/BAu78VnkZgnlYf1WDvdfxvsd2VzC7p+uLvN89o87rGRG4ZPVeugG7qtxgfy",
+	"fhjBNyfArw6jgngly06DabDeMMGAZ1qsAZthBA3Tmou5mvRBb3bEh76DvWDnILITIa25+f1hy+4IVt6v",
+	"xdZ9vJ+LyX98c9e69IuGA61g7MjMGAE2QS5w9rgUw6p0m4OK1+/PyO0RuzoQpt554/kJgJSIRvGejeoE",
+	"w8HD0Vwe2b/98t48+kvYxPvwkSN1y1dHcoXTebRCeLknG1bs1xgLT1rgFgSXFoTbq0MYxPJZAShKcPtU",
+	"BfELhJLkVLOxgIS6VM4F/8dG2LeLn6a5Cdmvm3vIDPdDmc1R+6OFLAU8DMv/HvkZKsByDs4Tv0jDgVrR",
+	"gkEudyHnBVPK+Y9hsgbvfwv36L5ZKU3XGLgVD+kNC3rcWUR5Z8KGeHpLlWKZw1dAZVXHW0HeYH7OCSmF",
+	"TzD/l7jj/Hp1HvBVKd66lyLA4/jAKtdyf6yu23R7+/teiYw9/OxKKPSBy68124ersCUqOxyolIp9GtTl",
+	"KmdqMmM6XUQrgRrjqpD3ithHyHRNFAebDKK+BL68B3uf/XLBYrcATCxhAvMxCqbLQthv7/m5EpK0YpFL",
+	"sOoUwQcEUwoBUBg8KtCgFBiGYHdMBEk0WE80Baxy3PAFrF1LlAgbgnpfDt8wLXmeWWDMCckKuaoj3Npi",
+	"RzYMj7vKj9V93u2O+pxvrH10gwdqUl/BanUyvKaAXVGzJZrwU6rTRSwHNYvv7oxpigDDOENRdzXSDuYl",
+	"Z3m2kxYwReSg/XpsfgLyp9bpMZf5Zh7uGsvnYFPBEge3ZqVHfFBSjK7o/U+22kp3FeKvcnpW3Vp9UD5K",
+	"8bnomfEVXJARPEXAPtWYjWmD7cihZzhWPbKXQr+g9/bY7c77MOJjQUqHiPfr6u0PZ5cXL4bk6uL1xdk1",
+	"/tfZ9fWr7+GvFtAY4aaoZSJGXO0ttQ7AXij6sn/V4mP9uJSqCzIMkzWgFeGOiZ4VvxX3iJCFWKduJaGq",
+	"jb/rmG9FJ/1VTr8r89uPgpGzbQcwuVS31XExvzyijAvQhkGZ5LCOC/k8oaVejD7ca2h7kuaUL5MvRmNR",
+	"0UBY+ImQrgVcZhtfKqpK7xieX9AMCpbTRo3/YCy27C9OUhtlT0oFmTIEziFgVMj7zhlEZl6Bo3U7VdDH",
+	"59wz/e8oYPag52v1q1f8h1VS4JKiBncfgIp8OG8PlWrGc73b6xyk6eMLHYmN7i1y0pIbWcPW+VErgqMY",
+	"q9HNgomxcPwlDn45XUPFAlDu/P7CZPQ2RhkzJ6XYFreA6YVS5KWopnZBc8g0CwqMWZx+xmiubeKkQIbQ",
+	"PabetD9piwC/W6ythvrD2eubixcnJHEbJYFSrthXyDBzu0OQBEIoEzqVdyz5YkSumCqXXMzHIs0ZLcwg",
+	"Tys/AqQv4MxhZVijqMaPe9BujJ0BQzc26dv0W8syXTDV7J+RYSfhHvhMBeM6JTNZjMX52eX5xWvPMAbm",
+	"MZ4EhyjWCyb2Cv50zPTOubjtcjm9hufAn9RiejWOMHugSy5adsu2WsmbygMS60WgA15UGCHuirti2S0p",
+	"QM7bpNsKVnwPexpSxjr2rJOv08jvQ2TCo33vYMnOS+rm3IrnakrCTPlA2m/eWW6ht6gMVWqcCyng7oRq",
+	"MVc/x+sc23f3AYTsqXO0BnWvbcYVCNFTa4RbMu7HRHphN7eEeRO7Mkkk1ItOX7Pn2oK9eEcsDxXt7XS9",
+	"IWnDS3y2du6aWegdcwztZ7dsrD3U52mZ3/bSnUHn/VgIM+zNToCZ7cbbgt1xdr8/IfYh+CBPKwSCvVm4",
+	"mFtiPx/lJs+Pe1DS70xydxJ/19UwDI+AYMpxENopgFPABUnsv5M4n29wD3UQ4vbpCd9S0qQ9rR30DXfU",
+	"O/i3Knm9+d1gnirVvmU7ndOciYzuk4yrcqmVy4H8IKcKKRBcNcwGnhNUFBFxdfzVvImkHVKiPMSWtTTT",
+	"k3PVp0pbMKS/yqitA433Ofiuvetc6mitkaIUvjb9tgX3FWpwfMD52GAjlAU+UakTqsNmwCENq0kOO7Vj",
+	"4f+KVdF6MTdvpxZzpGIRn6Vncu2oOpq99A9rLnYl7kJPTNDJoJkdcwEr3NcL09029W7tNtq0G1sBzQff",
+	"PsgpUQtauNAm2HVqx+R+9FXJZUrzCYyy/S5Jc5neEg+y50tG/gH5oQtIlLaoPM3TW5WM4inxu3XiG57e",
+	"XkpUiVe0VG3MWmYeuSL4CBg8Q5/jbA4Pued5bqTN9Y+v3r5tS83aYV0avX/z/e4pH9aeN/3xRP/eAVww",
+	"JCkTjKxZNzKufRi2uh84sAG6nbrajmk7gtXZeAvJrC1ba2GuOKGMQou0dVyRDBwkZqJcNouZJs8DBRnE",
+	"5lgtKNK8oX95LJKZLKY8s3XFBLsntuKVW0WSgJGTkM8tou+LEyAfsQY0UBfAdTcWCVC7pcw2JvPMNead",
+	"Ao7yGAoVJSdIbevvgCC53xlH2D1nag0sfVxqJhSLHbWYSy9qoqCPMCvmaoI740DVPiCicw1Pks+fHj89",
+	"PnrylJQiZ0qR5D+wiQRkk6pYMAs60194ITgWvnhmxXFmVn5ZKuvBG5FX2tVYKtgMEvQs10Am06rw5m/D",
+	"wbTkuZ7wmHFX2vzm6Zpc39K8JX6Zmg9OytUEihK25ccvuZrxgk0wMTsh7q0TsnBGHyoBRSlOyfEJeYK8",
+	"73Wgaw9Cqp5uW7lcUpFt855Th/ww+vQebJw7L7trc6/BbBv9MVB4bDob5P3rWoVQQPYEnpYFVI9RYyHv",
+	"Rbyw6tZurbyg2aUBbginPV3f7p3puiWo6ymbttGse3zOnN4xUq7IlCGpOg1Z50bkOz9zQyJFbv0MwEiC",
+	"xGdQKBkITzLZyl6PLUz25p99lHM7SuAf8W+PxQ36mQE8oCFOo4iVl1mwh5T3di/pLVM2a1K1jx78eP3i",
+	"G3VephqGN+L1GA6YFSQ7duHFkusbLMsHoREo9xHH3neiQjZNmuduCj7v59H9wIG9MQaRRfQYBGOVre0I",
+	"obZcirm97cwiGeEHToKCigzLrG+po/b1cRdpmNMpyzs5mvHB/VzTD5NcKsW2F9iCuO+yKj9iTX0gggt8",
+	"dFZ/QToAoxK/fnN9Y64Dy22EyFWShIQRiRd0/qLYmdhkL6N5QdM4sPkHeQ/4R0JRHbb9tV3duM2QCUTB",
+	"xRV0dCwSdctXE9MScM1NYMFtMoVK2nyObihfHz/7S6eVrvenw/r9hC9UwrsVNQaFqLKSRVEZN96pBLNk",
+	"4wJOiIBivlFh1mrt3ZEa0ANjK7Sz79gw2bfBo16JfbCdszSDjhQbqHpQNy5ACbZp4WPh+Zns5RQOgfvx",
+	"uXbwdau85Gxmo4eofkOIbSwyrrAUkSysydWHPwnemGwJ1rQZepeycqRb+Fi+dqMitNRySTVPaZ6v46od",
+	"NtyTMx9eaSm+WJvIyv6MVe/oPj0FlwXXEYXqBz4364tmRruIOHpyHD1UaFK0Z8Ak9gZNNnNmI92E1rbr",
+	"yJuqWELgtUBJhgU10uieGl3w+MQYD6ZRS1Eaqsu7pEbBUia05yXddrCCR+3BwqrcxwF2AIiRLKGCq+QE",
+	"yhXsOEDnOyIUWJHubnC0yd9YcFW9Hvfxpv/RFwXd4wLE8rkd+gPPee5wQIPH1fpKTTVLZq4vpKjCkHhd",
+	"RkFMAXQFW7wvwuhq5U6HPl67R81rK5aGCSetCQMuaadSND+rVEhXVDfq799WSPalLMLKNTZ6wl3JTdjI",
+	"G7fC/vehqxKyY4JuzGO/uTrI/QSde6fFcuky1ZCbAdY7zismD13c0HmnMHksjG1RvlWEurbulZLsL43A",
+	"AWC/0DCGh76itKsnHbEYG5HwYD53BMErz8xe4ex/f/fMH8q78slJ8mgnyb+VR+N3NutjCRIod7zboq7V",
+	"BonnuihbKNL3dQ3829j8n0z4fy8TvqfI/WQ/7W8/PZZe6Xl0qJ/sl0375b+rcRHPwosp2u/75Xc19ec9",
+	"EH8f5HQSaFB9IEBBRPVjIQCbveuCBay69dZowDvnY8lF+NcnnwyMTwbGJwPjf6yB8ck4+GQcfDIOPhkH",
+	"n4yDT8bB72QcPEblv67KxPTQ+jtCWuI6mANOV3EiI9KhioENlkeBt1uDTzcLRuyPEZSTDotllyoefNoS",
+	"Cql9e6fZ8Leqk5/iEJ/MhE9gzf+pYM3fxfL4ZFx8Mi7+HYyLT1bC/lbCJ21+F1Tp3wdp1MxSrWNzahCa",
+	"vaE4XVXcPeIFtqt7Bgqcar2Last/pWUk/g7t2Xu4bSduvTZ4x9kDTTUxP0PSMSWrgs34g+dZN5pc8mWy",
+	"hy6pXWfD9559015W5e+/nB393/ToH8dH34wmR+//c3dhqGBs7nu7Zk/FDbEf6eyWEmhCIbEBTxfEaVwF",
+	"I6tymnO1cPVhkXdmyZFRyYLBmdDF2ty6VJMZB1UNm/hMwQzbKr/4CpaEtxQLPt/FpqOi0qPIBzkdi0DL",
+	"HhJbEvierkfkCsm3fWVjGAS2MJOFH43pDiSykYLRTPUDoFbbroY//erpZvjLqWz9yVlkVHOWJGMpz1jm",
+	"s2AryrVmYl5ItHgoUkZHgLi5W+CngPwdSgFCNXLsMBylUpg/1xkNTdcdGWBHTiAjxyf7pPDecpF11bJ/",
+	"NM9up0bScq9e9CN7fxQR48COuU0EmIG+YDm/Yx2cR5uLbkkuQTW35xqOmbl1qyPaSo2tdleu7Z+Bn+Fw",
+	"+nLjufKtG7/YOi2t6emBpToMTiPWJixXndLRIVnFaGR9ulzlzPfbFc3E9F2ElrBJ9sHkprIoWE6DxetU",
+	"PC1jWbnylTa7edDsy5s04CJfw27EvQk0UXjtUIFZClyHCTqEC8JmMyDZdWb5pIti53svU1DDthdoxUx9",
+	"I8U9KtHSVXZNrVm7egj7FJgLhrVtzX+00tLl3Fut1GyZDOnVoV5Enk2mNL2t8aI5gT7w5LOoos54sUSm",
+	"fvsP+EEWqwXFpwsGpOr4n0EryBQw8QSU/k/4DVdY3Zc3H4QFiJ29Uw0gcFDZb80sBj6X84mczcz01ghi",
+	"7OQPBw9H7EEzoTgk7VbEyTBle6jSqFD1UaRRo9ilPNt2ty3wW6PApbQTG0KjpkD1prvz8YRBxaJAcxza",
+	"296m1H0G+lvo+gTHdcAgK4DVyGpkjZlyMnqTYgQJZVc8tdVXVJ0J/dHS3O6PTsLcq8XtIsB0d1rIW6PP",
+	"Anlieivkfc6yOctsz7sJAm9QbBf52+0As3AYi3y0gG91FPdLEg8vgIZ5livpVF8pUie2hQS/JitCAd6u",
+	"HPCYm7G5A/tYBDU9KgKDy8oVnJdYHE2QgqmVFGbXYsGv6nAhWt3V58cj5pg22QPQf2GOKdK3jEVlk9E5",
+	"5aLNGY43QEeNqn4Lbha2rt94H+cG829MMj6b2ZpmMbedn+mkPneWOwGncEEhxgAtmX/bttFBBAEzoGNC",
+	"9oR4PmwhU6bUrkOO7GUzJ/5UGB81BpHTEr05553YtIcUWNXleJfNGop+zP+0x7/Ly9dQ5R8cdPBfk04V",
+	"uxnqDE351kln9ft1WHdw1Bxl4UbcLet+v6vaytaPhY61veoCig1Xr7+1h5sElejgiq/i8tZ/E6mFJGcz",
+	"xXRHixcKHuqIhQylkyKO1z6XYNj80PVr23S5aNs+hfmsswx3qQ9ARxADRvBsIYwzZ2jOtCJGbrlQ/glJ",
+	"oP2AggssmGxofZdOqlGRjYWRHarOoeUO06ASx+93iv/f0Vu69MDtx6MowBC0o1RVWQ0MxEuQSyuqF3Az",
+	"QJj0juYlGxKKhVdUSnNajPawpPau2L2lfGwf1uBYn8BYfekJi4NGnm2r8f33X/7+7fv//Hb05X8M4uRq",
+	"r33kqnO10cZ2ssy4Xz1Fu2CICwTp0RSXBMSPfezp8+ckXdCCprpO/VgfrSOy2bNTb6leAG4GdF2WGXUN",
+	"RGjrF+tR0e1kfdoRhtiCe4zIO1ZkJRQgqPhvjRSAMDNZsYLLbEQgJJyMRcC/pxdsbUtNWmQhDQn7ILRr",
+	"lOaK1Y8FPNiW6ylxSJ3kBAAtwc9DIvPMszYMLaogqQOCkrqQMb0Enmr77UEFIGrj6HtLS/XIIvc7sZMt",
+	"rCTOQYPUIxs5pNJVlXOVGyqWEsD/uGIDXVW3lvP5NiyG18Mot6+Rgq1kobFPVZ3CWAWtUugd9YE362Vu",
+	"1MiMVAxWrsrdpq7KitQGRHY23TI9WKj5o26Q1i8X5d70BD1snY+HGFYrlupJECxuyaY+8XqHdlxwRm8C",
+	"Npc7VuR0RaBKpeqQWN06mbp30MG8wxlIY/TzgdQKDibE88mZRStwY+YJdo/CK+fi1hfCHAvbAHBLWzxl",
+	"UNTTnyGUyxZY6UqNASeukJosWL6K+arAvUXznSWWt8IMosU1EfLVQsBVWJr66doqOPfUmJ53tFi3YLyq",
+	"MrgerLKjJG4Imop0Q2qaB6XrkXIeyYO4mFfk86fkCcSKhMTF2gaYeRInlX/4CNO7LHPNVzlvnWKIzVYT",
+	"jAoK5Zqwh5SxDDfRqmB3XJaKbNCbbU53S592CcGyNzTZOu2jHotrLlLmrzVX7SinfBmwnoWBErP5sxJ1",
+	"fq7MOcjIlKa33b0WkcJePSig2sp19ZS0+xUudC/1ic3WQusdiIAqrGOcY4neUZ7Tad5Ox2dRkGalXI8r",
+	"/xJXvhpBt0GbxZ3xPO86Wh+xaQ2fN2M6/RDIe/P71oord9wmTZx5f5R4xXcXsGQvKeLwK7bswceFeiN5",
+	"V0faWU/1hWkBUwZgmSGZstRo6ODUvGVrt8cgojcvC/Rscg0Fwy0t7Wmk7Np1mS5CRtqczTSRZavL1TzK",
+	"RYnhBljFScZolnPBJj1LDTTb2adAZq0ZDwOpz+X5m8uXr65+enX5fVCu1B5LLoi5DPQJzCNEPcH7wB5W",
+	"3KOezE8oZMbi/yPvbXQbN7J88VcpGAukO1dW3F+ZxMYCV7HVaW/ctseW0xus8hfLYlliTFUpLNJqzSDA",
+	"fZr7YPdJ/qhzThWLUpEi1d3ZmVlgMGlLIlmsj/N9fj8jlHVuDA/KnTqmuASCyzKRs6rvdXl1OTzoeaMI",
+	"elxfKouT/j7pkG1zL5Ohidcq1eYygrv1xRB+aq+Z6LJhqibg1TY58jEx9nSFitgvVeJJWmRCT8K4nKfE",
+	"M2dsarQ+5yoFLp5EYsjBTUbg3pu8tTXRQ7Jol1wbFaNk2dqj19po3KDUeUikn8Vst+gtJy2JxWKpcl9a",
+	"bv8GLOiyySRAslOAQcTuxTwhwgqg/1rNVclUCSSORDlqVZj5+75IH8eyZAlLzH1SJWea5arHSCJgtTCf",
+	"8Z5X7Wg+gz3So/WJsXmnkjtWGSZ/iH0eLvJKotggWL5HxY+9sUSzqpCPZU/QNtZ0BRejUwmubRjcExu6",
+	"Ox8ycuWjcNOd9lRnIOpUzSb1lPmBoanZBG4diAZRQ0mqZmVB6gYDiSscgnZFnvN7rsOKHBtcnCgIuzRl",
+	"F0wgM+J1V4S+LcNGO+bKRZj8zorP3GBMucHpsrCNKpPcOIcto0ruBokCCvpOS+pfvMqSXOx39VLwx0mm",
+	"dderizTvFO3Js/WE3jy4svgL9TBpXfPXO8iUyhsTs1igTew6wA5gtM5JaaNgHTaFRnCX89JX382xw2d8",
+	"UtJMhr9v+TLwW52LZXh+bHtJPHlQWa0z9JUmAqEHZbsPbZk4BIF2Mx03yilo0erAg8QgJ2XLTXDexcdl",
+	"yqWrq8JBar6G+eearUSa9msIjTpbsPuSIJX9Ni1OQw69cTV2ZV7mVnd1zZQ9j/tA9HbD4M0zLjWoyc+A",
+	"w7uhpLcaeTyAXuKbtbOyua83fP6y98ephW2R7dT7ttFVA99bsvdXbdeq+qroqqAz5OvhqjTakHhNiMEd",
+	"iXSdnd+1ji0WYamBpjPAXscY61ISUpBgrX2lj1k0On8/PJtc3Y0i+D66uLodRVB1ZCkb1QO2naII8ntY",
+	"V8a+gObVZ1JVjHWYQ0cRZ7bK8xojsCnZAvMcdvMpyt8c2A738uV8+rjryJ6iXz8SH3O/N665QgPWoXwj",
+	"f/wNC16KzK4B0S8SgLxP1fTRuGWtiqKo8595R5E9inYKNhbTpHMXXk3xsLPpeZo81ZQdbFr9269F1BLY",
+	"DNSWery9SaMTiSURX06/eXGBQI+Tp50TaY5qHPadm7LLcMghXyBj7QwQLtfQqjq1PbTtXhHSO9bo2f2a",
+	"H3iSY/Z06+w52Wyld3nrclb8PbctnOvPaFlr0iHXd8sXgnHMp/xeGL285BlfiFxk2jWaJVjA4LA9dqA4",
+	"bgSxm2bs7u78LBwea9UHYnWarezqhquRqy7l0g3sphCLBQiSLTydPSqyMHZm1eVml/2Oi11AqduUuMu6",
+	"zMmMP4lJsayRY7BGLZ3Zkqsd0Bfu15NFYisIMGX35uWbb3fnFZ2X3Wr3bDhvbfap5061+nlpWnZajvK6",
+	"LusBQqWrhnVCuZnjxXYGd7m750403xzNsXaTWp+p/RNKRvYUU3tEdvwgVEcQj3+tupadcYcPPjIakvHu",
+	"1/FXv7P2xHq2RE8dTuMXRXeG8bSpYPfIn7pZE+/UisIpSHG8zcK/T76ji/Ha2RrdZaH5I66frttwahIS",
+	"KNbJhInps1hN9Te/qXvdX8QMf34vNBlaD4JN19MUToJNMF4PL8/OL3886B0Mbm/Pf7wcnh30Dm7uLi/x",
+	"w6ub63cD/PD27vR0ODyDfyMs00HvwLnOB72D08Hl6RA/pgBZXXmo9b38zlSoJPB6RuGfWSEb7uHZwluT",
+	"ExmvOJGz6NjS/OGmYZFOVY6fljUwfRYZu1I9POA3WHNVwlGNJWDlkIvdZ9GjWEel6232ZJ0byCJ0urBi",
+	"11ImjiV+2mcR6qfISBMbOphySfHbPovyIpPRMX2lve8wvwwt0NA4RrU+ZvzA1RhBRDHqsUjIODr2MtFY",
+	"I68wRWbMS9yH5nljGVFuGg5x9bJEM52kkPqPcMGq3yMQBFXo6Vwtq8lsWhKz/1OVH2BBinp4OOgdYDQL",
+	"5+TA6ezegXl524EMd/K6kLmNxuHW6dDoe+thGXXqCCFlQIT7sHHgxFktAscuwfM2K5JYbAupWOeTGV+G",
+	"sY5WPE0Pp6maPkItCZWUxwqJ3T8mwLAOhdgAH1ahbldyKgAGDvarkI5leMaXttb8GEuJcsbTdKuTpLwv",
+	"NYIHj54ZP+nZLu8AnV0sXyVTga+gK10vKmPRvcrnUX9rTBp2isrn4dYWGa6Gu7RF+Rw2uGWi71wzBTuv",
+	"+Qn7F2SZz/+mZKildHA5AKfPszbuRqetkNHagB3YE2BJ86AxI1RV3egRbrZnYUcf3qtGnXm9WNvpFdLu",
+	"H23zrt0IRssc9A6GPw8vjaJ5P7i8G1wYPTUc3fxy0Dv4YXD609vzC/PR7eDHwUHv4Ozir3WKYxRsg4JS",
+	"C8s/ReCUm+i1VZJVNoRMg/c91VwC7+yCywJ+VjlltBFszxb+KDhQ6M67VjrZo7XfGAZLupRsA+z7SyR2",
+	"/f2DdPfRN8EQ67lkEeSMjW9L3S7w6680S6ArRs/VCsqk4ZW+MgpNpZrQCoCmN0/krDD2lWYAL6F18iQs",
+	"gBQtr+YLAQfNr+egmo1jiO2Npe3zp4P+qv+ihKPCYhEScpAMMKPGVhIPBxmSDQSiFScxQ5BeXJR8Gy/2",
+	"Ze/zdkJe2HhJx2jRheBaOPOzc7OpLlJCbJkLnuX3gpfgQsZc3e6kjH8rABtkaz9AD9+1gmpxt3i5+Jhr",
+	"aPL25n9qXDusYJwWeQUDoEZUlt7QFkbJdpV1rpbOITSbwAN+gM/xFmFnc/8KGvVY6w1rb0QnmAONlpm6",
+	"T8UiIrBdUE1mFnwkDAJlM8YCli6SOZwJKVaW1DrYNm9u3b6p8zwXi2u6aLurE+QuLefmCPvs/IFF6jHq",
+	"WUgyHCWNEMYf2ZKZiKnMGK+uNjgy5u2aws9r2BsEf10Xwzh/gAkwT0SBM1Wxi7pmwhwmID5WGXN+jwUn",
+	"ILw0cDJwUs0GiWyyHfFlLdqrB94blen4qM+uXIktPtKM05wYzD7S1gonEetyVe8TrRM5s+OEOUbWcymo",
+	"YlMzzu7uzs+6N/Wrx7C4UbPBcilkfOMKaTrKDsJ6mM4L+YgSJFWzfzx5AahfWvweds6pRNzanoLNk9lc",
+	"6Lzydps5tqAO3SQes4+tmfx2wcpNsOllIqaiabLL5oetATdHzuFFAwX1GlakZ5egz35Y58Lro0UXtTzD",
+	"5rOZYomEnlVz08k91+Lb11u96d++fPH6dcghpEehN2g+UHyZHJqDPhPSuIsZP8w5xm2feJrEoPvKogzK",
+	"9v37qXn6D/DwnvgIvOr4pf8NLJw/zuAcQIHFxgu8ev39m5ffhQoQd9VtNq8EaiBXbtwqzYDbu37Jg3Fi",
+	"nWeCLxrQnnUeqyLfcmh2miSVhp1WEX3/5JRX+2Uy/qxsTDG+f+icXapTtVgKqV30tIxzSBE06i8p7dap",
+	"woGS+dvUHdRwoNJKCttT1Ymc8qwM7m6edylWBK6MLXAEqZzkaDTMMrXSLSsAUq6NQBKyETMPqqmt8nYt",
+	"E+3dZbMwOjQXoH21C83YVHKdAeZy++0eW9sxZEPw7eygqyeRPSViBQ0DIZYQGjk14q1dxK/koAA7TqpY",
+	"9G268DM+/07aaDQRMdh2jjhLnoTugWZIU5YLyaXxz/esWawt5LsiN8krzqZ4m3ll5zbl4QLKzcI9b+87",
+	"+hg8TNVtUHmJjZ1s55iW2u7AsDSIxR6ZnFSpZQ148z2fPs4yVciYwa+sEQOTQS3NekWoGa2yQDBGpZZB",
+	"S0bFHbK7IMh2wRfiLXv0jrWTZgbUcdJgjdCj3y1w3K7mDGYT7Pd7MePQRXMv2Irn03mXMuGU/OGAfEkW",
+	"SRjJ/hwb5IBIooxFApOHKyDC8fV36tZagfSUUHH+FpKRa3IwI+iV+8j5fDxe1zT+BxhvNxfAe3GaHTuW",
+	"0KpbQdS1xJMXQW4Rc1YAS6bIZoBenGQ6P2YrJBexGWILrAGHnnG2FJnxrfg01zAdEi8wntFMSTGWq0zJ",
+	"WQ+3kNGUUDij0cFOJGrM+zXjxu2HMDdAcXSAIXfy2LxXMBhhXNnOLY0F4Zu1VgVeO1Db6y7w10A3Iou8",
+	"blVg7r49YvSjKvbMiYeuJ91GhC46yF6V0TiJ6PBjiWpJqszvOtQ27ArxwD3m/z2Mrta7s0o+4N6Jj+Zd",
+	"ngTlAUg/VtFR20tnO57bVOWNEnoTTjN5wrpmmBSMSQIQBpeMSzZXRdZ5DGH53jsgkI7WesLe74quC9xS",
+	"C542YTASABspP6+shEqvzQbCe3TEXA0iX5TcAogFAQ+NeCqyPKIxJBnDSvvOs+oYB7brn/jDA4bIW92H",
+	"fr5VfF0KDCcJelZu9pw+Lre1m4lyZZsENkqqz1WYDwKVQmwZxbr6tTItTMwExfmwBpgHB6UKL9wZi8SY",
+	"Wkvd8Bj8gdkEFemz8VwLOZxoD/pLSXFMCgRaCSD0tl4K9iwy7x89h+IlaQGQn0VGz0bP+yyCd49sSrnE",
+	"ZMF9SGOg/IF9vZeh16srYzeT16PgIBYnKAJcPyGgFzkT2TJLLPY6TENwnRI9mXJADw89KRMQvjGTEvbN",
+	"gpgLI5uigYYvS32mKdJeaBQA4RLuxw3wc1AfEynghORCkm+AH+u8AAB0eL2JFCv370yA5UAg4+AMTeY8",
+	"zSsfcOJYmvDlMlNPPCWfYeKwzOEvso2Qu4rsvokrdqDgRKog5b0S93OlHidxopHTuvzI3BQDWlJNXNGE",
+	"XgmBDGPB4EOahGJw1zyfQyAd67NJzJZN1fBBotng+pw4YkReZFK7YLKuAenmIbUJ0X6EldSWywnzEGh9",
+	"iXQZvl+YHdL29zykatWzaOVV/dtDxq8eedM9RnMIRdUqDnf5GgnZWl3nYmmTom2vuTa/9bshapF8YDHQ",
+	"arIoflCb1KWAQSzrasfE0i64ncVwZ2JdR8UHSh+YOyw4Ia6jJDPGm5BTsdtTx9IfOKw0i363Am4kqwR8",
+	"IWOnj3Y2rVqj/rKKpJP+oms6McF9kijcaqnafPOd79gVdhAvIg4YsgSwqNaMk9BetiuZSiN3suS2Jb5D",
+	"CMoqXRC3ny2ONVgoAil70Ts6OrJ6m4TXVCRPotTeRnv0vZGUwv6/eTz0wUQtMVL/ecZy5lsu1L32JKyH",
+	"xe6FACh7lZoxgaOV6CnPoNr2D6ftdEDdfbHpIohT++jqOEgP/7kP99T6Z3vwTWHJhi2mYQZhhZipIrc1",
+	"9eDrvHwNLp3uof+D0RuAMEFFihAoY5krJhVEcm3W2xkgX2DUeq6KlIpRLfAKJ8ef8ZmqlKqW01hg0art",
+	"b/08o7qwSN0UOVfQk/fkGnOhbaCMoE/w28/3/Nsyem7f2Fasu2duWKFd5aZvs362cY/mSlNk2QyPueE5",
+	"uDBIwi74o/BDavBWZFXp0lr9fDKL7sju15gf6GGkSJZQvf4ArG3cdUop24LWd7eL/2jQx29TtepcZsxz",
+	"NgXOce/cvzo6YlQ/cmI0deldgqjq+XjQKLyovAfkCJWewQLmSj2GAE9LU6fRtoGtHMzewK7sldy6sPtd",
+	"r0bzXUuBWuN+Y2WN8gpkuHRgGs33XopsgqIoDFzTiJVKcx42oc3UOgxtF32JSnR6mHCzljUQovVPrrEC",
+	"7XAqb9VkEF64yG7HEpwyzxTOrm4Qa3QAktqnAA7S3OE8eC4yW9KUW+y9cIhBVkHePA9nJZb57lRSqtSj",
+	"oBir0jmcsNTnhWjZCbaZJTuwvJz2PStz1LS679227ipgLIGdddhwK/UZfFniqG15BIkmhwDNDa1YosfS",
+	"JU8QZhKgJxEXz9MdGF8CUI0CmUahweXH4Yh9o3OeJzpPpvobDexO0VhiCBOC6iBaTpi5h5F0TlGBiPmt",
+	"0KRhKbfmge6vlE0/sAVfj+W9eVOsiDPLqNVCWLHqCiIp/20b1M3K23sYf8iiXBoPPQPJSqVJnkg+MhI4",
+	"JGTDNCHn0EYwSxABskNBRJ4HiZS27XyeZeBoJLCbIeJizUeeTefmO5dzMRNjXxhrnrH+0GoX7+Xqy4/C",
+	"VUFgt9TJ+iuYcB1Y4aDwN4o5FbkxfFdzIQUBMK5ZnMSfMDrLdrgdloFdYamfYCL7XR+ycfhhNzSd7z+5",
+	"Yuhz1seEU8ehEoymCbgqM04d5oCETg3ECU9TQu61uW8fYhKKM1msBAozohj121GWIgMZQpBPKgsHXLtH",
+	"BDemjIJh9mWapumanrVV0wkNfhTUpd8CBtID40wLc/SpTt9/QVv14nFsasLBoryRNbddWik0AZWMZrcF",
+	"bELEAOPEw8OoBnzDpIFFF4DhWrbdA3enprW4pYhrV42cK+j0Ex8DsTYCamnc0HPrdZb7M3zKXXQ/fDv3",
+	"9Xnswv9TJfOM11AyeuehJkScM5pQvTseXI6uVz1pdg6a5n5kW406CUyR5XWFJcJY484WwMTvV9qlhB1x",
+	"GmbuiECgkhl2Hc5kwWeYA0J4LClWEwgIBg/QVvodMgHNfIU2W7AU0uIyk+5vb1fYoGMnB7ojhxvNOj2s",
+	"cU3L7Ph+Rq4R5KsTV2e1smsWUgT1SmD7UHrmV7dQBwQF2kRn3crtXW1a8yhXbIq1DjK24UPnvNt0UxmP",
+	"zIwrUKA6gTbX/WtQa0blRc6wNQNtrRPoYBdxhB0/OKIImbbIZOyHozDXFXSLDjJhDjE6zAIG/EjxMZ9M",
+	"i0yHIEOuMwFWNLDqpWuWPLDI3g4z+VkhTmxs50EI5GOEwhYsdukxnq74OpwJXRJSYJCbALu/cGRRf2c3",
+	"gLnXRCd/E5Woz4twD2fO00lNKcalq0vAWowca+9yDICwBwBg0ieO9Q09CItLG8FMIbJwNJZV7NZ97Hgc",
+	"a0MOzi4RTpf3alGfjYhxFv42bqLOlbkLOrBgJQqepYnIjDNpaRQgqAaurXGcLdSDkSz3lOgLttNtGXx2",
+	"PXrlDgyJRsuJwdO0q7Kbtgk4GxNmMLXUsvcq7kDk7xCNtrMrPmB6LJYAn6ck9CcjfXKJqIiOKfqsa4Ex",
+	"3jmEsj6FCPADqQC6E1uBn4mshN6AbNTUqn2jKIJMgQuRz1UYGHcD6rj6xSSRsfi4O9ZaZOlujQpPqty3",
+	"Z5fZjRBvVU5h06YCuPvO3WM4iVSXzojEagVZIQTQ7zMEY4eyRL1COBF+b5YDFA5gg+geE78XPB1LYodB",
+	"KQ/YznBY1QNpATqvTXHsreiCU274LNdo8EBa37VEQqkhvoIdZLOrH5SZ4VhPeQo8PBgpKNLSZ0iCja+H",
+	"UX2UN1gCosWTyHjKLBls9PXXX0csE8uUT4V2ZCzmjdC8KQEqI0ueemwsnagWjNaCmIeyErgofXYF/iOf",
+	"8WMWWQoXKlMr+3ktluhyzrU4YZHKYpHBr7i0xA0q+0ozC0lJ28G/1uzqHur8IhMatT4oFbACxtLymLmG",
+	"/lwsbeuKJhI5NNtRpFOYz1gUE5DeMKDVfI1du+adMEoJ9Fm2w0vE8M5+5d8xAOzkBfTtIn4lfSSiHpBw",
+	"bnEjReyZBxCcbIDlPKeRGZ8gKyT1IFuEp7HkJeYsnqt7ZyH1WQQbAN4lSpMnEQGkCoX2ohOzoWBnRBCu",
+	"jbADNbKQBliwKDKuESJJTDNRlh2CKCybcTAKiL8B02UsbVGVx40Ok7KiAiERJ0SXTt8SfSl58WalcN/V",
+	"bEr1UJN/gXOMc2JrJXGVO59tP/ZRDX2UkQ8rZVM1MzLWmGwTi+XhyvWEmf5sHXboVHt5AKHsFc9i3U0m",
+	"7HSw6YTvVAEBl9ji3cMcohDPFYvibE071vlWtO0rGqCHJX8rCnasiCG/VQ11VTkFfONrD5egAxvl21P2",
+	"/es3f6mNuPjQ0ttYR5yO51TJhzSZ5sfe7vL6mJdKAwYVS6TOgYDL7HxAMcHJHMto43lRiTuATBYbnQ3N",
+	"sYLewcfDmTo0nx3qx2R5qJY4IYdLbImn6YDq6ngnWhDN7Sl1BZBsbm8SGsf2As7SKV26bRzidNqJJE3A",
+	"fYmLUGOlYuA5+qCxyHkYqxn8SGPnZ0rOcKoT7TP8huFxA4uNWD+LROf8UbAH6Mqjc+Ddrt1Oxsl8m4g0",
+	"2BCRLJYq22tyz+FKwlwIQG2AEDm7+Ovk/P311c1ocn55evX++mI4GpKuKRFboLoXbtfHTmKd82CtKmAN",
+	"8Xxebtf6yfVw7ru+WuPrXN9cnQ5vbyeISmixO2ifeBuobxlxhM7r+CxQpVfRgb//3rP0XodxUfMkT+vy",
+	"DdBoR2DjJyXqkNFMyFYB4GhZTblsCei1aXKniXwkLtxN2pHcey5W58qCpy6cq0X2JLIe8qEjKBKm+O5u",
+	"LjZW0ifWxcvAP+PGSjB/9YFVazopsjTa8NaLLDnMxIOANztoiR6GE+kWwh1vbxP2LM2At5ZBbeaJrQCQ",
+	"D79PxQmWMfGFtiVsxhaNgbo9yQndjyBvANwPmFxAg0EHIMwx1Cj32QigdBKdg98/y9SKPYt8CMLo+THL",
+	"jf0Dgs5WV6xVYRH+HqVaWcZvfH/GUyVFFUTsZvjXyejqanIxuPlxeNA7uP3ldnJ3Ofh5cH4x+OFiCLho",
+	"f53cXd4MB2feBzeD0XBycf7+fIQYn3SX24urD/bPD1eTi+Hlj6N3t94P3g8uf5m8Gw7Ohjf24/PLnwcX",
+	"52eTu9Hb7zY+AtcfPzq7u744PzVP/Wn4i3fDs+Hwmv68vLuYnL4b3AxOR8Mb+uz29N3w/WDjtteDm8H7",
+	"Yfmju8ufLq8+XG59fv528n4wOn03uRn+9e78xr3pT8Ph9a151OWPCGyKN7m9uzaScHg2eT88Ox9MRr9c",
+	"DwNfDi9Pr87K6y6vRpO3V3eX9ubvh6N3V2fw8eDi4uoDPHVwN3o3Ob25ur2d3J6P7F3Pz4bvr69Gw8vT",
+	"XyaDy9sPwxu47Kfh9Whzym9HN8PB+1ta4PPL0fDmklDvqvf5afjL5GZ4d+tedvPL88vJ3e3QjsmbGfib",
+	"ptj++fbq5ofzs7Phpf1gNLwcXI4m789vYWbtx+bG/kTAh7fD29vzq8v6L26Gb2mg8PH1zdXP52fDm439",
+	"6x5Q/vx28OOgclv4YHBhNvkvk+F/nt+Obu2nP9zdnl8ahWBuMTgdnf88tF/djsx+PL26fHtxfjqyn54N",
+	"355fno/MACvHBr48vbocDS9HgW8GN6fvzn+uDm/7s8nt3em7ye0INj189m5waz6/Gd7eXbgx/Dy8gRna",
+	"HNvd5e3o6sZ/rHnM8GZw63/2w93FT9vTA5+GXxm+Kpe+/Cwwjg9XNz+9vbj6UHmA+7Bu8sofnMNQKxc1",
+	"PaUclfvo9pfL0eA//U+G769Hv/gfeOdmeH1beb6TQ7QI7pvTX04vzk/9T6xcORteDy/PzAkKjGxyd3NR",
+	"uejmYuPwu6/en9/enl/+ODGG1vDydmCmyXw//OHd1VV1xexnZ8OL85+HN78Ev/Tmhj4JPJy+Cc0xfQVq",
+	"YHIzHJy+q1ziLZUxrPwRgN3onm7+Ch4M+sI+0PwZGIf52BzOHy6uTn9yjxsZhTbaeBscx+SnwdufCNhz",
+	"w96jD2EHfxicgxgwH/x4c3V3vfUKo6vr89OtT2+GZzfnPw9rP98Yuv3YiR0YwPDi7WRwbUQaiOmgoU2f",
+	"V8Xdf1z94J8ifxDmq5u77c8ACnXr03J9zF9bMsF8eDl4P5yMBj+BfDcfBFZnYzyV9TXfBRfefLElaujX",
+	"p3c3N6CNULnQFyiZzevduhGfX5jZoj/fDi9Ph5OLq9tRef+L4WR4fQVqCF7namQ+vUGbBh4HKOSTD+fu",
+	"ruYwDm8mPyKVsvfJ1kSDQN4cv/mVx7+MH15c/bj9u8kFWEmV0W8+o/z0/Pb2zo36djgaGTlRXUF/m7SC",
+	"t/b8/ooHUfE5u0b2rddLrsS9itfsWUSBhOg5tPzxktnH1UqAV5hhY+lYPovcL8w1KsPLMCHBnkX4jwiA",
+	"rF3iJZ9nAiJiS8zYhcP9NUW9c1f5XF8/ZAew7Xe1CKEQoHgTfZt7513DaJ6+Txme+3vbgfRBEhFVr1zg",
+	"m7en7Nvvj148P2FisczXLpAKX4MHCEzX+w+tmTquxqGDlpN98A0hUGFRYBxhwmcFObTIo58jV3rNtcbU",
+	"QG6hRiz7gMNE2JELbcHQu+AfK2RbXmyjnPU/H3LQO1EbjaqI3oiJkmkBYWRsdpnOecanOcFh7cB9xJq1",
+	"KcUwA20ZYU6cUHvInwxHGDoVN4LHiSTW6A6lADiySS0e288lfLXPi83wOlctDnnZHGvlVLbG0qkw3X0Z",
+	"XLOxjAqArE+Kl8lEzuoQBLhkNntowzaYYWA8zeeqmM1LhKsplxi36jFdTOcoubTIobZDPYzltdL5LBO3",
+	"f70A0D1o20kwhpMqje+9K/heMlD5RygMi+YCW+4laxb1i/As4X33YbP6MsxPfwTfnZJo+wyzE8Pk5tLA",
+	"tb82DaklonF1TAuVBSkHBHRd5xVEAEYPSgQkoTP74HApr/say5w6tB74V/ZwhDUvntnu2M9dZUT3LguN",
+	"+DQPk3CpsiKMavG3NjZcOwnjhHywWckkFjJP8rWxBJ6SWFCRRIxRcYsJR+jQkPZ+FvEin/d/W+Vw7wn0",
+	"K0fP+2NZqWZacYSZwzvoZCbdgaCiMSwSfhSSzXlsfgukA+F0987c4yiUZaSMR7p2+cbWOSlaiTpCXNvl",
+	"Pyk3UKgsEn8m4sn9Oiglve8n9YAufmk/zedqrpi9GBFjNIvKBY+CG+JeFXLa2FLqEh3QPu/hyS0QfbPf",
+	"vfRwyiUhpbSY7lP8sbtssuQWemJ7cqdlTr51nlyjqVhh1AuMGTv12g7aYQZ6nN/tmU6J7abjtEL5b6cH",
+	"iZwHsrg6TxbQvSVkzGyJECBiloj8uBaQ5IJGRnUP5gN0mTkczbEkjjSwRKWCfLSRJBspsOYxflyKad64",
+	"Re2eJBFjfLAVdaRW62S7b9WyC6/rhY4KuCWxJV4wKWQmeBzmMoeq25WD4Uy0xcjfSEYmmsV8wWdmOcp2",
+	"QEKoYaO5kGNJNGPwWyisWzuUqSS3aJFYnVVPc/GgsmkNyOuMg1SvOadznuaTOlvpw3xNtVbvBhej4dmx",
+	"V9lWVrlNoP/FfIAyzP2tMhbZTROxZ0lOlQhgN3iNA5JFZhh6wu/Vk4iosVUV0znAukjxvM8GFtXEkUDY",
+	"KaGzwJm5B3sUYmn23wlUByzMxBpfCvZkUO7Ck5tqxB2NEjxA7+7f994lCKwL33tsfQgwartfUEE/JDL2",
+	"IfmMwj/2t9ZXeizLyT2Bo3Z2fns6uDmD6TsbXgxHQ1fC7sHx2U7nauXTXpXrLYkoEwmEA4DmktUblknO",
+	"eKoVm6onwBba7izx6v+g7bWuLZTrfAKlMU1Qjq5fOseyAQIIfihSpoWM+2EoZXvnTtIdLjPL3lJpvTM/",
+	"hVjEQ6Ay+IImBg9TFbgFVMAyU1NAhdpDzC4QXXrXU7ViDzw7MfuUp8DlxyIraKK9HvtxQmEUvYeMX/D1",
+	"vZhoIRumq+zTmXPsz34yYsNOIRi8PJsJ9KVV2WhlJncsLfbVMRXqUgeAhXnHDepMZ/DlqRep3LRT4/vv",
+	"ddKgXbzNC05FlvNEpmuGHeaZ4FNEE8eXO2YRLXEETfOaRRrqbLmMxzIqJzLaa5xQM91yl19lhMpsTJrJ",
+	"Et5vqmTcMhhYKq0AO/MSbL1gVX35vsx/3WMPItXbHjOeSKdh3KoWmeiNpcNM8TcOHEUHlOaDqtqiyK5t",
+	"/puUzy2BFEVaY62Vqi1KYh2xWfIkZMlikORzxqkJao+THN6jb1XGgP6wnGZsZqGZgxotqNA1plKCdhVs",
+	"4BVf7zOKxyTcS3VReTpVLRkXFx0WhNvHLx/FGqzW+1RNH/cSpmRkT3YDZ0pl9b8z5J0UL6OEaIuRKX9i",
+	"s0xjifvTBwfpYtfvw4rRiluazrlj1de5Wk5ax1luc6J+gB2y66Ky9nKEv0ecaqnN+3Qw/olLcZIE4Xts",
+	"Ca1t/1K+CXVMOCDuYHl9hWZ9jQGDi3yybfVTumqxEbrdaVttxj6KZcw/G8XJuTROsxbYlGOrP20o27bB",
+	"YI3ocMRnezQdWWTGhzpjrWSVs3WGaYqW8GMikVSvTEuSNCEaYuyGHksULE43p/hK6mFDFFmGiZkrYQwE",
+	"+kF1BlvavdPc5JfvibuEORfbJmcJ2Tc1ZzV8YtWxdQ/LE1hGUawDtGmlh6JoNuJZWomed0nBEueolzK4",
+	"jG2RRUtKomK2eUq7Yu1U4jaV7V3u2+0IZENoeDDNG5Af6DTmCutlcYP0ys6HEm2CWkF1ImepcBXbftkr",
+	"kv2SUwa1jrdXFz9TaeXd8A6qa8BNCyaVqlG37tlj36u0KWS8JZHOYq8ibUvfH82A9QJhr/tt+xVLq8LC",
+	"vIeYAiuwxC1g7o1f4EcV6mQEhgbQs04eNhxn9pBRB1VdCFUtxFje8+mjx1991GNcrjcV6XbOdVfG1RyV",
+	"SS0s3zu1QpT4XAFUdpWlV8HQILoLVpFDVCxH2TzN3337ehf8cxC5r+EA7QXZjBtyVmSWLzEiUQRde0Yl",
+	"80zEoGZKCxHMJlowXGBjjhln2rhjulhsBH+CAGb7hg1hh+xwtiBkIGJsFcQnfSrEFj7WSdGGdXjH96Iq",
+	"pXhHNap1wh7FMveoP+2EQ/8RzHSo9qS9iVEXYewQT6yGE3f3DdIjewe8cTvvU5wzJKwMKv0Ca8+MH3wm",
+	"ci15mkaBOdsz05gGGsZuwcPTZJaRZenapyGGTG6cRe82M2WuKI1Pc5B+gxmtiywHk2kbA1ELAVNB+WFe",
+	"6TQTGVsUZsdhRgyjm1ml58rPG+2ZkapmjTbx4qVtr3o3Gl3bgUEGFaw+T55+1yxPv329S2NRc2lNMyqy",
+	"bgXfvEN6BZLvgsu8h11ZH/limYrS/eAsztYsK+Rx5TCDehzLhshzNbe/V7iiXbqldNfe4u/9HEZN6ACo",
+	"Xo4xRoyN8mfDwZlvbgQ4RUM69wXUYSGoi3d1q9Szq/nyS2i2i2h2Br0H5i1CIW5kfHMR7h4DZenHgCLm",
+	"pdXMEba5Zmy8tocfiHEqTxAfE517V27i1mxP32ZYdoOrG0+Fx/NTY/rhttkw/VpYfy6a2K48sRpXDOBV",
+	"0Rm/ujgb3o76NaHHsL43ogJ/02N8mimNQK+AJuiJjyhOf+9blp0MsBVsDmYs4UszpZUf1FqY7pj1j140",
+	"xj/bzg78PgCLT4LdARzZ/niL/tQPhiE3JlfZtHKWl76EuUGyEF3oXz4tRNS1UdcGi4L93b7UcZAlXrhX",
+	"Pfhe4gkEJDSLHvnDIycrYJ7ny6i/FYzaIeGo0hkiR7ay+eVzo0HTBKtsUecTQsoJ4zQG4FFwNYEOD85c",
+	"uAYDFfs+PbEgFlqkTwRcY35LcdAOzIRmsFclxpATjC931haSNdRkneUtMBI2sTjr+ushmV0CxBlngmIU",
+	"Tf3fk5ZZzqXSDQig9ltLyOnp5Zak1V1CrmbaXNi1e0hwE+fLvlllTsoolPeAHUu5B+Ww24JdKsNg2wSi",
+	"o8sKwF5jYVL5y61QHAykcrMdr31rl666L364urs8HZ4dU1QSjDAsk8HwRJmRTtdYQu6XetlA04fB+Qg7",
+	"fWyf1Bm2Drl+s9ufzq+v4V/0xKZ40x5LtN+slrw4XVd3J5Wzu3HbRbrKgq03aCgcV4hgIQ6z5BlPU5H2",
+	"2fXwZvLT0E9r2fpyAE14FOglgmeNmAXgJfVQcxB5IUU5lpl4SlSh4QqzEfj0UapVKuKZACFPDjJILY1A",
+	"LBmB6iS5Ng+rtt7j+A96BzTKpnUHbdOZbazidX2K2/QvYYi1Mb/2s3H+qN+712bXiL1YW3gZWIOuBP7w",
+	"IKYBOGfKgE4exTrgBvwk1hBfBmsdzBOgpcVEsoTDk1UAfm0FlzE3yE3aJ7t6vyYs4tZ2H4Yuf1hf8oUI",
+	"2Hw/rH3+UASuennEUmPt6ZyY0Pr06LI5pP0T4UIHPNzlumkdxNWHTYywXIv0YReO1UkZK6DyMAAmIwFn",
+	"i8beHHWwAnciXnmVRZ2JDhbLUBXmHTDZ5MLF9bs68z5gTyCV2pQKHrVM9fY/IZu7CYTmkm52N3j7yTsO",
+	"/vZ0k9erHuIGXXgD8d5Pa7n5bxGENVbW9fDy7Pzyx2M2VSkGTJPcVRdiZ69mzrvF/As3K+eKXglSdyxd",
+	"0Jwbi+xZ5BXPRs97tlbXBsyZ7aLHikzs9DZ/ZALr5qrKmsZ50DsYkEnnt+dT0YfR5QPCGMHhHfQO3HPM",
+	"v+kpTaoeZrKruhDSUxeYaKtMRz+YenHh/EBUk6cUjGrI1iGdk86NHKaOQ1Elsx5LSrx8aqLOZiKaRgrj",
+	"q4RiodyrKfXTNerVsMGh32U7kujga0kKDq7Pq4h9Zr8veT4/YRG6ahDZuR6MTt9VeEKAtsPIHLN/gYpd",
+	"TkXqSgFKV69mc0FhxT75FOOaI1woBCXhPvHnbHb+LD3BlmovTOqMldVpTNj8UqzKYhMoHkgWos+Iuha6",
+	"OlOlG3ltOvUg1yXYQi3Ib/ZoQP6HaBzeVzE9CrGcWNzfxs5GZn/FdM7XsFDYu1LXz/ipTaaOntl9EMye",
+	"WlDe+52psQt+L9I6MeIReHY4nq5GAXmtkG7MzA8aOmU+CXnFLEEXeMqLJE0TW5TIjpjKxpII2o49kD5A",
+	"VQbX7YQdvjg2Wlg8GR3spayp3OcrCJDgi0DuI6XeU0e8tsUSHoThIDauyaIGLFWX7A7ux80i/tWLb1++",
+	"fL0t5Q9f1Dc0tXk8TnsiGXQBwlZd8XWfefwTGwyoEMw1EziWji6tJpm3z+AbN9c+BxR8xIkxAQL6DV8A",
+	"Q96Yt/ZmZTPV0GOZmPEsTi1uhlyX26U3NpNi5pEVMk0WiPIsRZ+9L3RubDc6r0u+1RHTHC6tn469OrDt",
+	"ojWVWeEGsb9EHMYyp3fCjhCxhjLBu9uWprtQlL2s8opokv40uGQvqx7IUnbpV6dzpezMnVReDbj54DJi",
+	"c1wBZ+IUeGTAHMW8MZaJk3zR8HnJMrg9QvfLVrPryy6fmZnIQi1xrVbAW32/xt7stnM9xLuA8Njpc9p5",
+	"75VbsrH7Ps/WgzTdRwT8T6+b+G9Otf+Pib/+0bBv90PLqEP/GZUQ1RZOOUyR5AVwu9Q52MBvHda0TeP3",
+	"vVxLhwwLZaHqSJTsfggmq7A98FNrIasjaMbagiU8TbnW4cwvlzZ+YL11aCl+KDRPIRZN3XLwRN8rNipf",
+	"FTlUpedGKhsvWPInnqQc9ydasNRw2jtI5BNPk3hiu0RqnOU8W+8jJo2OnViynu39hnQiiuowzI97VkEg",
+	"hl0sPnqntMpAUoYxlBS0D5s9k2YIl1+r+H6/aSX7N3z1npaxPSZcYiZqsnQZqk8ldsL6ioXIZgBcZ6ss",
+	"/vLqu2+f+8QsX2nHQhPZovlEmwmlGcSMntHHX2lbjWHEGJB35xMq2AhWJD4kmaUekx6EoMsBOqIYSATi",
+	"jaoFXhzGSFT5rvUQmk1spQifTsUSCj5Z5E1iVGen/NP5s9n6GshyOnq0RNPr+DKBpYc/Cok2rG+AmYWF",
+	"R0A+yPuBdVy341RAv8rTCWziJ54GfTyIG/Ek9xsvUK+WyHlNqh0q+1so9t+SvBbP0UVaHZKYGZFmTzxb",
+	"G22dcRmrRf/T4qpGz9vNHBiGynnqmTVTnqa6R2lB9PVEWS+8T/vIzlVIlYT8Hq1GvoITRCNuXoRvj15/",
+	"124gRZon5kzWrQR0VpXrANUBMCDiaN0qENi1KjVj8s2mPFtPwq1QZgg2Hg6HwypGNpCErwnMAfgxMgB1",
+	"QG9yqjrkflSP+edSITcqlEHEuOQxA5gsDdTMQDPKZcwysVRZDhOfZGTI6Z6rnRepFn0UhCo7ZloIPZYr",
+	"j8W150rxictK913v5DG7V/kcg7LwQHLmZWzGoPuMx4tEHkO4goIe1WQRDtyyOoHdYe9tPjRXh+2OQpLu",
+	"4XsEAgclpZd5p0QWItQgtsEkVgMQRTcIf4uhYXR4dTesDbgyGFXD8ISQVcYnrhnA8bSrwssK2a4gcNOW",
+	"xeu89/aGGjRoCzk0FuWn5VOsrXtuNrL4mOsyNIjWL2U8LRHWGhaWJzbGM+USWmjvhUU4esbZ5d1FmT/o",
+	"Gff4gRjaiyxTM54bqyrJjOWZCw/xTaqc3Y3eHn73HLhI1UJodve/3r59e4YnwWIpWV5SaA0r8j6LePxb",
+	"oQFFKNlowTaWrUYzzCpzj5DXr2UNwzC3AGw9OsIXoRBarWETSpt0gob9rvfi+5fls3bfHUR4GKHKFbtD",
+	"ATd7a7bJMeMSw8fWFVol4LrnbC7SZTi8onM+fWw3/m/f9N68+rbLC4SpgkL3fvnmTfsbh6Caa87YhTmD",
+	"+7TRQV6vAZiZduz22/ko1i5VgWcTADi87YsvBTyERTWYuhMHwAnhWpCUkJje5BxSSzxthYS18OoRiWjW",
+	"3KIph/mvKMHd+AJzWLPLLBL4lwEB/zPRtf9psK7/CK/EDfETdl0Kdx0DnXm/rl2MZWG7vZEjvOY9mlym",
+	"RJmDa7zjfC84rERNVlmSi71vsBT8cZJpvecN6ue+2KtnmaKoxlBRUvyDC9xGqzdOf5907CvZX5AuS47R",
+	"Jn/sPBcLS0eK4FkpX9e9AHqN3Vq/cwxEt33h8qcbOZBEa+haJr7HXCyIe12WqJCc3d2dn1VUQd1zWjXU",
+	"/Ie6vymkB2Fkq363dyn0FhOilIOUm/I0JfCaRKMiTaG8HzKnmciLTAZbjrcPpQfTs1PNhUHcf206l3rv",
+	"gwnxGiz/3j6XDdpcZYywp8AJdglkISl+DfzMiFPbUreXb9IuFOGE0u6WErxzaApv+Yx3nLxoIXIe85wT",
+	"vzjDu6H21Ap4sfGRxA+qinxZVGnDtY3s98bS9ZAAIbg5FWXNSsD72Q+x2+MF3iA957nos3MJQSEv8EEd",
+	"Knm2RuuFeu+QtPyBYJrEUsgY0HQSI5FzsWSpmukOpedm/kushC008NpaCkDxfUBeZBgSBbfxgp5Pyc2x",
+	"1InCXAGUBHpIJ8nINSCvizCEfM4fhdn+GXGOAwrRUqhlKjDSb1R8LmQYXt6WAjVi+3KLWI4ADVPjajsO",
+	"eXMxLljU2/iYcmKAeaGyqbC/Oy7zIbAHoUQH97SA1hINeYpMLHgi+ywqpFpJvL9UE4TpskAgiZxFx8hs",
+	"8Wg8fKmcKXxM7etxIQjPGrG7zCMxip/kJ4yj7HUAXIW0AIMoj5Uay1TJ2Ylj3k+EBvxgRs/vs4Fcl9E+",
+	"JN6HthkL9J6pvA4q7L7QwHIyeRTrVv5Xp62zP7w67NgAlkhuAYGFjE8YCC1zRgPrFsbtCOyPbm/kCvJC",
+	"4GofCLSAdlQTQOSOp0AotiW4t5DTbA0V53QdxcPYvWCxoO967F5MeWGmC3vwqLVpLKdKIuYRWJSEgZ7z",
+	"xVJYrKOTACr4bQFEvfi8RI9lKh5yI//rknZTlSExspJ1NNH7YN+TdK9JNp/LWHz0tZGzwO4FHJiPYlrk",
+	"ZEvbvSHiExaBUwR31RH0Po6lOadGzsUOeW9HqZo3NEfNsA3eb1woLJMJ2pMjhHOTPuc26il/M+N7zYzA",
+	"LZZ99gFA9Z2UM+sTOSmZ5JRAcwafQ+Upsfh9WSpnUc/rXBpLN3824bJBUV1jysbiAZKOKmw5X/IFSsqn",
+	"KkeSzXEa+csX4n/T12GCCu8Z7U4P7gwIGpfXepD4gLGMNr2Hjj+W9iB8oNJbocuka/VGu05GZWSBHSJk",
+	"PIGju7NmTsan8DvLud/GJIHwvbti0sS7hxnjvJ6LJE0exHQ9TUWbB1+4H0PABg3NDhiotSdKChHribMt",
+	"6msutw2L4PpI8TEHz7BW5HNGAKF43CpZp3ZiTKq8jusQyjU6zEtWxi8+sQLlqt5cR3P/iaeFKL1Irxgh",
+	"Qk8gGstYTFOeCd3zClJ2+gpUnYJO+dLVTuzM11KZBXRjznhbVx5+a4P8298uea3G+mKgxOaABNz5NpcU",
+	"Gq8Ry4nxUAKl6sSx5BwhIPGQLlulLWIw6GPb4oabADkvrNNlPDqW5F2coFwsL1QwNAUbIHDAoEqQGrD/",
+	"3SlkbOVr/cyfoQQx8NBCL30enFqw3MoxAEvdXdr+lJvP40lXm3MfO9Ves9CtAjG9A8/eqXCevQijTvKp",
+	"qDsTXx7bmWgJxcepWOZWfhgJWmI898p6Z7Bz4etdFc9h6GcSavUWnPuF9xY7eicrUS+SVJuPCtx404Ty",
+	"RdeGeu6VlIgWAKfUzhtmc3X1txWoj2Fcj3PcBt3Yi4F8UoeoXxcfQUmNGXuEhu438B7f/N38549vzLdR",
+	"tSzFdYyWJr9rKD30reoDUkEEE31Is2W1oP3bWNb23yQV/AZV4JOOD11nH2EIHtrbuA/MfQC+2uUv8TZ5",
+	"tZOh3HlmOn8o0scvQiRobx5gEvyfzRP4gUpOwL8mHO4kZ1KtWqskM691vID7B00+gTouBBuBEVWozYVF",
+	"srHWllHuPejlantkNvvJSiALEXfgbgsMkh45SfRkysNkHNUWrWoJcwkKEAT99bnPWiGOmkPnYY3+U3K8",
+	"FbKpywkX0LGs2cWb8xSiVHm59RIkXIkFABsY9f8JMDxdGeRqGeHcBtzgg3veZzfE5TaWjszthPlpP0cG",
+	"Z/nfakRQJ262JCcWOr01wAAfG9ugYxvLCEdFUJClSoyaaNnyuZBflIwtbmS7S2JdTwUUQEZI5KNukUO9",
+	"gN818YttCiJvczZ0E+3RyGZ5wMn3cHYs9AOHq6q7cE/VMg95op9Iwz4n8KPRe86t/YRMcZhnxOmPoFz3",
+	"+UCIBKTk/qgxcDdtAbuV6mxbz15qR91hdlHVyMXG7nxuBbij8mDwP+F3fVnjtItBGzBQfYOzycz8HCD0",
+	"FfR5AKWibnCztPsi0W+bqrV9urdGO9ry+BMqbdjoFI/V3j28tt092MFbctptd/GWy1zXx4v7YfGnAqBX",
+	"zZGgUEZ4B2MqxH125Sm7NAFm8XyVTEF48SniGCDH3KchmcPb2b+3Teid0hUHXTYJn5jDBwtoPnYFBA+M",
+	"QEB2t7FUu2s+Vw9wSxhid0C74xB3S36GqtGvIDiIkpTkWSnJMJkdlGWOlchcU5PLqcdIdvE4Dx/5hKms",
+	"Z2v8KThX2l9A3kfeDFYA4Iz2nLWJtQyYS2bVWhWPYSRssqkin6qFaCuprujnjYjMUEj8oudInTLjM0NS",
+	"mRgd11gQWBohbXV1l+C41evtsgle4PrXXrD1l+fCmvbGZWalK+/PtsTmCpFBSUs/GIkLh7Wb77OrfrqM",
+	"xnl40nZxa1la/AP4xdGjK6f9vxk+2o5lj5e+L9LH7i/9xV4Yh9P6ha/K875RM3d2dTmkcjiXMAhEUWyn",
+	"tubrkuqG36siZ3O1MidkpgRkWPosImxsLDXCk0OOub0SihD9RiJrIxLMtkXXbrLv9gFX3kPVRrJI04hl",
+	"YqGeiKqgwavZpWTNzTA0kmeF+NxKd/P1mrZEW4jjjWOAKKhiD4xeKxD/B8L0huOWpXduTO5EOhg4LJ5H",
+	"9Gg4iv5bUuA2FBzEm+wMA/R8M10K3aNuRUu8TChN9yJVK1TZCx4Ldr+G9HgSl0ffOIUVC6MN6XkwOuq8",
+	"mXvBEPukdeSWHtQtJnov/GCo9XRquvUaoZJfHFlf58QPB9pa9IdCe732nZTHLT43lAcu4yE7Qg9lEGF7",
+	"mrwtE4gxVPCQ3dntlRLATUyTlLl1c9cVR93b8tbPNdNtDGRrgm+IJux+/dzGXx6WMqngsWa56je6GhjM",
+	"BECcL+BnfEazfi8bu3VJyK6sdK1Va1+oboudFUQcuy/6pkWuU4+oKbBHIldMyNg39qEfxpVfb2++5Zuj",
+	"zeqF+kjn8vs37X8MI2yI4cR2ClBUZ4LHe1BG41Guq+eHCci3wUDvi+mjyMsH99h9kSMBR5JrJsUKKLxB",
+	"WYwlscPRHZ5EBjfEe+hwgiawMUr8dXB7cN7dnNZtlKEtMOzCxNGmirFSlGjlQM2Z1R3q4poqGyst6jXd",
+	"5ROoetlta0FJ9Eh8zG0djs75YtmhdCdciBbqFi9fii7z38R/eOMi/ujoKfYpIWipGXKxtNHZX3sNyMZQ",
+	"pL3ioQLtQkLldb16GIGpFTuUKqhoDQUYCBDdiKBqhNbWyNteDSToQcr7cESskHnLCiswWeprSLcDvRS/",
+	"ynqskA+JTPQcy/hnXBp5WgXTbV+ElvJdwzC/cKOIkw4Fbi7R1m5XlCm3rT0RwTohuR84iG5Imtaw36rW",
+	"10l1+z4N09YUMDPbY+Lp9HYviNHrQGGt2HiZHit0AXwNlH8COOl03Xfmga6D0uMOvcS7HyQHsAumtYXs",
+	"jItQZWbQGPM65bR3esFmN6fVNiRAUBaqDipAsbC/7WVjaWz8MrKZF5nx35BUXD14ZwBcrI3WPrGsict2",
+	"NJQ2S/CqOUYAUyCYx+0iOXfAyzO2tXN2JRBBIO8RTKt3VQOpKbKZLVNQqxOAP+4UrvOUS2BTNTiXgKVb",
+	"ymqv892dDU2fwLBEfLLtiIY9z88SKqS5qHh7vhPYIoQ4/LhMuWyHbhXSvLqWvxFTV/Qri1ikYGZy/iic",
+	"LmuLwpxy84b/jI2rlkrofh2eLL+hyvmkNm9gGzoejP61ZgElsZNcj6WfVtdl5xW0IbAkZ8+i66vbEfsm",
+	"Tn//xiImf/P3ElXhj2/AVIue98ZSAXKbSpF3vMw8GWnq6s29/jRo9FyZHd+y8+pfsaGwnilj5DNkkC1o",
+	"VcVyznUHpt9/wnYysHrrQCSRowJ/0iN3co9gmvPPNqWBNH5POK5MgIPM/CRoTEOfVZcDrlZydwmDE2FX",
+	"8GvQAVmeTJMlR9O91cXX3jVdgzuJRLfxH609qPXLG+cNm2UWC57VSNPVXKUA/m/1WjOcOHSgWpJum6ui",
+	"ZJaxuyCe59Xf41qbTbKa2H8bE9GvY3LYkr+2z/JudUmUAytf2C6iO1y9g11dDm9dfU1HsBIgZMXqHCD2",
+	"cbkV3w0iBwhiUBU0rJC18FQT1fCBHVpgG/twDTAdEyOgOuBIbFydqw6qfAOmoNVw/Ysmy0w8JB9bX7vd",
+	"rb7HZZ0fSqWH3ebVXtVlPrc6sT1s7Fcb0NivjMQ0RpLZof9f/3/97/96cfj9r/91dPj9r38/6n33x78F",
+	"S/mh+L/bi+A1XV4DW5ZtMMh7h5dv3uyE997sZm61RJUO59bqstrq7FWyBfhHvUbomhwOAbnbX2L3sgNE",
+	"tbBhWAcFqGIWtQfKvV0x4t/HB5mYJUqOD47HB6IYH/xBfVLeRL4++v7byky+7LVquA7GUPNus+YUnE/W",
+	"H4pOWPXX6c6FbnPrUODjBhWJZlElWhAZ0y6qnKxoA3a+zbb0eytbbUnbhNftsNmruhy3rVhKp1f7o0ZT",
+	"7lVVnEDAOLQA1CHcWFW8qU7aBfNoxn/tNR1MqHS9V0XeY9p4NBxxs6B0D1NQfXYlqSDai2nBtephLLlr",
+	"o4eOG4iUYaPI/mppA2HCX7Y2RAh7Scq2iA5GQl25DWF3VqtHKDkxvmaaTMnnAHCBg+ODTBAqe2ihFIsV",
+	"Sx6QXm1z/is4BgjVBFk53C/GzT0eywjvH7Fnr4++fw67DuvIJ+JjogEvhT17eXRkWfZ5Drd/Xi3McoPc",
+	"uHbbeu0dfDxUfJkcGk03E/JQfMwzfphz7O4HIhcQrgfiIzZITQjb7N9/oJH/JBAsbh84iSoGQ1vyHw+N",
+	"YevEIKaeWGqHwcaJvoKWIMmYWskTW37dwIAxllsUGHRWPB+tTYF5BQSiDqXa5Wi+fe0Bxm7um6+04zrz",
+	"jtq3r3cetBoIhJGDxwCd7ranxXiF/lncwF1xEeCk1pbSfy5agyoaQTDrRMSIcOSWXGvsBSxlqhf96rPK",
+	"gpSzPpb0ICJBqfCftCeW7O1GP5Aa/b8O+2tX9TIzxpjOMUZmKUEZol9YnZY7cLe1KhA4DnJaz0pCs0Sm",
+	"iRQQVQSsjrlgkdvaESskUE6ay2cUcT3xjUq1kltaFVNwcizp5sfYvQOVrfM+e2usvx7TeSb4AtkhVuJ+",
+	"rtSjZg+JjFEPatsmAktdtl93MSHay0Gr+p0cvIWT9UcNWkPDca+yuvbZqYuETtXiHkoMV94aBUFS3SZ7",
+	"+eL1X15/9+rb139p3GN7ynv3knWW1oXvvGxuv6nimRZsmnKtk4dkyn0oBsTO9JQXxRV8RD1YIAcQdGCp",
+	"Y2srjvfIcu2XvfEqflp7CDuRVm3hTItcT7uy6p2RHC9as3loauGktiy9QOXLp9ISgkMlsqQFWPnmG03U",
+	"Q030nuf8nmuBOsGG8C27ZtuY0fRR7Izw4sh/gN/SVLlrOzqV3p2qruWbo4BvuRns2Z6EezFLpEzkzE4A",
+	"mh44tg5gkpX40PZjhHRgAZBX7Xr/HYrt/KEKytAcmMU94RZvY5oqL1Ou0q+Nu/IHtw86ZlmfRB2rpNck",
+	"TYVEOduGgmrXiIm9u6lPYdn1DqVp9En3QFzTve9AK1MzZYM0rdY4fqXLKHbHR9kCzTansqxnLcnMa4b4",
+	"Fr7tMbciiHaWLEQM+bY9mmw7hWRKdLB916B9MGfj2NHpglNVXche9Shs75TQ/tuY6e1Nvv2ytWfYhg1D",
+	"nCNimmhrnLBoKWQMvnei2e1ocDManp2wKCtAhlLHOcDiuVeIjEM5ljd3l5fnlz+eIPoFfZNodnr1/vpi",
+	"iLepoKHaL4eXt4NReSVNQjSWz6CwF1w274vnBBoNqCIb+K1UQPAch+lmx9zLpbKtXxS+OTjHbwfnFzhe",
+	"O+M42MHl6fDiYnhWDUHQjB0Am4HEf1VnaMOkC1h79PjS3vNW21/nWjvQrHCi82Sq98qWUfE0shWQY+ys",
+	"dYLxTaTOzZjKekJdLCDaZjcN7sKoxyJ/u1tIcW+/V1DG3Ydm1RzELn124tVSSmO9PGH5m6vZe6iXNxOX",
+	"3++ilm5wEXuOHhI2Sa8CbpzI2R6CjD/NJlbqWt6Ymn7l9vX+LUr1/1WU41a+beskbKqmrpoGaTCBonwH",
+	"iyqC1SABCIoL9sybpZ7bl24nPmd8oYDkVGlBTL5lBWdokWtJ0tvSsUIBJRZ/B330kecXkItOqJDqgXnl",
+	"vh0QeKtJrL1XoiJQ9tHhn8EKqMi85jv892BebsJYtkC+3HyrzZn+swyVup2ytWebLBrUd3tEQL6wz7zb",
+	"KZ2rIrMtwImL62F1LmKDAfRqGIfvk/xUeHKxxK7jz/voveNKFdOlU/qZLtsVZrL+sPekVjGn2wYGKEv+",
+	"pNhSpWmfDQGIClozjX7ewJgiS/qgd0Bm8kHvwBnG9G9rBx/0DlCjmM+tyRk2/KZzERepoJ75djngAJ8g",
+	"BblQ7rzZHbsPb2xIyOpU5Zrx3JhL/AGLgikrccJcgJ2axVvW8tFbtoCesxOyHWi0XwSXmr4cUd7KIdxm",
+	"IDMtqbhZzieRrSdyskhkgY0M5jyl6wnP6bOD3kHME/jESGAhHmO+1uVf+E3TYmYXgsd7Fb2lcKGLNtv7",
+	"hfDAKLDficEoTUJAisQ2W0HXw3FkyWwOgK5VjA0pVpDex0hsXAMStlQY7e2otffkII0dbcjOQlRZ10tp",
+	"VGp8v+4gxOwCXZpbhjqGVmK5q8kMpxr8I6eqGWeZKmRr0b0pLVNMSuAaeC/WdHbwJbpSjEN7oIU6894H",
+	"2x3wudvbN9GT1J2RIBttXEMDM4DdZ8xr6Fc0InuZqanQGj2uVlyC9TtACNmVxKAj8cHGUknsXy3fuHLP",
+	"ckQ9b86Cqyh4Np2/SzobUrVtK6AMEFg60TXtKA3cTwDEQ31Kiva3eZkOiQsxS4INPtQ4vvLBj6E1HK+w",
+	"5SZY/xeA+Q2+S2izneeaJcYTTORMZMsskaAVbVHD1ogfE0T+serHWGYHvYPf1D2AMFZIjqp/TaCXCopg",
+	"oNeWbH/4GWWRPXeA7ll6D+AXLJNpUC2liQxQgl+HsTUfUNsPrs/xVGNRDmD0ht7Yw2KxLw172Juxg42y",
+	"5a3qLa/Wjwqffm3qBwjEi/O0xtkvKZN+U/de/0iPwXQh4qhZ0jkC9vDccvY9SgSfQunVfIZh2Xv44jgY",
+	"H2MVpr/+yLak2a2e2nnSJSnnRENAQ1FlUeubXT2JzFiqV3TdLsMdRlo+JjwPW6nHShXbi7lnhr9YHPQO",
+	"3pj/g49f1OTVhdZtWgo3dct9plbatsElusTQDzEYx5YjPEDGiV867zNNHHVx5Zafk/qtCZwo0RX+dUBd",
+	"QiTxvBbi1bPCatn9tKUhxNhTe9ne0lR7FOtaMjgjoqDdbuOdLCD2MePsPz6M+uxGPKnHBOJ2Aq6AgWNR",
+	"FGyTls2DENcodA1HzmA6LTKA9VGEYcUZOhR9dm4nS6L3Dm5Vh5DcPnwSukInUccgwd6qzIq8XI2htY94",
+	"PNcO6Yw61h3iPyCtKweID9BdwoH31TSgZ2q3/3ejsDVAFygcgkyr/rG00Ee8iBOjq6a1fVa5kFzmYZOS",
+	"tgtRPcFs8tQ8B1py5ZrhxS1MyxA8t32Z8qBugGt7Z21jk4WlJezZP7NqCJ/YReGg9N1ZO2RvvDuUI3JI",
+	"tXWV5xqv25beTru0QkrayUwIULm1pHgUkfdhdYN71HrBtYIcjFxsMMTBYSUwobPX2LV64r3s9vcuatRq",
+	"Jpzv3urXtWHzQib5ZyPNsteE+ttv52olcd5y5Z3u0NneZuPiaSFaveqmU4fRe7y+5zZbZTHKuSzXgCam",
+	"51VA0taq7sGGI0JQkV0Pipc0qj80hKu6B/XxF1icBtrL1cStXL2kp3VomYBVafz5b1pHw/Jpm3Z/Noky",
+	"yUQb2FvwnVuulUKqvidxNkEjL95K1226LsrHPwe7VJC9e8PrdS3HGKRpu9fpxmqlvdF0mYiQ01db8m3s",
+	"ao91mHuvwnI1Ay3UGQOwdpe5V2qa/XZVw4HsTjlukm7bi9Gt6JcEesN+CGmKnbjM1aH/sKaYBKUASlm8",
+	"4B8rhdGU5Nkolt6Yx825xxcIznfOs/yHPSb7ppAwyS78ujHHRRfL0dzD4rm3p7qo9uf816/mZ//l7vVr",
+	"6w6dTdDrIgRsYG72WxHPKGgSHxybH1pQK53j39hkgWPYo7HzOlOwAzxGYZExnSdpytRKovuaFaG4RJ6L",
+	"xXKrXgIbMBpzghSDbpG4qbtciwmwC7btBWqUQ1khv9JOGnHNwGcVMbC0sQchp8anX8JEkQva34/W1KUa",
+	"do85AJNmw/Z24qszsTGttSevFWXJVqtUIRtO3j/TTqATtM8auMP3aQsg4ptC7rcCFCyk2tGAzodimokr",
+	"yKhNemkx2TP9qUWwqdBWfbsSMfNLB10PlZE8o1wNcJC2pW0Ty5SvRVx7cuGWPM0Ej9eMElrY9UbILuZx",
+	"YYe13Apt8KK/DO34f6j7m0J+DoY2tzstrk5p/rhlC+9JsfwidLanPEUQm2zWBaHU607famO+SB4Fi8wN",
+	"I5ZILB1WMupX6k7bDM3/7ca1EwRA6kZ+H4ulkLGehFTMJV+Q6wEV5MikWmhoaXRou458LMF6IAathbDB",
+	"lRSM54xjs62fZSR8P+L9AsiDDcqHGqzj0kD/Td1vjxin+Td1vzHLnaE1fEiCz7D8H7y0GZcxy8RSZblm",
+	"Ky6hABpSaa6BUiz77BxnyFbqYYfzUyJWY4lNutToq+dqpR33Kn4lnszIInCFAdwY/q7cH/vew1HzO5n8",
+	"Xrg1KhuMLyANq3ssTmZJju27UT9i0SRi0XHEosOo5PAwkzyWIH2AcwaZNwlCUWV4j7o4+B77uKlv/D3G",
+	"jhxau20CsAL287R6B/EA3pvjAolON/dfaYtd2GcDBG40K7NeCsjAuhQCbmOYZJAbY5lItkz5FNkR7d6u",
+	"dGnM83yJme/dwGY2gOFLlDoxWxJV2icN/3N4ejca+lV9w3CeMRfLt1hy3qF9I2im7VOfHIb/jojbAACh",
+	"Insy7GM2qBjNpE7eHL2KgsGkGX8Sk2LZ2PknFco++wSEuVTsQaXpRpFguwqwNsDcUOleAQjvUI24BWId",
+	"7qfZqKsPVdK3ygIRRL1b53JaGwCS6zbrPrXS/7DItH8SqugGvTcGVmEDo+7nmdPWmKI3YitVM71Nj18B",
+	"8hJdgKBzsfw5EavdSTG4be3yq65JsCvpzr5VDdQAQ3+BytyXcNajM+j5DucuuWVbErrRbv4LgvfaZrKF",
+	"3qdW1nKPtMapRaTAJgqQh0TytKZImPIPbj8hIjnXZopWSZqauUWxj94el4rylqKp6G6nn+crtJoe2BKX",
+	"9iugKF0qqUVI170++h4B0sioCis+8tUn++BE4bP3uLQjVdJerm/RSlJdqFkVI3eSyFh8rJzsozD7uVjW",
+	"d0t1z+4GCyo80Fo3Mv/RHl1BGRNyALe4wTfKbL2RNYjefynlC/NltFwnHWYUUBsVhndumMu6zpx3auWL",
+	"GGqtpJ4bc5aBRn01T8yJ9hVJhJCDtsLX9e3cnZ4Ob2/9lpzR+fvh1d3IYwMtm3rqrHyIBV3Sxm7qGw8g",
+	"/+zoF7fMeE2P3qsx/OrL6/pJWwwKG4ms9nz5vs9GbpinqT72kQg80ADwGx2gQbvEZFBc3a8nDiw72FtL",
+	"gSEumf2dJdnued0aKrMUMI6uIJE6FzzGiop6X7xdv3Wg6IAmjgzWYjoVYj/cFdqjO54QJzFy7a5sKVKG",
+	"xG2lhneaf89BFFkdt08uJMZdHkAtG1NOxRi8o2m3+6gT5t+2474TlbjWH35bHceGZwygDJ/oFWciz5LQ",
+	"DLmFwmY9biHsHJtB1weRKNuxIz4Z8KeGfvC25LqBkl6eQ9Yip4ArDGGfpxmd9GnCqmoHbXeKQPiKkitH",
+	"jq2euCVAxTt72XIp7m9MhVQuGT8Vq6gkbiKgNi8MsUNplVEKu/eqAtM7tnV6/tN6vGuVg+NycuetJUNl",
+	"I2LTl4eb38W46XVy7/kuO9k2zZZciixRMTQ5A1UxgcdkFfElq+P4HPGPpn7vfcEWmkHWOpQlbUIvNAGu",
+	"Bc5SSRzaHMD5uQ0zeoDO0TG88Vz41hyVbAZ5i3dYVy4yjCYiSFut2APP+u3hZAAIpx1ve3mFS6zuGQja",
+	"o0mme6ikBqAmkZNYFff5rjClm1XKeAB3FV8u08TYCWk+V8VsbkwEomzWfK3HUqvasBInw7KCdsXS5BH5",
+	"uKxuGQM7aA/yYgDvDfHranQeycPjuqBUIpdFPmkDWu4FLyiSjV5Bl5VZ8I+T+p16ZIVWNd5bxgB379Va",
+	"eaKKfI8X/TOiNCI0EeRt9tgLW2rSYy9LL6THXjnIotcVoKsee8MqyEbfWiem7+cDv91tj/BcTNpA01c9",
+	"5k4xpA4RH2fvEGl8ObyKaK5ssIr0CAtplfEWFfQb/SSUyp7cr4MUpbfJ31xNJzZw2Cv2UPK52fftVe/I",
+	"/PwOAr67Ijcbr+EeFZoo77Yd50rweJIXyzQ0UTdqRdb/z4PTu7v3YKUYNyMTC/UkYrYW+5j/c8GX5dp0",
+	"vBj226dd3WG5zs3va5bLilnJ0/XfOpCp4VVFrva/8olPi2LR8cLOFyVPwtsaHWd6oeLkIRExEWuF3rXd",
+	"jWo1Rq7MW9Wc8QuezQTDEuueTVNqseQZURj39kMwq3ncO8GXPTa6GtyOsBMT95lxPKdpEVPDa5KxBV92",
+	"R5cN11P4A6ocqurUVI9MdVl7lfNfu2jluQnKHuh/GUzz5CnJ1x3lD25pBElr6G/W1FWaZzxJwWwiDAsO",
+	"Ktb2+CIKJAVftFoIxMhBlsduZQkzridSgGryKKTadOOfAgbUZptrtzKF8tKasdQvxJ/YjIqj7KD8qjtl",
+	"lwK0t9/ZkTpKpo+d4xkdBKGa8nQC39bQ+2eYaIRzvuJpejhN1fQRQe8o9GTxo77S7G/V3NE2Qn7jHCbT",
+	"x0vzuy2cISi2LodaN1F77A8Pl2LjdFbfVePLJppl2GQL0WqFkcmPCdRzYoYfgRjMdcb41WOZz8UCKwsf",
+	"VEZYehbiKiukZs8iMpMnM76MnvdZRFmmvAIXP5YzvoTikrV9MmCysVyteBZrFiEQ7kYR6K4ZD2n/PJk+",
+	"1qHZAWwbZisyweJClPWKdgCf/viFMDtpdzzS/dKOuRkCxO2wMDI/9MBSKgVWkBq6WAQ2ISzPMe6CzaMQ",
+	"K0QmwM3gscH8pu5xlanFxoP/h+WsrD1AImzcCrGO/Q3TZ1EmluBd4BVqOi0y7UpVSVWYcdFPcyx+SsVD",
+	"DijXx2OZ5FhKAdciB/ZCZaKKwAa/wN4DIatVkm5Gyswi/WXHRv/ceHaYbkt8zIUEKnVHYjRKFsLyTXdh",
+	"5pcuf9FyD+JjhjLP1nUUyxMzv6HcHUHxKlmCTy/5LCwC60WNbb+C3ogMYjnoimBM1L2HnXsCetJVbCcd",
+	"zOw2qiE7WbtOjT9F+zYLbDAKYukrU1mJ7D60ZQq5WGKtdp4lsxkCFXKzD4mjShXZlJrIzfuPJU5ATSV0",
+	"E7YMBU46oKYGS4POc82oeMi8EQQBIXnYryde7aKmawC/sFBd2oBFBQLM/KusSqHP6cf18GBYNf5rsJjf",
+	"Mum3Az/ki51YWTaJ3XOC0gu+kSwD/KywRYGdrcFn4HcbJckMaP/zbN3fWfDcpTeoW5iuTvfYwLvKGBQO",
+	"lRRQOyAYzeoSMFglThU6yNDXFhioxzf8X0eH3/PDh8Hh21///t0fh/6fr7v8+eJlmKj45zKl0kGK3BdJ",
+	"aqO9gSO5WNTAfMxqsI1/VCwT0BdlSy7hCVBvuQvtoHk9yrarmQquwQcEbHM8G13bzW1ihrNMoCA8YdFM",
+	"SRF55I74qxUJuapBsZ2/mZGptfU0h9MKlHL2eT0symCpkjORAeqU0Vj3rqYsbirCbCvbUIo5IVXiFSKC",
+	"YTfovmpBYBgdopw9KRylBQJQWWZZSGpmamYx18wawLA28febZPknNPmVAIDBnUX4jR1hnfcFitgLQo6u",
+	"QZSWQJ1+M/5RnGh+n3Yt/rcX1cGgfJhjvyjhX0KZP11To77hu3B3LbSJAfnjziml9RqaK0ZwAVUoJXKG",
+	"UapmHgakJ6PaCAYXlFYolGpp3d6wmSVPQgZrji6dMp0qqQFu/0mwWKTJEyAqojNIFVJLkS24ec90bQHy",
+	"KLOWibE0HqNU0nJRNurgtjXbaQwF1EROEDrh5xLaLvRxmTXFq1xnjwciuzVqFIFSdIC3p3LNhoGUBsrm",
+	"PK54km/Wv5u/MsHuhfHJMFU7yMcSfO4XvaOjI/h6mYklz6A6jHHCUX8oMqgMo+5FuLktAC6jjnVkrc1Z",
+	"OjHNRN6IKmS8SlegZAvWWa4sBB6EvYJnDG9eF4LAL5GP10yVTmaYpqQiKFeS1soDpHN4i+8T8AAL+SjV",
+	"Sk6s5aqDK2vfTxOYEnZJGm+aROwx+f/gckH7YaUWREewAcYSOx2lKvmV1gIqIpPp3GraRaL1Eogzurb8",
+	"7oV8lqXBe9fXx0gzAZq0KgMwfJoGpGkajvhsTxSNcsJaLuwHugg6scOJX/OCVfVTleRbTy61QLlXK+pt",
+	"A3vRm/Vy2hqU+BDuvg9NQ5hx4QNIMrMxlcwTWYgTdr+2MGJGLGaiogN1rmze3tlluTIeplSroPFVp11v",
+	"ACwTUDS3xE61pfxNgDD1j4YpKvXmtpQwHzuzDRq6+36Ft8qMtHxIPvq/8muN+l9HJ8zI3vUx42k6lrAP",
+	"Ns6aN/YXLWj9KzhD2weTXmufNd+wm6rjOmo2Yeq4mLOipgnkky2c5g0K2OoeAUgk1SqyxNyOojXqkVCB",
+	"0ZQ4ynliFotyouYDoywrcUsJsObuRn/iXnZytMWU3d1cfCF5Z8bQIHj+xBSbZS1vHaq1Ds6uqKa78c7s",
+	"Gt2xHfbb5ztzn/9Q/avt2LqVunVGZxcXd586zl3A5NxYnguRkTUKGlOTib5pmO5Jr7Kjgsyb+O28hDRu",
+	"jEqLXLB5ni+BeyDPl5rd3VyUeG9aZE8i+0ozgTGNrEiFRpzfPrsRcZKJaY6N61Lllc6bCtX56+92ar/g",
+	"UofJQEqoFUc3ms+FLkPH2tfN5af9GuXcCqtmh3JGkoyusF2WMgYmnNB+tEsJBiqpcX4nmDWpSsadlv3+",
+	"kRy1WPAgw+gQZxlULYKud/I1YpHz6bxrvCbjSTdynLngWX4veL7nVVr83ioa1ztI+b1IQ71RmkVG4P07",
+	"VGVF3WbJdm+3QPJNle5e9GyRMbfA+ToUpNUyGS03wjT1c7fMEjlNlqGmf2SXpq/ZCiAzPIT8TMwSnQMg",
+	"Qg09zO+FKETH41KqzID9Zx/YabLrO9o0gVUhXEGSU42X24KbrnDN8uj4MUwnFT9O6jMULbHoUMS1wqLr",
+	"AHXZrTbMx7ncqLqmJfa2tN9YBmdoc+E2JIOPibcpaIP6FQaDrcj7YKsCRCFsMleZgY/7VIDgP2oHu88w",
+	"Bxb1taKsIDEewpWu1RVQxZAA/Amm6smnNj8Ha9BBRJVZ3lKR16iYT9HiR6GqZiu/64CVNx/YnKM4uIAb",
+	"EoVVITW+Pe5omAEAWeYyxnrdAL7yq5eB1fTFdhiGTfpBeZs8NpecsDRZJD4MJkI7j2Vk7vqbuteTpcgm",
+	"uOiRjSsmxuzTqoIuvxUVRkhXxyndBtEtXAfwFsDr9DLl6xMmhYCKI3YvWAGweXtgDcpayBag3LJUajuX",
+	"t06fNcfCS/2z/Xz8zufwTXI2E7mm5SojHfSvqP/5gkz1WNalOtke8u3ZT+jD0BbCvbIxfy+CDmNbyPcc",
+	"H9PinqEK8XpxvQc9wABKtsyg8D0DUm/vEAfesH2EA92MnQEOuu3u+Ab88Aa0YtmS3mFuPmwggwMXtwXb",
+	"DPgvQNU6qQcKfqdWUDdgzsCcl3jukO0inleLN97Cpiz1u6XerX2qesgFolgLGTNeb3vtfFSeh5/ywRUQ",
+	"uN+S4k80vHTPn8lEs4ur21HLp3dRCKCHctLG0Beq0rilhZkVrVbPe49HAdB2CMYcmAFEqAAQ3KTtXFtO",
+	"hUmXWon9zNzPZKxaKzW8IQO7Z2Oqe1tHp2Lobk1I/WG/DdeYDU5H5z8P++zsZnB+eX754zEzNpiew7Jo",
+	"qlCWMSomqSz7re7DLj2GwwppcSmSfC6ysSyXWKoMQfNhu0fVd8ViZB2dEErFR0TYWABJVZIzHNhY8hlP",
+	"ZA+6i5ZCxlBBYHazHV2fnQ1Hg9N3w7Nj+Mxaq4ClbO1+BnepBvzxAQe9A/vqB70D807mE7pjMAlgI1X/",
+	"PfU0QUTSpOQpwPZq6+20r03wuFxbHBTz/mflFX8elOZY2p500EBTtbAm1HaP9k7sw12sanXJMEuHZs4C",
+	"RiKBBW06FYjpaFmSaE3C6TJEdZ20souszVU+0ElPV4LSztwOo7A5Cv/P3vvucGHCtREY+sSy3hgtyX0r",
+	"FoKheP9UQGSlPBo9W0nsqincj2jhmcrG0lV87VfJ1wEAxJK2lfj81R1SKS0oV60yx/XVBXWKYeMkd5Rp",
+	"nwqQX7lBV5RxKBbybsCW89p+9j0wx+sTeS/DibywS9sZ2J3V4rqb3VgP7I5oEp8JU3/AcrFYmh3oYlQZ",
+	"EEVTF5SDnoMSCoBaz7Djl+c+DfpYRv/2d0RGZJl4EJmQU4x7ACUwQFY5d9KMCOMhxgAAaiTjCRzDTQDW",
+	"pn85eD/sL3k+/yNiicwVdYV8BW0WyyLvsejf/k7Ip5XfQZ+c/YINvMFglWIiY8cgy9aJSM2fRZr2WfRv",
+	"5g0w7gVImLnIeDqWuTFZYInwFSXDpUGstHb9szfuh3si83cHQSIWzXrvv+kYlvYGNLcZ42/JtTbSNLeo",
+	"5VWAmM90HMOysgbqqErH9ZtWsn/DV+8JdLgtGVcpH130dPOM+ITuKmO/DN5fAOc/S6ROYtzQZgKUFC0O",
+	"ZNCwaneJeTKc4qYX997oz6zm8IsjWwc7wMBuE+7AW7cKeJifjsTH4Epuzz0zZh0z5mcqcGVjNS0WxtVx",
+	"7qyczlWGIp2nCdcizP1sb/4zT5OY76FnP9U4b2n9NevDL2nKPZmZ8Zo9zAH8ddtq3mYTrGaE6owib/6a",
+	"Ngecom4r48pa1nyRNosIs6GchCDLuT5iW4cOB8/5NcSzqMW0yJJ8fWu2AoXdlsnkUayDZSBEXw+CC4jq",
+	"0W+ZpgkUWYBWJMR6LXI2KPK5ypK/udLsxNxnDtRmdgmOD/7zcHB9fviTWJfHgC8T8/cfvYN7wbNQY145",
+	"GDcW8wDY0rD8eJ27I/CwlLzgdbXg2rGIsvtMrbTI2LMIzWMiCI+e99kNwvXZF0Ya4hJGg6dajSVkIpYl",
+	"JSJ3kWHQhVgtg2GQfC4Wxyy6FdPDtyKfzg9vk1wcA+fYocqSWSKhzHQsuWTRFX7gyhS9u/kwbK+PXvXZ",
+	"FfDTJJK9G42umdlOLFVqec+nj2PJ4zjDFJ0xidVjAt0JSKnGIv3I0zjqWbPLLOmt2Syiz85nElxwiL/k",
+	"CkIw6gGwCQg71qP/pTJXM8X4kHLhJ5N3SueH8KTttf8DYIgeAk13t+YCjDKBY3tMccSMS005WManmdI4",
+	"L8lU6B4TfDpHMDq0kOVYEtodSOKKU9ADl+E+BVCKa6XzWSZu/3rRH8ux/PrrUyWf0ADT/a+/RgN0IUpm",
+	"cy35o5hMuRYnhPZgPr15e8pevXr1vbnl3eiUDN1FYsaJUa0T56jgFYlkiyRNE/qaPYv+3//5v5OFNjvw",
+	"PT2vDJKCCYxNMdR+7e1TeGXqPHBjVZn76PdCZGu25BlfiJzeYywzYeQEuLHmva8Ho9N35o3NUblXMTUe",
+	"wMcwYJqJbCbYEhoTNXtmXvsvr77/9jmkRCgBsIbOFWOiA7bgFF76G7jyEK78X8YMQQ+AAiSIGVj5PfyG",
+	"xgYAiLAcQ6zkhaZpc72sXrTM1H0qFvQAq53HEgb6/es3f3luPSgNMGIsAkKiE/NTba/W/UXMxEc4Whqb",
+	"frix+pEiDHg48oxPc3vw6awvi/sUoqS0GxGU1mxBaOSxHYHwBD/mblYiLzLZw6EhQBKiST+LPh7aS8y+",
+	"OANOUZetBbh6qshfq4KQPsaw6nTuY3Hs4BZt5MPhP8Jp1jTHEDybGalo5nkACJBox1CNnblsJnKIOLkD",
+	"kSP3d7IQxywBwYE0NkZc8NwbFWaB2K2C++CMqAeCpmILnj0aseSjO9jFv03+JrTdmOQmmA26Zjr5Gwi1",
+	"CFegv+AfJ+YLBHmKeuwFe5/84HUvENaGw2+OPh4u+MdDc80hXkOz6cDVzXzppZgmDwlmJXBMdPRYEnu7",
+	"0nUtTXkGfTvRfx7SDw/P4+iY4F6MMv1K91jywJJ8LEFFwAFPYpK1zvd/8fI7o3/MZoN4gQfDaaPuVmp5",
+	"IhmWb0t/luERxyKTaF2IrMe4Hsuoos2P2Q+gYdn/+z//F6lJnBo/hs/6bFjd44WMRcaib/gy+ebpRTSW",
+	"mMchbF+I2iroMCYTRkPNx8fD8kt7Cq3RYk6hOzljmalU+DjfSY6V/k4+JrFfCFZpI0s0e330omflKeoy",
+	"b1igTc8li8WTSNUSLPqFigU1DhB+L/i2PE29K83hOQUkjlJYRxRS0MeZ4HHEtMB+GfACo6+//hoCA45Y",
+	"jtYkpzrWsaTwsYwBsIJCPfaUvhU8LzI8D/9h4WJoShn36Astpoy5xyGFi6C8AMpO7oVRThBJZ7lSfXZl",
+	"FxJraRHc9QEfBtK/PKH0qbFZJEmrnM/AgCFsk3JXJLkW6QN7FkklRXTMeLria834E0+AgbwHSsPMMk4R",
+	"nwHo7HNCskHByN4cvfL6juyoEm2TATQ3iKuF+9+tGcLbattJiGBaNllU7pe+2eF4A3NWx/IZZ3d352fP",
+	"e94XN2Jm9il7Zs/nq5fe8az89D3/TWURvoX3aSLNp8+OzHC+ffPm1ZvnTItUTKELE4dG8XVvKyfapg/G",
+	"En/kW4KgcCGzJX4vaOOXF3+l2bPXR6+e0xQRpALMkXVxdA/trJ7t6NK9ys6DreSo6+Hs8bHUeWassmg4",
+	"4rOoR/vAapjE2BwqF7rPovOHw/dG6YO+nyupQPTcr/FsjWW5WTxzG6hN2bPXL16imKSssKV2oOeYGT9/",
+	"OLxUUtAzxtLemP04HLFnr45eP0dybhxoCQRjQ6jWzp6LNKangB0zV2msQUAD/HmasmfR+OAvh+Z3h4A0",
+	"MllCyG18ED3vMa0Yh0ciP6hV7/bGACcC+dr4ZCwh9VnOC5G/lbkdcFh15VCWxy95OISuz2N77GNXmCXi",
+	"JIfRjyVxn8JqrTJjMMqekxPes5+9fvmdk1xJjgfPhmlJrdJlk+RhssCrjBCMVY+Jj8Z8I+I6O0QbO4u8",
+	"xT9mX0djuRBc6vLEO9wEap3uW52lLZODFMe0s2COcG/0jFx4UlOy5c3pSCRPnfm+WGboyznznZMxkytY",
+	"IlSwaAG8YI8/oFlvozhs9rdkCe2P6PaSJcP1I5xCbIqOBmC4Hg7lVMXUY+bPhTMyNw6JZagcSzixVMmG",
+	"OU+Y+h66cfeFXpNd2bNmWmnvu/EWckqvK2JzWt7Yc34ei8VS5UJO16V9cn11O6JDBi6v9pxaI1+mRgGB",
+	"jkazXIMbFXn3Mvo/6rOBpaXTU7UUMchWkEs9rzQbaHdVkbvQ/qNY5rj33ey/fM3mqsi0a/z2nDzfo3DS",
+	"PFYCJmIpAEXaCCL7FUy5pcyzMCbosOPz7f5072MEOnKGYw8jAKRZpaNLXnCys2F1oFMHpaUvI3sW3UP3",
+	"XMtGbyyNJ/6QpCnK0PsifSx1o8b4uKvHdIgpeJaxVsa+D8eqIBBGCYGzaPaM/GM7jYT46U3Y8xOkm3MV",
+	"s0ykhDtoXs28LJpIZlHj5AESILmb7mdme6i4Zxy+udkjxlJ+7vwUnB7cC6U/iV+/fvnyhCixSgAKe98E",
+	"IBItPAo5Pq+Pvid9CQmNw4F5mcisNt2XrjZTb4wyW4ZC7hf4hNp6G4UWrFgybkbXH0vQALGIi6WYPIo1",
+	"6gFJHaErlT16y73ia9S3OOcWzAV/S/u4P5aecKYqaIWtTzDNz6InjOwaOylaZuIpESujKMytksVSZTki",
+	"OpR7qMQBnFoqBCreYzl/NLc2L2PEvt394JpahUlPLukj+VimiRSuoEpblUcRESPEraeC33JAXHgUss+w",
+	"QIhGgg0JYxlZjv3InlezH0jkXJgtaYRNtOQzEbFnUILx4jlmN81nE+OvRYyMugiBexEGkki6OdI2jyVu",
+	"lxdHAFgBPimLPHC9qEc5JmZOGFaP4xfVvWlulNrzySFkYdzVWCwhRhTbCiWE34TiJJxdbUQrTGwMjz8Z",
+	"y+p4EXFT0suIGBUUpv4Q7Fj8O1xAEJtpMhVSQ8SdwmODpRnQ4cv+EYEKYBRTH3/zzWq16nP4uq+y2Td0",
+	"rf7m4vx0eHk7hGsgK5enwgbMvDKB44Oj/gv8iVoKyZfJwfHBq/5R/xXid80hEEye2jc8XiTyG5Fxbdmu",
+	"lkoHEiLXJVoLM78W2nddyg680kMD7Loe8QRmDvHp2CVdYVl0kZojjbla3XOnnLaEBcqwrPg98KPgbzzx",
+	"PWNXIHl8D/d6acPgCbFuUMWg3XC7nNQmdX8vMOioXBJT9xnUy5kRJAuE07acvNaAspNhHwAttGNJcM1W",
+	"Qc25nptjm0ijWtZ9NiQGQfL+zZU2wHIvIGsYYddHRJQcKzJaYR3iExYB9m6KNRMJHE/Ygjr87g5nFE0R",
+	"cqdhsrRIn4yKBU88TR7EdD1NhXHF59zeLedJiv7oDalKI7qj28GPg8nl1WgyvBncDn64GFJ4mTaLk0/J",
+	"AxxCcMG8RnxEvz621JO0jXTJ5wVQYlBT7PCfe2FjfiztuTZaNX2CnoEMfmmuoNcPPKLPrmRpbORQd/jm",
+	"6Ih88l5lEmECjVA5YdFCZQJlQklpRB6qyoQV2RTHwLv3bKAaPZoNIwuFhrMVzuOD4wOYx1PcYXCQbTgX",
+	"ssiB3lhE/IW9slJFGhtTE3eMS9ZAZLgM2cfZmiAhMXkYakCvyz+X4/nmp/+fvXddbuNY0kVfpYIxEZZm",
+	"N0GIlrxsMlacgUjIpkWTWiRlj2Pagy6gC2CZjSq4qyEIR6GI/es8wHmI/WDzJDsqM6u6G+jGjeBFFv+s",
+	"ZRF9qa5LVmbWl98nRlnhgyDf/4cXsH2t4ykihfBT4FCqnPe1f8tbsOhws412C4/jP5ePyOjI3tsQ+6z9",
+	"ZnPb774AE4Yvr0DET7hbp3Cu5kaigUjfmCD/FU5p3evprr38Fn8HtQFynXW3++7YI7FBPCkcD4c8nQKt",
+	"RyIyUWnbA/BKcxb/a2mdHjjY4wMDFJN2M9kB0EGeJNs5QPL2A/wVfqSktm3ky+YPIIo6az52/oDPKe9T",
+	"HkazZ+dp7WZ1MSYH3l8/W8iOJUywiFF7TFpfZ3rgtilDRgdabi2uDd3yp1mzgXX/M0YDnUkkp+2LCXPH",
+	"O5QycsYiVHXWwu451Iai4XAvaLCCGqE1h6Hy5tAX33tyRXZUqPhyG6u55o7CR6c3VaYmHaschrSpqXGN",
+	"CFh36hGVfx/L4zvI2567tDX+bStYm7zjvwR708LWFrKz3/ilxZyq3Tr2Zd5omFw/aVBFQ/cGzkMINJ4f",
+	"CH9jIPRHeUCCcCcJNdJ4jd+AJTwdoMPQTVzw0mAXekKZPObWm0vPF8g0TCaH1qs8ZKbH6WgY7rJfL1VP",
+	"hMr6jHlDUAORkMtGZJjeHIqhTqcUhKJPg82hvBGeuKhQQY9giZe2DSjkmR1GHT+wyi4MROa0qO5wrrtX",
+	"VMxxrJO20Whj5/ZT7/KazknhINE6dTZuth449FxRwuY2c3Akd2/E1NROv7MiEyFr1Q8JMwIpVyBJejiP",
+	"xrAX2ABGGxdIyHTBcCbSZK13J29t41ax8uiiw8vBtkDMm4oP+kbE6OrTsoVqoBpLjw9ZaugrXg+ZYQew",
+	"oa+qeUlJOGalSQd816tsMe8QN7nSdZfy/13p2iOUDFjhyhMM7K50xhPa2u5oFeLEAFRoxULMC2HtqGxj",
+	"Mdo3+QOA4nIDctqK9YY/uAUX1HiCV8VzYNsxDtSBeUs4nywUtpsyI+lBwWMkrjiDv7pAvsFO+nOHzYm2",
+	"AR6uDP8uoPeExLuL+kIo1GF2/c3kVD0VAC18t4HAj3mOXSpi6UqBu4tSiNZozMSTBk6owGfUShDzAB5B",
+	"e1hXlYXA9uJUmDcRj8cZwxauEQW+2Nqrj7C6hvqoZs+i8xLCnd2NLxbsnNKhWA1rDuTw+24+NnZme6nC",
+	"JHvo6RYcvSM3990qX3uRz0WO+/tQtfn+6qfO2/bvnYv2m/eX7ePZwJH2371PN2LakfHnwkY8595sPNWn",
+	"dvu4e3u8YIJ9Y5hLhG7DHv8osq2OVfNlaaxspP/m/P3Z0tHaQzNaH+u/gdNfOuNUOram+E/gonOW19pW",
+	"qdgrF4xbl/iDvoGzQe+/3IhpqIAKHVKMORezy1w28iys9JibuDJ8hkfebio9sljXfve9BLqLp3lhsB5t",
+	"QHuB2/5DrB3rC9SGGb9daxbLGLI0ZfrzgPyHnPtz5hwekoGwGkL1DI4GEBPaGMbPD0qU3XiwSmfN3XHm",
+	"EodwIgPuB6wUOKmVMcu0w7s9i26kiiOEc/IBj547r8wDBiOMsBBVB6i1K3c2Q5j+cXJTBBS5dJiNczAq",
+	"YV04ZfFoje6URWYMBRNRg0V79mG7+G2Rg/uFaoZksjaUIoKwuRVfFaGQPseKiwKe/NbeUhEc2V6QccD6",
+	"Ug1Ear1DkAEAkJIbPfrIuniJfl65QcBlhW2pifF0uq2HfRBpd5NnzXdSYci8RKMDc/va76PTE0ZUZA1G",
+	"Q8q0onmGCyVUiE0aG8Ei276oUAcx03z/0m31Bxn4dYLb2l7xHN4RBhpR7QTp6ZFYfb5aQ3QJt9QF876S",
+	"AyUrCLhCVaR1rQA+8GIjVmPKXdiArugjan3JuzO90ZufsgkFC7Y8m0CjsrWEgttu3IOLezHslrAVE6TY",
+	"jmYOlzY7c7t0nPwF28/O3K6790Gksj+t3XwvhG05UPpCIlgOSFMGMC+ILXKoAcAHuJ+MwDi/mB4PFaIH",
+	"ZrdisGFeQsUaqmKXlo6peteid2MQI4QUgCOeZode84GgLHbBdYz4K2L/JAAO/GOsMpnQ8b0jX8EKO56E",
+	"ilZU4WY86zJQtXQJ5Nd0qIU4HwByVO2q2KlgTZYlKK/806DHMo2fWODMe+FNvHUE0OJEN2JUb/TcB1Qv",
+	"/FUYTudtDykk2bF248ypya5gxrYJcHqAec8lxbhigqeJFGmoIuvERnmvu/wRzxy7FwBMAVuBaByHdrie",
+	"AY+HCuGx4HnpmwMGRa0LNjTbvFKPiI98OAIk0ov95suDH/rffxc3v3/x/fcve/+Iv3v1A9/vC86bvVev",
+	"eNx88Yp/2+2/7L/o7neb3e/393vxi1fxd70Xr7rNfrPJm9/PiAy+2P3hj/9q7v7wx6dm8OIfnw9IOfCP",
+	"T9+9rJINnO/xyPlzHqL0rMBc+RyqW2iNRMDDSe6i9Q1xcddOEAD2lPuCmKTwnTvBzjxrbH1LUbgCHvpP",
+	"16Ii6eM97tHzVHF2lpnKddVs1rUIbEvt6pmnCF2ymO50g7Ld8au1N3R/fQjqOE8wKhK9m23sVvDq6azw",
+	"QvV2VXHsNLcreejx3if3n8tyX6/purVTFu7GBSmwxV3iHvBGj1W8rdwVc9+dI+8c4rjQrX/qblU8bv+M",
+	"nVoTjP98/rrz+v3p29pgvGYA9npc9URSn8460wgDQXxzKpzYnCvpciUErkbCCxPDxUets6P2afu4wQAC",
+	"I1WovAql29srE/3Qqq3MgM0yV8vvOk6nF2N13j9X4s4SXT/r7mq5rvudz0cwOoUpveIEXphOqprBgUNj",
+	"2R8vr1pX7c7R+dmb05OjqxWntzWPwwXZ2pPMz0M69OJJwkyis7xq6pobFvVt30UHbHKtGT7UuN+MEKro",
+	"61TnYO0tTxP6cU7oCxgdxtk1TzKC8d/lvC5N3Tj5a48wUrXx2i8a8DU9xLs7RJXDaGCwkTguhfxolhvP",
+	"jQaw94RElCuShfTIY8HjUx9vrjdJj0//dQm1SW+gLSvNudN/XemR7K11x5s8sbjWfUDbcDUdifXvOkq4",
+	"MRvcRgf8a915pJWdjemPqR6P1rrzrZiue/1rbsR3L9e66yc4r1jrlndYYLFeN6Cf8SbVw/XuuNIrXn/K",
+	"TQa1XWu8w9+z8lvg6iM9VtkvUq1/D/+48j0gmiW1WqubfxSKbMHqzbuE0sC1XnPJB3ytG+xOMVZrLhxf",
+	"dbKeBUr5ml8DCey17mghQ/x6r7nAIs717tF6Dav4qxSTnb9HXnjxvp/va/QpW0nn+o24WNNUcBri5K8K",
+	"n6EybVvwAvY+DZEPcSk6ZG7TXn/P9reu5lqe9M+0ElBEf+uR8Ez231pPadl9Zzr7RceyL0W8PThJ1QCu",
+	"Pn41Ht/x6b9WcfZKw2wbnOl0QaRinTyqK+sKZBV/1z47Pjn7scialooslTb4Hmd6yDOsImlUhSP2bfc4",
+	"ce4kJqkeeXeJLM02PPLZ+bylOXv7iAOw8beZgwvDjplJ6CNp+/eaGNrOTfFxpNN60EYbfjYUTTiyAZ3E",
+	"BfCGVkTOhsyPbCRSlkjizsj54PqhigqTyMaDEVUhAvcVk4p1wTsN2CgZ40EVvpIqIZAEwZV9hQo5n0Cr",
+	"AWrMgZNeKlZ4TdRgZ1QSDxQM5kbEGD9BBQMUqEsTquhTuCNUHO4gFUPA/ud//5/PqL5d+An5Nlm4U6gF",
+	"t3+Hix1zDvYoVML0xlmozLVOM+KrgvcBrsNXjB8Upc7t9ADC33QMtHT4LKw2J/I3uMsRCMFHOOZrfHoZ",
+	"yEtRIiDOpMETb2Agy8RwlBlk9IP6048o+ldZ+Qm/PUWKT5HiU6T4FCk+RYp/j0hx2YGrIxvING0OhTNX",
+	"niTbOnNdgWe/yjP2hCsAYLA7n4dXlJha3EEp7JSkS1PVbLy81O71ZMPXPB3+uKvi+VT6XNlDUBsUAAFI",
+	"KvhQxNs4/0VHb/24dr7e0HqVA7tBmRWz23CcgpntylR17nj8iI9dAsVBei5X6FKJVCAJtLzjV1IBmGmI",
+	"Dw2KQpbz+gArmVr7PHB3dqqnOzIO20e7CQ1d/I3x/Jw1nwo3dqBNG6A1n9CDVQO/HEaI839rKMIiierA",
+	"rYENc054/96nAlp7Yc5p5tvXdv0LLvmtE0jo924VpDHXtVvJBv14cf7+XTknBKiy3vW8MTxHPnUfKN8I",
+	"MXJ8piDEzFrson15fvpr+xib6PNBF+0fL9qXl+1j1K+TGVAPfcw801oKnIBVMR3qcG11cFdJJlIi8XEc",
+	"Ts98/Tts28okPpvN2pf73y+/+V0KlWISGTeoLbef8u9h0Fed9Y7plTD/0IbK1TBJZSbWWg4+O3XR/lfn",
+	"bbv97rJz9FPr7MeTsx/hxxf77tZf2xeXJ+dni1JYVRZtL5amx9O4Pr16RByk3FFnIqKD7sPsk8u3OleY",
+	"citI+ere1QjVu5yQm87jiQEhAs5TaKUj6IyqViO99b6X4/1U78G3HOMXPghRFgVL75AFs5K7BpCvRAIE",
+	"oB9EAiF7De/3RS/LM4mQ2kN2Rtji95v7y1ckNaJFihNbWM3UpfMcexASrb6Zrb98V1uCXjxu1QVInu1K",
+	"q+7QVQjotAdc8KQQc9xuHQP/ByPe7AZba3UizNFoyAo73isgFfHVt2OVCGNc+YEjg60GgWXp9G+8qGlO",
+	"3xMD1d9yEUM+7wGWcODYC+yvJ2e/tk5PqhY2UgUvgFMO3fkQLTl3jgCU2lxNKaF0iDoBwByOCstI5zkl",
+	"H7XBWqEihySnnpYxHqog22g/FQVhibe8f8PZSBtUMkN9BpmR2jSPg1A5yhH7T2INpKpU0N72LN2eFoUK",
+	"9GkUDokoGQ6PgJh7BFnkhHiuwARo1RMNht0gCjSndKxSeTx7aA0UEb3a5naFfYW7dOawF4hOTxQKjGA3",
+	"E8e0yfSowOccQL3zLBUMsAS/3N8PVQQj/cu784urzsnZ0fkv707bV+0omDsxQjIyqViED45y8hYcekfc",
+	"SqT4ondT1ANSOpNOw7TYHblYxpydxPeUD5hWM1orp9Huz9sonHHCZ9Uz5s2Xc2BHbCNvgO/eNJ9Xw3RS",
+	"OYN2/vhsL8dkJHXvjBUh3MNqFGRBLjvmDspdjou9KYBee3rYlcrxvbfOjg/xhJQkncCCpj4VSCehePH5",
+	"ha/ABy0MZGQApnQ8jnLKKQnvisTrW1S+tcGiGzG1996IaQcPsO2/6Jn0IP9cp4ExowA0I9pTV+L/dAb7",
+	"dAb7dAb7dAb7dAb7VaB1j0//dZ7GT8jee0D2bgjoDZaDN3PePQgWMJMB2qFmIoC/+wSOsPHqGf2QkmgM",
+	"yu4EXuQFxAswmKKgCK6wP+Xv9gohKKq132yiIgo8GFxcEUcN1lJsTmmpQpkmYF6GwbYrVDdiyiIZi+FB",
+	"OG42v+3diCn8h4gOGS9I+lCDcsgePHHmjdhelNsJldPxgQioVdJY6EFIr0DGq2sbk8gPAiUl2ZwO0AHE",
+	"ku8vTlH3ByKpAGmNMRokKK1TccTIEn8CIkzUeiUtwXLyHK5C9WSvlaRiRhRf4GQKYp7iOfkFV6B8M22w",
+	"8mcVxJZDRUrX9G02HgPJQGJTdzKapHNoiiJeLJrwVEk1MCjYwSbXlYoOo7G5vgUi+J4yTTOY0YcL5xbj",
+	"MRhPrEmY4hpEjYsCP1z7ig+WEcLBNZ+DhyDkxG9Yn5Nzm0ymK/d0LZPpOp18931zy23p3dhcl/Vlqval",
+	"sn7wzsGL7/7xj3/sv/hunTThfCIwgH9dtS5+bF9B1rB1enr+W7sqQ+hi+72uO96u3hER/+wH8JqrOAFS",
+	"PDBreqIOWERqTFFOlKyVT5EArBzuD4BXAJh0rHcEqXzXjCgg8SFM+Hm2AsqZwYGmFxcBFW2QhhIhGNuf",
+	"L8/PEB4+udaJKArG+W0F6Zf7Xn/Mbx/KAeCxrDxUiUSOpRcs0+xVs1nQ0l1ii81jJjvOm/l6zRPzLb8e",
+	"M2tmeWpN5HPv0dJ2wnIfj9xUWeaPbrDua1fubPlZDBI880u4lRjN8EfMz7syAtJKowqDQ+BMwOtiJrPA",
+	"+h8FCk5M0ocqFUNY41LlREfVHLesKPQl+06jSxo24RL83b71wHJjHbhDOjofBAdJVIoQYDu3WRg1S3EI",
+	"tRkyA5a12tYzWUuOCZ9wW2UahyJBNoY7B+vc2dqHSbWWp4C3NB4ae0PzgD9A1Rfu5iBw9Vvr5OpyBYhN",
+	"UJ2nP3G6fpSuDmzEE/hwB47OM967YXZrFRBVziTxiyEphXiRuwRlOP0/OzyLalRg7m65gopRpp2C4QGL",
+	"nJGLDlmUSCVQXZQbx3SoS9L12bUw1pngQ2GeH7Io5ZOIPXPp/fx8wJptWPf2P1Dch7SiY1TqdwcCXgD8",
+	"eaN8POGOGEwEBxMkbU/tjuv58+iKaviz44+jFxU2y2An5ZOdYMd1B4iKQm9UcMvdGhP9tyo7vtti41sA",
+	"S6/KIns+CYWJFeKfB5phEN/N0mlk14YRKi6kdugJq6BM76Fc/ZEiTO8KXOon9yPAlUIlrs5Aomb5rN8e",
+	"vHRFYGkwUwu9ZBNcESFT6UXv8d7NAsUIndpFA8eIpsHeXZwfIYobknrp0ElHIiru2UX7+OLk1/aZR4bY",
+	"Np5c/NI+fn4Yqjetk1O4FZXeDOOsz2UCeuVZOs0BMzVcAjpFzBxAYhqhuhAO85K3K5vInmALxSkqFj/v",
+	"3Sg9SUQ8eKQW4PHSphVZDG7WTXt+UaYDpxs6UuPMTk2H3IDZr9beOzeyFmsZhlVNgHOU6kAv5wUWhWWV",
+	"b63c67rN8rmfIilqbF2Z1FWR1wFRb9srlSLRXftMnEj3SfRSPRGWliL8oj8ADposNMqAknnONJjnAkov",
+	"9UgCdnxyedS6OAa61TxDEqoFSYZ1MiOzRQlPtnu9dTBb8/B3sNeu6IA/gGHeII+x0gJ1cWydob5C+SGp",
+	"SmXxgN4Vqci3KvCL+FAAnah1xZSYzJLmkDxv+ZRCwkHHIbLsAD+Ll1Am3W6232wuzYWc0nd8CXuEa+uy",
+	"/YHGZqv7A1c9YGNCT9a+XKiYk8TSY9gxwCyNxXo7BnjxmXY7B+0YAMIm7gOMCFgi+lkVQxi888nab34a",
+	"BR34t7L29E3lReELMuyMuy/isu1YevCdPqxHuudqr6tdsF9aZ+9bpw3WQn/LdQ05XaFCr8uF51gmIUZ2",
+	"c7DDIJThkKLjasyThER6HT95Da+4/YKvaJk+IOffwy49GOiZpedgE16e58uKiZeUhF7NFC8ZoTKkNoDS",
+	"LZ4OBDLwO+zkgfWLmOzbJcapKA+rQFwJ135zv3DmqlP2p+7ml0pUvZrIJCFd/1ImIuHwjFdNVz5FKbEO",
+	"Jt2KtVMOBGY8FCUKqGGxjBEgAm9l0gZb7RhEr1zy3dka7k/Ry+AjpFLUqRxIxZNyfj7AEhNoqw99IUWP",
+	"pgqfhyBKxX66unrnejIVPSE/kCQYnfg4fCcgW7iKAfDpYDB0FhSEKvrP3ePkr91f8FN3T+IoYPS3HLKe",
+	"/40yAvkfHB1hlD/rnL5uF0pOoBC3ApKK8E9KPvqp4fpRmlAJ6NrAq+8+o+fb25/7bCjqk31j3Dcd5NBU",
+	"mTI9UcQpKfuhUhpJGYciljydsjjVI4NaZ5lIR6lAyz4MCspWdiLge7EgI2qECuTS4uSvxhDEt2hSdxPR",
+	"YHY+2FjA6KFAcK/bSaDSz35b6iL8/f1itSS6rNLY58RsIrrXWt/kFzd/YNFv7dc/nZ+/7RyfXLZe23lb",
+	"EI23DiF8aagc5lWnIMaGdZUEnqJCScA2MqkQIxvY2d3nMjG+ZAtKGUMF252IGz7L4EVUuUd4wIz05brs",
+	"z3E8EC7zjdOtiBixo0o6rnZu+8QzlfnCmqdpTfW+qCpmMj41TI+EgirGiKZOxOAhPGMX7auL37HOcln9",
+	"9pNHvK5HnKXTeykOn3nn4pJLmiaFTeCwaMJl7vI9PIb3c16Zfr8d1arbMIk9F/sKV5dbQqTL6JT+7BJ7",
+	"DDjozw/uyVkjW/bjlJ7cFZp3sVc3uxfMnoriP9+2f++8Pj0/ets+3uyctB5AHOy8avrLy/4U/vht3vzO",
+	"29abt601vEtCIK525AIT2ftUuQtRMgZQ9LHsdMaTK38RqTfX2pXOZ0TJUd3uOQ3s6fefcxvpRPamC7O9",
+	"TunWMZ4yvMeRzkh1Lezis16vE3SFHBzE91C/Ayq5xRqd2uwtvOAdtmntEpwtwqSwCZ6n7IHAUgVpVOr0",
+	"dWhIa7FQLTYU6QDqOnq+sKNmlA+QDp6PM90BD9BTv3+O2LVO4qKFQNCf9ZtzJ5jTgwLgjrd3dHiSOG75",
+	"z1HOQGTjuCnevgg+dbsp8lgRUfA9d4WLmpnNjwQdtXxmr4yKqsupbkqrVwd3Cnas/z63oE7ljWDRu/fE",
+	"n4UrYO8T/P9nMrFRo6LMJftbT+e7wuo8oukMjnXvvubzFhB6jtttJfaZOuaVC/eQhyKfpgZUkE7vbwKw",
+	"/lqom6nbllM2u1myNQ83zWfMbdkEWh4MihX5WpVhCJiWIw5gVzklTCbiA/I1SFMeSL1iEwWhArJ8Xx6J",
+	"dZERkiRFh+XHI0Ub4/1MpBMgRwV6M0hCZ3rcuxZxqJ45XBHVF3QgIR0xbm6cKKl/Gz2wK/oaSdtAQto8",
+	"b7BIfBxBmWUUKqqvoESeNOxaT9iQq6nnkmuwkwwkXI17VgbKqKnxhAOYgu9LFZtQDfESroppxm9M4a2H",
+	"DlMFmcbj9mn7qu1KK2JNZZ9TeB7IZAOLW6mdhssY2pWiADZm03nvZpBa6w2IDhv2pMA410u1Mcx6h0rp",
+	"WJiAcijoGBaqmBAf4hgxoSuJb+06JzKk14VqKLjK5FAURbsrE8UBUvLdyNFIxA0GGWq/EoYxRcOhGoxl",
+	"LDBjW1GgV0eJySKfp0Cg2bjflz1pw2w7I6DaMVT2okZ3nNx0QDsi8p/5DADlXpACZy5IMg35x46v+H1+",
+	"iIrlDmkTKq5si+zDREwPyHHQvIfFOhftf71vv28XB9qRc0V+Q4og1U7fk2exoQa48HGYS6CO+waJC21Y",
+	"kaJqL4WGoZo7zyBqPTypwGyaVGyMBwiJVgN3HuMMAHKAwEgg3+WEy4zC0PqjM3e3NMzRth0HXqwd6Ct+",
+	"ap3CH0lEwz4Wk3gfRxKIJSD0heM0xbo6u2Y9bqrPqJFOkSzv2h4e3fcblyvxnb5LRX81hpx7Ko+eJUV9",
+	"Yjq+9X56abcHxpk1Em4u3+bg+1aEB8487n2i/5pR7azq73tapHbfMSxqX/FBxHr6A6QnYGnq1HzDYtFz",
+	"GnBdPc5CJbNDNkr1ILXGO2dDhQEHrLDRLDrp755pJXYh7oqKzEVoEr5tvgR7GCqiN6r+Ettm9y01ubBb",
+	"WozVztjuzrzcOhfnCMUeOAWXE3LD+FpnxU2SreRmqZ5pxSrGK34jDBNgmHK4RUHlwgRQbpYkDDyoBotM",
+	"pkcd76JAtAq4Bh4qoPU4ZNGnzxFLxRBhlEmCXLo+Wl6gmHEvc/SRJTncrrLVVN3sZH/IlMYRWjwwXdYt",
+	"L1Yg3UmSbtFaKAGw3O/brlqs3MT2+GiU6kXwyF/GJmNdwXo8sUFEdwqAFa0EIl8wtoLohgLQFD1jfDBP",
+	"GExCAaJy4BBXyM1ZhyQPyIDArLK6ENv62NbjFw2BfExrsoXju3ghrrzg/KHyZfv0Taf17t3F+a+tU1xs",
+	"SxbjWrDH6nXV46onkvpldTpXU4Lc8bx3LeJi3T6G/PNpdXzB01r4m66FIxjeLS2Fu9t7VlwNPt1dQzHD",
+	"SsxuhXhiSW4e0+G3m/z3m8y3Ld5mQn/dRP09JN7tJy1Pvmel7JmXtNwi1mReXWWdtbRRSLPSYhjxsRHL",
+	"dwapWD+Rg+sM8rV9qaS5FvEhUxo9L1I24jdCVRy62nc8bQ5/083hHYd08X3sDVsw/qkw4+GSAqyZYJwh",
+	"UaBdA5gGKBbPulKAIY8FM1L1bHTvEgCg2WPDf4fPL8X99k8N1upD3QYcIwVYp4VqPHgmxZ5FBGaPnsPJ",
+	"Qsw463HF02mBc2XEjRFxgA0osILpFLgQ8aPxqAZTswilra7vGg+fFisuVvqcC5wzX/xKxe9gnIFBjplO",
+	"YdYBVc8X5dch2qfWhbtELawuVpY02JFbVDxJ8jgf8nqJVgMihKfDWRv98FQEmKNmzcY+M0jvydlQJonU",
+	"6gCOs/3htGDc3IgYjhR1PxOKmWs4zTAiY7h6O+NRJ9MryOpc4ZdtoK0zK5QzSytovyvTzrZRh8zgCF0F",
+	"jlQAKcVo75C+wXR6fDRyKZFQ6T7JEvk+gy5ssNdTh8sJ3K1IESg+8l5WTwxY6Kl19PuXq/d/YZ7rzGxY",
+	"wXuFSXMnat+Zm48bqn2XcXmr6XyjDv2mS+Bex6a2xAcQtVuEJNulKE0mewW8emmMthJGXJ2/OzlaGERU",
+	"4iyXHD7maHVHW45WxnojShN2z36WJ2L/IFKoQW161ESo6DK0uZTFlcpkgsc1x3kwQhvCPPPZFHylIPh8",
+	"WPgaM2ypc1AxxdYDzVfNA8zmYzMP3Sn3OMnrmrE80/78DUwxh7Rny4D2dkr6Y77JNc8AdCYSQJLls7Lu",
+	"kADP7O5vIj5B7R8N1H6l9bO9g7y5dRXcHxb/ohDkknAFfj3gELPZA3SpvNItEk8Xj95CheDMAAq7bYgi",
+	"VI5gs37pIYvyFRsVCurtjLW7hp2xU2sTANbotTujkz5iSA5YuNMMdyLrn5OGbq6oUbU1Tav56Ubj7Gll",
+	"f41VB49gaW+xIHbOx5t31heUK7B3Iu0Jle0K1dMx8NSlvAfL2Yx718BDsRc5HPKIZ9cN1qJVBjBi5Kpn",
+	"4q8xTwzjCg/yQf/IiMFQqIxBfPmsKLEToR9q/wul/4HHoyCi70j8QVMXi4ECONVHPWmnLP2cSeOw6d0p",
+	"i35sX4WqVOH7/8Cb/vk///v/REWSy5csqhgacHCVRh490PVBGj1nhQL7IzQYzFZuYZCNQ5Ig3AETkuAM",
+	"AhXgpAH56pFIEhGj3JsC1EOf0A49ncYGUNvEvryCgu95vybSmo9nfJUyBTYUwNtRyuN3txTqVaqG/OOp",
+	"UIPseudg/9UrCNzdv1/McfivqBy6vqTw+vKcTyKY9yOCWX1Qdp/xrQtswbnY5ckC0ATqCZsCXJEiFEed",
+	"WyzQ9Z7FM/tJSVIs2WU8VKNU9OVHx9gE3DBY6v3vxBk04XahI5sbMFscsBdNZjybLiB8XWbOsQAh+MmJ",
+	"hGloOU+IxUZjrYSrpzgoIWedRZlc61D5ah4SUyKq0T6cLkAGEKyCN485JxYwcDinzyGGg0ILAdDvUZVF",
+	"1TtqidM+z0npcvQ4wX4xxQhiL2N1o2x4h32dLjPXtZw7rSS5pdT5yq7dl19ugP11Lzw77mWLCXbcJPYc",
+	"MPlJh2NQcFMomClAiPXdCLQFOzhwQvXEbgvSFkufk9/hbtg6Hc96/ZmvwTvqo9U1MR0iZy1RzC0OwnYo",
+	"eZLEs6PfZtvbJOlW2PfEB9vmFd199JsQ7tHTw6500s6sdXZczVPzs+628RVzdrTqGAia04GxC1acxuDR",
+	"occ4w7djI3v8PipahKrIa/5BQO93hVAMy8XASAyAR3s8ggoXSAvAWTogXOogWKNU94QxEN4tlsirPvTy",
+	"qvQdGW/yxZVPxU/q9FM9rD5Li3kmdjM5hDPfecd70UPrjueWPPKpIBxGzq2GC/Cwlh/u4ezd2uHeaNxN",
+	"ALtFDy4YmD9111RYGPvnFdTm4XFLxebzMs5DjFztcgRbgpMrVOZap1kyxWrvAKmNdIoSqrHoS0W8kKkc",
+	"DKAIrDsFVriTvk8eYFNwpwgVCL3b+eg5L+EvRWX7oOiijkQqNR7ed6ehitAe0dXXepyaqCSB73v0YK6+",
+	"zjrCuaA+CKSHCp4XsMjL3yMtT57JxK2nwD2ab6tRrsHXQQE0cxAqvH0ouDJOx929jvoCOGsLkmmebFXF",
+	"bGo/CSot5UDZew5C1ZcfsS9SHY97WMaeTbQzpeYaUA/sRtToukOPuJn+mLWEXRsfpFq2bArqvC83gjHu",
+	"VvkCRsqBuxMU3qajuc6nFtfUI5ZLhhYyrrDVK9rReSVkXFJ7n9DMlEt5546065dURT7OPXGhj7xo0N6/",
+	"Pzne+XyPu+HCedHYWnnpzB5Y4vn1+8o6G2ON6/3z+etO+9f22VWt6923gcUqQDZradkbuHqmSqd3LXoO",
+	"fRalY9XxB2GdmE9NxJ5xu5fZION5qKzddorENRlifMvaRvuxoajgM5a7VzgCW3Ov+q7z3NyZ6PTG9uBC",
+	"v2puRux9gv+3zslCRfQ3Oh0Q+zdTGKdl+oa4pr0rAMXK8Hc/W6xLRvwIAbvWE/FBpKHSSYwcKg323gAx",
+	"jp1VHL+KIBeOiZfTE7tTNpQm4zeiwX7hN4KZcUocOEBOkzGlmeBpIkXKsDeYyaQNfa0tNI66JPeaMAuM",
+	"6u3wZpcDlCZUPDGaspOeb4aBeDvLUi6TGkyzwGm99qyGu1aEG89KnG+UWIcX+hPP2wN+weD16dtXnJQL",
+	"8wnWqL1pnx3N1c/XkpnSxLSNAMwpTBs0YkDvkdsviBasqauCc912AB9+OH7cZDCWbTAVY7HQnOxBhy8W",
+	"hzVTk4kh7TQQosFaZZk+YJG+AWIDwEmhtIUd4JTGdWZIrQnAMSV3FeFZ+LjhGM98FOtaC/AnVFyjPSga",
+	"M1j3qUAZaXtBq/RGZ2PSsSoTqyKEC1I5tlVwOAoJHhAoBNkG21ASWoDYbayCos4Bi8o9fHJ5+b59jJEa",
+	"SiMUGzb3aYWvYiSiXklXZFuxldm9/fgIXnBkG/ggEVL++kouoWvhj8ndTClshY2tMDPYGcLLxmv1xWt/",
+	"rqP/qZpaM6v3T93d7fFEqJin9U5iojN/yDjihlhKJsiCPxoJJWJCSA6LfGyZZj09FAGg/anaNQTWtgOv",
+	"+vcqaDabAeSjcx3AQhrGBMX+Zldy6PxTznqJ7t2Eith8zI0cYaaH4BY5lYrOBIuIAq4z4KPo0KdXwPZY",
+	"C9FgP+uuCRXcldPo/aPZZAa+X5IhsO2H10jFoj4sCZVFHinM3tkOMtRloULHopDNwfNDaKfoZ0yPM0zr",
+	"/Km7XkgH6Q5tswKwLI7UDlkNfVoLsswQsy/wuDGoO3KDvASLAflsbD3PAGHSR0E0O/HlsLZMmPLA9WHg",
+	"qknc2uZ4/kNqSa4c+d0+s4EINTWyTYnq2gmp5Vu28o7DVT9UNbEqdMdWof9uffMksdMQ5jpn7utXTt7O",
+	"2JXCIl7p6CcX7jU6zXAPjMBuAOwglx469DzkzokvvKoRqsUnSDVB6c+6e1xo8JJl0lJYawRbOzgAnCHC",
+	"gvV1kugJwb3+vXYiwv9t6TBmraOsn3X3yl5f+zShwNYsPWyqWKl52R8cbY0V/aE4PnWHXHDlJi/tjmWS",
+	"7cIeQ681IsXZt9qr4QEdCEg2OV4bDrmKO5uO58y8MiyyT/rnB56MRe3kSeD+NUa8hEirKt6jQD4B9SvD",
+	"jMsLHbpKuwMWueM5ntU2zN5XapdQ46G1Hvm97uI/VjD/xzIVUMQO7KhgFooNshdHgQ//0IhAmqrQVPRI",
+	"Im56EYpVQgdH1snvQZaIdUWi1cAXeaCrIpXLCWAUKY0Zuw226svhrspP56a3g3a85psf9tyyaiZoxmPn",
+	"0vnMSYNFmc54Eh3Qf3QAF2U7GOmDR6lAvkcAwIz4QEQNAM32hMo61mOJDoDiGGaadZPAi9H9ubM31FVi",
+	"kRIf4UY7jgeACwsVXAungJh3qh8S4mmuJi9xowNfshPsgDnvuH8V2myflzejYgiLxCYv5olN7thbyDet",
+	"5anIki3cUj4S3NbSxrmd097CbFh25IshR7EIRA5ByTATyfQwVKPcI+eOeWqsiAvaNifngWaOBrqG8rfU",
+	"4Vs5dnwc9Ral79pusUXp0T7Rtd98cTeNr/Oa8/n08Hpt6+DQyu1eHYq2hRNIxB8zPrPGK5f4rK7byxc/",
+	"vPy2+XK99O8PLmtx1vql3blqvW2fFYpN7A/VfI8z0cbep/wfCw83Tor4kBsxytBXsPE1FEW44s5+KkSx",
+	"NuMHquUiUgLKIfAsVBCRQwRvd7A8oiGRUGBExnhfUdrTKyrRyYV9oGMRJjoWSPphGsjNigIlElJDEPHC",
+	"Mj3SObOGXXM7s1a6+0L01603q8wn2K9YMxq4WHBoU+MiYM/s1JSQvGo2NyoamTPY27GZD1mddgzzZDVb",
+	"sMF5z3H7zcnZydXJ+Vllham9pHV0dfJru3Px/uyyUKBmf6nicwkWIRy2PdfL07DC4YUib+/w1nu3pC/h",
+	"XVv2WmfXPsOZ2wolJo7CAA5iXapzOKMnggom3zZf3tJJ3qI7fB9sB9XL58HIxjdaMstO5apXzAKug7aN",
+	"mxB+jOdJLJ2vqobEs1QDBmoseiizTMR0vSnwtIYKEhQNdqWJbYxxuixwz511X1jbPdzvuRkBo7kJVUnc",
+	"BynN6wkPHnbDemwO+3Z5Dx7f5kOkB/fniK6zL834qou2pTpXtob14Hxm+Q0wXy/TnP1KfOyJUcYiytlG",
+	"DshiVypyi+A6DVV58bmVXAyzuXG5LifYMUUQGCXT3NtCZSdhPE5EbM2E8efj5MGCXFPC5TAX58KcOBT3",
+	"5ceDpPGUaIDxwBkfc0/OtTqwkiIV7PLtybt37WOv7O8vLchDBRjmU8UekjooPWHV4rRkZp5syX0H/4+B",
+	"ZuFva0xWjIv3urx305dJsmJdVuWh2Wv/jPtYNl9LAY/r1eUJXT+GW2WS9k/FMsH7dl9rU8KuXUsTwodE",
+	"OwlVLj2qoneoiYDxLFQAHACVPd7L5AcRMYCUILAAa+ZZom0YNUqlTmU2RTxIeesD+iFpHA6tcJRe2qE8",
+	"TtZ25bXbYGeELA+LmiBO5nBDachSeqqkCelr7UuikACJC5Xr4Fp9P7aWvF+oivp+fvS8wF9Njt1N//vZ",
+	"iu+nCsh904Ng3NzLNxbNg9OSomIeln4VBfO22tC6HH6FAfiykvnuA+49le/1BfO1dbd5u1u5Jkp8zHYh",
+	"2VTnmhzp4WicFS2TM7ZAHwKgTZ1CAJHNHSZSsGQvQNRJEKqcb91eT8eIuo8YQ8/B/gyODN2rTGMYP2+w",
+	"9nCUTamO4U/dRQgh5unclXWgozPxMftZdy/GakseVC3rcSm/5yfTfrPAdfxqFabj9dCCBbCG0pMl2MHt",
+	"oPAWr44r2bsx20Lbe4cJyl/isYBvzr2mO3aVVl1NSwQ4zvRcjTTj40wPeSZ7PEmmh4Wzc18Xw00ekJdS",
+	"Czb2RhKPXJDYuj096zxBVU4XTsysMzO2j6+s77VNftRx+aM+ygfBjGV0OV9a4O5UQDYKR2pkclfYyO4y",
+	"BF8mFYLA+/lcFgOdBdAbKDEWgNOGaTMCXtLGFSoCoNcLcjyttk1XG1bj/d2Wm5fyeETrbY2VRc5jfTLB",
+	"bkHL8ggFduGR9Z+lYvqDSBM+wsIuR44HIEdjY+lOT6veOE3tLM2L2A4IEln4sUOcodZv7Mo48NkArOaC",
+	"upFEeMIR29qc54MPMd5GEuHMHSgfU5UI7LtoAEJV6CLYg2d3X3aBq8LMPH8u0ifnIARaUKhjA5e3KOKP",
+	"tXybKviPVZlPrVKknwp0fDNRQWRVxX70te/FuuGr7p50b/kdVynviRFPra1b9XJDmn1Lr37NB4MV07L3",
+	"ZY7Ht7fFF2NVDPAJrLjKbYiZ24YBvkKeCLLA6Xi1E4r95g//ePFqf9tWOT+hODo/O3p/cdE+O/q98+b8",
+	"4vXJFuJ9grKsWiZUqBRsLK/l+dU9/Par/t6g3NTmugMAu3+5PqvCiW4ptC2+4p6PAWZmzsJc0EY1ZEt4",
+	"BgNM58PhuVfTdFKprA+34sXnFw3WSgfjoe3XgGRBAvQPRloS+YvJeO+GZSmcPELtKBwmxViwZB8UquiD",
+	"FJN/9sdJEi0oUqvOFd2Tqiu+f2VB13VbRdQ4G7WLzOX6zToBZwPwvpWQ66qGltbBLUu+rjy6Fz0oxyEH",
+	"LhbQygJlijsyQl+vpl34nJ016Zdq8oZ/jcX4Syppuz/yS8MHfJ3H5f1cHYeQSyvh2A0EOJOEaPezVIra",
+	"wsVUawRibtSWylJIOh/Y3hNFmuq009MzENMCyvoF5Z0XE/Vvp0zdH99uTly6coH68jZsyHP6pfCxVub6",
+	"Sdh5uw31T92wpTMblavnYKCQawPqjCWCQ7ZfGjyGH0o1BnJ+mnhCpjAPyGYTMUOoHP1y4RH2P23MDFq6",
+	"9cjshGei0512hnKuQIEObPZffbf+mU0EZJ4HedUKe9M6OW0f23ZfnfzSPu6cv78KctIbIJLWKUuFNVWI",
+	"5DMut8+zUMUakhBYRQu1o8wayAaLIPkRHYA5I4rj2q8d8A+iMx6tWfKxfuEyw5SEnzE8i+y2an14LpUJ",
+	"FXhkeefAUOKmW9v21aqeC7ZH2z260IQtFkNjbW1WINSuqXMO1WMrdP4baZtsMZmxHAVmJ+tW63mpzmPz",
+	"AC/PBqwR4O11x8nNLcCIP+vu63FysyIJ/HwEtBCZMk5uKOx5mqDFCWo7ZgWc4ji5YX7EtjdZZ57LtNpo",
+	"/taiDltl+c98VwDhNQLcQS7AboeQ9xaxD9UmvADva4QKyzpRe4cYsvwOY3dQ723YCMDcmAWFn5kOlcn0",
+	"6JBdtC/en3mQoxITAjnS9bS320f6zR1R+9JuInZKmwj476jYpzEPQ2SboRBDBWcstVBEVoVERMeCHqVV",
+	"+RbrbaDsT1/aToTf7GaXHlLNrKOigPKBrphqQiCoMVQ8lb6HQI8EE7X9DOcIZmjdFZOJETGHVkMhQ7UW",
+	"FpKVoJClabsUEEnLbO0E5v0xnNvmPRTBuX33GshGP4NhMXuIIwfE172gHN1w1oEcy5Pji4U6lj7j4QCP",
+	"thk9rnoiyYMY3V93m6gBQi7xc4IlByLe69n7ZP93BW72jewArM7jzWtp7f3bZaidmeOQ/5KZYaNUD1Jh",
+	"zJZOF16/P327mtuZD8AeTpYFqnyEBeWJff2UDXksPIHEvGeKj7vt0D1BZLY9EY/QJszOxW0Bo2enXukM",
+	"9fKqddVehGupmpfLwGInWS6fRhUsSVJwWQlIEfVtBwLEXzN8pnG/GeHZjsFfWogWe5rPj2o+e7wWyhA+",
+	"3mn9CQ8s6tWft40ZalhXvb97ppVAefaoRB4GS+Xb5ks8iiUc2MyjD/zOBJEFwCkJW4llUdbRiurZdzcE",
+	"HV2MFS2WmUygT/rhaTGLutzIXgSEDYbx1Y6jQwXn0QFEJzYCYbGuT/uBf12V9YNX7wQ7timb5f3uDCq1",
+	"DSKRi/EjYRCpQwCt7xZdvF8hGeeW6R7PMjEcLZBvPE/i5Zm5i7FquQdtvhLuOJlFLVwEu0nH6hvDuDFy",
+	"oIZb1c2DxAR1UY64eahRX+YFt8BAesBCMX0ljScwKxIxsmf7zeZzTKkQ3sF+Zagu3p+dnZz9CNkea5iL",
+	"fGb2pv3nhyT2nL9Jj0YixrO3UEXY2M7AmrOOATi0iQI6QbcGsAit9VUphAB2bcWToVA5AjU46kN6e1P8",
+	"DuKTJU41V8JLG029+3/rLeBL9pfe2C7dBioTg6+4kJJZ865tRQ3rrc2lwMuZxXkLt4pW7i5fJMHiltz/",
+	"/H//f042iFIrlCsp564ZYrdceWQPIotci51A2VHqRSQrVgLv3Sg9SUQ8ENiLay+H4iZwR0IkD5LEbFsX",
+	"09qH+j3HmhkcGUpI3nIet/LBoBG1z0agVN3ms5ESyUZTPChIl5yeX64w5/Vw5Cg+l8/4y/dHR+32cfv4",
+	"kAmiWCLZUWvZfTEk6ZvSmQGKvKZcGQ6H8I1QLV4UbIU14dq9yeZwt6vhiFr2aBeEj822IsJDX7t83q/F",
+	"CHSXSyJwV522O+1350c/0V/s8y6vWhdXbZd/RgPf+e3k7JL+ctG+fH96tcaWolVfpsNdyi/5E4Aa15D0",
+	"L7CCqeBpScViPe5m7FlUfFIHTiEjZptzcvHLydmPzwuHgKGyblwseJxIJQ5ZKpSYGEfwYkSDtYCRF8SJ",
+	"D9BpdO+0T4ml6fEUSH1Dhd5g9UqETzwqfuHT/oRvth4Udg9fxLBte9xnILezKuGlTu6JViZkgaCQPB0r",
+	"JdXgfraoNXYj0j1fJV7Oi1leNJvNQxRC8MchfJxd6zRwTEZipHvXuEdB8LEo2G477fVHGmpD+5YH2lvW",
+	"ps+c1O8jiLDFx1HCpao98KPfbx063j1CrW1bqmptg8do0uJ1iNi+ndo6JYJkx5gOk198EOmUxaInzZYK",
+	"mtrYm2xyPS2YklhC1tjJrj3UVOhzmazmulZAdQ8pR56lU1SoTKmIhccsEVmGwJ2SMxuqOW+W3d6ZtV/x",
+	"+BxZOx2+DifW/vWxBW7b8kATPajfUFuG4eLOxEfrXLZAQfoA/rkHv0R2VURYDfBP++foORx7aCXYz5fn",
+	"ZyzWPTgyYSORhqp3PVY37FlUHPyPuyr+EzJ+hUfRnwJXNmaH7znKwZlQGZF+EOkuHFnRrvMsgkbBv3ZN",
+	"lgo+LD3QGGGblrsBILmpDdSahUr3wS/A9nHDIhlHuRJ3dMpNtgs76+7JcVQ4DsYiBZl59Dug+COqcvTn",
+	"a/kNY5XJpOKIDWCO1jgXUFJCZcgiIFNhQhWN+DTRPEYjGTXYqR4UJeWH+oOXC2WJHqBpInYhngPsUlFz",
+	"nnYxVqd6sKmZqa7ggWQvZd8LoHqe1CpH0MXV5SZSZd/u72zEpgVja4r1THgWf5grekT07tpaOri5Y8Rf",
+	"K7auuXLrvHIXNtNRZXb1uFgbA7ExiEgmCaJZXfGLVgLVToWKKf0PwMhEDwB7R/uM/4DocG5W6w8iTWUM",
+	"qIX648qMy6SDMfriPnDFNN9/+/333zW/v82YFQvAtBIBse1z5B6FNc9kHDAztm68YdGLxn4TGEBoRe83",
+	"HXqOALQ00I4/JP8oIPrmGeuhTA28d0L0PyQwi/CkYq/Sqq/vNHxQvRrKqvVw1B/wLeB7WDuXf7fJYj3O",
+	"6kuT7dX1xYIr1ApWC8rYj1+zvMju0zhl3MA4W3lYmIe04dQuR5p0VYfndjewF8I+Yq8wdcKI8GAEZ+ZP",
+	"xhcvKKxcZciu3JqWNrDsCflBxA12nn+eMzckpOjXpv/e2WaVVuw602m9WMVtyWWfbO57d+a23JVu8NHZ",
+	"ApxqlV9nTdkWxXntDrlerFraf9cKUmrLIBzhxqvv2Fv5usEiO/xITGZww26CGQO/haZLMaTgZOAoogjV",
+	"frN5yDiLZb8vUmsX8fcytw+B9tNcdwtPj2GyJlIJu91MQ8XTVH4QeSXmjGtddRY1GgkV386RuKN45VQP",
+	"HiRcOdWDFvYK5EjrZjeOkyyB4297FgWvLXqE938ANReynJ7/uHp04mHLC3LiRs+nrqsUKXSavctR0I9p",
+	"ZrpmPVQO+tT2WXWCCQl/M+0jmMZ2lCJ0ikbYo/9WmZmP5oho2bRNBeKYFkxbxVqXlyc/nmHO6fzi3U8t",
+	"+9/WwDpxRJB6AVqcouoqZJCgv6zvaz0gG1gXNA49HMfFewqYLVusCAfKQx4E5QT2rcADCsc5o1T37KgM",
+	"+bTELasgNnUgUWDnpU0JQUrmsEImEUj8UCeRHTv1GeTe5AbUAIypBkRjLz5hfLaP8bn1CsahedR4nVTA",
+	"ZrBgERZWYDEX7FZjULcExwZmsfLERnCmEqruOB6IzDTYG536+lI8ZEsFM9fjDJy2WE+USxhBEzuJNlkE",
+	"6S2/uOCHUBUpGpFOAVxDv3AOvF824dYgRDodXXPV6fLeje73PWgPE0wqNqHixhevgmMHYh32WcJEK6Wr",
+	"YUFTvhpBe0ZjYSjHG8Dy8DnyJVfYY7/WMzGFClNijpCzoHUls2qzAF3z+BLiF9iwx4x0or6Lt7OLw7O+",
+	"NEQTFCouKEKjem/uKr5zIQRkmM0KLGaBDZZu8qRrCbkLMVKonkVwgtTRfSKUigIWFfiloufBTHTmqwwc",
+	"5V6uSRwqyHzlasp6olgfh4eh9XGGZaUyDyUmWEy+nB+WbUYPC919Dzv442GFvbdKqfRvwscKX3KvbKzr",
+	"OBkrUrCWjQw4wys4HtbbIM+jwc4V4K1ybgo2HJssrwBwAZP1zEs5oFCZcc/+tT9ONjpghsc/vg0VSs0f",
+	"ZDu9xIqL5RuqG7yd7RXWP+LdVOlY1J8W226BK3APjCF3aPiAm6DIygLS+on9zQG1qGwklzylrdPOXAIJ",
+	"Q2Yy5tND63FDMhR4Rf1PUvV4ikiZBosSrUfW5UXSFJRfG6R6rGIGPzm33baWGgVFi6bBjsi/TgUTH3kv",
+	"Y+OR3d1fBM1mk3hNhmKo0ymdrmJ9n9L45flxLeOKQdGnNFnKM51+Y1gvFbFQmeQJMryraWjnKldZrYwR",
+	"dPgdTnT7gkVgMfyqbaHEFH2Om9j6g0ih/BFmdl/wzN54sGNDq525yQ5TiSppi7PSP6UWF6gEZLXzTDqk",
+	"OgIwrf5vMhND9JcgJT9OB9ZVojkKRnSCPDkZQmJBDysVpC/gJjHkREwmRounklsROBFDhXgimJg2rARu",
+	"T3e9nXiX9ttxqlp3D9tjr+zZKczh/BdeC6/Tyj5SKuGjM/tX69DCg/1rsulIgPaC/W89kr0Ga+GisIEa",
+	"VK87FCVgE0LVhzWNMWXedTiJA3atJ6CLD2fV3Nzg6wc2MtSKYMupU0Xo6aE4DFUEFbSOL9D4F2ZC+Rfx",
+	"gYbgGDsku5ZpNqXetw21m6AkPQk89oars4l2PxtiS7I2iN8I4AwSaYNdAKOTi9TdGDo+wdQlsUIVeXBa",
+	"FBQRYFTZIMDYGRbFyV941SGeGrsYGjplilg4wWPomFD5S9CWlKSZA9sZCfJeScUiYpFCRUnWvuIDewHM",
+	"CGsSPXQkVN0xPhQ1s3hGLIRGD0UOLkm0vkH+TSBvUWJSfaAzENm5W19r0yStUCa8FSvmW1gHklRC2GnE",
+	"RiI1NmzjsASKU6+GA2i2NnMi+A2zNjybsowPUKqjVAPfKB3LjridJfbe//5tL9z5r/8Od/74X+HOv1Ww",
+	"pX5+mDroy2s9wbla7qRbmmmkfytYafvnXTQ/tYZ6xsphNGqbBVlmhSG33chHwEQKC7ef6EkApi9gCLnE",
+	"VJd9U6iseSTRWp4OhMnwdsfgGdn76PjdXoo+g1+WfWKyzy8LVZTzLkfOjwCOVN1HZ4cZkQDjVSvtXQOz",
+	"Gf4ZTLDOPEM9yLj4A+Cm3RXoyhl6VGgeXTBWjtwU3SX7UOqQAyb7oQLmNiDRKzldRbl58JgaLJKm0+Oj",
+	"kYiBwd8wow99ehE9J2Wt6USkrGt9J1Pnpdhha+PIrsQQ6YatA/+uQTHsv3q1Nnl1ToRfgJphrhO3Irsv",
+	"UeZC94udCR3fYO/9X0KVj9qMpoCrvpnOTM1DdnT+y7vT9lX7GEeAksQL6G2hKeuz8tsOv8R7V2Dlr3oz",
+	"rPWOb/qa6B0gwjTyQy0T961Js8vva39c8X1bYanOv44hCXnVoqxrCfy4/e/euCUb9sgTD6tfaGDZljOx",
+	"ghXeXqiEj8s3lXL2Ffagwg4N11TkBxbuxYuLqa7KFT1J4kJ5aTdYhhTXSGkFPj8JItoIIsWqKvhxxI2x",
+	"XjnECZGNjjpImh2BZDKzbQU7STBOCBhERsdr2UT2RAA/we5WKKwwTjHuwDaHbh6NBLfhjSccss/laSJF",
+	"itGSjcrhIoy+7W7ZmGmWjUGQ63SUCiNsXAPvJ5+A8LXgHggRUyresA88kZSzgG2GfAfbHzBFrPvfFUyA",
+	"pjHuIdE1Nx37bnhplo6dnh0nH0J+EDbksg8K/LG9dWLERz4EmBbHrVnEDtOFsYDKDJ4D6HHGIvqyIFQu",
+	"WsLDevdJXTGQeLRf+LC6zX7D+je47coamu1rf9yxj1EtqMN7YkPhk9n4ROd8EEzWond5L9Pp7V8H+4gr",
+	"yl9H4GObsh70/lV1Pbayq/+kJ8zpKEy4zDB0swtpZJfifhOIbRynsiyaJA9/xIUUqqnIMAzHQhSEyVzr",
+	"NAN66np/z763bi5+u7/CVNzidgsL0u25d7mHtsaxzBZWpeabqDc+W+V+sg2o2ssKGyhcs9EGupcjn6tj",
+	"2vlaJcpp4xZa2kucwP2Aj8wBFCHBdkQTL7DRp31ElNfbQg4vYFHMM24jVJZ3d4O1FJOxf6i9BLdGHn/g",
+	"qme35XxWN9hlaVOgzc+G2TQQgcOLuJ1Sp7M1JEGorEWZ3VaoSiLVww7sPP8EpRQQ0NBDqA5zJ9O+ngUL",
+	"VV+8ChUlAUsLjpjeBVVAeGJ4cz0Gtr2Jco21u+a1HqceXEPfnEj7OkxzZlozk+hJMj0EHXalRC/LPS6C",
+	"8EPWqJvqiRGpfUeoSmLu1edqtnVPO+bTjvkl7ph4IOmXgUZ2Bf6BywQgcQKNzBFXqFI0I/bozMSi7kFz",
+	"sDT7sM5Wtn4VjjNnkAXMW3XLKpz95svvN6nDWbOmZn4zVdY6Am4INwh8ynZOqMHYlvZTFF6YEp/fejvq",
+	"POs7nEtftP/VuTo/7/zSOvu9c3l10W79cjlzEI3b92q6pd2pPw2xmy2kiiCRvK6gaagqFU0xvbyioClg",
+	"s7oaMJSY/aM3I1VPQBJfiPxALRR7dWUyGQ+H7AZp1wIyKFKVJ12M++whjlDPr1MMLjGFjvpqmJdflN9d",
+	"Ko2au1v4ciaVyQSP8xy5QwPU2mtq9VJz8EA55caDZnHvSYjWNepOZGgT2Re9aS/ZsF2n/vZS216s0DZf",
+	"yXKNkxBZ2QuyQLnaf703IT+INRPlLSf1jIYhP6/ipN36H/R7NBOOgiH6j2+j5Tq5sy5VMaSc0f/8Niie",
+	"Rzb+13/814vdH/74r+buD398agbff/63NQQs70T+FT4JEvnd6baeeRu/s7KUe2ykEsZ0bsT09s7lT3pC",
+	"oi74VFA4gsDJHDKlWe+ap7xHVDOcTWQS93gaU7kmSTNCjY/XZwxVVGzjoqr0wmWdUSr68uP2vqgwQ9jJ",
+	"8e2/qTzjIr99+3wNZ1HFB0U2uqvvgvJTt9YJLSQ/0d0/RW820/Qp3EnFQGoV7hyEO2Ic7nyOSBXUWadv",
+	"DBuKjEPAbj2BUJGKZv2HuOvrbMHL5g/flYzB/spr/XZnhTZaA2QO6wE0qe+/stbSQmmR2IJC9tdyTlnz",
+	"tvEovtevc+97OoXd0insyj0yi5EpxjwghuxLPqYs1ouYdxQSh9p77qH/7qbdW+ltqMnXcclifWMwUjoA",
+	"tjuZsWyc2lAQTjJ1GhCbPmKXArrIWOs9HAllcDMc2DkzBnwocuO6mI7kKpUoEfaUQrl6+79cDX6T4Acg",
+	"wHyYd0ImRuWtCnberh5nB+DiqhmEUuBvC1VGNDpdIdWAiY+iN84Q4jVWsVaCPYuoxKpjb4BILnp+iK6z",
+	"w4PRI0MFTZkAwsne7rr10GNbPZCc+e63g0KE3FTpJIc2gtbjLG9ojpgsD3AB2x2Vos2I6TRUUcklLxRU",
+	"20vwID8TI1NS83aPyQc8VCuPuH3cNsd6bcVvSqkDhSw6TkwOQdY1wA6EVLsqJB4QI1D09Jw6OJ5LzFpW",
+	"n1g5cJ3jeL0RLjyr9YqWmL0VUwfcmjtokSmSaHlRinJ3YzvKX1l2px1YsOSN3lbBvPhZO8FsjDETbN2d",
+	"pDl6qoAbJjEObnrAoxWqGzE1tZLn7Enx/PEDmZYfvxIK8h3yHMEM8HFIBRASNqgPUkz+iWpZ2zq0nT2c",
+	"XQXdVMew5A41cbOi9OxAmgwlysgAs2czJj0onHtCoS0uk1BRvua5tX26zySUWSBA2BA2f67c1kufuQ2T",
+	"dGcPQlXk6LCrBlUFNfLaISUkKT3Dw+Dw026FZr7MF0jYa+p8fcprYY3vIdWy7DdfMKlClVf2IsgJR5/g",
+	"0J1ED0zkNXvMOMkiwk/kr/N2DcDOER1YRg4M1bP2WzmvD89kXSPGSv41FqxQA+ZLpd7xNJM9OeIKdIjg",
+	"SAdqVQyL/nPXTvXdE7sD+6MrvLP4+xX8JaI6DK7YnOY0aTu6by48xiceuMtU+Jni0b5VatP2xWufAj+G",
+	"iuarlPfEiFvPbOXLDeWQlwtX8sEAjPBdFZHyAX+YGlI73DVldTPIc6pBJHqMay9mXsgJPkNrq1Wnp1U/",
+	"kb3swC546592QOZcqkH0HCffhlrWq0tQu+zN6sLTwQ5OUKF6YhfF/5cKZed3uBugN6lG/c7HaMZYI7B1",
+	"hBUUDodZRuXOmBDAsVofGIg3yDTzgU/jfTmS4w863lsqqzZofVfzKeoYBOB8+rL1Y6vTOr1ot45/77T/",
+	"8+Ty6nInwL++fn95cta+vOy8bf/eaR1dnfza3gl2fju/ePvm9Py3zvHJZev1afu4wCoAt70/u7w6v7A/",
+	"Fa8uyp37PzoGgsKfLn8/u2r9Z/Ev7V/eXf1e/EPhOL397rLUpPfvTk+OWldt+Kn4y9HvR6cnR8W/vD97",
+	"e3b+21nnuP2ufXbcPjv6vaJlnfcXp6WbLk7hS1qnp+e/tUsN/+Xk8vLk7MfO0fkv79pnl62rk/OzqoN+",
+	"EGxe6bQfHLAp+KqxwNwK1DqqQY7ilAAfs393UvXsWZSOVScVLo0U86mJnjdqD8Nfj5ObFWud5o9hF9kj",
+	"+2A6fX0KXkpW2vbM8gCmrM28vWqMmedaZ30OQYpVCbM1ko4bZGej6OUYS6eFq2zMNBZc496kWCRBj1On",
+	"/hfwJFz1WYTwE6pcBDcB5KMQLDmjRHjlCx4JIFJKykgFhXOOoaHHVag4kCQj6KOHFXB56yCoiUUPMFZ9",
+	"ndqQRiR9OPp2eRnXobY/eaiMVIMEdxvHCuHzO6nojw2S2ZsbCSKlfvMl0R4WiY8jALZEXo4DeR3sNn6t",
+	"J1iXnpGFaLCTDDS9C7A64qSg/nVgcA7k+nABV47ZH/rtG1N4aVAQ14JB8/dQrIDJYaligz/ZmDI99DKr",
+	"PrXkspWRK0SJNeuKqXYUA1jpQZ2IXwgfA7bMfXnOeQElO2bIk6QoTGJAIQmUXHlGRAEIuvVpXcAI2aHJ",
+	"QgVVqhoz8jzDip+Um2thGizWPbTRjWHsIqLBWMYCo74KQVcXQxF3AotRYqXBosL+C3eYcb8vewDW7QMD",
+	"QKgyDbw2MPeh2fYHeoI5xK6VMcasroKXXuyeDyQSEfF5SGh0LFLAV3m6r7mIkPQgBPjjJrMDIxWDWen2",
+	"GEN9XzIXDBaeWRwYbiT6PxvK3WEIZdv3YGGUffm7VNSW+ENoFKfTTjpW0QHx9WdsosdJzGIN6fVcViPn",
+	"Vyal2622sy6cmJkThcDiiwoFyp+xXlCwRW8emkGb4vY24xq3v+Cpv35/+raGBSx3Vfc+QaLL/mdHxp8X",
+	"lljOEnlYgwwbraf4s+b5MCdK9iQheJhSQ5I5ENnGVsUv9+MNxf3dA7y8/1ak+mcWkBv1XNRvlLN7b8Mp",
+	"q2HUyqfBLMM/8JzMDzJgX0S/X6opQZogh4Ytjx3CKLYyfCt48X3iZ3kcxIbe2mOjVt5q1pyQL/e/X37X",
+	"O6gFiuFI98I1Ygvim7huwYu06xzOJGom9+2nMtJlrTOXg1KeA36t4ER8kdvEX9sXlyfnZ0UWufzWuR9X",
+	"NJqktr6AqBXrzX3WdMhj9NRvxCgDnGF/nALmN0fMu/PneT8MXnZPS+7xko1fgKd+O1LRbRt/lLS/yyWy",
+	"kC500yWy4iz32PcaB6FM4BMLnuAmEmCcB/VosUiDGX1bPc56eihyRjPrUTgEDp75KT1ZVO8B0xkad8vF",
+	"UHnuj81bOS3mHnlO932+o6TXfSSxbKeuVghN7sEWK6HRElZsOA/iMq20QFJhxsMFHP4nWUFcEckzXHk3",
+	"K073qG/tEQSHmuFDjfvNCEGLCVMr1TzW9panHeIR7hAXMDSMQzJPxF+YL1WxDj4RTqI+clyD4n0x9CNU",
+	"ZX73/WZzhtO9qvIQz519oa+D0DmGPPdvhM8VGEjx9AVAlokeYIYOkDMLQtiNltpqy2wDbEV5GCKSxIkY",
+	"jz0hgfs43SepHqlYP5GD64w9I+45Yo1+TjhJTBCGCtKrJKGBJROJVoNDhy4qv8RAJh22a8CVEmpgWI+2",
+	"IyxLde2dA97l0v/wkgr03fLSuyXdeaoHq8Lz7o1BdBkQ4BZJuq0dhD8AOShmXsCEeN/Sz/D1EHqLzOZq",
+	"mZT6SiIid2R9MWETncamwc6RLpcNhd3RDbsRgFy39gcQxYeMq1AhGxeoW6diqD+g9q1PF4vECNLgpV7o",
+	"ccW6gtmQIRNq1jiGCmDInCmdwanARCQJHIIgl3YmUAenWBXqVDzoOMfOGjho4AVkELZMK5/8CxWdh8ns",
+	"gEUnfaSejUgwwDGjF96SufdjMAEnf7yS4yvPPt2h5X2EWad1M073YnZyRqDSytvYGn1+4NzXe5hc+WzU",
+	"aiEyR/Z3h2gL8jHZOIgvu2WL8lcLfbI93rtRepKIeLAgLDlKgIgwmqmdBM4jKmXx9gROyrueOKEiPVV4",
+	"5R0vTFxtdwMj9Yt+fhVXzyV3iRRmrwUu+85GAQd+VAsOygvHfotvwheiDrR48KRxK58B8yumFM5sYW00",
+	"PQ3L23b73WXn6KfW2Y8nZz+6xO6caAj89bj95uTs5MqupPdnF+3WMeHZ4Mej87Or9tlVxS+ti6OfTn5t",
+	"33ZVLk0Xe1SFcTAHX8s2AQh8Xo425FOsJ+oKoQ7zKApYx+wuf9Q6O2qfnraPoSDGuuu5jy8N4za6ErGD",
+	"pF3kMssuYEoSPbHxEQ5cFKoicN7aBKVJowBg8q5krRJC4FPXT2bhqzMLPjn+ZBHmLYJf8fVW4VTeuOUV",
+	"sO44A/q/NEbYKFeURQLxnlj0pO3Dgzl74BnmJYHD8Py+AOQqFaMIFaP+DIvc4ytFufLbnxb317m4/QR4",
+	"WuBVC3wJgfmJYr3rVCud6IHs8cSdlIGkSBEyjvycLBVDLlWB37CAGEc1CNjbnZPO3vGBVB7M1Z26ylit",
+	"qslAvVLGZnSghfU8gxH2Vb3c9GoJo+6u1LbMU/p3ZygmcvU75SeeW+wbUCnWZdcWraePo4RLVbug2vi7",
+	"yfVx3KKw/q5UA1K1iwvUHQFejOyQhhTjUfrK/lgoQEcKQszkYVbc8fzzVLCRNkbCooSfNfjoIOVFOe83",
+	"8Gq/PKFpBwD6lo7YrWJN0iffaoO9c/0J20Y0NHWpIpFfso2ZSQPtuB0qRvmOUr8LJ2cmVLwbCx4nUi0S",
+	"dYeUuScmcKLNo2tuxAGFeSB1kOa8IFINGuxSZEzI7FqkoYoyORR6nHWGJgpQFMlBw5WewB4SgWx5VD2r",
+	"bFuPXVO/Qs/Nf/tX67vlID83ZatN+5Mft9fXaU/sOqqA+pVdQtLK4VDE0rHeupKUa24gaZOnc4xmfZ7O",
+	"EDNkmvFQzSdu5EBBbUDFmoZGOsamr3FJvyl1wNe6rqEX/NmczhXf1ljTy2Ekf5c13ecyWX89HzBF569Y",
+	"ymXKBF54gwEPEGM2YvHwHikJWbpDl4rFz+rXPnNnb9ZAwLlMKrJU2jdjESMrsbkhLqzeZNhp9NWaiycz",
+	"QWYCM4RPNqJkI1IBpXj1BuIXMBCzUR0yyQOPRlCBSglQbDuZQqExHO402ElmgC0FDYKTP9MfQAO6cDwT",
+	"+a5131jmNAJJ5g+iBiBqv+augRObr+JbQy1um7C9J8REPj0evrLyofEWFzgp59bQ38USFVfq7a0RdXRt",
+	"rSYAx3L6U8cY941hkR5no3EWsVj0Ep4Kc1jkjwOuA7jAeMF/IgOdAlqrbIQgsVDDo0Zyk32f1UI5zmmo",
+	"QK+ETfi0wVqJ0YU8tq9opymwAGx7gZ1wl8CvewJ0ttT058vzszpTgaN9KxzVA8ExM996TCj0SizCd5KY",
+	"K6PYf2pdds7OOxfty/enqyyqRdUbnmcrr+EoBAKwb+f5E0RBEllgAsy2+XIaG+uTl3R9boQYddzdSCYh",
+	"ssW1HV+jp47lE1+tq+6rR3AKxevvkF9Djg6XyG4x9K1f1RdCw2kP9zxFBVQEoh8jJxJZCqZhayUi78Bp",
+	"KbN+Ksw1ROFTNtKJ7E3rF/FRsYFPkImvdDEDkROibEvz6ykDX7e6s3S6oMayX3vaa0NvPNTNMjEcZSRk",
+	"Q/+yV0NdPhya4XIOVcV6Zid9V4zpxBMcGXJfpxOexhjR5b6sA1GDsgCe/RaE3gM2SvUHaY051nVqPH9x",
+	"mQIDmM9CWvEQ/xwqf3BAb+IZG2kJJM6M5P/cPQ4/gsV4Uo3GWWeEdRi56AFo2XMWyz6U9GRshOTaged3",
+	"wSKx4iUzxFMNdilEqIBla1SgPm4M42pDmKXTr9eZsTP56zV/dk1xTIZ9xcauzK56dt65fH/0ExKcLjaE",
+	"tuN2obatLg9wrgQTCkyXSHOrB/AqVNSEzpcqFh8DTDSinA1UqOHlNcSimRidYlndnUXfWAF6QTWea9Zq",
+	"VsgSlyteHcTVAP9egMGZDbsWiH3NCPP5elQv2jMewyULilD3UeXQlaRuUJF6f2WmOMa1MLMkKRcQZ7ct",
+	"P32gREXOOFH8Gn53KYqlq3rVFe1MZzHBB2QrhByyXqRd6/Vr+C4X8KMsnbZzesmE/vtM5oefyHuf7P9h",
+	"fcNiwMwFFDOYEg7O3lt5kg10AiDDpceZkSh8dnnDE+tk+vy2JPQnUNdShxgh8KzNUJZ7YVXUIZP9UMmM",
+	"mXGvJ0SMvj7WQOPtoP5haqqd6KMvUfzqrtYZPP5L9oOPiv30NRdQ2E5wHvGQqzFPkukdnX4FVe7mF5oR",
+	"KFmaxTAePKUv8O254J9MftHyONWkGdtTMBihqrQYbNZgzMCCKvE3XCZPduIJprMApsNl8mQcbmcczI0c",
+	"1RuHd9wYgUibeWPguC1yUL7MnIxqIeFY1E9F4D4l/zJdMAEBvmSBacl9kVDVmxYftQDqH+o7XU6wysjY",
+	"z38yMk9GZgFl+Y0ckZF5si3LbQuewtZblDPNlJjQmiayuxnEDOptASx3fvVj0baKwQy4cu8GOx6j7DSI",
+	"bSiNnEuHHnxAVWi8Li6hZj9Van+dSxxH/+lwEVZ071rE40Skewlkb+qFu3RM6tiOBzEVHwRP2LU2Ga7R",
+	"kU4zExRpjFXcJXFncw0pA0hD61D1UhELlUmeGKpDnZJg5yEDbBwmKibXAoIUVPYB8RlsZpBXrmJ1ag1M",
+	"7hQ/6i4Taq4D6VU1EDZs9lzfNLaIM6NXuNyda1cx8eX/Nj/F/9Rdp2+1YHrgmUusJwsAJS1CNyo7Y7qi",
+	"p62dpsaRQCxnBpY2EJxOdOCITkGYUSvQAud25wiVGOnedUHNnSsGu600mSP7yCfTzFzKZd0RduY+BrV5",
+	"DZAP45WmwaqUjyo3j0yMjvVE+am13v5RxRa8iRH/Tac3Ir0PDPc6E9xcW/ep79KNIxsC2Nkyk0XeImD7",
+	"lovnF6pKz9fLN36yQmABc32NJVTnCsJe8PP5a+v4nbZbx+2LGkts9kYknrTAq8KKK5nrI83OUnqGG7yd",
+	"O6JipMeT3NO6klOLB+xK9m7MtminqYXItMz9aLO+NSqF8bVjuNA61ugN2ZGtURoSPEWC1Mp99Q0ozBHv",
+	"gvHlMHAUK+OA9aUaiHSUSjBnBZHhgPV0mooEwVInxwHLUt4T7OQYIDZ2qz5AotPAa2cG4CKzRGSgs0a7",
+	"kUzZINXjkQlYKuJUfoA9HuyLCUI1Ed1rrW/ob/1ET+iJsehLJYn2wT5Kj2TPuJoO62F5+pWWY2cxAhIE",
+	"gtQCJ/C/Ze1kaPPz2c+jv8Nz7aeAprv9yFA9q29XQI16jq5HVwyAEiOXGv+YBYzbTuYJi/49YonoZ6HS",
+	"46zB3o9GtGMneiJSYNgm3E/AxEdQU5SKydg0WMuGICazuwnwjvDeNbuRKiat9zKFzYUdiVDNdh/1eK5+",
+	"5yddVDFubqRYFCd/4VWH1hVySE2e2I1uyKcQH9nfsR4KRCWlYpFGzt1KTgSasytppv61UFVskfU45V2R",
+	"7Hy+2/NO+BKqlKhSo3OUgqA4sDWmGCAtJBU7ANLhCrXzm6ZtweboDyIFgz/DcK+0EouVSEtmBi4wKynv",
+	"5ky1BdFOIFFE8hUW8V5PGCe9aH1x4jKntzANx4LGO1qE/q11xehFum+drpKPjwbI+gh1NEzuy9Z1tb4a",
+	"xV3soOV0SG70tjbNTT40eRBtJ07FFsrVtGt9j1r5XCogdQ+FCZSbspKfb8M/1np34hYUZz//dkUxocjg",
+	"dNtuM/pGigMWdTo/aZPtmhueWFP6U5aNzlUyDdil6I1TEbBLPhSXMhP/vMxS2UNdaoa3k0IqKN4WJrff",
+	"QfJP9KgJbG+DtfyXQBbrxT671mNrve1eGCojB2oXy+HhB3Kb7aJKuMnY2AhaVhGqY9Mwk0gDRVKvKJIy",
+	"GAbD7a5jIJD5oG98nbyNelJ0GQ1TSJ+DTc6/TGGvu+4LcOOEwjYvK5lwuw/ZoKw/Nk5YAghTnY5F4YHS",
+	"gKUQST8fW8LTKhaLDyLRo6FQdgONxQLZVbxzPpR/se11VFuwSqNZKwa6hkQ/Pmpdlf5Lke0ewbDUFGfh",
+	"Y+1SgavuXfDzCIZqZg1z1k31xJQyEUutRE0A1Xp/9VPnsn0JKa2L9pv3l+15fxuX4x6dXtVuiC+bL/MJ",
+	"S9ERuAIAgqdtG1MZ+XRuVGWZjvBNtVO0ec9TdJtZJTeSDh5KHXW7sXw5N5a1oCo3mp/ov5zSDtrE+VG9",
+	"lAMF0KYGO/dpKMMK6udk2FGgmmU6t6FAYQIUkym03LrPoRI+StIT5bc8NGEzflLBm5IZeE1VBq1kzmuc",
+	"bGstch87//aNne3370+OEV5bBTvDmCDnN8xSLpM6FDAmykpI4CH/eAo1njsHr5rNeWLKeffn5UITlmsg",
+	"bWMuHwsHLHLbD2awDcwVEEpGC2Xnzf3N7CyTagF4HeCYdJF3OGTKujZSoZDRmq8eaWsCwSLy7cB+P2XW",
+	"zkyJW8/Gm6NET+1WG0BMCNQ66J3XFZm7Jq4tdb4CnHWJ7Bi92ud/HrCA+0/d9QOxfja9ViGnRQJ26LJy",
+	"94pDpsZJwlJBnqwdJwmV1fAxDWbnhRtzngoYZSniANM+WokGOwObB0G/n0HIo98XE2ftFibVS95uOZSr",
+	"9NGgPbeYL49LYYa+Y8u6xrNT+pFou2w6vWsy3S98PnRBqY/9+bJ9dXVy9mNt2hRbtHctbcAyXSmvUZ9C",
+	"gIeRCvH89KzhaH7RbNbtgYkcyqy0BfoaGKmyb/d3oOZFDsfDnYMXzSYWvdA//fYoVSYGcKRyt+mBwsfX",
+	"JQkg4sXu2Vp2wBkpCnpuZ0aLUyPjmTSZ7Jm9WPB4l9KitTPkCLFhkJZ2KdTuFDPDpGrIs7GpdO2PBY9P",
+	"4Z5L/9a7dPDL7zO1QwWf1NgK7HqssnJ6uaJvCuMVJ39VjJRLQtcNFNZcLBmhkuotaiRTZt+ro3WnTi45",
+	"YCiRKNUgp0vSSpggVEanGdb3gbya/Q56AHn3Hnrk2ILduYtWPXgyFR9DNJuFKuKmo/tRg/2KjzE+gZrr",
+	"bFJCHRTkIkxaxJ1+qocRhgruT5mO7O4OqSYKSOwQZJqeRdc5zehQjUQqdex8utTGprFQCKnsW18B80pS",
+	"sfdXRzn+wnMopkRXBF6guxfokcwi6vvShF/hIMCNVYfS25XRwf6rV2AK3b9fVJLYz2oD9JKxkR9EnTEu",
+	"dna1Tbab3W4mMe2+7H3tjyu+L9Mbve0pbe3J4fI5tkL22l+7PbuHK6479YamuDHl8/+PlU9hChZPpFIs",
+	"MHljcPpxbTOpMs26496NQNYx8deYJ442yS5oNPgBuOLWMgYFY4lWAjTnC7ZDZsS+JFM2stGEynLTWTKY",
+	"ZEgdX9m1noQq0Wpgb7Zbgb7ZyGoyMpq51A5+oK8psW0FjZ7ox/YVwy0iylPrePU3hkUFI2qNJzfLDaw1",
+	"YibHFKE6O3tNPTxnvEPl+sALgLqRMXPm1o0TGlx4txch43QQ/KrZ9K8Lle4zYLnKrm2kRfn+FHa4Lu/d",
+	"sG9ZzKeLdJUvcTItcVyhyttvoJCuc/MaiS9QmzIoHcbVGbktmvOqx2Mn7gQrO7G2A7BD6WULdwr22jP6",
+	"BWz/pR+zrujrVJTmyr3vKqW2KT25i23mzg03Tsga95R6O2A6ifPgbMtWG8tUZOko/bY2e2Ht+RuyvQXG",
+	"jrzo3FqBfkWlLsqa6H4Gh3PIZMOTBPI1YOoAsuENc34xcebaP5Ax5hkYY6e6MrXPcwQ89lGhyjmME61v",
+	"GM8arOBaU6lfqbx7xt10Zi/A40RBlUBTBrvLkMfFvQPvLxlOh4PZD5rNJssRO/tN+INvAerS8xi4hBDd",
+	"a/801KkIWGT4cJSIOAqVNCxLxyLHzXpvO+M3QoEOTzJF+p8XzSbtmyMkDO4XPwg2IRg90LOFpAGqw/Xl",
+	"YJxSLi3D8yCyjrR9jBKBGVMymKzFzLWNMFLnm6PGCO5isx5AhHu23Skp4QdNI2SW4VM6dqgx/pkY3dYR",
+	"rz8wuKVjXrHf+DCruN3wJHE/GJbpAYC6A0cOCaBydPDEyCzdjuhBS3Ivi5Ita2wbGFk9bRrbIZ5Y7u1f",
+	"5esxcBYJGDz8csQ5sp3kPp0C5UQRPt0AJQv2P6h+8ZZbDIHM68W6wLv2SCnCggK/g9FDgUAyayVh0Zwc",
+	"Qy4AKyKUZqkYSJNRH+GbDsDhxmwBINsgxiFw4BRQjn5rsNegecLj0BfWVCNiZCiGGsR3tXWR0afGE4YN",
+	"8fheKwzKPkLH9JZdiyFhXf5z9wqu3T2phibaRlxRd24CCFs3Yr7LNYHfsTzydTUKW6NH8f13Gwgi5v9L",
+	"01wOhdP7qpznl7BXFM4yYe3l+OTiT85XQHenlKBEZwcvQ72PKtQxGBA7wcrCknYCzTimgMgNVQXwdv7d",
+	"BbgtW4K2DRWlBBFEXAG9ZW0FrcfYUWlG0+qA9UVGrkoqjB6nPWE/2K3fVPStY6ZrnIYrNw4ruQsFnPVt",
+	"AAYOzRt8ecvQddfiRXiNNaf2ym2sxEvr2Rcf6hjCi6j3ysqEDRHCE3cMXb00ARy4C2kiVLc8YBH8R0QY",
+	"SAC0s2eRfXwUsCgdK/t/uDDgDwhJj4JQRVBQED0PWBTzjEeMs9/s60VsfQBBeMQsFXw4B8p3ySrMI9FJ",
+	"gF2duA4oHeYYyOk2j7vBQ6dDGxvZGMhAbsoXnAXMaHywgYCgK7KJEApWblcw24cibrD3uBE2m371mQBD",
+	"Pz81WSpGgmcAAwT74XD7oSoB98lu5KUV0H6stygYE6h91kMAQrpCaZ6xRHCThQrP7l+8yo/uC3hOQJdm",
+	"eX8SDpSZ63FmoH4pIGypNYbWo7XhCuFFwXol0r7OtsO65xo8n2R6YHtZiV5G+hwVtgan1LrbsJsJcCS0",
+	"gg2g620nr3F5fpK21ktolCo4FN/klTjgLtIY6n5pg6jzy+HqavbEEcBp7T3//V/N3R/4bv+PT9/uf/63",
+	"xUSKLwo4K0eeuNxKZuJjhlrMuzhdymaSq+l5H8Zw9s2LTWhxce98/qPKkAIMGrKg8HqarVuxpDjvPW05",
+	"jIlfuAwy5GJKlmEbdRezmIdXzW/t845P/9V5f9b6tXVySpXZP5+/Lv2lDHFwhVX1ZIel7FmVJ/ybe8RT",
+	"bUTNxMQOWu5ju8HYmpM9yYfGTTj/p8WBY12BxJuxnaBOexpCVIEHx9E4TaIA8IwOjm9XQ2RELxV2A1cO",
+	"vIsNh/SejcRsAAlJPqzPrzX0mFWgzryjmudtjvcalagvtv3uurwGjX5RBg2G5+GFr4I1ShfoKx6utGDi",
+	"J+HKy6oGqYZQtN/ar386P3/rYWiB/8v7i1PUrDo9Pf9trs7AvXXvE/3XPDK9Cva96RpyE/t4XRm5h4B7",
+	"bwLjvNsNoLL2E4ur0mnHhjIHxentzlh4xiZ6nMTkPDSYK72f8Lz2HmhwavDs9DwoGoLxx+sfEvrp0fCu",
+	"bU7bIBaJ/OAOmm+7uBAJ75ZSmRjnRWnhVTHUBM4hmsttbGH9bARIp/vJw91K+nkjW7aInriitz/X48/P",
+	"KTk1FHgodSPEiHJvAA5rsEgoG9/GB3AIFxFPl7ERJp6VuQ8Ilcn0aCTigCWSCDXwXuYHsMqtGAMK+d5N",
+	"4iOAmFPbt4swn52jjwBgvs39+jYmJbiT7X6vYDLXq7uPujqeRguDuuOiOb7Nyqja1D2sd1VYMrRleom3",
+	"PcEY57tmeYiZT5bGNonu88fSIeY9bCprLIy9T/TfU+cgL9naXYfe7X7g3rLAIdjq9KiLCl3nNLbmVLgn",
+	"5nEm1Sre0XTILehx+/Tk1/bF71uaK3upoH/WU2Edj0VRhNQTkaBsmcmXhUceeSTRULCImrErIQMfqpFQ",
+	"UFDg+9Dx18Xl91RLedFdDzaPg80zMaXZvwKlp3ttkdTz1npY1H+FOXyHXsPiaevpO/1FJ5et16erugXS",
+	"WOd3wbSFC6B0hdHFsY/HXN2Uwlhz3kmgOx6b31w1uR6Ht30BKQyfFPzinWucPo/Hu15hSWA4uEj+pia2",
+	"ZBRaHrjEN+GjRiMA5U+uZSIcstYtpVD57Dg3bCKSxAk/9lM9PGBKTyLmAVLmRmLsCiS25R1AChMq3ARY",
+	"FEvT42lMyA23gBWFuvkC9k5+4W20qEPlVnXFDoLPeVrWawbRMBTi77O68Xu+pMW9gqPmd3cnGluMWxwG",
+	"nWfA5gVghQjYnaMyVCtwBTahApgiqMDR1DogSEaZzwfMQzTUKYrKZ+lYLHTe3kDj7nbx3eN5mO/2NU7E",
+	"9rf/9noCxqtyBGvtcTwWj5YvOHdSC7rGW4jAN1i3t/BPU23t3C6eP9av2atiFbGdEFwSX45CGpFUZAEA",
+	"rBrsjU49YD5wy8+wHk/TKdFvy4ECiAX0Uldn1/SIysI3bKIzy9jQpx3xa3N0L2AWEBGZnQP3ucC2sDFm",
+	"wmTLxNi08qVZniwWIVIOdTodCRZJ3QAGy4Y7gR9JNYgOHbcT5SvMtZ7gEqWSsqq1ZVt1L17mthbKA+Tm",
+	"qg6HfS+DgCadDHcXnQo/TCblEuVN7DDTTAKur8e0LV1rPpT1wLeRULbNiHv9wBMZl9hfJ9c8E05ArEDB",
+	"Op8qmVzr1vDkLhlbjgD7fwJty2rTvJ7EVtKFOU8Hlf3MECxuFWI+93YKdX3HrUXgWxxH5Cxf8fArJ2xx",
+	"XOcQy1ufb6CVqDkNo1csqX2/yOHYNTgWwIZWI3AXBpnwfr8b5gDclxtol381sEvotBVQlzi42wNd+sni",
+	"TRz9ZRlHX+UGfQRqZBnWENhQc5RquzqYyXiaHVCkyoHOh6dZQPULeA3IFVlHGZtA5d74Jxk32JtUD7Hg",
+	"WKvAS5gDH6CKDbsWPM26gmcmYL2Ey6EhCQd4lYH6pyFJAYDyEqPVPnUk7rHuGbdCG8PYlXEMxjKuiYGx",
+	"jhAH744kQ/DhD4PPhFdfwFfiZ9dCNXEgwBpjn6DGSg3Z850CHy9cdSenZq0+ue3PVeZ67xP+x9IDWfe+",
+	"NV1EHOKNkVZw+7aEXwhotWbPLToB/fn8dee384u37Yv6c875ft6DNVwfC/zGrS+DFbjRhMusMyTqAOQo",
+	"SE1m13+AFiOn9PKFT0AF+oHLxO6Bh0i4Y/dPO4ttbDEloVZXNqxELt3qhbGuOVQUO5E1/D1U+XqIUy6V",
+	"3cGfGSFYBHtqBFos7llYlITSRCAARal3HqoI+qAj4yj4v+xdbVfbxrP/Knv8qr21jU1IaMgrX+Lb0oLN",
+	"BZM0/zgHraW1UZBXjlYi0By++//MzO5qZUu2AUPSJn3RE6ynfZiZnZ2d+f0YJ6OmGWBslAE86ChWKfO5",
+	"ZCOhQ3oi2AMz7ACZ4fntUGLRaHXWOnwBy4YeKMKbN4P70LS78iVt7summqrCWaVbcL3ZCGoLzrQp8r2j",
+	"/bqTFsKuvTV3+bd+r7uOfmr++WoVPQwvBfO2PsajBvRj60uSycKjpK+2kBmPgESSxInmbPCQnN1q9ZDQ",
+	"5dUr5iUYH1UeKmAsUSGyKKXwNmj9PBaCB1/xHJd6KNGbJVtgWFG5KSIGyUm4T+H1RODVP077PSoknMWh",
+	"TDUuCWd6sOkMjWpRr4RBIYaPlKqaHoJvVNt06/73jumWm4nJZZLC35X6pifbgF4m2UYQ/E/QLXRjQfCF",
+	"zJS2tlYq5JRfN2DH1xjdpDAs7Re7u7vb7RebUtaVKhmIlFPmcrlCHqTkE6NIh5IFcTZKi+lAWGwbQ5eJ",
+	"ycFsPDOJpYhhCqoxDpOpdqib7Hfrd1OlsXa9celhO+1WnWWzWGokC9ff13fq810E9RlK8s/JgzMrFTuT",
+	"CO0xumFeJqmTXjlRAFx6sBf2lQLam+GwfEpf8TWO930c7WXMwPcVfvC0lp/NaLdsHMpQXQikPdL6AFIv",
+	"EKwFt5uxFKrJDrCenByoUBFoFjwixXU6lHa/WSqJ0JgfgvhkggjDfd8N32bF0IrFsqN9KfShQyQ4QadR",
+	"5DbJJAKeJJmETYOnvf2xkD6YyFkSx2PYKmCEF431UKZ4KBIiJh5mTYNRb7IuaCZ4H3D/xyyYIHgpyi8i",
+	"HIgrIWEPEqa0vSH/5tVQetgmx7XiSF6OrhW8j2BiwK9qMmQD5JK+g9Bs8RhaOUnAwGPz/AvhX6LDZEAj",
+	"EocFiyj19Dg0YblgU8Gl2tO7HXdxqJulx676GnA7nsFaVNjY6W/UmbueLMFlwPmzK9m355DZpn2VLVA+",
+	"MKWMkCHNhnJjcjDXBnSkubkjGqtdemLBWBu1JyJiJb6af/aAzRTGKO+xk8LnPItyDNOwxu5oKFduj9gd",
+	"dkeYo0fbo1L+b56k3+Y25xSa9l3tcbDH/6g9jXH41/LsQsUO+6ea2dK4ao7RiBO9rkzNotnZHxy86dLK",
+	"8MosSYSzRyvj6+6gs/979zXdYnLtdAOpaeeThPviXGMNeRreCFUHN1EmHqhhy2CBozQ7E1mgzRLyPtvd",
+	"kUU15FEieHDjRNaHktpyKcRM6W7SEUnHDARRqtG6bnugUlih6Sw+LE0iMoP9w3N9Ks/1TI/4N7KJyuSK",
+	"bVQnFydz+oZSRb0QAftpp/Xy51eUaKBFeZqpdN4JKxO9H3umJ5a8++6a7i54Ns8FiawGnUG3Mi/McNNX",
+	"5kicOKcaEcekHcN2Y1ZLyaeizoqsNk12IBE20H4h910Ia7IKPvWtbdKKnIqONLjV+H3kcp0lYhxes3Ec",
+	"RfFnao33P5VwyAvcAWsiSJaNEDERm1qLOKG/8+op06uqtugnayVANaM4jgSXa6VwvAnF59q/I9VjtXrC",
+	"gOqObCw/w4ieq53026J+2msrEjVOidOas0CMQ4lZqBr3jVwmR6HQvyD9GVvvH1EvP2U8gl3+UIrrUKWw",
+	"a9DP1ckBMW8JlXVxKGNzu9Vqsh7imOONCGmpYWq9ENV0z9MbeTwgJa4AlcPh0k0a3npFbobmqXk0isWn",
+	"hOvS3TFhgHrhXTd8Gt39XQNxvaTSwBUP2OLV4R/vOkeHZN/o3ywFoQmlCgOhz8k8RE6EFnkUCPLcll43",
+	"9JVEsNQUsyjmzfdGh/k3gfWhe2sT03SmzHpPEZrWZqp2C+kpcxxKc7odjhtTAqOpxTgtPKot0fmKhVnn",
+	"ZfdP/vy/w/7bpWAf5h4H7cP8dPquN+j85f7SPToevHN/GPT750ed3rvz00H3+NS98vrs+PBgH5Z9uORe",
+	"2X+3f3iw7/5y1vuz13/bO3/dPe72Xnd7+4Vv6Jadn50cFh6aAyNxLh0dnJ4e9H473+8fHXd7p53BQb9X",
+	"5XRsYWSVF0+1i5bF3OFYln+DpmN9P1d0Iu+kfDVrTxkXMS19Q4O8JOXMsUwmIN5kHclCSenPxesUwzbL",
+	"j3Nm/9PO9vbPtAgRXD8sd9NQYVQdjM/DNV73Rbh8CU7rLLdWGicUeLvfWl8F1/fdq/QX8F5uq2nDCa7R",
+	"REzAhqZC4mkKMUioDLbninklZsKr55CgyLAzlEjhgB7THgHbO9OOOeuc9gewEwBhMwww5dD09/ZfzIPg",
+	"Za1XzvVQCvKFFfYrUpAv7gvXWW7vpF66psOI5LIoiyuHq7EuusaZ1nxT5hSFlYNgGNlSme8LoYnu16me",
+	"N6gYTydhPwoGyxXlG4HGuK9+LI0HlSlIfQ2fdLkSrULHKEWbWKYp1eAxGmTih5Z8z1qSQ0z8g5TEUMit",
+	"VW3WXBr6NDTejy7+P6KFD4gWWs7Ab8nfMY3a+qL/tbKExhG4h8vb4s7ROIVELlnXZJg2Cg67gTwInrMn",
+	"VqO3L7Ip8mtiU9xu7+zu/Prsxc7uaorF78Y/51/VLb8QPEov/l4mg7/jLbXHTaiK0ouq0IZbEBkhrf69",
+	"B174WRKmN7W99x8KBSYXwr9kny+QWHShCBO+6czGVKScgLG3piJNQl8tG7wjfct6zDqzSJ82LykJnB+i",
+	"4wQpHkWmKOwsrmexolgKaeLmxwvEVvfdVJY4rdD6Pz9iFaJ50v3/RamMZ0LyWdg0YlQ1uvs68+oexxmr",
+	"zcdGRPuP036vP/oo/MpIo8keuwePx1vBL4nL4za3X/M1DlRLF0YRVe+GV1gxLB78uY1LFDSvPxOyc3zA",
+	"gtjPpjD4pXqHGUB/rzwRf956lpPZEA3FYpmhIVy82dMZTqbukGqqA57yEVdiKIOYtkUmAThOGEfMDUyT",
+	"R39W4SEQnhrGgcB0JSxGDFNlUnrfaiPD6YmhtLsvRBcLRaBzny1Zm4Esq4iInQgehFIo9ZgGOv9IVbjc",
+	"jieO5eObaJy5QGCdJ37cYkaVi4xxXJYYkzeOb/NI42g+UTGKJvZZeyz1Mp4G7PRHWRgFFjYEBrNk5Irv",
+	"/FIbCZ6IBF4PPhqfheeX4sb8qYT2St5/AJtKMkHmOEui2l5tC22t/sYCpq09A8gJzpvM7LSoRms6zRCj",
+	"4xXTVPWhYrNQShFgiRZZtTnG7zIuvlNiT89JZFkUT5TOn9cs4gb2w9IMLmDMIGEx475us9SNch7W10oe",
+	"P+Lg7UoufYyLg2iZiVFpnPCJ2xVNlbvYjWxk/1QwAjgmhHNq8BsML9kcgIM+2PIFYiq6w2Ywfcp3C4Hg",
+	"QYO4CtmnTGRCfyeIPjmfyJRINFBE/uYg+lQrMuU5Lyv73h/xyDkZcnh+zczZSSt0+WM8UqvagmyoxcaY",
+	"bPKKjs+SOI39OALZhHYYYIylMBlEYJ2lFzFVx1q8koKUEuLIHdpiC+4pxz+A9QQER6RpKCcF6TV33u0D",
+	"Dq2T1UULOERlN3RARLi5sCqmfDqzR4qu7MKrSj4Dq/yluMlfuwAyVNAjBBUqectkkogJ5kto3nfGR3h8",
+	"iOajiN6jadcX34J1O5JioGwmEhVLyplGSJSYjUNJJMyUtsa4vLHRUf1+Swa5+Hba3dRxZcRFtF6ww2h+",
+	"XSdQvxFN8C26zS7TI45n90ovRVVZqftRnAV4F2s3W+CkqzTJfJj9gE3jQFi2P44u/GnKZcCTgBlGSHis",
+	"yTo5ZtmU3wwlT5LwSmD5EQiARGSbOuPRZ37jUPAugOMXYfMxd54GGCQnlEOpC6gWTBYWUelZuBJJOL6h",
+	"1xgsyPJcJ7RqnXygVuQpEvjWOBSqANMG/VKx5cNF34bQJGxwhDzjBePZWMGDXcJ3Ni+QQlMuWmQ/Tqy+",
+	"WG5mPEOEuGXtl7utlS1Kw6lQoKNLGzZHJfvhlxIS2ZKlUArwe1EqHJRO76pdp5kHB/rFTp0pAfOgk1DV",
+	"jPtCNRk8jSnRmNqzsiP2A3ca4bUD+z4oDi0nvxjfTlzz6YyOV2A7gD/BHefmK7DoGwQDmPkQxHBnt92G",
+	"5ovP5wQdlqMcwD1xFNjfdX1jrY6vOsfHW+2XfLTttxrP+TPR2PWftRsvg+eisT1uj3b5jv9r8LIFDxCj",
+	"zl5tv390fNgdYGJAPtl7te3W9otGu93Ybg/a23ut1l6r1WxvP9t5/uI/tbp1ks6NGQM9RPeTp1wPkUEp",
+	"m/d6i/0kulxw8hBmcotg6dRWS//XKPmf/g8fnwnf+ui1dhP7ltHGee3BgH6v7LIJNho8zLnZuy3oQwKm",
+	"JdX8TCM+mfCJKJGvuhWMxbWUEBTJzHq/dQfMhIbhww0SNY/95OX2yvvZIXryMQqvkwaLsCDNQKQ8jJTX",
+	"ZAdSAzYS0qSXg4jqlMFiT7ifxklpP/CKloayy2SOkMRxSQC3XhtlCtc62h+UvMkhqkeBL7kFO7myaI1P",
+	"eBdvhCdQLc1crBuXqRfUeflz+SwN4O5bUoL1LGfBGKzulQ1MO6biDk9pe1c1uNbSLH/l2RlWkdTUjFfO",
+	"k7FB6zUuU/SMmFW/D67JQFwX5KxVJmd4b6W4OobQOZcIeCpwQSybohSL1ypalqvVuuM2Z2BL1n7zS2yl",
+	"ccH2fqkJCSPwftEIfyjpArVu0RKFgYEERnmn+j7mkeX2tI+TyfBThhsXcSWSZtkQGVM//w1vzvTnbl/+",
+	"ZbpW/lp3Cci7DGtBWS/t6rC8q2jeWWeEbB6hMZOlDaDl406CMuOJid+XXrdqu3hZz+zcENplKR88xG8u",
+	"TlwFmjNtN6s6WKjofV8YbpQZO7H6ST0gi/KoV7sPC6K7RtHwX3+VT5jdZ4SKBbEUhCw1igP8JZxIi4rs",
+	"BMbmy41oV8ZEpATKdihZu2W85ToCbQZhIvwU47Qy1qHcOXRmx9EfyoinIqmbOtcTkSY3jQ784ZlQsg4H",
+	"69pyzJEtnPF1pN5OW1BuChPVLf06vOXs5HA1Nvnt7e3tfwMAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

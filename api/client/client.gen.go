@@ -2581,7 +2581,9 @@ type DeadLetterRetryInput struct {
 
 // DeadLetterRetryResult defines model for DeadLetterRetryResult.
 type DeadLetterRetryResult struct {
-	Message DeadLetter `json:"message"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+	Message DeadLetter      `json:"message"`
 }
 
 // DeadLetterRetryTarget A different target for this retry: a topic or a URL. Allowed are the letter's
@@ -2752,7 +2754,9 @@ type DeadlineInput struct {
 
 // DeletedDeadLetter defines model for DeletedDeadLetter.
 type DeletedDeadLetter struct {
-	ID openapi_types.UUID `json:"id"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges    `json:"changes,omitempty"`
+	ID      openapi_types.UUID `json:"id"`
 }
 
 // Delivery The delivery of one event to one endpoint.
@@ -2761,9 +2765,12 @@ type Delivery struct {
 	Attempts int `json:"attempts"`
 
 	// Body The CloudEvent as it is sent.
-	Body      JSONObject `json:"body,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Body JSONObject `json:"body,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	EndedAt   *time.Time      `json:"ended_at,omitempty"`
 
 	// Error Why the latest attempt failed.
 	Error *string `json:"error,omitempty"`
@@ -4770,6 +4777,7 @@ type PlannedChange struct {
 	Count *int64 `json:"count,omitempty"`
 
 	// From Absent if there is none before. With `count`, the earliest of several times.
+	// `***` replaces content for callers without `payloads:read`.
 	From *string `json:"from,omitempty"`
 
 	// Member What changes. Of a saga: `deadline` is that of the current phase; `order` is an
@@ -4778,7 +4786,8 @@ type PlannedChange struct {
 	// saga is to be compensated. Of dead letters: `status`. Of runs: `state`,
 	// `cancel_requested_at` (the worker is asked to stop), and `new_run`: the state of
 	// a run that would be created. `place` is `live` or `archive`; `content` is
-	// `stored` before it is erased. Of what is edited: the name of its member.
+	// `stored` before it is erased. `secret` is the time when the newest secret of a
+	// webhook was created. Of what is edited or created: the name of its member.
 	Member string `json:"member"`
 
 	// Of The things that `count` counts; absent for the one that the action is about.
@@ -5511,6 +5520,9 @@ type Saga struct {
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
 
 	// Clean Set at the end; false if effects may remain.
 	Clean                 *bool      `json:"clean,omitempty"`
@@ -6879,6 +6891,9 @@ type WebhookWorkflowNames = []string
 type Worker struct {
 	AllowedActions []string `json:"allowed_actions"`
 
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// Commands Empty: everything.
 	Commands     []string   `json:"commands,omitempty"`
 	DetachedAt   *time.Time `json:"detached_at,omitempty"`
@@ -7694,6 +7709,10 @@ type GetArchivedDeadLetterParams struct {
 
 // RestoreDeadLetterParams defines parameters for RestoreDeadLetter.
 type RestoreDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -7817,7 +7836,8 @@ type UpdateDeadLetterGroupParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7962,8 +7982,13 @@ type DeleteDeadLetterParams struct {
 	// Reason Recorded in the audit trail. Returns 422 if missing, like a missing body member.
 	Reason RequiredReason `form:"reason" json:"reason"`
 
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7988,7 +8013,8 @@ type UpdateDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -7999,7 +8025,8 @@ type AcknowledgeDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8017,7 +8044,8 @@ type DiscardDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8035,7 +8063,8 @@ type RequeueDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8053,7 +8082,8 @@ type ResolveDeadLetterParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8066,8 +8096,13 @@ type ResolveDeadLetterParams struct {
 
 // RetryDeadLetterParams defines parameters for RetryDeadLetter.
 type RetryDeadLetterParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8091,7 +8126,8 @@ type UpdateDefaultPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8102,7 +8138,8 @@ type PutDefaultPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8165,7 +8202,8 @@ type UpdateRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8176,7 +8214,8 @@ type ApproveRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8194,7 +8233,8 @@ type CancelRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8225,7 +8265,8 @@ type PauseRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8243,7 +8284,8 @@ type ResumeRedriveParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8285,7 +8327,8 @@ type UpdateTopicPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8296,7 +8339,8 @@ type PutTopicPolicyParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8471,6 +8515,10 @@ type ListJobDefinitionsParamsInclude string
 
 // CreateJobDefinitionParams defines parameters for CreateJobDefinition.
 type CreateJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8486,8 +8534,13 @@ type DeleteJobDefinitionParams struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8506,15 +8559,25 @@ type GetJobDefinitionParamsInclude string
 
 // UpdateJobDefinitionParams defines parameters for UpdateJobDefinition.
 type UpdateJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // ReplaceJobDefinitionParams defines parameters for ReplaceJobDefinition.
 type ReplaceJobDefinitionParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -8562,7 +8625,8 @@ type PauseJobDefinitionParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8580,7 +8644,8 @@ type ResumeJobDefinitionParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -8596,6 +8661,10 @@ type CreateJobRunParams struct {
 	// Wait How long to wait for the run to end, for example `20s`. The server
 	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
@@ -8827,6 +8896,10 @@ type GetRunLogParamsFormat string
 
 // ReassignJobRunParams defines parameters for ReassignJobRun.
 type ReassignJobRunParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8840,6 +8913,10 @@ type RerunJobRunParams struct {
 	// Wait How long to wait for the run to end, for example `20s`. The server
 	// may shorten it.
 	Wait *JobRunWait `form:"wait,omitempty" json:"wait,omitempty"`
+
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
@@ -9131,8 +9208,13 @@ type CreateSagaBulkParams struct {
 
 // UpdateSagaBulkParams defines parameters for UpdateSagaBulk.
 type UpdateSagaBulkParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9208,8 +9290,13 @@ type GetSagaParamsView string
 
 // UpdateSagaParams defines parameters for UpdateSaga.
 type UpdateSagaParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9224,7 +9311,8 @@ type AcknowledgeSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9239,7 +9327,8 @@ type CancelSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9254,7 +9343,8 @@ type CompensateSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9287,7 +9377,8 @@ type ExtendDeadlineParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9302,7 +9393,8 @@ type ForceCompleteParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9317,18 +9409,24 @@ type ForceFailParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
 // RestoreSagaParams defines parameters for RestoreSaga.
 type RestoreSagaParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
 	// not part of the key.
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9349,7 +9447,8 @@ type ResumeSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9364,7 +9463,8 @@ type ResumeCompensationParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9379,7 +9479,8 @@ type RetrySagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9434,7 +9535,8 @@ type CompleteStepParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9449,7 +9551,8 @@ type FailStepParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9464,7 +9567,8 @@ type SkipStepParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9479,7 +9583,8 @@ type SuspendSagaParams struct {
 	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9539,7 +9644,8 @@ type ChangeSettingsParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9683,8 +9789,13 @@ type DeleteWebhookParams struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
 
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9695,7 +9806,8 @@ type UpdateWebhookParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 }
 
@@ -9740,7 +9852,8 @@ type DisableWebhookParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9758,7 +9871,8 @@ type EnableWebhookParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9781,8 +9895,13 @@ type RedeliverFailedParams struct {
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9795,6 +9914,10 @@ type RotateWebhookSecretParams struct {
 
 // TestWebhookParams defines parameters for TestWebhook.
 type TestWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9830,6 +9953,10 @@ type ListWorkersParamsInclude string
 
 // DetachWorkerParams defines parameters for DetachWorker.
 type DetachWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9840,6 +9967,10 @@ type DetachWorkerParams struct {
 
 // DrainWorkerParams defines parameters for DrainWorker.
 type DrainWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9850,6 +9981,10 @@ type DrainWorkerParams struct {
 
 // UndetachWorkerParams defines parameters for UndetachWorker.
 type UndetachWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9860,6 +9995,10 @@ type UndetachWorkerParams struct {
 
 // UndrainWorkerParams defines parameters for UndrainWorker.
 type UndrainWorkerParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9905,7 +10044,8 @@ type ListWorkflowsParamsInclude string
 // RegisterWorkflowParams defines parameters for RegisterWorkflow.
 type RegisterWorkflowParams struct {
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9929,7 +10069,8 @@ type DisableWorkflowParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -9947,7 +10088,8 @@ type EnableWorkflowParams struct {
 	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 
 	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
-	// marked `x-if-match: required`, and everywhere with `server.require_if_match`.
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
 	IfMatch *IfMatch `json:"If-Match,omitempty"`
 
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
@@ -12432,6 +12574,7 @@ func NewRestoreDeadLetterRequestWithBody(server string, messageID DeadLetterID, 
 	var r requested
 	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/dlq/archive/%s/restore", pathParam0), contentType, body)
@@ -12610,6 +12753,7 @@ func NewDeleteDeadLetterRequest(server string, messageID DeadLetterID, params *D
 	if params != nil {
 		r.query("force", params.Force, "boolean", "")
 		r.query("reason", &params.Reason, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/dlq/messages/%s", pathParam0), "", nil)
@@ -12719,6 +12863,7 @@ func NewRetryDeadLetterRequestWithBody(server string, messageID DeadLetterID, pa
 	var r requested
 	pathParam0 := r.path("message_id", messageID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -13076,6 +13221,7 @@ func NewCreateJobDefinitionRequest(server string, params *CreateJobDefinitionPar
 func NewCreateJobDefinitionRequestWithBody(server string, params *CreateJobDefinitionParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, "/api/v1/job-definitions", contentType, body)
@@ -13087,6 +13233,7 @@ func NewDeleteJobDefinitionRequest(server string, definition JobDefinitionRef, p
 	if params != nil {
 		r.query("force", params.Force, "boolean", "")
 		r.query("reason", params.Reason, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0), "", nil)
@@ -13110,6 +13257,7 @@ func NewUpdateJobDefinitionRequestWithBody(server string, definition JobDefiniti
 	var r requested
 	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0), contentType, body)
@@ -13123,6 +13271,7 @@ func NewReplaceJobDefinitionRequestWithBody(server string, definition JobDefinit
 	var r requested
 	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPut, server, fmt.Sprintf("/api/v1/job-definitions/%s", pathParam0), contentType, body)
@@ -13202,6 +13351,7 @@ func NewCreateJobRunRequestWithBody(server string, definition JobDefinitionRef, 
 	pathParam0 := r.path("definition", definition, "string", "")
 	if params != nil {
 		r.query("wait", params.Wait, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Prefer", params.Prefer, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 		r.head("traceparent", params.Traceparent, "string", "")
@@ -13437,6 +13587,7 @@ func NewReassignJobRunRequestWithBody(server string, runID JobRunID, params *Rea
 	var r requested
 	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-runs/%s/reassign", pathParam0), contentType, body)
@@ -13461,6 +13612,7 @@ func NewRerunJobRunRequestWithBody(server string, runID JobRunID, params *RerunJ
 	pathParam0 := r.path("run_id", runID, "string", "uuid")
 	if params != nil {
 		r.query("wait", params.Wait, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Prefer", params.Prefer, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -13637,6 +13789,7 @@ func NewUpdateSagaBulkRequestWithBody(server string, sagaBulkID SagaBulkID, para
 	var r requested
 	pathParam0 := r.path("saga_bulk_id", sagaBulkID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/sagas/bulk/%s", pathParam0), contentType, body)
@@ -13702,6 +13855,7 @@ func NewUpdateSagaRequestWithBody(server string, sagaID SagaID, params *UpdateSa
 	var r requested
 	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodPatch, server, fmt.Sprintf("/api/v1/sagas/%s", pathParam0), contentType, body)
@@ -13823,6 +13977,7 @@ func NewRestoreSagaRequestWithBody(server string, sagaID SagaID, params *Restore
 	var r requested
 	pathParam0 := r.path("saga_id", sagaID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
@@ -14161,6 +14316,7 @@ func NewDeleteWebhookRequest(server string, webhookID WebhookID, params *DeleteW
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
 		r.query("reason", params.Reason, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 	}
 	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/webhooks/%s", pathParam0), "", nil)
@@ -14267,6 +14423,7 @@ func NewRotateWebhookSecretRequestWithBody(server string, webhookID WebhookID, p
 	var r requested
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("If-Match", params.IfMatch, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
@@ -14277,6 +14434,7 @@ func NewTestWebhookRequest(server string, webhookID WebhookID, params *TestWebho
 	var r requested
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/test", pathParam0), "", nil)
@@ -14342,6 +14500,7 @@ func NewDetachWorkerRequestWithBody(server string, workerID WorkerID, params *De
 	var r requested
 	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/detach", pathParam0), contentType, body)
@@ -14355,6 +14514,7 @@ func NewDrainWorkerRequestWithBody(server string, workerID WorkerID, params *Dra
 	var r requested
 	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/drain", pathParam0), contentType, body)
@@ -14388,6 +14548,7 @@ func NewUndetachWorkerRequestWithBody(server string, workerID WorkerID, params *
 	var r requested
 	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/undetach", pathParam0), contentType, body)
@@ -14401,6 +14562,7 @@ func NewUndrainWorkerRequestWithBody(server string, workerID WorkerID, params *U
 	var r requested
 	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/undrain", pathParam0), contentType, body)
@@ -16152,13 +16314,14 @@ func (c *ClientWithResponses) ListJobDefinitionsWithResponse(ctx context.Context
 
 type CreateJobDefinitionResponse struct {
 	Answer
+	JSON200                       *JobDefinitionFound
 	JSON201                       *JobDefinition
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseCreateJobDefinitionResponse(rsp *http.Response) (*CreateJobDefinitionResponse, error) {
 	var a CreateJobDefinitionResponse
-	return unless(&a, a.read(rsp, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 func (c *ClientWithResponses) CreateJobDefinitionWithBodyWithResponse(ctx context.Context, params *CreateJobDefinitionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobDefinitionResponse, error) {
@@ -17972,13 +18135,14 @@ func (c *ClientWithResponses) CreateWebhookWithResponse(ctx context.Context, par
 
 type DeleteWebhookResponse struct {
 	Answer
+	JSON200                       *Webhook
 	ApplicationProblemJSON428     *PreconditionRequired
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseDeleteWebhookResponse(rsp *http.Response) (*DeleteWebhookResponse, error) {
 	var a DeleteWebhookResponse
-	return unless(&a, a.read(rsp, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 // DeleteWebhookWithResponse Delete a webhook and its deliveries
@@ -18176,13 +18340,14 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 
 type TestWebhookResponse struct {
 	Answer
+	JSON200                       *Delivery
 	JSON202                       *DeliveryAccepted
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseTestWebhookResponse(rsp *http.Response) (*TestWebhookResponse, error) {
 	var a TestWebhookResponse
-	return unless(&a, a.read(rsp, answer{202, &a.JSON202}, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{202, &a.JSON202}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 // TestWebhookWithResponse Send a test event to a webhook

@@ -161,6 +161,7 @@ func (n *node) lettersEdge() *dlqapi.DeadLetters {
 		WakeRedrives: l.redriver.Wake,
 		PolicyOf:     n.deadLetters.queue.PolicyOf,
 		Drive:        l.redriver.Now,
+		MayDrive:     l.redriver.MayDrive,
 		Routes:       l.redriver.Routes(),
 		UndoneByHand: l.sagas.UndoneByHand,
 	}

@@ -83,6 +83,8 @@ type Queue interface {
 	// CodeNoKafka when the claim's Routes do not reach its target. Nothing is claimed
 	// then.
 	Take(ctx context.Context, c Claim, lease time.Duration) (Drive, error)
+	// MayTake returns the fault with which Take would refuse a claim at present, and claims nothing.
+	MayTake(ctx context.Context, c Claim) error
 	// HandOver records, durably on return, that letters are about to be sent; not a
 	// byte may be sent before. ok is false when their redrive is no longer running:
 	// they must not be sent then. Finish clears the record.

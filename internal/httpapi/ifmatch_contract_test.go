@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -24,7 +25,7 @@ func TestWhichOperationsRequireIfMatch(t *testing.T) {
 		takes := rt.checked.Operation.Parameters.GetByInAndName("header", "If-Match") != nil
 		change := key.method == http.MethodPut || key.method == http.MethodPatch
 		edits := change && strings.HasPrefix(key.path, "/api/v1/dlq/") || rt.operation == "updateSaga"
-		r := &http.Request{Header: http.Header{}}
+		r := &http.Request{URL: &url.URL{}, Header: http.Header{}}
 		byDefault, ifConfigured := lax.unguarded(rt, r), strict.unguarded(rt, r)
 		if (byDefault != nil) != edits {
 			t.Errorf("%s: without If-Match %v", rt.name, byDefault)
@@ -38,6 +39,10 @@ func TestWhichOperationsRequireIfMatch(t *testing.T) {
 			if f := fault.As(ifConfigured); f.Kind != fault.Unguarded || !strings.Contains(f.Detail, at) ||
 				!strings.HasPrefix(key.path, rt.read) {
 				t.Errorf("%s is told %v", rt.name, ifConfigured)
+			}
+			dry := &http.Request{URL: &url.URL{RawQuery: "dry_run=true"}}
+			if err := strict.unguarded(rt, dry); err != nil {
+				t.Errorf("a dry run of %s: %v", rt.name, err)
 			}
 			r.Header.Set("If-Match", `"1"`)
 			if err := strict.unguarded(rt, r); err != nil {

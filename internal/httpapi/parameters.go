@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -143,10 +144,13 @@ func parameterFields(bad *openapi3filter.RequestError) []fault.Field {
 	return fields
 }
 
-// unguarded returns the fault of a request without the If-Match that the operation requires.
-// Fault: Unguarded.
+// unguarded returns the fault of a request without the If-Match that the operation requires. A dry run changes
+// nothing that another client may have changed, and needs none. Fault: Unguarded.
 func (s *server) unguarded(rt *route, r *http.Request) error {
 	if rt.guarded == never || rt.guarded == configured && !s.cfg.RequireIfMatch || r.Header["If-Match"] != nil {
+		return nil
+	}
+	if dry, _ := strconv.ParseBool(r.URL.Query().Get("dry_run")); dry {
 		return nil
 	}
 	return fault.New(fault.Unguarded, httpkit.CodeIfMatch,

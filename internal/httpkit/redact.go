@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/skald-saga/skald/api"
 )
 
 // Redacted replaces content for callers without payloads:read.
@@ -48,8 +50,9 @@ func (n Redactor) Redact(body any) (covered any, ok bool) {
 }
 
 var (
-	rawJSON = reflect.TypeFor[json.RawMessage]()
-	anyText = reflect.TypeFor[string]()
+	rawJSON       = reflect.TypeFor[json.RawMessage]()
+	plannedChange = reflect.TypeFor[api.PlannedChange]()
+	anyText       = reflect.TypeFor[string]()
 )
 
 func (n Redactor) walk(v reflect.Value) bool {
@@ -66,6 +69,10 @@ func (n Redactor) walk(v reflect.Value) bool {
 			}
 		}
 	case reflect.Struct:
+		if v.Type() == plannedChange {
+			n.change(v.Addr().Interface().(*api.PlannedChange))
+			return true
+		}
 		for i := range v.NumField() {
 			// Members of embedded structs are part of the answer as well, exported or not.
 			if of := v.Type().Field(i); (of.IsExported() || of.Anonymous) && !n.member(v.Field(i), of) {
@@ -79,6 +86,20 @@ func (n Redactor) walk(v reflect.Value) bool {
 		return v.IsNil()
 	}
 	return true
+}
+
+// change redacts what a dry run says about content, which it names by its path.
+func (n Redactor) change(c *api.PlannedChange) {
+	for name := range strings.SplitSeq(c.Member, ".") {
+		if !n[name] {
+			continue
+		}
+		for _, value := range []**string{&c.From, &c.To} {
+			if *value != nil {
+				*value = new(RedactedText)
+			}
+		}
+	}
 }
 
 func (n Redactor) member(f reflect.Value, of reflect.StructField) bool {

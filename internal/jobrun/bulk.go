@@ -136,10 +136,16 @@ func (b *Bulk) Changes(r *Run, now time.Time) (all planned.List) {
 		if err != nil {
 			return nil
 		}
-		all.Differs("state", string(r.State), string(after.State))
-		if !after.State.Terminal() {
-			all.Differs("cancel_requested_at", planned.Text(r.CancelRequestedAt), planned.Text(after.CancelRequestedAt))
-		}
+		return Differs(r, &after)
+	}
+	return all
+}
+
+// Differs returns what an event changes in a run, as operations on many runs say it.
+func Differs(before, after *Run) (all planned.List) {
+	all.Differs("state", string(before.State), string(after.State))
+	if !after.State.Terminal() {
+		all.Differs("cancel_requested_at", planned.Text(before.CancelRequestedAt), planned.Text(after.CancelRequestedAt))
 	}
 	return all
 }

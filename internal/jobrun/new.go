@@ -230,3 +230,9 @@ func (r *Run) Rights() string {
 	}
 	return AsOperator
 }
+
+// Alone reports whether a run is created only if no other one with its concurrency key is active: requested by hand,
+// with the policy forbid.
+func (r *Run) Alone() bool {
+	return r.Trigger == ByHand && r.Concurrency == Forbid && r.ConcurrencyKey != ""
+}

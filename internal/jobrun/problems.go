@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/fault"
 )
 
@@ -153,6 +155,16 @@ func Judge(r *Run, f Fence, c Call) (replayed, retry bool, refusal error) {
 // Conflict returns the fault for an operator's action that the state of a run forbids.
 func (r *Run) Conflict(what string) *fault.Error {
 	return fault.New(fault.Conflict, CodeConflict, "the job run is %s and cannot be %s", r.State, what).Allowing(r.Actions())
+}
+
+// NameTaken is the fault for a definition whose name another one has.
+func (d *Definition) NameTaken() *fault.Error {
+	return fault.New(fault.Conflict, CodeNameTaken, "a job definition named %q already exists", d.Name)
+}
+
+// NotEnded is the fault for deleting a definition of which a run has not ended.
+func NotEnded(run uuid.UUID) *fault.Error {
+	return fault.New(fault.Conflict, CodeActiveRuns, "run %s of the job definition, and possibly others, has not ended", run)
 }
 
 // Actions lists what an operator can currently do with a run.

@@ -108,6 +108,8 @@ type Runs interface {
 	// and created is false. Fault: Conflict (CodeForbidden) if its policy is forbid, its trigger is
 	// MANUAL and another run with its key has not ended; the detail names that run.
 	Create(ctx context.Context, r Run, by operator.Action) (stored Run, created bool, err error)
+	// MayCreate returns the fault with which Create would refuse a run at present, and stores nothing.
+	MayCreate(ctx context.Context, r *Run) error
 	// Run returns one. Fault: NotFound.
 	Run(ctx context.Context, tenant, id uuid.UUID) (Run, error)
 	ListRuns(ctx context.Context, tenant uuid.UUID, f Filter, p page.ByTime) (page.Of[Run], error)

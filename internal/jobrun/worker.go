@@ -83,6 +83,23 @@ func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 	return true, nil
 }
 
+// Dated sets the times of a worker that Moved has just moved, as stores do.
+func (w *WorkerProcess) Dated(before *WorkerProcess, to WorkerState, now time.Time) {
+	if to == WorkerDraining && w.DrainAt == nil && (w.State != before.State || w.State == WorkerLost) {
+		w.DrainAt = &now
+	}
+	if w.State == before.State {
+		return
+	}
+	w.LostAt, w.DetachedAt = nil, nil
+	switch w.State {
+	case WorkerDetached:
+		w.DetachedAt = &now
+	case WorkerLost:
+		w.LostAt = &now
+	}
+}
+
 // Actions lists what an operator can currently do with a worker; never nil.
 func (w *WorkerProcess) Actions() []string {
 	switch {

@@ -4,10 +4,13 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 )
 
 // UpdateDeadLetter changes labels, assignee and note of a letter, and when it is
@@ -169,6 +172,10 @@ func (s *Handlers) DeleteDeadLetter(ctx context.Context, in api.DeleteDeadLetter
 		if err != nil {
 			return nil, err
 		}
+		if httpkit.DryRun(ctx) {
+			return httpkit.Answer{Status: http.StatusOK, Body: api.DeletedDeadLetter{ID: l.ID,
+				Changes: httpkit.Planned(planned.List{{Member: "place", From: "live"}})}}, nil
+		}
 		switch err := s.Letters.Delete(ctx, l, s.didLetter(ctx, l.ID, dlq.VerbDelete, &in.Params.Reason, l.Tombstone())); {
 		case err == nil:
 			return httpkit.Answer{Status: http.StatusOK, Body: api.DeletedDeadLetter{ID: l.ID}}, nil
@@ -188,6 +195,9 @@ func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLett
 		reason = in.Body.Reason
 	}
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
+	if httpkit.DryRun(ctx) {
+		return s.wouldRestore(ctx, in.MessageID)
+	}
 	l, err := s.Letters.Restore(ctx, tenant, in.MessageID, s.Now(),
 		s.didLetter(ctx, in.MessageID, verbRestore, reason, nil))
 	if err == nil {
@@ -195,8 +205,38 @@ func (s *Handlers) RestoreDeadLetter(ctx context.Context, in api.RestoreDeadLett
 	}
 	if fault.KindOf(err) == fault.NotFound {
 		if l, getErr := s.Letters.Get(ctx, tenant, in.MessageID); getErr == nil && l.ArchivedAt == nil {
-			err = withCurrentLetter(fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is not archived").Allowing(l.Actions()), &l)
+			err = notArchived(&l)
 		}
 	}
 	return nil, err
+}
+
+// notArchived is the fault for restoring a live letter.
+func notArchived(l *dlq.Letter) error {
+	return withCurrentLetter(
+		fault.New(fault.Conflict, dlq.CodeConflict, "the dead letter is not archived").Allowing(l.Actions()), l)
+}
+
+// wouldRestore answers a dry run with a letter as it would be when it is restored.
+func (s *Handlers) wouldRestore(ctx context.Context, id uuid.UUID) (api.Response, error) {
+	l, err := s.Letters.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return nil, err
+	}
+	if l.ArchivedAt == nil {
+		return nil, notArchived(&l)
+	}
+	c, err := dlq.Apply(l, dlq.RestoreRequested{}, s.moment())
+	if err != nil {
+		return nil, withCurrentLetter(err, &l)
+	}
+	c.After.ArchivedAt = nil
+	out, err := s.letterWould(ctx, &l, &c.After)
+	if err != nil {
+		return nil, err
+	}
+	body := out.Body.(api.DeadLetter)
+	*body.Changes = append(httpkit.PlannedChanges(planned.List{{Member: "place", From: "archive", To: "live"}}),
+		*body.Changes...)
+	return out, nil
 }

@@ -301,19 +301,23 @@ func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
 	live := q.push(q.toTarget(""))
 	archived := "/api/v1/dlq/archive/" + l.ID.String()
 	q.Send("GET", archived, "").Wants(404, "DLQ_NOT_FOUND")
+	q.Send("POST", archived+"/restore?dry_run=true", "").Wants(409, "DLQ_CONFLICT")
 	p := q.Send("POST", archived+"/restore", "").Wants(409, "DLQ_CONFLICT")
 	if p.Current == nil || p.Current.Status != client.DeadLetterStatusPENDING {
 		t.Errorf("a live one: %+v", p)
 	}
-	q.Send("POST", at(l)+"/resolve", "").Letter(200)
-	for range 100 { // a letter is archived when its retention has passed on the database's clock
-		if n, err := q.loops.Archive(t.Context(), 10); err != nil {
-			t.Fatal(err)
-		} else if n > 0 {
-			break
+	archive := func() {
+		q.Send("POST", at(l)+"/resolve", "").Letter(200)
+		for range 100 { // a letter is archived when its retention has passed on the database's clock
+			if n, err := q.loops.Archive(t.Context(), 10); err != nil {
+				t.Fatal(err)
+			} else if n > 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(time.Millisecond)
 	}
+	archive()
 	for _, path := range []string{at(l), archived} {
 		r := q.Send("GET", path, "")
 		got := r.Letter(200)
@@ -347,11 +351,23 @@ func TestAnArchivedLetterIsReadAndRestored(t *testing.T) {
 		t.Errorf("the live ones: %+v", list)
 	}
 	restored := q.Send("POST", archived+"/restore", `{"reason":"again"}`).Letter(200)
-	if restored.Status != client.DeadLetterStatusPENDING || restored.NextRetryAt != nil || restored.Archived != nil {
-		t.Errorf("restored: %+v", restored)
-	}
 	q.Send("GET", archived, "").Wants(404, "DLQ_NOT_FOUND")
 	if kept := q.Send("GET", at(l), "").Letter(200); !cmp.Equal(kept, restored) {
 		t.Errorf("(-answered +kept):\n%s", cmp.Diff(restored, kept))
+	}
+
+	archive()
+	before := q.Send("GET", archived, "").Letter(200)
+	would := q.Send("POST", archived+"/restore?dry_run=true", `{"reason":"again"}`).Letter(200)
+	if c := would.Changes; c == nil || len(*c) == 0 || (*c)[0].Member != "place" || *(*c)[0].To != "live" {
+		t.Errorf("the dry run says %+v", c)
+	}
+	if kept := q.Send("GET", archived, "").Letter(200); !cmp.Equal(kept, before) {
+		t.Errorf("a dry run (-before +after):\n%s", cmp.Diff(before, kept))
+	}
+	restored = q.Send("POST", archived+"/restore", `{"reason":"again"}`).Letter(200)
+	if would.Status != restored.Status || would.MaxRetries != restored.MaxRetries || would.NextRetryAt != nil ||
+		would.Archived != nil {
+		t.Errorf("the dry run says %+v, and %+v comes of it", would, restored)
 	}
 }

@@ -37,6 +37,9 @@ type DeadLetters struct {
 	// reports later. A failed retry is not an error. Faults: NotFound; Conflict; Precondition
 	// CodeStale; Invalid CodeTarget; Unavailable CodeNoKafka.
 	Drive func(context.Context, dlq.Claim) (dlq.Finish, error)
+	// MayDrive returns the fault with which Drive would refuse a claim at present, and claims nothing. What the
+	// target would answer is not known.
+	MayDrive func(context.Context, dlq.Claim) error
 	// Routes are the targets that this server, as it is configured, can reach.
 	Routes dlq.Routes
 	// UndoneByHand notifies the saga that waits for a letter that its step was compensated
@@ -48,7 +51,8 @@ type DeadLetters struct {
 func (d *DeadLetters) Complete() bool {
 	return d.Redrives != nil && d.Overview != nil && d.Actions != nil && d.RedriveLimits.MaxRate > 0 &&
 		d.WakeRedrives != nil &&
-		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.Routes.Forbidden != nil && d.UndoneByHand != nil
+		d.Letters != nil && d.PolicyOf != nil && d.Drive != nil && d.MayDrive != nil &&
+		d.Routes.Forbidden != nil && d.UndoneByHand != nil
 }
 
 // Handlers are the operations on the dead-letter queue.

@@ -90,7 +90,7 @@ func newQueue(t *testing.T, change ...func(*httpapi.Config)) *queue {
 	q.Edge = apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {
 		c.Now = time.Now
 		c.DeadLetters = &dlqapi.DeadLetters{
-			Letters: q.letters, Drive: driver.Now, Routes: driver.Routes(),
+			Letters: q.letters, Drive: driver.Now, MayDrive: driver.MayDrive, Routes: driver.Routes(),
 			PolicyOf: ruled{loops, q}.PolicyOf, UndoneByHand: q.undoneByHand,
 			Redrives: redrives, Overview: store, Actions: q.actions, VerifyActions: apitest.Verified(q.actions),
 			WakeRedrives:  func() {},

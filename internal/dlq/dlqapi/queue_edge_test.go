@@ -50,7 +50,7 @@ func newQueueEdgeOf(t *testing.T, policy dlq.Policy, change ...func(*httpapi.Con
 			Letters: store, Redrives: bulk, Overview: store, Actions: auditdb.NewActions(db),
 			VerifyActions: apitest.Verified(auditdb.NewActions(db)),
 			RedriveLimits: dlq.RedriveLimits{DefaultRate: 50, MaxRate: 5000, Bulk: 1000}, WakeRedrives: driver.Wake,
-			Drive: driver.Now, Routes: driver.Routes(), PolicyOf: loops.PolicyOf,
+			Drive: driver.Now, MayDrive: driver.MayDrive, Routes: driver.Routes(), PolicyOf: loops.PolicyOf,
 			UndoneByHand: func(_ context.Context, l dlq.Letter, _ operator.By) (dlq.Letter, error) { return l, nil },
 		}
 	}}, change...)...)

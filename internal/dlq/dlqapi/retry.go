@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 )
 
 // RetryDeadLetter retries a letter and returns the result.
@@ -35,6 +36,9 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		if err != nil {
 			return nil, err
 		}
+		if httpkit.DryRun(work) {
+			return s.wouldRetry(work, &l, claim)
+		}
 		end, err := s.Drive(context.WithoutCancel(ctx), claim) // it has its own time limit
 		switch {
 		case err == nil:
@@ -44,6 +48,24 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		}
 	}
 	return nil, httpkit.KeepsChanging("dead letter")
+}
+
+// wouldRetry answers a dry run with a letter as the retry would begin: what comes of it is up to the target.
+func (s *Handlers) wouldRetry(ctx context.Context, l *dlq.Letter, c dlq.Claim) (api.Response, error) {
+	if err := s.MayDrive(ctx, c); err != nil {
+		return nil, s.withCurrentState(ctx, err, l)
+	}
+	p, err := s.PolicyOf(ctx, l.TenantID, l.OriginalTopic)
+	if err != nil {
+		return nil, err
+	}
+	changes := planned.List{{Member: "status", From: string(l.Status), To: string(dlq.Retrying)}}
+	if c.Revision != nil {
+		changes.Differs("revision", strconv.Itoa(l.Revision), strconv.Itoa(c.Revision.Number))
+	}
+	shown := toAPILetter(l, letterView{content: true, redact: p.Redact, held: p.Held})
+	return httpkit.Answer{Status: http.StatusOK, ETag: letterETag(l, &p),
+		Body: api.DeadLetterRetryResult{Message: shown, Changes: httpkit.Planned(changes)}}, nil
 }
 
 // withCurrentState adds the letter's current state, which may have caused it, to a conflict.

@@ -34,21 +34,8 @@ func (st *Queue) Take(ctx context.Context, c dlq.Claim, lease time.Duration) (dl
 }
 
 func (st *Queue) take(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lease time.Duration) (d dlq.Drive, err error) {
-	l, err := ScanLetter(st.db, tx.QueryRowContext(ctx, `SELECT `+LetterColumns+`
-	  FROM dlq.dlq_messages m
-	 WHERE m.tenant_id = $1 AND m.id = $2
-	 FOR NO KEY UPDATE`,
-		c.TenantID, c.LetterID))
-	if errors.Is(err, sql.ErrNoRows) {
-		return d, dlq.NotFound(c.LetterID)
-	}
-	if errors.Is(err, envelope.ErrUnreadable) {
-		return d, l.Closed().Because(err)
-	}
+	l, err := st.takeable(ctx, tx, c, " FOR NO KEY UPDATE")
 	if err != nil {
-		return d, err
-	}
-	if err := st.takeable(ctx, tx, &l, c); err != nil {
 		return d, err
 	}
 	revision := l.Revision
@@ -81,8 +68,35 @@ SELECT d.id FROM dlq.dlq_messages m CROSS JOIN LATERAL (SELECT d.id ` + Collecte
 	   AND d.key_order = '` + string(dlq.PerKey) + `' AND d.state` + postgres.Among(dlq.Ahead) + ` LIMIT 1) AS d
  WHERE m.tenant_id = $1 AND m.id = $2`
 
-// takeable returns why a letter, whose row is locked, cannot be claimed.
-func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
+// MayTake implements dlq.Queue.
+func (st *Queue) MayTake(ctx context.Context, c dlq.Claim) error {
+	err := st.db.InTenant(ctx, c.TenantID, func(tx *sqlx.Tx) error {
+		_, err := st.takeable(ctx, tx, &c, "")
+		return err
+	})
+	return postgres.Wrap("judge the claim of a dead letter", err)
+}
+
+// takeable reads the letter of a claim, and returns why it cannot be claimed, if it cannot. lock ends the statement
+// that reads it.
+func (st *Queue) takeable(ctx context.Context, tx *sqlx.Tx, c *dlq.Claim, lock string) (dlq.Letter, error) {
+	l, err := ScanLetter(st.db, tx.QueryRowContext(ctx, `SELECT `+LetterColumns+`
+	  FROM dlq.dlq_messages m
+	 WHERE m.tenant_id = $1 AND m.id = $2`+lock,
+		c.TenantID, c.LetterID))
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return l, dlq.NotFound(c.LetterID)
+	case errors.Is(err, envelope.ErrUnreadable):
+		return l, l.Closed().Because(err)
+	case err != nil:
+		return l, err
+	}
+	return l, st.refusal(ctx, tx, &l, c)
+}
+
+// refusal returns why a letter cannot be claimed.
+func (st *Queue) refusal(ctx context.Context, tx *sqlx.Tx, l *dlq.Letter, c *dlq.Claim) error {
 	if err := l.Claimable(c); err != nil {
 		return err
 	}

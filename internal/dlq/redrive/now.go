@@ -54,3 +54,9 @@ func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	}
 	return end, nil
 }
+
+// MayDrive returns the fault with which Now would refuse a claim at present, and claims nothing.
+func (r *Redriver) MayDrive(ctx context.Context, c dlq.Claim) error {
+	c.Routes = r.Routes()
+	return r.cfg.Queue.MayTake(ctx, c)
+}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"net/http"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 )
 
 // secretBytes is the length of a webhook's key, the same as that of the hash function.
@@ -185,14 +187,35 @@ func (s *Handlers) RotateWebhookSecret(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
+	var changes planned.List
 	sub, _, err := s.changeWebhook(ctx, in.WebhookID, in.Params.IfMatch, httpkit.ReasonOf(in.Body),
 		func(sub webhook.Subscription) (webhook.Subscription, bool, bool, error) {
-			return sub.Rotated(key, s.Now()), false, true, nil
+			after := sub.Rotated(key, s.Now())
+			changes = rotated(&sub, &after)
+			return after, false, true, nil
 		})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case httpkit.DryRun(ctx): // the secret of the rotation itself is another one
+		return webhookWould(sub, httpkit.Planned(changes)), nil
 	}
 	return webhookAnswer(sub, key), nil
+}
+
+// rotated returns what a rotation changes: secrets are named by the times when they were created.
+func rotated(before, after *webhook.Subscription) (all planned.List) {
+	newest := func(s *webhook.Subscription) (created, expires *time.Time) {
+		if len(s.Secrets) == 0 { // they were lost
+			return nil, nil
+		}
+		return &s.Secrets[0].CreatedAt, s.Secrets[len(s.Secrets)-1].ExpiresAt
+	}
+	was, ended := newest(before)
+	is, ends := newest(after)
+	all.Differs("secret", planned.Text(was), planned.Text(is))
+	all.Differs("former_secret_expires_at", planned.Text(ended), planned.Text(ends))
+	return all
 }
 
 // DeleteWebhook removes a webhook.
@@ -201,7 +224,8 @@ func (s *Handlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookReques
 	defer cancel()
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
 	var version int64
-	if in.Params.IfMatch != nil {
+	dry := httpkit.DryRun(ctx)
+	if in.Params.IfMatch != nil || dry {
 		sub, err := s.Webhooks.Get(ctx, tenant, in.WebhookID)
 		if err != nil {
 			return nil, err
@@ -213,6 +237,9 @@ func (s *Handlers) DeleteWebhook(ctx context.Context, in api.DeleteWebhookReques
 			return nil, httpkit.Stale(webhook.CodeStale, "webhook", sub.Version)
 		}
 		version = sub.Version
+		if dry {
+			return webhookWould(sub, httpkit.Planned(planned.List{{Member: "place", From: "live"}})), nil
+		}
 	}
 	if err := s.Webhooks.Delete(httpkit.WithActor(ctx, in.Params.Reason), tenant, in.WebhookID, version); err != nil {
 		return nil, err
@@ -239,6 +266,11 @@ func (s *Handlers) TestWebhook(ctx context.Context, in api.TestWebhookRequestObj
 	}
 	if d.Body, err = json.Marshal(doc); err != nil {
 		return nil, err
+	}
+	if httpkit.DryRun(ctx) {
+		body := toAPIDelivery(&d)
+		body.Changes = httpkit.Planned(planned.List{{Member: "new_delivery", To: string(d.Status)}})
+		return httpkit.Answer{Status: http.StatusOK, Body: body}, nil
 	}
 	if err := s.Deliveries.Add(httpkit.WithActor(ctx, nil), d); err != nil {
 		return nil, err

@@ -292,6 +292,8 @@ var without = map[string]bool{
 	"cancelSaga 200":             true,
 	"compensateSaga 200":         true,
 	"completeStep 200":           true,
+	"createJobDefinition 200":    true,
+	"deleteWebhook 200":          true,
 	"discardDeadLetterGroup 200": true,
 	"eraseContent 200":           true,
 	"extendDeadline 200":         true,
@@ -311,4 +313,5 @@ var without = map[string]bool{
 	"resumeSagaBulk 200":         true,
 	"skipStep 200":               true,
 	"suspendSaga 200":            true,
+	"testWebhook 200":            true,
 }

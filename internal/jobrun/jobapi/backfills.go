@@ -192,9 +192,19 @@ func (s *Handlers) moveBackfill(
 			return nil, err
 		}
 		out := toAPIBackfill(&b, &d, nil)
-		out.Changes, err = httpkit.Differences(was.Body, out)
+		if out.Changes, err = httpkit.Differences(was.Body, out); err != nil {
+			return nil, err
+		}
+		if on == bulk.Cancel {
+			runs, _, err := s.wouldCancel(ctx, b.TenantID, jobrun.Filter{BackfillID: b.ID, States: jobrun.ActiveStates},
+				jobrun.CancelRequested{Waiting: true}, s.Now())
+			if err != nil {
+				return nil, err
+			}
+			*out.Changes = append(*out.Changes, runs...)
+		}
 		was.Body = out
-		return was, err
+		return was, nil
 	}
 	by := s.Did(ctx, s.Now(), operator.JobBackfill, id.String(), string(on), reasonOf(body), nil)
 	b, err := s.Bulks.MoveBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)

@@ -65,9 +65,6 @@ func (s *Handlers) CreateJobBulk(ctx context.Context, in api.CreateJobBulkReques
 	return a, err
 }
 
-// examined is how many runs a dry run decides about.
-const examined = 100
-
 // previewBulk applies a bulk to its first runs without storing anything.
 func (s *Handlers) previewBulk(ctx context.Context, b jobrun.Bulk) (httpkit.Answer, error) {
 	n, err := s.Bulks.CountBulk(ctx, b)

@@ -11,6 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
+// examined is how many runs a dry run decides about.
+const examined = 100
+
 // toAPIRun converts a run, including its arguments, result and checkpoint if content is set.
 func toAPIRun(r *jobrun.Run, content bool) api.JobRun {
 	out := api.JobRun{

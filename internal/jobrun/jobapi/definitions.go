@@ -56,6 +56,9 @@ func (s *Handlers) CreateJobDefinition(ctx context.Context,
 		return nil, err
 	}
 	d = d.Rescheduled(now)
+	if httpkit.DryRun(ctx) {
+		return s.definitionCreated(ctx, &d)
+	}
 	if err := s.Definitions.Create(ctx, d, s.toDefinition(ctx, &d, httpkit.VerbCreate, b.Reason)); err != nil {
 		return nil, err
 	}
@@ -166,8 +169,4 @@ func (s *Handlers) ListJobDefinitionVersions(ctx context.Context,
 			CreatedBy: v.CreatedBy}
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
-}
-
-func (s *Handlers) definitionAnswer(d *jobrun.Definition) httpkit.Answer {
-	return httpkit.Answer{Status: http.StatusOK, Body: showDefinition(d, s.Now()), ETag: httpkit.ETagOf(d.Version)}
 }

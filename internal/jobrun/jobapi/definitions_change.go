@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net/http"
 	"strings"
 	"time"
 
@@ -41,13 +40,8 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 		if err != nil {
 			return httpkit.Answer{}, err
 		}
-		if httpkit.DryRun(ctx) {
-			is, was := s.definitionAnswer(&d), s.definitionAnswer(&before)
-			body := is.Body.(shownDefinition)
-			body.Changes, err = httpkit.Differences(was.Body, body)
-			return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: was.ETag}, err
-		}
-		if same(&before, &d) {
+		dry := httpkit.DryRun(ctx)
+		if same(&before, &d) && !dry {
 			return s.definitionAnswer(&before), nil
 		}
 		if d.SpecVersion != before.SpecVersion {
@@ -57,6 +51,9 @@ func (s *Handlers) changeDefinition(ctx context.Context, ref string, match *stri
 			if err := s.mayRun(ctx, &d, nil); err != nil {
 				return httpkit.Answer{}, err
 			}
+		}
+		if dry {
+			return s.definitionWould(ctx, &before, &d)
 		}
 		d.Version, d.UpdatedAt, d.UpdatedBy = before.Version+1, now, httpkit.RequestOf(ctx).Principal
 		switch err := s.Definitions.Change(ctx, d, s.toDefinition(ctx, &d, verb, reason)); {
@@ -259,6 +256,9 @@ func (s *Handlers) DeleteJobDefinition(ctx context.Context,
 			return nil, fault.New(fault.Conflict, jobrun.CodeBuiltIn, "the job definition is built in and cannot be deleted: pause it instead")
 		}
 		now := s.Now()
+		if httpkit.DryRun(ctx) {
+			return s.wouldDelete(ctx, &d, force, now)
+		}
 		switch err := s.Definitions.Delete(ctx, d, force, s.toDefinition(ctx, &d, verbDelete, httpkit.Text(p.Reason))); {
 		case err == nil:
 			d.Version, d.DeletedAt, d.NextDueAt, d.UpdatedAt, d.UpdatedBy = d.Version+1, &now, nil, now,

@@ -1,8 +1,8 @@
 // Package jobapi is the HTTP edge of job definitions and runs, backfills and bulk
 // operations, events that start runs, and the scheduler with its settings.
 //
-// Files, each on top of those before it: convert, backfills, definitions_show,
-// definitions, definitions_change, bulks, handlers, calendar, events, explain, logs, runs,
+// Files, each on top of those before it: convert, canceled, backfills, definitions_show,
+// definitions_dry, definitions, definitions_change, bulks, handlers, calendar, events, explain, logs, runs,
 // runs_list, scheduler, schedules.
 package jobapi
 

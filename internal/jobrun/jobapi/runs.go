@@ -92,14 +92,17 @@ func (s *Handlers) CreateJobRun(client context.Context, in api.CreateJobRunReque
 		return nil, err
 	}
 	r, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRun, httpkit.Text(b.Reason))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case httpkit.DryRun(ctx):
+		return wouldStart(&r), nil
 	}
 	return s.started(client, &r, replayed, wait, honoured)
 }
 
 // startRun stores a requested run of d, or finds the run that an earlier attempt of the same
-// request created. Faults: Invalid; Conflict (CodeForbidden).
+// request created. A dry run stores nothing. Faults: Invalid; Conflict (CodeForbidden).
 func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.Request, key *string, verb,
 	reason string) (stored jobrun.Run, replayed bool, err error) {
 	if d.Unreadable {
@@ -130,6 +133,9 @@ func (s *Handlers) startRun(ctx context.Context, d *jobrun.Definition, a jobrun.
 		a.Key = jobrun.ManualKey(keyOfRun(req, verb, *key))
 	}
 	r := jobrun.New(d, a, settings, m)
+	if httpkit.DryRun(ctx) {
+		return r, false, s.Runs.MayCreate(ctx, &r)
+	}
 	detail := map[string]any{"definition_id": d.ID, "definition": d.Name}
 	if a.RetryOfRunID != uuid.Nil {
 		detail["rerun_of"] = a.RetryOfRunID
@@ -260,7 +266,7 @@ func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestO
 		return nil, err
 	}
 	if httpkit.DryRun(ctx) {
-		return s.wouldCancel(ctx, in.RunID, jobrun.CancelRequested{
+		return s.runWould(ctx, in.RunID, jobrun.CancelRequested{
 			Actor: httpkit.RequestOf(ctx).Principal, Reason: reason, Force: force,
 		})
 	}
@@ -276,8 +282,15 @@ func (s *Handlers) CancelJobRun(ctx context.Context, in api.CancelJobRunRequestO
 	return a, nil
 }
 
-// wouldCancel answers a dry run with a run as canceling it would leave it.
-func (s *Handlers) wouldCancel(ctx context.Context, id uuid.UUID, in jobrun.CancelRequested) (api.Response, error) {
+// wouldStart answers a dry run with the run that would be created.
+func wouldStart(r *jobrun.Run) httpkit.Answer {
+	body := toAPIRun(r, true)
+	body.Changes = httpkit.Planned(jobrun.NewRun)
+	return httpkit.Answer{Status: http.StatusOK, Body: body}
+}
+
+// runWould answers a dry run with a run as an event would leave it.
+func (s *Handlers) runWould(ctx context.Context, id uuid.UUID, in jobrun.Event) (api.Response, error) {
 	r, err := s.Runs.Run(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
 	if err != nil {
 		return nil, err
@@ -302,6 +315,11 @@ func (s *Handlers) ReassignJobRun(ctx context.Context, in api.ReassignJobRunRequ
 	force, reason, err := forceOf(in.Body)
 	if err != nil {
 		return nil, err
+	}
+	if httpkit.DryRun(ctx) {
+		return s.runWould(ctx, in.RunID, jobrun.ReassignRequested{
+			Actor: httpkit.RequestOf(ctx).Principal, Reason: reason, Force: force,
+		})
 	}
 	by := s.didRun(ctx, in.RunID, verbReassign, reason, map[string]any{"force": force})
 	r, err := s.Runs.Reassign(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.RunID, force, by)
@@ -356,8 +374,11 @@ func (s *Handlers) RerunJobRun(client context.Context, in api.RerunJobRunRequest
 	}
 	a.Immediate = b.RespectConcurrency != nil && !*b.RespectConcurrency
 	again, replayed, err := s.startRun(ctx, &d, a, in.Params.IdempotencyKey, verbRerun, httpkit.Text(b.Reason))
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case httpkit.DryRun(ctx):
+		return wouldStart(&again), nil
 	}
 	return s.started(client, &again, replayed, wait, honoured)
 }

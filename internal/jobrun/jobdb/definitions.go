@@ -65,7 +65,7 @@ func putSpec(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition) error {
 func definitionRefused(d *jobrun.Definition, err error) error {
 	switch {
 	case postgres.Violates(err, "idx_job_definitions_name"):
-		return fault.New(fault.Conflict, jobrun.CodeNameTaken, "a job definition named %q already exists", d.Name)
+		return d.NameTaken()
 	case postgres.DataError(err):
 		return fault.New(fault.Invalid, jobrun.CodeInvalid, "the database cannot store this definition").Because(err)
 	}

@@ -52,7 +52,7 @@ func deleteDefinition(ctx context.Context, tx *sqlx.Tx, d *jobrun.Definition, as
 		return err
 	}
 	if active != nil {
-		return fault.New(fault.Conflict, jobrun.CodeActiveRuns, "run %s of the job definition, and possibly others, has not ended", active[0])
+		return jobrun.NotEnded(active[0])
 	}
 	_, err = tx.ExecContext(ctx, `
 		UPDATE jobs.job_definitions d

@@ -104,7 +104,7 @@ SELECT id, state FROM (
  LIMIT 1`
 
 func (st *Jobs) create(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, by operator.Action) (jobrun.Run, bool, error) {
-	alone := r.Trigger == jobrun.ByHand && r.Concurrency == jobrun.Forbid && r.ConcurrencyKey != ""
+	alone := r.Alone()
 	if alone {
 		if _, err := tx.ExecContext(ctx, lockKey, r.TenantID.String(), r.ConcurrencyKey); err != nil {
 			return r, false, err
@@ -122,15 +122,33 @@ func (st *Jobs) create(ctx context.Context, tx *sqlx.Tx, r jobrun.Run, by operat
 		return before, false, err
 	}
 	if alone {
-		var other uuid.UUID
-		var state jobrun.State
-		err := tx.QueryRowContext(ctx, activeOfKey, r.TenantID, r.ConcurrencyKey, r.ID, r.AvailableAt).Scan(&other, &state)
-		if err == nil {
-			err = fault.New(fault.Conflict, jobrun.CodeForbidden, "run %s of this job is %s, and its concurrency policy is forbid", other, state)
-		}
-		if !errors.Is(err, sql.ErrNoRows) {
+		if err := refusedByKey(ctx, tx, &r); err != nil {
 			return r, false, err
 		}
 	}
 	return r, true, auditdb.PutAction(ctx, tx, by)
+}
+
+// refusedByKey returns a fault if another run prevents the creation of r.
+func refusedByKey(ctx context.Context, tx *sqlx.Tx, r *jobrun.Run) error {
+	var other uuid.UUID
+	var state jobrun.State
+	err := tx.QueryRowContext(ctx, activeOfKey, r.TenantID, r.ConcurrencyKey, r.ID, r.AvailableAt).Scan(&other, &state)
+	switch {
+	case err == nil:
+		return fault.New(fault.Conflict, jobrun.CodeForbidden,
+			"run %s of this job is %s, and its concurrency policy is forbid", other, state)
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	}
+	return err
+}
+
+// MayCreate implements jobrun.Runs.
+func (st *Jobs) MayCreate(ctx context.Context, r *jobrun.Run) error {
+	if !r.Alone() {
+		return nil
+	}
+	err := st.db.InTenant(ctx, r.TenantID, func(tx *sqlx.Tx) error { return refusedByKey(ctx, tx, r) })
+	return postgres.Wrap("look for another run of a key", err)
 }

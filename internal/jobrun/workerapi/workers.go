@@ -166,12 +166,32 @@ func (s *Handlers) moveWorker(ctx context.Context, id uuid.UUID, to jobrun.Worke
 	if b == nil {
 		b = &api.WorkerActionInput{}
 	}
+	if httpkit.DryRun(ctx) {
+		return s.workerWould(ctx, id, to)
+	}
 	w, err := s.Workers.Move(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, to,
 		s.Did(ctx, s.Now(), operator.JobWorker, id.String(), verb, httpkit.Text(b.Reason), nil))
 	if err != nil {
 		return httpkit.Answer{}, err
 	}
 	return workerAnswer(&w), nil
+}
+
+// workerWould answers a dry run with a worker as it would be.
+func (s *Handlers) workerWould(ctx context.Context, id uuid.UUID, to jobrun.WorkerState) (httpkit.Answer, error) {
+	before, err := s.worker(ctx, id)
+	if err != nil {
+		return httpkit.Answer{}, err
+	}
+	after := before
+	if _, err := after.Moved(to); err != nil {
+		return httpkit.Answer{}, err
+	}
+	after.Dated(&before, to, s.Now())
+	out, body := workerAnswer(&before), toAPIWorker(&after)
+	body.Changes, err = httpkit.Differences(out.Body, body)
+	out.Body = body
+	return out, err
 }
 
 func workerAnswer(w *jobrun.WorkerProcess) httpkit.Answer {

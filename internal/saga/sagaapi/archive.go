@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
@@ -89,6 +90,9 @@ func (s *Handlers) listArchived(ctx context.Context, p api.ListSagasParams, filt
 func (s *Handlers) RestoreSaga(ctx context.Context, in api.RestoreSagaRequestObject) (api.Response, error) {
 	req := httpkit.RequestOf(ctx)
 	by, reason := words(ctx, in.Body)
+	if httpkit.DryRun(ctx) {
+		return s.wouldRestore(ctx, in.SagaID, in.Params.IfMatch)
+	}
 	key := httpkit.KeyOf(req, in.Params.IdempotencyKey)
 	release, err := s.inUse.Hold(req.Tenant.ID, uuid.Nil, key)
 	if err != nil {
@@ -120,11 +124,8 @@ func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.K
 	req := httpkit.RequestOf(ctx)
 	a, err := s.Archive.GetArchived(ctx, req.Tenant.ID, id, saga.Logs{Brief: true})
 	if err == nil {
-		switch fits, err := httpkit.IfMatchTag(httpkit.WithoutNote(match), httpkit.ArchivedETag(a.Saga.Version)); {
-		case err != nil:
+		if err := fitsArchived(a.Saga.Version, match); err != nil {
 			return false, err
-		case !fits:
-			return false, httpkit.Stale(saga.CodeStale, "archived saga", a.Saga.Version)
 		}
 		restored := a.Saga.Restored(req.Principal, req.ID, by, reason, s.Now())
 		restored.NameActor(req.Who.Name)
@@ -142,11 +143,46 @@ func (s *Handlers) restore(ctx context.Context, id uuid.UUID, key *idempotency.K
 		}
 	}
 	if gone {
-		live, err := s.Store.Get(ctx, req.Tenant.ID, id)
-		if err != nil {
-			return false, err
-		}
-		return false, live.NotArchived()
+		return false, s.notArchived(ctx, id)
 	}
 	return false, err
+}
+
+// fitsArchived returns nil if an archived saga is at the version that a request names. Fault: Precondition.
+func fitsArchived(version int64, match *string) error {
+	fits, err := httpkit.IfMatchTag(httpkit.WithoutNote(match), httpkit.ArchivedETag(version))
+	if err == nil && !fits {
+		err = httpkit.Stale(saga.CodeStale, "archived saga", version)
+	}
+	return err
+}
+
+// notArchived is the fault for restoring a saga that is not in the archive.
+func (s *Handlers) notArchived(ctx context.Context, id uuid.UUID) error {
+	live, err := s.Store.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return err
+	}
+	return live.NotArchived()
+}
+
+// wouldRestore answers a dry run of restoring a saga.
+func (s *Handlers) wouldRestore(ctx context.Context, id uuid.UUID, match *string) (api.Response, error) {
+	tenant := httpkit.RequestOf(ctx).Tenant.ID
+	a, err := s.Archive.GetArchived(ctx, tenant, id, saga.Logs{Brief: true})
+	switch {
+	case fault.KindOf(err) == fault.NotFound:
+		return nil, s.notArchived(ctx, id)
+	case err != nil:
+		return nil, err
+	}
+	if err := fitsArchived(a.Saga.Version, match); err != nil {
+		return nil, err
+	}
+	out, err := s.head(ctx, tenant, id, http.StatusOK)
+	if err != nil {
+		return nil, err
+	}
+	out.Body.(*api.Saga).Changes = httpkit.Planned(planned.List{{Member: "place", From: "archive", To: "live"}})
+	return out, nil
 }

@@ -33,6 +33,9 @@ func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObjec
 				"the note of the saga is at version %d, which does not match If-Match: read the saga again", f.note.Version)
 		}
 		after, changed := f.note.Edited(saga.NoteEdit{Assignee: b.Assignee, Text: b.Note})
+		if httpkit.DryRun(ctx) {
+			return s.noteWould(ctx, f, after)
+		}
 		if changed != nil {
 			noted := f.saga.Noted(after, changed, req.Principal, req.ID, httpkit.Text(b.Reason), s.Now())
 			noted.Event.NameActor(req.Who.Name)
@@ -47,4 +50,21 @@ func (s *Handlers) UpdateSaga(ctx context.Context, in api.UpdateSagaRequestObjec
 		}
 	}
 	return nil, httpkit.KeepsChanging("note")
+}
+
+// noteWould answers a dry run with a saga as a note would leave it.
+func (s *Handlers) noteWould(ctx context.Context, f sagaWithLogs, after saga.Note) (httpkit.Answer, error) {
+	was, err := s.headAnswer(ctx, f, http.StatusOK)
+	if err != nil {
+		return was, err
+	}
+	f.note = after
+	is, err := s.headAnswer(ctx, f, http.StatusOK)
+	if err != nil {
+		return is, err
+	}
+	body := is.Body.(*api.Saga)
+	body.Changes, err = httpkit.Differences(was.Body, body)
+	was.Body = body
+	return was, err
 }
