@@ -129,7 +129,7 @@ func (p *pages) changeSetting(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Change", Title: "Change " + s.Name, Nav: "System", Back: web.Link{Name: "System", URL: "/ui/system"},
 		Class: web.Changes, Needs: "jobs:admin", Deployment: true, NoKey: true, ETag: res.HTTPResponse.Header.Get("ETag"),
-		Edits: true, Subject: s.Name,
+		Edits: true, Subject: s.Name, DryRun: web.DryRunInQuery,
 		Means: fmt.Sprintf("%s. Unit: %s. Current value: %s; default: %s. A change takes effect: %s.", s.Description, s.Unit,
 			figure(s.Value), figure(s.Default), s.Effect),
 		Fields: []web.Field{{

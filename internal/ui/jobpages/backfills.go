@@ -163,7 +163,7 @@ func (p *pages) resumeBackfill(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Resume the backfill", Title: "Resume a backfill", Nav: "Jobs",
 		Back: web.Link{Name: "The backfill", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BackfillBadge(b.State).Word, Becomes: web.BadgeOf(client.BulkStateRUNNING).Word,
+		State: web.BackfillBadge(b.State).Word, DryRun: web.DryRunInQuery,
 		Means: goesOn(b.Found, "slots"),
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.ResumeBackfillWithBody(ctx, b.ID, &client.ResumeBackfillParams{}, web.JSON, body, edit)
@@ -181,7 +181,7 @@ func (p *pages) cancelBackfill(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Cancel the backfill", Title: "Cancel a backfill", Nav: "Jobs",
 		Back: web.Link{Name: "The backfill", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BackfillBadge(b.State).Word, Becomes: web.BadgeOf(client.BulkStateCANCELED).Word,
+		State: web.BackfillBadge(b.State).Word, DryRun: web.DryRunInQuery,
 		Means: "No more runs are created, and those that have not started are canceled. Runs in progress continue.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelBackfillWithBody(ctx, b.ID, &client.CancelBackfillParams{}, web.JSON, body, edit)

@@ -167,7 +167,7 @@ func (p *pages) resumeBulk(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Resume the bulk operation", Title: "Resume a bulk operation", Nav: "Jobs",
 		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BulkBadge(b.State).Word, Becomes: web.BadgeOf(client.BulkStateRUNNING).Word,
+		State: web.BulkBadge(b.State).Word, DryRun: web.DryRunInQuery,
 		Means: goesOn(b.Found, "runs"),
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.ResumeJobBulkWithBody(ctx, b.ID, &client.ResumeJobBulkParams{}, web.JSON, body, edit)
@@ -185,7 +185,7 @@ func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Cancel the bulk operation", Title: "Cancel a bulk operation", Nav: "Jobs",
 		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BulkBadge(b.State).Word, Becomes: web.BadgeOf(client.BulkStateCANCELED).Word,
+		State: web.BulkBadge(b.State).Word, DryRun: web.DryRunInQuery,
 		Means: "No further runs are changed. Completed changes are kept.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelJobBulkWithBody(ctx, b.ID, &client.CancelJobBulkParams{}, web.JSON, body, edit)

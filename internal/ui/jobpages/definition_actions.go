@@ -18,7 +18,8 @@ func (p *pages) actionOn(
 	path := definitionPath(d)
 	return &web.Action{
 		Label: label, Title: title, Nav: "Jobs", Back: web.Link{Name: d.Name, URL: path}, Class: class, Needs: needs,
-		ETag: tag, Subject: d.ID.String(), State: definitionState(d), Done: func([]byte) string { return path },
+		ETag: tag, Subject: d.ID.String(), State: definitionState(d), DryRun: web.DryRunInQuery,
+		Done: func([]byte) string { return path },
 	}
 }
 
@@ -49,9 +50,6 @@ func (p *pages) pause(v *web.Visit) (*web.Action, error) {
 		var in client.JobPauseInput
 		if err := json.Unmarshal(body, &in); err != nil {
 			return nil, web.Malformed("Until: this must be a time such as 2027-01-04T08:00:00Z.")
-		}
-		if a.Becomes = "paused"; in.Until != nil {
-			a.Becomes += " until " + utc(*in.Until)
 		}
 		return p.slotsSkipped(ctx, d, in)
 	}
@@ -96,7 +94,7 @@ func (p *pages) resume(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Resume", "Resume "+d.Name, "jobs:write", web.Changes)
-	a.Means, a.Becomes = "Slots take effect from now on; skipped ones stay skipped.", "active"
+	a.Means = "Slots take effect from now on; skipped ones stay skipped."
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.ResumeJobDefinitionWithBody(
 			ctx, d.ID.String(), &client.ResumeJobDefinitionParams{}, web.JSON, body, edit,
@@ -111,7 +109,7 @@ func (p *pages) remove(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	a := p.actionOn(d, tag, "Delete", "Delete "+d.Name, "jobs:admin", web.Dangerous)
-	a.Means, a.Becomes = "Its runs are kept, and its name can be reused.", "deleted"
+	a.Means = "Its runs are kept, and its name can be reused."
 	a.Warning = "A deleted definition cannot be restored, and creates no more runs."
 	a.Confirm, a.About = lastSix(d.ID.String()), "the end of the definition's id, which is on its page"
 	a.Fields = []web.Field{{Name: "force", Kind: "check", Label: "Cancel the runs that have not ended, and ask their " +
@@ -177,13 +175,7 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 		{Name: "overlap", Kind: "check", Label: "Start it even if another run has not ended"},
 	}
 	a.Body = overlapping
-	a.Foresee = func(ctx context.Context, _ []byte) (*web.Preview, error) {
-		shown, err := p.unfinished(ctx, d)
-		if err == nil {
-			shown.Sentences = append(shown.Sentences, web.FromTo("a new run", "nothing", web.BadgeOf("PENDING").Word))
-		}
-		return shown, err
-	}
+	a.Foresee = func(ctx context.Context, _ []byte) (*web.Preview, error) { return p.unfinished(ctx, d) }
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.CreateJobRunWithBody(ctx, d.ID.String(), &client.CreateJobRunParams{}, web.JSON, body, edit)
 	}

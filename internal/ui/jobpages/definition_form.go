@@ -145,7 +145,8 @@ func (p *pages) create(*web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Create", Title: "New job", Nav: "Jobs", Back: web.Link{Name: "Jobs", URL: "/ui/jobs"},
 		Needs: "jobs:admin", Fields: definitionFields(), Body: definitionBody, Foresee: p.foreseen,
-		Means: "A job defines what to run, when and how. It takes effect immediately; past slots are not run.",
+		DryRun: web.DryRunInQuery,
+		Means:  "A job defines what to run, when and how. It takes effect immediately; past slots are not run.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CreateJobDefinitionWithBody(ctx, &client.CreateJobDefinitionParams{}, web.JSON, body, edit)
 		},

@@ -112,7 +112,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		"The state changes from <code>paused</code> to <code>active</code>.")
 	posts(t, s, "/ui/jobs/nightly-report/actions/resume", "reason", "over")
 	reads(t, s, "/ui/jobs/nightly-report/actions/run",
-		"A new run changes from <code>nothing</code> to <code>pending</code>.")
+		"The state of 1 new run changes from <code>nothing</code> to <code>pending</code>.")
 
 	to := posts(t, s, "/ui/jobs/nightly-report/actions/run", "args", `{"a":1}`, "overlap", "true")
 	if !strings.HasPrefix(to, "/ui/runs/") {
@@ -132,8 +132,11 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	posts(t, s, to+"/cancel", "reason", "enough")
 
 	remove := "/ui/jobs/nightly-report/actions/delete"
-	form := uitest.Form(reads(t, s, remove, "Runs that have not ended",
-		"The state changes from <code>active</code> to <code>deleted</code>."))
+	form := uitest.Form(reads(t, s, remove, "Runs that have not ended", "has not ended"))
+	if page := preview(t, s, remove, "force", "true", "reason", "gone"); !strings.Contains(page,
+		"The place changes from <code>live</code> to <code>deleted</code>.") {
+		t.Errorf("the preview of a deletion:\n%s", page)
+	}
 	form.Set("reason", "gone")
 	form.Set("confirm", "wrong!")
 	if status, page, _ := s.Post(t, remove, form); status != 400 || !strings.Contains(page, "Not confirmed") {

@@ -77,29 +77,14 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: known.label, Title: known.label + " " + title, Nav: "Jobs", Back: web.Link{Name: title, URL: path},
 		Class: web.Changes, Needs: "jobs:write", Means: known.means, Fields: slices.Clone(known.fields),
-		Body: overlapping,
+		Body: overlapping, DryRun: web.DryRunInQuery, State: web.BadgeOf(r.State).Word,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, r.ID, body, edit)
 		},
 		Done: func([]byte) string { return path },
-		Foresee: func(context.Context, []byte) (*web.Preview, error) {
-			shown := &web.Preview{Ends: web.Sentence("The run is %s.", web.BadgeOf(r.State).Word)}
-			if !slices.Contains(r.AllowedActions, verb) {
-				shown.Ends += " The action is not possible in this state."
-			}
-			return shown, nil
-		},
 	}
-	switch verb {
-	case client.JobRunVerbRerun:
+	if verb == client.JobRunVerbRerun {
 		a.Done = runAnswered
-	case client.JobRunVerbReassign:
-		a.State, a.Becomes = web.BadgeOf(r.State).Word, web.BadgeOf(client.JobRunStatePENDING).Word
-	case client.JobRunVerbCancel:
-		a.State, a.Becomes = web.BadgeOf(r.State).Word, web.BadgeOf(client.JobRunStateCANCELED).Word
-		if r.State == client.JobRunStateRUNNING {
-			a.Becomes += ", when its worker has stopped"
-		}
 	}
 	return a, nil
 }

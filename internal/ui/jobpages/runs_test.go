@@ -81,7 +81,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	}
 	reads(t, s, "/ui/runs/"+id+"?tab=data", "alert(1)")
 	reassign := "/ui/runs/" + id + "/actions/reassign"
-	form := uitest.Form(reads(t, s, reassign, "The run is <code>running</code>"))
+	form := uitest.Form(reads(t, s, reassign, "RUNNING"))
 	form.Set("reason", "its host hangs")
 	if status, page, _ := s.Post(t, reassign, form); status != 409 || !strings.Contains(page, "force") {
 		t.Errorf("a running run is reassigned without force: %d\n%s", status, page)

@@ -16,30 +16,29 @@ import (
 // workerAction is one of the API's actions on a worker.
 type workerAction struct {
 	name, label, means, warning, needs string
-	becomes                            client.WorkerState
 	class                              web.Class
 	send                               web.Operation
 }
 
 var workerActions = []workerAction{
 	{
-		name: "drain", label: "Drain", becomes: "DRAINING", class: web.Changes, needs: "jobs:work",
+		name: "drain", label: "Drain", class: web.Changes, needs: "jobs:work",
 		means: "The worker finishes its runs and gets no new ones. It is notified at its next heartbeat.",
 		send:  web.On(client.ClientInterface.DrainWorkerWithBody),
 	},
 	{
-		name: "undrain", label: "Undrain", becomes: "ACTIVE", class: web.Changes, needs: "jobs:write",
+		name: "undrain", label: "Undrain", class: web.Changes, needs: "jobs:write",
 		means: "The worker gets runs again.",
 		send:  web.On(client.ClientInterface.UndrainWorkerWithBody),
 	},
 	{
-		name: "undetach", label: "Undetach", becomes: "LOST", class: web.Changes, needs: "jobs:write",
+		name: "undetach", label: "Undetach", class: web.Changes, needs: "jobs:write",
 		means: "The worker is lost until its next heartbeat or claim, which makes it active again. Runs that other workers " +
 			"have taken in the meantime stay with them.",
 		send: web.On(client.ClientInterface.UndetachWorkerWithBody),
 	},
 	{
-		name: "detach", label: "Detach", becomes: "DETACHED", class: web.Dangerous, needs: "jobs:write",
+		name: "detach", label: "Detach", class: web.Dangerous, needs: "jobs:write",
 		means: "Its runs go to other workers unless it confirms them, and its process must register again.",
 		warning: "The runs below are in doubt immediately: their processes may still be running when other workers start " +
 			"them again.",
@@ -75,7 +74,7 @@ func (p *pages) workerAction(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: known.label, Title: known.label + " " + w.Name, Nav: "Workers", Back: web.Link{Name: w.Name, URL: path},
 		Class: known.class, Needs: known.needs, Means: known.means, Warning: known.warning,
-		State: web.BadgeOf(w.State).Word, Becomes: web.BadgeOf(known.becomes).Word,
+		State: web.BadgeOf(w.State).Word, DryRun: web.DryRunInQuery,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, w.WorkerID, body, edit)
 		},

@@ -145,15 +145,12 @@ func (p *pages) groupAction(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: verb.label, Title: verb.label + ": " + g.Message, Nav: "Dead letters", Back: back, Means: verb.means,
 		Needs: "dlq:write", ETag: etag, NoKey: true, Edits: true, Subject: g.Fingerprint,
-		State: web.BadgeOf(g.State).Word,
+		State: web.BadgeOf(g.State).Word, DryRun: web.DryRunInQuery,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.UpdateDeadLetterGroupWithBody(
 				ctx, g.Fingerprint, &client.UpdateDeadLetterGroupParams{}, web.JSON, body, edit)
 		},
 		Done: func([]byte) string { return back.URL },
-	}
-	if verb.state != "" {
-		a.Becomes = web.BadgeOf(verb.state).Word
 	}
 	if verb.assign {
 		a.Fields = append(a.Fields, web.Field{Name: "assignee", Label: "Assignee", Value: text(g.Assignee)})

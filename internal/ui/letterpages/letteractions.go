@@ -77,16 +77,6 @@ var letterVerbs = map[client.DeadLetterVerb]letterVerb{
 	},
 }
 
-// becomes are the states of a letter after an action, where that alone decides.
-var becomes = map[client.DeadLetterVerb]string{
-	client.DeadLetterVerbRetry:   "resolved, if its target accepts it",
-	client.DeadLetterVerbRequeue: "pending",
-	client.DeadLetterVerbDiscard: "dead",
-	client.DeadLetterVerbResolve: "resolved",
-	client.DeadLetterVerbRestore: "pending",
-	client.DeadLetterVerbDelete:  "deleted",
-}
-
 // deleteLetter sends the members of the body as parameters.
 func deleteLetter(
 	c *client.ClientWithResponses, ctx context.Context, id uuid.UUID, body io.Reader, edit client.RequestEditorFn,
@@ -158,6 +148,8 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 	a := p.actionOn(l, res, known, string(name))
 	a.Edits = name == client.DeadLetterVerbUpdate
 	switch name {
+	case client.DeadLetterVerbRetry:
+		a.Show = func(answer []byte) (*web.Preview, error) { return retried(l, answer) }
 	case client.DeadLetterVerbAck:
 		a.Body = func(_ web.Form, members map[string]any) error {
 			members["generation"] = l.Generation
@@ -177,6 +169,19 @@ func (p *pages) letterAction(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
+// retried is the preview of a retry: what comes of it is up to its target.
+func retried(l *client.DeadLetter, answer []byte) (*web.Preview, error) {
+	var dry client.DeadLetterRetryResult
+	if err := json.Unmarshal(answer, &dry); err != nil {
+		return nil, err
+	}
+	shown := &web.Preview{Ends: web.Sentence("It is sent to %s. If that accepts it, it is then resolved.", targetOf(&l.Target))}
+	if dry.Changes != nil {
+		shown.Sentences = web.Planned(*dry.Changes)
+	}
+	return shown, nil
+}
+
 // actionOn returns the common part of the forms of actions on a letter.
 func (p *pages) actionOn(
 	l *client.DeadLetter, res *client.GetDeadLetterResponse, known letterVerb, name string,
@@ -186,7 +191,7 @@ func (p *pages) actionOn(
 		Label: known.label, Title: known.label + ": " + titleOf(l), Nav: "Dead letters", Class: known.class,
 		Back: web.Link{Name: titleOf(l), URL: page}, Needs: known.permission, Means: known.means, NoKey: known.noKey,
 		Fields: append([]web.Field(nil), known.fields...), ETag: res.HTTPResponse.Header.Get("ETag"),
-		Subject: l.ID.String(), State: web.BadgeOf(l.Status).Word, Becomes: becomes[client.DeadLetterVerb(name)],
+		Subject: l.ID.String(), State: web.BadgeOf(l.Status).Word, DryRun: web.DryRunInQuery,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, l.ID, body, edit)
 		},

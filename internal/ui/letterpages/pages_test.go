@@ -166,7 +166,7 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 	if page := s.page(t, letter); strings.Contains(page, "bob") {
 		t.Error("a field that was emptied keeps its value")
 	}
-	s.page(t, letter+"/actions/discard", "The state changes from <code>", "to <code>dead</code>.")
+	s.page(t, letter+"/actions/discard", "The status changes from <code>", "to <code>dead</code>.")
 	s.act(t, letter+"/actions/discard", "reason", "test")
 	s.page(t, letter, "discarded by an operator", "Requeue")
 	s.act(t, letter+"/actions/requeue", "reason", "test", "reset_retry_count", "true")

@@ -76,6 +76,7 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Save the policy", Title: "Policy of " + topic, Nav: "Dead letters", Class: web.Changes, Needs: "dlq:admin",
 		Back: web.Link{Name: topic, URL: "/ui/dlq/topics/" + url.PathEscape(topic)}, NoKey: true, Template: "action-policy",
+		DryRun: web.DryRunInQuery,
 		Means: "It takes effect within a second, for letters that arrive, fail or end from then on. Automatic retries and " +
 			"retention apply to all letters.",
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -116,7 +117,7 @@ func (p *pages) policyOf(v *web.Visit) (*web.Action, error) {
 		a.Fields = append(a.Fields, policyField(s, now.Inherited))
 	}
 	a.Body = func(_ web.Form, members map[string]any) error { return policyBody(now, members) }
-	a.Foresee = func(_ context.Context, body []byte) (*web.Preview, error) { return policyChanges(now, body) }
+	a.Show = func(answer []byte) (*web.Preview, error) { return policyChanges(a, now, answer) }
 	return a, nil
 }
 
@@ -199,38 +200,22 @@ func policyBody(now *client.DeadLetterPolicy, members map[string]any) error {
 }
 
 // policyChanges describes what a patch changes.
-func policyChanges(now *client.DeadLetterPolicy, body []byte) (*web.Preview, error) {
+func policyChanges(a *web.Action, now *client.DeadLetterPolicy, answer []byte) (*web.Preview, error) {
 	var then client.DeadLetterPolicy
-	raw, err := json.Marshal(now)
-	if err != nil {
+	if err := json.Unmarshal(answer, &then); err != nil {
 		return nil, err
 	}
-	if err := json.Unmarshal(raw, &then); err != nil {
-		return nil, err
-	}
-	var patch struct{ Alert json.RawMessage }
-	if json.Unmarshal(body, &patch) == nil && patch.Alert != nil {
-		then.Alert = client.DeadLetterAlert{} // it is replaced as a whole
-	}
-	if err := json.Unmarshal(body, &then); err != nil { // members that are absent keep their value
-		return nil, web.Malformed("A value has the wrong type for its field: " + err.Error())
-	}
-	shown := &web.Preview{Heads: []string{"Setting", "Now", "Then"}}
-	before, after := settingsOf(now), settingsOf(&then)
-	for i, s := range before {
-		if s.Value != after[i].Value {
-			shown.Rows = append(shown.Rows, []string{s.Label, s.Words(), after[i].Words()})
-		}
+	shown, err := a.Planned(answer)
+	if err != nil || shown.Sentences == nil {
+		return shown, err
 	}
 	switch {
-	case len(shown.Rows) == 0:
-		shown.Heads, shown.Ends = nil, "Nothing changes."
 	case now.AutoRetry && !then.AutoRetry:
 		shown.Ends = "Letters waiting for an automatic retry are held within a second."
 	case !now.AutoRetry && then.AutoRetry:
 		shown.Ends = "Letters that are overdue are retried, spread over one backoff interval."
 	}
-	if now.Inherited && len(shown.Rows) > 0 && now.Topic != nil {
+	if now.Inherited && now.Topic != nil {
 		shown.Sentences = append(shown.Sentences,
 			"The topic gets its own policy: these changes, with the currently inherited values for the rest.")
 	}

@@ -218,30 +218,28 @@ func failuresOf(items []client.RedriveItem) (all []failure) {
 type redriveVerb struct {
 	label, means string
 	class        web.Class
-	becomes      client.RedriveState // "": the same
 	send         web.Operation
 }
 
 var redriveVerbs = map[client.RedriveVerb]redriveVerb{
 	client.RedriveVerbApprove: {
-		"Approve", "It starts once approved.", web.Changes, client.RedriveStateRUNNING,
+		"Approve", "It starts once approved.", web.Changes,
 		web.On(client.ClientInterface.ApproveRedriveWithBody),
 	},
 	client.RedriveVerbResume: {
-		"Resume", "It continues where it stopped.", web.Changes, client.RedriveStateRUNNING,
+		"Resume", "It continues where it stopped.", web.Changes,
 		web.On(client.ClientInterface.ResumeRedriveWithBody),
 	},
 	client.RedriveVerbPause: {
-		"Pause", "Letters in flight are finished; no further ones are taken.", web.Safe, client.RedriveStatePAUSED,
+		"Pause", "Letters in flight are finished; no further ones are taken.", web.Safe,
 		web.On(client.ClientInterface.PauseRedriveWithBody),
 	},
 	client.RedriveVerbUpdate: {
-		"Change the rate", "It takes effect with the next letters, on all nodes.", web.Safe, "",
+		"Change the rate", "It takes effect with the next letters, on all nodes.", web.Safe,
 		web.On(client.ClientInterface.UpdateRedriveWithBody),
 	},
 	client.RedriveVerbCancel: {
 		"Cancel", "Letters not yet processed keep their status. It cannot be resumed.", web.Changes,
-		client.RedriveStateCANCELED,
 		web.On(client.ClientInterface.CancelRedriveWithBody),
 	},
 }
@@ -283,14 +281,11 @@ func (p *pages) redriveAction(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: known.label, Title: known.label + " the redrive", Nav: "Redrives", Class: known.class, Needs: "dlq:admin",
 		Back: web.Link{Name: "The redrive", URL: path}, Means: known.means, ETag: etag,
-		Subject: r.ID.String(), State: web.BadgeOf(r.State).Word,
+		Subject: r.ID.String(), State: web.BadgeOf(r.State).Word, DryRun: web.DryRunInQuery,
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return known.send(p.kit.Client, ctx, r.ID, body, edit)
 		},
 		Done: func([]byte) string { return path },
-	}
-	if known.becomes != "" {
-		a.Becomes = web.BadgeOf(known.becomes).Word
 	}
 	if name == client.RedriveVerbApprove && r.Expected != nil {
 		a.Means += " It was requested for " + rowOf(r).Size + "."

@@ -104,7 +104,7 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 		Done: func([]byte) string { return "/ui/sagas/" + id.String() + "?accepted=" + string(name) },
 	}
 	if known.noDry {
-		a.DryRun = web.NoDryRun
+		a.Show = nil
 	}
 	for _, possible := range e.Actions {
 		if possible.Action == name {

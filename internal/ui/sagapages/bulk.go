@@ -270,19 +270,18 @@ func (p *pages) bulkAction(v *web.Visit) (*web.Action, error) {
 	}
 	c, path := p.kit.Client, "/ui/sagas/bulk/"+b.ID.String()
 	a := &web.Action{Nav: "Sagas", Back: web.Link{Name: "Bulk " + string(b.Action), URL: path},
-		State: web.BulkBadge(b.State).Word, Subject: b.ID.String(),
+		State: web.BulkBadge(b.State).Word, Subject: b.ID.String(), DryRun: web.DryRunInQuery,
 		Done: func([]byte) string { return path }}
 	switch v.PathValue("action") {
 	case "cancel":
 		a.Label, a.Title, a.Class, a.Needs = "Cancel it", "Cancel the bulk operation", web.Changes, "sagas:write"
 		a.Means = "No further sagas are changed. Completed changes are kept."
-		a.Becomes = web.BadgeOf(client.BulkStateCANCELED).Word
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.CancelSagaBulkWithBody(ctx, b.ID, &client.CancelSagaBulkParams{}, web.JSON, body, edit)
 		}
 	case "resume":
 		a.Label, a.Title, a.Class, a.Needs = "Resume it", "Resume the bulk operation", web.Changes, "sagas:admin"
-		a.Means, a.Becomes = resumes(b), web.BadgeOf(client.BulkStateRUNNING).Word
+		a.Means = resumes(b)
 		a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return c.ResumeSagaBulkWithBody(ctx, b.ID, &client.ResumeSagaBulkParams{}, web.JSON, body, edit)
 		}

@@ -50,6 +50,7 @@ func (p *pages) note(v *web.Visit) (*web.Action, error) {
 			{Name: "note", Label: "Note", Kind: "long", Value: value(s.Note)},
 		},
 		ETag: res.HTTPResponse.Header.Get("ETag"), NoKey: true, Edits: true, Subject: id.String(),
+		DryRun: web.DryRunInQuery,
 		Body: func(form web.Form, members map[string]any) error {
 			web.Emptied(form, members, map[string]*string{"assignee": s.Assignee, "note": s.Note})
 			return nil

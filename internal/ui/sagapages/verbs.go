@@ -18,7 +18,7 @@ type verb struct {
 	class   web.Class
 	warning string
 	step    bool // it is about one step
-	noDry   bool // the operation has no dry run
+	noDry   bool // its dry run has changes, and no calls
 	fields  []web.Field
 	send    send
 }

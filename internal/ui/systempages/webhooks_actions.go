@@ -132,7 +132,8 @@ func (p *pages) onWebhook(v *web.Visit, label, means string) (*web.Action, *clie
 	return &web.Action{
 		Label: label, Title: label + ": webhook to " + w.URL, Nav: "Webhooks", Back: web.Link{Name: w.URL, URL: at},
 		Needs: webhookAdmin, Means: means, ETag: etag, Subject: w.ID.String(), State: enabled(w.Enabled),
-		Done: func([]byte) string { return at },
+		DryRun: web.DryRunInQuery,
+		Done:   func([]byte) string { return at },
 	}, w, nil
 }
 
@@ -162,7 +163,7 @@ func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	id := w.ID.String()
-	a.Class, a.NoKey, a.Becomes = web.Dangerous, true, "deleted"
+	a.Class, a.NoKey = web.Dangerous, true
 	a.Warning = "Events not yet sent are never sent. Disable the webhook instead if it is to continue later."
 	a.Confirm, a.About = id[len(id)-6:], "the end of the webhook's id"
 	a.Done = func([]byte) string { return "/ui/webhooks" }
@@ -183,7 +184,6 @@ func (p *pages) enableWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Becomes = enabled(true)
 	a.Fields = []web.Field{{
 		Name: "from", Label: "Continue", Kind: "select", Value: "stop", Options: []web.Option{
 			{Value: "stop", Label: "where it stopped: events from the meantime are sent"},
@@ -201,7 +201,6 @@ func (p *pages) disableWebhook(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Becomes = enabled(false)
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.DisableWebhookWithBody(ctx, w.ID, &client.DisableWebhookParams{}, web.JSON, body, edit)
 	}
@@ -253,6 +252,7 @@ func (p *pages) redeliver(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	at := deliveryPath(w.ID, id)
+	a.DryRun = web.NoDryRun
 	a.NoReason, a.ETag, a.Done = true, "", func([]byte) string { return at }
 	a.Back = web.Link{Name: "delivery", URL: at}
 	a.Send = func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -266,6 +266,7 @@ func (p *pages) redeliverSince(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.DryRun = web.NoDryRun
 	a.NoReason, a.ETag = true, ""
 	a.Fields = []web.Field{{
 		Name: "since", Label: "Created since: a time, or an offset such as -24h", Value: "-24h", Required: true,

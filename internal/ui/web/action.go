@@ -62,9 +62,9 @@ type Action struct {
 	ETag string
 	// Subject is the subject of the actions on it in the list of what people did: a stale form shows who changed it.
 	Subject string
-	// State is its present state, in words, and Becomes the one after the action: the preview has both.
-	State, Becomes string
-	// Edits means that the fields have the present values: the preview has each that was changed.
+	// State is its present state, in words: a stale form shows that it has changed.
+	State string
+	// Edits means that the fields have the present values: a stale form shows which of them have changed.
 	Edits bool
 	// NoKey leaves out the Idempotency-Key, where the operation takes none.
 	NoKey bool
@@ -75,9 +75,9 @@ type Action struct {
 	Body func(form Form, members map[string]any) error
 	// Send sends the body, required. It passes edit to the client; edit adds headers and dry_run.
 	Send func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error)
-	// Foresee computes a preview by reading, if the operation has no dry run. A *Refusal is shown in the form.
+	// Foresee reads what the preview has besides what the dry run says. A *Refusal is shown in the form.
 	Foresee func(ctx context.Context, body []byte) (*Preview, error)
-	// Show turns the answer to a dry run into a preview.
+	// Show turns the answer to a dry run into a preview. Optional; default: its changes.
 	Show func(answer []byte) (*Preview, error)
 	// Done is the path below the base where the visitor goes once the API has accepted it, required unless
 	// Result is given.

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,10 +95,8 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 			d.open(v, false)
 		}
 	}
-	if d.Lacks == "" || d.DryRun == NoDryRun { // the API would refuse a dry run
-		if err := d.preview(v, form); err != nil {
-			return nil, err
-		}
+	if err := d.preview(v, form); err != nil {
+		return nil, err
 	}
 	if !posted && v.URL.RawQuery == "" && d.Problem != nil && d.Problem.Code == "REQ_SCHEMA" {
 		d.Problem = nil // missing fields have not been filled in yet
@@ -181,31 +180,31 @@ func (k *Kit) act(v *Visit, d *dialog, form Form) (*Page, error) {
 
 // Previews reports whether the form has a preview.
 func (d *dialog) Previews() bool {
-	return d.DryRun != NoDryRun || d.Foresee != nil || d.Edits || d.Becomes != ""
+	return d.DryRun != NoDryRun || d.Foresee != nil
 }
 
+// preview asks the API what the action would do, and reads what else the form shows.
 func (d *dialog) preview(v *Visit, form Form) error {
-	err := d.foretell(v, form)
-	if changes := planned(d.Action, d.before); err == nil && (changes != nil || d.Edits) {
-		if d.Preview == nil {
-			d.Preview = &Preview{}
+	if d.DryRun != NoDryRun && d.Lacks == "" { // without the permission, the API would refuse it
+		if err := d.ask(v, form); err != nil {
+			return err
 		}
-		if changes == nil && d.Preview.Ends == "" && d.Preview.Sentences == nil {
-			d.Preview.Ends = "Nothing changes."
-		}
-		d.Preview.Sentences = append(changes, d.Preview.Sentences...)
 	}
-	return err
-}
-
-// foretell has the API or a reading say what the action does besides.
-func (d *dialog) foretell(v *Visit, form Form) error {
-	if d.Foresee != nil {
-		return d.foresee(v, form)
-	}
-	if d.DryRun == NoDryRun {
+	if d.Foresee == nil {
 		return nil
 	}
+	said := d.Preview
+	if err := d.foresee(v, form); err != nil || said == nil || d.Preview == nil {
+		d.Preview = cmp.Or(d.Preview, said)
+		return err
+	}
+	d.Preview.Sentences = append(said.Sentences, d.Preview.Sentences...)
+	d.Preview.Ends = cmp.Or(d.Preview.Ends, said.Ends)
+	return nil
+}
+
+// ask sends the dry run. If that is refused, the form shows why.
+func (d *dialog) ask(v *Visit, form Form) error {
 	status, answer, err := d.request(v, form, "", "", true)
 	if err != nil {
 		return d.refused(err)
@@ -216,7 +215,11 @@ func (d *dialog) foretell(v *Visit, form Form) error {
 		}
 		return nil
 	}
-	d.Preview, err = d.Show(answer)
+	show := d.Show
+	if show == nil {
+		show = d.Planned
+	}
+	d.Preview, err = show(answer)
 	return err
 }
 

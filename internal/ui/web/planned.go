@@ -2,12 +2,19 @@ package web
 
 import (
 	"cmp"
+	"encoding/json"
 	"html/template"
 	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
 )
+
+// FromTo is the sentence of one thing that changes.
+func FromTo(what, from, to string) template.HTML {
+	return Sentence(strings.ReplaceAll(Capital(what), "%", "%%")+" changes from %s to %s.",
+		cmp.Or(from, "nothing"), cmp.Or(to, "nothing"))
+}
 
 // plannedWords is how people call the members of a planned change.
 var plannedWords = map[string]string{
@@ -23,6 +30,17 @@ var plannedWords = map[string]string{
 	"cancel_requested_at": "the time when the worker was asked to stop",
 	"place":               "the place",
 	"content":             "the content",
+	"revision":            "the revision that is sent",
+	"secret":              "the time of the secret",
+	"paused_at":           "the time when it was paused",
+	"paused_until":        "the end of the pause",
+	"next_due_at":         "the next slot",
+	"spec_version":        "the version of the definition",
+	"drain_at":            "the time since when it drains",
+	"lost_at":             "the time when it was lost",
+	"detached_at":         "the time when it was detached",
+
+	"former_secret_expires_at": "the end of the former secret",
 }
 
 // plannedKinds is how people call the things that planned changes count.
@@ -32,15 +50,85 @@ var plannedKinds = map[client.PlannedChangeOf]string{
 	client.PlannedChangeOfWebhookDelivery: "webhook delivery",
 }
 
-// Planned says what a dry run says that an action changes, each from what to what.
-func Planned(changes []client.PlannedChange) (all []template.HTML) {
+// plannedStates is how people call the states of what is on or off.
+var plannedStates = map[string]map[string]string{
+	"enabled": {"true": "enabled", "false": "disabled"},
+	"paused":  {"true": "paused", "false": "active"},
+}
+
+// Planned says what a dry run says that an action changes, each from what to what. fields are those of its form: what
+// they are about has their names and units.
+func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
-		all = append(all, plannedSentence(&changes[i]))
+		all = append(all, plannedSentence(&changes[i], fields))
 	}
 	return all
 }
 
-func plannedSentence(c *client.PlannedChange) template.HTML {
+// Planned is the preview of a dry run that only has changes.
+func (a *Action) Planned(answer []byte) (*Preview, error) {
+	var dry struct{ Changes []client.PlannedChange }
+	if err := json.Unmarshal(answer, &dry); err != nil {
+		return nil, err
+	}
+	shown := &Preview{Sentences: Planned(dry.Changes, a.Fields...)}
+	if shown.Sentences == nil {
+		shown.Ends = "Nothing changes."
+	}
+	return shown, nil
+}
+
+// said is a value as the form shows it.
+func (f *Field) said(value string) string {
+	for _, o := range f.Options {
+		if o.Value == value {
+			return o.Label
+		}
+	}
+	value = strings.TrimSpace(value)
+	switch f.Kind {
+	case "check":
+		return map[bool]string{true: "yes", false: "no"}[value != "" && value != "false"]
+	case "span":
+		return SpanOf(value)
+	case "lines":
+		var lines []string
+		if json.Unmarshal([]byte(value), &lines) == nil {
+			return strings.Join(lines, ", ")
+		}
+	}
+	return strings.Join(strings.Fields(value), " ")
+}
+
+// plannedField is the sentence of a change of what a field is about; "": none is.
+func plannedField(c *client.PlannedChange, fields []Field) template.HTML {
+	if c.Count != nil {
+		return ""
+	}
+	for i := range fields {
+		f := &fields[i]
+		within, inner := strings.CutPrefix(c.Member, f.Name+".")
+		if f.Label == "" || c.Member != f.Name && !(inner && f.Kind == "json") {
+			continue
+		}
+		what, text := f.Label, func(value *string) string {
+			if value == nil {
+				return ""
+			}
+			return f.said(*value)
+		}
+		if inner {
+			what += ": " + within
+		}
+		return FromTo(what, text(c.From), text(c.To))
+	}
+	return ""
+}
+
+func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
+	if said := plannedField(c, fields); said != "" {
+		return said
+	}
 	from, to := plannedValue(c, c.From), plannedValue(c, c.To)
 	many, verb := "", "changes"
 	if c.Count != nil && c.Of != nil {
@@ -49,6 +137,12 @@ func plannedSentence(c *client.PlannedChange) template.HTML {
 		}
 	}
 	switch c.Member {
+	case "enabled", "paused":
+		return FromTo("the state", from, to)
+	case "deleted_at":
+		return FromTo("the place", "live", "deleted")
+	case "new_delivery":
+		return FromTo("a new delivery", from, to)
 	case "suspended_at":
 		who := strings.ReplaceAll(cmp.Or(many, "It"), "%", "%%") + " " + verb
 		if c.To != nil {
@@ -106,8 +200,8 @@ func plannedValue(c *client.PlannedChange, value *string) string {
 		return shown
 	}
 	switch c.Member {
-	case "state", "status", "new_run":
+	case "state", "status", "new_run", "new_delivery":
 		return BadgeOf(*value).Word
 	}
-	return *value
+	return cmp.Or(plannedStates[c.Member][*value], *value)
 }

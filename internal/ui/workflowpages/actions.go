@@ -64,7 +64,7 @@ func (p *pages) change(v *web.Visit, label, means string) (*web.Action, string, 
 	}
 	states := map[bool]string{true: "enabled", false: "disabled"}
 	return &web.Action{
-		State: states[w.Enabled], Becomes: states[label == "Enable"], Subject: name,
+		State: states[w.Enabled], Subject: name, DryRun: web.DryRunInQuery,
 		Label: label, Title: label + " " + name, Nav: "Workflows", Back: web.Link{Name: name, URL: pathOf(name)},
 		Class: web.Changes, Needs: "workflows:write", Means: means, ETag: w.etag,
 		Done: func([]byte) string { return pathOf(name) },

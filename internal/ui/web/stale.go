@@ -2,7 +2,6 @@ package web
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"html/template"
 	"net/http"
@@ -12,32 +11,6 @@ import (
 
 	"github.com/skald-saga/skald/api/client"
 )
-
-// FromTo is the sentence of one thing that an action changes. It is the same wherever an action is previewed.
-func FromTo(what, from, to string) template.HTML {
-	return Sentence(strings.ReplaceAll(Capital(what), "%", "%%")+" changes from %s to %s.",
-		cmp.Or(from, "nothing"), cmp.Or(to, "nothing"))
-}
-
-// planned are the changes that a form makes itself, before those that only the API or a reading can tell: of the state,
-// and of each value of an edit. before are the values that the fields had.
-func planned(a *Action, before []string) (all []template.HTML) {
-	if a.State != "" && a.Becomes != "" && a.State != a.Becomes {
-		all = append(all, FromTo("the state", a.State, a.Becomes))
-	}
-	return append(all, edits(a, func(i int) (was, is string, known bool) { return before[i], a.Fields[i].Value, true })...)
-}
-
-// edits are the values of an edit that differ. values returns those of a field.
-func edits(a *Action, values func(field int) (was, is string, known bool)) (all []template.HTML) {
-	for i, f := range a.Fields {
-		was, is, known := values(i)
-		if f.Value = is; known && a.remembers(f) && !sameValue(f, was) {
-			all = append(all, FromTo(f.Label, f.said(was), f.said(is)))
-		}
-	}
-	return all
-}
 
 // remembers reports whether a form sends back the value that a field had when it was opened.
 func (a *Action) remembers(f Field) bool { return a.Edits && f.Kind != "secret" && f.Kind != "hidden" }
@@ -58,19 +31,6 @@ func sameValue(f Field, before string) bool {
 		}
 	}
 	return was == is
-}
-
-// said is a value of a field as the form shows it.
-func (f Field) said(value string) string {
-	for _, o := range f.Options {
-		if o.Value == value {
-			return o.Label
-		}
-	}
-	if value = strings.TrimSpace(value); f.Kind == "check" {
-		return map[bool]string{true: "yes", false: "no"}[value != ""]
-	}
-	return strings.Join(strings.Fields(value), " ")
 }
 
 // since describes what has changed since a stale form was opened: the values and the state that differ now, and who has
@@ -102,10 +62,12 @@ func (k *Kit) stale(v *Visit, a *Action, present []string) (*since, error) {
 	if o.state != "" && a.State != "" && o.state != a.State {
 		s.Values = append(s.Values, FromTo("the state", o.state, a.State))
 	}
-	s.Values = append(s.Values, edits(a, func(i int) (was, is string, known bool) {
-		was, known = o.was[a.Fields[i].Name]
-		return was, present[i], known
-	})...)
+	for i, f := range a.Fields {
+		was, known := o.was[f.Name]
+		if f.Value = present[i]; known && a.remembers(f) && !sameValue(f, was) {
+			s.Values = append(s.Values, FromTo(f.Label, f.said(was), f.said(present[i])))
+		}
+	}
 	if a.Subject == "" || o.at.IsZero() {
 		s.Unknown = true
 		return s, nil
