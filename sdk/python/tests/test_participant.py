@@ -12,7 +12,7 @@ import threading
 import unittest
 from datetime import timezone
 
-from skald_participant import MemoryStore, Participant, Refused, parse_secret, verify
+from skald_participant import MemoryStore, NotApplied, Participant, Refused, parse_secret, verify
 from skald_participant._call import id_of, read_call
 from skald_participant._signature import sign
 
@@ -166,6 +166,17 @@ class Requests(unittest.TestCase):
             answer = over_wsgi(participant, headers(action, Idempotency_Key=key), body(action=action))
             self.assertEqual(status, answer.status, key)
 
+    def test_the_fence_of_a_call_that_failed_is_remembered(self):
+        for failure, status in ((ZeroDivisionError(), 500), (NotApplied(), 425), (Refused("NO"), 409)):
+
+            def fail(call, db, failure=failure):
+                raise failure
+
+            participant = Participant(MemoryStore(), fail)
+            self.assertEqual(status, over_wsgi(participant, headers(X_Saga_Fence="4"), body()).status)
+            late = over_wsgi(participant, headers(X_Saga_Fence="3"), body())
+            self.assertEqual((409, "OLDER_FENCE"), (late.status, json.loads(late.body)["code"]))
+
     def test_an_undo_of_a_run_that_never_arrived_keeps_it_out(self):
         for calls in (
             ((200, "execute"), (200, "compensate"), (200, "compensate#2"), (409, "execute#2"), (200, "execute#3")),
@@ -269,6 +280,7 @@ class Signatures(unittest.TestCase):
             given = {"idempotency-key": key, "x-saga-timestamp": at}
             for header, good in (
                 (signature, True), (f"v1,AAAA {signature}", True), (f"v1,AAAA, {signature}", True),
+                (f"{signature} v1,AAAA", True),
                 (f"v1a,x {signature}", True), ("", False), (signature[:-2], False),
                 (signature.replace("v1", "v2"), False),
             ):  # fmt: skip
