@@ -21,8 +21,8 @@ func (r *room) subject() string { return strings.Split(r.pkg, "/")[1] }
 
 // outside are the kinds of the packages that are not below internal/.
 var outside = map[string]string{
-	"api": "kit", "api/client": "kit", "api/webhooks": "kit", "api/worker": "kit", "db": "kit", "docs": "kit",
-	"sdk": "kit", "sdk/conformance": "rules",
+	"api": "kit", "api/client": "kit", "api/webhooks": "kit", "api/worker": "kit", "api/participant": "kit",
+	"db": "kit", "docs": "kit", "sdk": "kit", "sdk/conformance": "rules",
 	"cmd": "assembly", "examples": "assembly", "scripts": "assembly",
 }
 

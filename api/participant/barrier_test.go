@@ -1,0 +1,126 @@
+package participant_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/skald-saga/skald/api/participant"
+	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/sdk/conformance"
+)
+
+// barrier is a participant as it is written with sdk/sql/barrier.sql, without a library.
+type barrier struct {
+	t   *testing.T
+	b   *business
+	dsn string
+}
+
+func (p barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	sum := sha256.Sum256(body)
+	h := r.Header
+	args := []any{h.Get("X-Saga-Tenant"), h.Get("X-Saga-Id"), h.Get("X-Saga-Step"), h.Get("X-Saga-Action"),
+		h.Get("Idempotency-Key"), h.Get("X-Saga-Fence"), hex.EncodeToString(sum[:])}
+	status, answer, err := p.once(r, args, nil)
+	if no := (*participant.Refusal)(nil); errors.As(err, &no) {
+		status, answer, err = p.once(r, args, no)
+	}
+	if again := (*participant.NotApplied)(nil); errors.As(err, &again) {
+		if again.After > 0 {
+			w.Header().Set("Retry-After", "2")
+		}
+		status = http.StatusTooEarly
+	} else if err != nil {
+		status = http.StatusInternalServerError
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, answer)
+}
+
+// once is one transaction: the function, or what it has refused before.
+func (p barrier) once(r *http.Request, args []any, no *participant.Refusal) (status int, answer string, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("panicked")
+		}
+	}()
+	db := open(p.t, p.dsn)
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(r.Context(), nil)
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = tx.Rollback() }()
+	var verdict string
+	var known *int
+	var text *string
+	err = tx.QueryRowContext(r.Context(), `SELECT verdict, status, body FROM skald_begin($1, $2, $3, $4, $5, $6, $7)`,
+		args...).Scan(&verdict, &known, &text)
+	if err != nil {
+		return 0, "", err
+	}
+	if verdict == "answer" {
+		return *known, *text, tx.Commit()
+	}
+	status = http.StatusOK
+	if no != nil {
+		members, _ := json.Marshal(map[string]string{"code": no.Code, "message": no.Message})
+		if status, answer = no.Status, string(members); status == 0 {
+			status = http.StatusConflict
+		}
+	} else {
+		output, err := p.b.play(r.Context(), tx, &participant.Call{
+			Key: r.Header.Get("Idempotency-Key"), Action: participant.Action(r.Header.Get("X-Saga-Action")),
+		})
+		if err != nil {
+			return 0, "", err
+		}
+		if output != nil {
+			text, _ := json.Marshal(output)
+			answer = string(text)
+		}
+	}
+	if _, err := tx.ExecContext(r.Context(), `SELECT skald_keep($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		append(slices.Clone(args), status, answer)...); err != nil {
+		return 0, "", err
+	}
+	return status, answer, tx.Commit()
+}
+
+// The functions for PostgreSQL keep the rules that do not concern HTTP.
+func TestVectorsThroughTheSQLFunctions(t *testing.T) {
+	dsn := testdb.Empty(t)
+	script, err := os.ReadFile("../../sdk/sql/barrier.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open(t, dsn).ExecContext(t.Context(), string(script)+`;CREATE TABLE effects (key text)`); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range vectors(t) {
+		ofHTTP := v.Secrets != nil || slices.ContainsFunc(v.Calls, func(c conformance.Call) bool {
+			return c.Expect[0].Status == http.StatusBadRequest
+		})
+		if ofHTTP {
+			continue
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			r, b := newRunner(t, v), newBusiness(v)
+			r.start = func() *httptest.Server { return httptest.NewServer(barrier{t, b, dsn}) }
+			r.effects = func() map[string]int { return effectsOf(t, dsn, r.ids) }
+			r.run()
+		})
+	}
+}

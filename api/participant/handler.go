@@ -1,0 +1,178 @@
+package participant
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/skald-saga/skald/api/webhooks"
+)
+
+// Func does a call, or undoes one. Its output is encoded as JSON and becomes the output of the step;
+// nil: none. What it writes in tx is committed with the answer. It must not commit or roll back; tx is nil if
+// the store is in memory.
+//
+// An error rolls back. A *Refusal is a permanent no, a *NotApplied asks for another attempt. Any other
+// error leaves the step in doubt: Skald repeats the call, which then calls the function again.
+type Func func(ctx context.Context, tx *sql.Tx, c *Call) (output any, err error)
+
+// Config of a Handler. Store and Execute are required.
+type Config struct {
+	Store Store
+	// Execute does the step, Compensate undoes it. Without Compensate, compensations of what was done are
+	// refused.
+	Execute, Compensate Func
+	// Secrets verify signed calls (participants.signing_secrets of Skald); two while one replaces the other.
+	// nil: nothing is verified.
+	Secrets []string
+	MaxBody int64            // of a request; 0: 16 MiB, as limits.max_request_bytes of Skald
+	Log     *slog.Logger     // nil: nothing is logged
+	Now     func() time.Time // nil: time.Now
+}
+
+// Handler answers calls of Skald.
+type Handler struct {
+	cfg  Config
+	turn turns
+}
+
+// New returns a handler, or an error if cfg is invalid.
+func New(cfg Config) (*Handler, error) {
+	if cfg.Store == nil || cfg.Execute == nil {
+		return nil, errors.New("participant: Store and Execute are required")
+	}
+	for _, secret := range cfg.Secrets {
+		if _, err := webhooks.ParseSecret(secret); err != nil {
+			return nil, fmt.Errorf("participant: %w", err)
+		}
+	}
+	if cfg.MaxBody == 0 {
+		cfg.MaxBody = 16 << 20
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Handler{cfg: cfg, turn: turns{held: map[string]*turn{}}}, nil
+}
+
+// ServeHTTP answers one call.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, h.cfg.MaxBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		problem(http.StatusRequestEntityTooLarge, "TOO_LARGE", "the request is too large").write(w, 0)
+		return
+	} else if err != nil {
+		panic(http.ErrAbortHandler) // the call did not arrive whole, so there is none
+	}
+	if h.cfg.Secrets != nil {
+		if err := webhooks.VerifyCall(h.cfg.Secrets, r.Header, body, h.cfg.Now()); err != nil {
+			problem(http.StatusUnauthorized, "SIGNATURE", err.Error()).write(w, 0)
+			return
+		}
+	}
+	c, err := read(r.Header, body)
+	if err != nil {
+		problem(http.StatusBadRequest, "CALL_INVALID", err.Error()).write(w, 0)
+		return
+	}
+	answer, err := h.answer(r.Context(), c)
+	h.explain(w, c, answer, err)
+}
+
+// explain sends the answer, or what an error means to Skald.
+func (h *Handler) explain(w http.ResponseWriter, c *Call, answer kept, err error) {
+	if err == nil {
+		answer.write(w, 0)
+		return
+	}
+	if again := (*NotApplied)(nil); errors.As(err, &again) {
+		problem(http.StatusTooEarly, "NOT_APPLIED", again.Message).write(w, again.After)
+		return
+	}
+	h.cfg.Log.Error("call failed", slog.String("key", c.Key), slog.Any("error", err))
+	problem(http.StatusInternalServerError, "FAILED", err.Error()).write(w, 0)
+}
+
+// answer does a call, in its turn, and returns its answer once that is durable.
+func (h *Handler) answer(ctx context.Context, c *Call) (answer kept, err error) {
+	// Repeats of one call on this process wait here, where they hold no connection to the database.
+	leave, err := h.turn.wait(ctx, c.id())
+	if err != nil {
+		return kept{}, &NotApplied{Message: "the same call is in progress"}
+	}
+	defer leave()
+	answer, err = h.once(ctx, c, func(tx *sql.Tx) (kept, error) { return h.call(ctx, tx, c) })
+	if refused := (*Refusal)(nil); errors.As(err, &refused) {
+		// What the function wrote is rolled back. The refusal is kept in a transaction of its own, unless
+		// another process has answered the call between the two.
+		if answer, err = refused.answer(); err == nil {
+			c.committed = nil
+			refusal := answer
+			return h.once(ctx, c, func(*sql.Tx) (kept, error) { return refusal, nil })
+		}
+	}
+	return answer, err
+}
+
+// once judges a call in a transaction and has it done if it must be.
+func (h *Handler) once(ctx context.Context, c *Call, do func(*sql.Tx) (kept, error)) (answer kept, err error) {
+	err = h.cfg.Store.within(ctx, c.id(), h.cfg.Now(), func(tx *sql.Tx, s *step) (bool, error) {
+		var v verdict
+		v, answer = s.judge(c)
+		switch v {
+		case perform:
+			var err error
+			if answer, err = do(tx); err != nil {
+				return false, err
+			}
+			s.keep(c, answer)
+			return true, nil
+		case succeed:
+			answer = kept{Status: http.StatusOK, Body: "{}"}
+			s.keep(c, answer)
+			return true, nil
+		}
+		higher := c.Fence > s.Fence
+		s.Fence = max(s.Fence, c.Fence)
+		return higher, nil
+	})
+	if err != nil {
+		return kept{}, err
+	}
+	for _, f := range c.committed {
+		f()
+	}
+	c.committed = nil
+	return answer, nil
+}
+
+// call calls the function of the action. A panic is an error, so that the transaction is rolled back.
+func (h *Handler) call(ctx context.Context, tx *sql.Tx, c *Call) (answer kept, err error) {
+	do := h.cfg.Execute
+	if c.Action == Compensate {
+		do = h.cfg.Compensate
+	}
+	if do == nil {
+		return kept{}, Refuse("NO_COMPENSATION", "this participant cannot undo the step")
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			h.cfg.Log.Error("call panicked", slog.String("key", c.Key), slog.Any("cause", cause))
+			err = errors.New("the participant failed")
+		}
+	}()
+	output, err := do(ctx, tx, c)
+	if err != nil {
+		return kept{}, err
+	}
+	body, err := encode(output)
+	return kept{Status: http.StatusOK, Body: body}, err
+}

@@ -1,0 +1,135 @@
+package participant_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/lib/pq"
+
+	"github.com/skald-saga/skald/api/participant"
+	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/sdk/conformance"
+)
+
+// business is the function of a vector, and the place where its effects are.
+type business struct {
+	v  conformance.Vector
+	mu sync.Mutex
+	n  map[participant.Action]int // invocations; guarded by mu
+	// inMemory are the effects of a participant without a database, by key; guarded by mu
+	inMemory map[string]int
+}
+
+// play is the function for both actions.
+func (b *business) play(ctx context.Context, tx *sql.Tx, c *participant.Call) (any, error) {
+	b.mu.Lock()
+	b.n[c.Action]++
+	all := b.n[participant.Execute] + b.n[participant.Compensate]
+	o := conformance.Outcome{Outcome: "done"}
+	if script := b.v.Participant[string(c.Action)]; len(script) > 0 {
+		o = script[min(b.n[c.Action], len(script))-1]
+	}
+	b.mu.Unlock()
+	if o.Outcome == "done" || o.Outcome == "fail" || o.Effect {
+		if err := b.effect(ctx, tx, c); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case <-time.NewTimer(time.Duration(o.SlowMS) * time.Millisecond).C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	switch o.Outcome {
+	case "refused":
+		return nil, &participant.Refusal{Status: o.Status, Code: o.Code, Message: o.Message}
+	case "not_applied":
+		return nil, &participant.NotApplied{After: time.Duration(o.RetryAfterMS) * time.Millisecond}
+	case "fail":
+		if all%2 == 0 {
+			return nil, errors.New("as scripted")
+		}
+		panic("as scripted")
+	}
+	switch {
+	case o.Returns == "nothing":
+		return nil, nil
+	case o.Output != nil:
+		return o.Output, nil
+	}
+	return map[string]int{"effect": all}, nil
+}
+
+func (b *business) effect(ctx context.Context, tx *sql.Tx, c *participant.Call) error {
+	if tx == nil {
+		c.AfterCommit(func() { b.mu.Lock(); defer b.mu.Unlock(); b.inMemory[c.Key]++ })
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES ($1)`, c.Key)
+	return err
+}
+
+// handler is the participant of a vector over a store.
+func (b *business) handler(t *testing.T, store participant.Store) *participant.Handler {
+	t.Helper()
+	h, err := participant.New(participant.Config{
+		Store: store, Execute: b.play, Compensate: b.play, Secrets: b.v.Secrets,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func vectors(t *testing.T) []conformance.Vector {
+	t.Helper()
+	all, err := conformance.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func newBusiness(v conformance.Vector) *business {
+	return &business{v: v, n: map[participant.Action]int{}, inMemory: map[string]int{}}
+}
+
+func TestVectorsInMemory(t *testing.T) {
+	for _, v := range vectors(t) {
+		if slices.ContainsFunc(v.Calls, func(c conformance.Call) bool { return c.Restart }) {
+			continue
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			r, b, store := newRunner(t, v), newBusiness(v), participant.Memory()
+			r.start = func() *httptest.Server { return httptest.NewServer(b.handler(t, store)) }
+			r.effects = func() map[string]int { b.mu.Lock(); defer b.mu.Unlock(); return maps.Clone(b.inMemory) }
+			r.run()
+		})
+	}
+}
+
+// Two processes that share a database: a race is between them as well.
+func TestVectorsOnPostgreSQL(t *testing.T) {
+	dsn := testdb.Empty(t)
+	migrate(t, dsn)
+	for _, v := range vectors(t) {
+		t.Run(v.Name, func(t *testing.T) {
+			r, b := newRunner(t, v), newBusiness(v)
+			r.start = func() *httptest.Server {
+				return httptest.NewServer(&twoNodes{nodes: [2]*participant.Handler{
+					b.handler(t, postgres(t, dsn)), b.handler(t, postgres(t, dsn)),
+				}})
+			}
+			r.effects = func() map[string]int { return effectsOf(t, dsn, r.ids) }
+			r.run()
+		})
+	}
+}
