@@ -43,7 +43,8 @@ func TestTheRootLeadsBrowsersToThePagesAndTellsOthersWhereTheAPIIs(t *testing.T)
 	}
 	for _, at := range []string{"/", "/skald/"} {
 		status, _, body := get(at, program)
-		for _, want := range []string{`"api":"/skald/api/v1"`, `"contract":"/skald/openapi.json"`, `"ui":"/skald/ui/"`, `"docs":"/skald/docs/"`} {
+		for _, want := range []string{`"api":"/skald/api/v1"`, `"contract":"/skald/openapi.json"`,
+			`"participants":"/skald/participant.openapi.json"`, `"ui":"/skald/ui/"`, `"docs":"/skald/docs/"`} {
 			if status != 200 || !strings.Contains(body, want) {
 				t.Errorf("a program at %s: %d %s, without %s", at, status, body, want)
 			}
@@ -57,6 +58,7 @@ func TestTheRootLeadsBrowsersToThePagesAndTellsOthersWhereTheAPIIs(t *testing.T)
 		}
 	}
 	for at, want := range map[string]int{
+		"/skald/participant.openapi.json": 200, "/participant.openapi.json": 200,
 		"/skald/api/v1/whoami": 200, "/api/v1/whoami": 200, "/skald/healthz": 200, "/skald": 303, "/skaldic/": 404,
 	} {
 		if status, _, body := get(at, program); status != want {

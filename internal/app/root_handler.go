@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/httpkit/compress"
@@ -41,6 +42,8 @@ func (n *node) front(api http.Handler) (http.Handler, error) {
 			manual.ServeHTTP(w, r)
 		case manual != nil && reads && path == "/docs":
 			http.Redirect(w, r, base+"/docs/", http.StatusSeeOther)
+		case reads && path == "/participant.openapi.json":
+			contractOfParticipants(w)
 		case reads && path == "/":
 			whereThingsAre(w, base, pages != nil)
 		default:
@@ -144,10 +147,23 @@ func (n *node) pages(api http.Handler) (http.Handler, error) {
 	return ui.New(cfg)
 }
 
+// contractOfParticipants responds with what a participant serves. It is not an operation of Skald's
+// own contract: what is in it is called by Skald.
+func contractOfParticipants(w http.ResponseWriter) {
+	doc, err := api.ParticipantContract()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError) // a test reads the document
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(doc) // the client has disconnected, or has the response
+}
+
 // whereThingsAre responds to programs that request "/".
 func whereThingsAre(w http.ResponseWriter, base string, pages bool) {
 	places := map[string]string{
-		"api": base + "/api/v1", "contract": base + "/openapi.json", "health": base + "/healthz",
+		"api": base + "/api/v1", "contract": base + "/openapi.json",
+		"participants": base + "/participant.openapi.json", "health": base + "/healthz",
 		"docs": base + "/docs/",
 	}
 	if pages {
