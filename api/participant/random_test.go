@@ -1,0 +1,176 @@
+package participant
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// crashes is a store in memory that is lost at a chosen moment: before the commit, when everything is
+// rolled back, or after it, when the answer is not sent.
+type crashes struct {
+	*memory
+	before, after bool
+}
+
+var errCrash = errors.New("crashed")
+
+func (c *crashes) within(ctx context.Context, id string, now time.Time, f func(*sql.Tx, *step) (bool, error)) error {
+	err := c.memory.within(ctx, id, now, func(tx *sql.Tx, s *step) (bool, error) {
+		save, err := f(tx, s)
+		if c.before && err == nil {
+			return false, errCrash
+		}
+		return save, err
+	})
+	if c.after && err == nil {
+		return errCrash
+	}
+	return err
+}
+
+// model is the plain rule for one step, in terms of what happened: no keys, no rows.
+type model struct {
+	execute map[int]string // the answer of each run that was answered, from its first
+	undo    map[int]string
+	fence   int64
+	held    bool // there is an effect
+	newest  int  // run that was answered
+	blocked int
+	effects int // net
+}
+
+// want says what a call that arrives must be answered with, "" if the function decides.
+func (m *model) want(c *Call) (answer string) {
+	known := m.execute
+	if c.Action == Compensate {
+		known = m.undo
+	}
+	switch {
+	case c.Fence < m.fence:
+		return "409"
+	case known[c.run] != "":
+		return known[c.run]
+	case c.Action == Execute && (c.run <= m.blocked || c.run < m.newest):
+		return "409"
+	case c.Action == Compensate && !m.held:
+		return "200{}"
+	}
+	return ""
+}
+
+// happened records a call that was committed with an answer, which the function gave if called.
+func (m *model) happened(c *Call, answer string, called, refused bool) {
+	m.fence = max(m.fence, c.Fence)
+	switch {
+	case c.Action == Execute:
+		m.execute[c.run], m.newest = answer, c.run
+		if !refused {
+			m.held = true
+			m.effects++
+		}
+	case !refused:
+		m.undo[c.run], m.blocked = answer, max(m.blocked, m.newest, 1)
+		m.held = false
+		if called {
+			m.effects--
+		}
+	}
+}
+
+// Calls of one step in any order, any number of times, with crashes at every write: what is answered, and
+// the number of effects, are those of the model.
+func TestRandomSequences(t *testing.T) {
+	sequences, calls := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		for range 100 {
+			sequences++
+			calls += play(t)
+		}
+	})
+	t.Logf("%d sequences, %d calls", sequences, calls)
+}
+
+func play(t *rapid.T) (calls int) {
+	store := &crashes{memory: Memory().(*memory)}
+	effects, serial, refuses, fails := 0, 0, false, false
+	called := false
+	function := func(_ context.Context, _ *sql.Tx, c *Call) (any, error) {
+		called = true
+		serial++
+		by := 1
+		if c.Action == Compensate {
+			by = -1
+		}
+		switch {
+		case fails:
+			return nil, errors.New("failed")
+		case refuses:
+			return nil, Refuse("NO", fmt.Sprint(serial))
+		}
+		c.AfterCommit(func() { effects += by })
+		return serial, nil
+	}
+	h, err := New(Config{Store: store, Execute: function, Compensate: function})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := model{execute: map[int]string{}, undo: map[int]string{}}
+	for range rapid.IntRange(1, 12).Draw(t, "calls") {
+		calls++
+		c := &Call{
+			Saga: "s", Step: "x", digest: "d",
+			Action: rapid.SampledFrom([]Action{Execute, Execute, Compensate}).Draw(t, "action"),
+			run:    rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "run"),
+			Fence:  rapid.SampledFrom([]int64{1, 2, 2, 3}).Draw(t, "fence"),
+		}
+		c.Key = fmt.Sprintf("s/x/%s#%d", c.Action, c.run)
+		how := rapid.SampledFrom([]string{"", "", "", "refuse", "fail", "before", "after"}).Draw(t, "how")
+		refuses, fails, store.before, store.after = how == "refuse", how == "fail", how == "before", how == "after"
+		called = false
+		want := m.want(c)
+		answer, err := h.answer(t.Context(), c)
+		got := fmt.Sprint(answer.Status) + answer.Body
+		late := want == "409"
+		if store.after && errors.Is(err, errCrash) {
+			for _, f := range c.committed { // the effect was committed, only the process has gone
+				f()
+			}
+			store.after = false
+			again := *c
+			again.committed = nil
+			if answer, err = h.answer(t.Context(), &again); err != nil { // the commit is not lost
+				t.Fatalf("%+v repeated after a crash: %v", c, err)
+			}
+			got = fmt.Sprint(answer.Status) + answer.Body
+		}
+		if err == nil {
+			m.fence = max(m.fence, c.Fence) // also of a call that is refused
+		}
+		switch {
+		case err != nil:
+			if how != "fail" && how != "before" {
+				t.Fatalf("%+v %s: %v", c, how, err)
+			}
+			continue // nothing has happened
+		case late && answer.Status != http.StatusConflict, !late && want != "" && got != want:
+			t.Fatalf("%+v %s: %s; want %s", c, how, got, want)
+		case called && want != "":
+			t.Fatalf("%+v %s: the function was called", c, how)
+		case !late:
+			if want == "" || want == "200{}" && m.undo[c.run] == "" {
+				m.happened(c, got, want == "", refuses && want == "")
+			}
+		}
+		if effects != m.effects || effects < 0 {
+			t.Fatalf("%+v %s: %d effects; want %d", c, how, effects, m.effects)
+		}
+	}
+	return calls
+}
