@@ -29,8 +29,8 @@ object-store: ## build the S3 server for the tests (versitygw, pinned in tools/s
 	@$(GO) tool -n -modfile=tools/s3/go.mod versitygw >/dev/null
 
 # Programs that tests and the sessions of the manual need besides Skald and PostgreSQL.
-programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl, chromium, prometheus, nginx, haproxy, caddy, axe-core
-	@sh scripts/programs.sh redis-server pgbouncer jq curl openssl chromium prometheus nginx haproxy caddy
+programs: ## install the programs that the tests need: redis-server, pgbouncer, jq, curl, openssl, python3, chromium, prometheus, nginx, haproxy, caddy, axe-core
+	@sh scripts/programs.sh redis-server pgbouncer jq curl openssl python3 chromium prometheus nginx haproxy caddy
 	@sh scripts/axe.sh
 
 postgres:
