@@ -6,6 +6,15 @@ var promises = []Mutant{
 	{Rows: "F29", File: "internal/loop/lease/lease.go",
 		Old: "\t\tcase err == nil && !held, !h.Valid():\n",
 		New: "\t\tcase err == nil && !held:\n"},
+	{Rows: "J4", File: "internal/jobrun/leaderdb/sweeps.go",
+		Old: "` AND r.continuation_state` + jobdb.Is(jobrun.Confirming) + `\n" +
+			"\t\t  AND r.continuation_check_deadline_at <= clock_timestamp()`",
+		New: "` AND r.lease_expires_at <= clock_timestamp() + interval '1 minute'`"},
+	{Rows: "J-01", File: "internal/jobrun/jobdb/finish.go",
+		Old: "AND r.assigned_worker_id = f.worker AND r.attempt = f.attempt\n" +
+			"   AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND r.state || ''`",
+		New: "AND f.worker IS NOT NULL AND f.attempt IS NOT NULL\n" +
+			"   AND f.token IS NOT NULL AND f.epoch IS NOT NULL AND r.state || ''`"},
 	{Rows: "A-08", File: "internal/loop/lease/election.go",
 		Old: "\tdeadline := asked.Add(ttl - Margin(ttl))\n",
 		New: "\tdeadline := asked.Add(ttl + time.Hour)\n"},
@@ -36,6 +45,10 @@ var promises = []Mutant{
 	{Rows: "3.4, F05", File: "internal/saga/run.go",
 		Old: "\tif reruns > 0 { //",
 		New: "\tc.Key += fmt.Sprintf(\"-%d\", r.Attempt)\n\tif reruns > 0 { //"},
+	{Rows: "D4", File: "db/migrations/0250_dlq_order_keys.sql",
+		From: "-- +migrate Up",
+		Old:  "      FROM moved m;",
+		New:  "      FROM moved m WHERE m.generation = 0 AND m.seq % 7 <> 0;"},
 	{Rows: "X34", File: "internal/saga/sagadb/commit.go",
 		Old: "told AS (%[7]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE\n)",
 		New: "told AS (%[7]s WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS NOT NULL\n)"},
