@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/principal"
@@ -113,6 +114,30 @@ func TestEveryFreeFormMemberOfResponsesIsRedacted(t *testing.T) {
 		"output_data", "details"} {
 		if !slices.Contains(names, want) {
 			t.Errorf("%s is not redacted", want)
+		}
+	}
+}
+
+func TestWhatADryRunSaysOfContentIsRedacted(t *testing.T) {
+	change := func(member string) api.PlannedChange {
+		return api.PlannedChange{Member: member, From: new("before"), To: new("after")}
+	}
+	hidden, shown := "***", "before"
+	for member, want := range map[string]string{
+		"payload": hidden, "payload.amount": hidden, "edit.payload": hidden, "edit.payload.lines.0": hidden,
+		"status": shown, "payload_size": shown, "parameters.retries": shown,
+	} {
+		body := struct {
+			Changes []api.PlannedChange `json:"changes"`
+		}{[]api.PlannedChange{change(member), {Member: member, To: new("before")}}}
+		got, ok := httpapi.Cover(&body)
+		text, err := json.Marshal(got)
+		if !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if c := body.Changes; *c[0].From != want || (*c[0].To == "after") != (want == shown) || c[1].From != nil ||
+			*c[1].To != want {
+			t.Errorf("%s: %s", member, text)
 		}
 	}
 }
