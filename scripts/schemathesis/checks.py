@@ -15,6 +15,13 @@ SCHEMA_REASONS = {
 }
 
 
+def at(body, pointer):
+    """The value in a body that a JSON pointer names."""
+    for name in pointer.split("/")[1:]:
+        body = body[int(name)] if isinstance(body, list) else body[name.replace("~1", "/").replace("~0", "~")]
+    return body
+
+
 @schemathesis.check
 def contract_is_what_is_enforced(ctx, response, case):
     """A request that fits the contract is never rejected as one that does not."""
@@ -30,6 +37,11 @@ def contract_is_what_is_enforced(ctx, response, case):
         if header in ("If-Match", "If-None-Match"):
             assert not ENTITY_TAGS.fullmatch((case.headers or {}).get(header, "")), error
             continue
+        # For JSON Schema 1.0 is an integer; the contract says in words that it is not one here.
+        if error["message"].endswith("has a fraction") and "pointer" in error:
+            written = at(case.body, error["pointer"])
+            if isinstance(written, float) and written.is_integer():
+                continue
         # The name of a setting is a key of an open object: only the server knows them. And a
         # schema counts characters, where the server may count bytes.
         if not error.get("pointer", "").startswith("/values/") and not error["message"].endswith(" bytes"):
