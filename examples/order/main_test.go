@@ -3,20 +3,26 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/skald-saga/skald/examples/order/ledger"
+	"github.com/skald-saga/skald/examples/order/shop"
+	"github.com/skald-saga/skald/internal/saga/certifier"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 // start runs the program on a free port until stop is called, which returns
@@ -188,4 +194,68 @@ func moved(t *testing.T, to target, base string) string {
 		t.Errorf("%s %s is not a POST to 127.0.0.1:9001", to.HTTP.Method, to.HTTP.URL)
 	}
 	return base + u.Path
+}
+
+// Each step of the workflow, and a step of any name, is a participant that keeps the rules. What the
+// ledger has as applied under a key is its effect.
+func TestEachStepIsCertified(t *testing.T) {
+	for _, tt := range []struct{ do, undo, step string }{
+		{"/reservations", "/reservations/cancel", "reserve-stock"},
+		{"/charges", "/charges/refund", "charge-payment"},
+		{"/orders/confirm", "/orders/cancel", "confirm-order"},
+		{"/steps/{step}", "/steps/{step}/undo", "pack"},
+	} {
+		t.Run(tt.step, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "ledger.jsonl")
+			var running atomic.Pointer[shop.Shop]
+			restart := func(context.Context) error {
+				if old := running.Load(); old != nil {
+					if err := old.Close(); err != nil {
+						return err
+					}
+				}
+				s, err := shop.Open(shop.Config{Ledger: path})
+				running.Store(s)
+				return err
+			}
+			if err := restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			mux := http.NewServeMux()
+			mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { running.Load().ServeHTTP(w, r) })
+			mux.HandleFunc("GET /effects", func(w http.ResponseWriter, r *http.Request) { count(w, path, r.FormValue("key")) })
+			server := httptest.NewServer(mux)
+			defer server.Close()
+			report, err := certifier.Run(patience.Context(t), certifier.Config{
+				URL: server.URL + tt.do, Compensation: server.URL + tt.undo, Step: tt.step,
+				Effects: server.URL + "/effects", Payload: json.RawMessage(`{"quantity":1,"amount":5}`),
+				Restart: restart, Robust: tt.step == "pack", // large bodies once are enough
+			})
+			if err != nil || !report.Certified || len(report.Findings) > 0 || len(report.Warnings) > 0 {
+				t.Errorf("certified %t, %v\n%s", report.Certified, err, report.Text())
+			}
+			if last := running.Load(); last != nil {
+				if err := last.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+// count answers how often something was done, or undone, under a key.
+func count(w http.ResponseWriter, path, key string) {
+	entries, err := ledger.Read(path)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	n := 0
+	for _, e := range entries {
+		if e.Key == key && e.Effect == ledger.Applied {
+			n++
+		}
+	}
+	fmt.Fprintf(w, `{"effects":%d}`, n)
 }

@@ -1,4 +1,4 @@
-// Package ledger is the memory of a participant, and the judge of an
+// Package ledger is what a participant without a database writes to disk, and the judge of an
 // orchestrator. A participant writes one [Entry] for every call it receives
 // into a [Book], an append-only file that is on disk before the call is
 // answered. A [Checker] reads the entries afterwards and says where the
@@ -34,7 +34,8 @@ const (
 	// Dup means that the key was known: nothing changed, the first answer was
 	// given again.
 	Dup Effect = "dup"
-	// RefusedLate means an execute that came after its compensate.
+	// RefusedLate means a call that others had overtaken: an execute that came after its
+	// compensate, or a call of an owner of the saga that was no longer the newest.
 	RefusedLate Effect = "refused_late"
 	// RefusedBusiness means that a business rule forbade the execute.
 	RefusedBusiness Effect = "refused_business"
@@ -70,6 +71,7 @@ type Entry struct {
 	// Participant is the service that was called: inventory, payments, orders
 	// or steps.
 	Participant string `json:"participant"`
+	Tenant      string `json:"tenant,omitempty"`
 	Saga        string `json:"saga"`
 	Step        string `json:"step"`
 	Action      Action `json:"action"`
@@ -90,6 +92,9 @@ type Entry struct {
 	// Answer is the body of the answer, kept with the decision it answers, so
 	// that a repeated key gets the same bytes after a restart. Empty elsewhere.
 	Answer json.RawMessage `json:"answer,omitempty"`
+	// Request is the body of a call that the participant took in, so that it can be asked again
+	// after a restart.
+	Request string `json:"request,omitempty"`
 }
 
 // Decided reports whether e settled its key: from then on the participant

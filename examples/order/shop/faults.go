@@ -147,16 +147,15 @@ func dice(seed uint64, words ...string) *rand.Rand {
 
 // faultOf counts c among the calls of its step and returns its fault: the one that its
 // payload requests, otherwise a random one. A call that breaks the contract has none.
-func (s *Shop) faultOf(c call) fault {
+func (s *Shop) faultOf(c *call) fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	id := callID{c.saga, c.step, c.action}
+	n := s.calls[id]
+	s.calls[id]++
 	if c.broken != "" {
 		return fault{}
 	}
-	id := callID{stepID{c.saga, c.step}, c.action}
-	n := s.state.calls[id]
-	s.state.calls[id]++
-
 	name, odds := c.step, s.cfg.Faults
 	if c.action == ledger.Compensate {
 		name, odds = c.step+":compensate", s.cfg.UndoFaults

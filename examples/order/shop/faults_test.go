@@ -79,16 +79,16 @@ func TestAPayloadRequestsFaults(t *testing.T) {
 	} {
 		t.Run(tt.fault, func(t *testing.T) {
 			c := open(t, Config{})
-			r := execute("/charges", "pay", `{"simulate":{"pay":"`+tt.fault+`"}}`)
+			r := do("/charges", "pay", `{"simulate":{"pay":"`+tt.fault+`"}}`)
 			got := [2]seen{c.see(t, r), c.see(t, r.again())}
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(seen{})); diff != "" {
 				t.Error(diff)
 			}
-			other := execute("/reservations", "stock", r.payload)
+			other := do("/reservations", "stock", r.payload)
 			if got := c.see(t, other); got != fine {
 				t.Errorf("another step met %+v", got)
 			}
-			if got := c.see(t, compensate("/reservations/cancel", "stock", r.payload)); got != fine {
+			if got := c.see(t, undo("/reservations/cancel", "stock", r.payload)); got != fine {
 				t.Errorf("a compensate met %+v", got)
 			}
 		})
@@ -99,10 +99,10 @@ func TestAPayloadRequestsFaultsOfAnUndo(t *testing.T) {
 	c := open(t, Config{})
 	payload := `{"simulate":{"pay:compensate":"drop_reply"}}`
 	fine := seen{200, ledger.Applied, ledger.Sent}
-	if got := c.see(t, execute("/charges", "pay", payload)); got != fine {
+	if got := c.see(t, do("/charges", "pay", payload)); got != fine {
 		t.Errorf("the execute met %+v", got)
 	}
-	undo := compensate("/charges/refund", "pay", payload)
+	undo := undo("/charges/refund", "pay", payload)
 	if got, want := c.see(t, undo), (seen{0, ledger.Applied, ledger.Dropped}); got != want {
 		t.Errorf("the undo met %+v, want %+v", got, want)
 	}
@@ -113,11 +113,11 @@ func TestAPayloadRequestsFaultsOfAnUndo(t *testing.T) {
 
 func TestGarbageIsNotJSONAndRefusalsStayReadable(t *testing.T) {
 	c := open(t, Config{})
-	got := c.send(t, execute("/charges", "pay", `{"simulate":{"pay":"garbage"}}`))
+	got := c.send(t, do("/charges", "pay", `{"simulate":{"pay":"garbage"}}`))
 	if got.body != string(garbage) || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("answer = %q, %s", got.body, got.header.Get("Content-Type"))
 	}
-	no := execute("/charges", "no", `{"amount":10001,"simulate":{"no":"garbage"}}`)
+	no := do("/charges", "no", `{"amount":10001,"simulate":{"no":"garbage"}}`)
 	if got, want := c.see(t, no), (seen{409, ledger.RefusedBusiness, ledger.Sent}); got != want {
 		t.Errorf("a refusal met %+v, want %+v", got, want)
 	}
@@ -125,10 +125,10 @@ func TestGarbageIsNotJSONAndRefusalsStayReadable(t *testing.T) {
 
 func TestUnavailableSaysWhenToComeBack(t *testing.T) {
 	c := open(t, Config{Faults: Faults{Unavailable: 1, RetryAfter: 1100 * time.Millisecond}})
-	if got := c.send(t, execute("/charges", "pay", `{}`)); got.header.Get("Retry-After") != "2" {
+	if got := c.send(t, do("/charges", "pay", `{}`)); got.header.Get("Retry-After") != "2" {
 		t.Errorf("Retry-After = %q, want 2", got.header.Get("Retry-After"))
 	}
-	asked := execute("/charges", "ask", `{"simulate":{"ask":"unavailable"}}`)
+	asked := do("/charges", "ask", `{"simulate":{"ask":"unavailable"}}`)
 	if got := c.send(t, asked); got.header.Get("Retry-After") != "0" {
 		t.Errorf("Retry-After = %q, want 0", got.header.Get("Retry-After"))
 	}
@@ -137,15 +137,15 @@ func TestUnavailableSaysWhenToComeBack(t *testing.T) {
 func TestALateExecuteFindsItsUndoThere(t *testing.T) {
 	paused, over := make(chan time.Duration), make(chan time.Time)
 	c := open(t, Config{}, pauses(paused, over))
-	r := execute("/charges", "pay", `{"simulate":{"pay":"late:150ms"}}`)
+	r := do("/charges", "pay", `{"simulate":{"pay":"late:150ms"}}`)
 	answered := make(chan reply)
 	go func() { answered <- c.send(t, r) }()
 	if got := <-paused; got != 150*time.Millisecond {
 		t.Errorf("paused for %s, want 150ms", got)
 	}
-	c.expect(t, compensate("/charges/refund", "pay", r.payload), 200, "", ledger.None)
+	c.expect(t, undo("/charges/refund", "pay", r.payload), 200, "", ledger.None)
 	close(over)
-	if got := <-answered; got.status != http.StatusConflict || got.errorField != "already_compensated" {
+	if got := <-answered; got.status != http.StatusConflict || got.code != "ALREADY_COMPENSATED" {
 		t.Errorf("the late execute was answered %d %s", got.status, got.body)
 	}
 	all := c.entries(t)
@@ -172,7 +172,7 @@ func TestASlowAnswerIsInTheLedgerBeforeItIsGiven(t *testing.T) {
 	paused, over := make(chan time.Duration), make(chan time.Time)
 	c := open(t, Config{}, pauses(paused, over))
 	answered := make(chan reply)
-	go func() { answered <- c.send(t, execute("/charges", "pay", `{"simulate":{"pay":"slow:800ms"}}`)) }()
+	go func() { answered <- c.send(t, do("/charges", "pay", `{"simulate":{"pay":"slow:800ms"}}`)) }()
 	if got := <-paused; got != 800*time.Millisecond {
 		t.Errorf("paused for %s, want 800ms", got)
 	}
@@ -190,7 +190,7 @@ func TestCloseEndsWaitingCalls(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			paused := make(chan time.Duration)
 			c := open(t, Config{}, pauses(paused, nil))
-			r := execute("/charges", "pay", `{"simulate":{"pay":"`+fault+`"}}`)
+			r := do("/charges", "pay", `{"simulate":{"pay":"`+fault+`"}}`)
 			answered := make(chan reply)
 			go func() { answered <- c.send(t, r) }()
 			<-paused
@@ -232,14 +232,14 @@ func TestChanceFollowsTheProbabilities(t *testing.T) {
 	const draws = 20000
 	got, refused := map[kind]float64{}, 0.0
 	for n := range draws {
-		d := m.draw(1, callID{stepID{string(rune('a' + n%20)), "x"}, ledger.Execute}, n)
+		d := m.draw(1, callID{string(rune('a' + n%20)), "x", ledger.Execute}, n)
 		got[d.kind] += 1.0 / draws
 		if (d.kind == slow || d.kind == late) && (d.delay <= 0 || d.delay > m.MaxDelay) {
 			t.Fatalf("delay = %s, want above 0 and at most %s", d.delay, m.MaxDelay)
 		}
 	}
 	for n := range draws {
-		if m.draw(1, callID{stepID{"saga", string(rune(n))}, ledger.Execute}, 0).refused {
+		if m.draw(1, callID{"saga", string(rune(n)), ledger.Execute}, 0).refused {
 			refused += 1.0 / draws
 		}
 	}
@@ -258,7 +258,7 @@ func TestChanceIsDecidedByTheSeedAndTheCallAlone(t *testing.T) {
 	m := Faults{Failure: 0.3, DropReply: 0.3, Slow: 0.3, MaxDelay: time.Second, Refuse: 0.5}
 	differs := 0
 	for n := range 50 {
-		id := callID{stepID{"s1", "pay"}, ledger.Execute}
+		id := callID{"s1", "pay", ledger.Execute}
 		if first, again := m.draw(1, id, n), m.draw(1, id, n); first != again {
 			t.Fatal("the same call drew two faults")
 		}

@@ -53,18 +53,18 @@ func (c counter) entries(t *testing.T) []ledger.Entry {
 }
 
 // request is a call as an orchestrator makes it; the zero fields of one made by
-// execute or compensate are filled in.
+// do or undo are filled in.
 type request struct {
 	path, saga, step, action, key, payload string
 	attempt                                int
 	header                                 http.Header // set on top, empty values delete
 }
 
-func execute(path, step, payload string) request {
+func do(path, step, payload string) request {
 	return request{path: path, saga: "s1", step: step, action: "execute", payload: payload, attempt: 1}
 }
 
-func compensate(path, step, payload string) request {
+func undo(path, step, payload string) request {
 	return request{path: path, saga: "s1", step: step, action: "compensate", payload: payload, attempt: 1}
 }
 
@@ -102,10 +102,10 @@ func (r request) build(t *testing.T, base string) *http.Request {
 
 // reply is what came back; status 0 means that no answer came.
 type reply struct {
-	status     int
-	body       string
-	header     http.Header
-	errorField string
+	status int
+	body   string
+	header http.Header
+	code   string
 }
 
 func (c counter) send(t *testing.T, r request) reply {
@@ -120,9 +120,9 @@ func (c counter) send(t *testing.T, r request) reply {
 		t.Fatalf("read answer: %v", err)
 	}
 	got := reply{status: res.StatusCode, body: string(body), header: res.Header}
-	var p struct{ Error string }
+	var p struct{ Code string }
 	if json.Unmarshal(body, &p) == nil {
-		got.errorField = p.Error
+		got.code = p.Code
 	}
 	return got
 }
@@ -131,10 +131,10 @@ func (c counter) send(t *testing.T, r request) reply {
 func (c counter) expect(t *testing.T, r request, status int, code string, effect ledger.Effect) reply {
 	t.Helper()
 	got := c.send(t, r)
-	if got.status != status || got.errorField != code {
+	if got.status != status || got.code != code {
 		t.Errorf("%s %s: answered %d %s; want %d %q", r.action, r.step, got.status, got.body, status, code)
 	}
-	if status >= 400 && got.header.Get("Content-Type") != "application/problem+json" {
+	if got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("%s %s: content type %q", r.action, r.step, got.header.Get("Content-Type"))
 	}
 	all := c.entries(t)

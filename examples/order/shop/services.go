@@ -3,8 +3,6 @@ package shop
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"net/http"
 )
 
 // The limits of this small shop.
@@ -52,8 +50,8 @@ func refuseCharge(o order) string {
 	return ""
 }
 
-// done is the answer to an execute that was applied, and the step's output.
-func (s service) done(key string, o order) answer {
+// done is the output of a step that was done.
+func (s service) done(key string, o order) map[string]any {
 	out := map[string]any{s.idField: s.id(key)}
 	switch s.name {
 	case inventory.name:
@@ -64,26 +62,11 @@ func (s service) done(key string, o order) answer {
 	case payments.name:
 		out["amount"] = o.Amount
 	}
-	return ok(out)
+	return out
 }
 
-// undone is the answer to a compensate; something says whether there was
-// anything to take back.
-func (s service) undone(key string, something bool) answer {
-	return ok(map[string]any{"undo_id": s.id(key), "undone": something})
-}
-
-// id names the effect of a key. It is a function of the key, as an id made up
-// before a crash must not be made up differently after it.
+// id names the effect of a key.
 func (s service) id(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return s.idPrefix + hex.EncodeToString(sum[:8])
-}
-
-func ok(out map[string]any) answer {
-	body, err := json.Marshal(out)
-	if err != nil {
-		panic(err) // strings, finite numbers and bools
-	}
-	return answer{status: http.StatusOK, body: body}
 }

@@ -2,14 +2,11 @@
 // (inventory, payments, orders), and generic steps for workflows of any shape,
 // behind one [http.Handler].
 //
-// It keeps what an orchestrator relies on from its participants:
-//
-//   - Every call is in an append-only ledger, on disk, before it is answered.
-//   - An Idempotency-Key that was answered gets the same answer again, also
-//     after a restart, and changes nothing again. With another body it is 422.
-//   - A compensate is always accepted, even of something that never happened.
-//     It is remembered: the execute that turns up late is refused with 409.
-//   - 409 is a definite refusal; after 5xx, silence and garbage the outcome is unknown.
+// Package api/participant keeps for it what an orchestrator relies on: a function of the shop does a
+// step, or undoes it, and is called only if that is to be done. What is special here is that there is no
+// database. Every call, with its request and its effect, is in an append-only ledger, on disk, before it
+// is answered; the participant remembers in memory, and at the start the ledger's calls are made
+// once more, each with the result that it had. With a database, participant.SQL replaces all of that.
 //
 // On request it mishandles calls, see [Faults] and the simulate field of a payload, to
 // show how the orchestrator copes with that.
@@ -63,8 +60,9 @@ type Shop struct {
 	closing chan struct{} // closed by Close; ends all pauses
 	after   func(time.Duration) <-chan time.Time
 
-	mu    sync.Mutex // guards memory, and keeps the ledger in the order of effects
-	state memory
+	mu          sync.Mutex // keeps the ledger in the order of effects
+	participant http.Handler
+	calls       map[callID]int // guarded by mu: received so far
 }
 
 // Open opens the ledger and remembers what it says. Errors are an unreadable
@@ -88,9 +86,17 @@ func Open(cfg Config) (*Shop, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Shop{cfg: cfg, book: book, closing: make(chan struct{}), after: time.After,
-		state: newMemory(entries)}
+	s := &Shop{cfg: cfg, book: book, closing: make(chan struct{}), after: time.After, calls: map[callID]int{}}
 	s.mux = s.routes()
+	s.participant, err = newParticipant()
+	for _, e := range entries {
+		if err == nil {
+			err = s.recall(e)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("ledger %s: %w", cfg.Ledger, err), book.Close())
+	}
 	return s, nil
 }
 
@@ -135,11 +141,12 @@ func (s *Shop) handle(to service, action ledger.Action) http.HandlerFunc {
 			panic(http.ErrAbortHandler) // the call did not arrive whole, so there is none
 		}
 		c.seq, c.at = s.book.Arrive(), s.cfg.Now().UTC()
-		m := s.faultOf(c)
+		c.fault = s.faultOf(c)
+		m := c.fault
 		if m.kind == late && !s.pause(m.delay, nil) {
 			panic(http.ErrAbortHandler)
 		}
-		entry, reply, stored := s.decide(c, m)
+		entry, reply, stored := s.decide(c)
 		if err := stored(); err != nil {
 			s.cfg.Log.ErrorContext(r.Context(), "ledger entry not stored", slog.Any("error", err))
 			write(w, problem(http.StatusInternalServerError, "ledger_unavailable"))
@@ -176,26 +183,24 @@ func (s *Shop) pause(d time.Duration, gone <-chan struct{}) bool {
 
 // decide settles what c does, under the lock, and puts it in line for the
 // ledger. The answer may be given once stored has returned nil.
-func (s *Shop) decide(c call, m fault) (entry ledger.Entry, reply answer, stored func() error) {
+func (s *Shop) decide(c *call) (entry ledger.Entry, reply answer, stored func() error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var v verdict
-	switch m.kind {
+	switch c.fault.kind {
 	case failure:
 		v = verdict{ledger.None, problem(http.StatusInternalServerError, "simulated_failure")}
 	case unavailable:
 		v = verdict{ledger.None, problem(http.StatusServiceUnavailable, "simulated_overload")}
-		v.answer.retryAfter = &m.delay
+		v.answer.retryAfter = &c.fault.delay
 	case dropRequest:
 		v = verdict{effect: ledger.None} // never looked at, so no status either
 	default:
-		v = s.state.judge(c, m)
+		// The participant remembers before the ledger does. No answer can leak out if storing fails: the
+		// next entry stands behind this one in the book, and a book that failed once stores nothing more.
+		v = s.judge(c)
 	}
-	entry = c.entry(v, m.reply(v.answer.status))
-	// Remembered before it is stored, so that the next call is judged by it. No
-	// answer can leak out if storing fails: the next entry stands behind this
-	// one in the book, and a book that failed once stores nothing more.
-	s.state.remember(entry)
+	entry = c.entry(v, c.fault.reply(v.answer.status))
 	if entry.Reply == ledger.Garbage {
 		v.answer.body = garbage
 	}

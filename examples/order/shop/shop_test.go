@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -28,19 +30,21 @@ func TestEachServiceAppliesAndUndoesOnce(t *testing.T) {
 	for _, s := range services {
 		t.Run(s.name, func(t *testing.T) {
 			c := open(t, Config{})
-			do, undo := execute(s.path, "pack", `{"quantity":2,"amount":10}`), compensate(s.undoPath, "pack", `{}`)
-			first := c.expect(t, do, 200, "", ledger.Applied)
+			step, back := do(s.path, "pack", `{"quantity":2,"amount":10}`), undo(s.undoPath, "pack", `{}`)
+			first := c.expect(t, step, 200, "", ledger.Applied)
 			if !strings.Contains(first.body, s.idField) {
 				t.Errorf("answer %s has no %s", first.body, s.idField)
 			}
-			if again := c.expect(t, do.again(), 200, "", ledger.Dup); again.body != first.body {
+			if again := c.expect(t, step.again(), 200, "", ledger.Dup); again.body != first.body {
 				t.Errorf("second answer %s, first %s", again.body, first.body)
 			}
-			undone := c.expect(t, undo, 200, "", ledger.Applied)
-			if again := c.expect(t, undo.again(), 200, "", ledger.Dup); again.body != undone.body {
+			undone := c.expect(t, back, 200, "", ledger.Applied)
+			if again := c.expect(t, back.again(), 200, "", ledger.Dup); again.body != undone.body {
 				t.Errorf("second answer %s, first %s", again.body, undone.body)
 			}
-			c.expect(t, do.again().again(), 409, "already_compensated", ledger.RefusedLate)
+			if again := c.expect(t, step.again().again(), 200, "", ledger.Dup); again.body != first.body {
+				t.Errorf("answer after the undo %s, first %s", again.body, first.body)
+			}
 			for _, e := range c.entries(t) {
 				if e.Participant != s.name {
 					t.Errorf("ledger names participant %q, want %q", e.Participant, s.name)
@@ -52,20 +56,17 @@ func TestEachServiceAppliesAndUndoesOnce(t *testing.T) {
 
 func TestAnUndoBeforeItsExecuteIsRemembered(t *testing.T) {
 	c := open(t, Config{})
-	got := c.expect(t, compensate("/charges/refund", "pay", `{}`), 200, "", ledger.None)
-	if !strings.Contains(got.body, `"undone":false`) {
-		t.Errorf("answer = %s, want undone false", got.body)
-	}
-	late := execute("/charges", "pay", `{"amount":1}`)
-	c.expect(t, late, 409, "already_compensated", ledger.RefusedLate)
-	c.expect(t, late.again(), 409, "already_compensated", ledger.RefusedLate)
+	c.expect(t, undo("/charges/refund", "pay", `{}`), 200, "", ledger.None)
+	late := do("/charges", "pay", `{"amount":1}`)
+	c.expect(t, late, 409, "ALREADY_COMPENSATED", ledger.RefusedLate)
+	c.expect(t, late.again(), 409, "ALREADY_COMPENSATED", ledger.RefusedLate)
 }
 
 func TestAnUndoUnderAnotherKeyFindsNothingLeft(t *testing.T) {
 	c := open(t, Config{})
-	c.expect(t, execute("/charges", "pay", `{"amount":1}`), 200, "", ledger.Applied)
-	c.expect(t, compensate("/charges/refund", "pay", `{}`), 200, "", ledger.Applied)
-	other := compensate("/charges/refund", "pay", `{}`)
+	c.expect(t, do("/charges", "pay", `{"amount":1}`), 200, "", ledger.Applied)
+	c.expect(t, undo("/charges/refund", "pay", `{}`), 200, "", ledger.Applied)
+	other := undo("/charges/refund", "pay", `{}`)
 	other.key = "another"
 	c.expect(t, other, 200, "", ledger.None)
 }
@@ -87,7 +88,7 @@ func TestBusinessRules(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := open(t, Config{})
-			r := execute(tt.path, "pack", tt.payload)
+			r := do(tt.path, "pack", tt.payload)
 			if tt.code == "" {
 				c.expect(t, r, 200, "", ledger.Applied)
 				return
@@ -103,7 +104,7 @@ func TestBusinessRules(t *testing.T) {
 func TestACompensationIgnoresBusinessRules(t *testing.T) {
 	c := open(t, Config{})
 	for i, payload := range []string{`{"amount":99999}`, `[1]`, `{"simulate":{"pay":"sulk"}}`} {
-		r := compensate("/charges/refund", "pay", payload)
+		r := undo("/charges/refund", "pay", payload)
 		r.saga = fmt.Sprint("s", i)
 		c.expect(t, r, 200, "", ledger.None)
 	}
@@ -111,31 +112,31 @@ func TestACompensationIgnoresBusinessRules(t *testing.T) {
 
 func TestCallsThatBreakTheContractAreRefusedAndRecorded(t *testing.T) {
 	h := func(name, value string) http.Header { return http.Header{name: {value}} }
-	good := execute("/steps/pack", "pack", `{}`)
+	good := do("/steps/pack", "pack", `{}`)
 	for _, tt := range []struct {
 		name   string
 		edit   func(*request)
 		status int
 		code   string
 	}{
-		{"no key", func(r *request) { r.header = h("Idempotency-Key", "") }, 400, "idempotency_key_missing"},
-		{"no saga", func(r *request) { r.header = h("X-Saga-Id", "") }, 400, "saga_headers_missing"},
-		{"no step", func(r *request) { r.header = h("X-Saga-Step", "") }, 400, "saga_headers_missing"},
+		{"no key", func(r *request) { r.header = h("Idempotency-Key", "") }, 400, "CALL_INVALID"},
+		{"no saga", func(r *request) { r.header = h("X-Saga-Id", "") }, 400, "CALL_INVALID"},
+		{"no step", func(r *request) { r.path, r.header = "/charges", h("X-Saga-Step", "") }, 400, "CALL_INVALID"},
 		{"no attempt", func(r *request) { r.header = h("X-Saga-Attempt", "") }, 400, "attempt_invalid"},
 		{"attempts count from one", func(r *request) { r.attempt = 0 }, 400, "attempt_invalid"},
-		{"a fence that is no number", func(r *request) { r.header = h("X-Saga-Fence", "x") }, 400, "fence_invalid"},
+		{"a fence that is no number", func(r *request) { r.header = h("X-Saga-Fence", "x") }, 400, "CALL_INVALID"},
 		{"the other action", func(r *request) { r.action = "compensate" }, 400, "action_does_not_fit_path"},
 		{"another step's path", func(r *request) { r.path = "/steps/other" }, 400, "step_does_not_fit_path"},
 		{"another step in the body", func(r *request) {
 			r.path, r.header = "/steps/other", h("X-Saga-Step", "other")
-		}, 400, "body_does_not_fit_header"},
-		{"another saga in the body", func(r *request) { r.header = h("X-Saga-Id", "s2") }, 400, "body_does_not_fit_header"},
-		{"no JSON", func(r *request) { r.payload = "{" }, 400, "body_invalid"},
-		{"the key of another step", func(r *request) { r.key = "s1/first/execute" }, 422, "key_belongs_to_another_call"},
+		}, 400, "CALL_INVALID"},
+		{"another saga in the body", func(r *request) { r.header = h("X-Saga-Id", "s2") }, 400, "CALL_INVALID"},
+		{"no JSON", func(r *request) { r.payload = "{" }, 400, "CALL_INVALID"},
+		{"no UTF-8", func(r *request) { r.payload = "\"\xff\"" }, 400, "body_invalid"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := open(t, Config{})
-			c.expect(t, execute("/steps/first", "first", `{}`), 200, "", ledger.Applied)
+			c.expect(t, do("/steps/first", "first", `{}`), 200, "", ledger.Applied)
 			r := good
 			tt.edit(&r)
 			c.expect(t, r, tt.status, tt.code, ledger.None)
@@ -146,23 +147,18 @@ func TestCallsThatBreakTheContractAreRefusedAndRecorded(t *testing.T) {
 
 func TestAnotherBodyUnderTheSameKeyIsRefused(t *testing.T) {
 	c := open(t, Config{})
-	r := execute("/charges", "pay", `{"amount":1}`)
+	r := do("/charges", "pay", `{"amount":1}`)
 	first := c.expect(t, r, 200, "", ledger.Applied)
-	other := execute("/charges", "pay", `{"amount":2}`).again()
-	c.expect(t, other, 422, "key_had_another_body", ledger.None)
+	other := do("/charges", "pay", `{"amount":2}`).again()
+	c.expect(t, other, 422, "KEY_REUSED", ledger.None)
 	if got := c.expect(t, r.again().again(), 200, "", ledger.Dup); got.body != first.body {
 		t.Errorf("answer after the intruder %s, before %s", got.body, first.body)
 	}
-
-	open := execute("/charges", "open", `{"simulate":{"open":"fail_500"}}`)
-	c.expect(t, open, 500, "simulated_failure", ledger.None)
-	changed := execute("/charges", "open", `{}`).again()
-	c.expect(t, changed, 422, "key_had_another_body", ledger.None)
 }
 
 func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	c := open(t, Config{})
-	r := execute("/charges", "pay", `"`+strings.Repeat("x", maxBody)+`"`)
+	r := do("/charges", "pay", `"`+strings.Repeat("x", maxBody)+`"`)
 	if got := c.send(t, r); got.status != http.StatusRequestEntityTooLarge && got.status != 0 {
 		t.Errorf("answered %d, want 413 or a closed connection", got.status)
 	}
@@ -174,13 +170,13 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 func TestEverythingIsRememberedAfterARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.jsonl")
 	before := open(t, Config{Ledger: path})
-	applied := execute("/charges", "pay", `{"amount":5}`)
-	refused := execute("/reservations", "stock", `{"quantity":500}`)
-	early := compensate("/orders/cancel", "confirm", `{}`)
+	applied := do("/charges", "pay", `{"amount":5}`)
+	refused := do("/reservations", "stock", `{"quantity":500}`)
+	early := undo("/orders/cancel", "confirm", `{}`)
 	first := before.expect(t, applied, 200, "", ledger.Applied)
 	no := before.expect(t, refused, 409, "out_of_stock", ledger.RefusedBusiness)
 	before.expect(t, early, 200, "", ledger.None)
-	shaky := execute("/steps/pack", "pack", `{"simulate":{"pack":"fail_500"}}`)
+	shaky := do("/steps/pack", "pack", `{"simulate":{"pack":"fail_500"}}`)
 	before.expect(t, shaky, 500, "simulated_failure", ledger.None)
 	if err := before.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
@@ -193,13 +189,37 @@ func TestEverythingIsRememberedAfterARestart(t *testing.T) {
 	if got := after.expect(t, refused.again(), 409, "out_of_stock", ledger.Dup); got.body != no.body {
 		t.Errorf("refusal after the restart %s, before %s", got.body, no.body)
 	}
-	after.expect(t, execute("/orders/confirm", "confirm", `{}`), 409, "already_compensated", ledger.RefusedLate)
+	after.expect(t, do("/orders/confirm", "confirm", `{}`), 409, "ALREADY_COMPENSATED", ledger.RefusedLate)
 	after.expect(t, shaky.again(), 200, "", ledger.Applied) // first call only, counted over the restart
-	after.expect(t, execute("/charges", "pay", `{"amount":6}`).again().again(), 422, "key_had_another_body", ledger.None)
-	after.expect(t, compensate("/charges/refund", "pay", `{}`), 200, "", ledger.Applied)
+	after.expect(t, do("/charges", "pay", `{"amount":6}`).again().again(), 422, "KEY_REUSED", ledger.None)
+	after.expect(t, undo("/charges/refund", "pay", `{}`), 200, "", ledger.Applied)
 	for i, e := range after.entries(t) {
 		if e.Seq != int64(i)+1 {
 			t.Errorf("entry %d has seq %d", i, e.Seq)
+		}
+	}
+}
+
+func TestALedgerThatTellsSomethingElseIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger.jsonl")
+	before := open(t, Config{Ledger: path})
+	before.expect(t, do("/charges", "pay", `{}`), 200, "", ledger.Applied)
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, line := range map[string]string{
+		"earlier version": regexp.MustCompile(`,"request":".*"`).ReplaceAllString(string(whole), ""),
+		"now would be":    string(whole) + string(whole),
+	} {
+		if err := os.WriteFile(path, []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(Config{Ledger: path}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("opened with %v; want an error about: %s", err, want)
 		}
 	}
 }
@@ -210,7 +230,7 @@ func TestOfManyEqualCallsOneIsApplied(t *testing.T) {
 	bodies := make([]string, 20)
 	for i := range bodies {
 		wg.Go(func() {
-			r := execute("/charges", "pay", `{"amount":5}`)
+			r := do("/charges", "pay", `{"amount":5}`)
 			r.attempt += i
 			bodies[i] = c.send(t, r).body
 		})
@@ -236,7 +256,7 @@ func TestNothingIsAnsweredWithSuccessWhenTheLedgerFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second finds the first in memory, and must not believe it
-		if got := c.send(t, execute("/charges", "pay", `{}`)); got.status != 500 || got.errorField != "ledger_unavailable" {
+		if got := c.send(t, do("/charges", "pay", `{}`)); got.status != 500 || got.code != "ledger_unavailable" {
 			t.Errorf("answered %d %s, want 500 ledger_unavailable", got.status, got.body)
 		}
 	}
@@ -261,7 +281,7 @@ func TestUnknownPathsAndMethodsAreNoCalls(t *testing.T) {
 
 func TestTheLedgerHoldsWhatTheCallerSent(t *testing.T) {
 	c := open(t, Config{})
-	r := execute("/charges", "pay", `{"amount":1}`)
+	r := do("/charges", "pay", `{"amount":1}`)
 	r.header = http.Header{"X-Saga-Fence": {"42"}}
 	r.attempt = 3
 	sent, err := io.ReadAll(r.build(t, c.url).Body)
@@ -274,12 +294,12 @@ func TestTheLedgerHoldsWhatTheCallerSent(t *testing.T) {
 	want := ledger.Entry{
 		Seq: 1, Time: got.Time, Participant: "payments", Saga: "s1", Step: "pay", Action: ledger.Execute,
 		Attempt: 3, Key: "s1/pay/execute", Fence: 42, BodySHA256: fmt.Sprintf("%x", sha256.Sum256(sent)),
-		Effect: ledger.Applied, Reply: ledger.Sent, Status: 200, Answer: json.RawMessage(answer.body),
+		Effect: ledger.Applied, Reply: ledger.Sent, Status: 200, Answer: json.RawMessage(answer.body), Request: string(sent),
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	c.expect(t, execute("/charges", "pay", `{"amount":1}`).again().again().again(), 200, "", ledger.Dup)
+	c.expect(t, r.again(), 200, "", ledger.Dup)
 	if repeated := c.entries(t)[1]; len(repeated.Answer) != 0 {
 		t.Errorf("the ledger holds the answer %s twice", repeated.Answer)
 	}
