@@ -115,7 +115,11 @@ func (d apiDoc) example(schema map[string]any, depth int) any {
 			return d.example(choices[0].(map[string]any), depth)
 		}
 	}
-	switch s["type"] {
+	kind := s["type"]
+	if kinds, is := kind.([]any); is { // or null
+		kind = kinds[0]
+	}
+	switch kind {
 	case "object":
 		return d.object(s, depth)
 	case "array":
