@@ -1,7 +1,9 @@
 package participant_test
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -33,10 +35,7 @@ func (p barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := r.Header
 	args := []any{h.Get("X-Saga-Tenant"), h.Get("X-Saga-Id"), h.Get("X-Saga-Step"), h.Get("X-Saga-Action"),
 		h.Get("Idempotency-Key"), h.Get("X-Saga-Fence"), hex.EncodeToString(sum[:])}
-	status, answer, err := p.once(r, args, nil)
-	if no := (*participant.Refusal)(nil); errors.As(err, &no) {
-		status, answer, err = p.once(r, args, no)
-	}
+	status, answer, err := p.once(r, args)
 	if again := (*participant.NotApplied)(nil); errors.As(err, &again) {
 		if again.After > 0 {
 			w.Header().Set("Retry-After", "2")
@@ -49,13 +48,8 @@ func (p barrier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, answer)
 }
 
-// once is one transaction: the function, or what it has refused before.
-func (p barrier) once(r *http.Request, args []any, no *participant.Refusal) (status int, answer string, err error) {
-	defer func() {
-		if recover() != nil {
-			err = errors.New("panicked")
-		}
-	}()
+// once is one transaction.
+func (p barrier) once(r *http.Request, args []any) (status int, answer string, err error) {
 	db := open(p.t, p.dsn)
 	defer func() { _ = db.Close() }()
 	tx, err := db.BeginTx(r.Context(), nil)
@@ -74,29 +68,43 @@ func (p barrier) once(r *http.Request, args []any, no *participant.Refusal) (sta
 	if verdict == "answer" {
 		return *known, *text, tx.Commit()
 	}
-	status = http.StatusOK
-	if no != nil {
-		members, _ := json.Marshal(map[string]string{"code": no.Code, "message": no.Message})
-		if status, answer = no.Status, string(members); status == 0 {
-			status = http.StatusConflict
-		}
-	} else {
-		output, err := p.b.play(r.Context(), tx, &participant.Call{
-			Key: r.Header.Get("Idempotency-Key"), Action: participant.Action(r.Header.Get("X-Saga-Action")),
-		})
-		if err != nil {
-			return 0, "", err
-		}
-		if output != nil {
-			text, _ := json.Marshal(output)
-			answer = string(text)
-		}
-	}
-	if _, err := tx.ExecContext(r.Context(), `SELECT skald_keep($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		append(slices.Clone(args), status, answer)...); err != nil {
+	if _, err := tx.ExecContext(r.Context(), `SAVEPOINT work`); err != nil {
 		return 0, "", err
 	}
-	return status, answer, tx.Commit()
+	status, answer, failure := p.work(r, tx)
+	if failure != nil || status >= 300 {
+		if _, err := tx.ExecContext(r.Context(), `ROLLBACK TO work`); err != nil {
+			return 0, "", err
+		}
+	}
+	if failure == nil {
+		if _, err := tx.ExecContext(r.Context(), `SELECT skald_keep($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			append(slices.Clone(args), status, answer)...); err != nil {
+			return 0, "", err
+		}
+	}
+	return status, answer, errors.Join(failure, tx.Commit())
+}
+
+// work calls the function.
+func (p barrier) work(r *http.Request, tx *sql.Tx) (status int, answer string, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("panicked")
+		}
+	}()
+	output, err := p.b.play(r.Context(), tx, &participant.Call{
+		Key: r.Header.Get("Idempotency-Key"), Action: participant.Action(r.Header.Get("X-Saga-Action")),
+	})
+	if no := (*participant.Refusal)(nil); errors.As(err, &no) {
+		members, _ := json.Marshal(map[string]string{"code": no.Code, "message": no.Message})
+		return cmp.Or(no.Status, http.StatusConflict), string(members), nil
+	}
+	if err != nil || output == nil {
+		return http.StatusOK, "", err
+	}
+	text, err := json.Marshal(output)
+	return http.StatusOK, string(text), err
 }
 
 // The functions for PostgreSQL keep the rules that do not concern HTTP.

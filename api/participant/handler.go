@@ -109,28 +109,49 @@ func (h *Handler) answer(ctx context.Context, c *Call) (answer kept, err error) 
 		return kept{}, &NotApplied{Message: "the same call is in progress"}
 	}
 	defer leave()
-	answer, err = h.once(ctx, c, func(tx *sql.Tx) (kept, error) { return h.call(ctx, tx, c) })
+	var before *step // as the function found it
+	answer, err = h.once(ctx, c, func(tx *sql.Tx, s *step) (kept, error) {
+		found := *s
+		before = &found
+		return h.call(ctx, tx, c)
+	})
+	if err == nil || before == nil {
+		return answer, err
+	}
+	// What the function wrote is rolled back. What must be known of the call anyway is kept in a transaction
+	// of its own, also if the caller has gone: it may send a compensation next.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
 	if refused := (*Refusal)(nil); errors.As(err, &refused) {
-		// What the function wrote is rolled back. The refusal is kept in a transaction of its own, unless
-		// another process has answered the call between the two.
 		if answer, err = refused.answer(); err == nil {
 			c.committed = nil
-			refusal := answer
-			return h.once(ctx, c, func(*sql.Tx) (kept, error) { return refusal, nil })
+			refusal := answer // unless another process has answered the call between the two
+			return h.once(ctx, c, func(_ *sql.Tx, s *step) (kept, error) { s.failed(c, *before); return refusal, nil })
 		}
+	}
+	if lost := h.cfg.Store.within(ctx, c.id(), h.cfg.Now(), func(_ *sql.Tx, s *step) (bool, error) {
+		s.failed(c, *before)
+		return true, nil
+	}); lost != nil {
+		h.cfg.Log.Warn("a failed call is not remembered", slog.String("key", c.Key), slog.Any("error", lost))
 	}
 	return answer, err
 }
 
+// patience is for the transaction after a failure.
+const patience = 10 * time.Second
+
 // once judges a call in a transaction and has it done if it must be.
-func (h *Handler) once(ctx context.Context, c *Call, do func(*sql.Tx) (kept, error)) (answer kept, err error) {
+func (h *Handler) once(
+	ctx context.Context, c *Call, do func(*sql.Tx, *step) (kept, error),
+) (answer kept, err error) {
 	err = h.cfg.Store.within(ctx, c.id(), h.cfg.Now(), func(tx *sql.Tx, s *step) (bool, error) {
 		var v verdict
 		v, answer = s.judge(c)
 		switch v {
 		case perform:
 			var err error
-			if answer, err = do(tx); err != nil {
+			if answer, err = do(tx, s); err != nil {
 				return false, err
 			}
 			s.keep(c, answer)
@@ -140,9 +161,13 @@ func (h *Handler) once(ctx context.Context, c *Call, do func(*sql.Tx) (kept, err
 			s.keep(c, answer)
 			return true, nil
 		}
-		higher := c.Fence > s.Fence
-		s.Fence = max(s.Fence, c.Fence)
-		return higher, nil
+		// A key that came with another body leaves no trace.
+		higher := c.Fence > s.Fence && answer.Status != http.StatusUnprocessableEntity
+		if !higher {
+			return false, nil
+		}
+		s.Fence = c.Fence
+		return true, nil
 	})
 	if err != nil {
 		return kept{}, err

@@ -41,9 +41,9 @@ type model struct {
 	undo    map[int]string
 	fence   int64
 	held    bool // there is an effect
-	newest  int  // run that was answered
-	blocked int
-	effects int // net
+	newest  int  // run that has come as far as the function
+	blocked int  // runs up to this one may no longer be done
+	effects int  // net
 }
 
 // want says what a call that arrives must be answered with, "" if the function decides.
@@ -65,19 +65,34 @@ func (m *model) want(c *Call) (answer string) {
 	return ""
 }
 
-// happened records a call that was committed with an answer, which the function gave if called.
-func (m *model) happened(c *Call, answer string, called, refused bool) {
+// came records a call that has come as far as the function, or needs none, whatever becomes of it.
+func (m *model) came(c *Call) {
 	m.fence = max(m.fence, c.Fence)
 	switch {
 	case c.Action == Execute:
-		m.execute[c.run], m.newest = answer, c.run
+		m.newest = c.run
+	case m.held || m.newest > m.blocked:
+		m.blocked = max(m.blocked, m.newest)
+	default: // for a run that never arrived
+		m.blocked++
+	}
+	if c.Action == Compensate && !m.held {
+		m.blocked = max(m.blocked, c.run)
+	}
+}
+
+// happened records a call that was committed with an answer, which the function gave if called.
+func (m *model) happened(c *Call, answer string, called, refused bool) {
+	m.came(c)
+	switch {
+	case c.Action == Execute:
+		m.execute[c.run] = answer
 		if !refused {
 			m.held = true
 			m.effects++
 		}
 	case !refused:
-		m.undo[c.run], m.blocked = answer, max(m.blocked, m.newest, 1)
-		m.held = false
+		m.undo[c.run], m.held = answer, false
 		if called {
 			m.effects--
 		}
@@ -158,7 +173,10 @@ func play(t *rapid.T) (calls int) {
 			if how != "fail" && how != "before" {
 				t.Fatalf("%+v %s: %v", c, how, err)
 			}
-			continue // nothing has happened
+			if called && how == "fail" {
+				m.came(c)
+			}
+			continue // nothing else has happened
 		case late && answer.Status != http.StatusConflict, !late && want != "" && got != want:
 			t.Fatalf("%+v %s: %s; want %s", c, how, got, want)
 		case called && want != "":

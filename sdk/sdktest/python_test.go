@@ -1,6 +1,7 @@
 package sdktest
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -37,5 +38,20 @@ func reads(t *testing.T, root string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Each package is packed with the licence of the repository.
+func TestPackagesContainTheLicense(t *testing.T) {
+	for _, name := range []string{"LICENSE", "NOTICE"} {
+		want, err := os.ReadFile(filepath.Join("..", "..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, language := range []string{"python", "typescript"} {
+			if got, err := os.ReadFile(filepath.Join("..", language, name)); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("sdk/%s/%s is not that of the repository: %v", language, name, err)
+			}
+		}
 	}
 }

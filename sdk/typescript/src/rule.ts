@@ -70,22 +70,27 @@ export function keep(step: Step, call: Call, answer: Answer): Step {
   if (call.action === "compensate" && !done) return after;
   const kept: Kept = { digest: call.digest, status: answer.status, body: answer.body };
   after.calls = { ...step.calls, [call.key]: kept };
-  if (call.action === "compensate") {
-    after.done = 0;
-    after.blocked = Math.max(after.blocked ?? 0, after.seen ?? 0, 1);
-  } else if (done) {
-    after.done = call.run;
-  }
+  if (done) after.done = call.action === "execute" ? call.run : 0;
   return after;
 }
 
 /**
- * Records that a call has come as far as the function, but has no final answer. A compensation that follows
- * must block this run as well, and an older node must not go on.
+ * Records that a call has come, but has no final answer. A compensation that follows must close this run as well,
+ * after a compensation no execute from before it may be done, and an older node must not go on.
  */
 export function attempt(step: Step, call: Call): Step {
-  const seen = call.action === "execute" ? Math.max(step.seen ?? 0, call.run) : step.seen ?? 0;
-  return { ...step, fence: call.fence, seen };
+  const { seen = 0, done = 0, blocked = 0 } = step;
+  const after = { ...step, fence: call.fence, seen, blocked };
+  if (call.action === "execute") {
+    after.seen = Math.max(seen, call.run);
+  } else if (done) {
+    // No more is closed than has arrived: the run of a compensation may be ahead of that of its execute.
+    after.blocked = Math.max(blocked, seen);
+  } else {
+    // If no execute has come since the compensation before, this one is for a run that never arrived: the next.
+    after.blocked = Math.max(seen > blocked ? seen : blocked + 1, call.run);
+  }
+  return after;
 }
 
 export function problem(status: number, code: string, message: string, details: object = {}): Answer {

@@ -46,7 +46,9 @@ class Model {
   fence = 0;
   answers = new Map(); // by key: the final answers. The body is undefined while the answer was lost
   effects = []; // keys
-  log = []; // in order: runs of execute that came as far as the function, "do" with those done, "undo"
+  newest = 0; // the run of execute that has come as far as the function
+  blocked = 0; // runs up to this one may no longer be done
+  held = false; // something is done and not undone
 
   /** Plays a call, and returns its right answer and whether the function has to run. */
   play(call, outcome, crash) {
@@ -64,40 +66,32 @@ class Model {
       if (higher) saved();
       return higher && crash ? lost : this.answers.get(key) ?? { status: 409 };
     }
-    if (call.action === "compensate" && !this.live()) {
+    if (call.action === "compensate" && !this.held) {
       const answer = { status: 200, body: "{}" };
-      saved(() => this.undone(key, answer));
+      saved(() => {
+        this.answers.set(key, answer);
+        // If nothing has come since the undo before, this one is for a run that never arrived.
+        this.blocked = Math.max(this.newest > this.blocked ? this.newest : this.blocked + 1, call.run);
+      });
       return crash ? lost : answer;
     }
     const status = { done: 200, refused: 409, not_applied: 425, fail: 500 }[outcome];
     const final = outcome === "done" || (outcome === "refused" && call.action === "execute");
     const answer = final ? { status, body: undefined } : { status };
     saved(() => {
-      if (call.action === "execute") this.log.push({ came: call.run });
+      if (call.action === "execute") this.newest = call.run;
+      else this.blocked = Math.max(this.blocked, this.newest);
       if (final) this.answers.set(key, answer);
       if (outcome !== "done") return;
       this.effects.push(key);
-      if (call.action === "execute") this.log.push({ done: call.run });
-      else this.undone(key, answer);
+      this.held = call.action === "execute";
     });
     return { ...(crash && status !== 425 ? lost : answer), runs: true };
   }
 
-  undone(key, answer) {
-    this.answers.set(key, answer);
-    this.log.push({ undo: true });
-  }
-
   /** Whether an execute may no longer be done: it was compensated, or a later run has come. */
   late(call) {
-    if (call.action !== "execute") return false;
-    const undo = this.log.findLastIndex((e) => e.undo);
-    return this.log.some((e) => e.came > call.run) ||
-      (undo >= 0 && (call.run === 1 || this.log.slice(0, undo).some((e) => e.came >= call.run)));
-  }
-
-  live() {
-    return this.log.slice(this.log.findLastIndex((e) => e.undo) + 1).some((e) => e.done);
+    return call.action === "execute" && (call.run <= this.blocked || call.run < this.newest);
   }
 }
 
@@ -123,7 +117,7 @@ async function play(seed, here, mistakes) {
   const log = [];
   for (let n = 3 + random.below(10); n > 0; n--) {
     // An operator starts another run only after the last one was compensated or refused; so does this.
-    if (random.chance(0.1)) random.chance(0.7) ? run++ : undo++;
+    if (random.chance(0.2)) random.chance(0.8) ? run++ : undo++;
     if (random.chance(0.1)) fence++;
     const call = {
       saga, fence: random.chance(0.1) ? Math.max(1, fence - 1) : fence, attempt: 1 + random.below(5),
