@@ -928,9 +928,10 @@ const (
 
 // Defines values for ListJobRunsParamsSort.
 const (
-	ListJobRunsParamsSortCreatedAt    ListJobRunsParamsSort = "created_at"
-	ListJobRunsParamsSortFinishedAt   ListJobRunsParamsSort = "finished_at"
-	ListJobRunsParamsSortScheduledFor ListJobRunsParamsSort = "scheduled_for"
+	ListJobRunsParamsSortCorrelationID ListJobRunsParamsSort = "correlation_id"
+	ListJobRunsParamsSortCreatedAt     ListJobRunsParamsSort = "created_at"
+	ListJobRunsParamsSortFinishedAt    ListJobRunsParamsSort = "finished_at"
+	ListJobRunsParamsSortScheduledFor  ListJobRunsParamsSort = "scheduled_for"
 )
 
 // Defines values for ListJobRunsParamsOrder.
@@ -4258,10 +4259,11 @@ type JobRunExplanation struct {
 
 // JobRunFilter Same as the query parameters of the list of runs.
 type JobRunFilter struct {
-	BackfillID    *UUID      `json:"backfill_id,omitempty"`
-	CorrelationID *Label     `json:"correlation_id,omitempty"`
-	CreatedFrom   *time.Time `json:"created_from,omitempty"`
-	CreatedTo     *time.Time `json:"created_to,omitempty"`
+	BackfillID          *UUID      `json:"backfill_id,omitempty"`
+	CorrelationID       *Label     `json:"correlation_id,omitempty"`
+	CorrelationIDPrefix *Label     `json:"correlation_id_prefix,omitempty"`
+	CreatedFrom         *time.Time `json:"created_from,omitempty"`
+	CreatedTo           *time.Time `json:"created_to,omitempty"`
 
 	// Definition Id or name of the definition.
 	Definition    *string         `json:"definition,omitempty"`
@@ -8705,7 +8707,11 @@ type ListJobRunsParams struct {
 	// Label As `name=value`.
 	Label         *JobLabelFilter `form:"label,omitempty" json:"label,omitempty"`
 	CorrelationID *Label          `form:"correlation_id,omitempty" json:"correlation_id,omitempty"`
-	SagaID        *UUID           `form:"saga_id,omitempty" json:"saga_id,omitempty"`
+
+	// CorrelationIDPrefix How the correlation ID begins; no character is a wildcard. The list is then sorted by
+	// `correlation_id`.
+	CorrelationIDPrefix *Label `form:"correlation_id_prefix,omitempty" json:"correlation_id_prefix,omitempty"`
+	SagaID              *UUID  `form:"saga_id,omitempty" json:"saga_id,omitempty"`
 
 	// RootRunID The run with this id and all its retries.
 	RootRunID  *UUID   `form:"root_run_id,omitempty" json:"root_run_id,omitempty"`
@@ -8731,11 +8737,12 @@ type ListJobRunsParams struct {
 	GaveUp *bool `form:"gave_up,omitempty" json:"gave_up,omitempty"`
 
 	// Sort What the list is sorted by; default: `created_at`. With `finished_at` it contains
-	// only runs that have ended.
+	// only runs that have ended, with `correlation_id` only those that have one. A prefix
+	// allows no other order than its own.
 	Sort *ListJobRunsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
-	// Order Direction of `sort`; default: `desc`, the latest first. A cursor belongs to the
-	// order in which it was issued.
+	// Order Direction of `sort`; default: `desc`, the latest first; for `correlation_id` `asc`,
+	// in the order of its bytes. A cursor belongs to the order in which it was issued.
 	Order *ListJobRunsParamsOrder `form:"order,omitempty" json:"order,omitempty"`
 
 	// View How much of each item to return; default: `basic`.
@@ -13377,6 +13384,7 @@ func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Requ
 		r.query("queue", params.Queue, "string", "")
 		r.query("label", params.Label, "string", "")
 		r.query("correlation_id", params.CorrelationID, "string", "")
+		r.query("correlation_id_prefix", params.CorrelationIDPrefix, "string", "")
 		r.query("saga_id", params.SagaID, "string", "uuid")
 		r.query("root_run_id", params.RootRunID, "string", "uuid")
 		r.query("backfill_id", params.BackfillID, "string", "uuid")

@@ -51,7 +51,8 @@ func (a *canaryNode) writeJobs() {
 	a.does("cancelBackfill", `{"reason":"#"}`)
 	bulk := a.does(
 		"createJobBulk",
-		`{"action":"CANCEL","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","error_code":"#"},"reason":"#"}`,
+		`{"action":"CANCEL","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","correlation_id_prefix":"#",
+			"error_code":"#"},"reason":"#"}`,
 	)
 	a.keeps("bulk_id", field(bulk, "id"))
 	a.exec(`UPDATE jobs.bulks SET state = 'HALTED', ended_at = NULL WHERE id = $1`, a.ids["bulk_id"])

@@ -58,48 +58,69 @@ type Filter struct {
 	WorkerID     uuid.UUID `json:"worker_id,omitzero"`
 	Queue        string    `json:"queue,omitempty"`
 	// ConcurrencyKey, together with States, finds which run holds a key.
-	ConcurrencyKey string    `json:"concurrency_key,omitempty"`
-	Label          string    `json:"label,omitempty"` // name=value
-	CorrelationID  string    `json:"correlation_id,omitempty"`
-	SagaID         uuid.UUID `json:"saga_id,omitzero"`
-	RootRunID      uuid.UUID `json:"root_run_id,omitzero"`
-	BackfillID     uuid.UUID `json:"backfill_id,omitzero"`
-	ErrorCode      string    `json:"error_code,omitempty"`
-	ScheduledFrom  time.Time `json:"scheduled_from,omitzero"` // inclusive
-	ScheduledTo    time.Time `json:"scheduled_to,omitzero"`   // exclusive
-	CreatedFrom    time.Time `json:"created_from,omitzero"`
-	CreatedTo      time.Time `json:"created_to,omitzero"`
-	FinishedFrom   time.Time `json:"finished_from,omitzero"`
-	FinishedTo     time.Time `json:"finished_to,omitzero"`
-	LateByMS       int64     `json:"late_by_ms,omitempty"` // started, or still waiting, this long after its slot
+	ConcurrencyKey string `json:"concurrency_key,omitempty"`
+	Label          string `json:"label,omitempty"` // name=value
+	CorrelationID  string `json:"correlation_id,omitempty"`
+	// CorrelationPrefix is how the correlation id begins; no character is a wildcard.
+	CorrelationPrefix string `json:"correlation_id_prefix,omitempty"`
+
+	SagaID        uuid.UUID `json:"saga_id,omitzero"`
+	RootRunID     uuid.UUID `json:"root_run_id,omitzero"`
+	BackfillID    uuid.UUID `json:"backfill_id,omitzero"`
+	ErrorCode     string    `json:"error_code,omitempty"`
+	ScheduledFrom time.Time `json:"scheduled_from,omitzero"` // inclusive
+	ScheduledTo   time.Time `json:"scheduled_to,omitzero"`   // exclusive
+	CreatedFrom   time.Time `json:"created_from,omitzero"`
+	CreatedTo     time.Time `json:"created_to,omitzero"`
+	FinishedFrom  time.Time `json:"finished_from,omitzero"`
+	FinishedTo    time.Time `json:"finished_to,omitzero"`
+	LateByMS      int64     `json:"late_by_ms,omitempty"` // started, or still waiting, this long after its slot
 	// GaveUp: runs that failed or timed out, that no retry or rerun follows, and that no saga has; or all others.
 	GaveUp *bool `json:"gave_up,omitempty"`
 
-	// Sort is what a list is sorted by, then by the id, and Ascending its direction.
-	Sort      Sort `json:"-"`
-	Ascending bool `json:"-"`
+	// Sort is what a list is sorted by, then by the id, and Ascending its direction. AfterKey is the text of the
+	// place after which a page begins, if Sort is that of a text.
+	Sort      Sort   `json:"-"`
+	Ascending bool   `json:"-"`
+	AfterKey  string `json:"-"`
 }
 
-// Sort is the time that a list of runs is sorted by. A list has only runs with that time.
+// Sort is what a list of runs is sorted by: a time; or a text in the order of its bytes, then the time of creation. A
+// list has only runs with that time or text.
 type Sort string
 
 // What lists are sorted by.
 const (
-	ByCreation Sort = ""
-	BySlot     Sort = "scheduled_for"
-	ByEnd      Sort = "finished_at"
+	ByCreation    Sort = ""
+	BySlot        Sort = "scheduled_for"
+	ByEnd         Sort = "finished_at"
+	ByCorrelation Sort = "correlation_id"
 )
 
+// OfText reports whether a list is sorted by a text.
+func (s Sort) OfText() bool { return s == ByCorrelation }
+
 // Place is the place of a run in a list.
-func (s Sort) Place(r *Run) page.TimeID {
-	at := r.Place()
+func (s Sort) Place(r *Run) page.KeyTimeID {
+	at := page.KeyTimeID{TimeID: r.Place()}
 	switch {
 	case s == BySlot:
 		at.At = r.ScheduledFor
 	case s == ByEnd && r.FinishedAt != nil:
 		at.At = *r.FinishedAt
+	case s == ByCorrelation:
+		at.Key = r.CorrelationID
 	}
 	return at
+}
+
+// SortOfPrefix is what a list with a prefix is sorted by: the runs that a prefix finds are together only in the order
+// of that text. ByCreation: the filter has no prefix, so the list can be sorted by anything.
+func (f *Filter) SortOfPrefix() Sort {
+	if f.CorrelationPrefix != "" {
+		return ByCorrelation
+	}
+	return ByCreation
 }
 
 // Runs stores job runs for operators. A tenant sees only its own.

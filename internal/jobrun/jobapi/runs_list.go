@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/page"
 )
 
 // ListJobRuns returns a page of runs, newest first unless another order is asked for.
@@ -18,7 +19,7 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	ctx, cancel := s.Bounded(ctx)
 	defer cancel()
 	req, p := httpkit.RequestOf(ctx), in.Params
-	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByTime, p.Page, p.PageSize, p.Cursor, p.Include)
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByKeyAndTime, p.Page, p.PageSize, p.Cursor, p.Include)
 	if err != nil {
 		return nil, err
 	}
@@ -26,11 +27,12 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	if err != nil {
 		return nil, err
 	}
-	if p.Sort != nil && *p.Sort != api.ListJobRunsParamsSortCreatedAt {
-		f.Sort = jobrun.Sort(*p.Sort)
+	if err := sorted(&f, &p); err != nil {
+		return nil, err
 	}
-	f.Ascending = p.Order != nil && *p.Order == api.ListJobRunsParamsOrderAsc
-	found, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, asked.Request)
+	at, key := page.SplitKey(asked.Request)
+	f.AfterKey = key
+	found, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, at)
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +43,34 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	}}, nil
 }
 
+// sorted reads the order of a list. Fault: Malformed.
+func sorted(f *jobrun.Filter, p *api.ListJobRunsParams) error {
+	f.Sort = f.SortOfPrefix()
+	if p.Sort != nil {
+		asked := jobrun.Sort(*p.Sort)
+		if *p.Sort == api.ListJobRunsParamsSortCreatedAt {
+			asked = jobrun.ByCreation
+		}
+		if f.Sort != jobrun.ByCreation && asked != f.Sort {
+			return httpkit.BadParameter("sort", "excluded", "must be %s or omitted with that prefix", f.Sort)
+		}
+		f.Sort = asked
+	}
+	f.Ascending = f.Sort.OfText()
+	if p.Order != nil {
+		f.Ascending = *p.Order == api.ListJobRunsParamsOrderAsc
+	}
+	return nil
+}
+
 // runFilter reads the filters of a list. A deleted definition is found by its id. Faults:
 // Malformed; Invalid (jobrun.CodeNotFound) if there is no such definition, because an empty list
 // would look as if it had no runs.
 func (s *Handlers) runFilter(ctx context.Context, p *api.ListJobRunsParams) (jobrun.Filter, error) {
 	f, none, wrong, err := s.filterOfRuns(ctx, &api.JobRunFilter{
 		States: p.State, Triggers: p.Trigger, Definition: p.Definition, Worker: p.Worker, Queue: p.Queue, Label: p.Label,
-		CorrelationID: p.CorrelationID,
-		SagaID:        p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode,
+		CorrelationID: p.CorrelationID, CorrelationIDPrefix: p.CorrelationIDPrefix,
+		SagaID: p.SagaID, RootRunID: p.RootRunID, BackfillID: p.BackfillID, ErrorCode: p.ErrorCode,
 		ScheduledFrom: p.ScheduledFrom, ScheduledTo: p.ScheduledTo,
 		CreatedFrom: p.CreatedFrom, CreatedTo: p.CreatedTo, FinishedFrom: p.FinishedFrom, FinishedTo: p.FinishedTo,
 		LateByMin: p.LateByMin, GaveUp: p.GaveUp,
@@ -69,8 +91,9 @@ func (s *Handlers) filterOfRuns(ctx context.Context,
 	f = jobrun.Filter{
 		States: httpkit.Enums[jobrun.State](p.States), Triggers: httpkit.Enums[jobrun.Trigger](p.Triggers),
 		Queue: httpkit.Text(p.Queue), Label: httpkit.Text(p.Label),
-		CorrelationID: httpkit.Text(p.CorrelationID), ErrorCode: httpkit.Text(p.ErrorCode),
-		GaveUp: p.GaveUp,
+		CorrelationID: httpkit.Text(p.CorrelationID), CorrelationPrefix: httpkit.Text(p.CorrelationIDPrefix),
+		ErrorCode: httpkit.Text(p.ErrorCode),
+		GaveUp:    p.GaveUp,
 	}
 	if p.LateByMin != nil {
 		f.LateByMS = int64(*p.LateByMin) * time.Minute.Milliseconds()

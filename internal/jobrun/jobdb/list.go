@@ -55,27 +55,59 @@ func (st *Jobs) Look(
 // page. The ids are found first, so that rows outside of the page, each of which may have
 // megabytes, are not read.
 func pageOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string, args []any) {
-	parts, args := selectRuns(tenant, f, p, sortedBy(f)+" AS at, r.id",
-		fmt.Sprint(orderOf(f, sortedBy(f), "r"), " LIMIT ", p.Offset+p.Limit+1))
-	return "SELECT " + RunColumns + ", coalesce(e.reason, '') FROM (SELECT p.at, p.id FROM (" +
+	o := orderOf(f)
+	parts, args := selectRuns(tenant, f, p, o.columns("r")+", r.id", o.by("r")+fmt.Sprint(" LIMIT ", p.Offset+p.Limit+1))
+	return "SELECT " + RunColumns + ", coalesce(e.reason, '') FROM (SELECT * FROM (" +
 		strings.Join(parts, " UNION ALL ") + ") AS p" +
-		orderOf(f, "p.at", "p") + fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) +
-		") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id" + whySkipped +
-		orderOf(f, "page.at", "page"), args
+		o.by("p") + fmt.Sprint(" LIMIT ", p.Limit+1, " OFFSET ", p.Offset) +
+		") AS page JOIN jobs.job_runs r ON r.tenant_id = $1 AND r.id = page.id" + whySkipped + o.by("page"), args
 }
 
-// sortedBy returns the time by which a list is sorted.
-func sortedBy(f jobrun.Filter) string {
-	if f.Sort == jobrun.ByCreation {
-		return "r.created_at"
+// order is that of a list: by a text, if it has one, in the order of its bytes; then by a time and the id.
+type order struct {
+	text, at  string // columns
+	ascending bool
+}
+
+func orderOf(f jobrun.Filter) order {
+	o := order{at: "created_at", ascending: f.Ascending}
+	switch {
+	case f.Sort.OfText():
+		o.text = string(f.Sort)
+	case f.Sort != jobrun.ByCreation:
+		o.at = string(f.Sort)
 	}
-	return "r." + string(f.Sort)
+	return o
 }
 
-// orderOf returns the order of a list by a time and the id of an alias.
-func orderOf(f jobrun.Filter, at, alias string) string {
-	direction, _ := postgres.Direction(f.Ascending)
-	return " ORDER BY " + at + direction + ", " + alias + ".id" + direction
+// columns are those of the order, without the id.
+func (o order) columns(alias string) string {
+	if o.text != "" {
+		return alias + "." + o.text + ", " + alias + "." + o.at
+	}
+	return alias + "." + o.at
+}
+
+// by sorts the rows of an alias.
+func (o order) by(alias string) string {
+	direction, _ := postgres.Direction(o.ascending)
+	text := ""
+	if o.text != "" {
+		_, before := postgres.Direction(!o.ascending)
+		text = alias + "." + o.text + " USING ~" + before + "~, "
+	}
+	return " ORDER BY " + text + alias + "." + o.at + direction + ", " + alias + ".id" + direction
+}
+
+// after adds that a run comes after a place.
+func (o order) after(w *postgres.Where, key string, place page.TimeID) {
+	_, than := postgres.Direction(o.ascending)
+	if o.text == "" {
+		w.Add("(r."+o.at+", r.id) "+than+" (?, ?)", place.At, place.ID)
+		return
+	}
+	w.Add("r."+o.text+" ~"+than+"=~ ?", key) // no comparison of rows is in the order of bytes
+	w.Add("(r."+o.text+" ~"+than+"~ ? OR (r."+o.at+", r.id) "+than+" (?, ?))", key, place.At, place.ID)
 }
 
 // countOfRuns returns the query for a total. Up to a bound it has the same order as the list:
@@ -85,7 +117,7 @@ func countOfRuns(tenant uuid.UUID, f jobrun.Filter, p page.ByTime) (query string
 	count, tail := "count(*)", ""
 	if most := p.TotalCap; most > 0 {
 		count = fmt.Sprintf("least(count(*), %d)", most+1)
-		tail = fmt.Sprint(orderOf(f, sortedBy(f), "r"), " LIMIT ", most+1)
+		tail = orderOf(f).by("r") + fmt.Sprint(" LIMIT ", most+1)
 	}
 	parts, args := selectRuns(tenant, f, p, "r.id", tail)
 	return "SELECT " + count + " FROM (" + strings.Join(parts, " UNION ALL ") + ") AS found", args
@@ -110,8 +142,7 @@ func selectRuns(
 			w.Add(postgres.WasThere("r", "?"), string(p.Snapshot))
 		}
 		if p.After != nil {
-			_, than := postgres.Direction(f.Ascending)
-			w.Add("("+sortedBy(f)+", r.id) "+than+" (?, ?)", p.After.At, p.After.ID)
+			orderOf(f).after(&w.Where, f.AfterKey, *p.After)
 		}
 		parts = append(parts, "(SELECT "+columns+" FROM "+table+" r WHERE "+w.Text()+tail+")")
 		args = w.Args
@@ -179,6 +210,7 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 			w.Add(eq.column+" = ?", eq.value)
 		}
 	}
+	w.Prefix("r.correlation_id", f.CorrelationPrefix)
 	for _, eq := range []struct {
 		column string
 		value  uuid.UUID
@@ -198,8 +230,10 @@ func (w *runWhere) runs(tenant uuid.UUID, f jobrun.Filter) {
 	if len(f.Triggers) > 0 {
 		w.Add("r.trigger" + postgres.Among(f.Triggers))
 	}
-	if f.Sort == jobrun.ByEnd {
-		w.Add("r.finished_at IS NOT NULL")
+	switch f.Sort {
+	case jobrun.ByEnd, jobrun.ByCorrelation:
+		w.Add("r." + string(f.Sort) + " IS NOT NULL")
+	case jobrun.ByCreation, jobrun.BySlot:
 	}
 	if f.GaveUp != nil {
 		not := ""

@@ -65,6 +65,8 @@ func testListPlans(t *testing.T, j pgtest.Jobs, rare uuid.UUID) {
 		"few labels":          {jobrun.Filter{Label: "few=1"}, []string{"idx_job_runs_labels"}},
 		"many labels":         {jobrun.Filter{Label: "team=red"}, []string{"idx_job_runs_labels|" + inOrder}},
 		"correlation id":      {jobrun.Filter{CorrelationID: "c100"}, []string{"idx_job_runs_correlation_id"}},
+		"correlation prefix":  {jobrun.Filter{CorrelationPrefix: "c10", Sort: jobrun.ByCorrelation, Ascending: true}, []string{"idx_job_runs_correlation_id"}},
+		"by correlation, all": {jobrun.Filter{Sort: jobrun.ByCorrelation, AfterKey: "c77"}, []string{"idx_job_runs_correlation_id"}},
 		"saga":                {jobrun.Filter{SagaID: id("saga1003")}, []string{"idx_job_runs_saga_id"}},
 		"root":                {jobrun.Filter{RootRunID: rare}, []string{"idx_job_runs_root", "job_runs_pkey"}},
 		"backfill":            {jobrun.Filter{BackfillID: id("backfill")}, []string{"idx_job_runs_backfill_id|" + inOrder}},

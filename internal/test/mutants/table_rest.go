@@ -80,8 +80,8 @@ var rest = []Mutant{
 		Old: "\td.Attempt = &Attempt{EndedAt: &d.m.Now, Outcome: outcome, Reason: what.Reason}\n\twhat.From",
 		New: "\t_ = outcome\n\twhat.From"},
 	{Rows: "API-09", File: "internal/jobrun/jobapi/runs_list.go",
-		Old: "\tfound, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, asked.Request)\n\tif err",
-		New: "\tfound, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, asked.Request)\n\tfound.More = false\n" +
+		Old: "\tfound, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, at)\n\tif err",
+		New: "\tfound, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, at)\n\tfound.More = false\n" +
 			"\tif err"},
 	{Rows: "A-14", File: "internal/jobrun/workerapi/calls.go",
 		Old: "RunID: in.RunID, Continue: true,", New: "RunID: in.RunID, Continue: r.CancelRequestedAt != nil,"},

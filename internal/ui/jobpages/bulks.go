@@ -65,6 +65,9 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			v.Form.Set(field.Name, at.UTC().Format(time.RFC3339))
 		}
 		a.Fields = append(a.Fields, field)
+		if f.Prefix != "" {
+			a.Fields = append(a.Fields, web.Field{Name: "filter." + f.Prefix, Label: f.Label + " begins with"})
+		}
 	}
 	a.SendsCount(v)
 	return a, nil

@@ -42,7 +42,7 @@ var (
 		{Name: "created_to", Label: "Created before", Time: true},
 		{Name: "label", Label: "Label", Hint: "team=finance"},
 		{Name: "worker", Label: "Worker's id"},
-		{Name: "correlation_id", Label: "Correlation"},
+		{Name: "correlation_id", Label: "Correlation", Hint: "checkout-*", Prefix: "correlation_id_prefix"},
 		{Name: "saga_id", Label: "Saga's id"},
 		{Name: "root_run_id", Label: "First run of the chain"},
 		{Name: "backfill_id", Label: "Backfill's id"},
@@ -57,7 +57,7 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 	}
 	d := runList{List: l, Rows: rowsOf(list.JobRuns, v.Now), Pick: !p.kit.ReadOnly}
 	if !p.kit.ReadOnly && len(d.Rows) > 0 {
-		d.Bulks = bulkButtons(v)
+		d.Bulks = bulkButtons(v, l)
 		for i := range d.Bulks {
 			if d.Total != "" {
 				d.Bulks[i].Label += " (" + d.Total + ")"
@@ -73,9 +73,10 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 }
 
 // bulkButtons are the actions on all runs that match the list's filters.
-func bulkButtons(v *web.Visit) []web.Button {
+func bulkButtons(v *web.Visit, l *web.List) []web.Button {
+	matching := l.Sent("sort", "", "order", "")
 	button := func(label, action, means string) web.Button {
-		return v.Button(label, web.RunBulk(action, v.URL.Query()), "jobs:admin", means, web.Changes)
+		return v.Button(label, web.RunBulk(action, matching), "jobs:admin", means, web.Changes)
 	}
 	return []web.Button{
 		button("Cancel all that match", "CANCEL", "Ends the runs that have not started, and asks the workers of others to stop."),

@@ -1,6 +1,7 @@
 package jobpages_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 
@@ -101,6 +102,8 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 
 	reads(t, s, "/ui/runs?error_code=DISK_FULL", "1 run", "DISK_FULL")
 	reads(t, s, "/ui/runs?state=FAILED&state=TIMED_OUT&finished_from=-1h", "import", `name="state" value="TIMED_OUT"`)
+	reads(t, s, "/ui/runs?correlation_id="+url.QueryEscape(hostile[:1])+"*", ", by correlation", "import",
+		"filter.correlation_id_prefix="+url.QueryEscape(hostile[:1]))
 	reads(t, s, "/ui/runs?queue=none", "No runs match these filters")
 	if status, page := s.Get(t, "/ui/runs?no_such_filter=1"); status != 400 || !strings.Contains(page, "no_such_filter") {
 		t.Errorf("an unknown filter: %d\n%s", status, page)
