@@ -3,6 +3,7 @@ package kafka_test
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -126,11 +127,18 @@ func TestARecreatedTopicLosesNothing(t *testing.T) {
 			const partitions = 3
 			topic := c.create("anew.dlq", partitions)
 			records := c.produce(lived(topic, partitions, 1, tt.first)...)
-			config := func(cfg *kafka.IngestConfig) { cfg.Latest = tt.latest }
+			var looks atomic.Int64
+			config := func(cfg *kafka.IngestConfig) {
+				cfg.Latest = tt.latest
+				cfg.Observer.Topics = func([]string, []string) { looks.Add(1) }
+			}
 			stop := b.ingest(c, config)
 			b.has(tt.first)
 			if tt.latest {
-				patience.Until(t, "the end is read from", func() bool { return c.assigned(c.mark) })
+				// What the first look saw is noted before the next one. One of the three may be that of the assignment.
+				patience.Until(t, "the node knows the topic, and has it", func() bool {
+					return looks.Load() >= 3 && c.assigned(c.mark)
+				})
 			}
 			for life := range 2 { // twice: the second time the first incarnation's offsets are known
 				if tt.stop {
