@@ -318,8 +318,8 @@ const (
 
 // Defines values for JobBulkAction.
 const (
-	JobBulkActionCANCEL JobBulkAction = "CANCEL"
-	JobBulkActionRERUN  JobBulkAction = "RERUN"
+	JobBulkActionCancel JobBulkAction = "cancel"
+	JobBulkActionRerun  JobBulkAction = "rerun"
 )
 
 // Defines values for JobConcurrencyPolicy.
@@ -3316,7 +3316,7 @@ type JobBulk struct {
 	HaltReason *string `json:"halt_reason,omitempty"`
 
 	// HaltsAbove It halts before it touches more runs than this: the request's `expected`; for
-	// CANCEL at most the number counted then.
+	// `cancel` at most the number counted then.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 

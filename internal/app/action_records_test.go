@@ -243,9 +243,9 @@ func (w *walker) jobs() {
 		hour.Format(time.RFC3339)+`","max_active":1,"expected":1,"reason":"lost"}`, "report")
 	w.do("resumeBackfill", why, backfill.text("id"))
 	w.do("cancelBackfill", why, backfill.text("id"))
-	many := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"expected":0,"reason":"a mistake"}`)
+	many := w.do("createJobBulk", `{"action":"cancel","filter":{"definition":"report"},"expected":0,"reason":"a mistake"}`)
 	w.do("resumeJobBulk", why, many.text("id"))
-	bulk := w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"report"},"reason":"a mistake"}`)
+	bulk := w.do("createJobBulk", `{"action":"cancel","filter":{"definition":"report"},"reason":"a mistake"}`)
 	patience.Until(w.t, "the bulk is canceled before the scheduler has ended it", func() bool {
 		w.exec(`UPDATE jobs.bulks SET state = 'RUNNING', ended_at = NULL WHERE id = $1`, bulk.text("id"))
 		id := "cancelJobBulk-" + uuid.NewString()

@@ -51,7 +51,7 @@ func (a *canaryNode) writeJobs() {
 	a.does("cancelBackfill", `{"reason":"#"}`)
 	bulk := a.does(
 		"createJobBulk",
-		`{"action":"CANCEL","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","correlation_id_prefix":"#",
+		`{"action":"cancel","filter":{"definition":"#-tick","queue":"#","label":"#=#","correlation_id":"#","correlation_id_prefix":"#",
 			"error_code":"#"},"reason":"#"}`,
 	)
 	a.keeps("bulk_id", field(bulk, "id"))

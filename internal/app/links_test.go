@@ -27,7 +27,7 @@ func linksBelow(t *testing.T, server, base string) {
 		{"POST", "/job-definitions/linked/runs", "{}", 201, 3},
 		{"GET", "/job-runs", "", 200, 3},
 		{"POST", "/job-definitions/linked/backfills", `{` + span + `,"reason":"links"}`, 202, 3},
-		{"POST", "/job-runs/bulk", `{"action":"CANCEL","filter":{"definition":"linked"},"reason":"links"}`, 202, 1},
+		{"POST", "/job-runs/bulk", `{"action":"cancel","filter":{"definition":"linked"},"reason":"links"}`, 202, 1},
 		{"POST", "/dlq/redrives", `{"action":"RETRY","filter":{"topic":"none"},"reason":"links"}`, 202, 0},
 		{"GET", "/search?q=linked", "", 200, 1},
 		{"GET", "/overview", "", 200, 0},

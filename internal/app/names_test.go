@@ -78,7 +78,7 @@ func namesAreRecorded(t *testing.T, n *node, token func(sub, name string) string
 	approved := send(lee, "POST", "/dlq/redrives/"+at(redrive, "id")+"/approve", `{"reason": "r"}`)
 	named("an approval", at(approved, "approved_by_name"), "lee")
 
-	runs := send(kim, "POST", "/job-runs/bulk", `{"action": "CANCEL", "reason": "r", "filter": {"correlation_id": "none"}}`)
+	runs := send(kim, "POST", "/job-runs/bulk", `{"action": "cancel", "reason": "r", "filter": {"correlation_id": "none"}}`)
 	named("a bulk operation on runs", at(runs, "actor_name"), "Kim Ö")
 
 	renamed := token("7f3c", "kim-2")

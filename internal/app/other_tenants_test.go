@@ -125,7 +125,7 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	hour := time.Now().UTC().Truncate(time.Hour)
 	ids["backfill_id"] = w.do("createBackfill", fmt.Sprintf(`{"from":%q,"to":%q,"max_active":1}`, hour.Add(-2*time.Hour).Format(time.RFC3339),
 		hour.Format(time.RFC3339)), "private-job").text("id")
-	ids["bulk_id"] = w.do("createJobBulk", `{"action":"CANCEL","filter":{"definition":"private-job"},"reason":"a mistake"}`).text("id")
+	ids["bulk_id"] = w.do("createJobBulk", `{"action":"cancel","filter":{"definition":"private-job"},"reason":"a mistake"}`).text("id")
 	ids["saga_bulk_id"] = w.do("createSagaBulk", `{"action":"acknowledge","ids":["`+ids["saga_id"]+`"],"reason":"seen"}`).text("id")
 	ids["event_id"] = w.do("publishJobEvent", `{"event_type":"orders.created","payload":{}}`).text("event_id")
 	ids["worker_id"] = w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")

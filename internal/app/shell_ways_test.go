@@ -174,7 +174,7 @@ func (c *campaign) byClock(fixed string) {
 	for _, doc := range c.docs {
 		c.must(c.operator, "POST", "/api/v1/job-runs/"+first+"/rerun", `{"args":`+doc+`}`, 201)
 	}
-	many := `{"action":"RERUN","filter":{"definition":"ticks","triggers":["MANUAL"],"states":["SUCCEEDED"]},"reason":"x"}`
+	many := `{"action":"rerun","filter":{"definition":"ticks","triggers":["MANUAL"],"states":["SUCCEEDED"]},"reason":"x"}`
 	c.must(c.operator, "POST", "/api/v1/job-runs/bulk", many, 403)
 	until(
 		"the runs of an operator",

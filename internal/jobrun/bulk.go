@@ -72,8 +72,8 @@ type BulkAction string
 
 // Actions of bulks.
 const (
-	BulkCancel BulkAction = "CANCEL"
-	BulkRerun  BulkAction = "RERUN"
+	BulkCancel BulkAction = "cancel"
+	BulkRerun  BulkAction = "rerun"
 )
 
 // BulkActions lists all actions.
@@ -82,7 +82,7 @@ var BulkActions = []BulkAction{BulkCancel, BulkRerun}
 // may reports whether the action applies to runs in a state.
 func (a BulkAction) may(s State) bool { return s.Terminal() == (a == BulkRerun) }
 
-// CheckBulk completes the filter of a bulk: CANCEL applies to unfinished runs; RERUN to ended ones,
+// CheckBulk completes the filter of a bulk: a cancel applies to unfinished runs; a rerun to ended ones,
 // by default to those that failed. Fault: Invalid (CodeInvalid) if the filter names other states.
 func CheckBulk(b *Bulk) error {
 	var w mistakes

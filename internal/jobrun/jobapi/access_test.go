@@ -89,7 +89,7 @@ func TestRolesOfJobs(t *testing.T) {
 		principal.CodeForbidden)
 	e.Send("POST", definitions+"/job/pause", "", apitest.As("operator")...).Definition(200)
 	r := e.Send("POST", definitions+"/job/runs", "", apitest.As("operator")...).Run(201)
-	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"queue":"default"}}`, apitest.As("operator")...).Wants(http.StatusForbidden, principal.CodeForbidden)
+	e.Send("POST", jobRuns+"/bulk", `{"action":"cancel","filter":{"queue":"default"}}`, apitest.As("operator")...).Wants(http.StatusForbidden, principal.CodeForbidden)
 	e.Send("POST", jobRuns+"/"+r.ID.String()+"/cancel", "", apitest.As("auditor")...).Wants(http.StatusForbidden,
 		principal.CodeForbidden)
 	e.Send("GET", jobRuns+"/"+r.ID.String(), "", apitest.As("auditor")...).Run(200)
@@ -101,7 +101,7 @@ func TestJobsOfAnotherTenantAreNotFound(t *testing.T) {
 	d := e.Send("POST", definitions, `{"name":"job","type":"manual","command_name":"report"}`, apitest.As("admin")...).Definition(201)
 	r := e.Send("POST", definitions+"/job/runs", `{"labels":{"a":"b"}}`, apitest.As("operator")...).Run(201)
 	var b client.JobBulk
-	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"queue":"nothing"}}`, apitest.As("admin")...).Into(&b)
+	e.Send("POST", jobRuns+"/bulk", `{"action":"cancel","filter":{"queue":"nothing"}}`, apitest.As("admin")...).Into(&b)
 	run := jobRuns + "/" + r.ID.String()
 	for _, op := range []struct{ method, path, body string }{
 		{"GET", definitions + "/job", ""}, {"GET", definitions + "/" + d.ID.String(), ""}, {"POST", definitions + "/job/runs", ""}, {"POST", definitions + "/job/pause", ""},

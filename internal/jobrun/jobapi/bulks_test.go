@@ -230,12 +230,12 @@ func TestABulkOperationAppliesToWhatItsFilterMatches(t *testing.T) {
 		return b
 	}
 	var p client.JobBulkPreview
-	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"definition":"job"},"dry_run":true}`).Into(&p)
+	e.Send("POST", jobRuns+"/bulk", `{"action":"cancel","filter":{"definition":"job"},"dry_run":true}`).Into(&p)
 	if p.Matched != 130 {
 		t.Errorf("it would cancel %d", p.Matched)
 	}
 	_, offers := e.claim(2, true)
-	b := bulk(`{"action":"CANCEL","filter":{"definition":"job"},"reason":"a mistake"}`, "Idempotency-Key", "k")
+	b := bulk(`{"action":"cancel","filter":{"definition":"job"},"reason":"a mistake"}`, "Idempotency-Key", "k")
 	if b.State != "COMPLETED" || b.Matched != 130 || b.Done != 130 || b.EndedAt == nil {
 		t.Errorf("it ended as %+v", b)
 	}
@@ -247,7 +247,7 @@ func TestABulkOperationAppliesToWhatItsFilterMatches(t *testing.T) {
 	}
 	e.finish(&offers[0], &jobrun.Error{Code: "X", Message: "x"})
 	e.finish(&offers[1], nil)
-	b = bulk(`{"action":"RERUN","filter":{"error_code":"X"}}`)
+	b = bulk(`{"action":"rerun","filter":{"error_code":"X"}}`)
 	if b.Done != 1 || e.ask(`SELECT count(*) FROM jobs.job_runs WHERE retry_of_run_id = $1`, offers[0].ID) != 1 {
 		t.Errorf("run once more: %+v", b)
 	}
@@ -263,7 +263,7 @@ func TestABulkOperationAppliesToWhatItsFilterMatches(t *testing.T) {
 		t.Fatalf("the first page of bulks has %+v", p)
 	}
 	e.Send("GET", jobRuns+"/bulk?page_size=1&state=COMPLETED&cursor="+*first.Pagination.NextCursor, "").Into(&second)
-	if len(second.Bulks) != 1 || second.Bulks[0].Action != "CANCEL" || second.Pagination.NextCursor != nil {
+	if len(second.Bulks) != 1 || second.Bulks[0].Action != "cancel" || second.Pagination.NextCursor != nil {
 		t.Errorf("the second page of bulks is %+v", second)
 	}
 	e.Send("GET", jobRuns+"/bulk?page_size=1&cursor="+*first.Pagination.NextCursor, "").Wants(http.StatusBadRequest,
@@ -273,9 +273,9 @@ func TestABulkOperationAppliesToWhatItsFilterMatches(t *testing.T) {
 		t.Errorf("%d bulks are RUNNING", len(none.Bulks))
 	}
 	e.Send("POST", jobRuns+"/bulk/"+b.ID.String()+"/cancel", "").Wants(http.StatusConflict, "JOB_STATE_CONFLICT")
-	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"states":["FAILED"]}}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
-	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{"definition":"nobody"}}`).Wants(http.StatusUnprocessableEntity, "JOB_DEFINITION_NOT_FOUND")
-	e.Send("POST", jobRuns+"/bulk", `{"action":"CANCEL","filter":{}}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
-	e.Send("POST", jobRuns+"/bulk", `{"action":"RERUN","filter":{"definition":"job"}}`, "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity,
+	e.Send("POST", jobRuns+"/bulk", `{"action":"cancel","filter":{"states":["FAILED"]}}`).Wants(http.StatusUnprocessableEntity, "JOB_INVALID")
+	e.Send("POST", jobRuns+"/bulk", `{"action":"cancel","filter":{"definition":"nobody"}}`).Wants(http.StatusUnprocessableEntity, "JOB_DEFINITION_NOT_FOUND")
+	e.Send("POST", jobRuns+"/bulk", `{"action":"cancel","filter":{}}`).Wants(http.StatusUnprocessableEntity, "REQ_SCHEMA")
+	e.Send("POST", jobRuns+"/bulk", `{"action":"rerun","filter":{"definition":"job"}}`, "Idempotency-Key", "k").Wants(http.StatusUnprocessableEntity,
 		"REQ_IDEMPOTENCY_KEY_REUSED")
 }

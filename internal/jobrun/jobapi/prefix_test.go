@@ -58,7 +58,7 @@ func TestRunsAreFoundByHowTheirCorrelationIDsBegin(t *testing.T) {
 		}
 	}
 	var preview client.JobBulkPreview
-	bulk := `{"action":"CANCEL","filter":{"correlation_id_prefix":"order-"},"dry_run":true}`
+	bulk := `{"action":"cancel","filter":{"correlation_id_prefix":"order-"},"dry_run":true}`
 	e.Send("POST", jobRuns+"/bulk", bulk).Into(&preview)
 	if preview.Matched != 3 {
 		t.Errorf("a bulk of a prefix matches %d runs, want 3", preview.Matched)

@@ -137,7 +137,7 @@ var damagedRows = []damagedRow{
 		name: "a bulk of runs", damage: `UPDATE jobs.bulks SET filter = '[5]', state = 'RUNNING', ended_at = NULL WHERE id = $1`,
 		make: func(t *testing.T, s *uitest.Server) string {
 			return made(t, s, "/job-runs/bulk", map[string]any{
-				"action": "CANCEL", "filter": map[string]any{"label": "team=none"}, "reason": "test",
+				"action": "cancel", "filter": map[string]any{"label": "team=none"}, "reason": "test",
 			})
 		},
 		list: "/job-runs/bulk", members: "bulks", item: "/job-runs/bulk/", mark: "filter_unreadable",

@@ -200,10 +200,10 @@ func operations() []operation {
 		},
 		{
 			name: "bulk-of-runs", add: runs, ask: func(w *acting) (string, object) {
-				return "/job-runs/bulk", object{"action": "CANCEL", "filter": object{"definition": w.name}, "reason": "r"}
+				return "/job-runs/bulk", object{"action": "cancel", "filter": object{"definition": w.name}, "reason": "r"}
 			},
 			read: "/job-runs/bulk/", kind: "job_bulk", done: "done", plan: "job_run state PENDING CANCELED",
-			changed: object{"expected": 7, "action": "RERUN", "reason": "another",
+			changed: object{"expected": 7, "action": "rerun", "reason": "another",
 				"filter": object{"definition": "bulk-of-runs", "queue": "none"}},
 		},
 		{

@@ -104,7 +104,7 @@ func interventionsAreListed(t *testing.T, s *uitest.Server) {
 		}
 	}
 	ofRuns := "/ui/run-bulks/" + s.Must(t, "POST", "/job-runs/bulk", map[string]any{
-		"action": "CANCEL", "filter": map[string]any{"correlation_id": "none"}, "reason": "the shop has closed",
+		"action": "cancel", "filter": map[string]any{"correlation_id": "none"}, "reason": "the shop has closed",
 	})["id"].(string)
 	pageOf(t, s, "/ui/audit?kind=job_bulk", 200, `<a href="`+ofRuns+`"`)
 	pageOf(t, s, ofRuns, 200, "the shop has closed")

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
@@ -23,7 +22,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			"The scheduler works through them in small steps; completed changes are kept if it is canceled. " +
 			"Without states, a rerun applies to the runs that failed or timed out.",
 		Fields: []web.Field{
-			{Name: "action", Label: "Action", Kind: "select", Options: web.Labelled("CANCEL", "cancel", "RERUN", "rerun")},
+			{Name: "action", Label: "Action", Kind: "select", Options: web.Options("cancel", "rerun")},
 			{Name: "filter.definition", Label: "Job"},
 			{Name: "filter.states", Label: "States, one per line", Kind: "lines"},
 			{Name: "filter.triggers", Label: "Created by, one per line", Kind: "lines", Hint: "TIME"},
@@ -125,7 +124,7 @@ func (p *pages) bulk(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d := bulkPage{JobBulk: b, Now: v.Now}
-	page := &web.Page{Template: "run-bulk", Title: "Bulk " + strings.ToLower(string(b.Action)), Nav: "Jobs", Data: &d}
+	page := &web.Page{Template: "run-bulk", Title: "Bulk " + string(b.Action), Nav: "Jobs", Data: &d}
 	page.Refresh = 5
 	if b.EndedAt == nil {
 		page.Refresh = 1

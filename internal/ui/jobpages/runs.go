@@ -79,7 +79,7 @@ func bulkButtons(v *web.Visit, l *web.List) []web.Button {
 		return v.Button(label, web.RunBulk(action, matching), "jobs:admin", means, web.Changes)
 	}
 	return []web.Button{
-		button("Cancel all that match", "CANCEL", "Ends the runs that have not started, and asks the workers of others to stop."),
-		button("Rerun all that match", "RERUN", "Creates new runs of those that have ended."),
+		button("Cancel all that match", "cancel", "Ends the runs that have not started, and asks the workers of others to stop."),
+		button("Rerun all that match", "rerun", "Creates new runs of those that have ended."),
 	}
 }

@@ -120,10 +120,10 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	if status, _ := s.Get(t, "/ui/runs/selected?action=cancel"); status != 400 {
 		t.Errorf("nothing selected: %d", status)
 	}
-	bulk := "/ui/run-bulks/new?action=CANCEL&filter.definition=import&filter.states=PENDING"
+	bulk := "/ui/run-bulks/new?action=cancel&filter.definition=import&filter.states=PENDING"
 	reads(t, s, bulk, "<code>1</code> runs match",
 		"The state of 1 run changes from <code>pending</code> to <code>canceled</code>.")
-	to := posts(t, s, bulk, "action", "CANCEL", "filter.definition", "import", "filter.states", "PENDING",
+	to := posts(t, s, bulk, "action", "cancel", "filter.definition", "import", "filter.states", "PENDING",
 		"reason", hostile)
 	reads(t, s, to, "runs examined", "accepted, ", "Accepted means that the run was asked to end", "PENDING")
 	reads(t, s, "/ui/run-bulks", strings.TrimPrefix(to, "/ui/run-bulks/"))

@@ -207,7 +207,7 @@ func (p *pages) forAll(v *web.Visit, c *client.OverviewCause, list, step string)
 	}
 	if filters, of := strings.CutPrefix(list, "/ui/runs?"); of && c.Next.Operation == "rerunJobRun" {
 		if runs, err := url.ParseQuery(filters); err == nil && v.May("jobs:admin") {
-			return web.RunBulk("RERUN", runs), step
+			return web.RunBulk("rerun", runs), step
 		}
 		step = "See"
 	}

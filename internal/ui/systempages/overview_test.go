@@ -173,7 +173,7 @@ func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 		t.Fatalf("%d buttons run two runs again:\n%s", len(runs), page)
 	}
 	_, form := s.Get(t, html.UnescapeString(runs[0][1]))
-	preset := strings.Contains(form, `<option value="RERUN" selected`)
+	preset := strings.Contains(form, `<option value="rerun" selected`)
 	if matched := uitest.Form(form).Get("matched"); !preset || matched != "2" {
 		t.Errorf("%s: running again is preset: %v, for %q runs\n%s", runs[0][1], preset, matched, form)
 	}
