@@ -523,8 +523,8 @@ const (
 
 // Defines values for RedriveOrder.
 const (
-	RedriveOrderOLDEST RedriveOrder = "OLDEST"
-	RedriveOrderPERKEY RedriveOrder = "PER_KEY"
+	RedriveOrderOldest RedriveOrder = "oldest"
+	RedriveOrderPerKey RedriveOrder = "per_key"
 )
 
 // Defines values for RedriveState.
@@ -3148,7 +3148,7 @@ type GroupRedriveInput struct {
 	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+	// Order `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
 	// the other, each only once the previous one was acknowledged; a failure skips the
 	// rest of its key.
 	Order *RedriveOrder `json:"order,omitempty"`
@@ -5005,7 +5005,7 @@ type Redrive struct {
 	// `maybe_sent`.
 	NeverSent int64 `json:"never_sent"`
 
-	// Order OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+	// Order `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
 	// the other, each only once the previous one was acknowledged; a failure skips the
 	// rest of its key.
 	Order         RedriveOrder `json:"order"`
@@ -5134,7 +5134,7 @@ type RedriveInput struct {
 	// MaxMessages Maximum number of letters.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// Order Default: OLDEST.
+	// Order Default: `oldest`.
 	Order *RedriveOrder `json:"order,omitempty"`
 
 	// RatePerSecond Letters per second, across all nodes; default: `dlq.redrive_rate`, at most
@@ -5187,7 +5187,7 @@ type RedriveList struct {
 	Redrives   []Redrive  `json:"redrives"`
 }
 
-// RedriveOrder OLDEST: oldest first, in parallel. PER_KEY: letters with the same key one after
+// RedriveOrder `oldest`: oldest first, in parallel. `per_key`: letters with the same key one after
 // the other, each only once the previous one was acknowledged; a failure skips the
 // rest of its key.
 type RedriveOrder string

@@ -29,10 +29,10 @@ type Order string
 
 // Orders.
 const (
-	Oldest Order = "OLDEST"
+	Oldest Order = "oldest"
 	// PerKey drives the letters of one key one after the other, each only when
 	// the one before was acknowledged; a failure skips the rest of the key.
-	PerKey Order = "PER_KEY"
+	PerKey Order = "per_key"
 )
 
 // Canary is the first part of a redrive, watched before the rest follows.

@@ -67,7 +67,7 @@ type Key struct{ topic, key string }
 // KeyOf returns the key of a letter; false: it has none.
 func KeyOf(topic string, key []byte) (Key, bool) { return Key{topic, string(key)}, key != nil }
 
-// Keys is the state of keys in a redrive PER_KEY.
+// Keys is the state of keys in a redrive whose order is per_key.
 type Keys map[Key]ItemState
 
 // Noted lists the states of items that decide about younger letters of their key.
@@ -96,7 +96,7 @@ type Choice struct {
 }
 
 // Choose decides which n of the candidates, in their order, are taken and which are
-// skipped: of an Ordered key, and with the order PER_KEY of any key, only the first
+// skipped: of an Ordered key, and with the order per_key of any key, only the first
 // unfinished letter is taken.
 func (r *Redrive) Choose(all []Candidate, keys Keys, routes Routes, n int) (out Choice) {
 	busy := map[Key]bool{}

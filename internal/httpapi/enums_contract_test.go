@@ -39,7 +39,6 @@ var otherStyles = map[string]string{
 	"specversion":                  "CloudEvents'",
 	"datacontenttype":              "a media type",
 	"RedriveAction":                "not moved yet",
-	"RedriveOrder":                 "not moved yet",
 	"BackfillReprocess":            "not moved yet",
 }
 

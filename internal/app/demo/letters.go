@@ -131,7 +131,7 @@ func (f *filler) redrives(ctx context.Context) error {
 		{"mail", "", object{"rate_per_second": 500}},
 		{"invoices", "", object{"rate_per_second": 100, "concurrency": 1, "stop_on": object{"failures": 2}}},
 		{"customers", "", object{"approval_required": true, "max_messages": 100}},
-		{"shipments", "", object{"rate_per_second": 0.5, "order": "PER_KEY"}},
+		{"shipments", "", object{"rate_per_second": 0.5, "order": "per_key"}},
 		{"payments", "pause", object{"rate_per_second": 0.1}},
 	} {
 		in := object{"action": "RETRY", "filter": object{"topic": r.topic}, "reason": r.topic + " works again"}

@@ -125,7 +125,7 @@ func massOperations() (all []massOperation) {
 					return plain(action, `,"approval_required":true,"scheduled_for":"`+at+`"`)(l, ids)
 				}},
 			massOperation{name: "at a low rate", action: action, ask: func(l *ledger, _ []uuid.UUID) (string, string) {
-				return apitest.RedrivesPath, fmt.Sprintf(`{"action":%q,"filter":{"topic":%q},"rate_per_second":100,"order":"OLDEST","reason":"r"}`, action, l.topic)
+				return apitest.RedrivesPath, fmt.Sprintf(`{"action":%q,"filter":{"topic":%q},"rate_per_second":100,"order":"oldest","reason":"r"}`, action, l.topic)
 			}},
 		)
 	}

@@ -178,7 +178,7 @@ func TestARedriveLeavesLettersToTheOneThatBeganEarlier(t *testing.T) {
 	}
 }
 
-// With the order PER_KEY a letter that was being retried when it was collected is waited
+// With the order per_key a letter that was being retried when it was collected is waited
 // for, and a person does not retry a letter out of its order.
 func TestNobodyOvertakesARedrivePerKey(t *testing.T) {
 	t.Parallel()

@@ -186,7 +186,7 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 	return all, err
 }
 
-// keys returns which keys have a letter in flight or a failed one, for the order PER_KEY.
+// keys returns which keys have a letter in flight or a failed one, for the order per_key.
 func (t *taking) keys(ctx context.Context) (dlq.Keys, error) {
 	if t.r.Order != dlq.PerKey {
 		return nil, nil //nolint:nilnil // not needed for other orders

@@ -113,7 +113,7 @@ func redriveOf(action string, more object) func(w *acting) (string, object) {
 
 var (
 	ofRedrive = object{
-		"expected": 7, "rate_per_second": 9, "max_messages": 6, "order": "PER_KEY", "reason": "another", "force": true,
+		"expected": 7, "rate_per_second": 9, "max_messages": 6, "order": "per_key", "reason": "another", "force": true,
 		"stop_on": object{"failures": 3}, "canary": object{"count": 1}, "include_later": true, "concurrency": 3,
 		"filter": object{"topic": "another"}, "scheduled_for": "2026-12-31T00:00:00Z", "approval_required": true,
 	}

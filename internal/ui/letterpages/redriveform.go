@@ -80,7 +80,7 @@ func filterFields() (usual, more []web.Field) {
 var howFields = []web.Field{
 	{Name: "rate_per_second", Label: "Letters per second", Kind: "number", Hint: "50"},
 	{Name: "order", Label: "Order", Kind: "select", Options: []web.Option{
-		{Label: "oldest first, in parallel"}, {Value: "PER_KEY", Label: "in order for each key"},
+		{Label: "oldest first, in parallel"}, {Value: "per_key", Label: "in order for each key"},
 	}},
 	{Name: "concurrency", Label: "Concurrent requests per node", Kind: "number", Hint: "8"},
 	{Name: "canary.count", Label: "Canary: letters to send first", Kind: "number", Hint: "none"},
