@@ -504,11 +504,11 @@ const (
 
 // Defines values for RedriveAction.
 const (
-	RedriveActionDELETE  RedriveAction = "DELETE"
-	RedriveActionDISCARD RedriveAction = "DISCARD"
-	RedriveActionREQUEUE RedriveAction = "REQUEUE"
-	RedriveActionRESOLVE RedriveAction = "RESOLVE"
-	RedriveActionRETRY   RedriveAction = "RETRY"
+	RedriveActionDelete  RedriveAction = "delete"
+	RedriveActionDiscard RedriveAction = "discard"
+	RedriveActionRequeue RedriveAction = "requeue"
+	RedriveActionResolve RedriveAction = "resolve"
+	RedriveActionRetry   RedriveAction = "retry"
 )
 
 // Defines values for RedriveItemState.
@@ -4976,7 +4976,7 @@ type Redrive struct {
 	Halts int `json:"halts"`
 
 	// HaltsAbove It halts before the first letter if it finds more than this: the request's
-	// `expected`; for DISCARD and DELETE at most the number counted at the request.
+	// `expected`; for `discard` and `delete` at most the number counted at the request.
 	HaltsAbove *int64             `json:"halts_above,omitempty"`
 	ID         openapi_types.UUID `json:"id"`
 
@@ -5020,7 +5020,7 @@ type Redrive struct {
 	// Selected Number of `ids` given; absent with a filter.
 	Selected *int64 `json:"selected,omitempty"`
 
-	// Sent For RETRY: letters whose target has answered, in whatever way.
+	// Sent For `retry`: letters whose target has answered, in whatever way.
 	Sent int64 `json:"sent"`
 
 	// Skipped Letters whose status had changed, or whose key was blocked.
@@ -5121,7 +5121,7 @@ type RedriveInput struct {
 	// Filter The filters of `GET /dlq/messages`, under the same names; all must match.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
-	// Force For RETRY only: also retry DEAD letters.
+	// Force For `retry` only: also retry DEAD letters.
 	Force *bool `json:"force,omitempty"`
 
 	// Ids 1 to 10,000 letters.
@@ -5150,10 +5150,10 @@ type RedriveInput struct {
 	// StopOn When a redrive halts automatically.
 	StopOn *RedriveStop `json:"stop_on,omitempty"`
 
-	// Target For RETRY only: replaces the target of each letter; kinds `kafka` and `http`.
+	// Target For `retry` only: replaces the target of each letter; kinds `kafka` and `http`.
 	Target *DeadLetterTarget `json:"target,omitempty"`
 
-	// Transform For RETRY only: a JSON Patch (RFC 6902) applied to every payload; a letter
+	// Transform For `retry` only: a JSON Patch (RFC 6902) applied to every payload; a letter
 	// to which it does not apply fails. The letters themselves are not changed.
 	Transform []JSONObject `json:"transform,omitempty"`
 }

@@ -206,7 +206,7 @@ func (w *walker) letters(target string) {
 func (w *walker) redrives(target string) {
 	create := func(more string) string {
 		w.letter("bulk", target)
-		return w.do("createRedrive", `{"action":"RETRY","filter":{"topic":"bulk"},"reason":"again"`+more+`}`).text("id")
+		return w.do("createRedrive", `{"action":"retry","filter":{"topic":"bulk"},"reason":"again"`+more+`}`).text("id")
 	}
 	id := create(`,"scheduled_for":"` + time.Now().UTC().Add(100*time.Hour).Format(time.RFC3339) + `"`)
 	w.do("updateRedrive", `{"rate_per_second":7,"reason":"slower"}`, id)

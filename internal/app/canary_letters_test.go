@@ -127,7 +127,7 @@ func (a *canaryNode) writeRedrives() {
 		"correlation_id":"#","trace_id":"#","label":["#"]}`
 	create := func(more string) string {
 		a.pushes("bulk")
-		return field(a.does("createRedrive", `{"action":"RETRY","reason":"#",`+more+`}`), "id")
+		return field(a.does("createRedrive", `{"action":"retry","reason":"#",`+more+`}`), "id")
 	}
 	far := `"scheduled_for":"` + time.Now().UTC().Add(100*time.Hour).Format(time.RFC3339) + `"`
 	id := "redrive_id:" + create(filter+`,"target":`+toHTTP+`,"transform":[{"op":"add","path":"/#","value":"#"}],`+far)

@@ -68,7 +68,7 @@ func TestDeadLettersComeFromKafkaAndGoBack(t *testing.T) {
 		t,
 		"POST",
 		b.url+"/api/v1/dlq/redrives",
-		`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000}`,
+		`{"action":"retry","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000}`,
 	)
 	if status/100 != 2 {
 		t.Fatalf("redrive: %d %v", status, redrive)

@@ -28,7 +28,7 @@ func linksBelow(t *testing.T, server, base string) {
 		{"GET", "/job-runs", "", 200, 3},
 		{"POST", "/job-definitions/linked/backfills", `{` + span + `,"reason":"links"}`, 202, 3},
 		{"POST", "/job-runs/bulk", `{"action":"cancel","filter":{"definition":"linked"},"reason":"links"}`, 202, 1},
-		{"POST", "/dlq/redrives", `{"action":"RETRY","filter":{"topic":"none"},"reason":"links"}`, 202, 0},
+		{"POST", "/dlq/redrives", `{"action":"retry","filter":{"topic":"none"},"reason":"links"}`, 202, 0},
 		{"GET", "/search?q=linked", "", 200, 1},
 		{"GET", "/overview", "", 200, 0},
 	} {

@@ -72,7 +72,7 @@ func namesAreRecorded(t *testing.T, n *node, token func(sub, name string) string
 	named("an attempt", at(attempts, "attempts", "actor_name"), "Kim Ö")
 	revisions := send(kim, "GET", "/dlq/messages/"+letter+"/revisions", "")
 	named("a revision", at(revisions, "revisions", "author_name"), "Kim Ö")
-	redrive := send(kim, "POST", "/dlq/redrives", `{"action": "DISCARD", "reason": "r", "filter": {"topic": "orders"},
+	redrive := send(kim, "POST", "/dlq/redrives", `{"action": "discard", "reason": "r", "filter": {"topic": "orders"},
 		"approval_required": true}`)
 	named("a redrive", at(redrive, "actor_name"), "Kim Ö")
 	approved := send(lee, "POST", "/dlq/redrives/"+at(redrive, "id")+"/approve", `{"reason": "r"}`)

@@ -119,7 +119,7 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 	ids["delivery_id"] = w.do("testWebhook", "", ids["webhook_id"]).text("id")
 	ids["message_id"] = w.letter("private-topic", target.URL)
 	ids["fingerprint"] = w.get("/api/v1/dlq/groups?topic=private-topic")["groups"].([]any)[0].(map[string]any)["fingerprint"].(string)
-	ids["redrive_id"] = w.do("createRedrive", `{"action":"RETRY","filter":{"topic":"private-topic"},"reason":"again","scheduled_for":"`+
+	ids["redrive_id"] = w.do("createRedrive", `{"action":"retry","filter":{"topic":"private-topic"},"reason":"again","scheduled_for":"`+
 		time.Now().UTC().Add(100*time.Hour).Format(time.RFC3339)+`"}`).text("id")
 	w.do("createJobDefinition", `{"name":"private-job","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"0"}}`)
 	hour := time.Now().UTC().Truncate(time.Hour)

@@ -52,7 +52,7 @@ func (c *campaign) byLetters() {
 			"POST",
 			"/api/v1/dlq/redrives",
 			fmt.Sprintf(
-				`{"action":"RETRY","ids":[%q],"reason":"x","transform":[{"op":"replace","path":"","value":%s}]}`,
+				`{"action":"retry","ids":[%q],"reason":"x","transform":[{"op":"replace","path":"","value":%s}]}`,
 				id,
 				doc,
 			),
@@ -91,7 +91,7 @@ func (c *campaign) byLetters() {
 		c.operator,
 		"POST",
 		"/api/v1/dlq/redrives",
-		`{"action":"RETRY","filter":{"topic":"many"},"max_messages":1000,"rate_per_second":1000,"reason":"x"}`,
+		`{"action":"retry","filter":{"topic":"many"},"max_messages":1000,"rate_per_second":1000,"reason":"x"}`,
 		202,
 	)
 }

@@ -126,7 +126,7 @@ func TestRerunsAndRedrivesAnswerWhenTheyHaveEnded(t *testing.T) {
 		end                    func()
 	}{
 		{"a rerun", "/api/v1/job-runs/" + first + "/rerun", `{}`, "SUCCEEDED", func() { complete(claimed()) }},
-		{"a redrive", "/api/v1/dlq/redrives", `{"action":"RETRY","filter":{"topic":"t"},"reason":"again","max_messages":1}`,
+		{"a redrive", "/api/v1/dlq/redrives", `{"action":"retry","filter":{"topic":"t"},"reason":"again","max_messages":1}`,
 			"COMPLETED", func() { release <- struct{}{} }},
 	} {
 		// It would wait for longer than the test.

@@ -14,11 +14,11 @@ type RedriveAction string
 
 // Actions of redrives.
 const (
-	BulkRetry   RedriveAction = "RETRY"
-	BulkDiscard RedriveAction = "DISCARD"
-	BulkResolve RedriveAction = "RESOLVE"
-	BulkRequeue RedriveAction = "REQUEUE"
-	BulkDelete  RedriveAction = "DELETE"
+	BulkRetry   RedriveAction = "retry"
+	BulkDiscard RedriveAction = "discard"
+	BulkResolve RedriveAction = "resolve"
+	BulkRequeue RedriveAction = "requeue"
+	BulkDelete  RedriveAction = "delete"
 )
 
 // RedriveActions is every action.

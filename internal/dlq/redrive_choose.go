@@ -201,13 +201,8 @@ func (r *Redrive) AuditLetter(v *Verdict, before *Letter, id uuid.UUID) operator
 	return by.Did(id, before.TenantID, v.UpdatedAt, operator.DeadLetter, before.ID.String(), r.Action.Verb(), detail)
 }
 
-// Verb returns the name of a redrive's action in the audit trail.
-func (a RedriveAction) Verb() string {
-	return map[RedriveAction]string{
-		BulkRetry: VerbRetry, BulkDiscard: VerbDiscard, BulkResolve: VerbResolve, BulkRequeue: VerbRequeue,
-		BulkDelete: VerbDelete,
-	}[a]
-}
+// Verb returns the name of a redrive's action in the audit trail, which is that of the action on a single letter.
+func (a RedriveAction) Verb() string { return string(a) }
 
 // Room returns how many more letters may be in flight while busy ones are. Letters in
 // flight when StopOn halts the redrive are sent anyway, so their number never exceeds

@@ -273,7 +273,7 @@ func TestActionsOfRedrives(t *testing.T) { //nolint:paralleltest // another test
 				}
 				told := r.AuditLetter(&v, &l, uuid.UUID{7})
 				want := told
-				want.ID, want.Actor, want.Verb = uuid.UUID{7}, "ann", strings.ToLower(string(action))
+				want.ID, want.Actor, want.Verb = uuid.UUID{7}, "ann", string(action)
 				want.Kind, want.At = operator.DeadLetter, testNow
 				if diff := cmp.Diff(want, told); diff != "" {
 					t.Errorf("%s: on record (-want +got):\n%s", name, diff)

@@ -67,7 +67,7 @@ func TestBoundsOfARedrive(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
-	for force, says := range map[bool]string{false: "allows RETRY without force", true: "allows RETRY"} {
+	for force, says := range map[bool]string{false: "allows retry without force", true: "allows retry"} {
 		r := Redrive{Action: BulkRetry, Reason: "r", Force: force, Filter: &Filter{Statuses: []Status{Retrying}}}
 		_, err := NewRedrive(r, RedriveRequest{}, uuid.New(), limits, testNow)
 		if f := fault.As(err); f == nil || !strings.HasSuffix(f.Detail, says) {

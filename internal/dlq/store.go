@@ -155,7 +155,7 @@ type Redrives interface {
 	// transaction. A letter whose drive was Withdrawn waits again. One that stays
 	// RETRYING, because its target reports later, is settled by Judge.
 	FinishItems(ctx context.Context, r uuid.UUID, batch []Finish) error
-	// Apply applies a redrive's action, other than RETRY, to up to limit letters, and
+	// Apply applies a redrive's action, other than retry, to up to limit letters, and
 	// records an operator.Action for each.
 	Apply(ctx context.Context, r Redrive, limit int, c Chance) (int, error)
 	// Waits records what a running redrive is waiting for, which its node knows before

@@ -38,7 +38,6 @@ var otherStyles = map[string]string{
 	"ProblemCode":                  "codes, which are constants for clients",
 	"specversion":                  "CloudEvents'",
 	"datacontenttype":              "a media type",
-	"RedriveAction":                "not moved yet",
 	"BackfillReprocess":            "not moved yet",
 }
 

@@ -134,7 +134,7 @@ func (f *filler) redrives(ctx context.Context) error {
 		{"shipments", "", object{"rate_per_second": 0.5, "order": "per_key"}},
 		{"payments", "pause", object{"rate_per_second": 0.1}},
 	} {
-		in := object{"action": "RETRY", "filter": object{"topic": r.topic}, "reason": r.topic + " works again"}
+		in := object{"action": "retry", "filter": object{"topic": r.topic}, "reason": r.topic + " works again"}
 		for name, value := range r.with {
 			in[name] = value
 		}

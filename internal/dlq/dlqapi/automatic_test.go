@@ -105,7 +105,7 @@ func TestARedrivePerKeyIsInOrderBesideAutomaticRetries(t *testing.T) {
 		return strings.HasPrefix(a.Key, "others") && a.N%3 == 0 && before == 0
 	})
 	pushed(e, "orders", target.URL, 600, 20)
-	made := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"order":"per_key","rate_per_second":100}`)
+	made := e.Bulk(`{"action":"retry","reason":"r","filter":{"topic":"orders"},"order":"per_key","rate_per_second":100}`)
 	pushed(e, "others", target.URL, 150, 150)
 	done := e.Until(made.ID, "completed", inState("COMPLETED"))
 	patience.Until(t, "the others are retried automatically", func() bool {
@@ -154,7 +154,7 @@ func TestAutomaticRetriesDoNotPassTheStopConditionOfARedrive(t *testing.T) {
 	down := newArrivals(t, func(arrival, int) bool { return true })
 	up := newArrivals(t, func(a arrival, before int) bool { return before == 0 })
 	pushed(e, "orders", down.URL, 100, 100)
-	made := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"concurrency":1,"rate_per_second":300,` +
+	made := e.Bulk(`{"action":"retry","reason":"r","filter":{"topic":"orders"},"concurrency":1,"rate_per_second":300,` +
 		`"stop_on":{"failures":5}}`)
 	halted := e.Until(made.ID, "halted", inState("HALTED"))
 	sent := len(down.all())

@@ -101,7 +101,7 @@ func massOperations() (all []massOperation) {
 			return apitest.RedrivesPath, fmt.Sprintf(`{"action":%q,"filter":{"topic":%q},"rate_per_second":5000,"reason":"r"%s}`, action, l.topic, more)
 		}
 	}
-	for _, action := range []string{"RETRY", "DISCARD", "RESOLVE", "REQUEUE", "DELETE"} {
+	for _, action := range []string{"retry", "discard", "resolve", "requeue", "delete"} {
 		all = append(all,
 			massOperation{name: "filter", action: action, ask: plain(action, "")},
 			massOperation{name: "as many as are there", action: action, ask: plain(action, `,"expected":1000000`)},
@@ -129,20 +129,20 @@ func massOperations() (all []massOperation) {
 			}},
 		)
 	}
-	all = append(all, massOperation{name: "status", action: "DELETE", ask: func(l *ledger, _ []uuid.UUID) (_, _ string) {
-		return apitest.RedrivesPath, fmt.Sprintf(`{"action":"DELETE","filter":{"topic":%q,"status":["PENDING"]},"rate_per_second":5000,"reason":"r"}`, l.topic)
+	all = append(all, massOperation{name: "status", action: "delete", ask: func(l *ledger, _ []uuid.UUID) (_, _ string) {
+		return apitest.RedrivesPath, fmt.Sprintf(`{"action":"delete","filter":{"topic":%q,"status":["PENDING"]},"rate_per_second":5000,"reason":"r"}`, l.topic)
 	}})
 	for _, verb := range []string{"retry", "discard"} {
 		ask := func(l *ledger, _ []uuid.UUID) (path, body string) {
 			return apitest.GroupsPath + "/" + l.group() + "/" + verb, `{"rate_per_second":5000,"reason":"r"}`
 		}
-		all = append(all, massOperation{name: "group " + verb, action: strings.ToUpper(verb), ask: ask})
+		all = append(all, massOperation{name: "group " + verb, action: verb, ask: ask})
 	}
 	for _, wait := range []string{"0s", "30s"} {
 		ask := func(l *ledger, _ []uuid.UUID) (path, body string) {
 			return "/api/v1/dlq/" + l.topic + "/retry-all?wait=" + wait, `{"rate_per_second":5000}`
 		}
-		all = append(all, massOperation{name: "retry-all, wait " + wait, action: "RETRY", ask: ask})
+		all = append(all, massOperation{name: "retry-all, wait " + wait, action: "retry", ask: ask})
 	}
 	return all
 }
@@ -185,7 +185,7 @@ func TestMassOperationsTouchWhatExistedWhenTheyWereRequested(t *testing.T) {
 	began := time.Now()
 	for n, op := range massOperations() {
 		// No name is the beginning of another one.
-		l := newLedger(e, fmt.Sprintf("topic-%02d", n), target.URL, op.action == "REQUEUE")
+		l := newLedger(e, fmt.Sprintf("topic-%02d", n), target.URL, op.action == "requeue")
 		t.Run(op.action+" by "+op.name, func(t *testing.T) {
 			t.Parallel()
 			stop := make(chan struct{})
@@ -301,7 +301,7 @@ func (l *ledger) untouched(t *testing.T, touched map[uuid.UUID]bool, op massOper
 	t.Helper()
 	stored := l.known()
 	arrived := client.DeadLetterStatusPENDING
-	if op.action == "REQUEUE" {
+	if op.action == "requeue" {
 		arrived = client.DeadLetterStatusDEAD
 	}
 	var one, other int
@@ -310,7 +310,7 @@ func (l *ledger) untouched(t *testing.T, touched map[uuid.UUID]bool, op massOper
 			continue
 		}
 		r := l.e.Send("GET", "/api/v1/dlq/messages/"+id.String(), "", apitest.As("admin")...)
-		switch deleted := op.action == "DELETE" && touched[id]; {
+		switch deleted := op.action == "delete" && touched[id]; {
 		case deleted:
 			if one++; r.Status != http.StatusNotFound {
 				t.Errorf("the deleted letter %s: %d", id, r.Status)

@@ -57,7 +57,7 @@ func TestAFilterHasTheSameMistakesInAQueryAndInABody(t *testing.T) {
 				t.Errorf("%s?%s (-want +got):\n%s", path, tt.query, d)
 			}
 		}
-		got := mistakesOf(q.Send("POST", apitest.RedrivesPath, `{"action":"RETRY","dry_run":true,"filter":{`+tt.body+`}}`),
+		got := mistakesOf(q.Send("POST", apitest.RedrivesPath, `{"action":"retry","dry_run":true,"filter":{`+tt.body+`}}`),
 			422, "REQ_SCHEMA")
 		if d := cmp.Diff(inBody, got); d != "" {
 			t.Errorf("{%s} (-want +got):\n%s", tt.body, d)
@@ -114,7 +114,7 @@ func TestAFilterSelectsTheSameInAQueryAndInABody(t *testing.T) {
 			Matched int `json:"matched"`
 		}
 		q.Send("POST", apitest.RedrivesPath,
-			`{"action":"DELETE","dry_run":true,"filter":`+string(doc)+`}`).Into(&p)
+			`{"action":"delete","dry_run":true,"filter":`+string(doc)+`}`).Into(&p)
 		if p.Matched != tt.want {
 			t.Errorf("a redrive matches %d of %s, want %d", p.Matched, doc, tt.want)
 		}

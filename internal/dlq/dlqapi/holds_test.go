@@ -127,7 +127,7 @@ func TestALetterThatARedriveHoldsHasAnotherETag(t *testing.T) {
 	at := letters + "/" + ids[0].String()
 	later := fmt.Sprintf(`{"next_retry_at":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
 	free := e.Send("PATCH", at, later, "If-Match", "*").Header.Get("ETag")
-	r := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"expected":1}`)
+	r := e.Bulk(`{"action":"retry","reason":"r","filter":{"topic":"orders"},"expected":1}`)
 	e.Until(r.ID, "halted", func(r client.Redrive) bool { return r.State == client.RedriveStateHALTED })
 	sees := func(known string) string {
 		t.Helper()
@@ -158,7 +158,7 @@ func TestAGuardSurvivesTheResume(t *testing.T) {
 	target := newService(t)
 	target.set(true)
 	e.Pushed("orders", target.URL, `{"n":%d}`, 100)
-	r := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000,"stop_on":{"failures":5},"concurrency":2}`)
+	r := e.Bulk(`{"action":"retry","reason":"r","filter":{"topic":"orders"},"rate_per_second":1000,"stop_on":{"failures":5},"concurrency":2}`)
 	at := apitest.RedrivesPath + "/" + r.ID.String()
 	halted := e.Until(r.ID, "halted", func(r client.Redrive) bool { return r.State == client.RedriveStateHALTED })
 	want := halted

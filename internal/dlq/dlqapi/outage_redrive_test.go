@@ -77,11 +77,11 @@ func TestTwoThousandLettersOfAnOutageAreDrivenAgain(t *testing.T) {
 	e.Pushed("refunds", target.URL, `{"n":%d}`, 3)
 
 	var p client.RedrivePreview
-	e.Send("POST", apitest.RedrivesPath, `{"action":"RETRY","filter":{"topic":"orders"},"dry_run":true}`).Into(&p)
+	e.Send("POST", apitest.RedrivesPath, `{"action":"retry","filter":{"topic":"orders"},"dry_run":true}`).Into(&p)
 	if p.Matched != 2000 || p.ByTopic["orders"] != 2000 || len(p.ByTopic) != 1 {
 		t.Fatalf("dry run: %+v", p)
 	}
-	made := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":100,"canary":{"count":20,"watch_seconds":1},"stop_on":{"failures":1}}`)
+	made := e.Bulk(`{"action":"retry","reason":"r","filter":{"topic":"orders"},"rate_per_second":100,"canary":{"count":20,"watch_seconds":1},"stop_on":{"failures":1}}`)
 	path := apitest.RedrivesPath + "/" + made.ID.String()
 	watched := e.Until(made.ID, "watching its canary", func(r client.Redrive) bool { return r.WatchedAt != nil })
 	taken, _ := target.counts()
@@ -156,7 +156,7 @@ func TestARedriveHaltsWhenTheOutageIsNotOver(t *testing.T) {
 	target := newService(t)
 	target.set(true)
 	ids := e.Pushed("orders", target.URL, `{"n":%d}`, 300)
-	made := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"rate_per_second":100,"stop_on":{"failure_ratio":0.5}}`)
+	made := e.Bulk(`{"action":"retry","reason":"r","filter":{"topic":"orders"},"rate_per_second":100,"stop_on":{"failure_ratio":0.5}}`)
 	path := apitest.RedrivesPath + "/" + made.ID.String()
 	halted := e.Until(made.ID, "halted", inState("HALTED"))
 	_, refused := target.counts()

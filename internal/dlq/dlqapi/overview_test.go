@@ -55,7 +55,7 @@ func TestGroupsAreChangedByOperators(t *testing.T) {
 
 	var made client.Redrive
 	r = e.Send("POST", path+"/discard", `{"reason":"test data"}`)
-	if r.Into(&made); r.Status != http.StatusAccepted || made.Action != "DISCARD" {
+	if r.Into(&made); r.Status != http.StatusAccepted || made.Action != "discard" {
 		t.Fatalf("discard: %d %s", r.Status, r.Body)
 	}
 	if done := e.Until(made.ID, "over", inState("COMPLETED")); done.Done != 4 {

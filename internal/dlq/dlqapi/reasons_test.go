@@ -16,8 +16,8 @@ func TestTheReasonOfARedriveIsRecorded(t *testing.T) {
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2)
 	group := "/api/v1/dlq/groups/" + e.Group() + "/retry"
 	for _, tt := range []struct{ path, members string }{
-		{apitest.RedrivesPath, `"action":"RETRY","filter":{"topic":"orders"}`},
-		{apitest.RedrivesPath, `"action":"DISCARD","filter":{"topic":"orders"}`},
+		{apitest.RedrivesPath, `"action":"retry","filter":{"topic":"orders"}`},
+		{apitest.RedrivesPath, `"action":"discard","filter":{"topic":"orders"}`},
 		{group, `"max_messages":1`},
 	} {
 		for _, reason := range []string{"", `,"reason":""`, `,"reason":" \t"`} {

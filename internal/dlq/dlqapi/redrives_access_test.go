@@ -27,21 +27,21 @@ func TestTheSizeLimitOfARedriveIsCheckedBeforeAnythingIsStored(t *testing.T) {
 		who, path, body string
 		status          int
 	}{
-		{"auditor", apitest.RedrivesPath, `{"action":"RETRY","reason":"r","ids":[` + quoted[0] + `]}`, 403},
-		{"operator", apitest.RedrivesPath, `{"action":"RETRY","reason":"r","ids":[` + strings.Join(quoted[:2], ",") + `]}`, 202},
-		{"operator", apitest.RedrivesPath, `{"action":"RETRY","reason":"r","ids":[` + strings.Join(quoted, ",") + `]}`, 403},
-		{"operator", apitest.RedrivesPath, `{"action":"RETRY","reason":"r","ids":[` + strings.Join(quoted, ",") + `],"max_messages":2}`, 202},
-		{"operator", apitest.RedrivesPath, `{"action":"RETRY","reason":"r","all":true}`, 403},
-		{"operator", apitest.RedrivesPath, `{"action":"RETRY","reason":"r","all":true,"max_messages":3}`, 403},
-		{"operator", apitest.RedrivesPath, `{"action":"RETRY","all":true,"dry_run":true}`, 200},
-		{"operator", apitest.RedrivesPath, `{"action":"REQUEUE","ids":[` + quoted[0] + `],"reason":"r"}`, 403},
-		{"operator", apitest.RedrivesPath, `{"action":"DELETE","ids":[` + quoted[0] + `],"reason":"r"}`, 403},
+		{"auditor", apitest.RedrivesPath, `{"action":"retry","reason":"r","ids":[` + quoted[0] + `]}`, 403},
+		{"operator", apitest.RedrivesPath, `{"action":"retry","reason":"r","ids":[` + strings.Join(quoted[:2], ",") + `]}`, 202},
+		{"operator", apitest.RedrivesPath, `{"action":"retry","reason":"r","ids":[` + strings.Join(quoted, ",") + `]}`, 403},
+		{"operator", apitest.RedrivesPath, `{"action":"retry","reason":"r","ids":[` + strings.Join(quoted, ",") + `],"max_messages":2}`, 202},
+		{"operator", apitest.RedrivesPath, `{"action":"retry","reason":"r","all":true}`, 403},
+		{"operator", apitest.RedrivesPath, `{"action":"retry","reason":"r","all":true,"max_messages":3}`, 403},
+		{"operator", apitest.RedrivesPath, `{"action":"retry","all":true,"dry_run":true}`, 200},
+		{"operator", apitest.RedrivesPath, `{"action":"requeue","ids":[` + quoted[0] + `],"reason":"r"}`, 403},
+		{"operator", apitest.RedrivesPath, `{"action":"delete","ids":[` + quoted[0] + `],"reason":"r"}`, 403},
 		{"operator", "/api/v1/dlq/orders/retry-all?wait=0s", `{"max_messages":1}`, 403},
 		{"operator", "/api/v1/dlq/groups/" + group + "/retry", `{"reason":"r"}`, 403},
 		{"operator", "/api/v1/dlq/groups/" + group + "/discard", `{"reason":"r"}`, 403},
 		{"operator", "/api/v1/dlq/groups/" + group + "/discard", `{"reason":"r","max_messages":1}`, 202},
-		{"admin", apitest.RedrivesPath, `{"action":"RETRY","reason":"r","all":true}`, 202},
-		{"admin", apitest.RedrivesPath, `{"action":"DELETE","ids":[` + quoted[0] + `],"reason":"r"}`, 202},
+		{"admin", apitest.RedrivesPath, `{"action":"retry","reason":"r","all":true}`, 202},
+		{"admin", apitest.RedrivesPath, `{"action":"delete","ids":[` + quoted[0] + `],"reason":"r"}`, 202},
 	} {
 		r := e.Send("POST", tt.path, tt.body, apitest.As(tt.who)...)
 		if r.Status != tt.status {
@@ -50,7 +50,7 @@ func TestTheSizeLimitOfARedriveIsCheckedBeforeAnythingIsStored(t *testing.T) {
 			r.Wants(http.StatusForbidden, principal.CodeForbidden)
 		}
 	}
-	made := e.Bulk(`{"action":"RETRY","reason":"r","ids":[`+quoted[0]+`],"scheduled_for":"`+later()+`"}`, apitest.As("operator")...)
+	made := e.Bulk(`{"action":"retry","reason":"r","ids":[`+quoted[0]+`],"scheduled_for":"`+later()+`"}`, apitest.As("operator")...)
 	for _, verb := range []string{"pause", "resume", "cancel", "approve"} {
 		e.Send("POST", apitest.RedrivesPath+"/"+made.ID.String()+"/"+verb, "",
 			apitest.As("operator")...).Wants(http.StatusForbidden, principal.CodeForbidden)
@@ -83,7 +83,7 @@ func TestAFilterInABodyHasEveryFilterOfTheList(t *testing.T) {
 		t.Errorf("%d filters are tried, the contract has %d", len(all), len(properties))
 	}
 	for filter, want := range all {
-		r := e.Send("POST", apitest.RedrivesPath, `{"action":"RETRY","filter":{`+filter+`},"dry_run":true}`)
+		r := e.Send("POST", apitest.RedrivesPath, `{"action":"retry","filter":{`+filter+`},"dry_run":true}`)
 		var p client.RedrivePreview
 		if r.Into(&p); r.Status != http.StatusOK || fmt.Sprint(p.Matched) != want {
 			t.Errorf("%s: %d, matched %d, want %s: %.300s", filter, r.Status, p.Matched, want, r.Body)
@@ -105,7 +105,7 @@ func TestARedriveIsApprovedByAnotherUser(t *testing.T) {
 	people := map[string]string{"admin": "key:admin", "root": "key:*:root"}
 	e := newQueueEdge(t, apitest.Guarded)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2, apitest.As("operator")...)
-	made := e.Bulk(`{"action":"DISCARD","filter":{"topic":"orders"},"reason":"r","approval_required":true}`, apitest.As("admin")...)
+	made := e.Bulk(`{"action":"discard","filter":{"topic":"orders"},"reason":"r","approval_required":true}`, apitest.As("admin")...)
 	path := apitest.RedrivesPath + "/" + made.ID.String()
 	if made.State != "AWAITING_APPROVAL" || made.Actor != people["admin"] {
 		t.Fatalf("made %+v", made)
@@ -127,7 +127,7 @@ func TestRedrivesGroupsTopicsAndActionsOfOtherTenantsDoNotExist(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t, apitest.Guarded)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2, apitest.As("admin")...)
-	made := e.Bulk(`{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"scheduled_for":"`+later()+`"}`, append(apitest.As("admin"), "Idempotency-Key", "k")...)
+	made := e.Bulk(`{"action":"retry","reason":"r","filter":{"topic":"orders"},"scheduled_for":"`+later()+`"}`, append(apitest.As("admin"), "Idempotency-Key", "k")...)
 	group := e.Group(apitest.As("admin")...)
 	for _, call := range [][4]string{
 		{"GET", apitest.RedrivesPath + "/%s", "", "DLQ_REDRIVE_NOT_FOUND"}, {"GET", apitest.RedrivesPath + "/%s/items", "", "DLQ_REDRIVE_NOT_FOUND"},
@@ -158,8 +158,8 @@ func TestRedrivesGroupsTopicsAndActionsOfOtherTenantsDoNotExist(t *testing.T) {
 	}
 	// The same key of another tenant is another one, and all they have is theirs alone.
 	var preview client.RedrivePreview
-	e.Send("POST", apitest.RedrivesPath, `{"action":"RETRY","all":true,"dry_run":true}`, apitest.As("foreign")...).Into(&preview)
-	theirs := e.Bulk(`{"action":"DISCARD","all":true,"reason":"r"}`, append(apitest.As("foreign"), "Idempotency-Key", "k")...)
+	e.Send("POST", apitest.RedrivesPath, `{"action":"retry","all":true,"dry_run":true}`, apitest.As("foreign")...).Into(&preview)
+	theirs := e.Bulk(`{"action":"discard","all":true,"reason":"r"}`, append(apitest.As("foreign"), "Idempotency-Key", "k")...)
 	if theirs.ID == made.ID || preview.Matched != 0 {
 		t.Errorf("matched %d, redrive %s", preview.Matched, theirs.ID)
 	}

@@ -29,7 +29,7 @@ func TestARedriveSkipsLettersOfADisabledWebhook(t *testing.T) {
 	}
 	first, second, other := hooked(), hooked(), q.push(q.toTarget(""))
 	ids := `["` + first.ID.String() + `","` + second.ID.String() + `","` + other.ID.String() + `"]`
-	made := q.Bulk(`{"action":"RETRY","ids":` + ids + `,"rate_per_second":1000,"stop_on":{"failures":1},"reason":"r"}`)
+	made := q.Bulk(`{"action":"retry","ids":` + ids + `,"rate_per_second":1000,"stop_on":{"failures":1},"reason":"r"}`)
 	done := q.Until(made.ID, "completed", func(r client.Redrive) bool { return r.State == "COMPLETED" })
 	if done.Done != 1 || done.Skipped != 2 || done.Failed != 0 || done.Sent != 1 {
 		t.Errorf("done %d, skipped %d, failed %d, sent %d", done.Done, done.Skipped, done.Failed, done.Sent)

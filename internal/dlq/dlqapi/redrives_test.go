@@ -41,21 +41,21 @@ func TestAnInvalidRedriveIsRefusedWithEveryMistake(t *testing.T) {
 	}{
 		{"no action", `{"all":true}`, "REQ_SCHEMA", []string{"/action"}},
 		{"an action that does not exist", `{"action":"FORGET","all":true}`, "REQ_SCHEMA", []string{"/action"}},
-		{"an unknown member", `{"action":"RETRY","reason":"r","all":true,"colour":"red"}`, "REQ_SCHEMA", []string{"/colour"}},
-		{"an unknown filter", `{"action":"RETRY","reason":"r","filter":{"topics":"orders"}}`, "REQ_SCHEMA", []string{"/filter/topics"}},
-		{"an unknown status", `{"action":"RETRY","reason":"r","filter":{"status":["OPEN"]}}`, "REQ_SCHEMA", []string{"/filter/status/0"}},
-		{"a filter that is half a pair", `{"action":"RETRY","reason":"r","filter":{"payload":["customer"]}}`, "REQ_SCHEMA", []string{"/filter/payload"}},
-		{"a filter by nobody", `{"action":"RETRY","reason":"r","filter":{"saga_id":"00000000-0000-0000-0000-000000000000"}}`, "REQ_SCHEMA", []string{"/filter/saga_id"}},
-		{"nothing that it is for", `{"action":"RETRY","reason":"r"}`, "DLQ_INVALID", []string{"/ids"}},
-		{"an empty filter", `{"action":"RETRY","reason":"r","filter":{}}`, "DLQ_INVALID", []string{"/filter"}},
-		{"an empty filter in disguise", `{"action":"RETRY","reason":"r","filter":{"status":[],"label":[],"topic":"*"}}`, "DLQ_INVALID", []string{"/filter"}},
-		{"ids and a filter", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"filter":{"topic":"a"}}`, "DLQ_INVALID", []string{"/ids"}},
-		{"no reason", `{"action":"DELETE","ids":["` + id + `"]}`, "DLQ_INVALID", []string{"/reason"}},
-		{"a rate beyond the limit", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"rate_per_second":5001}`, "DLQ_INVALID", []string{"/rate_per_second"}},
-		{"a patch that is none", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"transform":[{"op":"add","path":"a","value":1}]}`, "DLQ_INVALID", []string{"/transform/0/path"}},
-		{"a target it may not go to", `{"action":"RETRY","reason":"r","filter":{"topic":"orders"},"target":{"kind":"http","url":"http://127.0.0.1:9/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target"}},
-		{"a target that nobody may go to", `{"action":"RETRY","reason":"r","ids":["` + id + `"],"target":{"kind":"http","url":"http://169.254.169.254/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target/url"}},
-		{"several at once", `{"action":"DISCARD","filter":{},"force":true,"max_messages":1}`, "DLQ_INVALID", []string{"/filter", "/force", "/reason"}},
+		{"an unknown member", `{"action":"retry","reason":"r","all":true,"colour":"red"}`, "REQ_SCHEMA", []string{"/colour"}},
+		{"an unknown filter", `{"action":"retry","reason":"r","filter":{"topics":"orders"}}`, "REQ_SCHEMA", []string{"/filter/topics"}},
+		{"an unknown status", `{"action":"retry","reason":"r","filter":{"status":["OPEN"]}}`, "REQ_SCHEMA", []string{"/filter/status/0"}},
+		{"a filter that is half a pair", `{"action":"retry","reason":"r","filter":{"payload":["customer"]}}`, "REQ_SCHEMA", []string{"/filter/payload"}},
+		{"a filter by nobody", `{"action":"retry","reason":"r","filter":{"saga_id":"00000000-0000-0000-0000-000000000000"}}`, "REQ_SCHEMA", []string{"/filter/saga_id"}},
+		{"nothing that it is for", `{"action":"retry","reason":"r"}`, "DLQ_INVALID", []string{"/ids"}},
+		{"an empty filter", `{"action":"retry","reason":"r","filter":{}}`, "DLQ_INVALID", []string{"/filter"}},
+		{"an empty filter in disguise", `{"action":"retry","reason":"r","filter":{"status":[],"label":[],"topic":"*"}}`, "DLQ_INVALID", []string{"/filter"}},
+		{"ids and a filter", `{"action":"retry","reason":"r","ids":["` + id + `"],"filter":{"topic":"a"}}`, "DLQ_INVALID", []string{"/ids"}},
+		{"no reason", `{"action":"delete","ids":["` + id + `"]}`, "DLQ_INVALID", []string{"/reason"}},
+		{"a rate beyond the limit", `{"action":"retry","reason":"r","ids":["` + id + `"],"rate_per_second":5001}`, "DLQ_INVALID", []string{"/rate_per_second"}},
+		{"a patch that is none", `{"action":"retry","reason":"r","ids":["` + id + `"],"transform":[{"op":"add","path":"a","value":1}]}`, "DLQ_INVALID", []string{"/transform/0/path"}},
+		{"a target it may not go to", `{"action":"retry","reason":"r","filter":{"topic":"orders"},"target":{"kind":"http","url":"http://127.0.0.1:9/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target"}},
+		{"a target that nobody may go to", `{"action":"retry","reason":"r","ids":["` + id + `"],"target":{"kind":"http","url":"http://169.254.169.254/x"}}`, "DLQ_TARGET_NOT_ALLOWED", []string{"/target/url"}},
+		{"several at once", `{"action":"discard","filter":{},"force":true,"max_messages":1}`, "DLQ_INVALID", []string{"/filter", "/force", "/reason"}},
 	} {
 		p := e.Send("POST", apitest.RedrivesPath, tt.body).Wants(http.StatusUnprocessableEntity, tt.code)
 		var got []string
@@ -82,7 +82,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 25)
 	e.Pushed("refunds", nowhere(t), `{"n":%d}`, 5)
 	var p client.RedrivePreview
-	r := e.Send("POST", apitest.RedrivesPath, `{"action":"RETRY","filter":{"error_type":"IOError"},"dry_run":true}`)
+	r := e.Send("POST", apitest.RedrivesPath, `{"action":"retry","filter":{"error_type":"IOError"},"dry_run":true}`)
 	r.Into(&p)
 	shown := p
 	shown.Matched, shown.BlockedKeys = 30, 0
@@ -90,7 +90,7 @@ func TestADryRunCountsAndChangesNothing(t *testing.T) {
 	if diff := cmp.Diff(shown, p); diff != "" || r.Status != http.StatusOK || len(p.ByGroup) != 2 || len(p.Sample) != 10 {
 		t.Errorf("dry run: %d with %d groups and a sample of %d (-want +got):\n%s", r.Status, len(p.ByGroup), len(p.Sample), diff)
 	}
-	r = e.Send("POST", apitest.RedrivesPath, `{"action":"RETRY","filter":{"payload":["n=3"],"topic":"orders"},"dry_run":true}`)
+	r = e.Send("POST", apitest.RedrivesPath, `{"action":"retry","filter":{"payload":["n=3"],"topic":"orders"},"dry_run":true}`)
 	if r.Into(&p); p.Matched != 1 {
 		t.Errorf("by a member of the payload: %d %.600s", r.Status, r.Body)
 	}
@@ -115,7 +115,7 @@ func TestAnIdempotencyKeyMakesOneRedrive(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
 	ids := e.Pushed("orders", nowhere(t), `{"n":%d}`, 2)
-	body := `{"action":"DISCARD","ids":["` + ids[0].String() + `"],"reason":"duplicates"}`
+	body := `{"action":"discard","ids":["` + ids[0].String() + `"],"reason":"duplicates"}`
 	first := e.Bulk(body, "Idempotency-Key", "k-1")
 	r := e.Send("POST", apitest.RedrivesPath, body, "Idempotency-Key", "k-1")
 	var again client.Redrive
@@ -163,7 +163,7 @@ func TestEachBulkActionIsApplied(t *testing.T) {
 		id     uuid.UUID
 		want   string
 	}{
-		{"DISCARD", ids[0], "DEAD DISCARDED"}, {"RESOLVE", ids[1], "RESOLVED MANUAL"}, {"DELETE", ids[2], "GONE"}, {"REQUEUE", ids[0], "PENDING"},
+		{"discard", ids[0], "DEAD DISCARDED"}, {"resolve", ids[1], "RESOLVED MANUAL"}, {"delete", ids[2], "GONE"}, {"requeue", ids[0], "PENDING"},
 	} {
 		made := e.Bulk(`{"action":"` + tt.action + `","ids":["` + tt.id.String() + `"],"reason":"r"}`)
 		r := e.Send("GET", apitest.RedrivesPath+"/"+made.ID.String()+"?wait=30s", "")
@@ -179,13 +179,13 @@ func TestEachBulkActionIsApplied(t *testing.T) {
 			t.Errorf("after %s the letter is %s, want %s", tt.action, got, tt.want)
 		}
 		var actions client.ActionList
-		e.Send("GET", "/api/v1/audit?kind=dead_letter&subject="+tt.id.String()+"&verb="+strings.ToLower(tt.action), "").Into(&actions)
+		e.Send("GET", "/api/v1/audit?kind=dead_letter&subject="+tt.id.String()+"&verb="+tt.action, "").Into(&actions)
 		if len(actions.Actions) != 1 || *actions.Actions[0].Reason != "r" {
 			t.Errorf("%s left the actions %+v", tt.action, actions.Actions)
 		}
 	}
 	// Letters that were dealt with meanwhile are skipped.
-	made := e.Bulk(`{"action":"DISCARD","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() +
+	made := e.Bulk(`{"action":"discard","ids":["` + ids[1].String() + `","` + ids[3].String() + `","` + uuid.NewString() +
 		`"],"reason":"r"}`)
 	done := e.Until(made.ID, "over", inState("COMPLETED"))
 	path := "/api/v1/dlq/redrives/" + made.ID.String()
@@ -209,7 +209,7 @@ func TestARedriveIsStoppedAndChangedByOperators(t *testing.T) {
 	t.Parallel()
 	e := newQueueEdge(t)
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 3)
-	made := e.Bulk(`{"action":"RETRY","filter":{"topic":"orders"},"scheduled_for":"` + later() + `","reason":"later"}`)
+	made := e.Bulk(`{"action":"retry","filter":{"topic":"orders"},"scheduled_for":"` + later() + `","reason":"later"}`)
 	path := apitest.RedrivesPath + "/" + made.ID.String()
 	var r client.Redrive
 	step := func(method, what, body string, header ...string) apitest.Reply {
@@ -272,7 +272,7 @@ func TestATargetIsAllowedByThePolicyOfEachTopic(t *testing.T) {
 	}
 	e.Pushed("orders", nowhere(t), `{"n":%d}`, 2)
 	allowed := e.Pushed("refunds", nowhere(t), `{"n":%d}`, 2)
-	made := e.Bulk(`{"action":"RETRY","reason":"r","all":true,"target":{"kind":"http","url":"` + target.URL + `/again"}}`)
+	made := e.Bulk(`{"action":"retry","reason":"r","all":true,"target":{"kind":"http","url":"` + target.URL + `/again"}}`)
 	done := e.Until(made.ID, "completed", inState("COMPLETED"))
 	taken, _ := target.counts()
 	if diff := cmp.Diff(once(allowed), taken); diff != "" || done.Done != 2 || done.Failed != 2 {

@@ -120,7 +120,7 @@ func TestUnknownIDsAreReported(t *testing.T) {
 	t.Parallel()
 	q := newQueue(t)
 	l, unknown := q.push(q.toTarget("")), uuid.New()
-	body := `"action":"RETRY","reason":"r","ids":["` + l.ID.String() + `","` + unknown.String() + `"]`
+	body := `"action":"retry","reason":"r","ids":["` + l.ID.String() + `","` + unknown.String() + `"]`
 	var r client.Redrive
 	if got := q.Send("POST", "/api/v1/dlq/redrives", "{"+body+"}"); got.Status == http.StatusAccepted {
 		got.Into(&r)

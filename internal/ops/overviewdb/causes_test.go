@@ -215,7 +215,7 @@ func (t trouble) letters() {
 	t.change("/dlq/groups/"+groups[0].(object)["fingerprint"].(string), `{"state": "RESOLVED"}`)
 	letter("mail", "the mailbox is full")
 	for i := range 2 {
-		t.made("POST", "/dlq/redrives", object{"action": "RETRY", "filter": object{"topic": "mail"}, "reason": "test",
+		t.made("POST", "/dlq/redrives", object{"action": "retry", "filter": object{"topic": "mail"}, "reason": "test",
 			"approval_required": i > 0, "stop_on": object{"failures": 1}})
 	}
 }

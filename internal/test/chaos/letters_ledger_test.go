@@ -91,7 +91,7 @@ func (m *letterWorld) bulkUnderKills(target map[string]any, ledger func() map[st
 	m.extra = append(m.extra, "SKALD_DLQ_AUTO_RETRY=false", "SKALD_DLQ_BATCH=200")
 	p, letters := m.start(m.extra...), ledgerLetters[chaosMode(m.t)]
 	ids := m.pushMany(letters, target)
-	id, _ := m.call("/dlq/redrives", map[string]any{"action": "RETRY", "ids": ids, "rate_per_second": 10_000,
+	id, _ := m.call("/dlq/redrives", map[string]any{"action": "retry", "ids": ids, "rate_per_second": 10_000,
 		"reason": "ledger"})["id"].(string)
 	came := func() int { return m.ask(`SELECT done + failed + skipped FROM dlq.dlq_redrives WHERE id = $1`, id) }
 	for kill := range ledgerKills {

@@ -201,7 +201,7 @@ func (m *letterWorld) dieAt(point failpoint.Name) {
 	p := m.start("SKALD_DLQ_INITIAL_INTERVAL=1h", "SKALD_DLQ_MAX_INTERVAL=1h")
 	due, bulk := m.push(sweepLetters), m.push(sweepLetters)
 	redrive, _ := m.call("/dlq/redrives", map[string]any{
-		"action":          "RETRY",
+		"action":          "retry",
 		"ids":             bulk,
 		"rate_per_second": 1000,
 		"reason":          "sweep",

@@ -320,7 +320,7 @@ func (p *post) redrive(ctx context.Context, t *testing.T) (id string) {
 	t.Helper()
 	p.until(ctx, t, "a redrive is accepted", func() bool {
 		id, _ = p.call(ctx, http.MethodPost, "/api/v1/dlq/redrives", map[string]any{
-			"action":          "RETRY",
+			"action":          "retry",
 			"filter":          map[string]any{"status": []string{"PENDING"}},
 			"rate_per_second": 5000,
 			"reason":          "chaos",

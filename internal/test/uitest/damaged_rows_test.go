@@ -116,7 +116,7 @@ var damagedRows = []damagedRow{
 		name: "a redrive", damage: `UPDATE dlq.dlq_redrives SET filter = '[5]' WHERE id = $1`,
 		make: func(t *testing.T, s *uitest.Server) string {
 			return made(t, s, "/dlq/redrives", map[string]any{
-				"action": "RETRY", "filter": map[string]any{"topic": "nothing"}, "reason": "test",
+				"action": "retry", "filter": map[string]any{"topic": "nothing"}, "reason": "test",
 				"scheduled_for": "2026-12-24T00:00:00Z",
 			})
 		},

@@ -28,7 +28,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 		t.Helper()
 		return fmt.Sprint(path, "/", idOf(w.Must(t, "POST", path, body)))
 	}
-	later := object{"action": "RETRY", "filter": object{"topic": "dry"}, "reason": "r",
+	later := object{"action": "retry", "filter": object{"topic": "dry"}, "reason": "r",
 		"scheduled_for": at(24)}
 	redrive, paused := made("/dlq/redrives", later), made("/dlq/redrives", later)
 	w.Must(t, "POST", paused+"/pause", object{})

@@ -23,7 +23,7 @@ func TestALetterThatARedriveHoldsNamesIt(t *testing.T) {
 	retried(ids[1])
 	redrive := operations()[0]
 	made := w.Must(t, "POST", "/dlq/redrives", object{
-		"action": "RETRY", "filter": object{"topic": "held"}, "expected": 2, "reason": "r",
+		"action": "retry", "filter": object{"topic": "held"}, "expected": 2, "reason": "r",
 	})
 	id := idOf(made)
 	w.awaitState(&redrive, id, "HALTED")

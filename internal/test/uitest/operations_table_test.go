@@ -117,7 +117,7 @@ var (
 		"stop_on": object{"failures": 3}, "canary": object{"count": 1}, "include_later": true, "concurrency": 3,
 		"filter": object{"topic": "another"}, "scheduled_for": "2026-12-31T00:00:00Z", "approval_required": true,
 	}
-	ofIDs = object{"expected": 7, "rate_per_second": 9, "reason": "another", "action": "DISCARD",
+	ofIDs = object{"expected": 7, "rate_per_second": 9, "reason": "another", "action": "discard",
 		"ids": []string{"01980000-0000-7000-8000-000000000000"}}
 )
 
@@ -125,30 +125,30 @@ func operations() []operation {
 	soon := func() string { return time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339Nano) }
 	return []operation{
 		{
-			name: "redrive-by-filter", add: letters, ask: redriveOf("RETRY", nil),
+			name: "redrive-by-filter", add: letters, ask: redriveOf("retry", nil),
 			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RETRYING", changed: ofRedrive,
 		},
 		{
 			name: "redrive-by-ids", add: letters, ask: func(w *acting) (string, object) {
-				return "/dlq/redrives", object{"action": "RETRY", "reason": "r",
+				return "/dlq/redrives", object{"action": "retry", "reason": "r",
 					"ids": w.ids("/dlq/messages?topic="+w.name, "messages", "id")}
 			},
 			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RETRYING", changed: ofIDs,
 		},
 		{
 			name: "redrive-of-a-group", add: letters, ask: func(w *acting) (string, object) {
-				return "/dlq/redrives", object{"action": "RESOLVE", "filter": object{"fingerprint": w.group()}, "reason": "r"}
+				return "/dlq/redrives", object{"action": "resolve", "filter": object{"fingerprint": w.group()}, "reason": "r"}
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RESOLVED", changed: object{"expected": 7, "action": "DISCARD"},
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING RESOLVED", changed: object{"expected": 7, "action": "discard"},
 		},
 		{
 			name: "scheduled-redrive", add: letters, ask: func(w *acting) (string, object) {
-				return redriveOf("DISCARD", object{"scheduled_for": soon()})(w)
+				return redriveOf("discard", object{"scheduled_for": soon()})(w)
 			},
-			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING DEAD", changed: object{"expected": 7, "action": "RETRY"},
+			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter status PENDING DEAD", changed: object{"expected": 7, "action": "retry"},
 		},
 		{
-			name: "approved-redrive", add: letters, ask: redriveOf("DELETE", object{"approval_required": true}),
+			name: "approved-redrive", add: letters, ask: redriveOf("delete", object{"approval_required": true}),
 			read: "/dlq/redrives/", kind: "redrive", done: "done", plan: "dead_letter place live -",
 			changed: object{"expected": 7, "approval_required": false},
 			before: func(w *acting, o object) {

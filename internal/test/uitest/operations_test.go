@@ -231,12 +231,12 @@ func TestARedriveDoesNotTakeLettersThatAreImportedLater(t *testing.T) {
 	exported := w.lines("GET", "/dlq/export?topic=imported", "")
 	redrive := operations()[0]
 	del := w.Must(t, "POST", "/dlq/redrives", object{
-		"action": "DELETE", "filter": object{"topic": "imported"}, "reason": "r",
+		"action": "delete", "filter": object{"topic": "imported"}, "reason": "r",
 	})
 	w.awaitState(&redrive, idOf(del), "COMPLETED")
 	letters(w, 3)
 	made := w.Must(t, "POST", "/dlq/redrives", object{
-		"action": "DISCARD", "filter": object{"topic": "imported"}, "expected": 2, "reason": "r",
+		"action": "discard", "filter": object{"topic": "imported"}, "expected": 2, "reason": "r",
 	})
 	w.awaitState(&redrive, idOf(made), "HALTED")
 	if answer := w.lines("POST", "/dlq/import", exported); !strings.Contains(answer, `"imported":2`) {

@@ -56,7 +56,7 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 		return nil
 	}
 	path := "/ui/dlq/groups/" + g.Fingerprint
-	retry := v.Button("Retry", web.Redrive("RETRY", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
+	retry := v.Button("Retry", web.Redrive("retry", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
 		"Retry its pending letters: ten first, the rest if none of those comes back.", web.Changes)
 	retry.Page = true
 	all = append(all, retry)
@@ -73,7 +73,7 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 		add("Reopen", "reopen", "The cause persists.")
 	}
 	add("Assign", "assign", "Who is investigating, and a note.")
-	discard := v.Button("Discard", web.Redrive("DISCARD", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
+	discard := v.Button("Discard", web.Redrive("discard", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
 		"Give up its pending letters. They are no longer retried.", web.Dangerous)
 	discard.Page = true
 	return append(all, discard)

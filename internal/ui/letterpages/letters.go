@@ -86,7 +86,7 @@ func (p *pages) listed(v *web.Visit, d *letterList, title string) (*web.Page, er
 	d.Export = "/api/v1/dlq/export?" + sent.Encode()
 	if !p.kit.ReadOnly && !d.Archived {
 		for _, action := range []string{"Retry", "Resolve", "Discard", "Requeue"} {
-			d.Picked = append(d.Picked, v.ForSelected(action+" selected", strings.ToUpper(action), "dlq:write"))
+			d.Picked = append(d.Picked, v.ForSelected(action+" selected", strings.ToLower(action), "dlq:write"))
 		}
 		fits := v.Button("All that match", "/ui/redrives/new?"+filterOf(sent).Encode(), "dlq:write",
 			"Retry, discard or resolve all letters that match the filters.", web.Changes)

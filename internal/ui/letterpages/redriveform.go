@@ -34,9 +34,9 @@ type formPart struct {
 
 // redriveActions describe what a redrive does to each letter.
 var redriveActions = []web.Option{
-	{Value: "RETRY", Label: "retry them"}, {Value: "RESOLVE", Label: "resolve them: handled elsewhere"},
-	{Value: "DISCARD", Label: "discard them"}, {Value: "REQUEUE", Label: "requeue those that are dead"},
-	{Value: "DELETE", Label: "delete them"},
+	{Value: "retry", Label: "retry them"}, {Value: "resolve", Label: "resolve them: handled elsewhere"},
+	{Value: "discard", Label: "discard them"}, {Value: "requeue", Label: "requeue those that are dead"},
+	{Value: "delete", Label: "delete them"},
 }
 
 // listed are filters that have several values; those of enums are separated by spaces or commas.
@@ -116,7 +116,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 		v.Form.Set("ids", strings.Join(ids, "\n"))
 	}
 	if v.Form.Get("action") == "" {
-		v.Form.Set("action", "RETRY")
+		v.Form.Set("action", "retry")
 	}
 	action := v.Form.Get("action")
 	usual, more := filterFields()
@@ -161,12 +161,12 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	a.Show = func(answer []byte) (*web.Preview, error) {
 		shown, n, err := p.showRedrive(v, answer)
 		seen = strconv.FormatInt(n, 10)
-		if action == "DELETE" || action == "DISCARD" {
+		if action == "delete" || action == "discard" {
 			a.Confirm = seen
 		}
 		return shown, err
 	}
-	if action == "DELETE" || action == "DISCARD" {
+	if action == "delete" || action == "discard" {
 		a.Class, a.About = web.Dangerous, "the number of letters"
 		a.Warning = "Discarded letters are no longer retried. Deleted letters cannot be restored."
 		if v.Method == http.MethodPost {

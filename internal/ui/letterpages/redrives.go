@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -179,7 +178,7 @@ func (p *pages) redrive(v *web.Visit) (*web.Page, error) {
 	}
 	d.List, d.Items = l, list.Items
 	page := &web.Page{
-		Template: "redrive", Title: "Redrive: " + strings.ToLower(string(r.Action)), Nav: "Redrives", Refresh: 5, Data: d,
+		Template: "redrive", Title: "Redrive: " + string(r.Action), Nav: "Redrives", Refresh: 5, Data: d,
 		Scripts: []string{"letters.js"},
 	}
 	if r.State == client.RedriveStateRUNNING || r.State == client.RedriveStatePENDING {

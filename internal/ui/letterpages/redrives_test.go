@@ -41,7 +41,7 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 		t.Errorf("a negative rate: %d\n%s", status, page)
 	}
 
-	filled := []string{"action", "RETRY", "filter.fingerprint", group, "rate_per_second", "1000",
+	filled := []string{"action", "retry", "filter.fingerprint", group, "rate_per_second", "1000",
 		"reason", "billing is back", "canary.count", "10", "stop_on.failures", "5",
 		"filter.status", "PENDING, DEAD", "force", "true"}
 	redrive := s.act(t, form, filled...)
@@ -81,7 +81,7 @@ func TestSelectedLettersAreDiscardedOnceTheirNumberIsTyped(t *testing.T) {
 	s := start(t)
 	first, second := s.push(t, map[string]any{}), s.push(t, map[string]any{})
 	s.push(t, map[string]any{})
-	path := "/ui/redrives/new?action=DISCARD&ids=" + first + "&ids=" + second
+	path := "/ui/redrives/new?action=discard&ids=" + first + "&ids=" + second
 	form := uitest.Form(s.page(t, path, first, second, "Type <code>2</code>"))
 	form.Set("ids", first+"\n"+second)
 	form.Set("reason", "test data")
@@ -101,7 +101,7 @@ func TestSelectedLettersAreDiscardedOnceTheirNumberIsTyped(t *testing.T) {
 func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 	s := start(t)
 	s.push(t, map[string]any{})
-	to := s.act(t, "/ui/redrives/new?action=RETRY&filter.topic=orders&approval_required=true",
+	to := s.act(t, "/ui/redrives/new?action=retry&filter.topic=orders&approval_required=true",
 		"filter.topic", "orders", "approval_required", "true", "reason", "test")
 	s.page(t, to, "someone other than", "needs someone other than its requester", "not yet")
 	s.page(t, to+"/actions/cancel", "The state changes from <code>awaiting approval</code> to <code>canceled</code>.")
@@ -113,8 +113,8 @@ func TestARedriveIsNotApprovedByItsRequester(t *testing.T) {
 // touched, whatever the action, until a person has seen it.
 func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
 	s := start(t)
-	for _, action := range []string{"RETRY", "DISCARD", "RESOLVE", "DELETE"} {
-		topic := strings.ToLower(action)
+	for _, action := range []string{"retry", "discard", "resolve", "delete"} {
+		topic := action
 		more := func() { s.push(t, map[string]any{"original_topic": topic}) }
 		more()
 		more()

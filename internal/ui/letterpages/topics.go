@@ -109,7 +109,7 @@ func (p *pages) topic(v *web.Visit) (*web.Page, error) {
 	}
 	if !p.kit.ReadOnly {
 		q := url.Values{
-			"action": {"RETRY"}, "filter.topic": {name}, "canary.count": {"10"}, "canary.watch_seconds": {"30"},
+			"action": {"retry"}, "filter.topic": {name}, "canary.count": {"10"}, "canary.watch_seconds": {"30"},
 			"stop_on.failure_ratio": {"0.1"},
 		}
 		redrive := v.Button("Retry its letters", "/ui/redrives/new?"+q.Encode(), "dlq:write",

@@ -60,7 +60,7 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		line.Act = line.URL
 		if letters := lettersOf(&c); letters != nil {
 			if !p.kit.ReadOnly {
-				line.Act, line.Step = web.Redrive("RETRY", letters), "Retry"
+				line.Act, line.Step = web.Redrive("retry", letters), "Retry"
 			}
 			if c.Count > 1 {
 				line.Many = web.Count(c.Count, c.IsCapped)

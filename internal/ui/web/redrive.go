@@ -9,7 +9,7 @@ func Redrive(action string, filter url.Values) string {
 	for name, values := range filter {
 		q["filter."+name] = values
 	}
-	if action == "RETRY" {
+	if action == "retry" {
 		q.Set("canary.count", "10")
 		q.Set("canary.watch_seconds", "30")
 		q.Set("stop_on.failure_ratio", "0.1")

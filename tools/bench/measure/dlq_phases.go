@@ -26,7 +26,7 @@ func (r *letterRun) drive(ctx context.Context, topic string, n int) (took time.D
 	defer cancel()
 	begun := time.Now()
 	raw, err := r.call(ctx, http.MethodPost, "/api/v1/dlq/redrives", map[string]any{
-		"action":          "RETRY",
+		"action":          "retry",
 		"filter":          map[string]any{"topic": topic},
 		"max_messages":    n,
 		"rate_per_second": 1_000_000,
