@@ -114,9 +114,9 @@ const (
 
 // Defines values for BackfillReprocess.
 const (
-	BackfillReprocessCOMPLETED BackfillReprocess = "COMPLETED"
-	BackfillReprocessFAILED    BackfillReprocess = "FAILED"
-	BackfillReprocessNONE      BackfillReprocess = "NONE"
+	BackfillReprocessCompleted BackfillReprocess = "completed"
+	BackfillReprocessFailed    BackfillReprocess = "failed"
+	BackfillReprocessNone      BackfillReprocess = "none"
 )
 
 // Defines values for BulkState.
@@ -1434,8 +1434,8 @@ type Backfill struct {
 	Reached *time.Time `json:"reached,omitempty"`
 	Reason  *string    `json:"reason,omitempty"`
 
-	// Reprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
-	// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+	// Reprocess Which slots run again that already have a run. `none`: none. `failed`: those
+	// whose runs did not succeed in the end. `completed`: also those that succeeded.
 	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
 	// never do.
 	Reprocess BackfillReprocess `json:"reprocess"`
@@ -1480,8 +1480,8 @@ type BackfillInput struct {
 	Overlap *JobConcurrencyPolicy `json:"overlap,omitempty"`
 	Reason  *string               `json:"reason,omitempty"`
 
-	// Reprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
-	// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+	// Reprocess Which slots run again that already have a run. `none`: none. `failed`: those
+	// whose runs did not succeed in the end. `completed`: also those that succeeded.
 	// Slots that never ran, or were SKIPPED, always run; those whose run has not ended
 	// never do.
 	Reprocess *BackfillReprocess `json:"reprocess,omitempty"`
@@ -1510,8 +1510,8 @@ type BackfillPreview struct {
 	Truncated  bool           `json:"truncated"`
 }
 
-// BackfillReprocess Which slots run again that already have a run. `NONE`: none. `FAILED`: those
-// whose runs did not succeed in the end. `COMPLETED`: also those that succeeded.
+// BackfillReprocess Which slots run again that already have a run. `none`: none. `failed`: those
+// whose runs did not succeed in the end. `completed`: also those that succeeded.
 // Slots that never ran, or were SKIPPED, always run; those whose run has not ended
 // never do.
 type BackfillReprocess string

@@ -38,7 +38,6 @@ var otherStyles = map[string]string{
 	"ProblemCode":                  "codes, which are constants for clients",
 	"specversion":                  "CloudEvents'",
 	"datacontenttype":              "a media type",
-	"BackfillReprocess":            "not moved yet",
 }
 
 // A state is UPPER_CASE and a choice lower_case (docs/decisions/0133).

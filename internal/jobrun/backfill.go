@@ -16,9 +16,9 @@ type Reprocess string
 
 // Which slots to run again.
 const (
-	ReprocessNone      Reprocess = "NONE"
-	ReprocessFailed    Reprocess = "FAILED"    // those that did not succeed in the end
-	ReprocessCompleted Reprocess = "COMPLETED" // those that did, too
+	ReprocessNone      Reprocess = "none"
+	ReprocessFailed    Reprocess = "failed"    // those that did not succeed in the end
+	ReprocessCompleted Reprocess = "completed" // those that did, too
 )
 
 // Reprocesses lists all values of Reprocess.

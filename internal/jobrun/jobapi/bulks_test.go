@@ -139,8 +139,8 @@ func TestABackfillReprocessesOnlyWhatItSays(t *testing.T) {
 			}
 		}
 	}
-	for reprocess, want := range map[string]string{"NONE": "false false false true", "FAILED": "false false true true",
-		"COMPLETED": "true true true true"} {
+	for reprocess, want := range map[string]string{"none": "false false false true", "failed": "false false true true",
+		"completed": "true true true true"} {
 		var p client.BackfillPreview
 		e.Send("POST", path, `{`+whole+`,"dry_run":true,"reprocess":"`+reprocess+`"}`).Into(&p)
 		got := ""
@@ -151,7 +151,7 @@ func TestABackfillReprocessesOnlyWhatItSays(t *testing.T) {
 			t.Errorf("%s runs %s, want %s", reprocess, got, want)
 		}
 	}
-	e.Send("POST", path, `{`+whole+`,"reprocess":"FAILED"}`).Into(&b)
+	e.Send("POST", path, `{`+whole+`,"reprocess":"failed"}`).Into(&b)
 	e.sweep()
 	if b = e.backfill(b.ID); b.Created != 2 || b.Skipped != 2 {
 		t.Errorf("made %d, left out %d", b.Created, b.Skipped)

@@ -213,7 +213,7 @@ func operations() []operation {
 			},
 			read: "/backfills/", kind: "job_backfill", done: "created", plan: "job_run new_run - PENDING",
 			changed: object{"expected": 7, "from": at(-2), "to": at(-1), "max_active": 9, "order": "newest",
-				"reprocess": "FAILED", "overlap": "allow", "reason": "another"},
+				"reprocess": "failed", "overlap": "allow", "reason": "another"},
 		},
 	}
 }

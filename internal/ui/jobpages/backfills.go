@@ -24,7 +24,7 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 		{Name: "from", Label: "From", Required: true, Value: midnight.Format(time.RFC3339)},
 		{Name: "to", Label: "To (exclusive)", Required: true, Value: v.Now.UTC().Format(time.RFC3339)},
 		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: web.Labelled(
-			"NONE", "do not run again", "FAILED", "run again if they did not succeed", "COMPLETED", "run again")},
+			"none", "do not run again", "failed", "run again if they did not succeed", "completed", "run again")},
 		{Name: "order", Label: "Order", Kind: "select",
 			Options: web.Labelled("oldest", "oldest first", "newest", "newest first")},
 		{Name: "max_active", Label: "At most this many at a time", Kind: "number", Hint: "5"},
