@@ -85,7 +85,7 @@ screenshots: postgres programs ## make pictures of every page, light and dark, w
 
 test-fast: ## run the tests that need only Go: no database, object store or broker (under a minute)
 	$(TEST) $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
-		awk '{ all[$$1] } /\/internal\/(test\/testdb|test\/browser|postgres\/devpg|jobrun\/logstore|test\/manual)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
+		awk '{ all[$$1] } /\/(internal\/(test\/testdb|test\/browser|postgres\/devpg|jobrun\/logstore|test\/manual)|sdk\/sdktest)( |$$)/ { slow[$$1] } END { for (p in all) if (!(p in slow)) print p }')
 
 kafka: ## start a real Apache Kafka broker on 127.0.0.1:19092 (KAFKA_PORT=29092); downloads its jars from Maven Central
 	@KAFKA_PORT=$(or $(KAFKA_PORT),19092) sh scripts/kafka.sh start
