@@ -30,6 +30,7 @@ type contract struct {
 	letter   *openapi3.Schema // of a pushed message, whose texts an import may have to mend
 	json     []byte           // the published contract
 	etag     string
+	yaml     func() ([]byte, error) // the same in YAML, made when it is first asked for
 }
 
 type routeKey struct{ method, path string }
@@ -51,6 +52,7 @@ type route struct {
 	stream       bool          // the handler reads the body as it arrives
 	body         *httpkit.Body // of a JSON body; nil: checked by the handler
 	list         *httpkit.List // whose items are judged separately; nil: none
+	deprecated   http.Header   // what announces the end of a deprecated operation; nil: it is not
 	feature      string        // deadLetters or jobRuns, which may not be configured; "": always available
 	parameters   []parameter   // in path, query and headers
 	checked      routers.Route // for the validator of parameters
@@ -72,6 +74,7 @@ func loadContract(l httpkit.Limits, base string) (*contract, error) {
 		c.json = bytes.Replace(c.json, []byte(ownRoot), []byte(strings.Replace(ownRoot, "/", base, 1)), 1)
 		c.etag = etagOf(c.json)
 	}
+	c.yaml = sync.OnceValues(func() ([]byte, error) { return published.YAML(c.json) })
 	c.routes = make(map[routeKey]*route, len(read.routes))
 	for key, rt := range read.routes {
 		here := *rt
@@ -109,6 +112,9 @@ var embedded = sync.OnceValues(func() (*contract, error) {
 			}
 			if err := rt.partOf(doc.Tags, op); err != nil {
 				return nil, err
+			}
+			if rt.deprecated, err = announcement(op); err != nil {
+				return nil, fmt.Errorf("%s: %w", rt.name, err)
 			}
 			if err := rt.guard(path, op, doc.Security); err != nil {
 				return nil, err

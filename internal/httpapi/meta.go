@@ -51,6 +51,16 @@ func (s *server) GetContract(_ context.Context, in api.GetContractRequestObject)
 		ETag: s.contract.etag}.Unchanged(in.Params.IfNoneMatch)
 }
 
+// GetContractAsYAML returns the contract itself, in YAML.
+func (s *server) GetContractAsYAML(_ context.Context, in api.GetContractAsYAMLRequestObject) (api.Response, error) {
+	text, err := s.contract.yaml()
+	if err != nil {
+		return nil, err
+	}
+	return httpkit.Answer{Status: http.StatusOK, Raw: text, Media: httpkit.MediaYAML,
+		ETag: etagOf(text)}.Unchanged(in.Params.IfNoneMatch)
+}
+
 // GetMetrics returns 404: /metrics is in the contract, but is served by another handler in
 // front of this package.
 func (s *server) GetMetrics(context.Context, api.GetMetricsRequestObject) (api.Response, error) {

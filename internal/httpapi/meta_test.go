@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/test/apitest"
@@ -128,4 +131,28 @@ func TestTheContractIsServedAsJSON(t *testing.T) {
 	if strings.Contains(string(r.Body), "x-go-") {
 		t.Error("the published contract contains Go types")
 	}
+	in := e.Send("GET", "/openapi.yaml", "")
+	var same any
+	if err := yaml.Unmarshal(in.Body, &same); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(same)
+	if diff := cmp.Diff(doc, decoded(t, text)); err != nil || diff != "" {
+		t.Errorf("in YAML it is another one: %v (-json +yaml):\n%s", err, diff)
+	}
+	if got := in.Header.Get("Content-Type"); got != "application/yaml" {
+		t.Errorf("the type of YAML is %s", got)
+	}
+	got := e.Send("GET", "/openapi.yaml", "", "If-None-Match", in.Header.Get("ETag"))
+	if got.Status != http.StatusNotModified {
+		t.Errorf("the same version was sent again: %d", got.Status)
+	}
+}
+
+func decoded(t *testing.T, text []byte) (doc map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return doc
 }

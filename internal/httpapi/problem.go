@@ -29,6 +29,9 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response
 		out, err = s.redact(r.Context(), out)
 	}
 	if err == nil {
+		if next := httpkit.NextPage(r); next != "" {
+			w.Header().Set("Link", "<"+next+`>; rel="next"`) // RFC 8288
+		}
 		err = httpkit.Published(r.Context(), out).Write(w)
 	}
 	if err != nil {
@@ -122,6 +125,16 @@ func (s *server) apiOpen(next http.Handler) http.Handler {
 			s.fail(w, r, fault.New(fault.NotFound, httpkit.CodeNotFound,
 				"this process does not serve the API: its roles do not include api"))
 			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// announce marks the responses of deprecated operations, whatever they are.
+func (s *server) announce(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for name, values := range s.contract.routeOf(r.Context(), r.Method).deprecated {
+			w.Header()[name] = values
 		}
 		next.ServeHTTP(w, r)
 	})

@@ -7,7 +7,7 @@
 // Idempotency-Key; binding; the handler, which checks the semantics; redaction of what the
 // caller may not see. Every failure becomes a problem document in one place (problem.go).
 //
-// Files, each on top of those before it: ifmatch, keep, mistakes, contract, codes, jobs, body,
+// Files, each on top of those before it: deprecated, ifmatch, keep, mistakes, contract, codes, jobs, body,
 // config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server,
 // starting.
 package httpapi
@@ -82,7 +82,7 @@ func New(cfg Config) (http.Handler, error) {
 	s.assemble()
 	s.router.NotFound(s.notFound)
 	s.router.MethodNotAllowed(s.methodNotAllowed)
-	checked := s.router.With(s.apiOpen, s.authorize, s.queueOpen,
+	checked := s.router.With(s.announce, s.apiOpen, s.authorize, s.queueOpen,
 		s.jobsOpen, s.checkQuery, s.checkBody, s.checkParameters, s.keep)
 	api.Route(checked, s, api.Ways{Check: httpkit.Check, Unbound: s.unbound, Answer: s.answer})
 	s.ownPaths()

@@ -2,6 +2,7 @@ package httpkit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -26,7 +27,8 @@ const NotStored = "no-store"
 type Answer struct {
 	Status   int
 	Body     any    // nil: no body
-	Raw      []byte // JSON sent unchanged, instead of Body
+	Raw      []byte // sent unchanged, instead of Body
+	Media    string // of Raw; "": JSON
 	ETag     string // "": none
 	Location string // "": none
 	Replayed bool   // the answer to an earlier request with this Idempotency-Key is repeated
@@ -49,7 +51,7 @@ func (a Answer) Write(w http.ResponseWriter) error {
 	}
 	h := w.Header()
 	if body != nil {
-		h.Set("Content-Type", MediaJSON)
+		h.Set("Content-Type", cmp.Or(a.Media, MediaJSON))
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	if a.ETag != "" {

@@ -102,6 +102,7 @@ func timeAt(keys []byte) time.Time {
 type Asked[C any] struct {
 	page.Request[C]
 	number  int // from 1; 0: by cursor
+	request *Request
 	list    ListID
 	order   Order[C]
 	cursors Cursors
@@ -138,7 +139,8 @@ func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],
 // ForwardOf reads the parameters of a list that has only cursors and so can only be read
 // forward.
 func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int32, cursor *string) (Asked[C], error) {
-	a := Asked[C]{list: RequestOf(ctx).List(), order: order, cursors: c}
+	request := RequestOf(ctx)
+	a := Asked[C]{request: request, list: request.List(), order: order, cursors: c}
 	if a.Limit = DefaultPageSize; size != nil {
 		a.Limit = int(*size)
 	}
@@ -154,7 +156,8 @@ func ForwardOf[C any](ctx context.Context, c Cursors, order Order[C], size *int3
 	return a, err
 }
 
-// Pagination describes the page that was read. place returns the position of an item.
+// Pagination describes the page that was read, and tells the request of the next one. place returns
+// the position of an item.
 func Pagination[C, T any](a Asked[C], found page.Of[T], place func(*T) C) api.Pagination {
 	out := api.Pagination{PageSize: a.Limit, HasNext: found.More}
 	if a.number > 0 {
@@ -166,7 +169,8 @@ func Pagination[C, T any](a Asked[C], found page.Of[T], place func(*T) C) api.Pa
 	}
 	if found.More {
 		last := place(&found.Items[len(found.Items)-1])
-		out.NextCursor = new(a.cursors.Seal(a.list, a.order.Keys(last)))
+		a.request.Next = a.cursors.Seal(a.list, a.order.Keys(last))
+		out.NextCursor = &a.request.Next
 	}
 	return out
 }

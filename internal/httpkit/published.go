@@ -2,6 +2,7 @@ package httpkit
 
 import (
 	"context"
+	"net/http"
 	"reflect"
 	"strings"
 
@@ -30,6 +31,20 @@ func Published(ctx context.Context, out api.Response) api.Response {
 	publish(v, base)
 	a.Body = v.Interface()
 	return a
+}
+
+// NextPage returns the path and query of the page after the one that the response to r contains, as
+// its client can follow them; "": there is none.
+func NextPage(r *http.Request) string {
+	req := RequestOf(r.Context())
+	if req.Next == "" {
+		return ""
+	}
+	base, _ := r.Context().Value(baseKey{}).(string)
+	query := req.Values()
+	query.Del("page") // excludes a cursor
+	query.Set("cursor", req.Next)
+	return base + r.URL.EscapedPath() + "?" + query.Encode()
 }
 
 func publish(v reflect.Value, base string) {

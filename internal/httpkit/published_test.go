@@ -1,6 +1,7 @@
 package httpkit
 
 import (
+	"net/http/httptest"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,5 +38,24 @@ func TestLinksBeginWithTheBaseOfTheRequest(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestTheNextPageIsBelowTheBaseOfItsRequest(t *testing.T) {
+	for base, want := range map[string]string{
+		"":       "/api/v1/dlq/a%2Fb%20c?cursor=x_&page_size=2&topic=a%26b",
+		"/skald": "/skald/api/v1/dlq/a%2Fb%20c?cursor=x_&page_size=2&topic=a%26b",
+	} {
+		r := httptest.NewRequestWithContext(WithBase(t.Context(), base), "GET",
+			"/api/v1/dlq/a%2Fb%20c?page=1&topic=a%26b&page_size=2", nil)
+		req := &Request{Query: r.URL.RawQuery}
+		r = r.WithContext(WithRequest(r.Context(), req))
+		if got := NextPage(r); got != "" {
+			t.Errorf("after the last page there is %s", got)
+		}
+		req.Next = "x_"
+		if got := NextPage(r); got != want {
+			t.Errorf("got %s; want %s", got, want)
+		}
 	}
 }

@@ -36,6 +36,9 @@ type Request struct {
 	Items    []Judged
 	Around   *fault.Error
 	Raw      []byte // the body as sent, if items or members were removed from Body
+	// Next is the cursor of the page after the one that the response contains; "": it is no
+	// page of a list, or the last one.
+	Next string
 }
 
 type requestKey struct{}

@@ -118,6 +118,9 @@ func (s *Handlers) ListEvents(ctx context.Context, in api.ListEventsRequestObjec
 		Events:     make([]api.AuditEvent, len(page.events)),
 		Pagination: api.Pagination{PageSize: size, HasNext: page.more, NextCursor: &next},
 	}
+	if page.more {
+		httpkit.RequestOf(ctx).Next = next
+	}
 	for i := range page.events {
 		e := &page.events[i]
 		out.Events[i] = toAPIEvent(e, s.Cursors.Seal(list, positionKeys(e.Position)))
@@ -253,7 +256,7 @@ func (s *Handlers) ListSagaEvents(ctx context.Context, in api.ListSagaEventsRequ
 		cursor := s.Cursors.Seal(list, binary.BigEndian.AppendUint64(nil, uint64(events[i].ID))) //nolint:gosec // positive
 		out.Events[i] = toAPIEvent(&events[i], cursor)
 		if more && i == len(events)-1 {
-			out.Pagination.NextCursor = &cursor
+			out.Pagination.NextCursor, req.Next = &cursor, cursor
 		}
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil

@@ -2,7 +2,7 @@
 // its tests read: OpenAPI 3.1, answers open to new members, and at each operation the problems
 // that it may answer with and an example (docs/decisions/0132).
 //
-// Files, each on top of those before it: document, problems, examples, published.
+// Files, each on top of those before it: document, problems, examples, links, yaml, published.
 package published
 
 import (
@@ -25,6 +25,7 @@ func Contract() ([]byte, error) {
 		return nil, err
 	}
 	open(doc)
+	withLinks(doc)
 	modern(doc)
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
