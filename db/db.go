@@ -1,5 +1,8 @@
 // Package db owns the schema: the embedded migrations, and the lock that allows any number of nodes
 // to start on one empty database.
+//
+// Files, each on top of those before it: migrations, insecure, roles, record, adopt, checksums, floor,
+// patience, db, extras.
 package db
 
 import (
@@ -10,6 +13,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	migrate "github.com/rubenv/sql-migrate"
@@ -67,6 +71,12 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 			missing.fresh = from == ""
 		}
 		if err == nil {
+			var usable bool
+			if usable, err = newerButUsable(ctx, db); usable && dir == migrate.Up {
+				return nil
+			}
+		}
+		if err == nil {
 			err = refuseNewer(ctx, db)
 		}
 		if err == nil {
@@ -84,7 +94,10 @@ func run(ctx context.Context, dsn string, dir migrate.MigrationDirection, limit 
 			err = givingWay(ctx, func() error { return secure(ctx, db, n > 0) })
 		}
 		if err == nil {
-			if err = keepChecksums(ctx, db); n == 0 && denied(err) {
+			if err = keepChecksums(ctx, db); err == nil {
+				err = keepFloor(ctx, db)
+			}
+			if n == 0 && denied(err) {
 				err = nil // a login with nothing to do need not own anything
 			}
 		}
@@ -155,8 +168,8 @@ func Current(ctx context.Context, dsn string) error {
 	})
 }
 
-// Check returns nil if the schema is exactly the one this binary expects, and a *Changed if the
-// files of applied migrations have changed.
+// Check returns nil if this binary can use the schema: it is the one that it expects, or a newer one
+// that still has everything in it. It returns a *Changed if the files of applied migrations have changed.
 func Check(ctx context.Context, db Reader) error {
 	status, err := Status(ctx, db)
 	if err != nil {
@@ -167,10 +180,21 @@ func Check(ctx context.Context, db Reader) error {
 			return fmt.Errorf("the database lacks migration %s: run `skald migrate up`", m.ID)
 		}
 	}
-	if err := Newer(status); err != nil {
+	if err := Usable(ctx, db, status); err != nil {
 		return err
 	}
 	return Unchanged(ctx, db)
+}
+
+// newerButUsable reports whether a newer binary has migrated the schema, and this one, all of whose migrations it has,
+// can use it.
+func newerButUsable(ctx context.Context, db Reader) (bool, error) {
+	status, err := Status(ctx, db)
+	if err != nil || Newer(status) == nil {
+		return false, err
+	}
+	missing := slices.ContainsFunc(status, func(m Applied) bool { return m.At.IsZero() })
+	return !missing && Usable(ctx, db, status) == nil, nil
 }
 
 // refuseNewer returns an error if the schema is newer than this binary, which then can neither migrate it up nor down.
@@ -181,16 +205,6 @@ func refuseNewer(ctx context.Context, db Reader) error {
 	}
 	if err := Newer(status); err != nil {
 		return fmt.Errorf("%w, and only that can migrate it: use its `skald migrate`", err)
-	}
-	return nil
-}
-
-// Newer returns an error if a migration of Status is not one of this binary's.
-func Newer(status []Applied) error {
-	for _, m := range status {
-		if m.Unknown {
-			return fmt.Errorf("the database has migration %s: it belongs to a newer Skald", m.ID)
-		}
 	}
 	return nil
 }

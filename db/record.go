@@ -149,3 +149,13 @@ func Status(ctx context.Context, db Reader) ([]Applied, error) {
 	}
 	return out, nil
 }
+
+// Newer returns an error if a migration of Status is not one of this binary's.
+func Newer(status []Applied) error {
+	for _, m := range status {
+		if m.Unknown {
+			return fmt.Errorf("the database has migration %s: it belongs to a newer Skald", m.ID)
+		}
+	}
+	return nil
+}

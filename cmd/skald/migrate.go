@@ -134,7 +134,15 @@ func printStatus(ctx context.Context, conn *sql.DB) error {
 		return err
 	}
 	fmt.Printf("%d migrations applied, %d pending\n", len(list)-pending, pending)
-	if err := db.Newer(list); err != nil {
+	floor, err := db.Floor(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if floor > 0 {
+		fmt.Printf("programs whose newest migration is %04d or later run on this schema; that of this one is %04d\n",
+			floor, db.Version())
+	}
+	if err := db.Usable(ctx, conn, list); err != nil {
 		return err
 	}
 	if pending > 0 {

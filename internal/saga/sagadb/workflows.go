@@ -38,10 +38,7 @@ type keptDefinition struct{ def *workflow.Definition }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (k *keptDefinition) UnmarshalJSON(b []byte) error {
-	def := &workflow.Definition{}
-	if k.def = nil; json.Unmarshal(b, def) == nil && len(def.Steps) > 0 {
-		k.def = def
-	}
+	k.def = workflow.Stored(b)
 	return nil
 }
 

@@ -9,6 +9,7 @@
 package workflow
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"time"
@@ -81,7 +82,23 @@ func (c *Compensation) UnmarshalJSON(b []byte) error {
 		*c = Compensation{}
 		return nil
 	}
-	return json.Unmarshal(b, &c.Call)
+	return strictly(b, &c.Call)
+}
+
+// Stored reads a definition as it is stored; nil: it is damaged, or says something that this program does not know,
+// because a newer one has registered it. Following the rest of it would be another workflow.
+func Stored(b []byte) *Definition {
+	d := &Definition{}
+	if strictly(b, d) != nil || len(d.Steps) == 0 {
+		return nil
+	}
+	return d
+}
+
+func strictly(b []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	return dec.Decode(v)
 }
 
 // ActionRetry returns the policy of step i's action: the step's own, filled

@@ -3,6 +3,7 @@ package workflow_test
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,6 +151,29 @@ func TestAStoredDefinitionReadsBackAsItWas(t *testing.T) {
 	}
 	if !bytes.Contains(stored, []byte(`"compensation":"none"`)) {
 		t.Errorf("no compensation is not written as none: %s", stored)
+	}
+}
+
+// TestADefinitionThatANewerProgramRegisteredIsNotHalfRead: wherever it says something unknown, all of it is unknown.
+func TestADefinitionThatANewerProgramRegisteredIsNotHalfRead(t *testing.T) {
+	const known = `{"name":"w","retry":{"max_attempts":3},"steps":[{"name":"s","action":{"http":{"method":"POST","url":"http://a.example"}},` +
+		`"compensation":{"http":{"method":"POST","url":"http://a.example/undo"}}}]}`
+	if workflow.Stored([]byte(known)) == nil {
+		t.Error("what this program knows is damaged")
+	}
+	for _, part := range []string{`{"name"`, `{"max_attempts"`, `{"name":"s"`, `{"method"`, `{"http":{"method":"POST","url":"http://a.example/undo"`} {
+		newer := strings.Replace(known, part, `{"later":1,`+part[1:], 1)
+		if newer == known {
+			t.Fatal(part)
+		}
+		if got := workflow.Stored([]byte(newer)); got != nil {
+			t.Errorf("%s was read as %+v", newer, got)
+		}
+	}
+	for _, damaged := range []string{``, `null`, `{}`, `[]`, `{"name":"w","steps":[]}`, known[:40]} {
+		if got := workflow.Stored([]byte(damaged)); got != nil {
+			t.Errorf("%s was read as %+v", damaged, got)
+		}
 	}
 }
 

@@ -112,7 +112,7 @@ var schema = []Mutant{
 		Old: "if m.At.IsZero() {\n\t\t\treturn fmt.Errorf(\"the database lacks",
 		New: "if m.At.IsZero() && m.ID == \"\" {\n\t\t\treturn fmt.Errorf(\"the database lacks"},
 	{Rows: "S2-120", File: "db/db.go",
-		Old: "\tif err := Newer(status); err != nil {\n\t\treturn err\n\t}\n\treturn Unchanged",
+		Old: "\tif err := Usable(ctx, db, status); err != nil {\n\t\treturn err\n\t}\n\treturn Unchanged",
 		New: "\treturn Unchanged"},
 	{Rows: "S1-03, S1-45, D-04", File: "db/migrations/0001_schema.sql",
 		Old: "DROP FUNCTION IF EXISTS saga.update_updated_at();\n",
