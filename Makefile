@@ -120,6 +120,10 @@ chaos: postgres ## kill two nodes two hundred times under load, then check every
 failover: postgres ## lose a primary in five ways, ten times each, with two nodes and a synchronous standby, then check every ledger (about twenty minutes; ROUNDS=3)
 	FAILOVER_ROUNDS=$(if $(ROUNDS),$(ROUNDS),10) $(GO) test -v -timeout 60m -run AFailoverToTheStandby ./internal/app
 
+upgrade: postgres ## replace nodes of the previous version by those of this one and back, under load, then check every ledger (about six minutes; ROLLOUTS=2)
+	@previous=$$(GO='$(GO)' sh scripts/previous.sh) && \
+		SKALD_PREVIOUS=$$previous SKALD_ROLLOUTS=$(ROLLOUTS) $(GO) test -tags upgrade -v -timeout 30m -run AnUpgradeAndTheWayBack ./internal/test/chaos
+
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive|FailpointOfJobRuns' ./internal/test/chaos
 
@@ -143,6 +147,7 @@ lint: ## run gofmt, golangci-lint and, where that does not look, vet, and check 
 	@sh scripts/subjects.sh
 	@out=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$out" || { echo "gofmt: $$out"; exit 1; }
 	$(GO) vet ./api/...
+	$(GO) vet -tags upgrade ./internal/test/chaos
 	$(GO) vet -tags failpoints $$(git grep -lE '^//go:build .*failpoints' -- '*.go' | sed 's|^|./|; s|/[^/]*$$||' | sort -u)
 	cd tools/bench && $(GO) mod tidy -diff && $(GO) vet ./...
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ type node struct {
 	url  string
 	log  *nodeLog
 	env  []string // of this node only, in addition to what all have
+	bin  string   // "": that of the world
 
 	mu      sync.Mutex
 	proc    *process // guarded by mu: the latest process; nil before the first
@@ -57,7 +59,7 @@ func (n *node) start(extra ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.log.newLife()
-	cmd := exec.Command(n.w.bin, "serve")
+	cmd := exec.Command(cmp.Or(n.bin, n.w.bin), "serve")
 	cmd.Dir = n.w.dir // no configuration file of the working directory
 	cmd.Stderr = n.log
 	cmd.Env = append(environment(
