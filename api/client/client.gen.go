@@ -37,6 +37,7 @@ const (
 	ActionKindJobScheduler    ActionKind = "job_scheduler"
 	ActionKindJobSettings     ActionKind = "job_settings"
 	ActionKindJobWorker       ActionKind = "job_worker"
+	ActionKindParticipant     ActionKind = "participant"
 	ActionKindRedrive         ActionKind = "redrive"
 	ActionKindRetention       ActionKind = "retention"
 	ActionKindSaga            ActionKind = "saga"
@@ -485,6 +486,13 @@ const (
 	OverviewTopicAlertsCount    OverviewTopicAlerts = "count"
 	OverviewTopicAlertsNewGroup OverviewTopicAlerts = "new_group"
 	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
+)
+
+// Defines values for ParticipantState.
+const (
+	ParticipantStateHELD      ParticipantState = "HELD"
+	ParticipantStateOPEN      ParticipantState = "OPEN"
+	ParticipantStateRELEASING ParticipantState = "RELEASING"
 )
 
 // Defines values for PlannedChangeOf.
@@ -969,6 +977,12 @@ const (
 	GetRunLogParamsFormatNdjson GetRunLogParamsFormat = "ndjson"
 	GetRunLogParamsFormatSse    GetRunLogParamsFormat = "sse"
 	GetRunLogParamsFormatText   GetRunLogParamsFormat = "text"
+)
+
+// Defines values for ListParticipantsParamsInclude.
+const (
+	ListParticipantsParamsIncludeExactTotal ListParticipantsParamsInclude = "exact_total"
+	ListParticipantsParamsIncludeTotal      ListParticipantsParamsInclude = "total"
 )
 
 // Defines values for ListSagaErrorsParamsInclude.
@@ -4757,6 +4771,128 @@ type Pagination struct {
 	TotalIsCapped *bool `json:"total_is_capped,omitempty"`
 }
 
+// Participant A service that steps call, by name.
+type Participant struct {
+	// BaseURL In one form, with host and scheme in lower case and without a default port.
+	BaseURL string `json:"base_url"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	CreatedBy string          `json:"created_by"`
+
+	// Headers Headers of every call of a definition that names the participant. A value is
+	// stored as it is given; a secret is named, never written: `secrets.NAME`.
+	Headers ParticipantHeaders `json:"headers"`
+
+	// HeldBy The person who holds it; absent if no person holds it.
+	HeldBy      *string `json:"held_by,omitempty"`
+	MaxInFlight *int32  `json:"max_in_flight,omitempty"`
+	Name        string  `json:"name"`
+
+	// NextCanaryAt When the next canary is due; absent unless it is held by Skald.
+	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
+
+	// Outage When the participant is held, and how it is tried and released.
+	Outage ParticipantOutage `json:"outage"`
+
+	// RatePerS While it is released: how many calls per second are let through now.
+	RatePerS *float64 `json:"rate_per_s,omitempty"`
+
+	// Reason Why it is in this state, as a sentence; absent for one that was never held.
+	Reason *string `json:"reason,omitempty"`
+
+	// Since Since when it has been in this state.
+	Since time.Time `json:"since"`
+
+	// State `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
+	// it. `RELEASING`: waiting calls are made in waves.
+	State     ParticipantState `json:"state"`
+	TimeoutMS *int64           `json:"timeout_ms,omitempty"`
+
+	// UpdatedAt Time of the last change by a person.
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Version Increases with every change by a person; the ETag.
+	Version int64 `json:"version"`
+}
+
+// ParticipantHeaders Headers of every call of a definition that names the participant. A value is
+// stored as it is given; a secret is named, never written: `secrets.NAME`.
+type ParticipantHeaders map[string]string
+
+// ParticipantInput defines model for ParticipantInput.
+type ParticipantInput struct {
+	// BaseURL An absolute http or https URL without a query. Every call of the tenant's
+	// sagas whose URL has the same scheme, host and port and a path below this one
+	// is a call of this participant; of several, the longest counts.
+	BaseURL string `json:"base_url"`
+
+	// Headers Headers of every call of a definition that names the participant. A value is
+	// stored as it is given; a secret is named, never written: `secrets.NAME`.
+	Headers *ParticipantHeaders `json:"headers,omitempty"`
+
+	// MaxInFlight How many calls may be in flight at once, over all nodes; absent: no limit.
+	MaxInFlight *int32 `json:"max_in_flight,omitempty"`
+
+	// Outage When the participant is held, and how it is tried and released.
+	Outage *ParticipantOutage `json:"outage,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason *string `json:"reason,omitempty"`
+
+	// TimeoutMS Time for each call of a step that names the participant and has no timeout of
+	// its own; absent: the server's default.
+	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
+}
+
+// ParticipantList defines model for ParticipantList.
+type ParticipantList struct {
+	Pagination   Pagination    `json:"pagination"`
+	Participants []Participant `json:"participants"`
+}
+
+// ParticipantOutage When the participant is held, and how it is tried and released.
+type ParticipantOutage struct {
+	// CanaryEveryMS While it is held, one waiting call is made this often; default: 10 seconds.
+	CanaryEveryMS *int64 `json:"canary_every_ms,omitempty"`
+
+	// FailureRatio The participant is held when more than this share of its calls failed:
+	// without a definite answer, or certainly not applied. 1: never. Default: 0.5.
+	FailureRatio *float64 `json:"failure_ratio,omitempty"`
+
+	// MinCalls Fewer calls than this in the window say nothing; default: 20.
+	MinCalls *int64 `json:"min_calls,omitempty"`
+
+	// Release How fast waiting calls are let through.
+	Release *ParticipantRelease `json:"release,omitempty"`
+
+	// WindowMS How far back calls are counted; default: 30 seconds.
+	WindowMS *int64 `json:"window_ms,omitempty"`
+}
+
+// ParticipantRelease How fast waiting calls are let through.
+type ParticipantRelease struct {
+	// Factor By how much more after each second that went well; default: 2.
+	Factor *float64 `json:"factor,omitempty"`
+
+	// StartPerS Calls per second at first; default: 10.
+	StartPerS *float64 `json:"start_per_s,omitempty"`
+}
+
+// ParticipantReleaseInput defines model for ParticipantReleaseInput.
+type ParticipantReleaseInput struct {
+	// Rate Calls per second at first; default: `outage.release.start_per_s`.
+	Rate *float64 `json:"rate,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason *string `json:"reason,omitempty"`
+}
+
+// ParticipantState `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
+// it. `RELEASING`: waiting calls are made in waves.
+type ParticipantState string
+
 // PlannedCall defines model for PlannedCall.
 type PlannedCall struct {
 	Action StepAction `json:"action"`
@@ -7270,6 +7406,9 @@ type Page = int32
 // PageSize defines model for PageSize.
 type PageSize = int32
 
+// ParticipantName defines model for ParticipantName.
+type ParticipantName = string
+
 // Prefer defines model for Prefer.
 type Prefer = string
 
@@ -7375,6 +7514,9 @@ type JobRunFound = JobRun
 
 // JobRunReplayed defines model for JobRunReplayed.
 type JobRunReplayed = JobRun
+
+// ParticipantFound A service that steps call, by name.
+type ParticipantFound = Participant
 
 // PreconditionRequired RFC 9457.
 type PreconditionRequired = Problem
@@ -8939,6 +9081,99 @@ type GetOverviewParams struct {
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 }
 
+// ListParticipantsParams defines parameters for ListParticipants.
+type ListParticipantsParams struct {
+	// Name An exact name, or a prefix followed by `*`.
+	Name *Label `form:"name,omitempty" json:"name,omitempty"`
+
+	// State Return only participants in this state.
+	State *ParticipantState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListParticipantsParamsInclude defines parameters for ListParticipants.
+type ListParticipantsParamsInclude string
+
+// DeleteParticipantParams defines parameters for DeleteParticipant.
+type DeleteParticipantParams struct {
+	// Reason Recorded in the audit trail.
+	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// PutParticipantParams defines parameters for PutParticipant.
+type PutParticipantParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+}
+
+// HoldParticipantParams defines parameters for HoldParticipant.
+type HoldParticipantParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ReleaseParticipantParams defines parameters for ReleaseParticipant.
+type ReleaseParticipantParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // ListSagaErrorsParams defines parameters for ListSagaErrors.
 type ListSagaErrorsParams struct {
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
@@ -10303,6 +10538,15 @@ type RerunJobRunJSONRequestBody = JobRerunInput
 // StartRunJSONRequestBody defines body for StartRun for application/json ContentType.
 type StartRunJSONRequestBody = StartInput
 
+// PutParticipantJSONRequestBody defines body for PutParticipant for application/json ContentType.
+type PutParticipantJSONRequestBody = ParticipantInput
+
+// HoldParticipantJSONRequestBody defines body for HoldParticipant for application/json ContentType.
+type HoldParticipantJSONRequestBody = ReasonInput
+
+// ReleaseParticipantJSONRequestBody defines body for ReleaseParticipant for application/json ContentType.
+type ReleaseParticipantJSONRequestBody = ParticipantReleaseInput
+
 // CreateSagaJSONRequestBody defines body for CreateSaga for application/json ContentType.
 type CreateSagaJSONRequestBody = SagaInput
 
@@ -10841,6 +11085,15 @@ type ClientInterface interface {
 	StartRun(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListNodes(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetOverview(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListParticipants(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	DeleteParticipant(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetParticipant(ctx context.Context, name ParticipantName, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PutParticipantWithBody(ctx context.Context, name ParticipantName, params *PutParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	PutParticipant(ctx context.Context, name ParticipantName, params *PutParticipantParams, body PutParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	HoldParticipantWithBody(ctx context.Context, name ParticipantName, params *HoldParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	HoldParticipant(ctx context.Context, name ParticipantName, params *HoldParticipantParams, body HoldParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReleaseParticipantWithBody(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReleaseParticipant(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, body ReleaseParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListSagaErrors(ctx context.Context, params *ListSagaErrorsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	StreamEvents(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11730,6 +11983,51 @@ func (c *Client) ListNodes(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 func (c *Client) GetOverview(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetOverviewRequest(c.Server, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ListParticipants(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListParticipantsRequest(c.Server, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) DeleteParticipant(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteParticipantRequest(c.Server, name, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) GetParticipant(ctx context.Context, name ParticipantName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetParticipantRequest(c.Server, name)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) PutParticipantWithBody(ctx context.Context, name ParticipantName, params *PutParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutParticipantRequestWithBody(c.Server, name, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) PutParticipant(ctx context.Context, name ParticipantName, params *PutParticipantParams, body PutParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutParticipantRequest(c.Server, name, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) HoldParticipantWithBody(ctx context.Context, name ParticipantName, params *HoldParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldParticipantRequestWithBody(c.Server, name, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) HoldParticipant(ctx context.Context, name ParticipantName, params *HoldParticipantParams, body HoldParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldParticipantRequest(c.Server, name, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReleaseParticipantWithBody(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseParticipantRequestWithBody(c.Server, name, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReleaseParticipant(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, body ReleaseParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseParticipantRequest(c.Server, name, params, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -13650,6 +13948,80 @@ func NewGetOverviewRequest(server string, params *GetOverviewParams) (*http.Requ
 	return r.request(http.MethodGet, server, "/api/v1/overview", "", nil)
 }
 
+func NewListParticipantsRequest(server string, params *ListParticipantsParams) (*http.Request, error) {
+	var r requested
+	if params != nil {
+		r.query("name", params.Name, "string", "")
+		r.query("state", params.State, "string", "")
+		r.query("page", params.Page, "integer", "int32")
+		r.query("page_size", params.PageSize, "integer", "int32")
+		r.query("cursor", params.Cursor, "string", "")
+		r.query("include", params.Include, "array", "")
+	}
+	return r.request(http.MethodGet, server, "/api/v1/participants", "", nil)
+}
+
+func NewDeleteParticipantRequest(server string, name ParticipantName, params *DeleteParticipantParams) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
+	if params != nil {
+		r.query("reason", params.Reason, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
+		r.head("If-Match", params.IfMatch, "string", "")
+	}
+	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/participants/%s", pathParam0), "", nil)
+}
+
+func NewGetParticipantRequest(server string, name ParticipantName) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/participants/%s", pathParam0), "", nil)
+}
+
+func NewPutParticipantRequest(server string, name ParticipantName, params *PutParticipantParams, body PutParticipantJSONRequestBody) (*http.Request, error) {
+	return NewPutParticipantRequestWithBody(server, name, params, "application/json", asJSON(body))
+}
+
+func NewPutParticipantRequestWithBody(server string, name ParticipantName, params *PutParticipantParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
+	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
+		r.head("If-Match", params.IfMatch, "string", "")
+	}
+	return r.request(http.MethodPut, server, fmt.Sprintf("/api/v1/participants/%s", pathParam0), contentType, body)
+}
+
+func NewHoldParticipantRequest(server string, name ParticipantName, params *HoldParticipantParams, body HoldParticipantJSONRequestBody) (*http.Request, error) {
+	return NewHoldParticipantRequestWithBody(server, name, params, "application/json", asJSON(body))
+}
+
+func NewHoldParticipantRequestWithBody(server string, name ParticipantName, params *HoldParticipantParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
+	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
+		r.head("If-Match", params.IfMatch, "string", "")
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/participants/%s/hold", pathParam0), contentType, body)
+}
+
+func NewReleaseParticipantRequest(server string, name ParticipantName, params *ReleaseParticipantParams, body ReleaseParticipantJSONRequestBody) (*http.Request, error) {
+	return NewReleaseParticipantRequestWithBody(server, name, params, "application/json", asJSON(body))
+}
+
+func NewReleaseParticipantRequestWithBody(server string, name ParticipantName, params *ReleaseParticipantParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("name", name, "string", "")
+	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
+		r.head("If-Match", params.IfMatch, "string", "")
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/participants/%s/release", pathParam0), contentType, body)
+}
+
 func NewListSagaErrorsRequest(server string, params *ListSagaErrorsParams) (*http.Request, error) {
 	var r requested
 	if params != nil {
@@ -14892,6 +15264,15 @@ type ClientWithResponsesInterface interface {
 	StartRunWithResponse(ctx context.Context, runID RunID, body StartRunJSONRequestBody, reqEditors ...RequestEditorFn) (*StartRunResponse, error)
 	ListNodesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListNodesResponse, error)
 	GetOverviewWithResponse(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error)
+	ListParticipantsWithResponse(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*ListParticipantsResponse, error)
+	DeleteParticipantWithResponse(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*DeleteParticipantResponse, error)
+	GetParticipantWithResponse(ctx context.Context, name ParticipantName, reqEditors ...RequestEditorFn) (*GetParticipantResponse, error)
+	PutParticipantWithBodyWithResponse(ctx context.Context, name ParticipantName, params *PutParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutParticipantResponse, error)
+	PutParticipantWithResponse(ctx context.Context, name ParticipantName, params *PutParticipantParams, body PutParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*PutParticipantResponse, error)
+	HoldParticipantWithBodyWithResponse(ctx context.Context, name ParticipantName, params *HoldParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldParticipantResponse, error)
+	HoldParticipantWithResponse(ctx context.Context, name ParticipantName, params *HoldParticipantParams, body HoldParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldParticipantResponse, error)
+	ReleaseParticipantWithBodyWithResponse(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseParticipantResponse, error)
+	ReleaseParticipantWithResponse(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, body ReleaseParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseParticipantResponse, error)
 	ListSagaErrorsWithResponse(ctx context.Context, params *ListSagaErrorsParams, reqEditors ...RequestEditorFn) (*ListSagaErrorsResponse, error)
 	ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
 	StreamEventsWithResponse(ctx context.Context, params *StreamEventsParams, reqEditors ...RequestEditorFn) (*StreamEventsResponse, error)
@@ -17060,6 +17441,130 @@ func ParseGetOverviewResponse(rsp *http.Response) (*GetOverviewResponse, error) 
 // GET /api/v1/overview
 func (c *ClientWithResponses) GetOverviewWithResponse(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error) {
 	return decoded(ParseGetOverviewResponse)(c.GetOverview(ctx, params, reqEditors...))
+}
+
+type ListParticipantsResponse struct {
+	Answer
+	JSON200                       *ParticipantList
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseListParticipantsResponse(rsp *http.Response) (*ListParticipantsResponse, error) {
+	var a ListParticipantsResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// ListParticipantsWithResponse List participants
+//
+// GET /api/v1/participants
+func (c *ClientWithResponses) ListParticipantsWithResponse(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*ListParticipantsResponse, error) {
+	return decoded(ParseListParticipantsResponse)(c.ListParticipants(ctx, params, reqEditors...))
+}
+
+type DeleteParticipantResponse struct {
+	Answer
+	JSON200                       *Participant
+	ApplicationProblemJSON428     *PreconditionRequired
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseDeleteParticipantResponse(rsp *http.Response) (*DeleteParticipantResponse, error) {
+	var a DeleteParticipantResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// DeleteParticipantWithResponse Delete a participant
+//
+// DELETE /api/v1/participants/{name}
+func (c *ClientWithResponses) DeleteParticipantWithResponse(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*DeleteParticipantResponse, error) {
+	return decoded(ParseDeleteParticipantResponse)(c.DeleteParticipant(ctx, name, params, reqEditors...))
+}
+
+type GetParticipantResponse struct {
+	Answer
+	JSON200                       *ParticipantFound
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseGetParticipantResponse(rsp *http.Response) (*GetParticipantResponse, error) {
+	var a GetParticipantResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// GetParticipantWithResponse Get a participant
+//
+// GET /api/v1/participants/{name}
+func (c *ClientWithResponses) GetParticipantWithResponse(ctx context.Context, name ParticipantName, reqEditors ...RequestEditorFn) (*GetParticipantResponse, error) {
+	return decoded(ParseGetParticipantResponse)(c.GetParticipant(ctx, name, reqEditors...))
+}
+
+type PutParticipantResponse struct {
+	Answer
+	JSON200                       *ParticipantFound
+	ApplicationProblemJSON428     *PreconditionRequired
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParsePutParticipantResponse(rsp *http.Response) (*PutParticipantResponse, error) {
+	var a PutParticipantResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) PutParticipantWithBodyWithResponse(ctx context.Context, name ParticipantName, params *PutParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutParticipantResponse, error) {
+	return decoded(ParsePutParticipantResponse)(c.PutParticipantWithBody(ctx, name, params, contentType, body, reqEditors...))
+}
+
+// PutParticipantWithResponse Register a participant, or replace its settings
+//
+// PUT /api/v1/participants/{name}
+func (c *ClientWithResponses) PutParticipantWithResponse(ctx context.Context, name ParticipantName, params *PutParticipantParams, body PutParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*PutParticipantResponse, error) {
+	return decoded(ParsePutParticipantResponse)(c.PutParticipant(ctx, name, params, body, reqEditors...))
+}
+
+type HoldParticipantResponse struct {
+	Answer
+	JSON200                       *ParticipantFound
+	ApplicationProblemJSON428     *PreconditionRequired
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseHoldParticipantResponse(rsp *http.Response) (*HoldParticipantResponse, error) {
+	var a HoldParticipantResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) HoldParticipantWithBodyWithResponse(ctx context.Context, name ParticipantName, params *HoldParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldParticipantResponse, error) {
+	return decoded(ParseHoldParticipantResponse)(c.HoldParticipantWithBody(ctx, name, params, contentType, body, reqEditors...))
+}
+
+// HoldParticipantWithResponse Hold a participant
+//
+// POST /api/v1/participants/{name}/hold
+func (c *ClientWithResponses) HoldParticipantWithResponse(ctx context.Context, name ParticipantName, params *HoldParticipantParams, body HoldParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldParticipantResponse, error) {
+	return decoded(ParseHoldParticipantResponse)(c.HoldParticipant(ctx, name, params, body, reqEditors...))
+}
+
+type ReleaseParticipantResponse struct {
+	Answer
+	JSON200                       *ParticipantFound
+	ApplicationProblemJSON428     *PreconditionRequired
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseReleaseParticipantResponse(rsp *http.Response) (*ReleaseParticipantResponse, error) {
+	var a ReleaseParticipantResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ReleaseParticipantWithBodyWithResponse(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseParticipantResponse, error) {
+	return decoded(ParseReleaseParticipantResponse)(c.ReleaseParticipantWithBody(ctx, name, params, contentType, body, reqEditors...))
+}
+
+// ReleaseParticipantWithResponse Release a participant
+//
+// POST /api/v1/participants/{name}/release
+func (c *ClientWithResponses) ReleaseParticipantWithResponse(ctx context.Context, name ParticipantName, params *ReleaseParticipantParams, body ReleaseParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseParticipantResponse, error) {
+	return decoded(ParseReleaseParticipantResponse)(c.ReleaseParticipant(ctx, name, params, body, reqEditors...))
 }
 
 type ListSagaErrorsResponse struct {

@@ -29,6 +29,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
 	"github.com/skald-saga/skald/internal/saga/engine"
+	"github.com/skald-saga/skald/internal/saga/gate"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -72,6 +73,7 @@ type node struct {
 	archive     archive
 	writes      *writes
 	calls       *participant.Client
+	known       *gate.Known // the participants with a name
 	definitions *pinned
 	ends        *waiting.Board
 	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, shared between them
@@ -104,6 +106,7 @@ func build(
 		n.addMetrics,
 		n.addWrites,
 		n.addCalls,
+		n.addParticipants,
 		n.addNotices,
 		n.addEnds,
 		n.addEngine,
@@ -315,6 +318,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Webhooks: httpapi.Webhooks{
 			Store: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(n.policy, n.cfg.Webhooks.AllowHTTP),
 		},
+		Participants: httpapi.Participants{Store: n.participants, Changed: n.participantsChanged},
 		Access: httpapi.Access{Keys: n.keys, Sessions: n.sessions, Development: n.checker == nil, Tenant: tenant.Tenant{
 			ID:     n.cfg.Tenant.DefaultID,
 			Region: n.cfg.Tenant.DefaultRegion,

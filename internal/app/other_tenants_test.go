@@ -24,6 +24,7 @@ var notMissing = map[string]string{
 	"putTopicPolicy":         "a policy may come before the letters of its topic",
 	"updateTopicPolicy":      "as putTopicPolicy: it changes the default that holds",
 	"getTopicPolicy":         "as putTopicPolicy",
+	"putParticipant":         "a name is any text: it registers a participant of the caller's tenant",
 	"checkFence":             "a key is any text: its first check creates it for the tenant",
 	"completeRuns":           "a batch: each result says 404",
 	"startRuns":              "a batch: each result says 404",
@@ -114,6 +115,7 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 		"fence_key": "private-fence",
 		"step":      "one", "version": "1"}
 	w.do("registerWorkflow", `{"name":"private-flow","steps":[{"name":"one","action":{"http":{"url":"`+target.URL+`"}},"compensation":"none"}]}`)
+	w.do("putParticipant", `{"base_url":"`+target.URL+`"}`, "private-flow")
 	ids["saga_id"] = w.do("createSaga", `{"workflow_name":"private-flow","payload":{}}`).text("saga_id")
 	ids["webhook_id"] = w.do("createWebhook", `{"url":"http://127.0.0.1:9/hook","reason":"billing"}`).text("id")
 	ids["delivery_id"] = w.do("testWebhook", "", ids["webhook_id"]).text("id")

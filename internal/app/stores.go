@@ -32,6 +32,8 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
+	"github.com/skald-saga/skald/internal/saga/registry"
+	"github.com/skald-saga/skald/internal/saga/registrydb"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -46,6 +48,7 @@ type stores struct {
 	sessions     access.Sessions
 	answers      claims.Store
 	hooks        hookStore
+	participants participantStore
 	publications trail.Publications
 	eraser       erasure.Eraser    // nil: nothing can be erased
 	deadLetters  *deadLetterStores // nil: there are no dead letters without PostgreSQL
@@ -82,6 +85,11 @@ type sagaStore interface {
 type trailStore interface {
 	trail.Trail
 	trail.Chain
+}
+
+type participantStore interface {
+	registry.Store
+	registry.Rows
 }
 
 type hookStore interface {
@@ -140,10 +148,11 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 	sagas := sagadb.NewSagasWith(jobs)
 	return stores{
 		sagas: sagas, eraser: erasuredb.New(db), workflows: sagadb.NewWorkflows(db), trail: events,
-		keys:     accessdb.NewKeys(db),
-		sessions: accessdb.NewSessions(db),
-		answers:  idempotencydb.NewAnswers(db),
-		hooks:    eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
+		keys:         accessdb.NewKeys(db),
+		sessions:     accessdb.NewSessions(db),
+		answers:      idempotencydb.NewAnswers(db),
+		participants: registrydb.New(db),
+		hooks:        eventdb.NewWebhooks(db, tell), publications: eventdb.NewPublications(db),
 		deadLetters: &deadLetterStores{
 			letters:  letters,
 			queue:    queue,
@@ -161,7 +170,7 @@ func memoryStores(now func() time.Time) stores {
 	m := memstore.New(now)
 	return stores{
 		sagas: m.Sagas, workflows: m.Workflows, trail: m.Trail, keys: m.Keys, sessions: m.Sessions,
-		answers: m.Answers, hooks: m.Webhooks, publications: m.Publications,
+		answers: m.Answers, participants: m.Participants, hooks: m.Webhooks, publications: m.Publications,
 		secret: func(context.Context, string) ([]byte, error) {
 			key := make([]byte, 32)
 			_, err := rand.Read(key)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/bulk"
+	"github.com/skald-saga/skald/internal/retry"
 )
 
 // ratioFrom is how many letters must have been tried for their failure ratio to be
@@ -102,7 +103,7 @@ func (r *Redrive) halts() string {
 		return bulk.HaltExpected
 	case s.Failures > 0 && failed >= s.Failures:
 		return "failures"
-	case s.FailureRatio > 0 && tried >= ratioFrom && float64(failed) > s.FailureRatio*float64(tried):
+	case retry.Ratio{Max: s.FailureRatio, From: ratioFrom}.Broken(tried, failed):
 		return "failure_ratio"
 	case c != nil && r.Bounced > 0 && float64(r.Bounced) > c.MaxBounceRatio*float64(r.Done):
 		return "bounce_ratio"

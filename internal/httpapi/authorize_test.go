@@ -195,6 +195,9 @@ func TestResourcesOfAnotherTenantAreNotFound(t *testing.T) {
 			!strings.Contains(op.Path, key.APIKey.ID.String()) {
 			continue
 		}
+		if op.Method == "PUT" && strings.HasPrefix(op.Path, "/api/v1/participants/") {
+			continue // it registers one of this name for the caller's tenant
+		}
 		id := append(apitest.As("foreign"), "X-Request-Id", "r", "If-Match", "*")
 		theirs, nothing := e.Send(op.Method, op.Path, op.Body(), id...), e.Send(none[i].Method, none[i].Path,
 			op.Body(), id...)

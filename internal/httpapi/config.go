@@ -20,6 +20,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/overview"
 	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/principal"
+	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/waiting"
@@ -43,6 +44,8 @@ type Config struct {
 	Trail    Trail
 	Webhooks Webhooks
 	Access   Access
+	// Participants are those with a name.
+	Participants Participants
 	// DeadLetters is the dead-letter queue. Nil: its operations return 503.
 	DeadLetters *dlqapi.DeadLetters
 	// Jobs are the job runs. Nil: their operations return 503.
@@ -113,6 +116,13 @@ type Webhooks struct {
 	CheckEndpoint func(url string) (reason string)
 }
 
+// Participants configures participants with a name.
+type Participants struct {
+	Store registry.Store
+	// Changed is called after each change of one.
+	Changed func()
+}
+
 // Access configures authentication and authorization.
 type Access struct {
 	Keys access.Store
@@ -138,6 +148,8 @@ func (c *Config) complete() error {
 		return errors.New("Events, Follow and Verify of Trail are required")
 	case w.Store == nil, w.Deliveries == nil, w.CheckEndpoint == nil:
 		return errors.New("every field of Webhooks is required")
+	case c.Participants.Store == nil, c.Participants.Changed == nil:
+		return errors.New("every field of Participants is required")
 	case c.Access.Keys == nil, c.Access.Sessions == nil:
 		return errors.New("Keys and Sessions of Access are required")
 	case c.Access.Development == (c.Access.Identify != nil):

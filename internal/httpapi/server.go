@@ -28,6 +28,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
 	"github.com/skald-saga/skald/internal/jobrun/workerapi"
 	"github.com/skald-saga/skald/internal/ops/overviewapi"
+	"github.com/skald-saga/skald/internal/saga/registryapi"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
 
@@ -41,6 +42,7 @@ type (
 	hooks   = eventapi.Handlers
 	keys    = accessapi.Handlers
 	glance  = overviewapi.Handlers
+	parties = registryapi.Handlers
 )
 
 // server implements api.Operations with the handlers of all subjects.
@@ -58,6 +60,7 @@ type server struct {
 	*hooks
 	*keys
 	*glance
+	*parties
 }
 
 // New returns the handler of every path of the contract except /metrics, for which another
@@ -98,6 +101,8 @@ func (s *server) assemble() {
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint}
+	s.parties = &parties{Kit: s.kit, Participants: cfg.Participants.Store,
+		CheckEndpoint: of.CheckParticipant, Changed: cfg.Participants.Changed}
 	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview, Loops: cfg.Loops})
 	s.keys = &keys{
 		Kit: s.kit, Keys: cfg.Access.Keys, Sessions: cfg.Access.Sessions, Forget: cfg.Access.Forget,

@@ -42,6 +42,7 @@ func open(*testing.T) storetest.Env {
 		Keys:         m.Keys,
 		Webhooks:     m.Webhooks,
 		Publications: m.Publications,
+		Participants: m.Participants,
 		Now:          now,
 		Advance:      func(d time.Duration) { ahead.Add(int64(d)) },
 		Settle:       func(*testing.T) {},
@@ -55,6 +56,7 @@ func TestTrailKeepsTheContract(t *testing.T)       { storetest.Trail(t, open) }
 func TestKeysKeepTheContract(t *testing.T)         { storetest.Keys(t, open) }
 func TestTheArchiveKeepsTheContract(t *testing.T)  { storetest.Archive(t, open) }
 func TestWebhooksKeepTheContract(t *testing.T)     { eventtest.Webhooks(t, open) }
+func TestParticipantsKeepTheContract(t *testing.T) { storetest.Participants(t, open) }
 func TestPublicationsKeepTheContract(t *testing.T) { eventtest.Publications(t, open) }
 
 func TestSessionsKeepTheContract(t *testing.T) {

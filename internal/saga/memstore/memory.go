@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/idempotency"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // hook is a subscription with what the store keeps for it.
@@ -47,6 +48,7 @@ type memory struct {
 	audit    []saga.AuditEvent // in the order in which it was written
 	seals    map[uuid.UUID][]trail.Seal
 
+	participants map[nameID]registry.Participant
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication
 }

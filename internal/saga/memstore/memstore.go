@@ -2,8 +2,9 @@
 // memory), for tests of the loops and the HTTP edge, and as a second implementation of the
 // contracts. All data is lost with the process.
 //
-// Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, notes, list, publications,
-// sessions, trail, workflows, archive, chain, errors, memstore, ownership, statistics, reports, webhook_deliveries.
+// Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, notes, list, participants,
+// publications, sessions, trail, workflows, archive, chain, errors, memstore, ownership, statistics, reports,
+// webhook_deliveries.
 package memstore
 
 import (
@@ -14,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // Store contains all the stores. It is safe for concurrent use.
@@ -26,6 +28,7 @@ type Store struct {
 	Webhooks     *Webhooks
 	Publications *Publications
 	Answers      *Answers
+	Participants *Participants
 }
 
 // New returns an empty store whose clock, the one of leases and deadlines, is now.
@@ -38,8 +41,9 @@ func New(now func() time.Time) *Store {
 		notes: map[saga.Ref]saga.Note{},
 		seals: map[uuid.UUID][]trail.Seal{}, keys: map[keyID]keyRow{},
 		answers: map[keyID]answerRow{}, nodes: map[int64]*nodeRow{},
-		heads: map[nameID]*head{},
-		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
+		heads:        map[nameID]*head{},
+		participants: map[nameID]registry.Participant{},
+		hooks:        map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
 	return &Store{
 		Sagas:        &Sagas{m},
@@ -50,5 +54,6 @@ func New(now func() time.Time) *Store {
 		Webhooks:     &Webhooks{m},
 		Publications: &Publications{m},
 		Answers:      &Answers{m},
+		Participants: &Participants{m},
 	}
 }

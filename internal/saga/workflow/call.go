@@ -157,6 +157,12 @@ var ownHeaders = []string{
 	"Connection", "Transfer-Encoding", "Upgrade", "Te", "Trailer", "Keep-Alive",
 }
 
+// OwnHeader reports whether Skald sets a header of calls itself.
+func OwnHeader(name string) bool {
+	return slices.ContainsFunc(ownHeaders, func(h string) bool { return strings.EqualFold(h, name) }) ||
+		strings.HasPrefix(strings.ToLower(name), "x-saga-")
+}
+
 func (r *reader) headers(m map[string]any, at string) map[string]string {
 	v := m["headers"]
 	if v == nil {
@@ -181,8 +187,7 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 			r.fail(here, CodeInvalid, "must be a string")
 		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
 			r.fail(here, CodeInvalid, "is not a valid header")
-		case slices.ContainsFunc(ownHeaders, func(h string) bool { return strings.EqualFold(h, key) }),
-			strings.HasPrefix(lower, "x-saga-"):
+		case OwnHeader(key):
 			r.fail(here, CodeInvalid, "this header is set by Skald itself")
 		}
 		seen[lower] = true

@@ -141,7 +141,7 @@ var drivers = map[string][]string{
 	"golang.org/x/time/rate":         {"internal/httpkit/ratelimit"},
 	"github.com/klauspost/compress":  {"internal/httpkit/compress"},
 	"golang.org/x/net/html":          {"internal/ui/web"},
-	"golang.org/x/net/http/httpguts": {"internal/saga/workflow", "internal/saga/participant"},
+	"golang.org/x/net/http/httpguts": {"internal/saga/workflow", "internal/saga/participant", "internal/saga/registry"},
 }
 
 func checkDriver(t *testing.T, f file, kind, imp string) {

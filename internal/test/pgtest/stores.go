@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/access/accessdb"
 	"github.com/skald-saga/skald/internal/event/eventdb"
 	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga/registrydb"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/secret/envelope"
 	"github.com/skald-saga/skald/internal/test/storetest"
@@ -35,6 +36,7 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 		Keys:         accessdb.NewKeys(db),
 		Webhooks:     eventdb.NewWebhooks(db, nil),
 		Publications: eventdb.NewPublications(db),
+		Participants: registrydb.New(db),
 		OpenLetters: func(t *testing.T, id uuid.UUID) (open []uuid.UUID) {
 			t.Helper()
 			rows, err := db.SQL().QueryContext(t.Context(), `SELECT id FROM dlq.dlq_messages WHERE saga_id = $1 AND status <> 'RESOLVED'`, id)

@@ -38,6 +38,7 @@ type Env struct {
 	Keys         access.Store
 	Webhooks     WebhookStore
 	Publications trail.Publications
+	Participants ParticipantStore
 	// Now is the clock of the store's callers. It is well within a second of the store's own
 	// clock.
 	Now func() time.Time

@@ -1,0 +1,142 @@
+package gate
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/saga/registry"
+)
+
+// Known are the participants of all tenants as this node last read them. It is safe for
+// concurrent use, and reading it neither locks nor allocates.
+type Known struct {
+	rows registry.Rows
+	log  *slog.Logger
+	now  atomic.Pointer[view]
+	mark registry.Mark // of Refresh
+	wake chan struct{}
+}
+
+// view is what one reading found; it never changes.
+type view struct {
+	tenants map[uuid.UUID]*participants
+}
+
+// participants are those of one tenant.
+type participants struct {
+	byName map[string]*registry.Participant
+	byHost map[string][]placed // those with the longest path first
+}
+
+type placed struct {
+	registry.Place
+	of *registry.Participant
+}
+
+// NewKnown returns what is known of the participants in rows: nothing until the first Refresh.
+func NewKnown(rows registry.Rows, log *slog.Logger) *Known {
+	k := &Known{rows: rows, log: log, wake: make(chan struct{}, 1)}
+	k.now.Store(&view{})
+	return k
+}
+
+// Named returns a participant of a tenant by its name, nil if this node knows none. It must not be
+// changed.
+func (k *Known) Named(tenant uuid.UUID, name string) *registry.Participant {
+	if of := k.now.Load().tenants[tenant]; of != nil {
+		return of.byName[name]
+	}
+	return nil
+}
+
+// Of returns the participant of a tenant to which a call of this URL belongs, nil if there is
+// none: of several, the one with the longest path. It must not be changed.
+func (k *Known) Of(tenant uuid.UUID, url string) *registry.Participant {
+	of := k.now.Load().tenants[tenant]
+	if of == nil {
+		return nil
+	}
+	at, ok := registry.PlaceOf(url)
+	if !ok {
+		return nil
+	}
+	for i := range of.byHost[at.Host] {
+		if p := &of.byHost[at.Host][i]; p.Holds(&at) {
+			return p.of
+		}
+	}
+	return nil
+}
+
+// refreshEvery is how often a node looks for changes that it was not notified of.
+const refreshEvery = time.Second
+
+// Run refreshes what is known until ctx ends: when it is woken, and once a second.
+func (k *Known) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if err := k.Refresh(ctx); err != nil && ctx.Err() == nil {
+			k.log.WarnContext(ctx, "cannot read the participants; keeping what is known", slog.Any("error", err))
+		}
+		loop.Await(ctx, loop.Jittered(refreshEvery), k.wake)
+	}
+}
+
+// Wake makes Run look now.
+func (k *Known) Wake() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Refresh reads what has changed. At most one call at a time.
+func (k *Known) Refresh(ctx context.Context) error {
+	all, next, changed, err := k.rows.Changed(ctx, k.mark)
+	if err != nil || !changed {
+		return err
+	}
+	k.mark = next
+	k.now.Store(viewOf(all))
+	return nil
+}
+
+func viewOf(all []registry.Participant) *view {
+	v := &view{}
+	if len(all) > 0 {
+		v.tenants = map[uuid.UUID]*participants{}
+	}
+	for i := range all {
+		p := &all[i]
+		of := v.tenants[p.TenantID]
+		if of == nil {
+			of = &participants{byName: map[string]*registry.Participant{}, byHost: map[string][]placed{}}
+			v.tenants[p.TenantID] = of
+		}
+		of.byName[p.Name] = p
+		at, ok := registry.PlaceOf(p.Settings.BaseURL)
+		if !ok {
+			continue
+		}
+		list := of.byHost[at.Host]
+		place := 0
+		for place < len(list) && len(list[place].Path) >= len(at.Path) {
+			place++
+		}
+		of.byHost[at.Host] = append(list[:place], append([]placed{{at, p}}, list[place:]...)...)
+	}
+	return v
+}
+
+// Each calls f for every participant that is known.
+func (k *Known) Each(f func(*registry.Participant)) {
+	for _, of := range k.now.Load().tenants {
+		for _, p := range of.byName {
+			f(p)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+// Package registry is the rules of participants with a name: their settings, which calls are
+// theirs, and the gate in front of them: open, held after too many failures, releasing what
+// waited (decision 0144). It is pure.
+//
+// Files, each on top of those before it: problems, settings, gate, registry, match, store.
+package registry
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Participant is a service that steps call, with its settings and its gate.
+type Participant struct {
+	TenantID uuid.UUID
+	Name     string
+	Settings Settings
+	Gate     Gate
+
+	CreatedBy string
+	CreatedAt time.Time
+	UpdatedAt time.Time // by a person
+	// Version grows with every change by a person, Epoch with every change of the gate. A change
+	// names the version or the epoch that it was decided on, and is stored only if that is still
+	// the present one.
+	Version int64
+	Epoch   int64
+}
+
+// New returns a participant that has never been held.
+func New(tenant uuid.UUID, name string, s Settings, by string, now time.Time) Participant {
+	return Participant{
+		TenantID: tenant, Name: name, Settings: s, Gate: Gate{State: Open, Since: now, CountedFrom: now},
+		CreatedBy: by, CreatedAt: now, UpdatedAt: now, Version: 1, Epoch: 1,
+	}
+}
+
+// With returns the participant with other settings, as its next version.
+func (p Participant) With(s Settings, now time.Time) Participant {
+	p.Settings = s
+	return p.changed(now)
+}
+
+// Hold returns the participant held by a person, as its next version.
+func (p Participant) Hold(by, reason string, now time.Time) Participant {
+	p.Gate = p.Gate.hold(by, reason, now)
+	p.Epoch++
+	return p.changed(now)
+}
+
+// Release returns the participant with its gate releasing what waits; changed is false if it is
+// open. rate is the number of calls per second at first, 0: as in the settings.
+func (p Participant) Release(by string, rate float64, now time.Time) (after Participant, changed bool) {
+	if p.Gate.State == Open {
+		return p, false
+	}
+	if rate <= 0 {
+		rate = p.Settings.Outage.Release.StartPerS
+	}
+	p.Gate = p.Gate.releasedBy(by, rate, now)
+	p.Epoch++
+	return p.changed(now), true
+}
+
+func (p Participant) changed(now time.Time) Participant {
+	p.Version++
+	p.UpdatedAt = now
+	return p
+}
+
+// Audited returns the subject that the audit trail hashes: what people set.
+func (p *Participant) Audited() any {
+	return map[string]any{
+		"name": p.Name, "settings": p.Settings, "state": p.Gate.State, "held_by": p.Gate.HeldBy, "version": p.Version,
+	}
+}
+
+// Verbs of the audit trail.
+const (
+	VerbPut     = "put"
+	VerbHold    = "hold"
+	VerbRelease = "release"
+)

@@ -1,0 +1,59 @@
+package registryapi
+
+import (
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/saga/registry"
+)
+
+func settingsOf(b *api.ParticipantInput) registry.Settings {
+	s := registry.Settings{BaseURL: b.BaseURL, TimeoutMS: or(b.TimeoutMS), MaxInFlight: int(or(b.MaxInFlight))}
+	if b.Headers != nil && len(*b.Headers) > 0 {
+		s.Headers = *b.Headers
+	}
+	if o := b.Outage; o != nil {
+		s.Outage = registry.Outage{
+			FailureRatio: or(o.FailureRatio), MinCalls: or(o.MinCalls), WindowMS: or(o.WindowMS),
+			CanaryEveryMS: or(o.CanaryEveryMS),
+		}
+		if r := o.Release; r != nil {
+			s.Outage.Release = registry.Release{StartPerS: or(r.StartPerS), Factor: or(r.Factor)}
+		}
+	}
+	return s
+}
+
+// or returns what is given, zero if nothing is.
+func or[T any](given *T) (v T) {
+	if given != nil {
+		v = *given
+	}
+	return v
+}
+
+func toAPI(p *registry.Participant) api.Participant {
+	o, g := p.Settings.Outage, &p.Gate
+	out := api.Participant{
+		Name: p.Name, BaseURL: p.Settings.BaseURL, Headers: api.ParticipantHeaders{},
+		Outage: api.ParticipantOutage{
+			FailureRatio: &o.FailureRatio, MinCalls: &o.MinCalls, WindowMS: &o.WindowMS, CanaryEveryMS: &o.CanaryEveryMS,
+			Release: &api.ParticipantRelease{StartPerS: &o.Release.StartPerS, Factor: &o.Release.Factor},
+		},
+		State: api.ParticipantState(g.State), Since: g.Since, Reason: httpkit.UnlessEmpty(g.Reason),
+		HeldBy: httpkit.UnlessEmpty(g.HeldBy), NextCanaryAt: g.NextCanary,
+		CreatedBy: p.CreatedBy, CreatedAt: p.CreatedAt, UpdatedAt: p.UpdatedAt, Version: p.Version,
+	}
+	if p.Settings.Headers != nil {
+		out.Headers = p.Settings.Headers
+	}
+	if p.Settings.TimeoutMS > 0 {
+		out.TimeoutMS = &p.Settings.TimeoutMS
+	}
+	if n := p.Settings.MaxInFlight; n > 0 {
+		out.MaxInFlight = new(int32(n)) //nolint:gosec // the contract bounds it
+	}
+	if g.State == registry.Releasing {
+		out.RatePerS = &g.Rate
+	}
+	return out
+}

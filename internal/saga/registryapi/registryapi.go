@@ -1,0 +1,223 @@
+// Package registryapi is the HTTP edge of participants with a name.
+//
+// Files, each on top of those before it: convert, registryapi.
+package registryapi
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/fault"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/saga/registry"
+)
+
+// Handlers are the operations on participants. Every field but CheckEndpoint is required.
+type Handlers struct {
+	*httpkit.Kit
+	Participants registry.Store
+	// CheckEndpoint returns why no call could ever reach a base URL, "" if one can; the text is
+	// shown to the tenant. Nil: no URL is refused.
+	CheckEndpoint func(url string) (reason string)
+	// Changed is called after a change: nodes then look at once.
+	Changed func()
+}
+
+// ListParticipants returns a page of participants in the order of their names.
+func (s *Handlers) ListParticipants(ctx context.Context, in api.ListParticipantsRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	p := in.Params
+	asked, err := httpkit.PageOf(ctx, s.Cursors, httpkit.ByName, p.Page, p.PageSize, p.Cursor, p.Include)
+	if err != nil {
+		return nil, err
+	}
+	f := registry.Filter{Name: httpkit.Text(p.Name), Request: asked.Request}
+	if p.State != nil {
+		f.State = registry.State(*p.State)
+	}
+	found, err := s.Participants.List(ctx, httpkit.RequestOf(ctx).Tenant.ID, f)
+	if err != nil {
+		return nil, err
+	}
+	return httpkit.Answer{Status: http.StatusOK, Body: api.ParticipantList{
+		Participants: httpkit.Each(found.Items, toAPI),
+		Pagination:   httpkit.Pagination(asked, found, func(p *registry.Participant) string { return p.Name }),
+	}}, nil
+}
+
+// GetParticipant returns a participant.
+func (s *Handlers) GetParticipant(ctx context.Context, in api.GetParticipantRequestObject) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	p, err := s.Participants.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	return answer(&p, nil), nil
+}
+
+// PutParticipant registers a participant or replaces its settings.
+func (s *Handlers) PutParticipant(ctx context.Context, in api.PutParticipantRequestObject) (api.Response, error) {
+	settings, err := settingsOf(in.Body).Checked(in.Name)
+	if err != nil {
+		return nil, err
+	}
+	if s.CheckEndpoint != nil {
+		if why := s.CheckEndpoint(settings.BaseURL); why != "" {
+			return nil, fault.New(fault.Invalid, registry.CodeURL, "/base_url: %s", why).
+				With(fault.Field{Pointer: "/base_url", Code: registry.CodeURL, Message: why})
+		}
+	}
+	req := httpkit.RequestOf(ctx)
+	return s.change(ctx, in.Name, in.Params.IfMatch, in.Body.Reason, registry.VerbPut,
+		func(present *registry.Participant) (after registry.Participant, changed bool) {
+			if present == nil {
+				return registry.New(req.Tenant.ID, in.Name, settings, req.Principal, s.Now()), true
+			}
+			return present.With(settings, s.Now()), true
+		})
+}
+
+// HoldParticipant holds a participant until a person releases it.
+func (s *Handlers) HoldParticipant(ctx context.Context, in api.HoldParticipantRequestObject) (api.Response, error) {
+	reason := httpkit.ReasonOf(in.Body)
+	return s.change(ctx, in.Name, in.Params.IfMatch, reason, registry.VerbHold,
+		func(present *registry.Participant) (after registry.Participant, changed bool) {
+			return present.Hold(who(ctx), httpkit.Text(reason), s.Now()), true
+		})
+}
+
+// ReleaseParticipant lets what waits for a participant through.
+func (s *Handlers) ReleaseParticipant(
+	ctx context.Context, in api.ReleaseParticipantRequestObject,
+) (api.Response, error) {
+	var reason *string
+	rate := 0.0
+	if b := in.Body; b != nil {
+		reason = b.Reason
+		if b.Rate != nil {
+			rate = float64(*b.Rate)
+		}
+	}
+	return s.change(ctx, in.Name, in.Params.IfMatch, reason, registry.VerbRelease,
+		func(present *registry.Participant) (after registry.Participant, changed bool) {
+			return present.Release(who(ctx), rate, s.Now())
+		})
+}
+
+// who is the name of the caller in sentences.
+func who(ctx context.Context) string {
+	req := httpkit.RequestOf(ctx)
+	if req.Who.Name != "" {
+		return req.Who.Name
+	}
+	return req.Principal
+}
+
+// change reads a participant, decides, and stores the decision; it starts again when the
+// participant was changed in the meantime. present is nil if there is none, which only VerbPut
+// allows.
+func (s *Handlers) change(
+	ctx context.Context, name string, match, reason *string, verb string,
+	decide func(present *registry.Participant) (after registry.Participant, changed bool),
+) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	for range httpkit.Reloads(ctx) {
+		present, err := s.Participants.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, name)
+		there := &present
+		if verb == registry.VerbPut && fault.IsCode(err, registry.CodeNotFound) {
+			there, err = nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := httpkit.IfMatch(match, present.Version); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, httpkit.Stale(registry.CodeStale, "participant", present.Version)
+		}
+		after, changed := decide(there)
+		if !changed {
+			return answer(&present, planIf(ctx, nil)), nil
+		}
+		if httpkit.DryRun(ctx) {
+			return wouldBe(there, after)
+		}
+		epoch := present.Epoch
+		if verb == registry.VerbPut {
+			epoch = 0
+		}
+		switch err := s.Participants.Put(httpkit.WithActor(ctx, reason), after, epoch, verb); {
+		case err == nil:
+			s.Changed()
+			return answer(&after, nil), nil
+		case !fault.IsCode(err, registry.CodeStale):
+			return nil, err
+		}
+	}
+	return nil, httpkit.KeepsChanging("participant")
+}
+
+// planIf returns the changes of a dry run, nil outside one.
+func planIf(ctx context.Context, all planned.List) *api.PlannedChanges {
+	if !httpkit.DryRun(ctx) {
+		return nil
+	}
+	return httpkit.Planned(all)
+}
+
+// wouldBe answers a dry run.
+func wouldBe(present *registry.Participant, after registry.Participant) (api.Response, error) {
+	if present == nil {
+		after.Version = 0
+		return answer(&after, httpkit.Planned(planned.List{{Member: "participant", To: after.Settings.BaseURL}})), nil
+	}
+	after.Version = present.Version
+	changes, err := httpkit.Differences(toAPI(present), toAPI(&after))
+	if err != nil {
+		return nil, err
+	}
+	return answer(&after, changes), nil
+}
+
+// DeleteParticipant removes a participant.
+func (s *Handlers) DeleteParticipant(
+	ctx context.Context, in api.DeleteParticipantRequestObject,
+) (api.Response, error) {
+	ctx, cancel := s.Promised(ctx)
+	defer cancel()
+	tenant, dry := httpkit.RequestOf(ctx).Tenant.ID, httpkit.DryRun(ctx)
+	var version int64
+	if in.Params.IfMatch != nil || dry {
+		p, err := s.Participants.Get(ctx, tenant, in.Name)
+		if err != nil {
+			return nil, err
+		}
+		switch fits, err := httpkit.IfMatch(in.Params.IfMatch, p.Version); {
+		case err != nil:
+			return nil, err
+		case !fits:
+			return nil, httpkit.Stale(registry.CodeStale, "participant", p.Version)
+		}
+		if version = p.Version; dry {
+			return answer(&p, httpkit.Planned(planned.List{{Member: "place", From: "live"}})), nil
+		}
+	}
+	if err := s.Participants.Delete(httpkit.WithActor(ctx, in.Params.Reason), tenant, in.Name, version); err != nil {
+		return nil, err
+	}
+	s.Changed()
+	return httpkit.Answer{Status: http.StatusNoContent}, nil
+}
+
+// answer answers with a participant, in a dry run with what would change.
+func answer(p *registry.Participant, changes *api.PlannedChanges) httpkit.Answer {
+	out := toAPI(p)
+	out.Changes = changes
+	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(p.Version)}
+}
