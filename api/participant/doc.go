@@ -1,6 +1,8 @@
 // Package participant makes a function a participant of Skald's sagas: an http.Handler that keeps
 // the rules of docs/participants.md, so that the function need not know them.
 //
+//	db, err := participant.Open("postgres", dsn)
+//	…
 //	store, err := participant.SQL(db, participant.PostgreSQL)
 //	…
 //	handler, err := participant.New(participant.Config{Store: store, Execute: charge, Compensate: refund})

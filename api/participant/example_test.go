@@ -11,7 +11,7 @@ import (
 
 // A participant that charges cards, in the database in which the charges are.
 func Example() {
-	db, err := sql.Open("postgres", "postgres://payments")
+	db, err := participant.Open("postgres", "postgres://payments")
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -31,6 +31,22 @@ func open(t testing.TB, dsn string) *sql.DB {
 	return db
 }
 
+// together is a store in a database of Open.
+func together(t testing.TB, dsn string) participant.Store {
+	t.Helper()
+	db, err := participant.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(4)
+	t.Cleanup(func() { _ = db.Close() })
+	store, err := participant.SQL(db, participant.PostgreSQL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 func postgres(t testing.TB, dsn string) participant.Store {
 	t.Helper()
 	store, err := participant.SQL(open(t, dsn), participant.PostgreSQL)

@@ -24,7 +24,10 @@ type statements struct {
 	// claim creates or locks the row of a step. It returns the state, or, where it cannot, read does.
 	claim, read string
 	save        string
-	purge       string // at most purgeBatch rows
+	// prepare, begin and commit are claim and save for a database of Open, where they travel with BEGIN and COMMIT.
+	// Values in such a message are literals; a plan that is made once for each connection is worth an EXECUTE.
+	prepare, begin, commit string
+	purge                  string // at most purgeBatch rows
 }
 
 const purgeBatch = 1000
@@ -41,6 +44,12 @@ CREATE INDEX skald_calls_changed_at ON skald_calls (changed_at);
 		claim: `INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2)
 ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`,
 		save: `UPDATE skald_calls SET state = $1 WHERE id = $2`,
+		prepare: `PREPARE skald_claim_1 (text, bigint) AS
+INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2)
+ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state;
+PREPARE skald_save_1 (text, text) AS UPDATE skald_calls SET state = $1 WHERE id = $2`,
+		begin:  `EXECUTE skald_claim_1(%s, %d)`,
+		commit: `EXECUTE skald_save_1(%s, %s)`,
 		purge: `DELETE FROM skald_calls WHERE id IN
 (SELECT id FROM skald_calls WHERE changed_at < $1 ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED)`,
 	},
@@ -78,7 +87,8 @@ ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`
 // participant. "" for an unknown dialect.
 func Migration(d Dialect) string { return dialects[d].migration }
 
-// SQL returns a store in the table skald_calls of the database in which the functions write.
+// SQL returns a store in the table skald_calls of the database in which the functions write. PostgreSQL is best
+// opened by Open of this package: a call then takes as many round trips as its function alone.
 func SQL(db *sql.DB, d Dialect) (Store, error) {
 	s, known := dialects[d]
 	if !known || db == nil {
@@ -95,12 +105,21 @@ type sqlStore struct {
 func (q *sqlStore) within(
 	ctx context.Context, id string, now time.Time, f func(*sql.Tx, *step) (bool, error),
 ) error {
-	tx, err := q.db.BeginTx(ctx, nil)
+	var e errand
+	begun := ctx
+	if q.begin != "" {
+		e.prepare, e.begin = q.prepare, fmt.Sprintf(q.begin, quote(id), now.Unix())
+		begun = context.WithValue(ctx, errandKey{}, &e)
+	}
+	tx, err := q.db.BeginTx(begun, nil)
 	if err != nil {
 		return &NotApplied{Message: "no transaction: " + err.Error()}
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	state, err := q.lock(ctx, tx, id, now)
+	state := e.result
+	if !e.taken {
+		state, err = q.lock(ctx, tx, id, now)
+	}
 	if err != nil {
 		return &NotApplied{Message: "the step cannot be locked: " + err.Error()}
 	}
@@ -118,6 +137,10 @@ func (q *sqlStore) within(
 	after, err := json.Marshal(s)
 	if err != nil {
 		return err
+	}
+	if e.taken {
+		e.commit = fmt.Sprintf(q.commit, quote(string(after)), quote(id))
+		return tx.Commit()
 	}
 	if _, err := tx.ExecContext(ctx, q.save, string(after), id); err != nil {
 		return fmt.Errorf("the answer cannot be stored: %w", err)

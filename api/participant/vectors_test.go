@@ -116,7 +116,8 @@ func TestVectorsInMemory(t *testing.T) {
 	}
 }
 
-// Two processes that share a database: a race is between them as well.
+// Two processes that share a database: a race is between them as well. One of them sends the statements of
+// the store with BEGIN and COMMIT.
 func TestVectorsOnPostgreSQL(t *testing.T) {
 	dsn := testdb.Empty(t)
 	migrate(t, dsn)
@@ -125,7 +126,7 @@ func TestVectorsOnPostgreSQL(t *testing.T) {
 			r, b := newRunner(t, v), newBusiness(v)
 			r.start = func() *httptest.Server {
 				return httptest.NewServer(&twoNodes{nodes: [2]*participant.Handler{
-					b.handler(t, postgres(t, dsn)), b.handler(t, postgres(t, dsn)),
+					b.handler(t, together(t, dsn)), b.handler(t, postgres(t, dsn)),
 				}})
 			}
 			r.effects = func() map[string]int { return effectsOf(t, dsn, r.ids) }

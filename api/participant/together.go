@@ -1,0 +1,253 @@
+package participant
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Open is sql.Open for a PostgreSQL in which a store costs no round trip: its statements travel with BEGIN
+// and COMMIT. It is for drivers that send several statements at once, such as lib/pq and pgx. Everything else is as
+// in any *sql.DB: other transactions, and other databases, are left alone.
+func Open(driverName, dsn string) (*sql.DB, error) {
+	db, err := sql.Open(driverName, dsn)
+	if err != nil {
+		return nil, err
+	}
+	d := db.Driver()
+	if err := db.Close(); err != nil {
+		return nil, err
+	}
+	if own, ok := d.(driver.DriverContext); ok {
+		c, err := own.OpenConnector(dsn)
+		if err != nil {
+			return nil, err
+		}
+		return sql.OpenDB(Connector(c)), nil
+	}
+	return sql.OpenDB(Connector(byName{d, dsn})), nil
+}
+
+// Connector is what Open does for sql.OpenDB: it returns a connector of the connections of c.
+func Connector(c driver.Connector) driver.Connector { return connector{c} }
+
+// byName connects by a driver that has no connectors.
+type byName struct {
+	driver driver.Driver
+	dsn    string
+}
+
+func (b byName) Connect(context.Context) (driver.Conn, error) { return b.driver.Open(b.dsn) }
+func (b byName) Driver() driver.Driver                        { return b.driver }
+
+type connector struct{ driver.Connector }
+
+func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
+	inner, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: inner}, nil
+}
+
+// Close implements io.Closer, for sql.DB.
+func (c connector) Close() error {
+	if inner, ok := c.Connector.(io.Closer); ok {
+		return inner.Close()
+	}
+	return nil
+}
+
+// errand is what a store wants to have sent with BEGIN and with COMMIT. It travels in the context of BeginTx, so
+// that the transaction is an ordinary *sql.Tx.
+type errand struct {
+	prepare string // once for each connection, before the other two
+	begin   string // a statement that returns one text
+	taken   bool   // by a connection that does errands; only then the others count
+	result  string // of begin
+	commit  string // "" if the transaction is not committed
+}
+
+type errandKey struct{}
+
+// conn is a connection that does errands.
+type conn struct {
+	driver.Conn
+	prepared bool
+}
+
+// BeginTx implements driver.ConnBeginTx.
+func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	e, found := ctx.Value(errandKey{}).(*errand)
+	_, queries := c.Conn.(driver.QueryerContext)
+	_, execs := c.Conn.(driver.ExecerContext)
+	if found && queries && execs {
+		return c.begin(ctx, e)
+	}
+	if own, ok := c.Conn.(driver.ConnBeginTx); ok {
+		return own.BeginTx(ctx, opts)
+	}
+	if opts != (driver.TxOptions{}) {
+		return nil, errors.New("participant: the driver knows no options of transactions")
+	}
+	return c.Begin() //nolint:staticcheck // the driver has nothing else
+}
+
+// SQLSTATEs of statements that are prepared already, and that are not.
+const (
+	duplicatePrepared = "42P05"
+	unknownPrepared   = "26000"
+)
+
+// begin does the first half of an errand.
+func (c *conn) begin(ctx context.Context, e *errand) (driver.Tx, error) {
+	known := c.prepared
+	err := c.first(ctx, e)
+	if known && sqlState(err) == unknownPrepared { // a pooler has given us another session, or DISCARD ALL was sent
+		c.prepared = false
+		err = c.first(ctx, e)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.taken = true
+	return &tx{c, e}, nil
+}
+
+func (c *conn) first(ctx context.Context, e *errand) error {
+	if !c.prepared {
+		// The names are used for these statements only, so if they are taken, then by the same ones.
+		if err := c.exec(ctx, e.prepare); err != nil && sqlState(err) != duplicatePrepared {
+			return err
+		}
+		c.prepared = true
+	}
+	// PostgreSQL counts what comes before BEGIN in the same message to the transaction. In this order, an error
+	// leaves none open, and the result is the first, which is the only one that pgx shows.
+	rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, e.begin+"; BEGIN", nil)
+	if err != nil {
+		return err
+	}
+	if err = errors.Join(one(rows, &e.result), rows.Close()); err != nil {
+		_ = c.exec(context.Background(), "ROLLBACK") // or the connection is broken, and not used again
+	}
+	return err
+}
+
+// one reads the text that is the only value of the only row.
+func one(rows driver.Rows, text *string) error {
+	value := make([]driver.Value, len(rows.Columns()))
+	if err := rows.Next(value); err != nil {
+		return err
+	}
+	switch v := value[0].(type) {
+	case string:
+		*text = v
+	case []byte:
+		*text = string(v)
+	default:
+		return fmt.Errorf("participant: the state of a step is a %T", v)
+	}
+	if err := rows.Next(value); !errors.Is(err, io.EOF) {
+		return errors.Join(err, errors.New("participant: more than one row"))
+	}
+	return nil
+}
+
+func (c *conn) exec(ctx context.Context, query string) error {
+	_, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, query, nil)
+	return err
+}
+
+// tx is the transaction of an errand.
+type tx struct {
+	c *conn
+	e *errand
+}
+
+// Commit does the second half. In a transaction that has failed already, the statement fails and nothing is committed.
+func (t *tx) Commit() error {
+	err := t.c.exec(context.Background(), t.e.commit+"; COMMIT")
+	if err != nil {
+		// The connection returns to the pool, and no transaction may be open on it.
+		return errors.Join(err, t.Rollback())
+	}
+	return nil
+}
+
+func (t *tx) Rollback() error { return t.c.exec(context.Background(), "ROLLBACK") }
+
+func sqlState(err error) string {
+	var known interface{ SQLState() string }
+	if errors.As(err, &known) {
+		return known.SQLState()
+	}
+	return ""
+}
+
+// quote returns a text as a literal, whatever the setting standard_conforming_strings is.
+func quote(s string) string {
+	return "E'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
+}
+
+// What follows hands on what the connection can do: database/sql asks by interfaces.
+
+// ExecContext implements driver.ExecerContext.
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if own, ok := c.Conn.(driver.ExecerContext); ok {
+		return own.ExecContext(ctx, query, args)
+	}
+	return nil, driver.ErrSkip
+}
+
+// QueryContext implements driver.QueryerContext.
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if own, ok := c.Conn.(driver.QueryerContext); ok {
+		return own.QueryContext(ctx, query, args)
+	}
+	return nil, driver.ErrSkip
+}
+
+// PrepareContext implements driver.ConnPrepareContext.
+func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
+	if own, ok := c.Conn.(driver.ConnPrepareContext); ok {
+		return own.PrepareContext(ctx, query)
+	}
+	return c.Prepare(query)
+}
+
+// CheckNamedValue implements driver.NamedValueChecker.
+func (c *conn) CheckNamedValue(v *driver.NamedValue) error {
+	if own, ok := c.Conn.(driver.NamedValueChecker); ok {
+		return own.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+// Ping implements driver.Pinger.
+func (c *conn) Ping(ctx context.Context) error {
+	if own, ok := c.Conn.(driver.Pinger); ok {
+		return own.Ping(ctx)
+	}
+	return nil
+}
+
+// ResetSession implements driver.SessionResetter.
+func (c *conn) ResetSession(ctx context.Context) error {
+	if own, ok := c.Conn.(driver.SessionResetter); ok {
+		return own.ResetSession(ctx)
+	}
+	return nil
+}
+
+// IsValid implements driver.Validator.
+func (c *conn) IsValid() bool {
+	if own, ok := c.Conn.(driver.Validator); ok {
+		return own.IsValid()
+	}
+	return true
+}
