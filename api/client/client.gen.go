@@ -26,6 +26,7 @@ const (
 // Defines values for ActionKind.
 const (
 	ActionKindAPIKey          ActionKind = "api_key"
+	ActionKindCertification   ActionKind = "certification"
 	ActionKindDeadLetter      ActionKind = "dead_letter"
 	ActionKindDeadLetterGroup ActionKind = "dead_letter_group"
 	ActionKindErasure         ActionKind = "erasure"
@@ -132,6 +133,27 @@ const (
 const (
 	BulkVerbCancel BulkVerb = "cancel"
 	BulkVerbResume BulkVerb = "resume"
+)
+
+// Defines values for CertificationOutcome.
+const (
+	CertificationOutcomeBREACHES   CertificationOutcome = "BREACHES"
+	CertificationOutcomeCERTIFIED  CertificationOutcome = "CERTIFIED"
+	CertificationOutcomeINCOMPLETE CertificationOutcome = "INCOMPLETE"
+)
+
+// Defines values for CertificationState.
+const (
+	CertificationStateCANCELED  CertificationState = "CANCELED"
+	CertificationStateCOMPLETED CertificationState = "COMPLETED"
+	CertificationStateFAILED    CertificationState = "FAILED"
+	CertificationStatePENDING   CertificationState = "PENDING"
+	CertificationStateRUNNING   CertificationState = "RUNNING"
+)
+
+// Defines values for CertificationVerb.
+const (
+	CertificationVerbCancel CertificationVerb = "cancel"
 )
 
 // Defines values for CompensationStateName.
@@ -985,6 +1007,12 @@ const (
 	ListParticipantsParamsIncludeTotal      ListParticipantsParamsInclude = "total"
 )
 
+// Defines values for ListCertificationsParamsInclude.
+const (
+	ListCertificationsParamsIncludeExactTotal ListCertificationsParamsInclude = "exact_total"
+	ListCertificationsParamsIncludeTotal      ListCertificationsParamsInclude = "total"
+)
+
 // Defines values for ListSagaErrorsParamsInclude.
 const (
 	ListSagaErrorsParamsIncludeExactTotal ListSagaErrorsParamsInclude = "exact_total"
@@ -1592,6 +1620,185 @@ type CallerIdentity struct {
 	TenantMajor  int                `json:"tenant_major"`
 	TenantMinor  int                `json:"tenant_minor"`
 	TenantRegion string             `json:"tenant_region"`
+}
+
+// Certification defines model for Certification.
+type Certification struct {
+	Actor *string `json:"actor,omitempty"`
+
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name.
+	ActorName *string `json:"actor_name,omitempty"`
+
+	// AllowedActions What can be done to it now.
+	AllowedActions []CertificationVerb `json:"allowed_actions"`
+
+	// Attempt From 1; higher if a node died while it examined the participant. Absent if it was examined elsewhere.
+	Attempt *int `json:"attempt,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes         *PlannedChanges `json:"changes,omitempty"`
+	CompensationURL *string         `json:"compensation_url,omitempty"`
+	CreatedAt       time.Time       `json:"created_at"`
+	EffectsURL      *string         `json:"effects_url,omitempty"`
+	EndedAt         *time.Time      `json:"ended_at,omitempty"`
+
+	// ErrorMessage Why the participant could not be examined.
+	ErrorMessage *string `json:"error_message,omitempty"`
+
+	// Findings Number of rules that are broken.
+	Findings int `json:"findings"`
+
+	// Host Host of `url`, with the port unless it is that of the scheme.
+	Host string             `json:"host"`
+	ID   openapi_types.UUID `json:"id"`
+
+	// Links Paths of related resources.
+	Links JobLinks `json:"links"`
+
+	// NotTried Number of vectors that could not be tried.
+	NotTried int `json:"not_tried"`
+
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// Planned Number of vectors to play; 0 until it is known.
+	Planned int `json:"planned"`
+
+	// Played Number of vectors played so far.
+	Played      int     `json:"played"`
+	RaceSeconds *int    `json:"race_seconds,omitempty"`
+	Reason      *string `json:"reason,omitempty"`
+
+	// Report Absent from lists, and unless it is COMPLETED.
+	Report *CertificationReport `json:"report,omitempty"`
+
+	// ReportUnreadable True when the stored report cannot be read, otherwise absent.
+	ReportUnreadable *bool `json:"report_unreadable,omitempty"`
+
+	// SkaldVersion Version of the Skald that examined the participant.
+	SkaldVersion *string    `json:"skald_version,omitempty"`
+	StartedAt    *time.Time `json:"started_at,omitempty"`
+
+	// State `PENDING`: it waits for a node, or for another examination of the host. `FAILED`: the
+	// participant could not be examined, `error_message` says why.
+	State     CertificationState `json:"state"`
+	Step      *string            `json:"step,omitempty"`
+	TimeoutMS *int               `json:"timeout_ms,omitempty"`
+	URL       string             `json:"url"`
+
+	// Verdict Absent unless it is COMPLETED.
+	Verdict  *CertificationOutcome `json:"verdict,omitempty"`
+	Version  int64                 `json:"version"`
+	Warnings int                   `json:"warnings"`
+}
+
+// CertificationFinding A broken rule. `curl` is a list of texts, the lines that show it.
+type CertificationFinding struct {
+	Code string `json:"code"`
+
+	// Curl Any JSON value. Callers without `payloads:read` get the text `***`.
+	Curl AnyJSON `json:"curl"`
+	Rule string  `json:"rule"`
+
+	// Seen What was observed, and what is right.
+	Seen  ContentText `json:"seen"`
+	Title string      `json:"title"`
+
+	// Vector The vector of `seen` and `curl`.
+	Vector string `json:"vector"`
+
+	// Vectors All vectors that show it.
+	Vectors []string `json:"vectors"`
+
+	// Why Why it matters.
+	Why string `json:"why"`
+}
+
+// CertificationInput defines model for CertificationInput.
+type CertificationInput struct {
+	// CompensationURL URL of the compensation; that of the action if omitted.
+	CompensationURL *ParticipantURL `json:"compensation_url,omitempty"`
+
+	// EffectsURL Answers `GET ?key=KEY` with `{"effects": n}`: how many effects a key has.
+	EffectsURL *ParticipantURL `json:"effects_url,omitempty"`
+
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// RaceSeconds How long races are repeated under load, with eight clients; 0 if omitted.
+	RaceSeconds *int `json:"race_seconds,omitempty"`
+
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Step Name of the step in the calls; `charge` if omitted.
+	Step *string `json:"step,omitempty"`
+
+	// TimeoutMS How long one call may take; 10,000 if omitted.
+	TimeoutMS *int `json:"timeout_ms,omitempty"`
+
+	// URL URL of the action; `{step}` in it stands for the step's name.
+	URL ParticipantURL `json:"url"`
+}
+
+// CertificationList defines model for CertificationList.
+type CertificationList struct {
+	Certifications []Certification `json:"certifications"`
+	Pagination     Pagination      `json:"pagination"`
+}
+
+// CertificationOutcome `CERTIFIED`: everything was tried, effects were counted, and no rule is broken.
+// `BREACHES`: rules are broken. `INCOMPLETE`: none is by what was tried.
+type CertificationOutcome string
+
+// CertificationReport What was found, as in `skald participant certify --format json`.
+type CertificationReport struct {
+	Certified      bool                   `json:"certified"`
+	EffectsCounted bool                   `json:"effects_counted"`
+	Findings       []CertificationFinding `json:"findings"`
+	NotTried       []CertificationUntried `json:"not_tried"`
+
+	// Played Vectors that were played to their end.
+	Played []string `json:"played"`
+
+	// Repeated How often races were repeated under load.
+	Repeated *int           `json:"repeated,omitempty"`
+	URL      ParticipantURL `json:"url"`
+
+	// Version Of the Skald that examined the participant.
+	Version  string                 `json:"version"`
+	Warnings []CertificationWarning `json:"warnings"`
+}
+
+// CertificationReportInput defines model for CertificationReportInput.
+type CertificationReportInput struct {
+	// Reason Recorded in the audit trail.
+	Reason *Reason `json:"reason,omitempty"`
+
+	// Report What was found, as in `skald participant certify --format json`.
+	Report CertificationReport `json:"report"`
+}
+
+// CertificationState `PENDING`: it waits for a node, or for another examination of the host. `FAILED`: the
+// participant could not be examined, `error_message` says why.
+type CertificationState string
+
+// CertificationUntried defines model for CertificationUntried.
+type CertificationUntried struct {
+	// Inapplicable It is about steps that the participant does not have, so it says nothing against it.
+	Inapplicable bool   `json:"inapplicable"`
+	Reason       string `json:"reason"`
+	Vector       string `json:"vector"`
+}
+
+// CertificationVerb defines model for CertificationVerb.
+type CertificationVerb string
+
+// CertificationWarning What is allowed, but will surprise.
+type CertificationWarning struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
 }
 
 // ClaimInput A request for runs.
@@ -4893,6 +5100,9 @@ type ParticipantReleaseInput struct {
 // it. `RELEASING`: waiting calls are made in waves.
 type ParticipantState string
 
+// ParticipantURL defines model for ParticipantURL.
+type ParticipantURL = string
+
 // PlannedCall defines model for PlannedCall.
 type PlannedCall struct {
 	Action StepAction `json:"action"`
@@ -7247,6 +7457,9 @@ type Baggage = string
 // BulkID defines model for BulkID.
 type BulkID = UUID
 
+// CertificationID defines model for CertificationID.
+type CertificationID = UUID
+
 // Cursor defines model for Cursor.
 type Cursor = string
 
@@ -7472,6 +7685,9 @@ type ActionAccepted = Saga
 
 // BackfillFound defines model for BackfillFound.
 type BackfillFound = Backfill
+
+// CertificationFound defines model for CertificationFound.
+type CertificationFound = Certification
 
 // DeadLetterGroupFound Letters with the same fingerprint, which stands for one kind of error.
 type DeadLetterGroupFound = DeadLetterGroup
@@ -9109,6 +9325,64 @@ type ListParticipantsParams struct {
 // ListParticipantsParamsInclude defines parameters for ListParticipants.
 type ListParticipantsParamsInclude string
 
+// ListCertificationsParams defines parameters for ListCertifications.
+type ListCertificationsParams struct {
+	State *CertificationState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Host Only of these hosts, as `host` of a certification has them.
+	Host []string `form:"host,omitempty" json:"host,omitempty"`
+
+	// Latest With `true`, only the newest completed one of each host.
+	Latest *bool `form:"latest,omitempty" json:"latest,omitempty"`
+
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListCertificationsParamsInclude defines parameters for ListCertifications.
+type ListCertificationsParamsInclude string
+
+// ReportCertificationParams defines parameters for ReportCertification.
+type ReportCertificationParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CancelCertificationParams defines parameters for CancelCertification.
+type CancelCertificationParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// CertifyParticipantParams defines parameters for CertifyParticipant.
+type CertifyParticipantParams struct {
+	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
+	// not part of the key.
+	IdempotencyKey *IdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
 // DeleteParticipantParams defines parameters for DeleteParticipant.
 type DeleteParticipantParams struct {
 	// Reason Recorded in the audit trail.
@@ -10538,6 +10812,15 @@ type RerunJobRunJSONRequestBody = JobRerunInput
 // StartRunJSONRequestBody defines body for StartRun for application/json ContentType.
 type StartRunJSONRequestBody = StartInput
 
+// ReportCertificationJSONRequestBody defines body for ReportCertification for application/json ContentType.
+type ReportCertificationJSONRequestBody = CertificationReportInput
+
+// CancelCertificationJSONRequestBody defines body for CancelCertification for application/json ContentType.
+type CancelCertificationJSONRequestBody = ReasonInput
+
+// CertifyParticipantJSONRequestBody defines body for CertifyParticipant for application/json ContentType.
+type CertifyParticipantJSONRequestBody = CertificationInput
+
 // PutParticipantJSONRequestBody defines body for PutParticipant for application/json ContentType.
 type PutParticipantJSONRequestBody = ParticipantInput
 
@@ -11086,6 +11369,14 @@ type ClientInterface interface {
 	ListNodes(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetOverview(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListParticipants(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListCertifications(ctx context.Context, params *ListCertificationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReportCertificationWithBody(ctx context.Context, params *ReportCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReportCertification(ctx context.Context, params *ReportCertificationParams, body ReportCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetCertification(ctx context.Context, certificationID CertificationID, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelCertificationWithBody(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CancelCertification(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CertifyParticipantWithBody(ctx context.Context, params *CertifyParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	CertifyParticipant(ctx context.Context, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	DeleteParticipant(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetParticipant(ctx context.Context, name ParticipantName, reqEditors ...RequestEditorFn) (*http.Response, error)
 	PutParticipantWithBody(ctx context.Context, name ParticipantName, params *PutParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -11988,6 +12279,46 @@ func (c *Client) GetOverview(ctx context.Context, params *GetOverviewParams, req
 
 func (c *Client) ListParticipants(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListParticipantsRequest(c.Server, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ListCertifications(ctx context.Context, params *ListCertificationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListCertificationsRequest(c.Server, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReportCertificationWithBody(ctx context.Context, params *ReportCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportCertificationRequestWithBody(c.Server, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReportCertification(ctx context.Context, params *ReportCertificationParams, body ReportCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReportCertificationRequest(c.Server, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) GetCertification(ctx context.Context, certificationID CertificationID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCertificationRequest(c.Server, certificationID)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) CancelCertificationWithBody(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelCertificationRequestWithBody(c.Server, certificationID, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) CancelCertification(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCancelCertificationRequest(c.Server, certificationID, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) CertifyParticipantWithBody(ctx context.Context, params *CertifyParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCertifyParticipantRequestWithBody(c.Server, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) CertifyParticipant(ctx context.Context, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCertifyParticipantRequest(c.Server, params, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -13961,6 +14292,64 @@ func NewListParticipantsRequest(server string, params *ListParticipantsParams) (
 	return r.request(http.MethodGet, server, "/api/v1/participants", "", nil)
 }
 
+func NewListCertificationsRequest(server string, params *ListCertificationsParams) (*http.Request, error) {
+	var r requested
+	if params != nil {
+		r.query("state", params.State, "string", "")
+		r.query("host", params.Host, "array", "")
+		r.query("latest", params.Latest, "boolean", "")
+		r.query("page", params.Page, "integer", "int32")
+		r.query("page_size", params.PageSize, "integer", "int32")
+		r.query("cursor", params.Cursor, "string", "")
+		r.query("include", params.Include, "array", "")
+	}
+	return r.request(http.MethodGet, server, "/api/v1/participants/certifications", "", nil)
+}
+
+func NewReportCertificationRequest(server string, params *ReportCertificationParams, body ReportCertificationJSONRequestBody) (*http.Request, error) {
+	return NewReportCertificationRequestWithBody(server, params, "application/json", asJSON(body))
+}
+
+func NewReportCertificationRequestWithBody(server string, params *ReportCertificationParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	if params != nil {
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, "/api/v1/participants/certifications", contentType, body)
+}
+
+func NewGetCertificationRequest(server string, certificationID CertificationID) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("certification_id", certificationID, "string", "uuid")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/participants/certifications/%s", pathParam0), "", nil)
+}
+
+func NewCancelCertificationRequest(server string, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody) (*http.Request, error) {
+	return NewCancelCertificationRequestWithBody(server, certificationID, params, "application/json", asJSON(body))
+}
+
+func NewCancelCertificationRequestWithBody(server string, certificationID CertificationID, params *CancelCertificationParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("certification_id", certificationID, "string", "uuid")
+	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/participants/certifications/%s/cancel", pathParam0), contentType, body)
+}
+
+func NewCertifyParticipantRequest(server string, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody) (*http.Request, error) {
+	return NewCertifyParticipantRequestWithBody(server, params, "application/json", asJSON(body))
+}
+
+func NewCertifyParticipantRequestWithBody(server string, params *CertifyParticipantParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	if params != nil {
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, "/api/v1/participants/certify", contentType, body)
+}
+
 func NewDeleteParticipantRequest(server string, name ParticipantName, params *DeleteParticipantParams) (*http.Request, error) {
 	var r requested
 	pathParam0 := r.path("name", name, "string", "")
@@ -15265,6 +15654,14 @@ type ClientWithResponsesInterface interface {
 	ListNodesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListNodesResponse, error)
 	GetOverviewWithResponse(ctx context.Context, params *GetOverviewParams, reqEditors ...RequestEditorFn) (*GetOverviewResponse, error)
 	ListParticipantsWithResponse(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*ListParticipantsResponse, error)
+	ListCertificationsWithResponse(ctx context.Context, params *ListCertificationsParams, reqEditors ...RequestEditorFn) (*ListCertificationsResponse, error)
+	ReportCertificationWithBodyWithResponse(ctx context.Context, params *ReportCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportCertificationResponse, error)
+	ReportCertificationWithResponse(ctx context.Context, params *ReportCertificationParams, body ReportCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportCertificationResponse, error)
+	GetCertificationWithResponse(ctx context.Context, certificationID CertificationID, reqEditors ...RequestEditorFn) (*GetCertificationResponse, error)
+	CancelCertificationWithBodyWithResponse(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelCertificationResponse, error)
+	CancelCertificationWithResponse(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelCertificationResponse, error)
+	CertifyParticipantWithBodyWithResponse(ctx context.Context, params *CertifyParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CertifyParticipantResponse, error)
+	CertifyParticipantWithResponse(ctx context.Context, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*CertifyParticipantResponse, error)
 	DeleteParticipantWithResponse(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*DeleteParticipantResponse, error)
 	GetParticipantWithResponse(ctx context.Context, name ParticipantName, reqEditors ...RequestEditorFn) (*GetParticipantResponse, error)
 	PutParticipantWithBodyWithResponse(ctx context.Context, name ParticipantName, params *PutParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutParticipantResponse, error)
@@ -17459,6 +17856,108 @@ func ParseListParticipantsResponse(rsp *http.Response) (*ListParticipantsRespons
 // GET /api/v1/participants
 func (c *ClientWithResponses) ListParticipantsWithResponse(ctx context.Context, params *ListParticipantsParams, reqEditors ...RequestEditorFn) (*ListParticipantsResponse, error) {
 	return decoded(ParseListParticipantsResponse)(c.ListParticipants(ctx, params, reqEditors...))
+}
+
+type ListCertificationsResponse struct {
+	Answer
+	JSON200                       *CertificationList
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseListCertificationsResponse(rsp *http.Response) (*ListCertificationsResponse, error) {
+	var a ListCertificationsResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// ListCertificationsWithResponse List certifications of participants
+//
+// GET /api/v1/participants/certifications
+func (c *ClientWithResponses) ListCertificationsWithResponse(ctx context.Context, params *ListCertificationsParams, reqEditors ...RequestEditorFn) (*ListCertificationsResponse, error) {
+	return decoded(ParseListCertificationsResponse)(c.ListCertifications(ctx, params, reqEditors...))
+}
+
+type ReportCertificationResponse struct {
+	Answer
+	JSON201                       *Certification
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseReportCertificationResponse(rsp *http.Response) (*ReportCertificationResponse, error) {
+	var a ReportCertificationResponse
+	return unless(&a, a.read(rsp, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ReportCertificationWithBodyWithResponse(ctx context.Context, params *ReportCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReportCertificationResponse, error) {
+	return decoded(ParseReportCertificationResponse)(c.ReportCertificationWithBody(ctx, params, contentType, body, reqEditors...))
+}
+
+// ReportCertificationWithResponse Import the report of an examination made elsewhere
+//
+// POST /api/v1/participants/certifications
+func (c *ClientWithResponses) ReportCertificationWithResponse(ctx context.Context, params *ReportCertificationParams, body ReportCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*ReportCertificationResponse, error) {
+	return decoded(ParseReportCertificationResponse)(c.ReportCertification(ctx, params, body, reqEditors...))
+}
+
+type GetCertificationResponse struct {
+	Answer
+	JSON200                       *CertificationFound
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseGetCertificationResponse(rsp *http.Response) (*GetCertificationResponse, error) {
+	var a GetCertificationResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// GetCertificationWithResponse Get a certification with its progress and its report
+//
+// GET /api/v1/participants/certifications/{certification_id}
+func (c *ClientWithResponses) GetCertificationWithResponse(ctx context.Context, certificationID CertificationID, reqEditors ...RequestEditorFn) (*GetCertificationResponse, error) {
+	return decoded(ParseGetCertificationResponse)(c.GetCertification(ctx, certificationID, reqEditors...))
+}
+
+type CancelCertificationResponse struct {
+	Answer
+	JSON200                       *CertificationFound
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseCancelCertificationResponse(rsp *http.Response) (*CancelCertificationResponse, error) {
+	var a CancelCertificationResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) CancelCertificationWithBodyWithResponse(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelCertificationResponse, error) {
+	return decoded(ParseCancelCertificationResponse)(c.CancelCertificationWithBody(ctx, certificationID, params, contentType, body, reqEditors...))
+}
+
+// CancelCertificationWithResponse Cancel a certification
+//
+// POST /api/v1/participants/certifications/{certification_id}/cancel
+func (c *ClientWithResponses) CancelCertificationWithResponse(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelCertificationResponse, error) {
+	return decoded(ParseCancelCertificationResponse)(c.CancelCertification(ctx, certificationID, params, body, reqEditors...))
+}
+
+type CertifyParticipantResponse struct {
+	Answer
+	JSON202                       *Certification
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseCertifyParticipantResponse(rsp *http.Response) (*CertifyParticipantResponse, error) {
+	var a CertifyParticipantResponse
+	return unless(&a, a.read(rsp, answer{202, &a.JSON202}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) CertifyParticipantWithBodyWithResponse(ctx context.Context, params *CertifyParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CertifyParticipantResponse, error) {
+	return decoded(ParseCertifyParticipantResponse)(c.CertifyParticipantWithBody(ctx, params, contentType, body, reqEditors...))
+}
+
+// CertifyParticipantWithResponse Start an examination of a participant
+//
+// POST /api/v1/participants/certify
+func (c *ClientWithResponses) CertifyParticipantWithResponse(ctx context.Context, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*CertifyParticipantResponse, error) {
+	return decoded(ParseCertifyParticipantResponse)(c.CertifyParticipant(ctx, params, body, reqEditors...))
 }
 
 type DeleteParticipantResponse struct {

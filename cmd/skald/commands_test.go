@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -113,6 +114,13 @@ func TestParticipantCertifySaysByItsStatusWhatItFound(t *testing.T) {
 		fmt.Fprintf(w, `{"call":%d}`, calls.Add(1))
 	}))
 	refusing := httptest.NewServer(http.NotFoundHandler())
+	var stored, credential string
+	pages := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		stored, credential = r.URL.Path+" "+string(body), r.Header.Get("Authorization")
+		w.WriteHeader(http.StatusCreated)
+	}))
+	defer pages.Close()
 	defer forgetful.Close()
 	defer refusing.Close()
 	file := filepath.Join(t.TempDir(), "report.xml")
@@ -124,17 +132,24 @@ func TestParticipantCertifySaysByItsStatusWhatItFound(t *testing.T) {
 		{forgetful.URL, 1, "BREACH done_again (rule 1)"},
 		{forgetful.URL + " --format json", 1, `"code": "done_again"`},
 		{forgetful.URL + " --format junit --output " + file, 1, "see the findings (3)"},
+		{forgetful.URL + " --report-to " + pages.URL + "/", 1, "BREACH done_again"},
+		{forgetful.URL + " --report-to " + refusing.URL, 1, "the report was not stored at " + refusing.URL + ": 404"},
 		{forgetful.URL + " --payload {", 2, "the payload must be JSON"},
 		{forgetful.URL + " --restart-command false", 2, "the restart failed"},
 		{refusing.URL, 2, "give another with --payload"},
 		{"http://192.0.2.1/charges", 2, "give --yes to call it"},
 	} {
-		out, code := run(t, nil, append([]string{"participant", "certify"}, strings.Fields(tt.args)...)...)
+		args := append([]string{"participant", "certify"}, strings.Fields(tt.args)...)
+		out, code := run(t, []string{"SKALD_API_KEY=sk_1"}, args...)
 		if code != tt.code || !strings.Contains(out, tt.want) {
 			t.Errorf("%s: exit %d, %s; want exit %d and %q", tt.args, code, out, tt.code, tt.want)
 		}
 	}
 	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), `<testsuite name="skald participant certify`) {
 		t.Errorf("the report: %v, %s", err, text)
+	}
+	if !strings.HasPrefix(stored, `/api/v1/participants/certifications {"report":{"url":"`+forgetful.URL) ||
+		!strings.Contains(stored, "done_again") || credential != "Bearer sk_1" {
+		t.Errorf("the server got %s with %q", stored, credential)
 	}
 }

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -39,6 +35,7 @@ type participantCertify struct {
 	Yes            bool          `short:"y" help:"Do not ask before calling another machine than this one."`
 	Format         string        `enum:"text,json,junit" default:"text" help:"text, json or junit."`
 	Output         string        `short:"o" placeholder:"FILE" help:"Write the report to a file instead of standard output."`
+	ReportTo       string        `placeholder:"SERVER" help:"Also store the report on a Skald server, by its address such as https://skald.example. SKALD_API_KEY is the key for it."`
 }
 
 // failed is an error with its own exit status.
@@ -54,16 +51,15 @@ func (p participantCertify) Run(ctx context.Context) error {
 	if err != nil {
 		return untried(err)
 	}
-	for _, at := range []string{p.URL, p.Compensation, p.Effects} {
-		if !p.Yes && !loopback(at) && !agreed(at) {
-			return untried(fmt.Errorf("%s is not this machine: give --yes to call it", at))
-		}
+	who := atTerminal()
+	if err := p.mayCall(who); err != nil {
+		return untried(err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Deadline)
 	defer cancel()
 	cfg := certifier.Config{
 		URL: p.URL, Compensation: p.Compensation, Effects: p.Effects, Step: p.Step, Payload: payload, Secret: p.Secret,
-		Restart: p.restart(), Robust: true, Timeout: p.Timeout, Version: buildInfo().Version,
+		Restart: p.restart(who), Robust: true, Timeout: p.Timeout, Version: buildInfo().Version,
 	}
 	if p.Race {
 		cfg.RaceFor = p.RaceFor
@@ -74,6 +70,15 @@ func (p participantCertify) Run(ctx context.Context) error {
 	}
 	if err := p.write(report); err != nil {
 		return untried(err)
+	}
+	if p.ReportTo != "" {
+		if err := pushed(ctx, p.ReportTo, os.Getenv("SKALD_API_KEY"), report); err != nil {
+			err = fmt.Errorf("the report was not stored at %s: %w", p.ReportTo, err)
+			if len(report.Findings) == 0 {
+				return untried(err)
+			}
+			fmt.Fprintln(os.Stderr, "skald:", err)
+		}
 	}
 	if n := len(report.Findings); n > 0 {
 		return failed{fmt.Errorf("the participant breaks rules of docs/participants.md: see the findings (%d)", n), 1}
@@ -120,7 +125,7 @@ func (p participantCertify) write(report certify.Report) error {
 	return err
 }
 
-func (p participantCertify) restart() func(context.Context) error {
+func (p participantCertify) restart(who *person) func(context.Context) error {
 	switch {
 	case p.RestartCommand != "":
 		return func(ctx context.Context) error {
@@ -129,32 +134,7 @@ func (p participantCertify) restart() func(context.Context) error {
 			return cmd.Run()
 		}
 	case p.AskRestart:
-		return func(context.Context) error {
-			fmt.Fprint(os.Stderr, "Restart the participant now, and then press Enter: ")
-			_, err := bufio.NewReader(os.Stdin).ReadString('\n')
-			return err
-		}
+		return who.restarts
 	}
 	return nil
-}
-
-// loopback reports whether a URL leads to this machine.
-func loopback(text string) bool {
-	u, err := url.Parse(strings.ReplaceAll(text, "{step}", "step"))
-	if text == "" || err != nil {
-		return true // no address
-	}
-	host := cmp.Or(u.Hostname(), "localhost")
-	at, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && at.Unmap().IsLoopback()
-}
-
-// agreed asks whether calls may be made to another machine.
-func agreed(at string) bool {
-	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	fmt.Fprintf(os.Stderr, "This executes and compensates steps at %s, with ids of its own. Continue? [y/N] ", at)
-	line, _ := bufio.NewReader(os.Stdin).ReadString('\n')
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
 }

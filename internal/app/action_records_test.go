@@ -133,6 +133,13 @@ func (w *walker) sagas() {
 		"rate_per_second":0.01,"reason":"a bad release"}`).text("id")
 	w.do("updateSagaBulk", `{"rate_per_second":0.02,"reason":"slower"}`, bulk)
 	w.do("cancelSagaBulk", why, bulk)
+	w.do("reportCertification", `{"reason":"build 7","report":{"url":"http://127.0.0.1:9/","version":"1","certified":false,"played":["a"],
+		"effects_counted":false,"findings":[],"warnings":[],"not_tried":[]}}`)
+	w.exec(`INSERT INTO saga.certifications (id, tenant_id, state, host, url, created_at, token, lease_until)
+		VALUES ($1, '00000000-0000-0000-0000-000000000001', 'RUNNING', '127.0.0.1:9', '', now(), $1,
+		now() + interval '1 hour')`, uuid.New())
+	certified := w.do("certifyParticipant", `{"url":"http://127.0.0.1:9/","reason":"is it right?"}`).text("id") // waits for its turn
+	w.do("cancelCertification", why, certified)
 	bulk = w.do("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`"],"expected":0,"reason":"a bad release"}`).text("id")
 	w.do("resumeSagaBulk", why, bulk)
 	w.do("resumeCompensation", why, stranded())

@@ -28,6 +28,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/cache"
+	"github.com/skald-saga/skald/internal/saga/certifier"
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/gate"
 	"github.com/skald-saga/skald/internal/saga/participant"
@@ -73,7 +74,9 @@ type node struct {
 	archive     archive
 	writes      *writes
 	calls       *participant.Client
-	known       *gate.Known // the participants with a name
+	known       *gate.Known     // the participants with a name
+	signing     func() [][]byte // keys that sign calls of participants; nil: there are none
+	examiner    *certifier.Runner
 	definitions *pinned
 	ends        *waiting.Board
 	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, shared between them
@@ -107,6 +110,7 @@ func build(
 		n.addWrites,
 		n.addCalls,
 		n.addParticipants,
+		n.addExaminer,
 		n.addNotices,
 		n.addEnds,
 		n.addEngine,
@@ -159,12 +163,11 @@ func (n *node) addCalls(context.Context) (err error) {
 	if n.trusted, err = n.watchTLS("participants", p.TLSCertFile, p.TLSKeyFile, p.TLSCAFile); err != nil {
 		return err
 	}
-	signing, err := n.signingKeys()
-	if err != nil {
+	if n.signing, err = n.signingKeys(); err != nil {
 		return err
 	}
 	n.calls = participant.New(participant.Config{
-		Policy: n.policy, TLS: n.trusted, SigningKeys: signing,
+		Policy: n.policy, TLS: n.trusted, SigningKeys: n.signing,
 		Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: n.cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * n.cfg.Engine.MaxRunning, Now: n.now, Log: n.opt.Log,
 	})
@@ -302,7 +305,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			CheckParticipant: checkEndpoint(n.policy, true),
 			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Notes: n.sagas, Reports: n.sagas,
 			Eraser: n.eraser,
-			Bulks:  n.sagaBulks(),
+			Bulks:  n.sagaBulks(), Certifications: n.certifications(), Certified: n.examiner.Wake,
 			Create: n.writes.Create, Commit: n.act, Engine: n.engine, Node: n.sagas.Node,
 			Load:    func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error) { return n.loads.Do(ctx, &ref) },
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,

@@ -199,6 +199,11 @@ func (a *canaryNode) writeSagas() {
 	a.does("cancelSagaBulk", `{"reason":"#"}`)
 	a.keeps("saga_bulk_id", field(a.does("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`"],"expected":0,"reason":"#"}`), "id"))
 	a.does("resumeSagaBulk", `{"reason":"#"}`)
+	a.keeps("certification_id", field(a.does("certifyParticipant", `{"url":"http://127.0.0.1:9/#","compensation_url":"http://127.0.0.1:9/#",
+		"effects_url":"http://127.0.0.1:9/#","step":"#","payload":{"#":"#"},"reason":"#"}`), "id"))
+	a.does("reportCertification", `{"reason":"#","report":{"url":"http://127.0.0.1:9/#","version":"#","certified":false,"played":["#"],
+		"effects_counted":false,"findings":[{"code":"#","rule":"#","title":"#","why":"#","vector":"#","seen":"#","curl":["#"],
+		"vectors":["#"]}],"warnings":[{"code":"#","text":"#"}],"not_tried":[{"vector":"#","reason":"#","inapplicable":true}]}}`)
 	archived, restored := run("good", "completed"), run("good", "completed")
 	a.does("runRetention", `{"older_than":"`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
 	if text := a.looks("sagas/" + strings.TrimPrefix(archived, "saga_id:")); !strings.Contains(text, `"archived":true`) {

@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/postgres/notify"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/certifydb"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
@@ -31,6 +32,7 @@ type jobStores struct {
 	definitions jobrun.Definitions
 	bulks       jobrun.BulkOperations
 	sagaBulks   *bulkdb.SagaBulks
+	certified   *certifydb.Certifications
 	workers     jobrun.Workers
 	fences      jobrun.Fences
 	elections   jobrun.Elections
@@ -60,8 +62,8 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	events := jobdb.NewEvents(db, settings.Current)
 	kept := &jobStores{
 		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: bulkdb.NewRunBulks(db, runs),
-		sagaBulks: bulkdb.NewSagaBulks(db, sagas),
-		workers:   jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
+		sagaBulks: bulkdb.NewSagaBulks(db, sagas), certified: certifydb.New(db.DB),
+		workers: jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,
 		events: events, records: events, outbox: events,

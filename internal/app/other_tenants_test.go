@@ -129,6 +129,8 @@ func (w *walker) belongings() (ids map[string]string, proof map[string]any) {
 		hour.Format(time.RFC3339)), "private-job").text("id")
 	ids["bulk_id"] = w.do("createJobBulk", `{"action":"cancel","filter":{"definition":"private-job"},"reason":"a mistake"}`).text("id")
 	ids["saga_bulk_id"] = w.do("createSagaBulk", `{"action":"acknowledge","ids":["`+ids["saga_id"]+`"],"reason":"seen"}`).text("id")
+	ids["certification_id"] = w.do("reportCertification", `{"report":{"url":"http://127.0.0.1:9/","version":"1","certified":false,
+		"played":["a"],"effects_counted":false,"findings":[],"warnings":[],"not_tried":[]}}`).text("id")
 	ids["event_id"] = w.do("publishJobEvent", `{"event_type":"orders.created","payload":{}}`).text("event_id")
 	ids["worker_id"] = w.do("registerWorker", `{"name":"w","queues":["default"],"commands":["report"],"max_runs":4}`).text("worker_id")
 	ids["run_id"] = w.do("createJobRun", `{"reason":"why not"}`, "private-job").text("id")

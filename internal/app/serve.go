@@ -70,6 +70,9 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 	if n.jobs != nil {
 		parts.Go(func() { n.jobs.run(work) })
 	}
+	if n.jobStores != nil && n.cfg.Has(config.RoleEngine) {
+		parts.Go(func() { n.examiner.Run(work) })
+	}
 	if n.leader != nil {
 		parts.Go(func() { n.leader.Run(work) })
 	}

@@ -186,8 +186,8 @@ func TestResourcesOfAnotherTenantAreNotFound(t *testing.T) {
 	}
 	nobodys := uuid.Must(uuid.NewV7()).String()
 	real := apitest.Operations(t, with(sg.SagaID.String(), key.APIKey.ID.String(), "order"))
-	none := apitest.Operations(t, with(nobodys, nobodys, "borrow"))
-	same := strings.NewReplacer(nobodys, "ID", sg.SagaID.String(), "ID", key.APIKey.ID.String(), "ID", "borrow", "NAME",
+	none := apitest.Operations(t, with(nobodys, nobodys, "ordinary"))
+	same := strings.NewReplacer(nobodys, "ID", sg.SagaID.String(), "ID", key.APIKey.ID.String(), "ID", "ordinary", "NAME",
 		"order", "NAME")
 	compared := 0
 	for i, op := range real {

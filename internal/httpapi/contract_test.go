@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/apitest"
@@ -65,6 +66,9 @@ func TestEnumsOfTheContractMatchTheRules(t *testing.T) {
 		"BulkVerb":              apitest.Texts(bulk.Verbs),
 		"BackfillReprocess":     apitest.Texts(jobrun.Reprocesses),
 		"JobBulkAction":         apitest.Texts(jobrun.BulkActions),
+		"CertificationState":    apitest.Texts(certify.States),
+		"CertificationOutcome":  apitest.Texts(certify.Verdicts),
+		"CertificationVerb":     apitest.Texts(certify.Verbs),
 		"SagaBulkAction":        apitest.Texts(sagabulk.Actions()),
 		"SagaBulkOutcome":       apitest.Texts(sagabulk.Outcomes),
 	} {

@@ -34,23 +34,24 @@ const (
 	JobSettings   Kind = "job_settings"  // subject: the setting
 	JobFence      Kind = "job_fence"     // subject: the key
 
-	Workflow    Kind = "workflow"    // subject: the name
-	Participant Kind = "participant" // subject: the name
-	Webhook     Kind = "webhook"
-	APIKey      Kind = "api_key"
-	Session     Kind = "session"
-	Retention   Kind = "retention" // subject: what was cleaned up
-	Schema      Kind = "schema"    // subject: the migration
-	Erasure     Kind = "erasure"   // subject: what was retried, such as saga:ID
-	SagaBulk    Kind = "saga_bulk"
-	Saga        Kind = "saga" // never recorded: its events are
+	Workflow      Kind = "workflow"    // subject: the name
+	Participant   Kind = "participant" // subject: the name
+	Webhook       Kind = "webhook"
+	APIKey        Kind = "api_key"
+	Session       Kind = "session"
+	Retention     Kind = "retention" // subject: what was cleaned up
+	Schema        Kind = "schema"    // subject: the migration
+	Erasure       Kind = "erasure"   // subject: what was retried, such as saga:ID
+	SagaBulk      Kind = "saga_bulk"
+	Certification Kind = "certification"
+	Saga          Kind = "saga" // never recorded: its events are
 )
 
 // Kinds lists every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
 	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
-	Workflow, Participant, Webhook, APIKey, Session, Retention, Schema, Erasure, SagaBulk, Saga,
+	Workflow, Participant, Webhook, APIKey, Session, Retention, Schema, Erasure, SagaBulk, Certification, Saga,
 }
 
 // Deployment takes the place of the tenant in actions that concern all of them: no

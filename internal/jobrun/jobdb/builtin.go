@@ -89,6 +89,8 @@ type Expired struct {
 	// Bulk operations on sagas, and their lists of sagas.
 	SagaBulks     int64 `json:"saga_bulks"`
 	SagaBulkItems int64 `json:"saga_bulk_items"`
+	// Certifications of participants, except the newest completed one of each host.
+	Certifications int64 `json:"certifications"`
 }
 
 // retention lists what is deleted, one batch per statement: processed events and their deliveries,
@@ -162,6 +164,16 @@ WITH gone AS (
 	RETURNING b.tenant_id
 )
 SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.SagaBulks }},
+	{jobrun.RunRetentionDays, "certifications_deleted", `
+WITH gone AS (
+	DELETE FROM saga.certifications c
+	 WHERE c.id IN (SELECT o.id FROM saga.certifications o WHERE o.ended_at < now() - $1 * interval '1 day'
+	   AND (o.state <> 'COMPLETED' OR EXISTS (SELECT FROM saga.certifications n
+	        WHERE n.tenant_id = o.tenant_id AND n.host = o.host AND n.state = 'COMPLETED'
+	          AND (n.created_at, n.id) > (o.created_at, o.id))) LIMIT $2)
+	RETURNING c.tenant_id
+)
+SELECT tenant_id, count(*) FROM gone GROUP BY tenant_id`, func(e *Expired) *int64 { return &e.Certifications }},
 }
 
 // Retain deletes expired data of job runs, except the runs themselves and their logs, which package

@@ -81,7 +81,7 @@ func (p *play) urlOf(call conformance.Call) string {
 
 // headers of a call, in the order in which they are shown.
 func (p *play) headers(call conformance.Call) [][2]string {
-	tenant := defaultTenant
+	tenant := p.Tenant
 	if call.Tenant != "" {
 		tenant = p.ids[call.Tenant]
 	}
@@ -150,9 +150,13 @@ func (p *play) request(ctx context.Context, call conformance.Call) (*http.Reques
 	}
 	now := time.Now()
 	req.Header.Set("X-Saga-Deadline", now.Add(time.Minute).UTC().Format(time.RFC3339Nano))
-	if p.key != nil {
+	if len(p.keys) > 0 {
 		key, at := p.keyOf(call), strconv.FormatInt(now.Unix(), 10)
-		signature := webhooks.Sign(p.key, key, now, body)
+		var each []string
+		for _, secret := range p.keys {
+			each = append(each, webhooks.Sign(secret, key, now, body))
+		}
+		signature := strings.Join(each, " ")
 		for name, value := range map[string]string{
 			"X-Saga-Timestamp": at, "X-Saga-Signature": signature,
 			"webhook-id": key, "webhook-timestamp": at, "webhook-signature": signature,
@@ -173,7 +177,7 @@ func (p *play) curl(call int) (lines []string) {
 		for _, h := range p.headers(c) {
 			line += " -H " + quoted(h[0]+": "+h[1])
 		}
-		if p.key != nil {
+		if len(p.keys) > 0 {
 			line += " -H 'X-Saga-Signature: …'" // it is valid for five minutes only
 		}
 		line += " -d " + quoted(string(p.body(c)))

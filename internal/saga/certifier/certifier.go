@@ -95,14 +95,23 @@ func (c *certifier) servesAtAll(ctx context.Context) error {
 // playAll plays the vectors, and restarts the participant once for all that need it.
 func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*play, error) {
 	var plays []*play
-	restart := false
+	restart, played := false, 0
+	c.Progress(0, len(plan))
+	ended := func() {
+		played++
+		c.Progress(played, len(plan))
+	}
 	for _, v := range plan {
 		p := c.begin(v)
 		plays = append(plays, p)
 		if err := p.until(ctx, p.pauseAt()); err != nil {
 			return nil, err
 		}
-		restart = restart || p.next < len(p.Vector.Calls)
+		if p.next < len(p.Vector.Calls) {
+			restart = true
+			continue
+		}
+		ended()
 	}
 	if restart {
 		if err := c.Restart(ctx); err != nil {
@@ -113,11 +122,15 @@ func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*
 		}
 	}
 	for _, p := range plays {
+		waited := p.next < len(p.Vector.Calls)
 		if err := p.until(ctx, len(p.Vector.Calls)); err != nil {
 			return nil, err
 		}
 		if err := p.count(ctx); err != nil {
 			return nil, err
+		}
+		if waited {
+			ended()
 		}
 	}
 	return plays, nil

@@ -1,9 +1,11 @@
 package certifier
 
 import (
+	"bytes"
 	"context"
 	"encoding/xml"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
@@ -187,6 +190,47 @@ func TestTheReportIsAsPrinted(t *testing.T) {
 	if suite.Failures != len(report.Findings[0].Vectors) || len(failed) != suite.Failures ||
 		suite.Skipped != len(report.Untried) || !strings.Contains(string(text), "late_do_accepted") {
 		t.Errorf("JUnit:\n%s", text)
+	}
+}
+
+// Every call is signed with every secret, however it is sent, so that the participant may know only one of them.
+func TestCallsAreSigned(t *testing.T) {
+	t.Parallel()
+	const first, second = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+	rotated, err := webhooks.ParseSecret(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		cfg      Config
+		knows    string
+		examined bool
+	}{
+		"the secret":       {Config{Secret: first}, first, true},
+		"one of two":       {Config{Secret: first, Keys: [][]byte{rotated}}, second, true},
+		"the wrong secret": {Config{Secret: first}, second, false},
+		"none":             {Config{}, first, false},
+	} {
+		p := newParticipant(right)
+		cfg := p.serve(t)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err == nil && r.Method == http.MethodPost {
+				err = webhooks.VerifyCall([]string{tt.knows}, r.Header, body, time.Now())
+			}
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			p.ServeHTTP(w, r)
+		}))
+		t.Cleanup(server.Close)
+		cfg.URL, cfg.Secret, cfg.Keys, cfg.Robust = server.URL, tt.cfg.Secret, tt.cfg.Keys, true
+		report, err := Run(patience.Context(t), cfg)
+		if (err == nil) != tt.examined || tt.examined && (!report.Certified || len(report.Warnings) > 0) {
+			t.Errorf("%s: %v\n%s", name, err, report.Text())
+		}
 	}
 }
 

@@ -3,10 +3,12 @@ package certifier
 import (
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -25,6 +27,13 @@ type Config struct {
 	Step         string
 	Payload      json.RawMessage // nil: that of the vectors
 	Secret       string          // signs the calls; "" means unsigned
+	Keys         [][]byte        // sign them too
+	Tenant       string          // of the calls that are for one tenant; "": the default tenant
+	// Dial opens all connections; nil: net.Dialer, or the proxy of the environment.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	TLS  *tls.Config // nil: the system's authorities, no certificate
+	// Progress is called when a vector was played; nil: not.
+	Progress func(played, planned int)
 	// Restart restarts the participant. It returns when the old process has ended; nil leaves out what needs it.
 	Restart func(context.Context) error
 	RaceFor time.Duration // how long races are repeated under load; 0: not at all
@@ -53,7 +62,7 @@ const defaultTenant = "00000000-0000-0000-0000-000000000001"
 type certifier struct {
 	Config
 	client *http.Client
-	key    []byte // signs
+	keys   [][]byte // sign
 }
 
 func newCertifier(cfg Config) (*certifier, error) {
@@ -63,6 +72,9 @@ func newCertifier(cfg Config) (*certifier, error) {
 	}
 	if c.Step == "" {
 		c.Step = "charge"
+	}
+	if c.Tenant == "" {
+		c.Tenant = defaultTenant
 	}
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Second
@@ -78,12 +90,23 @@ func newCertifier(cfg Config) (*certifier, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.key = key
+		c.keys = append(c.keys, key)
+	}
+	c.keys = append(c.keys, cfg.Keys...)
+	transport := &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DisableCompression: true, MaxIdleConnsPerHost: clients * clients,
+		TLSClientConfig: c.TLS.Clone(),
+	}
+	if c.Dial != nil {
+		transport.Proxy, transport.DialContext = nil, c.Dial
+	} else {
+		c.Dial = (&net.Dialer{Timeout: c.Timeout}).DialContext
+	}
+	if c.Progress == nil {
+		c.Progress = func(int, int) {}
 	}
 	c.client = &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DisableCompression: true, MaxIdleConnsPerHost: clients * clients,
-		},
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       c.Timeout,
 	}

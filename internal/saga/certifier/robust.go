@@ -90,17 +90,19 @@ func old(ctx context.Context, p *play, call conformance.Call) certify.Reply {
 	if req.URL.Port() == "" {
 		host = net.JoinHostPort(req.URL.Hostname(), map[string]string{"http": "80", "https": "443"}[req.URL.Scheme])
 	}
-	var conn net.Conn
-	dialer := &net.Dialer{Timeout: p.Timeout}
-	if req.URL.Scheme == "https" {
-		conn, err = (&tls.Dialer{NetDialer: dialer}).DialContext(ctx, "tcp", host)
-	} else {
-		conn, err = dialer.DialContext(ctx, "tcp", host)
-	}
+	conn, err := p.Dial(ctx, "tcp", host)
 	if err != nil {
 		return certify.Reply{Error: err.Error()}
 	}
 	defer conn.Close()
+	if req.URL.Scheme == "https" {
+		secure := p.TLS.Clone()
+		if secure == nil {
+			secure = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		secure.ServerName = req.URL.Hostname()
+		conn = tls.Client(conn, secure)
+	}
 	if err := conn.SetDeadline(time.Now().Add(p.Timeout)); err != nil {
 		return certify.Reply{Error: err.Error()}
 	}

@@ -53,7 +53,8 @@ func Plan(all []conformance.Vector, step string, restart bool) (plan []conforman
 		switch {
 		case !v.Certify:
 		case !restart && slices.ContainsFunc(v.Calls, func(c conformance.Call) bool { return c.Restart }):
-			untried = append(untried, Untried{Vector: v.Name, Reason: "needs a restart of the participant: give --restart-command or --ask-restart"})
+			untried = append(untried, Untried{Vector: v.Name, Reason: "needs a restart of the participant: " +
+				"`skald participant certify` with --restart-command or --ask-restart"})
 		default:
 			plan = append(plan, renamed(v, step))
 		}

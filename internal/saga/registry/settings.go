@@ -78,7 +78,7 @@ func (o *Outage) canaryEvery() time.Duration {
 }
 
 // reserved are names that are paths of their own.
-var reserved = []string{"certify"}
+var reserved = []string{"certifications", "certify"}
 
 // Checked returns the settings in their one form. Fault: Invalid with CodeInvalid, listing every
 // mistake.

@@ -79,7 +79,7 @@ func (s *Handlers) bulkAsked(ctx context.Context, in *api.SagaBulkInput, header 
 	key := httpkit.KeyOf(req, header)
 	b = sagabulk.Bulk{
 		Head: bulk.Head{
-			ID: s.sagaBulkID(req, key), TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
+			ID: s.idOfKey("sagas", req, key), TenantID: req.Tenant.ID, Version: 1, State: bulk.Running,
 			Reason: httpkit.Text(in.Reason), Actor: req.Principal, ActorName: req.Who.Name,
 			CreatedAt: now,
 		},
@@ -128,12 +128,12 @@ func bulkFilter(ctx context.Context, in *api.SagaFilter) (
 	return f, asked, none, err
 }
 
-// sagaBulkID is the id of a new bulk: the same for the same Idempotency-Key, if there is one.
-func (s *Handlers) sagaBulkID(req *httpkit.Request, key *idempotency.Key) uuid.UUID {
+// idOfKey is the id of something new of a kind: the same for the same Idempotency-Key, if there is one.
+func (s *Handlers) idOfKey(kind string, req *httpkit.Request, key *idempotency.Key) uuid.UUID {
 	if key == nil {
 		return s.NewID()
 	}
-	of := []string{"sagas", req.Tenant.ID.String(), req.Principal, req.Route, key.Key}
+	of := []string{kind, req.Tenant.ID.String(), req.Principal, req.Route, key.Key}
 	sum := sha256.Sum256([]byte(strings.Join(of, "\n")))
 	id := uuid.UUID(sum[:16])
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80

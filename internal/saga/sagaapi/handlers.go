@@ -2,7 +2,7 @@
 // one rule and one store call, and their results into responses of the contract.
 //
 // Files, each on top of those before it: convert, read, actions, handlers,
-// workflows_convert, create, workflows, list, archive, bulks, bulks_preview, erase, errors,
+// workflows_convert, create, workflows, list, archive, bulks, bulks_preview, certifications, erase, errors,
 // explain, interventions, notes, retention, statistics, series.
 package sagaapi
 
@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency/claims"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/admission"
+	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -41,6 +42,10 @@ type Sagas struct {
 	// Bulks stores bulk operations, which the leader of the job runs executes. Nil: there are
 	// no bulk operations and no job runs.
 	Bulks sagabulk.Store
+	// Certifications stores those of participants, which nodes make. Nil: there are none and no job runs.
+	Certifications certify.Store
+	// Certified is called when one was requested; may be nil.
+	Certified func()
 	// Create stores one saga and Commit writes one change, both durably before they
 	// return, usually through a group commit. Their results are those of saga.Store.
 	Create func(context.Context, saga.NewSaga) (saga.CreateResult, error)

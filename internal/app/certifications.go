@@ -1,0 +1,39 @@
+package app
+
+import (
+	"context"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga/certifier"
+	"github.com/skald-saga/skald/internal/saga/certify"
+)
+
+// certifications returns nil if there is no database in which nodes find them.
+func (n *node) certifications() certify.Store {
+	if n.jobStores == nil {
+		return nil
+	}
+	return n.jobStores.certified
+}
+
+// dialFor limits one connection of an examination.
+const dialFor = 10 * time.Second
+
+// addExaminer adds what examines participants: it reaches them as the calls of steps do.
+func (n *node) addExaminer(context.Context) error {
+	cfg := certifier.RunnerConfig{Now: n.now, NewID: newID, Log: n.opt.Log, Reach: func() certifier.Config {
+		to := certifier.Config{Dial: n.policy.DialContext(dialFor), Version: n.opt.Version.Version}
+		if n.trusted != nil {
+			to.TLS = n.trusted()
+		}
+		if n.signing != nil {
+			to.Keys = n.signing()
+		}
+		return to
+	}}
+	if n.jobStores != nil {
+		cfg.Queue = n.jobStores.certified
+	}
+	n.examiner = certifier.NewRunner(cfg)
+	return nil
+}

@@ -1,0 +1,154 @@
+package app_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/saga/stub"
+	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testdb"
+)
+
+// examined is a participant that keeps the rules, except for a fault of all its calls.
+func examined(t *testing.T, fault string, before func(*http.Request)) string {
+	t.Helper()
+	cfg := stub.Config{}
+	if fault != "" {
+		cfg.Rates = map[string]float64{fault: 1}
+	}
+	handler, err := stub.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if before(r); r.Method == http.MethodPost && r.Header.Get("X-Saga-Certification") != "1" {
+			t.Error("a call is not marked")
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestTheServerExaminesParticipants(t *testing.T) {
+	t.Parallel()
+	dsn := testdb.DSN(t)
+	n := start(t, dsn, "a", func(c *config.Config) {
+		c.Participants.SigningSecrets = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+		c.Egress.Deny = []string{"192.0.2.1"}
+	})
+	db, err := sql.Open("postgres", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	at := n.url + "/api/v1/participants/"
+	ended := func(id any) (doc map[string]any) {
+		t.Helper()
+		patience.Until(t, "the examination ends", func() bool {
+			_, doc = call(t, "GET", at+"certifications/"+fmt.Sprint(id), "")
+			return doc["ended_at"] != nil
+		})
+		return doc
+	}
+	asked := func(url, more string) any {
+		t.Helper()
+		status, doc := call(t, "POST", at+"certify", `{"url": "`+url+`", "effects_url": "`+url+`/effects"`+more+`}`)
+		if status != http.StatusAccepted || doc["state"] != "PENDING" {
+			t.Fatalf("%d %v", status, doc)
+		}
+		return doc["id"]
+	}
+
+	// What keeps the rules, and what does not.
+	var signed, others atomic.Int64
+	right := examined(t, "", func(r *http.Request) {
+		if r.Method == http.MethodPost && r.Header.Get("X-Saga-Signature") != "" {
+			signed.Add(1)
+		}
+		if tenant := r.Header.Get("X-Saga-Tenant"); tenant == "00000000-0000-0000-0000-000000000001" {
+			others.Add(1)
+		}
+	})
+	first := asked(right, "")
+	doc := ended(first)
+	report, _ := doc["report"].(map[string]any)
+	if doc["verdict"] != "INCOMPLETE" || doc["findings"] != 0.0 || doc["not_tried"] == 0.0 ||
+		doc["played"] != float64(len(report["played"].([]any))) ||
+		!strings.Contains(fmt.Sprint(report["not_tried"]), "restart") {
+		t.Errorf("%v", doc)
+	}
+	if signed.Load() == 0 || others.Load() == 0 {
+		t.Errorf("%d calls were signed, %d for the tenant", signed.Load(), others.Load())
+	}
+	broken := examined(t, "forget", func(*http.Request) {})
+	second := asked(broken, `, "payload": {"amount": 7}`)
+	if doc := ended(second); doc["verdict"] != "BREACHES" || !strings.Contains(fmt.Sprint(doc["report"]), "done_again") {
+		t.Errorf("%v", doc)
+	}
+
+	// What cannot be reached, and what must not be.
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	if doc := ended(asked(gone.URL, "")); doc["state"] != "FAILED" || doc["error_message"] == nil || doc["report"] != nil {
+		t.Errorf("%v", doc)
+	}
+	for _, url := range []string{"http://192.0.2.1/", "ftp://host.example/", "http://user:word@host.example/", "no url at all"} {
+		if status, doc := call(t, "POST", at+"certify", `{"url": "`+url+`"}`); status != 422 || doc["code"] != "CERTIFICATION_INVALID" {
+			t.Errorf("%s: %d %v", url, status, doc)
+		}
+	}
+
+	// One at a time for each host; one that is canceled makes no more calls; one whose node has died begins again.
+	arrived, answer := make(chan struct{}, 1000), make(chan struct{})
+	slow := examined(t, "", func(*http.Request) { arrived <- struct{}{}; <-answer })
+	holding := asked(slow, "")
+	waiting := asked(slow, `, "step": "other"`)
+	<-arrived
+	if _, doc := call(t, "GET", at+"certifications/"+fmt.Sprint(waiting), ""); doc["state"] != "PENDING" {
+		t.Errorf("two of one host: %v", doc)
+	}
+	status, doc := call(t, "POST", at+"certifications/"+fmt.Sprint(holding)+"/cancel", `{"reason": "wrong host"}`)
+	if status != 200 || doc["state"] != "CANCELED" {
+		t.Errorf("%d %v", status, doc)
+	}
+	if status, doc := call(t, "POST", at+"certifications/"+fmt.Sprint(holding)+"/cancel", ""); status != 409 {
+		t.Errorf("%d %v", status, doc)
+	}
+	patience.Until(t, "the other one begins", func() bool {
+		_, doc = call(t, "GET", at+"certifications/"+fmt.Sprint(waiting), "")
+		return doc["state"] == "RUNNING"
+	})
+	if _, err := db.Exec(`UPDATE saga.certifications SET lease_until = now() - interval '1 s', token = $2 WHERE id = $1`,
+		waiting, uuid.New()); err != nil {
+		t.Fatal(err)
+	}
+	close(answer)
+	if doc := ended(waiting); doc["state"] != "COMPLETED" || doc["attempt"] != 2.0 {
+		t.Errorf("after the death of its node: %v", doc)
+	}
+
+	// A report that was made elsewhere, and what is newest of each host.
+	text := `{"reason": "build 7", "report": {"url": "` + right + `/x", "version": "1", "certified": false, "played": ["a"],
+		"effects_counted": true, "findings": [], "warnings": [], "not_tried": []}}`
+	status, doc = call(t, "POST", at+"certifications", text)
+	if status != 201 || doc["verdict"] != "CERTIFIED" || doc["attempt"] != nil {
+		t.Errorf("%d %v", status, doc)
+	}
+	_, latest := call(t, "GET", at+"certifications?latest=true&host="+strings.TrimPrefix(right, "http://"), "")
+	if all, _ := latest["certifications"].([]any); len(all) != 1 || all[0].(map[string]any)["id"] != doc["id"] {
+		t.Errorf("the newest of the host: %v", latest)
+	}
+	_, page := call(t, "GET", at+"certifications?state=COMPLETED&page_size=2", "")
+	if all, _ := page["certifications"].([]any); len(all) != 2 || page["pagination"].(map[string]any)["has_next"] != true {
+		t.Errorf("a page: %v", page)
+	}
+}

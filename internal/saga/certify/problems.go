@@ -1,0 +1,18 @@
+package certify
+
+import "github.com/skald-saga/skald/internal/fault"
+
+// Problems are those of certifications.
+var Problems fault.Catalogue
+
+// Their codes, stable and part of the API.
+var (
+	CodeNotFound = Problems.Add("CERTIFICATION_NOT_FOUND", "No such certification",
+		"The tenant has no certification with this id. Certifications are deleted after the same retention as job "+
+			"runs, except the newest completed one of each host.", 404)
+	CodeConflict = Problems.Add("CERTIFICATION_STATE_CONFLICT", "The state of the certification forbids it",
+		"A certification that has ended cannot be canceled.", 409)
+	CodeInvalid = Problems.Add("CERTIFICATION_INVALID", "The participant cannot be examined like this",
+		"A URL is not one that this server may call, the payload is too large, or the report is not that of an "+
+			"examination; `errors` names the member.", 422)
+)
