@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that the programs given as arguments are on this machine, for tests. Each
-# argument names a program and its Debian package. Prints nothing if all are there.
+# argument names a program and its Debian package, or both as program:package. Prints nothing if all are there.
 # Otherwise root installs them with apt; other users get instructions and exit
 # status 1. No server is started.
 set -eu
@@ -9,7 +9,7 @@ PATH="$PATH:/usr/sbin" # Debian has some there, which is not on everybody's PATH
 missing() {
 	out=""
 	for program; do
-		command -v "$program" >/dev/null || out="$out $program"
+		command -v "${program%%:*}" >/dev/null || out="$out ${program#*:}"
 	done
 	echo "${out# }"
 }

@@ -68,7 +68,12 @@ func migrate(t testing.TB, dsn string) {
 // effectsOf counts the effects of the sagas of a vector, by key.
 func effectsOf(t *testing.T, dsn string, ids map[string]string) map[string]int {
 	t.Helper()
-	rows, err := open(t, dsn).QueryContext(t.Context(), `SELECT key FROM effects`)
+	return effectsIn(t, open(t, dsn), ids)
+}
+
+func effectsIn(t *testing.T, db *sql.DB, ids map[string]string) map[string]int {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT * FROM effects`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,17 +12,17 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crashes is a store in memory that is lost at a chosen moment: before the commit, when everything is
-// rolled back, or after it, when the answer is not sent.
+// crashes is a store that is lost at a chosen moment: before the commit, when everything is rolled back, or after
+// it, when the answer is not sent.
 type crashes struct {
-	*memory
+	Store
 	before, after bool
 }
 
 var errCrash = errors.New("crashed")
 
 func (c *crashes) within(ctx context.Context, id string, now time.Time, f func(*sql.Tx, *step) (bool, error)) error {
-	err := c.memory.within(ctx, id, now, func(tx *sql.Tx, s *step) (bool, error) {
+	err := c.Store.within(ctx, id, now, func(tx *sql.Tx, s *step) (bool, error) {
 		save, err := f(tx, s)
 		if c.before && err == nil {
 			return false, errCrash
@@ -33,6 +33,26 @@ func (c *crashes) within(ctx context.Context, id string, now time.Time, f func(*
 		return errCrash
 	}
 	return err
+}
+
+// place is where a sequence is played.
+type place struct {
+	store Store
+	// effect has the effect of a call, or takes it back; effects is the number of effects of a saga.
+	effect  func(ctx context.Context, tx *sql.Tx, c *Call, by int) error
+	effects func(saga string) int
+}
+
+func inMemory() place {
+	effects := 0
+	return place{
+		store: Memory(),
+		effect: func(_ context.Context, _ *sql.Tx, c *Call, by int) error {
+			c.AfterCommit(func() { effects += by })
+			return nil
+		},
+		effects: func(string) int { return effects },
+	}
 }
 
 // model is the plain rule for one step, in terms of what happened: no keys, no rows.
@@ -106,22 +126,25 @@ func TestRandomSequences(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for range 100 {
 			sequences++
-			calls += play(t)
+			calls += play(t, inMemory(), "s")
 		}
 	})
 	t.Logf("%d sequences, %d calls", sequences, calls)
 }
 
-func play(t *rapid.T) (calls int) {
-	store := &crashes{memory: Memory().(*memory)}
-	effects, serial, refuses, fails := 0, 0, false, false
+func play(t *rapid.T, at place, saga string) (calls int) {
+	store := &crashes{Store: at.store}
+	serial, refuses, fails := 0, false, false
 	called := false
-	function := func(_ context.Context, _ *sql.Tx, c *Call) (any, error) {
+	function := func(ctx context.Context, tx *sql.Tx, c *Call) (any, error) {
 		called = true
 		serial++
 		by := 1
 		if c.Action == Compensate {
 			by = -1
+		}
+		if err := at.effect(ctx, tx, c, by); err != nil { // it is rolled back if the call fails or refuses
+			return nil, err
 		}
 		switch {
 		case fails:
@@ -129,7 +152,6 @@ func play(t *rapid.T) (calls int) {
 		case refuses:
 			return nil, Refuse("NO", fmt.Sprint(serial))
 		}
-		c.AfterCommit(func() { effects += by })
 		return serial, nil
 	}
 	h, err := New(Config{Store: store, Execute: function, Compensate: function})
@@ -140,12 +162,12 @@ func play(t *rapid.T) (calls int) {
 	for range rapid.IntRange(1, 12).Draw(t, "calls") {
 		calls++
 		c := &Call{
-			Saga: "s", Step: "x", digest: "d",
+			Saga: saga, Step: "x", digest: "d",
 			Action: rapid.SampledFrom([]Action{Execute, Execute, Compensate}).Draw(t, "action"),
 			run:    rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "run"),
 			Fence:  rapid.SampledFrom([]int64{1, 2, 2, 3}).Draw(t, "fence"),
 		}
-		c.Key = fmt.Sprintf("s/x/%s#%d", c.Action, c.run)
+		c.Key = fmt.Sprintf("%s/x/%s#%d", saga, c.Action, c.run)
 		how := rapid.SampledFrom([]string{"", "", "", "refuse", "fail", "before", "after"}).Draw(t, "how")
 		refuses, fails, store.before, store.after = how == "refuse", how == "fail", how == "before", how == "after"
 		called = false
@@ -186,7 +208,7 @@ func play(t *rapid.T) (calls int) {
 				m.happened(c, got, want == "", refuses && want == "")
 			}
 		}
-		if effects != m.effects || effects < 0 {
+		if effects := at.effects(saga); effects != m.effects || effects < 0 {
 			t.Fatalf("%+v %s: %d effects; want %d", c, how, effects, m.effects)
 		}
 	}

@@ -21,11 +21,13 @@ const (
 // statements are those of a dialect.
 type statements struct {
 	migration string
-	// claim creates or locks the row of a step. It returns the state, or, where it cannot, read does.
+	// claim creates or locks the row of a step. It returns the state, unless it is mute.
 	claim, read string
+	claimIsMute bool // it returns nothing, so that read must follow
 	save        string
-	// prepare, begin and commit are claim and save for a database of Open, where they travel with BEGIN and COMMIT.
-	// Values in such a message are literals; a plan that is made once for each connection is worth an EXECUTE.
+	// prepare, begin and commit are for a database of Open, where they travel with BEGIN and COMMIT: begin creates
+	// the row or waits for it, and if there was one, read locks it. Values in such a message are literals; a plan
+	// that is made once for each connection is worth an EXECUTE.
 	prepare, begin, commit string
 	purge                  string // at most purgeBatch rows
 }
@@ -44,12 +46,12 @@ CREATE INDEX skald_calls_changed_at ON skald_calls (changed_at);
 		claim: `INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2)
 ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state`,
 		save: `UPDATE skald_calls SET state = $1 WHERE id = $2`,
+		read: `SELECT state FROM skald_calls WHERE id = $1 FOR UPDATE`,
 		prepare: `PREPARE skald_claim_1 (text, bigint) AS
-INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2)
-ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state;
-PREPARE skald_save_1 (text, text) AS UPDATE skald_calls SET state = $1 WHERE id = $2`,
+INSERT INTO skald_calls (id, state, changed_at) VALUES ($1, '', $2) ON CONFLICT (id) DO NOTHING;
+PREPARE skald_save_1 (text, bigint, text) AS UPDATE skald_calls SET state = $1, changed_at = $2 WHERE id = $3`,
 		begin:  `EXECUTE skald_claim_1(%s, %d)`,
-		commit: `EXECUTE skald_save_1(%s, %s)`,
+		commit: `EXECUTE skald_save_1(%s, %d, %s)`,
 		purge: `DELETE FROM skald_calls WHERE id IN
 (SELECT id FROM skald_calls WHERE changed_at < $1 ORDER BY changed_at LIMIT 1000 FOR UPDATE SKIP LOCKED)`,
 	},
@@ -63,9 +65,10 @@ PREPARE skald_save_1 (text, text) AS UPDATE skald_calls SET state = $1 WHERE id 
 `,
 		claim: `INSERT INTO skald_calls (id, state, changed_at) VALUES (?, '', ?)
 ON DUPLICATE KEY UPDATE changed_at = VALUES(changed_at)`,
-		read:  `SELECT state FROM skald_calls WHERE id = ? FOR UPDATE`,
-		save:  `UPDATE skald_calls SET state = ? WHERE id = ?`,
-		purge: `DELETE FROM skald_calls WHERE changed_at < ? ORDER BY changed_at LIMIT 1000`,
+		claimIsMute: true,
+		read:        `SELECT state FROM skald_calls WHERE id = ? FOR UPDATE`,
+		save:        `UPDATE skald_calls SET state = ? WHERE id = ?`,
+		purge:       `DELETE FROM skald_calls WHERE changed_at < ? ORDER BY changed_at LIMIT 1000`,
 	},
 	SQLite: {
 		migration: `CREATE TABLE skald_calls (
@@ -116,9 +119,12 @@ func (q *sqlStore) within(
 		return &NotApplied{Message: "no transaction: " + err.Error()}
 	}
 	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
-	state := e.result
-	if !e.taken {
+	var state string
+	switch {
+	case !e.taken:
 		state, err = q.lock(ctx, tx, id, now)
+	case e.rows == 0: // there was a row
+		err = tx.QueryRowContext(ctx, q.read, id).Scan(&state)
 	}
 	if err != nil {
 		return &NotApplied{Message: "the step cannot be locked: " + err.Error()}
@@ -139,7 +145,7 @@ func (q *sqlStore) within(
 		return err
 	}
 	if e.taken {
-		e.commit = fmt.Sprintf(q.commit, quote(string(after)), quote(id))
+		e.commit = fmt.Sprintf(q.commit, quote(string(after)), now.Unix(), quote(id))
 		return tx.Commit()
 	}
 	if _, err := tx.ExecContext(ctx, q.save, string(after), id); err != nil {
@@ -151,7 +157,7 @@ func (q *sqlStore) within(
 // lock creates the row of a step, or locks it and returns its state as it is then: a concurrent call of
 // the step waits here.
 func (q *sqlStore) lock(ctx context.Context, tx *sql.Tx, id string, now time.Time) (state string, err error) {
-	if q.read == "" {
+	if !q.claimIsMute {
 		err = tx.QueryRowContext(ctx, q.claim, id, now.Unix()).Scan(&state)
 		return state, err
 	}

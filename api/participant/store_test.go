@@ -32,28 +32,33 @@ func TestPurgeForgetsOldSteps(t *testing.T) {
 	dsn := testdb.Empty(t)
 	migrate(t, dsn)
 	for name, store := range map[string]participant.Store{"memory": participant.Memory(), "PostgreSQL": postgres(t, dsn)} {
-		now, count := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 0
-		h, err := participant.New(participant.Config{Store: store, Now: func() time.Time { return now }, Execute: func(
-			context.Context, *sql.Tx, *participant.Call,
-		) (any, error) {
-			count++
-			return count, nil
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		called(t.Context(), h, "old")
-		now = now.Add(time.Hour)
-		called(t.Context(), h, "young")
-		n, err := store.Purge(t.Context(), now)
-		if err != nil || n != 1 {
-			t.Errorf("%s: %d steps purged, %v; want 1", name, n, err)
-		}
-		called(t.Context(), h, "young")
-		called(t.Context(), h, "old")
-		if count != 3 {
-			t.Errorf("%s: %d calls of the function; want 3", name, count)
-		}
+		purges(t, name, store)
+	}
+}
+
+func purges(t *testing.T, name string, store participant.Store) {
+	t.Helper()
+	now, count := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), 0
+	h, err := participant.New(participant.Config{Store: store, Now: func() time.Time { return now }, Execute: func(
+		context.Context, *sql.Tx, *participant.Call,
+	) (any, error) {
+		count++
+		return count, nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	called(t.Context(), h, "old")
+	now = now.Add(time.Hour)
+	called(t.Context(), h, "young")
+	n, err := store.Purge(t.Context(), now)
+	if err != nil || n != 1 {
+		t.Errorf("%s: %d steps purged, %v; want 1", name, n, err)
+	}
+	called(t.Context(), h, "young")
+	called(t.Context(), h, "old")
+	if count != 3 {
+		t.Errorf("%s: %d calls of the function; want 3", name, count)
 	}
 }
 

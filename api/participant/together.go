@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 )
@@ -66,9 +65,9 @@ func (c connector) Close() error {
 // that the transaction is an ordinary *sql.Tx.
 type errand struct {
 	prepare string // once for each connection, before the other two
-	begin   string // a statement that returns one text
+	begin   string
 	taken   bool   // by a connection that does errands; only then the others count
-	result  string // of begin
+	rows    int64  // that begin has written
 	commit  string // "" if the transaction is not committed
 }
 
@@ -83,9 +82,7 @@ type conn struct {
 // BeginTx implements driver.ConnBeginTx.
 func (c *conn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
 	e, found := ctx.Value(errandKey{}).(*errand)
-	_, queries := c.Conn.(driver.QueryerContext)
-	_, execs := c.Conn.(driver.ExecerContext)
-	if found && queries && execs {
+	if _, execs := c.Conn.(driver.ExecerContext); found && execs {
 		return c.begin(ctx, e)
 	}
 	if own, ok := c.Conn.(driver.ConnBeginTx); ok {
@@ -121,46 +118,23 @@ func (c *conn) begin(ctx context.Context, e *errand) (driver.Tx, error) {
 func (c *conn) first(ctx context.Context, e *errand) error {
 	if !c.prepared {
 		// The names are used for these statements only, so if they are taken, then by the same ones.
-		if err := c.exec(ctx, e.prepare); err != nil && sqlState(err) != duplicatePrepared {
+		if _, err := c.exec(ctx, e.prepare); err != nil && sqlState(err) != duplicatePrepared {
 			return err
 		}
 		c.prepared = true
 	}
-	// PostgreSQL counts what comes before BEGIN in the same message to the transaction. In this order, an error
-	// leaves none open, and the result is the first, which is the only one that pgx shows.
-	rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, e.begin+"; BEGIN", nil)
+	done, err := c.exec(ctx, "BEGIN; "+e.begin)
+	if err == nil {
+		e.rows, err = done.RowsAffected() // of the last statement
+	}
 	if err != nil {
-		return err
-	}
-	if err = errors.Join(one(rows, &e.result), rows.Close()); err != nil {
-		_ = c.exec(context.Background(), "ROLLBACK") // or the connection is broken, and not used again
+		_, _ = c.exec(context.Background(), "ROLLBACK") // or the connection is broken, and not used again
 	}
 	return err
 }
 
-// one reads the text that is the only value of the only row.
-func one(rows driver.Rows, text *string) error {
-	value := make([]driver.Value, len(rows.Columns()))
-	if err := rows.Next(value); err != nil {
-		return err
-	}
-	switch v := value[0].(type) {
-	case string:
-		*text = v
-	case []byte:
-		*text = string(v)
-	default:
-		return fmt.Errorf("participant: the state of a step is a %T", v)
-	}
-	if err := rows.Next(value); !errors.Is(err, io.EOF) {
-		return errors.Join(err, errors.New("participant: more than one row"))
-	}
-	return nil
-}
-
-func (c *conn) exec(ctx context.Context, query string) error {
-	_, err := c.Conn.(driver.ExecerContext).ExecContext(ctx, query, nil)
-	return err
+func (c *conn) exec(ctx context.Context, query string) (driver.Result, error) {
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, nil)
 }
 
 // tx is the transaction of an errand.
@@ -171,7 +145,7 @@ type tx struct {
 
 // Commit does the second half. In a transaction that has failed already, the statement fails and nothing is committed.
 func (t *tx) Commit() error {
-	err := t.c.exec(context.Background(), t.e.commit+"; COMMIT")
+	_, err := t.c.exec(context.Background(), t.e.commit+"; COMMIT")
 	if err != nil {
 		// The connection returns to the pool, and no transaction may be open on it.
 		return errors.Join(err, t.Rollback())
@@ -179,7 +153,11 @@ func (t *tx) Commit() error {
 	return nil
 }
 
-func (t *tx) Rollback() error { return t.c.exec(context.Background(), "ROLLBACK") }
+// Rollback implements driver.Tx.
+func (t *tx) Rollback() error {
+	_, err := t.c.exec(context.Background(), "ROLLBACK")
+	return err
+}
 
 func sqlState(err error) string {
 	var known interface{ SQLState() string }

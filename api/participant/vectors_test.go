@@ -1,6 +1,7 @@
 package participant_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,6 +26,7 @@ type business struct {
 	n  map[participant.Action]int // invocations; guarded by mu
 	// inMemory are the effects of a participant without a database, by key; guarded by mu
 	inMemory map[string]int
+	insert   string // how an effect is written; "": insertEffect
 }
 
 // play is the function for both actions.
@@ -72,7 +74,7 @@ func (b *business) effect(ctx context.Context, tx *sql.Tx, c *participant.Call) 
 		c.AfterCommit(func() { b.mu.Lock(); defer b.mu.Unlock(); b.inMemory[c.Key]++ })
 		return nil
 	}
-	_, err := tx.ExecContext(ctx, `INSERT INTO effects VALUES ($1)`, c.Key)
+	_, err := tx.ExecContext(ctx, cmp.Or(b.insert, insertEffect), c.Key)
 	return err
 }
 
@@ -121,15 +123,25 @@ func TestVectorsInMemory(t *testing.T) {
 func TestVectorsOnPostgreSQL(t *testing.T) {
 	dsn := testdb.Empty(t)
 	migrate(t, dsn)
+	between(t, open(t, dsn), insertEffect, func() [2]participant.Store {
+		return [2]participant.Store{together(t, dsn), postgres(t, dsn)}
+	})
+}
+
+// between plays the vectors at two processes, which are started again when a vector says so. Effects are in a table
+// of their own in db.
+func between(t *testing.T, db *sql.DB, insert string, start func() [2]participant.Store) {
 	for _, v := range vectors(t) {
 		t.Run(v.Name, func(t *testing.T) {
 			r, b := newRunner(t, v), newBusiness(v)
+			b.insert = insert
 			r.start = func() *httptest.Server {
+				stores := start()
 				return httptest.NewServer(&twoNodes{nodes: [2]*participant.Handler{
-					b.handler(t, together(t, dsn)), b.handler(t, postgres(t, dsn)),
+					b.handler(t, stores[0]), b.handler(t, stores[1]),
 				}})
 			}
-			r.effects = func() map[string]int { return effectsOf(t, dsn, r.ids) }
+			r.effects = func() map[string]int { return effectsIn(t, db, r.ids) }
 			r.run()
 		})
 	}
