@@ -469,6 +469,12 @@ const (
 	NoCompensationNone NoCompensation = "none"
 )
 
+// Defines values for OnFailure.
+const (
+	OnFailureCompensate OnFailure = "compensate"
+	OnFailureSuspend    OnFailure = "suspend"
+)
+
 // Defines values for OverviewCauseKind.
 const (
 	OverviewCauseKindGroupNew                OverviewCauseKind = "group_new"
@@ -4707,6 +4713,12 @@ type NodeLoop struct {
 	Vital bool `json:"vital"`
 }
 
+// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
+// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
+// a person retries, completes or skips the step, or has the saga compensated; its deadline
+// goes on meanwhile. The default is the workflow's, and there `compensate`.
+type OnFailure string
+
 // Overview defines model for Overview.
 type Overview struct {
 	// Causes The most urgent first: what makes no progress until a person acts, then what has gone
@@ -5864,7 +5876,9 @@ type Saga struct {
 	// AttentionReason Why a person must act. `compensation_failed`, `compensation_timeout`, `force_failed`:
 	// the saga has ended, and effects may remain. `unowned`, `no_answer`, `failing`: it makes
 	// no progress: it is due and no node has taken it; a call has been unanswered for too
-	// long; its retries keep failing. Anything else is what a person wrote.
+	// long; its retries keep failing. `step_failed`: it is suspended at a step that has
+	// failed. `deadline_after_pivot`, `cancel_after_pivot`: it was to be compensated when its
+	// pivot was done, or may have been. Anything else is what a person wrote.
 	AttentionReason   *string    `json:"attention_reason,omitempty"`
 	BusinessKey       *string    `json:"business_key,omitempty"`
 	CancelRequestedAt *time.Time `json:"cancel_requested_at,omitempty"`
@@ -6752,6 +6766,21 @@ type Step struct {
 	// starting with a letter or digit.
 	Name string `json:"name"`
 
+	// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
+	// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
+	// a person retries, completes or skips the step, or has the saga compensated; its deadline
+	// goes on meanwhile. The default is the workflow's, and there `compensate`.
+	OnFailure *OnFailure `json:"on_failure,omitempty"`
+
+	// Pivot Once this step is done, the saga is never compensated. The steps that run after
+	// it must have `compensation: none` and no `on_failure`. They are retried until they
+	// succeed: after `max_attempts` the saga needs attention, and the longest interval
+	// applies; a refusal suspends it. Cancel and compensate are then refused
+	// (`SAGA_PIVOT_PASSED`), and the deadline only raises attention. If the pivot
+	// itself fails, the saga is compensated; if its outcome is in doubt and it has no compensation,
+	// the saga is suspended. A workflow has at most one pivot.
+	Pivot *bool `json:"pivot,omitempty"`
+
 	// Retry Omitted members are taken from the workflow's policy, then from the server's.
 	Retry *RetryPolicy `json:"retry,omitempty"`
 
@@ -7393,6 +7422,9 @@ type WorkflowDefinition struct {
 	// Name Letters, digits and `.` `_` `:` `-`, at most 255, starting with a letter or
 	// digit.
 	Name string `json:"name"`
+
+	// OnFailure For the steps that have none.
+	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
 	// Output A template for the result of a completed saga. A string that begins with
 	// `${` is a reference and is replaced by the JSON value it points to:

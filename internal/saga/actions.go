@@ -54,13 +54,13 @@ const (
 // Verbs is the only definition of when a verb is accepted. Apply rejects a verb exactly if its
 // row does.
 var Verbs = []VerbRule{
-	{Cancel, Write, "compensate everything and end as cancelled", turnable, 0},
-	{CompensateVerb, Write, "compensate everything and end as compensated", turnable, 0},
+	{Cancel, Write, "compensate everything and end as cancelled", unbound, 0},
+	{CompensateVerb, Write, "compensate everything and end as compensated", unbound, 0},
 	{
 		ResumeCompensation,
 		Write,
 		"continue compensating, starting with the compensation that gave up",
-		func(r *Instance) bool { return r.State == Failed },
+		func(r *Instance) bool { return r.State == Failed && !r.bound() },
 		needsDefinition | needsContent,
 	},
 	{
@@ -79,7 +79,7 @@ var Verbs = []VerbRule{
 		needsDefinition | needsContent,
 	},
 	{FailStepVerb, Admin, "fail the current step, or its compensation, without another attempt", func(r *Instance) bool {
-		return !r.State.Terminal() && orderable(r)
+		return !r.State.Terminal() && orderable(r) && !r.past()
 	}, needsDefinition | needsContent},
 	{
 		SuspendVerb,
@@ -126,6 +126,9 @@ var Verbs = []VerbRule{
 }
 
 func turnable(r *Instance) bool { return r.State.Forward() && r.EndCause == nil }
+
+// unbound reports whether the saga may be asked to compensate.
+func unbound(r *Instance) bool { return turnable(r) && !r.bound() }
 
 func undoing(r *Instance) bool { return r.State == Compensating && !r.CompensationExpired }
 

@@ -17,6 +17,7 @@ type decision struct {
 	m       Moment
 	why     string            // a more specific detail than "the saga is …"
 	illegal *IllegalEdgeError // the first move that the table does not have; nil: none
+	pivot   bool              // refused because of the saga's pivot
 }
 
 // newDecision begins the next version of r.
@@ -38,7 +39,11 @@ func (d *decision) refusal(r *Instance) *fault.Error {
 		d.why = erasedWhy
 	}
 	why := cmp.Or(d.why, r.Pending(), "this action is not allowed in that state")
-	f := fault.New(fault.Conflict, CodeStateConflict, "the saga is %s; %s", r.State, why).Allowing(r.AllowedActions())
+	code := CodeStateConflict
+	if d.pivot {
+		code, why = CodePivotPassed, r.pivotWhy()
+	}
+	f := fault.New(fault.Conflict, code, "the saga is %s; %s", r.State, why).Allowing(r.AllowedActions())
 	if d.illegal != nil {
 		f = f.Because(d.illegal)
 	}
@@ -101,7 +106,14 @@ func (d *decision) stepAnswered(o Outcome) {
 	}
 	d.s.Failures++
 	d.doubts(o)
-	policy := d.After.policy(k)
+	if d.s.EndCause != nil && d.After.bound() {
+		d.void()
+	}
+	policy, past := d.After.policy(k), d.After.past()
+	most := policy.MaxAttempts
+	if past {
+		policy = persists(policy, d.s.Failures)
+	}
 	ordered := d.s.ordered() && d.s.EndCause == nil
 	giveUp := !ordered && gaveUp(policy, o, d.s.Failures)
 	d.log(Execute, o, failedStatus(o), giveUp || d.s.EndCause != nil)
@@ -115,9 +127,17 @@ func (d *decision) stepAnswered(o Outcome) {
 		return
 	case giveUp:
 		d.tellOfFailure(StepFailed, o, o.Verdict != Refused)
-		d.failed(d.givenUp(o, fmt.Sprintf("step %q: ", d.After.Def.Steps[k].Name)))
+		failure := d.givenUp(o, fmt.Sprintf("step %q: ", d.After.Def.Steps[k].Name))
+		if d.After.stops() {
+			d.stop(failure)
+			return
+		}
+		d.failed(failure)
 	default:
 		d.waitForRetry(policy, o)
+		if past && d.s.Failures == most {
+			d.raise(ReasonFailing, d.outcomeError(o, o.Message))
+		}
 		return
 	}
 	d.turnBackHere()
@@ -126,11 +146,14 @@ func (d *decision) stepAnswered(o Outcome) {
 // failed records that the current step has failed permanently.
 func (d *decision) failed(e *Error) {
 	cause := CauseStepFailed
-	d.s.EndCause, d.s.Error = &cause, e
+	d.s.EndCause, d.s.Error = &cause, d.following(e)
 }
 
 // advance leaves the finished step k; told is its audit event.
 func (d *decision) advance(k int, told AuditType) {
+	if d.s.EndCause != nil && (d.After.Def.Steps[k].Pivot || d.After.past()) {
+		d.void()
+	}
 	switch {
 	case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
 		d.tellOfStep(told)
@@ -185,81 +208,6 @@ func (d *decision) undoAnswered(o Outcome) {
 // gaveUp reports whether no attempt may follow. A refusal is definite regardless of its class.
 func gaveUp(p retry.Policy, o Outcome, failures int) bool {
 	return o.Verdict == Refused || o.Last || !p.Allows(o.Class, failures)
-}
-
-// turned starts compensating a saga that was flagged while no call was in flight. A
-// call that is recorded as RUNNING was sent: only its answer can turn the saga.
-func (d *decision) turned() bool {
-	switch {
-	case d.After.recorded:
-		return false
-	case d.s.State.Forward() && d.s.EndCause != nil:
-		if d.s.State == Pending && !d.s.Uncertain {
-			d.end(d.s.EndCause.End()) // nothing was sent
-			return true
-		}
-		if d.s.State == Pending {
-			d.dispatched(d.m.Now)
-		}
-		d.turnBackHere()
-		return true
-	case d.s.State == Compensating && d.s.CompensationExpired:
-		late := d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline")
-		d.dirtyEnd(late, ReasonUndoTimeout)
-		return true
-	case !d.s.State.Terminal() && d.s.ordered():
-		d.carryOut()
-		return true
-	}
-	return false
-}
-
-// flag marks the saga for compensation. Only its driver changes its state, because a call may
-// be in flight. A saga that was never driven ends immediately.
-func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
-	if !turnable(&d.After) {
-		return false
-	}
-	text := map[Cause]string{CauseCancelled: "cancelled", CauseDeadline: "the deadline passed",
-		CauseOperator: "compensation requested"}[cause]
-	if by != "" {
-		text += " by " + by
-	}
-	if reason != "" {
-		text += ": " + reason
-	}
-	asked := map[Cause]AuditType{CauseCancelled: CancelAsked, CauseDeadline: DeadlineReached,
-		CauseOperator: CompensationAsked}[cause]
-	if e := d.tell(asked); by != "" || reason != "" {
-		e.say(words{By: by, Reason: reason})
-	}
-	d.s.EndCause = &cause
-	d.s.Error = d.newError(code, kind, text)
-	switch cause {
-	case CauseCancelled:
-		d.s.CancelRequestedAt = &d.m.Now
-	case CauseDeadline:
-		d.s.TimedOutAt = &d.m.Now
-	}
-	if d.s.State == Pending && d.s.Attempt == 0 && d.s.LeaseOwner == nil {
-		d.end(cause.End())
-		return true
-	}
-	d.s.NextRunAt = &d.m.Now // wakes its owner or makes it claimable, immediately
-	return true
-}
-
-func (d *decision) deadline(e DeadlinePassed) bool {
-	if at := d.s.Deadline(); at == nil || !at.Equal(e.At) {
-		return false
-	}
-	if d.s.State == Compensating && !d.s.CompensationExpired {
-		d.tell(DeadlineReached)
-		d.s.CompensationExpired = true
-		d.s.NextRunAt = &d.m.Now
-		return true
-	}
-	return d.flag(CauseDeadline, "SAGA_TIMEOUT", "deadline", "", "")
 }
 
 // slow records the call in flight as RUNNING.
@@ -366,6 +314,9 @@ func (d *decision) end(final State) {
 	d.s.NextRunAt, d.s.LeaseOwner = nil, nil
 	if d.s.SuspendedAt != nil {
 		d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
+	}
+	if d.s.stopped() {
+		d.edit().Stopped = nil
 	}
 	if final != Failed {
 		d.s.NeedsAttention, d.s.AttentionReason = false, nil

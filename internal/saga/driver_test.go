@@ -23,7 +23,9 @@ func (w *world) drive() {
 				continue
 			}
 			if w.head.SuspendedAt != nil {
-				w.unsuspend()
+				if !w.decided() {
+					w.unsuspend()
+				}
 				continue
 			}
 			w.claim()
@@ -169,6 +171,18 @@ func (w *world) retry(r *Instance) RetryRequested {
 	return e
 }
 
+// decided lets a person decide about a saga that is suspended at a step that has failed, or its deadline pass.
+func (w *world) decided() bool {
+	r := w.load()
+	if !r.stopped() || w.decisionsLeft == 0 {
+		return false
+	}
+	w.decisionsLeft--
+	e := w.meddler(&r).Draw(w.t, "decision")
+	c, err := happens(r, e, w.moment())
+	return err == nil && w.commit(e, r, c)
+}
+
 // unsuspend ends a suspension. Until here nothing was sent (invariant I15).
 func (w *world) unsuspend() {
 	r := w.load()
@@ -230,6 +244,10 @@ func (w *world) reopened() bool {
 	c, err := happens(r, e, w.moment())
 	if err != nil {
 		e = ResumeRequested{By: "op"}
+		c, err = happens(r, e, w.moment())
+	}
+	if r.bound() && err != nil {
+		e = RetryRequested{By: "op", Logs: slices.Clone(w.logs)}
 		c, err = happens(r, e, w.moment())
 	}
 	if err != nil {

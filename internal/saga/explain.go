@@ -86,6 +86,8 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	}
 	call := fmt.Sprintf("attempt %d of %s step %q", r.Attempt-r.base(k, r.Action()), doing, x.Step.Name)
 	switch {
+	case r.stopped():
+		r.explainStop(&x)
 	case r.SuspendedAt != nil:
 		x.WaitsFor, x.Since = WaitsResume, *r.SuspendedAt
 		x.Summary = "It is suspended; nothing is sent until it is resumed."
@@ -120,7 +122,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		x.Next = "the answer decides"
 		x.Summary = fmt.Sprintf("It waits for the answer to %s.", call)
 	}
-	if len(x.Errors) > 0 && r.Failures > 0 {
+	if len(x.Errors) > 0 && r.Failures > 0 && !r.stopped() {
 		x.Summary += fmt.Sprintf(
 			" The last attempt ended with %s: %s.",
 			x.Errors[0].Code,
@@ -130,8 +132,11 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	if r.Uncertain {
 		x.Summary += doubtOf(x.Step)
 	}
-	if x.Deadline != nil && r.SuspendedAt == nil && !r.flagged() {
+	if x.Deadline != nil && (r.SuspendedAt == nil || r.stopped()) && !r.flagged() {
 		x.Summary += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
+	}
+	if r.bound() {
+		x.Summary += " It is not compensated, not even at its deadline: " + r.pivotWhy() + "."
 	}
 	if r.NeedsAttention {
 		x.Summary += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
@@ -172,6 +177,24 @@ func (r *Instance) decided() string {
 		return "compensation was requested (" + string(*r.EndCause) + ")"
 	}
 	return "an operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
+}
+
+// explainStop explains a saga that is suspended at a step that has failed.
+func (r *Instance) explainStop(x *Explanation) {
+	x.WaitsFor, x.Next = WaitsOperator, "retry, complete or skip the step, or compensate"
+	if r.bound() {
+		x.Next = "retry, complete or skip the step"
+	}
+	if r.SuspendedAt != nil {
+		x.Since = *r.SuspendedAt
+	}
+	x.Summary = fmt.Sprintf("It is suspended at step %q, which has failed, and waits for a person to %s.", x.Step.Name, x.Next)
+	if r.Error != nil {
+		x.Summary = sentence(r.Error.Message) + " " + x.Summary
+	}
+	if r.Interventions.Stopped.Besides {
+		x.Summary += " A person had suspended it before: it goes on once it is resumed, too."
+	}
 }
 
 // explainDamage explains a saga with unreadable parts.

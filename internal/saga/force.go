@@ -50,12 +50,17 @@ func (d *decision) unsuspend(e UnsuspendRequested) bool {
 	if !allows(ResumeVerb, &d.After) {
 		return false
 	}
-	if at := d.s.Deadline(); at != nil && !e.KeepDeadline {
+	if at := d.s.Deadline(); at != nil && !e.KeepDeadline && !d.s.DeadlineCounts() {
 		// Both times are the database's; so will be the new deadline.
 		d.deadlineIn(max(at.Sub(*d.s.SuspendedAt), 0).Milliseconds())
 	}
 	d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
 	d.tell(Unsuspended).say(words{By: e.By, Reason: e.Reason})
+	if d.s.stopped() { // which a resumption ends as a retry does
+		d.edit().Stopped = nil
+		d.progress()
+		d.again()
+	}
 	return true
 }
 
@@ -85,6 +90,7 @@ func (d *decision) forceCompletion(e CompletionForced) bool {
 		d.dispatched(d.m.Now)
 	}
 	d.abandon(e.By)
+	d.s.Error = nil // that of a stop
 	d.s.CurrentStep = d.s.TotalSteps
 	if e.Result != nil {
 		d.s.Result, d.operate().Result = e.Result, true

@@ -30,6 +30,14 @@ type Interventions struct {
 	// RetriedBy is who had it retried; "" when unknown.
 	DeadLetter uuid.UUID `json:"dead_letter,omitzero"`
 	RetriedBy  string    `json:"retried_by,omitempty"`
+	// Stopped: the saga is suspended at its current step, which has failed; nil: it is not.
+	Stopped *Stop `json:"stopped,omitempty"`
+}
+
+// Stop is a suspension by the failure of a step.
+type Stop struct {
+	// Besides: a person had suspended the saga before. That suspension outlasts the stop.
+	Besides bool `json:"besides,omitempty"`
 }
 
 // StepIntervention is what operators have changed about one step.
@@ -107,6 +115,15 @@ func (r *Instance) intervened(k int) StepIntervention {
 
 // halted reports whether a FAILED saga was stopped while running forward.
 func (s *Saga) halted() bool { return s.Interventions != nil && s.Interventions.Halted }
+
+// stopped reports whether the saga is suspended at a step that has failed.
+func (s *Saga) stopped() bool { return s.Interventions != nil && s.Interventions.Stopped != nil }
+
+// DeadlineCounts reports whether the time until the saga's deadline runs: during a suspension only if the
+// failure of a step caused that.
+func (s *Saga) DeadlineCounts() bool {
+	return s.SuspendedAt == nil || s.stopped() && !s.Interventions.Stopped.Besides
+}
 
 // ordered reports whether an operator's order waits to be carried out.
 func (s *Saga) ordered() bool { return s.Interventions != nil && s.Interventions.Order != nil }

@@ -59,6 +59,8 @@ var mustHappen = []string{
 	"StepOrdered in failed", "SuspendRequested in running", "SuspendRequested in compensating", "UnsuspendRequested in running", "DeadlineSet in running",
 	"CompletionForced in running", "FailureForced in running", "FailureForced in compensating", "Acknowledged in failed", "Neglected in running",
 	"ResumeRequested in failed",
+	"stopped", "voided", "persisted", "stop ended by saga.RetryRequested", "stop ended by saga.UnsuspendRequested",
+	"stop ended by saga.StepOrdered", "stop ended by saga.CancelRequested", "stop ended by saga.DeadlinePassed",
 	string(dlq.GaveUp), string(dlq.RetryStarted), string(dlq.Succeeded), string(dlq.HandledManually),
 	string(dlq.RetryStopped),
 }

@@ -18,6 +18,9 @@ var (
 			"because another saga now has its key.", 409)
 	CodeStateConflict = Problems.Add("SAGA_STATE_CONFLICT", "The saga's state forbids this",
 		"The action is not possible in the saga's current state. `allowed_actions` lists those that are.", 409)
+	CodePivotPassed = Problems.Add("SAGA_PIVOT_PASSED", "The saga cannot be compensated",
+		"The pivot of its workflow is done, or may be done and has no compensation: the saga can only go "+
+			"forward. `allowed_actions` lists what is possible.", 409)
 	CodeDefinitionUnreadable = Problems.Add("SAGA_DEFINITION_UNREADABLE", "Definition unreadable",
 		"The action requires the workflow definition to which the saga is pinned, which is damaged or missing. "+
 			"`detail` names it and the remedy; `allowed_actions` lists what is possible until then. See "+

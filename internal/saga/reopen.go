@@ -11,6 +11,7 @@ import (
 // with a fresh retry policy, or from the step where it was forced to fail.
 func (d *decision) resume(e ResumeRequested) bool {
 	if !allows(ResumeCompensation, &d.After) {
+		d.pivot = d.s.State == Failed && d.After.bound()
 		return false
 	}
 	halted := d.s.halted()
@@ -101,9 +102,17 @@ func (d *decision) retry(e RetryRequested) bool {
 		d.editStep(k, func(s *StepIntervention) { s.Input, s.Base = in, attempts; s.Runs++ })
 		d.s.Uncertain = false
 	}
-	d.s.Failures = 0
-	d.s.NextRunAt = &d.m.Now
+	d.again()
+	d.endStop()
 	return true
+}
+
+// again makes the next attempt of the current call due now, with the full number of attempts.
+func (d *decision) again() {
+	d.s.Failures, d.s.NextRunAt = 0, &d.m.Now
+	if d.s.EndCause == nil {
+		d.s.Error = nil // that of a stop
+	}
 }
 
 const doubtful = "an attempt may have been applied, and a new input would apply it twice: set not_applied if you have verified that it was not applied"
@@ -122,6 +131,9 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 	switch {
 	case n > failed:
 		d.why = fmt.Sprintf("it has not passed step %q", d.After.Def.Steps[failed].Name)
+		return false
+	case n < failed && d.After.bound():
+		d.pivot = true
 		return false
 	case e.Patch != nil && n == failed && uncertain && !e.NotApplied:
 		d.why = doubtful

@@ -18,6 +18,7 @@ const outcomeOperator = "operator"
 // does. If the call succeeds, that outcome stands.
 func (d *decision) order(e StepOrdered) bool {
 	verb := orderVerbs[e.Verb]
+	d.pivot = e.Verb == FailStep && orderable(&d.After) && d.After.past()
 	switch {
 	case !allows(verb, &d.After), e.Verb == UndoneStep && d.s.State != Failed:
 		return false
@@ -39,6 +40,7 @@ func (d *decision) order(e StepOrdered) bool {
 	if d.s.LeaseOwner == nil && d.After.JobRun() == uuid.Nil {
 		d.carryOut()
 	}
+	d.endStop()
 	if !d.s.State.Terminal() { // wakes its owner or makes it claimable, immediately
 		d.s.NextRunAt = &d.m.Now
 	}
@@ -75,6 +77,9 @@ func (d *decision) carryOut() {
 	if d.s.State == Compensating {
 		d.carryOutUndo(o, failure)
 		return
+	}
+	if o.Verb != FailStep {
+		d.s.Error = nil // that of a stop
 	}
 	d.dispatched(d.m.Now)
 	switch o.Verb {

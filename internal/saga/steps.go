@@ -161,7 +161,7 @@ func (r *Instance) current(i int, forward bool) bool {
 // being waited for looks like one in flight until the driver notices the flag.
 func (r *Instance) sent() int {
 	n := r.Attempt - r.base(r.CurrentStep, r.Action())
-	if r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one being waited for
+	if r.stopped() || r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one being waited for
 		n--
 	}
 	return n
@@ -189,7 +189,7 @@ func (r *Instance) stepView(i int, t trail) StepView {
 	default:
 		v.State = forwardState(
 			t.last,
-			current && (!t.last.Final || t.last.Attempt < r.Attempt),
+			current && !r.stopped() && (!t.last.Final || t.last.Attempt < r.Attempt),
 		) // final until an operator retried it
 		v.LastAttemptAt = &t.last.StartedAt
 		v.Error = t.last.Error

@@ -68,6 +68,8 @@ func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) 
 		return StepStateSkipped, -1
 	case r.State == Completed || r.State.Forward() && i < r.CurrentStep:
 		return passed, -1
+	case r.stopped() && i == r.CurrentStep:
+		return StepStateFailed, -1
 	case r.State.Forward() && i == r.CurrentStep && r.Attempt > 0 && r.State != StepCompleted:
 		return StepStateRunning, -1
 	case r.State.Forward():

@@ -120,12 +120,28 @@ func (w *world) note(e Event, before, after *Instance) {
 	_, forced := e.(FailureForced)
 	switch {
 	case forced && before.EndCause == nil:
-		w.cause = nil // nothing but force
+		w.cause = before.Error // nothing but force, or what had stopped it
+	case before.EndCause != nil && after.EndCause == nil && before.State.Forward():
+		w.cause = nil
+		w.happened["saga.voided"]++
 	case before.EndCause == nil && after.EndCause != nil,
 		w.cause == nil && before.halted() && !after.halted() && after.Error != nil:
 		w.cause = after.Error
 	}
+	if after.stopped() && !before.stopped() {
+		w.happened["saga.stopped"]++
+	}
+	if before.stopped() && !after.stopped() {
+		w.happened[fmt.Sprintf("saga.stop ended by %T", e)]++
+	}
+	if after.past() && after.Failures >= w.policy(at(after)).MaxAttempts {
+		w.happened["saga.persisted"]++
+	}
 	switch e := e.(type) {
+	case UnsuspendRequested:
+		if before.stopped() {
+			w.resumed[at(after)]++
+		}
 	case ResumeRequested:
 		w.resumed[at(after)]++
 	case RetryRequested:
@@ -136,7 +152,8 @@ func (w *world) note(e Event, before, after *Instance) {
 		w.forcedEnd = after.State == Completed
 	case Answered:
 		w.answered[at(before)]++
-		goesOn := after.State.Forward() == before.State.Forward() && after.CurrentStep == k && !after.State.Terminal()
+		goesOn := after.State.Forward() == before.State.Forward() && after.CurrentStep == k && !after.State.Terminal() &&
+			!after.stopped()
 		if before.State.Forward() {
 			switch { // no refusal ends a doubt
 			case e.Verdict == Done:
@@ -168,6 +185,9 @@ func (w *world) checkCall(c Call) {
 	if c.Action == Compensate && (!w.mustUndo(c.Index) || w.def.Steps[c.Index].Compensation.None()) {
 		t.Fatalf("step %d is undone: done %v, in doubt %v", c.Index, w.done[c.Index], w.doubt[c.Index])
 	}
+	if pivot := w.def.Pivot(); c.Action == Compensate && pivot >= 0 && (w.done[pivot] || w.skipped[pivot]) { // I21
+		t.Fatalf("step %d is undone after the pivot is done: %s", c.Index, w.story())
+	}
 	if w.run.SuspendedAt != nil { // I15
 		t.Fatalf("sent while suspended: %+v", c)
 	}
@@ -194,7 +214,8 @@ func (w *world) checkCall(c Call) {
 		}
 	}
 	here := work{c.Index, c.Action}
-	if bound := w.policy(here).MaxAttempts*(1+w.resumed[here]) + w.takeovers[here]; sent >= bound { // I8
+	bound := w.policy(here).MaxAttempts*(1+w.resumed[here]) + w.takeovers[here]
+	if pivot := w.def.Pivot(); sent >= bound && (pivot < 0 || c.Index <= pivot) { // I8
 		t.Fatalf("call %d of step %d %s, at most %d are allowed", sent+1, c.Index, c.Action, bound)
 	}
 }

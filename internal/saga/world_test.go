@@ -33,8 +33,8 @@ type world struct {
 	participants []participant
 	calls        []Call // every call that was sent, in order
 
-	crashesLeft, meddlingLeft, resumesLeft int
-	stale                                  int // commits refused because a flag came first
+	crashesLeft, meddlingLeft, resumesLeft, decisionsLeft int
+	stale                                                 int // commits refused because a flag came first
 	witness
 }
 
@@ -45,6 +45,8 @@ func newWorld(t *rapid.T) *world {
 		crashesLeft:  rapid.IntRange(0, 4).Draw(t, "crashes"),
 		meddlingLeft: rapid.IntRange(0, 5).Draw(t, "meddling"),
 		resumesLeft:  rapid.IntRange(0, 3).Draw(t, "resumes"),
+
+		decisionsLeft: rapid.IntRange(0, 4).Draw(t, "decisions"),
 	}
 	w.participants = make([]participant, len(w.def.Steps))
 	w.witness = newWitness(len(w.def.Steps))
@@ -181,6 +183,26 @@ func workflows() *rapid.Generator[*workflow.Definition] {
 					policies().Draw(t, "compensation retry")
 			}
 		}
+		reactions(t, d)
 		return d
 	})
+}
+
+// reactions gives some definitions a pivot, and some of their steps another reaction to failure.
+func reactions(t *rapid.T, d *workflow.Definition) {
+	if rapid.IntRange(0, 2).Draw(t, "words") > 0 {
+		return
+	}
+	pivot := rapid.IntRange(-1, len(d.Steps)-1).Draw(t, "pivot")
+	d.OnFailure = rapid.SampledFrom([]workflow.OnFailure{"", workflow.OnFailureSuspend}).Draw(t, "on_failure")
+	for i := range d.Steps {
+		s := &d.Steps[i]
+		s.Pivot = i == pivot
+		if pivot >= 0 && i > pivot {
+			s.Compensation = workflow.Compensation{}
+			continue
+		}
+		s.OnFailure = rapid.SampledFrom([]workflow.OnFailure{"", workflow.OnFailureCompensate, workflow.OnFailureSuspend}).
+			Draw(t, "on_failure")
+	}
 }

@@ -2,6 +2,7 @@ package overview
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -107,6 +108,12 @@ func (c *Cause) Next() Step {
 	case SagasAttention:
 		if c.Why == saga.ReasonForced || c.Why == raised {
 			return Step{"acknowledgeSaga", principal.SagasWrite}
+		}
+		if slices.Contains(saga.StopReasons, c.Why) {
+			if c.Why == saga.ReasonStepFailed && c.Only() == "" {
+				return Step{"retrySaga", principal.SagasWrite}
+			}
+			return Step{"explainSaga", principal.SagasRead}
 		}
 		return Step{"resumeCompensation", principal.SagasWrite}
 	case SagasStuck:

@@ -19,7 +19,7 @@ func Why(reason string) (why string, stuck bool) {
 	if slices.Contains(saga.StuckReasons, reason) {
 		return reason, true
 	}
-	if slices.Contains(saga.EndReasons, reason) {
+	if slices.Contains(saga.EndReasons, reason) || slices.Contains(saga.StopReasons, reason) {
 		return reason, false
 	}
 	return raised, false

@@ -60,7 +60,7 @@ func TestEveryCauseSaysWhatHelps(t *testing.T) {
 	}
 	said := map[string]bool{}
 	for _, k := range kinds {
-		for _, why := range append(slices.Concat(saga.EndReasons, saga.StuckReasons), "raised") {
+		for _, why := range append(slices.Concat(saga.EndReasons, saga.StuckReasons, saga.StopReasons), "raised") {
 			c := overview.Cause{Kind: overview.Kind(k[1]), Name: "order", Step: "reserve", Code: "http_503", Why: why,
 				Text: "timeout after # ms", ID: "4f", Count: overview.CountOf(1), Since: now}
 			next := c.Next()

@@ -49,6 +49,12 @@ func (c *Cause) Summary() string {
 			return fmt.Sprintf("%s: the compensation did not end in time, at %s%s", sagas, c.step(), c.withCode())
 		case saga.ReasonForced:
 			return sagas + " " + c.verb("was", "were") + " failed by force: effects may remain"
+		case saga.ReasonStepFailed:
+			return fmt.Sprintf("%s %s suspended at %s, which has failed%s", sagas, c.verb("is", "are"), c.step(), c.withCode())
+		case saga.ReasonPivotDeadline:
+			return fmt.Sprintf("%s %s past the deadline, at %s, and can no longer be compensated", sagas, c.verb("is", "are"), c.step())
+		case saga.ReasonPivotCancel:
+			return fmt.Sprintf("%s %s to be compensated, but the pivot was or may have been done", sagas, c.verb("was", "were"))
 		}
 		return sagas + " " + c.verb("was", "were") + " marked by a person"
 	case SagasStuck:
@@ -100,6 +106,10 @@ func (c *Cause) Means() string {
 			return "Effects of these sagas remain. Once the participant answers again, resume the compensation."
 		case saga.ReasonForced:
 			return "Compare the participants' data, repair what remains, and acknowledge."
+		case saga.ReasonStepFailed:
+			return "Retry, complete or skip the step, or compensate; until then the saga makes no call."
+		case saga.ReasonPivotDeadline, saga.ReasonPivotCancel:
+			return "It goes forward until it completes. Its explanation shows what it is waiting for."
 		}
 		return "Read the reason on the saga, deal with it, and acknowledge."
 	case SagasStuck:

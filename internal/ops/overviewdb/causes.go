@@ -47,7 +47,8 @@ WITH needing AS MATERIALIZED (
 	       s.current_step,
 	       s.error->>'code' AS code,
 	       coalesce(s.completed_at, s.updated_at) AS since,
-	       CASE WHEN s.attention_reason` + postgres.Among(slices.Concat(saga.EndReasons, saga.StuckReasons)) + `
+	       CASE WHEN s.attention_reason` +
+	postgres.Among(slices.Concat(saga.EndReasons, saga.StuckReasons, saga.StopReasons)) + `
 	            THEN s.attention_reason ELSE 'raised' END AS why
 	  FROM saga.saga_states s WHERE s.tenant_id = @tenant AND s.needs_attention ORDER BY s.created_at, s.id LIMIT %[1]d
 ), grouped AS (

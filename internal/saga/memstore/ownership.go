@@ -218,11 +218,12 @@ func (st *Sagas) Overdue(_ context.Context, after saga.Deadline, limit int) ([]s
 	passed := func(t *time.Time) bool { return t != nil && !t.After(now) }
 	var page []saga.Deadline
 	for _, s := range st.m.sagas {
-		forward := s.State.Forward() && s.EndCause == nil && passed(s.TimeoutAt)
+		forward := s.State.Forward() && s.EndCause == nil && passed(s.TimeoutAt) &&
+			(s.TimedOutAt == nil || s.TimedOutAt.Before(*s.TimeoutAt))
 		undoing := s.State == saga.Compensating && !s.CompensationExpired && passed(s.CompensationTimeoutAt)
 		d := saga.Deadline{Ref: s.Ref()}
 		switch {
-		case s.SuspendedAt != nil || !forward && !undoing:
+		case !s.DeadlineCounts() || !forward && !undoing:
 			continue
 		case forward:
 			d.At = *s.TimeoutAt

@@ -129,7 +129,9 @@ var overdueSagas = `
 SELECT s.deadline, s.id, s.tenant_id FROM (
 	(SELECT s.timeout_at AS deadline, s.id, s.tenant_id FROM saga.saga_states s
 	  WHERE s.completed_at IS NULL AND s.timeout_at IS NOT NULL AND s.timeout_at <= now()
-	    AND ` + isForward("s.state") + ` AND s.end_cause IS NULL AND s.suspended_at IS NULL
+	    AND ` + isForward("s.state") + ` AND s.end_cause IS NULL
+	    AND (s.suspended_at IS NULL OR s.interventions->'stopped' = '{}')
+	    AND (s.timed_out_at IS NULL OR s.timed_out_at < s.timeout_at)
 	    AND (s.timeout_at, s.id, s.tenant_id) > ($2, $3, $4)
 	  ORDER BY s.timeout_at, s.id, s.tenant_id LIMIT $1)
 	UNION ALL

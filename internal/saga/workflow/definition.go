@@ -4,8 +4,8 @@
 // A definition is immutable once registered; a saga is pinned to the version
 // it was created with (traps X15). Pure: values in, values out.
 //
-// Files, each on top of those before it: problems, reader, call, definition, parse, output, job,
-// order, store, validate, yaml.
+// Files, each on top of those before it: problems, reader, call, definition, failure, parse,
+// output, job, order, store, validate, yaml.
 package workflow
 
 import (
@@ -26,6 +26,7 @@ type Definition struct {
 	CompensationTimeoutMS int64         `json:"compensation_timeout_ms,omitempty"` // 0: the server's default
 	Retry                 *retry.Policy `json:"retry,omitempty"`
 	CompensationRetry     *retry.Policy `json:"compensation_retry,omitempty"`
+	OnFailure             OnFailure     `json:"on_failure,omitempty"` // of steps that do not say
 	Retention             *Retention    `json:"retention,omitempty"`
 	Steps                 []Step        `json:"steps"`
 	// Output is the template of a completed saga's result; nil: the outputs of
@@ -41,6 +42,15 @@ type Retention struct {
 	FailedMS    int64 `json:"failed_ms,omitempty"`    // of those that ended in any other way
 }
 
+// OnFailure is what a saga does when a step of it has failed.
+type OnFailure string
+
+// What a saga does then. The zero value means "as the workflow says", and there OnFailureCompensate.
+const (
+	OnFailureCompensate OnFailure = "compensate"
+	OnFailureSuspend    OnFailure = "suspend" // stop at the step for a person
+)
+
 // Forever is the retention of sagas that are never archived.
 const Forever = -1
 
@@ -53,6 +63,9 @@ type Step struct {
 	TimeoutMS         int64         `json:"timeout_ms,omitempty"` // one call; 0: the server's default
 	Retry             *retry.Policy `json:"retry,omitempty"`
 	CompensationRetry *retry.Policy `json:"compensation_retry,omitempty"`
+	OnFailure         OnFailure     `json:"on_failure,omitempty"` // "": the workflow's
+	// Pivot: once this step is done, the saga is never compensated (decision 0147).
+	Pivot bool `json:"pivot,omitempty"`
 	// Metadata is what people and reports want to know of the step; Skald makes nothing
 	// of it. A canonical JSON object; nil: none.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
@@ -134,6 +147,19 @@ func layered(step, whole *retry.Policy, base retry.Policy) retry.Policy {
 // HasJobs reports whether a step or a compensation is a job run.
 func (d *Definition) HasJobs() bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Action.Job != "" || s.Compensation.Job != "" })
+}
+
+// SuspendsOn reports whether the failure of step i suspends the saga.
+func (d *Definition) SuspendsOn(i int) bool {
+	if own := d.Steps[i].OnFailure; own != "" {
+		return own == OnFailureSuspend
+	}
+	return d.OnFailure == OnFailureSuspend
+}
+
+// Pivot returns the index of the step after which the saga is never compensated, -1: none.
+func (d *Definition) Pivot() int {
+	return slices.IndexFunc(d.Steps, func(s Step) bool { return s.Pivot })
 }
 
 // StepTimeout returns how long one call of step i may take, def when it names none.

@@ -1,6 +1,7 @@
 package workflow_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -49,6 +50,72 @@ func mistakes(err error) (code string, all []string) {
 		all = append(all, problem(p.Pointer, p.Code))
 	}
 	return f.Code, all
+}
+
+// calls is a step with a compensation; extra are its other members.
+func calls(name string, extra ...string) string {
+	return fmt.Sprintf(`{"name":%q,"action":{"http":{"url":"http://h/"}},"compensation":{"http":{"url":"http://h/"}}%s}`,
+		name, strings.Join(append([]string{""}, extra...), ","))
+}
+
+// TestWhatFollowsAFailure: the words on_failure and pivot, and what may not stand beside them.
+func TestWhatFollowsAFailure(t *testing.T) {
+	bad, after := workflow.CodeInvalid, workflow.CodeCompensationAfterPivot
+	const pivot, suspend, back = `"pivot":true`, `"on_failure":"suspend"`, `"on_failure":"compensate"`
+	job := func(extra string) string { return `{"name":"j","job":"nightly","compensation":"none"` + extra + `}` }
+	for _, tt := range []struct {
+		name, src, code string
+		pointers        []string
+	}{
+		{"suspend in a step", flow(calls("a", suspend)), "", nil},
+		{"suspend on a step without a compensation", flow(step("a", suspend)), "", nil},
+		{"suspend on a job", flow(job(`,"on_failure":"suspend"`)), "", nil},
+		{"suspend for all, and one that compensates", `{"name":"w","on_failure":"suspend","steps":[` + calls("a", back) + `]}`, "", nil},
+		{"suspend for all, with a pivot", `{"name":"w","on_failure":"suspend","steps":[` + step("a", pivot) + `,` + step("b") + `]}`, "", nil},
+		{"a pivot that can be undone", flow(calls("a"), calls("b", pivot), step("c")), "", nil},
+		{"a pivot that suspends", flow(calls("a"), step("b", pivot, suspend), step("c")), "", nil},
+		{"the last step is the pivot", flow(calls("a"), step("b", pivot)), "", nil},
+		{"a job is the pivot", flow(job(`,"pivot":true`), step("c")), "", nil},
+		{"not a pivot", flow(calls("a", `"pivot":false`), calls("b")), "", nil},
+		{"null", flow(calls("a", `"pivot":null`, `"on_failure":null`), calls("b")), "", nil},
+		{"declared before, but run after", flow(step("c", `"depends_on":["b"]`), calls("a"), step("b", pivot)), "", nil},
+		{"another word", flow(step("a", `"on_failure":"stop"`)), bad, []string{"/steps/0/on_failure " + bad}},
+		{"the empty word", flow(step("a", `"on_failure":""`)), bad, []string{"/steps/0/on_failure " + bad}},
+		{"in capitals", with(`"on_failure":"Suspend"`), bad, []string{"/on_failure " + bad}},
+		{"no word", flow(step("a", `"on_failure":true`)), bad, []string{"/steps/0/on_failure " + bad}},
+		{"a pivot in words", flow(step("a", `"pivot":"true"`)), bad, []string{"/steps/0/pivot " + bad}},
+		{"a pivot as a number", flow(step("a", `"pivot":1`)), bad, []string{"/steps/0/pivot " + bad}},
+		{"the workflow as a pivot", with(pivot), bad, []string{"/pivot " + bad}},
+		{"a compensation after it", flow(step("a", pivot), calls("b"), step("c")), after, []string{"/steps/1/compensation " + after}},
+		{"several", flow(step("a", pivot), calls("b"), calls("c")), after, []string{"/steps/1/compensation " + after,
+			"/steps/2/compensation " + after}},
+		{"after it by position, though declared first", flow(calls("c", `"depends_on":["b"]`), step("b", pivot)), after,
+			[]string{"/steps/0/compensation " + after}},
+		{"a second pivot", flow(step("a", pivot), step("b", pivot)), workflow.CodeSecondPivot,
+			[]string{"/steps/1/pivot " + workflow.CodeSecondPivot}},
+		{"on_failure after it", flow(step("a", pivot), step("b", suspend), step("c", back)), workflow.CodeAfterPivot,
+			[]string{"/steps/1/on_failure " + workflow.CodeAfterPivot, "/steps/2/on_failure " + workflow.CodeAfterPivot}},
+		{"everything at once", flow(step("a", pivot), calls("b", pivot, suspend)), bad, []string{
+			"/steps/1/pivot " + workflow.CodeSecondPivot, "/steps/1/compensation " + after,
+			"/steps/1/on_failure " + workflow.CodeAfterPivot}},
+	} {
+		d, err := workflow.ParseJSON([]byte(tt.src), workflow.Limits{})
+		code, pointers := mistakes(err)
+		if code != tt.code || !cmp.Equal(pointers, tt.pointers) {
+			t.Errorf("%s: %s %q, want %s %q", tt.name, code, pointers, tt.code, tt.pointers)
+		}
+		if err != nil {
+			continue
+		}
+		stored, err := json.Marshal(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := workflow.ParseJSON(stored, workflow.Limits{})
+		if err != nil || !cmp.Equal(d, again) {
+			t.Errorf("%s: is stored as %s: %v", tt.name, stored, err)
+		}
+	}
 }
 
 func TestEveryMistakeHasItsCodeAndPointer(t *testing.T) {

@@ -38,7 +38,9 @@ func parse(doc any, l Limits) (*Definition, error) {
 	}
 	r := &reader{}
 	d := r.definition(doc, l)
-	d.Steps = r.ordered(d.Steps)
+	declared := d.Steps
+	d.Steps = r.ordered(declared)
+	r.pivot(declared, d.Steps)
 	if len(r.problems) > 0 {
 		return nil, invalid(r.problems)
 	}

@@ -41,4 +41,12 @@ var (
 			"docs/configuration.md.", 422)
 	CodeMissingCompensation = Problems.Add("WORKFLOW_MISSING_COMPENSATION", "Missing compensation",
 		"A step has no compensation. If there is nothing to compensate, write `compensation: none`.", 422)
+	CodeCompensationAfterPivot = Problems.Add("WORKFLOW_COMPENSATION_AFTER_PIVOT", "Compensation after the pivot",
+		"A step that runs after the pivot has a compensation. Once the pivot is done nothing is undone, so write "+
+			"`compensation: none`, or let the pivot depend on the step.", 422)
+	CodeSecondPivot = Problems.Add("WORKFLOW_SECOND_PIVOT", "Second pivot",
+		"Two steps are pivots. The saga cannot be compensated after the first one, so a workflow has at most one.", 422)
+	CodeAfterPivot = Problems.Add("WORKFLOW_ON_FAILURE_AFTER_PIVOT", "on_failure after the pivot",
+		"A step that runs after the pivot has `on_failure`. Such a step is retried until it succeeds, and a "+
+			"refusal suspends the saga for a person: leave it out.", 422)
 )

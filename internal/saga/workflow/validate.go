@@ -23,6 +23,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		"compensation_timeout_ms",
 		"retry",
 		"compensation_retry",
+		"on_failure",
 		"retention",
 		"steps",
 		"output",
@@ -34,6 +35,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		CompensationTimeoutMS: r.integer(m, "", "compensation_timeout_ms", 1, maxMS),
 		Retry:                 r.policy(m, "", "retry"),
 		CompensationRetry:     r.policy(m, "", "compensation_retry"),
+		OnFailure:             r.onFailure(m, ""),
 		Retention:             r.retention(m),
 	}
 	steps, isList := m["steps"].([]any)
@@ -95,6 +97,8 @@ func (r *reader) step(v any, at string) Step {
 		"timeout_ms",
 		"retry",
 		"compensation_retry",
+		"on_failure",
+		"pivot",
 		"metadata",
 	)
 	if m == nil {
@@ -106,6 +110,8 @@ func (r *reader) step(v any, at string) Step {
 		TimeoutMS:         r.integer(m, at, "timeout_ms", 1, maxMS),
 		Retry:             r.policy(m, at, "retry"),
 		CompensationRetry: r.policy(m, at, "compensation_retry"),
+		OnFailure:         r.onFailure(m, at),
+		Pivot:             r.flag(m, at, "pivot"),
 	}
 	if v := m["metadata"]; v != nil {
 		if _, ok := v.(map[string]any); !ok {

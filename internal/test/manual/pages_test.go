@@ -51,6 +51,7 @@ var pages = []page{
 	{name: "saga-jobs.md", stub: true},
 	{name: "start.md", stub: true},
 	{name: "webhooks.md", stub: true},
+	{name: "workflows.md", stub: true},
 	{name: "workers.md", private: true, masks: epochs},
 }
 

@@ -2,11 +2,11 @@ package mutants
 
 // more are of definitions, settings, secrets, schedules and calls.
 var more = []Mutant{
-	{Rows: "beyond 1, beyond 2, beyond 3", File: "internal/saga/workflow/reader.go",
+	{Rows: "beyond 3, beyond 4", File: "internal/saga/workflow/reader.go",
 		Old: "\t\t\tr.fail(at+\"/\"+strictjson.Token(key), CodeInvalid, \"unknown field %q; known are %v\", key, " +
 			"known)",
 		New: "\t\t\t_, _ = known, strictjson.Token(key)"},
-	after("beyond 4", "ALTER VIEW saga.saga_steps RENAME TO steps"),
+	after("beyond 5", "ALTER VIEW saga.saga_steps RENAME TO steps"),
 	{Rows: "I7", File: "internal/saga/participant/request.go",
 		Old: "\tb = appendEncoded(b, call.Key)\n",
 		New: "\tb = appendEncoded(b, call.Key+strconv.Itoa(call.Attempt))\n"},

@@ -68,6 +68,7 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 				UPDATE saga.saga_states
 				   SET next_run_at = next_run_at - $1 * interval '1 us', updated_at = updated_at - $1 * interval '1 us',
 				       suspended_at = suspended_at - $1 * interval '1 us', timeout_at = timeout_at - $1 * interval '1 us',
+				       timed_out_at = timed_out_at - $1 * interval '1 us',
 				       compensation_timeout_at = compensation_timeout_at - $1 * interval '1 us'
 				 WHERE completed_at IS NULL`, d.Microseconds())
 		},

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 var duties = []contract{
@@ -17,6 +19,7 @@ var duties = []contract{
 	{"a node's due sagas include those it has neglected", dueIdle},
 	{"at most limit due sagas are returned", dueLimit},
 	{"a saga is overdue from its deadline until it is flagged", overdueForward},
+	{"a deadline passes while a failed step has suspended its saga, and once after the pivot", overdueStopped},
 	{"a compensation is overdue from its own deadline until it is flagged", overdueUndo},
 	{"at most limit overdue sagas are returned, of both phases together", overdueLimit},
 	{"overdue sagas are listed in pages, oldest deadline first, each once", overduePages},
@@ -191,6 +194,43 @@ func overdueForward(f *fixture) {
 		f.passDeadline(id)
 	}
 	f.wantOverdue()
+}
+
+// overdueStopped: the time until the deadline of a saga runs on while it is suspended at a step that has failed, but
+// not while a person has it suspended. After the pivot a deadline passes once.
+func overdueStopped(f *fixture) {
+	def := *f.def
+	def.OnFailure, def.Steps = workflow.OnFailureSuspend, slices.Clone(def.Steps)
+	def.Steps[0].Pivot = true
+	refused := f.refused(``)
+	started := f.stored(f.owned(f.owner), f.owned(f.owner), f.owned(f.owner))
+	for i := range started {
+		started[i].Def = &def
+	}
+	stopped := f.play(started[0], refused)
+	besides := f.play(f.play(started[1], saga.SuspendRequested{By: "op"}), refused)
+	past := f.play(f.play(started[2], f.done(`1`)), refused)
+	f.wantOverdue()
+	f.Advance(61 * time.Second)
+	f.wantOverdue(stopped.ID, past.ID)
+	for _, d := range f.overdue(saga.Deadline{}, 100) {
+		l := f.load(d.ID)
+		after := f.play(saga.Rebuild(l.Saga, &def, l.Logs), saga.DeadlinePassed{At: d.At}).Saga
+		if turned := after.EndCause != nil; turned != (d.ID == stopped.ID) {
+			f.t.Errorf("turned back: %v, %+v", turned, after)
+		}
+	}
+	f.wantOverdue()
+	l := f.load(past.ID)
+	f.play(saga.Rebuild(l.Saga, &def, l.Logs), saga.DeadlineSet{By: "op", TimeoutMS: 60_000})
+	f.Advance(61 * time.Second)
+	f.wantOverdue(past.ID) // a new deadline passes again
+	l = f.load(besides.ID)
+	resumed := f.play(saga.Rebuild(l.Saga, &def, l.Logs), saga.UnsuspendRequested{By: "op"})
+	s := f.load(resumed.ID).Saga
+	if s.SuspendedAt != nil || s.Interventions.Stopped != nil || s.TimeoutAt.Before(f.now()) {
+		f.t.Errorf("resumed: %+v", s)
+	}
 }
 
 func overdueUndo(f *fixture) {

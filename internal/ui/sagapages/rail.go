@@ -28,6 +28,7 @@ type railRow struct {
 	Drawing       drawing
 	Code          string
 	Selected      bool
+	Pivot         string       // whether the saga may be compensated, if the step decides about that
 	Buttons       []web.Button // for what may be done about this step
 }
 
@@ -112,6 +113,12 @@ func (s *story) row(st *client.StepView, last int) railRow {
 		of := &s.definition.Steps[st.StepIndex]
 		action := web.ActionOf(of)
 		row.Kind, row.Call, row.Undo = web.CallKind(action), web.CallWords(action), web.CallWords(web.UndoOf(of))
+		if of.Pivot != nil && *of.Pivot {
+			row.Pivot = "pivot: once it is done, nothing is undone"
+			if st.StepIndex < s.saga.CurrentStep && !s.turned() {
+				row.Pivot = "pivot, passed: the saga only goes forward"
+			}
+		}
 	}
 	row.Forward = s.forward(st, last)
 	if st.Error != nil {
@@ -172,10 +179,19 @@ func (s *story) forward(st *client.StepView, last int) node {
 	if inDoubt && st.StateName == client.StepStateNameRunning {
 		n.Words += ", " + mayBeDone
 	}
+	if s.stoppedAt(st) {
+		n.Words = "suspended, " + n.Words
+	}
 	if st.Attempts > 1 {
 		n.Words += attemptsOf(st.Attempts, st.MaxAttempts)
 	}
 	return n
+}
+
+// stoppedAt reports whether the failure of the step has suspended the saga.
+func (s *story) stoppedAt(st *client.StepView) bool {
+	return s.saga.SuspendedAt != nil && s.explain != nil && s.explain.Step != nil &&
+		s.explain.WaitsFor == client.SagaExplanationWaitsForOperator && s.explain.Step.Index == st.StepIndex
 }
 
 // attemptsOf describes how many of the allowed attempts were made; most is 0 if the definition cannot be read. What a

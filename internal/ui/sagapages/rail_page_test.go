@@ -38,12 +38,16 @@ var told = map[string]saga.Event{
 	"settle": saga.StepOrdered{Order: saga.Order{Verb: saga.CompleteStep, By: "kim"}},
 }
 
-// tells stores a saga of the workflow "rail" and makes it what its story tells, by the rules alone: nothing is called,
-// and nothing waits. "503*9" is nine such answers.
+// tells stores a saga of the workflow "rail", or "rail-stops", and makes it what its story tells, by the rules alone:
+// nothing is called, and nothing waits. "503*9" is nine such answers.
 func tells(t *testing.T, e *apitest.Edge, story string) uuid.UUID {
 	t.Helper()
 	sagas := e.Store.Sagas
-	w, err := e.Store.Workflows.Get(t.Context(), apitest.Tenant.ID, "rail", 1)
+	workflow := "rail"
+	if rest, is := strings.CutPrefix(story, "stops: "); is {
+		workflow, story = "rail-stops", rest
+	}
+	w, err := e.Store.Workflows.Get(t.Context(), apitest.Tenant.ID, workflow, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +133,12 @@ func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 		{"done 429 skip turn", "done done; muted skipped"},
 		{"429 settle done", "done done 2/1000; run running"}, // the answer arrived before the order was carried out
 		{"429 settle turn done", "done done 2/1000; done done"},
+		{"stops: 409", "bad suspended, refused; muted to come"},
+		{"stops: 503*1000", "wait suspended, may have been done 1000/1000; muted to come"},
+		{"stops: 409 settle turn", "done done 2/1000; run running"},
+		{"stops: done 409", "done done | muted nothing to undo; bad refused"}, // the pivot itself: the saga is compensated as usual
+		{"stops: done 503*1000", "done done; wait suspended, may have been done 1000/1000"},
+		{"stops: done 503*1000 settle turn", "done done; done done, 1001 attempts"},
 		{"done timeout fail", "done done | undo not undone; wait may have been done 2/1000"},
 	} {
 		t.Run(tt.story, func(t *testing.T) {
@@ -166,6 +176,10 @@ func railEdge(t *testing.T) (*apitest.Edge, *web.Kit) {
 	e.Send("POST", "/api/v1/workflows", `{"name": "rail", "retry": {"max_attempts": 1000, "initial_interval_ms": 1,
 		"max_interval_ms": 1}, "compensation_retry": {"max_attempts": 2, "initial_interval_ms": 1},
 		"steps": [`+step("reserve")+`, `+step("charge")+`]}`).Wants2xx()
+	e.Send("POST", "/api/v1/workflows", `{"name": "rail-stops", "retry": {"max_attempts": 1000, "initial_interval_ms": 1,
+		"max_interval_ms": 1}, "steps": [
+		{"name": "reserve", "action": `+call("reserve")+`, "compensation": "none", "on_failure": "suspend"},
+		{"name": "ship", "pivot": true, "action": `+call("ship")+`, "compensation": "none"}]}`).Wants2xx()
 	return e, largestPages(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }})
 }
 

@@ -2,6 +2,7 @@ package workflowpages
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,8 @@ type step struct {
 	Call, Undo string // Undo is empty when there is none
 	// Stays: there is no undo, and steps follow that may fail.
 	Stays            bool
+	Pivot            bool   // once it is done, nothing is undone
+	OnFailure        string // what its failure leads to, unless that is a compensation
 	Retry, UndoRetry string // empty: the workflow's
 	Timeout          string // of one call; empty: the server's
 	DependsOn        []string
@@ -24,6 +27,7 @@ type step struct {
 // stepsOf are the steps of a definition in the order of execution.
 func stepsOf(d *client.WorkflowDefinition) []step {
 	all := make([]step, len(d.Steps))
+	pivot := slices.IndexFunc(d.Steps, func(s client.Step) bool { return s.Pivot != nil && *s.Pivot })
 	for i := range d.Steps {
 		s := &d.Steps[i]
 		all[i] = step{
@@ -31,9 +35,26 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 			UndoRetry: policyWords(s.CompensationRetry), Timeout: web.Milliseconds(s.TimeoutMS),
 			Call: web.CallWords(web.ActionOf(s)), Undo: web.CallWords(web.UndoOf(s)),
 		}
-		all[i].Stays = all[i].Undo == "" && i+1 < len(d.Steps)
+		all[i].Pivot, all[i].OnFailure = i == pivot, onFailure(d, s)
+		past := pivot >= 0 && i > pivot
+		if past {
+			all[i].OnFailure = "retried until it succeeds; a refusal suspends the saga"
+		}
+		all[i].Stays = all[i].Undo == "" && i+1 < len(d.Steps) && !past && !all[i].Pivot
 	}
 	return all
+}
+
+// onFailure says what follows when the step has failed, "" if the saga is compensated.
+func onFailure(d *client.WorkflowDefinition, s *client.Step) string {
+	on := d.OnFailure
+	if s.OnFailure != nil {
+		on = s.OnFailure
+	}
+	if on == nil || *on != client.OnFailureSuspend {
+		return ""
+	}
+	return "a failure suspends the saga"
 }
 
 // policyWords says what a retry policy sets: "5 attempts, 1 s to 1 min apart, ×2, on timeout, network".

@@ -1,0 +1,91 @@
+package saga
+
+// Flags are decisions that a saga is to be compensated, or has had time enough for that: cancel, compensate,
+// and deadlines. Its driver acts on them once no call is in flight.
+
+// turned starts compensating a saga that was flagged while no call was in flight. A
+// call that is recorded as RUNNING was sent: only its answer can turn the saga.
+func (d *decision) turned() bool {
+	switch {
+	case d.After.recorded:
+		return false
+	case d.s.State.Forward() && d.s.EndCause != nil && d.After.bound():
+		d.void() // the call is repeated
+		return true
+	case d.s.State.Forward() && d.s.EndCause != nil:
+		if d.s.State == Pending && !d.s.Uncertain {
+			d.end(d.s.EndCause.End()) // nothing was sent
+			return true
+		}
+		if d.s.State == Pending {
+			d.dispatched(d.m.Now)
+		}
+		d.turnBackHere()
+		return true
+	case d.s.State == Compensating && d.s.CompensationExpired:
+		late := d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline")
+		d.dirtyEnd(late, ReasonUndoTimeout)
+		return true
+	case !d.s.State.Terminal() && d.s.ordered():
+		d.carryOut()
+		return true
+	}
+	return false
+}
+
+// flag marks the saga for compensation. Only its driver changes its state, because a call may
+// be in flight. A saga that was never driven ends immediately.
+func (d *decision) flag(cause Cause, code, kind, by, reason string) bool {
+	if !turnable(&d.After) {
+		return false
+	}
+	if d.After.bound() {
+		d.pivot = true
+		return false
+	}
+	text := map[Cause]string{CauseCancelled: "cancelled", CauseDeadline: "the deadline passed",
+		CauseOperator: "compensation requested"}[cause]
+	if by != "" {
+		text += " by " + by
+	}
+	if reason != "" {
+		text += ": " + reason
+	}
+	asked := map[Cause]AuditType{CauseCancelled: CancelAsked, CauseDeadline: DeadlineReached,
+		CauseOperator: CompensationAsked}[cause]
+	if e := d.tell(asked); by != "" || reason != "" {
+		e.say(words{By: by, Reason: reason})
+	}
+	d.s.EndCause = &cause
+	d.s.Error = d.following(d.newError(code, kind, text))
+	switch cause {
+	case CauseCancelled:
+		d.s.CancelRequestedAt = &d.m.Now
+	case CauseDeadline:
+		d.s.TimedOutAt = &d.m.Now
+	}
+	if d.s.State == Pending && d.s.Attempt == 0 && d.s.LeaseOwner == nil {
+		d.end(cause.End())
+		return true
+	}
+	d.s.NextRunAt = &d.m.Now // wakes its owner or makes it claimable, immediately
+	d.endStop()
+	return true
+}
+
+func (d *decision) deadline(e DeadlinePassed) bool {
+	if at := d.s.Deadline(); at == nil || !at.Equal(e.At) {
+		return false
+	}
+	if d.s.State == Compensating && !d.s.CompensationExpired {
+		d.tell(DeadlineReached)
+		d.s.CompensationExpired = true
+		d.s.NextRunAt = &d.m.Now
+		return true
+	}
+	if turnable(&d.After) && d.After.bound() && (d.s.TimedOutAt == nil || d.s.TimedOutAt.Before(e.At)) {
+		d.lateAfterPivot()
+		return true
+	}
+	return d.flag(CauseDeadline, "SAGA_TIMEOUT", "deadline", "", "")
+}

@@ -1,0 +1,125 @@
+package saga
+
+import (
+	"math"
+
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// A step that has failed may suspend its saga for a person instead of compensating it
+// (on_failure: suspend), and after the pivot of its workflow a saga is never compensated
+// (decision 0147).
+
+// past reports whether the saga has passed its pivot: nothing of it is undone any more.
+func (r *Instance) past() bool {
+	if r.Def == nil || !r.State.Forward() && !r.halted() {
+		return false
+	}
+	pivot := r.Def.Pivot()
+	return pivot >= 0 && r.CurrentStep > pivot
+}
+
+// bound reports whether the saga must not be compensated unless a person says that its pivot was not
+// done: it has passed the pivot, or may have, and the pivot itself could not be undone.
+func (r *Instance) bound() bool {
+	if r.past() {
+		return true
+	}
+	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) || !r.State.Forward() && !r.halted() {
+		return false
+	}
+	step := &r.Def.Steps[r.CurrentStep]
+	return step.Pivot && r.Uncertain && step.Compensation.None()
+}
+
+// stops reports whether the failure of the current step suspends the saga.
+func (r *Instance) stops() bool { return r.bound() || r.Def.SuspendsOn(r.CurrentStep) }
+
+// pivotWhy says why a saga that is bound is not compensated.
+func (r *Instance) pivotWhy() string {
+	pivot := r.Def.Steps[r.Def.Pivot()].Name
+	if r.past() {
+		return "its pivot, step \"" + pivot + "\", is done, so it can only go forward"
+	}
+	return "its pivot, step \"" + pivot + "\", may be done and cannot be undone: retry or complete the step, or let it " +
+		"fail if you have verified that it was not done"
+}
+
+// stop suspends the saga at its current step, which has failed because of e. Attempt becomes the
+// number of the next call, which a person may order. The deadline goes on.
+func (d *decision) stop(e *Error) {
+	d.edit().Stopped = &Stop{Besides: d.s.SuspendedAt != nil}
+	if d.s.SuspendedAt == nil {
+		d.s.SuspendedAt, d.operate().Suspend = &d.m.Now, new(true)
+		d.tell(Suspended)
+	}
+	d.s.Attempt++
+	d.s.NextRunAt = &d.m.Now
+	d.s.Error = e
+	d.raise(ReasonStepFailed, e)
+}
+
+// endStop lets a stopped saga go on, unless a person has suspended it besides. Error stays, for
+// those who compensate it because of it.
+func (d *decision) endStop() {
+	if !d.s.stopped() {
+		return
+	}
+	if !d.s.Interventions.Stopped.Besides {
+		d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
+		d.tell(Unsuspended)
+	}
+	d.edit().Stopped = nil
+	d.progress()
+}
+
+// following returns e with what had stopped the saga before as its cause.
+func (d *decision) following(e *Error) *Error {
+	if d.s.Error == nil {
+		return e
+	}
+	c := *e
+	c.Cause = d.s.Error
+	return &c
+}
+
+// raise marks the saga as in need of attention because of reason; e is nil if there is not an error.
+func (d *decision) raise(reason string, e *Error) {
+	d.s.NeedsAttention, d.s.AttentionReason = true, &reason
+	told := d.tell(AttentionRaised)
+	told.Error = e
+	told.say(words{Reason: reason})
+}
+
+// lateAfterPivot records that the deadline of a saga that can no longer be compensated has passed.
+func (d *decision) lateAfterPivot() {
+	d.tell(DeadlineReached)
+	d.s.TimedOutAt = &d.m.Now
+	if at := d.s.TimeoutAt; at.After(d.m.Now) { // by the database's clock
+		d.s.TimedOutAt = at // the same deadline does not pass twice (Ownership.Overdue)
+	}
+	if !d.s.NeedsAttention {
+		d.raise(ReasonPivotDeadline, nil)
+	}
+}
+
+// void drops the flag of a saga that was to be compensated, because its pivot was done in the meantime, or
+// may have been.
+func (d *decision) void() {
+	reason := ReasonPivotCancel
+	if *d.s.EndCause == CauseDeadline {
+		reason = ReasonPivotDeadline
+	}
+	d.s.EndCause, d.s.Error, d.s.CancelRequestedAt = nil, nil, nil
+	d.raise(reason, nil)
+}
+
+// persists makes p the policy of a step after the pivot: it never gives up because of the number of
+// attempts; beyond it the intervals are the longest.
+func persists(p retry.Policy, failures int) retry.Policy {
+	if failures >= p.MaxAttempts {
+		p.InitialIntervalMS = max(p.InitialIntervalMS, p.MaxIntervalMS)
+	}
+	p.MaxAttempts = math.MaxInt
+	return p
+}

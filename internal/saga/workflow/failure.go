@@ -1,0 +1,55 @@
+package workflow
+
+import (
+	"fmt"
+	"slices"
+)
+
+// word returns m[key], "" when it is absent, and reports values that are not in known.
+func (r *reader) word(m map[string]any, at, key string, known ...string) string {
+	s := r.text(m, at, key, 20)
+	if v := m[key]; v == s && !slices.Contains(known, s) {
+		r.fail(at+"/"+key, CodeInvalid, "must be one of %v", known)
+	}
+	return s
+}
+
+func (r *reader) onFailure(m map[string]any, at string) OnFailure {
+	return OnFailure(r.word(m, at, "on_failure", string(OnFailureCompensate), string(OnFailureSuspend)))
+}
+
+// flag returns m[key], false when it is absent.
+func (r *reader) flag(m map[string]any, at, key string) bool {
+	v := m[key]
+	is, isBool := v.(bool)
+	if v != nil && !isBool {
+		r.fail(at+"/"+key, CodeInvalid, "must be true or false")
+	}
+	return is
+}
+
+// pivot checks the pivot and what runs after it. steps are as declared, inOrder as they run.
+func (r *reader) pivot(steps, inOrder []Step) {
+	pivot := ""
+	for _, s := range inOrder {
+		i := slices.IndexFunc(steps, func(o Step) bool { return o.Name == s.Name })
+		at := fmt.Sprintf("/steps/%d", i)
+		switch {
+		case pivot == "" && s.Pivot:
+			pivot = s.Name
+			continue
+		case pivot == "":
+			continue
+		case s.Pivot:
+			r.fail(at+"/pivot", CodeSecondPivot, "step %q is the pivot already: a workflow has at most one", pivot)
+		}
+		if !s.Compensation.None() {
+			r.fail(at+"/compensation", CodeCompensationAfterPivot, "step %q runs after the pivot %q, so it is never "+
+				"undone: write `compensation: none`, or let %q depend on it", s.Name, pivot, pivot)
+		}
+		if s.OnFailure != "" {
+			r.fail(at+"/on_failure", CodeAfterPivot, "step %q runs after the pivot %q, where a step is retried until it "+
+				"succeeds, and a refusal suspends the saga: leave on_failure out", s.Name, pivot)
+		}
+	}
+}
