@@ -72,7 +72,7 @@ func told(a client.Action) action {
 var subjectPages = map[client.ActionKind]string{
 	client.ActionKindSaga:            "sagas/%s",
 	client.ActionKindSagaBulk:        "sagas/bulk/%s",
-	client.ActionKindCertification:   "participants/certifications/%s",
+	client.ActionKindCertification:   "certifications/%s",
 	client.ActionKindWorkflow:        "workflows/%s",
 	client.ActionKindDeadLetter:      "dlq/letters/%s",
 	client.ActionKindDeadLetterGroup: "dlq/groups/%s",

@@ -2,7 +2,7 @@
 // them, and their registration.
 //
 // Files, each on top of those before it: yamltext, steps, graph, changes, statistics, window,
-// series, timing, workflows, workflow, actions, register, pages.
+// series, timing, workflows, certifications, workflow, actions, register, pages.
 package workflowpages
 
 import (
@@ -22,6 +22,8 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/statistics", p.statistics)
 	k.Page("GET /ui/workflows", p.list)
 	k.Page("GET /ui/workflows/{workflow}", p.workflow)
+	k.Page("GET /ui/certifications/{certification}", p.certification)
+	k.Action("/ui/certifications/{certification}/cancel", p.cancelCertification)
 	k.Action("/ui/workflows/{workflow}/enable", p.enable)
 	k.Action("/ui/workflows/{workflow}/disable", p.disable)
 	// Not below /ui/workflows/, where it would hide a workflow of that name.

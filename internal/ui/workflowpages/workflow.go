@@ -17,6 +17,7 @@ type workflowPage struct {
 	*client.Workflow
 	Steps    []step
 	Graph    *graph
+	Served   []*served // hosts of the steps
 	Versions []versionRow
 	Older    []versionRow // older versions with unfinished sagas
 	OlderSum int64
@@ -107,6 +108,10 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 		d.Retry, d.UndoRe = policyWords(d.Definition.Retry), policyWords(d.Definition.CompensationRetry)
 	}
 	switch d.Tab {
+	case "steps":
+		if d.Definition != nil {
+			d.Served, err = p.servedOf(v, d.Definition)
+		}
 	case "performance":
 		d.Timing, err = p.timingOf(v, name, version)
 	case "over-time":

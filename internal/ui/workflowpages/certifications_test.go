@@ -1,0 +1,81 @@
+package workflowpages_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// silent is a participant that does not answer.
+func silent(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return "http://" + l.Addr().String() + "/"
+}
+
+// TestAWorkflowShowsWhetherItsParticipantsAreCertified looks at a workflow before and after, and at the certifications.
+func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
+	s := uitest.Start(t)
+	get := func(path string, texts ...string) string {
+		t.Helper()
+		status, page := s.Get(t, path)
+		has(t, status, page, 200, texts...)
+		return page
+	}
+	call := func(url string) map[string]any { return map[string]any{"http": map[string]any{"url": url}} }
+	s.Must(t, "POST", "/workflows", map[string]any{"name": "order", "steps": []any{
+		map[string]any{"name": "reserve", "action": call(s.Participant + "/ok/a"),
+			"compensation": call(s.Participant + "/ok/b")},
+		map[string]any{"name": "charge", "action": call(strings.ToUpper(s.Participant[:4]) + s.Participant[4:] + "/ok/c"),
+			"compensation": "none"},
+		map[string]any{"name": "mail", "action": call("http://Mail.example:80/send"), "compensation": "none"},
+	}})
+	host := strings.TrimPrefix(s.Participant, "http://")
+	get("/ui/workflows/order", host, "mail.example", "reserve, charge", "never certified", "/docs/certification")
+
+	finding := map[string]any{
+		"code": "done_again", "rule": "1", "title": "A repeated call is done again.", "why": "It charges twice.",
+		"vector": "repeat", "vectors": []string{"repeat", "race"}, "seen": "call 2 was answered 200 " + hostile,
+		"curl": []string{"curl -sS '" + s.Participant + "'"},
+	}
+	report := func(findings ...any) map[string]any {
+		return map[string]any{"report": map[string]any{
+			"url": s.Participant + "/{step}", "version": "1.4.0", "certified": true, "played": []string{"repeat"},
+			"effects_counted": true, "findings": append([]any{}, findings...),
+			"warnings":  []any{map[string]any{"code": "gzip_asked_for", "text": "It fails."}},
+			"not_tried": []any{map[string]any{"vector": "pairs", "reason": "it has one step", "inapplicable": true}},
+		}}
+	}
+	broken := s.Must(t, "POST", "/participants/certifications", report(finding))["id"].(string)
+	get("/ui/workflows/order", "breaches found", `<span class="bad">1</span>`, "1.4.0", "/ui/certifications/"+broken,
+		"never certified")
+	get("/ui/certifications/"+broken, "breaches found", "A repeated call is done again.", "It charges twice.", "rule 1",
+		"Also shown by race", "curl -sS &#39;"+s.Participant, "It fails.", "it has one step", "pairs", "reported", "1.4.0")
+	right := s.Must(t, "POST", "/participants/certifications", report())["id"].(string)
+	if page := get("/ui/workflows/order", "certified", "/ui/certifications/"+right); strings.Contains(page, broken) {
+		t.Error("an older certification is shown")
+	}
+	get("/ui/workflows/order?tab=definition", "YAML")
+
+	// One that is under way is canceled by its form.
+	waiting := s.Must(t, "POST", "/participants/certify", map[string]any{"url": silent(t)})["id"].(string)
+	path := "/ui/certifications/" + waiting
+	page := get(path, "vectors played", path+"/cancel")
+	_, form := s.Get(t, path+"/cancel")
+	filled := uitest.Form(form)
+	filled.Set("reason", "the wrong host")
+	if status, answer, to := s.Post(t, path+"/cancel", filled); status != 303 || to != path {
+		t.Errorf("answered %d, %s:\n%s\n%s", status, to, answer, page)
+	}
+	get(path, "canceled")
+	get("/ui/audit", "certification")
+	if status, _ := s.Get(t, "/ui/certifications/00000000-0000-4000-8000-000000000000"); status != 404 {
+		t.Errorf("answered %d", status)
+	}
+}
