@@ -23,7 +23,10 @@ func Example() {
 		Store: store,
 		Execute: func(ctx context.Context, tx *sql.Tx, c *participant.Call) (any, error) {
 			var order struct{ Amount float64 }
-			if err := c.Decode(&order); err != nil || order.Amount > 10000 {
+			if err := c.Decode(&order); err != nil {
+				return nil, participant.Refuse("UNREADABLE_ORDER", err.Error())
+			}
+			if order.Amount > 10000 {
 				return nil, participant.Refuse("INSUFFICIENT_FUNDS", "the card was declined")
 			}
 			_, err := tx.ExecContext(ctx, `INSERT INTO charges (saga_id, amount) VALUES ($1, $2)`, c.Saga, order.Amount)

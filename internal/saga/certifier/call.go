@@ -62,8 +62,11 @@ func stepOf(call conformance.Call) string { return call.Tenant + "/" + call.Saga
 // keyOf is the Idempotency-Key of a call, with the ids of this play.
 func (p *play) keyOf(call conformance.Call) string {
 	call.Saga, call.Step = p.ids[call.Saga], escaped(call.Step)
-	if call.Tenant != "" {
+	switch {
+	case call.Tenant != "":
 		call.Tenant = p.ids[call.Tenant]
+	case p.Tenant != defaultTenant:
+		call.Tenant = p.Tenant
 	}
 	return call.Key()
 }
