@@ -727,6 +727,43 @@ const (
 	SeriesBucketLengthN5M SeriesBucketLength = "5m"
 )
 
+// Defines values for SimulatedFault.
+const (
+	SimulatedFaultConnectionLost  SimulatedFault = "connection_lost"
+	SimulatedFaultDialFailed      SimulatedFault = "dial_failed"
+	SimulatedFaultInvalidResponse SimulatedFault = "invalid_response"
+	SimulatedFaultTimeout         SimulatedFault = "timeout"
+)
+
+// Defines values for SimulatedOutcome.
+const (
+	SimulatedOutcomeDONE       SimulatedOutcome = "DONE"
+	SimulatedOutcomeNOTAPPLIED SimulatedOutcome = "NOT_APPLIED"
+	SimulatedOutcomeREFUSED    SimulatedOutcome = "REFUSED"
+	SimulatedOutcomeUNKNOWN    SimulatedOutcome = "UNKNOWN"
+)
+
+// Defines values for SimulatedRunState.
+const (
+	SimulatedRunStateCANCELED  SimulatedRunState = "CANCELED"
+	SimulatedRunStateFAILED    SimulatedRunState = "FAILED"
+	SimulatedRunStateSKIPPED   SimulatedRunState = "SKIPPED"
+	SimulatedRunStateSUCCEEDED SimulatedRunState = "SUCCEEDED"
+	SimulatedRunStateTIMEDOUT  SimulatedRunState = "TIMED_OUT"
+)
+
+// Defines values for SimulationEntryKind.
+const (
+	SimulationEntryKindCall             SimulationEntryKind = "call"
+	SimulationEntryKindCancelRequested  SimulationEntryKind = "cancel_requested"
+	SimulationEntryKindCompensation     SimulationEntryKind = "compensation"
+	SimulationEntryKindDeadlineExceeded SimulationEntryKind = "deadline_exceeded"
+	SimulationEntryKindJobRun           SimulationEntryKind = "job_run"
+	SimulationEntryKindNotSent          SimulationEntryKind = "not_sent"
+	SimulationEntryKindSkipped          SimulationEntryKind = "skipped"
+	SimulationEntryKindWait             SimulationEntryKind = "wait"
+)
+
 // Defines values for StepType.
 const (
 	StepTypeHTTP StepType = "http"
@@ -6695,6 +6732,149 @@ type SettingsPatch struct {
 	Values map[string]*float64 `json:"values"`
 }
 
+// SimulatedAnswer An answer by HTTP (`status`, default 200), a `fault` instead, or for a job the
+// `run_state` in which its run ends.
+type SimulatedAnswer struct {
+	// Body The body, or the result of a job run.
+	Body AnyJSON `json:"body,omitempty"`
+
+	// Fault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
+	// connection broke. `invalid_response`: what came is not HTTP. `dial_failed`: nothing
+	// was sent.
+	Fault    *SimulatedFault    `json:"fault,omitempty"`
+	Headers  map[string]string  `json:"headers,omitempty"`
+	RunState *SimulatedRunState `json:"run_state,omitempty"`
+	Status   *int               `json:"status,omitempty"`
+
+	// TakesMS How long it takes; default: 0. At most the timeout of the step; a `timeout`
+	// takes that long in any case.
+	TakesMS *int64 `json:"takes_ms,omitempty"`
+}
+
+// SimulatedFault `timeout`: no answer in time. `connection_lost`: the request was sent, and the
+// connection broke. `invalid_response`: what came is not HTTP. `dial_failed`: nothing
+// was sent.
+type SimulatedFault string
+
+// SimulatedOutcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
+// worth another attempt. UNKNOWN: the call may have been applied.
+type SimulatedOutcome string
+
+// SimulatedRequest defines model for SimulatedRequest.
+type SimulatedRequest struct {
+	Body *string `json:"body,omitempty"`
+
+	// Head The request line and the headers, as they are sent.
+	Head *string `json:"head,omitempty"`
+
+	// Job Instead of an HTTP request, the job that is run with `body` as its arguments.
+	Job    *string `json:"job,omitempty"`
+	Method *string `json:"method,omitempty"`
+	URL    *string `json:"url,omitempty"`
+}
+
+// SimulatedRunState defines model for SimulatedRunState.
+type SimulatedRunState string
+
+// Simulation defines model for Simulation.
+type Simulation struct {
+	AttentionReason *string `json:"attention_reason,omitempty"`
+
+	// Calls How many calls and job runs there were.
+	Calls int `json:"calls"`
+
+	// Clean Whether no effect remains, or all do. Absent if the saga has not ended.
+	Clean *bool `json:"clean,omitempty"`
+
+	// DeadLetters How many compensations gave up.
+	DeadLetters int `json:"dead_letters"`
+
+	// DurationMS How long the saga would have taken, with its waits.
+	DurationMS     int64             `json:"duration_ms"`
+	Error          *SagaError        `json:"error,omitempty"`
+	NeedsAttention bool              `json:"needs_attention"`
+	Path           []SimulationEntry `json:"path"`
+
+	// Result Of a completed saga.
+	Result AnyJSON `json:"result,omitempty"`
+
+	// State The precise state. `pending` is STARTED; `running` and `step_completed` are
+	// RUNNING; `completed` is COMPLETED; `compensating` is COMPENSATING; `compensated`
+	// (all steps compensated), `failed` (a compensation gave up) and `timed_out`
+	// (deadline passed, all steps compensated) are FAILED; `cancelled` is CANCELLED.
+	State SagaState `json:"state"`
+
+	// Stopped Why the simulation ended before the saga. Absent if the saga has ended.
+	Stopped *string `json:"stopped,omitempty"`
+
+	// UnusedAnswers The keys of `answers` of which not all were asked for.
+	UnusedAnswers []string `json:"unused_answers"`
+}
+
+// SimulationEntry defines model for SimulationEntry.
+type SimulationEntry struct {
+	Action *StepAction `json:"action,omitempty"`
+
+	// Answer An answer by HTTP (`status`, default 200), a `fault` instead, or for a job the
+	// `run_state` in which its run ends.
+	Answer *SimulatedAnswer `json:"answer,omitempty"`
+
+	// AtMS Since the saga began.
+	AtMS    int64 `json:"at_ms"`
+	Attempt *int  `json:"attempt,omitempty"`
+
+	// Code Of an outcome other than DONE.
+	Code *string `json:"code,omitempty"`
+
+	// Kind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
+	// not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
+	// next attempt. `compensation`: from here on the saga is compensated.
+	// `cancel_requested`, `deadline_exceeded`.
+	Kind    SimulationEntryKind `json:"kind"`
+	Message *string             `json:"message,omitempty"`
+
+	// Outcome DONE: applied. REFUSED: not applied, and not retried. NOT_APPLIED: not applied, and
+	// worth another attempt. UNKNOWN: the call may have been applied.
+	Outcome *SimulatedOutcome `json:"outcome,omitempty"`
+
+	// Output What the step keeps of the answer.
+	Output  AnyJSON           `json:"output,omitempty"`
+	Request *SimulatedRequest `json:"request,omitempty"`
+	Step    *string           `json:"step,omitempty"`
+	WaitMS  *int64            `json:"wait_ms,omitempty"`
+}
+
+// SimulationEntryKind `call`: a request was sent. `job_run`: a job was run. `not_sent`: a request could
+// not be sent. `skipped`: a step or a compensation was not needed. `wait`: until the
+// next attempt. `compensation`: from here on the saga is compensated.
+// `cancel_requested`, `deadline_exceeded`.
+type SimulationEntryKind string
+
+// SimulationInput Either `definition` or `workflow_name` is required.
+type SimulationInput struct {
+	// Answers By the name of a step, or by that and `/compensate` for its compensation: the
+	// answers to its calls, in order. The last one is repeated. Default: every call
+	// succeeds, without a body.
+	Answers     map[string][]SimulatedAnswer `json:"answers,omitempty"`
+	BusinessKey *string                      `json:"business_key,omitempty"`
+
+	// CancelAt The step during whose first call a cancel is requested.
+	CancelAt      *string `json:"cancel_at,omitempty"`
+	CorrelationID *Label  `json:"correlation_id,omitempty"`
+
+	// Definition A definition, or YAML text inside JSON.
+	Definition *WorkflowInput `json:"definition,omitempty"`
+
+	// Payload Any JSON value. Callers without `payloads:read` get the text `***`.
+	Payload AnyJSON `json:"payload,omitempty"`
+
+	// WorkflowName A registered workflow.
+	WorkflowName *string `json:"workflow_name,omitempty"`
+
+	// WorkflowVersion Default: the latest version. Only with `workflow_name`.
+	WorkflowVersion *int32 `json:"workflow_version,omitempty"`
+}
+
 // StartBatch Runs to start.
 type StartBatch struct {
 	Runs []StartItem `json:"runs"`
@@ -10979,6 +11159,9 @@ type UndrainWorkerJSONRequestBody = WorkerActionInput
 // RegisterWorkflowJSONRequestBody defines body for RegisterWorkflow for application/json ContentType.
 type RegisterWorkflowJSONRequestBody = WorkflowInput
 
+// SimulateWorkflowJSONRequestBody defines body for SimulateWorkflow for application/json ContentType.
+type SimulateWorkflowJSONRequestBody = SimulationInput
+
 // ValidateWorkflowJSONRequestBody defines body for ValidateWorkflow for application/json ContentType.
 type ValidateWorkflowJSONRequestBody = WorkflowInput
 
@@ -11534,6 +11717,8 @@ type ClientInterface interface {
 	ListWorkflows(ctx context.Context, params *ListWorkflowsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	RegisterWorkflowWithBody(ctx context.Context, params *RegisterWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	RegisterWorkflow(ctx context.Context, params *RegisterWorkflowParams, body RegisterWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	SimulateWorkflowWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	SimulateWorkflow(ctx context.Context, body SimulateWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ValidateWorkflowWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ValidateWorkflow(ctx context.Context, body ValidateWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	GetWorkflow(ctx context.Context, name WorkflowName, params *GetWorkflowParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12976,6 +13161,16 @@ func (c *Client) RegisterWorkflowWithBody(ctx context.Context, params *RegisterW
 
 func (c *Client) RegisterWorkflow(ctx context.Context, params *RegisterWorkflowParams, body RegisterWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRegisterWorkflowRequest(c.Server, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) SimulateWorkflowWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSimulateWorkflowRequestWithBody(c.Server, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) SimulateWorkflow(ctx context.Context, body SimulateWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSimulateWorkflowRequest(c.Server, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -15396,6 +15591,15 @@ func NewRegisterWorkflowRequestWithBody(server string, params *RegisterWorkflowP
 	return r.request(http.MethodPost, server, "/api/v1/workflows", contentType, body)
 }
 
+func NewSimulateWorkflowRequest(server string, body SimulateWorkflowJSONRequestBody) (*http.Request, error) {
+	return NewSimulateWorkflowRequestWithBody(server, "application/json", asJSON(body))
+}
+
+func NewSimulateWorkflowRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	return r.request(http.MethodPost, server, "/api/v1/workflows/simulate", contentType, body)
+}
+
 func NewValidateWorkflowRequest(server string, body ValidateWorkflowJSONRequestBody) (*http.Request, error) {
 	return NewValidateWorkflowRequestWithBody(server, "application/json", asJSON(body))
 }
@@ -15819,6 +16023,8 @@ type ClientWithResponsesInterface interface {
 	ListWorkflowsWithResponse(ctx context.Context, params *ListWorkflowsParams, reqEditors ...RequestEditorFn) (*ListWorkflowsResponse, error)
 	RegisterWorkflowWithBodyWithResponse(ctx context.Context, params *RegisterWorkflowParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterWorkflowResponse, error)
 	RegisterWorkflowWithResponse(ctx context.Context, params *RegisterWorkflowParams, body RegisterWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterWorkflowResponse, error)
+	SimulateWorkflowWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SimulateWorkflowResponse, error)
+	SimulateWorkflowWithResponse(ctx context.Context, body SimulateWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*SimulateWorkflowResponse, error)
 	ValidateWorkflowWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ValidateWorkflowResponse, error)
 	ValidateWorkflowWithResponse(ctx context.Context, body ValidateWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*ValidateWorkflowResponse, error)
 	GetWorkflowWithResponse(ctx context.Context, name WorkflowName, params *GetWorkflowParams, reqEditors ...RequestEditorFn) (*GetWorkflowResponse, error)
@@ -19692,6 +19898,28 @@ func (c *ClientWithResponses) RegisterWorkflowWithBodyWithResponse(ctx context.C
 // POST /api/v1/workflows
 func (c *ClientWithResponses) RegisterWorkflowWithResponse(ctx context.Context, params *RegisterWorkflowParams, body RegisterWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterWorkflowResponse, error) {
 	return decoded(ParseRegisterWorkflowResponse)(c.RegisterWorkflow(ctx, params, body, reqEditors...))
+}
+
+type SimulateWorkflowResponse struct {
+	Answer
+	JSON200                       *Simulation
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseSimulateWorkflowResponse(rsp *http.Response) (*SimulateWorkflowResponse, error) {
+	var a SimulateWorkflowResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) SimulateWorkflowWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SimulateWorkflowResponse, error) {
+	return decoded(ParseSimulateWorkflowResponse)(c.SimulateWorkflowWithBody(ctx, contentType, body, reqEditors...))
+}
+
+// SimulateWorkflowWithResponse Simulate a workflow against answers of your choice
+//
+// POST /api/v1/workflows/simulate
+func (c *ClientWithResponses) SimulateWorkflowWithResponse(ctx context.Context, body SimulateWorkflowJSONRequestBody, reqEditors ...RequestEditorFn) (*SimulateWorkflowResponse, error) {
+	return decoded(ParseSimulateWorkflowResponse)(c.SimulateWorkflow(ctx, body, reqEditors...))
 }
 
 type ValidateWorkflowResponse struct {

@@ -65,6 +65,35 @@ func TestWorkflowValidateListsEveryMistake(t *testing.T) {
 	}
 }
 
+func TestWorkflowSimulateSaysWhatIsSentAndHowItEnds(t *testing.T) {
+	order, err := filepath.Abs("../../examples/order/workflow.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		want string
+		code int
+	}{
+		{"", "ended as completed after 3 calls", 0},
+		{"--answer charge-payment=402 --expect compensated", "undo reserve-stock  POST", 0},
+		{"--answer charge-payment=402 --expect completed", "expected completed", 1},
+		{`--payload {"n":1.50} --requests`, `"payload":{"n":1.50}`, 0},
+		{"--cancel-at charge-payment --answer reserve-stock=timeout --answer reserve-stock=200", "ended as cancelled", 0},
+		{"--payload {", "--payload: ", 1},
+		{"--answer charge=200", "/answers/charge: is neither a step", 1},
+		{"--answer charge-payment=99", "is no status", 1},
+		{"--answer charge-payment=200:{", "the body is invalid", 1},
+		{"--answer charge-payment=FAILED", "has no run_state", 1},
+		{"--expect done", "there is no state done", 1},
+	} {
+		args := append([]string{"workflow", "simulate", order}, strings.Fields(tt.args)...)
+		if out, code := run(t, nil, args...); code != tt.code || !strings.Contains(out, tt.want) {
+			t.Errorf("%s: exit %d, %s; want exit %d and %q", tt.args, code, out, tt.code, tt.want)
+		}
+	}
+}
+
 func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	migrations, err := filepath.Glob("../../db/migrations/*.sql")
 	if err != nil {

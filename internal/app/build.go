@@ -308,6 +308,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Bulks:  n.sagaBulks(), Certifications: n.certifications(), Certified: n.examiner.Wake,
 			Create: n.writes.Create, Commit: n.act, Engine: n.engine, Node: n.sagas.Node,
 			Load:    func(ctx context.Context, ref saga.Ref) (*saga.Loaded, error) { return n.loads.Do(ctx, &ref) },
+			Written: n.calls.Written(), StepTimeout: engine.DefaultStepTimeout,
 			Timeout: engine.DefaultSagaTimeout, CompensationTimeout: engine.DefaultCompensationTimeout,
 			Budget:    budget(n.cfg.Limits),
 			Retention: n.retention(), RetentionBatch: n.cfg.Retention.BatchSize,

@@ -197,6 +197,7 @@ const definition = "#/components/schemas/WorkflowInput"
 func relax(doc *openapi3.T) {
 	free := doc.Components.Schemas["AnyJSON"]
 	doc.Components.Schemas["SagaInput"].Value.Properties["steps"] = free
+	doc.Components.Schemas["SimulationInput"].Value.Properties["definition"] = free
 	for _, item := range doc.Paths.Map() {
 		for _, op := range item.Operations() {
 			if op.RequestBody == nil {

@@ -311,6 +311,7 @@ var without = map[string]bool{
 	"resumeJobBulk 200":          true,
 	"resumeSaga 200":             true,
 	"resumeSagaBulk 200":         true,
+	"simulateWorkflow 200":       true,
 	"skipStep 200":               true,
 	"suspendSaga 200":            true,
 	"testWebhook 200":            true,

@@ -3,7 +3,7 @@
 //
 // Files, each on top of those before it: convert, read, actions, handlers,
 // workflows_convert, create, workflows, list, archive, bulks, bulks_preview, certifications, erase, errors,
-// explain, interventions, notes, retention, statistics, series.
+// explain, interventions, notes, retention, simulate, statistics, series.
 package sagaapi
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/admission"
 	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
+	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
 )
@@ -59,6 +60,10 @@ type Sagas struct {
 	// CheckParticipant returns why a step could never call a URL, in words that the tenant
 	// may see, or "" if it may be called. Nil: every URL may be called.
 	CheckParticipant func(url string) (reason string)
+	// Written writes requests, and reads answers, as calls of participants do, for simulations;
+	// StepTimeout applies to a step that specifies none.
+	Written     simulate.Transport
+	StepTimeout time.Duration
 	// Timeout and CompensationTimeout apply when neither the request nor the definition
 	// specifies them; 0: no deadline.
 	Timeout             time.Duration

@@ -60,17 +60,29 @@ func (s *Handlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflow
 
 // parseDefinition parses the definition in the body: JSON, YAML, or JSON that contains YAML.
 func (s *Handlers) parseDefinition(req *httpkit.Request, isJSON bool) (*workflow.Definition, error) {
-	text, parse := req.Body, workflow.ParseYAML
+	if !isJSON {
+		return s.parsedDefinition(req.Body, false)
+	}
+	text, isJSON, err := definitionText(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	return s.parsedDefinition(text, isJSON)
+}
+
+// definitionText returns a definition in JSON: itself, or the YAML that it contains.
+func definitionText(body []byte) (text []byte, isJSON bool, err error) {
+	inside, found, err := yamlInside(body)
+	if found {
+		return []byte(inside), false, err
+	}
+	return body, true, err
+}
+
+func (s *Handlers) parsedDefinition(text []byte, isJSON bool) (*workflow.Definition, error) {
+	parse := workflow.ParseYAML
 	if isJSON {
-		inside, found, err := yamlInside(req.Body)
-		if err != nil {
-			return nil, err
-		}
-		if found {
-			text = []byte(inside)
-		} else {
-			parse = workflow.ParseJSON
-		}
+		parse = workflow.ParseJSON
 	}
 	def, err := parse(text, workflow.Limits{MaxSteps: s.Limits.MaxSteps})
 	if err != nil {

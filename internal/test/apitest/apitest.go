@@ -25,6 +25,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
+	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/tenant"
 )
@@ -74,6 +75,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 				return results[0], nil
 			},
 			Commit: commit, Engine: e.Node, Timeout: time.Hour, CompensationTimeout: time.Hour,
+			Written: participant.New(participant.Config{Version: "test"}).Written(), StepTimeout: 30 * time.Second,
 		},
 		Trail: httpapi.Trail{
 			Events: e.Store.Trail, Follow: e.Tail.Follow,

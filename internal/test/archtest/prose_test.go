@@ -24,7 +24,7 @@ var summaryVerbs = strings.Fields(`
 	Acknowledge Append Approve Archive Cancel Change Check Claim Compensate Complete Confirm Count Create Delete
 	Detach Disable Discard Drain Enable Explain Export Fail Force Get Hold Import List Make Pause Preview Publish Push
 	Reassign Redeliver Register Release Replace Report Requeue Rerun Reset Resolve Restore Resume Retry Revoke
-	Rotate Send Show Skip Start Stream Suspend Trigger Undetach Undrain Update Validate Verify`)
+	Rotate Send Show Simulate Skip Start Stream Suspend Trigger Undetach Undrain Update Validate Verify`)
 
 const maxSummary = 59 // characters
 

@@ -49,6 +49,7 @@ var pages = []page{
 		},
 	},
 	{name: "saga-jobs.md", stub: true},
+	{name: "simulation.md", private: true},
 	{name: "start.md", stub: true},
 	{name: "webhooks.md", stub: true},
 	{name: "workflows.md", stub: true},

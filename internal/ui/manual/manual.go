@@ -39,7 +39,7 @@ type group struct {
 // order is the order of the navigation. Chapters that it does not name come last.
 var order = []struct{ title, chapters string }{
 	{"First steps", "start ui"},
-	{"Sagas", "workflows participants certification coming-from state-machines saga-jobs bulk"},
+	{"Sagas", "workflows simulation participants certification coming-from state-machines saga-jobs bulk"},
 	{"Dead letters", "dlq redrives dlq-sagas kafka"},
 	{"Jobs", "jobs schedules workers"},
 	{"For other systems", "problems events webhooks stability"},

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/participant"
+	"github.com/skald-saga/skald/internal/saga/simulate"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+type workflowSimulate struct {
+	File     string   `arg:"" help:"YAML or JSON file; - means standard input."`
+	Payload  string   `help:"Payload of the saga: JSON, or @ and the name of a file." placeholder:"JSON"`
+	Answer   []string `help:"Answer to a call: STEP=STATUS, STEP=STATUS:BODY, STEP=FAULT (timeout, connection_lost, invalid_response, dial_failed), for a job STEP=SUCCEEDED:RESULT or STEP=FAILED; STEP/compensate for its compensation. Several for one step are its answers in order, the last one is repeated. Default: 200 without a body." sep:"none" placeholder:"STEP=ANSWER"`
+	CancelAt string   `help:"Request a cancel during the first call of this step." placeholder:"STEP"`
+	Requests bool     `help:"Print each request as it would be sent."`
+	Expect   string   `help:"Exit with status 1 unless the saga ends in this state, such as compensated." placeholder:"STATE"`
+}
+
+func (v workflowSimulate) Run(c *cli) error {
+	cfg, _, err := c.load()
+	if err != nil {
+		return err
+	}
+	s := simulate.Scenario{CancelAt: v.CancelAt, Start: time.Now().UTC().Truncate(time.Millisecond)}
+	s.Limits = simulate.Limits{
+		StepTimeout: cfg.Engine.DefaultStepTimeout, Timeout: cfg.Engine.DefaultSagaTimeout,
+		CompensationTimeout: cfg.Engine.DefaultCompensationTimeout,
+		Budget:              saga.Budget{Saga: cfg.Limits.MaxSagaBytes, Request: cfg.Limits.MaxRequestBytes},
+	}
+	if s.Definition, err = definitionIn(v.File, cfg.Limits.MaxSteps); err != nil {
+		return err
+	}
+	s.Spec = saga.Spec{ID: simulate.SagaID}
+	s.Spec.Tenant.ID = cfg.Tenant.DefaultID
+	if s.Spec.Payload, err = payloadOf(v.Payload); err != nil {
+		return err
+	}
+	if s.Answers, err = answersOf(v.Answer); err != nil {
+		return err
+	}
+	if wrong := s.Check(); wrong != nil {
+		return fmt.Errorf("%s: %s", wrong[0].Pointer, wrong[0].Message)
+	}
+	if _, known := saga.ParseState(v.Expect); v.Expect != "" && !known {
+		return fmt.Errorf("--expect: there is no state %s", v.Expect)
+	}
+	r := simulate.Play(&s, written(&cfg))
+	printSimulation(os.Stdout, s.Start, &r, v.Requests)
+	if v.Expect != "" && r.Saga.State.String() != v.Expect {
+		return errors.New("expected " + v.Expect)
+	}
+	return nil
+}
+
+func written(cfg *config.Config) simulate.Transport {
+	return participant.New(participant.Config{
+		Version: buildInfo().Version, MaxResponseBytes: cfg.Engine.MaxResponseBytes, MaxJSONDepth: cfg.Limits.MaxJSONDepth,
+	}).Written()
+}
+
+// payloadOf reads JSON, or with @ that of a file.
+func payloadOf(text string) (json.RawMessage, error) {
+	if text == "" {
+		return nil, nil
+	}
+	raw := []byte(text)
+	if name, isFile := strings.CutPrefix(text, "@"); isFile {
+		var err error
+		if raw, err = read(name); err != nil {
+			return nil, err
+		}
+	}
+	out, err := strictjson.Canonical(nil, raw, strictjson.Limits{})
+	if err != nil {
+		return nil, fmt.Errorf("--payload: %w", err)
+	}
+	return out, nil
+}
+
+func answersOf(list []string) (map[string][]simulate.Answer, error) {
+	out := map[string][]simulate.Answer{}
+	for _, text := range list {
+		key, what, ok := strings.Cut(text, "=")
+		word, body, withBody := strings.Cut(what, ":")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("--answer %s: must be STEP=ANSWER", text)
+		}
+		var a simulate.Answer
+		status, err := strconv.Atoi(word)
+		switch {
+		case slices.Contains(simulate.Faults, word):
+			a.Fault = word
+		case slices.Contains(simulate.RunStates, word):
+			a.RunState = word
+		case err == nil && status >= 200 && status <= 599:
+			a.Status = status
+		default:
+			return nil, fmt.Errorf("--answer %s: %q is no status from 200 to 599, none of %v and none of %v", text, word,
+				simulate.Faults, simulate.RunStates)
+		}
+		if withBody {
+			if a.Body, err = strictjson.Canonical(nil, []byte(body), strictjson.Limits{}); err != nil {
+				return nil, fmt.Errorf("--answer %s: the body is invalid: %w", text, err)
+			}
+		}
+		out[key] = append(out[key], a)
+	}
+	return out, nil
+}
+
+// outcomes are the words of the API.
+var outcomes = map[saga.Verdict]string{
+	saga.Done: "done", saga.Refused: "refused", saga.NotApplied: "not applied", saga.Unknown: "unknown",
+}
+
+func printSimulation(out io.Writer, start time.Time, r *simulate.Result, requests bool) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i := range r.Path {
+		e := &r.Path[i]
+		fmt.Fprintf(table, "%s\t%s\n", e.At.Sub(start).Round(time.Millisecond), told(e))
+		if requests && e.Request != nil {
+			table.Flush()
+			fmt.Fprintf(out, "%s%s\n\n", strings.ReplaceAll(e.Request.Head, "\r\n", "\n"), e.Request.Body)
+		}
+	}
+	table.Flush()
+	switch {
+	case r.Stopped != "":
+		fmt.Fprintf(out, "stopped while %s: %s\n", r.Saga.State, r.Stopped)
+	case r.Saga.Error != nil:
+		fmt.Fprintf(out, "ended as %s after %d calls: %s\n", r.Saga.State, r.Calls, r.Saga.Error.Message)
+	default:
+		fmt.Fprintf(out, "ended as %s after %d calls\n", r.Saga.State, r.Calls)
+	}
+	if r.Saga.Result != nil {
+		fmt.Fprintf(out, "result: %s\n", r.Saga.Result)
+	}
+	for _, key := range r.Unused {
+		fmt.Fprintf(out, "not all answers of %s were asked for\n", key)
+	}
+}
+
+// told describes an entry in cells of a table.
+func told(e *simulate.Entry) string {
+	step := e.Step
+	if e.Action == saga.Compensate {
+		step = "undo " + step
+	}
+	switch e.Kind {
+	case simulate.Waited:
+		return "\twait for " + e.For.Round(time.Millisecond).String()
+	case simulate.TurnedBack:
+		return "\tcompensation begins"
+	case simulate.Cancelled:
+		return "\ta cancel is requested"
+	case simulate.DeadlinePassed:
+		return "\tthe deadline passes"
+	case simulate.Skipped:
+		return step + "\tskipped"
+	case simulate.NotSent:
+		return step + "\tnot sent\t" + e.Code + "\t" + outcomes[e.Verdict]
+	case simulate.Ran:
+		return step + "\tjob " + e.Request.Job + "\t" + e.Answer.RunState + "\t" + outcomes[e.Verdict]
+	}
+	answer := e.Answer.Fault
+	if answer == "" {
+		answer = strconv.Itoa(e.Answer.Status)
+	}
+	return step + "\t" + e.Request.Method + " " + e.Request.URL + "\t" + answer + "\t" + outcomes[e.Verdict]
+}

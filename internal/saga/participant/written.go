@@ -1,0 +1,57 @@
+package participant
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/simulate"
+)
+
+// Written is the transport of simulations: requests as Call would send them, and answers as it would read them.
+// Signatures are left out, because their keys are secret. It sends nothing.
+func (c *Client) Written() simulate.Transport {
+	return simulate.Transport{Request: c.written, Outcome: c.read}
+}
+
+func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error) {
+	if call.By.HTTP == nil {
+		return simulate.Request{}, errTransport
+	}
+	t, err := c.targets.of(call.By.HTTP.URL)
+	if err != nil {
+		return simulate.Request{}, fmt.Errorf("%s: %w", call.Step, err)
+	}
+	head, err := c.appendHead(nil, t, &call, at.Add(call.Timeout))
+	if err != nil {
+		return simulate.Request{}, fmt.Errorf("%s: %w", call.Step, err)
+	}
+	method := call.By.HTTP.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	return simulate.Request{Method: method, URL: call.By.HTTP.URL, Head: string(head), Body: call.Body}, nil
+}
+
+// read returns the outcome of an answer that was not received.
+func (c *Client) read(_ saga.Call, a simulate.Answer) saga.Outcome {
+	switch a.Fault {
+	case "timeout":
+		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no answer in time")
+	case "connection_lost":
+		return failure(saga.Unknown, retry.Network, CodeConnectionLost, "the connection broke before the whole answer")
+	case "invalid_response":
+		return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the answer is not valid HTTP")
+	case "dial_failed":
+		return failure(saga.NotApplied, retry.Network, CodeDialFailed, "no connection to the participant")
+	}
+	var after string
+	for name, value := range a.Headers {
+		if http.CanonicalHeaderKey(name) == "Retry-After" {
+			after = value
+		}
+	}
+	return c.answered(answer{status: a.Status, retryAfter: after, body: a.Body})
+}

@@ -1,0 +1,71 @@
+package simulate
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Kind is what happens in an entry of a path.
+type Kind string
+
+// Kinds of entries.
+const (
+	Called         Kind = "call"              // a request was sent
+	Ran            Kind = "job_run"           // a job run was requested, and has ended
+	NotSent        Kind = "not_sent"          // a request could not be sent
+	Skipped        Kind = "skipped"           // a step, or a compensation, is not needed
+	Waited         Kind = "wait"              // until the next attempt
+	TurnedBack     Kind = "compensation"      // from here on the saga is compensated
+	Cancelled      Kind = "cancel_requested"  // as the scenario says
+	DeadlinePassed Kind = "deadline_exceeded" // of the saga, or of its compensation
+)
+
+// Kinds lists them.
+var Kinds = []Kind{Called, Ran, NotSent, Skipped, Waited, TurnedBack, Cancelled, DeadlinePassed}
+
+// Entry is one thing that happens.
+type Entry struct {
+	At      time.Time
+	Kind    Kind
+	Step    string
+	Action  saga.Action
+	Attempt int // from 1
+	Key     string
+	Request *Request
+	Answer  *Answer
+	Verdict saga.Verdict // 0: none
+	Code    string
+	Message string
+	Output  json.RawMessage
+	For     time.Duration // of a wait
+}
+
+// Request is what is sent.
+type Request struct {
+	Method, URL string
+	Head        string // the request line and the headers, as they are sent
+	Body        []byte
+	Job         string // instead, the job whose run is requested with Body as its arguments
+}
+
+// Transport is how requests are written and what answers mean.
+type Transport struct {
+	// Request returns the request of a call as it is sent at a time.
+	Request func(c saga.Call, at time.Time) (Request, error)
+	Outcome func(c saga.Call, a Answer) saga.Outcome
+}
+
+// Result is how it went.
+type Result struct {
+	Path    []Entry
+	Saga    saga.Saga
+	Outputs map[string]json.RawMessage
+	Stopped string // why the simulation ended before the saga; "": the saga ended
+	Calls   int
+	Letters int // dead letters: compensations that gave up
+	Took    time.Duration
+	// Unused are the keys of which not all answers were asked for, in order.
+	Unused []string
+}

@@ -1,0 +1,241 @@
+// Package simulate plays a workflow against answers that its author chooses: which requests are sent, in which
+// order and with which bytes, and how the saga ends. Nothing is sent or stored.
+//
+// It drives the rules of sagas (saga.Apply) as the engine does, on a clock of its own: a wait takes no time. What
+// requests look like and what answers mean comes from package participant, by a Transport.
+//
+// Files, each on top of those before it: scenario, path, simulate.
+package simulate
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Play plays a scenario to its end, or until it stops: Result.Stopped says why. It never fails; a Scenario must have
+// been checked by Check.
+func Play(s *Scenario, by Transport) Result {
+	node := int64(1)
+	p := &play{s: s, by: by, now: s.Start, asked: map[string]int{}}
+	head := saga.New(s.Spec, s.Definition, max(s.Version, 1), &node, s.Start, s.Limits.Timeout)
+	if head.TimeoutMS != nil {
+		head.TimeoutAt = p.in(*head.TimeoutMS)
+	}
+	p.run = saga.NewInstance(head, s.Definition)
+	for p.stopped == "" && p.step() {
+	}
+	return p.result()
+}
+
+// play is a scenario while it is played.
+type play struct {
+	s       *Scenario
+	by      Transport
+	run     saga.Instance
+	now     time.Time
+	ids     uint64
+	asked   map[string]int // answers used so far, by their key
+	calls   int
+	letters int
+	path    []Entry
+	stopped string
+	flagged bool // the cancel of the scenario was requested
+}
+
+// step does what comes next; false: the saga has ended.
+func (p *play) step() bool {
+	if at := p.run.Deadline(); at != nil && !at.After(p.now) && !p.run.State.Terminal() && !p.past() {
+		p.deadline(*at)
+		return true
+	}
+	switch p.run.Next(p.now) {
+	case saga.Rest:
+		return false
+	case saga.Turn:
+		p.apply(saga.Turned{})
+	case saga.Send:
+		p.call()
+	case saga.Begin:
+		p.apply(saga.Begun{})
+	default: // Wait, CheckJobRun
+		if p.run.JobRun() != uuid.Nil {
+			p.job()
+			return true
+		}
+		p.wait()
+	}
+	return true
+}
+
+// past reports whether the deadline of the current phase was handled.
+func (p *play) past() bool {
+	return p.run.State.Forward() && p.run.EndCause != nil || !p.run.State.Forward() && p.run.CompensationExpired
+}
+
+func (p *play) wait() {
+	next := p.run.NextRunAt
+	if p.run.SuspendedAt != nil || next == nil {
+		p.stopped = "the saga waits for a person"
+		return
+	}
+	until := *next
+	if at := p.run.Deadline(); at != nil && at.Before(until) && !p.past() {
+		until = *at
+	}
+	p.add(Entry{Kind: Waited, For: until.Sub(p.now)})
+	p.now = until
+}
+
+func (p *play) deadline(at time.Time) {
+	p.add(Entry{Kind: DeadlinePassed})
+	p.apply(saga.DeadlinePassed{At: at})
+}
+
+// call makes the call in flight.
+func (p *play) call() {
+	if p.calls++; p.calls > MostCalls {
+		p.stopped = "more calls than a simulation makes"
+		return
+	}
+	if o, unsendable := p.run.Unsendable(p.s.Limits.Budget, p.now); unsendable {
+		p.outcome(Entry{Kind: NotSent}, o)
+		return
+	}
+	call := p.run.Call(saga.Defaults{StepTimeout: p.s.Limits.StepTimeout})
+	request, err := p.by.Request(call, p.now)
+	if err != nil {
+		p.stopped = err.Error()
+		return
+	}
+	answer := p.answer(KeyOf(call.Step, call.Action))
+	if answer.Status == 0 && answer.Fault == "" {
+		answer.Status = 200
+	}
+	o := p.by.Outcome(call, answer)
+	o.Request, o.StartedAt = call.Body, p.now
+	p.now = p.now.Add(took(answer, call.Timeout))
+	o.EndedAt = p.now
+	p.outcome(Entry{Kind: Called, Request: &request, Answer: &answer, Key: call.Key}, o)
+}
+
+// took is how long a call takes: a timeout as long as the call may take.
+func took(a Answer, limit time.Duration) time.Duration {
+	if a.Fault == "timeout" {
+		return limit
+	}
+	return min(time.Duration(a.TakesMS)*time.Millisecond, limit)
+}
+
+// job ends the job run in flight.
+func (p *play) job() {
+	if p.calls++; p.calls > MostCalls {
+		p.stopped = "more calls than a simulation makes"
+		return
+	}
+	c := p.run.JobCall(p.now)
+	answer := p.answer(KeyOf(c.Step, p.run.Action()))
+	if answer.RunState == "" {
+		answer = Answer{RunState: "SUCCEEDED", Body: answer.Body, TakesMS: answer.TakesMS}
+	}
+	if c.Stop {
+		answer.RunState = "CANCELED"
+	}
+	p.now = p.now.Add(time.Duration(answer.TakesMS) * time.Millisecond)
+	end := saga.RunEnd{ID: c.ID, State: answer.RunState, Result: answer.Body, Reason: c.Why, At: p.now}
+	request := Request{Job: c.Job, Body: c.Args}
+	p.outcome(Entry{Kind: Ran, Request: &request, Answer: &answer}, saga.OutcomeOfRun(end))
+}
+
+// answer returns the next answer for a key; the last one is repeated, and without any the call succeeds.
+func (p *play) answer(key string) Answer {
+	list := p.s.Answers[key]
+	if len(list) == 0 {
+		return Answer{}
+	}
+	i := min(p.asked[key], len(list)-1)
+	p.asked[key]++
+	return list[i]
+}
+
+// outcome applies the outcome of the call in flight, after what happened while it was made.
+func (p *play) outcome(e Entry, o saga.Outcome) {
+	e.Verdict, e.Code, e.Message, e.Output = o.Verdict, o.Code, o.Message, o.Output
+	e.Step, e.Action, e.Attempt = p.run.Def.Steps[p.run.CurrentStep].Name, p.run.Action(), p.run.Attempt
+	e.At = o.StartedAt
+	if o.StartedAt.IsZero() {
+		e.At = p.now
+	}
+	p.path = append(p.path, e)
+	if at := p.run.Deadline(); at != nil && !at.After(p.now) && !p.past() {
+		p.deadline(*at)
+	}
+	if p.s.CancelAt == e.Step && e.Action == saga.Execute && !p.flagged {
+		p.flagged = true
+		p.add(Entry{Kind: Cancelled})
+		p.apply(saga.CancelRequested{})
+	}
+	p.apply(saga.Answered{Outcome: o})
+}
+
+// apply decides and takes over what a store would add to the decision.
+func (p *play) apply(e saga.Event) {
+	change, err := saga.Apply(p.run, e, saga.Moment{
+		Now: p.now, NewID: p.newID, Jitter: 0.5, CompensationTimeout: p.s.Limits.CompensationTimeout,
+		Budget: p.s.Limits.Budget,
+	})
+	if err != nil { // a cancel that comes too late
+		return
+	}
+	if change.Letter != nil {
+		p.letters++
+		change = change.WithoutLetter()
+	}
+	p.run = change.After
+	if change.StartsCompensation {
+		p.add(Entry{Kind: TurnedBack})
+		p.run.CompensationTimeoutAt = nil
+		if ms := p.run.CompensationTimeoutMS; ms != nil {
+			p.run.CompensationTimeoutAt = p.in(*ms)
+		}
+	}
+	for i := range change.Logs {
+		if l := &change.Logs[i]; l.Status == saga.LogSkipped {
+			p.add(Entry{Kind: Skipped, Step: l.StepName, Action: l.Action})
+		}
+	}
+}
+
+func (p *play) add(e Entry) {
+	e.At = p.now
+	p.path = append(p.path, e)
+}
+
+func (p *play) in(ms int64) *time.Time {
+	at := p.now.Add(time.Duration(ms) * time.Millisecond).Truncate(time.Microsecond)
+	return &at
+}
+
+// newID returns the same ids in every run.
+func (p *play) newID() (id uuid.UUID) {
+	p.ids++
+	id = uuid.UUID{6: 0x70, 8: 0x80, 9: 1}
+	binary.BigEndian.PutUint32(id[12:], uint32(p.ids)) //nolint:gosec // a simulation needs few
+	return id
+}
+
+func (p *play) result() Result {
+	r := Result{Path: p.path, Saga: p.run.Saga, Stopped: p.stopped, Calls: min(p.calls, MostCalls),
+		Letters: p.letters, Took: p.now.Sub(p.s.Start), Outputs: p.run.Outputs()}
+	for key, list := range p.s.Answers {
+		if p.asked[key] < len(list) {
+			r.Unused = append(r.Unused, key)
+		}
+	}
+	slices.Sort(r.Unused)
+	return r
+}
