@@ -102,9 +102,9 @@ test-keycloak: postgres programs ## sign people in at a real Keycloak from Maven
 test-alerts: postgres programs ## bring about what the alerts are for, on a real Prometheus that scrapes real servers (five minutes)
 	$(TEST) -tags alerts -v -run AlertsFireInTheirConditions ./internal/test/manual
 
-test-sdk: postgres ## test the libraries for participants: other languages on PostgreSQL, Go's on MariaDB, SQLite and pgx (five minutes; tools and drivers come from the registries)
-	@sh scripts/programs.sh mariadbd:mariadb-server
-	$(TEST) -modfile=tools/dialects.mod -tags dialects -v -run 'Dialects|InDatabases' ./api/participant
+test-sdk: postgres ## test the libraries for participants, Go's also on MariaDB, SQLite and pgx, and stubs generated from the contract (five minutes; tools come from the registries)
+	@sh scripts/programs.sh mariadbd:mariadb-server javac:default-jdk-headless mvn:maven
+	$(TEST) -modfile=tools/dialects.mod -overlay=tools/dialects.json -tags dialects -v -run 'Dialects|InDatabases' ./api/participant
 	$(TEST) -tags sdk -v ./sdk/sdktest
 
 test-peers: postgres ## compare Skald with the real DTM for a second (builds DTM, two minutes at the first time)

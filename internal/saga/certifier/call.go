@@ -153,6 +153,8 @@ func (p *play) request(ctx context.Context, call conformance.Call) (*http.Reques
 	}
 	now := time.Now()
 	req.Header.Set("X-Saga-Deadline", now.Add(time.Minute).UTC().Format(time.RFC3339Nano))
+	trace, span := strings.ReplaceAll(p.ids[call.Saga], "-", ""), strings.ReplaceAll(uuid.NewString(), "-", "")
+	req.Header.Set("traceparent", "00-"+trace+"-"+span[:16]+"-01")
 	if len(p.keys) > 0 {
 		key, at := p.keyOf(call), strconv.FormatInt(now.Unix(), 10)
 		var each []string

@@ -10,10 +10,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql" // the drivers
-	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite"
-
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
