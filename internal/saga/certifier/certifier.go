@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/skald-saga/skald/internal/loop"
@@ -35,7 +36,7 @@ func Run(ctx context.Context, cfg Config) (certify.Report, error) {
 		return report, err
 	}
 	defer c.client.CloseIdleConnections()
-	if err := c.reachable(ctx, 0); err != nil {
+	if err := c.reachable(ctx, soon, starting); err != nil {
 		return report, fmt.Errorf("%w: %w", ErrUntried, err)
 	}
 	if err := c.servesAtAll(ctx); err != nil {
@@ -117,7 +118,7 @@ func (c *certifier) playAll(ctx context.Context, plan []conformance.Vector) ([]*
 		if err := c.Restart(ctx); err != nil {
 			return nil, fmt.Errorf("the restart failed: %w", err)
 		}
-		if err := c.reachable(ctx, later); err != nil {
+		if err := c.reachable(ctx, later, anyError); err != nil {
 			return nil, fmt.Errorf("the participant did not come back: %w", err)
 		}
 	}
@@ -168,8 +169,14 @@ func (c *certifier) race(ctx context.Context, plan []conformance.Vector) (shown 
 	return shown, repeated
 }
 
-// reachable waits until the participant answers anything that does not come from a proxy in front of it.
-func (c *certifier) reachable(ctx context.Context, tries int) error {
+// starting reports whether an error is that of a process that does not listen yet.
+func starting(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+func anyError(error) bool { return true }
+
+// reachable waits until the participant answers anything that does not come from a proxy in front of it. again
+// reports whether it is tried again after an error.
+func (c *certifier) reachable(ctx context.Context, tries int, again func(error) bool) error {
 	for n := 0; ; n++ {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.ReplaceAll(c.URL, "{step}", c.Step), nil)
 		if err != nil {
@@ -184,7 +191,7 @@ func (c *certifier) reachable(ctx context.Context, tries int) error {
 			}
 			err = errors.New(res.Status)
 		}
-		if n >= tries || !loop.Sleep(ctx, min(time.Second, pause<<min(n, 5))) {
+		if n >= tries || !again(err) || !loop.Sleep(ctx, min(time.Second, pause<<min(n, 5))) {
 			return err
 		}
 	}

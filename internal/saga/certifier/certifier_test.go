@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/skald-saga/skald/api/webhooks"
 	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 func codes(r certify.Report) (all []string) {
@@ -190,6 +192,29 @@ func TestTheReportIsAsPrinted(t *testing.T) {
 	if suite.Failures != len(report.Findings[0].Vectors) || len(failed) != suite.Failures ||
 		suite.Skipped != len(report.Untried) || !strings.Contains(string(text), "late_do_accepted") {
 		t.Errorf("JUnit:\n%s", text)
+	}
+}
+
+// One may start the participant and examine it in one line.
+func TestAParticipantThatWasJustStartedIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	at := testnet.FreeAddress(t)
+	p := newParticipant(right)
+	listening := make(chan *http.Server, 1)
+	time.AfterFunc(100*time.Millisecond, func() {
+		l, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Error(err)
+		}
+		s := &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
+		listening <- s
+		s.Serve(l) //nolint:errcheck // it ends with Close
+	})
+	cfg := p.serve(t)
+	cfg.URL = "http://" + at + "/"
+	report, err := Run(patience.Context(t), cfg)
+	if (<-listening).Close(); err != nil || !report.Certified {
+		t.Errorf("%v\n%s", err, report.Text())
 	}
 }
 

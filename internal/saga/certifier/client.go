@@ -46,6 +46,7 @@ type Config struct {
 const (
 	doubts  = 4
 	later   = 40
+	soon    = 6 // questions for a participant that was just started: 2.5 s
 	pause   = 50 * time.Millisecond
 	settle  = 20 // questions for the effects until they are as expected
 	clients = 8  // under load
