@@ -637,14 +637,15 @@ const (
 
 // Defines values for SagaExplanationWaitsFor.
 const (
-	SagaExplanationWaitsForAnswer   SagaExplanationWaitsFor = "answer"
-	SagaExplanationWaitsForNewOwner SagaExplanationWaitsFor = "new_owner"
-	SagaExplanationWaitsForNothing  SagaExplanationWaitsFor = "nothing"
-	SagaExplanationWaitsForOperator SagaExplanationWaitsFor = "operator"
-	SagaExplanationWaitsForOwner    SagaExplanationWaitsFor = "owner"
-	SagaExplanationWaitsForResume   SagaExplanationWaitsFor = "resume"
-	SagaExplanationWaitsForRetry    SagaExplanationWaitsFor = "retry"
-	SagaExplanationWaitsForTurn     SagaExplanationWaitsFor = "turn"
+	SagaExplanationWaitsForAnswer      SagaExplanationWaitsFor = "answer"
+	SagaExplanationWaitsForNewOwner    SagaExplanationWaitsFor = "new_owner"
+	SagaExplanationWaitsForNothing     SagaExplanationWaitsFor = "nothing"
+	SagaExplanationWaitsForOperator    SagaExplanationWaitsFor = "operator"
+	SagaExplanationWaitsForOwner       SagaExplanationWaitsFor = "owner"
+	SagaExplanationWaitsForParticipant SagaExplanationWaitsFor = "participant"
+	SagaExplanationWaitsForResume      SagaExplanationWaitsFor = "resume"
+	SagaExplanationWaitsForRetry       SagaExplanationWaitsFor = "retry"
+	SagaExplanationWaitsForTurn        SagaExplanationWaitsFor = "turn"
 )
 
 // Defines values for SagaInputOnConflict.
@@ -5042,9 +5043,12 @@ type Participant struct {
 	Headers ParticipantHeaders `json:"headers"`
 
 	// HeldBy The person who holds it; absent if no person holds it.
-	HeldBy      *string `json:"held_by,omitempty"`
-	MaxInFlight *int32  `json:"max_in_flight,omitempty"`
-	Name        string  `json:"name"`
+	HeldBy *string `json:"held_by,omitempty"`
+
+	// LastHour In the answer to a read of one: its calls that ended within the last hour, over all nodes.
+	LastHour    *ParticipantFigures `json:"last_hour,omitempty"`
+	MaxInFlight *int32              `json:"max_in_flight,omitempty"`
+	Name        string              `json:"name"`
 
 	// NextCanaryAt When the next canary is due; absent unless it is held by Skald.
 	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
@@ -5071,6 +5075,25 @@ type Participant struct {
 
 	// Version Increases with every change by a person; the ETag.
 	Version int64 `json:"version"`
+
+	// Waiting In the answer to a read of one: how many sagas wait for it.
+	Waiting *int64 `json:"waiting,omitempty"`
+}
+
+// ParticipantFigures In the answer to a read of one: its calls that ended within the last hour, over all nodes.
+type ParticipantFigures struct {
+	// ByCode Calls that did not succeed, by their code, such as `http_503` or `timeout`.
+	ByCode map[string]int64 `json:"by_code"`
+	Calls  int64            `json:"calls"`
+
+	// Failed Without a definite answer, or certainly not applied.
+	Failed int64 `json:"failed"`
+
+	// P50Ms Half of the calls took less; latencies are counted in classes that end at powers
+	// of two. Absent without calls, as the others are.
+	P50Ms *int64 `json:"p50_ms,omitempty"`
+	P95Ms *int64 `json:"p95_ms,omitempty"`
+	P99Ms *int64 `json:"p99_ms,omitempty"`
 }
 
 // ParticipantHeaders Headers of every call of a definition that names the participant. A value is
@@ -6348,11 +6371,13 @@ type SagaExplanation struct {
 	Step   *ExplainedStep `json:"step,omitempty"`
 
 	// Summary The whole explanation in words.
-	Summary  string                  `json:"summary"`
+	Summary string `json:"summary"`
+
+	// WaitsFor `participant`: the gate of a participant that is held or being released.
 	WaitsFor SagaExplanationWaitsFor `json:"waits_for"`
 }
 
-// SagaExplanationWaitsFor defines model for SagaExplanation.WaitsFor.
+// SagaExplanationWaitsFor `participant`: the gate of a participant that is held or being released.
 type SagaExplanationWaitsFor string
 
 // SagaFilter The same filters as those of the list of sagas.

@@ -75,6 +75,7 @@ type node struct {
 	writes      *writes
 	calls       *participant.Client
 	known       *gate.Known     // the participants with a name
+	gate        *gate.Gate      // in front of them
 	signing     func() [][]byte // keys that sign calls of participants; nil: there are none
 	examiner    *certifier.Runner
 	definitions *pinned
@@ -236,7 +237,7 @@ func (n *node) addEngine(context.Context) error {
 	e := n.cfg.Engine
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Drive,
-		Definition: n.definitions.definition, Call: n.calls.Call, CheckJobRun: n.checkJobRuns(),
+		Definition: n.definitions.definition, Call: n.calls.Call, Gate: n.gate, CheckJobRun: n.checkJobRuns(),
 		Node: n.name, Process: thisProcess(), Gone: isGone, Unfit: n.clockWrong, Now: n.now,
 		Ended: n.sagaEnded, NewID: newID, Log: n.opt.Log,
 		LeaseTTL: e.LeaseTTL, ReaperInterval: e.ReaperInterval, SlowAfter: e.SlowStepAfter,
@@ -322,7 +323,7 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Webhooks: httpapi.Webhooks{
 			Store: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(n.policy, n.cfg.Webhooks.AllowHTTP),
 		},
-		Participants: httpapi.Participants{Store: n.participants, Changed: n.participantsChanged},
+		Participants: httpapi.Participants{Store: n.participants, Gates: n.participants, Changed: n.participantsChanged},
 		Access: httpapi.Access{Keys: n.keys, Sessions: n.sessions, Development: n.checker == nil, Tenant: tenant.Tenant{
 			ID:     n.cfg.Tenant.DefaultID,
 			Region: n.cfg.Tenant.DefaultRegion,

@@ -6,14 +6,23 @@ import (
 	"github.com/skald-saga/skald/internal/saga/gate"
 )
 
-// participantsChannel tells nodes that a participant has changed.
+// participantsChannel tells nodes that a participant has changed, and that sagas that waited for one
+// are due.
 const participantsChannel = "skald_participants"
 
-// addParticipants adds what this node knows of participants with a name.
+// addParticipants adds what this node knows of participants with a name, and their gates.
 func (n *node) addParticipants(context.Context) error {
-	n.known = gate.NewKnown(n.participants, n.opt.Log)
+	n.known = gate.NewKnown(n.participants)
+	n.gate = gate.New(gate.Config{
+		Store: n.participants, Known: n.known, Node: n.name, Now: n.now, Log: n.opt.Log,
+		Due: func() { n.engine.Backlog() }, Moved: n.participantsChanged,
+		Round: func() { n.metrics.Loop("participants") },
+	})
 	if n.jobStores != nil {
-		n.jobStores.line.On(participantsChannel, func(string) { n.known.Wake() })
+		n.jobStores.line.On(participantsChannel, func(string) {
+			n.known.Wake()
+			n.engine.Backlog()
+		})
 	}
 	return nil
 }

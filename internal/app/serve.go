@@ -51,7 +51,7 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 		})
 	})
 	parts.Go(func() { n.watchHangup(work) })
-	parts.Go(func() { n.known.Run(work) })
+	parts.Go(func() { n.gate.Run(work) })
 	seal := func(chain trail.Sealed, sealed func(events int, lag time.Duration)) {
 		parts.Go(func() {
 			audit.Seal(work, audit.SealConfig{

@@ -89,7 +89,7 @@ type trailStore interface {
 
 type participantStore interface {
 	registry.Store
-	registry.Rows
+	registry.Gates
 }
 
 type hookStore interface {

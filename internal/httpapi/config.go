@@ -119,6 +119,7 @@ type Webhooks struct {
 // Participants configures participants with a name.
 type Participants struct {
 	Store registry.Store
+	Gates registry.Gates
 	// Changed is called after each change of one.
 	Changed func()
 }
@@ -148,7 +149,7 @@ func (c *Config) complete() error {
 		return errors.New("Events, Follow and Verify of Trail are required")
 	case w.Store == nil, w.Deliveries == nil, w.CheckEndpoint == nil:
 		return errors.New("every field of Webhooks is required")
-	case c.Participants.Store == nil, c.Participants.Changed == nil:
+	case c.Participants.Store == nil, c.Participants.Gates == nil, c.Participants.Changed == nil:
 		return errors.New("every field of Participants is required")
 	case c.Access.Keys == nil, c.Access.Sessions == nil:
 		return errors.New("Keys and Sessions of Access are required")

@@ -83,7 +83,7 @@ func FuzzNoInputIsAServerError(f *testing.F) {
 		},
 		Webhooks: httpapi.Webhooks{Store: store.Webhooks, Deliveries: store.Webhooks,
 			CheckEndpoint: apitest.CheckEndpoint},
-		Participants: httpapi.Participants{Store: store.Participants, Changed: func() {}},
+		Participants: httpapi.Participants{Store: store.Participants, Gates: store.Participants, Changed: func() {}},
 		Access:       httpapi.Access{Keys: store.Keys, Sessions: store.Sessions, Development: true, Tenant: apitest.Tenant},
 		Answers:      store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32),
 		Now: time.Now, NewID: uuid.New, Log: slog.New(slog.DiscardHandler),

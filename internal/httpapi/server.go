@@ -13,8 +13,10 @@
 package httpapi
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -28,6 +30,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/jobapi"
 	"github.com/skald-saga/skald/internal/jobrun/workerapi"
 	"github.com/skald-saga/skald/internal/ops/overviewapi"
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registryapi"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 )
@@ -96,12 +99,16 @@ func New(cfg Config) (http.Handler, error) {
 func (s *server) assemble() {
 	cfg := &s.cfg
 	of := &cfg.Sagas
+	parts := cfg.Participants
+	of.AtGate = func(ctx context.Context, of saga.Ref, now time.Time) (*saga.AtGate, error) {
+		return registryapi.AtGate(ctx, parts.Store, parts.Gates, of, now)
+	}
 	s.sagas = sagaapi.New(&sagas{Kit: s.kit, Sagas: cfg.Sagas, Tenant: cfg.Access.Tenant, Jobs: cfg.Jobs != nil})
 	s.audited = &audited{Kit: s.kit, Sagas: of.Store, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint}
-	s.parties = &parties{Kit: s.kit, Participants: cfg.Participants.Store,
+	s.parties = &parties{Kit: s.kit, Participants: cfg.Participants.Store, Gates: cfg.Participants.Gates,
 		CheckEndpoint: of.CheckParticipant, Changed: cfg.Participants.Changed}
 	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview, Loops: cfg.Loops})
 	s.keys = &keys{

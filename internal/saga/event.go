@@ -101,7 +101,16 @@ type Begun struct{}
 // Stopping: the run was asked to stop.
 type JobRunChecked struct{ Stopping bool }
 
+// Parked means that the gate of the participant of the next call does not let it through: the saga
+// waits without an attempt or a failure. Until is when it looks again if nothing lets it through
+// before.
+type Parked struct {
+	Participant string
+	Until       time.Time
+}
+
 func (Answered) event() Verb            { return "" }
+func (Parked) event() Verb              { return "" }
 func (Turned) event() Verb              { return "" }
 func (Slow) event() Verb                { return "" }
 func (DeadlinePassed) event() Verb      { return "" }
@@ -168,6 +177,9 @@ type Change struct {
 	// Steer is what the change does to the job run that the saga was waiting for; nil
 	// for nearly every change. PostgreSQL does it in the same transaction.
 	Steer *RunSteer
+	// Park is the participant at whose gate the saga waits after the change; "": it waits at none.
+	// The store records it with the call that waits, in the same transaction.
+	Park string
 }
 
 // Released returns the change with the saga's ownership released, so that any node may

@@ -24,6 +24,8 @@ const (
 	WaitsTurn     Waits = "turn"      // its driver to handle a flag or an order
 	WaitsResume   Waits = "resume"    // it is suspended
 	WaitsOperator Waits = "operator"  // it has failed and needs an operator
+
+	WaitsParticipant Waits = "participant" // the gate of a participant to let it through
 )
 
 // Explanation is what a saga waits for and what happens next.
@@ -39,6 +41,7 @@ type Explanation struct {
 	Errors    []*Error // newest first, at most five
 	Allowed   []VerbRule
 	Summary   string
+	rest      string // of Summary, after the sentence that says what it waits for
 }
 
 // ExplainedStep is the current step of a saga.
@@ -122,6 +125,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		x.Next = "the answer decides"
 		x.Summary = fmt.Sprintf("It waits for the answer to %s.", call)
 	}
+	waits := len(x.Summary)
 	if len(x.Errors) > 0 && r.Failures > 0 && !r.stopped() {
 		x.Summary += fmt.Sprintf(
 			" The last attempt ended with %s: %s.",
@@ -141,6 +145,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	if r.NeedsAttention {
 		x.Summary += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
 	}
+	x.rest = x.Summary[waits:]
 	return x
 }
 

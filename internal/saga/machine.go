@@ -8,8 +8,8 @@
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
 // record, run, actions, budget, event, attention, filter, problems, answering, explain, new, store,
 // archive, step_decision, attempts, failure_summary, operated, patch, stopped, actor_name, apply,
-// damage, doubt, dry_run, erased, faults, flags, force, job, letter, note, planned, reopen,
-// statistics, steps.
+// damage, doubt, dry_run, erased, faults, flags, force, job, letter, note, parked, planned,
+// reopen, statistics, steps.
 package saga
 
 import "slices"
@@ -128,6 +128,8 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok = d.slow(e)
 	case Begun:
 		ok = d.begun()
+	case Parked:
+		ok = d.parked(e)
 	case JobRunChecked:
 		ok = d.jobRunChecked(e)
 	// The clock, and the check that no saga is stuck.

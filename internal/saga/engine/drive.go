@@ -15,6 +15,9 @@ type drive struct {
 	s    *session
 	run  saga.Instance
 	seen witness // step logs committed since the saga's first version
+	// called: this drive has asked a gate before. A saga that waits at one is released, so it can have
+	// been let through only before its drive began.
+	called bool
 }
 
 func nothing() {}
@@ -45,11 +48,10 @@ func (d *drive) loop() (after func()) {
 				s.handOver(refs(d.run.Ref()))
 				return nothing
 			}
-			o, ok := d.perform()
-			if !ok {
-				return nothing
+			var later func()
+			if event, later = d.perform(); event == nil {
+				return later
 			}
-			event = saga.Answered{Outcome: o}
 		}
 		switch task {
 		case saga.Begin:
@@ -84,17 +86,35 @@ func (d *drive) wait() func() {
 	case due.After(d.s.e.cfg.Now()):
 		return nothing // any node's poll will find it
 	}
-	return d.s.e.noteBacklog
+	return d.s.e.Backlog
 }
 
-// perform makes the call. It returns false if the session is over: the outcome must not be
-// recorded then, because an abandoned call shows nothing about the participant.
-func (d *drive) perform() (saga.Outcome, bool) {
+// perform makes the call, or lets the saga wait at the gate of its participant. It returns no event
+// if the drive ends here, and then what remains to be done: if the session is over, the outcome must
+// not be recorded, because an abandoned call shows nothing about the participant.
+func (d *drive) perform() (event saga.Event, after func()) {
 	s := d.s
 	if o, unsendable := d.run.Unsendable(s.e.cfg.Budget, s.e.cfg.Now()); unsendable {
-		return o, true
+		return saga.Answered{Outcome: o}, nothing
 	}
 	call := d.run.Call(saga.Defaults{StepTimeout: s.e.cfg.StepTimeout})
+	var entry Entry
+	if s.e.cfg.Gate != nil {
+		entry = s.e.cfg.Gate.Enter(s.calls, &call, d.run.NextCall(), !d.called)
+		d.called = true
+		ref, now := d.run.Ref(), s.e.cfg.Now()
+		switch {
+		case s.calls.Err() != nil:
+			if entry.Leave != nil {
+				entry.Leave(nil)
+			}
+			return nil, nothing
+		case entry.Park != "":
+			return saga.Parked{Participant: entry.Park, Until: now.Add(farLook(s.e.cfg.Jitter()))}, nothing
+		case entry.Busy > 0: // it stays this node's, and holds no slot
+			return nil, func() { s.waitUntil(ref, now.Add(entry.Busy)) }
+		}
+	}
 	hit(call.Action, failpoint.StepBeforeSend, failpoint.CompBeforeSend)
 	answer := make(chan saga.Outcome, 1)
 	started := s.e.cfg.Now()
@@ -110,7 +130,23 @@ func (d *drive) perform() (saga.Outcome, bool) {
 	}
 	hit(call.Action, failpoint.StepAfterReply, failpoint.CompAfterReply)
 	s.e.cfg.Observer.CallDone(call.Action, &o)
-	return o, s.calls.Err() == nil
+	if s.calls.Err() != nil {
+		if entry.Leave != nil {
+			entry.Leave(nil)
+		}
+		return nil, nothing
+	}
+	if entry.Leave != nil {
+		entry.Leave(&o)
+	}
+	return saga.Answered{Outcome: o}, nothing
+}
+
+// farLook is after how long a saga at a gate looks again although nothing has let it through: so far
+// that a million of them cost nothing, and spread over half an hour. It is beyond Config.Hold, so
+// that the saga is released.
+func farLook(chance float64) time.Duration {
+	return 30*time.Minute + time.Duration(chance*float64(30*time.Minute))
 }
 
 // recordSlow makes a long call visible as RUNNING. Best effort: if the row has changed in the
@@ -136,6 +172,9 @@ func (d *drive) decide(event saga.Event) bool {
 	for try := 0; ; try++ {
 		m := e.moment()
 		change, err := saga.Apply(d.run, event, m)
+		if _, parks := event.(saga.Parked); parks && err != nil {
+			return true // flagged since: there is a turn to take instead
+		}
 		if err != nil {
 			e.cfg.Log.Warn(
 				"an outcome no longer matches its saga",

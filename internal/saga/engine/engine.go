@@ -41,7 +41,9 @@ type Config struct {
 	// it. The outcome is nil unless the run has ended or does not exist, and its saga still
 	// waits for it. Nil: there are no job runs.
 	CheckJobRun func(context.Context, saga.JobCall) (*saga.Outcome, error)
-	Node        string // name of the node, unique among live nodes
+	// Gate stands in front of participants; nil: there is none.
+	Gate Gate
+	Node string // name of the node, unique among live nodes
 	// Process identifies this process among those of all machines; "" if that is impossible.
 	// Gone reports whether another process has certainly ended; nil: always unknown.
 	Process string
@@ -71,6 +73,22 @@ type Config struct {
 	Budget              saga.Budget    // of each saga
 	MaxRunning          int            // 256: sagas with a call in flight at the same time
 	Observer            Observer       // nil functions are not called
+}
+
+// Gate decides whether a call may be made now.
+type Gate interface {
+	// Enter asks for a call of a saga. mayHaveGrant: the saga may have waited at the gate before. The
+	// zero Entry means that the call belongs to no gate.
+	Enter(ctx context.Context, c *saga.Call, call saga.CallID, mayHaveGrant bool) Entry
+}
+
+// Entry is the answer of a gate. If neither Park nor Busy is set, the call may be made.
+type Entry struct {
+	Park string        // the participant at whose gate the saga must wait
+	Busy time.Duration // too many calls are in flight: ask again after this time
+	// Leave is called at the end of the call, with nil if its outcome is abandoned; nil: nothing is to
+	// be called.
+	Leave func(*saga.Outcome)
 }
 
 // Observer receives the engine's events, for metrics.
@@ -219,7 +237,7 @@ func (e *Engine) Healthy() error {
 func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Instance)) {
 	s := e.current.Load()
 	if s == nil || !s.lease.Valid() || !s.slots.takeFresh(ctx, admitWait) {
-		return nil, func(*saga.Instance) { e.noteBacklog() }
+		return nil, func(*saga.Instance) { e.Backlog() }
 	}
 	return &s.owner, func(run *saga.Instance) {
 		if run == nil || !s.start(*run, witness{all: run.Version == 1}, fresh) { // which has no logs
@@ -232,8 +250,8 @@ func (e *Engine) Admit(ctx context.Context) (owner *int64, done func(*saga.Insta
 // only after a claim.
 const admitWait = 100 * time.Millisecond
 
-// noteBacklog tells the intake that unowned work exists in the store.
-func (e *Engine) noteBacklog() {
+// Backlog tells the engine that unowned work exists in the store.
+func (e *Engine) Backlog() {
 	select {
 	case e.backlog <- struct{}{}:
 	default:
@@ -246,7 +264,7 @@ func (e *Engine) Wake(ref saga.Ref) {
 	if s := e.current.Load(); s != nil {
 		s.wake(ref)
 	}
-	e.noteBacklog()
+	e.Backlog()
 }
 
 // Moved notifies the engine that the end of a job run, on any node, has advanced a saga.
@@ -255,7 +273,7 @@ func (e *Engine) Moved(s saga.Saga) {
 		e.finished(&s, nil)
 		return
 	}
-	e.noteBacklog()
+	e.Backlog()
 }
 
 // Drives reports whether this node drives a saga or waits to continue it, so that its end

@@ -44,9 +44,9 @@ func TestWhoWaitsIsAnsweredWithoutARead(t *testing.T) {
 			retryAfter: time.Second}), ends: saga.Cancelled, meanwhile: []saga.Event{cancel}},
 		{name: "timed out", behavior: second(slowly(yes, 200*time.Millisecond)), ends: saga.TimedOut,
 			meanwhile: []saga.Event{saga.DeadlinePassed{}}},
-		{name: "suspended for a moment", behavior: second(slowly(yes, 200*time.Millisecond)), ends: saga.Completed,
+		{name: "suspended for a moment", behavior: second(slowly(yes, 250*time.Millisecond)), ends: saga.Completed,
 			meanwhile: []saga.Event{saga.SuspendRequested{By: "ops"}, saga.UnsuspendRequested{By: "ops"}}},
-		{name: "suspended, compensated", behavior: second(slowly(no, 200*time.Millisecond)), ends: saga.Compensated,
+		{name: "suspended, compensated", behavior: second(slowly(no, 250*time.Millisecond)), ends: saga.Compensated,
 			meanwhile: []saga.Event{saga.SuspendRequested{By: "ops"}, saga.UnsuspendRequested{By: "ops"}}},
 		// Only the store knows which dead letter it names.
 		{name: "failed", ends: saga.Failed, reads: 1, behavior: func(c saga.Call, nth int) reply {

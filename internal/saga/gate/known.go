@@ -2,13 +2,10 @@ package gate
 
 import (
 	"context"
-	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
@@ -16,7 +13,6 @@ import (
 // concurrent use, and reading it neither locks nor allocates.
 type Known struct {
 	rows registry.Rows
-	log  *slog.Logger
 	now  atomic.Pointer[view]
 	mark registry.Mark // of Refresh
 	wake chan struct{}
@@ -39,8 +35,8 @@ type placed struct {
 }
 
 // NewKnown returns what is known of the participants in rows: nothing until the first Refresh.
-func NewKnown(rows registry.Rows, log *slog.Logger) *Known {
-	k := &Known{rows: rows, log: log, wake: make(chan struct{}, 1)}
+func NewKnown(rows registry.Rows) *Known {
+	k := &Known{rows: rows, wake: make(chan struct{}, 1)}
 	k.now.Store(&view{})
 	return k
 }
@@ -73,20 +69,7 @@ func (k *Known) Of(tenant uuid.UUID, url string) *registry.Participant {
 	return nil
 }
 
-// refreshEvery is how often a node looks for changes that it was not notified of.
-const refreshEvery = time.Second
-
-// Run refreshes what is known until ctx ends: when it is woken, and once a second.
-func (k *Known) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := k.Refresh(ctx); err != nil && ctx.Err() == nil {
-			k.log.WarnContext(ctx, "cannot read the participants; keeping what is known", slog.Any("error", err))
-		}
-		loop.Await(ctx, loop.Jittered(refreshEvery), k.wake)
-	}
-}
-
-// Wake makes Run look now.
+// Wake makes the next round come now.
 func (k *Known) Wake() {
 	select {
 	case k.wake <- struct{}{}:

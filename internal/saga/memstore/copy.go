@@ -3,8 +3,10 @@ package memstore
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // Every argument and result is copied completely: callers share no memory with the store, just
@@ -81,4 +83,14 @@ func copied[T any](p *T) *T {
 		return nil
 	}
 	return new(*p)
+}
+
+// copyParticipant returns a copy that shares nothing with p, its times at PostgreSQL's precision.
+func copyParticipant(p registry.Participant) registry.Participant {
+	p.Settings.Headers = maps.Clone(p.Settings.Headers)
+	g := &p.Gate
+	g.Since, g.CountedFrom = *micro(&g.Since), *micro(&g.CountedFrom)
+	g.NextCanary, g.WavedAt, g.GrownAt = micro(g.NextCanary), micro(g.WavedAt), micro(g.GrownAt)
+	p.CreatedAt, p.UpdatedAt = *micro(&p.CreatedAt), *micro(&p.UpdatedAt)
+	return p
 }

@@ -49,8 +49,18 @@ type memory struct {
 	seals    map[uuid.UUID][]trail.Seal
 
 	participants map[nameID]registry.Participant
+	parked       map[saga.Ref]parkedSaga
+	calls        []registry.Sum
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication
+}
+
+// parkedSaga is a saga's place at a gate.
+type parkedSaga struct {
+	participant string
+	call        saga.CallID
+	at          time.Time
+	granted     *time.Time
 }
 
 type keyID struct {

@@ -2,9 +2,9 @@
 // memory), for tests of the loops and the HTTP edge, and as a second implementation of the
 // contracts. All data is lost with the process.
 //
-// Files, each on top of those before it: memory, copy, sagas, webhooks, answers, keys, notes, list, participants,
-// publications, sessions, trail, workflows, archive, chain, errors, memstore, ownership, statistics, reports,
-// webhook_deliveries.
+// Files, each on top of those before it: memory, copy, gates, sagas, webhooks, answers, keys, notes, list,
+// participants, publications, sessions, trail, workflows, archive, chain, errors, memstore, ownership,
+// statistics, reports, webhook_deliveries.
 package memstore
 
 import (
@@ -42,8 +42,8 @@ func New(now func() time.Time) *Store {
 		seals: map[uuid.UUID][]trail.Seal{}, keys: map[keyID]keyRow{},
 		answers: map[keyID]answerRow{}, nodes: map[int64]*nodeRow{},
 		heads:        map[nameID]*head{},
-		participants: map[nameID]registry.Participant{},
-		hooks:        map[uuid.UUID]*hook{}, publications: map[string]*publication{},
+		participants: map[nameID]registry.Participant{}, parked: map[saga.Ref]parkedSaga{},
+		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
 	return &Store{
 		Sagas:        &Sagas{m},

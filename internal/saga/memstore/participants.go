@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -99,6 +98,17 @@ func (st *Participants) Delete(_ context.Context, tenant uuid.UUID, name string,
 		return registry.Stale(name, present.Version)
 	}
 	delete(st.m.participants, nameID{tenant, name})
+	now := st.m.now().Truncate(time.Microsecond)
+	for ref, w := range st.m.parked {
+		if ref.Tenant == tenant && w.participant == name {
+			delete(st.m.parked, ref)
+			if s := st.m.waits(ref, w); s != nil {
+				due := copySaga(s)
+				due.NextRunAt = &now
+				st.m.sagas[ref] = &due
+			}
+		}
+	}
 	return nil
 }
 
@@ -121,14 +131,4 @@ func (st *Participants) Changed(
 		return nil, since, false, nil
 	}
 	return st.m.everyParticipant(), next, true, nil
-}
-
-// copyParticipant returns a copy that shares nothing with p, its times at PostgreSQL's precision.
-func copyParticipant(p registry.Participant) registry.Participant {
-	p.Settings.Headers = maps.Clone(p.Settings.Headers)
-	g := &p.Gate
-	g.Since, g.CountedFrom = *micro(&g.Since), *micro(&g.CountedFrom)
-	g.NextCanary, g.WavedAt, g.GrownAt = micro(g.NextCanary), micro(g.WavedAt), micro(g.GrownAt)
-	p.CreatedAt, p.UpdatedAt = *micro(&p.CreatedAt), *micro(&p.UpdatedAt)
-	return p
 }

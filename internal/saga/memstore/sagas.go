@@ -167,6 +167,7 @@ func (m *memory) commit(c *saga.Change) error {
 	}
 	m.troubles[s.Ref()] = m.troubles[s.Ref()].After(now, &c.After)
 	m.sagas[s.Ref()] = &s
+	m.park(c)
 	for i := range c.Logs {
 		m.record(c.After.Ref(), copyLog(&c.Logs[i]))
 	}

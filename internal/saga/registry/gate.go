@@ -60,11 +60,20 @@ type Decision struct {
 	Grants int
 }
 
-// Limits of a wave: it makes up for at most mostLate that no node has looked, and an open
-// participant's leftovers are let through in parts.
+// Verb is what the audit trail calls the change from one state to another; "": it has no entry.
+func (d *Decision) Verb(before State) string {
+	if before == d.Gate.State {
+		return ""
+	}
+	return map[State]string{Held: "held", Releasing: "releasing", Open: "released"}[d.Gate.State]
+}
+
+// Limits of a wave: waves are at least shortestWave apart, one makes up for at most mostLate that no
+// node has looked, and an open participant's leftovers are let through in parts.
 const (
-	mostLate  = 1500 * time.Millisecond
-	leftovers = 1000
+	shortestWave = 200 * time.Millisecond
+	mostLate     = 1500 * time.Millisecond
+	leftovers    = 1000
 )
 
 // Decide is the whole rule of a gate, except for what people order. now is the database's time.
@@ -122,7 +131,7 @@ func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
 	}
 	passed := min(now.Sub(waved), max(mostLate, time.Duration(float64(time.Second)/g.Rate)))
 	n := int(g.Rate * passed.Seconds())
-	if n < 1 {
+	if n < 1 || passed < shortestWave {
 		return Decision{Gate: g}
 	}
 	g.WavedAt = &now

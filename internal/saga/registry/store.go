@@ -3,10 +3,12 @@ package registry
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Store stores participants. A tenant sees only its own; others do not exist for it. Faults are
@@ -37,6 +39,46 @@ func (f *Filter) Matches(p *Participant) bool {
 	prefix, is := strings.CutSuffix(f.Name, "*")
 	return (f.Name == "" || p.Name == f.Name || is && strings.HasPrefix(p.Name, prefix)) &&
 		(f.State == "" || p.Gate.State == f.State)
+}
+
+// Gates are the gates of the participants of all tenants, for nodes, with what waits at them.
+type Gates interface {
+	Rows
+	// Count adds what a node has counted.
+	Count(ctx context.Context, node string, sums []Sum) error
+	// Look returns what all nodes have counted of a participant until now, and whether sagas wait for
+	// it.
+	Look(ctx context.Context, p *Participant, now time.Time) (Seen, error)
+	// Decide stores a decision that was made on p, and makes up to d.Grants sagas that wait for p due,
+	// those first that have waited longest. Unless d has changed something, only the latter. stored is
+	// false, and nothing is done, if the gate is no longer at p.Epoch.
+	Decide(ctx context.Context, p *Participant, d Decision, now time.Time) (granted int, stored bool, err error)
+	// Take uses up the grant of a saga's call; false: it has none.
+	Take(ctx context.Context, of saga.Ref, participant string, call saga.CallID) (bool, error)
+	// Wait returns at which participant a saga waits, nil: at none.
+	Wait(ctx context.Context, of saga.Ref) (*Wait, error)
+	// Figures returns the calls of a participant since a time.
+	Figures(ctx context.Context, tenant uuid.UUID, name string, since time.Time) (Figures, error)
+	// Sweep removes what waits no longer, gives back grants that were not used, and removes counts of
+	// calls that are older than an hour.
+	Sweep(ctx context.Context) error
+	// Nodes returns how many nodes there are.
+	Nodes(ctx context.Context) (int, error)
+}
+
+// Wait is a saga's place at a gate.
+type Wait struct {
+	Participant string
+	Call        saga.CallID
+	Since       time.Time
+	Waiting     int64 // sagas that wait for the participant
+}
+
+// Since is from when the calls count that Look returns: those in the window, and those that were
+// let through in the present state.
+func (p *Participant) Since(now time.Time) (window, state time.Time) {
+	state = p.Gate.CountedFrom.Truncate(time.Second)
+	return later(now.Add(-p.Settings.Outage.Window()), state), state
 }
 
 // Rows reads the participants of all tenants, for nodes.

@@ -57,3 +57,13 @@ func toAPI(p *registry.Participant) api.Participant {
 	}
 	return out
 }
+
+func figuresOf(f *registry.Figures) *api.ParticipantFigures {
+	out := &api.ParticipantFigures{Calls: f.Calls, Failed: f.Failed, ByCode: f.Codes}
+	if f.Calls > 0 {
+		out.P50Ms = new(f.Percentile(0.5).Milliseconds())
+		out.P95Ms = new(f.Percentile(0.95).Milliseconds())
+		out.P99Ms = new(f.Percentile(0.99).Milliseconds())
+	}
+	return out
+}

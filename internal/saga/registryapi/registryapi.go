@@ -6,11 +6,13 @@ package registryapi
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
@@ -18,6 +20,7 @@ import (
 type Handlers struct {
 	*httpkit.Kit
 	Participants registry.Store
+	Gates        registry.Gates
 	// CheckEndpoint returns why no call could ever reach a base URL, "" if one can; the text is
 	// shown to the tenant. Nil: no URL is refused.
 	CheckEndpoint func(url string) (reason string)
@@ -56,7 +59,33 @@ func (s *Handlers) GetParticipant(ctx context.Context, in api.GetParticipantRequ
 	if err != nil {
 		return nil, err
 	}
-	return answer(&p, nil), nil
+	a := answer(&p, nil)
+	f, err := s.Gates.Figures(ctx, p.TenantID, p.Name, s.Now().Add(-time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	out := a.Body.(api.Participant)
+	out.Waiting, out.LastHour = &f.Waiting, figuresOf(&f)
+	a.Body = out
+	return a, nil
+}
+
+// AtGate returns at which gate a saga waits, and what it says; nil: at none.
+func AtGate(
+	ctx context.Context, store registry.Store, gates registry.Gates, of saga.Ref, now time.Time,
+) (*saga.AtGate, error) {
+	w, err := gates.Wait(ctx, of)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	p, err := store.Get(ctx, of.Tenant, w.Participant)
+	if fault.IsCode(err, registry.CodeNotFound) {
+		return nil, nil //nolint:nilnil // it was deleted, and its sagas are due
+	}
+	return &saga.AtGate{
+		Participant: w.Participant, Call: w.Call, Since: w.Since, Waiting: w.Waiting, Gate: p.Gate.Sentence(now),
+		NextAt: p.Gate.NextCanary,
+	}, err
 }
 
 // PutParticipant registers a participant or replaces its settings.

@@ -2,12 +2,15 @@ package registryapi_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/httpapi"
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/test/apitest"
 )
 
@@ -118,7 +121,6 @@ func TestAnInvalidParticipantIsRefusedWithItsMistake(t *testing.T) {
 		code, points string
 	}{
 		{"a b", `{"base_url":"http://a.example"}`, 422, "SAGA_PARTICIPANT_INVALID", "/name"},
-		{"certify", `{"base_url":"http://a.example"}`, 422, "SAGA_PARTICIPANT_INVALID", "/name"},
 		{"a", `{"base_url":"nowhere"}`, 422, "SAGA_PARTICIPANT_INVALID", "/base_url"},
 		{"a", `{"base_url":"http://u:p@a.example"}`, 422, "SAGA_PARTICIPANT_INVALID", "/base_url"},
 		{"a", `{"base_url":"http://a.example/?q=1"}`, 422, "SAGA_PARTICIPANT_INVALID", "/base_url"},
@@ -137,5 +139,47 @@ func TestAnInvalidParticipantIsRefusedWithItsMistake(t *testing.T) {
 		if p := r.Problem(); tt.points != "" && (len(p.Errors) != 1 || p.Errors[0].Pointer != tt.points) {
 			t.Errorf("%s: %s", tt.body, r.Body)
 		}
+	}
+}
+
+// What a saga waits for is said by explain and by the participant.
+func TestASagaAtAGateIsExplained(t *testing.T) {
+	e := apitest.NewEdge(t)
+	var p client.Participant
+	e.Send("PUT", path+"/card", `{"base_url":"http://127.0.0.1:9"}`).Reads(http.StatusOK, &p)
+	e.Send("POST", path+"/card/hold", `{"reason":"maintenance"}`).Reads(http.StatusOK, &p)
+	e.Node.Full = true
+	e.Register("order", "charge")
+	s := e.Start(`{"workflow_name":"order","payload":{}}`)
+	var x client.SagaExplanation
+	e.Send("GET", "/api/v1/sagas/"+s.SagaID.String()+"/explain", "").Reads(http.StatusOK, &x)
+	if x.WaitsFor == "participant" {
+		t.Errorf("it is not driven, and waits for %s", x.WaitsFor)
+	}
+	owner, err := e.Store.Sagas.Register(t.Context(), "other", "", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claimed, err := e.Store.Sagas.Claim(t.Context(), owner, 1); err != nil || len(claimed) != 1 {
+		t.Fatalf("%d claimed, %v", len(claimed), err)
+	}
+	run := e.Node.Instance(s.SagaID)
+	change, err := saga.Apply(run, saga.Parked{Participant: "card", Until: e.Cfg.Now().Add(time.Hour)},
+		saga.Moment{Now: e.Cfg.Now(), NewID: e.Cfg.NewID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Cfg.Sagas.Commit(t.Context(), change.Released(e.Cfg.Now())); err != nil {
+		t.Fatal(err)
+	}
+	e.Send("GET", "/api/v1/sagas/"+s.SagaID.String()+"/explain", "").Reads(http.StatusOK, &x)
+	want := "It waits for the participant card, which is held since " + p.Since.UTC().Format(time.RFC3339) +
+		" because anonymous holds it: maintenance; no other saga waits for it."
+	if x.WaitsFor != "participant" || !strings.HasPrefix(x.Summary, want) || x.NextAt != nil {
+		t.Errorf("%s: %s\nwant %s", x.WaitsFor, x.Summary, want)
+	}
+	e.Send("GET", path+"/card", "").Reads(http.StatusOK, &p)
+	if *p.Waiting != 1 || p.LastHour == nil || p.LastHour.Calls != 0 {
+		t.Errorf("%+v", p)
 	}
 }

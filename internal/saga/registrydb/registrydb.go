@@ -1,6 +1,6 @@
 // Package registrydb stores participants with a name in PostgreSQL, and their gates.
 //
-// Files, each on top of those before it: tables, registrydb.
+// Files, each on top of those before it: tables, gates, registrydb.
 package registrydb
 
 import (
@@ -19,12 +19,6 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
-
-// Participants is registry.Store and registry.Rows on PostgreSQL.
-type Participants struct{ db *postgres.DB }
-
-// New returns the participants of db.
-func New(db *postgres.DB) *Participants { return &Participants{db} }
 
 // Get implements registry.Store.
 func (st *Participants) Get(ctx context.Context, tenant uuid.UUID, name string) (registry.Participant, error) {

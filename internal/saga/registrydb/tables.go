@@ -9,6 +9,12 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
+// Participants is registry.Store and registry.Gates on PostgreSQL.
+type Participants struct{ db *postgres.DB }
+
+// New returns the participants of db.
+func New(db *postgres.DB) *Participants { return &Participants{db} }
+
 // participantTable is saga.participants.
 var participantTable = postgres.NewTable(
 	postgres.UUID("tenant_id", func(p *registry.Participant) *uuid.UUID { return &p.TenantID }),
@@ -34,4 +40,6 @@ var participantTable = postgres.NewTable(
 var (
 	participantColumns = participantTable.Selected("p")
 	changedParticipant = participantTable.Without("created_by", "created_at")
+	gateTable          = participantTable.Only("tenant_id", "name", "epoch", "state", "since", "reason", "held_by",
+		"counted_from", "next_canary", "rate", "waved_at", "grown_at")
 )

@@ -76,6 +76,9 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 		x = saga.ExplainArchived(&run, f.logs, *f.archivedAt, s.Now())
 	} else {
 		x = saga.Explain(&run, f.logs, alive, s.Now())
+		if err := s.atGate(ctx, &x, &run); err != nil {
+			return nil, err
+		}
 	}
 	out := api.SagaExplanation{
 		SagaID: run.ID, Status: api.SagaStatus(run.State.Status()), State: api.SagaState(run.State.String()),
@@ -110,6 +113,18 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 			Description: v.Description})
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
+}
+
+// atGate corrects the explanation of a saga that waits at a gate.
+func (s *Handlers) atGate(ctx context.Context, x *saga.Explanation, run *saga.Instance) error {
+	if s.AtGate == nil || x.WaitsFor != saga.WaitsRetry {
+		return nil
+	}
+	g, err := s.AtGate(ctx, run.Ref(), s.Now())
+	if err == nil && g != nil {
+		x.WaitsAt(run, g)
+	}
+	return err
 }
 
 // participantOf returns whether the participant that a live saga's last call has failed to reach answers others.

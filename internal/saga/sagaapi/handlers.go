@@ -64,6 +64,8 @@ type Sagas struct {
 	// StepTimeout applies to a step that specifies none.
 	Written     simulate.Transport
 	StepTimeout time.Duration
+	// AtGate returns at which gate a saga waits, nil: at none. Nil: there are no gates.
+	AtGate func(ctx context.Context, of saga.Ref, now time.Time) (*saga.AtGate, error)
 	// Timeout and CompensationTimeout apply when neither the request nor the definition
 	// specifies them; 0: no deadline.
 	Timeout             time.Duration

@@ -136,7 +136,7 @@ func (st *Sagas) Commit(ctx context.Context, batch []saga.Change) ([]error, erro
 
 func (st *Sagas) update(ctx context.Context, batch []saga.Change) (map[saga.Ref]bool, error) {
 	for i := range batch {
-		if batch[i].Letter != nil || batch[i].Run != nil || batch[i].Steer != nil {
+		if batch[i].Letter != nil || batch[i].Run != nil || batch[i].Steer != nil || batch[i].Park != "" {
 			return st.updateWithLetters(ctx, batch)
 		}
 	}

@@ -71,6 +71,9 @@ func (st *Sagas) change(ctx context.Context, tx *sqlx.Tx,
 	if moved, err = movedSagas(rows, given); err != nil {
 		return nil, nil, err
 	}
+	if err := st.park(ctx, tx, batch, moved); err != nil {
+		return nil, nil, err
+	}
 	told := all[:0]
 	for i := range batch {
 		if c := &batch[i]; c.Letter != nil && moved[c.After.Ref()] {

@@ -10,7 +10,7 @@
 // Files, each on top of those before it: trail_write, sealing, tables, states,
 // idempotency_keys, business_key, conditions, list, archive, trail, claim, changes, onward, commit,
 // steer, workflows, jobs, notes, read, series, attempts, calls, create, decide, erase, errors,
-// letters, neglected, ownership, retention, sagas, sealed, statistics, storage,
+// letters, neglected, ownership, parked, retention, sagas, sealed, statistics, storage,
 // trail_archive, trail_chain.
 package sagadb
 

@@ -84,7 +84,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 			},
 		},
 		Webhooks:     httpapi.Webhooks{Store: e.Store.Webhooks, Deliveries: e.Store.Webhooks, CheckEndpoint: CheckEndpoint},
-		Participants: httpapi.Participants{Store: e.Store.Participants, Changed: func() {}},
+		Participants: httpapi.Participants{Store: e.Store.Participants, Gates: e.Store.Participants, Changed: func() {}},
 		Access:       httpapi.Access{Keys: e.Store.Keys, Sessions: e.Store.Sessions, Development: true, Tenant: Tenant},
 		Ends:         e.Node.Ends,
 		Answers:      e.Store.Answers, CursorKey: bytes.Repeat([]byte("k"), 32),

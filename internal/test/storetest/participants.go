@@ -13,12 +13,12 @@ import (
 // ParticipantStore contains all interfaces that a store implements for participants with a name.
 type ParticipantStore interface {
 	registry.Store
-	registry.Rows
+	registry.Gates
 }
 
 // Participants tests registry.Store and registry.Rows.
 func Participants(t *testing.T, open func(t *testing.T) Env) {
-	run(t, map[string][]contract{"participants": participants}, open)
+	run(t, map[string][]contract{"participants": participants, "gates": gates}, open)
 }
 
 var participants = []contract{

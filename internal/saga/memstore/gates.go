@@ -1,0 +1,200 @@
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
+)
+
+// park is part of the commit of a change.
+func (m *memory) park(c *saga.Change) {
+	if c.Park == "" {
+		return
+	}
+	w := parkedSaga{participant: c.Park, call: c.After.NextCall(), at: c.After.UpdatedAt}
+	if was, there := m.parked[c.After.Ref()]; there && was.participant == w.participant && was.call == w.call {
+		w.at = was.at
+	}
+	m.parked[c.After.Ref()] = w
+}
+
+// waits returns the stored saga if it still waits with the call that is parked.
+func (m *memory) waits(ref saga.Ref, w parkedSaga) *saga.Saga {
+	s := m.sagas[ref]
+	if s == nil || s.State.Terminal() || s.SuspendedAt != nil || s.LeaseOwner != nil || s.NextRunAt == nil ||
+		!s.NextRunAt.After(m.now()) || s.NextCall() != w.call {
+		return nil
+	}
+	return s
+}
+
+// queue returns the sagas that wait for a participant, those first that have waited longest.
+func (m *memory) queue(tenant uuid.UUID, name string) (refs []saga.Ref) {
+	for ref, w := range m.parked {
+		if ref.Tenant == tenant && w.participant == name && w.granted == nil && m.waits(ref, w) != nil {
+			refs = append(refs, ref)
+		}
+	}
+	slices.SortFunc(refs, func(a, b saga.Ref) int {
+		return cmp.Or(m.parked[a].at.Compare(m.parked[b].at), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return refs
+}
+
+// Count implements registry.Gates.
+func (st *Participants) Count(_ context.Context, _ string, sums []registry.Sum) error {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	for _, s := range sums {
+		s.Codes = maps.Clone(s.Codes)
+		st.m.calls = append(st.m.calls, s)
+	}
+	return nil
+}
+
+// Look implements registry.Gates.
+func (st *Participants) Look(_ context.Context, p *registry.Participant, now time.Time) (registry.Seen, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	window, state := p.Since(now)
+	seen := registry.Seen{Waiting: len(st.m.queue(p.TenantID, p.Name)) > 0}
+	for i := range st.m.calls {
+		s := &st.m.calls[i]
+		if s.TenantID != p.TenantID || s.Participant != p.Name {
+			continue
+		}
+		if !s.Bucket.Before(window) {
+			seen.Calls, seen.Failed = seen.Calls+s.Calls, seen.Failed+s.Failed
+		}
+		if s.Bucket.Before(state) {
+			continue
+		}
+		seen.Let, seen.LetFailed = seen.Let+s.Let, seen.LetFailed+s.LetFailed
+		if s.LetOKAt != nil && s.LetOKAt.After(seen.LastLetOK) {
+			seen.LastLetOK = *s.LetOKAt
+		}
+		if s.Pause != nil && s.Pause.After(seen.Pause) {
+			seen.Pause = *s.Pause
+		}
+	}
+	return seen, nil
+}
+
+// Decide implements registry.Gates.
+func (st *Participants) Decide(
+	_ context.Context, p *registry.Participant, d registry.Decision, now time.Time,
+) (granted int, stored bool, err error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	id := nameID{p.TenantID, p.Name}
+	present, there := st.m.participants[id]
+	if !there || present.Epoch != p.Epoch {
+		return 0, false, nil
+	}
+	if d.Changed {
+		present.Gate = d.Gate
+		present.Epoch++
+		st.m.participants[id] = copyParticipant(present)
+	}
+	refs := st.m.queue(p.TenantID, p.Name)
+	due := st.m.now().Truncate(time.Microsecond)
+	for _, ref := range refs[:min(d.Grants, len(refs))] {
+		w := st.m.parked[ref]
+		w.granted = &due
+		s := copySaga(st.m.sagas[ref])
+		s.NextRunAt = &due
+		st.m.parked[ref], st.m.sagas[ref] = w, &s
+		granted++
+	}
+	return granted, true, nil
+}
+
+// Take implements registry.Gates.
+func (st *Participants) Take(_ context.Context, of saga.Ref, participant string, call saga.CallID) (bool, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	w, there := st.m.parked[of]
+	if !there || w.granted == nil || w.participant != participant || w.call != call {
+		return false, nil
+	}
+	delete(st.m.parked, of)
+	return true, nil
+}
+
+// Wait implements registry.Gates.
+func (st *Participants) Wait(_ context.Context, of saga.Ref) (*registry.Wait, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	w, there := st.m.parked[of]
+	if !there || w.granted != nil {
+		return nil, nil //nolint:nilnil // it waits at no gate
+	}
+	return &registry.Wait{
+		Participant: w.participant, Call: w.call, Since: w.at, Waiting: int64(len(st.m.queue(of.Tenant, w.participant))),
+	}, nil
+}
+
+// Figures implements registry.Gates.
+func (st *Participants) Figures(
+	_ context.Context, tenant uuid.UUID, name string, since time.Time,
+) (registry.Figures, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	f := registry.Figures{Codes: map[string]int64{}, Waiting: int64(len(st.m.queue(tenant, name)))}
+	for i := range st.m.calls {
+		s := &st.m.calls[i]
+		if s.TenantID != tenant || s.Participant != name || s.Bucket.Before(since) {
+			continue
+		}
+		f.Calls, f.Failed = f.Calls+s.Calls, f.Failed+s.Failed
+		for code, n := range s.Codes {
+			f.Codes[code] += n
+		}
+		for i, n := range s.Latencies {
+			f.Latencies[i] += n
+		}
+	}
+	return f, nil
+}
+
+// unusedAfter is how long a grant may wait for a node.
+const unusedAfter = time.Minute
+
+// Sweep implements registry.Gates.
+func (st *Participants) Sweep(context.Context) error {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	now := st.m.now()
+	st.m.calls = slices.DeleteFunc(st.m.calls, func(s registry.Sum) bool { return now.Sub(s.Bucket) > time.Hour })
+	for ref, w := range st.m.parked {
+		s := st.m.sagas[ref]
+		switch gone := s == nil || s.State.Terminal() || s.NextCall() != w.call; {
+		case gone && (w.granted == nil || now.Sub(*w.granted) > unusedAfter):
+			delete(st.m.parked, ref)
+		case !gone && w.granted != nil && now.Sub(*w.granted) > unusedAfter && st.m.waits(ref, w) != nil:
+			w.granted = nil
+			st.m.parked[ref] = w
+		}
+	}
+	return nil
+}
+
+// Nodes implements registry.Gates.
+func (st *Participants) Nodes(context.Context) (n int, err error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	for id := range st.m.nodes {
+		if st.m.alive(id) {
+			n++
+		}
+	}
+	return n, nil
+}

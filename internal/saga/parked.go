@@ -1,0 +1,56 @@
+package saga
+
+import (
+	"fmt"
+	"time"
+)
+
+// parked makes the saga wait at the gate of a participant. A flag or an order wins over the gate:
+// then there is a turn to take instead.
+func (d *decision) parked(e Parked) bool {
+	r := &d.After
+	if d.s.State.Terminal() || d.s.Attempt == 0 || r.recorded || r.job() != nil || r.flagged() || r.ordered() ||
+		d.s.SuspendedAt != nil {
+		return false
+	}
+	until := e.Until.Truncate(time.Microsecond)
+	d.s.NextRunAt = &until
+	d.Park = e.Participant
+	return true
+}
+
+// CallID identifies the call that a saga makes next.
+type CallID struct {
+	State   State
+	Step    int
+	Attempt int
+}
+
+// NextCall identifies the call that a saga makes next.
+func (s *Saga) NextCall() CallID { return CallID{s.State, s.CurrentStep, s.Attempt} }
+
+// AtGate is a saga's wait at the gate of a participant.
+type AtGate struct {
+	Participant string
+	Call        CallID // that waits
+	Since       time.Time
+	Gate        string // the state of the gate, since when and why, as a part of a sentence
+	Waiting     int64  // how many sagas wait for the participant, this one included
+	NextAt      *time.Time
+}
+
+// WaitsAt corrects the explanation of a saga that seems to wait for the time of its next attempt,
+// and waits at a gate.
+func (x *Explanation) WaitsAt(r *Instance, g *AtGate) {
+	if x.WaitsFor != WaitsRetry || x.Step == nil || g.Call != r.NextCall() {
+		return
+	}
+	x.WaitsFor, x.Since, x.NextAt = WaitsParticipant, g.Since, g.NextAt
+	x.Next = "it is let through, and its call is made"
+	others := "no other saga waits"
+	if g.Waiting > 1 {
+		others = fmt.Sprintf("%d sagas wait", g.Waiting)
+	}
+	x.Summary = fmt.Sprintf("It waits for the participant %s, which is %s; %s for it.%s", g.Participant, g.Gate, others,
+		x.rest)
+}

@@ -1,0 +1,93 @@
+package registry
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// Sum is what one node counted of one participant in one second.
+type Sum struct {
+	TenantID    uuid.UUID
+	Participant string
+	Bucket      time.Time // the second, by the database's clock
+
+	Calls, Failed  int64
+	Let, LetFailed int64
+	LetOKAt        *time.Time
+	Pause          *time.Time
+	Codes          map[string]int64 // of calls that did not succeed
+	Latencies      [Slowest + 1]int64
+}
+
+// Slowest is the last class of latencies: class i has calls of less than 2^i ms, the last one the rest.
+const Slowest = 16
+
+// classOf is the class of a latency.
+func classOf(d time.Duration) int {
+	class := 0
+	for ms := d.Milliseconds(); ms > 0 && class < Slowest; ms >>= 1 {
+		class++
+	}
+	return class
+}
+
+// Counts reports whether the outcome of a call says anything about its participant: not if nothing
+// could be sent by its definition, or if this node gave it up.
+func Counts(o *saga.Outcome) bool {
+	return o.Code != "aborted" && !(o.Verdict == saga.NotApplied && o.Class == retry.Refused)
+}
+
+// Count adds the outcome of a call, which Counts. let: a grant let it through. now is the database's
+// time.
+func (s *Sum) Count(o *saga.Outcome, let bool, now time.Time) {
+	failed := o.Verdict == saga.Unknown || o.Verdict == saga.NotApplied
+	one := func(is bool) int64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	s.Calls, s.Failed = s.Calls+1, s.Failed+one(failed)
+	s.Let, s.LetFailed = s.Let+one(let), s.LetFailed+one(let && failed)
+	if let && !failed {
+		s.LetOKAt = &now
+	}
+	if o.Code != "" {
+		if s.Codes == nil {
+			s.Codes = map[string]int64{}
+		}
+		s.Codes[o.Code]++
+	}
+	s.Latencies[classOf(o.EndedAt.Sub(o.StartedAt))]++
+	if until := now.Add(min(o.RetryAfter, retry.MaxAfter)); o.RetryAfter > 0 && o.Class == retry.Unavailable &&
+		(s.Pause == nil || until.After(*s.Pause)) {
+		s.Pause = &until
+	}
+}
+
+// Figures are the calls of a participant within the last hour.
+type Figures struct {
+	Calls, Failed int64
+	Codes         map[string]int64
+	Latencies     [Slowest + 1]int64
+	Waiting       int64 // sagas that wait for it
+}
+
+// Percentile returns the latency below which a share of the calls stayed, as the end of its class; 0:
+// there were none.
+func (f *Figures) Percentile(share float64) time.Duration {
+	var all, seen int64
+	for _, n := range f.Latencies {
+		all += n
+	}
+	for class, n := range f.Latencies {
+		if seen += n; n > 0 && float64(seen) >= share*float64(all) {
+			return time.Duration(1<<class) * time.Millisecond
+		}
+	}
+	return 0
+}

@@ -1,0 +1,252 @@
+package registrydb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
+
+	"github.com/skald-saga/skald/internal/audit/auditdb"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/postgres"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
+)
+
+// sameCall holds for a parked row p and its saga s if the saga's next call is still the one that
+// waits. A saga that has moved on, or is driven or suspended, is let through by nothing.
+const sameCall = `s.state = p.state AND s.current_step = p.step AND s.step_attempt = p.attempt AND s.completed_at IS NULL`
+
+const stillWaits = sameCall + ` AND s.lease_owner IS NULL AND s.suspended_at IS NULL AND s.next_run_at > now()`
+
+const ofItsSaga = `JOIN saga.saga_states s ON s.id = p.saga_id AND s.tenant_id = p.tenant_id`
+
+const countCalls = `
+INSERT INTO saga.participant_calls AS c (tenant_id, participant, bucket, node, calls, failed, let, let_failed,
+                                         let_ok_at, pause, codes, latencies)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (tenant_id, participant, bucket, node) DO UPDATE
+   SET calls = c.calls + excluded.calls, failed = c.failed + excluded.failed, let = c.let + excluded.let,
+       let_failed = c.let_failed + excluded.let_failed, let_ok_at = greatest(c.let_ok_at, excluded.let_ok_at),
+       pause = greatest(c.pause, excluded.pause)`
+
+// Count implements registry.Gates.
+func (st *Participants) Count(ctx context.Context, node string, sums []registry.Sum) error {
+	return postgres.Wrap("count calls of participants", st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		for i := range sums {
+			s := &sums[i]
+			codes, err := json.Marshal(s.Codes)
+			if err != nil {
+				return err
+			}
+			if s.Codes == nil {
+				codes = []byte("{}")
+			}
+			if err := st.db.ExecIn(ctx, tx, countCalls, s.TenantID, s.Participant, s.Bucket, node, s.Calls, s.Failed,
+				s.Let, s.LetFailed, s.LetOKAt, s.Pause, string(codes), pq.Array(s.Latencies[:])); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+const lookAt = `
+SELECT coalesce(sum(c.calls) FILTER (WHERE c.bucket >= $3), 0),
+       coalesce(sum(c.failed) FILTER (WHERE c.bucket >= $3), 0),
+       coalesce(sum(c.let) FILTER (WHERE c.bucket >= $4), 0),
+       coalesce(sum(c.let_failed) FILTER (WHERE c.bucket >= $4), 0),
+       max(c.let_ok_at) FILTER (WHERE c.bucket >= $4), max(c.pause) FILTER (WHERE c.bucket >= $4),
+       EXISTS (SELECT FROM saga.parked p ` + ofItsSaga + `
+                WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL AND ` + stillWaits + `)
+  FROM saga.participant_calls c
+ WHERE c.tenant_id = $1 AND c.participant = $2 AND c.bucket >= least($3, $4)`
+
+// Look implements registry.Gates.
+func (st *Participants) Look(
+	ctx context.Context, p *registry.Participant, now time.Time,
+) (seen registry.Seen, err error) {
+	window, state := p.Since(now)
+	var ok, pause sql.NullTime
+	err = st.db.Read.QueryRowContext(ctx, lookAt, p.TenantID, p.Name, window, state).Scan(&seen.Calls, &seen.Failed,
+		&seen.Let, &seen.LetFailed, &ok, &pause, &seen.Waiting)
+	if err != nil {
+		return seen, fmt.Errorf("look at the calls of participant %s: %w", p.Name, err)
+	}
+	if ok.Valid {
+		seen.LastLetOK = ok.Time.UTC()
+	}
+	if pause.Valid {
+		seen.Pause = pause.Time.UTC()
+	}
+	return seen, nil
+}
+
+var moveGate = postgres.Named(`UPDATE saga.participants SET `+gateTable.Set("p", "tenant_id", "name", "epoch")+`,
+       epoch = epoch + 1
+ WHERE tenant_id = @p.tenant_id AND name = @p.name AND epoch = @p.epoch`, gateTable.As("p"))
+
+// letThrough makes the first sagas of a queue due. It takes only rows that are free: one that is
+// locked is being changed, and waits for the next time.
+const letThrough = `
+WITH picked AS MATERIALIZED (
+	SELECT p.saga_id, p.tenant_id FROM saga.parked p ` + ofItsSaga + `
+	 WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL AND ` + stillWaits + `
+	 ORDER BY p.parked_at, p.saga_id LIMIT $3 FOR UPDATE OF s, p SKIP LOCKED
+), granted AS (
+	UPDATE saga.parked p SET granted_at = now() FROM picked g WHERE p.tenant_id = g.tenant_id AND p.saga_id = g.saga_id
+)
+UPDATE saga.saga_states s SET next_run_at = now()
+  FROM picked g
+ WHERE s.id = g.saga_id AND s.tenant_id = g.tenant_id`
+
+// Decide implements registry.Gates.
+func (st *Participants) Decide(
+	ctx context.Context, p *registry.Participant, d registry.Decision, now time.Time,
+) (granted int, stored bool, err error) {
+	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+		if d.Changed {
+			after := *p
+			after.Gate = d.Gate
+			done, err := tx.ExecContext(ctx, moveGate.Text, moveGate.Args(gateTable.Row(&after))...)
+			if err != nil {
+				return err
+			}
+			if n, err := done.RowsAffected(); err != nil || n == 0 {
+				return err
+			}
+			if verb := d.Verb(p.Gate.State); verb != "" {
+				if err := auditdb.Tell(ctx, tx, st.db.NewID(), p.TenantID, now, operator.Participant, p.Name, verb,
+					p.Audited(), after.Audited(), map[string]any{"reason": d.Gate.Reason}); err != nil {
+					return err
+				}
+			}
+		}
+		stored = true
+		if d.Grants == 0 {
+			return nil
+		}
+		done, err := tx.ExecContext(ctx, letThrough, p.TenantID, p.Name, d.Grants)
+		if err != nil {
+			return err
+		}
+		n, err := done.RowsAffected()
+		granted = int(n)
+		return err
+	})
+	if err != nil {
+		return 0, false, fmt.Errorf("decide about participant %s: %w", p.Name, err)
+	}
+	return granted, stored, nil
+}
+
+// Take implements registry.Gates.
+func (st *Participants) Take(
+	ctx context.Context, of saga.Ref, participant string, call saga.CallID,
+) (bool, error) {
+	done, err := st.db.Read.ExecContext(ctx, `
+		DELETE FROM saga.parked
+		 WHERE tenant_id = $1 AND saga_id = $2 AND participant = $3 AND state = $4 AND step = $5 AND attempt = $6
+		   AND granted_at IS NOT NULL`, of.Tenant, of.ID, participant, call.State, call.Step, call.Attempt)
+	if err != nil {
+		return false, fmt.Errorf("take the grant of saga %s: %w", of.ID, err)
+	}
+	n, err := done.RowsAffected()
+	return n == 1, err
+}
+
+const waitAt = `
+SELECT p.participant, p.state, p.step, p.attempt, p.parked_at,
+       (SELECT count(*) FROM saga.parked q
+         WHERE q.tenant_id = p.tenant_id AND q.participant = p.participant AND q.granted_at IS NULL)
+  FROM saga.parked p
+ WHERE p.tenant_id = $1 AND p.saga_id = $2 AND p.granted_at IS NULL`
+
+// Wait implements registry.Gates.
+func (st *Participants) Wait(ctx context.Context, of saga.Ref) (*registry.Wait, error) {
+	var w registry.Wait
+	err := st.db.Read.QueryRowContext(ctx, waitAt, of.Tenant, of.ID).Scan(&w.Participant, &w.Call.State, &w.Call.Step,
+		&w.Call.Attempt, &w.Since, &w.Waiting)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil //nolint:nilnil // it waits at no gate
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look where saga %s waits: %w", of.ID, err)
+	}
+	w.Since = w.Since.UTC()
+	return &w, nil
+}
+
+// Figures implements registry.Gates.
+func (st *Participants) Figures(
+	ctx context.Context, tenant uuid.UUID, name string, since time.Time,
+) (registry.Figures, error) {
+	f := registry.Figures{Codes: map[string]int64{}}
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if err := tx.GetContext(ctx, &f.Waiting, `SELECT count(*) FROM saga.parked
+		 WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NULL`, tenant, name); err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, `SELECT calls, failed, codes, latencies FROM saga.participant_calls
+		 WHERE tenant_id = $1 AND participant = $2 AND bucket >= $3`, tenant, name, since)
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error {
+			var calls, failed int64
+			var codes []byte
+			var latencies []int64
+			if err := rows.Scan(&calls, &failed, &codes, pq.Array(&latencies)); err != nil {
+				return err
+			}
+			f.Calls, f.Failed = f.Calls+calls, f.Failed+failed
+			var by map[string]int64
+			if err := json.Unmarshal(codes, &by); err != nil {
+				return err
+			}
+			for code, n := range by {
+				f.Codes[code] += n
+			}
+			for i, n := range latencies[:min(len(latencies), len(f.Latencies))] {
+				f.Latencies[i] += n
+			}
+			return nil
+		})
+	})
+	return f, postgres.Wrap("count the calls of a participant", err)
+}
+
+// sweeps are done one after the other; a grant is used within seconds if a node has room.
+var sweeps = []string{
+	`UPDATE saga.parked p SET granted_at = NULL
+	   FROM saga.saga_states s
+	  WHERE p.granted_at < now() - interval '1 minute'
+	    AND s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` + stillWaits,
+	`DELETE FROM saga.parked p
+	  WHERE (p.granted_at < now() - interval '1 minute' OR p.granted_at IS NULL)
+	    AND NOT EXISTS (SELECT FROM saga.saga_states s WHERE s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` +
+		sameCall + `)`,
+	`DELETE FROM saga.participant_calls WHERE bucket < now() - interval '65 minutes'`,
+}
+
+// Sweep implements registry.Gates.
+func (st *Participants) Sweep(ctx context.Context) error {
+	for _, text := range sweeps {
+		if _, err := st.db.Read.ExecContext(ctx, text); err != nil {
+			return fmt.Errorf("sweep the gates of participants: %w", err)
+		}
+	}
+	return nil
+}
+
+// Nodes implements registry.Gates.
+func (st *Participants) Nodes(ctx context.Context) (n int, err error) {
+	err = st.db.Read.GetContext(ctx, &n, `SELECT count(*) FROM saga.engine_nodes WHERE lease_until > now()`)
+	return n, postgres.Wrap("count nodes", err)
+}

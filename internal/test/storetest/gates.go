@@ -1,0 +1,222 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
+)
+
+var gates = []contract{
+	{"a saga is parked with its change, and let through in the order of arrival", gateQueue},
+	{"a grant is taken once, by the call that it was given for", gateGrant},
+	{"what has moved on waits no longer, and what is driven or suspended is left alone", gateMovedOn},
+	{"a decision on another epoch changes nothing", gateStale},
+	{"what nodes count is summed from the times that count", gateCounts},
+	{"a saga is due when its participant is deleted", gateDeleted},
+}
+
+// parked stores a saga that waits at a gate.
+func (f *fixture) parked(name string) saga.Instance {
+	f.t.Helper()
+	run := f.into(saga.Running)
+	change := f.apply(run, saga.Parked{Participant: name, Until: f.now().Add(time.Hour)}).Released(f.now())
+	if err := f.commit(change)[0]; err != nil {
+		f.t.Fatal(err)
+	}
+	return change.After
+}
+
+// let decides about a gate without changing it, and returns how many were let through.
+func (f *fixture) let(p *registry.Participant, grants int) int {
+	f.t.Helper()
+	n, stored, err := f.Participants.Decide(f.t.Context(), p, registry.Decision{Gate: p.Gate, Grants: grants}, f.now())
+	if err != nil || !stored {
+		f.t.Fatalf("stored %t, %v", stored, err)
+	}
+	return n
+}
+
+// due returns those of sagas that are unowned and due.
+func (f *fixture) due(runs ...saga.Instance) (due []uuid.UUID) {
+	f.t.Helper()
+	for i := range runs {
+		s := f.load(runs[i].ID).Saga
+		if s.LeaseOwner == nil && s.NextRunAt != nil && s.NextRunAt.Before(f.now().Add(time.Minute)) {
+			due = append(due, s.ID)
+		}
+	}
+	return due
+}
+
+func (f *fixture) waiting(p *registry.Participant) bool {
+	f.t.Helper()
+	seen, err := f.Participants.Look(f.t.Context(), p, f.now())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return seen.Waiting
+}
+
+func (f *fixture) take(run *saga.Instance, name string, call saga.CallID) bool {
+	f.t.Helper()
+	ok, err := f.Participants.Take(f.t.Context(), run.Ref(), name, call)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return ok
+}
+
+func gateQueue(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	if f.waiting(&p) || f.let(&p, 3) != 0 {
+		f.t.Error("something waits at an empty gate")
+	}
+	var runs []saga.Instance
+	for range 4 {
+		runs = append(runs, f.parked("card"))
+	}
+	other := f.parked("stock")
+	wait, err := f.Participants.Wait(f.t.Context(), runs[2].Ref())
+	if err != nil || wait == nil || wait.Participant != "card" || wait.Waiting != 4 || wait.Call != runs[2].NextCall() ||
+		!wait.Since.Equal(runs[2].UpdatedAt) {
+		f.t.Errorf("it waits: %+v, %v", wait, err)
+	}
+	if n := f.let(&p, 3); n != 3 || !f.waiting(&p) {
+		f.t.Errorf("%d were let through, want 3 and one that waits", n)
+	}
+	if diff := cmp.Diff([]uuid.UUID{runs[0].ID, runs[1].ID, runs[2].ID}, f.due(append(runs, other)...)); diff != "" {
+		f.t.Errorf("due (-want +got):\n%s", diff)
+	}
+	if wait, err := f.Participants.Wait(f.t.Context(), runs[2].Ref()); err != nil || wait != nil {
+		f.t.Errorf("it was let through, and waits: %+v, %v", wait, err)
+	}
+	if n := f.let(&p, 3); n != 1 || f.waiting(&p) {
+		f.t.Errorf("%d were let through, want the last one", n)
+	}
+}
+
+func gateGrant(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	run := f.parked("card")
+	call := run.NextCall()
+	if f.take(&run, "card", call) {
+		f.t.Error("a grant was taken that nothing gave")
+	}
+	f.let(&p, 1)
+	later := call
+	later.Attempt++
+	if f.take(&run, "stock", call) || f.take(&run, "card", later) {
+		f.t.Error("the grant of another call was taken")
+	}
+	if !f.take(&run, "card", call) || f.take(&run, "card", call) {
+		f.t.Error("the grant was not taken once")
+	}
+}
+
+func gateMovedOn(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	cancelled, suspended, waits := f.parked("card"), f.parked("card"), f.parked("card")
+	for run, e := range map[*saga.Instance]saga.Event{
+		&cancelled: saga.CancelRequested{By: "bob"}, &suspended: saga.SuspendRequested{By: "bob"},
+	} {
+		if err := f.commit(f.apply(*run, e))[0]; err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	if n := f.let(&p, 5); n != 1 || !slices.Equal(f.due(waits), []uuid.UUID{waits.ID}) || f.waiting(&p) {
+		f.t.Errorf("%d were let through, want only the one that waits", n)
+	}
+	if err := f.Participants.Sweep(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+	if call := waits.NextCall(); !f.take(&waits, "card", call) {
+		f.t.Error("a fresh grant was swept")
+	}
+}
+
+func gateStale(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	run := f.parked("card")
+	now := f.now()
+	d := p.Gate.Decide(&p.Settings.Outage, registry.Seen{Calls: 100, Failed: 100}, now)
+	if _, stored, err := f.Participants.Decide(f.t.Context(), &p, d, now); !stored || err != nil {
+		f.t.Fatalf("stored %t, %v", stored, err)
+	}
+	want := p
+	want.Gate, want.Epoch = d.Gate, 2
+	f.has(want)
+	d.Grants = 1
+	if n, stored, err := f.Participants.Decide(f.t.Context(), &p, d, now); n != 0 || stored || err != nil {
+		f.t.Errorf("%d, stored %t on an old epoch, %v", n, stored, err)
+	}
+	f.has(want)
+	if due := f.due(run); len(due) > 0 {
+		f.t.Error("a decision that was not stored let a saga through")
+	}
+}
+
+func gateCounts(f *fixture) {
+	p := f.party("card")
+	p.Gate.CountedFrom = f.now().Truncate(time.Second).Add(-10 * time.Second)
+	f.put(p, 0)
+	now := f.now()
+	at := func(ago time.Duration) time.Time { return now.Add(-ago).Truncate(time.Second) }
+	ok, pause := at(3*time.Second), now.Add(time.Minute)
+	sum := registry.Sum{TenantID: f.tenant.ID, Participant: "card", Calls: 10, Failed: 4, Let: 2, LetFailed: 1,
+		LetOKAt: &ok, Pause: &pause, Codes: map[string]int64{"http_500": 3, "timeout": 1}}
+	sum.Latencies[3], sum.Latencies[registry.Slowest] = 9, 1
+	for node, ago := range map[string]time.Duration{"a": 2 * time.Second, "b": 2 * time.Second, "c": 20 * time.Second} {
+		s := sum
+		s.Bucket = at(ago)
+		if node == "c" {
+			s.Pause, s.LetOKAt = nil, nil
+		}
+		if err := f.Participants.Count(f.t.Context(), node, []registry.Sum{s}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	seen, err := f.Participants.Look(f.t.Context(), &p, now)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	want := registry.Seen{Calls: 20, Failed: 8, Let: 4, LetFailed: 2, LastLetOK: ok, Pause: pause}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		f.t.Errorf("seen (-want +got):\n%s", diff)
+	}
+	got, err := f.Participants.Figures(f.t.Context(), f.tenant.ID, "card", now.Add(-time.Hour))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	figures := registry.Figures{Calls: 30, Failed: 12, Codes: map[string]int64{"http_500": 9, "timeout": 3}}
+	figures.Latencies[3], figures.Latencies[registry.Slowest] = 27, 3
+	if diff := cmp.Diff(figures, got); diff != "" {
+		f.t.Errorf("figures (-want +got):\n%s", diff)
+	}
+	if p := got.Percentile(0.5); p != 8*time.Millisecond {
+		f.t.Errorf("half of the calls within %s", p)
+	}
+}
+
+func gateDeleted(f *fixture) {
+	f.put(f.party("card"), 0)
+	f.put(f.party("stock"), 0)
+	run, other := f.parked("card"), f.parked("stock")
+	if err := f.Participants.Delete(f.t.Context(), f.tenant.ID, "card", 0); err != nil {
+		f.t.Fatal(err)
+	}
+	if due := f.due(run, other); !slices.Equal(due, []uuid.UUID{run.ID}) {
+		f.t.Errorf("due: %v", due)
+	}
+	if wait, err := f.Participants.Wait(f.t.Context(), run.Ref()); err != nil || wait != nil {
+		f.t.Errorf("it waits: %+v, %v", wait, err)
+	}
+}
