@@ -2,7 +2,7 @@
 // them, and their registration.
 //
 // Files, each on top of those before it: yamltext, steps, graph, changes, statistics, window,
-// series, timing, workflows, certifications, workflow, actions, register, pages.
+// series, timing, workflows, certifications, actions, workflow, simulate, register, pages.
 package workflowpages
 
 import (
@@ -29,5 +29,7 @@ func Register(k *web.Kit) error {
 	// Not below /ui/workflows/, where it would hide a workflow of that name.
 	k.Page("GET /ui/register-workflow", p.register)
 	k.Page("POST /ui/register-workflow", p.registered)
+	k.Page("GET /ui/simulate-workflow", p.simulate)
+	k.Page("POST /ui/simulate-workflow", p.simulate)
 	return k.Templates(templates)
 }

@@ -107,8 +107,35 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 		get(path, want)
 	}
 
+	const play = "/ui/simulate-workflow?name=order&v=2"
+	f := uitest.Form(get(play, 200, `name="answer.reserve/compensate"`, "undo of reserve: POST ", `aria-current="true">Simulate`))
+	for _, tt := range []struct {
+		field, value string
+		want         int
+		texts        []string
+	}{
+		{"payload", `{"n":1}`, 200, []string{"ends as <strong>completed</strong>", "after 3 calls", "POST " + s.Participant + "/ok/a"}},
+		{"answer.charge", `timeout then 409 {"error":"a then b"}`, 200, []string{"compensated", "waits ", "409", "compensation begins",
+			"?</span> unknown", "✕</span> refused", "✓</span> done", "undo of</span> reserve"}},
+		{"answer.reserve/compensate", "404", 200, []string{"effects remain", "It needs attention"}},
+		{"answer.mail", "200", 200, []string{"Not all answers were asked for: <code>mail</code>"}},
+		{"cancel_at", "reserve", 200, []string{"a cancel is requested"}},
+		{"answer.mail", "nothing", 422, []string{"is no status"}},
+		{"answer.mail", "SUCCEEDED", 422, []string{"/answers/mail/0", "has no run_state"}},
+		{"answer.mail", "99", 422, []string{"/answers/mail/0/status"}},
+		{"answer.mail", "", 200, nil},
+		{"payload", "{", 422, []string{"The payload is not JSON"}},
+	} {
+		f.Set(tt.field, tt.value)
+		status, page, _ := s.Post(t, "/ui/simulate-workflow", f)
+		has(t, status, page, tt.want, tt.texts...)
+	}
+	for path, want := range map[string]int{"?name=order": 400, "?name=nobody&v=1": 404, "?name=order&v=9": 404} {
+		get("/ui/simulate-workflow"+path, want)
+	}
+
 	const enable = "/ui/workflows/order/enable"
-	f := uitest.Form(get(enable, 200, "accepted again"))
+	f = uitest.Form(get(enable, 200, "accepted again"))
 	f.Set("reason", hostile)
 	if status, page, to := s.Post(t, enable, f); status != 303 || to != "/ui/workflows/order" {
 		t.Errorf("%d %s\n%s", status, to, page)

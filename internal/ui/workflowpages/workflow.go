@@ -63,7 +63,10 @@ func (d *workflowPage) At(version int, more ...string) string {
 	return "?" + q.Encode()
 }
 
-var workflowTabs = []string{"Steps", "Performance", "Over time", "Definition", "Versions", "Changes"}
+var workflowTabs = []string{"Steps", "Performance", "Over time", "Definition", "Versions", "Changes", "Simulate"}
+
+// simulatePath is not below that of the workflow, where it would hide a workflow of that name.
+const simulatePath = "/ui/simulate-workflow"
 
 // tabOf returns the value of the parameter tab.
 func tabOf(name string) string { return strings.ReplaceAll(strings.ToLower(name), " ", "-") }
@@ -72,7 +75,7 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	name := v.PathValue("workflow")
 	d := &workflowPage{Tab: v.URL.Query().Get("tab"), Now: v.Now}
 	d.Register = p.registerButton(v, "New version", registerPath+"?"+url.Values{"name": {name}}.Encode())
-	if !slices.ContainsFunc(workflowTabs, func(t string) bool { return tabOf(t) == d.Tab }) {
+	if d.Tab == "simulate" || !slices.ContainsFunc(workflowTabs, func(t string) bool { return tabOf(t) == d.Tab }) {
 		d.Tab = "steps"
 		if v.URL.Query().Has("diff") {
 			d.Tab = "changes"
@@ -128,15 +131,25 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, t := range workflowTabs {
-		tab := tabOf(t)
-		if d.Counts.Refused && (tab == "performance" || tab == "over-time") {
-			continue
-		}
-		d.Tabs = append(d.Tabs, web.Tab{Name: t, URL: d.At(version, "tab", tab), Current: tab == d.Tab})
-	}
+	d.Tabs = tabsOf(name, version, d.Tab, p.kit.Base, d.Counts.Refused)
 	d.Actions = p.buttonsOf(v, w.Workflow)
 	return &web.Page{Template: "workflow", Title: name, Nav: "Workflows", Refresh: 10, Data: d}, nil
+}
+
+// tabsOf returns the views of a version. uncounted: the visitor may not see figures.
+func tabsOf(name string, version int, current, base string, uncounted bool) (tabs []web.Tab) {
+	for _, t := range workflowTabs {
+		tab := tabOf(t)
+		if uncounted && (tab == "performance" || tab == "over-time") {
+			continue
+		}
+		at := base + pathOf(name) + "?" + url.Values{"v": {strconv.Itoa(version)}, "tab": {tab}}.Encode()
+		if tab == "simulate" {
+			at = base + simulatePath + "?" + url.Values{"name": {name}, "v": {strconv.Itoa(version)}}.Encode()
+		}
+		tabs = append(tabs, web.Tab{Name: t, URL: at, Current: tab == current})
+	}
+	return tabs
 }
 
 // number parses a version in the URL.

@@ -1,0 +1,254 @@
+package workflowpages
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// simulation is the form in which a workflow is played against answers, and how it went.
+type simulation struct {
+	*client.Workflow
+	Payload  string
+	CancelAt string
+	Answers  []answerField
+	Problem  *client.Problem
+	Mistakes []string // in what the form says before the API sees it
+	Result   *client.Simulation
+	Curl     string
+	Tabs     []web.Tab
+}
+
+// answerField is what comes back from one call.
+type answerField struct {
+	Key   string // of the API: STEP or STEP/compensate
+	Step  string
+	Words string // as the visitor wrote it
+	Call  string
+	Undo  bool
+	Job   bool
+}
+
+// simulate shows the form, and with POST how a saga would go.
+func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
+	if err := v.ParseForm(); err != nil {
+		return nil, web.Malformed("The form cannot be read.")
+	}
+	version, err := number(v.Form.Get("v"))
+	if err != nil {
+		return nil, err
+	}
+	w, err := p.version(v, v.Form.Get("name"), version)
+	if err != nil {
+		return nil, err
+	}
+	d := &simulation{Workflow: w.Workflow, Payload: v.Form.Get("payload"), CancelAt: v.Form.Get("cancel_at")}
+	if w.Definition == nil {
+		return nil, web.ErrNoPage // it is damaged
+	}
+	d.Answers = fieldsOf(w.Definition, v.Form)
+	d.Tabs = tabsOf(w.Name, version, "simulate", p.kit.Base, false)
+	page := &web.Page{Template: "workflow-simulate", Title: "Simulate " + w.Name, Nav: "Workflows", Data: d}
+	if v.Method != "POST" {
+		if d.Payload == "" {
+			d.Payload = "{}"
+		}
+		return page, nil
+	}
+	page.Status, err = p.play(v, d)
+	return page, err
+}
+
+// fieldsOf returns the calls of a workflow, with what the form says of them.
+func fieldsOf(def *client.WorkflowDefinition, form url.Values) (fields []answerField) {
+	for i := range def.Steps {
+		s := &def.Steps[i]
+		for _, undo := range []bool{false, true} {
+			key, words := s.Name, web.CallWords(web.ActionOf(s))
+			if undo {
+				key, words = s.Name+"/compensate", web.CallWords(web.UndoOf(s))
+			}
+			if words == "" {
+				continue
+			}
+			fields = append(fields, answerField{Key: key, Step: s.Name, Call: words, Undo: undo,
+				Words: strings.TrimSpace(form.Get("answer." + key)), Job: strings.HasPrefix(words, "job ")})
+		}
+	}
+	return fields
+}
+
+// play asks the API, and returns the status of the page; 0: all is well.
+func (p *pages) play(v *web.Visit, d *simulation) (status int, err error) {
+	in := client.SimulationInput{WorkflowName: &d.Name, WorkflowVersion: new(int32(d.Version))} //nolint:gosec // from 1
+	if text := strings.TrimSpace(d.Payload); text != "" {
+		if !json.Valid([]byte(text)) {
+			d.Mistakes = append(d.Mistakes, "The payload is not JSON.")
+		}
+		in.Payload = []byte(text)
+	}
+	if d.CancelAt != "" {
+		in.CancelAt = &d.CancelAt
+	}
+	in.Answers = map[string][]client.SimulatedAnswer{}
+	for _, f := range d.Answers {
+		if f.Words == "" {
+			continue
+		}
+		list, mistake := answersIn(f.Words)
+		if mistake != "" {
+			d.Mistakes = append(d.Mistakes, f.Key+": "+mistake)
+		}
+		in.Answers[f.Key] = list
+	}
+	if len(d.Mistakes) > 0 {
+		return 422, nil
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return 0, err
+	}
+	d.Curl = web.Curl(v.Request, p.kit.Base, "POST", "/api/v1/workflows/simulate", body)
+	res, err := p.kit.Client.SimulateWorkflowWithResponse(v.Context(), in, web.ChangesNothing)
+	if err != nil {
+		return 0, err
+	}
+	d.Result, err = web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	var refusal *web.Refusal
+	if errors.As(err, &refusal) {
+		d.Problem = &refusal.Problem
+		return refusal.Status, nil
+	}
+	return 0, err
+}
+
+// then separates the answers to the calls of one step.
+const then = " then "
+
+// answersIn reads "timeout then 200 {...}"; mistake says what is wrong with it.
+func answersIn(text string) (list []client.SimulatedAnswer, mistake string) {
+	for rest := text; rest != ""; {
+		// A body may contain the word: the next answer begins with one that is known.
+		part, from := rest, 0
+		rest = ""
+		for from < len(part) {
+			at := strings.Index(part[from:], then)
+			if at < 0 {
+				break
+			}
+			after := strings.TrimSpace(part[from+at+len(then):])
+			if word, _, _ := strings.Cut(after, " "); isAnswer(word) {
+				rest, part = after, part[:from+at]
+				break
+			}
+			from += at + len(then)
+		}
+		a, why := answerIn(strings.TrimSpace(part))
+		if why != "" {
+			return nil, why
+		}
+		list = append(list, a)
+	}
+	return list, ""
+}
+
+var (
+	faults    = []string{"timeout", "connection_lost", "invalid_response", "dial_failed"}
+	runStates = []string{"SUCCEEDED", "FAILED", "TIMED_OUT", "CANCELED", "SKIPPED"}
+)
+
+func isAnswer(word string) bool {
+	_, err := strconv.Atoi(word)
+	return err == nil || slices.Contains(faults, word) || slices.Contains(runStates, word)
+}
+
+func answerIn(text string) (a client.SimulatedAnswer, mistake string) {
+	word, body, _ := strings.Cut(text, " ")
+	switch {
+	case slices.Contains(faults, word):
+		a.Fault = new(client.SimulatedFault(word))
+	case slices.Contains(runStates, word):
+		a.RunState = new(client.SimulatedRunState(word))
+	default:
+		status, err := strconv.Atoi(word)
+		if err != nil {
+			return a, fmt.Sprintf("%q is no status, no fault and no end of a run", word)
+		}
+		a.Status = &status
+	}
+	if body = strings.TrimSpace(body); body != "" {
+		if !json.Valid([]byte(body)) {
+			return a, fmt.Sprintf("the body after %s is not JSON", word)
+		}
+		a.Body = []byte(body)
+	}
+	return a, ""
+}
+
+// Dirty reports whether the saga ends with some of its effects.
+func (d *simulation) Dirty() bool { return d.Result.Clean != nil && !*d.Result.Clean }
+
+// Took is how long the saga takes; empty: no time.
+func (d *simulation) Took() string {
+	if d.Result.DurationMS == 0 {
+		return ""
+	}
+	return web.Milliseconds(d.Result.DurationMS)
+}
+
+// Row is an entry of the path as the page shows it.
+type Row struct {
+	client.SimulationEntry
+	At, Words, Tone, Shape string
+	Answered, Ended        string
+	Undo                   bool
+}
+
+// Rows returns the path in words.
+func (d *simulation) Rows() []Row {
+	rows := make([]Row, len(d.Result.Path))
+	for i, e := range d.Result.Path {
+		r := Row{SimulationEntry: e, At: web.Milliseconds(e.AtMS)}
+		switch e.Kind {
+		case client.SimulationEntryKindWait:
+			r.Words = "waits " + web.Milliseconds(e.WaitMS) + " for the next attempt"
+		case client.SimulationEntryKindCompensation:
+			r.Words, r.Tone = "compensation begins", "undo"
+		case client.SimulationEntryKindCancelRequested:
+			r.Words = "a cancel is requested"
+		case client.SimulationEntryKindDeadlineExceeded:
+			r.Words = "the deadline passes"
+		case client.SimulationEntryKindSkipped:
+			r.Words = "skipped: nothing to do"
+		}
+		if a := e.Answer; a != nil {
+			switch {
+			case a.Fault != nil:
+				r.Answered = strings.ReplaceAll(string(*a.Fault), "_", " ")
+			case a.RunState != nil:
+				r.Answered = string(*a.RunState)
+			case a.Status != nil:
+				r.Answered = strconv.Itoa(*a.Status)
+			}
+		}
+		r.Undo = e.Action != nil && *e.Action == client.StepActionCOMPENSATE
+		if e.Outcome != nil {
+			r.Tone, r.Shape, r.Ended = "bad", "✕", web.Words(string(*e.Outcome))
+			switch *e.Outcome {
+			case client.SimulatedOutcomeDONE:
+				r.Tone, r.Shape = "done", "✓"
+			case client.SimulatedOutcomeUNKNOWN:
+				r.Tone, r.Shape = "undo", "?"
+			}
+		}
+		rows[i] = r
+	}
+	return rows
+}
