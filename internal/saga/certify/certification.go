@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
@@ -144,7 +143,7 @@ func (c *Certification) Began(at time.Time) {
 // the examination then broke off.
 func (c *Certification) Done(r Report, why error, at time.Time) error {
 	c.Version++
-	c.Examiner = r.Version
+	c.Examiner = plaintext.Text(r.Version, plaintext.Characters(maxVersion))
 	if why != nil && len(r.Findings) == 0 {
 		c.failed(why.Error(), at)
 		return nil
@@ -159,7 +158,11 @@ func (c *Certification) Done(r Report, why error, at time.Time) error {
 	return nil
 }
 
-const maxError = 500
+// Limits of texts, in characters.
+const (
+	maxError   = 500
+	maxVersion = 100
+)
 
 func (c *Certification) failed(why string, at time.Time) {
 	c.Error = plaintext.Text(why, plaintext.Characters(maxError))
@@ -184,14 +187,14 @@ func HostOf(text string) string {
 	if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return ""
 	}
-	host, port := strings.ToLower(u.Hostname()), u.Port()
-	switch {
-	case port == "" || port == map[string]string{"http": "80", "https": "443"}[u.Scheme]:
-		return bracketed(host)
-	default:
-		return bracketed(host) + ":" + port
+	host, port := bracketed(strings.ToLower(u.Hostname())), u.Port()
+	if port == "" || port == map[string]string{"http": "80", "https": "443"}[u.Scheme] {
+		return host
 	}
+	return host + ":" + port
 }
+
+const maxHost = 300
 
 // bracketed is a host as URLs have it.
 func bracketed(host string) string {
@@ -213,7 +216,7 @@ func (a *Asked) Check(refused func(url string) string) error {
 		why := ""
 		switch u, err := url.Parse(filled(member.text)); {
 		case member.text == "" && member.name != "url":
-		case err != nil || HostOf(member.text) == "" || len(HostOf(member.text)) > 300:
+		case err != nil || HostOf(member.text) == "" || len(HostOf(member.text)) > maxHost:
 			why = "must be an http or https URL"
 		case u.User != nil:
 			why = "must not contain a user or password"
@@ -235,23 +238,14 @@ func (a *Asked) Check(refused func(url string) string) error {
 
 // CheckReport returns what is wrong with a report that was made elsewhere.
 func (r Report) CheckReport() error {
-	wrong := ""
+	u, err := url.Parse(filled(r.URL))
 	switch {
-	case HostOf(r.URL) == "":
-		wrong = "/report/url"
-	case slices.ContainsFunc(r.Findings, func(f Finding) bool {
-		for _, line := range f.Curl {
-			if !utf8.ValidString(line) || strings.Contains(line, "\x00") {
-				return true
-			}
-		}
-		return len(f.Vectors) == 0
-	}):
-		wrong = "/report/findings"
-	default:
-		return nil
+	case err != nil || u.User != nil || HostOf(r.URL) == "" || len(HostOf(r.URL)) > maxHost:
+		return NoReport("/report/url")
+	case slices.ContainsFunc(r.Findings, func(f Finding) bool { return len(f.Vectors) == 0 }):
+		return NoReport("/report/findings")
 	}
-	return NoReport(wrong)
+	return nil
 }
 
 // NoReport is the fault of a report with a member that no examination makes.

@@ -97,6 +97,28 @@ func TestHostsAreComparedAsTheyAreReached(t *testing.T) {
 	}
 }
 
+func TestReportsOfExaminationsAreAccepted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		report Report
+		fits   bool
+	}{
+		"a report":             {Report{URL: "http://a.example/{step}", Findings: []Finding{{Vectors: []string{"a"}}}}, true},
+		"no URL":               {Report{}, false},
+		"no host":              {Report{URL: "http://"}, false},
+		"a password":           {Report{URL: "http://me:word@a.example/"}, false},
+		"a host without end":   {Report{URL: "http://" + strings.Repeat("a", 400)}, false},
+		"a finding of nothing": {Report{URL: "http://a.example/", Findings: []Finding{{Code: "a"}}}, false},
+	} {
+		if err := tt.report.CheckReport(); (err == nil) != tt.fits || err != nil && !fault.IsCode(err, CodeInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	c := Certification{}
+	if err := c.Done(Report{Version: strings.Repeat("1", 200)}, nil, noon); err != nil || len(c.Examiner) != maxVersion {
+		t.Errorf("%v, %q", err, c.Examiner)
+	}
+}
+
 func TestWhatCannotBeExaminedIsNamed(t *testing.T) {
 	refused := func(url string) string {
 		if strings.Contains(url, "denied") {
