@@ -283,6 +283,7 @@ func checkLongValues(t *testing.T, at demo.Place, tab *browser.Tab) {
 	}
 	for _, path := range []string{
 		"/ui/sagas?correlation_id=" + key, "/ui/sagas/" + saga.ID, "/ui/timeline?correlation_id=" + key,
+		"/ui/workflows/shipment", "/ui/certifications/" + certified(t, at, key),
 	} {
 		tab.Look(1440, 900, "light")
 		tab.Go(at.URL + path)
@@ -300,9 +301,27 @@ func checkLongValues(t *testing.T, at demo.Place, tab *browser.Tab) {
 			}
 			if s.name == "phone" {
 				violations(t, tab, path+" on a phone")
+				tab.Look(s.width, s.height, "dark")
+				violations(t, tab, path+" on a phone, dark")
 			}
 		}
 	}
+}
+
+// certified stores the report of a participant of the demo, with long lines, and returns its id.
+func certified(t *testing.T, at demo.Place, long string) string {
+	t.Helper()
+	status, text := ask(t, at, "POST", "/participants/certifications", fmt.Sprintf(`{"report": {"url": "%s/{step}",
+		"version": "1", "certified": false, "played": ["repeat"], "effects_counted": false,
+		"findings": [{"code": "done_again", "rule": "1", "title": "A repeated call is done again.", "why": "It charges twice.",
+			"vector": "repeat", "vectors": ["repeat", "race"], "seen": %[2]q, "curl": [%[2]q, "curl"]}],
+		"warnings": [{"code": "large_body", "text": %[2]q}],
+		"not_tried": [{"vector": "restart", "reason": %[2]q, "inapplicable": false}]}}`, at.Participants, "curl "+long))
+	var report struct{ ID string }
+	if err := json.Unmarshal([]byte(text), &report); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d %s, %v", status, text, err)
+	}
+	return report.ID
 }
 
 // TestWhatCannotBeReadIsFound plants what the gate on layout is there for.
