@@ -852,6 +852,11 @@ const (
 	WorkerStateLOST     WorkerState = "LOST"
 )
 
+// Defines values for WorkflowDefinitionExpressions.
+const (
+	WorkflowDefinitionExpressionsCel WorkflowDefinitionExpressions = "cel"
+)
+
 // Defines values for WorkflowValidationValid.
 const (
 	WorkflowValidationValidTrue WorkflowValidationValid = true
@@ -1335,6 +1340,28 @@ type ActionList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
+// AnswerRules What the answers of a participant mean. The first rule that is true decides, in
+// the order done, refused, not_applied, unknown; if none is, the status decides.
+// Rules are expressions that have `status`, `headers` (names in lower case) and
+// `body`.
+type AnswerRules struct {
+	// Done The call was applied.
+	Done *string `json:"done,omitempty"`
+
+	// NotApplied It was not applied; it is retried.
+	NotApplied *string `json:"not_applied,omitempty"`
+
+	// Output What is kept of the answer as the step's output: any value with expressions
+	// in its strings. By default the whole body.
+	Output interface{} `json:"output,omitempty"`
+
+	// Refused It was not applied, and never will be.
+	Refused *string `json:"refused,omitempty"`
+
+	// Unknown It may have been applied.
+	Unknown *string `json:"unknown,omitempty"`
+}
+
 // AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
@@ -1619,6 +1646,10 @@ type BulkVerb string
 
 // Call How to call a participant: either `http` or `job`.
 type Call struct {
+	// Answer Only of a compensation by HTTP: what its answers mean. That of an action
+	// belongs to the step.
+	Answer *AnswerRules `json:"answer,omitempty"`
+
 	// Args A template for the run's arguments, in the same form as the workflow's
 	// `output`. By default the run gets what an HTTP participant would get as its
 	// body.
@@ -3431,12 +3462,22 @@ type GroupRedriveInput struct {
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
+	// Body What is sent as JSON: any value with expressions in its strings. By default
+	// Skald sends the saga's payload and the outputs of its steps.
+	Body interface{} `json:"body,omitempty"`
+
+	// Form What is sent in place of `body` as a form: strings with expressions,
+	// numbers, true, false, or lists of these.
+	Form JSONObject `json:"form,omitempty"`
+
+	// Headers Their values may have expressions.
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// Method Default: POST.
 	Method *HTTPCallMethod `json:"method,omitempty"`
 
-	// URL An absolute http or https URL.
+	// URL An absolute http or https URL. Its path and query may have expressions
+	// (`${payload.order_id}`), whose values are percent-encoded.
 	URL string `json:"url"`
 }
 
@@ -6947,6 +6988,12 @@ type Step struct {
 	// Action How to call a participant: either `http` or `job`.
 	Action *Call `json:"action,omitempty"`
 
+	// Answer What the answers of a participant mean. The first rule that is true decides, in
+	// the order done, refused, not_applied, unknown; if none is, the status decides.
+	// Rules are expressions that have `status`, `headers` (names in lower case) and
+	// `body`.
+	Answer *AnswerRules `json:"answer,omitempty"`
+
 	// Args Like `args` in `action`.
 	Args JSONObject `json:"args,omitempty"`
 
@@ -7624,6 +7671,10 @@ type WorkflowDefinition struct {
 	CompensationTimeoutMS *int64  `json:"compensation_timeout_ms,omitempty"`
 	Description           *string `json:"description,omitempty"`
 
+	// Expressions Added by the server to definitions that have expressions beyond the
+	// references of earlier versions, which would read them as text.
+	Expressions *WorkflowDefinitionExpressions `json:"expressions,omitempty"`
+
 	// Name Letters, digits and `.` `_` `:` `-`, at most 255, starting with a letter or
 	// digit.
 	Name string `json:"name"`
@@ -7631,11 +7682,10 @@ type WorkflowDefinition struct {
 	// OnFailure For the steps that have none.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
-	// Output A template for the result of a completed saga. A string that begins with
-	// `${` is a reference and is replaced by the JSON value it points to:
-	// `${steps.NAME.path}` into a step's output, `${payload.path}` into the
-	// payload. A reference that finds nothing yields null. `$${` starts a literal
-	// text with `${` in it.
+	// Output A template for the result of a completed saga. A string `${…}` is replaced by
+	// the JSON value that it stands for: `${steps.NAME.path}` in a step's output,
+	// `${payload.path}` in the payload, or an expression. One that gives nothing
+	// yields null. `$${` stands for the characters `${`.
 	Output JSONObject `json:"output,omitempty"`
 
 	// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
@@ -7650,6 +7700,10 @@ type WorkflowDefinition struct {
 	// TimeoutMS When this time has passed, the saga is compensated.
 	TimeoutMS *int64 `json:"timeout_ms,omitempty"`
 }
+
+// WorkflowDefinitionExpressions Added by the server to definitions that have expressions beyond the
+// references of earlier versions, which would read them as text.
+type WorkflowDefinitionExpressions string
 
 // WorkflowInput A definition, or YAML text inside JSON.
 type WorkflowInput struct {

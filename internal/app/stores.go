@@ -34,6 +34,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/registrydb"
+	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -78,7 +79,7 @@ type sagaStore interface {
 	saga.Ownership
 	saga.Archive
 	saga.Notes
-	saga.Reports
+	reports.Reports
 	janitor.Store
 }
 

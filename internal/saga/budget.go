@@ -32,7 +32,18 @@ const (
 // body: nothing is built and nothing is sent. A step is not sent either if its
 // compensation could not be sent afterwards. An earlier attempt, made under a larger
 // budget, stays in doubt.
+//
+// It also returns the outcome of a call whose expressions give nothing. The body of a call with
+// expressions is known only when they are evaluated, so that of a compensation is not looked at
+// before its step is sent.
 func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bool) {
+	if r.Def.Computed(r.CurrentStep, r.Action() == Compensate) {
+		c, err := r.call(Defaults{})
+		if err != nil {
+			return unmapped(err, now), true
+		}
+		return tooLarge(len(c.Body), b, now)
+	}
 	if b.Request <= 0 {
 		return o, false
 	}
@@ -41,7 +52,11 @@ func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bo
 	if r.State != Compensating && !r.Def.Steps[k].Compensation.None() {
 		size = max(size, r.bodySize(k, Compensate, outputs))
 	}
-	if int64(size) <= b.Request {
+	return tooLarge(size, b, now)
+}
+
+func tooLarge(size int, b Budget, now time.Time) (o Outcome, unsendable bool) {
+	if b.Request <= 0 || int64(size) <= b.Request {
 		return o, false
 	}
 	return Outcome{
@@ -50,6 +65,25 @@ func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bo
 			"limits.max_request_bytes allows %d", size, b.Request),
 		StartedAt: now, EndedAt: now, Last: true,
 	}, true
+}
+
+// Prepared returns the call in flight, or the outcome of one that is not sent. Use it only when
+// Next returns Send.
+func (r *Instance) Prepared(d Defaults, b Budget, now time.Time) (c Call, o Outcome, unsendable bool) {
+	if !r.Def.Computed(r.CurrentStep, r.Action() == Compensate) {
+		if o, unsendable = r.Unsendable(b, now); unsendable {
+			return c, o, true
+		}
+		return r.Call(d), o, false
+	}
+	c, err := r.call(d)
+	if err != nil {
+		return c, unmapped(err, now), true
+	}
+	if o, unsendable = tooLarge(len(c.Body), b, now); unsendable {
+		return c, o, true
+	}
+	return c, o, false
 }
 
 // affordable returns o unless its output exceeds the budget of the saga, or of a compensation
@@ -126,6 +160,9 @@ func (r *Instance) bodySize(k int, a Action, outputs int) int {
 	by := &step.Action
 	if a == Compensate {
 		by = &step.Compensation.Call
+	}
+	if r.Def.Computed(k, a == Compensate) {
+		return 0
 	}
 	input := len(orNull(r.input(k)))
 	if by.Args != nil {

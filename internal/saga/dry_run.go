@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strconv"
@@ -102,7 +103,7 @@ func (c *Call) Headers() map[string]string {
 	_, _, own := c.By.Request()
 	h := make(map[string]string, len(own)+6)
 	maps.Copy(h, own)
-	h["Content-Type"] = "application/json"
+	h["Content-Type"] = cmp.Or(c.ContentType, "application/json")
 	h["Idempotency-Key"] = encoded(c.Key)
 	h["X-Saga-Id"] = c.SagaID.String()
 	h["X-Saga-Tenant"] = c.Tenant.String()

@@ -57,7 +57,7 @@ func (f *Filter) Fits(s *Saga, t Trouble, current string) bool {
 		step = t.Step
 	}
 	return (f.Step == "" || f.Step == step) &&
-		(!f.OfAttention() || s.NeedsAttention && within(t.Since, f.AttentionFrom, f.AttentionTo))
+		(!f.OfAttention() || s.NeedsAttention && Within(t.Since, f.AttentionFrom, f.AttentionTo))
 }
 
 // MostExamined is how many sagas that have ended, and how many unfinished ones, are

@@ -127,13 +127,14 @@ func (f *Filter) Matches(s *Saga) bool {
 		(f.Lifecycles == nil || slices.Contains(f.Lifecycles, s.State.Lifecycle(s.Clean == nil || *s.Clean))) &&
 		(f.NeedsAttention == nil || *f.NeedsAttention == s.NeedsAttention) &&
 		(f.Metadata == nil || s.Metadata != nil && contains(decoded(s.Metadata), decoded(f.Metadata))) &&
-		within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo) &&
+		Within(s.CreatedAt, f.CreatedFrom, f.CreatedTo) && Within(s.UpdatedAt, f.UpdatedFrom, f.UpdatedTo) &&
 		(f.EndedFrom.IsZero() && f.EndedTo.IsZero() ||
-			s.CompletedAt != nil && within(*s.CompletedAt, f.EndedFrom, f.EndedTo)) &&
+			s.CompletedAt != nil && Within(*s.CompletedAt, f.EndedFrom, f.EndedTo)) &&
 		(f.ErrorCode == "" || s.State != Completed && s.Error != nil && s.Error.Code == f.ErrorCode)
 }
 
-func within(t, from, to time.Time) bool {
+// Within reports whether a time is from from until before to; a zero bound does not restrict.
+func Within(t, from, to time.Time) bool {
 	return (from.IsZero() || !t.Before(from)) && (to.IsZero() || t.Before(to))
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga/expression"
 )
 
 // acknowledge clears the need for attention, which an operator has seen.
@@ -153,7 +155,10 @@ func (d *decision) result() {
 	if d.s.Result != nil || d.After.Def.Output == nil {
 		return
 	}
-	result, missing := d.After.Def.Result(d.s.Payload, d.After.Outputs())
+	result, missing, computed := d.After.Def.Outcome(expression.Evaluate(mapped{r: &d.After, step: -1}))
+	if !computed {
+		result, missing = d.After.Def.Result(d.s.Payload, d.After.Outputs())
+	}
 	d.s.Result, d.operate().Result = result, true
 	if missing != nil {
 		d.Audit[len(d.Audit)-1].say(words{Missing: missing})

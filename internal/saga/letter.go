@@ -80,7 +80,8 @@ func (d *decision) letter(e *Error) dlq.Letter {
 	step := d.After.Def.Steps[d.s.CurrentStep].Name
 	content := dlq.Content{}
 	if _, unsendable := d.After.Unsendable(d.m.Budget, d.m.Now); !unsendable {
-		content.Payload = d.After.Call(Defaults{}).Body
+		call := d.After.Call(Defaults{})
+		content.Payload = call.Recorded()
 	}
 	l := dlq.Letter{
 		TenantID: d.s.Tenant.ID, Source: dlq.FromSaga, OriginalTopic: letterTopic(d.s.WorkflowName, step),

@@ -6,10 +6,10 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
-// record, run, actions, budget, event, attention, filter, problems, answering, explain, new, store,
-// archive, step_decision, attempts, failure_summary, operated, patch, stopped, actor_name, apply,
+// record, run, mapping, call, actions, budget, event, attention, filter, problems, answering, explain, new, store,
+// archive, step_decision, failure_summary, operated, patch, stopped, actor_name, apply,
 // damage, doubt, dry_run, erased, faults, flags, force, job, letter, note, parked, planned,
-// reopen, statistics, steps.
+// reopen, steps.
 package saga
 
 import "slices"

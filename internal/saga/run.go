@@ -2,7 +2,6 @@ package saga
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -130,44 +129,17 @@ type Call struct {
 	Fence   int64 // Saga.LeaseEpoch
 	// Key is the Idempotency-Key: the same for every attempt of this step and
 	// action, over restarts and owners (invariant I7).
-	Key     string
-	Body    []byte        // byte-equal in every attempt (invariant I7)
-	By      workflow.Call // how the call is made; shared with the definition
-	Timeout time.Duration
-	Trace   string // W3C trace id of the saga, "" when none
+	Key  string
+	Body []byte        // byte-equal in every attempt (invariant I7)
+	By   workflow.Call // how the call is made; shared with the definition
+	// Filled: By holds a request whose expressions have been evaluated, for this call alone.
+	Filled      bool
+	ContentType string          // of Body; "": JSON
+	Rules       *workflow.Rules // what the answer means; nil: what its status means
+	Timeout     time.Duration
+	Trace       string // W3C trace id of the saga, "" when none
 	// TraceState and Baggage are headers that the saga's client sent; "": none.
 	TraceState, Baggage string
-}
-
-// Call returns the call in flight. Use it only when Next returns Send.
-func (r *Instance) Call(d Defaults) Call {
-	step := &r.Def.Steps[r.CurrentStep]
-	c := Call{
-		SagaID: r.ID, Tenant: r.Tenant.ID, Step: step.Name, Index: r.CurrentStep, Action: r.Action(),
-		Attempt: r.Attempt, Fence: r.LeaseEpoch,
-		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout),
-	}
-	c.Trace, c.TraceState, c.Baggage = textOf(r.TraceID), textOf(r.TraceState), textOf(r.Baggage)
-	word, reruns := "execute", r.intervened(r.CurrentStep).Runs
-	by := &step.Action
-	if c.Action == Compensate {
-		word, reruns = "compensate", r.intervened(r.CurrentStep).Undos
-		by = &step.Compensation.Call
-	}
-	c.By = *by
-	c.Key = fmt.Sprintf("%s/%s/%s", r.ID, step.Name, word)
-	if r.TenantInKeys { // two tenants may have the same id, and a participant may serve both (decision 0047)
-		c.Key = r.Tenant.ID.String() + "/" + c.Key
-	}
-	if reruns > 0 { // an operator has changed the call (decision 0023)
-		c.Key += fmt.Sprintf("#%d", reruns+1)
-	}
-	if by.Args != nil {
-		c.Body = r.Def.JobArgs(by, r.input(r.CurrentStep), r.Outputs())
-	} else {
-		c.Body = r.body(step, c.Action, word)
-	}
-	return c
 }
 
 // Action is the direction of the call in flight.
@@ -176,52 +148,6 @@ func (r *Instance) Action() Action {
 		return Compensate
 	}
 	return Execute
-}
-
-// body builds the request body (DESIGN.md section 5). Fields are in a fixed order and outputs in
-// step order, and every part is canonical JSON, so that the same call is byte-equal regardless of
-// the caller.
-func (r *Instance) body(step *workflow.Step, action Action, word string) []byte {
-	b := make([]byte, 0, 256+2*len(r.Payload))
-	b = append(b, `{"saga_id":"`...)
-	b = append(b, r.ID.String()...)
-	b = append(b, `","workflow_name":`...)
-	b = appendText(b, r.WorkflowName)
-	b = append(b, `,"step":`...)
-	b = appendText(b, step.Name)
-	b = append(b, `,"action":"`...)
-	b = append(b, word...)
-	b = append(b, `","payload":`...)
-	b = append(b, orNull(r.input(r.CurrentStep))...)
-	b = append(b, `,"outputs":{`...)
-	first := true
-	for i, out := range r.outputs {
-		if out == nil {
-			continue
-		}
-		if !first {
-			b = append(b, ',')
-		}
-		first = false
-		b = appendText(b, r.Def.Steps[i].Name)
-		b = append(b, ':')
-		b = append(b, out...)
-	}
-	b = append(b, '}')
-	if action == Compensate {
-		b = append(b, `,"input":`...)
-		b = append(b, orNull(r.input(r.CurrentStep))...)
-		b = append(b, `,"output":`...)
-		b = append(b, orNull(r.outputs[r.CurrentStep])...)
-	}
-	return append(b, '}')
-}
-
-// appendText appends s as a JSON string. Names contain no characters that need escaping (workflow.ValidName).
-func appendText(b []byte, s string) []byte {
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
 }
 
 // Outputs returns the outputs of the steps done so far by step name, as one JSON object.

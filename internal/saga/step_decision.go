@@ -10,8 +10,8 @@ import (
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
-// outcomeOperator is the StepLog.Outcome of an operator's decision.
-const outcomeOperator = "operator"
+// OutcomeOperator is the StepLog.Outcome of an operator's decision.
+const OutcomeOperator = "operator"
 
 // order accepts an operator's decision about the current step. While the saga is
 // driven, a call may be in flight: the order then waits for its outcome, as a flag
@@ -146,7 +146,7 @@ func (o *Order) account() json.RawMessage {
 func (d *decision) logByHand(a Action, status LogStatus, o Order, e *Error) {
 	l := StepLog{
 		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
-		Action: a, Attempt: d.s.Attempt, Status: status, Final: true, Outcome: new(outcomeOperator), Error: e,
+		Action: a, Attempt: d.s.Attempt, Status: status, Final: true, Outcome: new(OutcomeOperator), Error: e,
 		StartedAt: d.m.Now, CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
 	}
 	switch {

@@ -227,7 +227,7 @@ func (w *world) noteByHand(before *Instance, c *Change) {
 		k := work{l.StepIndex, l.Action}
 		switch {
 		case l.Status == LogSkipped && l.Response != nil: // undone elsewhere
-		case l.Outcome == nil || *l.Outcome != outcomeOperator:
+		case l.Outcome == nil || *l.Outcome != OutcomeOperator:
 			continue
 		case l.Completes:
 		}

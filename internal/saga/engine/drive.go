@@ -94,10 +94,10 @@ func (d *drive) wait() func() {
 // not be recorded, because an abandoned call shows nothing about the participant.
 func (d *drive) perform() (event saga.Event, after func()) {
 	s := d.s
-	if o, unsendable := d.run.Unsendable(s.e.cfg.Budget, s.e.cfg.Now()); unsendable {
+	call, o, unsendable := d.run.Prepared(saga.Defaults{StepTimeout: s.e.cfg.StepTimeout}, s.e.cfg.Budget, s.e.cfg.Now())
+	if unsendable {
 		return saga.Answered{Outcome: o}, nothing
 	}
-	call := d.run.Call(saga.Defaults{StepTimeout: s.e.cfg.StepTimeout})
 	var entry Entry
 	if s.e.cfg.Gate != nil {
 		entry = s.e.cfg.Gate.Enter(s.calls, &call, d.run.NextCall(), !d.called)
@@ -120,7 +120,6 @@ func (d *drive) perform() (event saga.Event, after func()) {
 	started := s.e.cfg.Now()
 	go func() { answer <- s.e.cfg.Call(s.calls, call) }()
 	slow := time.NewTimer(s.e.cfg.SlowAfter)
-	var o saga.Outcome
 	select {
 	case o = <-answer:
 		slow.Stop()

@@ -9,20 +9,21 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/memstore"
+	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/eventtest"
 	"github.com/skald-saga/skald/internal/test/storetest"
 )
 
 var (
-	_ saga.Store     = (*memstore.Sagas)(nil)
-	_ saga.Ownership = (*memstore.Sagas)(nil)
-	_ saga.Archive   = (*memstore.Sagas)(nil)
-	_ saga.Reports   = (*memstore.Sagas)(nil)
-	_ workflow.Store = (*memstore.Workflows)(nil)
-	_ trail.Trail    = (*memstore.Trail)(nil)
-	_ trail.Chain    = (*memstore.Trail)(nil)
-	_ access.Store   = (*memstore.Keys)(nil)
+	_ saga.Store      = (*memstore.Sagas)(nil)
+	_ saga.Ownership  = (*memstore.Sagas)(nil)
+	_ saga.Archive    = (*memstore.Sagas)(nil)
+	_ reports.Reports = (*memstore.Sagas)(nil)
+	_ workflow.Store  = (*memstore.Workflows)(nil)
+	_ trail.Trail     = (*memstore.Trail)(nil)
+	_ trail.Chain     = (*memstore.Trail)(nil)
+	_ access.Store    = (*memstore.Keys)(nil)
 )
 
 // open returns an empty store whose clock is the machine's, advanced by Advance.

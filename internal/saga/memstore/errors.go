@@ -9,7 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Errors implements saga.Reports.
+// Errors implements reports.Reports.
 func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f saga.ErrorFilter) (saga.Errors, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()

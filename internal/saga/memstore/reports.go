@@ -9,6 +9,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
 // selected returns the tenant's sagas that f selects, the archived ones included, newest
@@ -28,11 +29,11 @@ func (m *memory) selected(tenant uuid.UUID, f func(*saga.Saga) bool) (found []*s
 	return found
 }
 
-// Series implements saga.Reports.
-func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f saga.SeriesFilter) (saga.Series, error) {
+// Series implements reports.Reports.
+func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f reports.SeriesFilter) (reports.Series, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	out := saga.Series{AsOf: st.m.now(), Buckets: make([]saga.SeriesBucket, f.Buckets())}
+	out := reports.Series{AsOf: st.m.now(), Buckets: make([]reports.SeriesBucket, f.Buckets())}
 	read, took := make([]int, f.Buckets()), make([][]time.Duration, f.Buckets())
 	for _, s := range st.m.selected(tenant, f.Matches) {
 		n := int(s.CreatedAt.Sub(f.From) / f.Bucket)
@@ -42,19 +43,19 @@ func (st *Sagas) Series(_ context.Context, tenant uuid.UUID, f saga.SeriesFilter
 		}
 	}
 	for n := range took {
-		out.Buckets[n].Durations = saga.DurationsOf(took[n])
+		out.Buckets[n].Durations = reports.DurationsOf(took[n])
 	}
 	return out, nil
 }
 
-// Attempts implements saga.Reports. It reads the newest sagas only: a process without a
+// Attempts implements reports.Reports. It reads the newest sagas only: a process without a
 // database has few.
-func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f saga.AttemptFilter) (saga.AttemptSample, error) {
+func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f reports.AttemptFilter) (reports.AttemptSample, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	var out saga.AttemptSample
+	var out reports.AttemptSample
 	for _, s := range st.m.selected(tenant, f.Matches) {
-		if out.Sagas == saga.MostSampledSagas || len(out.Attempts) >= saga.MostSampledAttempts {
+		if out.Sagas == reports.MostSampledSagas || len(out.Attempts) >= reports.MostSampledAttempts {
 			out.Sampled = true
 			break
 		}
@@ -66,13 +67,13 @@ func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f saga.AttemptFil
 		logs = slices.Clone(logs)
 		slices.SortStableFunc(logs, func(a, b saga.StepLog) int { return a.Attempt - b.Attempt })
 		for i := range logs {
-			out.Attempts = append(out.Attempts, logs[i].Sampled())
+			out.Attempts = append(out.Attempts, reports.Sampled(&logs[i]))
 		}
 	}
 	return out, nil
 }
 
-// Calls implements saga.Reports.
+// Calls implements reports.Reports.
 func (st *Sagas) Calls(_ context.Context, tenant uuid.UUID, f saga.CallsFilter) (calls []saga.OtherCall, err error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()

@@ -80,6 +80,7 @@ func (l limited) Read(p []byte) (int, error) {
 // has been received.
 type answer struct {
 	status     int
+	header     http.Header
 	retryAfter string
 	body       []byte
 	tooLarge   bool  // the body is longer than may be
@@ -139,7 +140,7 @@ func (c *conn) receive(maxBody int64) (answer, error) {
 		}
 	}
 	c.left = math.MaxInt64
-	a := answer{status: resp.StatusCode, retryAfter: resp.Header.Get("Retry-After")}
+	a := answer{status: resp.StatusCode, header: resp.Header, retryAfter: resp.Header.Get("Retry-After")}
 	c.readBody(&a, resp, maxBody)
 	if a.broken != nil && a.success() {
 		return answer{}, a.broken

@@ -139,7 +139,7 @@ func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 	}
 	started := c.now()
 	o := c.attempt(ctx, &call, started)
-	o.Request, o.StartedAt, o.EndedAt = call.Body, started, c.now()
+	o.Request, o.StartedAt, o.EndedAt = call.Recorded(), started, c.now()
 	if o.EndedAt.Before(started) { // the clock was set back
 		o.EndedAt = started
 	}
@@ -160,7 +160,11 @@ func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time
 }
 
 func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
-	t, err := c.targets.of(call.By.HTTP.URL)
+	find := c.targets.of
+	if call.Filled { // a URL of this call alone would only fill the cache
+		find = parseTarget
+	}
+	t, err := find(call.By.HTTP.URL)
 	if err != nil {
 		return neverSendable(CodeInvalidRequest, err)
 	}
@@ -210,6 +214,9 @@ func (c *Client) send(ctx context.Context, call *saga.Call, t *target, head []by
 		return notConnected(ctx, err), false
 	case err != nil:
 		return noAnswer(ctx, err), again
+	}
+	if call.Rules != nil {
+		return c.judged(call.Rules, a), false
 	}
 	return c.answered(a), false
 }

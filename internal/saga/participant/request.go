@@ -53,7 +53,12 @@ func (c *Client) appendHead(b []byte, t *target, call *saga.Call, deadline time.
 	if !agent {
 		b = append(b, c.agent...)
 	}
-	b = append(b, "Content-Type: application/json\r\nContent-Length: "...)
+	if call.ContentType == "" {
+		b = append(b, "Content-Type: application/json\r\nContent-Length: "...)
+	} else {
+		b = append(append(b, "Content-Type: "...), call.ContentType...)
+		b = append(b, "\r\nContent-Length: "...)
+	}
 	b = strconv.AppendInt(b, int64(len(call.Body)), 10)
 	b = append(b, "\r\nIdempotency-Key: "...)
 	id := len(b)

@@ -20,7 +20,7 @@ func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error)
 	if call.By.HTTP == nil {
 		return simulate.Request{}, errTransport
 	}
-	t, err := c.targets.of(call.By.HTTP.URL)
+	t, err := parseTarget(call.By.HTTP.URL)
 	if err != nil {
 		return simulate.Request{}, fmt.Errorf("%s: %w", call.Step, err)
 	}
@@ -36,7 +36,7 @@ func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error)
 }
 
 // read returns the outcome of an answer that was not received.
-func (c *Client) read(_ saga.Call, a simulate.Answer) saga.Outcome {
+func (c *Client) read(call saga.Call, a simulate.Answer) saga.Outcome {
 	switch a.Fault {
 	case "timeout":
 		return failure(saga.Unknown, retry.Timeout, CodeTimeout, "no answer in time")
@@ -47,11 +47,13 @@ func (c *Client) read(_ saga.Call, a simulate.Answer) saga.Outcome {
 	case "dial_failed":
 		return failure(saga.NotApplied, retry.Network, CodeDialFailed, "no connection to the participant")
 	}
-	var after string
+	header := http.Header{}
 	for name, value := range a.Headers {
-		if http.CanonicalHeaderKey(name) == "Retry-After" {
-			after = value
-		}
+		header.Set(name, value)
 	}
-	return c.answered(answer{status: a.Status, retryAfter: after, body: a.Body})
+	said := answer{status: a.Status, header: header, retryAfter: header.Get("Retry-After"), body: a.Body}
+	if call.Rules != nil {
+		return c.judged(call.Rules, said)
+	}
+	return c.answered(said)
 }

@@ -34,7 +34,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 			Method: method, URL: url, Headers: c.Headers(),
 		}
 		if c.Exact {
-			out.Calls[i].Body = c.Body
+			out.Calls[i].Body = c.Recorded()
 		}
 	}
 	if change.After.SuspendedAt != nil {

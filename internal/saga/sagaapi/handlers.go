@@ -17,6 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/admission"
 	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/saga/workflow"
@@ -37,7 +38,7 @@ type Sagas struct {
 	Workflows workflow.Store
 	Archive   saga.Archive
 	Notes     saga.Notes
-	Reports   saga.Reports
+	Reports   reports.Reports
 	// Eraser erases content. Nil: nothing can be erased.
 	Eraser erasure.Eraser
 	// Bulks stores bulk operations, which the leader of the job runs executes. Nil: there are

@@ -45,7 +45,7 @@ SELECT l.completed_at, l.status, l.class
 	 ORDER BY l.attempt DESC LIMIT 1) AS l
  WHERE a.id <> $4`
 
-// Calls implements saga.Reports.
+// Calls implements reports.Reports.
 func (st *Sagas) Calls(ctx context.Context, tenant uuid.UUID, f saga.CallsFilter) (calls []saga.OtherCall, err error) {
 	err = st.db.ListTenant(ctx, tenant, callsTo, func(rows *sql.Rows) error {
 		var c saga.OtherCall

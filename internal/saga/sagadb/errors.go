@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// Errors implements saga.Reports.
+// Errors implements reports.Reports.
 func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f saga.ErrorFilter) (out saga.Errors, err error) {
 	query, args := groupErrors(tenant, f)
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {

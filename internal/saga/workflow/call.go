@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/skald-saga/skald/internal/saga/expression"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -23,13 +24,21 @@ type Call struct {
 	// Args is the template of the run's arguments, in the form of an output
 	// declaration; nil: what an HTTP participant would get. Canonical JSON.
 	Args json.RawMessage `json:"args,omitempty"`
+	// Answer says what answers to a compensation mean; nil: what their status means.
+	Answer *Answer `json:"answer,omitempty"`
 }
 
-// HTTPCall is an HTTP request to a participant. Redirects are never followed.
+// HTTPCall is an HTTP request to a participant. Redirects are never followed. With
+// Definition.Expressions, the path and query of URL, the values of Headers, Body and Form have
+// expressions.
 type HTTPCall struct {
 	Method  string            `json:"method"` // POST unless given
 	URL     string            `json:"url"`    // absolute, http or https
 	Headers map[string]string `json:"headers,omitempty"`
+	// Body is the template of what is sent; nil, and Form nil: the saga, its payload and the
+	// outputs of its steps. Canonical JSON.
+	Body json.RawMessage `json:"body,omitempty"`
+	Form json.RawMessage `json:"form,omitempty"` // an object; canonical JSON
 }
 
 // kind is the call's type, as a step spells it; "" when there is no call.
@@ -53,12 +62,14 @@ func (c *Call) Request() (method, url string, headers map[string]string) {
 }
 
 // Endpoint returns the URL that the call is sent to, and where a call in a definition
-// has it, as a JSON pointer without the leading slash; "" for a job.
+// has it, as a JSON pointer without the leading slash; "" for a job. The URL ends before its
+// first expression: what follows does not change where it leads.
 func (c *Call) Endpoint() (member, url string) {
 	if c.HTTP == nil {
 		return "", ""
 	}
-	return "http/url", c.HTTP.URL
+	url, _, _ = strings.Cut(c.HTTP.URL, "${")
+	return "http/url", url
 }
 
 // action parses the action of the step m.
@@ -90,7 +101,7 @@ func (r *reader) action(m map[string]any, at string) Call {
 }
 
 func (r *reader) call(v any, at string) Call {
-	m := r.object(v, at, "http", "job", "args")
+	m := r.object(v, at, "http", "job", "args", "answer")
 	switch {
 	case m == nil:
 		return Call{}
@@ -107,7 +118,7 @@ func (r *reader) call(v any, at string) Call {
 }
 
 func (r *reader) http(v any, at string) *HTTPCall {
-	o := r.object(v, at, "method", "url", "headers")
+	o := r.object(v, at, "method", "url", "headers", "body", "form")
 	if o == nil {
 		return nil
 	}
@@ -118,11 +129,53 @@ func (r *reader) http(v any, at string) *HTTPCall {
 	if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, h.Method) {
 		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE: a step changes something")
 	}
-	if why := MistakeInURL(h.URL); why != "" {
+	if why := mistakeInTarget(h.URL); why != "" {
 		r.fail(at+"/url", CodeInvalidURL, "%s", why)
 	}
 	h.Headers = r.headers(o, at)
+	if v := o["body"]; v != nil {
+		h.Body = r.template(v, at+"/body")
+	}
+	switch v := o["form"].(type) {
+	case nil:
+	case map[string]any:
+		if h.Form = r.template(v, at+"/form"); h.Body != nil {
+			r.fail(at+"/form", CodeInvalid, "cannot be combined with body: a request has one of them")
+		}
+	default:
+		r.fail(at+"/form", CodeInvalid, "must be an object")
+	}
 	return h
+}
+
+// mistakeInTarget is MistakeInURL for a URL with expressions. They may stand in its path and
+// query only, so that registration sees where every request goes.
+func mistakeInTarget(s string) string {
+	if !expression.Has(s) {
+		return MistakeInURL(s)
+	}
+	rest := s
+	if scheme, after, ok := strings.Cut(s, "://"); ok && !strings.Contains(scheme, "${") {
+		rest = after
+	}
+	if host := rest[:strings.Index(rest, "${")]; !strings.ContainsAny(host, "/?") {
+		return "has an expression in its scheme, host or port: write these as they are, and expressions only in the " +
+			"path and query"
+	}
+	t, err := expression.Shape(s)
+	switch {
+	case err != nil:
+		return err.Error()
+	case strings.Contains(t, "#"):
+		return "must not have a fragment"
+	}
+	way, _, _ := strings.Cut(t, "?")
+	for part := range strings.SplitSeq(way, "/") {
+		if part == "." || part == ".." {
+			return "has . or .. in its path: write the path that is meant"
+		}
+	}
+	return MistakeInURL(t)
 }
 
 // MistakeInURL returns what is wrong with the syntax of a participant's or a
@@ -185,7 +238,7 @@ func (r *reader) headers(m map[string]any, at string) map[string]string {
 			r.fail(here, CodeInvalid, "this header appears twice, in different letter case")
 		case !isText:
 			r.fail(here, CodeInvalid, "must be a string")
-		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
+		case !httpguts.ValidHeaderFieldName(key) || !expression.Has(value) && !httpguts.ValidHeaderFieldValue(value):
 			r.fail(here, CodeInvalid, "is not a valid header")
 		case OwnHeader(key):
 			r.fail(here, CodeInvalid, "this header is set by Skald itself")

@@ -4,8 +4,8 @@
 // A definition is immutable once registered; a saga is pinned to the version
 // it was created with (traps X15). Pure: values in, values out.
 //
-// Files, each on top of those before it: problems, reader, call, definition, failure, parse,
-// output, job, order, store, validate, yaml.
+// Files, each on top of those before it: problems, answer, reader, call, compiled, definition,
+// failure, parse, output, job, order, plan, store, validate, yaml.
 package workflow
 
 import (
@@ -32,6 +32,27 @@ type Definition struct {
 	// Output is the template of a completed saga's result; nil: the outputs of
 	// the steps by name. Canonical JSON.
 	Output json.RawMessage `json:"output,omitempty"`
+	// Expressions is the language of what stands in `${…}`. "": there are only references, in
+	// the output and in arguments of jobs, and everything else is text, as before there were
+	// expressions.
+	Expressions string `json:"expressions,omitempty"`
+	Plan        *Plan  `json:"-"` // what Expressions needs, else nil
+}
+
+// ExpressionsCEL is the language of expressions.
+const ExpressionsCEL = "cel"
+
+// UnmarshalJSON reads a stored definition; members that it does not know are an error. Client
+// input goes through Parse.
+func (d *Definition) UnmarshalJSON(b []byte) error {
+	type stored Definition
+	if err := strictly(b, (*stored)(d)); err != nil {
+		return err
+	}
+	if d.Plan = nil; d.Expressions != "" {
+		d.Plan = &Plan{}
+	}
+	return nil
 }
 
 // Retention is how long ended sagas of a workflow stay live before they are
@@ -58,6 +79,7 @@ const Forever = -1
 type Step struct {
 	Name              string        `json:"name"`
 	Action            Call          `json:"action"`
+	Answer            *Answer       `json:"answer,omitempty"` // to the action
 	Compensation      Compensation  `json:"compensation"`
 	DependsOn         []string      `json:"depends_on,omitempty"` // steps that must be done before
 	TimeoutMS         int64         `json:"timeout_ms,omitempty"` // one call; 0: the server's default

@@ -2,7 +2,6 @@ package workflow
 
 import (
 	"encoding/json"
-	"fmt"
 
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -31,23 +30,6 @@ func (r *reader) job(m map[string]any, at string) Call {
 		c.Args = r.template(v, at+"/args")
 	}
 	return c
-}
-
-// templates checks the references in the arguments of all jobs, which may name
-// any step of the workflow.
-func (r *reader) templates(steps []Step) {
-	names := namesOf(steps)
-	check := func(c Call, at string) {
-		var v any
-		if c.Args != nil && json.Unmarshal(c.Args, &v) == nil {
-			r.references(v, at, names)
-		}
-	}
-	for i := range steps {
-		at := fmt.Sprintf("/steps/%d", i)
-		check(steps[i].Action, at+"/args")
-		check(steps[i].Compensation.Call, at+"/compensation/args")
-	}
 }
 
 // JobArgs fills in the arguments of a job from the payload and the outputs of

@@ -179,7 +179,7 @@ func TestEveryMistakeHasItsCodeAndPointer(t *testing.T) {
 		{"a transport that is no object", acting(`{"http":[]}`), bad, []string{"/steps/0/action/http"}},
 		{"a method that changes nothing", acting(`{"http":{"url":"http://h/","method":"GET"}}`), bad, []string{"/steps/0/action/http/method"}},
 		{"a method in lower case", acting(`{"http":{"url":"http://h/","method":"post"}}`), bad, []string{"/steps/0/action/http/method"}},
-		{"an unknown field in a call", acting(`{"http":{"url":"http://h/","body":1}}`), bad, []string{"/steps/0/action/http/body"}},
+		{"an unknown field in a call", acting(`{"http":{"url":"http://h/","query":1}}`), bad, []string{"/steps/0/action/http/query"}},
 		{"no URL", acting(`{"http":{}}`), workflow.CodeInvalidURL, []string{"/steps/0/action/http/url"}},
 		{"no compensation", flow(`{"name":"s","action":{"http":{"url":"http://h/"}}}`), workflow.CodeMissingCompensation, []string{"/steps/0/compensation"}},
 		{"a null compensation", undoing(`null`), workflow.CodeMissingCompensation, []string{"/steps/0/compensation"}},

@@ -58,8 +58,8 @@ func parseReference(s string, known func(step string) bool) (reference, error) {
 	}
 }
 
-// output reads the declaration and checks every reference in it.
-func (r *reader) output(v any, steps []Step) json.RawMessage {
+// output reads the declaration.
+func (r *reader) output(v any) json.RawMessage {
 	if v == nil {
 		return nil
 	}
@@ -67,16 +67,7 @@ func (r *reader) output(v any, steps []Step) json.RawMessage {
 		r.fail("/output", CodeInvalid, "must be an object")
 		return nil
 	}
-	r.references(v, "/output", namesOf(steps))
 	return r.template(v, "/output")
-}
-
-func namesOf(steps []Step) map[string]bool {
-	names := make(map[string]bool, len(steps))
-	for i := range steps {
-		names[steps[i].Name] = true
-	}
-	return names
 }
 
 // template returns v as canonical JSON.
@@ -92,25 +83,6 @@ func (r *reader) template(v any, at string) json.RawMessage {
 		r.fail(at, CodeInvalid, "has more than %d bytes", maxOutput)
 	}
 	return b
-}
-
-func (r *reader) references(v any, at string, steps map[string]bool) {
-	switch v := v.(type) {
-	case string:
-		if strings.HasPrefix(v, "${") {
-			if _, err := parseReference(v, func(s string) bool { return steps[s] }); err != nil {
-				r.fail(at, CodeInvalid, "%s", err)
-			}
-		}
-	case []any:
-		for i, e := range v {
-			r.references(e, at+"/"+strconv.Itoa(i), steps)
-		}
-	case map[string]any:
-		for _, key := range sortedKeys(v) {
-			r.references(v[key], at+"/"+strictjson.Token(key), steps)
-		}
-	}
 }
 
 // Result fills in the output declaration from the payload and the outputs of the

@@ -41,6 +41,9 @@ func parse(doc any, l Limits) (*Definition, error) {
 	declared := d.Steps
 	d.Steps = r.ordered(declared)
 	r.pivot(declared, d.Steps)
+	if len(d.Steps) > 0 {
+		r.expressions(d, declared)
+	}
 	if len(r.problems) > 0 {
 		return nil, invalid(r.problems)
 	}

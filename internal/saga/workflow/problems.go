@@ -39,6 +39,10 @@ var (
 		"The server's egress rules do not allow the URL of a participant, so it could never be called: an "+
 			"address or port that is closed, or an address in an unusual spelling. See `egress` in "+
 			"docs/configuration.md.", 422)
+	CodeExpression = Problems.Add("WORKFLOW_EXPRESSION", "Invalid expression",
+		"What stands in `${…}`, or a rule of an answer, cannot be evaluated: it does not compile, names something that "+
+			"does not exist or that cannot have happened yet, or is not true or false where it has to be. See "+
+			"docs/workflows.md.", 422)
 	CodeMissingCompensation = Problems.Add("WORKFLOW_MISSING_COMPENSATION", "Missing compensation",
 		"A step has no compensation. If there is nothing to compensate, write `compensation: none`.", 422)
 	CodeCompensationAfterPivot = Problems.Add("WORKFLOW_COMPENSATION_AFTER_PIVOT", "Compensation after the pivot",

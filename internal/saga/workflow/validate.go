@@ -27,6 +27,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		"retention",
 		"steps",
 		"output",
+		"expressions",
 	)
 	d := &Definition{
 		Name:                  r.name(m, ""),
@@ -60,8 +61,10 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		seen[s.Name] = i
 		d.Steps = append(d.Steps, s)
 	}
-	r.templates(d.Steps)
-	d.Output = r.output(m["output"], d.Steps)
+	d.Output = r.output(m["output"])
+	if v := m["expressions"]; v != nil && v != ExpressionsCEL {
+		r.fail("/expressions", CodeInvalid, "must be %q; the server adds it where it is needed", ExpressionsCEL)
+	}
 	return d
 }
 
@@ -92,6 +95,7 @@ func (r *reader) step(v any, at string) Step {
 		"action",
 		"job",
 		"args",
+		"answer",
 		"compensation",
 		"depends_on",
 		"timeout_ms",
@@ -121,6 +125,10 @@ func (r *reader) step(v any, at string) Step {
 		}
 	}
 	s.Action = r.action(m, at)
+	s.Answer = r.answer(m, at, s.Action.Job != "")
+	if a, _ := m["action"].(map[string]any); a["answer"] != nil {
+		r.fail(at+"/action/answer", CodeInvalid, "belongs beside action, as a member of the step")
+	}
 	if s.Action.Job != "" && s.Retry != nil {
 		r.fail(at+"/retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")
 	}
@@ -134,6 +142,7 @@ func (r *reader) step(v any, at string) Step {
 			break
 		}
 		s.Compensation.Call = r.call(c, at+"/compensation")
+		s.Compensation.Answer = r.undoAnswer(c, at+"/compensation", s.Compensation.Job != "")
 	}
 	if s.Compensation.Job != "" && s.CompensationRetry != nil {
 		r.fail(at+"/compensation_retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")

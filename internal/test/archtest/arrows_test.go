@@ -119,6 +119,7 @@ func TestPagesUseOnlyTheContract(t *testing.T) {
 
 // drivers may be imported only by these packages, or kinds of packages.
 var drivers = map[string][]string{
+	"cel.dev/cel-go/":                {"internal/saga/expression"},
 	"github.com/jmoiron/sqlx":        {"store"},
 	"github.com/lib/pq":              {"store", "db", "internal/postgres/devpg", "internal/test/testdb", "internal/test/pgtest"},
 	"github.com/hashicorp/vault/api": {"internal/secret/vault"},

@@ -42,7 +42,7 @@ var promises = []Mutant{
 		Old: "\ttodo := newWork(records, in.Batch, in.BatchBytes)\n",
 		New: "\tif err := in.commit(ctx, ends); err != nil {\n\t\treturn err\n\t}\n" +
 			"\ttodo := newWork(records, in.Batch, in.BatchBytes)\n"},
-	{Rows: "3.4, F05", File: "internal/saga/run.go",
+	{Rows: "3.4, F05", File: "internal/saga/call.go",
 		Old: "\tif reruns > 0 { //",
 		New: "\tc.Key += fmt.Sprintf(\"-%d\", r.Attempt)\n\tif reruns > 0 { //"},
 	{Rows: "D4", File: "db/migrations/0250_dlq_order_keys.sql",

@@ -12,7 +12,7 @@ var whole = []Mutant{
 		New: "       current_setting('full_page_writes') = 'never',"},
 	{Rows: "A-12", File: "internal/jobrun/jobworker/jobworker.go",
 		Old: "f.LeaderEpoch == s.w.epoch {", New: "f.LeaderEpoch <= s.w.epoch {"},
-	{Rows: "F66, S1-66", File: "internal/saga/run.go",
+	{Rows: "F66, S1-66", File: "internal/saga/call.go",
 		Old: "\tif reruns > 0 { //",
 		New: "\tc.Key += fmt.Sprintf(\"-%d\", r.LeaseEpoch)\n\tif reruns > 0 { //"},
 	{Rows: "one-product 7", File: "internal/audit/timelinedb/timelines.go",

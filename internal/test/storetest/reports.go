@@ -10,9 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
-var reports = []contract{
+var aboutMany = []contract{
 	{"a series counts every saga once, in the bucket of its creation", countedOverTime},
 	{"attempts are read of live and archived sagas of a workflow, all those of a saga together", attemptsRead},
 	{"the calls of other sagas to a host are read, with how the last attempt of each ended", callsToAHost},
@@ -23,15 +24,15 @@ func countedOverTime(f *fixture) {
 	first := all[len(all)-1].CreatedAt
 	for _, tt := range []struct {
 		name   string
-		filter saga.SeriesFilter
+		filter reports.SeriesFilter
 	}{
-		{"by the minute", saga.SeriesFilter{Bucket: time.Minute, From: first.Add(-3 * time.Minute), To: first.Add(4 * time.Minute)}},
-		{"of a workflow", saga.SeriesFilter{WorkflowName: "refund", Bucket: time.Minute, From: first.Add(-time.Minute), To: first.Add(3 * time.Minute)}},
-		{"of an unused workflow", saga.SeriesFilter{WorkflowName: "refun_", Bucket: time.Minute, From: first, To: first.Add(3 * time.Minute)}},
-		{"by five minutes", saga.SeriesFilter{Bucket: 5 * time.Minute, From: first.Add(-5 * time.Minute), To: first.Add(20 * time.Minute)}},
-		{"by the hour", saga.SeriesFilter{Bucket: time.Hour, From: first.Add(-2 * time.Hour), To: first.Add(3 * time.Hour)}},
-		{"by the day", saga.SeriesFilter{Bucket: 24 * time.Hour, From: first.Add(-48 * time.Hour), To: first.Add(48 * time.Hour)}},
-		{"before there were any", saga.SeriesFilter{Bucket: time.Hour, From: first.Add(-5 * time.Hour), To: first.Add(-2 * time.Hour)}},
+		{"by the minute", reports.SeriesFilter{Bucket: time.Minute, From: first.Add(-3 * time.Minute), To: first.Add(4 * time.Minute)}},
+		{"of a workflow", reports.SeriesFilter{WorkflowName: "refund", Bucket: time.Minute, From: first.Add(-time.Minute), To: first.Add(3 * time.Minute)}},
+		{"of an unused workflow", reports.SeriesFilter{WorkflowName: "refun_", Bucket: time.Minute, From: first, To: first.Add(3 * time.Minute)}},
+		{"by five minutes", reports.SeriesFilter{Bucket: 5 * time.Minute, From: first.Add(-5 * time.Minute), To: first.Add(20 * time.Minute)}},
+		{"by the hour", reports.SeriesFilter{Bucket: time.Hour, From: first.Add(-2 * time.Hour), To: first.Add(3 * time.Hour)}},
+		{"by the day", reports.SeriesFilter{Bucket: 24 * time.Hour, From: first.Add(-48 * time.Hour), To: first.Add(48 * time.Hour)}},
+		{"before there were any", reports.SeriesFilter{Bucket: time.Hour, From: first.Add(-5 * time.Hour), To: first.Add(-2 * time.Hour)}},
 	} {
 		tt.filter.From, tt.filter.To = tt.filter.From.Truncate(tt.filter.Bucket), tt.filter.To.Truncate(tt.filter.Bucket)
 		f.t.Run(tt.name, func(t *testing.T) {
@@ -40,12 +41,12 @@ func countedOverTime(f *fixture) {
 	}
 	hour := first.Truncate(time.Hour)
 	f.archive(f.everythingEnded())
-	wantSeries(f, all, saga.SeriesFilter{Bucket: time.Hour, From: hour, To: hour.Add(2 * time.Hour)})
+	wantSeries(f, all, reports.SeriesFilter{Bucket: time.Hour, From: hour, To: hour.Add(2 * time.Hour)})
 }
 
-func wantSeries(f *fixture, all []saga.Saga, filter saga.SeriesFilter) {
+func wantSeries(f *fixture, all []saga.Saga, filter reports.SeriesFilter) {
 	f.t.Helper()
-	want := make([]saga.SeriesBucket, filter.Buckets())
+	want := make([]reports.SeriesBucket, filter.Buckets())
 	took := make([][]time.Duration, filter.Buckets())
 	for _, s := range only(all, filter.Matches) {
 		n := int(s.CreatedAt.Sub(filter.From) / filter.Bucket)
@@ -55,15 +56,15 @@ func wantSeries(f *fixture, all []saga.Saga, filter saga.SeriesFilter) {
 		}
 	}
 	for n := range want {
-		d := saga.DurationsOf(took[n])
-		want[n].Durations = saga.Durations{Count: d.Count, P50: d.P50, P95: d.P95}
+		d := reports.DurationsOf(took[n])
+		want[n].Durations = reports.Durations{Count: d.Count, P50: d.P50, P95: d.P95}
 	}
 	before := f.now()
 	got, err := f.Reports.Series(f.t.Context(), f.tenant.ID, filter)
 	if err != nil {
 		f.t.Fatalf("series %+v: %v", filter, err)
 	}
-	if diff := cmp.Diff(want, got.Buckets, cmpopts.IgnoreFields(saga.Durations{}, "P99", "Greatest")); diff != "" {
+	if diff := cmp.Diff(want, got.Buckets, cmpopts.IgnoreFields(reports.Durations{}, "P99", "Greatest")); diff != "" {
 		f.t.Errorf("series %+v (-want +got):\n%s", filter, diff)
 	}
 	if d := got.AsOf.Sub(before); d < -time.Second || d > time.Minute {
@@ -73,9 +74,9 @@ func wantSeries(f *fixture, all []saga.Saga, filter saga.SeriesFilter) {
 
 func attemptsRead(f *fixture) {
 	all := library(f)
-	want := map[string]saga.AttemptSample{}
+	want := map[string]reports.AttemptSample{}
 	for _, name := range []string{"order", "refund"} {
-		var sample saga.AttemptSample
+		var sample reports.AttemptSample
 		for _, s := range all {
 			if s.WorkflowName != name {
 				continue
@@ -84,21 +85,21 @@ func attemptsRead(f *fixture) {
 			logs := f.load(s.ID).Logs
 			slices.SortStableFunc(logs, func(a, b saga.StepLog) int { return a.Attempt - b.Attempt })
 			for i := range logs {
-				sample.Attempts = append(sample.Attempts, logs[i].Sampled())
+				sample.Attempts = append(sample.Attempts, reports.Sampled(&logs[i]))
 			}
 		}
 		if want[name] = sample; len(sample.Attempts) == 0 {
 			f.t.Fatalf("sagas of %s have no attempts", name)
 		}
 	}
-	read := func(filter saga.AttemptFilter) saga.AttemptSample {
+	read := func(filter reports.AttemptFilter) reports.AttemptSample {
 		got, err := f.Reports.Attempts(f.t.Context(), f.tenant.ID, filter)
 		if err != nil {
 			f.t.Fatalf("attempts %+v: %v", filter, err)
 		}
 		return got
 	}
-	wide := saga.AttemptFilter{From: f.now().Add(-2 * time.Hour), To: f.now().Add(time.Hour)}
+	wide := reports.AttemptFilter{From: f.now().Add(-2 * time.Hour), To: f.now().Add(time.Hour)}
 	check := func(when string) {
 		f.t.Helper()
 		for name, sample := range want {
@@ -116,7 +117,7 @@ func attemptsRead(f *fixture) {
 	check("live")
 	f.archive(f.everythingEnded())
 	check("archived")
-	for name, filter := range map[string]saga.AttemptFilter{
+	for name, filter := range map[string]reports.AttemptFilter{
 		"of another version":  {WorkflowName: "order", WorkflowVersion: 2, From: wide.From, To: wide.To},
 		"of no workflow":      {WorkflowName: "orde_", From: wide.From, To: wide.To},
 		"of a time without":   {WorkflowName: "order", From: wide.From.Add(-time.Hour), To: wide.From},

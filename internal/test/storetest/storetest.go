@@ -1,4 +1,4 @@
-// Package storetest tests the contracts of saga.Store, saga.Ownership, saga.Reports,
+// Package storetest tests the contracts of saga.Store, saga.Ownership, reports.Reports,
 // saga.Archive, saga.Notes, trail.Trail, trail.Chain, workflow.Store and access.Store. Every store runs the
 // suite, so that the one in memory behaves like the one on PostgreSQL. Package eventtest builds
 // on it for webhooks and publications.
@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -31,7 +32,7 @@ type Env struct {
 	Ownership    saga.Ownership
 	Archive      saga.Archive
 	Notes        saga.Notes
-	Reports      saga.Reports
+	Reports      reports.Reports
 	Workflows    workflow.Store
 	Trail        trail.Trail
 	Chain        trail.Chain
@@ -65,7 +66,7 @@ type Contract[F any] struct {
 // contract is a Contract that is tested on one tenant.
 type contract = Contract[*fixture]
 
-// Sagas tests saga.Store and saga.Reports. open returns a new Env that lasts as long as its test.
+// Sagas tests saga.Store and reports.Reports. open returns a new Env that lasts as long as its test.
 func Sagas(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t) // one store for all: each test has its own tenant
 	run(t, map[string][]contract{
@@ -79,7 +80,7 @@ func Sagas(t *testing.T, open func(t *testing.T) Env) {
 		"tenants":       tenants,
 		"twins":         twins,
 		"statistics":    statistics,
-		"reports":       reports,
+		"reports":       aboutMany,
 		"interventions": interventions,
 	}, func(*testing.T) Env { return env })
 }

@@ -1,4 +1,4 @@
-package saga
+package reports
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Limits of reading attempts for statistics.
@@ -25,9 +27,9 @@ type AttemptFilter struct {
 }
 
 // Matches reports whether a saga is selected.
-func (f *AttemptFilter) Matches(s *Saga) bool {
+func (f *AttemptFilter) Matches(s *saga.Saga) bool {
 	return s.WorkflowName == f.WorkflowName && (f.WorkflowVersion == 0 || s.WorkflowVersion == f.WorkflowVersion) &&
-		within(s.CreatedAt, f.From, f.To)
+		saga.Within(s.CreatedAt, f.From, f.To)
 }
 
 // AttemptSample holds the attempts of some sagas, grouped by saga and in order.
@@ -42,9 +44,9 @@ type SampledAttempt struct {
 	SagaID    uuid.UUID
 	StepIndex int
 	StepName  string
-	Action    Action
+	Action    saga.Action
 	Attempt   int
-	Status    LogStatus
+	Status    saga.LogStatus
 	Final     bool
 	Outcome   string // empty: none
 	StartedAt time.Time
@@ -52,7 +54,7 @@ type SampledAttempt struct {
 }
 
 // Sampled returns the part of a step log that statistics need.
-func (l *StepLog) Sampled() SampledAttempt {
+func Sampled(l *saga.StepLog) SampledAttempt {
 	a := SampledAttempt{
 		SagaID: l.SagaID, StepIndex: l.StepIndex, StepName: l.StepName, Action: l.Action, Attempt: l.Attempt,
 		Status: l.Status, Final: l.Final, StartedAt: l.StartedAt,
@@ -63,8 +65,8 @@ func (l *StepLog) Sampled() SampledAttempt {
 	switch {
 	case l.Outcome != nil:
 		a.Outcome = *l.Outcome
-	case l.Status == LogSkipped && l.Response != nil: // an operator's record of a manual compensation
-		a.Outcome = outcomeOperator
+	case l.Status == saga.LogSkipped && l.Response != nil: // an operator's record of a manual compensation
+		a.Outcome = saga.OutcomeOperator
 	}
 	return a
 }
@@ -89,7 +91,7 @@ func DurationsOf(all []time.Duration) Durations {
 type StepStatistics struct {
 	StepName  string
 	StepIndex int // in the newest saga
-	Action    Action
+	Action    saga.Action
 	Sagas     int // with at least one attempt
 	Attempts  int
 	Running   int
@@ -128,12 +130,12 @@ type stepCount struct {
 func (s *AttemptSample) ByStep() []StepStatistics {
 	type key struct {
 		name   string
-		action Action
+		action saga.Action
 	}
 	found := map[key]*stepCount{}
 	for i := range s.Attempts {
 		a := &s.Attempts[i]
-		if a.Status == LogSkipped && a.Outcome != outcomeOperator {
+		if a.Status == saga.LogSkipped && a.Outcome != saga.OutcomeOperator {
 			continue // there was nothing to undo
 		}
 		k := key{a.StepName, a.Action}
@@ -163,7 +165,7 @@ func (s *AttemptSample) ByStep() []StepStatistics {
 }
 
 func (c *stepCount) add(a *SampledAttempt) {
-	if a.Outcome == outcomeOperator {
+	if a.Outcome == saga.OutcomeOperator {
 		c.ByOperator++
 		c.began = time.Time{}
 		return
@@ -178,7 +180,7 @@ func (c *stepCount) add(a *SampledAttempt) {
 	if c.began.IsZero() {
 		c.began = a.StartedAt
 	}
-	if a.Status == LogRunning {
+	if a.Status == saga.LogRunning {
 		c.Running++
 		return
 	}
@@ -187,7 +189,7 @@ func (c *stepCount) add(a *SampledAttempt) {
 		c.whole = append(c.whole, max(a.EndedAt.Sub(c.began), 0))
 		c.began = time.Time{}
 	}
-	if a.Status == LogSuccess {
+	if a.Status == saga.LogSuccess {
 		c.Completed++
 		return
 	}

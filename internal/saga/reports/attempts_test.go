@@ -1,4 +1,4 @@
-package saga
+package reports
 
 import (
 	"testing"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 var (
@@ -14,15 +16,16 @@ var (
 )
 
 // tried is an attempt that began from seconds after noon and took so many.
-func tried(id uuid.UUID, name string, a Action, n int, status LogStatus, code string, from, took int) SampledAttempt {
+func tried(id uuid.UUID, name string, a saga.Action, n int, status saga.LogStatus, code string, from, took int,
+) SampledAttempt {
 	out := SampledAttempt{
-		SagaID: id, StepName: name, Action: a, Attempt: n, Status: status, Outcome: code, Final: status == LogSuccess,
+		SagaID: id, StepName: name, Action: a, Attempt: n, Status: status, Outcome: code, Final: status == saga.LogSuccess,
 		StartedAt: sampleAt.Add(time.Duration(from) * time.Second),
 	}
 	if name == "charge" {
 		out.StepIndex = 1
 	}
-	if status != LogRunning {
+	if status != saga.LogRunning {
 		out.EndedAt = out.StartedAt.Add(time.Duration(took) * time.Second)
 	}
 	return out
@@ -39,34 +42,34 @@ func seconds(n ...int) (all []time.Duration) {
 
 func TestAttemptsAreCountedByStep(t *testing.T) {
 	sample := AttemptSample{Attempts: []SampledAttempt{
-		tried(sampleOne, "charge", Execute, 1, LogTimeout, "timeout", 0, 30),
-		tried(sampleOne, "charge", Execute, 2, LogFailed, "http_503", 40, 1),
-		final(tried(sampleOne, "charge", Execute, 3, LogFailed, "http_409", 60, 2)),
+		tried(sampleOne, "charge", saga.Execute, 1, saga.LogTimeout, "timeout", 0, 30),
+		tried(sampleOne, "charge", saga.Execute, 2, saga.LogFailed, "http_503", 40, 1),
+		final(tried(sampleOne, "charge", saga.Execute, 3, saga.LogFailed, "http_409", 60, 2)),
 		// Tried again by an operator, a new round.
-		tried(sampleOne, "charge", Execute, 4, LogFailed, "http_503", 100, 1),
-		tried(sampleOne, "charge", Execute, 5, LogSuccess, "http_200", 110, 3),
-		tried(sampleTwo, "charge", Execute, 1, LogRunning, "", 200, 0),
-		tried(sampleOne, "reserve", Execute, 1, LogSuccess, "http_200", 0, 1),
-		tried(sampleTwo, "reserve", Execute, 1, LogFailed, "http_503", 0, 1),
-		final(tried(sampleTwo, "reserve", Execute, 1, LogSuccess, outcomeOperator, 9, 0)),
-		tried(sampleOne, "reserve", Compensate, 1, LogSuccess, "http_204", 300, 1),
-		final(tried(sampleTwo, "charge", Compensate, 1, LogSkipped, "", 0, 0)), // nothing to undo
+		tried(sampleOne, "charge", saga.Execute, 4, saga.LogFailed, "http_503", 100, 1),
+		tried(sampleOne, "charge", saga.Execute, 5, saga.LogSuccess, "http_200", 110, 3),
+		tried(sampleTwo, "charge", saga.Execute, 1, saga.LogRunning, "", 200, 0),
+		tried(sampleOne, "reserve", saga.Execute, 1, saga.LogSuccess, "http_200", 0, 1),
+		tried(sampleTwo, "reserve", saga.Execute, 1, saga.LogFailed, "http_503", 0, 1),
+		final(tried(sampleTwo, "reserve", saga.Execute, 1, saga.LogSuccess, saga.OutcomeOperator, 9, 0)),
+		tried(sampleOne, "reserve", saga.Compensate, 1, saga.LogSuccess, "http_204", 300, 1),
+		final(tried(sampleTwo, "charge", saga.Compensate, 1, saga.LogSkipped, "", 0, 0)), // nothing to undo
 	}}
 	code := func(code string, attempts, gaveUp, at int, of uuid.UUID) StepFailures {
 		return StepFailures{code, attempts, gaveUp, sampleAt.Add(time.Duration(at) * time.Second), of}
 	}
 	want := []StepStatistics{
 		{
-			StepName: "reserve", Action: Execute, Sagas: 2, Attempts: 2, Completed: 1, Failed: 1, ByOperator: 1,
+			StepName: "reserve", Action: saga.Execute, Sagas: 2, Attempts: 2, Completed: 1, Failed: 1, ByOperator: 1,
 			Each: DurationsOf(seconds(1, 1)), Whole: DurationsOf(seconds(1)),
 			Failures: []StepFailures{code("http_503", 1, 0, 1, sampleTwo)},
 		},
 		{
-			StepName: "reserve", Action: Compensate, Sagas: 1, Attempts: 1, Completed: 1,
+			StepName: "reserve", Action: saga.Compensate, Sagas: 1, Attempts: 1, Completed: 1,
 			Each: DurationsOf(seconds(1)), Whole: DurationsOf(seconds(1)),
 		},
 		{
-			StepName: "charge", StepIndex: 1, Action: Execute, Sagas: 2, Attempts: 6, Running: 1, Completed: 1, Failed: 4,
+			StepName: "charge", StepIndex: 1, Action: saga.Execute, Sagas: 2, Attempts: 6, Running: 1, Completed: 1, Failed: 4,
 			GaveUp: 1, Retries: 4, Each: DurationsOf(seconds(30, 1, 2, 1, 3)), Whole: DurationsOf(seconds(62, 13)),
 			Failures: []StepFailures{
 				code("http_503", 2, 0, 101, sampleOne), code("http_409", 1, 1, 62, sampleOne),

@@ -1,10 +1,16 @@
-package saga
+// Package reports is the rules of figures about many sagas: counts by state, over time, and of the
+// attempts of steps, with the contract that the stores implement.
+//
+// Files, each on top of those before it: attempts, statistics.
+package reports
 
 import (
 	"context"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // StatisticsFilter selects the sagas that are counted; zero fields do not restrict.
@@ -16,8 +22,9 @@ type StatisticsFilter struct {
 }
 
 // Matches reports whether a saga of the tenant is counted.
-func (f *StatisticsFilter) Matches(s *Saga) bool {
-	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && within(s.CreatedAt, f.CreatedFrom, f.CreatedTo)
+func (f *StatisticsFilter) Matches(s *saga.Saga) bool {
+	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) &&
+		saga.Within(s.CreatedAt, f.CreatedFrom, f.CreatedTo)
 }
 
 // Statistics counts a tenant's sagas as of one point in time.
@@ -32,7 +39,7 @@ type Statistics struct {
 type DefinitionStatistics struct {
 	WorkflowName    string
 	WorkflowVersion int
-	ByState         [9]int64 // indexed by State
+	ByState         [9]int64 // indexed by saga.State
 	NeedsAttention  int64
 	// Timed counts sagas with a start and an end; Duration is the sum of their durations.
 	Timed         int64
@@ -50,7 +57,7 @@ func (d *DefinitionStatistics) Total() int64 {
 }
 
 // Count returns the number of those in one of states.
-func (d *DefinitionStatistics) Count(states ...State) int64 {
+func (d *DefinitionStatistics) Count(states ...saga.State) int64 {
 	var n int64
 	for _, s := range states {
 		n += d.ByState[s]
@@ -76,8 +83,8 @@ type SeriesFilter struct {
 }
 
 // Matches reports whether a saga of the tenant is counted.
-func (f *SeriesFilter) Matches(s *Saga) bool {
-	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && within(s.CreatedAt, f.From, f.To)
+func (f *SeriesFilter) Matches(s *saga.Saga) bool {
+	return (f.WorkflowName == "" || s.WorkflowName == f.WorkflowName) && saga.Within(s.CreatedAt, f.From, f.To)
 }
 
 // Buckets returns how many there are.
@@ -95,7 +102,7 @@ type Series struct {
 // SeriesBucket counts the sagas created in one bucket. Durations are those of ended ones
 // among the newest TimedEach.
 type SeriesBucket struct {
-	ByState   [9]int64 // indexed by State
+	ByState   [9]int64 // indexed by saga.State
 	Durations Durations
 }
 
@@ -108,7 +115,7 @@ func (b *SeriesBucket) Total() (n int64) {
 }
 
 // Count returns the number of those in one of states.
-func (b *SeriesBucket) Count(states ...State) (n int64) {
+func (b *SeriesBucket) Count(states ...saga.State) (n int64) {
 	for _, s := range states {
 		n += b.ByState[s]
 	}
@@ -128,10 +135,10 @@ type Reports interface {
 	Attempts(ctx context.Context, tenant uuid.UUID, f AttemptFilter) (AttemptSample, error)
 	// Errors groups a tenant's sagas that failed or need attention by their error, at most
 	// MostExamined of them.
-	Errors(ctx context.Context, tenant uuid.UUID, f ErrorFilter) (Errors, error)
+	Errors(ctx context.Context, tenant uuid.UUID, f saga.ErrorFilter) (saga.Errors, error)
 	// Calls returns the last attempt, if it has ended, of each call to a host that the newest MostCallers sagas of a
 	// workflow and the newest MostCallers of the tenant have made, archived sagas excepted; in any order.
-	Calls(ctx context.Context, tenant uuid.UUID, f CallsFilter) ([]OtherCall, error)
+	Calls(ctx context.Context, tenant uuid.UUID, f saga.CallsFilter) ([]saga.OtherCall, error)
 	// RollUp maintains the counts that keep Statistics fast, without changing its results. It
 	// is called periodically; if several nodes call it at once, only one does the work.
 	RollUp(ctx context.Context) error

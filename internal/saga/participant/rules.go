@@ -1,0 +1,93 @@
+package participant
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/expression"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// answerValues are what the rules for answers see.
+type answerValues struct {
+	a    *answer
+	body json.RawMessage // nil: none, or not JSON
+}
+
+// Variable implements expression.Values.
+func (v answerValues) Variable(name string) (json.RawMessage, bool) {
+	switch name {
+	case "status":
+		return strconv.AppendInt(nil, int64(v.a.status), 10), true
+	case "headers":
+		all := make(map[string]string, len(v.a.header))
+		for header, values := range v.a.header {
+			all[strings.ToLower(header)] = cleaned(strings.Join(values, ", "))
+		}
+		j, err := strictjson.Encode(all)
+		return j, err == nil
+	case "body":
+		return v.body, v.body != nil
+	}
+	return nil, false
+}
+
+// Step implements expression.Values.
+func (answerValues) Step(string) (json.RawMessage, bool) { return nil, false }
+
+// judged returns the outcome of an answer by the rules of the definition. An answer that they
+// cannot judge is unknown.
+func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
+	v := answerValues{a: &a}
+	if body, err := c.canonical(a.body); err == nil && a.whole() {
+		v.body = body
+	}
+	e := expression.Evaluate(v)
+	word, err := rules.Judge(e)
+	if err != nil {
+		return unjudged(err)
+	}
+	code := "http_" + strconv.Itoa(a.status)
+	switch word {
+	case workflow.AnswerRefused:
+		return c.unsuccessful(saga.Refused, retry.Refused, code, a)
+	case workflow.AnswerNotApplied:
+		return c.unsuccessful(saga.NotApplied, retry.Unavailable, code, a)
+	case workflow.AnswerUnknown:
+		return c.unsuccessful(saga.Unknown, retry.BadResponse, code, a)
+	case workflow.AnswerDone:
+	default:
+		if o := c.answered(a); !a.success() {
+			return o
+		}
+	}
+	if a.tooLarge {
+		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
+			fmt.Sprintf("the answer (status %d) is larger than %d bytes", a.status, c.cfg.MaxResponseBytes))
+	}
+	output, kept, err := rules.Output(e)
+	switch {
+	case err != nil:
+		return unjudged(err)
+	case !kept:
+		return c.done(a)
+	case int64(len(output)) > c.cfg.MaxResponseBytes:
+		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
+			fmt.Sprintf("the step's output is larger than %d bytes", c.cfg.MaxResponseBytes))
+	}
+	return saga.Outcome{Verdict: saga.Done, Output: output}
+}
+
+func unjudged(err error) saga.Outcome {
+	message := "the rules for its answer cannot be evaluated"
+	if f := (*expression.Failure)(nil); errors.As(err, &f) {
+		message = "the answer does not fit its rules: " + f.Error()
+	}
+	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, message)
+}

@@ -1,0 +1,118 @@
+package workflow
+
+import (
+	"encoding/json"
+
+	"github.com/skald-saga/skald/internal/saga/expression"
+)
+
+// Answer says what the answers of a participant mean. Its rules are expressions, "" where there
+// is none.
+type Answer struct {
+	Done       string `json:"done,omitempty"`
+	Refused    string `json:"refused,omitempty"`
+	NotApplied string `json:"not_applied,omitempty"`
+	Unknown    string `json:"unknown,omitempty"`
+	// Output is the template of the step's output; nil: the body.
+	Output json.RawMessage `json:"output,omitempty"`
+}
+
+// answerRules are the members of Answer that are rules, in the order in which they are asked.
+var answerRules = []string{"done", "refused", "not_applied", "unknown"}
+
+func (a *Answer) rule(word string) string {
+	return map[string]string{
+		"done": a.Done, "refused": a.Refused, "not_applied": a.NotApplied, "unknown": a.Unknown,
+	}[word]
+}
+
+// answer reads m["answer"], nil when it is absent.
+func (r *reader) answer(m map[string]any, at string, job bool) *Answer {
+	v := m["answer"]
+	if v == nil {
+		return nil
+	}
+	at += "/answer"
+	if job {
+		r.fail(at, CodeInvalid, "is not allowed for a job: its run says how it ended")
+		return nil
+	}
+	o := r.object(v, at, "done", "refused", "not_applied", "later", "unknown", "output")
+	if o["later"] != nil {
+		r.fail(at+"/later", CodeInvalid, "comes with waits, in a later version: until then let the participant answer "+
+			"when the work is done, or run the step as a job")
+	}
+	a := &Answer{
+		Done: r.text(o, at, "done", 4096), Refused: r.text(o, at, "refused", 4096),
+		NotApplied: r.text(o, at, "not_applied", 4096), Unknown: r.text(o, at, "unknown", 4096),
+	}
+	for _, word := range answerRules {
+		if _, isBool := o[word].(bool); isBool {
+			r.fail(at+"/"+word, CodeExpression, `must be an expression in a string, such as "status == 402"`)
+		}
+	}
+	if out := o["output"]; out != nil {
+		a.Output = r.template(out, at+"/output")
+	}
+	if a.Output == nil && a.Done == "" && a.Refused == "" && a.NotApplied == "" && a.Unknown == "" {
+		r.fail(at, CodeInvalid, "needs one of %v, or output", answerRules)
+		return nil
+	}
+	return a
+}
+
+// undoAnswer reads the answer of a compensation, which has no output.
+func (r *reader) undoAnswer(v any, at string, job bool) *Answer {
+	m, _ := v.(map[string]any)
+	a := r.answer(m, at, job)
+	if a != nil && a.Output != nil {
+		r.fail(at+"/answer/output", CodeInvalid, "is for actions: nothing is kept of the answer to a compensation")
+	}
+	return a
+}
+
+// Word is what a rule says an answer means; "": none was true, so its status decides.
+type Word string
+
+// Words.
+const (
+	AnswerDone       Word = "done"
+	AnswerRefused    Word = "refused"
+	AnswerNotApplied Word = "not_applied"
+	AnswerUnknown    Word = "unknown"
+)
+
+// Rules are an Answer ready to be asked.
+type Rules struct {
+	rules  []rule
+	output *expression.Template
+}
+
+type rule struct {
+	word Word
+	when *expression.Predicate
+}
+
+// Judge returns the word of the first rule that is true. The error is an *expression.Failure.
+func (r *Rules) Judge(e *expression.Evaluation) (Word, error) {
+	for i := range r.rules {
+		is, err := r.rules[i].when.True(e)
+		switch {
+		case err != nil:
+			return "", err
+		case is:
+			return r.rules[i].word, nil
+		}
+	}
+	return "", nil
+}
+
+// Output returns what is kept of an answer as the step's output; kept is false if that is its
+// body. The error is an *expression.Failure.
+func (r *Rules) Output(e *expression.Evaluation) (output json.RawMessage, kept bool, err error) {
+	if r.output == nil {
+		return nil, false, nil
+	}
+	output, err = r.output.Append(nil, e)
+	return output, true, err
+}

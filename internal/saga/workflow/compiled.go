@@ -1,0 +1,38 @@
+package workflow
+
+import (
+	"sync"
+
+	"github.com/skald-saga/skald/internal/saga/expression"
+)
+
+// Plan holds the compiled expressions of a definition. They are compiled when the first of
+// them is needed; definitions without expressions have no plan.
+type Plan struct {
+	once   sync.Once
+	steps  []stepPlan
+	output *expression.Template
+}
+
+// Equal is for comparisons of definitions: a plan says nothing that they do not.
+func (*Plan) Equal(*Plan) bool { return true }
+
+type stepPlan struct{ action, undo callPlan }
+
+// callPlan is what is compiled of one call.
+type callPlan struct {
+	target  *expression.Target
+	headers []headerPlan
+	body    *expression.Template
+	form    *expression.Form
+	args    *expression.Template
+	rules   *Rules
+}
+
+type headerPlan struct {
+	name string
+	text *expression.Text
+}
+
+// computed reports whether the request is not the one that is sent without expressions.
+func (p *callPlan) computed() bool { return p.target != nil || p.args != nil }

@@ -1,0 +1,284 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/skald-saga/skald/internal/saga/expression"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// planner compiles a definition. With fail, it also checks where each expression stands.
+type planner struct {
+	d        *Definition
+	fail     func(at string, err error)
+	at       func(step int) string // its pointer
+	computes bool
+}
+
+func (d *Definition) compiled() *Plan {
+	if d.Plan == nil {
+		return nil
+	}
+	d.Plan.once.Do(func() {
+		c := planner{d: d, fail: func(string, error) {}, at: func(int) string { return "" }}
+		d.Plan.steps, d.Plan.output = c.plan()
+	})
+	return d.Plan
+}
+
+func (d *Definition) callPlan(i int, undo bool) *callPlan {
+	p := d.compiled()
+	switch {
+	case p == nil || i >= len(p.steps):
+		return nil
+	case undo:
+		return &p.steps[i].undo
+	}
+	return &p.steps[i].action
+}
+
+// Computed reports whether a request of step i has expressions.
+func (d *Definition) Computed(i int, undo bool) bool {
+	p := d.callPlan(i, undo)
+	return p != nil && p.computed()
+}
+
+// Rules returns the rules for the answers to a call of step i, nil when there are none.
+func (d *Definition) Rules(i int, undo bool) *Rules {
+	if p := d.callPlan(i, undo); p != nil {
+		return p.rules
+	}
+	return nil
+}
+
+// Request is a request with its expressions evaluated.
+type Request struct {
+	HTTP        *HTTPCall // its method, URL and headers
+	Body        []byte    // nil: what Skald sends when the definition has no body
+	ContentType string    // "": JSON
+}
+
+// ContentForm is the content type of forms.
+const ContentForm = "application/x-www-form-urlencoded"
+
+var errHeaderValue = errors.New("it gives characters that a header cannot have")
+
+// Request evaluates the request of step i. The error is an *expression.Failure.
+func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Request, error) {
+	p := d.callPlan(i, undo)
+	by := d.Steps[i].Action.HTTP
+	if undo {
+		by = d.Steps[i].Compensation.HTTP
+	}
+	out := Request{HTTP: by}
+	changed := HTTPCall{Method: by.Method, Headers: by.Headers}
+	url, err := p.target.Append(nil, e)
+	if err != nil {
+		return out, pointed(err, "url")
+	}
+	changed.URL = string(url)
+	if len(p.headers) > 0 {
+		changed.Headers = maps.Clone(by.Headers)
+		for _, h := range p.headers {
+			value, err := h.text.Append(nil, e, nil)
+			if err == nil && !httpguts.ValidHeaderFieldValue(string(value)) {
+				err = &expression.Failure{Source: h.name, Why: errHeaderValue.Error()}
+			}
+			if err != nil {
+				return out, pointed(err, "headers/"+h.name)
+			}
+			changed.Headers[h.name] = string(value)
+		}
+	}
+	out.HTTP = &changed
+	switch {
+	case p.body != nil:
+		out.Body, err = p.body.Append(make([]byte, 0, 512), e)
+	case p.form != nil:
+		out.ContentType = ContentForm
+		out.Body, err = p.form.Append(make([]byte, 0, 256), e)
+	}
+	if err != nil && p.form != nil {
+		return out, pointed(err, "form")
+	}
+	return out, pointed(err, "body")
+}
+
+// pointed puts the member of the request before the pointer of a failure.
+func pointed(err error, member string) error {
+	var f *expression.Failure
+	if errors.As(err, &f) {
+		f.Pointer = member + f.Pointer
+	}
+	return err
+}
+
+// Arguments fills in the arguments of the job of step i; ok is false if they have no
+// expressions but references, which JobArgs fills in. The error is an *expression.Failure.
+func (d *Definition) Arguments(i int, undo bool, e *expression.Evaluation) (args []byte, ok bool, err error) {
+	p := d.callPlan(i, undo)
+	if p == nil || p.args == nil {
+		return nil, false, nil
+	}
+	e.Nulls = true
+	args, err = p.args.Append(nil, e)
+	return args, true, pointed(err, "args")
+}
+
+// Outcome fills in the output declaration; ok is false if it has no expressions but
+// references, which Result fills in. What gives nothing is null and missing.
+func (d *Definition) Outcome(e *expression.Evaluation) (result json.RawMessage, missing []string, ok bool) {
+	p := d.compiled()
+	if p == nil || p.output == nil {
+		return nil, nil, false
+	}
+	e.Nulls, e.Complete = true, true
+	result, err := p.output.Append(nil, e)
+	if err != nil { // never, as everything that fails is null
+		return nil, nil, false
+	}
+	return result, e.Missing, true
+}
+
+func (c *planner) plan() ([]stepPlan, *expression.Template) {
+	steps := make([]stepPlan, len(c.d.Steps))
+	for i := range c.d.Steps {
+		s, at := &c.d.Steps[i], c.at(i)
+		steps[i] = stepPlan{
+			c.call(&s.Action, i, expression.Action, at+"/action"),
+			c.call(&s.Compensation.Call, i, expression.Undo, at+"/compensation"),
+		}
+		steps[i].action.rules = c.rules(s.Answer, at+"/answer")
+		steps[i].undo.rules = c.rules(s.Compensation.Answer, at+"/compensation/answer")
+	}
+	if c.d.Output == nil {
+		return steps, nil
+	}
+	place := c.place(-1, expression.Result)
+	place.Lenient = true
+	return steps, c.template(c.d.Output, "/output", place)
+}
+
+// place says what an expression of step i can name. A compensation can name every step: those
+// that were not done are missing.
+func (c *planner) place(i int, site expression.Site) *expression.Place {
+	return &expression.Place{
+		Site: site, Known: c.d.hasStep,
+		Usable: func(name string) error {
+			if site != expression.Action && site != expression.Condition {
+				return nil
+			}
+			for k := range c.d.Steps {
+				if c.d.Steps[k].Name == name && k >= i {
+					return fmt.Errorf("step %q has not run when this one does: name an earlier step, or put this one "+
+						"after it with depends_on", name)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (c *planner) template(doc json.RawMessage, at string, p *expression.Place) *expression.Template {
+	t := expression.NewTemplate(doc, p, func(pointer string, err error) { c.fail(at+pointer, err) })
+	c.computes = c.computes || t.Computes || !p.Lenient
+	return t
+}
+
+func (c *planner) call(by *Call, i int, site expression.Site, at string) (p callPlan) {
+	if by.Args != nil {
+		place := c.place(i, site)
+		place.Lenient, place.Usable = true, nil
+		p.args = c.template(by.Args, strings.TrimSuffix(at, "/action")+"/args", place)
+		return p
+	}
+	if by.HTTP == nil {
+		return p
+	}
+	h, at := by.HTTP, at+"/http"
+	place := c.place(i, site)
+	is := h.Body != nil || h.Form != nil || expression.Has(h.URL)
+	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
+		if !expression.Has(h.Headers[name]) {
+			continue
+		}
+		is = true
+		text, err := expression.NewText(h.Headers[name], place)
+		if err != nil {
+			c.fail(at+"/headers/"+strictjson.Token(name), err)
+			continue
+		}
+		p.headers = append(p.headers, headerPlan{name, text})
+	}
+	if !is {
+		return p
+	}
+	c.computes = true
+	switch {
+	case h.Body != nil:
+		p.body = c.template(h.Body, at+"/body", place)
+	case h.Form != nil:
+		p.form = expression.NewForm(h.Form, place, func(pointer string, err error) { c.fail(at+"/form"+pointer, err) })
+	}
+	target, err := expression.NewTarget(h.URL, place)
+	if err != nil {
+		c.fail(at+"/url", err)
+		return callPlan{}
+	}
+	p.target = target
+	return p
+}
+
+func (c *planner) rules(a *Answer, at string) *Rules {
+	if a == nil {
+		return nil
+	}
+	c.computes = true
+	out, place := &Rules{}, &expression.Place{Site: expression.Answer}
+	for _, word := range answerRules {
+		source := a.rule(word)
+		if source == "" {
+			continue
+		}
+		when, err := expression.NewPredicate(source, place)
+		if err != nil {
+			c.fail(at+"/"+word, err)
+			continue
+		}
+		out.rules = append(out.rules, rule{Word(word), when})
+	}
+	if a.Output != nil {
+		out.output = c.template(a.Output, at+"/output", place)
+	}
+	return out
+}
+
+// expressions compiles everything in a definition to find the mistakes. declared are the
+// steps as they were written, whose positions pointers have.
+func (r *reader) expressions(d *Definition, declared []Step) {
+	position := make(map[string]int, len(declared))
+	for i := range declared {
+		position[declared[i].Name] = i
+	}
+	c := planner{
+		d: d, at: func(i int) string { return fmt.Sprintf("/steps/%d", position[d.Steps[i].Name]) },
+		fail: func(at string, err error) {
+			code := CodeExpression
+			if strings.HasPrefix(at, "/output") || strings.Contains(at+"/", "/args/") {
+				code = CodeInvalid // the code of these mistakes since before there were expressions
+			}
+			r.fail(at, code, "%s", err)
+		},
+	}
+	c.plan()
+	if c.computes {
+		d.Expressions, d.Plan = ExpressionsCEL, &Plan{}
+	}
+}
