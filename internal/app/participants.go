@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skald-saga/skald/internal/saga/gate"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // participantsChannel tells nodes that a participant has changed, and that sagas that waited for one
@@ -16,7 +17,10 @@ func (n *node) addParticipants(context.Context) error {
 	n.gate = gate.New(gate.Config{
 		Store: n.participants, Known: n.known, Node: n.name, Now: n.now, Log: n.opt.Log,
 		Due: func() { n.engine.Backlog() }, Moved: n.participantsChanged,
-		Round: func() { n.metrics.Loop("participants") },
+		Round: func(states map[registry.State]int) {
+			n.metrics.Loop("participants")
+			n.metrics.Gates(states)
+		},
 	})
 	if n.jobStores != nil {
 		n.jobStores.line.On(participantsChannel, func(string) {

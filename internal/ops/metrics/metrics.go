@@ -12,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // Metrics holds Skald's Prometheus metrics. Their names are part of the interface.
@@ -27,6 +28,7 @@ type Metrics struct {
 	batch    *prometheus.HistogramVec
 	live     *prometheus.GaugeVec
 	stuck    prometheus.Gauge
+	gates    *prometheus.GaugeVec
 	archived prometheus.Counter
 	bytes    *prometheus.GaugeVec
 	tuples   *prometheus.GaugeVec
@@ -97,6 +99,11 @@ func New(load func() (running, waiting int)) *Metrics {
 		"kind",
 	)
 	m.live = gauge("skald_sagas_live", "Unfinished sagas in the database, by state.", "state")
+	m.gates = gauge(
+		"skald_participants",
+		"Participants with a name, by the state of their gate as this node knows it.",
+		"state",
+	)
 	m.stuck = gauge(
 		"skald_sagas_stuck",
 		"Sagas that are neither owned nor due; any value but 0 indicates a bug.",
@@ -275,6 +282,13 @@ func (m *Metrics) Counted(stuck int, live map[saga.State]int) {
 		if !s.Terminal() {
 			m.live.WithLabelValues(s.String()).Set(float64(live[s]))
 		}
+	}
+}
+
+// Gates records in which states the gates of participants are.
+func (m *Metrics) Gates(by map[registry.State]int) {
+	for _, s := range registry.States {
+		m.gates.WithLabelValues(string(s)).Set(float64(by[s]))
 	}
 }
 

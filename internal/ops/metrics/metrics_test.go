@@ -18,6 +18,7 @@ import (
 	"github.com/skald-saga/skald/internal/ops/metrics"
 	"github.com/skald-saga/skald/internal/ops/storage"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -61,6 +62,10 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_sagas_ended_total{state="compensated"}`:           1,
 			`skald_saga_duration_seconds_sum{state="compensated"}`:   2,
 			`skald_saga_duration_seconds_count{state="compensated"}`: 1,
+		}},
+		{"gates", func(m *metrics.Metrics) { m.Gates(map[registry.State]int{registry.Held: 2}) }, map[string]float64{
+			`skald_participants{state="OPEN"}`: 0, `skald_participants{state="HELD"}`: 2,
+			`skald_participants{state="RELEASING"}`: 0,
 		}},
 		{"a call that is done", func(m *metrics.Metrics) {
 			m.Call(saga.Execute, &saga.Outcome{Verdict: saga.Done, StartedAt: noon, EndedAt: noon.Add(time.Second)})

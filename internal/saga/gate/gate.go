@@ -25,8 +25,8 @@ type Config struct {
 	// Due is called when sagas have become due. Moved is called when a gate has moved, so that other
 	// nodes look. Both may be nil.
 	Due, Moved func()
-	// Round is called after each round. Nil: not called.
-	Round func()
+	// Round is called after each round, with how many gates are in which state. Nil: not called.
+	Round func(states map[registry.State]int)
 }
 
 // Gate stands in front of the participants that this node calls. It is safe for concurrent use.
@@ -63,7 +63,7 @@ func New(cfg Config) *Gate {
 		cfg.Moved = nothing
 	}
 	if cfg.Round == nil {
-		cfg.Round = nothing
+		cfg.Round = func(map[registry.State]int) {}
 	}
 	g := &Gate{cfg: cfg, counts: map[id]*counted{}}
 	g.nodes.Store(1)
@@ -244,7 +244,9 @@ func (g *Gate) Round(ctx context.Context) error {
 			return err
 		}
 	}
-	g.cfg.Round()
+	states := map[registry.State]int{}
+	g.cfg.Known.Each(func(p *registry.Participant) { states[p.Gate.State]++ })
+	g.cfg.Round(states)
 	return nil
 }
 

@@ -317,6 +317,9 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 	post(t, api+"/webhooks", "", `{"url": "http://`+c.host+`/fails"}`)
 	post(t, api+"/sagas", "", c.saga("/done"))
 	c.fire("SkaldKafkaBehind", "SkaldWebhookDisabled")
+	c.call("PUT", api+"/participants/card", `{"base_url": "http://`+c.host+`/card"}`, nil)
+	post(t, api+"/participants/card/hold", "", `{"reason": "maintenance"}`)
+	c.fire("SkaldParticipantHeld")
 
 	// A run that no worker takes, and a table that is gone.
 	post(t, api+"/job-definitions", "",
