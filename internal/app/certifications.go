@@ -31,6 +31,7 @@ func (n *node) addExaminer(context.Context) error {
 		}
 		return to
 	}}
+	cfg.Round = func() { n.metrics.Loop("certifications") }
 	if n.jobStores != nil {
 		cfg.Queue = n.jobStores.certified
 	}

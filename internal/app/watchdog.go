@@ -57,6 +57,9 @@ func (n *node) watch() {
 	if n.letters != nil && n.letters.sources != nil {
 		n.loops.Watch("kafka_sources", stillness, false)
 	}
+	if n.jobStores != nil && n.cfg.Has(config.RoleEngine) {
+		n.loops.Watch("certifications", 10*stillness, false)
+	}
 	if n.jobs != nil {
 		n.loops.Watch("job_logs", max(10*stillness, 10*n.cfg.Jobs.UpkeepInterval), false)
 	}

@@ -21,6 +21,7 @@ type RunnerConfig struct {
 	Reach func() Config
 	Now   func() time.Time
 	NewID func() uuid.UUID
+	Round func() // called after each look at the database
 	Log   *slog.Logger
 }
 
@@ -61,7 +62,11 @@ func (r *Runner) Run(ctx context.Context) {
 	var busy sync.WaitGroup
 	defer busy.Wait()
 	for ctx.Err() == nil {
-		if len(room) == cap(room) || !r.take(ctx, room, &busy) {
+		full := len(room) == cap(room)
+		if full {
+			r.cfg.Round()
+		}
+		if full || !r.take(ctx, room, &busy) {
 			loop.Await(ctx, loop.Jittered(look), r.wake)
 		}
 	}
@@ -71,6 +76,9 @@ func (r *Runner) Run(ctx context.Context) {
 func (r *Runner) take(ctx context.Context, room chan struct{}, busy *sync.WaitGroup) bool {
 	token := r.cfg.NewID()
 	c, err := r.cfg.Queue.Take(ctx, token, lease)
+	if err == nil {
+		r.cfg.Round()
+	}
 	if err != nil || c == nil {
 		if err != nil && ctx.Err() == nil {
 			r.cfg.Log.WarnContext(ctx, "cannot look for certifications", slog.Any("error", err))
