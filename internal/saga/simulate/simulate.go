@@ -40,7 +40,8 @@ type play struct {
 	now     time.Time
 	ids     uint64
 	asked   map[string]int // answers used so far, by their key
-	calls   int
+	calls   int            // and job runs
+	tries   int            // calls, and those that could not be sent
 	letters int
 	path    []Entry
 	stopped string
@@ -98,7 +99,7 @@ func (p *play) deadline(at time.Time) {
 
 // call makes the call in flight.
 func (p *play) call() {
-	if p.calls++; p.calls > MostCalls {
+	if p.tries++; p.tries > MostCalls {
 		p.stopped = "more calls than a simulation makes"
 		return
 	}
@@ -112,6 +113,7 @@ func (p *play) call() {
 		p.stopped = err.Error()
 		return
 	}
+	p.calls++
 	answer := p.answer(KeyOf(call.Step, call.Action))
 	if answer.Status == 0 && answer.Fault == "" {
 		answer.Status = 200
@@ -133,10 +135,11 @@ func took(a Answer, limit time.Duration) time.Duration {
 
 // job ends the job run in flight.
 func (p *play) job() {
-	if p.calls++; p.calls > MostCalls {
+	if p.tries++; p.tries > MostCalls {
 		p.stopped = "more calls than a simulation makes"
 		return
 	}
+	p.calls++
 	c := p.run.JobCall(p.now)
 	answer := p.answer(KeyOf(c.Step, p.run.Action()))
 	if answer.RunState == "" {
@@ -229,7 +232,7 @@ func (p *play) newID() (id uuid.UUID) {
 }
 
 func (p *play) result() Result {
-	r := Result{Path: p.path, Saga: p.run.Saga, Stopped: p.stopped, Calls: min(p.calls, MostCalls),
+	r := Result{Path: p.path, Saga: p.run.Saga, Stopped: p.stopped, Calls: p.calls,
 		Letters: p.letters, Took: p.now.Sub(p.s.Start), Outputs: p.run.Outputs()}
 	for key, list := range p.s.Answers {
 		if p.asked[key] < len(list) {
