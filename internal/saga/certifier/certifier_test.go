@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,6 +216,33 @@ func TestAParticipantThatWasJustStartedIsWaitedFor(t *testing.T) {
 	report, err := Run(patience.Context(t), cfg)
 	if (<-listening).Close(); err != nil || !report.Certified {
 		t.Errorf("%v\n%s", err, report.Text())
+	}
+}
+
+// Keys begin with the tenant, as those of its steps do, unless it is the default one.
+func TestCallsAreThoseOfTheTenant(t *testing.T) {
+	t.Parallel()
+	for tenant, want := range map[string]string{"": defaultTenant, "019ab2c0-5a3e-7c31-9d5e-2f1b7a4c8d90": ""} {
+		if want == "" {
+			want = tenant
+		}
+		p, own := newParticipant(right), atomic.Int64{}
+		cfg := p.serve(t)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			of, key := r.Header.Get("X-Saga-Tenant"), r.Header.Get("Idempotency-Key")
+			if r.Method == http.MethodPost && strings.HasPrefix(key, of+"/") != (of != defaultTenant) {
+				t.Errorf("a call for %s has the key %s", of, key)
+			}
+			if of == want {
+				own.Add(1)
+			}
+			p.ServeHTTP(w, r)
+		}))
+		t.Cleanup(server.Close)
+		cfg.URL, cfg.Tenant = server.URL, tenant
+		if report, err := Run(patience.Context(t), cfg); err != nil || !report.Certified || own.Load() == 0 {
+			t.Errorf("for %q: %v, %d calls of its own\n%s", tenant, err, own.Load(), report.Text())
+		}
 	}
 }
 
