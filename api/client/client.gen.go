@@ -7024,6 +7024,10 @@ type Step struct {
 	// goes on meanwhile. The default is the workflow's, and there `compensate`.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`
 
+	// OutputSchema A JSON Schema (2020-12) that the step's output must fit. An answer that does
+	// not is `invalid_response`: the step is in doubt.
+	OutputSchema JSONObject `json:"output_schema,omitempty"`
+
 	// Pivot Once this step is done, the saga is never compensated. The steps that run after
 	// it must have `compensation: none` and no `on_failure`. They are retried until they
 	// succeed: after `max_attempts` the saga needs attention, and the longest interval
@@ -7042,6 +7046,11 @@ type Step struct {
 	// Type Must match the step's content. A step of type job may have `job` and `args`
 	// in place of `action`.
 	Type *StepType `json:"type,omitempty"`
+
+	// When A condition, such as `${payload.total > 0}`. If it is false, the step is
+	// skipped: it is not called, nothing is compensated for it, and the saga goes
+	// on.
+	When *string `json:"when,omitempty"`
 }
 
 // StepType Must match the step's content. A step of type job may have `job` and `args`
@@ -7687,6 +7696,10 @@ type WorkflowDefinition struct {
 	// `${payload.path}` in the payload, or an expression. One that gives nothing
 	// yields null. `$${` stands for the characters `${`.
 	Output JSONObject `json:"output,omitempty"`
+
+	// PayloadSchema A JSON Schema (2020-12) that payloads must fit. A saga whose payload does not
+	// is refused with 422.
+	PayloadSchema JSONObject `json:"payload_schema,omitempty"`
 
 	// Retention How long ended sagas stay live before they are archived, in milliseconds. 0 or
 	// omitted: the server's default; -1: forever. The latest version's retention

@@ -8,6 +8,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga/expression"
 )
 
 // decision collects a Change while the rules below work on it.
@@ -167,8 +168,34 @@ func (d *decision) advance(k int, told AuditType) {
 		d.Audit[len(d.Audit)-1].Type = told
 		d.atStep(k+1, Execute)
 		d.to(Running) // this commit also stores the intent to call k+1
+		d.consider()
 	}
 }
+
+// consider passes over the current step, which was not called yet, if its condition is false. The
+// commit is the record of the decision: it is not taken again after a restart.
+func (d *decision) consider() {
+	k := d.s.CurrentStep
+	if !d.After.Def.Conditional(k) {
+		return
+	}
+	is, err := d.After.Def.When(k, expression.Evaluate(mapped{r: &d.After, step: k, now: d.m.Now}))
+	switch {
+	case err != nil:
+		d.stepAnswered(unmapped(err, d.m.Now))
+	case !is:
+		d.Logs = append(d.Logs, StepLog{
+			ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: k, StepName: d.After.Def.Steps[k].Name, Action: Execute,
+			Attempt: d.s.Attempt, Status: LogSkipped, Final: true, Outcome: new(outcomeWhen), StartedAt: d.m.Now,
+			CompletedAt: &d.m.Now, UpdatedAt: d.m.Now,
+		})
+		d.editStep(k, func(s *StepIntervention) { s.Skipped = true })
+		d.advance(k, StepSkipped)
+	}
+}
+
+// outcomeWhen is the StepLog.Outcome of a step whose condition was false.
+const outcomeWhen = "when"
 
 // undoAnswered applies the outcome of the current step's compensation.
 func (d *decision) undoAnswered(o Outcome) {

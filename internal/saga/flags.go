@@ -29,6 +29,10 @@ func (d *decision) turned() bool {
 	case !d.s.State.Terminal() && d.s.ordered():
 		d.carryOut()
 		return true
+	case d.After.undecided():
+		d.dispatched(d.m.Now)
+		d.consider()
+		return true
 	}
 	return false
 }

@@ -157,6 +157,92 @@ func TestACompensationThatCannotBeMappedNeedsAttention(t *testing.T) {
 	}
 }
 
+const conditionalOrder = `
+name: order
+steps:
+- {name: a, when: "${payload.a}", action: {http: {url: "http://h/a"}}, compensation: {http: {url: "http://h/undo/a"}}}
+- {name: b, action: {http: {url: "http://h/b"}}, compensation: {http: {url: "http://h/undo/b"}}}
+- {name: c, when: "payload.c > 1 && now > timestamp('2020-01-01T00:00:00Z')", action: {http: {url: "http://h/c"}},
+   compensation: {http: {url: "http://h/undo/c"}}}
+- {name: d, when: "!has(steps.c)", action: {http: {url: "http://h/d"}}, compensation: none}
+`
+
+// played drives a saga and returns the paths that were called; refused answers 409.
+func played(tb testing.TB, definition, payload, refused string) (calls string, r Instance, logs []StepLog) {
+	tb.Helper()
+	def, err := workflow.ParseYAML([]byte(definition), workflow.Limits{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	owner := int64(1)
+	r = NewInstance(New(Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(payload)}, def, 1, &owner, noon, time.Hour), def)
+	for range 20 {
+		var e Event = Turned{}
+		switch task := r.Next(noon); task {
+		case Rest:
+			return calls, r, logs
+		case Send:
+			c, o, unsendable := r.Prepared(Defaults{}, Budget{}, noon)
+			if !unsendable {
+				way := strings.TrimPrefix(c.By.HTTP.URL, "http://h/")
+				calls += way + " "
+				if o = done(`{"x":1}`); way == refused {
+					o = failing(Refused, retry.Refused)
+				}
+			}
+			e = Answered{o}
+		case Turn:
+		default:
+			tb.Fatal(task)
+		}
+		c, err := Apply(r, e, moments(noon))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		for i := range c.Logs {
+			logs = append(logs, c.Logs[i])
+		}
+		r = Rebuild(c.After.Saga, def, logs) // as if the node were restarted after each commit
+	}
+	tb.Fatal("it does not end")
+	return calls, r, logs
+}
+
+// A step whose condition is false is passed over, and nothing is undone for it.
+func TestStepsWithAConditionThatIsFalseAreSkipped(t *testing.T) {
+	for _, tt := range []struct {
+		payload, refused, calls string
+		end                     State
+		skipped                 int
+	}{
+		{`{"a":true,"c":2}`, "", "a b c ", Completed, 1},
+		{`{"a":false,"c":2}`, "", "b c ", Completed, 2},
+		{`{"a":false,"c":1}`, "", "b d ", Completed, 2},
+		{`{"a":true,"c":1}`, "", "a b d ", Completed, 1},
+		{`{"a":true,"c":1}`, "d", "a b d undo/b undo/a ", Compensated, 1},
+		{`{"a":false,"c":1}`, "b", "b ", Compensated, 1},
+		{`{"a":false,"c":1}`, "d", "b d undo/b ", Compensated, 2},
+		{`{"a":"no bool","c":1}`, "", "", Compensated, 0},
+		{`{"a":true}`, "", "a b undo/b undo/a ", Compensated, 0},
+		{`{"a":false,"c":"x"}`, "", "b undo/b ", Compensated, 1},
+	} {
+		calls, r, logs := played(t, conditionalOrder, tt.payload, tt.refused)
+		skipped := 0
+		for i := range logs {
+			if logs[i].Action == Execute && logs[i].Status == LogSkipped {
+				skipped++
+			}
+		}
+		if calls != tt.calls || r.State != tt.end || skipped != tt.skipped {
+			t.Errorf("%s, %s refused: %q, %s, %d skipped; want %q, %s, %d", tt.payload, tt.refused, calls, r.State, skipped,
+				tt.calls, tt.end, tt.skipped)
+		}
+		if tt.calls == "" && (r.Error == nil || !strings.Contains(r.Error.Message, "when: ${payload.a}")) {
+			t.Error(r.Error)
+		}
+	}
+}
+
 // BenchmarkPrepared measures the request of a step without and with expressions.
 func BenchmarkPrepared(b *testing.B) {
 	mappedOne := mappedSaga(b, mappedPayload)

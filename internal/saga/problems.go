@@ -40,6 +40,8 @@ var (
 		"Only a completed saga has a result. This one has not ended yet, or has ended in another state.", 409)
 	CodeStale = Problems.Add("SAGA_VERSION_CONFLICT", "The saga has changed",
 		"If-Match named another version than the saga's current one. Read it again, and repeat the request if it still applies.", 412)
+	CodePayload = Problems.Add("SAGA_PAYLOAD_INVALID", "The payload does not fit",
+		"The payload does not fit `payload_schema` of the workflow. `errors` lists where, with JSON Pointers.", 422)
 	CodeUnstorable = Problems.Add("SAGA_UNSTORABLE", "Content cannot be stored",
 		"The database cannot store the content, for example because a number is out of range, or because the "+
 			"payload is the placeholder for erased content.", 422)

@@ -254,7 +254,10 @@ func (d *decision) forward(n int, uncertain bool) {
 	if d.s.TimeoutMS != nil {
 		d.deadlineIn(*d.s.TimeoutMS)
 	}
-	if d.s.LeaseOwner == nil {
+	if !d.s.Uncertain {
+		d.consider()
+	}
+	if d.s.LeaseOwner == nil && !d.s.State.Terminal() {
 		d.s.NextRunAt = &d.m.Now
 	}
 }

@@ -105,12 +105,20 @@ func (r *Instance) Next(now time.Time) Task {
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait
+	case r.undecided():
+		return Turn
 	case r.job() == nil:
 		return Send
 	case r.recorded:
 		return CheckJobRun
 	}
 	return Begin
+}
+
+// undecided reports whether the first step has a condition that nothing has decided yet. Those of
+// later steps are decided when the step before ends.
+func (r *Instance) undecided() bool {
+	return r.State == Pending && !r.Uncertain && r.Attempt > 0 && r.Def.Conditional(r.CurrentStep)
 }
 
 // flagged reports whether the saga must leave its current phase.

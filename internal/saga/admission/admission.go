@@ -94,6 +94,9 @@ func (s *Service) name(ctx context.Context, spec *saga.Spec) error {
 // admit reserves a slot in the engine, stores the saga, and starts it in that slot or releases
 // the slot.
 func (s *Service) admit(ctx context.Context, r *Request, c chosen) (Result, error) {
+	if err := fits(r, c); err != nil {
+		return Result{}, err
+	}
 	owner, done := s.Engine.Admit(ctx)
 	var run *saga.Instance
 	defer func() { done(run) }()
@@ -126,7 +129,19 @@ func (s *Service) admit(ctx context.Context, r *Request, c chosen) (Result, erro
 		if c, err = s.choose(ctx, r.Spec.Tenant.ID, &r.Workflow, true); err != nil {
 			return Result{}, err
 		}
+		if err := fits(r, c); err != nil {
+			return Result{}, err
+		}
 	}
+}
+
+// fits refuses a payload that the definition's schema does not allow.
+func fits(r *Request, c chosen) error {
+	wrong := c.def.Unfit("/payload", r.Spec.Payload)
+	if wrong == nil {
+		return nil
+	}
+	return fault.New(fault.Invalid, saga.CodePayload, "%s: %s", wrong[0].Pointer, wrong[0].Message).With(wrong...)
 }
 
 // refusal returns the fault of a saga that the store rejected for a reason other than its

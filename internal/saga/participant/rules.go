@@ -76,12 +76,25 @@ func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 	case err != nil:
 		return unjudged(err)
 	case !kept:
-		return c.done(a)
+		o := c.done(a)
+		if why := rules.Unfit(o.Output); o.Verdict == saga.Done && why != "" {
+			return unfit(why)
+		}
+		return o
 	case int64(len(output)) > c.cfg.MaxResponseBytes:
 		return failure(saga.Unknown, retry.BadResponse, CodeResponseTooLarge,
 			fmt.Sprintf("the step's output is larger than %d bytes", c.cfg.MaxResponseBytes))
 	}
+	if why := rules.Unfit(output); why != "" {
+		return unfit(why)
+	}
 	return saga.Outcome{Verdict: saga.Done, Output: output}
+}
+
+// unfit is the outcome of an answer that the step's schema does not allow. The participant has
+// acted, so the step is in doubt.
+func unfit(why string) saga.Outcome {
+	return failure(saga.Unknown, retry.BadResponse, CodeInvalidResponse, "the output does not fit output_schema: "+why)
 }
 
 func unjudged(err error) saga.Outcome {

@@ -10,6 +10,13 @@ import (
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
+func answerOr(rules string) string {
+	if strings.HasPrefix(rules, "{") {
+		return "answer: " + rules
+	}
+	return rules
+}
+
 // Answers of an API that knows nothing of Skald mean what the definition says.
 func TestRulesForAnswers(t *testing.T) {
 	for _, tt := range []struct {
@@ -32,11 +39,15 @@ func TestRulesForAnswers(t *testing.T) {
 		{"an output that is missing", `{output: '${body.id}'}`, "200 OK", `{}`, saga.Unknown, ``, "${body.id}"},
 		{"a rule about a body that is missing", `{done: 'size(body.data) > 0'}`, "200 OK", ``, saga.Unknown, ``, "missing"},
 		{"a rule about another type", `{done: 'body.n + 1 > 2'}`, "200 OK", `{"n":"x"}`, saga.Unknown, ``, "not of the type"},
+		{"an output that fits", `output_schema: {required: [id]}`, "200 OK", `{"id":1}`, saga.Done, `{"id":1}`, ""},
+		{"an output that does not fit", `output_schema: {properties: {id: {type: string}}}`, "200 OK", `{"id":12345}`, saga.Unknown, ``, "/id is not what the schema says about type"},
+		{"no output where one is needed", `output_schema: {type: object}`, "204 No Content", ``, saga.Unknown, ``, "the whole is not"},
 		{"digits survive", `{output: '${body.n}'}`, "200 OK", `{"n":12345678901234567890.10}`, saga.Done, `12345678901234567890.10`, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			def, err := workflow.ParseYAML(fmt.Appendf(nil,
-				"name: w\nsteps:\n- name: s\n  action: {http: {url: 'http://h/'}}\n  answer: %s\n  compensation: none\n", tt.rules), workflow.Limits{})
+				"name: w\nsteps:\n- name: s\n  action: {http: {url: 'http://h/'}}\n  %s\n  compensation: none\n",
+				answerOr(tt.rules)), workflow.Limits{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,9 +1,11 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/skald-saga/skald/internal/saga/expression"
+	"github.com/skald-saga/skald/internal/strictjson/schema"
 )
 
 // Answer says what the answers of a participant mean. Its rules are expressions, "" where there
@@ -86,6 +88,7 @@ const (
 type Rules struct {
 	rules  []rule
 	output *expression.Template
+	schema *schema.Schema
 }
 
 type rule struct {
@@ -115,4 +118,19 @@ func (r *Rules) Output(e *expression.Evaluation) (output json.RawMessage, kept b
 	}
 	output, err = r.output.Append(nil, e)
 	return output, true, err
+}
+
+// Unfit says where an output does not fit the step's schema, without its values; "" when it does.
+func (r *Rules) Unfit(output json.RawMessage) string {
+	if r.schema == nil {
+		return ""
+	}
+	if output == nil {
+		output = json.RawMessage("null")
+	}
+	wrong := r.schema.Mistakes("", output)
+	if wrong == nil {
+		return ""
+	}
+	return cmp.Or(wrong[0].Pointer, "the whole") + " is not what the schema says about " + wrong[0].Code
 }

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/skald-saga/skald/internal/saga/expression"
+	"github.com/skald-saga/skald/internal/strictjson/schema"
 )
 
 // Plan holds the compiled expressions of a definition. They are compiled when the first of
@@ -12,12 +13,17 @@ type Plan struct {
 	once   sync.Once
 	steps  []stepPlan
 	output *expression.Template
+
+	payload *schema.Schema
 }
 
 // Equal is for comparisons of definitions: a plan says nothing that they do not.
 func (*Plan) Equal(*Plan) bool { return true }
 
-type stepPlan struct{ action, undo callPlan }
+type stepPlan struct {
+	action, undo callPlan
+	when         *expression.Predicate
+}
 
 // callPlan is what is compiled of one call.
 type callPlan struct {

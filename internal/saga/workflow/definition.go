@@ -36,7 +36,17 @@ type Definition struct {
 	// the output and in arguments of jobs, and everything else is text, as before there were
 	// expressions.
 	Expressions string `json:"expressions,omitempty"`
-	Plan        *Plan  `json:"-"` // what Expressions needs, else nil
+	// PayloadSchema is what payloads of new sagas must fit; nil: anything. Canonical JSON.
+	PayloadSchema json.RawMessage `json:"payload_schema,omitempty"`
+	Plan          *Plan           `json:"-"` // what Expressions and schemas need, else nil
+}
+
+func (d *Definition) newPlan() *Plan {
+	if d.Expressions == "" && d.PayloadSchema == nil &&
+		!slices.ContainsFunc(d.Steps, func(s Step) bool { return s.OutputSchema != nil }) {
+		return nil
+	}
+	return &Plan{}
 }
 
 // ExpressionsCEL is the language of expressions.
@@ -49,9 +59,7 @@ func (d *Definition) UnmarshalJSON(b []byte) error {
 	if err := strictly(b, (*stored)(d)); err != nil {
 		return err
 	}
-	if d.Plan = nil; d.Expressions != "" {
-		d.Plan = &Plan{}
-	}
+	d.Plan = d.newPlan()
 	return nil
 }
 
@@ -77,15 +85,18 @@ const Forever = -1
 
 // Step is one step: its action and its compensation.
 type Step struct {
-	Name              string        `json:"name"`
-	Action            Call          `json:"action"`
-	Answer            *Answer       `json:"answer,omitempty"` // to the action
-	Compensation      Compensation  `json:"compensation"`
-	DependsOn         []string      `json:"depends_on,omitempty"` // steps that must be done before
-	TimeoutMS         int64         `json:"timeout_ms,omitempty"` // one call; 0: the server's default
-	Retry             *retry.Policy `json:"retry,omitempty"`
-	CompensationRetry *retry.Policy `json:"compensation_retry,omitempty"`
-	OnFailure         OnFailure     `json:"on_failure,omitempty"` // "": the workflow's
+	Name   string  `json:"name"`
+	Action Call    `json:"action"`
+	Answer *Answer `json:"answer,omitempty"` // to the action
+	When   string  `json:"when,omitempty"`   // an expression; false: the step is skipped
+	// OutputSchema is what the step's output must fit; nil: anything. Canonical JSON.
+	OutputSchema      json.RawMessage `json:"output_schema,omitempty"`
+	Compensation      Compensation    `json:"compensation"`
+	DependsOn         []string        `json:"depends_on,omitempty"` // steps that must be done before
+	TimeoutMS         int64           `json:"timeout_ms,omitempty"` // one call; 0: the server's default
+	Retry             *retry.Policy   `json:"retry,omitempty"`
+	CompensationRetry *retry.Policy   `json:"compensation_retry,omitempty"`
+	OnFailure         OnFailure       `json:"on_failure,omitempty"` // "": the workflow's
 	// Pivot: once this step is done, the saga is never compensated (decision 0147).
 	Pivot bool `json:"pivot,omitempty"`
 	// Metadata is what people and reports want to know of the step; Skald makes nothing

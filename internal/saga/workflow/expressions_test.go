@@ -68,6 +68,15 @@ func TestMistakesInExpressionsAreFoundAtRegistration(t *testing.T) {
 		{"an answer inside the action", order("  action: {http: {url: 'http://card/'}, answer: {done: 'true'}}" + noUndo), at + "action/answer", "beside action"},
 		{"an answer of a job", order("  job: j\n  answer: {done: 'true'}" + noUndo), at + "answer", "not allowed for a job"},
 		{"an output of a compensation", order("  action: {http: {url: 'http://card/'}}\n  compensation: {http: {url: 'http://a/'}, answer: {output: '${body.x}'}}"), at + "compensation/answer/output", "for actions"},
+		{"a condition that is no bool", order("  action: {http: {url: 'http://card/'}}\n  when: 'payload.n > 0 ? 1 : 2'" + noUndo), at + "when", "true or false"},
+		{"a condition about itself", order("  action: {http: {url: 'http://card/'}}\n  when: 'has(steps.charge)'" + noUndo), at + "when", "depends_on"},
+		{"a condition about a secret", order("  action: {http: {url: 'http://card/'}}\n  when: '${secrets.K}'" + noUndo), at + "when", "no variable"},
+		{"a condition of YAML", order("  action: {http: {url: 'http://card/'}}\n  when: true" + noUndo), at + "when", "string"},
+		{"a pivot with a condition", order("  action: {http: {url: 'http://card/'}}\n  pivot: true\n  when: 'true'" + noUndo), at + "when", "pivot"},
+		{"a schema that is none", order("  action: {http: {url: 'http://card/'}}\n  output_schema: {type: 7}" + noUndo), at + "output_schema", "not a valid JSON Schema"},
+		{"a schema of elsewhere", order("  action: {http: {url: 'http://card/'}}\n  output_schema: {$ref: 'http://h/x'}" + noUndo), at + "output_schema", "another document"},
+		{"a schema of a job", order("  job: j\n  output_schema: {}" + noUndo), at + "output_schema", "not allowed for a job"},
+		{"a schema of payloads", strings.Replace(acting(`{url: 'http://a/'}`), "name: order", "name: order\npayload_schema: {type: 7}", 1), "/payload_schema", "not a valid JSON Schema"},
 		{"in a compensation", order("  action: {http: {url: 'http://card/'}}\n  compensation: {http: {url: 'http://a/${output.}'}}"), at + "compensation/http/url", "is not an expression"},
 		{"in arguments", order("  job: j\n  args: {a: '${nope.x}'}" + noUndo), at + "args/a", "no variable"},
 		{"another language", strings.Replace(acting(`{url: 'http://a/'}`), "name: order", "name: order\nexpressions: js", 1), "/expressions", `"cel"`},
@@ -136,5 +145,24 @@ func TestAStoredDefinitionWithoutTheMarkHasNoExpressions(t *testing.T) {
 	}
 	if got, missing := d.Result(json.RawMessage(`{"n":1}`), nil); string(got) != `{"a":null}` || len(missing) != 1 {
 		t.Error(string(got), missing)
+	}
+}
+
+func TestPayloadsHaveToFitTheirSchema(t *testing.T) {
+	d, err := workflow.ParseYAML([]byte("payload_schema: {type: object, required: [sku], properties: {n: {type: integer}}}"+
+		order("  action: {http: {url: 'http://card/'}}"+noUndo)), workflow.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ payload, pointer string }{
+		{`{"sku":"a","n":1}`, ""}, {`{"n":1}`, "/payload"}, {`{"sku":"a","n":1.5}`, "/payload/n"}, {`null`, "/payload"},
+	} {
+		wrong := d.Unfit("/payload", json.RawMessage(tt.payload))
+		if (wrong != nil) != (tt.pointer != "") || wrong != nil && wrong[0].Pointer != tt.pointer {
+			t.Errorf("%s: %v, want %s", tt.payload, wrong, tt.pointer)
+		}
+	}
+	if d.Expressions != "" {
+		t.Error("a schema is no expression")
 	}
 }

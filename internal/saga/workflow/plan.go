@@ -10,8 +10,10 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga/expression"
 	"github.com/skald-saga/skald/internal/strictjson"
+	"github.com/skald-saga/skald/internal/strictjson/schema"
 )
 
 // planner compiles a definition. With fail, it also checks where each expression stands.
@@ -20,6 +22,7 @@ type planner struct {
 	fail     func(at string, err error)
 	at       func(step int) string // its pointer
 	computes bool
+	language bool // otherwise `${` is what it was before there were expressions
 }
 
 func (d *Definition) compiled() *Plan {
@@ -27,8 +30,11 @@ func (d *Definition) compiled() *Plan {
 		return nil
 	}
 	d.Plan.once.Do(func() {
-		c := planner{d: d, fail: func(string, error) {}, at: func(int) string { return "" }}
+		c := planner{
+			d: d, language: d.Expressions != "", fail: func(string, error) {}, at: func(int) string { return "" },
+		}
 		d.Plan.steps, d.Plan.output = c.plan()
+		d.Plan.payload = c.schema(d.PayloadSchema, "/payload_schema")
 	})
 	return d.Plan
 }
@@ -48,6 +54,21 @@ func (d *Definition) callPlan(i int, undo bool) *callPlan {
 func (d *Definition) Computed(i int, undo bool) bool {
 	p := d.callPlan(i, undo)
 	return p != nil && p.computed()
+}
+
+// Conditional reports whether step i has a condition.
+func (d *Definition) Conditional(i int) bool {
+	return d.Plan != nil && i < len(d.Steps) && d.Steps[i].When != ""
+}
+
+// When evaluates the condition of step i. The error is an *expression.Failure.
+func (d *Definition) When(i int, e *expression.Evaluation) (bool, error) {
+	p := d.compiled()
+	if p == nil || p.steps[i].when == nil {
+		return true, nil
+	}
+	is, err := p.steps[i].when.True(e)
+	return is, pointed(err, "when")
 }
 
 // Rules returns the rules for the answers to a call of step i, nil when there are none.
@@ -152,13 +173,27 @@ func (c *planner) plan() ([]stepPlan, *expression.Template) {
 	for i := range c.d.Steps {
 		s, at := &c.d.Steps[i], c.at(i)
 		steps[i] = stepPlan{
-			c.call(&s.Action, i, expression.Action, at+"/action"),
-			c.call(&s.Compensation.Call, i, expression.Undo, at+"/compensation"),
+			action: c.call(&s.Action, i, expression.Action, at+"/action"),
+			undo:   c.call(&s.Compensation.Call, i, expression.Undo, at+"/compensation"),
+		}
+		if s.When != "" {
+			c.computes = true
+			when, err := expression.NewPredicate(s.When, c.place(i, expression.Condition))
+			if err != nil {
+				c.fail(at+"/when", err)
+			}
+			steps[i].when = when
 		}
 		steps[i].action.rules = c.rules(s.Answer, at+"/answer")
 		steps[i].undo.rules = c.rules(s.Compensation.Answer, at+"/compensation/answer")
+		if of := c.schema(s.OutputSchema, at+"/output_schema"); of != nil {
+			if steps[i].action.rules == nil {
+				steps[i].action.rules = &Rules{}
+			}
+			steps[i].action.rules.schema = of
+		}
 	}
-	if c.d.Output == nil {
+	if c.d.Output == nil || !c.language {
 		return steps, nil
 	}
 	place := c.place(-1, expression.Result)
@@ -193,6 +228,9 @@ func (c *planner) template(doc json.RawMessage, at string, p *expression.Place) 
 }
 
 func (c *planner) call(by *Call, i int, site expression.Site, at string) (p callPlan) {
+	if !c.language {
+		return p
+	}
 	if by.Args != nil {
 		place := c.place(i, site)
 		place.Lenient, place.Usable = true, nil
@@ -260,6 +298,32 @@ func (c *planner) rules(a *Answer, at string) *Rules {
 	return out
 }
 
+// schema compiles a schema, nil when there is none or it is wrong.
+func (c *planner) schema(doc json.RawMessage, at string) *schema.Schema {
+	if doc == nil {
+		return nil
+	}
+	of, err := schema.Parse(doc)
+	if err != nil {
+		c.fail(at, fmt.Errorf("is not a valid JSON Schema, or refers to another document: %w", err))
+		return nil
+	}
+	return of
+}
+
+// Unfit returns where the payload of a new saga does not fit the schema, with pointers that
+// begin with pointer; nil when it does.
+func (d *Definition) Unfit(pointer string, payload json.RawMessage) fault.Mistakes {
+	p := d.compiled()
+	if p == nil || p.payload == nil {
+		return nil
+	}
+	if payload == nil {
+		payload = json.RawMessage("null")
+	}
+	return p.payload.Mistakes(pointer, payload)
+}
+
 // expressions compiles everything in a definition to find the mistakes. declared are the
 // steps as they were written, whose positions pointers have.
 func (r *reader) expressions(d *Definition, declared []Step) {
@@ -268,17 +332,19 @@ func (r *reader) expressions(d *Definition, declared []Step) {
 		position[declared[i].Name] = i
 	}
 	c := planner{
-		d: d, at: func(i int) string { return fmt.Sprintf("/steps/%d", position[d.Steps[i].Name]) },
+		d: d, language: true, at: func(i int) string { return fmt.Sprintf("/steps/%d", position[d.Steps[i].Name]) },
 		fail: func(at string, err error) {
 			code := CodeExpression
-			if strings.HasPrefix(at, "/output") || strings.Contains(at+"/", "/args/") {
+			if strings.HasPrefix(at, "/output") || strings.HasSuffix(at, "_schema") || strings.Contains(at+"/", "/args/") {
 				code = CodeInvalid // the code of these mistakes since before there were expressions
 			}
 			r.fail(at, code, "%s", err)
 		},
 	}
 	c.plan()
+	c.schema(d.PayloadSchema, "/payload_schema")
 	if c.computes {
-		d.Expressions, d.Plan = ExpressionsCEL, &Plan{}
+		d.Expressions = ExpressionsCEL
 	}
+	d.Plan = d.newPlan()
 }

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -28,6 +29,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		"steps",
 		"output",
 		"expressions",
+		"payload_schema",
 	)
 	d := &Definition{
 		Name:                  r.name(m, ""),
@@ -62,10 +64,23 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		d.Steps = append(d.Steps, s)
 	}
 	d.Output = r.output(m["output"])
+	if v := m["payload_schema"]; v != nil {
+		d.PayloadSchema = r.schema(v, "/payload_schema")
+	}
 	if v := m["expressions"]; v != nil && v != ExpressionsCEL {
 		r.fail("/expressions", CodeInvalid, "must be %q; the server adds it where it is needed", ExpressionsCEL)
 	}
 	return d
+}
+
+// schema reads a JSON Schema.
+func (r *reader) schema(v any, at string) json.RawMessage {
+	switch v.(type) {
+	case map[string]any:
+		return r.template(v, at)
+	}
+	r.fail(at, CodeInvalid, "must be a JSON Schema: an object")
+	return nil
 }
 
 // retention reads m["retention"], nil when it is absent or empty.
@@ -96,6 +111,8 @@ func (r *reader) step(v any, at string) Step {
 		"job",
 		"args",
 		"answer",
+		"output_schema",
+		"when",
 		"compensation",
 		"depends_on",
 		"timeout_ms",
@@ -126,6 +143,17 @@ func (r *reader) step(v any, at string) Step {
 	}
 	s.Action = r.action(m, at)
 	s.Answer = r.answer(m, at, s.Action.Job != "")
+	s.When = r.text(m, at, "when", 4096)
+	if s.When != "" && m["pivot"] == true {
+		r.fail(at+"/when", CodeInvalid, "cannot be combined with pivot: make an unconditional step the point of no return")
+	}
+	switch v := m["output_schema"]; {
+	case v == nil:
+	case s.Action.Job != "":
+		r.fail(at+"/output_schema", CodeInvalid, "is not allowed for a job: its worker checks what it reports")
+	default:
+		s.OutputSchema = r.schema(v, at+"/output_schema")
+	}
 	if a, _ := m["action"].(map[string]any); a["answer"] != nil {
 		r.fail(at+"/action/answer", CodeInvalid, "belongs beside action, as a member of the step")
 	}

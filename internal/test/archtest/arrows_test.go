@@ -137,7 +137,7 @@ var drivers = map[string][]string{
 	"golang.org/x/oauth2":            {"internal/access/identity"},
 	"github.com/go-playground/":      {"internal/config", "internal/httpkit"},
 	"github.com/evanphx/json-patch":  {"internal/dlq", "internal/ui/letterpages"},
-	"github.com/santhosh-tekuri/":    {"internal/jobrun"},
+	"github.com/santhosh-tekuri/":    {"internal/strictjson/schema"},
 	"go.yaml.in/yaml/v3":             {"internal/saga/workflow", "internal/config", "internal/ui/workflowpages", "internal/httpapi/published", "api"},
 	"golang.org/x/time/rate":         {"internal/httpkit/ratelimit"},
 	"github.com/klauspost/compress":  {"internal/httpkit/compress"},
