@@ -2,7 +2,6 @@ package sagaapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
 	"github.com/google/uuid"
@@ -131,7 +130,7 @@ func toAPIEntry(sc *simulate.Scenario, e *simulate.Entry) api.SimulationEntry {
 			Body: given(string(r.Body)), Job: given(r.Job)}
 	}
 	if a := e.Answer; a != nil {
-		out.Answer = &api.SimulatedAnswer{Headers: a.Headers, Body: json.RawMessage(a.Body)}
+		out.Answer = &api.SimulatedAnswer{Headers: a.Headers, Body: a.Body}
 		if a.Status != 0 {
 			out.Answer.Status = &a.Status
 		}

@@ -64,7 +64,7 @@ func TestASimulationIsWhatTheEngineDoes(t *testing.T) {
 				a := simulate.Answer{Status: 200}
 				if list := chosen[key]; len(list) > 0 {
 					of := list[min(asked[key], len(list)-1)]
-					a = simulate.Answer{Body: json.RawMessage(of.Body)}
+					a = simulate.Answer{Body: of.Body}
 					if of.Fault != nil {
 						a.Fault = string(*of.Fault)
 					} else if a.Status = 200; of.Status != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/postgres/devpg"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
@@ -77,7 +78,7 @@ func TestGeneratedSagasAreAsTheRulesMakeThem(t *testing.T) {
 	if stuck, _, err := sagas.Stuck(t.Context()); err != nil || stuck > 0 {
 		t.Errorf("%d are stuck, %v", stuck, err)
 	}
-	statistics, err := sagas.Statistics(t.Context(), defaultTenant, saga.StatisticsFilter{})
+	statistics, err := sagas.Statistics(t.Context(), defaultTenant, reports.StatisticsFilter{})
 	if err != nil || len(statistics.Definitions) != len(generatedWorkflows) {
 		t.Errorf("statistics of %d workflows, %v", len(statistics.Definitions), err)
 	}
