@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -91,7 +92,7 @@ func beside(b *testing.B, dsn string, do func(context.Context, *sql.Tx, string) 
 			post(b, servers[name], fmt.Sprintf("saga-%d-%d", run, n))
 			took[name] = append(took[name], time.Since(begin))
 		}
-		slices.Reverse(order)
+		rand.Shuffle(len(order), func(i, k int) { order[i], order[k] = order[k], order[i] })
 	}
 	for name, s := range servers {
 		s.Close()

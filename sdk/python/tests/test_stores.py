@@ -138,6 +138,29 @@ class OnPostgres(unittest.TestCase):
 
         self.assertEqual(500, over_wsgi(Participant(PostgresStore(used), echo), headers(), body()).status)
 
+    def test_a_transaction_that_cannot_be_committed(self):
+        import psycopg
+
+        def hide(call, db):
+            db.execute("INSERT INTO effects VALUES ('lost')")
+            with contextlib.suppress(psycopg.Error):
+                db.execute("SELECT 1/0")
+
+        def late(call, db):
+            db.execute("CREATE TEMP TABLE late (n int UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP")
+            db.execute("INSERT INTO effects VALUES ('lost')")
+            db.execute("INSERT INTO late VALUES (1), (1)")
+
+        def end(call, db):
+            db.execute("COMMIT")
+
+        for function in (hide, late, end):
+            with self.subTest(function=function.__name__):
+                participant = Participant(self.stored.store, function)
+                self.assertEqual(500, over_wsgi(participant, headers(), body()).status)
+        self.assertEqual([], self.stored.effects())
+        self.assertEqual(200, over_wsgi(Participant(self.stored.store, echo), headers(), body()).status)
+
     def test_a_connection_that_breaks_is_unknown(self):
         def end(call, db):
             pid = db.info.backend_pid

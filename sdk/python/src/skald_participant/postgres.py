@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -23,8 +23,18 @@ _UNDONE = ("40001", "40P01", "55P03")
 
 
 class PostgresTransaction:
+    """A transaction that takes as many round trips as the function alone.
+
+    What comes before the function is sent with BEGIN, and the state with COMMIT: in libpq's pipeline mode, in which the
+    function itself is not called.
+    """
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        # connection.transaction() would stay in pipeline mode while the function runs.
+        self._transaction = psycopg.Transaction(connection)
+        self._begun = False
+        self._state: tuple[str, str] | None = None  # what is saved with COMMIT, and the row
 
     @property
     def handle(self) -> Connection:
@@ -32,22 +42,58 @@ class PostgresTransaction:
 
     def look(self, call: Call) -> State:
         with self._connection.cursor(row_factory=psycopg.rows.tuple_row) as cursor:
-            # It locks the row, also one that another transaction has just inserted, and returns what that has written.
-            row = cursor.execute(
-                "INSERT INTO skald_calls (id, state, changed_at) VALUES (%s, '', %s)"
-                " ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state",
-                (id_of(call), int(time.time())),
-            ).fetchone()
+            with self._together():
+                self._transaction.__enter__()
+                self._begun = True
+                # It locks the row, also one that another transaction has just inserted, and returns what that wrote.
+                cursor.execute(
+                    "INSERT INTO skald_calls (id, state, changed_at) VALUES (%s, '', %s)"
+                    " ON CONFLICT (id) DO UPDATE SET changed_at = excluded.changed_at RETURNING state",
+                    (id_of(call), int(time.time())),
+                )
+                self._connection.execute("SAVEPOINT skald_participant")
+            row = cursor.fetchone()
         assert row is not None
         return load(row[0])
 
     def save(self, call: Call, state: State) -> None:
-        self._connection.execute("UPDATE skald_calls SET state = %s WHERE id = %s", (dump(state), id_of(call)))
+        self._state = (dump(state), id_of(call))
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        with _busy(), self._connection.transaction():  # a savepoint
-            yield
+        with _busy():
+            try:
+                yield
+                status = self._connection.info.transaction_status
+                if status != TransactionStatus.INTRANS:
+                    raise psycopg.ProgrammingError(f"the function has left the transaction {status.name}")
+            except BaseException:
+                self._state = None
+                self._connection.execute("ROLLBACK TO SAVEPOINT skald_participant")
+                raise
+
+    def commit(self) -> None:
+        if not self._begun:  # nothing was looked at: psycopg has begun a transaction if there was a statement
+            self._connection.commit()
+            return
+        try:
+            with _busy(), self._together():
+                if self._state is not None:
+                    self._connection.execute("UPDATE skald_calls SET state = %s WHERE id = %s", self._state)
+                self._transaction.__exit__(None, None, None)
+        except BaseException:
+            if self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                self._connection.rollback()
+            raise
+
+    def rollback(self, failure: BaseException) -> None:
+        if self._begun:
+            self._transaction.__exit__(type(failure), failure, failure.__traceback__)
+        else:
+            self._connection.rollback()
+
+    def _together(self) -> AbstractContextManager[object]:
+        return self._connection.pipeline() if psycopg.Pipeline.is_supported() else nullcontext()
 
 
 class PostgresStore:
@@ -80,8 +126,14 @@ class PostgresStore:
             if connection.info.transaction_status != TransactionStatus.IDLE:
                 # transaction() would be a savepoint in it, and the answer would leave before its commit.
                 raise RuntimeError("a transaction is open on the connection that the store was given")
-            with _busy(), connection.transaction():
-                yield PostgresTransaction(connection)
+            transaction = PostgresTransaction(connection)
+            try:
+                with _busy():
+                    yield transaction
+            except BaseException as failure:
+                transaction.rollback(failure)
+                raise
+            transaction.commit()
         except BaseException as failure:
             if not connecting.__exit__(type(failure), failure, failure.__traceback__):
                 raise
