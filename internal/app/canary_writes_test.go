@@ -216,7 +216,18 @@ func (a *canaryNode) writeSagas() {
 	run("good", "completed")
 }
 
+func (a *canaryNode) writeParticipants() {
+	card, name := `{"base_url":"@/#-card","headers":{"X-Canary":"#"},"reason":"#"}`, "name:#-card"
+	a.keeps("participant", field(a.does("putParticipant", card, name), "name"))
+	a.does("holdParticipant", `{"reason":"#"}`, name)
+	a.does("releaseParticipant", `{"reason":"#"}`, name)
+	a.does("deleteParticipant", "", name, "reason=#")
+	a.does("putParticipant", card, name)
+	a.does("holdParticipant", `{"reason":"#"}`, name)
+}
+
 func (a *canaryNode) writeWebhooks() {
+	a.writeParticipants()
 	create := func(path string) string {
 		return field(
 			a.does("createWebhook", `{"url":"@/#-`+path+`","description":"#","reason":"#","workflow_names":["#-good"]}`),

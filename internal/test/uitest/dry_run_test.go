@@ -45,6 +45,10 @@ func TestADryRunOfOneThing(t *testing.T) {
 	webhook := made("/webhooks", object{"url": "https://127.0.0.1/hook", "event_types": []string{"saga.completed"}})
 	off := made("/webhooks", object{"url": "https://127.0.0.1/off",
 		"event_types": []string{"saga.completed"}, "enabled": false})
+	for _, name := range []string{"open", "held"} {
+		w.Must(t, "PUT", "/participants/"+name, object{"base_url": w.Participant + "/" + name})
+	}
+	w.Must(t, "POST", "/participants/held/hold", object{})
 	w.Call(t, "POST", "/workflows", object{"name": "dry", "steps": []object{{
 		"name": "a", "action": object{"http": object{"url": w.Participant + "/ok"}}, "compensation": "none",
 	}}})
@@ -149,6 +153,10 @@ func TestADryRunOfOneThing(t *testing.T) {
 		{"rotateWebhookSecret", "rotate-secret", webhook, object{}, "former_secret_expires_at - 2"},
 		{"testWebhook", "test", webhook, object{}, "new_delivery - pending"},
 		{"deleteWebhook", "DELETE?", webhook, object{}, "place live -"},
+		{"putParticipant", "PUT", "/participants/open", object{"base_url": w.Participant + "/new"}, "base_url http"},
+		{"deleteParticipant", "DELETE?", "/participants/open", object{}, "place live -"},
+		{"holdParticipant", "hold", "/participants/open", object{}, "state OPEN HELD"},
+		{"releaseParticipant", "release", "/participants/held", object{}, "state HELD RELEASING"},
 		{"updateSaga", "PATCH", noted, object{"note": "text"}, "note - text"},
 		{"restoreSaga", "restore", ended, object{"reason": "r"}, "place archive live"},
 		{"cancelJobRun", "cancel", run, object{}, "state PENDING CANCELED"},

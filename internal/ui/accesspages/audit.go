@@ -84,6 +84,7 @@ var subjectPages = map[client.ActionKind]string{
 	client.ActionKindJobBulk:         "run-bulks/%s",
 	client.ActionKindJobWorker:       "workers/%s",
 	client.ActionKindWebhook:         "webhooks/%s",
+	client.ActionKindParticipant:     "participants/%s",
 }
 
 // subjectOf is the page of an action's subject, and its name: with an id that identifies it among others.

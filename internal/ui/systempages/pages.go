@@ -1,7 +1,8 @@
 // Package systempages has the pages about everything at once: the overview, the search, webhooks, and the timeline of a
 // correlation.
 //
-// Files, each on top of those before it: minutes, overview, search, webhooks_actions, webhooks, timeline, pages.
+// Files, each on top of those before it: minutes, overview, search, webhooks_actions, participants, webhooks,
+// timeline, pages.
 package systempages
 
 import (
@@ -21,6 +22,7 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/{$}", p.overview)
 	k.Page("GET /ui/search", p.search)
 	p.registerWebhooks()
+	p.registerParticipants()
 	k.Page("GET /ui/timeline", p.timeline)
 	return k.Templates(templates)
 }

@@ -262,6 +262,7 @@ var navigation = []Entry{
 	{Name: "Redrives", Path: "/ui/redrives", Key: "r", More: true},
 	{Name: "Workers", Path: "/ui/workers", Key: "w", More: true},
 	{Name: "Timeline", Path: "/ui/timeline", Key: "t", More: true},
+	{Name: "Participants", Path: "/ui/participants", Key: "p", More: true},
 	{Name: "Webhooks", Path: "/ui/webhooks", Key: "h", More: true},
 	{Name: "Audit", Path: "/ui/audit", Key: "a", More: true},
 	{Name: "Access", Path: "/ui/access", Key: "k", More: true},

@@ -1,0 +1,27 @@
+package systempages_test
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/skald-saga/skald/internal/test/uitest"
+)
+
+// TestAParticipantIsHeldAndReleasedByAPerson goes from the empty list to a participant that is held and released.
+func TestAParticipantIsHeldAndReleasedByAPerson(t *testing.T) {
+	s := webhooksTest{t, uitest.Start(t)}
+	s.get("/ui/participants", 200, "No participants yet", "curl -X PUT")
+	card := map[string]any{"base_url": "http://card.example/v1"}
+	if status, doc := s.Call(t, "PUT", "/participants/card", card); status != 200 {
+		t.Fatalf("%d %v", status, doc)
+	}
+	s.get("/ui/participants", 200, "/ui/participants/card", "http://card.example/v1", "open")
+	s.get("/ui/participants/card", 200, "Calls are made", "There were no calls", "/ui/participants/card/hold")
+	s.act("/ui/participants/card/hold", url.Values{"reason": {hostile}}, 303)
+	s.get("/ui/participants/card", 200, "Calls are held", "holds it: &lt;script&gt;", "/ui/participants/card/release")
+	s.get("/ui/participants?state=HELD", 200, "/ui/participants/card")
+	s.act("/ui/participants/card/release", url.Values{"rate": {"fast"}}, 400)
+	s.act("/ui/participants/card/release", url.Values{"rate": {"2.5"}, "reason": {"done"}}, 303)
+	s.get("/ui/participants/card", 200, "released it")
+	s.get("/ui/participants/nobody", 404)
+}
