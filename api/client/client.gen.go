@@ -6920,7 +6920,7 @@ type SimulationEntryKind string
 type SimulationInput struct {
 	// Answers By the name of a step, or by that and `/compensate` for its compensation: the
 	// answers to its calls, in order. The last one is repeated. Default: every call
-	// succeeds, without a body.
+	// succeeds, with a body that fits the `output_schema` of its step, if it has one.
 	Answers     map[string][]SimulatedAnswer `json:"answers,omitempty"`
 	BusinessKey *string                      `json:"business_key,omitempty"`
 

@@ -74,9 +74,10 @@ func KeyOf(step string, a saga.Action) string {
 	return step
 }
 
-// Check returns the mistakes in a scenario: in its answers, at /answers, and in /cancel_at.
+// Check returns the mistakes in a scenario: a payload that the workflow does not take, at /payload, those of the
+// answers, at /answers, and in /cancel_at.
 func (s *Scenario) Check() fault.Mistakes {
-	var wrong fault.Mistakes
+	wrong := s.Definition.Unfit("/payload", s.Spec.Payload)
 	n := 0
 	for _, key := range slices.Sorted(maps.Keys(s.Answers)) {
 		at := "/answers/" + strictjson.Token(key)

@@ -4,7 +4,7 @@
 // It drives the rules of sagas (saga.Apply) as the engine does, on a clock of its own: a wait takes no time. What
 // requests look like and what answers mean comes from package participant, by a Transport.
 //
-// Files, each on top of those before it: scenario, path, simulate.
+// Files, each on top of those before it: example, scenario, path, simulate.
 package simulate
 
 import (
@@ -117,6 +117,10 @@ func (p *play) call() {
 	answer := p.answer(KeyOf(call.Step, call.Action))
 	if answer.Status == 0 && answer.Fault == "" {
 		answer.Status = 200
+	}
+	if step := &p.s.Definition.Steps[call.Index]; answer.Body == nil && answer.Status == 200 &&
+		call.Action == saga.Execute && (step.Answer == nil || step.Answer.Output == nil) {
+		answer.Body = exampleOf(step.OutputSchema)
 	}
 	o := p.by.Outcome(call, answer)
 	o.Request, o.StartedAt = call.Body, p.now

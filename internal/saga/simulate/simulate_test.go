@@ -126,6 +126,65 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+const mapped = `
+name: w
+payload_schema: {type: object, required: [n]}
+steps:
+- name: a
+  action: {http: {method: PUT, url: "http://a.example/${payload.n}", body: {n: "${payload.n}"}}}
+  output_schema:
+    type: object
+    required: [id, tags, at]
+    properties:
+      id: {type: integer, minimum: 7}
+      tags: {type: array, items: {enum: [red]}}
+      at: {type: string, examples: [today]}
+      more: {$ref: "#"}
+  compensation: {http: {url: "http://a.example/${output.id}"}}
+- name: b
+  when: "${payload.n > 2}"
+  action: {http: {url: "http://b.example"}}
+  compensation: none
+- name: c
+  action: {http: {url: "http://c.example/${steps.a.tags[0]}"}}
+  answer: {refused: "body.code == 'NO'"}
+  compensation: none
+`
+
+// TestWordsOfExpressionsArePlayed: requests, conditions and rules for answers are those of the engine, and a call
+// without an answer gets one that fits its schema.
+func TestWordsOfExpressionsArePlayed(t *testing.T) {
+	path, r := play(t, mapped, func(s *simulate.Scenario) {
+		s.Spec.Payload = []byte(`{"n":1.50}`)
+		s.Answers = map[string][]simulate.Answer{"c": {{Status: 200, Body: []byte(`{"code":"NO"}`)}}}
+	})
+	if diff := cmp.Diff([]string{"0s call a execute", "0s skipped b execute", "0s call c execute http_200",
+		"0s compensation", "0s call a compensate"}, path); diff != "" {
+		t.Errorf("path (-want +got):\n%s", diff)
+	}
+	for i, want := range map[int]string{
+		0: `PUT http://a.example/1.50 {"n":1.50}`,
+		2: `POST http://c.example/red `,
+		4: `POST http://a.example/7 `,
+	} {
+		q := r.Path[i].Request
+		if got := q.Method + " " + q.URL + " " + string(q.Body); !strings.HasPrefix(got, want) {
+			t.Errorf("%d: %s; want %s", i, got, want)
+		}
+	}
+	if got := string(r.Outputs["a"]); got != `{"at":"today","id":7,"tags":["red"]}` {
+		t.Errorf("an answer by its schema is %s", got)
+	}
+	def, err := workflow.ParseYAML([]byte(mapped), workflow.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := simulate.Scenario{Definition: def}
+	if wrong := s.Check(); len(wrong) == 0 || wrong[0].Pointer != "/payload" {
+		t.Errorf("a payload that does not fit: %v", wrong)
+	}
+}
+
 // TestARequestIsShownByteForByte: the head as it is sent, with the deadline and the key.
 func TestARequestIsShownByteForByte(t *testing.T) {
 	_, r := play(t, two, func(s *simulate.Scenario) {
