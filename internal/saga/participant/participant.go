@@ -160,11 +160,7 @@ func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time
 }
 
 func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
-	find := c.targets.of
-	if call.Filled { // a URL of this call alone would only fill the cache
-		find = parseTarget
-	}
-	t, err := find(call.By.HTTP.URL)
+	t, err := c.target(call)
 	if err != nil {
 		return neverSendable(CodeInvalidRequest, err)
 	}
@@ -180,6 +176,14 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 		o.InDoubt = sent && o.Verdict != saga.Done
 	}
 	return o
+}
+
+// target returns where a call goes. A URL of this call alone would only fill the cache.
+func (c *Client) target(call *saga.Call) (*target, error) {
+	if call.Filled {
+		return parseTarget(call.By.HTTP.URL)
+	}
+	return c.targets.of(call.By.HTTP.URL)
 }
 
 // send sends the request once and returns its outcome; fresh: over a new connection.

@@ -242,6 +242,7 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 	}
 	h, at := by.HTTP, at+"/http"
 	place := c.place(i, site)
+	place.Secret = func(string) error { return errNoSecrets }
 	is := h.Body != nil || h.Form != nil || expression.Has(h.URL)
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 		if !expression.Has(h.Headers[name]) {
@@ -265,6 +266,7 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 	case h.Form != nil:
 		p.form = expression.NewForm(h.Form, place, func(pointer string, err error) { c.fail(at+"/form"+pointer, err) })
 	}
+	place.Secret = nil
 	target, err := expression.NewTarget(h.URL, place)
 	if err != nil {
 		c.fail(at+"/url", err)
@@ -297,6 +299,9 @@ func (c *planner) rules(a *Answer, at string) *Rules {
 	}
 	return out
 }
+
+var errNoSecrets = errors.New("secrets of participants come in a later version: until then keep credentials in a proxy " +
+	"in front of the participant, or use client certificates (participants.tls_cert_file)")
 
 // schema compiles a schema, nil when there is none or it is wrong.
 func (c *planner) schema(doc json.RawMessage, at string) *schema.Schema {
