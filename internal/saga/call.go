@@ -49,7 +49,8 @@ func (r *Instance) call(d Defaults) (Call, error) {
 		c.Key += fmt.Sprintf("#%d", reruns+1)
 	}
 	if r.Def.Plan != nil {
-		if err := r.fill(&c); err != nil {
+		var err error
+		if c, err = r.filled(c); err != nil {
 			return c, err
 		}
 	}

@@ -92,30 +92,31 @@ func appendEscaped(b []byte, s string) []byte {
 	return append(b, j...)
 }
 
-// fill evaluates the expressions of the call in flight. The error is an *expression.Failure.
-func (r *Instance) fill(c *Call) error {
+// filled returns the call in flight with its expressions evaluated. It takes a copy, so that calls
+// without expressions stay off the heap. The error is an *expression.Failure.
+func (r *Instance) filled(c Call) (Call, error) {
 	k, undo := c.Index, c.Action == Compensate
 	c.Rules = r.Def.Rules(k, undo)
 	if !r.Def.Computed(k, undo) {
-		return nil
+		return c, nil
 	}
-	e := expression.Evaluate(mapped{r: r, step: k, call: c})
+	e := expression.Evaluate(mapped{r: r, step: k, call: &c})
 	if c.By.HTTP == nil {
 		args, computed, err := r.Def.Arguments(k, undo, e)
 		if computed {
 			c.Body = args
 		}
-		return err
+		return c, err
 	}
-	filled, err := r.Def.Request(k, undo, e)
+	request, err := r.Def.Request(k, undo, e)
 	if err != nil {
-		return err
+		return c, err
 	}
-	c.By.HTTP, c.ContentType, c.Filled = filled.HTTP, filled.ContentType, true
-	if filled.Body != nil {
-		c.Body = filled.Body
+	c.By.HTTP, c.ContentType, c.Filled = request.HTTP, request.ContentType, true
+	if request.Body != nil {
+		c.Body = request.Body
 	}
-	return nil
+	return c, nil
 }
 
 // unmapped is the outcome of a call whose expressions gave nothing: nothing was sent, and no

@@ -50,9 +50,7 @@ func after(tb testing.TB, r Instance, logs *[]StepLog, o Outcome) Instance {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for i := range c.Logs {
-		*logs = append(*logs, c.Logs[i])
-	}
+	*logs = append(*logs, c.Logs...)
 	rebuilt := Rebuild(c.After.Saga, r.Def, *logs)
 	if !r.State.Terminal() && !c.After.State.Terminal() {
 		want, _, _ := c.After.Prepared(Defaults{}, Budget{}, noon)
@@ -199,9 +197,7 @@ func played(tb testing.TB, definition, payload, refused string) (calls string, r
 		if err != nil {
 			tb.Fatal(err)
 		}
-		for i := range c.Logs {
-			logs = append(logs, c.Logs[i])
-		}
+		logs = append(logs, c.Logs...)
 		r = Rebuild(c.After.Saga, def, logs) // as if the node were restarted after each commit
 	}
 	tb.Fatal("it does not end")

@@ -293,8 +293,7 @@ func appendScalar(b []byte, v ref.Val) ([]byte, error) {
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			return b, errors.New("its value is not a finite number")
 		}
-		if f == 0 {
-			f = 0 // no sign before zero
+		if f == 0 { // no sign before zero
 			return append(b, '0'), nil
 		}
 		return strconv.AppendFloat(b, f, 'f', -1, 64), nil
