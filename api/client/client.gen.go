@@ -469,6 +469,12 @@ const (
 	NoCompensationNone NoCompensation = "none"
 )
 
+// Defines values for OnCompensationFailure.
+const (
+	OnCompensationFailureGoOn OnCompensationFailure = "go_on"
+	OnCompensationFailureStop OnCompensationFailure = "stop"
+)
+
 // Defines values for OnFailure.
 const (
 	OnFailureCompensate OnFailure = "compensate"
@@ -4714,6 +4720,14 @@ type LeaseState struct {
 	RunID *openapi_types.UUID `json:"run_id,omitempty"`
 }
 
+// LeftCompensation defines model for LeftCompensation.
+type LeftCompensation struct {
+	// DeadLetterID Its open dead letter. Retry or resolve it, in any order.
+	DeadLetterID *openapi_types.UUID `json:"dead_letter_id,omitempty"`
+	StepIndex    int                 `json:"step_index"`
+	StepName     *string             `json:"step_name,omitempty"`
+}
+
 // LogAppendResult The stored chunk of a log.
 type LogAppendResult struct {
 	// Adjusted JSON Pointers of the texts sent that were cleaned or cut.
@@ -4791,6 +4805,13 @@ type NodeLoop struct {
 	// Vital While it is late, the node is not ready.
 	Vital bool `json:"vital"`
 }
+
+// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as failed,
+// with the steps before it not compensated. `go_on` compensates those as well; the saga
+// then ends as failed, with one dead letter for each compensation that gave up. The default
+// is the workflow's, and there `stop`. A saga that is compensated in order to go forward
+// again always stops.
+type OnCompensationFailure string
 
 // OnFailure What happens when the step has failed: it was refused, or its retries are used up.
 // `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
@@ -6025,6 +6046,10 @@ type Saga struct {
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	InitiatedBy  string     `json:"initiated_by"`
 
+	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that gave up and are still open,
+	// besides that of the current step, the last step first. Absent if there are none.
+	LeftCompensations []LeftCompensation `json:"left_compensations,omitempty"`
+
 	// Lifecycle A coarse classification of the state.
 	Lifecycle SagaLifecycle `json:"lifecycle"`
 
@@ -7018,6 +7043,13 @@ type Step struct {
 	// starting with a letter or digit.
 	Name string `json:"name"`
 
+	// OnCompensationFailure What happens when the compensation of the step has given up. `stop` ends the saga as failed,
+	// with the steps before it not compensated. `go_on` compensates those as well; the saga
+	// then ends as failed, with one dead letter for each compensation that gave up. The default
+	// is the workflow's, and there `stop`. A saga that is compensated in order to go forward
+	// again always stops.
+	OnCompensationFailure *OnCompensationFailure `json:"on_compensation_failure,omitempty"`
+
 	// OnFailure What happens when the step has failed: it was refused, or its retries are used up.
 	// `compensate` compensates what was done. `suspend` suspends it at this step, with attention, until
 	// a person retries, completes or skips the step, or has the saga compensated; its deadline
@@ -7687,6 +7719,9 @@ type WorkflowDefinition struct {
 	// Name Letters, digits and `.` `_` `:` `-`, at most 255, starting with a letter or
 	// digit.
 	Name string `json:"name"`
+
+	// OnCompensationFailure For the steps that have none.
+	OnCompensationFailure *OnCompensationFailure `json:"on_compensation_failure,omitempty"`
 
 	// OnFailure For the steps that have none.
 	OnFailure *OnFailure `json:"on_failure,omitempty"`

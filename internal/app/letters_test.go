@@ -33,6 +33,13 @@ const oneUndo = `{"name": "pair", "compensation_retry": {"max_attempts": 1}, "st
 	{"name": "one", "action": {"http": {"url": "URL/one"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
 	{"name": "two", "action": {"http": {"url": "URL/two"}}, "compensation": "none"}]}`
 
+// wideUndo goes on when a compensation gives up; two of its three do, and its last step refuses everything.
+const wideUndo = `{"name": "wide", "compensation_retry": {"max_attempts": 1}, "on_compensation_failure": "go_on", "steps": [
+	{"name": "a", "action": {"http": {"url": "URL/a"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
+	{"name": "b", "action": {"http": {"url": "URL/b"}}, "compensation": {"http": {"url": "URL/b/undo"}}},
+	{"name": "c", "action": {"http": {"url": "URL/c"}}, "compensation": {"http": {"url": "URL/one/undo"}}},
+	{"name": "two", "action": {"http": {"url": "URL/two"}}, "compensation": "none"}]}`
+
 // stranded is a node whose participant cannot compensate while broken is set, and the letters
 // of its database as another node would retry them.
 type stranded struct {
@@ -63,9 +70,11 @@ func newStranded(t *testing.T) *stranded {
 	t.Cleanup(participant.Close)
 	dsn := testdb.DSN(t)
 	s.node = start(t, dsn, "a", func(c *config.Config) { c.DLQ.Lease = 3 * time.Second })
-	if status, doc := call(t, "POST", s.url+"/api/v1/workflows",
-		strings.ReplaceAll(oneUndo, "URL", participant.URL)); status != 201 {
-		t.Fatalf("register: %d %v", status, doc)
+	for _, workflow := range []string{oneUndo, wideUndo} {
+		if status, doc := call(t, "POST", s.url+"/api/v1/workflows",
+			strings.ReplaceAll(workflow, "URL", participant.URL)); status != 201 {
+			t.Fatalf("register: %d %v", status, doc)
+		}
 	}
 	db, err := postgres.Open(t.Context(), postgres.Config{DSN: dsn})
 	if err != nil {
@@ -201,6 +210,7 @@ func TestALetterOfASagaThroughTheAPI(t *testing.T) {
 	if doc := s.ends(id, isState("compensated")); doc["clean"] != true {
 		t.Errorf("the saga %v", doc)
 	}
+	s.eachOfSeveralLetters(verb)
 }
 
 // A node that dies between the claim of a letter and the change of its saga leaves both

@@ -144,7 +144,7 @@ func orderable(r *Instance) bool {
 // undone or possibly undone.
 func retriable(r *Instance) bool {
 	if r.State == Failed {
-		return r.halted() || r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
+		return r.halted() || !r.partly() && r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
 	}
 	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
 }

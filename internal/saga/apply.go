@@ -207,7 +207,7 @@ func (d *decision) undoAnswered(o Outcome) {
 		d.progress()
 		d.tellOfStep(UndoCompleted)
 		d.undone(k, d.s.Attempt, true)
-		d.undoFrom(k - 1)
+		d.undoNext()
 		return
 	}
 	d.s.Failures++
@@ -229,7 +229,7 @@ func (d *decision) undoAnswered(o Outcome) {
 	d.After.undoRefused = o.Verdict == Refused && !d.s.Uncertain
 	d.tellOfFailure(UndoFailed, o, o.Verdict != Refused)
 	what := fmt.Sprintf("the compensation of step %q gave up: ", d.After.Def.Steps[k].Name)
-	d.dirtyEnd(d.givenUp(o, what), ReasonUndoFailed)
+	d.undoGaveUp(d.givenUp(o, what))
 }
 
 // gaveUp reports whether no attempt may follow. A refusal is definite regardless of its class.
@@ -299,6 +299,9 @@ func (d *decision) undoFrom(from int) {
 		})
 		d.undone(k, 1+d.After.base(k, Compensate), false)
 	}
+	if d.atBottom() {
+		return
+	}
 	if i := d.s.Interventions; i != nil && i.RestartAt != nil {
 		d.restart()
 		return
@@ -345,6 +348,7 @@ func (d *decision) end(final State) {
 	if d.s.stopped() {
 		d.edit().Stopped = nil
 	}
+	d.forgetRepeats(final)
 	if final != Failed {
 		d.s.NeedsAttention, d.s.AttentionReason = false, nil
 	}

@@ -2,6 +2,7 @@ package saga
 
 import (
 	"encoding/json"
+	"maps"
 	"time"
 
 	"github.com/google/uuid"
@@ -37,7 +38,11 @@ type CompensateRequested struct{ By, Reason string }
 type DeadlinePassed struct{ At time.Time }
 
 // ResumeRequested reopens a FAILED saga whose compensation gave up.
-type ResumeRequested struct{ By, Reason string }
+type ResumeRequested struct {
+	By, Reason string
+	// Step: only the compensation of this step is repeated, which gave up; nil: all that gave up.
+	Step *int
+}
 
 // RetryRequested makes the next attempt of a saga that waits for it due now,
 // with a fresh policy, or lets a failed saga go forward again.
@@ -220,6 +225,15 @@ func (c Change) WithoutLetter() Change { return c.naming(uuid.Nil) }
 
 func (c Change) naming(letter uuid.UUID) Change {
 	own := *c.After.Interventions
+	if step := c.Letter.Letter.Link.StepIndex; step != c.After.CurrentStep || own.DeadLetter == uuid.Nil {
+		if l, left := own.Left[step]; left { // the saga has gone on
+			own.Left = maps.Clone(own.Left)
+			l.Letter = letter
+			own.Left[step] = l
+			c.After.Interventions = &own
+			return c
+		}
+	}
 	own.DeadLetter = letter
 	c.After.Interventions = &own
 	return c

@@ -3,6 +3,7 @@ package saga
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -142,6 +143,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	if r.bound() {
 		x.Summary += " It is not compensated, not even at its deadline: " + r.pivotWhy() + "."
 	}
+	x.Summary += r.leftWords()
 	if r.NeedsAttention {
 		x.Summary += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
 	}
@@ -182,6 +184,26 @@ func (r *Instance) decided() string {
 		return "compensation was requested (" + string(*r.EndCause) + ")"
 	}
 	return "an operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
+}
+
+// leftWords describes the compensations that were left, besides that of the current step.
+func (r *Instance) leftWords() string {
+	steps := r.LeftSteps()
+	if len(steps) == 0 {
+		return ""
+	}
+	names := make([]string, len(steps))
+	for i, k := range steps {
+		names[i] = strconv.Itoa(k + 1)
+		if k < len(r.Def.Steps) && r.Def.Steps[k].Name != "" {
+			names[i] = strconv.Quote(r.Def.Steps[k].Name)
+		}
+	}
+	if len(names) == 1 {
+		return fmt.Sprintf(" The compensation of step %s gave up, too: it has a dead letter of its own.", names[0])
+	}
+	return fmt.Sprintf(" The compensations of steps %s gave up, too: each has a dead letter of its own.",
+		strings.Join(names, ", "))
 }
 
 // explainStop explains a saga that is suspended at a step that has failed.
@@ -253,7 +275,10 @@ func (r *Instance) explainEnd(x *Explanation) {
 		if r.Error != nil {
 			x.Summary = sentence(r.Error.Message) // says the same, and why
 		}
-		x.Summary += fmt.Sprintf(" Step %q and those before it are not compensated.", x.Step.Name)
+		if r.Interventions == nil || r.Interventions.Reached == nil {
+			x.Summary += fmt.Sprintf(" Step %q and those before it are not compensated.", x.Step.Name)
+		}
+		x.Summary += r.leftWords()
 		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
 			x.Summary += fmt.Sprintf(
 				" It waits for its dead letter %s: retry that, or resolve it once the step was compensated elsewhere.",

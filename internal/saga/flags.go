@@ -26,6 +26,9 @@ func (d *decision) turned() bool {
 		late := d.newError("SAGA_COMPENSATION_TIMEOUT", "deadline", "the compensation did not end before its deadline")
 		d.dirtyEnd(late, ReasonUndoTimeout)
 		return true
+	case d.s.State == Compensating && d.s.repeats() && !d.s.ordered():
+		d.beginRepeat()
+		return true
 	case !d.s.State.Terminal() && d.s.ordered():
 		d.carryOut()
 		return true

@@ -125,9 +125,12 @@ func (d *decision) forceFailure(e FailureForced) bool {
 	if e.Reason != "" {
 		text += ": " + e.Reason
 	}
-	d.dirtyEnd(d.newError("SAGA_FORCE_FAILED", typeOperator, text), ReasonForced)
+	d.dirtyEnd(d.newError(forcedError, typeOperator, text), ReasonForced)
 	return true
 }
+
+// forcedError is the code of the error of a saga that was forced to fail.
+const forcedError = "SAGA_FORCE_FAILED"
 
 // abandon records the call that may be in flight, whose answer will be ignored. It may be
 // in flight even if the saga waits for a due time, which passes by the driver's clock.

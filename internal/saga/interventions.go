@@ -30,8 +30,28 @@ type Interventions struct {
 	// RetriedBy is who had it retried; "" when unknown.
 	DeadLetter uuid.UUID `json:"dead_letter,omitzero"`
 	RetriedBy  string    `json:"retried_by,omitempty"`
+	// Left are the compensations that gave up before the one of the current step, by step: the saga went on
+	// without them (on_compensation_failure: go_on), and they are still open.
+	Left map[int]LeftUndo `json:"left,omitempty"`
+	// Reached is set while the current step is one of those again, or was when the saga ended: the step that the
+	// compensation had reached in its order. It and all later ones are compensated or open.
+	Reached *int `json:"reached,omitempty"`
+	// Repeat: the compensation of the current step, which gave up, is to be repeated.
+	Repeat bool `json:"repeat,omitempty"`
 	// Stopped: the saga is suspended at its current step, which has failed; nil: it is not.
 	Stopped *Stop `json:"stopped,omitempty"`
+}
+
+// LeftUndo is a compensation that gave up and was left.
+type LeftUndo struct {
+	Letter    uuid.UUID `json:"letter,omitzero"` // the open dead letter
+	Attempt   int       `json:"attempt"`         // the last one
+	Uncertain bool      `json:"uncertain,omitempty"`
+	Refused   bool      `json:"refused,omitempty"`
+	Code      string    `json:"code,omitempty"` // of its error, with its class
+	Class     string    `json:"class,omitempty"`
+	// Again: it is repeated once the compensation of the current step is over.
+	Again bool `json:"again,omitempty"`
 }
 
 // Stop is a suspension by the failure of a step.
@@ -119,6 +139,9 @@ func (s *Saga) halted() bool { return s.Interventions != nil && s.Interventions.
 // stopped reports whether the saga is suspended at a step that has failed.
 func (s *Saga) stopped() bool { return s.Interventions != nil && s.Interventions.Stopped != nil }
 
+// repeats reports whether the compensation of the current step, which was left, is to be repeated.
+func (s *Saga) repeats() bool { return s.Interventions != nil && s.Interventions.Repeat }
+
 // DeadlineCounts reports whether the time until the saga's deadline runs: during a suspension only if the
 // failure of a step caused that.
 func (s *Saga) DeadlineCounts() bool {
@@ -164,7 +187,7 @@ func (d *decision) edit() *Interventions {
 		c := Interventions{}
 		if d.s.Interventions != nil {
 			c = *d.s.Interventions
-			c.Steps = maps.Clone(c.Steps)
+			c.Steps, c.Left = maps.Clone(c.Steps), maps.Clone(c.Left)
 		}
 		d.s.Interventions = &c
 	}

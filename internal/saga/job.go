@@ -109,7 +109,7 @@ func (d *decision) begun() bool {
 // runIsNext reports whether the job run of the current step must be requested.
 func (r *Instance) runIsNext(now time.Time) bool {
 	return (r.State == Running || r.State == Compensating) && !r.recorded && r.SuspendedAt == nil && r.job() != nil &&
-		!r.flagged() && !r.ordered() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))
+		!r.flagged() && !r.ordered() && !r.repeats() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))
 }
 
 // beginRun requests the job run of the current step, if that comes next. A step whose

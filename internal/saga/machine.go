@@ -6,9 +6,9 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
-// record, run, mapping, call, actions, budget, event, attention, filter, problems, answering, explain, new, store,
-// archive, step_decision, failure_summary, operated, patch, stopped, actor_name, apply,
-// damage, doubt, dry_run, erased, faults, flags, force, job, letter, note, parked, planned,
+// record, run, mapping, call, actions, budget, event, attention, filter, problems, explain, new, store,
+// archive, step_decision, failure_summary, operated, stopped, actor_name, apply,
+// damage, doubt, dry_run, erased, faults, flags, force, job, left, letter, note, parked, planned,
 // reopen, steps.
 package saga
 

@@ -5,16 +5,28 @@ import (
 	"slices"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // resume reopens a failed saga to undo the remaining steps: from the undo that gave up,
 // with a fresh retry policy, or from the step where it was forced to fail.
 func (d *decision) resume(e ResumeRequested) bool {
+	if e.Step != nil && d.s.State == Compensating {
+		return d.queue(*e.Step, e.By, e.Reason)
+	}
 	if !allows(ResumeCompensation, &d.After) {
 		d.pivot = d.s.State == Failed && d.After.bound()
 		return false
 	}
 	halted := d.s.halted()
+	if e.Step != nil {
+		d.choose(*e.Step)
+		if d.s.CurrentStep != *e.Step {
+			return false
+		}
+	} else {
+		d.takeAll()
+	}
 	d.tell(ResumeAsked).say(words{By: e.By, Reason: e.Reason})
 	d.reopen()
 	if halted {
@@ -97,7 +109,7 @@ func (d *decision) retry(e RetryRequested) bool {
 	}
 	d.tellOfStep(RetryAsked).say(words{By: e.By, Reason: e.Reason, Patched: e.Patch != nil})
 	if e.Patch != nil {
-		in := mergePatch(d.After.input(k), e.Patch)
+		in := strictjson.Merge(d.After.input(k), e.Patch)
 		attempts := d.s.Attempt - 1
 		d.editStep(k, func(s *StepIntervention) { s.Input, s.Base = in, attempts; s.Runs++ })
 		d.s.Uncertain = false
@@ -189,7 +201,7 @@ func (d *decision) prepare(n, failed int, e RetryRequested) {
 			next.Base = max(next.Base, d.s.Attempt)
 		}
 		if k == n && e.Patch != nil {
-			next.Input = mergePatch(d.After.input(k), e.Patch)
+			next.Input = strictjson.Merge(d.After.input(k), e.Patch)
 		}
 		if k >= n || next.UndoBase > d.After.base(k, Compensate) {
 			d.editStep(k, func(s *StepIntervention) { s.Next = &next })

@@ -105,7 +105,7 @@ func (r *Instance) Next(now time.Time) Task {
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait
-	case r.undecided():
+	case r.repeats(), r.undecided():
 		return Turn
 	case r.job() == nil:
 		return Send

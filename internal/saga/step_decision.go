@@ -22,12 +22,15 @@ func (d *decision) order(e StepOrdered) bool {
 	switch {
 	case !allows(verb, &d.After), e.Verb == UndoneStep && d.s.State != Failed:
 		return false
-	case e.Step != d.s.CurrentStep:
+	case e.Step != d.s.CurrentStep && !d.leftToOrder(e.Step):
 		d.why = fmt.Sprintf("its current step is %q", d.After.Def.Steps[d.s.CurrentStep].Name)
 		return false
 	case e.Verb == CompleteStep && d.m.Budget.Saga > 0 && int64(d.After.held()+len(e.Output)) > d.m.Budget.Saga:
 		d.why = fmt.Sprintf("with this output it would hold more than limits.max_saga_bytes allows (%d)", d.m.Budget.Saga)
 		return false
+	}
+	if e.Step != d.s.CurrentStep {
+		d.choose(e.Step)
 	}
 	o := e.Order
 	o.Actor, o.ActorName, o.RequestID = d.m.Actor, d.m.ActorName, d.m.RequestID
@@ -75,6 +78,9 @@ func (d *decision) carryOut() {
 	d.edit().Order = nil
 	k := d.s.CurrentStep
 	if d.s.State == Compensating {
+		if d.s.repeats() {
+			d.edit().Repeat = false
+		}
 		d.carryOutUndo(o, failure)
 		return
 	}
@@ -119,13 +125,13 @@ func (d *decision) carryOutUndo(o Order, failure *Error) {
 	case FailStep:
 		d.logByHand(Compensate, LogFailed, o, failure)
 		d.tellOfStep(UndoFailed).Error = failure
-		d.dirtyEnd(failure, ReasonUndoFailed)
+		d.undoGaveUp(failure)
 		return
 	}
 	d.tellLetter(dlq.HandledManually)
 	d.progress()
 	d.undone(k, d.s.Attempt, true)
-	d.undoFrom(k - 1)
+	d.undoNext()
 }
 
 // account returns who gave the order and why, as a JSON object.

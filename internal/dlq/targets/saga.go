@@ -66,10 +66,11 @@ func (d *Saga) drive(ctx context.Context, l *dlq.Drive) dlq.Result {
 	r := dlq.Result{StartedAt: d.Now(), Accepted: true, Outcome: dlq.Uncertain}
 	by := operator.By{Actor: l.Actor, ActorName: l.ActorName}
 	err := d.apply(ctx, &l.Letter, by, nil, func(run *saga.Instance) (saga.Event, error) {
-		if run.State == saga.Compensating {
+		step := run.Letters()[l.ID]
+		if run.State == saga.Compensating && (step == run.CurrentStep || run.Interventions.Left[step].Again) {
 			return nil, errUnderWay // another request was faster
 		}
-		return saga.ResumeRequested{By: l.Actor, Reason: fmt.Sprintf("dead letter %s is retried", l.ID)}, nil
+		return saga.ResumeRequested{By: l.Actor, Reason: fmt.Sprintf("dead letter %s is retried", l.ID), Step: &step}, nil
 	})
 	if errors.Is(err, errUnderWay) {
 		err = nil
@@ -102,7 +103,7 @@ func (d *Saga) UndoneByHand(ctx context.Context, l dlq.Letter, by operator.By) (
 		if run.State != saga.Failed {
 			return nil, l.Conflict("resolved manually while its saga is compensating again")
 		}
-		return saga.StepOrdered{Step: run.CurrentStep,
+		return saga.StepOrdered{Step: run.Letters()[l.ID],
 			Order: saga.Order{Verb: saga.UndoneStep, By: by.Actor, Reason: by.Reason}}, nil
 	})
 	if fault.IsCode(err, codeNotWaiting) {
@@ -173,7 +174,7 @@ func (d *Saga) waiting(ctx context.Context, l *dlq.Letter) (saga.Instance, error
 		return saga.Instance{}, fault.New(fault.Conflict, dlq.CodeConflict, "the saga %s is in the archive: restore it first", l.Link.SagaID)
 	}
 	s := &loaded[0].Saga
-	if s.DeadLetter() != l.ID {
+	if _, waits := s.Letters()[l.ID]; !waits {
 		return saga.Instance{}, fault.New(fault.Conflict, codeNotWaiting, "the saga %s is %s and does not wait for this dead letter", s.ID, s.State)
 	}
 	def, err := d.Definition(ctx, s.Tenant.ID, s.WorkflowName, s.WorkflowVersion)

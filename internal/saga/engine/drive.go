@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
@@ -190,6 +191,9 @@ func (d *drive) decide(event saga.Event) bool {
 		err = e.cfg.Commit(d.s.calls, &change)
 		hit(d.run.Action(), failpoint.StepAfterCommit, failpoint.CompAfterCommit)
 		switch {
+		case err == nil && change.Letter != nil && change.Letter.Outcome == dlq.GaveUp && !change.After.State.Terminal():
+			d.seen.lose() // only the store knows which letter the compensation has that was left
+			return d.reload(change) == stored
 		case err == nil:
 			d.seen.saw(&change)
 			d.run = change.After

@@ -7,10 +7,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
 // Errors implements reports.Reports.
-func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f saga.ErrorFilter) (saga.Errors, error) {
+func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f reports.ErrorFilter) (reports.Errors, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	var bad []*saga.Saga
@@ -19,10 +20,10 @@ func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f saga.ErrorFilter)
 			bad = append(bad, s)
 		}
 	}
-	out := saga.Errors{Examined: int64(len(bad))}
+	out := reports.Errors{Examined: int64(len(bad))}
 	at := map[string]int{}
 	for _, s := range bad {
-		g, t := saga.ErrorGroup{WorkflowName: s.WorkflowName}, st.m.troubles[s.Ref()]
+		g, t := reports.ErrorGroup{WorkflowName: s.WorkflowName}, st.m.troubles[s.Ref()]
 		since := t.Since
 		if s.State.Terminal() {
 			g.Step, g.Action, since = t.Step, t.Action, *s.CompletedAt
@@ -39,7 +40,7 @@ func (st *Sagas) Errors(_ context.Context, tenant uuid.UUID, f saga.ErrorFilter)
 		}
 		out.Groups[i].Add(s, since)
 	}
-	slices.SortFunc(out.Groups, func(a, b saga.ErrorGroup) int { return a.Compare(b.Count, b.Key()) })
-	out.Groups = out.Groups[:min(len(out.Groups), saga.MostErrorGroups)]
+	slices.SortFunc(out.Groups, func(a, b reports.ErrorGroup) int { return a.Compare(b.Count, b.Key()) })
+	out.Groups = out.Groups[:min(len(out.Groups), reports.MostErrorGroups)]
 	return out, nil
 }

@@ -74,7 +74,9 @@ func (st *Sagas) Attempts(_ context.Context, tenant uuid.UUID, f reports.Attempt
 }
 
 // Calls implements reports.Reports.
-func (st *Sagas) Calls(_ context.Context, tenant uuid.UUID, f saga.CallsFilter) (calls []saga.OtherCall, err error) {
+func (st *Sagas) Calls(
+	_ context.Context, tenant uuid.UUID, f reports.CallsFilter,
+) (calls []reports.OtherCall, err error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	ofTenant, ofWorkflow := 0, 0
@@ -83,7 +85,7 @@ func (st *Sagas) Calls(_ context.Context, tenant uuid.UUID, f saga.CallsFilter) 
 		if s.WorkflowName == f.WorkflowName {
 			ofWorkflow++
 		}
-		if ofTenant > saga.MostCallers && (s.WorkflowName != f.WorkflowName || ofWorkflow > saga.MostCallers) ||
+		if ofTenant > reports.MostCallers && (s.WorkflowName != f.WorkflowName || ofWorkflow > reports.MostCallers) ||
 			s.ID == f.Except {
 			continue
 		}
@@ -93,7 +95,7 @@ func (st *Sagas) Calls(_ context.Context, tenant uuid.UUID, f saga.CallsFilter) 
 }
 
 // callsTo returns the last attempts of a saga's calls to a host, as far as they have ended.
-func (m *memory) callsTo(s *saga.Saga, host string) (calls []saga.OtherCall) {
+func (m *memory) callsTo(s *saga.Saga, host string) (calls []reports.OtherCall) {
 	h := m.heads[nameID{s.Tenant.ID, s.WorkflowName}]
 	if h == nil || s.WorkflowVersion > len(h.versions) {
 		return nil
@@ -112,12 +114,12 @@ func (m *memory) callsTo(s *saga.Saga, host string) (calls []saga.OtherCall) {
 		}
 		_, at := call.Endpoint()
 		key := [2]string{l.StepName, string(l.Action)}
-		if at != "" && saga.HostOf(at) == host && (last[key] == nil || l.Attempt > last[key].Attempt) {
+		if at != "" && reports.HostOf(at) == host && (last[key] == nil || l.Attempt > last[key].Attempt) {
 			last[key] = l
 		}
 	}
 	for _, l := range last {
-		c := saga.OtherCall{At: *l.CompletedAt, Status: l.Status}
+		c := reports.OtherCall{At: *l.CompletedAt, Status: l.Status}
 		if l.Error != nil {
 			c.Class = retry.Class(l.Error.Type)
 		}

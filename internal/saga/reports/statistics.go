@@ -1,7 +1,7 @@
 // Package reports is the rules of figures about many sagas: counts by state, over time, and of the
 // attempts of steps, with the contract that the stores implement.
 //
-// Files, each on top of those before it: attempts, statistics.
+// Files, each on top of those before it: answering, attempts, errors, statistics.
 package reports
 
 import (
@@ -135,10 +135,10 @@ type Reports interface {
 	Attempts(ctx context.Context, tenant uuid.UUID, f AttemptFilter) (AttemptSample, error)
 	// Errors groups a tenant's sagas that failed or need attention by their error, at most
 	// MostExamined of them.
-	Errors(ctx context.Context, tenant uuid.UUID, f saga.ErrorFilter) (saga.Errors, error)
+	Errors(ctx context.Context, tenant uuid.UUID, f ErrorFilter) (Errors, error)
 	// Calls returns the last attempt, if it has ended, of each call to a host that the newest MostCallers sagas of a
 	// workflow and the newest MostCallers of the tenant have made, archived sagas excepted; in any order.
-	Calls(ctx context.Context, tenant uuid.UUID, f saga.CallsFilter) ([]saga.OtherCall, error)
+	Calls(ctx context.Context, tenant uuid.UUID, f CallsFilter) ([]OtherCall, error)
 	// RollUp maintains the counts that keep Statistics fast, without changing its results. It
 	// is called periodically; if several nodes call it at once, only one does the work.
 	RollUp(ctx context.Context) error

@@ -71,7 +71,23 @@ func toAPISaga(run *saga.Instance) *api.Saga {
 	if id := s.DeadLetter(); id != uuid.Nil {
 		out.DeadLetterID = &id
 	}
+	out.LeftCompensations = leftOf(run)
 	return out
+}
+
+// leftOf returns the compensations of a saga that gave up besides the current one.
+func leftOf(run *saga.Instance) (all []api.LeftCompensation) {
+	for _, k := range run.LeftSteps() {
+		l := api.LeftCompensation{StepIndex: k}
+		if k < len(run.Def.Steps) {
+			l.StepName = httpkit.UnlessEmpty(run.Def.Steps[k].Name)
+		}
+		if id := run.Interventions.Left[k].Letter; id != uuid.Nil {
+			l.DeadLetterID = &id
+		}
+		all = append(all, l)
+	}
+	return all
 }
 
 // mark is a response member that is true or absent.

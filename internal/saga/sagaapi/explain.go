@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
 // dryRunOf returns what an action would do, without doing it.
@@ -131,19 +132,19 @@ func (s *Handlers) atGate(ctx context.Context, x *saga.Explanation, run *saga.In
 func (s *Handlers) participantOf(
 	ctx context.Context, x *saga.Explanation, run *saga.Instance, logs []saga.StepLog,
 ) (*api.ExplainedParticipant, error) {
-	p, ok := x.Unanswered(run, logs)
+	p, ok := reports.Unanswered(x, run, logs)
 	if !ok {
 		return nil, nil
 	}
 	calls, err := s.Reports.Calls(ctx, run.Tenant.ID,
-		saga.CallsFilter{Host: p.Host, WorkflowName: run.WorkflowName, Except: run.ID})
+		reports.CallsFilter{Host: p.Host, WorkflowName: run.WorkflowName, Except: run.ID})
 	if err != nil {
 		return nil, err
 	}
 	p.Hear(calls)
 	out := &api.ExplainedParticipant{Host: p.Host, FailedAt: p.FailedAt, Summary: p.Summary(),
 		Answers: api.ExplainedParticipantAnswers(p.Reached)}
-	if p.Reached == saga.ReachedAgain {
+	if p.Reached == reports.ReachedAgain {
 		out.AnswersSince, out.LastSuccessAt = &p.Since, &p.Last
 	}
 	return out, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/postgres"
-	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
 // callsTo reads the last ended attempt of each call to a host, $3, that the newest sagas have made: $5 of a workflow,
@@ -46,16 +46,18 @@ SELECT l.completed_at, l.status, l.class
  WHERE a.id <> $4`
 
 // Calls implements reports.Reports.
-func (st *Sagas) Calls(ctx context.Context, tenant uuid.UUID, f saga.CallsFilter) (calls []saga.OtherCall, err error) {
+func (st *Sagas) Calls(
+	ctx context.Context, tenant uuid.UUID, f reports.CallsFilter,
+) (calls []reports.OtherCall, err error) {
 	err = st.db.ListTenant(ctx, tenant, callsTo, func(rows *sql.Rows) error {
-		var c saga.OtherCall
+		var c reports.OtherCall
 		if err := rows.Scan(&c.At, &c.Status, &c.Class); err != nil {
 			return err
 		}
 		postgres.UTC(&c.At)
 		calls = append(calls, c)
 		return nil
-	}, tenant, f.WorkflowName, f.Host, f.Except, saga.MostCallers)
+	}, tenant, f.WorkflowName, f.Host, f.Except, reports.MostCallers)
 	if err != nil {
 		return nil, fmt.Errorf("read the calls to a participant: %w", err)
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
 // Errors implements reports.Reports.
-func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f saga.ErrorFilter) (out saga.Errors, err error) {
+func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f reports.ErrorFilter) (out reports.Errors, err error) {
 	query, args := groupErrors(tenant, f)
 	err = st.db.ListTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		var g saga.ErrorGroup
+		var g reports.ErrorGroup
 		var states int
 		var ended, unfinished int64
 		if err := rows.Scan(&g.WorkflowName, &g.Step, &g.Action, &g.Code, &states, &g.Count, &g.Attention,
@@ -30,11 +31,11 @@ func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f saga.ErrorFilte
 		postgres.UTC(&g.First)
 		postgres.UTC(&g.Last)
 		out.Groups = append(out.Groups, g)
-		out.Examined, out.Capped = ended+unfinished, max(ended, unfinished) >= saga.MostExamined
+		out.Examined, out.Capped = ended+unfinished, max(ended, unfinished) >= reports.MostExamined
 		return nil
 	}, args...)
 	if err != nil {
-		return saga.Errors{}, fmt.Errorf("group the errors of sagas: %w", err)
+		return reports.Errors{}, fmt.Errorf("group the errors of sagas: %w", err)
 	}
 	return out, nil
 }
@@ -42,7 +43,7 @@ func (st *Sagas) Errors(ctx context.Context, tenant uuid.UUID, f saga.ErrorFilte
 // groupErrors returns the query for the groups. Ended sagas are read from idx_saga_state
 // alone; the unfinished ones that need attention are few. At most MostExamined of each
 // kind are examined, the latest first.
-func groupErrors(tenant uuid.UUID, f saga.ErrorFilter) (query string, args []any) {
+func groupErrors(tenant uuid.UUID, f reports.ErrorFilter) (query string, args []any) {
 	list := saga.Filter{WorkflowName: f.WorkflowName, NeedsAttention: f.NeedsAttention,
 		CreatedFrom: f.CreatedFrom, CreatedTo: f.CreatedTo, EndedFrom: f.EndedFrom, EndedTo: f.EndedTo}
 	ended, live := sagaWhere{}, sagaWhere{}
@@ -104,5 +105,5 @@ SELECT workflow_name,
        coalesce((SELECT sum(n) FROM unfinished), 0)::bigint
   FROM (TABLE ended UNION ALL TABLE unfinished) AS g GROUP BY workflow_name, step, action, code
  ORDER BY sum(n) DESC, workflow_name COLLATE "C", 2, 3, 4 LIMIT %[4]d`,
-		ended.Text(), live.Text(), saga.MostExamined, saga.MostErrorGroups), live.Args
+		ended.Text(), live.Text(), reports.MostExamined, reports.MostErrorGroups), live.Args
 }

@@ -27,6 +27,7 @@ type Definition struct {
 	Retry                 *retry.Policy `json:"retry,omitempty"`
 	CompensationRetry     *retry.Policy `json:"compensation_retry,omitempty"`
 	OnFailure             OnFailure     `json:"on_failure,omitempty"` // of steps that do not say
+	OnCompensationFailure OnUndoFailure `json:"on_compensation_failure,omitempty"`
 	Retention             *Retention    `json:"retention,omitempty"`
 	Steps                 []Step        `json:"steps"`
 	// Output is the template of a completed saga's result; nil: the outputs of
@@ -80,6 +81,15 @@ const (
 	OnFailureSuspend    OnFailure = "suspend" // stop at the step for a person
 )
 
+// OnUndoFailure is what a saga does when a compensation has given up.
+type OnUndoFailure string
+
+// What a saga does then. The zero value means "as the workflow says", and there OnUndoFailureStop.
+const (
+	OnUndoFailureStop OnUndoFailure = "stop"
+	OnUndoFailureGoOn OnUndoFailure = "go_on" // compensate the steps before it
+)
+
 // Forever is the retention of sagas that are never archived.
 const Forever = -1
 
@@ -97,6 +107,8 @@ type Step struct {
 	Retry             *retry.Policy   `json:"retry,omitempty"`
 	CompensationRetry *retry.Policy   `json:"compensation_retry,omitempty"`
 	OnFailure         OnFailure       `json:"on_failure,omitempty"` // "": the workflow's
+	// OnCompensationFailure is about the step's compensation; "": the workflow's.
+	OnCompensationFailure OnUndoFailure `json:"on_compensation_failure,omitempty"`
 	// Pivot: once this step is done, the saga is never compensated (decision 0147).
 	Pivot bool `json:"pivot,omitempty"`
 	// Metadata is what people and reports want to know of the step; Skald makes nothing
@@ -188,6 +200,14 @@ func (d *Definition) SuspendsOn(i int) bool {
 		return own == OnFailureSuspend
 	}
 	return d.OnFailure == OnFailureSuspend
+}
+
+// GoesOn reports whether the steps before step i are compensated although its compensation gave up.
+func (d *Definition) GoesOn(i int) bool {
+	if own := d.Steps[i].OnCompensationFailure; own != "" {
+		return own == OnUndoFailureGoOn
+	}
+	return d.OnCompensationFailure == OnUndoFailureGoOn
 }
 
 // Pivot returns the index of the step after which the saga is never compensated, -1: none.

@@ -18,6 +18,10 @@ func (r *reader) onFailure(m map[string]any, at string) OnFailure {
 	return OnFailure(r.word(m, at, "on_failure", string(OnFailureCompensate), string(OnFailureSuspend)))
 }
 
+func (r *reader) onUndoFailure(m map[string]any, at string) OnUndoFailure {
+	return OnUndoFailure(r.word(m, at, "on_compensation_failure", string(OnUndoFailureStop), string(OnUndoFailureGoOn)))
+}
+
 // flag returns m[key], false when it is absent.
 func (r *reader) flag(m map[string]any, at, key string) bool {
 	v := m[key]

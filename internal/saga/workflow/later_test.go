@@ -12,8 +12,7 @@ func TestWordsOfLaterDefinitionsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, def := range map[string]string{
-		"max_parallel":            `{"name": "order", "max_parallel": 4, "steps": [` + step + `}]}`,
-		"on_compensation_failure": `{"name": "order", "on_compensation_failure": "go_on", "steps": [` + step + `}]}`,
+		"max_parallel": `{"name": "order", "max_parallel": 4, "steps": [` + step + `}]}`,
 	} {
 		if _, err := ParseJSON([]byte(def), Limits{}); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v", word, err)

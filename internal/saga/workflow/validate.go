@@ -25,6 +25,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		"retry",
 		"compensation_retry",
 		"on_failure",
+		"on_compensation_failure",
 		"retention",
 		"steps",
 		"output",
@@ -39,6 +40,7 @@ func (r *reader) definition(doc any, l Limits) *Definition {
 		Retry:                 r.policy(m, "", "retry"),
 		CompensationRetry:     r.policy(m, "", "compensation_retry"),
 		OnFailure:             r.onFailure(m, ""),
+		OnCompensationFailure: r.onUndoFailure(m, ""),
 		Retention:             r.retention(m),
 	}
 	steps, isList := m["steps"].([]any)
@@ -119,6 +121,7 @@ func (r *reader) step(v any, at string) Step {
 		"retry",
 		"compensation_retry",
 		"on_failure",
+		"on_compensation_failure",
 		"pivot",
 		"metadata",
 	)
@@ -133,6 +136,8 @@ func (r *reader) step(v any, at string) Step {
 		CompensationRetry: r.policy(m, at, "compensation_retry"),
 		OnFailure:         r.onFailure(m, at),
 		Pivot:             r.flag(m, at, "pivot"),
+
+		OnCompensationFailure: r.onUndoFailure(m, at),
 	}
 	if v := m["metadata"]; v != nil {
 		if _, ok := v.(map[string]any); !ok {
@@ -171,6 +176,10 @@ func (r *reader) step(v any, at string) Step {
 		}
 		s.Compensation.Call = r.call(c, at+"/compensation")
 		s.Compensation.Answer = r.undoAnswer(c, at+"/compensation", s.Compensation.Job != "")
+	}
+	if s.OnCompensationFailure != "" && m["compensation"] == "none" {
+		r.fail(at+"/on_compensation_failure", CodeInvalid, "step %q has no compensation that could give up: leave it out",
+			s.Name)
 	}
 	if s.Compensation.Job != "" && s.CompensationRetry != nil {
 		r.fail(at+"/compensation_retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")

@@ -31,7 +31,7 @@ var promises = []Mutant{
 		Old: "OR s.step_attempt = 0 THEN s.step_attempt + 1 ELSE s.step_attempt END",
 		New: "OR s.step_attempt = 0 THEN greatest(s.step_attempt, 1) ELSE s.step_attempt END"},
 	{Rows: "I2, S2-132", File: "internal/saga/apply.go",
-		Old: "\t\td.undone(k, d.s.Attempt, true)\n\t\td.undoFrom(k - 1)\n",
+		Old: "\t\td.undone(k, d.s.Attempt, true)\n\t\td.undoNext()\n",
 		New: "\t\td.undone(k, d.s.Attempt, true)\n\t\td.undoFrom(k - 2)\n"},
 	{Rows: "I0, S1-01", File: "internal/saga/sagadb/create.go",
 		Old: "\tINSERT INTO saga.idempotency_keys (saga_id, tenant_id, principal, route, key, request_hash)\n" +

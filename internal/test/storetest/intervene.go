@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // What operators change is stored with the rest of a change, and a saga with interventions is
@@ -18,6 +21,7 @@ var interventions = []contract{
 	{"after every intervention the rebuilt run is the one that was committed", intervenedStepByStep},
 	{"one batch holds ordinary changes and interventions", intervenedInABatch},
 	{"a failed compensation creates a dead letter, if the store has dead letters", undoGivesUp},
+	{"a compensation that is left keeps a dead letter of its own", undoGoesOn},
 	{"a result and a retry policy read back", rareFields},
 }
 
@@ -147,6 +151,48 @@ func undoGivesUp(f *fixture) {
 	}
 	if f.OpenLetters != nil && len(f.OpenLetters(f.t, run.ID)) != 0 {
 		f.t.Errorf("after its compensation, it has the open letters %s", f.OpenLetters(f.t, run.ID))
+	}
+}
+
+// undoGoesOn: both compensations of a saga give up. The letters of the saga are those that are open, whichever is
+// retried, and a letter that was closed meanwhile is replaced.
+func undoGoesOn(f *fixture) {
+	def := *f.def
+	def.OnCompensationFailure = workflow.OnUndoFailureGoOn
+	run := f.stored(f.owned(f.owner))[0]
+	run.Def = &def
+	reload := func() {
+		f.t.Helper()
+		l := f.load(run.ID)
+		run = saga.Rebuild(l.Saga, &def, l.Logs)
+		var open []uuid.UUID
+		if f.OpenLetters != nil {
+			open = f.OpenLetters(f.t, run.ID)
+		}
+		f.sameIDs("letters", slices.Collect(maps.Keys(run.Letters())), open)
+	}
+	run = f.play(run, f.done(`1`), f.done(`2`), saga.CancelRequested{By: "op"}, f.done(`3`))
+	run = f.play(run, f.refused(``))
+	reload()
+	if run.State != saga.Compensating || run.CurrentStep != 0 {
+		f.t.Fatalf("it is %s at step %d", run.State, run.CurrentStep)
+	}
+	run = f.play(run, f.refused(``))
+	reload()
+	if run.State != saga.Failed || len(run.LeftSteps()) != 1 || f.OpenLetters != nil && len(run.Letters()) != 2 {
+		f.t.Fatalf("it is %s with %+v", run.State, run.Interventions)
+	}
+	run = f.play(run, saga.ResumeRequested{By: "op", Step: new(2)}, f.refused(``))
+	reload()
+	run = f.play(run, saga.StepOrdered{Step: 2, Order: saga.Order{Verb: saga.UndoneStep, By: "op", Reason: "by hand"}})
+	reload()
+	if run.State != saga.Failed || run.CurrentStep != 0 || len(run.LeftSteps()) != 0 {
+		f.t.Fatalf("it is %s at step %d with %+v", run.State, run.CurrentStep, run.Interventions)
+	}
+	run = f.play(run, saga.ResumeRequested{By: "op"}, f.done(``))
+	reload()
+	if run.State != saga.Cancelled || !*run.Clean {
+		f.t.Errorf("it has ended as %s: %+v", run.State, run.Interventions)
 	}
 }
 

@@ -157,7 +157,7 @@ func callsToAHost(f *fixture) {
 	} {
 		for _, workflow := range []string{"order", "another"} {
 			calls, err := f.Reports.Calls(f.t.Context(), f.tenant.ID,
-				saga.CallsFilter{Host: tt.host, WorkflowName: workflow, Except: tt.except.ID})
+				reports.CallsFilter{Host: tt.host, WorkflowName: workflow, Except: tt.except.ID})
 			if err != nil {
 				f.t.Fatal(err)
 			}
@@ -174,7 +174,7 @@ func callsToAHost(f *fixture) {
 			}
 		}
 	}
-	calls, err := f.Reports.Calls(f.t.Context(), newID(), saga.CallsFilter{Host: "stock"})
+	calls, err := f.Reports.Calls(f.t.Context(), newID(), reports.CallsFilter{Host: "stock"})
 	if err != nil || len(calls) != 0 {
 		f.t.Errorf("another tenant hears of %v, %v", calls, err)
 	}

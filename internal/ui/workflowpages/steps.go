@@ -18,6 +18,7 @@ type step struct {
 	// Stays: there is no undo, and steps follow that may fail.
 	Stays            bool
 	Pivot            bool   // once it is done, nothing is undone
+	UndoFailure      string // what follows when the undo gave up, unless that is to stop
 	OnFailure        string // what its failure leads to, unless that is a compensation
 	Retry, UndoRetry string // empty: the workflow's
 	Timeout          string // of one call; empty: the server's
@@ -36,6 +37,9 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 			Call: web.CallWords(web.ActionOf(s)), Undo: web.CallWords(web.UndoOf(s)),
 		}
 		all[i].Pivot, all[i].OnFailure = i == pivot, onFailure(d, s)
+		if goesOn(d, s) && all[i].Undo != "" {
+			all[i].UndoFailure = "if it gives up, the steps before it are compensated anyway"
+		}
 		past := pivot >= 0 && i > pivot
 		if past {
 			all[i].OnFailure = "retried until it succeeds; a refusal suspends the saga"
@@ -55,6 +59,15 @@ func onFailure(d *client.WorkflowDefinition, s *client.Step) string {
 		return ""
 	}
 	return "a failure suspends the saga"
+}
+
+// goesOn reports whether the steps before the step are compensated although its undo gave up.
+func goesOn(d *client.WorkflowDefinition, s *client.Step) bool {
+	on := d.OnCompensationFailure
+	if s.OnCompensationFailure != nil {
+		on = s.OnCompensationFailure
+	}
+	return on != nil && *on == client.OnCompensationFailureGoOn
 }
 
 // policyWords says what a retry policy sets: "5 attempts, 1 s to 1 min apart, ×2, on timeout, network".

@@ -1,4 +1,4 @@
-package saga
+package reports
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // MostCallers is how many sagas are asked whether a participant answers: the newest of one workflow, and as many of
@@ -26,7 +27,7 @@ type CallsFilter struct {
 // OtherCall is how the last attempt of another saga's call ended.
 type OtherCall struct {
 	At     time.Time
-	Status LogStatus
+	Status saga.LogStatus
 	Class  retry.Class // of a failure
 }
 
@@ -60,20 +61,20 @@ type Participant struct {
 
 // Unanswered returns the participant of the call that a saga waits for, if its last attempt ended without a definite
 // answer. logs are the step logs of the saga.
-func (x *Explanation) Unanswered(r *Instance, logs []StepLog) (p Participant, ok bool) {
-	if x.Step == nil || r.undefined || x.Step.Index >= len(r.Def.Steps) {
+func Unanswered(x *saga.Explanation, r *saga.Instance, logs []saga.StepLog) (p Participant, ok bool) {
+	if x.Step == nil || r.Undefined() || x.Step.Index >= len(r.Def.Steps) {
 		return p, false
 	}
 	step := &r.Def.Steps[x.Step.Index]
 	call := step.Action
-	if x.Step.Action == Compensate {
+	if x.Step.Action == saga.Compensate {
 		call = step.Compensation.Call
 	}
 	_, at := call.Endpoint()
 	if p.Host = HostOf(at); p.Host == "" {
 		return p, false
 	}
-	var last *StepLog
+	var last *saga.StepLog
 	for i := range logs {
 		l := &logs[i]
 		if l.StepIndex == x.Step.Index && l.Action == x.Step.Action && l.CompletedAt != nil &&
@@ -89,8 +90,8 @@ func (x *Explanation) Unanswered(r *Instance, logs []StepLog) (p Participant, ok
 }
 
 // unanswered reports whether a participant did not give a definite answer to an attempt.
-func unanswered(status LogStatus, class retry.Class) bool {
-	return (status == LogFailed || status == LogTimeout) && slices.Contains(retry.Classes, class)
+func unanswered(status saga.LogStatus, class retry.Class) bool {
+	return (status == saga.LogFailed || status == saga.LogTimeout) && slices.Contains(retry.Classes, class)
 }
 
 // Hear sets what calls of other sagas say about the participant. A refusal says nothing: it may come from a gateway.
@@ -101,7 +102,7 @@ func (p *Participant) Hear(calls []OtherCall) {
 		switch {
 		case !c.At.After(p.FailedAt):
 			return
-		case c.Status == LogSuccess:
+		case c.Status == saga.LogSuccess:
 			if p.Reached = ReachedAgain; p.Last.IsZero() {
 				p.Last = c.At
 			}

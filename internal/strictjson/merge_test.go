@@ -1,4 +1,4 @@
-package saga
+package strictjson
 
 import (
 	"encoding/json"
@@ -30,7 +30,7 @@ func TestMergePatch(t *testing.T) {
 		if tt.target != "" {
 			target = json.RawMessage(tt.target)
 		}
-		if got := mergePatch(target, json.RawMessage(tt.patch)); string(got) != tt.want {
+		if got := Merge(target, json.RawMessage(tt.patch)); string(got) != tt.want {
 			t.Errorf("%s merged with %s is %s, want %s", tt.target, tt.patch, got, tt.want)
 		}
 		if string(target) != tt.target {

@@ -1,0 +1,259 @@
+package saga
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/retry"
+)
+
+// With on_compensation_failure: go_on a compensation that gives up is left, with its dead letter, and the
+// steps before it are compensated. The saga then ends as failed, and each of the compensations that were
+// left can be repeated or settled for itself (decision 0148).
+
+// left returns the compensations that were left besides that of the current step.
+func (s *Saga) left() map[int]LeftUndo {
+	if s.Interventions == nil {
+		return nil
+	}
+	return s.Interventions.Left
+}
+
+// LeftSteps returns the indexes of the steps whose compensations were left, besides the current step,
+// the last step first.
+func (s *Saga) LeftSteps() []int {
+	steps := slices.Sorted(maps.Keys(s.left()))
+	slices.Reverse(steps)
+	return steps
+}
+
+// Letters returns the open letters of the saga's compensations, with their steps.
+func (s *Saga) Letters() map[uuid.UUID]int {
+	all := map[uuid.UUID]int{}
+	for k, l := range s.left() {
+		all[l.Letter] = k
+	}
+	all[s.DeadLetter()] = s.CurrentStep
+	delete(all, uuid.Nil)
+	return all
+}
+
+// partly reports whether the saga has compensations that were left, so that it can only be compensated to the end.
+func (s *Saga) partly() bool {
+	return s.Interventions != nil && (len(s.Interventions.Left) > 0 || s.Interventions.Reached != nil)
+}
+
+// undoGaveUp follows the compensation of the current step, which has given up because of e: the saga ends,
+// or leaves it and goes on. If the saga is to go forward again, or its time is up, it always ends.
+func (d *decision) undoGaveUp(e *Error) {
+	restarts := d.s.Interventions != nil && d.s.Interventions.RestartAt != nil
+	goesOn := d.After.Def.GoesOn(d.s.CurrentStep)
+	if d.s.CompensationExpired || restarts || !goesOn && !d.s.queued() {
+		d.dirtyEnd(e, ReasonUndoFailed)
+		return
+	}
+	d.gaveUpUndo(e)
+	if i := d.edit(); !goesOn && i.Reached == nil { // it stops here, once those are repeated that wait for it
+		i.Reached = new(d.s.CurrentStep)
+	}
+	d.park(e)
+	d.undoNext()
+}
+
+// queued reports whether compensations that were left are to be repeated after that of the current step.
+func (s *Saga) queued() bool {
+	for _, l := range s.left() {
+		if l.Again {
+			return true
+		}
+	}
+	return false
+}
+
+// park leaves the compensation of the current step, whose error is e.
+func (d *decision) park(e *Error) {
+	i := d.edit()
+	if i.Left == nil {
+		i.Left = map[int]LeftUndo{}
+	}
+	l := LeftUndo{Letter: i.DeadLetter, Attempt: d.s.Attempt, Uncertain: d.s.Uncertain, Refused: d.After.undoRefused}
+	if e != nil {
+		l.Code, l.Class = e.Code, e.Type
+	}
+	i.Left[d.s.CurrentStep] = l
+	i.DeadLetter, i.RetriedBy = uuid.Nil, ""
+}
+
+// take makes the compensation of step k, which was left, the current one.
+func (d *decision) take(k int) {
+	i := d.edit()
+	l := i.Left[k]
+	delete(i.Left, k)
+	if len(i.Left) == 0 {
+		i.Left = nil
+	}
+	i.DeadLetter = l.Letter
+	d.s.CurrentStep, d.s.Attempt, d.s.Failures, d.s.Uncertain = k, l.Attempt, 0, l.Uncertain
+	d.After.undoRefused = l.Refused
+}
+
+// choose makes step k of a failed saga the current one, if its compensation was left.
+func (d *decision) choose(k int) {
+	if _, left := d.s.left()[k]; !left {
+		return
+	}
+	if i := d.edit(); i.Reached == nil {
+		i.Reached = new(d.s.CurrentStep)
+	}
+	d.park(d.s.Error)
+	d.take(k)
+}
+
+// leftToOrder reports whether an operator may decide about step k of a failed saga, whose compensation was left.
+func (d *decision) leftToOrder(k int) bool {
+	_, left := d.s.left()[k]
+	return left && d.s.State == Failed
+}
+
+// takeAll repeats all compensations that were left, the last step first, and that of the current step.
+func (d *decision) takeAll() {
+	if len(d.s.left()) == 0 {
+		return
+	}
+	i := d.edit()
+	if i.Reached == nil {
+		i.Reached = new(d.s.CurrentStep)
+	}
+	d.park(d.s.Error)
+	for k, l := range i.Left {
+		l.Again = true
+		i.Left[k] = l
+	}
+	d.take(d.s.LeftSteps()[0])
+}
+
+// undoNext continues after the compensation of the current step is over: with the next one that is to be
+// repeated, or where the compensation had got to.
+func (d *decision) undoNext() {
+	if !d.s.partly() || d.s.Interventions.Reached == nil {
+		d.undoFrom(d.s.CurrentStep - 1)
+		return
+	}
+	reached := *d.s.Interventions.Reached
+	if d.repeatNext() {
+		return
+	}
+	if _, open := d.s.left()[reached]; open { // there it had stopped
+		d.leftEnd()
+		return
+	}
+	d.edit().Reached = nil
+	d.undoFrom(reached - 1)
+}
+
+// repeatNext makes the next compensation that is to be repeated the current one. Its driver begins it, in a change of
+// its own, because that concerns another letter.
+func (d *decision) repeatNext() bool {
+	for _, k := range d.s.LeftSteps() {
+		if d.s.left()[k].Again {
+			d.take(k)
+			d.edit().Repeat = true
+			d.s.Attempt++
+			d.After.undoRefused = false
+			d.s.NextRunAt = nil
+			if d.s.LeaseOwner == nil {
+				d.s.NextRunAt = &d.m.Now
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// atBottom follows once every compensation was called: it ends the saga if some were left. It returns false if
+// none was.
+func (d *decision) atBottom() bool {
+	if len(d.s.left()) == 0 {
+		return false
+	}
+	d.edit().Reached = new(0)
+	if !d.repeatNext() {
+		d.leftEnd()
+	}
+	return true
+}
+
+// leftEnd ends the saga in FAILED because of compensations that were left.
+func (d *decision) leftEnd() {
+	i := d.edit()
+	steps := d.s.LeftSteps()
+	k := steps[0]
+	if _, stopped := i.Left[*i.Reached]; stopped {
+		k, i.Reached = *i.Reached, nil
+	}
+	l := i.Left[k]
+	d.take(k)
+	var names []string
+	for _, n := range steps {
+		names = append(names, fmt.Sprintf("%q", d.After.Def.Steps[n].Name))
+	}
+	text := fmt.Sprintf("the compensation of step %s gave up: %s", names[0], l.Code)
+	if len(names) > 1 {
+		text = fmt.Sprintf("the compensations of steps %s gave up; that of step %q: %s",
+			strings.Join(names, ", "), d.After.Def.Steps[k].Name, l.Code)
+	}
+	e := d.newError(l.Code, l.Class, text)
+	e.Retryable = l.Class != string(retry.Refused) && l.Class != typeOperator
+	e.Cause = d.s.Error
+	reason := ReasonUndoFailed
+	if l.Code == forcedError {
+		reason = ReasonForced
+	}
+	d.s.Error, d.s.NeedsAttention, d.s.AttentionReason = e, true, &reason
+	d.end(Failed)
+}
+
+// beginRepeat begins the compensation of the current step again.
+func (d *decision) beginRepeat() {
+	d.edit().Repeat = false
+	d.tellLetter(dlq.RetryStarted)
+	d.s.NextRunAt = nil
+	d.tellOfStep(UndoStarted)
+}
+
+// queue notes that the compensation of step k is to be repeated once that of the current step is over. It returns
+// false if it was not left, or is to be repeated anyway.
+func (d *decision) queue(k int, by, reason string) bool {
+	l, left := d.s.left()[k]
+	if !left || l.Again || d.s.State != Compensating {
+		return false
+	}
+	l.Again = true
+	i := d.edit()
+	i.Left[k] = l
+	d.tell(ResumeAsked).say(words{By: by, Reason: reason})
+	d.Letter = &dlq.SourceUpdate{Outcome: dlq.RetryStarted, ID: l.Letter, Token: d.m.NewID(), Actor: d.m.Actor}
+	return true
+}
+
+// forgetRepeats drops what was to be repeated, because the saga has ended.
+func (d *decision) forgetRepeats(final State) {
+	if !d.s.partly() {
+		return
+	}
+	i := d.edit()
+	i.Repeat = false
+	if final != Failed {
+		i.Left, i.Reached = nil, nil
+		return
+	}
+	for k, l := range i.Left {
+		l.Again = false
+		i.Left[k] = l
+	}
+}
