@@ -154,6 +154,11 @@ func (u *undoWorld) step() {
 		if u.settled[call.Index] || u.undone[call.Index] > 1 {
 			u.t.Fatalf("step %d is undone again", call.Index)
 		}
+		for k := range r.left() {
+			if k > call.Index && !u.def.GoesOn(k) {
+				u.t.Fatalf("step %d is undone, but step %d stops and is open", call.Index, k)
+			}
+		}
 		o := Outcome{Verdict: Done, StartedAt: u.now, EndedAt: u.now, Request: call.Body}
 		switch {
 		case !u.failing || rapid.IntRange(0, 2).Draw(u.t, "goes well") == 0:
