@@ -144,8 +144,29 @@ func stepsOf(second, undo string) string {
 const jobSteps = `"steps":[{"name":"#-a","type":"job","job":"#-work","args":{"#":"#"},"compensation":{"job":"#-work","args":{"#":"#"}}},
 	{"name":"#-b","action":{"job":"#-work","args":{"#":"#"}},"compensation":"none"}]`
 
+const (
+	rules = `"done":"status == 200 && body != '#'","refused":"body == '#'","not_applied":"body == '#'","unknown":"body == '#'"`
+
+	answers     = `"answer":{` + rules + `,"output":{"#":"#"}}`
+	undoAnswers = `"answer":{` + rules + `}`
+)
+
+// mappedSteps have whole requests, rules for answers and schemas.
+const mappedSteps = `"steps":[{"name":"#-one","when":"${payload != '#'}","output_schema":{"description":"#"},` + answers + `,
+	"action":{"http":{"url":"@/#-one","body":{"#":"#"}}},"compensation":{"http":{"url":"@/#-undo","form":{"#":"#"}},` + undoAnswers + `}},
+	{"name":"#-two","action":{"http":{"url":"@/#-two","form":{"#":"#"}}},
+	"compensation":{"http":{"url":"@/#-undo","body":{"#":"#"}}}}]`
+
 func (a *canaryNode) writeSagas() {
+	for _, definition := range []string{
+		`{` + workflowOf("waits", "later", "undo") + `}`, `{"name":"#-works","description":"#",` + jobSteps + `}`,
+		`{"name":"#-maps","payload_schema":{"description":"#"},` + mappedSteps + `}`,
+		`{"workflow_yaml":"name: #-yaml\nsteps: [{name: s, action: {http: {url: \"@/#\"}}, compensation: none}]"}`,
+	} {
+		a.does("simulateWorkflow", `{"payload":{"#":"#"},"definition":`+definition+`}`)
+	}
 	for _, op := range []string{"validateWorkflow", "registerWorkflow"} {
+		a.does(op, `{"name":"#-maps","payload_schema":{"description":"#"},`+mappedSteps+`}`)
 		a.does(op, `{`+workflowOf("waits", "later", "undo")+`}`)
 		a.does(op, `{`+workflowOf("strands", "refuse", "refuse")+`}`)
 		a.does(op, `{`+workflowOf("good", "two", "undo")+`}`)
@@ -171,6 +192,9 @@ func (a *canaryNode) writeSagas() {
 	}
 	a.does("createSaga", `{`+stepsOf("two", "undo")+`,`+common)
 	a.does("createSaga", `{`+jobSteps+`,`+common)
+	a.does("createSaga", `{`+mappedSteps+`,`+common)
+	a.does("simulateWorkflow", `{"workflow_name":"#-waits","payload":{"#":"#"},"business_key":"#","correlation_id":"#",
+		"answers":{"#-one":[{"headers":{"#":"#"},"body":"#"}]},"cancel_at":"#-one"}`)
 	waits := func() string { return run("waits", "running") }
 	stranded := func() string { return run("strands", "failed") }
 	a.does("cancelSaga", whyNot, waits())
@@ -201,6 +225,7 @@ func (a *canaryNode) writeSagas() {
 	a.does("resumeSagaBulk", `{"reason":"#"}`)
 	a.keeps("certification_id", field(a.does("certifyParticipant", `{"url":"http://127.0.0.1:9/#","compensation_url":"http://127.0.0.1:9/#",
 		"effects_url":"http://127.0.0.1:9/#","step":"#","payload":{"#":"#"},"reason":"#"}`), "id"))
+	a.does("cancelCertification", `{"reason":"#"}`)
 	a.does("reportCertification", `{"reason":"#","report":{"url":"http://127.0.0.1:9/#","version":"#","certified":false,"played":["#"],
 		"effects_counted":false,"findings":[{"code":"#","rule":"#","title":"#","why":"#","vector":"#","seen":"#","curl":["#"],
 		"vectors":["#"]}],"warnings":[{"code":"#","text":"#"}],"not_tried":[{"vector":"#","reason":"#","inapplicable":true}]}}`)

@@ -38,6 +38,9 @@ type answerField struct {
 
 // simulate shows the form, and with POST how a saga would go.
 func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
+	if p.kit.ReadOnly { // its pages have no forms
+		return nil, web.ErrNoPage
+	}
 	if err := v.ParseForm(); err != nil {
 		return nil, web.Malformed("The form cannot be read.")
 	}
@@ -54,7 +57,7 @@ func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
 		return nil, web.ErrNoPage // it is damaged
 	}
 	d.Answers = fieldsOf(w.Definition, v.Form)
-	d.Tabs = tabsOf(w.Name, version, "simulate", p.kit.Base, false)
+	d.Tabs = p.tabsOf(w.Name, version, "simulate", false)
 	page := &web.Page{Template: "workflow-simulate", Title: "Simulate " + w.Name, Nav: "Workflows", Data: d}
 	if v.Method != "POST" {
 		if d.Payload == "" {

@@ -131,16 +131,17 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Tabs = tabsOf(name, version, d.Tab, p.kit.Base, d.Counts.Refused)
+	d.Tabs = p.tabsOf(name, version, d.Tab, d.Counts.Refused)
 	d.Actions = p.buttonsOf(v, w.Workflow)
 	return &web.Page{Template: "workflow", Title: name, Nav: "Workflows", Refresh: 10, Data: d}, nil
 }
 
 // tabsOf returns the views of a version. uncounted: the visitor may not see figures.
-func tabsOf(name string, version int, current, base string, uncounted bool) (tabs []web.Tab) {
+func (p *pages) tabsOf(name string, version int, current string, uncounted bool) (tabs []web.Tab) {
+	base := p.kit.Base
 	for _, t := range workflowTabs {
 		tab := tabOf(t)
-		if uncounted && (tab == "performance" || tab == "over-time") {
+		if uncounted && (tab == "performance" || tab == "over-time") || p.kit.ReadOnly && tab == "simulate" {
 			continue
 		}
 		at := base + pathOf(name) + "?" + url.Values{"v": {strconv.Itoa(version)}, "tab": {tab}}.Encode()
