@@ -112,7 +112,8 @@ func TestADryRunOfOneThing(t *testing.T) {
 	for list, members := range lists {
 		listed[list] = w.ids(list, members, "id")
 	}
-	covered := map[string]bool{"cancelCertification": true} // app.TestTheServerExaminesParticipants: it does not stand still
+	// app.TestTheServerExaminesParticipants cancels one: a certification changes all the time.
+	covered := map[string]bool{"cancelCertification": true}
 	for _, c := range []struct {
 		operation, verb, path string // the last part of the path, below that where it is read
 		body                  object
