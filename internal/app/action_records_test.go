@@ -140,6 +140,10 @@ func (w *walker) sagas() {
 		now() + interval '1 hour')`, uuid.New())
 	certified := w.do("certifyParticipant", `{"url":"http://127.0.0.1:9/","reason":"is it right?"}`).text("id") // waits for its turn
 	w.do("cancelCertification", why, certified)
+	w.do("putParticipant", `{"base_url":"`+participant.URL+`/card","reason":"a new service"}`, "card")
+	w.do("holdParticipant", why, "card")
+	w.do("releaseParticipant", why, "card")
+	w.do("deleteParticipant", "", "card", "?reason=gone")
 	bulk = w.do("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`"],"expected":0,"reason":"a bad release"}`).text("id")
 	w.do("resumeSagaBulk", why, bulk)
 	w.do("resumeCompensation", why, stranded())

@@ -16,6 +16,7 @@ import (
 var takesNoKey = map[string]string{
 	"validateWorkflow":    "stores nothing",
 	"previewSchedule":     "stores nothing",
+	"simulateWorkflow":    "stores nothing",
 	"importDeadLetters":   "each line names its letter: one that is there is not changed; the stream is not held in memory to hash it",
 	"createSession":       "its answer is a cookie, which is kept nowhere: a browser whose sign-in is lost signs in again",
 	"checkFence":          "raises the highest token seen, and to the same value again",

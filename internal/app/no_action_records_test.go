@@ -5,6 +5,7 @@ package app_test
 var tellsItself = map[string]string{
 	"validateWorkflow": "stores nothing",
 	"previewSchedule":  "stores nothing",
+	"simulateWorkflow": "stores nothing",
 	"createSaga":       "the saga's own events begin with saga.started, in the transaction of the saga; this is the hot path",
 	"publishJobEvent":  "what a service reports: the event is the record, with who published it",
 	"checkFence":       "other systems ask it before each write of a run: it raises the highest token seen of a key, and the row has the token and when, not who asked",

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/test/apitest"
+	"github.com/skald-saga/skald/internal/test/patience"
 )
 
 const simulatePath = apitest.WorkflowsPath + "/simulate"
@@ -75,8 +76,11 @@ func TestASimulationIsWhatTheEngineDoes(t *testing.T) {
 				return by.Outcome(c, a)
 			}
 			path := apitest.SagasPath + "/" + e.Start(`{"workflow_name":"trip","payload":{"n":1.00}}`).SagaID.String()
-			e.Node.Rest()
-			ended := e.Saga(path)
+			var ended client.Saga
+			patience.Until(t, "the saga has ended", func() bool {
+				ended = e.Saga(path)
+				return ended.CompletedAt != nil
+			})
 
 			var got client.Simulation
 			e.Send("POST", simulatePath, `{"workflow_name":"trip","payload":{"n":1.00},"answers":`+answers+`}`).Reads(200, &got)
