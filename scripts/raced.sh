@@ -3,12 +3,12 @@
 # tests, start goroutines or import sync, and so share memory. It is derived, so that a package which begins to do
 # so is raced from that day on.
 #
-# Left out are the packages that only tests use; two whose tests run the whole program, the parts
+# Left out are the packages that only tests use; three whose tests run the whole program, the parts
 # of which are raced one by one; and the rules of schedules, which share one sync.Map of time zones: their exhaustive
 # tests take 100 s of CPU under the detector, more than any other package.
 set -eu
 cd "$(dirname "$0")/.."
-left_out='/internal/app$|/internal/app/demo$|/internal/jobrun/schedule$'
+left_out='/cmd/skald$|/internal/app$|/internal/app/demo$|/internal/jobrun/schedule$'
 for_tests='/internal/test/|/vaulttest$'
 
 ${GO:-go} list -f '{{$p := .ImportPath}}{{$d := .Dir}}{{range .GoFiles}}{{$p}} {{$d}}/{{.}}{{"\n"}}{{end}}' ./... |

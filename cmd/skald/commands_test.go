@@ -83,12 +83,12 @@ func TestTheCommandLineExplainsItself(t *testing.T) {
 }
 
 func TestReadyAsksTheServerOnThisMachine(t *testing.T) {
-	status := http.StatusOK
+	var status atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/readyz" {
 			t.Errorf("asked for %s", r.URL.Path)
 		}
-		w.WriteHeader(status)
+		w.WriteHeader(int(status.Load()))
 	}))
 	_, port, err := net.SplitHostPort(server.Listener.Addr().String())
 	if err != nil {
@@ -96,7 +96,7 @@ func TestReadyAsksTheServerOnThisMachine(t *testing.T) {
 	}
 	for _, host := range []string{"127.0.0.1", "0.0.0.0", ""} {
 		for is, want := range map[int]int{http.StatusOK: 0, http.StatusServiceUnavailable: 1} {
-			status = is
+			status.Store(int64(is))
 			if out, code := run(t, []string{"SKALD_LISTEN_ADDR=" + host + ":" + port}, "ready"); code != want {
 				t.Errorf("%q, which answers %d: exit %d, %s", host, is, code, out)
 			}
