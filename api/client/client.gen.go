@@ -3303,7 +3303,8 @@ type ExplainedParticipant struct {
 	// FailedAt When the saga's last call to it failed.
 	FailedAt time.Time `json:"failed_at"`
 
-	// Host Host and port, as in the URL of the call.
+	// Host Host and port, as in the URL of the call, or `participant NAME` if the call names
+	// its participant; then the calls that name it count.
 	Host string `json:"host"`
 
 	// LastSuccessAt With `again`, when the last one succeeded.
@@ -3476,15 +3477,27 @@ type HTTPCall struct {
 	// numbers, true, false, or lists of these.
 	Form JSONObject `json:"form,omitempty"`
 
-	// Headers Their values may have expressions.
+	// Headers Their values may have expressions. They go before those of the participant that
+	// have the same name.
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// Method Default: POST.
 	Method *HTTPCallMethod `json:"method,omitempty"`
 
+	// Participant The name of a registered participant, whose `base_url`, `headers` and
+	// `timeout_ms` apply as they are when the call is made. If it was deleted, nothing
+	// is sent: the call has certainly not been applied (`participant_unknown`), and is
+	// retried.
+	Participant *string `json:"participant,omitempty"`
+
+	// Path Only with `participant`: what follows its `base_url`, beginning with `/`, with a
+	// query if there is one. May have expressions like `url`. Default: `/`.
+	Path *string `json:"path,omitempty"`
+
 	// URL An absolute http or https URL. Its path and query may have expressions
-	// (`${payload.order_id}`), whose values are percent-encoded.
-	URL string `json:"url"`
+	// (`${payload.order_id}`), whose values are percent-encoded. A request has
+	// either a `url` or a `participant`.
+	URL *string `json:"url,omitempty"`
 }
 
 // HTTPCallMethod Default: POST.
@@ -5100,8 +5113,9 @@ type Participant struct {
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
-	// Headers Headers of every call of a definition that names the participant. A value is
-	// stored as it is given; a secret is named, never written: `secrets.NAME`.
+	// Headers Headers of every call of a step that names the participant, unless the step has a
+	// header of the same name. Everyone who may read the participant sees their values, so
+	// they must not be secrets; `secrets.NAME` and `${…}` are refused.
 	Headers ParticipantHeaders `json:"headers"`
 
 	// HeldBy The person who holds it; absent if no person holds it.
@@ -5158,8 +5172,9 @@ type ParticipantFigures struct {
 	P99Ms *int64 `json:"p99_ms,omitempty"`
 }
 
-// ParticipantHeaders Headers of every call of a definition that names the participant. A value is
-// stored as it is given; a secret is named, never written: `secrets.NAME`.
+// ParticipantHeaders Headers of every call of a step that names the participant, unless the step has a
+// header of the same name. Everyone who may read the participant sees their values, so
+// they must not be secrets; `secrets.NAME` and `${…}` are refused.
 type ParticipantHeaders map[string]string
 
 // ParticipantInput defines model for ParticipantInput.
@@ -5169,8 +5184,9 @@ type ParticipantInput struct {
 	// is a call of this participant; of several, the longest counts.
 	BaseURL string `json:"base_url"`
 
-	// Headers Headers of every call of a definition that names the participant. A value is
-	// stored as it is given; a secret is named, never written: `secrets.NAME`.
+	// Headers Headers of every call of a step that names the participant, unless the step has a
+	// header of the same name. Everyone who may read the participant sees their values, so
+	// they must not be secrets; `secrets.NAME` and `${…}` are refused.
 	Headers *ParticipantHeaders `json:"headers,omitempty"`
 
 	// MaxInFlight How many calls may be in flight at once, over all nodes; absent: no limit.
@@ -5249,7 +5265,10 @@ type PlannedCall struct {
 	Method    string            `json:"method"`
 	Step      string            `json:"step"`
 	StepIndex int               `json:"step_index"`
-	URL       string            `json:"url"`
+
+	// URL Of a call that names a participant: below its present base URL, or
+	// `participant://NAME/PATH` if it is not registered.
+	URL string `json:"url"`
 }
 
 // PlannedChange A value that an action would change. Where an answer is about many things, equal

@@ -94,6 +94,32 @@ func TestWorkflowSimulateSaysWhatIsSentAndHowItEnds(t *testing.T) {
 	}
 }
 
+// Without a server no participant is registered: each name is taken, with the base URL that is given for it.
+func TestWorkflowSimulateTakesParticipantsByName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "named.yaml")
+	const named = "name: n\nsteps: [{name: s, action: {http: {participant: stock, path: /a}}, compensation: none}]\n"
+	if err := os.WriteFile(file, []byte(named), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args []string
+		want string
+		code int
+	}{
+		{[]string{"validate", file}, "", 0},
+		{[]string{"simulate", file}, "POST participant://stock/a  200", 0},
+		{[]string{"simulate", file, "--requests"}, "POST /a HTTP/1.1\nHost: participant.invalid\n", 0},
+		{[]string{"simulate", file, "--participant", "stock=http://stock.example/v1/"}, "POST http://stock.example/v1/a  200", 0},
+		{[]string{"simulate", file, "--participant", "stock"}, "must be NAME=URL", 1},
+		{[]string{"simulate", file, "--participant", "stock=ftp://h"}, "/base_url: must begin with http", 1},
+	} {
+		out, code := run(t, nil, append([]string{"workflow"}, tt.args...)...)
+		if code != tt.code || !strings.Contains(out, tt.want) {
+			t.Errorf("%v: exit %d, %s; want exit %d and %q", tt.args, code, out, tt.code, tt.want)
+		}
+	}
+}
+
 func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 	migrations, err := filepath.Glob("../../db/migrations/*.sql")
 	if err != nil {

@@ -15,17 +15,19 @@ import (
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/participant"
+	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 type workflowSimulate struct {
-	File     string   `arg:"" help:"YAML or JSON file; - means standard input."`
-	Payload  string   `help:"Payload of the saga: JSON, or @ and the name of a file." placeholder:"JSON"`
-	Answer   []string `help:"Answer to a call: STEP=STATUS, STEP=STATUS:BODY, STEP=FAULT (timeout, connection_lost, invalid_response, dial_failed), for a job STEP=SUCCEEDED:RESULT or STEP=FAILED; STEP/compensate for its compensation. Several for one step are its answers in order, the last one is repeated. Default: 200 without a body." sep:"none" placeholder:"STEP=ANSWER"`
-	CancelAt string   `help:"Request a cancel during the first call of this step." placeholder:"STEP"`
-	Requests bool     `help:"Print each request as it would be sent."`
-	Expect   string   `help:"Exit with status 1 unless the saga ends in this state, such as compensated." placeholder:"STATE"`
+	File        string   `arg:"" help:"YAML or JSON file; - means standard input."`
+	Payload     string   `help:"Payload of the saga: JSON, or @ and the name of a file." placeholder:"JSON"`
+	Answer      []string `help:"Answer to a call: STEP=STATUS, STEP=STATUS:BODY, STEP=FAULT (timeout, connection_lost, invalid_response, dial_failed), for a job STEP=SUCCEEDED:RESULT or STEP=FAILED; STEP/compensate for its compensation. Several for one step are its answers in order, the last one is repeated. Default: 200 without a body." sep:"none" placeholder:"STEP=ANSWER"`
+	Participant []string `help:"Base URL of a participant that steps name. Without it requests go to participant://NAME." sep:"none" placeholder:"NAME=URL"`
+	CancelAt    string   `help:"Request a cancel during the first call of this step." placeholder:"STEP"`
+	Requests    bool     `help:"Print each request as it would be sent."`
+	Expect      string   `help:"Exit with status 1 unless the saga ends in this state, such as compensated." placeholder:"STATE"`
 }
 
 func (v workflowSimulate) Run(c *cli) error {
@@ -50,6 +52,9 @@ func (v workflowSimulate) Run(c *cli) error {
 	if s.Answers, err = answersOf(v.Answer); err != nil {
 		return err
 	}
+	if s.Address, err = addressesOf(v.Participant); err != nil {
+		return err
+	}
 	if wrong := s.Check(); wrong != nil {
 		return fmt.Errorf("%s: %s", wrong[0].Pointer, wrong[0].Message)
 	}
@@ -62,6 +67,28 @@ func (v workflowSimulate) Run(c *cli) error {
 		return errors.New("expected " + v.Expect)
 	}
 	return nil
+}
+
+// addressesOf returns simulate.Scenario.Address by the base URLs that are given.
+func addressesOf(list []string) (func(*saga.Call) bool, error) {
+	known := map[string]registry.Settings{}
+	for _, text := range list {
+		name, base, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, fmt.Errorf("--participant %s: must be NAME=URL", text)
+		}
+		s, err := registry.Settings{BaseURL: base}.Checked(name)
+		if err != nil {
+			return nil, fmt.Errorf("--participant %s: %w", text, err)
+		}
+		known[name] = s
+	}
+	return func(c *saga.Call) bool {
+		if s, ok := known[c.By.Names()]; ok {
+			s.Address(c)
+		}
+		return true
+	}, nil
 }
 
 func written(cfg *config.Config) simulate.Transport {

@@ -237,7 +237,8 @@ func (n *node) addEngine(context.Context) error {
 	e := n.cfg.Engine
 	n.engine = engine.New(engine.Config{
 		Store: n.sagas, Ownership: n.sagas, Commit: n.writes.Drive,
-		Definition: n.definitions.definition, Call: n.calls.Call, Gate: n.gate, CheckJobRun: n.checkJobRuns(),
+		Definition: n.definitions.definition, Call: n.calls.Call, CheckJobRun: n.checkJobRuns(),
+		Address: n.known.Address, Gate: n.gate,
 		Node: n.name, Process: thisProcess(), Gone: isGone, Unfit: n.clockWrong, Now: n.now,
 		Ended: n.sagaEnded, NewID: newID, Log: n.opt.Log,
 		LeaseTTL: e.LeaseTTL, ReaperInterval: e.ReaperInterval, SlowAfter: e.SlowStepAfter,
@@ -303,8 +304,8 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 	server, engine := n.cfg.Server, n.cfg.Engine
 	edge := httpapi.Config{
 		Sagas: sagaapi.Sagas{
-			CheckParticipant: checkEndpoint(n.policy, true),
-			Store:            n.sagas, Workflows: n.workflows, Archive: n.archive, Notes: n.sagas, Reports: n.sagas,
+			CheckParticipant: checkEndpoint(n.policy, true), Participant: n.participants.Get,
+			Store: n.sagas, Workflows: n.workflows, Archive: n.archive, Notes: n.sagas, Reports: n.sagas,
 			Eraser: n.eraser,
 			Bulks:  n.sagaBulks(), Certifications: n.certifications(), Certified: n.examiner.Wake,
 			Create: n.writes.Create, Commit: n.act, Engine: n.engine, Node: n.sagas.Node,

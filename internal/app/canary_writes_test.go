@@ -154,8 +154,8 @@ const (
 // mappedSteps have whole requests, rules for answers and schemas.
 const mappedSteps = `"steps":[{"name":"#-one","when":"${payload != '#'}","output_schema":{"description":"#"},` + answers + `,
 	"action":{"http":{"url":"@/#-one","body":{"#":"#"}}},"compensation":{"http":{"url":"@/#-undo","form":{"#":"#"}},` + undoAnswers + `}},
-	{"name":"#-two","action":{"http":{"url":"@/#-two","form":{"#":"#"}}},
-	"compensation":{"http":{"url":"@/#-undo","body":{"#":"#"}}}}]`
+	{"name":"#-two","action":{"http":{"participant":"#-card","path":"/#-two","form":{"#":"#"}}},
+	"compensation":{"http":{"participant":"#-card","path":"/#-undo?#=#","headers":{"X-#":"#"},"body":{"#":"#"}}}}]`
 
 func (a *canaryNode) writeSagas() {
 	for _, definition := range []string{

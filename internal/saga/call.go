@@ -31,7 +31,7 @@ func (r *Instance) call(d Defaults) (Call, error) {
 	c := Call{
 		SagaID: r.ID, Tenant: r.Tenant.ID, Step: step.Name, Index: r.CurrentStep, Action: r.Action(),
 		Attempt: r.Attempt, Fence: r.LeaseEpoch,
-		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout),
+		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout), OwnTimeout: step.TimeoutMS > 0,
 	}
 	c.Trace, c.TraceState, c.Baggage = textOf(r.TraceID), textOf(r.TraceState), textOf(r.Baggage)
 	word, reruns := "execute", r.intervened(r.CurrentStep).Runs

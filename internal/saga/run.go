@@ -145,6 +145,7 @@ type Call struct {
 	ContentType string          // of Body; "": JSON
 	Rules       *workflow.Rules // what the answer means; nil: what its status means
 	Timeout     time.Duration
+	OwnTimeout  bool   // the step names Timeout
 	Trace       string // W3C trace id of the saga, "" when none
 	// TraceState and Baggage are headers that the saga's client sent; "": none.
 	TraceState, Baggage string

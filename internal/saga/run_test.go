@@ -53,6 +53,7 @@ func TestCall(t *testing.T) {
 			`{"saga_id":"` + id + `","workflow_name":"w","step":"s1","action":"execute","payload":{"n":1.50},"outputs":{"s0":{"o":1}}}`,
 			func(c *Call) {
 				c.Step, c.Index, c.Key, c.Timeout = "s1", 1, id+"/s1/execute", 250*time.Millisecond
+				c.OwnTimeout = true
 				c.By = post("http://h/do/1")
 				c.By.HTTP.Headers = map[string]string{"X-Team": "stock"}
 			}},
@@ -63,6 +64,7 @@ func TestCall(t *testing.T) {
 			`{"saga_id":"` + id + `","workflow_name":"w","step":"s1","action":"compensate","payload":{"n":1.50},"outputs":{"s0":{"o":1}},"input":{"n":1.50},"output":null}`,
 			func(c *Call) {
 				c.Step, c.Index, c.Key, c.Timeout = "s1", 1, id+"/s1/compensate", 250*time.Millisecond
+				c.OwnTimeout = true
 				c.Action, c.By = Compensate, post("http://h/undo/1")
 			}},
 	} {

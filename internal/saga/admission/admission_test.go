@@ -59,7 +59,7 @@ func newDesk(t *testing.T) *desk {
 		t.Fatal(err)
 	}
 	d := &desk{t: t, store: store, engine: &room{owner: &owner}}
-	runnable := func(*workflow.Definition) error { return nil }
+	runnable := func(context.Context, uuid.UUID, *workflow.Definition) error { return nil }
 	d.Service = &admission.Service{
 		Store: store.Sagas, Definitions: admission.NewDefinitions(store.Workflows, workflow.Limits{}, runnable),
 		Insert: d.insert, Load: d.load, Engine: d.engine, InUse: &claims.Requests{}, Ends: waiting.New(waiting.Config{}),

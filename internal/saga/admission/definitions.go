@@ -30,13 +30,16 @@ type Definitions struct {
 	store  workflow.Store
 	limits workflow.Limits
 	// runnable rejects definitions that this server cannot run.
-	runnable func(*workflow.Definition) error
+	runnable Runnable
 
 	mu       sync.RWMutex
 	latest   map[nameKey]workflow.Registered // only enabled ones
 	versions map[versionKey]*workflow.Definition
 	inline   map[inlineKey]workflow.Registered
 }
+
+// Runnable returns why this server cannot run a definition of a tenant.
+type Runnable func(ctx context.Context, tenant uuid.UUID, d *workflow.Definition) error
 
 type nameKey struct {
 	tenant uuid.UUID
@@ -56,8 +59,7 @@ type inlineKey struct {
 }
 
 // NewDefinitions returns an empty cache. runnable refuses definitions that this server cannot run.
-func NewDefinitions(store workflow.Store, limits workflow.Limits,
-	runnable func(*workflow.Definition) error) *Definitions {
+func NewDefinitions(store workflow.Store, limits workflow.Limits, runnable Runnable) *Definitions {
 	return &Definitions{
 		store: store, limits: limits, runnable: runnable,
 		latest:   map[nameKey]workflow.Registered{},
@@ -157,7 +159,7 @@ func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 	if err != nil {
 		return workflow.Registered{}, inRequest(err)
 	}
-	if err := d.runnable(def); err != nil {
+	if err := d.runnable(ctx, tenant, def); err != nil {
 		return workflow.Registered{}, err
 	}
 	def.Name = saga.InlinePrefix + hex.EncodeToString(def.Hash()[:8])

@@ -9,6 +9,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // drive drives one saga as far as it can go now. It owns run.
@@ -99,6 +100,18 @@ func (d *drive) perform() (event saga.Event, after func()) {
 	if unsendable {
 		return saga.Answered{Outcome: o}, nothing
 	}
+	if call.By.Names() != "" {
+		known, err := d.addressed(&call)
+		switch {
+		case err != nil && s.calls.Err() != nil:
+			return nil, nothing
+		case err != nil: // it stays this node's, holds no slot, and has spent nothing
+			ref, again := d.run.Ref(), s.e.cfg.Now().Add(addressAgain)
+			return nil, func() { s.waitUntil(ref, again) }
+		case !known:
+			return saga.Answered{Outcome: registry.Unknown(&call, s.e.cfg.Now())}, nothing
+		}
+	}
 	var entry Entry
 	if s.e.cfg.Gate != nil {
 		entry = s.e.cfg.Gate.Enter(s.calls, &call, d.run.NextCall(), !d.called)
@@ -140,6 +153,23 @@ func (d *drive) perform() (event saga.Event, after func()) {
 		entry.Leave(&o)
 	}
 	return saga.Answered{Outcome: o}, nothing
+}
+
+// addressAgain is how long a call waits whose participant could not be looked up.
+const addressAgain = time.Second
+
+// addressed fills in where a call goes that names its participant. Versions pin the name only, so
+// every attempt goes by the settings of the moment.
+func (d *drive) addressed(call *saga.Call) (known bool, err error) {
+	if d.s.e.cfg.Address == nil {
+		return false, nil
+	}
+	known, err = d.s.e.cfg.Address(d.s.calls, call)
+	if err != nil && d.s.calls.Err() == nil {
+		d.s.e.cfg.Log.Warn("cannot look up the participant of a call; it waits",
+			slog.String("saga_id", call.SagaID.String()), slog.Any("error", err))
+	}
+	return known, err
 }
 
 // farLook is after how long a saga at a gate looks again although nothing has let it through: so far

@@ -41,6 +41,10 @@ type Config struct {
 	// it. The outcome is nil unless the run has ended or does not exist, and its saga still
 	// waits for it. Nil: there are no job runs.
 	CheckJobRun func(context.Context, saga.JobCall) (*saga.Outcome, error)
+	// Address fills in where a call goes that names its participant, before its gate is asked; known is
+	// false if the tenant has no such participant. After an error the call is not made now. Nil: no
+	// participant is known.
+	Address func(context.Context, *saga.Call) (known bool, err error)
 	// Gate stands in front of participants; nil: there is none.
 	Gate Gate
 	Node string // name of the node, unique among live nodes

@@ -20,8 +20,9 @@ import (
 
 // gated gives a node a gate, which looks after the participants as long as the node runs.
 func gated(w *world, name string) func(*engine.Config) {
+	known := gate.NewKnown(w.store.Participants)
 	g := gate.New(gate.Config{
-		Store: w.store.Participants, Known: gate.NewKnown(w.store.Participants), Node: name, Now: now,
+		Store: w.store.Participants, Known: known, Node: name, Now: now,
 		Log: w.log.With(slog.String("gate", name)),
 		Due: func() {
 			for _, n := range w.nodes {
@@ -33,7 +34,7 @@ func gated(w *world, name string) func(*engine.Config) {
 	done := make(chan struct{})
 	w.t.Cleanup(func() { cancel(); <-done })
 	go func() { defer close(done); g.Run(ctx) }()
-	return func(c *engine.Config) { c.Gate = g }
+	return func(c *engine.Config) { c.Gate, c.Address = g, known.Address }
 }
 
 // participant registers the participant of all calls of a workflow.

@@ -2,10 +2,12 @@ package gate
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
@@ -14,7 +16,8 @@ import (
 type Known struct {
 	rows registry.Rows
 	now  atomic.Pointer[view]
-	mark registry.Mark // of Refresh
+	turn sync.Mutex    // of Refresh
+	mark registry.Mark // guarded by turn
 	wake chan struct{}
 }
 
@@ -77,8 +80,26 @@ func (k *Known) Wake() {
 	}
 }
 
-// Refresh reads what has changed. At most one call at a time.
+// Address implements engine.Config.Address. A name that this node does not know may have been
+// registered a moment ago, so it is looked for in the store before a call fails for it.
+func (k *Known) Address(ctx context.Context, c *saga.Call) (known bool, err error) {
+	p := k.Named(c.Tenant, c.By.Names())
+	if p == nil {
+		if err := k.Refresh(ctx); err != nil {
+			return false, err
+		}
+		if p = k.Named(c.Tenant, c.By.Names()); p == nil {
+			return false, nil
+		}
+	}
+	p.Settings.Address(c)
+	return true, nil
+}
+
+// Refresh reads what has changed.
 func (k *Known) Refresh(ctx context.Context) error {
+	k.turn.Lock()
+	defer k.turn.Unlock()
 	all, next, changed, err := k.rows.Changed(ctx, k.mark)
 	if err != nil || !changed {
 		return err

@@ -112,9 +112,8 @@ func (m *memory) callsTo(s *saga.Saga, host string) (calls []reports.OtherCall) 
 		if l.Action == saga.Compensate {
 			call = steps[l.StepIndex].Compensation.Call
 		}
-		_, at := call.Endpoint()
 		key := [2]string{l.StepName, string(l.Action)}
-		if at != "" && reports.HostOf(at) == host && (last[key] == nil || l.Attempt > last[key].Attempt) {
+		if host != "" && reports.HostOfCall(&call) == host && (last[key] == nil || l.Attempt > last[key].Attempt) {
 			last[key] = l
 		}
 	}

@@ -16,11 +16,18 @@ func (c *Client) Written() simulate.Transport {
 	return simulate.Transport{Request: c.written, Outcome: c.read}
 }
 
+// unknownBase stands in simulations for the base URL of a participant that is not known. No host has such a name.
+const unknownBase = "http://participant.invalid"
+
 func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error) {
 	if call.By.HTTP == nil {
 		return simulate.Request{}, errTransport
 	}
-	t, err := parseTarget(call.By.HTTP.URL)
+	to := call.By.HTTP.URL
+	if to == "" { // it names a participant whose address is not known
+		to = unknownBase + call.By.HTTP.Path
+	}
+	t, err := parseTarget(to)
 	if err != nil {
 		return simulate.Request{}, fmt.Errorf("%s: %w", call.Step, err)
 	}
@@ -32,7 +39,7 @@ func (c *Client) written(call saga.Call, at time.Time) (simulate.Request, error)
 	if method == "" {
 		method = http.MethodPost
 	}
-	return simulate.Request{Method: method, URL: call.By.HTTP.URL, Head: string(head), Body: call.Body}, nil
+	return simulate.Request{Method: method, URL: call.By.HTTP.Address(), Head: string(head), Body: call.Body}, nil
 }
 
 // read returns the outcome of an answer that was not received.

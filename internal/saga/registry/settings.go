@@ -18,7 +18,7 @@ import (
 // Settings are what people set. They are stored as JSON.
 type Settings struct {
 	BaseURL     string            `json:"base_url"`
-	Headers     map[string]string `json:"headers,omitempty"` // a value may name a secret: secrets.NAME
+	Headers     map[string]string `json:"headers,omitempty"` // of calls that name the participant
 	TimeoutMS   int64             `json:"timeout_ms,omitempty"`
 	MaxInFlight int               `json:"max_in_flight,omitempty"` // 0: no limit
 	Outage      Outage            `json:"outage"`
@@ -106,6 +106,9 @@ func (s Settings) Checked(name string) (Settings, error) {
 			wrong.Add(at, CodeInvalid, "is not a valid header")
 		case workflow.OwnHeader(key):
 			wrong.Add(at, CodeInvalid, "this header is set by Skald itself")
+		case strings.Contains(value, "secrets.") || strings.Contains(value, "${"): // they would be sent as they stand
+			wrong.Add(at, CodeInvalid, "secrets and expressions come in a later version: until then keep credentials in a "+
+				"proxy in front of the participant, or use client certificates (participants.tls_cert_file)")
 		}
 		seen[lower] = true
 	}

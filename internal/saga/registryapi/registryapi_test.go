@@ -24,7 +24,7 @@ func TestAParticipantIsRegisteredChangedHeldReleasedAndDeleted(t *testing.T) {
 		r.Reads(http.StatusOK, &p)
 		return p
 	}
-	full := `{"base_url":"HTTPS://Card.example:443/v1/","headers":{"Authorization":"secrets.card"},"timeout_ms":700,` +
+	full := `{"base_url":"HTTPS://Card.example:443/v1/","headers":{"Authorization":"not a secret"},"timeout_ms":700,` +
 		`"max_in_flight":3,"outage":{"failure_ratio":0.25,"release":{"factor":1.5}}}`
 	p := send("PUT", "/card", full, "If-Match", `"0"`)
 	if p := send("PUT", "/new?dry_run=true", `{"base_url":"http://new.example"}`); p.Version != 0 || p.Changes == nil ||
@@ -37,7 +37,7 @@ func TestAParticipantIsRegisteredChangedHeldReleasedAndDeleted(t *testing.T) {
 		Release: &client.ParticipantRelease{StartPerS: new(10.0), Factor: new(1.5)},
 	}
 	if diff := cmp.Diff(want, p.Outage); diff != "" || p.BaseURL != "https://card.example/v1" || p.State != "OPEN" ||
-		p.Version != 1 || *p.TimeoutMS != 700 || *p.MaxInFlight != 3 || p.Headers["Authorization"] != "secrets.card" {
+		p.Version != 1 || *p.TimeoutMS != 700 || *p.MaxInFlight != 3 || p.Headers["Authorization"] != "not a secret" {
 		t.Errorf("registered %+v (-want +got):\n%s", p, diff)
 	}
 	e.Send("PUT", path+"/card", full, "If-Match", `"0"`).Wants(http.StatusPreconditionFailed,

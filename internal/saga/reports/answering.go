@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
 // MostCallers is how many sagas are asked whether a participant answers: the newest of one workflow, and as many of
@@ -19,7 +20,7 @@ const MostCallers = 100
 
 // CallsFilter selects calls of other sagas to the host of a participant.
 type CallsFilter struct {
-	Host         string // and port, in lower case, as in the URLs of calls
+	Host         string // as HostOfCall returns it
 	WorkflowName string // whose newest sagas are asked, however many others there are
 	Except       uuid.UUID
 }
@@ -38,6 +39,15 @@ func HostOf(call string) string {
 		return ""
 	}
 	return strings.ToLower(u.Host)
+}
+
+// HostOfCall returns the host and port of a call's URL, or the name of its participant after the word; "" for a job.
+func HostOfCall(c *workflow.Call) string {
+	if name := c.Names(); name != "" {
+		return "participant " + name
+	}
+	_, at := c.Endpoint()
+	return HostOf(at)
 }
 
 // Reached says whether a participant answers other sagas.
@@ -70,8 +80,7 @@ func Unanswered(x *saga.Explanation, r *saga.Instance, logs []saga.StepLog) (p P
 	if x.Step.Action == saga.Compensate {
 		call = step.Compensation.Call
 	}
-	_, at := call.Endpoint()
-	if p.Host = HostOf(at); p.Host == "" {
+	if p.Host = HostOfCall(&call); p.Host == "" {
 		return p, false
 	}
 	var last *saga.StepLog

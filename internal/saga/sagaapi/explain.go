@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
@@ -27,8 +28,17 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 		InFlight: &f.InFlight, EndState: api.SagaState(f.EndState.String()), Calls: make([]api.PlannedCall, len(f.Calls)),
 	}
 	out.DefinitionUnreadable = mark(before.Undefined())
+	var named map[string]*registry.Participant
+	if !before.Undefined() {
+		if named, err = s.participantsOf(ctx, before.Tenant.ID, before.Def); err != nil {
+			return httpkit.Answer{}, err
+		}
+	}
 	for i := range f.Calls {
 		c := &f.Calls[i]
+		if p := named[c.By.Names()]; p != nil { // as it would be now
+			p.Settings.Address(&c.Call)
+		}
 		method, url, _ := c.By.Request()
 		out.Calls[i] = api.PlannedCall{
 			Step: c.Step, StepIndex: c.Index, Action: api.StepAction(c.Action),

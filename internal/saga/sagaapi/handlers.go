@@ -10,6 +10,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/erasure"
 	"github.com/skald-saga/skald/internal/httpkit"
@@ -17,6 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/admission"
 	"github.com/skald-saga/skald/internal/saga/certify"
+	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 	"github.com/skald-saga/skald/internal/saga/simulate"
@@ -61,6 +64,9 @@ type Sagas struct {
 	// CheckParticipant returns why a step could never call a URL, in words that the tenant
 	// may see, or "" if it may be called. Nil: every URL may be called.
 	CheckParticipant func(url string) (reason string)
+	// Participant returns a registered participant, for definitions that name one. Fault: NotFound.
+	// Nil: none is registered.
+	Participant func(ctx context.Context, tenant uuid.UUID, name string) (registry.Participant, error)
 	// Written writes requests, and reads answers, as calls of participants do, for simulations;
 	// StepTimeout applies to a step that specifies none.
 	Written     simulate.Transport

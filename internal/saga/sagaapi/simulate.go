@@ -34,6 +34,17 @@ func (s *Handlers) SimulateWorkflow(ctx context.Context, in api.SimulateWorkflow
 	if sc.Definition, sc.Version, err = s.simulated(ctx, req.Tenant.ID, b); err != nil {
 		return nil, err
 	}
+	named, err := s.participantsOf(ctx, req.Tenant.ID, sc.Definition)
+	if err != nil {
+		return nil, err
+	}
+	sc.Address = func(c *saga.Call) bool {
+		p := named[c.By.Names()]
+		if p != nil {
+			p.Settings.Address(c)
+		}
+		return p != nil
+	}
 	for key, list := range b.Answers {
 		for i := range list {
 			sc.Answers[key] = append(sc.Answers[key], answerOf(&list[i]))
@@ -53,7 +64,7 @@ func (s *Handlers) simulated(ctx context.Context, tenant uuid.UUID,
 		if err != nil {
 			return nil, 0, err
 		}
-		def, err := s.parsedDefinition(text, isJSON)
+		def, err := s.parsedDefinition(ctx, text, isJSON)
 		if f := fault.As(err); f != nil {
 			for i := range f.Fields {
 				f.Fields[i].Pointer = "/definition" + f.Fields[i].Pointer

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -23,7 +24,7 @@ import (
 func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflowRequestObject) (api.Response, error) {
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
-	def, err := s.parseDefinition(httpkit.RequestOf(ctx), in.JSONBody != nil)
+	def, err := s.parseDefinition(ctx, in.JSONBody != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,9 @@ func (s *Handlers) RegisterWorkflow(ctx context.Context, in api.RegisterWorkflow
 
 // ValidateWorkflow checks a definition and stores nothing.
 func (s *Handlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflowRequestObject) (api.Response, error) {
-	def, err := s.parseDefinition(httpkit.RequestOf(ctx), in.JSONBody != nil)
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	def, err := s.parseDefinition(ctx, in.JSONBody != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -59,15 +62,16 @@ func (s *Handlers) ValidateWorkflow(ctx context.Context, in api.ValidateWorkflow
 }
 
 // parseDefinition parses the definition in the body: JSON, YAML, or JSON that contains YAML.
-func (s *Handlers) parseDefinition(req *httpkit.Request, isJSON bool) (*workflow.Definition, error) {
+func (s *Handlers) parseDefinition(ctx context.Context, isJSON bool) (*workflow.Definition, error) {
+	body := httpkit.RequestOf(ctx).Body
 	if !isJSON {
-		return s.parsedDefinition(req.Body, false)
+		return s.parsedDefinition(ctx, body, false)
 	}
-	text, isJSON, err := definitionText(req.Body)
+	text, isJSON, err := definitionText(body)
 	if err != nil {
 		return nil, err
 	}
-	return s.parsedDefinition(text, isJSON)
+	return s.parsedDefinition(ctx, text, isJSON)
 }
 
 // definitionText returns a definition in JSON: itself, or the YAML that it contains.
@@ -79,7 +83,7 @@ func definitionText(body []byte) (text []byte, isJSON bool, err error) {
 	return body, true, err
 }
 
-func (s *Handlers) parsedDefinition(text []byte, isJSON bool) (*workflow.Definition, error) {
+func (s *Handlers) parsedDefinition(ctx context.Context, text []byte, isJSON bool) (*workflow.Definition, error) {
 	parse := workflow.ParseYAML
 	if isJSON {
 		parse = workflow.ParseJSON
@@ -92,27 +96,35 @@ func (s *Handlers) parsedDefinition(text []byte, isJSON bool) (*workflow.Definit
 		return nil, fault.New(fault.Invalid, workflow.CodeInvalid, "/name: names that begin with %q are reserved for inline steps", saga.InlinePrefix).
 			With(fault.Field{Pointer: "/name", Code: workflow.CodeInvalid, Message: "is reserved"})
 	}
-	return def, s.runnable(def)
+	return def, s.runnable(ctx, httpkit.RequestOf(ctx).Tenant.ID, def)
 }
 
 // runnable refuses definitions with jobs if job runs are not configured, and those that
-// call addresses the server may not reach. Host names are checked again at every
-// connection. Faults: Unavailable; Invalid.
-func (s *Handlers) runnable(def *workflow.Definition) error {
+// call addresses the server may not reach, or name participants that the tenant does not have. Host
+// names are checked again at every connection. Faults: Unavailable; Invalid.
+func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow.Definition) error {
 	if !s.Jobs && def.HasJobs() {
 		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
 	}
-	if s.CheckParticipant == nil {
-		return nil
+	named, err := s.participantsOf(ctx, tenant, def)
+	if err != nil {
+		return err
 	}
 	var wrong fault.Mistakes
+	code := workflow.CodeURLNotAllowed
 	check := func(c *workflow.Call, step int, of string) {
+		at := "/steps/" + strconv.Itoa(step) + "/" + of + "/"
 		member, to := c.Endpoint()
-		if to == "" {
-			return
-		}
-		if reason := s.CheckParticipant(to); reason != "" {
-			wrong.Add("/steps/"+strconv.Itoa(step)+"/"+of+"/"+member, workflow.CodeURLNotAllowed, "%s", reason)
+		switch name := c.Names(); {
+		case name != "" && named[name] == nil:
+			code = workflow.CodeInvalid // of the whole, also if it has both kinds of mistakes
+			wrong.Add(at+"http/participant", workflow.CodeInvalid,
+				"no participant %s is registered: PUT /participants/%s first", strconv.Quote(name), url.PathEscape(name))
+		case to == "" || s.CheckParticipant == nil:
+		default:
+			if reason := s.CheckParticipant(to); reason != "" {
+				wrong.Add(at+member, workflow.CodeURLNotAllowed, "%s", reason)
+			}
 		}
 	}
 	for i := range def.Steps {
@@ -122,7 +134,27 @@ func (s *Handlers) runnable(def *workflow.Definition) error {
 	if wrong == nil {
 		return nil
 	}
-	return httpkit.FieldsFault(fault.Invalid, workflow.CodeURLNotAllowed, wrong)
+	return httpkit.FieldsFault(fault.Invalid, code, wrong)
+}
+
+// participantsOf reads the participants that a definition names; one that is not registered is missing.
+func (s *Handlers) participantsOf(
+	ctx context.Context, tenant uuid.UUID, def *workflow.Definition,
+) (map[string]*registry.Participant, error) {
+	all := map[string]*registry.Participant{}
+	if s.Participant == nil {
+		return all, nil
+	}
+	for _, name := range def.Participants() {
+		p, err := s.Participant(ctx, tenant, name)
+		switch {
+		case err == nil:
+			all[name] = &p
+		case !fault.IsCode(err, registry.CodeNotFound):
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // yamlInside returns the text of {"workflow_yaml": "…"}, which must have no other members.

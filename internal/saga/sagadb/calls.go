@@ -11,9 +11,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/reports"
 )
 
-// callsTo reads the last ended attempt of each call to a host, $3, that the newest sagas have made: $5 of a workflow,
-// $2, and $5 of all, except $4. Which steps call the host is in the few definitions of these sagas; each call is one
-// place in the index of step logs.
+// callsTo reads the last ended attempt of each call to a host or participant, $3, that the newest sagas have made: $5
+// of a workflow, $2, and $5 of all, except $4. Which steps call it is in the few definitions of these sagas; each call
+// is one place in the index of step logs.
 const callsTo = `
 WITH asked AS MATERIALIZED (
 	(SELECT id, workflow_name, workflow_version FROM saga.saga_states
@@ -31,9 +31,10 @@ WITH asked AS MATERIALIZED (
 		  FROM saga.workflow_definitions d
 		 WHERE d.tenant_id = $1 AND d.name = v.workflow_name AND d.version = v.workflow_version OFFSET 0) AS d
 	 CROSS JOIN LATERAL jsonb_array_elements(d.steps) WITH ORDINALITY AS o (step, place)
-	 CROSS JOIN LATERAL (VALUES ('EXECUTE', o.step#>>'{action,http,url}'),
-	                            ('COMPENSATE', o.step#>>'{compensation,http,url}')) AS c (action, url)
-	 WHERE lower(substring(c.url FROM '^[A-Za-z]+://([^/?#]+)')) = $3
+	 CROSS JOIN LATERAL (VALUES ('EXECUTE', o.step#>'{action,http}'),
+	                            ('COMPENSATE', o.step#>'{compensation,http}')) AS c (action, http)
+	 WHERE coalesce('participant ' || (c.http->>'participant'),
+	                lower(substring(c.http->>'url' FROM '^[A-Za-z]+://([^/?#]+)'))) = $3
 )
 SELECT l.completed_at, l.status, l.class
   FROM asked a

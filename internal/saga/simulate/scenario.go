@@ -45,6 +45,9 @@ type Scenario struct {
 	CancelAt string
 	Start    time.Time
 	Limits   Limits
+	// Address fills in where a call goes that names its participant; false: there is no such
+	// participant. Nil: every participant is there, at an address that is not known.
+	Address func(c *saga.Call) bool
 }
 
 // Answer is what comes back: an HTTP answer, a fault, or the end of a job run.

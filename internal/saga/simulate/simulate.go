@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // Play plays a scenario to its end, or until it stops: Result.Stopped says why. It never fails; a Scenario must have
@@ -108,6 +109,10 @@ func (p *play) call() {
 		return
 	}
 	call := p.run.Call(saga.Defaults{StepTimeout: p.s.Limits.StepTimeout})
+	if call.By.Names() != "" && p.s.Address != nil && !p.s.Address(&call) {
+		p.outcome(Entry{Kind: NotSent}, registry.Unknown(&call, p.now))
+		return
+	}
 	request, err := p.by.Request(call, p.now)
 	if err != nil {
 		p.stopped = err.Error()

@@ -29,12 +29,16 @@ type Call struct {
 }
 
 // HTTPCall is an HTTP request to a participant. Redirects are never followed. With
-// Definition.Expressions, the path and query of URL, the values of Headers, Body and Form have
-// expressions.
+// Definition.Expressions, the path and query of URL, Path, the values of Headers, Body and Form
+// have expressions.
 type HTTPCall struct {
-	Method  string            `json:"method"` // POST unless given
-	URL     string            `json:"url"`    // absolute, http or https
-	Headers map[string]string `json:"headers,omitempty"`
+	Method string `json:"method"`        // POST unless given
+	URL    string `json:"url,omitempty"` // absolute, http or https; "" with Participant, until the call is made
+	// Participant is the name of a registered participant, and Path what follows its base URL, beginning
+	// with a slash. A definition has them or URL.
+	Participant string            `json:"participant,omitempty"`
+	Path        string            `json:"path,omitempty"`
+	Headers     map[string]string `json:"headers,omitempty"`
 	// Body is the template of what is sent; nil, and Form nil: the saga, its payload and the
 	// outputs of its steps. Canonical JSON.
 	Body json.RawMessage `json:"body,omitempty"`
@@ -58,14 +62,34 @@ func (c *Call) Request() (method, url string, headers map[string]string) {
 	if c.HTTP == nil {
 		return "", "", nil
 	}
-	return c.HTTP.Method, c.HTTP.URL, c.HTTP.Headers
+	return c.HTTP.Method, c.HTTP.Address(), c.HTTP.Headers
+}
+
+// NamedScheme stands in the address of a call that names its participant.
+const NamedScheme = "participant://"
+
+// Address is where the request goes, for people: its URL, or the name of its participant and the path.
+func (h *HTTPCall) Address() string {
+	if h.URL == "" && h.Participant != "" {
+		return NamedScheme + h.Participant + h.Path
+	}
+	return h.URL
+}
+
+// Names returns the name of the participant that the call names, "" if it has a URL or is a job.
+func (c *Call) Names() string {
+	if c.HTTP == nil {
+		return ""
+	}
+	return c.HTTP.Participant
 }
 
 // Endpoint returns the URL that the call is sent to, and where a call in a definition
-// has it, as a JSON pointer without the leading slash; "" for a job. The URL ends before its
-// first expression: what follows does not change where it leads.
+// has it, as a JSON pointer without the leading slash; "" for a job, and for a call that names its
+// participant, before it is made. The URL ends before its first expression: what follows does not
+// change where it leads.
 func (c *Call) Endpoint() (member, url string) {
-	if c.HTTP == nil {
+	if c.HTTP == nil || c.HTTP.URL == "" {
 		return "", ""
 	}
 	url, _, _ = strings.Cut(c.HTTP.URL, "${")
@@ -118,7 +142,7 @@ func (r *reader) call(v any, at string) Call {
 }
 
 func (r *reader) http(v any, at string) *HTTPCall {
-	o := r.object(v, at, "method", "url", "headers", "body", "form")
+	o := r.object(v, at, "method", "url", "participant", "path", "headers", "body", "form")
 	if o == nil {
 		return nil
 	}
@@ -129,9 +153,7 @@ func (r *reader) http(v any, at string) *HTTPCall {
 	if !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, h.Method) {
 		r.fail(at+"/method", CodeInvalid, "must be POST, PUT, PATCH or DELETE: a step changes something")
 	}
-	if why := mistakeInTarget(h.URL); why != "" {
-		r.fail(at+"/url", CodeInvalidURL, "%s", why)
-	}
+	r.where(h, o, at)
 	h.Headers = r.headers(o, at)
 	if v := o["body"]; v != nil {
 		h.Body = r.template(v, at+"/body")
@@ -146,6 +168,70 @@ func (r *reader) http(v any, at string) *HTTPCall {
 		r.fail(at+"/form", CodeInvalid, "must be an object")
 	}
 	return h
+}
+
+// where reads where a request goes: to its URL, or to a path of a participant with a name.
+func (r *reader) where(h *HTTPCall, o map[string]any, at string) {
+	if o["participant"] == nil {
+		if why := mistakeInTarget(h.URL); why != "" {
+			if h.URL == "" && o["url"] == nil {
+				why = "is required, unless the request names a participant"
+			}
+			r.fail(at+"/url", CodeInvalidURL, "%s", why)
+		}
+		if o["path"] != nil {
+			r.fail(at+"/path", CodeInvalid,
+				"goes with participant: write the whole address into url, or name the participant")
+		}
+		return
+	}
+	h.URL, h.Participant, h.Path = "", r.text(o, at, "participant", maxName), r.text(o, at, "path", 2048)
+	if o["path"] == nil {
+		h.Path = "/"
+	}
+	if o["url"] != nil {
+		r.fail(at+"/url", CodeInvalid, "cannot be combined with participant: write what follows its base URL into path")
+	}
+	name, _ := o["participant"].(string)
+	if o["participant"] == "" || h.Participant != "" && len([]rune(name)) <= maxName && !ValidName(name) {
+		r.fail(at+"/participant", CodeInvalid,
+			"must be the name of a participant: letters, digits and . _ : -, beginning with a letter or digit")
+	}
+	if _, isText := o["path"].(string); isText || o["path"] == nil {
+		if why := mistakeInPath(h.Path); why != "" {
+			r.fail(at+"/path", CodeInvalidURL, "%s", why)
+		}
+	}
+}
+
+// mistakeInPath returns what is wrong with the path below a base URL, "" if nothing is. No path may lead out of the
+// base URL, whatever its expressions give.
+func mistakeInPath(s string) string {
+	shape, err := expression.Shape(s)
+	if err != nil && expression.Has(s) {
+		return err.Error()
+	} else if err != nil {
+		shape = s
+	}
+	way, _, _ := strings.Cut(shape, "?")
+	switch {
+	case strings.Contains(shape, "://") && !strings.HasPrefix(shape, "/"):
+		return "must not have a scheme or host: these are in the base URL of the participant. Write what follows it"
+	case !strings.HasPrefix(s, "/"):
+		return "must begin with /: it follows the base URL of the participant"
+	case strings.HasPrefix(shape, "//"):
+		return "begins with //, as an address with a host does: write one /"
+	case strings.Contains(shape, "#"):
+		return "must not have a fragment"
+	case strings.Contains(strings.ToLower(way), "%2e"):
+		return "has %2E in its path: write the character itself"
+	}
+	for part := range strings.SplitSeq(way, "/") {
+		if part == "." || part == ".." {
+			return "has . or .. in its path: write the path that is meant"
+		}
+	}
+	return MistakeInURL("http://h" + shape)
 }
 
 // mistakeInTarget is MistakeInURL for a URL with expressions. They may stand in its path and

@@ -4,8 +4,8 @@
 // A definition is immutable once registered; a saga is pinned to the version
 // it was created with (traps X15). Pure: values in, values out.
 //
-// Files, each on top of those before it: problems, answer, reader, call, compiled, definition,
-// failure, parse, output, job, order, plan, store, validate, yaml.
+// Files, each on top of those before it: problems, answer, reader, name, call, compiled,
+// definition, failure, parse, output, job, order, plan, store, validate, yaml.
 package workflow
 
 import (
@@ -192,6 +192,19 @@ func layered(step, whole *retry.Policy, base retry.Policy) retry.Policy {
 // HasJobs reports whether a step or a compensation is a job run.
 func (d *Definition) HasJobs() bool {
 	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Action.Job != "" || s.Compensation.Job != "" })
+}
+
+// Participants returns the names of the participants that its calls name, each once, in order.
+func (d *Definition) Participants() (names []string) {
+	for i := range d.Steps {
+		for _, c := range []*Call{&d.Steps[i].Action, &d.Steps[i].Compensation.Call} {
+			if name := c.Names(); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // SuspendsOn reports whether the failure of step i suspends the saga.

@@ -99,12 +99,16 @@ func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Reques
 		by = d.Steps[i].Compensation.HTTP
 	}
 	out := Request{HTTP: by}
-	changed := HTTPCall{Method: by.Method, Headers: by.Headers}
-	url, err := p.target.Append(nil, e)
-	if err != nil {
-		return out, pointed(err, "url")
+	changed := HTTPCall{Method: by.Method, Headers: by.Headers, Participant: by.Participant}
+	target, err := p.target.Append(nil, e)
+	switch {
+	case err != nil:
+		return out, pointed(err, by.addressMember())
+	case by.Participant != "":
+		changed.Path = string(target)
+	default:
+		changed.URL = string(target)
 	}
-	changed.URL = string(url)
 	if len(p.headers) > 0 {
 		changed.Headers = maps.Clone(by.Headers)
 		for _, h := range p.headers {
@@ -130,6 +134,14 @@ func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Reques
 		return out, pointed(err, "form")
 	}
 	return out, pointed(err, "body")
+}
+
+// addressMember is the member that says where the request goes.
+func (h *HTTPCall) addressMember() string {
+	if h.Participant != "" {
+		return "path"
+	}
+	return "url"
 }
 
 // pointed puts the member of the request before the pointer of a failure.
@@ -243,7 +255,8 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 	h, at := by.HTTP, at+"/http"
 	place := c.place(i, site)
 	place.Secret = func(string) error { return errNoSecrets }
-	is := h.Body != nil || h.Form != nil || expression.Has(h.URL)
+	to := h.URL + h.Path // one of them is empty
+	is := h.Body != nil || h.Form != nil || expression.Has(to)
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
 		if !expression.Has(h.Headers[name]) {
 			continue
@@ -267,9 +280,9 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 		p.form = expression.NewForm(h.Form, place, func(pointer string, err error) { c.fail(at+"/form"+pointer, err) })
 	}
 	place.Secret = nil
-	target, err := expression.NewTarget(h.URL, place)
+	target, err := expression.NewTarget(to, place)
 	if err != nil {
-		c.fail(at+"/url", err)
+		c.fail(at+"/"+h.addressMember(), err)
 		return callPlan{}
 	}
 	p.target = target

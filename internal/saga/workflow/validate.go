@@ -3,13 +3,10 @@ package workflow
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"unicode"
 )
 
 const (
-	maxName = 255 // VARCHAR(255) in seeds 1 and 2
-	maxMS   = 366 * 86400 * 1000
+	maxMS = 366 * 86400 * 1000
 
 	maxRetentionMS = 100 * maxMS
 )
@@ -185,29 +182,4 @@ func (r *reader) step(v any, at string) Step {
 		r.fail(at+"/compensation_retry", CodeInvalid, "is not allowed for a job: its definition sets the retries")
 	}
 	return s
-}
-
-// name reads m["name"]: letters, marks and digits of any script and . _ : -
-// so that it can stand in a URL path, a header and a log line.
-func (r *reader) name(m map[string]any, at string) string {
-	s := r.text(m, at, "name", maxName)
-	switch v := m["name"]; {
-	case m == nil:
-	case v == nil || v == "":
-		r.fail(at+"/name", CodeInvalid, "is required")
-	case s != "" && len([]rune(s)) <= maxName && !ValidName(s):
-		r.fail(at+"/name", CodeInvalid, "must consist of letters, digits and . _ : - and begin with a letter or digit")
-	}
-	return s
-}
-
-// ValidName reports whether s may name a workflow or a step.
-func ValidName(s string) bool {
-	for i, c := range s {
-		letter := unicode.IsLetter(c) || unicode.IsDigit(c)
-		if !letter && (i == 0 || !unicode.IsMark(c) && !strings.ContainsRune("._:-", c)) {
-			return false
-		}
-	}
-	return s != "" && len([]rune(s)) <= maxName
 }

@@ -66,7 +66,7 @@ func NewEdge(t *testing.T, change ...func(*httpapi.Config)) *Edge {
 	e.Cfg = httpapi.Config{
 		Sagas: sagaapi.Sagas{
 			Store: e.Store.Sagas, Workflows: e.Store.Workflows, Archive: e.Store.Sagas,
-			Notes: e.Store.Sagas, Reports: e.Store.Sagas,
+			Notes: e.Store.Sagas, Reports: e.Store.Sagas, Participant: e.Store.Participants.Get,
 			Create: func(ctx context.Context, n saga.NewSaga) (saga.CreateResult, error) {
 				results, err := e.Store.Sagas.Create(ctx, []saga.NewSaga{n})
 				if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/engine"
+	gates "github.com/skald-saga/skald/internal/saga/gate"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/test/patience"
@@ -48,6 +49,7 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 	t.Helper()
 	n := &node{t: t, store: store, Ends: waiting.New(waiting.Config{}), changed: make(chan struct{}, 1)}
 	looked, log := make(chan struct{}, 1), &syncBuffer{}
+	known := gates.NewKnown(store.Participants)
 	n.Engine = engine.New(engine.Config{
 		Store: store.Sagas, Ownership: store.Sagas, Commit: commit,
 		Definition: func(ctx context.Context, tenant uuid.UUID, name string, version int) (*workflow.Definition, error) {
@@ -55,6 +57,12 @@ func startNode(t *testing.T, store *memstore.Store, now func() time.Time,
 			return r.Definition, err
 		},
 		Call: func(_ context.Context, c saga.Call) saga.Outcome { return n.call(c, now) },
+		Address: func(ctx context.Context, c *saga.Call) (bool, error) {
+			if err := known.Refresh(ctx); err != nil { // no round of a gate does
+				return false, err
+			}
+			return known.Address(ctx, c)
+		},
 		Ended: func(ref saga.Ref, committed *saga.Loaded) {
 			if !n.Silent {
 				n.Ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))

@@ -78,6 +78,7 @@ var rules = []Mutant{
 		Old: "Verdict: NotApplied, Class: retry.Refused, Code: CodeMappingFailed",
 		New: "Verdict: Unknown, Class: retry.Refused, Code: CodeMappingFailed"},
 	{Rows: "beyond 8", File: "internal/saga/apply.go", Old: "case !is:", New: "case is:"},
+	{Rows: "beyond 9", File: "internal/saga/engine/drive.go", Old: "case !known:", New: "case !known && call.Key == \"\":"},
 	{Rows: "gap 5, J10", File: "internal/jobrun/ends.go",
 		Old: "FailuresUsed: r.FailuresUsed, MaxLosses", New: "MaxLosses"},
 	{Rows: "A-04, F47, gap 22", File: "internal/jobrun/plan.go",

@@ -40,7 +40,7 @@ const orderWorkflow = `{
 	"steps": [
 		{"name": "reserve", "action": {"http": {"url": "http://stock/reserve"}}, "compensation": {"http": {"url": "http://stock/release"}}},
 		{"name": "label", "action": {"http": {"url": "http://post/label"}}, "compensation": "none"},
-		{"name": "charge", "action": {"http": {"url": "http://bank/charge"}}, "compensation": {"http": {"url": "http://bank/refund"}}}
+		{"name": "charge", "action": {"http": {"url": "http://bank/charge"}}, "compensation": {"http": {"participant": "bank", "path": "/refund"}}}
 	]}`
 
 func begin(t *testing.T, env Env) *fixture {

@@ -33,7 +33,7 @@ var participants = []contract{
 func (f *fixture) party(name string) registry.Participant {
 	s := registry.Settings{
 		BaseURL: "http://" + name + ".example/v1", TimeoutMS: 700, MaxInFlight: 3,
-		Headers: map[string]string{"X-Team": "Bäcker", "Authorization": "secrets.card"}, Outage: registry.DefaultOutage,
+		Headers: map[string]string{"X-Team": "Bäcker", "Authorization": "not a secret"}, Outage: registry.DefaultOutage,
 	}
 	return registry.New(f.tenant.ID, name, s, "alice", f.now())
 }

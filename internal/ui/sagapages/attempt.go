@@ -132,7 +132,7 @@ func outcome(l *client.StepLog) string {
 // notApplied are the codes of attempts whose request was not carried out.
 var notApplied = []string{
 	"http_425", "http_429", "dial_failed", "dial_timeout", "dns_failed", "tls_failed", "not_sent", "egress_denied",
-	"invalid_request", "request_too_large",
+	"invalid_request", "request_too_large", "participant_unknown",
 }
 
 // neighbours finds the attempts before and after, in the order of time.
@@ -256,6 +256,9 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 	switch {
 	case call.HTTP == nil:
 		return
+	case call.HTTP.URL == nil:
+		a.NoCurl = "The step names its participant: see its page for the address that calls go to now."
+		return
 	case a.Request.Hidden:
 		a.NoCurl = "You lack the permission to read the request."
 		return
@@ -276,7 +279,7 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 		{"X-Saga-Attempt", fmt.Sprint(l.Attempt)}, {"X-Saga-Tenant", v.Who.TenantID.String()},
 	}
 	var b strings.Builder
-	b.WriteString("curl -X " + method + " " + quoted(call.HTTP.URL))
+	b.WriteString("curl -X " + method + " " + quoted(*call.HTTP.URL))
 	for _, h := range own {
 		b.WriteString(" \\\n  -H " + quoted(h[0]+": "+h[1]))
 	}

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"net/url"
 
 	"github.com/skald-saga/skald/api/client"
@@ -46,7 +47,10 @@ func CallWords(c *client.Call) string {
 		if c.HTTP.Method != nil {
 			method = *c.HTTP.Method
 		}
-		to := c.HTTP.URL
+		if name := deref(c.HTTP.Participant); name != "" {
+			return string(method) + " participant " + name + " " + cmp.Or(deref(c.HTTP.Path), "/")
+		}
+		to := deref(c.HTTP.URL)
 		if at, err := url.Parse(to); err == nil && at.Host != "" {
 			to = at.Host + at.RequestURI()
 		}

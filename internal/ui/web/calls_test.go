@@ -18,6 +18,10 @@ func TestACallIsShownInTheSameWordsForActionAndUndo(t *testing.T) {
 			"http", "PUT h:1/a", "DELETE h:1/a",
 		},
 		{`{"action": {"http": {"url": "not a URL"}}, "compensation": {"job": "refund"}}`, "http", "POST not a URL", "job refund"},
+		{
+			`{"action": {"http": {"participant": "stock"}}, "compensation": {"http": {"method": "PUT", "participant": "stock", "path": "/a?b=${payload.c}"}}}`,
+			"http", "POST participant stock /", "PUT participant stock /a?b=${payload.c}",
+		},
 		{`{"job": "bill", "compensation": "none"}`, "job", "job bill", ""},
 		{`{"action": {"job": "bill"}, "compensation": {}}`, "job", "job bill", ""},
 		{`{"compensation": "none"}`, "", "", ""},

@@ -58,10 +58,10 @@ func hostsOf(d *client.WorkflowDefinition) (all []*served) {
 	for i := range d.Steps {
 		st := &d.Steps[i]
 		for _, call := range []*client.Call{web.ActionOf(st), web.UndoOf(st)} {
-			if web.CallKind(call) != "http" {
+			if web.CallKind(call) != "http" || call.HTTP.URL == nil { // a participant with a name has a page of its own
 				continue
 			}
-			host := hostOf(call.HTTP.URL)
+			host := hostOf(*call.HTTP.URL)
 			at := slices.IndexFunc(all, func(s *served) bool { return s.Host == host })
 			switch {
 			case host == "":

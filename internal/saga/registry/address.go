@@ -1,0 +1,56 @@
+package registry
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga"
+)
+
+// CodeUnknown is the outcome code of a call whose participant is no longer registered.
+const CodeUnknown = "participant_unknown"
+
+// Unknown is the outcome of a call that names a participant that the tenant does not have. Nothing
+// was sent, and it may be registered again before the next attempt.
+func Unknown(c *saga.Call, now time.Time) saga.Outcome {
+	name := c.By.Names()
+	return saga.Outcome{
+		Verdict: saga.NotApplied, Class: retry.Unavailable, Code: CodeUnknown,
+		Message: "no participant " + strconv.Quote(name) + " is registered; PUT /participants/" + name +
+			" brings it back",
+		StartedAt: now, EndedAt: now,
+	}
+}
+
+// Address fills in where a call goes that names the participant: its URL, below the base URL; the
+// participant's headers beneath those of the step; and the participant's timeout if the step has
+// none. Method, key and body are the definition's, and stay the same in every attempt.
+func (s *Settings) Address(c *saga.Call) {
+	to := *c.By.HTTP // shared with the definition
+	to.URL = s.BaseURL + to.Path
+	to.Headers = beneath(s.Headers, to.Headers)
+	c.By.HTTP = &to
+	if s.TimeoutMS > 0 && !c.OwnTimeout {
+		c.Timeout = time.Duration(s.TimeoutMS) * time.Millisecond
+	}
+}
+
+// beneath returns the headers of a step with those of its participant that it does not have.
+func beneath(base, own map[string]string) map[string]string {
+	if len(base) == 0 {
+		return own
+	}
+	all := maps.Clone(base)
+	for name := range own {
+		for other := range base {
+			if strings.EqualFold(name, other) {
+				delete(all, other)
+			}
+		}
+	}
+	maps.Copy(all, own)
+	return all
+}
