@@ -237,54 +237,56 @@ func (u *undoWorld) meddle() {
 // settled for itself, in any order and at any time; in the end the saga has ended as if none had given up.
 func TestCompensationsThatAreLeft(t *testing.T) {
 	seen := map[string]int{}
-	rapid.Check(t, func(t *rapid.T) {
-		u := &undoWorld{t: t, def: definition(rapid.StringMatching(`[un]{2,6}`).Draw(t, "steps")), now: noon, failing: true,
-			letters: map[uuid.UUID]dlq.Letter{}, undone: map[int]int{}, settled: map[int]bool{}, seen: seen,
-			stale: map[uuid.UUID]bool{}}
-		u.def.Steps[0].Compensation = definition("u").Steps[0].Compensation
-		u.def.OnCompensationFailure = rapid.SampledFrom([]workflow.OnUndoFailure{"", workflow.OnUndoFailureGoOn}).
-			Draw(t, "all")
-		for i := range u.def.Steps {
-			u.def.Steps[i].OnCompensationFailure = rapid.SampledFrom([]workflow.OnUndoFailure{"", workflow.OnUndoFailureStop,
-				workflow.OnUndoFailureGoOn, workflow.OnUndoFailureGoOn}).Draw(t, "step")
-		}
-		n := len(u.def.Steps)
-		cause := CauseCancelled
-		u.head = Saga{ID: uuid.UUID{9}, WorkflowName: "w", State: Running, TotalSteps: n, CurrentStep: n - 1, Attempt: 1,
-			Version: 1, LeaseOwner: new(int64(1)), StartedAt: new(noon), CreatedAt: noon, UpdatedAt: noon}
-		for i := range n - 1 {
-			u.logs = append(u.logs, StepLog{StepIndex: i, StepName: u.def.Steps[i].Name, Action: Execute, Attempt: 1,
-				Status: LogSuccess, Final: true, StartedAt: noon, CompletedAt: new(noon)})
-		}
-		u.head.EndCause, u.head.Error = &cause, &Error{Code: "SAGA_CANCELLED"}
-		if !u.apply(Answered{Outcome{Verdict: Done, StartedAt: noon, EndedAt: noon}}) {
-			t.Fatal("does not begin")
-		}
-		rounds := rapid.IntRange(0, 60).Draw(t, "rounds")
-		for i := 0; i < 500 && (u.head.State != Cancelled || i < rounds); i++ {
-			u.failing = i < rounds
-			switch {
-			case u.head.State == Cancelled:
-				return
-			case u.failing && rapid.IntRange(0, 3).Draw(t, "meddles") == 0:
-				u.meddle()
-			case u.head.SuspendedAt != nil:
-				u.apply(UnsuspendRequested{})
-			case u.head.State == Failed:
-				if of := u.head.Letters(); len(of) > 0 && rapid.Bool().Draw(t, "by a letter") {
-					k := slices.Min(slices.Collect(maps.Values(of)))
-					u.apply(ResumeRequested{By: "op", Step: &k})
-				} else if !u.apply(ResumeRequested{By: "op"}) {
-					t.Fatalf("cannot resume: %+v", u.head)
-				}
-			default:
-				u.step()
+	for range 10 { // so many histories that what is rare happens as well
+		rapid.Check(t, func(t *rapid.T) {
+			u := &undoWorld{t: t, def: definition(rapid.StringMatching(`[un]{2,6}`).Draw(t, "steps")), now: noon, failing: true,
+				letters: map[uuid.UUID]dlq.Letter{}, undone: map[int]int{}, settled: map[int]bool{}, seen: seen,
+				stale: map[uuid.UUID]bool{}}
+			u.def.Steps[0].Compensation = definition("u").Steps[0].Compensation
+			u.def.OnCompensationFailure = rapid.SampledFrom([]workflow.OnUndoFailure{"", workflow.OnUndoFailureGoOn}).
+				Draw(t, "all")
+			for i := range u.def.Steps {
+				u.def.Steps[i].OnCompensationFailure = rapid.SampledFrom([]workflow.OnUndoFailure{"", workflow.OnUndoFailureStop,
+					workflow.OnUndoFailureGoOn, workflow.OnUndoFailureGoOn}).Draw(t, "step")
 			}
-		}
-		if u.head.State != Cancelled {
-			t.Fatalf("never ends: %s %+v", u.head.State, u.head.Interventions)
-		}
-	})
+			n := len(u.def.Steps)
+			cause := CauseCancelled
+			u.head = Saga{ID: uuid.UUID{9}, WorkflowName: "w", State: Running, TotalSteps: n, CurrentStep: n - 1, Attempt: 1,
+				Version: 1, LeaseOwner: new(int64(1)), StartedAt: new(noon), CreatedAt: noon, UpdatedAt: noon}
+			for i := range n - 1 {
+				u.logs = append(u.logs, StepLog{StepIndex: i, StepName: u.def.Steps[i].Name, Action: Execute, Attempt: 1,
+					Status: LogSuccess, Final: true, StartedAt: noon, CompletedAt: new(noon)})
+			}
+			u.head.EndCause, u.head.Error = &cause, &Error{Code: "SAGA_CANCELLED"}
+			if !u.apply(Answered{Outcome{Verdict: Done, StartedAt: noon, EndedAt: noon}}) {
+				t.Fatal("does not begin")
+			}
+			rounds := rapid.IntRange(0, 60).Draw(t, "rounds")
+			for i := 0; i < 500 && (u.head.State != Cancelled || i < rounds); i++ {
+				u.failing = i < rounds
+				switch {
+				case u.head.State == Cancelled:
+					return
+				case u.failing && rapid.IntRange(0, 3).Draw(t, "meddles") == 0:
+					u.meddle()
+				case u.head.SuspendedAt != nil:
+					u.apply(UnsuspendRequested{})
+				case u.head.State == Failed:
+					if of := u.head.Letters(); len(of) > 0 && rapid.Bool().Draw(t, "by a letter") {
+						k := slices.Min(slices.Collect(maps.Values(of)))
+						u.apply(ResumeRequested{By: "op", Step: &k})
+					} else if !u.apply(ResumeRequested{By: "op"}) {
+						t.Fatalf("cannot resume: %+v", u.head)
+					}
+				default:
+					u.step()
+				}
+			}
+			if u.head.State != Cancelled {
+				t.Fatalf("never ends: %s %+v", u.head.State, u.head.Interventions)
+			}
+		})
+	}
 	for _, what := range []string{"failed with several", "letter in failed", "letter in compensating", "settle in failed",
 		"skip in failed", "complete in failed", "fail in compensating", "force in compensating", "late in compensating",
 		"resume in failed", string(dlq.Succeeded), string(dlq.HandledManually), string(dlq.RetryStopped)} {
