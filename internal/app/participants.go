@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
 	"github.com/skald-saga/skald/internal/saga/gate"
 	"github.com/skald-saga/skald/internal/saga/registry"
@@ -29,6 +31,18 @@ func (n *node) addParticipants(context.Context) error {
 		})
 	}
 	return nil
+}
+
+// participantChangedHere is called before a change by a person is answered: this node knows of it by then, so that a
+// saga that is started after the answer to a hold waits at the gate. Other nodes look at once, and need up to a second
+// if they cannot be told.
+func (n *node) participantChangedHere() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := n.known.Refresh(ctx); err != nil {
+		n.opt.Log.Warn("participants cannot be read again; the next round will", slog.Any("error", err))
+	}
+	n.participantsChanged()
 }
 
 // participantsChanged makes all nodes look for changed participants.

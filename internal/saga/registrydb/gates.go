@@ -92,6 +92,12 @@ var moveGate = postgres.Named(`UPDATE saga.participants SET `+gateTable.Set("p",
        epoch = epoch + 1
  WHERE tenant_id = @p.tenant_id AND name = @p.name AND epoch = @p.epoch`, gateTable.As("p"))
 
+const sameGate = `SELECT 1 FROM saga.participants WHERE tenant_id = $1 AND name = $2 AND epoch = $3 FOR SHARE`
+
+// takeBack makes sagas wait that were let through and have not made their call yet.
+const takeBack = `
+UPDATE saga.parked SET granted_at = NULL WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NOT NULL`
+
 // letThrough makes the first sagas of a queue due. It takes only rows that are free: one that is
 // locked is being changed, and waits for the next time.
 const letThrough = `
@@ -111,7 +117,16 @@ func (st *Participants) Decide(
 	ctx context.Context, p *registry.Participant, d registry.Decision, now time.Time,
 ) (granted int, stored bool, err error) {
 	err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
-		if d.Changed {
+		if !d.Changed { // nothing is let through at a gate that has moved since it was judged
+			var same int
+			err := tx.QueryRowContext(ctx, sameGate, p.TenantID, p.Name, p.Epoch).Scan(&same)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		} else {
 			after := *p
 			after.Gate = d.Gate
 			done, err := tx.ExecContext(ctx, moveGate.Text, moveGate.Args(gateTable.Row(&after))...)

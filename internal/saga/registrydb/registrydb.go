@@ -117,6 +117,11 @@ func (st *Participants) Put(ctx context.Context, p registry.Participant, epoch i
 				updateParticipant.Args(changedParticipant.Row(&p))...); err != nil {
 				return err
 			}
+			if epoch != 0 && p.Gate.HeldBy != "" {
+				if _, err := tx.ExecContext(ctx, takeBack, p.TenantID, p.Name); err != nil {
+					return err
+				}
+			}
 		}
 		return auditdb.Tell(ctx, tx, st.db.NewID(), p.TenantID, p.UpdatedAt, operator.Participant, p.Name, verb,
 			before, p.Audited(), detailOf(&p, verb))

@@ -16,6 +16,7 @@ var gates = []contract{
 	{"a grant is taken once, by the call that it was given for", gateGrant},
 	{"what has moved on waits no longer, and what is driven or suspended is left alone", gateMovedOn},
 	{"a decision on another epoch changes nothing", gateStale},
+	{"a person who holds a gate takes back what was let through", gateHeldByHand},
 	{"what nodes count is summed from the times that count", gateCounts},
 	{"a saga is due when its participant is deleted", gateDeleted},
 }
@@ -139,6 +140,27 @@ func gateMovedOn(f *fixture) {
 	}
 	if call := waits.NextCall(); !f.take(&waits, "card", call) {
 		f.t.Error("a fresh grant was swept")
+	}
+}
+
+// gateHeldByHand: once a person holds a gate, nothing that was judged or let through before makes its call.
+func gateHeldByHand(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	run, later := f.parked("card"), f.parked("card")
+	if f.let(&p, 1) != 1 {
+		f.t.Fatal("no saga was let through")
+	}
+	held := p.Hold("ann", "maintenance", f.now())
+	f.put(held, p.Epoch)
+	for _, r := range []saga.Instance{run, later} {
+		if f.take(&r, "card", r.NextCall()) {
+			f.t.Error("a saga makes its call although a person holds the gate")
+		}
+	}
+	d := registry.Decision{Gate: p.Gate, Grants: 2} // of a node that saw the gate open
+	if n, stored, err := f.Participants.Decide(f.t.Context(), &p, d, f.now()); n != 0 || stored || err != nil {
+		f.t.Errorf("%d were let through by what was judged before, stored %t, %v", n, stored, err)
 	}
 }
 
