@@ -7,8 +7,11 @@ import (
 	"strings"
 )
 
-// deepest is how deep an example goes into a schema that refers to itself.
-const deepest = 8
+// deepest is how deep an example goes into a schema, and largest how many bytes it may have.
+const (
+	deepest = 8
+	largest = 64 << 10
+)
 
 // exampleOf returns a value that fits a JSON Schema, as far as that is easy to see: what the schema itself offers, or
 // the smallest value of its type. nil: there is none. Canonical JSON is not needed: it is read as an answer.
@@ -22,7 +25,7 @@ func exampleOf(schema json.RawMessage) json.RawMessage {
 		return nil
 	}
 	out, err := json.Marshal(value)
-	if err != nil {
+	if err != nil || len(out) > largest {
 		return nil
 	}
 	return out
@@ -100,6 +103,9 @@ func object(s map[string]any, depth int) map[string]any {
 func array(s map[string]any, depth int) []any {
 	least, _ := s["minItems"].(float64)
 	out := []any{}
+	if depth > 0 { // lists within lists would multiply
+		least = 1
+	}
 	for range int(min(max(least, 1), 10)) {
 		if v, ok := example(s["items"], depth+1); ok {
 			out = append(out, v)

@@ -42,6 +42,18 @@ type Entry struct {
 	For     time.Duration // of a wait
 }
 
+// size estimates the bytes that an entry takes where it is shown.
+func (e *Entry) size() int {
+	n := len(e.Output)
+	if e.Request != nil {
+		n += len(e.Request.Head) + len(e.Request.Body)
+	}
+	if e.Answer != nil {
+		n += len(e.Answer.Body)
+	}
+	return n
+}
+
 // Request is what is sent.
 type Request struct {
 	Method, URL string

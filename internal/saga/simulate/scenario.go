@@ -19,10 +19,14 @@ import (
 // SagaID is the id that simulated sagas have.
 var SagaID = uuid.UUID{6: 0x70, 8: 0x80, 15: 1}
 
-// MostCalls is how many calls and job runs a simulation makes, and MostAnswers how many answers one may choose.
+// MostCalls is how many calls and job runs a simulation makes, MostAnswers how many answers one may choose, and
+// MostBytes after how many bytes of requests and answers it stops.
 const (
 	MostCalls   = 500
 	MostAnswers = 500
+	MostBytes   = 8 << 20
+
+	mostSteps = 10 * MostCalls // of a play, with waits and turns
 )
 
 // Limits are those of the server.

@@ -28,7 +28,10 @@ func Play(s *Scenario, by Transport) Result {
 		head.TimeoutAt = p.in(*head.TimeoutMS)
 	}
 	p.run = saga.NewInstance(head, s.Definition)
-	for p.stopped == "" && p.step() {
+	for n := 0; p.stopped == "" && p.step(); n++ {
+		if n == mostSteps || p.size > MostBytes {
+			p.stopped = "more than a simulation shows"
+		}
 	}
 	return p.result()
 }
@@ -46,12 +49,14 @@ type play struct {
 	letters int
 	path    []Entry
 	stopped string
-	flagged bool // the cancel of the scenario was requested
+	flagged bool      // the cancel of the scenario was requested
+	passed  time.Time // the deadline that has passed last: after a pivot it turns nothing back, and stays
+	size    int       // of the path, in bytes
 }
 
 // step does what comes next; false: the saga has ended.
 func (p *play) step() bool {
-	if at := p.run.Deadline(); at != nil && !at.After(p.now) && !p.run.State.Terminal() && !p.past() {
+	if at := p.due(); at != nil && !at.After(p.now) && !p.run.State.Terminal() {
 		p.deadline(*at)
 		return true
 	}
@@ -74,9 +79,13 @@ func (p *play) step() bool {
 	return true
 }
 
-// past reports whether the deadline of the current phase was handled.
-func (p *play) past() bool {
-	return p.run.State.Forward() && p.run.EndCause != nil || !p.run.State.Forward() && p.run.CompensationExpired
+// due returns the deadline of the current phase, nil if there is none or it has passed already.
+func (p *play) due() *time.Time {
+	at := p.run.Deadline()
+	if at == nil || at.Equal(p.passed) {
+		return nil
+	}
+	return at
 }
 
 func (p *play) wait() {
@@ -86,7 +95,7 @@ func (p *play) wait() {
 		return
 	}
 	until := *next
-	if at := p.run.Deadline(); at != nil && at.Before(until) && !p.past() {
+	if at := p.due(); at != nil && at.Before(until) {
 		until = *at
 	}
 	p.add(Entry{Kind: Waited, For: until.Sub(p.now)})
@@ -94,6 +103,7 @@ func (p *play) wait() {
 }
 
 func (p *play) deadline(at time.Time) {
+	p.passed = at
 	p.add(Entry{Kind: DeadlinePassed})
 	p.apply(saga.DeadlinePassed{At: at})
 }
@@ -183,7 +193,8 @@ func (p *play) outcome(e Entry, o saga.Outcome) {
 		e.At = p.now
 	}
 	p.path = append(p.path, e)
-	if at := p.run.Deadline(); at != nil && !at.After(p.now) && !p.past() {
+	p.size += e.size()
+	if at := p.due(); at != nil && !at.After(p.now) {
 		p.deadline(*at)
 	}
 	if p.s.CancelAt == e.Step && e.Action == saga.Execute && !p.flagged {

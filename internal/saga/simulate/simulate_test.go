@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -43,8 +44,8 @@ func play(t *testing.T, definition string, change func(*simulate.Scenario)) ([]s
 		path = append(path, strings.Join(words, " "))
 	}
 	again := simulate.Play(&s, by)
-	if diff := cmp.Diff(r.Path, again.Path); diff != "" {
-		t.Errorf("played again (-first +second):\n%s", diff)
+	if !reflect.DeepEqual(r.Path, again.Path) {
+		t.Errorf("played again (-first +second):\n%s", cmp.Diff(r.Path, again.Path))
 	}
 	return path, r
 }
@@ -109,6 +110,18 @@ func TestPaths(t *testing.T) {
 		}, []string{"0s job_run a execute job_failed", "0s compensation"}, saga.Compensated, ""},
 		"a body over the limit": {two, func(s *simulate.Scenario) { s.Limits.Budget.Request = 10 },
 			[]string{"0s not_sent a execute request_too_large", "0s compensation"}, saga.Compensated, ""},
+		"the deadline after a pivot turns nothing back": {strings.NewReplacer("{name: a,", "{name: a, pivot: true,",
+			`compensation: {http: {url: "http://a.example/undo"}}`, "compensation: none").Replace(two),
+			func(s *simulate.Scenario) {
+				s.Answers = map[string][]simulate.Answer{"b": {{Status: 503}, {}}}
+				s.Definition.TimeoutMS = 1000
+			}, []string{"0s call a execute", "0s call b execute http_503", "0s wait", "1s deadline_exceeded", "1s wait",
+				"20s call b execute"}, saga.Completed, ""},
+		"too many bytes": {strings.Replace(two, "max_attempts: 3", "max_attempts: 100", 1), func(s *simulate.Scenario) {
+			s.Limits.Timeout = 0
+			s.Spec.Payload = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
+			s.Answers = map[string][]simulate.Answer{"a": {{Status: 500}}}
+		}, nil, saga.Running, "more than a simulation shows"},
 		"too many calls": {strings.Replace(two, "max_attempts: 3", "max_attempts: 100000", 1), func(s *simulate.Scenario) {
 			s.Limits.Timeout = 0
 			s.Answers = map[string][]simulate.Answer{"a": {{Status: 500}}}
@@ -208,5 +221,20 @@ func TestARequestIsShownByteForByte(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"a/compensate", "b"}, r.Unused); diff != "" {
 		t.Errorf("answers not asked for (-want +got):\n%s", diff)
+	}
+}
+
+// TestAnExampleOfAHostileSchemaIsSmall: lists of lists do not multiply.
+func TestAnExampleOfAHostileSchemaIsSmall(t *testing.T) {
+	schema := "{type: string}"
+	for range 8 {
+		schema = "{type: array, minItems: 1000000, items: " + schema + "}"
+	}
+	_, r := play(t, strings.Replace(two, "compensation: none", "compensation: none, output_schema: "+schema, 1),
+		func(*simulate.Scenario) {})
+	for i := range r.Path {
+		if a := r.Path[i].Answer; a != nil && len(a.Body) > 1000 {
+			t.Errorf("an answer has %d bytes", len(a.Body))
+		}
 	}
 }
