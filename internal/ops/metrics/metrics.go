@@ -104,6 +104,7 @@ func New(load func() (running, waiting int)) *Metrics {
 		"Participants with a name, by the state of their gate as this node knows it.",
 		"state",
 	)
+	m.Gates(nil) // the series are there before the first round
 	m.stuck = gauge(
 		"skald_sagas_stuck",
 		"Sagas that are neither owned nor due; any value but 0 indicates a bug.",

@@ -63,9 +63,11 @@ func TestEachReportIsSeenInItsMetrics(t *testing.T) {
 			`skald_saga_duration_seconds_sum{state="compensated"}`:   2,
 			`skald_saga_duration_seconds_count{state="compensated"}`: 1,
 		}},
-		{"gates", func(m *metrics.Metrics) { m.Gates(map[registry.State]int{registry.Held: 2}) }, map[string]float64{
-			`skald_participants{state="OPEN"}`: 0, `skald_participants{state="HELD"}`: 2,
-			`skald_participants{state="RELEASING"}`: 0,
+		{"gates", func(m *metrics.Metrics) {
+			m.Gates(map[registry.State]int{registry.Open: 3, registry.Held: 2, registry.Releasing: 1})
+		}, map[string]float64{
+			`skald_participants{state="OPEN"}`: 3, `skald_participants{state="HELD"}`: 2,
+			`skald_participants{state="RELEASING"}`: 1,
 		}},
 		{"a call that is done", func(m *metrics.Metrics) {
 			m.Call(saga.Execute, &saga.Outcome{Verdict: saga.Done, StartedAt: noon, EndedAt: noon.Add(time.Second)})
