@@ -135,7 +135,7 @@ func undoing(r *Instance) bool { return r.State == Compensating && !r.Compensati
 // orderable reports whether an operator may decide about the current step.
 func orderable(r *Instance) bool {
 	if r.State == Failed {
-		return !r.halted() // the compensation that gave up
+		return !r.Halted() // the compensation that gave up
 	}
 	return (turnable(r) || undoing(r)) && r.Attempt > 0 && !r.ordered()
 }
@@ -144,13 +144,13 @@ func orderable(r *Instance) bool {
 // undone or possibly undone.
 func retriable(r *Instance) bool {
 	if r.State == Failed {
-		return r.halted() || !r.partly() && r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
+		return r.Halted() || !r.partly() && r.EndCause != nil && *r.EndCause == CauseStepFailed && r.undoRefused && !r.undone
 	}
 	return (turnable(r) || undoing(r)) && r.Failures > 0 && r.NextRunAt != nil && !r.ordered()
 }
 
-// erasedWhy is why a saga without content accepts no actions.
-const erasedWhy = "its content was erased, so it cannot continue"
+// ErasedWhy is why a saga without content accepts no actions.
+const ErasedWhy = "its content was erased, so it cannot continue"
 
 // lacks reports whether content that a verb requires cannot be read.
 func (r *Instance) lacks(n needs) bool {
@@ -161,6 +161,16 @@ func (r *Instance) lacks(n needs) bool {
 
 // allows reports whether the saga accepts the verb now. A saga without content cannot continue.
 func (v *VerbRule) allows(r *Instance) bool { return !r.Erased() && !r.lacks(v.needs) && v.allowed(r) }
+
+// AllowedVerbs returns the verbs that the saga accepts now.
+func (r *Instance) AllowedVerbs() (all []VerbRule) {
+	for i := range Verbs {
+		if Verbs[i].allows(r) {
+			all = append(all, Verbs[i])
+		}
+	}
+	return all
+}
 
 func allows(v Verb, r *Instance) bool {
 	for i := range Verbs {

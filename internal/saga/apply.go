@@ -37,7 +37,7 @@ func newDecision(r *Instance, m Moment) *decision {
 // refusal is the fault of an event that r, as it was, does not allow.
 func (d *decision) refusal(r *Instance) *fault.Error {
 	if r.Erased() {
-		d.why = erasedWhy
+		d.why = ErasedWhy
 	}
 	why := cmp.Or(d.why, r.Pending(), "this action is not allowed in that state")
 	code := CodeStateConflict
@@ -345,7 +345,7 @@ func (d *decision) end(final State) {
 	if d.s.SuspendedAt != nil {
 		d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
 	}
-	if d.s.stopped() {
+	if d.s.Stopped() {
 		d.edit().Stopped = nil
 	}
 	d.forgetRepeats(final)

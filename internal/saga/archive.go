@@ -2,7 +2,6 @@ package saga
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -76,20 +75,8 @@ type Restoration struct {
 	Key      *idempotency.Key // nil: none
 }
 
-// restore is the only verb that an archived saga accepts; live sagas do not accept it.
-var restore = VerbRule{Verb: "restore", Needs: Admin, Description: "make it live again, with its step logs"}
+// RestoreRule is the only verb that an archived saga accepts; live sagas do not accept it.
+var RestoreRule = VerbRule{Verb: "restore", Needs: Admin, Description: "make it live again, with its step logs"}
 
 // ArchivedActions lists the operator verbs that an archived saga accepts.
-func ArchivedActions() []string { return []string{string(restore.Verb)} }
-
-// ExplainArchived explains how an archived saga ended, and that it must be restored before it
-// accepts any action.
-func ExplainArchived(r *Instance, logs []StepLog, at, now time.Time) Explanation {
-	x := Explain(r, logs, true, now)
-	x.Allowed = []VerbRule{restore}
-	x.Summary += fmt.Sprintf(
-		" It has been in the archive since %s: restore it before acting on it.",
-		at.Format(time.RFC3339),
-	)
-	return x
-}
+func ArchivedActions() []string { return []string{string(RestoreRule.Verb)} }

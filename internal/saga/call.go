@@ -1,7 +1,11 @@
 package saga
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"strconv"
+	"strings"
 
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -108,4 +112,33 @@ func appendText(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = append(b, s...)
 	return append(b, '"')
+}
+
+// Headers returns the headers of the call, except those that depend on when it is sent:
+// X-Saga-Fence, X-Saga-Deadline and traceparent. Characters beyond ASCII are
+// percent-encoded.
+func (c *Call) Headers() map[string]string {
+	_, _, own := c.By.Request()
+	h := make(map[string]string, len(own)+6)
+	maps.Copy(h, own)
+	h["Content-Type"] = cmp.Or(c.ContentType, "application/json")
+	h["Idempotency-Key"] = encoded(c.Key)
+	h["X-Saga-Id"] = c.SagaID.String()
+	h["X-Saga-Tenant"] = c.Tenant.String()
+	h["X-Saga-Step"] = encoded(c.Step)
+	h["X-Saga-Action"] = strings.ToLower(string(c.Action))
+	h["X-Saga-Attempt"] = strconv.Itoa(c.Attempt)
+	return h
+}
+
+func encoded(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if s[i] > ' ' && s[i] < 0x7f {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
 }

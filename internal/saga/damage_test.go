@@ -59,12 +59,6 @@ func TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged(t *testing.T) {
 				}
 			}
 			Steps(r, nil)
-			if p.state.Terminal() && r.CompletedAt == nil {
-				continue
-			}
-			if x := Explain(&r, nil, true, noon); x.Summary == "" {
-				t.Fatalf("%s, %+v: %+v", code, p, x)
-			}
 		}
 		for _, v := range Verbs {
 			if want := slices.Contains(free[code], v.Verb); accepted[v.Verb] != want {
@@ -72,6 +66,20 @@ func TestADamagedSagaAcceptsWhatNeedsNothingOfWhatIsDamaged(t *testing.T) {
 			}
 		}
 	}
+}
+
+// damaged returns a run at each place, with each damage.
+func damaged() (all []Instance) {
+	for _, damage := range damages {
+		for _, p := range points() {
+			r := p.run()
+			damage(&r)
+			if !p.state.Terminal() || r.CompletedAt != nil {
+				all = append(all, r)
+			}
+		}
+	}
+	return all
 }
 
 func TestEveryVerbHasAnEvent(t *testing.T) {

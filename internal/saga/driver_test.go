@@ -174,7 +174,7 @@ func (w *world) retry(r *Instance) RetryRequested {
 // decided lets a person decide about a saga that is suspended at a step that has failed, or its deadline pass.
 func (w *world) decided() bool {
 	r := w.load()
-	if !r.stopped() || w.decisionsLeft == 0 {
+	if !r.Stopped() || w.decisionsLeft == 0 {
 		return false
 	}
 	w.decisionsLeft--

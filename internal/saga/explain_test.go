@@ -1,9 +1,15 @@
-package saga
+package saga_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skald-saga/skald/internal/retry"
+	. "github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/explain"
 )
 
 func TestTheExplanationOfAnEnd(t *testing.T) {
@@ -20,8 +26,8 @@ func TestTheExplanationOfAnEnd(t *testing.T) {
 			`Step "s0" and those before it are not compensated.`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, _, _ := tell(t, started("uu"), tt.story)
-			x := Explain(&r, nil, true, noon)
+			r, _, _ := Tell(t, Started("uu"), tt.story)
+			x := explain.Saga(&r, nil, true, Noon)
 			got, _, _ := strings.Cut(x.Summary, " It waits for its dead letter ")
 			if got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
@@ -51,9 +57,9 @@ func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 		{"timeout fail", "?-", "", false},
 	} {
 		var logs []StepLog
-		r := started("uu")
+		r := Started("uu")
 		for i, word := range strings.Fields(tt.story) {
-			c, err := happens(r, happenings[word], moments(noon.Add(time.Duration(i)*time.Minute)))
+			c, err := Happens(r, Happenings[word], Moments(Noon.Add(time.Duration(i)*time.Minute)))
 			if err != nil {
 				t.Fatalf("%q: %v", tt.story, err)
 			}
@@ -63,7 +69,7 @@ func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 		for _, v := range Steps(r, logs) {
 			doubts += map[bool]string{true: "?", false: "-"}[v.InDoubt]
 		}
-		x := Explain(&r, logs, true, noon)
+		x := explain.Saga(&r, logs, true, Noon)
 		if doubts != tt.doubts || !strings.Contains(x.Summary, tt.summary) ||
 			tt.summary == "" && strings.Contains(x.Summary, "may have been applied") ||
 			tt.explain != (x.Step != nil && x.Step.InDoubt) {
@@ -73,14 +79,14 @@ func TestAStepInDoubtIsExplainedAndShown(t *testing.T) {
 }
 
 func TestADryRunUndoesTheStepInDoubt(t *testing.T) {
-	r, _, _ := tell(t, started("uu"), "done timeout")
-	c, err := happens(r, happenings["cancel"], moments(noon.Add(time.Hour)))
+	r, _, _ := Tell(t, Started("uu"), "done timeout")
+	c, err := Happens(r, Happenings["cancel"], Moments(Noon.Add(time.Hour)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	waits := r
-	waits.NextRunAt = new(noon.Add(2 * time.Hour)) // nothing is in flight
-	f := c.DryRun(&waits, moments(noon.Add(time.Hour)), Defaults{})
+	waits.NextRunAt = new(Noon.Add(2 * time.Hour)) // nothing is in flight
+	f := explain.Following(&c, &waits, Moments(Noon.Add(time.Hour)), Defaults{})
 	calls := ""
 	for _, p := range f.Calls {
 		calls += string(p.Action[0]) + p.Step + " "
@@ -101,35 +107,89 @@ func TestWhatWaitsBehindASuspensionSaysSo(t *testing.T) {
 		{"done refused 500 deadline suspend", "deadline", "the deadline of its compensation has passed; it is suspended, so this takes effect once it is resumed"},
 		{"timeout cancel", "cancel", "compensation was requested (cancelled); this takes effect once no call is in flight"},
 	} {
-		r, _, _ := tell(t, started("uu"), tt.story)
-		x := Explain(&r, nil, true, noon.Add(time.Hour))
-		if !strings.Contains(x.Summary, sentence(tt.want)) {
+		r, _, _ := Tell(t, Started("uu"), tt.story)
+		x := explain.Saga(&r, nil, true, Noon.Add(time.Hour))
+		if !strings.Contains(x.Summary, strings.ToUpper(tt.want[:1])+tt.want[1:]+".") {
 			t.Errorf("%q is explained by %q", tt.story, x.Summary)
 		}
-		if _, err := happens(r, happenings[tt.again], moments(noon)); err == nil ||
+		if _, err := Happens(r, Happenings[tt.again], Moments(Noon)); err == nil ||
 			!strings.Contains(err.Error(), "the saga is "+r.State.String()+"; "+tt.want) {
 			t.Errorf("%q, then %s: %v", tt.story, tt.again, err)
 		}
 	}
-	r, _, _ := tell(t, started("uu"), "timeout suspend")
-	if x := Explain(&r, nil, true, noon); strings.Contains(x.Summary, "takes effect") {
+	r, _, _ := Tell(t, Started("uu"), "timeout suspend")
+	if x := explain.Saga(&r, nil, true, Noon); strings.Contains(x.Summary, "takes effect") {
 		t.Errorf("nothing was decided, yet %q", x.Summary)
 	}
 }
 
 func TestAnErasedSagaSaysWhyNothingCanBeDone(t *testing.T) {
 	for _, story := range []string{"done done", "refused", "done refused refused", "timeout fail"} {
-		r, _, _ := tell(t, started("uu"), story)
+		r, _, _ := Tell(t, Started("uu"), story)
 		r.Payload = ErasedContent
 		for _, word := range []string{"retry", "resume", "cancel", "suspend"} {
-			_, err := happens(r, happenings[word], moments(noon))
+			_, err := Happens(r, Happenings[word], Moments(Noon))
 			if err == nil || !strings.Contains(err.Error(), "its content was erased") {
 				t.Errorf("%q, then %s: %v", story, word, err)
 			}
 		}
-		x := Explain(&r, nil, true, noon)
-		if x.WaitsFor != WaitsNothing || !strings.Contains(x.Summary, "Its content was erased") || len(x.Allowed) > 0 {
+		x := explain.Saga(&r, nil, true, Noon)
+		if x.WaitsFor != explain.WaitsNothing || len(x.Allowed) > 0 ||
+			!strings.Contains(x.Summary, "Its content was erased") {
 			t.Errorf("%q: %+v", story, x)
+		}
+	}
+}
+
+// TestWhatAStoppedSagaSays: the explanation, the error and its chain, and what people read in the trail.
+func TestWhatAStoppedSagaSays(t *testing.T) {
+	r := WithOutput(Places("us")[0], 0, []byte(`1`))
+	r.CurrentStep, r.Failures, r.Attempt, r.LeaseOwner, r.NextRunAt = 1, 0, 1, new(int64(1)), nil
+	c, err := Apply(r, Answered{Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_402", Message: "no money",
+		StartedAt: Noon, EndedAt: Noon}}, Moments(Noon))
+	if err != nil || !c.After.Stopped() || c.After.SuspendedAt == nil || *c.After.AttentionReason != ReasonStepFailed {
+		t.Fatalf("%v, %+v", err, c.After.Saga)
+	}
+	var types []AuditType
+	for _, e := range c.Audit {
+		types = append(types, e.Type)
+	}
+	if want := []AuditType{StepFailed, Suspended, AttentionRaised}; !slices.Equal(types, want) {
+		t.Errorf("events %v, want %v", types, want)
+	}
+	stopped := c.Released(Noon).After
+	x := explain.Saga(&stopped, c.Logs, true, Noon)
+	if x.WaitsFor != explain.WaitsOperator || !strings.Contains(x.Summary, `Step "s1": no money. It is suspended at step "s1"`) ||
+		!strings.Contains(x.Summary, "retry, complete or skip the step, or compensate") {
+		t.Errorf("%s: %s", x.WaitsFor, x.Summary)
+	}
+	if v := Steps(stopped, c.Logs)[1]; v.State != StepStateFailed || v.Attempts != 1 {
+		t.Errorf("step %+v", v)
+	}
+	c, err = Apply(stopped, CompensateRequested{By: "op"}, Moments(Noon))
+	if err != nil || c.After.SuspendedAt != nil || c.After.NeedsAttention || c.After.Error.Cause.Code != "http_402" {
+		t.Errorf("%v, %+v, %+v", err, c.After.Saga, c.After.Error)
+	}
+	c, err = Apply(stopped, RetryRequested{By: "op"}, Moments(Noon))
+	if err != nil || c.After.SuspendedAt != nil || c.After.Error != nil || c.After.Failures != 0 || c.After.Attempt != 2 {
+		t.Errorf("%v, %+v", err, c.After.Saga)
+	}
+	changed := explain.Changes(&c, &stopped)
+	for _, what := range []string{"suspended_at", "attention_reason", "failures"} {
+		if !strings.Contains(fmt.Sprint(changed), what) {
+			t.Errorf("the dry run of a retry does not say that %s changes: %+v", what, changed)
+		}
+	}
+}
+
+func TestADamagedSagaIsExplained(t *testing.T) {
+	all := Damaged()
+	if len(all) < 100 {
+		t.Fatalf("only %d sagas", len(all))
+	}
+	for i := range all {
+		if x := explain.Saga(&all[i], nil, true, Noon); x.Summary == "" {
+			t.Fatalf("%+v: %+v", all[i].Saga, x)
 		}
 	}
 }

@@ -96,3 +96,29 @@ func (d *decision) deadline(e DeadlinePassed) bool {
 	}
 	return d.flag(CauseDeadline, "SAGA_TIMEOUT", "deadline", "", "")
 }
+
+// Pending describes a decision about the saga that is not carried out yet, and when it will be;
+// "": none.
+func (r *Instance) Pending() string {
+	if r.State.Terminal() || !r.Flagged() && !r.ordered() {
+		return ""
+	}
+	when := "this takes effect once no call is in flight"
+	if r.SuspendedAt != nil {
+		when = "it is suspended, so this takes effect once it is resumed"
+	}
+	return r.decided() + "; " + when
+}
+
+// decided describes a decision about the saga that is not carried out yet.
+func (r *Instance) decided() string {
+	switch {
+	case r.CompensationExpired && r.State == Compensating:
+		return "the deadline of its compensation has passed"
+	case r.Flagged() && *r.EndCause == CauseDeadline:
+		return "its deadline has passed"
+	case r.Flagged():
+		return "compensation was requested (" + string(*r.EndCause) + ")"
+	}
+	return "an operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
+}

@@ -58,7 +58,7 @@ func (d *decision) unsuspend(e UnsuspendRequested) bool {
 	}
 	d.s.SuspendedAt, d.operate().Suspend = nil, new(false)
 	d.tell(Unsuspended).say(words{By: e.By, Reason: e.Reason})
-	if d.s.stopped() { // which a resumption ends as a retry does
+	if d.s.Stopped() { // which a resumption ends as a retry does
 		d.edit().Stopped = nil
 		d.progress()
 		d.again()

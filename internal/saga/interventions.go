@@ -133,11 +133,11 @@ func (r *Instance) intervened(k int) StepIntervention {
 	return r.Interventions.Steps[k]
 }
 
-// halted reports whether a FAILED saga was stopped while running forward.
-func (s *Saga) halted() bool { return s.Interventions != nil && s.Interventions.Halted }
+// Halted reports whether a FAILED saga was stopped while running forward.
+func (s *Saga) Halted() bool { return s.Interventions != nil && s.Interventions.Halted }
 
-// stopped reports whether the saga is suspended at a step that has failed.
-func (s *Saga) stopped() bool { return s.Interventions != nil && s.Interventions.Stopped != nil }
+// Stopped reports whether the saga is suspended at a step that has failed.
+func (s *Saga) Stopped() bool { return s.Interventions != nil && s.Interventions.Stopped != nil }
 
 // repeats reports whether the compensation of the current step, which was left, is to be repeated.
 func (s *Saga) repeats() bool { return s.Interventions != nil && s.Interventions.Repeat }
@@ -145,7 +145,7 @@ func (s *Saga) repeats() bool { return s.Interventions != nil && s.Interventions
 // DeadlineCounts reports whether the time until the saga's deadline runs: during a suspension only if the
 // failure of a step caused that.
 func (s *Saga) DeadlineCounts() bool {
-	return s.SuspendedAt == nil || s.stopped() && !s.Interventions.Stopped.Besides
+	return s.SuspendedAt == nil || s.Stopped() && !s.Interventions.Stopped.Besides
 }
 
 // ordered reports whether an operator's order waits to be carried out.
@@ -168,6 +168,10 @@ func (r *Instance) base(k int, a Action) int {
 	}
 	return r.intervened(k).Base
 }
+
+// AttemptsOf returns how many attempts the current run of the current step's action or compensation has had; the one in
+// flight counts.
+func (r *Instance) AttemptsOf(a Action) int { return r.Attempt - r.base(r.CurrentStep, a) }
 
 // policy returns the retry policy of step k's action.
 func (r *Instance) policy(k int) retry.Policy { return r.Def.ActionRetry(k, r.RetryPolicy) }

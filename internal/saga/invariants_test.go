@@ -77,7 +77,7 @@ func (w *world) checkEnd() {
 		undo := w.row(i, Compensate, LogSuccess, LogSkipped)
 		hasUndo := !w.def.Steps[i].Compensation.None()
 		switch {
-		case s.State == Completed && w.forcedEnd, s.halted(), w.undoByHand[i]:
+		case s.State == Completed && w.forcedEnd, s.Halted(), w.undoByHand[i]:
 		case s.State == Completed && (w.skipped[i] || w.byHand[i]):
 		case s.State == Completed:
 			if !w.done[i] || p.applied != 1 || p.undone != 0 {

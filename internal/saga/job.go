@@ -54,9 +54,9 @@ func (r *Instance) JobCall(now time.Time) JobCall {
 	}
 	limit := r.stepLimit()
 	switch {
-	case r.flagged() && r.State == Compensating:
+	case r.Flagged() && r.State == Compensating:
 		c.Stop, c.Why = true, "the deadline of the saga's compensation has passed"
-	case r.flagged():
+	case r.Flagged():
 		c.Stop, c.Why = true, "the saga is being compensated: "+string(*r.EndCause)
 	case r.ordered():
 		c.Stop, c.Why = true, "an operator decided about the saga's step"
@@ -95,7 +95,7 @@ func (r *Instance) lookAt(now time.Time) *time.Time {
 
 // begun starts the current step, which is a job run.
 func (d *decision) begun() bool {
-	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.job() == nil || d.After.recorded || d.After.flagged() ||
+	if d.s.State.Terminal() || d.s.Attempt == 0 || d.After.job() == nil || d.After.recorded || d.After.Flagged() ||
 		d.After.ordered() {
 		return false
 	}
@@ -109,7 +109,7 @@ func (d *decision) begun() bool {
 // runIsNext reports whether the job run of the current step must be requested.
 func (r *Instance) runIsNext(now time.Time) bool {
 	return (r.State == Running || r.State == Compensating) && !r.recorded && r.SuspendedAt == nil && r.job() != nil &&
-		!r.flagged() && !r.ordered() && !r.repeats() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))
+		!r.Flagged() && !r.ordered() && !r.repeats() && r.Attempt != 0 && (r.NextRunAt == nil || !r.NextRunAt.After(now))
 }
 
 // beginRun requests the job run of the current step, if that comes next. A step whose

@@ -6,10 +6,9 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
-// record, run, mapping, call, actions, budget, event, attention, filter, problems, explain, new, store,
+// record, run, mapping, call, actions, budget, event, attention, filter, problems, new, store,
 // archive, step_decision, failure_summary, operated, stopped, actor_name, apply,
-// damage, doubt, dry_run, erased, faults, flags, force, job, left, letter, note, parked, planned,
-// reopen, steps.
+// damage, doubt, erased, faults, flags, force, job, left, letter, note, parked, reopen, steps.
 package saga
 
 import "slices"

@@ -1,15 +1,12 @@
 package saga
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // parked makes the saga wait at the gate of a participant. A flag or an order wins over the gate:
 // then there is a turn to take instead.
 func (d *decision) parked(e Parked) bool {
 	r := &d.After
-	if d.s.State.Terminal() || d.s.Attempt == 0 || r.recorded || r.job() != nil || r.flagged() || r.ordered() ||
+	if d.s.State.Terminal() || d.s.Attempt == 0 || r.recorded || r.job() != nil || r.Flagged() || r.ordered() ||
 		d.s.SuspendedAt != nil {
 		return false
 	}
@@ -37,20 +34,4 @@ type AtGate struct {
 	Gate        string // the state of the gate, since when and why, as a part of a sentence
 	Waiting     int64  // how many sagas wait for the participant, this one included
 	NextAt      *time.Time
-}
-
-// WaitsAt corrects the explanation of a saga that seems to wait for the time of its next attempt,
-// and waits at a gate.
-func (x *Explanation) WaitsAt(r *Instance, g *AtGate) {
-	if x.WaitsFor != WaitsRetry || x.Step == nil || g.Call != r.NextCall() {
-		return
-	}
-	x.WaitsFor, x.Since, x.NextAt = WaitsParticipant, g.Since, g.NextAt
-	x.Next = "it is let through, and its call is made"
-	others := "no other saga waits"
-	if g.Waiting > 1 {
-		others = fmt.Sprintf("%d sagas wait", g.Waiting)
-	}
-	x.Summary = fmt.Sprintf("It waits for the participant %s, which is %s; %s for it.%s", g.Participant, g.Gate, others,
-		x.rest)
 }

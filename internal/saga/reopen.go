@@ -18,7 +18,7 @@ func (d *decision) resume(e ResumeRequested) bool {
 		d.pivot = d.s.State == Failed && d.After.bound()
 		return false
 	}
-	halted := d.s.halted()
+	halted := d.s.Halted()
 	if e.Step != nil {
 		d.choose(*e.Step)
 		if d.s.CurrentStep != *e.Step {
@@ -55,7 +55,7 @@ func (d *decision) alive() {
 	d.s.CompensationExpired = false
 	d.s.LeaseOwner = nil
 	d.tellLetter(dlq.RetryStarted)
-	if d.s.halted() {
+	if d.s.Halted() {
 		d.edit().Halted = false
 	}
 }
@@ -132,7 +132,7 @@ const doubtful = "an attempt may have been applied, and a new input would apply 
 // retryFailed runs forward again from step n, the failed step or an earlier one. Steps from
 // n on that were done are undone first.
 func (d *decision) retryFailed(e RetryRequested) bool {
-	halted := d.s.halted()
+	halted := d.s.Halted()
 	failed := d.failedStep()
 	n := failed
 	if e.FromStep != nil {
@@ -172,7 +172,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 
 // failedStep returns the step at which a failed saga stopped.
 func (d *decision) failedStep() int {
-	if d.s.halted() {
+	if d.s.Halted() {
 		return d.s.CurrentStep
 	}
 	for k := range d.After.outputs {
@@ -197,7 +197,7 @@ func (d *decision) prepare(n, failed int, e RetryRequested) {
 				next.Undone = next.Undone || l.Status != LogSkipped
 			}
 		}
-		if d.s.halted() && k == failed {
+		if d.s.Halted() && k == failed {
 			next.Base = max(next.Base, d.s.Attempt)
 		}
 		if k == n && e.Patch != nil {

@@ -101,7 +101,7 @@ func (r *Instance) Next(now time.Time) Task {
 	case r.State.Terminal():
 		return Rest
 	// a recorded call was sent: it is repeated, and compensation starts with its outcome
-	case (r.flagged() || r.ordered()) && !r.recorded:
+	case (r.Flagged() || r.ordered()) && !r.recorded:
 		return Turn
 	case r.SuspendedAt != nil, r.NextRunAt != nil && r.NextRunAt.After(now):
 		return Wait
@@ -121,8 +121,8 @@ func (r *Instance) undecided() bool {
 	return r.State == Pending && !r.Uncertain && r.Attempt > 0 && r.Def.Conditional(r.CurrentStep)
 }
 
-// flagged reports whether the saga must leave its current phase.
-func (r *Instance) flagged() bool {
+// Flagged reports whether the saga must leave its current phase.
+func (r *Instance) Flagged() bool {
 	return r.State.Forward() && r.EndCause != nil || r.State == Compensating && r.CompensationExpired
 }
 
@@ -205,4 +205,18 @@ func (r *Instance) job() *workflow.Call {
 		return nil
 	}
 	return c
+}
+
+// AwaitedRun returns the job run that is the current step, and when it was begun; false: none was begun.
+func (r *Instance) AwaitedRun() (run uuid.UUID, begun time.Time, ok bool) {
+	if !r.recorded || r.job() == nil {
+		return uuid.Nil, time.Time{}, false
+	}
+	return r.run, r.runBegun, true
+}
+
+// MayBeInFlight reports whether the saga is being driven and not waiting.
+func (r *Instance) MayBeInFlight(now time.Time) bool {
+	return !r.State.Terminal() && r.Attempt > 0 &&
+		(r.recorded || r.LeaseOwner != nil && (r.NextRunAt == nil || !r.NextRunAt.After(now)))
 }

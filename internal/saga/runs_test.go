@@ -212,7 +212,7 @@ func inconsistent(r *Instance) string {
 		return "the current step does not exist"
 	case undoing && r.Def.Steps[r.CurrentStep].Compensation.None():
 		return "undoes a step that has no compensation"
-	case (r.EndCause == nil) != (r.Error == nil) && !(r.State.Forward() && (r.stopped() || r.ordered())):
+	case (r.EndCause == nil) != (r.Error == nil) && !(r.State.Forward() && (r.Stopped() || r.ordered())):
 		return "a cause without error, or an error without cause"
 	case !r.State.Forward() && r.State != Completed && r.EndCause == nil:
 		return "turned back without a cause"
@@ -229,18 +229,18 @@ func inconsistent(r *Instance) string {
 		return "a dirty end that does not say so, or a clean one that does"
 	case r.NeedsAttention && r.State.Terminal() && r.State != Failed, r.NeedsAttention != (r.AttentionReason != nil):
 		return "needs attention without a reason"
-	case r.stopped() && (!r.State.Forward() || r.SuspendedAt == nil || r.Attempt < 2),
-		r.stopped() && (r.EndCause != nil || r.Error == nil):
+	case r.Stopped() && (!r.State.Forward() || r.SuspendedAt == nil || r.Attempt < 2),
+		r.Stopped() && (r.EndCause != nil || r.Error == nil):
 		return "stopped at a step that has not failed"
 	case r.ordered() && r.Interventions.Order.Verb == FailStep && r.past():
 		return "an order to turn back after the pivot"
 	case r.SuspendedAt != nil && r.State.Terminal(),
 		r.ordered() && (r.State.Terminal() || r.Attempt == 0 || r.State == Compensating && r.LeaseOwner == nil):
 		return "ended, but something is to happen"
-	case r.DeadLetter() != uuid.Nil && (r.State != Failed && r.State != Compensating || r.halted()):
+	case r.DeadLetter() != uuid.Nil && (r.State != Failed && r.State != Compensating || r.Halted()):
 		return "a dead letter of something that goes on without it"
-	case r.halted() && r.State != Failed,
-		r.restartAt() >= 0 && (r.halted() || r.State != Failed && r.State != Compensating || r.restartAt() > r.CurrentStep):
+	case r.Halted() && r.State != Failed,
+		r.restartAt() >= 0 && (r.Halted() || r.State != Failed && r.State != Compensating || r.restartAt() > r.CurrentStep):
 		return "an intervention of another state"
 	case r.State.Terminal() && (r.LeaseOwner != nil || r.NextRunAt != nil):
 		return "ended, but somebody will look at it"

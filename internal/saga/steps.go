@@ -161,7 +161,7 @@ func (r *Instance) current(i int, forward bool) bool {
 // being waited for looks like one in flight until the driver notices the flag.
 func (r *Instance) sent() int {
 	n := r.Attempt - r.base(r.CurrentStep, r.Action())
-	if r.stopped() || r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one being waited for
+	if r.Stopped() || r.NextRunAt != nil && r.NextRunAt.After(r.UpdatedAt) { // Attempt is the one being waited for
 		n--
 	}
 	return n
@@ -189,7 +189,7 @@ func (r *Instance) stepView(i int, t trail) StepView {
 	default:
 		v.State = forwardState(
 			t.last,
-			current && !r.stopped() && (!t.last.Final || t.last.Attempt < r.Attempt),
+			current && !r.Stopped() && (!t.last.Final || t.last.Attempt < r.Attempt),
 		) // final until an operator retried it
 		v.LastAttemptAt = &t.last.StartedAt
 		v.Error = t.last.Error
@@ -221,7 +221,7 @@ func forwardState(last *StepLog, goesOn bool) StepState {
 
 // viewUndo adds the state of the step's compensation.
 func (r *Instance) viewUndo(v *StepView, t trail) {
-	undoing := r.State == Compensating || r.State == Failed && !r.halted()
+	undoing := r.State == Compensating || r.State == Failed && !r.Halted()
 	if t.last == nil && (!undoing || v.Index > r.CurrentStep || r.spared(v.Index)) {
 		return
 	}
@@ -266,7 +266,7 @@ func (r *Instance) inDoubt(v *StepView) bool {
 		return false
 	case by.Skipped:
 		return by.Doubt
-	case v.Index == r.CurrentStep && (r.State.Forward() || r.halted()):
+	case v.Index == r.CurrentStep && (r.State.Forward() || r.Halted()):
 		return r.Uncertain
 	}
 	return v.Compensation != nil

@@ -12,7 +12,7 @@ import (
 
 // past reports whether the saga has passed its pivot: nothing of it is undone any more.
 func (r *Instance) past() bool {
-	if r.Def == nil || !r.State.Forward() && !r.halted() {
+	if r.Def == nil || !r.State.Forward() && !r.Halted() {
 		return false
 	}
 	pivot := r.Def.Pivot()
@@ -25,7 +25,7 @@ func (r *Instance) bound() bool {
 	if r.past() {
 		return true
 	}
-	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) || !r.State.Forward() && !r.halted() {
+	if r.Def == nil || r.CurrentStep >= len(r.Def.Steps) || !r.State.Forward() && !r.Halted() {
 		return false
 	}
 	step := &r.Def.Steps[r.CurrentStep]
@@ -45,6 +45,14 @@ func (r *Instance) pivotWhy() string {
 		"fail if you have verified that it was not done"
 }
 
+// OnlyForward says why the saga must not be compensated, as a part of a sentence; "": it may be.
+func (r *Instance) OnlyForward() string {
+	if !r.bound() {
+		return ""
+	}
+	return r.pivotWhy()
+}
+
 // stop suspends the saga at its current step, which has failed because of e. Attempt becomes the
 // number of the next call, which a person may order. The deadline goes on.
 func (d *decision) stop(e *Error) {
@@ -62,7 +70,7 @@ func (d *decision) stop(e *Error) {
 // endStop lets a stopped saga go on, unless a person has suspended it besides. Error stays, for
 // those who compensate it because of it.
 func (d *decision) endStop() {
-	if !d.s.stopped() {
+	if !d.s.Stopped() {
 		return
 	}
 	if !d.s.Interventions.Stopped.Besides {

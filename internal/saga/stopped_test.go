@@ -85,7 +85,7 @@ func TestNothingTurnsBackAfterThePivot(t *testing.T) {
 					o.Step = r.CurrentStep
 					e = o
 				}
-				if r.stopped() && drivers(e) {
+				if r.Stopped() && drivers(e) {
 					continue // no call of it is in flight, and it is not flagged
 				}
 				c, err := happens(r, e, moments(noon))
@@ -108,13 +108,13 @@ func TestNothingTurnsBackAfterThePivot(t *testing.T) {
 				if pivot >= 0 && (r.CurrentStep > pivot || done) && (turnedBack(after.State) || undone) {
 					t.Fatalf("%s at step %d, %#v: is %s after its pivot", letters, r.CurrentStep, e, after.State)
 				}
-				if r.State.Forward() && after.stopped() && !r.stopped() {
+				if r.State.Forward() && after.Stopped() && !r.Stopped() {
 					seen[fmt.Sprintf("stopped at %c", letters[r.CurrentStep])]++
 				}
-				if r.stopped() && !after.stopped() && after.SuspendedAt != nil && !r.Interventions.Stopped.Besides {
+				if r.Stopped() && !after.Stopped() && after.SuspendedAt != nil && !r.Interventions.Stopped.Besides {
 					t.Fatalf("%s, %#v: the stop has ended, and nothing ends the suspension: %+v", letters, e, after.Saga)
 				}
-				if r.stopped() && r.Interventions.Stopped.Besides && after.State.Forward() && after.SuspendedAt == nil {
+				if r.Stopped() && r.Interventions.Stopped.Besides && after.State.Forward() && after.SuspendedAt == nil {
 					if _, resumed := e.(UnsuspendRequested); !resumed {
 						t.Fatalf("%s, %#v: ends the suspension of a person", letters, e)
 					}
@@ -150,8 +150,8 @@ func TestVerbsOfSagasThatCannotTurnBack(t *testing.T) {
 				if slices.Contains(allowed, string(verb)) != (err == nil) {
 					t.Fatalf("%s, %+v: %s is allowed in %q, Apply says %v", letters, r.Saga, verb, allowed, err)
 				}
-				back := verb == Cancel || verb == CompensateVerb || verb == ResumeCompensation && r.halted()
-				refuses := back && r.bound() && (r.halted() == (verb == ResumeCompensation)) && (r.halted() || r.EndCause == nil)
+				back := verb == Cancel || verb == CompensateVerb || verb == ResumeCompensation && r.Halted()
+				refuses := back && r.bound() && (r.Halted() == (verb == ResumeCompensation)) && (r.Halted() || r.EndCause == nil)
 				if refuses && !fault.IsCode(err, CodePivotPassed) {
 					t.Fatalf("%s, %+v: %s: %v", letters, r.Saga, verb, err)
 				}
@@ -170,7 +170,7 @@ func TestAStepAfterThePivotIsRetriedUntilItSucceeds(t *testing.T) {
 	for n := 1; n <= 50; n++ {
 		c, err := Apply(r, Answered{Outcome{Verdict: Unknown, Class: retry.Timeout, Code: "timeout", StartedAt: now,
 			EndedAt: now}}, moments(now))
-		if err != nil || c.After.stopped() || c.After.State != Running || c.Logs[0].Final {
+		if err != nil || c.After.Stopped() || c.After.State != Running || c.Logs[0].Final {
 			t.Fatalf("attempt %d: %v, %+v", n, err, c.After.Saga)
 		}
 		for _, e := range c.Audit {
@@ -215,47 +215,5 @@ func TestTheDeadlineAfterThePivotOnlyRaisesAttention(t *testing.T) {
 	m.Now = noon.Add(time.Hour)
 	if c, err = Apply(c.After, DeadlinePassed{At: *c.After.TimeoutAt}, m); err != nil || c.After.TimedOutAt.Before(m.Now) {
 		t.Fatalf("a new deadline: %v, %+v", err, c.After.Saga)
-	}
-}
-
-// TestWhatAStoppedSagaSays: the explanation, the error and its chain, and what people read in the trail.
-func TestWhatAStoppedSagaSays(t *testing.T) {
-	r := places("us")[0]
-	r.CurrentStep, r.Failures, r.Attempt, r.LeaseOwner, r.NextRunAt = 1, 0, 1, new(int64(1)), nil
-	r.outputs[0] = []byte(`1`)
-	c, err := Apply(r, Answered{Outcome{Verdict: Refused, Class: retry.Refused, Code: "http_402", Message: "no money",
-		StartedAt: noon, EndedAt: noon}}, moments(noon))
-	if err != nil || !c.After.stopped() || c.After.SuspendedAt == nil || *c.After.AttentionReason != ReasonStepFailed {
-		t.Fatalf("%v, %+v", err, c.After.Saga)
-	}
-	var types []AuditType
-	for _, e := range c.Audit {
-		types = append(types, e.Type)
-	}
-	if want := []AuditType{StepFailed, Suspended, AttentionRaised}; !slices.Equal(types, want) {
-		t.Errorf("events %v, want %v", types, want)
-	}
-	stopped := c.Released(noon).After
-	x := Explain(&stopped, c.Logs, true, noon)
-	if x.WaitsFor != WaitsOperator || !strings.Contains(x.Summary, `Step "s1": no money. It is suspended at step "s1"`) ||
-		!strings.Contains(x.Summary, "retry, complete or skip the step, or compensate") {
-		t.Errorf("%s: %s", x.WaitsFor, x.Summary)
-	}
-	if v := Steps(stopped, c.Logs)[1]; v.State != StepStateFailed || v.Attempts != 1 {
-		t.Errorf("step %+v", v)
-	}
-	c, err = Apply(stopped, CompensateRequested{By: "op"}, moments(noon))
-	if err != nil || c.After.SuspendedAt != nil || c.After.NeedsAttention || c.After.Error.Cause.Code != "http_402" {
-		t.Errorf("%v, %+v, %+v", err, c.After.Saga, c.After.Error)
-	}
-	c, err = Apply(stopped, RetryRequested{By: "op"}, moments(noon))
-	if err != nil || c.After.SuspendedAt != nil || c.After.Error != nil || c.After.Failures != 0 || c.After.Attempt != 2 {
-		t.Errorf("%v, %+v", err, c.After.Saga)
-	}
-	changed := c.Changes(&stopped)
-	for _, what := range []string{"suspended_at", "attention_reason", "failures"} {
-		if !strings.Contains(fmt.Sprint(changed), what) {
-			t.Errorf("the dry run of a retry does not say that %s changes: %+v", what, changed)
-		}
 	}
 }

@@ -47,11 +47,11 @@ func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) 
 	switch {
 	case w.forcedEnd && r.State == Completed:
 		return -1, -1 // as far as it came
-	case r.halted() && i < r.CurrentStep:
+	case r.Halted() && i < r.CurrentStep:
 		return passed, -1
-	case r.halted() && i == r.CurrentStep:
+	case r.Halted() && i == r.CurrentStep:
 		return StepStateFailed, -1
-	case r.halted():
+	case r.Halted():
 		return StepStatePending, -1
 	case !r.State.Forward() && r.State != Completed && r.restartAt() > i:
 		return passed, -1
@@ -68,7 +68,7 @@ func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) 
 		return StepStateSkipped, -1
 	case r.State == Completed || r.State.Forward() && i < r.CurrentStep:
 		return passed, -1
-	case r.stopped() && i == r.CurrentStep:
+	case r.Stopped() && i == r.CurrentStep:
 		return StepStateFailed, -1
 	case r.State.Forward() && i == r.CurrentStep && r.Attempt > 0 && r.State != StepCompleted:
 		return StepStateRunning, -1

@@ -125,13 +125,13 @@ func (w *world) note(e Event, before, after *Instance) {
 		w.cause = nil
 		w.happened["saga.voided"]++
 	case before.EndCause == nil && after.EndCause != nil,
-		w.cause == nil && before.halted() && !after.halted() && after.Error != nil:
+		w.cause == nil && before.Halted() && !after.Halted() && after.Error != nil:
 		w.cause = after.Error
 	}
-	if after.stopped() && !before.stopped() {
+	if after.Stopped() && !before.Stopped() {
 		w.happened["saga.stopped"]++
 	}
-	if before.stopped() && !after.stopped() {
+	if before.Stopped() && !after.Stopped() {
 		w.happened[fmt.Sprintf("saga.stop ended by %T", e)]++
 	}
 	if after.past() && after.Failures >= w.policy(at(after)).MaxAttempts {
@@ -139,7 +139,7 @@ func (w *world) note(e Event, before, after *Instance) {
 	}
 	switch e := e.(type) {
 	case UnsuspendRequested:
-		if before.stopped() {
+		if before.Stopped() {
 			w.resumed[at(after)]++
 		}
 	case ResumeRequested:
@@ -153,7 +153,7 @@ func (w *world) note(e Event, before, after *Instance) {
 	case Answered:
 		w.answered[at(before)]++
 		goesOn := after.State.Forward() == before.State.Forward() && after.CurrentStep == k && !after.State.Terminal() &&
-			!after.stopped()
+			!after.Stopped()
 		if before.State.Forward() {
 			switch { // no refusal ends a doubt
 			case e.Verdict == Done:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -71,7 +72,7 @@ type Participant struct {
 
 // Unanswered returns the participant of the call that a saga waits for, if its last attempt ended without a definite
 // answer. logs are the step logs of the saga.
-func Unanswered(x *saga.Explanation, r *saga.Instance, logs []saga.StepLog) (p Participant, ok bool) {
+func Unanswered(x *explain.Explanation, r *saga.Instance, logs []saga.StepLog) (p Participant, ok bool) {
 	if x.Step == nil || r.Undefined() || x.Step.Index >= len(r.Def.Steps) {
 		return p, false
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
 
@@ -86,12 +87,12 @@ func TestOnlyWithoutADefiniteAnswerAParticipantIsAskedFor(t *testing.T) {
 		"silence of the other direction": {0, undo, []saga.StepLog{log(0, do, 1, saga.LogTimeout, retry.Timeout)}, false},
 		"a job":                          {1, do, []saga.StepLog{log(1, do, 1, saga.LogTimeout, retry.Timeout)}, false},
 	} {
-		x := saga.Explanation{Step: &saga.ExplainedStep{Index: tt.step, Action: tt.a}}
+		x := explain.Explanation{Step: &explain.ExplainedStep{Index: tt.step, Action: tt.a}}
 		if p, is := Unanswered(&x, &r, tt.logs); is != tt.want || is && p.Host != "h:80" {
 			t.Errorf("%s: %+v %t", name, p, is)
 		}
 	}
-	if _, is := Unanswered(&saga.Explanation{}, &r, nil); is {
+	if _, is := Unanswered(&explain.Explanation{}, &r, nil); is {
 		t.Error("a saga that has ended waits for a participant")
 	}
 }

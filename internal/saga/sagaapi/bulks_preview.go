@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
 )
 
@@ -106,5 +107,5 @@ func (s *Handlers) sampleOf(ctx context.Context, b *sagabulk.Bulk, id uuid.UUID,
 		return out, nil, err
 	}
 	out.Outcome, out.Becomes = api.SagaBulkOutcome(sagabulk.Done), new(api.SagaState(change.After.State.String()))
-	return out, change.Changes(&run), nil
+	return out, explain.Changes(&change, &run), nil
 }

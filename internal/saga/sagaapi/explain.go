@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/explain"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/reports"
 )
@@ -22,7 +23,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 	if err != nil {
 		return httpkit.Answer{}, err
 	}
-	f := change.DryRun(&before, m, saga.Defaults{})
+	f := explain.Following(&change, &before, m, saga.Defaults{})
 	out := api.DryRunResult{
 		DryRun: true, State: api.SagaState(change.After.State.String()), CurrentStep: change.After.CurrentStep,
 		InFlight: &f.InFlight, EndState: api.SagaState(f.EndState.String()), Calls: make([]api.PlannedCall, len(f.Calls)),
@@ -51,7 +52,7 @@ func (s *Handlers) dryRunOf(ctx context.Context, a action) (httpkit.Answer, erro
 	if change.After.SuspendedAt != nil {
 		out.Suspended = new(true)
 	}
-	out.Changes = httpkit.PlannedChanges(change.Changes(&before))
+	out.Changes = httpkit.PlannedChanges(explain.Changes(&change, &before))
 	for i := range change.Audit {
 		out.AuditEvents = append(out.AuditEvents, string(change.Audit[i].Type))
 	}
@@ -82,11 +83,11 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 			}
 		}
 	}
-	var x saga.Explanation
+	var x explain.Explanation
 	if f.archivedAt != nil {
-		x = saga.ExplainArchived(&run, f.logs, *f.archivedAt, s.Now())
+		x = explain.Archived(&run, f.logs, *f.archivedAt, s.Now())
 	} else {
-		x = saga.Explain(&run, f.logs, alive, s.Now())
+		x = explain.Saga(&run, f.logs, alive, s.Now())
 		if err := s.atGate(ctx, &x, &run); err != nil {
 			return nil, err
 		}
@@ -127,8 +128,8 @@ func (s *Handlers) ExplainSaga(ctx context.Context, in api.ExplainSagaRequestObj
 }
 
 // atGate corrects the explanation of a saga that waits at a gate.
-func (s *Handlers) atGate(ctx context.Context, x *saga.Explanation, run *saga.Instance) error {
-	if s.AtGate == nil || x.WaitsFor != saga.WaitsRetry {
+func (s *Handlers) atGate(ctx context.Context, x *explain.Explanation, run *saga.Instance) error {
+	if s.AtGate == nil || x.WaitsFor != explain.WaitsRetry {
 		return nil
 	}
 	g, err := s.AtGate(ctx, run.Ref(), s.Now())
@@ -140,7 +141,7 @@ func (s *Handlers) atGate(ctx context.Context, x *saga.Explanation, run *saga.In
 
 // participantOf returns whether the participant that a live saga's last call has failed to reach answers others.
 func (s *Handlers) participantOf(
-	ctx context.Context, x *saga.Explanation, run *saga.Instance, logs []saga.StepLog,
+	ctx context.Context, x *explain.Explanation, run *saga.Instance, logs []saga.StepLog,
 ) (*api.ExplainedParticipant, error) {
 	p, ok := reports.Unanswered(x, run, logs)
 	if !ok {

@@ -95,6 +95,6 @@ var edges = []Mutant{
 	{Rows: "S2-74, X43", File: "internal/saga/step_decision.go",
 		Old: "\t\td.logByHand(Execute, LogSkipped, o, nil)\n",
 		New: "\t\td.logByHand(Execute, LogSuccess, o, nil)\n"},
-	{Rows: "API-02", File: "internal/saga/dry_run.go",
+	{Rows: "API-02", File: "internal/saga/explain/dry_run.go",
 		Old: "\tfor len(f.Calls) < maxPlanned {", New: "\tfor len(f.Calls) < 1 {"},
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/explain"
 )
 
 var reads = []contract{
@@ -60,9 +61,9 @@ func readSomeOfLogs(f *fixture) {
 			f.t.Fatal(err, other)
 		}
 		s := f.load(run.ID).Saga
-		of := func(logs []saga.StepLog) saga.Explanation {
+		of := func(logs []saga.StepLog) explain.Explanation {
 			r := saga.Rebuild(s, run.Def, logs)
-			return saga.Explain(&r, logs, true, f.now())
+			return explain.Saga(&r, logs, true, f.now())
 		}
 		if diff := cmp.Diff(of(whole).Summary, of(brief).Summary); diff != "" {
 			f.t.Errorf("%s: explained by brief logs (-whole +brief):\n%s", state, diff)

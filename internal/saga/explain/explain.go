@@ -1,4 +1,9 @@
-package saga
+// Package explain says what a saga waits for and what happens next, and what would follow an action on it.
+//
+// Pure: it reads what package saga has decided and decides nothing.
+//
+// Files, each on top of those before it: explain, elsewhere, changes, dry_run.
+package explain
 
 import (
 	"fmt"
@@ -10,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Waits is what a saga waits for.
@@ -39,8 +46,8 @@ type Explanation struct {
 	Deadline *time.Time
 	// BlockedBy is the dead letter that a failed saga waits for; Nil: none.
 	BlockedBy uuid.UUID
-	Errors    []*Error // newest first, at most five
-	Allowed   []VerbRule
+	Errors    []*saga.Error // newest first, at most five
+	Allowed   []saga.VerbRule
 	Summary   string
 	rest      string // of Summary, after the sentence that says what it waits for
 }
@@ -49,27 +56,22 @@ type Explanation struct {
 type ExplainedStep struct {
 	Index                 int
 	Name                  string
-	Action                Action
+	Action                saga.Action
 	Attempts, MaxAttempts int
 	// InDoubt means that an attempt may have been applied although no answer confirms it.
 	InDoubt bool
 }
 
-// Explain returns what the saga waits for. logs are all of its step logs; alive reports whether
+// Saga returns what a saga waits for. logs are all of its step logs; alive reports whether
 // its owner's lease is valid; now is the current time.
-func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation {
-	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs)}
-	for _, rule := range Verbs {
-		if rule.allows(r) {
-			x.Allowed = append(x.Allowed, rule)
-		}
-	}
+func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Explanation {
+	x := Explanation{Since: r.UpdatedAt, Errors: lastErrors(logs), Allowed: r.AllowedVerbs()}
 	if r.State.Terminal() {
-		r.explainEnd(&x)
+		x.end(r)
 		return x
 	}
 	if f := r.Unreadable(); f != nil {
-		r.explainDamage(&x, f.Detail)
+		x.damage(r, f.Detail)
 		return x
 	}
 	k := r.CurrentStep
@@ -78,20 +80,21 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		Name:        r.Def.Steps[k].Name,
 		Action:      r.Action(),
 		Attempts:    r.Failures,
-		MaxAttempts: r.policy(k).MaxAttempts,
+		MaxAttempts: r.Def.ActionRetry(k, r.RetryPolicy).MaxAttempts,
 		InDoubt:     r.Uncertain,
 	}
 	x.Deadline = r.TimeoutAt
 	doing := "executing"
-	if r.State == Compensating {
+	if r.State == saga.Compensating {
 		x.Step.MaxAttempts = r.Def.CompensationPolicy(k).MaxAttempts
 		x.Deadline = r.CompensationTimeoutAt
 		doing = "compensating"
 	}
-	call := fmt.Sprintf("attempt %d of %s step %q", r.Attempt-r.base(k, r.Action()), doing, x.Step.Name)
+	run, begun, runs := r.AwaitedRun()
+	call := fmt.Sprintf("attempt %d of %s step %q", r.AttemptsOf(r.Action()), doing, x.Step.Name)
 	switch {
-	case r.stopped():
-		r.explainStop(&x)
+	case r.Stopped():
+		x.stop(r)
 	case r.SuspendedAt != nil:
 		x.WaitsFor, x.Since = WaitsResume, *r.SuspendedAt
 		x.Summary = "It is suspended; nothing is sent until it is resumed."
@@ -103,14 +106,14 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		x.WaitsFor = WaitsNewOwner
 		x.Next = "another node takes it over and repeats the call in flight"
 		x.Summary = "Its node was lost; another node will take it over."
-	case r.flagged() || r.ordered():
+	case r.Pending() != "":
 		x.WaitsFor = WaitsTurn
 		x.Next = "its node carries out the decision once no call is in flight"
 		x.Summary = sentence(r.Pending())
-	case r.recorded && r.job() != nil:
-		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, r.runBegun
+	case runs:
+		x.WaitsFor, x.Step.Attempts, x.Since = WaitsAnswer, r.Failures+1, begun
 		x.Next = "the outcome of the run decides"
-		x.Summary = fmt.Sprintf("It waits for the job run %s, which is %s step %q.", r.run, doing, x.Step.Name)
+		x.Summary = fmt.Sprintf("It waits for the job run %s, which is %s step %q.", run, doing, x.Step.Name)
 	case r.NextRunAt != nil && r.NextRunAt.After(now):
 		x.WaitsFor, x.NextAt = WaitsRetry, r.NextRunAt
 		x.Next = call
@@ -127,7 +130,7 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 		x.Summary = fmt.Sprintf("It waits for the answer to %s.", call)
 	}
 	waits := len(x.Summary)
-	if len(x.Errors) > 0 && r.Failures > 0 && !r.stopped() {
+	if len(x.Errors) > 0 && r.Failures > 0 && !r.Stopped() {
 		x.Summary += fmt.Sprintf(
 			" The last attempt ended with %s: %s.",
 			x.Errors[0].Code,
@@ -137,13 +140,13 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 	if r.Uncertain {
 		x.Summary += doubtOf(x.Step)
 	}
-	if x.Deadline != nil && (r.SuspendedAt == nil || r.stopped()) && !r.flagged() {
+	if x.Deadline != nil && (r.SuspendedAt == nil || r.Stopped()) && !r.Flagged() {
 		x.Summary += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
 	}
-	if r.bound() {
-		x.Summary += " It is not compensated, not even at its deadline: " + r.pivotWhy() + "."
+	if why := r.OnlyForward(); why != "" {
+		x.Summary += " It is not compensated, not even at its deadline: " + why + "."
 	}
-	x.Summary += r.leftWords()
+	x.Summary += leftWords(r)
 	if r.NeedsAttention {
 		x.Summary += fmt.Sprintf(" It needs attention: %s.", *r.AttentionReason)
 	}
@@ -153,41 +156,15 @@ func Explain(r *Instance, logs []StepLog, alive bool, now time.Time) Explanation
 
 // doubtOf describes the consequences of an attempt whose answer was lost.
 func doubtOf(s *ExplainedStep) string {
-	if s.Action == Compensate {
+	if s.Action == saga.Compensate {
 		return " An earlier attempt may have been applied."
 	}
 	return fmt.Sprintf(" An earlier attempt may have been applied: unless a later one succeeds, "+
 		"step %q is compensated as well.", s.Name)
 }
 
-// Pending describes a decision about the saga that is not carried out yet, and when it will be;
-// "": none.
-func (r *Instance) Pending() string {
-	if r.State.Terminal() || !r.flagged() && !r.ordered() {
-		return ""
-	}
-	when := "this takes effect once no call is in flight"
-	if r.SuspendedAt != nil {
-		when = "it is suspended, so this takes effect once it is resumed"
-	}
-	return r.decided() + "; " + when
-}
-
-// decided describes a decision about the saga that is not carried out yet.
-func (r *Instance) decided() string {
-	switch {
-	case r.CompensationExpired && r.State == Compensating:
-		return "the deadline of its compensation has passed"
-	case r.flagged() && *r.EndCause == CauseDeadline:
-		return "its deadline has passed"
-	case r.flagged():
-		return "compensation was requested (" + string(*r.EndCause) + ")"
-	}
-	return "an operator decided to " + string(r.Interventions.Order.Verb) + " its current step"
-}
-
 // leftWords describes the compensations that were left, besides that of the current step.
-func (r *Instance) leftWords() string {
+func leftWords(r *saga.Instance) string {
 	steps := r.LeftSteps()
 	if len(steps) == 0 {
 		return ""
@@ -206,10 +183,10 @@ func (r *Instance) leftWords() string {
 		strings.Join(names, ", "))
 }
 
-// explainStop explains a saga that is suspended at a step that has failed.
-func (r *Instance) explainStop(x *Explanation) {
+// stop explains a saga that is suspended at a step that has failed.
+func (x *Explanation) stop(r *saga.Instance) {
 	x.WaitsFor, x.Next = WaitsOperator, "retry, complete or skip the step, or compensate"
-	if r.bound() {
+	if r.OnlyForward() != "" {
 		x.Next = "retry, complete or skip the step"
 	}
 	if r.SuspendedAt != nil {
@@ -224,12 +201,12 @@ func (r *Instance) explainStop(x *Explanation) {
 	}
 }
 
-// explainDamage explains a saga with unreadable parts.
-func (r *Instance) explainDamage(x *Explanation, what string) {
+// damage explains a saga with unreadable parts.
+func (x *Explanation) damage(r *saga.Instance, what string) {
 	x.WaitsFor, x.Next = WaitsOperator, "it continues within a minute after all of it can be read again"
 	x.Summary = sentence(what)
 	x.Deadline = r.TimeoutAt
-	if r.State == Compensating {
+	if r.State == saga.Compensating {
 		x.Deadline = r.CompensationTimeoutAt
 	}
 	if name := r.Def.Steps[r.CurrentStep].Name; name != "" {
@@ -242,7 +219,8 @@ func (r *Instance) explainDamage(x *Explanation, what string) {
 	}
 }
 
-func (r *Instance) explainEnd(x *Explanation) {
+// end explains how a saga has ended.
+func (x *Explanation) end(r *saga.Instance) {
 	x.Since = *r.CompletedAt
 	step := "" // the current one, as far as it is known
 	if r.CurrentStep < len(r.Def.Steps) {
@@ -254,21 +232,21 @@ func (r *Instance) explainEnd(x *Explanation) {
 	switch {
 	case r.Erased():
 		x.WaitsFor = WaitsNothing
-		x.Summary = fmt.Sprintf("It ended as %s. %s.", r.State, sentence(erasedWhy))
-	case r.State == Failed && r.halted():
+		x.Summary = fmt.Sprintf("It ended as %s. %s.", r.State, sentence(saga.ErasedWhy))
+	case r.State == saga.Failed && r.Halted():
 		x.WaitsFor = WaitsOperator
 		x.Summary = fmt.Sprintf("It was forced to fail at step %q; nothing was compensated.", step)
 		if step == "" {
 			x.Summary = fmt.Sprintf("It was forced to fail at step %d; nothing was compensated.", r.CurrentStep+1)
 		}
-	case r.State == Failed && step != "":
+	case r.State == saga.Failed && step != "":
 		x.WaitsFor = WaitsOperator
 		x.Step = &ExplainedStep{
-			Index: r.CurrentStep, Name: step, Action: Compensate,
-			Attempts: r.Attempt - r.base(r.CurrentStep, Compensate),
+			Index: r.CurrentStep, Name: step, Action: saga.Compensate,
+			Attempts: r.AttemptsOf(saga.Compensate),
 			InDoubt:  r.Uncertain,
 		}
-		if !r.undefined {
+		if !r.Undefined() {
 			x.Step.MaxAttempts = r.Def.CompensationPolicy(r.CurrentStep).MaxAttempts
 		}
 		x.Summary = fmt.Sprintf("The compensation of step %q gave up.", x.Step.Name)
@@ -278,7 +256,7 @@ func (r *Instance) explainEnd(x *Explanation) {
 		if r.Interventions == nil || r.Interventions.Reached == nil {
 			x.Summary += fmt.Sprintf(" Step %q and those before it are not compensated.", x.Step.Name)
 		}
-		x.Summary += r.leftWords()
+		x.Summary += leftWords(r)
 		if x.BlockedBy = r.DeadLetter(); x.BlockedBy != uuid.Nil {
 			x.Summary += fmt.Sprintf(
 				" It waits for its dead letter %s: retry that, or resolve it once the step was compensated elsewhere.",
@@ -301,15 +279,15 @@ func sentence(message string) string {
 }
 
 // lastErrors returns the errors of the last attempts that failed.
-func lastErrors(logs []StepLog) []*Error {
-	failed := make([]*StepLog, 0, len(logs))
+func lastErrors(logs []saga.StepLog) []*saga.Error {
+	failed := make([]*saga.StepLog, 0, len(logs))
 	for i := range logs {
 		if logs[i].Error != nil {
 			failed = append(failed, &logs[i])
 		}
 	}
-	slices.SortStableFunc(failed, func(a, b *StepLog) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
-	out := make([]*Error, 0, 5)
+	slices.SortStableFunc(failed, func(a, b *saga.StepLog) int { return b.UpdatedAt.Compare(a.UpdatedAt) })
+	out := make([]*saga.Error, 0, 5)
 	for _, l := range failed[:min(len(failed), 5)] {
 		out = append(out, l.Error)
 	}

@@ -1,21 +1,22 @@
-package saga
+package explain
 
 import (
 	"strconv"
 
 	"github.com/skald-saga/skald/internal/httpkit/planned"
+	"github.com/skald-saga/skald/internal/saga"
 )
 
 // Changes returns what the change itself would change, for people who decide whether to make it. What follows
-// from it is in DryRun.
-func (c *Change) Changes(before *Instance) (all planned.List) {
+// from it is in Following.
+func Changes(c *saga.Change, before *saga.Instance) (all planned.List) {
 	after := &c.After
 	attention := attentionOf(before, after)
 	all.Differs("state", before.State.String(), after.State.String())
 	if after.State.Terminal() {
 		return append(all, attention...)
 	}
-	all.Differs("current_step", before.stepName(), after.stepName())
+	all.Differs("current_step", stepName(before), stepName(after))
 	all.Differs("end_cause", causeText(before.EndCause), causeText(after.EndCause))
 	if before.State.Forward() == after.State.Forward() { // otherwise the store sets that of the new phase
 		all.Differs("deadline", planned.Text(before.Deadline()), planned.Text(after.Deadline()))
@@ -27,12 +28,12 @@ func (c *Change) Changes(before *Instance) (all planned.List) {
 		all.Differs("next_run_at", planned.Text(before.NextRunAt), planned.Text(after.NextRunAt))
 	}
 	all.Differs("suspended_at", planned.Text(before.SuspendedAt), planned.Text(after.SuspendedAt))
-	all.Differs("order", before.orderText(), after.orderText())
+	all.Differs("order", orderText(before), orderText(after))
 	return append(all, attention...)
 }
 
-func attentionOf(before, after *Instance) (all planned.List) {
-	reason := func(r *Instance) string {
+func attentionOf(before, after *saga.Instance) (all planned.List) {
+	reason := func(r *saga.Instance) string {
 		if !r.NeedsAttention {
 			return ""
 		}
@@ -46,21 +47,21 @@ func attentionOf(before, after *Instance) (all planned.List) {
 }
 
 // stepName returns the name of the current step, "" if that is unknown.
-func (r *Instance) stepName() string {
+func stepName(r *saga.Instance) string {
 	if r.Undefined() || r.CurrentStep >= len(r.Def.Steps) {
 		return ""
 	}
 	return r.Def.Steps[r.CurrentStep].Name
 }
 
-func (r *Instance) orderText() string {
-	if !r.ordered() {
+func orderText(r *saga.Instance) string {
+	if r.Interventions == nil || r.Interventions.Order == nil {
 		return ""
 	}
 	return string(r.Interventions.Order.Verb)
 }
 
-func causeText(c *Cause) string {
+func causeText(c *saga.Cause) string {
 	if c == nil {
 		return ""
 	}
