@@ -16,6 +16,7 @@ import (
 type page struct {
 	name    string
 	stub    bool     // examples/stub on 127.0.0.1:9001
+	bank    bool     // examples/payments on 127.0.0.1:9002
 	private bool     // the server has its own PostgreSQL, in .skald
 	env     []string // of the server
 	given   []string // variables that the page asks its reader to set
@@ -37,6 +38,7 @@ var pages = []page{
 	}},
 	{name: "jobs.md", masks: epochs},
 	{name: "lifecycle.md", stub: true},
+	{name: "payment-api.md", bank: true},
 	{
 		name:  "redrives.md",
 		stub:  true,
@@ -91,6 +93,11 @@ func (p page) run(t *testing.T) {
 		addr := testnet.FreeAddress(t)
 		Background(t, Program(t, "./examples/stub"), []string{"-listen", addr})
 		replace["127.0.0.1:9001"] = addr
+	}
+	if p.bank {
+		addr := testnet.FreeAddress(t)
+		Background(t, Program(t, "./examples/payments"), []string{"-listen", addr})
+		replace["127.0.0.1:9002"] = addr
 	}
 	addr := Serve(t, env...)
 	replace["127.0.0.1:8080"] = addr
