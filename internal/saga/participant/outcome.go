@@ -18,7 +18,8 @@ import (
 )
 
 // Codes of outcomes, in addition to "http_" with the status of an answer that is not a
-// success. A success has no code.
+// success, and "answer_" with the word of the rule by which one with a successful status is
+// none (answer_refused, answer_not_applied, answer_unknown). A success has no code.
 const (
 	// Nothing was sent.
 	CodeInvalidRequest = "invalid_request" // the definition cannot be sent as a request; not retried

@@ -54,6 +54,9 @@ func (c *Client) judged(rules *workflow.Rules, a answer) saga.Outcome {
 		return unjudged(err)
 	}
 	code := "http_" + strconv.Itoa(a.status)
+	if a.success() { // its status would not say what is wrong
+		code = "answer_" + string(word)
+	}
 	switch word {
 	case workflow.AnswerRefused:
 		return c.unsuccessful(saga.Refused, retry.Refused, code, a)

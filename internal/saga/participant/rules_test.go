@@ -61,6 +61,11 @@ func TestRulesForAnswers(t *testing.T) {
 			if o.Verdict != tt.want || string(o.Output) != tt.output || !strings.Contains(o.Message, tt.message) {
 				t.Errorf("%+v", o)
 			}
+			word, _, _ := strings.Cut(strings.TrimPrefix(tt.rules, "{"), ":")
+			if strings.HasSuffix(tt.name, "with 200") && o.Code != "answer_"+word ||
+				strings.HasSuffix(tt.name, "with 404") && o.Code != "http_404" {
+				t.Error(o.Code)
+			}
 			if strings.HasPrefix(tt.message, "$") && (o.Code != CodeInvalidResponse || o.Class != retry.BadResponse) {
 				t.Errorf("%s %s", o.Code, o.Class)
 			}

@@ -171,7 +171,7 @@ func TestWordsOfExpressionsArePlayed(t *testing.T) {
 		s.Spec.Payload = []byte(`{"n":1.50}`)
 		s.Answers = map[string][]simulate.Answer{"c": {{Status: 200, Body: []byte(`{"code":"NO"}`)}}}
 	})
-	if diff := cmp.Diff([]string{"0s call a execute", "0s skipped b execute", "0s call c execute http_200",
+	if diff := cmp.Diff([]string{"0s call a execute", "0s skipped b execute", "0s call c execute answer_refused",
 		"0s compensation", "0s call a compensate"}, path); diff != "" {
 		t.Errorf("path (-want +got):\n%s", diff)
 	}
