@@ -12,9 +12,12 @@ func TestAForbiddenEndpointIsRefusedAtRegistration(t *testing.T) {
 	_, n := inMemory(t, func(c *config.Config) { c.Egress.Allow = []string{"127.0.0.1:18000", "*.example.com"} })
 	const steps = `[{"name": "a", "action": {"http": {"url": "http://127.0.0.1:18000/a"}}, "compensation": "none"},
 		{"name": "b", "action": {"http": {"url": "http://127.0.0.1:18000/b"}}, "compensation": {"http": {"url": "URL"}}}]`
+	const turned = `[{"name": "b", "depends_on": ["a"], "action": {"http": {"url": "URL"}}, "compensation": "none"},
+		{"name": "a", "action": {"http": {"url": "http://127.0.0.1:18000/a"}}, "compensation": "none"}]` // a runs first
 	for _, kind := range []struct{ name, path, body, code, pointer string }{
 		{"workflow", "/api/v1/workflows", `{"name": "order", "steps": ` + steps + `}`, "WORKFLOW_URL_NOT_ALLOWED", "/steps/1/compensation/http/url"},
 		{"validated workflow", "/api/v1/workflows/validate", `{"name": "order", "steps": ` + steps + `}`, "WORKFLOW_URL_NOT_ALLOWED", "/steps/1/compensation/http/url"},
+		{"workflow in another order", "/api/v1/workflows", `{"name": "turned", "steps": ` + turned + `}`, "WORKFLOW_URL_NOT_ALLOWED", "/steps/0/action/http/url"},
 		{"saga with steps", "/api/v1/sagas", `{"steps": ` + steps + `}`, "WORKFLOW_URL_NOT_ALLOWED", "/steps/1/compensation/http/url"},
 		{"webhook", "/api/v1/webhooks", `{"url": "URL"}`, "WEBHOOK_", "/url"},
 	} {

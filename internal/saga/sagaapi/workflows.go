@@ -113,7 +113,7 @@ func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow
 	var wrong fault.Mistakes
 	code := workflow.CodeURLNotAllowed
 	check := func(c *workflow.Call, step int, of string) {
-		at := "/steps/" + strconv.Itoa(step) + "/" + of + "/"
+		at := "/steps/" + strconv.Itoa(def.Position(step)) + "/" + of + "/"
 		member, to := c.Endpoint()
 		switch name := c.Names(); {
 		case name != "" && named[name] == nil:

@@ -40,6 +40,18 @@ type Definition struct {
 	// PayloadSchema is what payloads of new sagas must fit; nil: anything. Canonical JSON.
 	PayloadSchema json.RawMessage `json:"payload_schema,omitempty"`
 	Plan          *Plan           `json:"-"` // what Expressions and schemas need, else nil
+
+	// Written is where the client wrote each step; nil: where it runs, or the definition is a stored one.
+	Written []int `json:"-"`
+}
+
+// Position returns where the client wrote a step, for pointers into what it sent: depends_on may let
+// the steps run in another order.
+func (d *Definition) Position(step int) int {
+	if d.Written == nil {
+		return step
+	}
+	return d.Written[step]
 }
 
 func (d *Definition) newPlan() *Plan {

@@ -42,12 +42,30 @@ func parse(doc any, l Limits) (*Definition, error) {
 	d.Steps = r.ordered(declared)
 	r.pivot(declared, d.Steps)
 	if len(d.Steps) > 0 {
-		r.expressions(d, declared)
+		d.Written = positions(declared, d.Steps)
+		r.expressions(d)
 	}
 	if len(r.problems) > 0 {
 		return nil, invalid(r.problems)
 	}
 	return d, nil
+}
+
+// positions returns where each of the running steps was declared; nil: in the same order.
+func positions(declared, running []Step) []int {
+	at := make(map[string]int, len(declared))
+	for i := range declared {
+		at[declared[i].Name] = i
+	}
+	all, moved := make([]int, len(running)), false
+	for i := range running {
+		all[i] = at[running[i].Name]
+		moved = moved || all[i] != i
+	}
+	if !moved {
+		return nil
+	}
+	return all
 }
 
 // invalid combines the problems in one fault, with their common code or CodeInvalid.

@@ -342,15 +342,11 @@ func (d *Definition) Unfit(pointer string, payload json.RawMessage) fault.Mistak
 	return p.payload.Mistakes(pointer, payload)
 }
 
-// expressions compiles everything in a definition to find the mistakes. declared are the
-// steps as they were written, whose positions pointers have.
-func (r *reader) expressions(d *Definition, declared []Step) {
-	position := make(map[string]int, len(declared))
-	for i := range declared {
-		position[declared[i].Name] = i
-	}
+// expressions compiles everything in a definition to find the mistakes. Their pointers lead to the
+// steps as they were written.
+func (r *reader) expressions(d *Definition) {
 	c := planner{
-		d: d, language: true, at: func(i int) string { return fmt.Sprintf("/steps/%d", position[d.Steps[i].Name]) },
+		d: d, language: true, at: func(i int) string { return fmt.Sprintf("/steps/%d", d.Position(i)) },
 		fail: func(at string, err error) {
 			code := CodeExpression
 			if strings.HasPrefix(at, "/output") || strings.HasSuffix(at, "_schema") || strings.Contains(at+"/", "/args/") {
