@@ -33,6 +33,7 @@ type Config struct {
 type Gate struct {
 	cfg   Config
 	nodes atomic.Int64
+	waves atomic.Bool // a participant is released
 
 	mu     sync.Mutex
 	counts map[id]*counted // guarded by mu
@@ -174,6 +175,7 @@ func (g *Gate) InFlight(tenant uuid.UUID, name string) int {
 
 const (
 	every      = time.Second
+	eachWave   = 250 * time.Millisecond // so that waves are small beside what is let through in a second
 	leastPause = 100 * time.Millisecond
 	sweepEvery = time.Minute
 	// lookAfter is how long an open gate is looked after when it has no calls: a saga may park just
@@ -181,7 +183,8 @@ const (
 	lookAfter = 10 * time.Minute
 )
 
-// Run makes rounds until ctx ends: once a second, and when a participant has changed.
+// Run makes rounds until ctx ends: once a second, more often while a participant is released, and when
+// a participant has changed.
 func (g *Gate) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := g.Round(ctx); err != nil && ctx.Err() == nil {
@@ -189,7 +192,11 @@ func (g *Gate) Run(ctx context.Context) {
 				slog.Any("error", err))
 		}
 		if loop.Sleep(ctx, leastPause) { // however many changes there are
-			loop.Await(ctx, loop.JitteredBy(0.25+loop.Chance()/2, every-leastPause), g.cfg.Known.wake)
+			next := every
+			if g.waves.Load() {
+				next = eachWave
+			}
+			loop.Await(ctx, loop.JitteredBy(0.25+loop.Chance()/2, next-leastPause), g.cfg.Known.wake)
 		}
 	}
 }
@@ -246,6 +253,7 @@ func (g *Gate) Round(ctx context.Context) error {
 	}
 	states := map[registry.State]int{}
 	g.cfg.Known.Each(func(p *registry.Participant) { states[p.Gate.State]++ })
+	g.waves.Store(states[registry.Releasing] > 0)
 	g.cfg.Round(states)
 	return nil
 }

@@ -49,6 +49,16 @@ func (m *memory) queue(tenant uuid.UUID, name string) (refs []saga.Ref) {
 	return refs
 }
 
+// takeBack makes sagas wait that were let through and have not made their call yet.
+func (m *memory) takeBack(p *registry.Participant) {
+	for ref, w := range m.parked {
+		if ref.Tenant == p.TenantID && w.participant == p.Name {
+			w.granted = nil
+			m.parked[ref] = w
+		}
+	}
+}
+
 // Count implements registry.Gates.
 func (st *Participants) Count(_ context.Context, _ string, sums []registry.Sum) error {
 	st.m.mu.Lock()
@@ -65,7 +75,10 @@ func (st *Participants) Look(_ context.Context, p *registry.Participant, now tim
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	window, state := p.Since(now)
-	seen := registry.Seen{Waiting: len(st.m.queue(p.TenantID, p.Name)) > 0}
+	var seen registry.Seen
+	if waiting := st.m.queue(p.TenantID, p.Name); len(waiting) > 0 {
+		seen.Waiting, seen.WaitsSince = true, st.m.parked[waiting[0]].at
+	}
 	for i := range st.m.calls {
 		s := &st.m.calls[i]
 		if s.TenantID != p.TenantID || s.Participant != p.Name {
@@ -100,6 +113,9 @@ func (st *Participants) Decide(
 		return 0, false, nil
 	}
 	if d.Changed {
+		if d.Verb(p.Gate.State) == registry.VerbHeld {
+			st.m.takeBack(p)
+		}
 		present.Gate = d.Gate
 		present.Epoch++
 		st.m.participants[id] = copyParticipant(present)

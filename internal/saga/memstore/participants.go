@@ -80,12 +80,7 @@ func (st *Participants) Put(_ context.Context, p registry.Participant, epoch int
 		p.Gate, p.Epoch = present.Gate, present.Epoch
 	}
 	if epoch != 0 && p.Gate.HeldBy != "" {
-		for ref, w := range st.m.parked {
-			if ref.Tenant == p.TenantID && w.participant == p.Name {
-				w.granted = nil
-				st.m.parked[ref] = w
-			}
-		}
+		st.m.takeBack(&p)
 	}
 	if there {
 		p.CreatedAt, p.CreatedBy = present.CreatedAt, present.CreatedBy

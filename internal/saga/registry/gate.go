@@ -50,6 +50,8 @@ type Seen struct {
 	// Pause is until when the participant has asked not to be called; zero: it has not.
 	Pause   time.Time
 	Waiting bool // a saga waits for it
+	// WaitsSince is since when the saga waits that has waited longest; zero: none waits.
+	WaitsSince time.Time
 }
 
 // Decision is what follows for a gate.
@@ -65,8 +67,11 @@ func (d *Decision) Verb(before State) string {
 	if before == d.Gate.State {
 		return ""
 	}
-	return map[State]string{Held: "held", Releasing: "releasing", Open: "released"}[d.Gate.State]
+	return map[State]string{Held: VerbHeld, Releasing: "releasing", Open: "released"}[d.Gate.State]
 }
+
+// VerbHeld is the verb of a gate that Skald holds from now on.
+const VerbHeld = "held"
 
 // Limits of a wave: waves are at least shortestWave apart, one makes up for at most mostLate that no
 // node has looked, and an open participant's leftovers are let through in parts.
@@ -74,6 +79,7 @@ const (
 	shortestWave = 200 * time.Millisecond
 	mostLate     = 1500 * time.Millisecond
 	leftovers    = 1000
+	fastest      = 1e6 // calls per second, to which a rate grows
 )
 
 // Decide is the whole rule of a gate, except for what people order. now is the database's time.
@@ -122,12 +128,14 @@ func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
 		return changed(g.paused(seen.Pause, now))
 	case wave.Broken(seen.Let, seen.LetFailed):
 		return changed(g.broken(o, seen.Let, seen.LetFailed, "while it was released", now))
-	case !seen.Waiting:
+	case !seen.Waiting, seen.WaitsSince.After(waved):
+		// The last wave left none waiting. Those that have come since are leftovers: of a participant that is
+		// called all the time there are always some.
 		return changed(Gate{State: Open, Since: now, CountedFrom: now, Reason: "what waited was let through"})
 	}
 	// More only after a second in which a call that was let through succeeded.
 	if now.Sub(grown) >= time.Second && seen.LastLetOK.After(grown) {
-		g.Rate, g.GrownAt = g.Rate*o.Release.Factor, &now
+		g.Rate, g.GrownAt = min(g.Rate*o.Release.Factor, max(fastest, g.Rate)), &now
 	}
 	passed := min(now.Sub(waved), max(mostLate, time.Duration(float64(time.Second)/g.Rate)))
 	n := int(g.Rate * passed.Seconds())

@@ -77,6 +77,14 @@ func TestAGateIsHeldTriedAndReleased(t *testing.T) {
 			time.Second, registry.Releasing, 20, ""},
 		{"releasing, it asks for a pause", release, registry.Seen{Pause: after(2 * time.Hour), Waiting: true},
 			time.Second, registry.Held, 0, "until 2026-05-04T13:00:01Z"},
+		{"releasing, the longest has waited since before the last wave", release,
+			registry.Seen{Waiting: true, WaitsSince: noon}, time.Second, registry.Releasing, 10, ""},
+		{"releasing, those that wait have come since the last wave", release,
+			registry.Seen{Let: 3, Waiting: true, WaitsSince: after(time.Millisecond)},
+			time.Second, registry.Open, 0, "what waited was let through"},
+		{"releasing, those that have come fail", release,
+			registry.Seen{Let: 10, LetFailed: 6, Waiting: true, WaitsSince: after(time.Millisecond)},
+			time.Second, registry.Held, 0, "60 % of 10 calls failed while it was released"},
 		{"releasing, none waits any more", release, registry.Seen{Let: 3},
 			time.Second, registry.Open, 0, "what waited was let through"},
 	} {
@@ -145,6 +153,13 @@ func TestARampGrowsByItsFactor(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{20, 40, 80, 160, 320, 640}, waves); diff != "" {
 		t.Errorf("waves (-want +got):\n%s", diff)
+	}
+	for s := 7; s <= 600; s++ {
+		now := after(time.Duration(s) * time.Second)
+		g = g.Decide(&outage, registry.Seen{Let: int64(s), LastLetOK: now, Waiting: true}, now).Gate
+	}
+	if g.Rate != 1e6 {
+		t.Errorf("after ten minutes %g calls per second are let through", g.Rate)
 	}
 	slow := outage
 	slow.Release.StartPerS = 0.5

@@ -63,8 +63,9 @@ SELECT coalesce(sum(c.calls) FILTER (WHERE c.bucket >= $3), 0),
        coalesce(sum(c.let) FILTER (WHERE c.bucket >= $4), 0),
        coalesce(sum(c.let_failed) FILTER (WHERE c.bucket >= $4), 0),
        max(c.let_ok_at) FILTER (WHERE c.bucket >= $4), max(c.pause) FILTER (WHERE c.bucket >= $4),
-       EXISTS (SELECT FROM saga.parked p ` + ofItsSaga + `
-                WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL AND ` + stillWaits + `)
+       (SELECT p.parked_at FROM saga.parked p ` + ofItsSaga + `
+         WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL AND ` + stillWaits + `
+         ORDER BY p.parked_at, p.saga_id LIMIT 1)
   FROM saga.participant_calls c
  WHERE c.tenant_id = $1 AND c.participant = $2 AND c.bucket >= least($3, $4)`
 
@@ -73,9 +74,9 @@ func (st *Participants) Look(
 	ctx context.Context, p *registry.Participant, now time.Time,
 ) (seen registry.Seen, err error) {
 	window, state := p.Since(now)
-	var ok, pause sql.NullTime
+	var ok, pause, waits sql.NullTime
 	err = st.db.Read.QueryRowContext(ctx, lookAt, p.TenantID, p.Name, window, state).Scan(&seen.Calls, &seen.Failed,
-		&seen.Let, &seen.LetFailed, &ok, &pause, &seen.Waiting)
+		&seen.Let, &seen.LetFailed, &ok, &pause, &waits)
 	if err != nil {
 		return seen, fmt.Errorf("look at the calls of participant %s: %w", p.Name, err)
 	}
@@ -84,6 +85,9 @@ func (st *Participants) Look(
 	}
 	if pause.Valid {
 		seen.Pause = pause.Time.UTC()
+	}
+	if waits.Valid {
+		seen.Waiting, seen.WaitsSince = true, waits.Time.UTC()
 	}
 	return seen, nil
 }
@@ -94,7 +98,8 @@ var moveGate = postgres.Named(`UPDATE saga.participants SET `+gateTable.Set("p",
 
 const sameGate = `SELECT 1 FROM saga.participants WHERE tenant_id = $1 AND name = $2 AND epoch = $3 FOR SHARE`
 
-// takeBack makes sagas wait that were let through and have not made their call yet.
+// takeBack makes sagas wait that were let through and have not made their call yet: when a gate is held,
+// there may be many of them that found no free slot.
 const takeBack = `
 UPDATE saga.parked SET granted_at = NULL WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NOT NULL`
 
@@ -136,7 +141,13 @@ func (st *Participants) Decide(
 			if n, err := done.RowsAffected(); err != nil || n == 0 {
 				return err
 			}
-			if verb := d.Verb(p.Gate.State); verb != "" {
+			verb := d.Verb(p.Gate.State)
+			if verb == registry.VerbHeld {
+				if err := st.db.ExecIn(ctx, tx, takeBack, p.TenantID, p.Name); err != nil {
+					return err
+				}
+			}
+			if verb != "" {
 				if err := auditdb.Tell(ctx, tx, st.db.NewID(), p.TenantID, now, operator.Participant, p.Name, verb,
 					p.Audited(), after.Audited(), map[string]any{"reason": d.Gate.Reason}); err != nil {
 					return err

@@ -17,6 +17,7 @@ var gates = []contract{
 	{"what has moved on waits no longer, and what is driven or suspended is left alone", gateMovedOn},
 	{"a decision on another epoch changes nothing", gateStale},
 	{"a person who holds a gate takes back what was let through", gateHeldByHand},
+	{"a gate that is held again takes back what was let through", gateHeldAgain},
 	{"what nodes count is summed from the times that count", gateCounts},
 	{"a saga is due when its participant is deleted", gateDeleted},
 }
@@ -54,13 +55,18 @@ func (f *fixture) due(runs ...saga.Instance) (due []uuid.UUID) {
 	return due
 }
 
-func (f *fixture) waiting(p *registry.Participant) bool {
+func (f *fixture) look(p *registry.Participant) registry.Seen {
 	f.t.Helper()
 	seen, err := f.Participants.Look(f.t.Context(), p, f.now())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return seen.Waiting
+	return seen
+}
+
+func (f *fixture) waiting(p *registry.Participant) bool {
+	f.t.Helper()
+	return f.look(p).Waiting
 }
 
 func (f *fixture) take(run *saga.Instance, name string, call saga.CallID) bool {
@@ -83,12 +89,15 @@ func gateQueue(f *fixture) {
 		runs = append(runs, f.parked("card"))
 	}
 	other := f.parked("stock")
+	if seen := f.look(&p); !seen.WaitsSince.Equal(runs[0].UpdatedAt) {
+		f.t.Errorf("the first waits since %s, want %s", seen.WaitsSince, runs[0].UpdatedAt)
+	}
 	wait, err := f.Participants.Wait(f.t.Context(), runs[2].Ref())
 	if err != nil || wait == nil || wait.Participant != "card" || wait.Waiting != 4 || wait.Call != runs[2].NextCall() ||
 		!wait.Since.Equal(runs[2].UpdatedAt) {
 		f.t.Errorf("it waits: %+v, %v", wait, err)
 	}
-	if n := f.let(&p, 3); n != 3 || !f.waiting(&p) {
+	if n := f.let(&p, 3); n != 3 || !f.look(&p).WaitsSince.Equal(runs[3].UpdatedAt) {
 		f.t.Errorf("%d were let through, want 3 and one that waits", n)
 	}
 	if diff := cmp.Diff([]uuid.UUID{runs[0].ID, runs[1].ID, runs[2].ID}, f.due(append(runs, other)...)); diff != "" {
@@ -161,6 +170,35 @@ func gateHeldByHand(f *fixture) {
 	d := registry.Decision{Gate: p.Gate, Grants: 2} // of a node that saw the gate open
 	if n, stored, err := f.Participants.Decide(f.t.Context(), &p, d, f.now()); n != 0 || stored || err != nil {
 		f.t.Errorf("%d were let through by what was judged before, stored %t, %v", n, stored, err)
+	}
+}
+
+// gateHeldAgain: what a wave let through and found no free slot until the gate was held again makes no call.
+// A canary does, which is let through while it is held.
+func gateHeldAgain(f *fixture) {
+	p := f.party("card")
+	p, _ = p.Hold("ann", "", f.now()).Release("ann", 10, f.now())
+	p.Version = 1
+	f.put(p, 0)
+	run, later := f.parked("card"), f.parked("card")
+	if f.let(&p, 1) != 1 {
+		f.t.Fatal("no saga was let through")
+	}
+	now := f.now()
+	d := p.Gate.Decide(&p.Settings.Outage, registry.Seen{Let: 20, LetFailed: 20, Waiting: true}, now)
+	if _, stored, err := f.Participants.Decide(f.t.Context(), &p, d, now); !stored || err != nil || d.Gate.State != registry.Held {
+		f.t.Fatalf("%s, stored %t, %v", d.Gate.State, stored, err)
+	}
+	for _, r := range []saga.Instance{run, later} {
+		if f.take(&r, "card", r.NextCall()) {
+			f.t.Error("a saga makes its call although the gate is held again")
+		}
+	}
+	p.Gate, p.Epoch = d.Gate, p.Epoch+1
+	canary := registry.Decision{Gate: p.Gate, Changed: true, Grants: 1}
+	n, stored, err := f.Participants.Decide(f.t.Context(), &p, canary, now)
+	if n != 1 || !stored || err != nil || !f.take(&later, "card", later.NextCall()) && !f.take(&run, "card", run.NextCall()) {
+		f.t.Errorf("%d canaries, stored %t, %v", n, stored, err)
 	}
 }
 
