@@ -17,7 +17,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts test-sdk bench-dlq mutants licenses release test-release examples
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos outage failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin bench-parked soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts test-sdk bench-dlq mutants licenses release test-release examples
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ schemathesis: postgres programs build ## send requests made from the contract to
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
 	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
 
+outage: postgres ## let four participants be ill for a minute, each in its way, under 20,000 sagas, kill a node, then check every ledger (five minutes; SAGAS=2000 SECONDS=20)
+	OUTAGE_SAGAS=$(or $(SAGAS),20000) OUTAGE_SECONDS=$(or $(SECONDS),60) $(GO) test -v -timeout 60m -run 'TestAnOutage$$' ./internal/test/chaos
+
 failover: postgres ## lose a primary in five ways, ten times each, with two nodes and a synchronous standby, then check every ledger (about twenty minutes; ROUNDS=3)
 	FAILOVER_ROUNDS=$(if $(ROUNDS),$(ROUNDS),10) $(GO) test -v -timeout 60m -run AFailoverToTheStandby ./internal/app
 
@@ -205,6 +208,9 @@ bench-migrate: postgres skald-bench ## migrate 10,000,000 sagas under load, fift
 
 bench-xmin: postgres build skald-bench ## measure sagas and job runs while a snapshot is held (three minutes; HELD=10m)
 	./bin/skald-bench xmin $(if $(HELD),-held $(HELD))
+
+bench-parked: postgres build skald-bench ## measure a server with a million sagas that wait for a participant, and their release (four minutes, 3 GB; SAGAS=100000)
+	./bin/skald-bench parked $(if $(SAGAS),-sagas $(SAGAS))
 
 soak: postgres build skald-bench ## load a server steadily and fail if its goroutines, files, connections or memory grow (half an hour; DURATION=4h RATE=50)
 	./bin/skald-bench soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE))

@@ -11,6 +11,7 @@
 //	skald-bench soak [flags]         keep a server under load for long, and see whether anything grows
 //	skald-bench migrate [flags]      migrate large tables under load, by eight processes at once
 //	skald-bench xmin [flags]         measure while a snapshot is held for a long time
+//	skald-bench parked [flags]       measure a server with a million sagas that wait for a participant
 //	skald-bench broker               a fake Kafka broker alone
 //	skald-bench generate [flags]     fill a database with sagas of ninety days
 //	skald-bench read [flags]         measure every list, filter and lookup on such data
@@ -19,7 +20,7 @@
 //	skald-bench read-letters [flags]      measure every list and filter of dead letters on such data
 //
 // Files, each on top of those before it: database, flags, dlq, generate, jobs, letters,
-// migrate, peers, read, ui, soak, xmin, main.
+// migrate, parked, peers, read, ui, soak, xmin, main.
 package main
 
 import (
@@ -69,6 +70,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return soak(ctx, args[1:], os.Stdout)
 		case "migrate":
 			return migrate(ctx, args[1:], os.Stdout)
+		case "parked":
+			return parked(ctx, args[1:], os.Stdout)
 		case "xmin":
 			return xmin(ctx, args[1:], os.Stdout)
 		case "participant":

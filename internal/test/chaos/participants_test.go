@@ -20,6 +20,7 @@ type participants struct {
 	cfg     shop.Config
 	witness *witness
 	gateway *gateway // nil: there is none
+	before  func(http.Handler) http.Handler
 
 	mu     sync.Mutex
 	shop   *shop.Shop   // guarded by mu; nil while it is down
@@ -43,12 +44,14 @@ func unreliable(dir string, seed uint64) shop.Config {
 	}
 }
 
-func openParticipants(cfg shop.Config, w *witness, g *gateway) (*participants, error) {
+func openParticipants(
+	cfg shop.Config, w *witness, g *gateway, before func(http.Handler) http.Handler,
+) (*participants, error) {
 	addr, err := steadyAddr()
 	if err != nil {
 		return nil, err
 	}
-	p := &participants{addr: addr, cfg: cfg, witness: w, gateway: g}
+	p := &participants{addr: addr, cfg: cfg, witness: w, gateway: g, before: before}
 	return p, p.open()
 }
 
@@ -64,6 +67,9 @@ func (p *participants) open() error {
 	handler := p.witness.watch(s)
 	if p.gateway != nil {
 		handler = p.gateway.before(handler)
+	}
+	if p.before != nil {
+		handler = p.before(handler)
 	}
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go server.Serve(l) //nolint:errcheck // it ends with close

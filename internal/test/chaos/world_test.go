@@ -51,6 +51,8 @@ type world struct {
 	nodes []*node
 	flows []flow
 	http  *http.Client
+	// before stands before the participants; nil: nothing but a gateway does.
+	before func(http.Handler) http.Handler
 
 	mu     sync.Mutex
 	orders []*order // guarded by mu
@@ -93,7 +95,7 @@ func (w *world) open(db *database, faults shop.Config) {
 	if w.plan.gateway {
 		g = newGateway(w.dice("gateway"))
 	}
-	p, err := openParticipants(faults, newWitness(db, w.findings), g)
+	p, err := openParticipants(faults, newWitness(db, w.findings), g, w.before)
 	if err != nil {
 		w.t.Fatal(err)
 	}

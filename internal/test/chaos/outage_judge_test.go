@@ -1,0 +1,332 @@
+package chaos
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// outageRecord is what is known of an outage when everything is well again: what the participants
+// received, and how their gates moved meanwhile.
+type outageRecord struct {
+	rules    gateRules
+	ill      interval
+	arrivals []arrival  // by time
+	gates    []gateView // by time, those of all participants
+	// How long sagas took that use only the healthy participant, and calls of this test beside them.
+	before, during speeds
+}
+
+// gateRules are the settings of all participants.
+type gateRules struct {
+	ratio         float64
+	least         int // calls, fewer say nothing
+	window        time.Duration
+	canary        time.Duration
+	start, factor float64
+}
+
+// gateView is a gate as it was from one moment to the next change of it.
+type gateView struct {
+	participant string
+	state       string
+	at          time.Time // of the change
+	since       time.Time // when it came into its state
+	rate        float64
+}
+
+// speeds are times that something took.
+type speeds struct {
+	sagas   []time.Duration
+	control []time.Duration
+}
+
+const (
+	// learned is how long nodes go on calling after a gate was held: they look once a second, and the
+	// machine may do something else.
+	learned = time.Second + clumsy
+	// mostSlower is how much longer sagas may take that use nothing that is ill.
+	mostSlower = 2.0
+	// enoughSagas is how many sagas make a percentile of which something can be said.
+	enoughSagas = 500
+	// within is how far calls may be from the ramp.
+	within = 0.2
+)
+
+// stay is a time that a gate was in one state, with the rates that it had.
+type stay struct {
+	participant, state string
+	interval
+	levels []gateView
+}
+
+// stays returns the times that gates were in one state, by participant and time. What a gate is at the
+// end it stays until the last arrival.
+func (r *outageRecord) stays() (all []stay) {
+	open := map[string]int{} // index of the present stay
+	for _, g := range r.gates {
+		i, there := open[g.participant]
+		if there && all[i].state == g.state && all[i].from.Equal(g.since) {
+			if last := all[i].levels[len(all[i].levels)-1]; last.rate != g.rate {
+				all[i].levels = append(all[i].levels, g)
+			}
+			continue
+		}
+		if there {
+			all[i].to = g.since
+		}
+		open[g.participant] = len(all)
+		all = append(all, stay{participant: g.participant, state: g.state, interval: interval{from: g.since},
+			levels: []gateView{g}})
+	}
+	end := r.ill.to
+	if n := len(r.arrivals); n > 0 {
+		end = r.arrivals[n-1].at
+	}
+	for _, i := range open {
+		all[i].to = end
+	}
+	return all
+}
+
+// received counts the attempts of which the first call came to a participant in [from, to).
+func (r *outageRecord) received(participant string, from, to time.Time) (n int) {
+	seen := map[attempt]bool{}
+	for i := range r.arrivals {
+		a := &r.arrivals[i]
+		if a.participant != participant || seen[a.spent()] {
+			continue
+		}
+		seen[a.spent()] = true
+		if !a.at.Before(from) && a.at.Before(to) {
+			n++
+		}
+	}
+	return n
+}
+
+// judge holds the record to what outage mode promises.
+func (r *outageRecord) judge(add func(rule, format string, args ...any)) {
+	stays := r.stays()
+	for i := range stays {
+		switch s := &stays[i]; s.state {
+		case "HELD":
+			r.judgeHeld(s, add)
+		case "RELEASING":
+			r.judgeRelease(s, add)
+		}
+	}
+	for participant, g := range r.last() {
+		if g.state != "OPEN" {
+			add("stays closed", "the gate of %s is %s at the end", participant, g.state)
+		}
+	}
+	r.judgeDead(stays, add)
+	r.judgeOthers(add)
+}
+
+// judgeHeld: a participant that is held gets canaries and nothing else (I23).
+func (r *outageRecord) judgeHeld(s *stay, add func(rule, format string, args ...any)) {
+	from := s.from.Add(learned)
+	if !from.Before(s.to) {
+		return
+	}
+	n, most := r.received(s.participant, from, s.to), r.canaries(s.to.Sub(from))
+	if n > most {
+		add("held", "%s was held for %s and got %d calls, at most %d canaries were due", s.participant, s.to.Sub(s.from), n, most)
+	}
+}
+
+// canaries is how many of them there may be in a time.
+func (r *outageRecord) canaries(d time.Duration) int { return int(d/r.rules.canary) + 1 }
+
+// rise is one step of a release: its rate, how long it lasted, and the calls from the beginning of the
+// release to its end, as they are due and as they came.
+type rise struct {
+	rate     float64
+	took     time.Duration
+	due, got float64
+	in       time.Duration // since the beginning of the release
+	last     bool          // what waited may have come to its end at any time
+	until    time.Time
+}
+
+func (r *outageRecord) rises(s *stay) (all []rise) {
+	due := 0.0
+	for i := range s.levels {
+		from, to := s.levels[i].at, s.to
+		if i == 0 {
+			from = s.from
+		}
+		if i+1 < len(s.levels) {
+			to = s.levels[i+1].at
+		}
+		rate := s.levels[i].rate
+		due += rate * to.Sub(from).Seconds()
+		all = append(all, rise{rate: rate, took: to.Sub(from), due: due, got: float64(r.received(s.participant, s.from, to)),
+			in: to.Sub(s.from), last: i+1 == len(s.levels), until: to})
+	}
+	return all
+}
+
+// judgeRelease: calls follow the ramp, which begins as it is set and grows by its factor, at most once
+// a second.
+func (r *outageRecord) judgeRelease(s *stay, add func(rule, format string, args ...any)) {
+	want := r.rules.start
+	for i, step := range r.rises(s) {
+		if math.Abs(step.rate-want) > want*1e-6 {
+			add("ramp", "%s was released at %g calls per second in step %d, want %g", s.participant, step.rate, i+1, want)
+		}
+		want *= r.rules.factor
+		if !step.last && (step.took < time.Second-slack || step.took > longestStep) {
+			add("ramp", "the rate of %s grew after %s, want a second", s.participant, step.took)
+		}
+		// The time since the last wave before the rate grew counts with the new rate.
+		grown := step.rate * (1 - 1/r.rules.factor) * longestWave.Seconds()
+		if most := step.due*(1+within) + grown + 2; step.got > most {
+			add("flood", "%s got %g calls in %s of its release, at most %.0f are due", s.participant, step.got, step.in, most)
+		}
+		// Sagas that were let through may come to their turn a little later.
+		got := float64(r.received(s.participant, s.from, step.until.Add(clumsy)))
+		if least := step.due*(1-within) - 1; !step.last && got < least {
+			add("ramp", "%s got %g calls in %s of its release, at least %.0f are due", s.participant, got, step.in, least)
+		}
+	}
+}
+
+const (
+	// slack is how exactly a change of a gate is seen.
+	slack = 50 * time.Millisecond
+	// longestWave is how long the nodes may let pass between two waves.
+	longestWave = 1500 * time.Millisecond
+	// longestStep is how long one rate lasts on a machine that does something else as well: nodes look
+	// once a second, and a call has to succeed in between.
+	longestStep = 2*time.Second + clumsy
+)
+
+// judgeDead: the dead participant is held as soon as its calls say so, and is not released before it is
+// back.
+func (r *outageRecord) judgeDead(stays []stay, add func(rule, format string, args ...any)) {
+	broken := r.broken(theDead)
+	i := slices.IndexFunc(stays, func(s stay) bool {
+		return s.participant == theDead && s.state == "HELD" && s.from.After(r.ill.from)
+	})
+	switch {
+	case broken.IsZero():
+		add("input", "the dead participant got too few calls")
+		return
+	case i < 0:
+		add("dead", "the dead participant was never held")
+		return
+	case stays[i].from.Sub(broken) > learned:
+		add("dead", "the dead participant was held %s after its calls said so", stays[i].from.Sub(broken))
+	}
+	if stays[i].to.Before(r.ill.to) {
+		add("dead", "the dead participant was released %s before it was back", r.ill.to.Sub(stays[i].to))
+	}
+}
+
+// broken is the moment from which the calls of a participant within the window break its ratio.
+func (r *outageRecord) broken(participant string) time.Time {
+	var within []*arrival
+	failed := 0
+	for i := range r.arrivals {
+		a := &r.arrivals[i]
+		if a.participant != participant {
+			continue
+		}
+		within = append(within, a)
+		if a.failed {
+			failed++
+		}
+		for a.at.Sub(within[0].at) > r.rules.window {
+			if within[0].failed {
+				failed--
+			}
+			within = within[1:]
+		}
+		if len(within) >= r.rules.least && float64(failed) > r.rules.ratio*float64(len(within)) {
+			return a.at
+		}
+	}
+	return time.Time{}
+}
+
+// judgeOthers: sagas that use nothing that is ill are not much slower than they were. The machine may
+// do something else, and do more of it during the outage than before: so the same is asked of calls
+// that this test makes, and only what is beyond their change counts. A short run has too few sagas, and
+// its figures are only shown.
+func (r *outageRecord) judgeOthers(add func(rule, format string, args ...any)) {
+	if len(r.before.sagas) < enoughSagas || len(r.during.sagas) < enoughSagas {
+		return
+	}
+	if sagas, control := r.slower(); sagas > mostSlower*max(1, control) {
+		add("others", "sagas that use nothing ill took %.1f times as long as before (p95), this test's own calls %.1f times",
+			sagas, control)
+	}
+}
+
+// slower returns how much longer sagas and calls of this test took during the outage than before.
+func (r *outageRecord) slower() (sagas, control float64) {
+	ratio := func(a, b []time.Duration) float64 { return float64(p95(a)) / float64(max(p95(b), time.Microsecond)) }
+	return ratio(r.during.sagas, r.before.sagas), ratio(r.during.control, r.before.control)
+}
+
+func p95(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)*95/100]
+}
+
+// last is how the gates are at the end.
+func (r *outageRecord) last() map[string]gateView {
+	out := map[string]gateView{}
+	for _, g := range r.gates {
+		out[g.participant] = g
+	}
+	return out
+}
+
+// summary is what happened, a line for each participant.
+func (r *outageRecord) summary() string {
+	var text strings.Builder
+	stays := r.stays()
+	for _, name := range []string{theDead, theSlow, theHalf, theFlaky, theWell} {
+		held, canaries, releases, steps := time.Duration(0), 0, 0, 0
+		var off []string // the ramp
+		for i := range stays {
+			s := &stays[i]
+			switch {
+			case s.participant != name:
+			case s.state == "HELD":
+				held += s.to.Sub(s.from)
+				if from := s.from.Add(learned); from.Before(s.to) {
+					canaries += r.received(name, from, s.to)
+				}
+			case s.state == "RELEASING":
+				releases, steps = releases+1, max(steps, len(s.levels))
+				for _, step := range r.rises(s) {
+					if !step.last && step.due >= 100 {
+						off = append(off, fmt.Sprintf("%+.0f %%", 100*(step.got/step.due-1)))
+					}
+				}
+			}
+		}
+		ill := r.received(name, r.ill.from, r.ill.to)
+		fmt.Fprintf(&text, "  %s: %d calls while ill, held for %s with %d canaries, %d releases of up to %d steps, off the ramp by %v\n",
+			name, ill, held.Round(100*time.Millisecond), canaries, releases, steps, off)
+	}
+	if broken := r.broken(theDead); !broken.IsZero() {
+		fmt.Fprintf(&text, "  the dead one got %d calls until they said so, and %d later\n",
+			r.received(theDead, r.ill.from, broken), r.received(theDead, broken, r.ill.to))
+	}
+	sagas, control := r.slower()
+	fmt.Fprintf(&text, "  others: p95 %s before (%d), %s during (%d): %.2f times; this test's calls %.2f times",
+		p95(r.before.sagas).Round(time.Millisecond), len(r.before.sagas), p95(r.during.sagas).Round(time.Millisecond),
+		len(r.during.sagas), sagas, control)
+	return text.String()
+}
