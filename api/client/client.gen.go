@@ -58,6 +58,8 @@ const (
 	AuditEventTypeCompensationStepCompleted AuditEventType = "compensation.step.completed"
 	AuditEventTypeCompensationStepFailed    AuditEventType = "compensation.step.failed"
 	AuditEventTypeCompensationStepStarted   AuditEventType = "compensation.step.started"
+	AuditEventTypeParticipantHeld           AuditEventType = "participant.held"
+	AuditEventTypeParticipantReleased       AuditEventType = "participant.released"
 	AuditEventTypeRetryAttempted            AuditEventType = "retry.attempted"
 	AuditEventTypeRetryExhausted            AuditEventType = "retry.exhausted"
 	AuditEventTypeSagaAttentionCleared      AuditEventType = "saga.attention_cleared"
@@ -486,6 +488,7 @@ const (
 	OverviewCauseKindGroupNew                OverviewCauseKind = "group_new"
 	OverviewCauseKindGroupRegressed          OverviewCauseKind = "group_regressed"
 	OverviewCauseKindNoLeader                OverviewCauseKind = "no_leader"
+	OverviewCauseKindParticipantHeld         OverviewCauseKind = "participant_held"
 	OverviewCauseKindQueueWithoutWorker      OverviewCauseKind = "queue_without_worker"
 	OverviewCauseKindRedriveAwaitingApproval OverviewCauseKind = "redrive_awaiting_approval"
 	OverviewCauseKindRedriveHalted           OverviewCauseKind = "redrive_halted"
@@ -1371,7 +1374,8 @@ type AnswerRules struct {
 // AnyJSON Any JSON value. Callers without `payloads:read` get the text `***`.
 type AnyJSON = json.RawMessage
 
-// AuditEvent Something that happened to a saga. Immutable.
+// AuditEvent Something that happened to a saga, or to the gate of a participant (`participant.*`).
+// Immutable.
 type AuditEvent struct {
 	// Actor Who requested it. Absent if the engine acted on its own.
 	Actor *string `json:"actor,omitempty"`
@@ -1411,8 +1415,11 @@ type AuditEvent struct {
 
 	// RequestID The id of the API request behind it.
 	RequestID *string `json:"request_id,omitempty"`
-	SagaID    UUID    `json:"saga_id"`
-	SpanID    *string `json:"span_id,omitempty"`
+
+	// SagaID Of an event of a participant 00000000-0000-0000-0000-000000000000: it concerns no
+	// single saga. `event_data.participant` is the name.
+	SagaID UUID    `json:"saga_id"`
+	SpanID *string `json:"span_id,omitempty"`
 
 	// Status The status that corresponds to `new_state`.
 	Status *SagaStatus `json:"status,omitempty"`
@@ -4894,7 +4901,7 @@ type OverviewCause struct {
 	// Means What follows from it, and what helps.
 	Means string `json:"means"`
 
-	// Name The workflow, topic, job definition, queue, worker, webhook or node.
+	// Name The workflow, topic, job definition, queue, worker, webhook, participant or node.
 	Name *string `json:"name,omitempty"`
 
 	// Next What to do next.
@@ -5121,10 +5128,18 @@ type Participant struct {
 	// HeldBy The person who holds it; absent if no person holds it.
 	HeldBy *string `json:"held_by,omitempty"`
 
+	// InFlight In the answer to a read of one: how many calls are in flight, over all nodes, as
+	// they last told: within two seconds, and of a node that has died up to fifteen.
+	InFlight *int64 `json:"in_flight,omitempty"`
+
 	// LastHour In the answer to a read of one: its calls that ended within the last hour, over all nodes.
-	LastHour    *ParticipantFigures `json:"last_hour,omitempty"`
-	MaxInFlight *int32              `json:"max_in_flight,omitempty"`
-	Name        string              `json:"name"`
+	LastHour *ParticipantFigures `json:"last_hour,omitempty"`
+
+	// LastReleases In the answer to a read of one: when it was held and released again, the last one
+	// first, at most ten.
+	LastReleases []ParticipantOutagePast `json:"last_releases,omitempty"`
+	MaxInFlight  *int32                  `json:"max_in_flight,omitempty"`
+	Name         string                  `json:"name"`
 
 	// NextCanaryAt When the next canary is due; absent unless it is held by Skald.
 	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
@@ -5152,7 +5167,8 @@ type Participant struct {
 	// Version Increases with every change by a person; the ETag.
 	Version int64 `json:"version"`
 
-	// Waiting In the answer to a read of one: how many sagas wait for it.
+	// Waiting In the answer to a read of one: how many sagas wait for it;
+	// `GET /sagas?waits_for={name}` lists them.
 	Waiting *int64 `json:"waiting,omitempty"`
 }
 
@@ -5226,6 +5242,30 @@ type ParticipantOutage struct {
 
 	// WindowMS How far back calls are counted; default: 30 seconds.
 	WindowMS *int64 `json:"window_ms,omitempty"`
+}
+
+// ParticipantOutagePast A time in which a participant was held, and which is over.
+type ParticipantOutagePast struct {
+	HeldAt time.Time `json:"held_at"`
+
+	// HeldBy The person who held it; absent if Skald did.
+	HeldBy *string `json:"held_by,omitempty"`
+
+	// LastedMS From `held_at` to `released_at`.
+	LastedMS int64 `json:"lasted_ms"`
+
+	// Reason Why it was held, as a sentence.
+	Reason string `json:"reason"`
+
+	// ReleaseBeganAt When its last release began: it was held again before, if more than one was
+	// needed.
+	ReleaseBeganAt *time.Time `json:"release_began_at,omitempty"`
+
+	// ReleasedAt When what waited had been let through.
+	ReleasedAt time.Time `json:"released_at"`
+
+	// Waited How many waited for it when its release began.
+	Waited int64 `json:"waited"`
 }
 
 // ParticipantRelease How fast waiting calls are let through.
@@ -6492,11 +6532,14 @@ type SagaFilter struct {
 	Status         []SagaStatus `json:"status,omitempty"`
 
 	// Step Requires `workflow_name` or `definition_id`.
-	Step         *string    `json:"step,omitempty"`
-	TraceID      *Label     `json:"trace_id,omitempty"`
-	UpdatedFrom  *time.Time `json:"updated_from,omitempty"`
-	UpdatedTo    *time.Time `json:"updated_to,omitempty"`
-	WorkflowName *string    `json:"workflow_name,omitempty"`
+	Step        *string    `json:"step,omitempty"`
+	TraceID     *Label     `json:"trace_id,omitempty"`
+	UpdatedFrom *time.Time `json:"updated_from,omitempty"`
+	UpdatedTo   *time.Time `json:"updated_to,omitempty"`
+
+	// WaitsFor The participant at whose gate the saga waits.
+	WaitsFor     *Label  `json:"waits_for,omitempty"`
+	WorkflowName *string `json:"workflow_name,omitempty"`
 }
 
 // SagaInput Either `workflow_name` or `steps` is required.
@@ -9942,6 +9985,10 @@ type ListSagasParams struct {
 
 	// Assignee Who takes care of the saga.
 	Assignee *Label `form:"assignee,omitempty" json:"assignee,omitempty"`
+
+	// WaitsFor The participant at whose gate the saga waits. Cannot be combined with
+	// `archived=true`.
+	WaitsFor *Label `form:"waits_for,omitempty" json:"waits_for,omitempty"`
 
 	// CreatedFrom Inclusive.
 	CreatedFrom *time.Time `form:"created_from,omitempty" json:"created_from,omitempty"`
@@ -14855,6 +14902,7 @@ func NewListSagasRequest(server string, params *ListSagasParams) (*http.Request,
 		r.query("metadata", params.Metadata, "string", "")
 		r.query("needs_attention", params.NeedsAttention, "boolean", "")
 		r.query("assignee", params.Assignee, "string", "")
+		r.query("waits_for", params.WaitsFor, "string", "")
 		r.query("created_from", params.CreatedFrom, "string", "date-time")
 		r.query("created_to", params.CreatedTo, "string", "date-time")
 		r.query("updated_from", params.UpdatedFrom, "string", "date-time")

@@ -58,6 +58,8 @@ const (
 	StepOrder        AuditType = "saga.step.ordered" // skip, complete or fail
 	StepSkipped      AuditType = "saga.step.skipped"
 	NoteChanged      AuditType = "saga.note_changed"
+
+	ParticipantHeld, ParticipantReleased AuditType = "participant.held", "participant.released" // of no saga
 )
 
 // AuditTypes lists every type.
@@ -66,7 +68,7 @@ var AuditTypes = []AuditType{
 	CompensationStarted, CompensationCompleted, CompensationFailed, UndoStarted, UndoCompleted, UndoFailed,
 	RetryAttempted, RetryExhausted, StateChanged, CancelAsked, CompensationAsked, DeadlineReached, SagaRestored,
 	RetryAsked, ResumeAsked, Suspended, Unsuspended, DeadlineChanged, ForceAsked, AttentionRaised, AttentionCleared,
-	StepOrder, StepSkipped, SagaErased, NoteChanged,
+	StepOrder, StepSkipped, SagaErased, NoteChanged, ParticipantHeld, ParticipantReleased,
 }
 
 // NoState stands for "no state" in an AuditEvent.

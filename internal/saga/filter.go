@@ -31,6 +31,7 @@ type Filter struct {
 	NeedsAttention *bool           `json:"needs_attention,omitzero"`
 	// Assignee is that of the saga's note, which Matches does not see.
 	Assignee    string    `json:"assignee,omitzero"`
+	WaitsFor    string    `json:"waits_for,omitzero"`    // a participant; Matches does not see it either
 	CreatedFrom time.Time `json:"created_from,omitzero"` // inclusive
 	CreatedTo   time.Time `json:"created_to,omitzero"`   // exclusive
 	UpdatedFrom time.Time `json:"updated_from,omitzero"` // inclusive

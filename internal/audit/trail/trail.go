@@ -6,6 +6,7 @@ package trail
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -78,6 +79,19 @@ type Trail interface {
 	) (events []StoredEvent, more bool, err error)
 	// End returns the position after every event that Feed shows now.
 	End(ctx context.Context, tenant uuid.UUID) (Position, error)
+}
+
+// Participant returns the name of the participant that an event of no saga is about; "": it is about
+// a saga.
+func (e *StoredEvent) Participant() string {
+	if e.SagaID != uuid.Nil {
+		return ""
+	}
+	var of struct {
+		Participant string `json:"participant"`
+	}
+	_ = json.Unmarshal(e.Data, &of) // such an event always has it
+	return of.Participant
 }
 
 // FeedScan is the maximum number of events that Trail.Feed examines per call, unless the call's

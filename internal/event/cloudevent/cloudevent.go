@@ -32,7 +32,7 @@ type Event struct {
 	ID          string          `json:"id"`
 	Source      string          `json:"source"`
 	Type        string          `json:"type"`
-	Subject     string          `json:"subject,omitempty"` // the id of the saga or the job run
+	Subject     string          `json:"subject,omitempty"` // the id of the saga or the job run, or the participant
 	Time        time.Time       `json:"time"`
 	ContentType string          `json:"datacontenttype"`
 	TraceParent string          `json:"traceparent,omitempty"` // the extension for distributed tracing
@@ -98,10 +98,18 @@ func Of(e *trail.StoredEvent) (Event, error) {
 	}
 	body, err := json.Marshal(d)
 	return Event{
-		SpecVersion: "1.0", ID: id, Source: Source(e.TenantID), Type: TypePrefix + string(e.Type), Subject: e.SagaID.String(),
+		SpecVersion: "1.0", ID: id, Source: Source(e.TenantID), Type: TypePrefix + string(e.Type), Subject: subjectOf(e),
 		Time: e.At, ContentType: "application/json", TraceParent: TraceParent(e.TraceID, e.SpanID),
 		TraceState: text(e.TraceState), Baggage: text(e.Baggage), Data: body,
 	}, err
+}
+
+// subjectOf is what an event is about: its saga, or the participant of an event of none.
+func subjectOf(e *trail.StoredEvent) string {
+	if name := e.Participant(); name != "" {
+		return "participants/" + name
+	}
+	return e.SagaID.String()
 }
 
 // Emitted returns the document of an event that a job run has emitted. The run chooses its

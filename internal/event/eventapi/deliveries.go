@@ -152,7 +152,7 @@ func toAPIDelivery(d *webhook.Delivery) api.Delivery {
 	}
 	if !d.IsTest() {
 		id := strconv.FormatInt(d.EventID, 10)
-		out.EventID, out.SagaID = &id, &d.SagaID
+		out.EventID, out.SagaID = &id, httpkit.UnlessNil(d.SagaID)
 	}
 	if d.Status == webhook.Pending {
 		out.NextAttemptAt = &d.DueAt

@@ -27,6 +27,7 @@ const (
 	WorkerLost      Kind = "worker_lost"
 	WebhookDisabled Kind = "webhook_disabled"
 	WebhookFailing  Kind = "webhook_failing"
+	ParticipantHeld Kind = "participant_held"
 	NoLeader        Kind = "no_leader"
 	SweepLate       Kind = "sweep_late"
 )
@@ -34,16 +35,17 @@ const (
 // Cause is why one or more items need a person.
 type Cause struct {
 	Kind Kind
-	Name string // the workflow, topic, job definition, queue, worker, webhook or node
+	Name string // the workflow, topic, job definition, queue, worker, webhook, participant or node
 	Step string
 	Code string // error code or reason
-	Why  string // of sagas: the reason for attention
-	Text string // of a group: its message
+	Why  string // of sagas: the reason for attention; of a participant: byPerson or ""
+	Text string // of a group: its message; of a participant: why it is held
 	ID   string // of the item, if there is only one; the fingerprint of a group
 	// Groups is how many groups of dead letters are merged; 0: at most one is concerned.
 	Groups int
 	Count  Count
-	most   int // letters of the group whose text it has, if several are merged
+	Wait   Count // of a participant: the sagas that wait for it
+	most   int   // letters of the group whose text it has, if several are merged
 	Since  time.Time
 }
 
@@ -66,8 +68,15 @@ func (c *Cause) aggregates() bool {
 	return c.Groups > 0
 }
 
+// byPerson is the Why of a participant that a person holds.
+const byPerson = "person"
+
 // Counted sets how many items were found; n above the limit means that there are more.
 func (c *Cause) Counted(n int) {
+	if c.Kind == ParticipantHeld {
+		c.Count, c.Wait = Count{N: 1}, CountOf(n)
+		return
+	}
 	most := Most
 	if c.Kind == GroupNew || c.Kind == GroupRegressed {
 		most = MostLetters
@@ -92,7 +101,7 @@ type Step struct {
 // Part returns the part that the caller must be allowed to read.
 func (c *Cause) Part() Part {
 	switch c.Kind {
-	case SagasAttention, SagasStuck:
+	case SagasAttention, SagasStuck, ParticipantHeld:
 		return Sagas
 	case GroupNew, GroupRegressed, RedriveHalted, RedriveWaiting:
 		return DeadLetters
@@ -140,6 +149,11 @@ func (c *Cause) Next() Step {
 		return Step{"enableWebhook", principal.SagasAdmin}
 	case WebhookFailing:
 		return Step{"testWebhook", principal.SagasAdmin}
+	case ParticipantHeld:
+		if c.Why == byPerson {
+			return Step{"releaseParticipant", principal.SagasAdmin}
+		}
+		return Step{"getParticipant", principal.SagasRead}
 	}
 	return Step{"getLeader", principal.JobsRead}
 }
@@ -200,6 +214,8 @@ func (c *Cause) Link() string {
 		return item("/workers")
 	case WebhookDisabled, WebhookFailing:
 		return item("/webhooks")
+	case ParticipantHeld:
+		return item("/participants")
 	}
 	return api + "/scheduler/leader"
 }

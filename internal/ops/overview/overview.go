@@ -103,7 +103,7 @@ func (o *Overview) Sort() {
 // gone wrong, and last unacknowledged errors: a backlog of them would push everything else off the screen.
 func (c *Cause) urgency() int {
 	switch c.Kind {
-	case SagasAttention, SagasStuck, NoLeader, SweepLate:
+	case SagasAttention, SagasStuck, ParticipantHeld, NoLeader, SweepLate:
 		return 0
 	case GroupNew:
 		return 2

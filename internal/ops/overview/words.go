@@ -37,6 +37,17 @@ func (c *Cause) step() string {
 	return c.Step
 }
 
+// waiting says how many sagas wait for a participant.
+func (c *Cause) waiting() string {
+	switch c.Wait {
+	case Count{}:
+		return ""
+	case Count{N: 1}:
+		return "; one saga waits"
+	}
+	return "; " + c.Wait.number() + " sagas wait"
+}
+
 // Summary describes the cause in one sentence.
 func (c *Cause) Summary() string {
 	sagas := c.of("saga", "sagas") + " of " + c.Name
@@ -91,6 +102,8 @@ func (c *Cause) Summary() string {
 		return fmt.Sprintf("Webhook %s is disabled%s", c.Name, c.withCode())
 	case WebhookFailing:
 		return fmt.Sprintf("Deliveries to webhook %s fail", c.Name)
+	case ParticipantHeld:
+		return fmt.Sprintf("Participant %s is held: %s%s", c.Name, c.Text, c.waiting())
 	case NoLeader:
 		return "No node leads the job runs"
 	}
@@ -143,6 +156,11 @@ func (c *Cause) Means() string {
 		return "Its receiver gets no events until it is enabled again; events since then can be sent again."
 	case WebhookFailing:
 		return "Skald retries, and disables the webhook in the end. Test it once the receiver is fixed."
+	case ParticipantHeld:
+		if c.Why == byPerson {
+			return "Nothing is sent to it until a person releases it. What waits spends no attempts, but deadlines count."
+		}
+		return "Skald makes one waiting call from time to time, and lets the others through once one succeeds."
 	case NoLeader:
 		return "No runs are created for slots, and lost runs are not detected. Start a node with the role scheduler."
 	}

@@ -200,3 +200,22 @@ WITH causes AS (
 	   AND (NOT h.enabled AND h.disabled_reason <> 'disabled by request' OR h.enabled AND h.failing_since IS NOT NULL)
 	 ORDER BY h.id LIMIT %[2]d
 )`)
+
+// participantCauses: participants that are held, those first that have been held longest. n are the sagas that wait.
+var participantCauses = causes(`
+WITH held AS MATERIALIZED (
+	SELECT p.name, p.reason, p.held_by, p.since FROM saga.participants p
+	 WHERE p.tenant_id = @tenant AND p.state = 'HELD' ORDER BY p.since, p.name LIMIT %[2]d
+), causes AS (
+	SELECT 'participant_held' AS kind,
+	       h.name,
+	       '' AS step,
+	       '' AS code,
+	       CASE WHEN h.held_by = '' THEN '' ELSE 'person' END AS why,
+	       left(h.reason, 200) AS text,
+	       h.name AS id,
+	       (SELECT count(*) FROM (SELECT FROM saga.parked w
+	         WHERE w.tenant_id = @tenant AND w.participant = h.name AND w.granted_at IS NULL LIMIT %[1]d) AS few) AS n,
+	       h.since
+	  FROM held h
+)`)

@@ -80,6 +80,8 @@ var causes = []wanted{
 	{"worker_lost", "Worker silent is silent", "detachWorker", "it no longer sends heartbeats"},
 	{"webhook_disabled", " is disabled (the endpoint answered 410 Gone)", "enableWebhook", "410 Gone"},
 	{"webhook_failing", "Deliveries to webhook ", "testWebhook", "failing"},
+	{"participant_held", "Participant card is held: anonymous holds it: maintenance; one saga waits", "releaseParticipant",
+		"Calls are held"},
 }
 
 // TestEachCauseIsFound makes each kind of trouble, finds it in the overview with the step that helps, and follows the
@@ -181,6 +183,8 @@ func (t trouble) sagas() {
 	for _, path := range []string{"/503", "/410"} {
 		t.made("POST", "/webhooks", object{"url": t.answers + path, "event_types": []string{"saga.*"}})
 	}
+	t.made("PUT", "/participants/card", object{"base_url": t.Participant + "/card"})
+	t.made("POST", "/participants/card/hold", object{"reason": "maintenance"})
 	step := func(name, action, undo string) object {
 		return object{"name": name, "action": object{"http": object{"url": t.Participant + action}},
 			"compensation": object{"http": object{"url": t.Participant + undo}}}
@@ -188,6 +192,7 @@ func (t trouble) sagas() {
 	for name, steps := range map[string][]any{
 		"refused":    {step("reserve", "/ok", "/503/undo"), step("charge", "/409/charge", "/ok")},
 		"unanswered": {step("reserve", "/503", "/ok")},
+		"held":       {step("charge", "/card/charges", "/ok")},
 	} {
 		t.made("POST", "/workflows", object{"name": name, "steps": steps, "compensation_retry": object{"max_attempts": 1},
 			"retry": object{"max_attempts": 9, "initial_interval_ms": 600000, "max_interval_ms": 600000}})

@@ -48,6 +48,8 @@ type id struct {
 // counted is what this node knows of its calls of one participant.
 type counted struct {
 	inFlight, waiting int
+	told              int // how many in flight the other nodes know of
+	toldAt            time.Time
 	latency           time.Duration // of late
 	last              time.Time     // a call ended
 	sums              []registry.Sum
@@ -213,6 +215,9 @@ func (g *Gate) Round(ctx context.Context) error {
 		}
 	}
 	now := g.cfg.Now()
+	if err := g.tell(ctx, now); err != nil {
+		return err
+	}
 	var due []*registry.Participant
 	limited, there := false, false
 	g.cfg.Known.Each(func(p *registry.Participant) {
@@ -272,11 +277,28 @@ func (g *Gate) take() (sums []registry.Sum) {
 		}
 		sums = append(sums, c.sums...)
 		c.sums, c.waiting = nil, c.waiting/2 // those that wait no longer were not told
-		if c.inFlight == 0 && g.cfg.Now().Sub(c.last) > lookAfter {
+		if c.inFlight == 0 && c.told == 0 && g.cfg.Now().Sub(c.last) > lookAfter {
 			delete(g.counts, key)
 		}
 	}
 	return sums
+}
+
+// tell stores how many calls are in flight, where that has changed.
+func (g *Gate) tell(ctx context.Context, now time.Time) error {
+	var flights []registry.Flight
+	g.mu.Lock()
+	for key, c := range g.counts {
+		if c.inFlight != c.told || c.inFlight > 0 && now.Sub(c.toldAt) >= registry.FlightTold {
+			flights = append(flights, registry.Flight{TenantID: key.tenant, Participant: key.name, InFlight: c.inFlight})
+			c.told, c.toldAt = c.inFlight, now
+		}
+	}
+	g.mu.Unlock()
+	if flights == nil {
+		return nil
+	}
+	return g.cfg.Store.Fly(ctx, g.cfg.Node, flights)
 }
 
 // called reports whether a call of p ended here within its window.

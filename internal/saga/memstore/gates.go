@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
@@ -34,6 +35,14 @@ func (m *memory) waits(ref saga.Ref, w parkedSaga) *saga.Saga {
 		return nil
 	}
 	return s
+}
+
+// waitsFor reports whether a saga waits for f's participant, or f names none.
+func (m *memory) waitsFor(ref saga.Ref, f saga.Filter) bool {
+	w, there := m.parked[ref]
+	s := m.sagas[ref]
+	return f.WaitsFor == "" || there && w.granted == nil && w.participant == f.WaitsFor && !s.State.Terminal() &&
+		s.NextCall() == w.call
 }
 
 // queue returns the sagas that wait for a participant, those first that have waited longest.
@@ -116,6 +125,7 @@ func (st *Participants) Decide(
 		if d.Verb(p.Gate.State) == registry.VerbHeld {
 			st.m.takeBack(p)
 		}
+		st.m.pass(p.TenantID, p.Name, present.Gate.State, &d.Gate, now)
 		present.Gate = d.Gate
 		present.Epoch++
 		st.m.participants[id] = copyParticipant(present)
@@ -131,6 +141,50 @@ func (st *Participants) Decide(
 		granted++
 	}
 	return granted, true, nil
+}
+
+// pass records what the change of a gate begins and ends, as part of it.
+func (m *memory) pass(tenant uuid.UUID, name string, before registry.State, after *registry.Gate, now time.Time) {
+	w, id := registry.PassageOf(before, after.State), nameID{tenant, name}
+	all := m.past[id]
+	present := len(all) > 0 && all[0].ReleasedAt.IsZero()
+	var over *registry.Past
+	switch {
+	case w.Outage:
+		all = append([]registry.Past{{HeldAt: after.Since, Reason: after.Reason, HeldBy: after.HeldBy}}, all...)
+		m.past[id] = all[:min(len(all), registry.Shown+1)]
+	case w.Release && present:
+		all[0].ReleasingAt, all[0].Waited = &now, max(all[0].Waited, int64(len(m.queue(tenant, name))))
+	case w.Released && present:
+		all[0].ReleasedAt = now
+		over = &all[0]
+	}
+	if e, ok := w.Event(tenant, name, after, over, operator.By{}, now); ok {
+		m.audit = append(m.audit, e)
+	}
+}
+
+// Past implements registry.Gates.
+func (st *Participants) Past(_ context.Context, tenant uuid.UUID, name string) ([]registry.Past, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	var over []registry.Past
+	for _, p := range st.m.past[nameID{tenant, name}] {
+		if !p.ReleasedAt.IsZero() && len(over) < registry.Shown {
+			over = append(over, p)
+		}
+	}
+	return over, nil
+}
+
+// Fly implements registry.Gates.
+func (st *Participants) Fly(_ context.Context, node string, flights []registry.Flight) error {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	for _, f := range flights {
+		st.m.flights[nodeFlight{node, nameID{f.TenantID, f.Participant}}] = f
+	}
+	return nil
 }
 
 // Take implements registry.Gates.
@@ -165,6 +219,11 @@ func (st *Participants) Figures(
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
 	f := registry.Figures{Codes: map[string]int64{}, Waiting: int64(len(st.m.queue(tenant, name)))}
+	for at, n := range st.m.flights {
+		if at.of == (nameID{tenant, name}) {
+			f.InFlight += int64(n.InFlight)
+		}
+	}
 	for i := range st.m.calls {
 		s := &st.m.calls[i]
 		if s.TenantID != tenant || s.Participant != name || s.Bucket.Before(since) {

@@ -16,7 +16,7 @@ func (st *Sagas) List(_ context.Context, tenant uuid.UUID, f saga.Filter) (page.
 	defer st.m.mu.Unlock()
 	var all []saga.Saga
 	for _, s := range st.m.sagas {
-		if s.Tenant.ID == tenant && f.Matches(s) && st.m.assigned(s.Ref(), f) &&
+		if s.Tenant.ID == tenant && f.Matches(s) && st.m.assigned(s.Ref(), f) && st.m.waitsFor(s.Ref(), f) &&
 			f.Fits(s, st.m.troubles[s.Ref()], st.m.currentStep(s)) {
 			all = append(all, copySaga(s))
 		}

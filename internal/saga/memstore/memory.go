@@ -51,8 +51,16 @@ type memory struct {
 	participants map[nameID]registry.Participant
 	parked       map[saga.Ref]parkedSaga
 	calls        []registry.Sum
+	past         map[nameID][]registry.Past // the last one first; one that is not over has no ReleasedAt
+	flights      map[nodeFlight]registry.Flight
 	hooks        map[uuid.UUID]*hook
 	publications map[string]*publication
+}
+
+// nodeFlight is a node and a participant.
+type nodeFlight struct {
+	node string
+	of   nameID
 }
 
 // parkedSaga is a saga's place at a gate.

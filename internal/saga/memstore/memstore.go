@@ -43,6 +43,7 @@ func New(now func() time.Time) *Store {
 		answers: map[keyID]answerRow{}, nodes: map[int64]*nodeRow{},
 		heads:        map[nameID]*head{},
 		participants: map[nameID]registry.Participant{}, parked: map[saga.Ref]parkedSaga{},
+		past: map[nameID][]registry.Past{}, flights: map[nodeFlight]registry.Flight{},
 		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
 	return &Store{

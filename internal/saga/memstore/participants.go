@@ -83,6 +83,7 @@ func (st *Participants) Put(_ context.Context, p registry.Participant, epoch int
 		st.m.takeBack(&p)
 	}
 	if there {
+		st.m.pass(p.TenantID, p.Name, present.Gate.State, &p.Gate, p.UpdatedAt)
 		p.CreatedAt, p.CreatedBy = present.CreatedAt, present.CreatedBy
 	}
 	st.m.participants[id] = copyParticipant(p)
@@ -100,8 +101,11 @@ func (st *Participants) Delete(_ context.Context, tenant uuid.UUID, name string,
 	case version != 0 && version != present.Version:
 		return registry.Stale(name, present.Version)
 	}
-	delete(st.m.participants, nameID{tenant, name})
 	now := st.m.now().Truncate(time.Microsecond)
+	open := registry.Gate{State: registry.Open, Reason: "the participant was deleted"}
+	st.m.pass(tenant, name, present.Gate.State, &open, now)
+	delete(st.m.participants, nameID{tenant, name})
+	delete(st.m.past, nameID{tenant, name})
 	for ref, w := range st.m.parked {
 		if ref.Tenant == tenant && w.participant == name {
 			delete(st.m.parked, ref)

@@ -69,12 +69,27 @@ func (s *Sum) Count(o *saga.Outcome, let bool, now time.Time) {
 	}
 }
 
+// Flight is how many calls of a participant a node has in flight.
+type Flight struct {
+	TenantID    uuid.UUID
+	Participant string
+	InFlight    int
+}
+
+// Nodes tell what they have in flight when it changes, and again after FlightTold; what they told is
+// believed for FlightKept.
+const (
+	FlightTold = 5 * time.Second
+	FlightKept = 15 * time.Second
+)
+
 // Figures are the calls of a participant within the last hour.
 type Figures struct {
 	Calls, Failed int64
 	Codes         map[string]int64
 	Latencies     [Slowest + 1]int64
 	Waiting       int64 // sagas that wait for it
+	InFlight      int64 // calls, over all nodes
 }
 
 // Percentile returns the latency below which a share of the calls stayed, as the end of its class; 0:

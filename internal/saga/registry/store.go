@@ -46,6 +46,8 @@ type Gates interface {
 	Rows
 	// Count adds what a node has counted.
 	Count(ctx context.Context, node string, sums []Sum) error
+	// Fly records how many calls a node has in flight.
+	Fly(ctx context.Context, node string, flights []Flight) error
 	// Look returns what all nodes have counted of a participant until now, and whether sagas wait for
 	// it.
 	Look(ctx context.Context, p *Participant, now time.Time) (Seen, error)
@@ -57,8 +59,10 @@ type Gates interface {
 	Take(ctx context.Context, of saga.Ref, participant string, call saga.CallID) (bool, error)
 	// Wait returns at which participant a saga waits, nil: at none.
 	Wait(ctx context.Context, of saga.Ref) (*Wait, error)
-	// Figures returns the calls of a participant since a time.
+	// Figures returns the calls of a participant since a time, and what waits and is in flight now.
 	Figures(ctx context.Context, tenant uuid.UUID, name string, since time.Time) (Figures, error)
+	// Past returns the last times in which a participant was held, at most Shown, the last one first.
+	Past(ctx context.Context, tenant uuid.UUID, name string) ([]Past, error)
 	// Sweep removes what waits no longer, gives back grants that were not used, and removes counts of
 	// calls that are older than an hour.
 	Sweep(ctx context.Context) error

@@ -58,6 +58,13 @@ func toAPI(p *registry.Participant) api.Participant {
 	return out
 }
 
+func releaseOf(p *registry.Past) api.ParticipantOutagePast {
+	return api.ParticipantOutagePast{
+		HeldAt: p.HeldAt, Reason: p.Reason, HeldBy: httpkit.UnlessEmpty(p.HeldBy), ReleaseBeganAt: p.ReleasingAt,
+		ReleasedAt: p.ReleasedAt, LastedMS: p.ReleasedAt.Sub(p.HeldAt).Milliseconds(), Waited: p.Waited,
+	}
+}
+
 func figuresOf(f *registry.Figures) *api.ParticipantFigures {
 	out := &api.ParticipantFigures{Calls: f.Calls, Failed: f.Failed, ByCode: f.Codes}
 	if f.Calls > 0 {

@@ -64,8 +64,13 @@ func (s *Handlers) GetParticipant(ctx context.Context, in api.GetParticipantRequ
 	if err != nil {
 		return nil, err
 	}
+	past, err := s.Gates.Past(ctx, p.TenantID, p.Name)
+	if err != nil {
+		return nil, err
+	}
 	out := a.Body.(api.Participant)
-	out.Waiting, out.LastHour = &f.Waiting, figuresOf(&f)
+	out.Waiting, out.InFlight, out.LastHour = &f.Waiting, &f.InFlight, figuresOf(&f)
+	out.LastReleases = httpkit.Each(past, releaseOf)
 	a.Body = out
 	return a, nil
 }

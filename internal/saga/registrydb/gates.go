@@ -17,13 +17,12 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
+	"github.com/skald-saga/skald/internal/saga/sagadb"
 )
 
-// sameCall holds for a parked row p and its saga s if the saga's next call is still the one that
-// waits. A saga that has moved on, or is driven or suspended, is let through by nothing.
-const sameCall = `s.state = p.state AND s.current_step = p.step AND s.step_attempt = p.attempt AND s.completed_at IS NULL`
-
-const stillWaits = sameCall + ` AND s.lease_owner IS NULL AND s.suspended_at IS NULL AND s.next_run_at > now()`
+// stillWaits holds for a parked row p and its saga s if the saga waits at the gate. One that has moved
+// on, or is driven or suspended, is let through by nothing.
+const stillWaits = sagadb.SameCall + ` AND s.lease_owner IS NULL AND s.suspended_at IS NULL AND s.next_run_at > now()`
 
 const ofItsSaga = `JOIN saga.saga_states s ON s.id = p.saga_id AND s.tenant_id = p.tenant_id`
 
@@ -153,6 +152,9 @@ func (st *Participants) Decide(
 					return err
 				}
 			}
+			if err := pass(ctx, tx, p.TenantID, p.Name, p.Gate.State, &after.Gate, now); err != nil {
+				return err
+			}
 		}
 		stored = true
 		if d.Grants == 0 {
@@ -219,6 +221,11 @@ func (st *Participants) Figures(
 		 WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NULL`, tenant, name); err != nil {
 			return err
 		}
+		if err := tx.GetContext(ctx, &f.InFlight, `SELECT coalesce(sum(in_flight), 0) FROM saga.participant_flights
+		 WHERE tenant_id = $1 AND participant = $2 AND at > now() - $3 * interval '1 second'`, tenant, name,
+			registry.FlightKept.Seconds()); err != nil {
+			return err
+		}
 		rows, err := tx.QueryContext(ctx, `SELECT calls, failed, codes, latencies FROM saga.participant_calls
 		 WHERE tenant_id = $1 AND participant = $2 AND bucket >= $3`, tenant, name, since)
 		if err != nil {
@@ -257,8 +264,9 @@ var sweeps = []string{
 	`DELETE FROM saga.parked p
 	  WHERE (p.granted_at < now() - interval '1 minute' OR p.granted_at IS NULL)
 	    AND NOT EXISTS (SELECT FROM saga.saga_states s WHERE s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` +
-		sameCall + `)`,
+		sagadb.SameCall + `)`,
 	`DELETE FROM saga.participant_calls WHERE bucket < now() - interval '65 minutes'`,
+	`DELETE FROM saga.participant_flights WHERE at < now() - interval '1 minute'`,
 }
 
 // Sweep implements registry.Gates.

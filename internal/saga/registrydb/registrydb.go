@@ -1,6 +1,6 @@
 // Package registrydb stores participants with a name in PostgreSQL, and their gates.
 //
-// Files, each on top of those before it: tables, gates, registrydb.
+// Files, each on top of those before it: tables, past, gates, registrydb.
 package registrydb
 
 import (
@@ -122,6 +122,9 @@ func (st *Participants) Put(ctx context.Context, p registry.Participant, epoch i
 					return err
 				}
 			}
+			if err := pass(ctx, tx, p.TenantID, p.Name, present.Gate.State, &p.Gate, p.UpdatedAt); err != nil {
+				return err
+			}
 		}
 		return auditdb.Tell(ctx, tx, st.db.NewID(), p.TenantID, p.UpdatedAt, operator.Participant, p.Name, verb,
 			before, p.Audited(), detailOf(&p, verb))
@@ -185,8 +188,14 @@ func (st *Participants) Delete(ctx context.Context, tenant uuid.UUID, name strin
 		if version != 0 && version != present.Version {
 			return registry.Stale(name, present.Version)
 		}
+		open, now := registry.Gate{State: registry.Open, Reason: "the participant was deleted"}, st.db.Clock.Now()
+		if err := pass(ctx, tx, tenant, name, present.Gate.State, &open, now); err != nil {
+			return err
+		}
 		for _, text := range []string{
 			`DELETE FROM saga.participants WHERE tenant_id = $1 AND name = $2`,
+			`DELETE FROM saga.participant_outages WHERE tenant_id = $1 AND participant = $2`,
+			`DELETE FROM saga.participant_flights WHERE tenant_id = $1 AND participant = $2`,
 			`DELETE FROM saga.participant_calls WHERE tenant_id = $1 AND participant = $2`,
 			freeParked,
 		} {
@@ -194,7 +203,7 @@ func (st *Participants) Delete(ctx context.Context, tenant uuid.UUID, name strin
 				return err
 			}
 		}
-		return auditdb.Tell(ctx, tx, st.db.NewID(), tenant, st.db.Clock.Now(), operator.Participant, name, "delete",
+		return auditdb.Tell(ctx, tx, st.db.NewID(), tenant, now, operator.Participant, name, "delete",
 			present.Audited(), nil, nil)
 	}))
 }

@@ -138,7 +138,7 @@ func filterOf(p api.ListSagasParams) (f saga.Filter, none bool, err error) {
 		WorkflowName: httpkit.Text(p.WorkflowName), CorrelationID: httpkit.Text(p.CorrelationID),
 		InitiatedBy: httpkit.Text(p.InitiatedBy),
 		TraceID:     httpkit.Text(p.TraceID), BusinessKey: httpkit.Text(p.BusinessKey), NeedsAttention: p.NeedsAttention,
-		Assignee:  httpkit.Text(p.Assignee),
+		Assignee: httpkit.Text(p.Assignee), WaitsFor: httpkit.Text(p.WaitsFor),
 		KeyPrefix: httpkit.Text(p.BusinessKeyPrefix), CorrelationPrefix: httpkit.Text(p.CorrelationIDPrefix),
 	}
 	if p.Status != nil || p.State != nil || p.Lifecycle != nil || p.Active != nil {
@@ -201,8 +201,12 @@ func checkErrorFilters(p api.ListSagasParams, f *saga.Filter) error {
 		return httpkit.BadParameter("step", "required_with",
 			"needs workflow_name or definition_id too: names of steps belong to a workflow")
 	}
+	archived := p.Archived != nil && *p.Archived
+	if f.WaitsFor != "" && archived {
+		return httpkit.BadParameter("waits_for", "excluded", "cannot be combined with archived=true: no archived saga waits")
+	}
 	for name, asked := range map[string]bool{"error_code": f.ErrorCode != "", "step": f.Step != ""} {
-		if asked && p.Archived != nil && *p.Archived {
+		if asked && archived {
 			return httpkit.BadParameter(name, "excluded",
 				"cannot be combined with archived=true: archived sagas are not indexed by their errors; use state and ended_from")
 		}

@@ -156,8 +156,6 @@ func archived(tenant uuid.UUID, f saga.Filter) (from string, w sagaWhere) {
 	return from, w
 }
 
-var insertRestored = postgres.Named(insertEvents, theEvents)
-
 // Restore implements saga.Archive. The idempotency key and the event are stored in
 // the transaction that moves the saga, or not at all.
 func (st *Sagas) Restore(ctx context.Context, r saga.Restoration) error {
@@ -181,7 +179,7 @@ func (st *Sagas) restore(ctx context.Context, r saga.Restoration) (restored bool
 		if err := addEvent(st.db, event, &r.Event); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, insertRestored.Text, insertRestored.Args(event)...); err != nil {
+		if _, err := tx.ExecContext(ctx, insertBatch.Text, insertBatch.Args(event)...); err != nil {
 			return err
 		}
 		if r.Key == nil {

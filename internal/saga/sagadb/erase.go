@@ -57,7 +57,7 @@ func EraseEvents(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, sagas []uui
 			return 0, err
 		}
 	}
-	if _, err := tx.ExecContext(ctx, insertRestored.Text, insertRestored.Args(batch)...); err != nil {
+	if _, err := tx.ExecContext(ctx, insertBatch.Text, insertBatch.Args(batch)...); err != nil {
 		return 0, err
 	}
 	var erased int

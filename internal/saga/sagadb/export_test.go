@@ -89,5 +89,5 @@ var HotSagaStatements = map[string]string{
 	"saga_commit_onward": commitOnward.Text, "saga_commit_driven": commitDriven.Text,
 	"saga_claim": claimSagas,
 	"saga_load":  loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs,
-	"saga_restored": insertRestored.Text,
+	"saga_restored": insertOne.Text,
 }

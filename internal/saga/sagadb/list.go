@@ -80,7 +80,8 @@ func orderOf(f saga.Filter) string {
 
 // inOnePart reports whether selectSagas returns one query.
 func inOnePart(f saga.Filter) bool {
-	return f.UpdatedFrom.IsZero() && (f.EndedFrom.IsZero() || f.Sort == saga.ByEnd) && !f.OfError()
+	return f.UpdatedFrom.IsZero() && (f.EndedFrom.IsZero() || f.Sort == saga.ByEnd) && !f.OfError() &&
+		(f.WaitsFor == "" || f.Assignee != "")
 }
 
 // countSagas returns the query for a total. Up to a bound it reads as the list does:
@@ -113,7 +114,18 @@ func selectSagas(tenant uuid.UUID, f saga.Filter, columns, tail string) (parts [
 	if f.Assignee != "" {
 		from, w := assigned("saga.saga_states", tenant, f)
 		w.ofError(tenant, f)
+		w.waits(f.WaitsFor)
 		add(from, w)
+		return parts, args
+	}
+	if f.WaitsFor != "" {
+		from, few := waiting(tenant, f)
+		few.ofError(tenant, f)
+		add(from, few)
+		many := sagaWhere{Where: postgres.Where{Args: args, Few: true}}
+		many.manyWait(tenant, f)
+		many.ofError(tenant, f)
+		add("saga.saga_states", many)
 		return parts, args
 	}
 	table := "saga.saga_states"

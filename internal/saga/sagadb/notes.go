@@ -81,7 +81,7 @@ func (st *Sagas) putNote(ctx context.Context, n *saga.Noted) (put bool, err erro
 		if err := addEvent(st.db, event, &n.Event); err != nil {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, insertRestored.Text, insertRestored.Args(event)...)
+		_, err = tx.ExecContext(ctx, insertBatch.Text, insertBatch.Args(event)...)
 		return err
 	})
 	return put && err == nil, err

@@ -8,7 +8,7 @@
 // trail_archive.go where old ones go.
 //
 // Files, each on top of those before it: trail_write, sealing, tables, states,
-// idempotency_keys, business_key, conditions, list, archive, trail, claim, changes, onward, commit,
+// idempotency_keys, business_key, conditions, waits, list, archive, trail, claim, changes, onward, commit,
 // steer, workflows, jobs, notes, read, series, attempts, calls, create, decide, erase, errors,
 // letters, neglected, ownership, parked, retention, sagas, sealed, statistics, storage,
 // trail_archive, trail_chain.

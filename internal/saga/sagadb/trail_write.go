@@ -1,11 +1,13 @@
 package sagadb
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jmoiron/sqlx"
 
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/postgres"
@@ -75,6 +77,21 @@ func (b *eventBatch) add(e *saga.AuditEvent) (err error) {
 	b.Add(&b.row)
 	return err
 }
+
+// PutEvent stores an event of no saga in the transaction of what it tells of.
+func PutEvent(ctx context.Context, tx *sqlx.Tx, e *saga.AuditEvent) error {
+	digest := e.Digest()
+	row := eventRow{data: e.Data}
+	row.AuditEvent, row.Stored = *e, digest[:]
+	_, err := tx.ExecContext(ctx, insertOne.Text, insertOne.Args(eventTable.Row(&row))...)
+	return err
+}
+
+var insertOne = postgres.Named(`INSERT INTO saga.audit_events (`+eventTable.Inserted()+`)
+ VALUES (`+eventTable.Values("e")+`)`, theEvents)
+
+// insertBatch inserts events in a transaction of the writers' connections.
+var insertBatch = postgres.Named(insertEvents, theEvents)
 
 // errorDoc returns a saga's error as JSON, nil for none.
 func errorDoc(e *saga.Error) ([]byte, error) {

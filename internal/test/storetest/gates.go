@@ -1,12 +1,14 @@
 package storetest
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
@@ -20,6 +22,8 @@ var gates = []contract{
 	{"a gate that is held again takes back what was let through", gateHeldAgain},
 	{"what nodes count is summed from the times that count", gateCounts},
 	{"a saga is due when its participant is deleted", gateDeleted},
+	{"an outage is recorded from its hold to its opening, with one event for each", gateOutage},
+	{"the sagas that wait for a participant are listed", gateListed},
 }
 
 // parked stores a saga that waits at a gate.
@@ -252,17 +256,149 @@ func gateCounts(f *fixture) {
 	if diff := cmp.Diff(want, seen); diff != "" {
 		f.t.Errorf("seen (-want +got):\n%s", diff)
 	}
+	for node, n := range map[string]int{"a": 3, "b": 1} {
+		of := registry.Flight{TenantID: f.tenant.ID, Participant: "card", InFlight: n}
+		for _, flights := range [][]registry.Flight{{{TenantID: of.TenantID, Participant: "card", InFlight: 9}}, {of}} {
+			if err := f.Participants.Fly(f.t.Context(), node, flights); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+	}
 	got, err := f.Participants.Figures(f.t.Context(), f.tenant.ID, "card", now.Add(-time.Hour))
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	figures := registry.Figures{Calls: 30, Failed: 12, Codes: map[string]int64{"http_500": 9, "timeout": 3}}
+	figures := registry.Figures{Calls: 30, Failed: 12, InFlight: 4, Codes: map[string]int64{"http_500": 9, "timeout": 3}}
 	figures.Latencies[3], figures.Latencies[registry.Slowest] = 27, 3
 	if diff := cmp.Diff(figures, got); diff != "" {
 		f.t.Errorf("figures (-want +got):\n%s", diff)
 	}
 	if p := got.Percentile(0.5); p != 8*time.Millisecond {
 		f.t.Errorf("half of the calls within %s", p)
+	}
+}
+
+// decided stores a decision that two nodes have made of what they saw, and returns the participant after it.
+func (f *fixture) decided(p registry.Participant, to registry.Gate) registry.Participant {
+	f.t.Helper()
+	d := registry.Decision{Gate: to, Changed: true}
+	for i, want := range []bool{true, false} {
+		_, stored, err := f.Participants.Decide(f.t.Context(), &p, d, to.Since)
+		if err != nil || stored != want {
+			f.t.Fatalf("decision %d: stored %t, %v", i, stored, err)
+		}
+	}
+	p.Gate, p.Epoch = to, p.Epoch+1
+	return p
+}
+
+func gateOutage(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	f.put(f.party("stock"), 0)
+	at := func(seconds time.Duration) time.Time { return p.CreatedAt.Add(seconds * time.Second) }
+	gate := func(s registry.State, seconds time.Duration, why string) registry.Gate {
+		return registry.Gate{State: s, Since: at(seconds), CountedFrom: at(seconds), Reason: why}
+	}
+	f.parked("card")
+	f.parked("card")
+	f.parked("stock")
+	for _, g := range []registry.Gate{
+		gate(registry.Held, 1, "it failed"), gate(registry.Releasing, 5, "a canary succeeded"),
+		gate(registry.Held, 6, "it failed again"), gate(registry.Releasing, 9, "a canary succeeded"),
+		gate(registry.Open, 11, "what waited was let through"),
+	} {
+		p = f.decided(p, g)
+	}
+	held := p.Hold("ann", "maintenance", at(20))
+	f.put(held, p.Epoch)
+	again := held.Hold("bob", "longer", at(25)) // it is held already
+	f.put(again, held.Epoch)
+	began := at(9)
+	want := []registry.Past{{
+		HeldAt: at(1), Reason: "it failed", ReleasingAt: &began, ReleasedAt: at(11), Waited: 2,
+	}}
+	past, err := f.Participants.Past(f.t.Context(), f.tenant.ID, "card")
+	if diff := cmp.Diff(want, past); diff != "" || err != nil {
+		f.t.Errorf("%v; outages (-want +got):\n%s", err, diff)
+	}
+	if err := f.Participants.Delete(f.t.Context(), f.tenant.ID, "card", 0); err != nil {
+		f.t.Fatal(err)
+	}
+	if past, err := f.Participants.Past(f.t.Context(), f.tenant.ID, "card"); len(past) != 0 || err != nil {
+		f.t.Errorf("a deleted participant has %v, %v", past, err)
+	}
+	f.Settle(f.t)
+	var events []string
+	got, _, err := f.Trail.Feed(f.t.Context(), f.tenant.ID, trail.Position{},
+		trail.EventFilter{Types: []saga.AuditType{saga.ParticipantHeld, saga.ParticipantReleased}}, 50)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range got {
+		e := &got[i]
+		digest := e.Digest()
+		if e.SagaID != uuid.Nil || e.Participant() != "card" || e.Altered || !slices.Equal(digest[:], e.Stored) {
+			f.t.Errorf("%s %s of saga %s, altered %t", e.Type, e.Data, e.SagaID, e.Altered)
+		}
+		var data struct{ Reason string }
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			f.t.Error(err)
+		}
+		events = append(events, string(e.Type)+": "+data.Reason)
+	}
+	told := []string{
+		"participant.held: it failed", "participant.held: it failed again",
+		"participant.released: what waited was let through", "participant.held: ann holds it: maintenance",
+		"participant.released: the participant was deleted",
+	}
+	if diff := cmp.Diff(told, events); diff != "" {
+		f.t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func gateListed(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	granted, moved, a, b := f.parked("card"), f.parked("card"), f.parked("card"), f.parked("card")
+	f.parked("stock")
+	if err := f.commit(f.apply(moved, saga.CancelRequested{By: "bob"}))[0]; err != nil {
+		f.t.Fatal(err)
+	}
+	if f.let(&p, 1) != 1 {
+		f.t.Fatal("none was let through")
+	}
+	_ = granted
+	list := func(filter saga.Filter) (ids []uuid.UUID) {
+		f.t.Helper()
+		filter.WaitsFor, filter.Limit, filter.Total = "card", 10, true
+		found, err := f.Sagas.List(f.t.Context(), f.tenant.ID, filter)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for i := range found.Items {
+			ids = append(ids, found.Items[i].ID)
+		}
+		if found.Total != int64(len(ids)) {
+			f.t.Errorf("%d of a total of %d", len(ids), found.Total)
+		}
+		return ids
+	}
+	for name, filter := range map[string]saga.Filter{
+		"all": {Ascending: true}, "of a workflow": {Ascending: true, WorkflowName: a.WorkflowName},
+		"in a state": {Ascending: true, States: []saga.State{saga.Running}},
+	} {
+		// The canceled one makes another call now, or will: it may be listed until it has turned.
+		got := slices.DeleteFunc(list(filter), func(id uuid.UUID) bool { return id == moved.ID })
+		if !slices.Equal(got, []uuid.UUID{a.ID, b.ID}) {
+			f.t.Errorf("%s: %v, want %s and %s", name, got, a.ID, b.ID)
+		}
+	}
+	if got := list(saga.Filter{States: []saga.State{saga.Completed}}); got != nil {
+		f.t.Errorf("completed ones wait: %v", got)
+	}
+	if got := list(saga.Filter{Assignee: "ann"}); got != nil {
+		f.t.Errorf("assigned ones wait: %v", got)
 	}
 }
 

@@ -149,6 +149,17 @@ type eventList struct {
 	Recent string // the URL of the end
 }
 
+// Participant is the name of the participant that an event is about; "": it is about a saga.
+func (*eventList) Participant(e client.AuditEvent) string {
+	var of struct {
+		Participant string `json:"participant"`
+	}
+	if e.SagaID == uuid.Nil {
+		_ = json.Unmarshal(e.EventData, &of)
+	}
+	return of.Participant
+}
+
 var eventFilters = []web.Filter{
 	{Name: "event_type", Label: "Type", Hint: "saga.started"}, {Name: "workflow_name", Label: "Workflow"},
 	{Name: "saga_id", Label: "Saga"}, {Name: "actor", Label: "Actor"}, {Name: "trace_id", Label: "Trace"},

@@ -37,6 +37,7 @@ var sagaFilters = []sagaFilter{
 	{web.Filter{Name: "correlation_id_prefix", Label: "Correlation begins with"}, viewed},
 	{web.Filter{Name: "initiated_by", Label: "Initiated by"}, 0},
 	{web.Filter{Name: "assignee", Label: "Assignee"}, 0},
+	{web.Filter{Name: "waits_for", Label: "Waits for participant", Hint: "card"}, 0},
 	{web.Filter{Name: "trace_id", Label: "Trace"}, 0},
 	{web.Filter{Name: "definition_id", Label: "Version", Hint: "order@3"}, 0},
 	{web.Filter{Name: "created_from", Label: "Created from", Hint: "-24h", Time: true}, always},

@@ -167,6 +167,7 @@ var signs = map[client.OverviewCauseKind]web.Badge{
 	client.OverviewCauseKindWorkerLost:         {Shape: "◌", Word: "silent", Tone: "undo"},
 	client.OverviewCauseKindWebhookDisabled:    {Shape: "■", Word: "disabled", Tone: "bad"},
 	client.OverviewCauseKindWebhookFailing:     {Shape: "▲", Word: "failing", Tone: "undo"},
+	client.OverviewCauseKindParticipantHeld:    {Shape: "■", Word: "held", Tone: "bad"},
 	client.OverviewCauseKindNoLeader:           {Shape: "■", Word: "no leader", Tone: "bad"},
 	client.OverviewCauseKindSweepLate:          {Shape: "◷", Word: "late", Tone: "bad"},
 }
@@ -178,6 +179,7 @@ var steps = map[string]string{
 	"resumeRedrive": "Open redrive", "approveRedrive": "Open redrive",
 	"rerunJobRun": "Run again", "detachWorker": "Open worker", "enableWebhook": "Open webhook",
 	"testWebhook": "Open webhook", "getLeader": "See leader",
+	"getParticipant": "Open participant", "releaseParticipant": "Open participant",
 }
 
 // bulkSteps are the operations that help with one saga, as bulk actions.
@@ -225,6 +227,7 @@ func pageOf(link string) string {
 // pagesOf are the pages of operations, those of longer paths first. An archived letter has the page of a letter.
 var pagesOf = []struct{ api, ui string }{
 	{"/api/v1/sagas/bulk/", "/ui/sagas/bulk/"}, {"/api/v1/sagas", "/ui/sagas"}, {"/api/v1/workflows", "/ui/workflows"},
+	{"/api/v1/participants", "/ui/participants"},
 	{"/api/v1/job-runs/bulk", "/ui/run-bulks"}, {"/api/v1/job-runs", "/ui/runs"}, {"/api/v1/workers", "/ui/workers"},
 	{"/api/v1/job-definitions", "/ui/jobs"}, {"/api/v1/webhooks", "/ui/webhooks"},
 	{"/api/v1/dlq/groups/", "/ui/dlq/groups/"}, {"/api/v1/dlq/groups", "/ui/dlq"},

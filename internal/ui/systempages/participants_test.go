@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"testing"
 
+	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
@@ -23,5 +24,15 @@ func TestAParticipantIsHeldAndReleasedByAPerson(t *testing.T) {
 	s.act("/ui/participants/card/release", url.Values{"rate": {"fast"}}, 400)
 	s.act("/ui/participants/card/release", url.Values{"rate": {"2.5"}, "reason": {"done"}}, 303)
 	s.get("/ui/participants/card", 200, "released it")
+	s.act("/ui/participants/card/hold", url.Values{"reason": {"again"}}, 303)
+	s.get("/ui/", 200, "Participant card is held: ", "holds it: again", "/ui/participants/card")
+	s.get("/ui/sagas?waits_for=card", 200, "No sagas match")
+	s.act("/ui/participants/card/release", url.Values{}, 303)
+	patience.Until(t, "the release to end", func() bool {
+		_, doc := s.Call(t, "GET", "/participants/card", nil)
+		return doc["state"] == "OPEN"
+	})
+	s.get("/ui/participants/card", 200, "Calls are made", "holds it: &lt;script&gt;", "<td>0</td>")
+	s.get("/ui/audit/events?event_type=participant.held", 200, "participant.held", "/ui/participants/card")
 	s.get("/ui/participants/nobody", 404)
 }

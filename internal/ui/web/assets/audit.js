@@ -13,8 +13,10 @@ function add(event) {
   for (const cell of row.querySelectorAll('[data-of]')) cell.textContent = { ...event, state, actor: event.actor_name ?? event.actor }[cell.dataset.of] ?? '';
   row.querySelector('[data-of=actor]').title = event.actor ?? '';
   const link = row.querySelector('a');
-  link.href = `${base}/ui/sagas/${encodeURIComponent(event.saga_id)}${tenant ? `?tenant=${encodeURIComponent(tenant)}` : ''}`;
-  link.firstChild.textContent = `${event.saga_id.slice(0, 4)}…${event.saga_id.slice(-6)}`;
+  const participant = /^[0-]+$/.test(event.saga_id) && event.event_data?.participant;
+  const page = participant ? `participants/${encodeURIComponent(participant)}` : `sagas/${encodeURIComponent(event.saga_id)}`;
+  link.href = `${base}/ui/${page}${tenant ? `?tenant=${encodeURIComponent(tenant)}` : ''}`;
+  link.firstChild.textContent = participant || `${event.saga_id.slice(0, 4)}…${event.saga_id.slice(-6)}`;
   const body = document.querySelector('#events tbody');
   body.querySelector('.empty')?.closest('tr').remove();
   body.append(row);

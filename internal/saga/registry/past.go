@@ -1,0 +1,72 @@
+package registry
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/strictjson"
+)
+
+// Past is a time in which a participant was held, from the hold of an open gate to its next opening.
+type Past struct {
+	HeldAt      time.Time
+	Reason      string     // why it was held first
+	HeldBy      string     // the person who held it first; "": Skald did
+	ReleasingAt *time.Time // when its last release began
+	ReleasedAt  time.Time
+	Waited      int64 // how many waited when its release began, at most
+}
+
+// Shown is how many times a participant shows in which it was held.
+const Shown = 10
+
+// Passage is what a change of a gate begins and ends.
+type Passage struct {
+	Holds    bool // calls are held that were made, or let through, before
+	Outage   bool // with that, an outage begins
+	Release  bool // what waits is let through from now on
+	Released bool // the outage is over: all calls are made
+}
+
+// PassageOf returns what a change from one gate to another begins and ends. The gate of a participant that is
+// deleted opens.
+func PassageOf(before, after State) Passage {
+	return Passage{
+		Holds: after == Held && before != Held, Outage: after == Held && before == Open,
+		Release: after == Releasing && before != Releasing, Released: after == Open && before != Open,
+	}
+}
+
+// Event returns the audit event of a passage; ok is false if it has none. It concerns no saga: its
+// data name the participant. past is the outage, of a Released one.
+func (w Passage) Event(
+	tenant uuid.UUID, name string, after *Gate, past *Past, by operator.By, now time.Time,
+) (e saga.AuditEvent, ok bool) {
+	data := map[string]any{"participant": name, "reason": after.Reason}
+	e = saga.AuditEvent{
+		TenantID: tenant, Type: saga.ParticipantHeld, StepIndex: saga.NoStep, At: now,
+		Old: saga.NoState, New: saga.NoState, Actor: by.Actor, RequestID: by.RequestID,
+	}
+	if by.ActorName != "" {
+		data["actor_name"] = by.ActorName
+	}
+	switch {
+	case w.Holds:
+		if after.HeldBy != "" {
+			data["held_by"] = after.HeldBy
+		}
+	case w.Released:
+		e.Type = saga.ParticipantReleased
+		if past != nil {
+			data["held_at"], data["held_because"], data["waited"] = past.HeldAt.UTC(), past.Reason, past.Waited
+			data["lasted_ms"] = now.Sub(past.HeldAt).Milliseconds()
+		}
+	default:
+		return e, false
+	}
+	e.Data, _ = strictjson.Encode(data) // texts, times and numbers: it cannot fail
+	return e, true
+}
