@@ -2109,6 +2109,10 @@ type DeadLetter struct {
 	// Fingerprint Identifies the kind of error; letters with the same fingerprint form a group.
 	Fingerprint string `json:"fingerprint"`
 
+	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
+	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	Gate *GateWait `json:"gate,omitempty"`
+
 	// Generation How often its lineage was redriven and came back.
 	Generation int `json:"generation"`
 
@@ -3089,6 +3093,10 @@ type Delivery struct {
 	EventID   *string `json:"event_id,omitempty"`
 	EventType string  `json:"event_type"`
 
+	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
+	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	Gate *GateWait `json:"gate,omitempty"`
+
 	// ID The `webhook-id` of every attempt.
 	ID            openapi_types.UUID `json:"id"`
 	LastAttemptAt *time.Time         `json:"last_attempt_at,omitempty"`
@@ -3420,6 +3428,24 @@ type ForceInput struct {
 	// Reason Recorded in the audit trail.
 	Reason      string `json:"reason"`
 	RequestedBy *Label `json:"requested_by,omitempty"`
+}
+
+// GateWait The gate of the participant that the URL belongs to, while it is not open: nothing is
+// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+type GateWait struct {
+	// NextCanaryAt When the next canary is due; absent unless Skald holds the participant.
+	NextCanaryAt *time.Time `json:"next_canary_at,omitempty"`
+	Participant  string     `json:"participant"`
+
+	// Since Since when the gate is in this state.
+	Since time.Time `json:"since"`
+
+	// State `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
+	// it. `RELEASING`: waiting calls are made in waves.
+	State ParticipantState `json:"state"`
+
+	// Summary What is waited for and why, as a sentence.
+	Summary string `json:"summary"`
 }
 
 // GroupDiscardInput Same as in `RedriveInput`.
@@ -5170,6 +5196,13 @@ type Participant struct {
 	// Waiting In the answer to a read of one: how many sagas wait for it;
 	// `GET /sagas?waits_for={name}` lists them.
 	Waiting *int64 `json:"waiting,omitempty"`
+
+	// WaitingLetters In the answer to a read of one: how many dead letters wait for it whose turn to be
+	// retried had come. Those of a redrive are counted as far as it has reached them.
+	WaitingLetters *int64 `json:"waiting_letters,omitempty"`
+
+	// WaitingWebhooks In the answer to a read of one: how many webhooks with deliveries wait for it.
+	WaitingWebhooks *int64 `json:"waiting_webhooks,omitempty"`
 }
 
 // ParticipantFigures In the answer to a read of one: its calls that ended within the last hour, over all nodes.
@@ -7503,6 +7536,10 @@ type Webhook struct {
 
 	// FailingSince Time of the first failure since the last success.
 	FailingSince *time.Time `json:"failing_since,omitempty"`
+
+	// Gate The gate of the participant that the URL belongs to, while it is not open: nothing is
+	// sent, and no attempt is spent, before its turn has come. Absent if nothing waits there.
+	Gate *GateWait `json:"gate,omitempty"`
 
 	// GivenUp Number of consecutive deliveries that failed permanently; absent if there
 	// are none.

@@ -324,7 +324,9 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 		Webhooks: httpapi.Webhooks{
 			Store: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(n.policy, n.cfg.Webhooks.AllowHTTP),
 		},
-		Participants: httpapi.Participants{Store: n.participants, Gates: n.participants, Changed: n.participantChangedHere},
+		Participants: httpapi.Participants{
+			Store: n.participants, Gates: n.participants, Held: n.gate.Held, Changed: n.participantChangedHere,
+		},
 		Access: httpapi.Access{Keys: n.keys, Sessions: n.sessions, Development: n.checker == nil, Tenant: tenant.Tenant{
 			ID:     n.cfg.Tenant.DefaultID,
 			Region: n.cfg.Tenant.DefaultRegion,

@@ -102,6 +102,7 @@ func (n *node) newLetters() (*letters, error) {
 		Redrives:  n.deadLetters.redrives,
 		Drivers:   drivers,
 		Forbidden: l.topics.Forbidden,
+		Gate:      n.gate,
 		Now:       n.now,
 		Log:       n.opt.Log,
 		Poll:      d.PollInterval, Lease: d.Lease, Batch: d.Batch, Upkeep: n.letterUpkeep(),

@@ -40,6 +40,7 @@ func (n *node) newNotices() (*notices, error) {
 		Queue:       n.stores.hooks,
 		Trail:       n.trail,
 		Send:        out.sender.Send,
+		Gate:        n.gate,
 		Now:         n.now,
 		NewID:       newID,
 		Log:         log,

@@ -31,7 +31,7 @@ type Result struct {
 	Outcome    AttemptOutcome
 	Error      string // unless Acknowledged
 	StatusCode int
-	RetryAfter time.Duration // the target's Retry-After; 0: none
+	RetryAfter time.Duration // the target's Retry-After, or how far ahead a letter waits at a gate; 0: none
 	Written    *Position
 	StartedAt  time.Time
 	EndedAt    time.Time
@@ -45,6 +45,8 @@ type Result struct {
 	// sent. It does not count, and there is no automatic retry, because only a person can
 	// change this.
 	TooLarge bool
+	// Unreached means that no connection could be made, so nothing was sent.
+	Unreached bool
 	// Fault is set for Withdrawn only: what prevents the retry until someone changes
 	// it; nil: an outage.
 	Fault *fault.Error
@@ -148,7 +150,7 @@ func (d *decision) driveEnded(e DriveEnded) {
 		d.to(Pending, RetryWithdraw)
 		again := *p
 		again.AutoRetry = p.AutoRetry || drive.Due // it is still to be retried: a policy holds it, and may release it
-		l.NextRetryAt = l.nextRetry(&again, failures, d.m)
+		l.NextRetryAt = later(l.nextRetry(&again, failures, d.m), r.RetryAfter, d.m)
 	case r.TooLarge:
 		d.to(Pending, RetryWithdraw)
 	default:

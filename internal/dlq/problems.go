@@ -22,6 +22,9 @@ var (
 	CodeStale = Problems.Add("DLQ_VERSION_CONFLICT", "The dead letter has changed",
 		"If-Match named another version than the current one of the dead letter, its group, its topic's policy, "+
 			"or the redrive. Read it again, and repeat the request if it still applies.", 412)
+	CodeTargetHeld = Problems.Add("DLQ_TARGET_HELD", "The target is held",
+		"The target belongs to a participant whose gate is not open. The letter is retried once the participant is "+
+			"released, if it has a `next_retry_at`; a redrive waits for that as well.", 409)
 	CodeKeyBlocked = Problems.Add("DLQ_KEY_BLOCKED", "An older letter with the same key is open",
 		"The topic is ordered, and an older dead letter with the same key waits or is being retried. `detail` "+
 			"names it: resolve that one first.", 409)

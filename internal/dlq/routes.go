@@ -19,6 +19,17 @@ type Routes struct {
 	// Forbidden reports whether letters must never be sent to a topic, because what is written there
 	// comes back as a letter (invariant D6); nil: none.
 	Forbidden func(topic string) bool
+	// Gate returns the participant at whose gate letters for a target wait now; "": they need not wait. Nil: there
+	// are no gates.
+	Gate func(tenant uuid.UUID, to *Target) (participant string)
+}
+
+// GateOf returns the participant at whose gate letters for a target wait now; "": they need not wait.
+func (w Routes) GateOf(tenant uuid.UUID, to *Target) string {
+	if w.Gate == nil || to.Kind != ToHTTP {
+		return ""
+	}
+	return w.Gate(tenant, to)
 }
 
 // Reaches reports whether targets of a kind are configured.

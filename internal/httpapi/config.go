@@ -120,6 +120,9 @@ type Webhooks struct {
 type Participants struct {
 	Store registry.Store
 	Gates registry.Gates
+	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is, or there is none. The
+	// field may be nil: letters and webhooks then wait at no gate.
+	Held func(tenant uuid.UUID, url string) *registry.Participant
 	// Changed is called after each change of one.
 	Changed func()
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access/accessapi"
@@ -95,6 +96,14 @@ func New(cfg Config) (http.Handler, error) {
 	return http.HandlerFunc(s.serve), nil
 }
 
+// gate returns the gate at which calls of a URL wait, nil if they need not wait.
+func (s *server) gate(tenant uuid.UUID, url string) *api.GateWait {
+	if s.cfg.Participants.Held == nil {
+		return nil
+	}
+	return registryapi.GateWait(s.cfg.Participants.Held(tenant, url), s.cfg.Now())
+}
+
 // assemble gives the handlers of each subject what they need.
 func (s *server) assemble() {
 	cfg := &s.cfg
@@ -107,7 +116,7 @@ func (s *server) assemble() {
 	s.audited = &audited{Kit: s.kit, Sagas: of.Store, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
-		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint}
+		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint, Gate: s.gate}
 	s.parties = &parties{Kit: s.kit, Participants: cfg.Participants.Store, Gates: cfg.Participants.Gates,
 		CheckEndpoint: of.CheckParticipant, Changed: cfg.Participants.Changed}
 	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview, Loops: cfg.Loops})
@@ -118,6 +127,7 @@ func (s *server) assemble() {
 	if q := cfg.DeadLetters; q != nil {
 		s.letters = &letters{
 			Kit: s.kit, DeadLetters: *q, CheckEndpoint: cfg.Webhooks.CheckEndpoint, LetterSchema: s.contract.letter,
+			Gate: s.gate,
 		}
 		s.sagas.Actions, s.audited.Actions, s.audited.VerifyActions = q.Actions, q.Actions, q.VerifyActions
 	}

@@ -5,10 +5,15 @@ import (
 	"encoding/json"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/httpkit"
 )
+
+// gateOf returns the gate at which calls of a URL wait, nil if they need not wait.
+type gateOf func(tenant uuid.UUID, url string) *api.GateWait
 
 // letterView selects the parts of a letter that are shown.
 type letterView struct {
@@ -16,6 +21,7 @@ type letterView struct {
 	raw     bool     // the payload's bytes, even when it is JSON or text
 	redact  []string // members of payloads that are never shown
 	held    dlq.Hold // that of its topic
+	gate    gateOf
 }
 
 func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
@@ -53,6 +59,10 @@ func toAPILetter(l *dlq.Letter, v letterView) api.DeadLetter {
 		if by == dlq.HeldByRedrive {
 			out.HeldByRedrive = &l.CollectedBy
 		}
+	}
+	if v.gate != nil && l.Status == dlq.Pending && l.Target.Kind == dlq.ToHTTP && l.ArchivedAt == nil &&
+		(l.NextRetryAt != nil || l.CollectedBy != uuid.Nil) {
+		out.Gate = v.gate(l.TenantID, l.Target.URL)
 	}
 	actions := l.Actions()
 	if l.ArchivedAt != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/google/uuid"
 
+	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/dlq"
@@ -65,4 +66,6 @@ type Handlers struct {
 	// LetterSchema is the schema of a pushed letter. It defines which texts of an imported one
 	// are cleaned.
 	LetterSchema *openapi3.Schema
+	// Gate returns the gate at which calls of a URL wait, nil if they need not wait; nil: there are no gates.
+	Gate func(tenant uuid.UUID, url string) *api.GateWait
 }

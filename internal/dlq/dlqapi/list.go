@@ -82,7 +82,7 @@ func (s *Handlers) listLetters(ctx context.Context, topic string, params any, p 
 		Pagination: httpkit.Pagination(asked, found, (*dlq.Letter).Place)}
 	for i := range found.Items {
 		l := &found.Items[i]
-		view := letterView{content: full}
+		view := letterView{content: full, gate: s.Gate}
 		if full || l.Scheduled() {
 			policy, err := policies(ctx, l.OriginalTopic)
 			if err != nil {
@@ -121,7 +121,7 @@ func (s *Handlers) GetDeadLetter(ctx context.Context, in api.GetDeadLetterReques
 		with[what] = true
 	}
 	shown := toAPILetter(&l, letterView{content: true, raw: with[api.GetDeadLetterParamsIncludeRaw],
-		redact: p.Redact, held: p.Held})
+		redact: p.Redact, held: p.Held, gate: s.Gate})
 	if with[api.GetDeadLetterParamsIncludeAttempts] {
 		attempts, err := s.Letters.Attempts(ctx, tenant, l.ID)
 		if err != nil {

@@ -36,6 +36,9 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		if err != nil {
 			return nil, err
 		}
+		if held := s.atGate(&l, claim.Target); held != nil {
+			return nil, s.withCurrentState(work, held, &l)
+		}
 		if httpkit.DryRun(work) {
 			return s.wouldRetry(work, &l, claim)
 		}
@@ -48,6 +51,18 @@ func (s *Handlers) RetryDeadLetter(ctx context.Context, in api.RetryDeadLetterRe
 		}
 	}
 	return nil, httpkit.KeepsChanging("dead letter")
+}
+
+// atGate returns why a letter must not be sent to a target now, which is nil for its own.
+func (s *Handlers) atGate(l *dlq.Letter, to *dlq.Target) error {
+	at := l.Destination(to)
+	if s.Gate == nil || at.Kind != dlq.ToHTTP {
+		return nil
+	}
+	if g := s.Gate(l.TenantID, at.URL); g != nil {
+		return fault.New(fault.Conflict, dlq.CodeTargetHeld, "%s", g.Summary)
+	}
+	return nil
 }
 
 // wouldRetry answers a dry run with a letter as the retry would begin: what comes of it is up to the target.

@@ -228,7 +228,11 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 	before *flight) (under *flight, full bool, n int, err error) {
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
-	batch, err := r.cfg.Redrives.TakeItems(call, a, r.Routes(), r.cfg.Lease, p.limit)
+	waits := ""
+	batch, err := r.cfg.Redrives.TakeItems(call, a, r.routes(&waits), r.cfg.Lease, p.limit)
+	if err == nil && len(batch) == 0 && waits != "" && r.waits.due(a.ID, reportEvery) {
+		err = r.cfg.Redrives.Waits(call, a.TenantID, a.ID, waits)
+	}
 	cancel()
 	if err != nil {
 		return nil, false, 0, fmt.Errorf("take letters: %w", err)
@@ -258,6 +262,22 @@ func (r *Redriver) take(ctx, drives context.Context, a dlq.Redrive, p *pace,
 		return nil, full, len(batch), r.storeEnds(drives, a.ID, f)
 	}
 	return f, full, len(batch), nil
+}
+
+// routes returns the targets that this node can reach, and remembers in held which participant keeps letters.
+func (r *Redriver) routes(held *string) dlq.Routes {
+	routes := r.Routes()
+	if r.cfg.Gate != nil {
+		routes.Gate = func(tenant uuid.UUID, to *dlq.Target) string {
+			p := r.cfg.Gate.Held(tenant, to.URL)
+			if p == nil {
+				return ""
+			}
+			*held = "the participant " + p.Name + ", which is " + p.Gate.Sentence(r.cfg.Now())
+			return p.Name
+		}
+	}
+	return routes
 }
 
 // storeEnds waits for a batch in flight, and stores its ends.

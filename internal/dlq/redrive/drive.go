@@ -11,8 +11,10 @@ import (
 
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/failpoint"
+	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // driveOptions are a redrive's settings for driving its letters.
@@ -25,6 +27,7 @@ type driveOptions struct {
 	after    <-chan struct{}
 	claimed  time.Time // the time before the claim was sent
 	redrive  uuid.UUID // the redrive of the letters; zero: none
+	byHand   bool      // a person waits for the answer
 	progress *progress // counts results as they arrive; nil: not counted
 }
 
@@ -36,7 +39,7 @@ func (r *Redriver) drive(ctx context.Context, batch []dlq.Drive, as driveOptions
 	if as.after != nil {
 		<-as.after
 	}
-	d := &handoverBatch{r: r, batch: batch, held: held, redrive: as.redrive, progress: as.progress,
+	d := &handoverBatch{r: r, batch: batch, held: held, redrive: as.redrive, byHand: as.byHand, progress: as.progress,
 		passed: make([]uuid.UUID, len(batch))}
 	results := r.send(ctx, d, policies, as)
 	held.stop()
@@ -156,13 +159,18 @@ func (r *Redriver) sendInTurn(ctx context.Context, at *handoverBatch, kind dlq.T
 					results[i] = r.withdrawn("the node stopped before it was sent")
 				} else if at.paused(i) {
 					results[i] = r.withdrawn(notYet)
-				} else if why, err := handovers.Do(context.WithoutCancel(ctx), i); err != nil {
-					results[i] = r.withdrawn(notNoted)
-				} else if why != "" {
-					results[i] = r.withdrawn(why)
+				} else if turn, waits := r.turn(ctx, at, i); waits != nil {
+					results[i] = *waits
 				} else {
-					results[i] = r.sendTo(ctx, kind, at, []int{i})[0]
-					at.heard(i, &results[i])
+					if why, err := handovers.Do(context.WithoutCancel(ctx), i); err != nil {
+						results[i] = r.withdrawn(notNoted)
+					} else if why != "" {
+						results[i] = r.withdrawn(why)
+					} else {
+						results[i] = r.sendTo(ctx, kind, at, []int{i})[0]
+						at.heard(i, &results[i])
+					}
+					turn.Left(heardOf(&results[i]))
 				}
 			}
 		})
@@ -193,6 +201,44 @@ func (r *Redriver) sendTo(ctx context.Context, kind dlq.TargetKind, at *handover
 		out[i] = r.withdrawn("target kind not configured: " + string(kind))
 	}
 	return out
+}
+
+// turn asks the gate of a letter's target for its call; result is not nil if it must not be made.
+func (r *Redriver) turn(ctx context.Context, at *handoverBatch, i int) (t registry.Turn, result *dlq.Result) {
+	d := &at.batch[i]
+	if r.cfg.Gate == nil || d.To.Kind != dlq.ToHTTP {
+		return t, nil
+	}
+	if at.byHand {
+		if p := r.cfg.Gate.Held(d.TenantID, d.To.URL); p != nil {
+			held := r.withdrawn(p.WaitsAt(r.cfg.Now()))
+			held.Fault = fault.New(fault.Conflict, dlq.CodeTargetHeld, "%s", held.Error)
+			return t, &held
+		}
+	}
+	c := registry.Caller{TenantID: d.TenantID, Kind: registry.Letter, ID: d.ID}
+	if at.redrive != uuid.Nil {
+		c.Kind, c.Redrive = registry.Item, at.redrive
+	}
+	for until := time.Now().Add(busyFor); ; {
+		t = r.cfg.Gate.Turn(ctx, c, d.To.URL)
+		switch {
+		case t.Waits != nil:
+			waits := r.withdrawn(t.Waits.WaitsAt(r.cfg.Now()))
+			if at.redrive == uuid.Nil {
+				waits.RetryAfter = farLook(r.cfg.Jitter())
+			}
+			return t, &waits
+		case t.Busy == 0:
+			return t, nil
+		case !time.Now().Add(t.Busy).Before(until) || !loop.Sleep(ctx, t.Busy):
+			busy := r.withdrawn("as many calls of its target's participant were in flight as may be")
+			if at.redrive == uuid.Nil {
+				busy.RetryAfter = t.Busy
+			}
+			return t, &busy
+		}
+	}
 }
 
 func (r *Redriver) withdrawn(why string) dlq.Result {

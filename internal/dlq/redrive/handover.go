@@ -106,6 +106,7 @@ type handoverBatch struct {
 	batch    []dlq.Drive
 	held     *holding
 	redrive  uuid.UUID // zero: no redrive
+	byHand   bool      // a person waits for the answer
 	progress *progress // nil: not counted
 
 	mu     sync.Mutex

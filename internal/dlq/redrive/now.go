@@ -32,7 +32,7 @@ func (r *Redriver) Now(ctx context.Context, c dlq.Claim) (dlq.Finish, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), max(r.cfg.Lease, storing))
 	defer cancel()
-	ends, ok := r.drive(ctx, []dlq.Drive{claimed}, driveOptions{claimed: asked})
+	ends, ok := r.drive(ctx, []dlq.Drive{claimed}, driveOptions{claimed: asked, byHand: true})
 	if !ok {
 		return dlq.Finish{}, failpoint.ErrInjected
 	}

@@ -45,6 +45,7 @@ type Config struct {
 	// Forbidden reports whether a topic is never driven to, because ingestion reads it and
 	// the record would come back as a letter (invariant D6); nil: none is.
 	Forbidden func(topic string) bool
+	Gate      Gate // in front of the participants that HTTP targets belong to; nil: there is none
 	Now       func() time.Time
 	Jitter    func() float64   // in [0,1); loop.Chance
 	NewID     func() uuid.UUID // UUIDv7
@@ -105,6 +106,7 @@ type Redriver struct {
 	wakes map[string]chan struct{} // by loop that looks for work
 	turns turns
 	told  loop.Complaints
+	waits reports // of redrives that wait at a gate
 }
 
 // New returns a Redriver that does nothing automatically until Run.

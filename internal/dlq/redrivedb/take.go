@@ -53,6 +53,9 @@ func (st *Redrives) TakeItems(ctx context.Context, r dlq.Redrive, routes dlq.Rou
 		if err := t.look(ctx); err != nil {
 			return err
 		}
+		if err := t.stand(ctx); err != nil {
+			return err
+		}
 		var err error
 		if drives, err = t.claim(ctx); err != nil {
 			return err
@@ -76,6 +79,7 @@ type taking struct {
 	allowance float64
 	n         int // how many letters may be taken
 	choice    dlq.Choice
+	parked    map[string][]string // letters that are to wait at gates, by participant
 }
 
 // scanRunning reads the row of lockRunning.
@@ -149,7 +153,9 @@ SELECT i.seq,
 	                '` + string(dlq.Elsewhere) + `')
 	  FROM dlq.dlq_messages o WHERE ` + dlqdb.OlderOfKey + ` ORDER BY o.seq LIMIT 1) END,
        (SELECT d.id ` + dlqdb.CollectedBy + `
-	       AND d.id <> $2 AND (d.started_at, d.id) < ($4, $2) AND d.state` + postgres.Among(dlq.Ahead) + ` LIMIT 1)
+	       AND d.id <> $2 AND (d.started_at, d.id) < ($4, $2) AND d.state` + postgres.Among(dlq.Ahead) + ` LIMIT 1),
+       (SELECT w.granted_at IS NOT NULL FROM saga.gate_waits w
+         WHERE w.tenant_id = $1 AND w.kind = 'item' AND w.id = i.message_id AND w.redrive_id = $2)
   FROM (SELECT w.seq, w.message_id FROM dlq.dlq_redrive_items w
          WHERE w.tenant_id = $1 AND w.redrive_id = $2 AND ` + waiting("w.state") + ` ORDER BY w.seq LIMIT $3) AS i
   LEFT JOIN dlq.dlq_messages m ON m.tenant_id = $1 AND m.id = i.message_id
@@ -161,12 +167,14 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 		return nil, err
 	}
 	var all []dlq.Candidate
+	t.parked = nil
 	err = postgres.EachRow(rows, func() error {
 		var c dlq.Candidate
 		var target []byte
 		var behind sql.NullString
+		var let sql.NullBool // it waits at a gate, and whether it was let through
 		err := rows.Scan(&c.Seq, &c.LetterID, &c.Status, &c.Topic, &c.Key, &target, &behind,
-			postgres.ScanOr(&c.Other, uuid.Nil))
+			postgres.ScanOr(&c.Other, uuid.Nil), &let)
 		if err != nil {
 			return err
 		}
@@ -177,6 +185,12 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 		}
 		c.To = l.Destination(t.r.Target)
 		c.Paused = t.r.Pauses.Hold(&c.To, t.at)
+		if at := t.routes.GateOf(t.r.TenantID, &c.To); at != "" && !let.Bool {
+			c.Paused = true
+			if !let.Valid {
+				t.park(at, c.LetterID)
+			}
+		}
 		if t.r.Order == dlq.PerKey {
 			c.Key, err = t.open(c.LetterID, c.Key)
 		}
@@ -184,6 +198,32 @@ func (t *taking) candidates(ctx context.Context, limit int) ([]dlq.Candidate, er
 		return err
 	})
 	return all, err
+}
+
+func (t *taking) park(participant string, letter uuid.UUID) {
+	if t.parked == nil {
+		t.parked = map[string][]string{}
+	}
+	t.parked[participant] = append(t.parked[participant], letter.String())
+}
+
+// standItems gives letters of a redrive their places at a gate, in the order of the redrive.
+const standItems = `
+INSERT INTO saga.gate_waits AS w (tenant_id, kind, id, redrive_id, participant, parked_at)
+SELECT $1, 'item', l.id, $2, $3, clock_timestamp() + l.place * interval '1 microsecond'
+  FROM unnest($4::uuid[]) WITH ORDINALITY AS l (id, place)
+ON CONFLICT (tenant_id, kind, id) DO UPDATE
+   SET redrive_id = excluded.redrive_id, participant = excluded.participant, parked_at = excluded.parked_at,
+       granted_at = NULL`
+
+// stand stores which letters wait at gates from now on.
+func (t *taking) stand(ctx context.Context) error {
+	for participant, letters := range t.parked {
+		if _, err := t.tx.ExecContext(ctx, standItems, t.r.TenantID, t.r.ID, participant, pq.Array(letters)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // keys returns which keys have a letter in flight or a failed one, for the order per_key.

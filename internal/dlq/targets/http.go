@@ -140,8 +140,9 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOv
 	}
 	res, repeated, err := h.client.Send(req, d.Send.Payload)
 	if err != nil {
-		r.Outcome, r.Error = h.failed(ctx, d, err)
+		r.Outcome, r.Error, r.Unreached = h.failed(ctx, d, err)
 		if repeated {
+			r.Unreached = false
 			r.Outcome = dlq.Uncertain // the first transmission may have arrived
 		}
 		return
@@ -171,32 +172,34 @@ func (h *HTTP) request(ctx context.Context, d *dlq.Drive, carried *dlq.CarriedOv
 // failed describes an error for the tenant, without addresses: those are for the
 // operator and go to the log. If it failed before the request was written, the letter
 // has certainly not arrived.
-func (h *HTTP) failed(ctx context.Context, d *dlq.Drive, err error) (dlq.AttemptOutcome, string) {
+func (h *HTTP) failed(
+	ctx context.Context, d *dlq.Drive, err error,
+) (outcome dlq.AttemptOutcome, words string, unreached bool) {
 	log := h.cfg.Log.With(slog.String("letter_id", d.ID.String()), slog.Int("attempt", d.Number))
 	var denied *egress.Denied
 	var lookup *net.DNSError
 	var dial *net.OpError
 	var call *url.Error
-	outcome, words := dlq.Uncertain, "the connection failed"
+	outcome, words = dlq.Uncertain, "the connection failed"
 	switch {
 	case errors.As(err, &denied):
 		outcome, words = dlq.FailedDrive, "the egress policy does not allow the address"
 		log.WarnContext(ctx, "egress denied", slog.Any("error", denied))
 	case errors.As(err, &lookup):
-		outcome, words = dlq.FailedDrive, "the host name cannot be resolved"
+		outcome, words, unreached = dlq.FailedDrive, "the host name cannot be resolved", true
 	case egress.Rejected(err) != "":
-		outcome, words = dlq.FailedDrive, "the TLS handshake failed: "+egress.Rejected(err)
+		outcome, words, unreached = dlq.FailedDrive, "the TLS handshake failed: "+egress.Rejected(err), true
 	case egress.RefusedUs(err):
 		words = "the TLS handshake failed: the target rejected Skald's client certificate, or requires one and got none"
 	case errors.As(err, &dial) && dial.Op == "dial":
-		outcome, words = dlq.FailedDrive, "no connection could be made"
+		outcome, words, unreached = dlq.FailedDrive, "no connection could be made", true
 	case ctx.Err() != nil:
 		words = "the node stopped before there was an answer"
 	case errors.As(err, &call) && call.Timeout():
 		words = "no answer in time"
 	}
 	log.DebugContext(ctx, "sending a dead letter failed", slog.Any("error", err))
-	return outcome, words
+	return outcome, words, unreached
 }
 
 // typeOf guesses the content type of the payload.

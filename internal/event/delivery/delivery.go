@@ -21,6 +21,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/cloudevent"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/loop"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // Config of the loop. Queue, Trail, Send, Now, NewID and Log are required; for other
@@ -29,7 +30,9 @@ type Config struct {
 	Queue webhook.Queue
 	Trail trail.Trail
 	// Send makes one attempt. It must return promptly when its context ends.
-	Send  func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome
+	Send func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome
+	// Gate stands in front of the participants that endpoints belong to; nil: there is none.
+	Gate  Gate
 	Now   func() time.Time
 	NewID func() uuid.UUID
 	Log   *slog.Logger
@@ -199,9 +202,19 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 		}
 		// A claim is not canceled when the node stops: deliveries that were claimed but not
 		// sent would wait for their lease to expire.
+		turn, waits := l.turn(ctx, &w.Subscription)
+		if waits {
+			return more
+		}
+		if turn.Let {
+			limit = 1
+		}
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 		claimed, err := l.Queue.Claim(call, &w.Subscription, l.Now(), l.Lease, limit)
 		cancel()
+		if err != nil || len(claimed) == 0 {
+			turn.Left(nil)
+		}
 		if err != nil {
 			l.warn(ctx, "cannot claim deliveries", err)
 			return false
@@ -212,7 +225,7 @@ func (l *deliverer) serve(ctx, sends context.Context, w *webhook.Work) (more boo
 		var all sync.WaitGroup
 		failures := make([]bool, len(claimed))
 		for i := range claimed {
-			all.Go(func() { failures[i] = !l.attempt(sends, &w.Subscription, &claimed[i]) })
+			all.Go(func() { failures[i] = !l.attempt(sends, &w.Subscription, &claimed[i], turn) })
 		}
 		all.Wait()
 		for _, failed := range failures {
@@ -257,9 +270,12 @@ func (l *deliverer) read(ctx context.Context, w *webhook.Work) (more bool, err e
 	return true, err
 }
 
-// attempt sends one delivery and stores the outcome; false after a failure.
-func (l *deliverer) attempt(ctx context.Context, s *webhook.Subscription, d *webhook.Delivery) bool {
-	o := l.Send(ctx, s, d)
+// attempt sends one delivery and stores the outcome; false after a failure. turn is the one that was
+// let through, if it was.
+func (l *deliverer) attempt(
+	ctx context.Context, s *webhook.Subscription, d *webhook.Delivery, turn registry.Turn,
+) bool {
+	o := l.send(ctx, s, d, turn)
 	store, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)
 	defer cancel()
 	m := webhook.Moment{Now: l.Now(), Jitter: loop.Chance(), NewID: l.NewID}

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/gate"
 	"github.com/skald-saga/skald/internal/saga/memstore"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -35,6 +36,7 @@ type world struct {
 	inFlight map[string]int
 	most     map[string]int // concurrent attempts, by URL
 	results  map[string]int
+	gate     *gate.Gate
 }
 
 func newWorld(t *testing.T) *world {
@@ -78,6 +80,17 @@ func (w *world) subscribe(url string, types ...string) webhook.Subscription {
 	return s
 }
 
+// deliveries returns those of a webhook.
+func (w *world) deliveries(s webhook.Subscription) []webhook.Delivery {
+	w.t.Helper()
+	all := webhook.Filter{Request: page.Request[uuid.UUID]{Limit: 100}}
+	found, err := w.store.Webhooks.Deliveries(w.t.Context(), tenantID, s.ID, all)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return found.Items
+}
+
 // happen creates n sagas, with one event each.
 func (w *world) happen(n int) {
 	w.t.Helper()
@@ -96,7 +109,7 @@ func (w *world) node() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		delivery.Run(ctx, delivery.Config{
+		cfg := delivery.Config{
 			Queue:    w.store.Webhooks,
 			Trail:    w.store.Trail,
 			Send:     w.send,
@@ -104,7 +117,11 @@ func (w *world) node() (stop func()) {
 			Log:      slog.New(slog.NewTextHandler(io.Discard, nil)),
 			NewID:    func() uuid.UUID { return uuid.Must(uuid.NewV7()) },
 			Observer: delivery.Observer{Attempted: func(r string) { w.mu.Lock(); defer w.mu.Unlock(); w.results[r]++ }},
-		})
+		}
+		if w.gate != nil {
+			cfg.Gate = w.gate
+		}
+		delivery.Run(ctx, cfg)
 	}()
 	return func() { cancel(); <-done }
 }

@@ -62,7 +62,7 @@ func (s *Sender) Close() { s.client.Close() }
 func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.Delivery) webhook.Outcome {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, http.NoBody)
 	if err != nil {
-		return webhook.Outcome{Error: "the URL cannot be used"}
+		return webhook.Outcome{Error: "the URL cannot be used", Unsendable: true}
 	}
 	now := s.now()
 	var signatures []string
@@ -70,7 +70,7 @@ func (s *Sender) Send(ctx context.Context, to *webhook.Subscription, d *webhook.
 		signatures = append(signatures, webhooks.Sign(key, d.ID.String(), now, d.Body))
 	}
 	if signatures == nil {
-		return webhook.Outcome{Error: "the webhook has no signing secret: rotate its secret"}
+		return webhook.Outcome{Error: "the webhook has no signing secret: rotate its secret", Unsendable: true}
 	}
 	req.Header.Set("Content-Type", cloudevent.MediaType)
 	req.Header.Set("User-Agent", s.agent)
@@ -110,5 +110,5 @@ func (s *Sender) failed(ctx context.Context, d *webhook.Delivery, err error) web
 	}
 	s.log.DebugContext(ctx, "webhook attempt failed", slog.String("webhook_id", d.WebhookID.String()),
 		slog.String("delivery_id", d.ID.String()), slog.Int("attempt", d.Attempt), slog.Any("error", err))
-	return webhook.Outcome{Error: words}
+	return webhook.Outcome{Error: words, Unsendable: denied != nil}
 }

@@ -27,7 +27,7 @@ func (s *Handlers) ListWebhooks(ctx context.Context, in api.ListWebhooksRequestO
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: api.WebhookList{
-		Webhooks:   httpkit.Each(found.Items, toAPIListed),
+		Webhooks:   httpkit.Each(found.Items, s.listed),
 		Pagination: httpkit.Pagination(asked, found, func(s *webhook.Listed) uuid.UUID { return s.ID }),
 	}}, nil
 }
@@ -50,8 +50,19 @@ func (s *Handlers) ListWebhookDeliveries(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
+	w, err := s.Webhooks.Get(ctx, req.Tenant.ID, in.WebhookID)
+	if err != nil {
+		return nil, err
+	}
+	at := s.gate(w.TenantID, w.URL)
 	return httpkit.Answer{Status: http.StatusOK, Body: api.DeliveryList{
-		Deliveries: httpkit.Each(found.Items, toAPIDelivery),
+		Deliveries: httpkit.Each(found.Items, func(d *webhook.Delivery) api.Delivery {
+			out := toAPIDelivery(d)
+			if d.Status == webhook.Pending {
+				out.Gate = at
+			}
+			return out
+		}),
 		Pagination: httpkit.Pagination(asked, found, func(d *webhook.Delivery) uuid.UUID { return d.ID }),
 	}}, nil
 }
@@ -65,7 +76,15 @@ func (s *Handlers) GetWebhookDelivery(ctx context.Context,
 	if err != nil {
 		return nil, err
 	}
-	return httpkit.Answer{Status: http.StatusOK, Body: toAPIDelivery(&d)}, nil
+	out := toAPIDelivery(&d)
+	if d.Status == webhook.Pending {
+		w, err := s.Webhooks.Get(ctx, d.TenantID, d.WebhookID)
+		if err != nil {
+			return nil, err
+		}
+		out.Gate = s.gate(w.TenantID, w.URL)
+	}
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // RedeliverWebhookDelivery makes a delivery due again.
@@ -115,9 +134,9 @@ func deliveryAccepted(d *webhook.Delivery) httpkit.Answer {
 	}
 }
 
-func toAPIListed(s *webhook.Listed) api.Webhook {
-	out := toAPIWebhook(&s.Subscription)
-	out.Pending, out.OldestPendingAt = &s.Pending, s.Oldest
+func (s *Handlers) listed(w *webhook.Listed) api.Webhook {
+	out := toAPIWebhook(&w.Subscription)
+	out.Pending, out.OldestPendingAt, out.Gate = &w.Pending, w.Oldest, s.gate(w.TenantID, w.URL)
 	return out
 }
 

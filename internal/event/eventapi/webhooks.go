@@ -80,7 +80,11 @@ func (s *Handlers) GetWebhook(ctx context.Context, in api.GetWebhookRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	return webhookAnswer(sub, nil), nil
+	a := webhookAnswer(sub, nil)
+	out := a.Body.(api.Webhook)
+	out.Gate = s.gate(sub.TenantID, sub.URL)
+	a.Body = out
+	return a, nil
 }
 
 // changeWebhook reads a webhook, decides, and stores the decision; it starts again when the webhook

@@ -35,6 +35,8 @@ type Outcome struct {
 	Status     int           // of the response; 0: none
 	Error      string        // why there is no response, as shown to the tenant; "" with a Status
 	RetryAfter time.Duration // requested by the response; 0: not
+	// Unsendable means that Skald did not even try, for want of a secret or by the rules for egress.
+	Unsendable bool
 	// Abandoned means that this node ended the attempt for its own reasons. It is repeated
 	// immediately, and does not count against the endpoint or the delivery.
 	Abandoned bool

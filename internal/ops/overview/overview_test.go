@@ -39,6 +39,18 @@ func TestCausesAreOrderedByUrgencyThenAgeTimesCount(t *testing.T) {
 	}
 }
 
+func TestAHeldParticipantSaysHowManyWait(t *testing.T) {
+	for n, want := range map[int]string{
+		0: "", 1: "; one saga waits", 18: "; 18 sagas wait", overview.Most + 1: "; more than 1,000 sagas wait",
+	} {
+		c := overview.Cause{Kind: overview.ParticipantHeld, Name: "card", Text: "62 % of 210 calls failed in 30 s"}
+		c.Counted(n)
+		if got := c.Summary(); got != "Participant card is held: 62 % of 210 calls failed in 30 s"+want || c.Count.N != 1 {
+			t.Errorf("%d: %q, counted %d", n, got, c.Count.N)
+		}
+	}
+}
+
 // TestEveryCauseSaysWhatHelps compares the next steps with the contract.
 func TestEveryCauseSaysWhatHelps(t *testing.T) {
 	contract, err := os.ReadFile("../../../openapi.yaml")

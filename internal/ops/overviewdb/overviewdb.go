@@ -39,8 +39,8 @@ func (*Store) Missing() []overview.Part { return nil }
 func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Overview, err error) {
 	var definitions int
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
-		for _, part := range [][]*postgres.Statement{{sagaCauses, participantCauses}, {groupCauses, redriveCauses}, {runCauses, workerCauses},
-			{webhookCauses}} {
+		for _, part := range [][]*postgres.Statement{{sagaCauses, participantCauses}, {groupCauses, redriveCauses},
+			{runCauses, workerCauses}, {webhookCauses}} {
 			for _, s := range part {
 				found, err := causeTable.All(tx.QueryContext(ctx, s.Text, s.Args(postgres.Values{tenant})...))
 				if err != nil {

@@ -99,6 +99,43 @@ func (g *Gate) Enter(ctx context.Context, c *saga.Call, call saga.CallID, mayHav
 	return engine.Entry{Leave: func(o *saga.Outcome) { g.ended(p, o, granted) }}
 }
 
+// Held returns the participant that a URL belongs to if its gate is not open; nil: it is open, or there is none.
+func (g *Gate) Held(tenant uuid.UUID, url string) *registry.Participant {
+	if p := g.cfg.Known.Of(tenant, url); p != nil && p.Gate.State != registry.Open {
+		return p
+	}
+	return nil
+}
+
+// Turn asks for a call that no saga makes.
+func (g *Gate) Turn(ctx context.Context, c registry.Caller, url string) registry.Turn {
+	p := g.cfg.Known.Of(c.TenantID, url)
+	if p == nil {
+		return registry.Turn{}
+	}
+	let := false
+	if p.Gate.State != registry.Open {
+		var err error
+		if let, err = g.cfg.Store.TakeTurn(ctx, p.Name, c); err != nil && ctx.Err() == nil {
+			g.cfg.Log.WarnContext(ctx, "cannot take the turn of a "+string(c.Kind)+"; it waits", slog.Any("error", err))
+		}
+		if !let {
+			return registry.Turn{Waits: p}
+		}
+	}
+	if wait := g.begin(p, let); wait > 0 {
+		return registry.Turn{Busy: wait}
+	}
+	return registry.Turn{Let: let, Leave: func(h *registry.Heard) {
+		if h == nil {
+			g.ended(p, nil, let)
+			return
+		}
+		o := h.Outcome()
+		g.ended(p, &o, let)
+	}}
+}
+
 // begin counts a call in flight. If there are as many as this node may have, it returns after how
 // long to try again: about when one of those that wait gets its turn. A call that was let through
 // is not refused, because its grant is used.

@@ -88,6 +88,11 @@ func (st *Participants) Look(_ context.Context, p *registry.Participant, now tim
 	if waiting := st.m.queue(p.TenantID, p.Name); len(waiting) > 0 {
 		seen.Waiting, seen.WaitsSince = true, st.m.parked[waiting[0]].at
 	}
+	if others := st.m.standing(p.TenantID, p.Name); len(others) > 0 {
+		if at := st.m.callers[others[0]].at; !seen.Waiting || at.Before(seen.WaitsSince) {
+			seen.Waiting, seen.WaitsSince = true, at
+		}
+	}
 	for i := range st.m.calls {
 		s := &st.m.calls[i]
 		if s.TenantID != p.TenantID || s.Participant != p.Name {
@@ -132,7 +137,15 @@ func (st *Participants) Decide(
 	}
 	refs := st.m.queue(p.TenantID, p.Name)
 	due := st.m.now().Truncate(time.Microsecond)
-	for _, ref := range refs[:min(d.Grants, len(refs))] {
+	for _, c := range st.m.standing(p.TenantID, p.Name) {
+		if granted < d.Grants && (len(refs) == 0 || st.m.callers[c].at.Before(st.m.parked[refs[0]].at)) {
+			w := st.m.callers[c]
+			w.granted = &due
+			st.m.callers[c] = w
+			granted++
+		}
+	}
+	for _, ref := range refs[:min(d.Grants-granted, len(refs))] {
 		w := st.m.parked[ref]
 		w.granted = &due
 		s := copySaga(st.m.sagas[ref])
@@ -185,6 +198,34 @@ func (st *Participants) Fly(_ context.Context, node string, flights []registry.F
 		st.m.flights[nodeFlight{node, nameID{f.TenantID, f.Participant}}] = f
 	}
 	return nil
+}
+
+// standing returns what waits for a participant beside sagas, in the order of arrival.
+func (m *memory) standing(tenant uuid.UUID, name string) (all []registry.Caller) {
+	for c, w := range m.callers {
+		if c.TenantID == tenant && w.participant == name && w.granted == nil {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b registry.Caller) int {
+		return cmp.Or(m.callers[a].at.Compare(m.callers[b].at), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return all
+}
+
+// TakeTurn implements registry.Gates.
+func (st *Participants) TakeTurn(_ context.Context, participant string, c registry.Caller) (bool, error) {
+	st.m.mu.Lock()
+	defer st.m.mu.Unlock()
+	w, there := st.m.callers[c]
+	switch {
+	case there && w.participant == participant && w.granted != nil:
+		delete(st.m.callers, c)
+		return true, nil
+	case !there || w.participant != participant:
+		st.m.callers[c] = parkedSaga{participant: participant, at: st.m.now()}
+	}
+	return false, nil
 }
 
 // Take implements registry.Gates.

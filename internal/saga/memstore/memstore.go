@@ -44,7 +44,8 @@ func New(now func() time.Time) *Store {
 		heads:        map[nameID]*head{},
 		participants: map[nameID]registry.Participant{}, parked: map[saga.Ref]parkedSaga{},
 		past: map[nameID][]registry.Past{}, flights: map[nodeFlight]registry.Flight{},
-		hooks: map[uuid.UUID]*hook{}, publications: map[string]*publication{},
+		callers: map[registry.Caller]parkedSaga{},
+		hooks:   map[uuid.UUID]*hook{}, publications: map[string]*publication{},
 	}
 	return &Store{
 		Sagas:        &Sagas{m},

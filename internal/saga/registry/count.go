@@ -89,6 +89,8 @@ type Figures struct {
 	Codes         map[string]int64
 	Latencies     [Slowest + 1]int64
 	Waiting       int64 // sagas that wait for it
+	Letters       int64 // dead letters that wait
+	Webhooks      int64 // that wait
 	InFlight      int64 // calls, over all nodes
 }
 

@@ -51,12 +51,14 @@ type Gates interface {
 	// Look returns what all nodes have counted of a participant until now, and whether sagas wait for
 	// it.
 	Look(ctx context.Context, p *Participant, now time.Time) (Seen, error)
-	// Decide stores a decision that was made on p, and makes up to d.Grants sagas that wait for p due,
+	// Decide stores a decision that was made on p, and lets up to d.Grants of those through that wait for p,
 	// those first that have waited longest. Unless d has changed something, only the latter. stored is
 	// false, and nothing is done, if the gate is no longer at p.Epoch.
 	Decide(ctx context.Context, p *Participant, d Decision, now time.Time) (granted int, stored bool, err error)
 	// Take uses up the grant of a saga's call; false: it has none.
 	Take(ctx context.Context, of saga.Ref, participant string, call saga.CallID) (bool, error)
+	// TakeTurn uses up the grant of a caller that is no saga; false: it has none, and waits from now on.
+	TakeTurn(ctx context.Context, participant string, c Caller) (let bool, err error)
 	// Wait returns at which participant a saga waits, nil: at none.
 	Wait(ctx context.Context, of saga.Ref) (*Wait, error)
 	// Figures returns the calls of a participant since a time, and what waits and is in flight now.

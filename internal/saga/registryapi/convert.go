@@ -1,6 +1,8 @@
 package registryapi
 
 import (
+	"time"
+
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga/registry"
@@ -62,6 +64,17 @@ func releaseOf(p *registry.Past) api.ParticipantOutagePast {
 	return api.ParticipantOutagePast{
 		HeldAt: p.HeldAt, Reason: p.Reason, HeldBy: httpkit.UnlessEmpty(p.HeldBy), ReleaseBeganAt: p.ReleasingAt,
 		ReleasedAt: p.ReleasedAt, LastedMS: p.ReleasedAt.Sub(p.HeldAt).Milliseconds(), Waited: p.Waited,
+	}
+}
+
+// GateWait says what waits at the gate of p, and why; nil if p is nil.
+func GateWait(p *registry.Participant, now time.Time) *api.GateWait {
+	if p == nil {
+		return nil
+	}
+	return &api.GateWait{
+		Participant: p.Name, State: api.ParticipantState(p.Gate.State), Since: p.Gate.Since, Summary: p.WaitsAt(now),
+		NextCanaryAt: p.Gate.NextCanary,
 	}
 }
 

@@ -70,6 +70,7 @@ func (s *Handlers) GetParticipant(ctx context.Context, in api.GetParticipantRequ
 	}
 	out := a.Body.(api.Participant)
 	out.Waiting, out.InFlight, out.LastHour = &f.Waiting, &f.InFlight, figuresOf(&f)
+	out.WaitingLetters, out.WaitingWebhooks = &f.Letters, &f.Webhooks
 	out.LastReleases = httpkit.Each(past, releaseOf)
 	a.Body = out
 	return a, nil

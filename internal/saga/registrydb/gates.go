@@ -62,9 +62,9 @@ SELECT coalesce(sum(c.calls) FILTER (WHERE c.bucket >= $3), 0),
        coalesce(sum(c.let) FILTER (WHERE c.bucket >= $4), 0),
        coalesce(sum(c.let_failed) FILTER (WHERE c.bucket >= $4), 0),
        max(c.let_ok_at) FILTER (WHERE c.bucket >= $4), max(c.pause) FILTER (WHERE c.bucket >= $4),
-       (SELECT p.parked_at FROM saga.parked p ` + ofItsSaga + `
-         WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL AND ` + stillWaits + `
-         ORDER BY p.parked_at, p.saga_id LIMIT 1)
+       least((SELECT p.parked_at FROM saga.parked p ` + ofItsSaga + `
+               WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL AND ` + stillWaits + `
+               ORDER BY p.parked_at, p.saga_id LIMIT 1), ` + firstStands + `)
   FROM saga.participant_calls c
  WHERE c.tenant_id = $1 AND c.participant = $2 AND c.bucket >= least($3, $4)`
 
@@ -160,12 +160,15 @@ func (st *Participants) Decide(
 		if d.Grants == 0 {
 			return nil
 		}
-		done, err := tx.ExecContext(ctx, letThrough, p.TenantID, p.Name, d.Grants)
+		if granted, err = letCallers(ctx, tx, p, d.Grants); err != nil || granted == d.Grants {
+			return err
+		}
+		done, err := tx.ExecContext(ctx, letThrough, p.TenantID, p.Name, d.Grants-granted)
 		if err != nil {
 			return err
 		}
 		n, err := done.RowsAffected()
-		granted = int(n)
+		granted += int(n)
 		return err
 	})
 	if err != nil {
@@ -226,6 +229,9 @@ func (st *Participants) Figures(
 			registry.FlightKept.Seconds()); err != nil {
 			return err
 		}
+		if err := tx.QueryRowContext(ctx, countCallers, tenant, name).Scan(&f.Letters, &f.Webhooks); err != nil {
+			return err
+		}
 		rows, err := tx.QueryContext(ctx, `SELECT calls, failed, codes, latencies FROM saga.participant_calls
 		 WHERE tenant_id = $1 AND participant = $2 AND bucket >= $3`, tenant, name, since)
 		if err != nil {
@@ -265,6 +271,7 @@ var sweeps = []string{
 	  WHERE (p.granted_at < now() - interval '1 minute' OR p.granted_at IS NULL)
 	    AND NOT EXISTS (SELECT FROM saga.saga_states s WHERE s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` +
 		sagadb.SameCall + `)`,
+	sweepCallers,
 	`DELETE FROM saga.participant_calls WHERE bucket < now() - interval '65 minutes'`,
 	`DELETE FROM saga.participant_flights WHERE at < now() - interval '1 minute'`,
 }

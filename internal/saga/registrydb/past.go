@@ -25,7 +25,9 @@ ON CONFLICT DO NOTHING`
 UPDATE saga.participant_outages o
    SET releasing_at = $3,
        waited = greatest(o.waited, (SELECT count(*) FROM saga.parked p
-               WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL))
+               WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL)
+              + (SELECT count(*) FROM saga.gate_waits w
+               WHERE w.tenant_id = $1 AND w.participant = $2 AND w.granted_at IS NULL))
  WHERE o.tenant_id = $1 AND o.participant = $2 AND o.released_at IS NULL`
 
 	endOutage = `

@@ -1,6 +1,6 @@
 // Package registrydb stores participants with a name in PostgreSQL, and their gates.
 //
-// Files, each on top of those before it: tables, past, gates, registrydb.
+// Files, each on top of those before it: tables, past, callers, gates, registrydb.
 package registrydb
 
 import (
@@ -118,8 +118,10 @@ func (st *Participants) Put(ctx context.Context, p registry.Participant, epoch i
 				return err
 			}
 			if epoch != 0 && p.Gate.HeldBy != "" {
-				if _, err := tx.ExecContext(ctx, takeBack, p.TenantID, p.Name); err != nil {
-					return err
+				for _, text := range []string{takeBack, takeBackCallers} {
+					if _, err := tx.ExecContext(ctx, text, p.TenantID, p.Name); err != nil {
+						return err
+					}
 				}
 			}
 			if err := pass(ctx, tx, p.TenantID, p.Name, present.Gate.State, &p.Gate, p.UpdatedAt); err != nil {
@@ -197,6 +199,7 @@ func (st *Participants) Delete(ctx context.Context, tenant uuid.UUID, name strin
 			`DELETE FROM saga.participant_outages WHERE tenant_id = $1 AND participant = $2`,
 			`DELETE FROM saga.participant_flights WHERE tenant_id = $1 AND participant = $2`,
 			`DELETE FROM saga.participant_calls WHERE tenant_id = $1 AND participant = $2`,
+			freeCallers,
 			freeParked,
 		} {
 			if _, err := tx.ExecContext(ctx, text, tenant, name); err != nil {

@@ -27,3 +27,9 @@ func TestOwnershipKeepsTheContract(t *testing.T)  { storetest.Ownership(t, pgtes
 func TestWorkflowsKeepTheContract(t *testing.T)   { storetest.Workflows(t, pgtest.OpenEnv) }
 func TestTrailKeepsTheContract(t *testing.T)      { storetest.Trail(t, pgtest.OpenEnv) }
 func TestTheArchiveKeepsTheContract(t *testing.T) { storetest.Archive(t, pgtest.OpenEnv) }
+
+// The contract of gates lists sagas that wait; here they count as many.
+func TestManyThatWaitAreListedAsFewAre(t *testing.T) {
+	sagadb.ReadEachThatWaits()
+	storetest.Participants(t, pgtest.OpenEnv)
+}

@@ -150,7 +150,7 @@ type eventList struct {
 }
 
 // Participant is the name of the participant that an event is about; "": it is about a saga.
-func (*eventList) Participant(e client.AuditEvent) string {
+func (eventList) Participant(e client.AuditEvent) string {
 	var of struct {
 		Participant string `json:"participant"`
 	}

@@ -50,6 +50,9 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 }
 
 func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {
+	if l.Gate != nil {
+		all = append(all, plain(l.Gate.Summary+" It spends no retry meanwhile."))
+	}
 	switch {
 	case l.HeldByRedrive != nil:
 		all = append(all, web.Sentence("Held by redrive %s: it is not retried automatically until that redrive has ended.",

@@ -1,0 +1,66 @@
+package redrive
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/saga/registry"
+)
+
+// Gate stands in front of the participants that targets belong to.
+type Gate interface {
+	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is, or there is none.
+	Held(tenant uuid.UUID, url string) *registry.Participant
+	// Turn asks for a call.
+	Turn(ctx context.Context, c registry.Caller, url string) registry.Turn
+}
+
+// busyFor is how long a letter waits here while too many calls of its participant are in flight.
+const busyFor = 20 * time.Second
+
+// farLook is after how long a letter at a gate is tried again although nothing has let it through.
+func farLook(chance float64) time.Duration {
+	return 30*time.Minute + time.Duration(chance*float64(30*time.Minute))
+}
+
+// heardOf is what a result says about the participant of its target; nil: nothing, because it was not sent.
+func heardOf(r *dlq.Result) *registry.Heard {
+	if r.Outcome == dlq.Withdrawn {
+		return nil
+	}
+	return &registry.Heard{
+		Status: r.StatusCode, Unreached: r.Unreached,
+		Unsendable: r.Outcome == dlq.FailedDrive && r.StatusCode == 0 && !r.Unreached,
+		RetryAfter: r.RetryAfter, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+	}
+}
+
+// reports remembers when redrives that wait at a gate have reported that.
+type reports struct {
+	mu sync.Mutex
+	at map[uuid.UUID]time.Time // guarded by mu
+}
+
+// due reports whether it is time to report again.
+func (t *reports) due(id uuid.UUID, every time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.at == nil {
+		t.at = map[uuid.UUID]time.Time{}
+	}
+	for other, at := range t.at {
+		if now.Sub(at) > time.Minute {
+			delete(t.at, other)
+		}
+	}
+	if now.Sub(t.at[id]) < every {
+		return false
+	}
+	t.at[id] = now
+	return true
+}
