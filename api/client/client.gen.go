@@ -1201,12 +1201,17 @@ const (
 // APIKey defines model for APIKey.
 type APIKey struct {
 	// Active Whether the key is accepted now: neither revoked nor expired.
-	Active    bool               `json:"active"`
-	AnyTenant bool               `json:"any_tenant"`
-	CreatedAt time.Time          `json:"created_at"`
-	CreatedBy string             `json:"created_by"`
-	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
-	ID        openapi_types.UUID `json:"id"`
+	Active    bool      `json:"active"`
+	AnyTenant bool      `json:"any_tenant"`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
+
+	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	CreatedByName *ActorName         `json:"created_by_name,omitempty"`
+	ExpiresAt     *time.Time         `json:"expires_at,omitempty"`
+	ID            openapi_types.UUID `json:"id"`
 
 	// LastUsedAt Accurate to about a minute.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
@@ -1219,6 +1224,11 @@ type APIKey struct {
 	Queues    []string   `json:"queues,omitempty"`
 	RevokedAt *time.Time `json:"revoked_at,omitempty"`
 	RevokedBy *string    `json:"revoked_by,omitempty"`
+
+	// RevokedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	RevokedByName *ActorName `json:"revoked_by_name,omitempty"`
 
 	// Role worker: claims job runs and reports their results, nothing else. auditor: sees
 	// what happens, without contents. operator: both, and runs sagas and jobs. admin:
@@ -1281,8 +1291,9 @@ type Action struct {
 	Actor *string `json:"actor,omitempty"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string `json:"actor_name,omitempty"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// Address The address from which the node received the request. Absent if there was no
 	// network request.
@@ -1349,6 +1360,11 @@ type ActionList struct {
 	Pagination Pagination `json:"pagination"`
 }
 
+// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+// Absent if it was no person signed in there, or the token had no name. It decides
+// nothing: filters and permissions go by the subject beside it.
+type ActorName = string
+
 // AnswerRules What the answers of a participant mean. The first rule that is true decides, in
 // the order done, refused, not_applied, unknown; if none is, the status decides.
 // Rules are expressions that have `status`, `headers` (names in lower case) and
@@ -1381,8 +1397,9 @@ type AuditEvent struct {
 	Actor *string `json:"actor,omitempty"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string `json:"actor_name,omitempty"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// Attempt The attempt number of the step's call.
 	Attempt       *int    `json:"attempt,omitempty"`
@@ -1512,8 +1529,9 @@ type Backfill struct {
 	Actor  *string `json:"actor,omitempty"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string `json:"actor_name,omitempty"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
@@ -1534,7 +1552,7 @@ type Backfill struct {
 	// Expected Number of its slots when it was requested.
 	Expected *int64 `json:"expected,omitempty"`
 
-	// Found How many slots it found when it halted, those that it has dealt with included.
+	// Found How many slots it found when it halted, including those it has dealt with.
 	Found *int64    `json:"found,omitempty"`
 	From  time.Time `json:"from"`
 
@@ -1715,8 +1733,9 @@ type Certification struct {
 	Actor *string `json:"actor,omitempty"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string `json:"actor_name,omitempty"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []CertificationVerb `json:"allowed_actions"`
@@ -2301,11 +2320,12 @@ type DeadLetterAttempt struct {
 	Actor *string `json:"actor,omitempty"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string   `json:"actor_name,omitempty"`
-	EndedAt   time.Time `json:"ended_at"`
-	Error     *string   `json:"error,omitempty"`
-	Number    int       `json:"number"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
+	EndedAt   time.Time  `json:"ended_at"`
+	Error     *string    `json:"error,omitempty"`
+	Number    int        `json:"number"`
 
 	// Outcome ACKNOWLEDGED: the target accepted it. FAILED: it certainly was not accepted.
 	// UNCERTAIN: it may have been accepted. ABANDONED: it was handed over, and its
@@ -2741,6 +2761,11 @@ type DeadLetterPolicy struct {
 	Topic     *string    `json:"topic,omitempty"`
 	UpdatedAt *time.Time `json:"updated_at,omitempty"`
 	UpdatedBy *string    `json:"updated_by,omitempty"`
+
+	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 
 	// Version The ETag; 0 if inherited.
 	Version int64 `json:"version"`
@@ -3644,8 +3669,9 @@ type JobBulk struct {
 	Actor  *string       `json:"actor,omitempty"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string `json:"actor_name,omitempty"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
@@ -3662,11 +3688,11 @@ type JobBulk struct {
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
+	// FilterUnreadable True when the stored request is damaged, otherwise absent. Then
 	// nothing is done by it, and it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
-	// Found How many runs it found when it halted, those that it has dealt with included.
+	// Found How many runs it found when it halted, including those it has dealt with.
 	Found *int64 `json:"found,omitempty"`
 
 	// HaltReason Why it is HALTED: `expected` (it found more runs than `halts_above`). Resuming
@@ -3818,6 +3844,11 @@ type JobDefinition struct {
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
+	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	CreatedByName *ActorName `json:"created_by_name,omitempty"`
+
 	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
 	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
@@ -3825,7 +3856,7 @@ type JobDefinition struct {
 	// DefaultArgs Any JSON value. Callers without `payloads:read` get the text `***`.
 	DefaultArgs AnyJSON `json:"default_args,omitempty"`
 
-	// DefinitionUnreadable True when what is stored of the definition is damaged, otherwise absent.
+	// DefinitionUnreadable True when the stored definition is damaged, otherwise absent.
 	// Then its content is replaced by defaults, and it makes no runs.
 	DefinitionUnreadable *bool      `json:"definition_unreadable,omitempty"`
 	DeletedAt            *time.Time `json:"deleted_at,omitempty"`
@@ -3917,6 +3948,11 @@ type JobDefinition struct {
 	Type      JobType   `json:"type"`
 	UpdatedAt time.Time `json:"updated_at"`
 	UpdatedBy *string   `json:"updated_by,omitempty"`
+
+	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
 
 	// Version Increases with every change; the ETag.
 	Version int64 `json:"version"`
@@ -4146,6 +4182,11 @@ type JobDefinitionVersion struct {
 	CreatedAt         time.Time            `json:"created_at"`
 	CreatedBy         *string              `json:"created_by,omitempty"`
 
+	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	CreatedByName *ActorName `json:"created_by_name,omitempty"`
+
 	// DeadLetter Whether a run that gave up becomes a dead letter. By default, only runs of
 	// events and sagas do.
 	DeadLetter *bool `json:"dead_letter,omitempty"`
@@ -4232,9 +4273,14 @@ type JobEmitTopics = []JobEmitTopic
 // JobEvent defines model for JobEvent.
 type JobEvent struct {
 	// Actor Who decided; absent if it was Skald.
-	Actor   *string   `json:"actor,omitempty"`
-	At      time.Time `json:"at"`
-	Attempt *int      `json:"attempt,omitempty"`
+	Actor *string `json:"actor,omitempty"`
+
+	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
+	At        time.Time  `json:"at"`
+	Attempt   *int       `json:"attempt,omitempty"`
 
 	// Epoch The epoch of the leader that decided, or under which the run was assigned.
 	Epoch *int64 `json:"epoch,omitempty"`
@@ -4504,8 +4550,13 @@ type JobRun struct {
 	// operation it belongs to, started its saga, published its event, retried its
 	// dead letter, or last changed its definition. Absent if it was Skald itself,
 	// or is unknown.
-	InitiatedBy   *string              `json:"initiated_by,omitempty"`
-	JobDefinition JobDefinitionSummary `json:"job_definition"`
+	InitiatedBy *string `json:"initiated_by,omitempty"`
+
+	// InitiatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	InitiatedByName *ActorName           `json:"initiated_by_name,omitempty"`
+	JobDefinition   JobDefinitionSummary `json:"job_definition"`
 
 	// Labels At most 32 names, each with a value of at most 255 characters.
 	Labels         JobLabels  `json:"labels"`
@@ -5146,13 +5197,23 @@ type Participant struct {
 	CreatedAt time.Time       `json:"created_at"`
 	CreatedBy string          `json:"created_by"`
 
+	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	CreatedByName *ActorName `json:"created_by_name,omitempty"`
+
 	// Headers Headers of every call of a step that names the participant, unless the step has a
 	// header of the same name. Everyone who may read the participant sees their values, so
 	// they must not be secrets; `secrets.NAME` and `${…}` are refused.
 	Headers ParticipantHeaders `json:"headers"`
 
-	// HeldBy The person who holds it; absent if no person holds it.
+	// HeldBy The subject of the person who holds it; absent if no person does.
 	HeldBy *string `json:"held_by,omitempty"`
+
+	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	HeldByName *ActorName `json:"held_by_name,omitempty"`
 
 	// InFlight In the answer to a read of one: how many calls are in flight, over all nodes, as
 	// they last told: within two seconds, and of a node that has died up to fifteen.
@@ -5267,7 +5328,7 @@ type ParticipantOutage struct {
 	// without a definite answer, or certainly not applied. 1: never. Default: 0.5.
 	FailureRatio *float64 `json:"failure_ratio,omitempty"`
 
-	// MinCalls Fewer calls than this in the window say nothing; default: 20.
+	// MinCalls With fewer calls in the window nothing is concluded; default: 20.
 	MinCalls *int64 `json:"min_calls,omitempty"`
 
 	// Release How fast waiting calls are let through.
@@ -5495,8 +5556,9 @@ type Redrive struct {
 	Actor string `json:"actor"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string `json:"actor_name,omitempty"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// AllowedActions The actions that are currently possible.
 	AllowedActions   []RedriveVerb `json:"allowed_actions"`
@@ -5535,7 +5597,7 @@ type Redrive struct {
 	// Filter Any JSON value. Callers without `payloads:read` get the text `***`.
 	Filter AnyJSON `json:"filter,omitempty"`
 
-	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
+	// FilterUnreadable True when the stored request is damaged, otherwise absent. Then
 	// nothing is done by it, and it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 	Force            bool  `json:"force"`
@@ -6138,6 +6200,11 @@ type Saga struct {
 	ErrorMessage *string    `json:"error_message,omitempty"`
 	InitiatedBy  string     `json:"initiated_by"`
 
+	// InitiatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	InitiatedByName *ActorName `json:"initiated_by_name,omitempty"`
+
 	// LeftCompensations With `on_compensation_failure: go_on`: the compensations that gave up and are still open,
 	// besides that of the current step, the last step first. Absent if there are none.
 	LeftCompensations []LeftCompensation `json:"left_compensations,omitempty"`
@@ -6212,8 +6279,9 @@ type SagaBulk struct {
 	Actor  *string        `json:"actor,omitempty"`
 
 	// ActorName What the identity provider called this person at that time (`auth.jwt_name_claim`).
-	// Absent if it was no person signed in there, or the token had no name.
-	ActorName *string `json:"actor_name,omitempty"`
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ActorName *ActorName `json:"actor_name,omitempty"`
 
 	// AllowedActions What can be done to it now.
 	AllowedActions []BulkVerb `json:"allowed_actions"`
@@ -6235,11 +6303,11 @@ type SagaBulk struct {
 	// Filter The same filters as those of the list of sagas.
 	Filter *SagaFilter `json:"filter,omitempty"`
 
-	// FilterUnreadable True when what is stored of the request is damaged, otherwise absent. Then
+	// FilterUnreadable True when the stored request is damaged, otherwise absent. Then
 	// nothing is done by it, and it can be canceled.
 	FilterUnreadable *bool `json:"filter_unreadable,omitempty"`
 
-	// Found How many sagas it found when it halted, those that it has dealt with included.
+	// Found How many sagas it found when it halted, including those it has dealt with.
 	Found *int64 `json:"found,omitempty"`
 
 	// HaltReason Why it is HALTED: `expected` (it found more sagas than `halts_above`). Resuming
@@ -6872,7 +6940,12 @@ type Setting struct {
 
 	// UpdatedBy Shown only to credentials for any tenant.
 	UpdatedBy *string `json:"updated_by,omitempty"`
-	Value     float64 `json:"value"`
+
+	// UpdatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	UpdatedByName *ActorName `json:"updated_by_name,omitempty"`
+	Value         float64    `json:"value"`
 }
 
 // SettingChange A change of a setting.
@@ -6881,7 +6954,12 @@ type SettingChange struct {
 
 	// ChangedBy Shown only to credentials for any tenant.
 	ChangedBy *string `json:"changed_by,omitempty"`
-	Name      string  `json:"name"`
+
+	// ChangedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	ChangedByName *ActorName `json:"changed_by_name,omitempty"`
+	Name          string     `json:"name"`
 
 	// NewValue Absent: the default.
 	NewValue *float64 `json:"new_value,omitempty"`
@@ -6993,7 +7071,7 @@ type Simulation struct {
 	// Stopped Why the simulation ended before the saga. Absent if the saga has ended.
 	Stopped *string `json:"stopped,omitempty"`
 
-	// UnusedAnswers The keys of `answers` of which not all were asked for.
+	// UnusedAnswers The keys of `answers` of which not all were used.
 	UnusedAnswers []string `json:"unused_answers"`
 }
 
@@ -7520,11 +7598,16 @@ type WatchedStateKind string
 // Webhook defines model for Webhook.
 type Webhook struct {
 	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
-	Changes     *PlannedChanges `json:"changes,omitempty"`
-	CreatedAt   time.Time       `json:"created_at"`
-	CreatedBy   string          `json:"created_by"`
-	Description string          `json:"description"`
-	DisabledAt  *time.Time      `json:"disabled_at,omitempty"`
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	CreatedBy string          `json:"created_by"`
+
+	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	CreatedByName *ActorName `json:"created_by_name,omitempty"`
+	Description   string     `json:"description"`
+	DisabledAt    *time.Time `json:"disabled_at,omitempty"`
 
 	// DisabledReason Why the webhook is disabled.
 	DisabledReason *string `json:"disabled_reason,omitempty"`
@@ -9533,8 +9616,8 @@ type ListJobRunsParams struct {
 	GaveUp *bool `form:"gave_up,omitempty" json:"gave_up,omitempty"`
 
 	// Sort What the list is sorted by; default: `created_at`. With `finished_at` it contains
-	// only runs that have ended, with `correlation_id` only those that have one. A prefix
-	// allows no other order than its own.
+	// only runs that have ended, with `correlation_id` only those that have one. With a
+	// prefix filter, only the order of that text is allowed.
 	Sort *ListJobRunsParamsSort `form:"sort,omitempty" json:"sort,omitempty"`
 
 	// Order Direction of `sort`; default: `desc`, the latest first; for `correlation_id` `asc`,

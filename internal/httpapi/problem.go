@@ -23,12 +23,14 @@ const retryAfter = "1"
 var soon = map[string]bool{idempotency.CodeInUse: true, httpkit.CodeTooManyStreams: true,
 	httpkit.CodeKeepsChanging: true}
 
-// answer sends the result of an operation, redacted for callers who may not see content.
+// answer sends the result of an operation, with the names of its actors, redacted for callers who may not
+// see content.
 func (s *server) answer(w http.ResponseWriter, r *http.Request, out api.Response, err error) {
 	if err == nil {
 		out, err = s.redact(r.Context(), out)
 	}
 	if err == nil {
+		out = s.named(r.Context(), out)
 		if next := httpkit.NextPage(r); next != "" {
 			w.Header().Set("Link", "<"+next+`>; rel="next"`) // RFC 8288
 		}

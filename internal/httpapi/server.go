@@ -5,11 +5,11 @@
 // the tenant; query (unknown or repeated parameters); size; UTF-8; strict JSON, which replaces
 // the body by its canonical form; the contract's schema; If-Match where it is required; its
 // Idempotency-Key; binding; the handler, which checks the semantics; redaction of what the
-// caller may not see. Every failure becomes a problem document in one place (problem.go).
+// caller may not see; the names of actors. Every failure becomes a problem document in one place (problem.go).
 //
 // Files, each on top of those before it: deprecated, ifmatch, keep, mistakes, contract, codes, jobs, body,
-// config, serve, limits, authorize, check, deadletters, meta, methods, parameters, problem, redaction, server,
-// starting.
+// config, serve, limits, authorize, check, deadletters, meta, methods, names, parameters, problem, redaction,
+// server, starting.
 package httpapi
 
 import (

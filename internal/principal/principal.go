@@ -5,6 +5,7 @@ package principal
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -105,6 +106,9 @@ func (r Role) Permissions() []Permission {
 	}
 	return out
 }
+
+// HasName reports whether the credentials of a subject may have a Name: those of an identity provider.
+func HasName(subject string) bool { return strings.HasPrefix(subject, "jwt:") }
 
 // Principal is the caller of a request, as proved by its credential. It is a value:
 // nothing in it may be changed in place.

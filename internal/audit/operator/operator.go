@@ -138,6 +138,14 @@ func (a Action) From(before, after any) Action {
 	return a
 }
 
+// Deed is something that an actor did, of which an object has kept who and when.
+type Deed struct {
+	Actor string
+	At    time.Time
+	About []string  // subjects of which one is that of the action's record
+	Saga  uuid.UUID // that the actor may have started; zero: none
+}
+
 // Filter selects actions; zero fields do not restrict.
 type Filter struct {
 	Kind    Kind
@@ -161,4 +169,7 @@ type Log interface {
 	// is durable on return.
 	Record(ctx context.Context, a Action) error
 	Actions(ctx context.Context, tenant uuid.UUID, f Filter) (page.Of[Action], error)
+	// Names returns what people called the actors of a tenant's deeds, as it is recorded with what
+	// they did; "" where nothing is recorded, or no name.
+	Names(ctx context.Context, tenant uuid.UUID, deeds []Deed) ([]string, error)
 }

@@ -166,7 +166,7 @@ func (s *Handlers) ListJobDefinitionVersions(ctx context.Context,
 	for i, v := range versions {
 		spec, event := showSpec(&v.Spec)
 		out.Versions[i] = shownVersion{Number: v.Number, Spec: spec, Event: event, CreatedAt: v.CreatedAt,
-			CreatedBy: v.CreatedBy}
+			CreatedBy: v.CreatedBy, Definition: d.ID}
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }

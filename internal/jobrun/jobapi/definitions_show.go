@@ -37,10 +37,14 @@ type shownDefinition struct {
 	// RecentRuns is nil unless requested.
 	RecentRuns []api.JobRunOutcome `json:"recent_runs,omitzero"`
 
-	CreatedAt time.Time         `json:"created_at"`
-	CreatedBy string            `json:"created_by,omitempty"`
-	UpdatedAt time.Time         `json:"updated_at"`
-	UpdatedBy string            `json:"updated_by,omitempty"`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by,omitempty"`
+	UpdatedAt time.Time `json:"updated_at"`
+	UpdatedBy string    `json:"updated_by,omitempty"`
+	// The names are filled in when the response is sent.
+	CreatedByName string `json:"created_by_name,omitempty"`
+	UpdatedByName string `json:"updated_by_name,omitempty"`
+
 	DeletedAt *time.Time        `json:"deleted_at,omitempty"`
 	Links     map[string]string `json:"links"`
 }
@@ -57,6 +61,9 @@ type shownVersion struct {
 	Event     *shownTrigger `json:"event,omitempty"`
 	CreatedAt time.Time     `json:"created_at"`
 	CreatedBy string        `json:"created_by,omitempty"`
+	// CreatedByName is filled in when the response is sent, from the record of what was done to Definition.
+	CreatedByName string    `json:"created_by_name,omitempty"`
+	Definition    uuid.UUID `json:"-"`
 }
 
 type shownVersions struct {

@@ -184,7 +184,7 @@ func TestASagaAtAGateIsCancelledAndTimesOut(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))
 		w.participant("card")
-		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", now()) })
+		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", "", now()) })
 		d := named("card", "un")
 		cancelled, late, stays := n.create(d), n.create(d), n.create(d)
 		w.untilEndedOr(cancelled, late, stays)
@@ -222,7 +222,7 @@ func TestAGrantWhoseNodeDiesIsGivenAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		a := w.start("a", gated(w, "a"))
 		w.participant("card")
-		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", now()) })
+		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", "", now()) })
 		id := a.create(named("card", "n"))
 		w.untilEndedOr(id)
 		p := w.gateOf("card")

@@ -156,7 +156,7 @@ func TestAHeldGateParksACallByName(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))
 		w.participant("card")
-		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", now()) })
+		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", "", now()) })
 		id := n.create(naming("card", "n"))
 		w.untilEndedOr(id)
 		if l := w.load(id); w.participants.callsTo("card") != 0 || l.Saga.Failures != 0 || len(l.Logs) != 0 {

@@ -27,7 +27,7 @@ type Gate struct {
 	State  State
 	Since  time.Time
 	Reason string // a sentence without its full stop; "": it was never held
-	HeldBy string // the person who holds it; "": no person
+	HeldBy string // the subject of the person who holds it; "": no person
 	// CountedFrom is from when calls count: those that ended before the gate came into this state
 	// say nothing about it.
 	CountedFrom time.Time
@@ -170,13 +170,13 @@ func (g Gate) releasing(rate float64, why string, now time.Time) Gate {
 	}
 }
 
-// hold returns the gate held by a person; since when it is held does not change if it was.
-func (g Gate) hold(by, reason string, now time.Time) Gate {
+// hold returns the gate held by a person, whom people call name; since when it is held does not change if it was.
+func (g Gate) hold(by, name, reason string, now time.Time) Gate {
 	since := now
 	if g.State == Held {
 		since = g.Since
 	}
-	why := cmp.Or(by, "a person") + " holds it"
+	why := cmp.Or(name, by, "a person") + " holds it"
 	if reason != "" {
 		why += ": " + strings.TrimSuffix(reason, ".")
 	}

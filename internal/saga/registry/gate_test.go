@@ -16,7 +16,7 @@ var (
 	outage  = registry.DefaultOutage
 	opened  = registry.Gate{State: registry.Open, Since: noon, CountedFrom: noon}
 	held    = registry.Gate{State: registry.Held, Since: noon, CountedFrom: noon, NextCanary: new(after(10 * time.Second))}
-	held2   = registry.New(uuid.Nil, "card", registry.Settings{}, "", noon).Hold("ann", "", noon).Gate
+	held2   = registry.New(uuid.Nil, "card", registry.Settings{}, "", noon).Hold("ann", "", "", noon).Gate
 	release = registry.Gate{
 		State: registry.Releasing, Since: noon, CountedFrom: noon, Rate: 10, WavedAt: &noon, GrownAt: &noon,
 	}
@@ -163,7 +163,7 @@ func TestARampGrowsByItsFactor(t *testing.T) {
 	}
 	slow := outage
 	slow.Release.StartPerS = 0.5
-	g = registry.New(uuid.Nil, "card", registry.Settings{Outage: slow}, "", noon).Hold("ann", "", noon).Gate
+	g = registry.New(uuid.Nil, "card", registry.Settings{Outage: slow}, "", noon).Hold("ann", "", "", noon).Gate
 	p := registry.Participant{Gate: g, Settings: registry.Settings{Outage: slow}}
 	p, _ = p.Release("ann", 0, noon)
 	waves, g = nil, p.Gate

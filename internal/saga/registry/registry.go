@@ -42,9 +42,9 @@ func (p Participant) With(s Settings, now time.Time) Participant {
 	return p.changed(now)
 }
 
-// Hold returns the participant held by a person, as its next version.
-func (p Participant) Hold(by, reason string, now time.Time) Participant {
-	p.Gate = p.Gate.hold(by, reason, now)
+// Hold returns the participant held by a person, whom people call name, as its next version.
+func (p Participant) Hold(by, name, reason string, now time.Time) Participant {
+	p.Gate = p.Gate.hold(by, name, reason, now)
 	p.Epoch++
 	return p.changed(now)
 }

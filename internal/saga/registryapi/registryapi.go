@@ -118,10 +118,10 @@ func (s *Handlers) PutParticipant(ctx context.Context, in api.PutParticipantRequ
 
 // HoldParticipant holds a participant until a person releases it.
 func (s *Handlers) HoldParticipant(ctx context.Context, in api.HoldParticipantRequestObject) (api.Response, error) {
-	reason := httpkit.ReasonOf(in.Body)
+	req, reason := httpkit.RequestOf(ctx), httpkit.ReasonOf(in.Body)
 	return s.change(ctx, in.Name, in.Params.IfMatch, reason, registry.VerbHold,
 		func(present *registry.Participant) (after registry.Participant, changed bool) {
-			return present.Hold(who(ctx), httpkit.Text(reason), s.Now()), true
+			return present.Hold(req.Principal, req.Who.Name, httpkit.Text(reason), s.Now()), true
 		})
 }
 

@@ -164,7 +164,7 @@ func gateHeldByHand(f *fixture) {
 	if f.let(&p, 1) != 1 {
 		f.t.Fatal("no saga was let through")
 	}
-	held := p.Hold("ann", "maintenance", f.now())
+	held := p.Hold("ann", "", "maintenance", f.now())
 	f.put(held, p.Epoch)
 	for _, r := range []saga.Instance{run, later} {
 		if f.take(&r, "card", r.NextCall()) {

@@ -60,7 +60,7 @@ func participantRead(f *fixture) {
 	p := f.party("card")
 	f.put(p, 0)
 	f.has(p)
-	p = p.Hold("bob", "maintenance", f.now())
+	p = p.Hold("bob", "", "maintenance", f.now())
 	f.put(p, p.Epoch-1)
 	f.has(p)
 	p, _ = p.Release("bob", 3.5, f.now())
@@ -87,10 +87,10 @@ func participantStale(f *fixture) {
 		return f.Participants.Put(f.t.Context(), p, epoch, registry.VerbPut)
 	}
 	f.wantFault(put(first, 0), fault.Precondition, registry.CodeStale)
-	held := first.Hold("bob", "", f.now())
+	held := first.Hold("bob", "", "", f.now())
 	f.put(held, first.Epoch)
 	f.wantFault(put(held, first.Epoch), fault.Precondition, registry.CodeStale)
-	again := held.Hold("eve", "", f.now())
+	again := held.Hold("eve", "", "", f.now())
 	f.wantFault(put(again, first.Epoch), fault.Precondition, registry.CodeStale)
 	f.has(held)
 	// The gate has moved on since the settings were read; they change, and it stays.
@@ -122,7 +122,7 @@ func participantList(f *fixture) {
 	for _, name := range []string{"b", "card-2", "Card", "card-1", "ß"} {
 		p := f.party(name)
 		if name == "card-1" {
-			p = p.Hold("bob", "", f.now())
+			p = p.Hold("bob", "", "", f.now())
 			p.Version = 1
 		}
 		f.put(p, 0)
@@ -188,7 +188,7 @@ func participantChanged(f *fixture) {
 	}{
 		{func() { f.put(card, 0) }, map[string]registry.State{"card": registry.Open}},
 		{func() { f.put(stock, 0) }, map[string]registry.State{"card": registry.Open, "stock": registry.Open}},
-		{func() { f.put(card.Hold("bob", "", f.now()), 1) }, map[string]registry.State{"card": registry.Held, "stock": registry.Open}},
+		{func() { f.put(card.Hold("bob", "", "", f.now()), 1) }, map[string]registry.State{"card": registry.Held, "stock": registry.Open}},
 		{func() {
 			if err := f.Participants.Delete(f.t.Context(), f.tenant.ID, "stock", 0); err != nil {
 				f.t.Fatal(err)

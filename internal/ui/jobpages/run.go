@@ -36,10 +36,11 @@ type runPage struct {
 // decision is an event of the run.
 type decision struct {
 	client.JobEvent
-	From, To *web.Badge
-	Token    string // the fence of its attempt; empty: it has none
-	Why      []part
-	Who      string // the person or program that requested it; empty: a worker or the scheduler
+	From, To  *web.Badge
+	Token     string // the fence of its attempt; empty: it has none
+	Why       []part
+	Who       string // the person or program that requested it; empty: a worker or the scheduler
+	WhoseName *string
 }
 
 // logTail is the end of a run's log, for browsers without scripts.
@@ -148,9 +149,9 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 		}
 		switch {
 		case e.Actor != nil:
-			row.Who = *e.Actor
+			row.Who, row.WhoseName = *e.Actor, e.ActorName
 		case e.Kind == client.JobEventKindCreated && d.InitiatedBy != nil:
-			row.Who = *d.InitiatedBy
+			row.Who, row.WhoseName = *d.InitiatedBy, d.InitiatedByName
 		}
 		if e.FromState != nil {
 			b := web.BadgeOf(*e.FromState)

@@ -62,6 +62,7 @@ type topicPage struct {
 	Inherited        bool
 	PolicyUnreadable *bool
 	ByWhom           *string
+	WhoseName        *string
 	Actions          []web.Button
 	Export           string
 	Areas            []web.Tab
@@ -104,7 +105,8 @@ func (p *pages) topic(v *web.Visit) (*web.Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.Policy, d.Inherited, d.ByWhom = settingsOf(own), own.Inherited, own.UpdatedBy
+		d.Policy, d.Inherited = settingsOf(own), own.Inherited
+		d.ByWhom, d.WhoseName = own.UpdatedBy, own.UpdatedByName
 		d.PolicyUnreadable = own.PolicyUnreadable
 	}
 	if !p.kit.ReadOnly {

@@ -1,0 +1,220 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/principal"
+)
+
+// actedAt has the members of responses that name an actor, with the member that says when. What
+// people called the actor then is in the member with _name behind it, which named fills in from the
+// record of what the actor did. Other actors are stored with their names.
+var actedAt = map[string]string{
+	"created_by": "created_at", "updated_by": "updated_at", "revoked_by": "revoked_at", "changed_by": "changed_at",
+	"held_by": "since", "initiated_by": "created_at", "actor": "at",
+}
+
+// aboutMembers are those whose values identify what the actor did something to: the object itself, or
+// what it came from.
+var aboutMembers = []string{"id", "name", "topic", "job_definition", "root_run_id", "backfill_id", "dlq_message_id",
+	"event_id", "-"}
+
+// naming says where a type of the contract has actors.
+type naming struct {
+	actors []namedActor
+	about  []int // fields of aboutMembers
+	saga   []int // the saga's id
+	inside []int // fields with such types
+}
+
+type namedActor struct{ actor, name, at int } // fields
+
+// namings has the naming of each type; nil: there are no actors in it.
+var namings sync.Map
+
+func namingOf(t reflect.Type) *naming {
+	if known, ok := namings.Load(t); ok {
+		return known.(*naming)
+	}
+	out := namingWithin(t, nil)
+	namings.Store(t, out)
+	return out
+}
+
+// namingWithin is namingOf for a type inside others, which it may contain.
+func namingWithin(t reflect.Type, outer []reflect.Type) *naming {
+	switch {
+	case slices.Contains(outer, t):
+	case t.Kind() == reflect.Pointer, t.Kind() == reflect.Slice:
+		if namingWithin(t.Elem(), append(outer, t)) != nil {
+			return &naming{}
+		}
+	case t.Kind() == reflect.Struct:
+		return namingOfStruct(t, append(outer, t))
+	}
+	return nil
+}
+
+func namingOfStruct(t reflect.Type, outer []reflect.Type) *naming {
+	out, members := &naming{}, map[string]int{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		members[name] = i
+		switch {
+		case slices.Contains(aboutMembers, name):
+			out.about = append(out.about, i)
+		case name == "saga_id":
+			out.saga = append(out.saga, i)
+		case (f.IsExported() || f.Anonymous) && namingWithin(f.Type, outer) != nil:
+			out.inside = append(out.inside, i)
+		}
+	}
+	for actor, at := range actedAt {
+		a, has := members[actor]
+		name, named := members[actor+"_name"]
+		when, dated := members[at]
+		if has && named && dated && (actor != "actor" || t == reflect.TypeFor[api.JobEvent]()) {
+			out.actors = append(out.actors, namedActor{a, name, when})
+		}
+	}
+	if out.actors == nil && out.inside == nil {
+		return nil
+	}
+	return out
+}
+
+// unnamed is an actor in a response, and where its name belongs.
+type unnamed struct {
+	operator.Deed
+	name reflect.Value
+}
+
+// named adds to a response what people called its actors. A response is sent without the names when
+// they cannot be read, because what it answers may have been done.
+func (s *server) named(ctx context.Context, out api.Response) api.Response {
+	a, plain := out.(httpkit.Answer)
+	if s.cfg.DeadLetters == nil || !plain || a.Body == nil || namingOf(reflect.TypeOf(a.Body)) == nil {
+		return out
+	}
+	v := reflect.New(reflect.TypeOf(a.Body)).Elem()
+	v.Set(reflect.ValueOf(a.Body))
+	var all []unnamed
+	path := chi.RouteContext(ctx).URLParams.Values
+	collect(v, path, &all)
+	req := httpkit.RequestOf(ctx)
+	if a.Status == http.StatusCreated || a.Status == http.StatusAccepted {
+		all = slices.DeleteFunc(all, func(u unnamed) bool { // made by this request
+			if u.Actor == req.Who.Subject {
+				setName(u.name, req.Who.Name)
+			}
+			return u.Actor == req.Who.Subject
+		})
+	}
+	tenants := []uuid.UUID{req.Tenant.ID}
+	if req.Who.AnyTenant {
+		tenants = append(tenants, operator.Deployment)
+	}
+	for _, tenant := range tenants {
+		if len(all) == 0 {
+			break
+		}
+		deeds := make([]operator.Deed, len(all))
+		for i := range all {
+			deeds[i] = all[i].Deed
+		}
+		names, err := s.cfg.DeadLetters.Actions.Names(ctx, tenant, deeds)
+		if err != nil {
+			s.cfg.Log.WarnContext(ctx, "a response without the names of its actors", slog.String("request_id", req.ID),
+				slog.Any("error", err))
+			break
+		}
+		var left []unnamed
+		for i, name := range names {
+			if setName(all[i].name, name); name == "" {
+				left = append(left, all[i])
+			}
+		}
+		all = left
+	}
+	a.Body = v.Interface()
+	return a
+}
+
+func setName(v reflect.Value, name string) {
+	switch {
+	case name == "":
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.ValueOf(&name))
+	default:
+		v.SetString(name)
+	}
+}
+
+// collect appends the actors of v that may have names. path are the parameters of the request's path:
+// what a response is about may be named there only.
+func collect(v reflect.Value, path []string, all *[]unnamed) {
+	is := namingOf(v.Type())
+	switch {
+	case is == nil:
+	case v.Kind() == reflect.Pointer:
+		if !v.IsNil() {
+			collect(v.Elem(), path, all)
+		}
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			collect(v.Index(i), path, all)
+		}
+	default:
+		for _, i := range is.inside {
+			collect(v.Field(i), path, all)
+		}
+		for _, member := range is.actors {
+			actor := textIn(v.Field(member.actor))
+			if !principal.HasName(actor) {
+				continue
+			}
+			u := unnamed{name: v.Field(member.name)}
+			u.Actor, u.About = actor, slices.Clone(path)
+			u.At, _ = reflect.Indirect(v.Field(member.at)).Interface().(time.Time)
+			for _, i := range is.about {
+				if about := textIn(v.Field(i)); about != "" {
+					u.About = append(u.About, about)
+				}
+			}
+			for _, i := range is.saga {
+				u.Saga, _ = uuid.Parse(textIn(v.Field(i)))
+			}
+			*all = append(*all, u)
+		}
+	}
+}
+
+// textIn returns a text or an id, or that of an object in the response; "": there is none.
+func textIn(v reflect.Value) string {
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		return ""
+	}
+	switch of := reflect.Indirect(v).Interface().(type) {
+	case string:
+		return of
+	case uuid.UUID:
+		return of.String()
+	case api.JobDefinitionSummary:
+		return of.ID.String()
+	}
+	return ""
+}
