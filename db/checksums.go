@@ -20,16 +20,6 @@ CREATE TABLE IF NOT EXISTS skald.schema_checksums (
     id     text PRIMARY KEY, -- as in skald.schema_migrations
     sha256 text NOT NULL     -- of the file, as it was when it was applied
 )`
-	readableChecksums = `
-DO $$
-DECLARE
-    r name;
-BEGIN
-    FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('saga_engine_role', 'saga_readonly_role') LOOP
-        EXECUTE format('GRANT SELECT ON skald.schema_checksums TO %I', r);
-    END LOOP;
-END;
-$$`
 	// A migration applied before checksums were introduced gets the checksum of this binary's file.
 	addChecksums = `
 INSERT INTO skald.schema_checksums (id, sha256)
@@ -85,7 +75,7 @@ func keepChecksums(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	defer tx.Rollback() //nolint:errcheck // after Commit it does nothing
-	for _, s := range []string{makeChecksums, readableChecksums, dropChecksums} {
+	for _, s := range []string{makeChecksums, readable("schema_checksums"), dropChecksums} {
 		if _, err := tx.ExecContext(ctx, s); err != nil {
 			return fmt.Errorf("store the checksums of migrations: %w", err)
 		}

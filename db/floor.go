@@ -25,16 +25,6 @@ CREATE TABLE IF NOT EXISTS skald.schema_floor (
     one     boolean PRIMARY KEY DEFAULT true CHECK (one),
     version integer NOT NULL -- programs whose newest migration has a smaller number cannot use this schema
 )`
-	readableFloor = `
-DO $$
-DECLARE
-    r name;
-BEGIN
-    FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('saga_engine_role', 'saga_readonly_role') LOOP
-        EXECUTE format('GRANT SELECT ON skald.schema_floor TO %I', r);
-    END LOOP;
-END;
-$$`
 	setFloor = `
 INSERT INTO skald.schema_floor (version) VALUES ($1)
     ON CONFLICT (one) DO UPDATE SET version = EXCLUDED.version WHERE schema_floor.version <> EXCLUDED.version`
@@ -77,7 +67,7 @@ func keepFloor(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range []string{makeFloor, readableFloor} {
+	for _, s := range []string{makeFloor, readable("schema_floor")} {
 		if _, err := db.ExecContext(ctx, s); err != nil {
 			return fmt.Errorf("store which programs may use the schema: %w", err)
 		}

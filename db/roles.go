@@ -63,6 +63,20 @@ func secure(ctx context.Context, db *sql.DB, changed bool) error {
 	return secureReaders(ctx, db)
 }
 
+// readable grants the roles of the engine and of readers, if they are there, to read a table of the schema skald.
+func readable(table string) string {
+	return `
+DO $$
+DECLARE
+    r name;
+BEGIN
+    FOR r IN SELECT rolname FROM pg_roles WHERE rolname IN ('saga_engine_role', 'saga_readonly_role') LOOP
+        EXECUTE format('GRANT SELECT ON skald.` + table + ` TO %I', r);
+    END LOOP;
+END;
+$$`
+}
+
 // secureReaders grants the roles that read one schema their privileges. The schema may be of a
 // version without these roles.
 func secureReaders(ctx context.Context, db *sql.DB) error {

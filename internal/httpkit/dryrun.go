@@ -29,6 +29,18 @@ func Differences(before, after any) (*api.PlannedChanges, error) {
 	return Planned(all), err
 }
 
+// Would is the answer to a dry run of a change of one resource: as it would be, with what would change.
+// is is the answer with the resource as it is, whose ETag stays. changes is the member for the changes.
+func Would[T any](is Answer, after T, changes func(*T) **api.PlannedChanges) (Answer, error) {
+	found, err := Differences(is.Body, after)
+	if err != nil {
+		return Answer{}, err
+	}
+	*changes(&after) = found
+	is.Body = after
+	return is, nil
+}
+
 // Planned is the member of a resource for what would change in it.
 func Planned(all planned.List) *api.PlannedChanges {
 	return new(PlannedChanges(all))

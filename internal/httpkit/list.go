@@ -108,6 +108,30 @@ type Asked[C any] struct {
 	cursors Cursors
 }
 
+// SortOf reads the parameter sort of a list; "": by creation. required is the order of its prefix filter, "" if
+// there is none: asked must not name another. Fault: Malformed.
+func SortOf[S, P ~string](asked *P, required S) (S, error) {
+	if asked == nil {
+		return required, nil
+	}
+	sort := S(*asked)
+	if *asked == "created_at" {
+		sort = ""
+	}
+	if required != "" && sort != required {
+		return sort, BadParameter("sort", "excluded", "must be %s or omitted with that prefix", required)
+	}
+	return sort, nil
+}
+
+// Ascending reads the parameter order of a list.
+func Ascending[P ~string](asked *P, byDefault bool) bool {
+	if asked == nil {
+		return byDefault
+	}
+	return *asked == "asc"
+}
+
 // PageOf reads the parameters of a list that has numbered pages as well as cursors. Their
 // ranges were already checked against the contract.
 func PageOf[C any, I ~string](ctx context.Context, c Cursors, order Order[C],

@@ -55,7 +55,29 @@ func (w *WorkerProcess) Place() page.TimeID { return page.TimeID{At: w.Registere
 // heartbeat revives it. A worker that was DETACHED must first send a heartbeat. changed is false if
 // w already has the state. Fault: Conflict for any other change of a DETACHED worker: its process
 // must register again.
-func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
+func (w *WorkerProcess) Moved(to WorkerState, now time.Time) (changed bool, refusal error) {
+	was := w.State
+	if changed, refusal = w.moved(to); !changed {
+		return changed, refusal
+	}
+	if to == WorkerDraining && w.DrainAt == nil {
+		w.DrainAt = &now
+	}
+	if w.State != was {
+		w.LostAt, w.DetachedAt = nil, nil
+	}
+	switch {
+	case w.State == was:
+	case w.State == WorkerDetached:
+		w.DetachedAt = &now
+	case w.State == WorkerLost:
+		w.LostAt = &now
+	}
+	return true, nil
+}
+
+// moved is Moved without the times.
+func (w *WorkerProcess) moved(to WorkerState) (changed bool, refusal error) {
 	draining := w.DrainAt != nil
 	switch {
 	case to == WorkerLost:
@@ -81,23 +103,6 @@ func (w *WorkerProcess) Moved(to WorkerState) (changed bool, refusal error) {
 		w.DrainAt = nil
 	}
 	return true, nil
-}
-
-// Dated sets the times of a worker that Moved has just moved, as stores do.
-func (w *WorkerProcess) Dated(before *WorkerProcess, to WorkerState, now time.Time) {
-	if to == WorkerDraining && w.DrainAt == nil && (w.State != before.State || w.State == WorkerLost) {
-		w.DrainAt = &now
-	}
-	if w.State == before.State {
-		return
-	}
-	w.LostAt, w.DetachedAt = nil, nil
-	switch w.State {
-	case WorkerDetached:
-		w.DetachedAt = &now
-	case WorkerLost:
-		w.LostAt = &now
-	}
 }
 
 // Actions lists what an operator can currently do with a worker; never nil.

@@ -3,6 +3,7 @@ package jobrun_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -45,7 +46,8 @@ func TestHowAnOperatorMovesAWorker(t *testing.T) {
 			w.DrainAt = &noon
 		}
 		allowed := w.Actions()
-		changed, err := w.Moved(tt.to)
+		was, later := w, noon.Add(time.Minute)
+		changed, err := w.Moved(tt.to, later)
 		if w.State != tt.want || changed != tt.changed || (err != nil) != tt.refused {
 			t.Errorf("%s (drains %v) to %s: %s, changed %v, %v", tt.from, tt.drains, tt.to, w.State, changed, err)
 		}
@@ -54,6 +56,16 @@ func TestHowAnOperatorMovesAWorker(t *testing.T) {
 		}
 		if tt.to == active && !tt.refused && w.DrainAt != nil {
 			t.Errorf("%s to %s: it still is to drain", tt.from, tt.to)
+		}
+		moved := w.State != was.State
+		if is := w.LostAt != nil && w.LostAt.Equal(later); is != (moved && w.State == lost) {
+			t.Errorf("%s to %s: lost at %v", tt.from, tt.to, w.LostAt)
+		}
+		if is := w.DetachedAt != nil && w.DetachedAt.Equal(later); is != (moved && w.State == detached) {
+			t.Errorf("%s to %s: detached at %v", tt.from, tt.to, w.DetachedAt)
+		}
+		if is := w.DrainAt != nil && w.DrainAt.Equal(later); is != (changed && tt.to == draining && !tt.drains) {
+			t.Errorf("%s to %s (drains %v): drains from %v", tt.from, tt.to, tt.drains, w.DrainAt)
 		}
 	}
 }

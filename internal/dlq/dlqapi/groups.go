@@ -70,9 +70,9 @@ func (s *Handlers) UpdateDeadLetterGroup(ctx context.Context,
 			return nil, err
 		}
 		if httpkit.DryRun(ctx) {
-			body := toAPIGroup(&after)
-			body.Changes, err = httpkit.Differences(toAPIGroup(&g), body)
-			return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: httpkit.ETagOf(g.Version)}, err
+			is := httpkit.Answer{Status: http.StatusOK, Body: toAPIGroup(&g), ETag: httpkit.ETagOf(g.Version)}
+			return httpkit.Would(is, toAPIGroup(&after),
+				func(g *api.DeadLetterGroup) **api.PlannedChanges { return &g.Changes })
 		}
 		detail := map[string]any{"from": g.State, "to": after.State}
 		by := s.Did(ctx, after.UpdatedAt, operator.DeadGroup, g.Fingerprint, httpkit.VerbUpdate, httpkit.Text(b.Reason),

@@ -126,10 +126,8 @@ func (s *Handlers) letterWould(ctx context.Context, before, after *dlq.Letter) (
 	if err != nil {
 		return is, err
 	}
-	body := is.Body.(api.DeadLetter)
-	body.Changes, err = httpkit.Differences(was.Body, body)
-	is.Body, is.ETag = body, was.ETag
-	return is, err
+	return httpkit.Would(was, is.Body.(api.DeadLetter),
+		func(l *api.DeadLetter) **api.PlannedChanges { return &l.Changes })
 }
 
 // letterETag is the entity tag of a letter; an archived one has another form. What a redrive or the

@@ -108,9 +108,9 @@ func (s *Handlers) changeRedrive(ctx context.Context, id uuid.UUID, match *strin
 			return httpkit.Answer{}, err
 		}
 		if httpkit.DryRun(ctx) {
-			body := toAPIRedrive(&after, s.Now())
-			body.Changes, err = httpkit.Differences(toAPIRedrive(&r, s.Now()), body)
-			return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: httpkit.ETagOf(r.Version)}, err
+			is := httpkit.Answer{Status: http.StatusOK, Body: toAPIRedrive(&r, s.Now()), ETag: httpkit.ETagOf(r.Version)}
+			return httpkit.Would(is, toAPIRedrive(&after, s.Now()),
+				func(r *api.Redrive) **api.PlannedChanges { return &r.Changes })
 		}
 		by := s.Did(ctx, after.UpdatedAt, operator.Redrive, id.String(), verb, reason, detail)
 		switch err := s.Redrives.Change(ctx, after, by); {

@@ -191,20 +191,19 @@ func (s *Handlers) moveBackfill(
 		if _, err := b.Moved(on, s.Now()); err != nil {
 			return nil, err
 		}
-		out := toAPIBackfill(&b, &d, nil)
-		if out.Changes, err = httpkit.Differences(was.Body, out); err != nil {
+		would, err := httpkit.Would(was, toAPIBackfill(&b, &d, nil),
+			func(b *api.Backfill) **api.PlannedChanges { return &b.Changes })
+		if err != nil || on != bulk.Cancel {
+			return would, err
+		}
+		runs, _, err := s.wouldCancel(ctx, b.TenantID, jobrun.Filter{BackfillID: b.ID, States: jobrun.ActiveStates},
+			jobrun.CancelRequested{Waiting: true}, s.Now())
+		if err != nil {
 			return nil, err
 		}
-		if on == bulk.Cancel {
-			runs, _, err := s.wouldCancel(ctx, b.TenantID, jobrun.Filter{BackfillID: b.ID, States: jobrun.ActiveStates},
-				jobrun.CancelRequested{Waiting: true}, s.Now())
-			if err != nil {
-				return nil, err
-			}
-			*out.Changes = append(*out.Changes, runs...)
-		}
-		was.Body = out
-		return was, nil
+		changes := would.Body.(api.Backfill).Changes
+		*changes = append(*changes, runs...)
+		return would, nil
 	}
 	by := s.Did(ctx, s.Now(), operator.JobBackfill, id.String(), string(on), reasonOf(body), nil)
 	b, err := s.Bulks.MoveBackfill(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)

@@ -153,11 +153,10 @@ func (s *Handlers) moveBulk(
 			return nil, err
 		}
 		out, err := toAPIBulk(&b)
-		if err == nil {
-			out.Changes, err = httpkit.Differences(was.Body, out)
+		if err != nil {
+			return nil, err
 		}
-		was.Body = out
-		return was, err
+		return httpkit.Would(was, out, func(b *api.JobBulk) **api.PlannedChanges { return &b.Changes })
 	}
 	by := s.Did(ctx, s.Now(), operator.JobBulk, id.String(), string(on), reasonOf(body), nil)
 	b, err := s.Bulks.MoveBulk(ctx, httpkit.RequestOf(ctx).Tenant.ID, id, on, by)

@@ -303,9 +303,8 @@ func (s *Handlers) runWould(ctx context.Context, id uuid.UUID, in jobrun.Event) 
 	if err != nil {
 		return nil, err
 	}
-	body := toAPIRun(&after, false)
-	body.Changes, err = httpkit.Differences(toAPIRun(&r, false), body)
-	return httpkit.Answer{Status: http.StatusOK, Body: body, ETag: httpkit.ETagOf(r.Version)}, err
+	is := httpkit.Answer{Status: http.StatusOK, Body: toAPIRun(&r, false), ETag: httpkit.ETagOf(r.Version)}
+	return httpkit.Would(is, toAPIRun(&after, false), func(r *api.JobRun) **api.PlannedChanges { return &r.Changes })
 }
 
 // ReassignJobRun takes a run from its worker, so that another can claim it.

@@ -27,9 +27,10 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 	if err != nil {
 		return nil, err
 	}
-	if err := sorted(&f, &p); err != nil {
+	if f.Sort, err = httpkit.SortOf(p.Sort, f.SortOfPrefix()); err != nil {
 		return nil, err
 	}
+	f.Ascending = httpkit.Ascending(p.Order, f.Sort.OfText())
 	at, key := page.SplitKey(asked.Request)
 	f.AfterKey = key
 	found, err := s.Runs.ListRuns(ctx, req.Tenant.ID, f, at)
@@ -41,26 +42,6 @@ func (s *Handlers) ListJobRuns(ctx context.Context, in api.ListJobRunsRequestObj
 		JobRuns:    httpkit.Each(found.Items, func(r *jobrun.Run) api.JobRun { return toAPIRun(r, full) }),
 		Pagination: httpkit.Pagination(asked, found, f.Sort.Place),
 	}}, nil
-}
-
-// sorted reads the order of a list. Fault: Malformed.
-func sorted(f *jobrun.Filter, p *api.ListJobRunsParams) error {
-	f.Sort = f.SortOfPrefix()
-	if p.Sort != nil {
-		asked := jobrun.Sort(*p.Sort)
-		if *p.Sort == api.ListJobRunsParamsSortCreatedAt {
-			asked = jobrun.ByCreation
-		}
-		if f.Sort != jobrun.ByCreation && asked != f.Sort {
-			return httpkit.BadParameter("sort", "excluded", "must be %s or omitted with that prefix", f.Sort)
-		}
-		f.Sort = asked
-	}
-	f.Ascending = f.Sort.OfText()
-	if p.Order != nil {
-		f.Ascending = *p.Order == api.ListJobRunsParamsOrderAsc
-	}
-	return nil
 }
 
 // runFilter reads the filters of a list. A deleted definition is found by its id. Faults:

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -82,14 +83,18 @@ func (st *Workers) ListWorkers(
 }
 
 var moveWorker = postgres.Named(`
-UPDATE jobs.workers w SET state = @state::text, version = w.version + 1, reason = @reason,
-       drain_at = CASE WHEN @drains THEN coalesce(w.drain_at, clock_timestamp()) END,
-       lost_at = CASE WHEN @state::text`+Is(jobrun.WorkerLost)+` THEN CASE w.state
-              WHEN '`+string(jobrun.WorkerDetached)+`' THEN clock_timestamp()
-              ELSE w.lost_at END END,
-       detached_at = CASE WHEN @state::text`+Is(jobrun.WorkerDetached)+` THEN clock_timestamp() END
- WHERE w.tenant_id = @tenant AND w.id = @id AND w.version = @version RETURNING `+workerColumns,
-	postgres.Single("tenant", "id", "state", "reason", "drains", "version"))
+UPDATE jobs.workers w
+   SET state = @state::text,
+       version = w.version + 1,
+       reason = @reason,
+       drain_at = @drain_at::timestamptz,
+       lost_at = @lost_at::timestamptz,
+       detached_at = @detached_at::timestamptz
+ WHERE w.tenant_id = @tenant
+   AND w.id = @id
+   AND w.version = @version
+RETURNING `+workerColumns,
+	postgres.Single("tenant", "id", "state", "reason", "drain_at", "lost_at", "detached_at", "version"))
 
 // Move implements jobrun.Workers.
 func (st *Workers) Move(
@@ -110,12 +115,16 @@ func (st *Workers) Move(
 		case err != nil:
 			return err
 		}
-		changed, err := w.Moved(to)
+		var now time.Time
+		if err := tx.GetContext(ctx, &now, `SELECT clock_timestamp()`); err != nil { // of the database, after the lock
+			return err
+		}
+		changed, err := w.Moved(to, now)
 		if err != nil || !changed {
 			return err
 		}
-		args := moveWorker.Args(postgres.Values{tenant, id, w.State, by.Reason,
-			w.DrainAt != nil || to == jobrun.WorkerDraining, w.Version})
+		args := moveWorker.Args(postgres.Values{tenant, id, w.State, by.Reason, w.DrainAt, w.LostAt, w.DetachedAt,
+			w.Version})
 		w, err = workerTable.One(tx.QueryRowContext(ctx, moveWorker.Text, args...))
 		if err != nil {
 			return err

@@ -184,14 +184,11 @@ func (s *Handlers) workerWould(ctx context.Context, id uuid.UUID, to jobrun.Work
 		return httpkit.Answer{}, err
 	}
 	after := before
-	if _, err := after.Moved(to); err != nil {
+	if _, err := after.Moved(to, s.Now()); err != nil {
 		return httpkit.Answer{}, err
 	}
-	after.Dated(&before, to, s.Now())
-	out, body := workerAnswer(&before), toAPIWorker(&after)
-	body.Changes, err = httpkit.Differences(out.Body, body)
-	out.Body = body
-	return out, err
+	return httpkit.Would(workerAnswer(&before), toAPIWorker(&after),
+		func(w *api.Worker) **api.PlannedChanges { return &w.Changes })
 }
 
 func workerAnswer(w *jobrun.WorkerProcess) httpkit.Answer {

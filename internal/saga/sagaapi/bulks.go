@@ -286,11 +286,10 @@ func sagaBulkWould(before, after *sagabulk.Bulk) (httpkit.Answer, error) {
 		return a, err
 	}
 	out, err := toAPISagaBulk(after)
-	if err == nil {
-		out.Changes, err = httpkit.Differences(a.Body, out)
+	if err != nil {
+		return a, err
 	}
-	a.Body = out
-	return a, err
+	return httpkit.Would(a, out, func(b *api.SagaBulk) **api.PlannedChanges { return &b.Changes })
 }
 
 func toAPISagaBulk(b *sagabulk.Bulk) (api.SagaBulk, error) {

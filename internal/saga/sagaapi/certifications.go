@@ -190,11 +190,10 @@ func certificationWould(before, after *certify.Certification) (httpkit.Answer, e
 		return a, err
 	}
 	out, err := toAPICertification(after)
-	if err == nil {
-		out.Changes, err = httpkit.Differences(a.Body, out)
+	if err != nil {
+		return a, err
 	}
-	a.Body = out
-	return a, err
+	return httpkit.Would(a, out, func(c *api.Certification) **api.PlannedChanges { return &c.Changes })
 }
 
 func toAPICertification(c *certify.Certification) (api.Certification, error) {

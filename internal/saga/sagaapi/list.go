@@ -40,11 +40,16 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	if err := sorted(&filter, p); err != nil {
+	archived := p.Archived != nil && *p.Archived
+	if filter.Sort, err = httpkit.SortOf(p.Sort, filter.SortOfPrefix()); err != nil {
 		return nil, err
 	}
+	if filter.Sort == saga.ByEnd && archived {
+		return nil, httpkit.BadParameter("sort", "excluded", "cannot be completed_at with archived=true: no index has that order")
+	}
+	filter.Ascending = httpkit.Ascending(p.Order, filter.Sort.OfText())
 	filter.ByTime, filter.AfterKey = page.SplitKey(asked.Request)
-	if p.Archived != nil && *p.Archived {
+	if archived {
 		return s.listArchived(ctx, p, filter, none, asked)
 	}
 	var found page.Of[saga.Saga]
@@ -68,29 +73,6 @@ func (s *Handlers) ListSagas(ctx context.Context, in api.ListSagasRequestObject)
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
-}
-
-// sorted reads the order of a list.
-func sorted(f *saga.Filter, p api.ListSagasParams) error {
-	f.Sort = f.SortOfPrefix()
-	if p.Sort != nil {
-		asked := saga.Sort(*p.Sort)
-		if *p.Sort == api.ListSagasParamsSortCreatedAt {
-			asked = saga.ByCreation
-		}
-		if f.Sort != saga.ByCreation && asked != f.Sort {
-			return httpkit.BadParameter("sort", "excluded", "must be %s or omitted with that prefix", f.Sort)
-		}
-		f.Sort = asked
-	}
-	if f.Sort == saga.ByEnd && p.Archived != nil && *p.Archived {
-		return httpkit.BadParameter("sort", "excluded", "cannot be completed_at with archived=true: no index has that order")
-	}
-	f.Ascending = f.Sort.OfText()
-	if p.Order != nil {
-		f.Ascending = *p.Order == api.ListSagasParamsOrderAsc
-	}
-	return nil
 }
 
 // placeIn returns the place of a saga in the list of a filter.

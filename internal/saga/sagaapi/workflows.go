@@ -232,9 +232,7 @@ func (s *Handlers) setEnabled(ctx context.Context, name string, enabled bool, ma
 		a := workflowAnswer(w)
 		out := toAPIWorkflow(&w, true)
 		out.Enabled = enabled
-		out.Changes, err = httpkit.Differences(a.Body, out)
-		a.Body = out
-		return a, err
+		return httpkit.Would(a, out, func(w *api.Workflow) **api.PlannedChanges { return &w.Changes })
 	}
 	w, err := s.Workflows.SetEnabled(httpkit.WithActor(ctx, reason), tenant, name, enabled, revision, s.Now())
 	if err != nil {

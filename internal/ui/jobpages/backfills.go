@@ -159,17 +159,10 @@ func (p *pages) resumeBackfill(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := "/ui/backfills/" + b.ID.String()
-	return &web.Action{
-		Label: "Resume the backfill", Title: "Resume a backfill", Nav: "Jobs",
-		Back: web.Link{Name: "The backfill", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BackfillBadge(b.State).Word, DryRun: web.DryRunInQuery,
-		Means: goesOn(b.Found, "slots"),
-		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+	return moves("Resume", "backfill", pathOfBackfill(b), web.BackfillBadge(b.State), goesOn(b.Found, "slots"),
+		func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.ResumeBackfillWithBody(ctx, b.ID, &client.ResumeBackfillParams{}, web.JSON, body, edit)
-		},
-		Done: func([]byte) string { return path },
-	}, nil
+		}), nil
 }
 
 func (p *pages) cancelBackfill(v *web.Visit) (*web.Action, error) {
@@ -177,15 +170,11 @@ func (p *pages) cancelBackfill(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := "/ui/backfills/" + b.ID.String()
-	return &web.Action{
-		Label: "Cancel the backfill", Title: "Cancel a backfill", Nav: "Jobs",
-		Back: web.Link{Name: "The backfill", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BackfillBadge(b.State).Word, DryRun: web.DryRunInQuery,
-		Means: "No more runs are created, and those that have not started are canceled. Runs in progress continue.",
-		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+	return moves("Cancel", "backfill", pathOfBackfill(b), web.BackfillBadge(b.State),
+		"No more runs are created, and those that have not started are canceled. Runs in progress continue.",
+		func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelBackfillWithBody(ctx, b.ID, &client.CancelBackfillParams{}, web.JSON, body, edit)
-		},
-		Done: func([]byte) string { return path },
-	}, nil
+		}), nil
 }
+
+func pathOfBackfill(b *client.Backfill) string { return "/ui/backfills/" + b.ID.String() }

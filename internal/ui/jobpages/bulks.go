@@ -160,22 +160,26 @@ func goesOn(found *int64, what string) string {
 	return "It continues with all " + web.Count(*found) + " " + what + " that it has found."
 }
 
+// moves is the action that resumes or cancels a bulk operation or a backfill, which has the page at path.
+func moves(verb, what, path string, state web.Badge, means string,
+	send func(context.Context, io.Reader, client.RequestEditorFn) (*http.Response, error)) *web.Action {
+	return &web.Action{
+		Label: verb + " the " + what, Title: verb + " a " + what, Nav: "Jobs",
+		Back: web.Link{Name: "The " + what, URL: path}, Class: web.Changes, Needs: "jobs:admin",
+		State: state.Word, DryRun: web.DryRunInQuery, Means: means, Send: send,
+		Done: func([]byte) string { return path },
+	}
+}
+
 func (p *pages) resumeBulk(v *web.Visit) (*web.Action, error) {
 	b, err := p.gotBulk(v)
 	if err != nil {
 		return nil, err
 	}
-	path := "/ui/run-bulks/" + b.ID.String()
-	return &web.Action{
-		Label: "Resume the bulk operation", Title: "Resume a bulk operation", Nav: "Jobs",
-		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BulkBadge(b.State).Word, DryRun: web.DryRunInQuery,
-		Means: goesOn(b.Found, "runs"),
-		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+	return moves("Resume", "bulk operation", pathOfBulk(b), web.BulkBadge(b.State), goesOn(b.Found, "runs"),
+		func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.ResumeJobBulkWithBody(ctx, b.ID, &client.ResumeJobBulkParams{}, web.JSON, body, edit)
-		},
-		Done: func([]byte) string { return path },
-	}, nil
+		}), nil
 }
 
 func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {
@@ -183,15 +187,11 @@ func (p *pages) cancelBulk(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := "/ui/run-bulks/" + b.ID.String()
-	return &web.Action{
-		Label: "Cancel the bulk operation", Title: "Cancel a bulk operation", Nav: "Jobs",
-		Back: web.Link{Name: "The bulk operation", URL: path}, Class: web.Changes, Needs: "jobs:admin",
-		State: web.BulkBadge(b.State).Word, DryRun: web.DryRunInQuery,
-		Means: "No further runs are changed. Completed changes are kept.",
-		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+	return moves("Cancel", "bulk operation", pathOfBulk(b), web.BulkBadge(b.State),
+		"No further runs are changed. Completed changes are kept.",
+		func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.CancelJobBulkWithBody(ctx, b.ID, &client.CancelJobBulkParams{}, web.JSON, body, edit)
-		},
-		Done: func([]byte) string { return path },
-	}, nil
+		}), nil
 }
+
+func pathOfBulk(b *client.JobBulk) string { return "/ui/run-bulks/" + b.ID.String() }

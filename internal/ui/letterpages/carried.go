@@ -108,17 +108,24 @@ func carriedBy(v *web.Visit, l *client.DeadLetter, revisions []client.DeadLetter
 	return d, nil
 }
 
-// download sends the bytes of a payload as they are.
-func (p *pages) download(v *web.Visit) (*web.Page, error) {
-	l, _, err := p.letterOf(v)
-	if err != nil {
-		return nil, err
+// carriedOf reads a letter and what it carries.
+func (p *pages) carriedOf(
+	v *web.Visit,
+) (l *client.DeadLetter, res *client.GetDeadLetterResponse, d carried, err error) {
+	if l, res, err = p.letterOf(v); err != nil {
+		return nil, nil, d, err
 	}
 	revisions, err := p.revisionsOf(v, l.ID)
 	if err != nil {
-		return nil, err
+		return nil, nil, d, err
 	}
-	d, err := carriedBy(v, l, revisions)
+	d, err = carriedBy(v, l, revisions)
+	return l, res, d, err
+}
+
+// download sends the bytes of a payload as they are.
+func (p *pages) download(v *web.Visit) (*web.Page, error) {
+	l, _, d, err := p.carriedOf(v)
 	if err != nil {
 		return nil, err
 	}

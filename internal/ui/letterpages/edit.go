@@ -44,15 +44,7 @@ type editShown struct {
 
 // edit is the form that changes what a retry sends.
 func (p *pages) edit(v *web.Visit) (*web.Action, error) {
-	l, res, err := p.letterOf(v)
-	if err != nil {
-		return nil, err
-	}
-	revisions, err := p.revisionsOf(v, l.ID)
-	if err != nil {
-		return nil, err
-	}
-	d, err := carriedBy(v, l, revisions)
+	l, res, d, err := p.carriedOf(v)
 	if err != nil {
 		return nil, err
 	}
