@@ -108,7 +108,7 @@ func (c *Call) open(body []byte) error {
 		step = c.Step
 	}
 	if or(e.Saga, c.Saga) != c.Saga || or(e.Step, step) != step || e.Action != "" && e.Action != c.Action {
-		return mistake("the body is that of another call than the headers name")
+		return mistake("the body belongs to a different call than the headers")
 	}
 	c.Step, c.Workflow = step, e.Workflow
 	c.Payload, c.Outputs, c.Input, c.Output = e.Payload, e.Outputs, e.Input, e.Output

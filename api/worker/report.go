@@ -194,8 +194,8 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 	}
 }
 
-// settle ends a report that was answered. What was refused for what it says is reported as
-// less: the run must end, and its failure must not lose its retries because of its text. A run
+// settle ends a report that was answered. A report that was refused for its content is
+// sent again with less: the run must end, and its failure must not lose its retries because of its text. A run
 // that is lost, or has ended otherwise, is left alone.
 func (w *Worker) settle(s *session, r *report, status int, p *problem) {
 	defer close(r.done)

@@ -32,7 +32,7 @@ type participantCertify struct {
 	RaceFor        time.Duration `default:"1m" help:"How long --race lasts."`
 	Timeout        time.Duration `default:"10s" help:"How long one call may take."`
 	Deadline       time.Duration `default:"10m" help:"How long all may take."`
-	Yes            bool          `short:"y" help:"Do not ask before calling another machine than this one."`
+	Yes            bool          `short:"y" help:"Do not ask before calling a machine other than this one."`
 	Format         string        `enum:"text,json,junit" default:"text" help:"text, json or junit."`
 	Output         string        `short:"o" placeholder:"FILE" help:"Write the report to a file instead of standard output."`
 	ReportTo       string        `placeholder:"SERVER" help:"Also store the report on a Skald server, by its address such as https://skald.example. SKALD_API_KEY is the key for it."`

@@ -29,7 +29,7 @@ type CarriedOverHTTP struct {
 	Headers     []Header // to be added as they are; names may repeat
 	ContentType string   // the record's own, "" when it has no valid one
 	// Withheld names headers that hold credentials and are not sent because the target is on
-	// another host than the letter's own (they are listed in HTTPWithheld). Dropped names those
+	// a host other than the letter's own (they are listed in HTTPWithheld). Dropped names those
 	// whose content is sent in another way: those about earlier redrives and the failure.
 	Withheld, Dropped []string
 }

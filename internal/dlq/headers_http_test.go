@@ -16,7 +16,7 @@ func TestHeadersGoUnderTheirOwnNamesWhereThatIsSafe(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		content dlq.Content
-		foreign bool // the target is on another host than the letter's own
+		foreign bool // the target is on a host other than the letter's own
 		want    []dlq.Header
 		media   string
 	}{

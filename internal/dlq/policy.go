@@ -177,7 +177,7 @@ func (p *Policy) Allows(target string) bool {
 	return false
 }
 
-// AllowsTarget reports whether a letter of a topic may be sent to another target than its own: to
+// AllowsTarget reports whether a letter of a topic may be sent to a target other than its own: to
 // any topic if the policy names no targets, and only to URLs that it names.
 func (p *Policy) AllowsTarget(topic string, to *Target) bool {
 	switch to.Kind {

@@ -20,7 +20,7 @@ var (
 		"The action is not possible in the current status of the dead letter, or it is in the archive. `current` "+
 			"gives its status and version, `allowed_actions` the possible actions.", 409)
 	CodeStale = Problems.Add("DLQ_VERSION_CONFLICT", "The dead letter has changed",
-		"If-Match named another version than the current one of the dead letter, its group, its topic's policy, "+
+		"If-Match named a version other than the current one of the dead letter, its group, its topic's policy, "+
 			"or the redrive. Read it again, and repeat the request if it still applies.", 412)
 	CodeTargetHeld = Problems.Add("DLQ_TARGET_HELD", "The target is held",
 		"The target belongs to a participant whose gate is not open. The letter is retried once the participant is "+

@@ -21,7 +21,7 @@ type Pushed struct {
 }
 
 // Letters stores dead letters for their users. A tenant sees only its own; for those of
-// others it gets the fault NotFound. Any other error than the stated faults is an
+// others it gets the fault NotFound. Any error other than the stated faults is an
 // outage, and the outcome of a write is then unknown.
 type Letters interface {
 	// Push stores letters, durably on return and independently of each other. A letter

@@ -124,7 +124,7 @@ func ifNoneMatch(header *string, etag string) (has bool, err error) {
 	return false, nil
 }
 
-// Stale returns the fault of an If-Match that names another version than the current one.
+// Stale returns the fault of an If-Match that names a version other than the current one.
 func Stale(code, what string, present int64) error {
 	return fault.New(fault.Precondition, code, "the %s is at version %d, which does not match If-Match: read it again", what, present)
 }

@@ -5,7 +5,7 @@ import "github.com/skald-saga/skald/internal/fault"
 // Damaged returns the fault for a request that needs the spec of an Unreadable definition.
 func (d *Definition) Damaged() *fault.Error {
 	return fault.New(fault.Conflict, CodeUnreadable,
-		"what is stored of the job definition %q is damaged: restore its row from a backup, or delete it and create "+
+		"the stored job definition %q is damaged: restore its row from a backup, or delete it and create "+
 			"it again; until then it makes no runs", d.Name)
 }
 

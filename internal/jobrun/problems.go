@@ -31,7 +31,7 @@ var (
 	CodeNameTaken = Problems.Add("JOB_NAME_TAKEN", "Name taken",
 		"The tenant has another job definition with this name.", 409)
 	CodeStale = Problems.Add("JOB_VERSION_CONFLICT", "The resource has changed",
-		"If-Match named another version than the current one of the job definition, the settings or the worker. "+
+		"If-Match named a version other than the current one of the job definition, the settings or the worker. "+
 			"Read it again, and repeat the request if it still applies.", 412)
 	CodeUnreadable = Problems.Add("JOB_DEFINITION_UNREADABLE", "Definition unreadable",
 		"The request requires a job definition whose stored form is damaged, for example by a bad restore. "+

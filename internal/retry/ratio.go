@@ -4,7 +4,7 @@ package retry
 // judges redrives (package dlq) and participants (package registry).
 type Ratio struct {
 	Max  float64 // above this share; 0: never
-	From int64   // fewer calls say nothing
+	From int64   // with fewer calls nothing is concluded
 }
 
 // Broken reports whether more than the share of the calls that ended have failed.

@@ -11,8 +11,8 @@ import (
 	"github.com/skald-saga/skald/internal/idempotency"
 )
 
-// Event is something that happened to a saga. Exactly the types below are events. event
-// returns the verb that it is the event of, "" for what no operator ordered.
+// Event is something that happened to a saga. Its types are those below. event
+// returns the verb of the operator's order that it stands for, "" if no operator ordered it.
 type Event interface{ event() Verb }
 
 // Answered is the outcome of the call in flight.

@@ -68,6 +68,6 @@ type Notes interface {
 	// Notes returns the notes of sagas of a tenant. Sagas without one are omitted.
 	Notes(ctx context.Context, tenant uuid.UUID, sagas ...uuid.UUID) (map[uuid.UUID]Note, error)
 	// PutNote stores a note with its event, durably on return. Fault: Conflict with CodeStale
-	// when the note has another version than the one before n.Note.Version.
+	// when the note has a version other than the one before n.Note.Version.
 	PutNote(ctx context.Context, n Noted) error
 }

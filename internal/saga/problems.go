@@ -39,7 +39,7 @@ var (
 	CodeNoResult = Problems.Add("SAGA_HAS_NO_RESULT", "No result",
 		"Only a completed saga has a result. This one has not ended yet, or has ended in another state.", 409)
 	CodeStale = Problems.Add("SAGA_VERSION_CONFLICT", "The saga has changed",
-		"If-Match named another version than the saga's current one. Read it again, and repeat the request if it still applies.", 412)
+		"If-Match named a version other than the saga's current one. Read it again, and repeat the request if it still applies.", 412)
 	CodePayload = Problems.Add("SAGA_PAYLOAD_INVALID", "The payload does not fit",
 		"The payload does not fit `payload_schema` of the workflow. `errors` lists where, with JSON Pointers.", 422)
 	CodeUnstorable = Problems.Add("SAGA_UNSTORABLE", "Content cannot be stored",

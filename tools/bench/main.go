@@ -117,7 +117,7 @@ func generateLoad(ctx context.Context, args []string, out io.Writer) error {
 	flags.IntVar(&cfg.Clients, "clients", 1, "clients at the same time")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long new sagas are created")
 	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "status of the ended saga in mode wait")
-	flags.StringVar(&cfg.Orders.URL, "url", "", "URL of another server than Skald, to which -body is sent")
+	flags.StringVar(&cfg.Orders.URL, "url", "", "URL of a server other than Skald, to which -body is sent")
 	flags.StringVar(&cfg.Orders.Body, "body", "", "what is sent to -url")
 	flags.IntVar(&cfg.Orders.WantCode, "want-code", 0, "status code of the responses of -url")
 	flags.StringVar(&cfg.Orders.Want, "want", "", "text in the responses of -url")

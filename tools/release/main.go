@@ -116,7 +116,7 @@ func describe(ctx context.Context, root string) (release, error) {
 		return r, err
 	}
 	if changed != "" {
-		return r, fmt.Errorf("a release is that of a commit, and these files differ from it:\n%s", changed)
+		return r, fmt.Errorf("a release is made of a commit, and these files differ from it:\n%s", changed)
 	}
 	return r, nil
 }

@@ -337,7 +337,7 @@ func (check Verify) kept(ctx context.Context, tenant uuid.UUID, seq int64, hash 
 			Detail: "the chain ends before the seal that was kept, or the seal belongs to another chain"}
 	case hex.EncodeToString(v.Head.Hash) != hash:
 		v.FirstBad = &trail.Tampered{Kind: trail.SealMismatch, Seq: seq,
-			Detail: "the seal has another hash than the one that was kept: the chain was replaced, or the hash belongs to another chain"}
+			Detail: "the seal has a different hash from the one that was kept: the chain was replaced, or the hash belongs to another chain"}
 	default:
 		v.FirstBad = nil
 	}

@@ -16,7 +16,7 @@ var (
 	CodeURL = Problems.Add("WEBHOOK_URL_NOT_ALLOWED", "URL not allowed",
 		"The server's egress rules do not allow the URL, so nothing could ever be delivered there.", 422)
 	CodeStale = Problems.Add("WEBHOOK_VERSION_CONFLICT", "The webhook has changed",
-		"If-Match named another version than the webhook's current one.", 412)
+		"If-Match named a version other than the webhook's current one.", 412)
 	CodeLimit = Problems.Add("WEBHOOK_LIMIT_REACHED", "Too many webhooks",
 		"The tenant has the maximum number of webhooks.", 409)
 	CodeDisabled = Problems.Add("WEBHOOK_DISABLED", "Webhook disabled",

@@ -78,7 +78,7 @@ func Run(ctx context.Context, cfg Config) (certify.Report, error) {
 	return report, nil
 }
 
-// servesAtAll makes one plain call: if that is refused, no vector says anything.
+// servesAtAll makes one plain call: if that is refused, trying the vectors would prove nothing.
 func (c *certifier) servesAtAll(ctx context.Context) error {
 	p := c.begin(c.plain())
 	if err := p.until(ctx, len(p.Vector.Calls)); err != nil {

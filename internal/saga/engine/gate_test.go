@@ -273,7 +273,7 @@ func TestRetryAfterHoldsTheParticipant(t *testing.T) {
 	})
 }
 
-// Above its limit of calls in flight a participant's sagas wait, hold no slot and spend nothing.
+// Above its limit of calls in flight a participant's sagas wait, hold no slot and spend no attempts.
 func TestSagasAboveTheLimitOfCallsInFlightWaitWithoutASlot(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"), func(c *engine.Config) { c.MaxRunning = 8 })

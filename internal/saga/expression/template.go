@@ -150,7 +150,7 @@ func (t *Template) string(s, at string, p *Place, fail func(string, error)) {
 	t.nodes = append(t.nodes, n)
 }
 
-var errTooLarge = errors.New("with its value the whole would be too large")
+var errTooLarge = errors.New("its value would make the whole too large")
 
 // Append appends what the template becomes, as canonical JSON. The error is a *Failure.
 func (t *Template) Append(b []byte, e *Evaluation) ([]byte, error) {

@@ -68,7 +68,7 @@ func NewTarget(s string, p *Place) (*Target, error) {
 
 var (
 	errEmptyPart = errors.New("it is empty, and would change the path")
-	errDots      = errors.New("it makes a part of the path . or .., which would change the path")
+	errDots      = errors.New("it makes a segment of the path \".\" or \"..\", which would lead elsewhere")
 )
 
 // Append appends what the target becomes. Values are percent-encoded, so that none can add a

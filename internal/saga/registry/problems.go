@@ -25,7 +25,7 @@ var (
 	CodeLimit = Problems.Add("SAGA_PARTICIPANT_LIMIT_REACHED", "Too many participants",
 		"The tenant has the maximum number of participants.", 409)
 	CodeStale = Problems.Add("SAGA_PARTICIPANT_VERSION_CONFLICT", "The participant has changed",
-		"If-Match named another version than the participant's current one.", 412)
+		"If-Match named a version other than the participant's current one.", 412)
 )
 
 // NotFound is the fault of a name that the tenant has not registered.
@@ -33,7 +33,7 @@ func NotFound(name string) error {
 	return fault.New(fault.NotFound, CodeNotFound, "there is no participant %s", strconv.Quote(name))
 }
 
-// Stale is the fault of a write to another version than the present one.
+// Stale is the fault of a write to a version other than the present one.
 func Stale(name string, present int64) error {
 	return fault.New(fault.Precondition, CodeStale, "the participant %s is at version %d", strconv.Quote(name), present)
 }

@@ -17,5 +17,5 @@ var (
 		"The filter excludes every saga that could accept the action, for example only ended sagas for `cancel`; "+
 			"`errors` gives the reason.", 422)
 	CodeStale = Problems.Add("SAGA_BULK_VERSION_CONFLICT", "The bulk operation has changed",
-		"If-Match named another version than the current one. Read it again, and repeat the request if it still applies.", 412)
+		"If-Match named a version other than the current one. Read it again, and repeat the request if it still applies.", 412)
 )

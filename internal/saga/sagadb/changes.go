@@ -73,7 +73,7 @@ func (b *changeBatch) add(db *postgres.DB, c *saga.Change) (err error) {
 	return err
 }
 
-// sealOperated returns what is stored of an operator's change, sealed.
+// sealOperated returns an operator's change as it is stored, sealed.
 func sealOperated(sealer *envelope.Sealer, c *saga.Change) (row operatedRow, err error) {
 	if row.Operated = c.Operated; row.Operated == nil {
 		row.Operated = &saga.Operated{}

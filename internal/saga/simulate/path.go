@@ -78,6 +78,6 @@ type Result struct {
 	Calls   int
 	Letters int // dead letters: compensations that gave up
 	Took    time.Duration
-	// Unused are the keys of which not all answers were asked for, in order.
+	// Unused are the keys whose answers were not all used, in order.
 	Unused []string
 }

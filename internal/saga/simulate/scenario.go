@@ -42,7 +42,7 @@ type Scenario struct {
 	Definition *workflow.Definition
 	Version    int // 0: 1
 	Spec       saga.Spec
-	// Answers are those to the calls of a step, by KeyOf, in order; the last one is repeated. A call without any
+	// Answers are for the successive calls of a step, by KeyOf; the last one is repeated. A call without any
 	// succeeds without a body.
 	Answers map[string][]Answer
 	// CancelAt is the step during whose first call a cancel is requested; "": none.

@@ -17,7 +17,7 @@ var (
 	CodeDisabled = Problems.Add("WORKFLOW_DISABLED", "Workflow disabled",
 		"The workflow accepts no new sagas.", 409)
 	CodeStale = Problems.Add("WORKFLOW_VERSION_CONFLICT", "The workflow has changed",
-		"If-Match named another version than the workflow's current one.", 412)
+		"If-Match named a version other than the workflow's current one.", 412)
 	CodeInvalid = Problems.Add("WORKFLOW_INVALID", "Invalid definition",
 		"The definition has several kinds of errors, or one without its own code. `errors` lists them all with "+
 			"JSON Pointers into the definition.", 422)

@@ -61,8 +61,8 @@ func (w *Watched[T]) Current() T {
 	return w.value
 }
 
-// Look checks for changes now, and reads the files if one has changed or again returns true for
-// the current value. It returns the value and whether the files were read, or an error if they
+// Look checks for changes now. It reads the files if one of them has changed, or if again returns
+// true for the current value. It returns the value and whether the files were read, or an error if they
 // could not be; the value is then the last valid one.
 func (w *Watched[T]) Look(again func(T) bool) (value T, read bool, err error) {
 	w.mu.Lock()

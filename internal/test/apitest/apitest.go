@@ -166,7 +166,7 @@ type Reply struct {
 }
 
 // Send makes a request with a JSON body ("" for none) and headers in pairs. A change of the
-// dead-letter queue, which requires If-Match, is of whatever version there is, unless the
+// dead-letter queue, which requires If-Match, is of any version, unless the
 // test says of which; Do leaves the header out.
 func (e *Edge) Send(method, path, body string, header ...string) Reply {
 	e.T.Helper()

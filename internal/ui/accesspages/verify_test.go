@@ -43,7 +43,7 @@ func TestASealThatWasKeptIsComparedWithTheSealOfItsNumber(t *testing.T) {
 		{"&kept=" + first, "Seal 1 is the one that you kept, and 1 seal after it"},
 		{"&kept=+" + strings.ToUpper(first) + "+", "Seal 1 is the one that you kept"},
 		{"&kept=" + second, "Seal 2 is the one that you kept."},
-		{"&kept=2:" + firstHash, "another hash than the one that was kept"},
+		{"&kept=2:" + firstHash, "a different hash from the one that was kept"},
 		{"", "; 0 seals after it checked now."},
 		{"&kept=3:" + firstHash, "the chain ends before the seal that was kept"},
 	} {

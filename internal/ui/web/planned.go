@@ -100,7 +100,7 @@ func (f *Field) said(value string) string {
 	return strings.Join(strings.Fields(value), " ")
 }
 
-// plannedField is the sentence of a change of what a field is about; "": none is.
+// plannedField describes a change to the member that one of the fields sets; "": no field sets it.
 func plannedField(c *client.PlannedChange, fields []Field) template.HTML {
 	if c.Count != nil {
 		return ""

@@ -118,7 +118,7 @@ func TestWorkflowsFromRegistrationToTheirVersions(t *testing.T) {
 		{"answer.charge", `timeout then 409 {"error":"a then b"}`, 200, []string{"compensated", "waits ", "409", "compensation begins",
 			"?</span> unknown", "✕</span> refused", "✓</span> done", "undo of</span> reserve"}},
 		{"answer.reserve/compensate", "404", 200, []string{"effects remain", "It needs attention"}},
-		{"answer.mail", "200", 200, []string{"Not all answers were asked for: <code>mail</code>"}},
+		{"answer.mail", "200", 200, []string{"Some answers were not used: <code>mail</code>"}},
 		{"cancel_at", "reserve", 200, []string{"a cancel is requested"}},
 		{"answer.mail", "nothing", 422, []string{"is no status"}},
 		{"answer.mail", "SUCCEEDED", 422, []string{"/answers/mail/0", "has no run_state"}},
