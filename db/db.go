@@ -177,13 +177,20 @@ func Check(ctx context.Context, db Reader) error {
 	}
 	for _, m := range status {
 		if m.At.IsZero() {
-			return fmt.Errorf("the database lacks migration %s: run `skald migrate up`", m.ID)
+			return &Pending{m.ID}
 		}
 	}
 	if err := Usable(ctx, db, status); err != nil {
 		return err
 	}
 	return Unchanged(ctx, db)
+}
+
+// Pending is an error: the schema is older than this binary, or missing.
+type Pending struct{ ID string } // the first migration that is not applied
+
+func (p *Pending) Error() string {
+	return fmt.Sprintf("the database lacks migration %s: run `skald migrate up`", p.ID)
 }
 
 // newerButUsable reports whether a newer binary has migrated the schema, and this one, all of whose migrations it has,

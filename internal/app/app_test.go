@@ -275,9 +275,6 @@ func TestAWrongSettingEndsTheStartWithAReason(t *testing.T) {
 		{"a password file that has gone", func(c *config.Config) { c.Database.PasswordFile = "/nonexistent" }, "read the database login: cannot be read"},
 		{"a place for logs that cannot be", func(c *config.Config) { c.Jobs.LogOffloadURL = "file:///dev/null/logs" }, "jobs.log_offload_url"},
 		{"a Redis that cannot be", func(c *config.Config) { c.Jobs.RedisURL = "redis://h/x" }, "jobs.redis_url"},
-		{"a schema that is behind", func(c *config.Config) {
-			c.Database.URL, c.Database.AutoMigrate = config.Secret(testdb.Empty(t)), false
-		}, "skald migrate up"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg := config.Default(config.Test)

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skald-saga/skald/db"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/httpkit"
@@ -109,20 +110,25 @@ const (
 	sayEvery     = time.Minute
 )
 
-// openWaiting calls open until the database is available, so that a node may start before its
-// database. It returns early if ctx ends, or on an error that a missing database does not explain.
+// openWaiting calls open until the database is available and its schema migrated, so that a node may start before
+// them. It returns early if ctx ends, or on an error that neither explains.
 func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() error) error {
 	began, pause := time.Now(), firstPause
 	var said time.Time
 	for {
 		err := open()
 		if err == nil && !said.IsZero() {
-			log.Info("the database answers", slog.Duration("waited", time.Since(began)))
+			log.Info("the database is usable", slog.Duration("waited", time.Since(began)))
 		}
-		if err == nil || !postgres.Away(err) {
+		var pending *db.Pending
+		unmigrated := errors.As(err, &pending)
+		if err == nil || !unmigrated && !postgres.Away(err) {
 			return err
 		}
 		obstacle := cmp.Or(postgres.Trouble(err), "the database cannot be used")
+		if unmigrated {
+			obstacle = pending.Error()
+		}
 		s.wait(obstacle)
 		notifyWaiting(obstacle)
 		if now := time.Now(); now.Sub(said) >= sayEvery {

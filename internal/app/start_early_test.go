@@ -103,7 +103,7 @@ func TestANodeWaitsForItsDatabase(t *testing.T) {
 			t.Errorf("%s, once the database is there: %d %v", path, status, doc)
 		}
 	}
-	for said, want := range map[string]int{"waiting for the database": 1, "the database answers": 1} {
+	for said, want := range map[string]int{"waiting for the database": 1, "the database is usable": 1} {
 		if n := strings.Count(n.logs.String(), said); n != want {
 			t.Errorf("the log says %q %d times, want %d", said, n, want)
 		}
