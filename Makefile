@@ -163,7 +163,9 @@ generate: ## generate code from openapi.yaml
 # Twice, so that an answer whose members depend on the moment is not chosen.
 examples: postgres ## record the examples of the contract again, from the answers that the tests of the API get
 	rm -rf .skald/examples && mkdir -p .skald/examples
-	for run in 1 2; do SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES) || exit; done
+	for run in 1 2; do \
+		SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES) || exit; \
+		SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run 'WhatActionsOnASaga|AnswersThatNoOther' ./internal/test/uitest || exit; done
 	SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/published
 
 EXAMPLES = $$($(GO) list ./internal/... | grep -E '/(httpapi|[a-z]+api)$$')

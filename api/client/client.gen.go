@@ -17652,7 +17652,7 @@ func (c *ClientWithResponses) ListJobDefinitionsWithResponse(ctx context.Context
 
 type CreateJobDefinitionResponse struct {
 	Answer
-	JSON200                       *JobDefinitionFound
+	JSON200                       *JobDefinition
 	JSON201                       *JobDefinition
 	ApplicationProblemJSONDefault *Failure
 }

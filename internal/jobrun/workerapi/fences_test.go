@@ -46,6 +46,11 @@ func TestFencesAreShownAndReset(t *testing.T) {
 	if r.Into(&list); len(list.Fences) != 1 || list.Fences[0].FenceKey != "ledger" || list.Pagination.HasNext {
 		t.Fatalf("the second page: %d %s", r.Status, r.Body)
 	}
+	var one client.Fence
+	s.Send("GET", fencesPath+"/ledger", "", apitest.As("auditor")...).Reads(http.StatusOK, &one)
+	if one != list.Fences[0] {
+		t.Errorf("read alone it is %+v, and not %+v", one, list.Fences[0])
+	}
 	s.Send("GET", fencesPath+"/ledger", "", apitest.As("foreign")...).Wants(http.StatusNotFound, "JOB_FENCE_NOT_FOUND")
 	s.Send("DELETE", fencesPath+"/ledger?reason=r", "", apitest.As("foreign")...).Wants(http.StatusNotFound,
 		"JOB_FENCE_NOT_FOUND")
