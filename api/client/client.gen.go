@@ -9853,7 +9853,8 @@ type ListCertificationsParams struct {
 	// Host Only of these hosts, as `host` of a certification has them.
 	Host []string `form:"host,omitempty" json:"host,omitempty"`
 
-	// Latest With `true`, only the newest completed one of each host.
+	// Latest With `true`, only the newest of each host whose verdict is `CERTIFIED` or `BREACHES`, and the
+	// newest `INCOMPLETE` one if it is newer.
 	Latest *bool `form:"latest,omitempty" json:"latest,omitempty"`
 
 	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be

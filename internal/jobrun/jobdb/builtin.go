@@ -89,7 +89,7 @@ type Expired struct {
 	// Bulk operations on sagas, and their lists of sagas.
 	SagaBulks     int64 `json:"saga_bulks"`
 	SagaBulkItems int64 `json:"saga_bulk_items"`
-	// Certifications of participants, except the newest completed one of each host.
+	// Certifications of participants, except those of certify.Filter.Latest.
 	Certifications int64 `json:"certifications"`
 }
 
@@ -170,6 +170,7 @@ WITH gone AS (
 	 WHERE c.id IN (SELECT o.id FROM saga.certifications o WHERE o.ended_at < now() - $1 * interval '1 day'
 	   AND (o.state <> 'COMPLETED' OR EXISTS (SELECT FROM saga.certifications n
 	        WHERE n.tenant_id = o.tenant_id AND n.host = o.host AND n.state = 'COMPLETED'
+	          AND (n.verdict <> 'INCOMPLETE' OR o.verdict = 'INCOMPLETE')
 	          AND (n.created_at, n.id) > (o.created_at, o.id))) LIMIT $2)
 	RETURNING c.tenant_id
 )

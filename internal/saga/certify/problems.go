@@ -9,7 +9,7 @@ var Problems fault.Catalogue
 var (
 	CodeNotFound = Problems.Add("CERTIFICATION_NOT_FOUND", "No such certification",
 		"The tenant has no certification with this id. Certifications are deleted after the same retention as job "+
-			"runs, except the newest completed one of each host.", 404)
+			"runs, except the newest ones of each host.", 404)
 	CodeConflict = Problems.Add("CERTIFICATION_STATE_CONFLICT", "The state of the certification forbids it",
 		"A certification that has ended cannot be canceled.", 409)
 	CodeInvalid = Problems.Add("CERTIFICATION_INVALID", "The participant cannot be examined like this",

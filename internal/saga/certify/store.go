@@ -13,9 +13,11 @@ import (
 
 // Filter selects certifications; zero fields do not restrict.
 type Filter struct {
-	State  State
-	Hosts  []string
-	Latest bool // only the newest completed one of each host
+	State State
+	Hosts []string
+	// Latest: only the newest of each host that says whether it is certified, and the newest that was left incomplete
+	// since.
+	Latest bool
 }
 
 // Store keeps certifications. A tenant sees only its own.

@@ -177,6 +177,7 @@ func (st *Certifications) List(
 	if f.Latest {
 		w.Add(`c.state = 'COMPLETED' AND NOT EXISTS (SELECT FROM saga.certifications n
 		  WHERE n.tenant_id = c.tenant_id AND n.host = c.host AND n.state = 'COMPLETED'
+		    AND (n.verdict <> 'INCOMPLETE' OR c.verdict = 'INCOMPLETE')
 		    AND (n.created_at, n.id) > (c.created_at, c.id))`)
 	}
 	err = st.db.InSnapshot(ctx, tenant, func(tx *sqlx.Tx) error {

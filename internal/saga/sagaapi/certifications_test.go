@@ -2,6 +2,7 @@ package sagaapi_test
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -131,5 +132,31 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 		list.Certifications[0].ID != c.ID {
 		t.Errorf("the newest of each host: %+v", list)
 	}
+	latest := func(want ...string) {
+		t.Helper()
+		var verdicts []string
+		e.Send("GET", certificationsPath+"?latest=true", "").Into(&list)
+		for _, c := range list.Certifications {
+			verdicts = append(verdicts, string(*c.Verdict))
+		}
+		if !slices.Equal(verdicts, want) {
+			t.Errorf("the newest of the host are %q, not %q", verdicts, want)
+		}
+	}
+	reported := func(findings, untried string) {
+		t.Helper()
+		r := e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/charges","version":"1.5.0","certified":false,
+			"played":["repeat"],"effects_counted":true,"findings":[`+findings+`],"warnings":[],"not_tried":[`+untried+`]}}`)
+		if r.Status != http.StatusCreated {
+			t.Errorf("%d %s", r.Status, r.Body)
+		}
+	}
+	const noRestart = `{"vector":"restart","reason":"it was not restarted","inapplicable":false}`
+	reported("", noRestart)
+	latest("INCOMPLETE", "CERTIFIED")
+	reported("", noRestart)
+	latest("INCOMPLETE", "CERTIFIED")
+	reported(`{"code":"a","rule":"1","title":"a","why":"a","vector":"repeat","seen":"a","curl":["a"],"vectors":["repeat"]}`, "")
+	latest("BREACHES")
 	e.Send("GET", certificationsPath+"/"+uuid.NewString(), "").Wants(http.StatusNotFound, certify.CodeNotFound)
 }

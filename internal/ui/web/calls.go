@@ -27,6 +27,13 @@ func UndoOf(st *client.Step) *client.Call {
 	return nil
 }
 
+// ToCertify is the permission to examine participants.
+const ToCertify = "workflows:admin"
+
+// MeansCertify is what an examination does.
+const MeansCertify = "It executes and compensates steps there, with new saga ids, and marks every call with the header " +
+	"X-Saga-Certification: 1. What it does at the participant stays."
+
 // CallKind returns the transport of a call: http or job; "" for none.
 func CallKind(c *client.Call) string {
 	switch {

@@ -35,9 +35,12 @@ func verdictOf(c *client.Certification) web.Badge {
 // served is a host that steps of a workflow call, with its last certification.
 type served struct {
 	Host    string
+	url     string      // of the first call
+	Examine *web.Button // nil: the pages only show
 	Steps   []string
 	Last    *client.Certification // nil: it was never certified
 	Verdict web.Badge
+	Later   *client.Certification // one after the last that says whether it is certified, which was left incomplete
 }
 
 // hostOf is the host of a URL as certifications have it; "" for none.
@@ -53,40 +56,80 @@ func hostOf(text string) string {
 	return host
 }
 
-// hostsOf are the hosts that the steps of a definition call, in their order.
-func hostsOf(d *client.WorkflowDefinition) (all []*served) {
+// hostsOf are the hosts that the steps of a definition call, in their order. base returns where a participant with a
+// name is.
+func hostsOf(d *client.WorkflowDefinition, base func(name string) string) (all []*served) {
 	for i := range d.Steps {
 		st := &d.Steps[i]
 		for _, call := range []*client.Call{web.ActionOf(st), web.UndoOf(st)} {
-			if web.CallKind(call) != "http" || call.HTTP.URL == nil { // a participant with a name has a page of its own
-				continue
+			at := ""
+			switch {
+			case web.CallKind(call) != "http":
+			case call.HTTP.URL != nil:
+				at = *call.HTTP.URL
+			case call.HTTP.Participant != nil:
+				at = base(*call.HTTP.Participant)
 			}
-			host := hostOf(*call.HTTP.URL)
-			at := slices.IndexFunc(all, func(s *served) bool { return s.Host == host })
+			host := hostOf(at)
+			known := slices.IndexFunc(all, func(s *served) bool { return s.Host == host })
 			switch {
 			case host == "":
-			case at < 0:
-				all = append(all, &served{Host: host, Steps: []string{st.Name}})
-			case !slices.Contains(all[at].Steps, st.Name):
-				all[at].Steps = append(all[at].Steps, st.Name)
+			case known < 0:
+				all = append(all, &served{Host: host, url: at, Steps: []string{st.Name}})
+			case !slices.Contains(all[known].Steps, st.Name):
+				all[known].Steps = append(all[known].Steps, st.Name)
 			}
 		}
 	}
 	return all
 }
 
-// maxHosts is how many hosts the API is asked about at once.
-const maxHosts = 100
+// maxHosts is how many hosts the API is asked about at once: each has up to two certifications on a page.
+const maxHosts = 50
+
+// bases are the base URLs of the participants with a name that a definition calls.
+func (p *pages) bases(v *web.Visit, d *client.WorkflowDefinition) (map[string]string, error) {
+	known := map[string]string{}
+	for i := range d.Steps {
+		st := &d.Steps[i]
+		for _, call := range []*client.Call{web.ActionOf(st), web.UndoOf(st)} {
+			if web.CallKind(call) != "http" || call.HTTP.Participant == nil || len(known) == maxHosts {
+				continue
+			}
+			name := *call.HTTP.Participant
+			if _, asked := known[name]; asked {
+				continue
+			}
+			res, err := p.kit.Client.GetParticipantWithResponse(v.Context(), name)
+			if err != nil {
+				return nil, err
+			}
+			known[name] = "" // deleted: it is nowhere
+			if res.JSON200 != nil {
+				known[name] = res.JSON200.BaseURL
+			}
+		}
+	}
+	return known, nil
+}
 
 // servedOf are the hosts of a definition with their last certifications; none if there is no database.
 func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served, error) {
-	all := hostsOf(d)
+	known, err := p.bases(v, d)
+	if err != nil {
+		return nil, err
+	}
+	all := hostsOf(d, func(name string) string { return known[name] })
 	if all = all[:min(len(all), maxHosts)]; len(all) == 0 {
 		return nil, nil
 	}
-	ask := &client.ListCertificationsParams{Latest: new(true), PageSize: new(int32(maxHosts))}
+	ask := &client.ListCertificationsParams{Latest: new(true), PageSize: new(int32(2 * maxHosts))}
 	for _, s := range all {
 		ask.Host = append(ask.Host, s.Host)
+		if !p.kit.ReadOnly {
+			s.Examine = new(v.Button("Examine", "/ui/certify?"+url.Values{"url": {s.url}}.Encode(), web.ToCertify,
+				web.MeansCertify, web.Changes))
+		}
 	}
 	res, err := p.kit.Client.ListCertificationsWithResponse(v.Context(), ask)
 	if err != nil {
@@ -102,9 +145,13 @@ func (p *pages) servedOf(v *web.Visit, d *client.WorkflowDefinition) ([]*served,
 	for i := range list.Certifications {
 		c := &list.Certifications[i]
 		for _, s := range all {
-			if s.Host == c.Host {
-				s.Last, s.Verdict = c, verdictOf(c)
+			if s.Host != c.Host {
+				continue
 			}
+			if s.Last != nil { // the list is newest first
+				s.Later = s.Last
+			}
+			s.Last, s.Verdict = c, verdictOf(c)
 		}
 	}
 	return all, nil
@@ -178,7 +225,7 @@ func (p *pages) certification(v *web.Visit) (*web.Page, error) {
 	if c.EndedAt == nil {
 		refresh = 1
 		if !p.kit.ReadOnly {
-			d.Actions = append(d.Actions, v.Button("Cancel", certificationPath(c)+"/cancel", "workflows:admin",
+			d.Actions = append(d.Actions, v.Button("Cancel", certificationPath(c)+"/cancel", web.ToCertify,
 				meansCancel, web.Changes))
 		}
 	}
@@ -187,6 +234,36 @@ func (p *pages) certification(v *web.Visit) (*web.Page, error) {
 }
 
 const meansCancel = "No further calls are made. What was done at the participant stays."
+
+// certify is the form that starts an examination.
+func (p *pages) certify(v *web.Visit) (*web.Action, error) {
+	at := ""
+	if to := v.Query("url"); to != nil {
+		at = *to
+	}
+	return &web.Action{
+		Label: "Examine", Title: "Examine a participant", Class: web.Changes, Needs: web.ToCertify,
+		Nav: "Workflows", Back: web.Link{Name: "Workflows", URL: "/ui/workflows"}, Means: web.MeansCertify,
+		Fields: []web.Field{
+			{Name: "url", Label: "URL of the action; {step} stands for the step's name", Value: at, Required: true},
+			{Name: "compensation_url", Label: "URL of the compensation (empty: that of the action)"},
+			{Name: "effects_url", Label: "URL that counts the effects of a key (empty: they are not counted)"},
+			{Name: "step", Label: "Name of the step", Hint: "charge"},
+			{Name: "payload", Label: "Payload of the sagas", Kind: "json"},
+			{Name: "race_seconds", Label: "Seconds of races under load", Kind: "number"},
+		},
+		Done: func(answer []byte) string {
+			var c client.Certification
+			if json.Unmarshal(answer, &c) != nil {
+				return "/ui/workflows"
+			}
+			return certificationPath(&c)
+		},
+		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+			return p.kit.Client.CertifyParticipantWithBody(ctx, &client.CertifyParticipantParams{}, web.JSON, body, edit)
+		},
+	}, nil
+}
 
 // cancelCertification is the form that cancels a certification.
 func (p *pages) cancelCertification(v *web.Visit) (*web.Action, error) {
@@ -197,7 +274,7 @@ func (p *pages) cancelCertification(v *web.Visit) (*web.Action, error) {
 	path := certificationPath(c)
 	return &web.Action{
 		State: web.BadgeOf(c.State).Word, Subject: c.ID.String(), DryRun: web.DryRunInQuery,
-		Label: "Cancel it", Title: "Cancel the certification", Class: web.Changes, Needs: "workflows:admin",
+		Label: "Cancel it", Title: "Cancel the certification", Class: web.Changes, Needs: web.ToCertify,
 		Nav: "Workflows", Back: web.Link{Name: "Certification of " + c.Host, URL: path}, Means: meansCancel,
 		Done: func([]byte) string { return path },
 		Send: func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {

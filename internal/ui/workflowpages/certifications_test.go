@@ -2,6 +2,7 @@ package workflowpages_test
 
 import (
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -37,7 +38,8 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 		map[string]any{"name": "mail", "action": call("http://Mail.example:80/send"), "compensation": "none"},
 	}})
 	host := strings.TrimPrefix(s.Participant, "http://")
-	get("/ui/workflows/order", host, "mail.example", "reserve, charge", "never certified", "/docs/certification")
+	get("/ui/workflows/order", host, "mail.example", "reserve, charge", "never certified", "/docs/certification",
+		"/ui/certify?"+url.Values{"url": {s.Participant + "/ok/a"}}.Encode())
 
 	finding := map[string]any{
 		"code": "done_again", "rule": "1", "title": "A repeated call is done again.", "why": "It charges twice.",
@@ -61,11 +63,29 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 	if page := get("/ui/workflows/order", "certified", "/ui/certifications/"+right); strings.Contains(page, broken) {
 		t.Error("an older certification is shown")
 	}
+	later := report()
+	later["report"].(map[string]any)["not_tried"] = []any{
+		map[string]any{"vector": "restart", "reason": "it was not restarted", "inapplicable": false},
+	}
+	incomplete := s.Must(t, "POST", "/participants/certifications", later)["id"].(string)
+	get("/ui/workflows/order", "certified", "/ui/certifications/"+right, "a later one is incomplete",
+		"/ui/certifications/"+incomplete)
+	s.Must(t, "PUT", "/participants/card", map[string]any{"base_url": s.Participant + "/ok"})
+	named := map[string]any{"http": map[string]any{"participant": "card", "path": "/charges"}}
+	s.Must(t, "POST", "/workflows", map[string]any{"name": "by-name", "steps": []any{
+		map[string]any{"name": "charge", "action": named, "compensation": named},
+	}})
+	get("/ui/workflows/by-name", "<code>"+host+"</code>", "charge", "/ui/certifications/"+right)
 	get("/ui/workflows/order?tab=definition", "YAML")
 
 	// One that is under way is canceled by its form.
-	waiting := s.Must(t, "POST", "/participants/certify", map[string]any{"url": silent(t)})["id"].(string)
-	path := "/ui/certifications/" + waiting
+	asked := "/ui/certify?" + url.Values{"url": {silent(t)}}.Encode()
+	begun := uitest.Form(get(asked, "X-Saga-Certification"))
+	begun.Set("reason", "is it right?")
+	status, text, path := s.Post(t, asked, begun)
+	if status != 303 || !strings.HasPrefix(path, "/ui/certifications/") {
+		t.Fatalf("answered %d, %s:\n%s", status, path, text)
+	}
 	page := get(path, "vectors played", path+"/cancel")
 	_, form := s.Get(t, path+"/cancel")
 	filled := uitest.Form(form)

@@ -23,6 +23,7 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/workflows", p.list)
 	k.Page("GET /ui/workflows/{workflow}", p.workflow)
 	k.Page("GET /ui/certifications/{certification}", p.certification)
+	k.Action("/ui/certify", p.certify)
 	k.Action("/ui/certifications/{certification}/cancel", p.cancelCertification)
 	k.Action("/ui/workflows/{workflow}/enable", p.enable)
 	k.Action("/ui/workflows/{workflow}/disable", p.disable)
