@@ -1,5 +1,7 @@
 // Package stub is a participant without a business: it keeps the rules, in memory, and misbehaves on request, so that
 // authors of workflows see what Skald then does.
+//
+// Files, each on top of those before it: paths, stub.
 package stub
 
 import (
@@ -45,6 +47,7 @@ const maxBody = 16 << 20
 
 type stub struct {
 	Config
+	paths   paths
 	mu      sync.Mutex
 	calls   map[string]int    // by step and action
 	answers map[string]string // by key
@@ -54,7 +57,9 @@ type stub struct {
 	fences  map[string]int64 // by tenant and saga
 }
 
-// New returns the participant. GET with ?key= answers how many effects a key has; every other request is a call.
+// New returns the participant. GET with ?key= answers how many effects a key has, GET of a path what came there, and
+// PUT of a status without an Idempotency-Key sets what it answers from then on. Every other request is a call; one that
+// is not of a saga is taken, and no more.
 func New(cfg Config) (http.Handler, error) {
 	sum := 0.0
 	for fault, rate := range cfg.Rates {
@@ -71,48 +76,83 @@ func New(cfg Config) (http.Handler, error) {
 		}
 	}
 	return &stub{
-		Config: cfg, calls: map[string]int{}, answers: map[string]string{}, effects: map[string]int{},
+		Config: cfg, paths: paths{known: map[string]*path{}},
+		calls: map[string]int{}, answers: map[string]string{}, effects: map[string]int{},
 		done: map[string]bool{}, undone: map[string]bool{}, fences: map[string]int64{},
 	}, nil
 }
 
 func (s *stub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	if key := r.URL.Query().Get("key"); r.Method == http.MethodGet {
-		s.mu.Lock()
-		n := s.effects[key]
-		s.mu.Unlock()
-		_ = json.NewEncoder(w).Encode(map[string]int{"effects": n})
+	key, ofSaga := r.Header.Get("Idempotency-Key"), r.Header.Get("X-Saga-Step") != ""
+	if r.Method == http.MethodGet {
+		s.get(w, r)
 		return
 	}
-	if _, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxBody)); err != nil {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
 		answer(w, http.StatusBadRequest, `{"error":"the body did not arrive"}`)
 		return
 	}
-	if r.Header.Get("Idempotency-Key") == "" {
-		answer(w, http.StatusBadRequest, `{"error":"the call has no Idempotency-Key"}`)
+	if r.Method == http.MethodPut && key == "" && !ofSaga {
+		if !s.paths.configure(r.URL.Path, body) {
+			answer(w, http.StatusBadRequest, `{"error":"the body must be a status from 200 to 599"}`)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	fault := s.fault(r.Header)
-	switch fault {
+	status, text := s.paths.called(r, body), `{"ok":true}`
+	switch {
+	case status > 299:
+		text = `{"error":"told to answer ` + strconv.Itoa(status) + `"}`
+	case ofSaga && key == "":
+		status, text = http.StatusBadRequest, `{"error":"the call has no Idempotency-Key"}`
+	case ofSaga:
+		var done int
+		if done, text = s.answerOf(w, r); done != http.StatusOK {
+			status = done
+		}
+	}
+	if status == 0 {
+		return // the caller has given up
+	}
+	s.paths.answered(r.URL.Path, status)
+	answer(w, status, text)
+}
+
+func (s *stub) get(w http.ResponseWriter, r *http.Request) {
+	if !r.URL.Query().Has("key") {
+		_, _ = w.Write(s.paths.show(r.URL.Path))
+		return
+	}
+	s.mu.Lock()
+	n := s.effects[r.URL.Query().Get("key")]
+	s.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(map[string]int{"effects": n})
+}
+
+// answerOf answers the call of a step; status 0: not at all.
+func (s *stub) answerOf(w http.ResponseWriter, r *http.Request) (status int, body string) {
+	switch fault := s.fault(r.Header); fault {
 	case "refuse":
-		answer(w, http.StatusConflict, `{"error":"refused on request"}`)
+		return http.StatusConflict, `{"error":"refused on request"}`
 	case "error":
-		answer(w, http.StatusInternalServerError, `{"error":"failed on request"}`)
+		return http.StatusInternalServerError, `{"error":"failed on request"}`
 	case "busy":
 		w.Header().Set("Retry-After", "1")
-		answer(w, http.StatusTooManyRequests, `{"error":"busy on request"}`)
+		return http.StatusTooManyRequests, `{"error":"busy on request"}`
 	case "timeout":
 		<-r.Context().Done()
+		return 0, ""
 	case "ok", "lose", "twice", "forget":
-		status, body := s.call(r.Header, fault)
+		status, body = s.call(r.Header, fault)
 		if fault == "lose" {
 			panic(http.ErrAbortHandler) // net/http closes the connection without an answer
 		}
-		answer(w, status, body)
-	default:
-		answer(w, http.StatusBadRequest, `{"error":"`+Header+` must be one of `+strings.Join(Faults, ", ")+`"}`)
+		return status, body
 	}
+	return http.StatusBadRequest, `{"error":"` + Header + ` must be one of ` + strings.Join(Faults, ", ") + `"}`
 }
 
 func answer(w http.ResponseWriter, status int, body string) {
@@ -177,6 +217,9 @@ func (s *stub) call(h http.Header, fault string) (int, string) {
 	if fault == "twice" && s.effects[key] > 0 {
 		s.effects[key]++
 	}
-	s.answers[key] = fmt.Sprintf(`{"effect":%d}`, s.effects[key])
+	s.answers[key] = `{"ok":true}`
+	if n := s.effects[key]; fault != "twice" && n > 1 {
+		s.answers[key] = fmt.Sprintf(`{"ok":true,"effects":%d}`, n)
+	}
 	return http.StatusOK, s.answers[key]
 }

@@ -51,6 +51,42 @@ func TestItMisbehavesOnRequest(t *testing.T) {
 	}
 }
 
+// A path answers the status that was set, to calls of sagas and to others, and says what came.
+func TestAPathAnswersTheStatusThatWasSet(t *testing.T) {
+	handler, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, step := range []struct {
+		method, path, body, key string
+		status                  int
+		answer                  string
+	}{
+		{"POST", "/release", `{"a":1}`, "", 200, `{"ok":true}`},
+		{"POST", "/release", `{"a":1}`, "k", 200, `{"ok":true}`},
+		{"PUT", "/release", "503", "", 204, ""},
+		{"PUT", "/release", "soon", "", 400, `{"error":"the body must be a status`},
+		{"PUT", "/release", `{"a":2}`, "k", 503, `{"error":"told to answer 503"}`},
+		{"POST", "/other", "", "", 200, `{"ok":true}`},
+		{"GET", "/release", "", "", 200, `{"answer":503,"taken":2,"refused":1,"headers":{"idempotency-key":"k","x-saga-step":"s"},"body":{"a":2}}`},
+		{"GET", "/release?key=k", "", "", 200, `{"effects":1}`},
+		{"PUT", "/release", "201", "", 204, ""},
+		{"POST", "/release", "no JSON", "k2", 201, `{"ok":true}`},
+		{"GET", "/release", "", "", 200, `{"answer":201,"taken":3,"refused":1,"headers":{"idempotency-key":"k2","x-saga-step":"s"}}`},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), step.method, step.path, strings.NewReader(step.body))
+		if step.key != "" {
+			r.Header.Set("Idempotency-Key", step.key)
+			r.Header.Set("X-Saga-Step", "s")
+		}
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != step.status || !strings.HasPrefix(w.Body.String(), step.answer) {
+			t.Errorf("%d: %s %s %q: %d %s", n+1, step.method, step.path, step.body, w.Code, w.Body)
+		}
+	}
+}
+
 // Without faults it keeps the rules, and what it does on request is what certification finds.
 func TestItIsCertifiedUnlessItMisbehaves(t *testing.T) {
 	for fault, want := range map[string]string{

@@ -15,7 +15,7 @@ import (
 // shows. Each has its own server on 127.0.0.1:8080, and runs in the directory examples.
 type page struct {
 	name    string
-	stub    bool     // examples/stub on 127.0.0.1:9001
+	stub    bool     // `skald participant stub` on 127.0.0.1:9001
 	bank    bool     // examples/payments on 127.0.0.1:9002
 	private bool     // the server has its own PostgreSQL, in .skald
 	env     []string // of the server
@@ -91,7 +91,7 @@ func (p page) run(t *testing.T) {
 	}
 	if p.stub {
 		addr := testnet.FreeAddress(t)
-		Background(t, Program(t, "./examples/stub"), []string{"-listen", addr})
+		Background(t, Skald(t), []string{"participant", "stub", "--listen", addr})
 		replace["127.0.0.1:9001"] = addr
 	}
 	if p.bank {
