@@ -1,0 +1,37 @@
+//go:build upgrade
+
+package chaos
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// rollout is the plan of a rollout. Its lease is long, so that a saga that no node hands over is noticed.
+var rollout = plan{lease: 15 * time.Second, nodes: 2, clients: 24, think: 300 * time.Millisecond, sagas: 10_000,
+	drain: time.Minute, calm: true}
+
+// longestGap is how long a saga may wait between two of its calls while its node is replaced.
+const longestGap = 5 * time.Second
+
+// TestAnUpgradeAndTheWayBack replaces the nodes of the previous version by those of this one, one by one, and
+// back, several times, while clients start sagas: SKALD_PREVIOUS is the program of the previous version. No call
+// may be repeated, no client may get an error other than a 503, and no saga may wait for a lease to expire.
+func TestAnUpgradeAndTheWayBack(t *testing.T) {
+	previous := os.Getenv("SKALD_PREVIOUS")
+	if previous == "" {
+		t.Fatal("SKALD_PREVIOUS does not name the program of the previous version")
+	}
+	rounds := 5
+	if text := os.Getenv("SKALD_ROLLOUTS"); text != "" {
+		var err error
+		if rounds, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("SKALD_ROLLOUTS: %v", err)
+		}
+	}
+	p := rollout
+	p.sagas = p.sagas * rounds / 5
+	rolledOut(t, p, previous, rounds, longestGap)
+}
