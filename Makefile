@@ -182,7 +182,7 @@ release: ## build what is published of this commit into dist/: programs, Debian 
 	cd tools/release && $(GO) run . -o $(or $(DIST),$(CURDIR)/dist)
 
 test-release: postgres ## build a release twice and compare the bytes, install its packages and start them, and test the chart with Helm (half an hour)
-	@sh scripts/programs.sh debootstrap
+	@sh scripts/programs.sh debootstrap podman runc skopeo docker-registry kubectl:kubernetes-client
 	cd tools/release && $(GO) test -v -timeout 60m ./...
 	cd tools/helm && $(GO) test ./...
 

@@ -50,7 +50,12 @@ func (r release) image(context.Context) error {
 			return err
 		}
 	}
-	_, err := layout.Write(r.path("skald_"+r.version+"_oci"), index)
+	// One entry, the index of both: programs that copy a layout want one, or the name of one.
+	one := mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
+		Add:        index,
+		Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": r.version}},
+	})
+	_, err := layout.Write(r.path("skald_"+r.version+"_oci"), one)
 	return err
 }
 

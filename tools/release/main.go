@@ -82,6 +82,7 @@ func build(ctx context.Context, root, dist string) error {
 		{"image", r.image},
 		{"chart", r.chart},
 		{"bill of materials", r.billOfMaterials},
+		{"the same commit", r.unchanged}, // building took minutes
 		{"checksums", r.checksums},
 	} {
 		began := time.Now()
@@ -111,14 +112,23 @@ func describe(ctx context.Context, root string) (release, error) {
 		return r, fmt.Errorf("the time of the commit: %w", err)
 	}
 	r.commit, r.at = commit, time.Unix(n, 0).UTC()
-	changed, err := output(ctx, root, "git", "status", "--porcelain", "--untracked-files=no")
+	return r, r.unchanged(ctx)
+}
+
+// unchanged returns an error unless the working copy is that of the commit.
+func (r release) unchanged(ctx context.Context) error {
+	now, err := output(ctx, r.root, "git", "rev-parse", "HEAD")
 	if err != nil {
-		return r, err
+		return err
 	}
-	if changed != "" {
-		return r, fmt.Errorf("a release is made of a commit, and these files differ from it:\n%s", changed)
+	if now = strings.TrimSpace(now); now != r.commit {
+		return fmt.Errorf("the working copy was of commit %s, and is of %s now", r.commit, now)
 	}
-	return r, nil
+	changed, err := output(ctx, r.root, "git", "status", "--porcelain", "--untracked-files=no")
+	if err == nil && changed != "" {
+		err = fmt.Errorf("a release is made of a commit, and these files differ from it:\n%s", changed)
+	}
+	return err
 }
 
 // output runs a command in dir and returns what it prints.

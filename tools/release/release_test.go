@@ -42,6 +42,9 @@ func TestRelease(t *testing.T) {
 	t.Run("the Debian package", func(t *testing.T) { installDeb(t, root, dist) })
 	t.Run("the image", func(t *testing.T) { runImage(t, root, dist) })
 	t.Run("the unit", func(t *testing.T) { checkUnit(t, root) })
+	t.Run("the image in an engine", func(t *testing.T) { runDocker(t, root, dist) })
+	t.Run("the image in a registry", func(t *testing.T) { copyToRegistry(t, dist) })
+	t.Run("the commands for Kubernetes", func(t *testing.T) { inKubernetes(t, dist) })
 }
 
 // built clones the working copy into a folder of its own and releases the commit from there.
@@ -246,16 +249,25 @@ func parse(t *testing.T, text string, into any) {
 // ready waits until a server says that it is ready.
 func ready(t *testing.T, listen string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	waitFor(t, "the server", func() bool {
 		res, err := http.Get("http://" + listen + "/readyz")
-		if err == nil {
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
+}
+
+// waitFor waits until something is ready.
+func waitFor(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if is() {
+			return
 		}
 	}
-	t.Fatal("the server did not become ready")
+	t.Fatalf("%s did not become ready", what)
 }
 
 // start starts a command in a root and returns what stops it.
