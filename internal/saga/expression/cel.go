@@ -114,7 +114,11 @@ func mistake(source string, p *Place, issues *cel.Issues) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%.200q is not an expression: %s", source, message)
+	place := ""
+	if at := all[0].Location; at != nil && at.Line() == 1 && at.Column() >= 0 && len(source) <= 200 {
+		place = fmt.Sprintf(" at character %d", at.Column()+1)
+	}
+	return fmt.Errorf("%.200q is not an expression%s: %s", source, place, message)
 }
 
 func firstLine(s string) string {

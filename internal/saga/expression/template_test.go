@@ -230,7 +230,7 @@ func TestFailures(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
 		{`"${payload.sku"`, "closing brace"}, {`"${}"`, "empty"}, {`"${ }"`, "empty"},
-		{`"${payload.n +}"`, "is not an expression"}, {`"${payload.n + 'a' * 2}"`, "is not an expression"},
+		{`"${payload.n +}"`, "is not an expression at character 12: "}, {`"${payload.n + 'a' * 2}"`, "is not an expression"},
 		{`"${foo}"`, `no variable "foo" here; known are payload, steps, saga, call, secrets`},
 		{`"${foo.bar > 1}"`, `no variable "foo"`}, {`"${output.id}"`, `no variable "output"`}, {`"${body.x}"`, `no variable "body"`},
 		{`"${now}"`, `no variable "now"`}, {`"${status == 200}"`, `no variable "status"`},

@@ -1,8 +1,8 @@
 // Package workflowpages renders the pages of workflows: their versions, the differences between
 // them, and their registration.
 //
-// Files, each on top of those before it: yamltext, steps, graph, changes, statistics, window,
-// series, timing, workflows, certifications, actions, workflow, simulate, register, pages.
+// Files, each on top of those before it: steps, yamltext, actions, changes, window, series, statistics,
+// certifications, graph, timing, workflows, workflow, mistakes, pages, register, simulate.
 package workflowpages
 
 import (

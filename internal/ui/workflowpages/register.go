@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -34,19 +33,6 @@ type registration struct {
 	Stale    bool // the workflow has changed since the form was checked
 	Unseen   bool // the registration was not sent, because the differences had not been shown
 	Curl     string
-}
-
-// finding is a mistake with its line; 0: unknown.
-type finding struct {
-	Line int
-	client.ProblemField
-}
-
-// listed is a line of the text.
-type listed struct {
-	Number   int
-	Text     string
-	Findings []string
 }
 
 // mediaType returns the content type of a definition.
@@ -210,7 +196,7 @@ func (p *pages) check(v *web.Visit, d *registration) error {
 	return err
 }
 
-// refused shows the API's findings beside the lines that they refer to. It reports whether err came
+// refused shows the API's findings at the places in the text that they refer to. It reports whether err came
 // from the API.
 func (d *registration) refused(err error) bool {
 	var refusal *web.Refusal
@@ -218,29 +204,15 @@ func (d *registration) refused(err error) bool {
 		return false
 	}
 	d.Problem = &refusal.Problem
-	at, of := linesOf(d.Text), map[int][]string{}
-	for _, e := range refusal.Errors {
-		f := finding{at.of(e.Pointer), e}
-		d.Findings = append(d.Findings, f)
-		if f.Line > 0 {
-			of[f.Line] = append(of[f.Line], e.Message)
-		}
-	}
+	d.Findings = placed(d.Text, refusal.Errors)
+	of := map[int][]string{}
 	if found := inLine.FindStringSubmatch(refusal.Detail); len(d.Findings) == 0 && found != nil {
 		line, _ := strconv.Atoi(found[1]) // digits
 		of[line] = []string{refusal.Detail}
 	}
-	if len(of) == 0 {
-		return true
-	}
-	for i, line := range strings.Split(strings.TrimSuffix(d.Text, "\n"), "\n") {
-		d.Listing = append(d.Listing, listed{i + 1, line, of[i+1]})
-	}
+	d.Listing = listing(d.Text, d.Findings, of)
 	return true
 }
-
-// inLine extracts the line from the API's message about invalid YAML.
-var inLine = regexp.MustCompile(`\bline (\d{1,6})\b`)
 
 // Link to the current version.
 func (d *registration) Link() string {

@@ -1,4 +1,4 @@
-// A definition can be dropped onto its field, and a mistake leads to its line there.
+// A definition can be dropped onto its field, and a mistake leads to its place there.
 
 const form = document.getElementById('register');
 const text = form?.elements.definition;
@@ -18,8 +18,14 @@ form?.addEventListener('click', (e) => {
   e.preventDefault();
   const lines = text.value.split('\n');
   const at = Number(link.dataset.line) - 1;
-  const from = lines.slice(0, at).join('\n').length + (at ? 1 : 0);
+  let from = lines.slice(0, at).join('\n').length + (at ? 1 : 0);
+  let words = lines[at] ?? '';
+  if (link.dataset.column) { // in characters, of which some have two units
+    const chars = [...words], start = Number(link.dataset.column) - 1;
+    from += chars.slice(0, start).join('').length;
+    words = chars.slice(start, start + Number(link.dataset.length)).join('');
+  }
   text.focus();
-  text.setSelectionRange(from, from + (lines[at] ?? '').length);
+  text.setSelectionRange(from, from + words.length);
   text.scrollTop = text.scrollHeight * at / lines.length - text.clientHeight / 2;
 });
