@@ -1201,6 +1201,7 @@ const (
 // APIKey defines model for APIKey.
 type APIKey struct {
 	// Active Whether the key is accepted now: neither revoked nor expired.
+<<<<<<< HEAD
 	Active    bool      `json:"active"`
 	AnyTenant bool      `json:"any_tenant"`
 	CreatedAt time.Time `json:"created_at"`
@@ -1212,6 +1213,17 @@ type APIKey struct {
 	CreatedByName *ActorName         `json:"created_by_name,omitempty"`
 	ExpiresAt     *time.Time         `json:"expires_at,omitempty"`
 	ID            openapi_types.UUID `json:"id"`
+=======
+	Active    bool `json:"active"`
+	AnyTenant bool `json:"any_tenant"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges    `json:"changes,omitempty"`
+	CreatedAt time.Time          `json:"created_at"`
+	CreatedBy string             `json:"created_by"`
+	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
+	ID        openapi_types.UUID `json:"id"`
+>>>>>>> 1c694231 (saga, sagapages: what was decided and not called says so)
 
 	// LastUsedAt Accurate to about a minute.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
@@ -4348,8 +4360,10 @@ type JobEventPublication struct {
 
 // JobEventRecord defines model for JobEventRecord.
 type JobEventRecord struct {
-	CorrelationID *string   `json:"correlation_id,omitempty"`
-	CreatedAt     time.Time `json:"created_at"`
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes       *PlannedChanges `json:"changes,omitempty"`
+	CorrelationID *string         `json:"correlation_id,omitempty"`
+	CreatedAt     time.Time       `json:"created_at"`
 
 	// DedupeKey Also absent once it is no longer in effect.
 	DedupeKey *string `json:"dedupe_key,omitempty"`
@@ -5420,7 +5434,7 @@ type PlannedChange struct {
 	// attempts of the step that its retry policy counts, and `end_cause` is why the
 	// saga is to be compensated. Of dead letters: `status`. Of runs: `state`,
 	// `cancel_requested_at` (the worker is asked to stop), and `new_run`: the state of
-	// a run that would be created. `place` is `live` or `archive`; `content` is
+	// a run that would be created. Of deliveries: `status`. `place` is `live` or `archive`; `content` is
 	// `stored` before it is erased. `secret` is the time when the newest secret of a
 	// webhook was created. Of what is edited or created: the name of its member.
 	Member string `json:"member"`
@@ -5542,6 +5556,9 @@ type RedeliverInput struct {
 
 // RedeliverResult defines model for RedeliverResult.
 type RedeliverResult struct {
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
 	// More Whether there are more deliveries to redeliver.
 	More        bool `json:"more"`
 	Redelivered int  `json:"redelivered"`
@@ -6819,7 +6836,10 @@ type SchedulerLeader struct {
 	AcquiredAt *time.Time `json:"acquired_at,omitempty"`
 
 	// Alive False: there is no leader right now, and nothing new is assigned.
-	Alive     bool                `json:"alive"`
+	Alive bool `json:"alive"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges     `json:"changes,omitempty"`
 	Epoch     int64               `json:"epoch"`
 	ExpiresAt *time.Time          `json:"expires_at,omitempty"`
 	LeaderID  *openapi_types.UUID `json:"leader_id,omitempty"`
@@ -6883,8 +6903,11 @@ type SeriesBucketLength string
 // Session A browser that is signed in.
 type Session struct {
 	// Address The address of the client that signed in.
-	Address   *string   `json:"address,omitempty"`
-	CreatedAt time.Time `json:"created_at"`
+	Address *string `json:"address,omitempty"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
 
 	// Current Whether this request was made with it.
 	Current bool `json:"current"`
@@ -7413,7 +7436,7 @@ type StepStatisticsList struct {
 
 // StepView The current state of one step of a saga.
 type StepView struct {
-	// Attempts Calls of the action made so far.
+	// Attempts Calls of the action made so far, without what a person completed or failed.
 	Attempts int `json:"attempts"`
 
 	// CompensationState The progress of the step's compensation; absent until it is due.
@@ -7439,7 +7462,11 @@ type StepView struct {
 	// OutputData Any JSON value. Callers without `payloads:read` get the text `***`.
 	OutputData AnyJSON            `json:"output_data,omitempty"`
 	SagaID     openapi_types.UUID `json:"saga_id"`
-	StartedAt  *time.Time         `json:"started_at,omitempty"`
+
+	// Skipped True when a person or the step's condition (`when`) has skipped the step, also
+	// while it is being undone and afterwards; otherwise absent.
+	Skipped   *bool      `json:"skipped,omitempty"`
+	StartedAt *time.Time `json:"started_at,omitempty"`
 
 	// State 0 pending, 1 running, 2 completed, 3 failed, 4 compensating, 5 compensated, 6 skipped.
 	State     int           `json:"state"`
@@ -8374,6 +8401,10 @@ type ListAPIKeysParamsInclude string
 
 // CreateAPIKeyParams defines parameters for CreateAPIKey.
 type CreateAPIKeyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -8384,6 +8415,10 @@ type CreateAPIKeyParams struct {
 
 // RevokeAPIKeyParams defines parameters for RevokeAPIKey.
 type RevokeAPIKeyParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -9311,6 +9346,10 @@ type ListJobEventsParamsInclude string
 
 // PublishJobEventParams defines parameters for PublishJobEvent.
 type PublishJobEventParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -10196,6 +10235,10 @@ type CreateSagaParams struct {
 	// over the answer is the same as without one, with the current state: ask again.
 	Wait *Wait `form:"wait,omitempty" json:"wait,omitempty"`
 
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// Prefer RFC 7240. `wait=20` is the same as `?wait=20s`, which takes precedence.
 	Prefer *Prefer `json:"Prefer,omitempty"`
 
@@ -10632,6 +10675,10 @@ type SuspendSagaParams struct {
 
 // StepDownLeaderParams defines parameters for StepDownLeader.
 type StepDownLeaderParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -10671,6 +10718,10 @@ type ListSessionsParamsInclude string
 type DeleteSessionParams struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
 }
 
 // GetSettingsParams defines parameters for GetSettings.
@@ -10818,6 +10869,10 @@ type ListWebhooksParamsInclude string
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -10879,6 +10934,10 @@ type ListWebhookDeliveriesParamsInclude string
 
 // RedeliverWebhookDeliveryParams defines parameters for RedeliverWebhookDelivery.
 type RedeliverWebhookDeliveryParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -10927,6 +10986,10 @@ type EnableWebhookParams struct {
 
 // RedeliverFailedParams defines parameters for RedeliverFailed.
 type RedeliverFailedParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
 	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
 	// are not part of the key. The request takes effect once;
 	// repeating it within 24 hours returns the same response, marked
@@ -13604,6 +13667,7 @@ func NewCreateAPIKeyRequest(server string, params *CreateAPIKeyParams, body Crea
 func NewCreateAPIKeyRequestWithBody(server string, params *CreateAPIKeyParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, "/api/v1/api-keys", contentType, body)
@@ -13623,6 +13687,7 @@ func NewRevokeAPIKeyRequestWithBody(server string, keyID KeyID, params *RevokeAP
 	var r requested
 	pathParam0 := r.path("key_id", keyID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/api-keys/%s/revoke", pathParam0), contentType, body)
@@ -14317,6 +14382,7 @@ func NewPublishJobEventRequest(server string, params *PublishJobEventParams, bod
 func NewPublishJobEventRequestWithBody(server string, params *PublishJobEventParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, "/api/v1/events", contentType, body)
@@ -15053,6 +15119,7 @@ func NewCreateSagaRequestWithBody(server string, params *CreateSagaParams, conte
 	var r requested
 	if params != nil {
 		r.query("wait", params.Wait, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Prefer", params.Prefer, "string", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 		r.head("traceparent", params.Traceparent, "string", "")
@@ -15446,6 +15513,7 @@ func NewStepDownLeaderRequest(server string, params *StepDownLeaderParams, body 
 func NewStepDownLeaderRequestWithBody(server string, params *StepDownLeaderParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, "/api/v1/scheduler/leader/step-down", contentType, body)
@@ -15494,6 +15562,7 @@ func NewDeleteSessionRequest(server string, sessionID UUID, params *DeleteSessio
 	pathParam0 := r.path("session_id", sessionID, "string", "uuid")
 	if params != nil {
 		r.query("reason", params.Reason, "string", "")
+		r.query("dry_run", params.DryRun, "boolean", "")
 	}
 	return r.request(http.MethodDelete, server, fmt.Sprintf("/api/v1/sessions/%s", pathParam0), "", nil)
 }
@@ -15617,6 +15686,7 @@ func NewCreateWebhookRequest(server string, params *CreateWebhookParams, body Cr
 func NewCreateWebhookRequestWithBody(server string, params *CreateWebhookParams, contentType string, body io.Reader) (*http.Request, error) {
 	var r requested
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, "/api/v1/webhooks", contentType, body)
@@ -15678,6 +15748,7 @@ func NewRedeliverWebhookDeliveryRequest(server string, webhookID WebhookID, deli
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	pathParam1 := r.path("delivery_id", deliveryID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/deliveries/%s/redeliver", pathParam0, pathParam1), "", nil)
@@ -15721,6 +15792,7 @@ func NewRedeliverFailedRequestWithBody(server string, webhookID WebhookID, param
 	var r requested
 	pathParam0 := r.path("webhook_id", webhookID, "string", "uuid")
 	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
 		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
 	}
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/webhooks/%s/redeliver", pathParam0), contentType, body)
@@ -16437,13 +16509,14 @@ func (c *ClientWithResponses) ListAPIKeysWithResponse(ctx context.Context, param
 
 type CreateAPIKeyResponse struct {
 	Answer
+	JSON200                       *APIKey
 	JSON201                       *CreatedAPIKey
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseCreateAPIKeyResponse(rsp *http.Response) (*CreateAPIKeyResponse, error) {
 	var a CreateAPIKeyResponse
-	return unless(&a, a.read(rsp, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 func (c *ClientWithResponses) CreateAPIKeyWithBodyWithResponse(ctx context.Context, params *CreateAPIKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAPIKeyResponse, error) {
@@ -19459,12 +19532,13 @@ func (c *ClientWithResponses) GetCurrentSessionWithResponse(ctx context.Context,
 
 type DeleteSessionResponse struct {
 	Answer
+	JSON200                       *Session
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseDeleteSessionResponse(rsp *http.Response) (*DeleteSessionResponse, error) {
 	var a DeleteSessionResponse
-	return unless(&a, a.read(rsp, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 // DeleteSessionWithResponse Delete a session, which signs the browser out
@@ -19678,13 +19752,14 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, para
 
 type CreateWebhookResponse struct {
 	Answer
+	JSON200                       *Webhook
 	JSON201                       *Webhook
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseCreateWebhookResponse(rsp *http.Response) (*CreateWebhookResponse, error) {
 	var a CreateWebhookResponse
-	return unless(&a, a.read(rsp, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{201, &a.JSON201}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Context, params *CreateWebhookParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateWebhookResponse, error) {
@@ -19796,13 +19871,14 @@ func (c *ClientWithResponses) GetWebhookDeliveryWithResponse(ctx context.Context
 
 type RedeliverWebhookDeliveryResponse struct {
 	Answer
+	JSON200                       *Delivery
 	JSON202                       *DeliveryAccepted
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseRedeliverWebhookDeliveryResponse(rsp *http.Response) (*RedeliverWebhookDeliveryResponse, error) {
 	var a RedeliverWebhookDeliveryResponse
-	return unless(&a, a.read(rsp, answer{202, &a.JSON202}, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{202, &a.JSON202}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 // RedeliverWebhookDeliveryWithResponse Redeliver a delivery
@@ -19860,13 +19936,14 @@ func (c *ClientWithResponses) EnableWebhookWithResponse(ctx context.Context, web
 
 type RedeliverFailedResponse struct {
 	Answer
+	JSON200                       *RedeliverResult
 	JSON202                       *RedeliverResult
 	ApplicationProblemJSONDefault *Failure
 }
 
 func ParseRedeliverFailedResponse(rsp *http.Response) (*RedeliverFailedResponse, error) {
 	var a RedeliverFailedResponse
-	return unless(&a, a.read(rsp, answer{202, &a.JSON202}, answer{0, &a.ApplicationProblemJSONDefault}))
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{202, &a.JSON202}, answer{0, &a.ApplicationProblemJSONDefault}))
 }
 
 func (c *ClientWithResponses) RedeliverFailedWithBodyWithResponse(ctx context.Context, webhookID WebhookID, params *RedeliverFailedParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RedeliverFailedResponse, error) {

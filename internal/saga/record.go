@@ -123,11 +123,8 @@ func (l *StepLog) LeaveContent() {
 // InOrder sorts step logs as seed 1 lists them: by step, then in the order of their calls.
 func InOrder(logs []StepLog) []StepLog {
 	slices.SortStableFunc(logs, func(a, b StepLog) int {
-		return cmp.Or(
-			cmp.Compare(a.StepIndex, b.StepIndex),
-			a.StartedAt.Compare(b.StartedAt),
-			cmp.Compare(a.Attempt, b.Attempt),
-		)
+		return cmp.Or(cmp.Compare(a.StepIndex, b.StepIndex), a.StartedAt.Compare(b.StartedAt),
+			cmp.Compare(a.Attempt, b.Attempt))
 	})
 	return logs
 }

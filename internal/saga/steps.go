@@ -67,6 +67,7 @@ type StepView struct {
 	Compensation  *CompensationView // nil while no undo of the step is due
 	// InDoubt: the action may have been applied, but no answer says so.
 	InDoubt bool
+	Skipped bool // by a person or its condition, also while it is undone and afterwards
 }
 
 // CompensationView is the progress of a step's compensation.
@@ -106,6 +107,7 @@ func Steps(r Instance, logs []StepLog) []StepView {
 			v.StartedAt = views[i-1].CompletedAt // that commit also sent its first call
 			v.LastAttemptAt = v.StartedAt
 		}
+		v.Skipped = v.State == StepStateSkipped
 		r.viewUndo(&v, undone[i])
 		v.InDoubt = r.inDoubt(&v)
 		views[i] = v
@@ -133,7 +135,8 @@ func known(views []StepView) []StepView {
 type trail struct {
 	last     *StepLog // the one of the highest attempt
 	first    *time.Time
-	attempts int
+	attempts int   // up to the last call
+	byHand   []int // attempts that were no calls but decisions of a person
 }
 
 func (t *trail) add(l *StepLog, base int) {
@@ -143,9 +146,17 @@ func (t *trail) add(l *StepLog, base int) {
 	if t.first == nil || l.StartedAt.Before(*t.first) {
 		t.first = &l.StartedAt
 	}
-	if l.Status != LogSkipped {
+	switch {
+	case l.Outcome != nil && *l.Outcome == OutcomeOperator:
+		t.byHand = append(t.byHand, l.Attempt-base)
+	case l.Status != LogSkipped:
 		t.attempts = max(t.attempts, l.Attempt-base)
 	}
+}
+
+// calls returns how many calls were made.
+func (t *trail) calls() int {
+	return t.attempts - len(slices.DeleteFunc(t.byHand, func(attempt int) bool { return attempt > t.attempts }))
 }
 
 // current reports whether step i is the one being called in the direction forward, or waits for its
@@ -170,7 +181,7 @@ func (r *Instance) sent() int {
 func (r *Instance) stepView(i int, t trail) StepView {
 	v := StepView{
 		ID: fmt.Sprintf("%s:%d", r.ID, i), SagaID: r.ID, Index: i, Name: r.Def.Steps[i].Name,
-		Attempts: t.attempts, MaxAttempts: r.policy(i).MaxAttempts,
+		Attempts: t.calls(), MaxAttempts: r.policy(i).MaxAttempts,
 		CreatedAt: r.CreatedAt, StartedAt: t.first,
 	}
 	current := r.current(i, true)
@@ -187,10 +198,8 @@ func (r *Instance) stepView(i int, t trail) StepView {
 			v.LastAttemptAt = r.StartedAt
 		}
 	default:
-		v.State = forwardState(
-			t.last,
-			current && !r.Stopped() && (!t.last.Final || t.last.Attempt < r.Attempt),
-		) // final until an operator retried it
+		// An attempt is final until an operator has retried it.
+		v.State = forwardState(t.last, current && !r.Stopped() && (!t.last.Final || t.last.Attempt < r.Attempt))
 		v.LastAttemptAt = &t.last.StartedAt
 		v.Error = t.last.Error
 		if v.State != StepStateRunning {
@@ -226,10 +235,7 @@ func (r *Instance) viewUndo(v *StepView, t trail) {
 		return
 	}
 	u := &CompensationView{
-		Attempts:    t.attempts,
-		MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts,
-		StartedAt:   t.first,
-	}
+		Attempts: t.calls(), MaxAttempts: r.Def.CompensationPolicy(v.Index).MaxAttempts, StartedAt: t.first}
 	v.Compensation = u
 	current := r.current(v.Index, false)
 	if current {

@@ -188,3 +188,24 @@ func TestStepsTellTimesDataAndErrors(t *testing.T) {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 }
+
+func TestWhatAPersonDecidedIsNoCall(t *testing.T) {
+	logs := []StepLog{
+		{Attempt: 4, Status: LogTimeout}, {Attempt: 3, Status: LogSuccess, Outcome: new(OutcomeOperator)},
+		{Attempt: 2, Status: LogFailed, Outcome: new("http_503")}, {Attempt: 1, Status: LogFailed, Outcome: new("http_503")},
+	}
+	for n, want := range map[int]int{1: 1, 2: 2, 3: 2, 4: 3} {
+		var of trail
+		for i := range logs {
+			if logs[i].Attempt <= n {
+				of.add(&logs[i], 0)
+			}
+		}
+		if got := of.calls(); got != want {
+			t.Errorf("after %d attempts: %d calls, want %d", n, got, want)
+		}
+		if of.last.Attempt != n {
+			t.Errorf("the last is %d, want %d", of.last.Attempt, n)
+		}
+	}
+}

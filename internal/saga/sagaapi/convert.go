@@ -191,9 +191,7 @@ func toAPISteps(views []saga.StepView, brief bool) []api.StepView {
 			CreatedAt: v.CreatedAt, StartedAt: v.StartedAt, CompletedAt: v.CompletedAt, LastAttemptAt: v.LastAttemptAt,
 			InputData: v.Input, OutputData: v.Output, Error: ToAPIError(v.Error),
 		}
-		if v.InDoubt {
-			out[i].InDoubt = new(true)
-		}
+		out[i].InDoubt, out[i].Skipped = httpkit.UnlessFalse(v.InDoubt), httpkit.UnlessFalse(v.Skipped)
 		if u := v.Compensation; u != nil {
 			out[i].CompensationState = &api.CompensationState{
 				State: int(u.State), StateName: api.CompensationStateName(u.State.String()),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,6 +21,9 @@ type attemptPanel struct {
 	Took              string
 	Headers           []header
 	Request, Response document
+	Called            bool   // false: a decision, so that nothing was sent
+	When, WhenGave    string // the condition of the step, and its value; empty: it has none
+	Kept              string // the template that made the response of the participant's answer; empty: none
 	Comparisons       []comparison
 	Curl              string
 	NoCurl            string // why there is none
@@ -88,13 +92,22 @@ func (p *pages) panel(v *web.Visit, s *story) (*attemptPanel, error) {
 		a.Took = web.Duration(l.CompletedAt.Sub(l.StartedAt))
 	}
 	a.neighbours(s, l)
-	again := a.compare(related, l)
+	again := false
+	if a.Called = called(l); a.Called {
+		again = a.compare(related, l)
+	}
 	job := false
 	if s.definition != nil && l.StepIndex < len(s.definition.Steps) {
-		if call := callOf(&s.definition.Steps[l.StepIndex], l.Action); call != nil {
+		of := &s.definition.Steps[l.StepIndex]
+		call := callOf(of, l.Action)
+		a.expressions(of, call, l)
+		if call != nil && a.Called {
 			job = call.Job != nil
 			a.curl(v, s, l, call, again)
 		}
+	}
+	if !a.Called {
+		return a, nil
 	}
 	if !job {
 		a.headers(v, s, l, again)
@@ -104,12 +117,47 @@ func (p *pages) panel(v *web.Visit, s *story) (*attemptPanel, error) {
 	return a, nil
 }
 
+// Outcomes of attempts at which nothing was called.
+const (
+	codeByHand = "operator"
+	codeWhen   = "when"
+)
+
+func codeOf(l *client.StepLog) string {
+	if l.OutcomeCode == nil {
+		return ""
+	}
+	return *l.OutcomeCode
+}
+
+// called reports whether the attempt was a call, and no decision about one.
+func called(l *client.StepLog) bool {
+	return l.Status != client.StepLogStatusSKIPPED && codeOf(l) != codeByHand
+}
+
+// expressions shows what the expressions of the step gave, besides the request as it was sent.
+func (a *attemptPanel) expressions(of *client.Step, call *client.Call, l *client.StepLog) {
+	if of.When != nil && l.Action == client.StepActionEXECUTE && codeOf(l) != codeByHand {
+		a.When, a.WhenGave = *of.When, strconv.FormatBool(codeOf(l) != codeWhen)
+	}
+	rules := of.Answer
+	if l.Action == client.StepActionCOMPENSATE {
+		rules = nil
+		if call != nil {
+			rules = call.Answer
+		}
+	}
+	if rules == nil || rules.Output == nil || l.Status != client.StepLogStatusSUCCESS || !a.Called {
+		return
+	}
+	if raw, err := json.Marshal(rules.Output); err == nil {
+		a.Kept = string(raw)
+	}
+}
+
 // outcome describes what an attempt's result means, in the terms of docs/participants.md.
 func outcome(l *client.StepLog) string {
-	code := ""
-	if l.OutcomeCode != nil {
-		code = *l.OutcomeCode
-	}
+	code := codeOf(l)
 	unsure := "unknown: it may have been applied"
 	if l.Error != nil && !l.Error.Retryable && l.Error.Type == "refused" {
 		return "permanently refused: nothing was applied"
@@ -117,8 +165,18 @@ func outcome(l *client.StepLog) string {
 	switch {
 	case l.Status == client.StepLogStatusRUNNING:
 		return "in flight: no answer yet"
+	case l.Status == client.StepLogStatusSKIPPED && code == codeWhen:
+		return "skipped: its condition was false, so it was not called"
+	case l.Status == client.StepLogStatusSKIPPED && code == "" && len(l.ResponsePayload) > 0: // who has said so
+		return "undone by a person: it was not called"
+	case l.Status == client.StepLogStatusSKIPPED && code == "":
+		return "nothing to undo: the step has no compensation"
 	case l.Status == client.StepLogStatusSKIPPED:
-		return "skipped by an operator: it is not called"
+		return "skipped by a person: it was not called"
+	case code == codeByHand && l.Status == client.StepLogStatusSUCCESS:
+		return "completed by a person: it was not called"
+	case code == codeByHand:
+		return "failed by a person: it was not called"
 	case l.Status == client.StepLogStatusSUCCESS && l.Action == client.StepActionCOMPENSATE:
 		return "undone"
 	case l.Status == client.StepLogStatusSUCCESS:
@@ -168,7 +226,7 @@ func (s *story) comparedWith(l *client.StepLog) (with others) {
 	for i := range s.logs {
 		o := &s.logs[i]
 		switch {
-		case o.StepIndex != l.StepIndex || o.ID == l.ID:
+		case o.StepIndex != l.StepIndex || o.ID == l.ID || !called(o):
 		case o.Action == l.Action && o.Attempt < l.Attempt:
 			if with.before == nil || o.Attempt > with.before.Attempt {
 				with.before = o
@@ -262,6 +320,10 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 	case a.Request.Hidden:
 		a.NoCurl = "You lack the permission to read the request."
 		return
+	case evaluated(call.HTTP):
+		a.NoCurl = "More than its body comes from expressions, and only the body is stored. Simulate, on the page of the " +
+			"workflow, shows whole requests."
+		return
 	case again:
 		a.NoCurl = "An operator's retry may have given this call a different key; the preview of a retry shows which."
 		return
@@ -288,6 +350,15 @@ func (a *attemptPanel) curl(v *web.Visit, s *story, l *client.StepLog, call *cli
 	}
 	b.WriteString(" \\\n  -d " + quoted(string(l.RequestPayload)))
 	a.Curl = b.String()
+}
+
+// evaluated reports whether expressions decide about more of a request than its body, or about the form of that.
+func evaluated(call *client.HTTPCall) bool {
+	mapped := strings.Contains(*call.URL, "${") || call.Form != nil
+	for _, value := range call.Headers {
+		mapped = mapped || strings.Contains(value, "${")
+	}
+	return mapped
 }
 
 // quoted returns s quoted as one word for a shell.

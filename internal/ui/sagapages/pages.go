@@ -1,8 +1,8 @@
 // Package sagapages has the pages of sagas: the list, one saga with its state, history and possible actions, and the
 // forms of these actions.
 //
-// Files, each on top of those before it: story, state, reads, compare, track, gantt, rail, verbs, actions,
-// retry, attempt, tabs, filters, sagas, export, notes, start, saga, bulk, errors, pages.
+// Files, each on top of those before it: story, gantt, reads, compare, attempt, verbs, actions, filters, export,
+// track, rail, sagas, state, tabs, bulk, errors, notes, pages, retry, saga, start.
 package sagapages
 
 import (

@@ -2,6 +2,7 @@ package sagapages
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/skald-saga/skald/api/client"
@@ -134,6 +135,13 @@ func (s *story) row(st *client.StepView, last int) railRow {
 		if c.Attempts > 1 || n.Tone == "bad" && c.Attempts > 0 {
 			n.Words += attemptsOf(c.Attempts, c.MaxAttempts)
 		}
+		if c.StateName == client.CompensationStateNameSkipped && st.StateName == client.StepStateNameCompensated &&
+			row.Undo != "" {
+			n = node{"ring", "undo", "undone by a person"}
+		}
+		if s.left(st) {
+			n.Words += ", left for a person: the saga went on"
+		}
 		row.Back = n
 		if c.Error != nil && n.Tone == "bad" {
 			row.Code = c.Error.Code
@@ -156,10 +164,17 @@ func (s *story) forward(st *client.StepView, last int) node {
 		n = node{"dashed", "muted", string(st.StateName)}
 	}
 	inDoubt := st.InDoubt != nil && *st.InDoubt
+	skipped := st.Skipped != nil && *st.Skipped
+	if skipped { // whatever its compensation says
+		n = forwardNodes[client.StepStateNameSkipped]
+		if s.unless(st) {
+			n.Words = "skipped: its condition was false"
+		}
+	}
 	switch {
 	case inDoubt && st.StateName != client.StepStateNameRunning:
 		words := mayBeDone
-		if st.StateName == client.StepStateNameSkipped {
+		if skipped {
 			words = n.Words + ", " + mayBeDone
 		}
 		n = node{"hollow", "wait", words}
@@ -182,10 +197,42 @@ func (s *story) forward(st *client.StepView, last int) node {
 	if s.stoppedAt(st) {
 		n.Words = "suspended, " + n.Words
 	}
-	if st.Attempts > 1 {
+	switch {
+	case n.Tone == "done" && s.byHand(st):
+		n.Words = "completed by a person"
+		if st.Attempts > 1 {
+			n.Words += attemptsOf(st.Attempts, 0)
+		}
+	case st.Attempts > 1:
 		n.Words += attemptsOf(st.Attempts, st.MaxAttempts)
 	}
 	return n
+}
+
+// byHand reports whether a person has completed the step, so that none of its calls did.
+func (s *story) byHand(st *client.StepView) bool {
+	var last *client.StepLog
+	for i := range s.logs {
+		l := &s.logs[i]
+		if l.StepIndex == st.StepIndex && l.Action == client.StepActionEXECUTE && (last == nil || l.Attempt > last.Attempt) {
+			last = l
+		}
+	}
+	return last != nil && last.Status == client.StepLogStatusSUCCESS && codeOf(last) == codeByHand
+}
+
+// unless reports whether the condition of the step was false, so that it was not called.
+func (s *story) unless(st *client.StepView) bool {
+	return slices.ContainsFunc(s.logs, func(l client.StepLog) bool {
+		return l.StepIndex == st.StepIndex && l.Status == client.StepLogStatusSKIPPED && codeOf(&l) == codeWhen
+	})
+}
+
+// left reports whether the compensation of the step has given up, and the saga has gone on without it.
+func (s *story) left(st *client.StepView) bool {
+	return slices.ContainsFunc(s.saga.LeftCompensations, func(l client.LeftCompensation) bool {
+		return l.StepIndex == st.StepIndex
+	})
 }
 
 // stoppedAt reports whether the failure of the step has suspended the saga.

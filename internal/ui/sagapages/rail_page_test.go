@@ -129,17 +129,17 @@ func TestTheRailSaysOnlyWhatWasAnswered(t *testing.T) {
 		{"done timeout suspend", "done done; wait suspended, may have been done"},
 		{"done suspend", "done done; wait suspended"},
 		{"503 skip turn", "wait skipped, may have been done; run running"},
-		{"503 skip turn 409", "wait may have been done | undo being undone; bad refused"},
+		{"503 skip turn 409", "wait skipped, may have been done | undo being undone; bad refused"},
 		{"done 429 skip turn", "done done; muted skipped"},
 		{"429 settle done", "done done 2/1000; run running"}, // the answer arrived before the order was carried out
-		{"429 settle turn done", "done done 2/1000; done done"},
+		{"429 settle turn done", "done completed by a person; done done"},
 		{"stops: 409", "bad suspended, refused; muted to come"},
 		{"stops: 503*1000", "wait suspended, may have been done 1000/1000; muted to come"},
-		{"stops: 409 settle turn", "done done 2/1000; run running"},
+		{"stops: 409 settle turn", "done completed by a person; run running"},
 		{"stops: done 409", "done done | muted nothing to undo; bad refused"}, // the pivot itself: the saga is compensated as usual
 		{"stops: done 503*1000", "done done; wait suspended, may have been done 1000/1000"},
-		{"stops: done 503*1000 settle turn", "done done; done done, 1001 attempts"},
-		{"done timeout fail", "done done | undo not undone; wait may have been done 2/1000"},
+		{"stops: done 503*1000 settle turn", "done done; done completed by a person, 1000 attempts"},
+		{"done timeout fail", "done done | undo not undone; wait may have been done"},
 	} {
 		t.Run(tt.story, func(t *testing.T) {
 			id := tells(t, e, tt.story)

@@ -175,3 +175,39 @@ func TestManyAttemptsAreFewBars(t *testing.T) {
 		t.Errorf("%q", r.Rows[0].Drawing.Beside)
 	}
 }
+
+// TestWhatWasNotCalledSaysSo: a person or a condition has decided, and not an answer.
+func TestWhatWasNotCalledSaysSo(t *testing.T) {
+	s := brokenOff()
+	b := &s.steps[1]
+	b.Skipped, b.InDoubt = new(true), new(true)
+	if row := newRail(s).Rows[1]; row.Forward.Words != "skipped, may have been done" || row.Back.Words != "undone" {
+		t.Errorf("skipped in doubt, then undone: %+v %+v", row.Forward, row.Back)
+	}
+	b.InDoubt, b.StateName, b.CompensationState = nil, client.StepStateNameSkipped, nil
+	s.logs[1].Status, s.logs[1].OutcomeCode = client.StepLogStatusSKIPPED, new("when")
+	if row := newRail(s).Rows[1]; row.Forward.Words != "skipped: its condition was false" {
+		t.Errorf("passed over: %+v", row.Forward)
+	}
+	s.saga.LeftCompensations = []client.LeftCompensation{{StepIndex: 0}}
+	if row := newRail(s).Rows[0]; row.Back.Words != "undo gave up 1/3, left for a person: the saga went on" {
+		t.Errorf("left: %+v", row.Back)
+	}
+	for want, l := range map[string]client.StepLog{
+		"skipped: its condition was false, so it was not called": {Status: "SKIPPED", OutcomeCode: new("when")},
+		"skipped by a person: it was not called":                 {Status: "SKIPPED", OutcomeCode: new("operator")},
+		"completed by a person: it was not called":               {Status: "SUCCESS", OutcomeCode: new("operator")},
+		"failed by a person: it was not called":                  {Status: "FAILED", OutcomeCode: new("operator")},
+		"nothing to undo: the step has no compensation":          {Status: "SKIPPED", Action: "COMPENSATE"},
+		"undone by a person: it was not called": {Status: "SKIPPED", Action: "COMPENSATE",
+			ResponsePayload: []byte(`{"by":"ann"}`)},
+		"done: the answer is the step's output": {Status: "SUCCESS", OutcomeCode: new("http_200")},
+	} {
+		if got := outcome(&l); got != want {
+			t.Errorf("%+v: %q, want %q", l, got, want)
+		}
+		if called(&l) != strings.HasPrefix(want, "done") {
+			t.Errorf("%s: called is %v", want, called(&l))
+		}
+	}
+}
