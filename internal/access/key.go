@@ -91,6 +91,14 @@ func (k *Key) Active(now time.Time) bool {
 	return k.RevokedAt == nil && (k.ExpiresAt == nil || now.Before(*k.ExpiresAt))
 }
 
+// Revoked returns the key once by has revoked it at a time. A key that was revoked before keeps its first revocation.
+func (k Key) Revoked(by string, at time.Time) Key {
+	if k.RevokedAt == nil {
+		k.RevokedAt, k.RevokedBy = &at, by
+	}
+	return k
+}
+
 // Audited returns the subject that the audit trail hashes for a key: without the secret
 // and the time of its last use.
 func (k *Key) Audited() any {

@@ -167,6 +167,11 @@ func NotEnded(run uuid.UUID) *fault.Error {
 	return fault.New(fault.Conflict, CodeActiveRuns, "run %s of the job definition, and possibly others, has not ended", run)
 }
 
+// NoLeader is the fault of making the leader step down while there is none.
+func NoLeader() *fault.Error {
+	return fault.New(fault.Conflict, CodeNoLeader, "the scheduler has no leader right now: retry after the next election")
+}
+
 // Actions lists what an operator can currently do with a run.
 func (r *Run) Actions() []string {
 	switch r.State {

@@ -78,6 +78,9 @@ type Events interface {
 	// Publish stores an event durably. If an event has the dedupe key within its window, it returns
 	// that one, and created is false.
 	Publish(ctx context.Context, tenant uuid.UUID, e NewEvent) (stored PublishedEvent, created bool, err error)
+	// WouldPublish returns the event that Publish would return instead of storing e, or nil; and the definitions that
+	// listen to any event.
+	WouldPublish(ctx context.Context, tenant uuid.UUID, e NewEvent) (*PublishedEvent, []Definition, error)
 	Event(ctx context.Context, tenant, id uuid.UUID) (PublishedEvent, error)
 	ListEvents(ctx context.Context, tenant uuid.UUID, f EventFilter, p page.ByTime) (page.Of[PublishedEvent], error)
 	// Deliver creates the runs of up to limit events (sweep 9), one for each matching definition

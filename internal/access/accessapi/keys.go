@@ -37,6 +37,9 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 			return nil, err
 		}
 		key, token, err := access.Issue(want, req.Who, s.NewID(), chance, s.Now())
+		if err == nil && httpkit.DryRun(ctx) {
+			return wouldIssue(&key)
+		}
 		if err == nil {
 			err = s.Keys.Create(httpkit.WithActor(ctx, in.Body.Reason), key)
 		}
@@ -51,6 +54,17 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 			Body: api.CreatedAPIKey{Key: string(token), APIKey: toAPIKey(&key, key.CreatedAt)},
 		}, nil
 	}
+}
+
+// wouldIssue answers a dry run with a new key: its changes are what differs from one of which nothing is given.
+func wouldIssue(key *access.Key) (api.Response, error) {
+	none, out := toAPIKey(key, key.CreatedAt), toAPIKey(key, key.CreatedAt)
+	none.Name, none.Role, none.AnyTenant, none.Active = "", "", false, false
+	none.TenantID, none.TenantRegion, none.TenantMajor, none.TenantMinor = nil, nil, nil, nil
+	none.ExpiresAt, none.Queues = nil, nil
+	var err error
+	out.Changes, err = httpkit.Differences(none, out)
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
 // keyRequestOf reads the parameters of a new key.
@@ -127,12 +141,28 @@ func (s *Handlers) RevokeAPIKey(ctx context.Context, in api.RevokeAPIKeyRequestO
 	if err := httpkit.RequireReason(httpkit.Text(httpkit.ReasonOf(in.Body)), "a revoked key cannot be restored, so the audit trail must say why"); err != nil {
 		return nil, err
 	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldRevoke(ctx, in.KeyID)
+	}
 	key, err := s.Keys.Revoke(httpkit.WithActor(ctx, httpkit.ReasonOf(in.Body)), scopeOf(req), in.KeyID, req.Principal,
 		s.Now())
 	if err != nil {
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: toAPIKey(&key, s.Now())}, nil
+}
+
+// wouldRevoke answers a dry run with a key as it would be.
+func (s *Handlers) wouldRevoke(ctx context.Context, id uuid.UUID) (api.Response, error) {
+	req, now := httpkit.RequestOf(ctx), s.Now()
+	before, err := s.Keys.Get(ctx, scopeOf(req), id)
+	if err != nil {
+		return nil, err
+	}
+	after := before.Revoked(req.Principal, now)
+	out := toAPIKey(&after, now)
+	out.Changes, err = httpkit.Differences(toAPIKey(&before, now), out)
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
 func toAPIKey(k *access.Key, now time.Time) api.APIKey {

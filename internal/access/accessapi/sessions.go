@@ -11,6 +11,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/principal"
 )
 
@@ -109,6 +110,15 @@ func (s *Handlers) DeleteSession(ctx context.Context, in api.DeleteSessionReques
 	ctx, cancel := s.Promised(ctx)
 	defer cancel()
 	req := httpkit.RequestOf(ctx)
+	if httpkit.DryRun(ctx) {
+		found, err := s.Sessions.Get(ctx, scopeOf(req), ownerOf(req), in.SessionID, s.Now())
+		if err != nil {
+			return nil, err
+		}
+		out := toSession(&found, req.Who.SessionID)
+		out.Changes = httpkit.Planned(planned.List{{Member: "place", From: "live"}})
+		return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
+	}
 	err := s.Sessions.End(httpkit.WithActor(ctx, in.Params.Reason), scopeOf(req), ownerOf(req), in.SessionID, s.Now())
 	if err != nil {
 		return nil, err

@@ -214,7 +214,7 @@ func (st *Keys) Revoke(ctx context.Context, scope *uuid.UUID, id uuid.UUID, by s
 		if k = before; err != nil || before.RevokedAt != nil {
 			return err
 		}
-		k.RevokedAt, k.RevokedBy = &at, by
+		k = before.Revoked(by, at)
 		if _, err := tx.ExecContext(ctx, `UPDATE saga.api_keys
 		   SET revoked_at = $2, revoked_by = $3
 		 WHERE id = $1`, id, at, by); err != nil {

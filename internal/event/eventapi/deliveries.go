@@ -3,14 +3,18 @@ package eventapi
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 )
 
 // ListWebhooks returns a page of webhooks, oldest first.
@@ -96,6 +100,9 @@ func (s *Handlers) RedeliverWebhookDelivery(ctx context.Context,
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldRedeliver(ctx, tenant, in)
+	}
 	d, err := s.Deliveries.Redeliver(httpkit.WithActor(ctx, nil), tenant, in.WebhookID, in.DeliveryID, s.moment())
 	if err != nil {
 		return nil, err
@@ -115,11 +122,74 @@ func (s *Handlers) RedeliverFailed(ctx context.Context, in api.RedeliverFailedRe
 	if err := s.sending(ctx, tenant, in.WebhookID); err != nil {
 		return nil, err
 	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldRedeliverFailed(ctx, tenant, in.WebhookID, since)
+	}
 	n, more, err := s.Deliveries.RedeliverFailed(httpkit.WithActor(ctx, nil), tenant, in.WebhookID, since, s.moment())
 	if err != nil {
 		return nil, err
 	}
 	return httpkit.Answer{Status: http.StatusAccepted, Body: api.RedeliverResult{Redelivered: n, More: more}}, nil
+}
+
+// wouldRedeliver answers a dry run with a delivery as it would be.
+func (s *Handlers) wouldRedeliver(ctx context.Context, tenant uuid.UUID,
+	in api.RedeliverWebhookDeliveryRequestObject) (api.Response, error) {
+	before, err := s.Deliveries.Delivery(ctx, tenant, in.WebhookID, in.DeliveryID)
+	if err != nil {
+		return nil, err
+	}
+	after := webhook.Redeliver(before, s.Now())
+	out := toAPIDelivery(&after)
+	changes, err := httpkit.Differences(toAPIDelivery(&before), out)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := s.lettersRetried(ctx, tenant, []webhook.Delivery{before})
+	*changes = append(*changes, httpkit.PlannedChanges(letters)...)
+	out.Changes = changes
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
+}
+
+// wouldRedeliverFailed answers a dry run with how many deliveries would be made due.
+func (s *Handlers) wouldRedeliverFailed(ctx context.Context, tenant, id uuid.UUID,
+	since time.Time) (api.Response, error) {
+	failed, more, err := s.Deliveries.Redeliverable(ctx, tenant, id, since)
+	if err != nil {
+		return nil, err
+	}
+	changed := planned.Many{Of: string(api.PlannedChangeOfWebhookDelivery)}
+	for i := range failed {
+		after := webhook.Redeliver(failed[i], s.Now())
+		changed.Add(planned.List{{Member: "status", From: string(failed[i].Status), To: string(after.Status)}}, 1)
+	}
+	letters, err := s.lettersRetried(ctx, tenant, failed)
+	return httpkit.Answer{Status: http.StatusOK, Body: api.RedeliverResult{
+		Redelivered: len(failed), More: more, Changes: httpkit.Planned(append(changed.List(), letters...)),
+	}}, err
+}
+
+// lettersRetried returns what the redelivery of deliveries changes in their dead letters.
+func (s *Handlers) lettersRetried(ctx context.Context, tenant uuid.UUID,
+	before []webhook.Delivery) (planned.List, error) {
+	at := s.moment()
+	counts, err := s.Deliveries.Letters(ctx, tenant, slices.DeleteFunc(slices.Clone(before),
+		func(d webhook.Delivery) bool { return webhook.Redelivered(&d, at) == nil }))
+	if err != nil {
+		return nil, err
+	}
+	changed := planned.Many{Of: string(api.PlannedChangeOfDeadLetter)}
+	for status, n := range counts {
+		c, err := dlq.Apply(dlq.Letter{Source: dlq.FromWebhook, Status: status},
+			dlq.SourceReported{SourceUpdate: &dlq.SourceUpdate{Outcome: dlq.RetryStarted}}, dlq.Moment{Now: at.Now})
+		if err != nil {
+			return nil, err
+		}
+		var one planned.List
+		one.Differs("status", string(status), string(c.After.Status))
+		changed.Add(one, n)
+	}
+	return changed.List(), nil
 }
 
 // moment returns the time, jitter and ids for the rules of redeliveries.

@@ -50,6 +50,9 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	if err != nil {
 		return nil, err
 	}
+	if httpkit.DryRun(ctx) {
+		return wouldCreate(&sub, unknown)
+	}
 	if err := s.Webhooks.Create(httpkit.WithActor(ctx, b.Reason), sub, b.From != nil &&
 		*b.From == api.WebhookInputFromBeginning); err != nil {
 		return nil, err
@@ -57,6 +60,16 @@ func (s *Handlers) CreateWebhook(ctx context.Context, in api.CreateWebhookReques
 	a := wondering(webhookAnswer(sub, key), unknown)
 	a.Status, a.Location = http.StatusCreated, "/api/v1/webhooks/"+sub.ID.String()
 	return a, nil
+}
+
+// wouldCreate answers a dry run with a new webhook: its changes are what differs from one of which nothing is given.
+func wouldCreate(sub *webhook.Subscription, unknown []string) (api.Response, error) {
+	none := *sub
+	none.URL, none.Description, none.EventTypes, none.WorkflowNames, none.Enabled = "", "", nil, nil, false
+	changes, err := httpkit.Differences(toAPIWebhook(&none), toAPIWebhook(sub))
+	out := wondering(webhookWould(*sub, changes), unknown)
+	out.ETag = ""
+	return out, err
 }
 
 // checkEndpoint rejects a URL that deliveries could never reach. The resolved address is

@@ -67,6 +67,33 @@ func (st *Webhooks) tellRedelivered(ctx context.Context, tx *sqlx.Tx, tenant uui
 	return st.tellOf(ctx, tx, tenant, m.Now, told)
 }
 
+// Letters implements webhook.Log.
+func (st *Webhooks) Letters(ctx context.Context, tenant uuid.UUID,
+	of []webhook.Delivery) (map[dlq.Status]int64, error) {
+	keys := make([]string, len(of))
+	for i := range of {
+		keys[i] = of[i].LetterKey()
+	}
+	counts := map[dlq.Status]int64{}
+	err := st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		rows, err := tx.QueryContext(ctx, `
+			SELECT m.status, count(*) FROM dlq.dlq_messages m
+			 WHERE m.tenant_id = $1 AND m.dedupe_key = ANY ($2::text[]) AND m.source = 'WEBHOOK' GROUP BY m.status`,
+			tenant, pq.Array(keys))
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error {
+			var status dlq.Status
+			var n int64
+			err := rows.Scan(&status, &n)
+			counts[status] = n
+			return err
+		})
+	})
+	return counts, postgres.Wrap("count letters of deliveries", err)
+}
+
 // dropLetters discards letters of a deleted subscription: its deliveries cannot be sent any
 // more. A retry in progress ends without a result. The statuses come from the transition table.
 const dropLetters = `

@@ -146,11 +146,15 @@ func (st *Webhooks) Redeliver(ctx context.Context, tenant, webhookID, id uuid.UU
 	return d, postgres.Wrap("redeliver", err)
 }
 
+// failedSince are the deliveries of a webhook that failed and were created since then.
+const failedSince = `
+	  FROM saga.webhook_deliveries d
+	 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'failed' AND d.created_at >= $3`
+
 // redeliverFailed is webhook.Redeliver for many. Rows are locked in id order.
 var redeliverFailed = `
 WITH chosen AS (
-	SELECT d.id FROM saga.webhook_deliveries d
-	 WHERE d.tenant_id = $1 AND d.webhook_id = $2 AND d.status = 'failed' AND d.created_at >= $3
+	SELECT d.id ` + failedSince + `
 	 ORDER BY d.id LIMIT $5 FOR NO KEY UPDATE
 )
 UPDATE saga.webhook_deliveries d
@@ -183,12 +187,29 @@ func (st *Webhooks) RedeliverFailed(ctx context.Context, tenant, webhookID uuid.
 		if count = len(before); err != nil || count < webhook.MaxRedeliver {
 			return err
 		}
-		return tx.GetContext(ctx, &more, `
-			SELECT EXISTS (SELECT 1 FROM saga.webhook_deliveries d
-			 WHERE d.tenant_id = $1
-			   AND d.webhook_id = $2
-			   AND d.status = 'failed'
-			   AND d.created_at >= $3)`, tenant, webhookID, since)
+		return tx.GetContext(ctx, &more, `SELECT EXISTS (SELECT 1 `+failedSince+`)`, tenant, webhookID, since)
 	})
 	return count, more, postgres.Wrap("redeliver", err)
+}
+
+// redeliverable are the deliveries that redeliverFailed takes, and one more.
+var redeliverable = `SELECT ` + redeliveredTable.Selected("d") + failedSince + ` ORDER BY d.id LIMIT $4`
+
+// Redeliverable implements webhook.Log.
+func (st *Webhooks) Redeliverable(ctx context.Context, tenant, webhookID uuid.UUID,
+	since time.Time) (all []webhook.Delivery, more bool, err error) {
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if _, err := getWebhook(ctx, tx, tenant, webhookID, ""); err != nil {
+			return err
+		}
+		all, err = redeliveredTable.All(tx.QueryContext(ctx, redeliverable, tenant, webhookID, since, webhook.MaxRedeliver+1))
+		return err
+	})
+	for i := range all {
+		all[i].Status = webhook.Failed
+	}
+	if more = len(all) > webhook.MaxRedeliver; more {
+		all = all[:webhook.MaxRedeliver]
+	}
+	return all, more, postgres.Wrap("list what can be redelivered", err)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/trail"
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/page"
 )
 
@@ -50,6 +51,15 @@ type Log interface {
 		since time.Time,
 		m Moment,
 	) (count int, more bool, err error)
+	// Redeliverable returns the deliveries that RedeliverFailed would redeliver, without their content, and whether
+	// there are others. Fault: NotFound.
+	Redeliverable(
+		ctx context.Context,
+		tenant, webhookID uuid.UUID,
+		since time.Time,
+	) (all []Delivery, more bool, err error)
+	// Letters counts the dead letters of deliveries by their status.
+	Letters(ctx context.Context, tenant uuid.UUID, of []Delivery) (map[dlq.Status]int64, error)
 }
 
 // Queue stores the deliveries of all tenants, for the loop. Leases use the store's clock; now

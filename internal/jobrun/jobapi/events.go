@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/jobrun"
 )
 
@@ -38,19 +39,58 @@ func (s *Handlers) PublishJobEvent(ctx context.Context, in api.PublishJobEventRe
 		}
 		e.OccurredAt = &at
 	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldPublish(ctx, &e)
+	}
 	stored, created, err := s.Events.Publish(ctx, httpkit.RequestOf(ctx).Tenant.ID, e)
 	if err != nil {
 		return nil, err
 	}
-	out := toAPIJobEvent(&stored)
-	a := httpkit.Answer{Status: http.StatusOK, Replayed: !created}
-	if created {
-		a.Status, a.Location = http.StatusAccepted, "/api/v1/events/"+stored.ID.String()
-	} else {
-		out.Duplicate, out.PayloadDiffers = new(true), httpkit.UnlessFalse(!samePayload(stored.Payload, e.Payload))
+	if !created {
+		return httpkit.Answer{Status: http.StatusOK, Replayed: true, Body: publishedBefore(&stored, &e)}, nil
 	}
-	a.Body = out
-	return a, nil
+	return httpkit.Answer{
+		Status: http.StatusAccepted, Body: toAPIJobEvent(&stored), Location: "/api/v1/events/" + stored.ID.String(),
+	}, nil
+}
+
+// publishedBefore shows the event that has the dedupe key of e.
+func publishedBefore(stored *jobrun.PublishedEvent, e *jobrun.NewEvent) api.JobEventRecord {
+	out := toAPIJobEvent(stored)
+	out.Duplicate, out.PayloadDiffers = new(true), httpkit.UnlessFalse(!samePayload(stored.Payload, e.Payload))
+	return out
+}
+
+// wouldPublish answers a dry run with an event as it would be, and with the runs that it would start.
+func (s *Handlers) wouldPublish(ctx context.Context, e *jobrun.NewEvent) (api.Response, error) {
+	now := s.Now()
+	stored, listeners, err := s.Events.WouldPublish(ctx, httpkit.RequestOf(ctx).Tenant.ID, *e)
+	if err != nil {
+		return nil, err
+	}
+	if stored != nil {
+		out := publishedBefore(stored, e)
+		out.Changes = httpkit.Planned(planned.List{})
+		return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
+	}
+	after := jobrun.PublishedEvent{NewEvent: *e, TenantID: httpkit.RequestOf(ctx).Tenant.ID, CreatedAt: now}
+	if after.OccurredAt == nil {
+		after.OccurredAt = &now
+	}
+	runs := planned.Many{Of: string(api.PlannedChangeOfJobRun)}
+	for i := range listeners {
+		if after.Matches(&listeners[i], now) {
+			runs.Add(planned.List{{Member: "new_run", To: string(jobrun.Pending)}}, 1)
+		}
+	}
+	out := toAPIJobEvent(&after)
+	from, to := out, out
+	from.EventType, from.DedupeKey, from.CorrelationID, from.Payload, to.Payload = "", nil, nil, nil, nil
+	out.Changes, err = httpkit.Differences(from, to)
+	if err == nil {
+		*out.Changes = append(*out.Changes, httpkit.PlannedChanges(runs.List())...)
+	}
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
 }
 
 // samePayload reports whether two documents are equal as JSON: PostgreSQL reformats numbers and

@@ -65,6 +65,9 @@ func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequ
 	if err != nil {
 		return nil, err
 	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldStepDown(ctx, &l)
+	}
 	by := s.Did(ctx, s.Now(), operator.JobScheduler, l.Node, "step-down", httpkit.Text(reason),
 		map[string]any{"epoch": l.Epoch})
 	by.TenantID = operator.Deployment
@@ -72,6 +75,29 @@ func (s *Handlers) StepDownLeader(ctx context.Context, in api.StepDownLeaderRequ
 		return nil, err
 	}
 	return s.leader(ctx)
+}
+
+// wouldStepDown answers a dry run with the leadership as it would be until the next election. Fault: NoLeader.
+func (s *Handlers) wouldStepDown(ctx context.Context, l *jobrun.Leadership) (api.Response, error) {
+	if !l.Alive {
+		return nil, jobrun.NoLeader()
+	}
+	a, err := s.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	before := a.Body.(api.SchedulerLeader)
+	after := before
+	after.Alive, after.Node, after.ExpiresAt = false, nil, new(s.Now())
+	after.Standbys = slices.Clone(before.Standbys)
+	for i := range after.Standbys {
+		after.Standbys[i].IsLeader = false
+	}
+	from, to := before, after
+	from.Standbys, to.Standbys = nil, nil // who is the leader is said above
+	after.Changes, err = httpkit.Differences(from, to)
+	a.Body = after
+	return a, err
 }
 
 // GetSettings returns all settings of job runs.

@@ -30,10 +30,6 @@ SELECT ` + publishedEventColumns + ` FROM jobs.events v
  ORDER BY v.created_at, v.id LIMIT $1
    FOR UPDATE OF v SKIP LOCKED`
 
-	listeners = `
-SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
- WHERE d.tenant_id = ANY ($1::uuid[]) AND d.event_type IS NOT NULL AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id`
-
 	triedBefore = `
 SELECT d.event_id, d.definition_id, d.attempts, d.next_try_at IS NOT NULL
   FROM jobs.event_deliveries d

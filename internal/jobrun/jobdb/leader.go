@@ -94,7 +94,7 @@ func (st *Elections) ForceResign(ctx context.Context, by operator.Action) error 
 		case err != nil:
 			return err
 		case n == 0:
-			return fault.New(fault.Conflict, jobrun.CodeNoLeader, "the scheduler has no leader right now: retry after the next election")
+			return jobrun.NoLeader()
 		}
 		return auditdb.PutAction(ctx, tx, by)
 	}))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
@@ -116,6 +117,48 @@ func (st *Events) Publish(
 		st.db.Hub.WantLeader()
 	}
 	return stored, created, postgres.Wrap("publish event", err)
+}
+
+// listeners are the definitions of tenants that events may trigger.
+var listeners = `
+SELECT ` + DefinitionColumns + ` FROM jobs.job_definitions d
+ WHERE d.tenant_id = ANY ($1::uuid[]) AND d.event_type IS NOT NULL AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id`
+
+// eventWithKey is the event that has a dedupe key which is still in effect.
+var eventWithKey = `SELECT ` + publishedEventColumns + ` FROM jobs.events v
+ WHERE v.tenant_id = $1 AND v.event_type = $2 AND v.dedupe_key = $3
+   AND v.created_at > now() - $4 * interval '1 microsecond'`
+
+// WouldPublish implements jobrun.Events.
+func (st *Events) WouldPublish(
+	ctx context.Context, tenant uuid.UUID, e jobrun.NewEvent,
+) (before *jobrun.PublishedEvent, all []jobrun.Definition, err error) {
+	settings, err := st.settings(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
+		if e.DedupeKey != "" {
+			stored, err := st.db.scanEvent(tx.QueryRowContext(ctx, eventWithKey, tenant, e.Type, e.DedupeKey,
+				dedupeWindow(settings).Microseconds()))
+			if !errors.Is(err, sql.ErrNoRows) {
+				before = &stored
+				return err
+			}
+		}
+		rows, err := tx.QueryContext(ctx, listeners, pq.Array([]uuid.UUID{tenant}))
+		if err != nil {
+			return err
+		}
+		return postgres.EachRow(rows, func() error {
+			d, err := DefinitionTable.One(rows)
+			if !d.Unreadable {
+				all = append(all, d)
+			}
+			return err
+		})
+	})
+	return before, all, postgres.Wrap("foresee event", err)
 }
 
 var getEvent = postgres.OfTenant(`SELECT `+publishedEventColumns+`

@@ -55,8 +55,8 @@ func (s *Service) store(ctx context.Context, r *Request) (out Result, w *waiting
 			return Result{ID: id, Replayed: known}, nil, err
 		}
 	}
-	if limit := s.Budget.Saga; limit > 0 && int64(len(r.Spec.Payload)) > limit {
-		return out, nil, fault.New(fault.TooLarge, fault.CodeTooLarge, "the payload has more than %d bytes", limit)
+	if err := s.inBudget(&r.Spec); err != nil {
+		return out, nil, err
 	}
 	if err := s.name(ctx, &r.Spec); err != nil {
 		return out, nil, err
@@ -74,6 +74,14 @@ func (s *Service) store(ctx context.Context, r *Request) (out Result, w *waiting
 		return Result{}, nil, err
 	}
 	return out, w, nil
+}
+
+// inBudget refuses a payload that is too large.
+func (s *Service) inBudget(spec *saga.Spec) error {
+	if limit := s.Budget.Saga; limit > 0 && int64(len(spec.Payload)) > limit {
+		return fault.New(fault.TooLarge, fault.CodeTooLarge, "the payload has more than %d bytes", limit)
+	}
+	return nil
 }
 
 // name gives a saga its id, or checks that the client's is free.
@@ -219,8 +227,8 @@ type chosen struct {
 func (s *Service) choose(ctx context.Context, tenant uuid.UUID, of *Workflow, fresh bool) (chosen, error) {
 	switch {
 	case of.Steps != nil:
-		if limit := s.MaxSteps; int64(len(of.Steps)) > limit {
-			return chosen{}, fault.New(fault.TooLarge, fault.CodeTooLarge, "the steps have more than %d bytes", limit)
+		if err := s.stepsFit(of); err != nil {
+			return chosen{}, err
 		}
 		w, err := s.Definitions.Inline(ctx, tenant, of.Name, of.Steps, fresh, s.Now())
 		return chosen{w.Definition, w.Version, false}, err
@@ -239,6 +247,14 @@ func (s *Service) choose(ctx context.Context, tenant uuid.UUID, of *Workflow, fr
 		err = noWorkflow("/workflow_name", "there is no workflow %q", of.Name)
 	}
 	return chosen{w.Definition, w.Version, true}, err
+}
+
+// stepsFit refuses inline steps that are too large.
+func (s *Service) stepsFit(of *Workflow) error {
+	if limit := s.MaxSteps; int64(len(of.Steps)) > limit {
+		return fault.New(fault.TooLarge, fault.CodeTooLarge, "the steps have more than %d bytes", limit)
+	}
+	return nil
 }
 
 func noWorkflow(pointer, format string, args ...any) error {

@@ -138,14 +138,10 @@ func (d *Definitions) Version(ctx context.Context, tenant uuid.UUID, name string
 // pointers into the request: /steps/….
 func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string, steps json.RawMessage, fresh bool,
 	now time.Time) (workflow.Registered, error) {
-	if label == "" {
-		label = inlineLabel
-	}
-	named, err := json.Marshal(label)
+	doc, err := inlineDocument(label, steps)
 	if err != nil {
 		return workflow.Registered{}, err
 	}
-	doc := append(append(append(append([]byte(`{"name":`), named...), `,"steps":`...), steps...), '}')
 	key := inlineKey{tenant, sha256.Sum256(doc)}
 	if !fresh {
 		d.mu.RLock()
@@ -155,14 +151,10 @@ func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 			return w, nil
 		}
 	}
-	def, err := workflow.ParseJSON(doc, d.limits)
+	def, err := d.parseInline(ctx, tenant, doc)
 	if err != nil {
-		return workflow.Registered{}, inRequest(err)
-	}
-	if err := d.runnable(ctx, tenant, def); err != nil {
 		return workflow.Registered{}, err
 	}
-	def.Name = saga.InlinePrefix + hex.EncodeToString(def.Hash()[:8])
 	w, _, err := d.store.Register(ctx, tenant, def, true, now)
 	if err != nil {
 		return workflow.Registered{}, err
@@ -170,6 +162,28 @@ func (d *Definitions) Inline(ctx context.Context, tenant uuid.UUID, label string
 	remember(&d.mu, d.inline, key, w)
 	remember(&d.mu, d.versions, versionKey{nameKey{tenant, w.Name}, w.Version}, w.Definition)
 	return w, nil
+}
+
+// parseInline reads and checks the document of inline steps, and names it by its content.
+func (d *Definitions) parseInline(ctx context.Context, tenant uuid.UUID, doc []byte) (*workflow.Definition, error) {
+	def, err := workflow.ParseJSON(doc, d.limits)
+	if err != nil {
+		return nil, inRequest(err)
+	}
+	if err := d.runnable(ctx, tenant, def); err != nil {
+		return nil, err
+	}
+	def.Name = saga.InlinePrefix + hex.EncodeToString(def.Hash()[:8])
+	return def, nil
+}
+
+// inlineDocument is the document of a definition that consists of inline steps.
+func inlineDocument(label string, steps json.RawMessage) ([]byte, error) {
+	if label == "" {
+		label = inlineLabel
+	}
+	named, err := json.Marshal(label)
+	return append(append(append(append([]byte(`{"name":`), named...), `,"steps":`...), steps...), '}'), err
 }
 
 // inRequest turns pointers into an inline definition into pointers into the request.

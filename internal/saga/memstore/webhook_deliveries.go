@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/trail"
+	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/saga"
@@ -114,12 +115,41 @@ func (w *Webhooks) RedeliverFailed(
 	if err != nil {
 		return 0, false, err
 	}
-	failed := h.sorted(func(p *leasedDelivery) bool { return p.Status == webhook.Failed && !p.CreatedAt.Before(since) })
+	failed := h.failedSince(since)
 	count = min(len(failed), webhook.MaxRedeliver)
 	for _, p := range failed[:count] {
 		p.Delivery = copyDelivery(webhook.Redeliver(p.Delivery, m.Now))
 	}
 	return count, len(failed) > count, nil
+}
+
+// failedSince returns the deliveries that were created since then and failed, oldest first.
+func (h *hook) failedSince(since time.Time) []*leasedDelivery {
+	return h.sorted(func(p *leasedDelivery) bool { return p.Status == webhook.Failed && !p.CreatedAt.Before(since) })
+}
+
+// Redeliverable implements webhook.Log.
+func (w *Webhooks) Redeliverable(
+	_ context.Context,
+	tenant, webhookID uuid.UUID,
+	since time.Time,
+) (all []webhook.Delivery, more bool, err error) {
+	w.m.mu.Lock()
+	defer w.m.mu.Unlock()
+	h, err := w.m.hook(tenant, webhookID)
+	if err != nil {
+		return nil, false, err
+	}
+	failed := h.failedSince(since)
+	for _, p := range failed[:min(len(failed), webhook.MaxRedeliver)] {
+		all = append(all, copyDelivery(p.Delivery))
+	}
+	return all, len(failed) > len(all), nil
+}
+
+// Letters implements webhook.Log: there are no letters in memory.
+func (w *Webhooks) Letters(context.Context, uuid.UUID, []webhook.Delivery) (map[dlq.Status]int64, error) {
+	return map[dlq.Status]int64{}, nil
 }
 
 // due reports whether a delivery can be claimed.

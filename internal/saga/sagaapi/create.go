@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strconv"
 
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/httpkit"
+	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/admission"
@@ -27,11 +29,15 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	if err != nil {
 		return nil, err
 	}
-	created, err := s.admission.Create(ctx, &admission.Request{
+	request := &admission.Request{
 		Spec: spec, Workflow: workflowOf(in.Body), Key: httpkit.KeyOf(req, in.Params.IdempotencyKey),
 		Join:  in.Body.OnConflict != nil && *in.Body.OnConflict == api.SagaInputOnConflictReturnExisting,
 		Actor: req.Principal, ActorName: req.Who.Name, RequestID: req.ID, Wait: wait,
-	})
+	}
+	if httpkit.DryRun(ctx) {
+		return s.wouldCreate(ctx, request)
+	}
+	created, err := s.admission.Create(ctx, request)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +54,33 @@ func (s *Handlers) CreateSaga(ctx context.Context, in api.CreateSagaRequestObjec
 	a.Location = "/api/v1/sagas/" + created.ID.String()
 	a.Replayed = created.Replayed
 	return a, nil
+}
+
+// wouldCreate answers a dry run with the saga as it would be: its changes are what people would see of a new one.
+func (s *Handlers) wouldCreate(ctx context.Context, r *admission.Request) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	would, err := s.admission.Foresee(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if would.Joined {
+		a, err := s.head(ctx, r.Spec.Tenant.ID, would.ID, http.StatusOK)
+		if shown, ok := a.Body.(*api.Saga); ok {
+			shown.Changes = httpkit.Planned(planned.List{})
+		}
+		return a, err
+	}
+	run := saga.NewInstance(would.Saga, would.Definition)
+	out := toAPISaga(&run)
+	changes := planned.List{
+		{Member: "state", To: string(out.State)}, {Member: "workflow_version", To: strconv.Itoa(int(out.WorkflowVersion))},
+	}
+	changes.Differs("business_key", "", httpkit.Text(out.BusinessKey))
+	changes.Differs("correlation_id", "", httpkit.Text(out.CorrelationID))
+	changes.Differs("deadline", "", planned.Text(would.Saga.Deadline()))
+	out.Changes = httpkit.Planned(changes)
+	return httpkit.Answer{Status: http.StatusOK, Body: out}, nil
 }
 
 // created returns the response with a new saga; logs: with its step logs, because the client

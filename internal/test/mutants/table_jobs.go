@@ -73,7 +73,7 @@ var jobs = []Mutant{
 		New: ")\n"},
 	{Rows: "J-40, gap 20, J9, F54", File: "internal/jobrun/jobdb/offload.go",
 		Old: "UPDATE jobs.job_runs r SET log_ref = $3, log_sha256", New: "UPDATE jobs.job_runs r SET log_ref = nullif($3, $3), log_sha256"},
-	{Rows: "A-05", File: "internal/jobrun/jobdb/deliver.go",
+	{Rows: "A-05", File: "internal/jobrun/jobdb/published.go",
 		Old: "d.event_type IS NOT NULL AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id`",
 		New: "d.event_type IS NOT NULL AND d.enabled AND d.deleted_at IS NULL ORDER BY d.id LIMIT 1`"},
 	{Rows: "gap 16", File: "internal/jobrun/jobdb/deliver.go",

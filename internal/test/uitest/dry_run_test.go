@@ -106,8 +106,27 @@ func TestADryRunOfOneThing(t *testing.T) {
 		}
 	}
 	group := "/dlq/groups/" + w.group()
+	w.Must(t, "POST", "/workflows", object{"name": "hooked", "steps": []object{{
+		"name": "a", "action": object{"http": object{"url": w.Participant + "/ok"}}, "compensation": "none",
+	}}})
+	failing := made("/webhooks", object{"url": w.Participant + "/503/hook", "workflow_names": []string{"hooked"},
+		"event_types": []string{"saga.completed"}})
+	w.Must(t, "POST", "/sagas?wait=20s", object{"workflow_name": "hooked", "payload": object{}})
+	patience.Until(t, "the delivery has failed", func() bool {
+		return len(w.ids(failing+"/deliveries?status=failed", "deliveries", "id")) == 1
+	})
+	w.Must(t, "POST", "/workflows", object{"name": "waits", "steps": []object{{"name": "a", "compensation": "none",
+		"action": object{"http": object{"url": w.Participant + "/503/wait"}},
+		"retry":  object{"max_attempts": 1000, "initial_interval_ms": 60_000}}}})
+	w.Must(t, "POST", "/sagas", object{"workflow_name": "waits", "business_key": "b"})
+	failed := failing + "/deliveries/" + fmt.Sprint(w.ids(failing+"/deliveries", "deliveries", "id")[0])
+	deputy := fmt.Sprint("/api-keys/", w.ids("/api-keys", "api_keys", "id")[0])
+	session := idOf(w.Must(t, "POST", "/sessions", nil))
+	w.Must(t, "POST", "/job-definitions", object{"name": "listens", "type": "event", "command_name": "none",
+		"event": object{"event_type": "paid"}})
 	lists, listed := map[string]string{
 		"/job-runs?page_size=100": "job_runs", "/job-definitions": "job_definitions",
+		"/webhooks": "webhooks", "/api-keys": "api_keys",
 	}, map[string][]any{}
 	for list, members := range lists {
 		listed[list] = w.ids(list, members, "id")
@@ -158,6 +177,19 @@ func TestADryRunOfOneThing(t *testing.T) {
 		{"deleteParticipant", "DELETE?", "/participants/open", object{}, "place live -"},
 		{"holdParticipant", "hold", "/participants/open", object{}, "state OPEN HELD"},
 		{"releaseParticipant", "release", "/participants/held", object{}, "state HELD RELEASING"},
+		{"createSaga", "", "/sagas", object{"workflow_name": "dry", "payload": object{}}, "state - pending"},
+		{"createSaga", "", "/sagas", object{"steps": []object{{"name": "a", "compensation": "none",
+			"action": object{"http": object{"url": w.Participant + "/ok"}}}}}, "workflow_version - 1"},
+		{"createWebhook", "", "/webhooks", object{"url": "https://127.0.0.1/new"}, "url - https"},
+		{"redeliverWebhookDelivery", "redeliver", failed, object{}, "status failed pending"},
+		{"redeliverWebhookDelivery", "redeliver", failed, object{}, "status PENDING RETRYING"},
+		{"redeliverFailed", "redeliver", failing, object{"since": at(-1)}, "status failed pending"},
+		{"redeliverFailed", "redeliver", failing, object{"since": at(-1)}, "status PENDING RETRYING"},
+		{"publishJobEvent", "", "/events", object{"event_type": "paid"}, "event_type - paid"},
+		{"publishJobEvent", "", "/events", object{"event_type": "paid"}, "new_run - PENDING"},
+		{"createAPIKey", "", "/api-keys", object{"name": "new", "role": "auditor"}, "role - auditor"},
+		{"revokeAPIKey", "revoke", deputy, object{"reason": "r"}, "active true false"},
+		{"deleteSession", "DELETE/" + session + "?", "/sessions", object{}, "place live -"},
 		{"updateSaga", "PATCH", noted, object{"note": "text"}, "note - text"},
 		{"restoreSaga", "restore", ended, object{"reason": "r"}, "place archive live"},
 		{"cancelJobRun", "cancel", run, object{}, "state PENDING CANCELED"},
@@ -179,8 +211,9 @@ func TestADryRunOfOneThing(t *testing.T) {
 		covered[c.operation] = true
 		before := w.Must(t, "GET", c.path, nil)
 		method, path := "POST", strings.TrimSuffix(c.path+"/"+c.verb, "/")+"?"
-		if verb, with, _ := strings.Cut(c.verb, "?"); verb == strings.ToUpper(verb) && verb != "" {
-			method, path = verb, c.path+"?"+with
+		verb, with, _ := strings.Cut(c.verb, "?")
+		if verb, of, _ := strings.Cut(verb, "/"); verb == strings.ToUpper(verb) && verb != "" { // of: what the path lists
+			method, path = verb, strings.TrimSuffix(c.path+"/"+of, "/")+"?"+with
 		}
 		status, dry := w.Call(t, method, path+"dry_run=true", c.body)
 		var said []string
@@ -224,6 +257,19 @@ func TestADryRunOfOneThing(t *testing.T) {
 		{"POST", off + "/test", object{}},
 		{"DELETE", "/webhooks/" + fmt.Sprint(ids[0]), object{}},
 		{"POST", noted + "/restore", object{"reason": "r"}},
+		{"POST", "/sagas", object{"workflow_name": "off", "payload": object{}}},
+		{"POST", "/sagas", object{"workflow_name": "none", "payload": object{}}},
+		{"POST", "/sagas", object{"saga_id": strings.TrimPrefix(noted, "/sagas/"), "workflow_name": "dry"}},
+		{"POST", "/sagas", object{"steps": []object{}}},
+		{"POST", "/sagas", object{"workflow_name": "waits", "business_key": "b"}},
+		{"POST", "/webhooks", object{"url": "ftp://127.0.0.1/hook"}},
+		{"POST", off + "/redeliver", object{"since": at(-1)}},
+		{"POST", failing + "/deliveries/" + fmt.Sprint(ids[0]) + "/redeliver", nil},
+		{"POST", "/events", object{"event_type": "order.*"}},
+		{"POST", "/api-keys", object{"name": "new", "role": "auditor", "expires_at": "2001-01-01T00:00:00Z"}},
+		{"POST", "/api-keys/" + fmt.Sprint(ids[0]) + "/revoke", object{"reason": "r"}},
+		{"POST", deputy + "/revoke", object{}},
+		{"POST", "/scheduler/leader/step-down", object{}},
 	} {
 		wouldBe, dry := w.Call(t, c.method, c.path+"?dry_run=true", c.body)
 		status, real := w.Call(t, c.method, c.path, c.body)
@@ -240,6 +286,17 @@ func TestADryRunOfOneThing(t *testing.T) {
 		if d.(object)["saga_id"] == nil {
 			t.Errorf("a dry run has sent a test: %v", d)
 		}
+	}
+	// The leader renews its lease all the time.
+	leader := w.Must(t, "GET", "/scheduler/leader", nil)
+	dry := w.Must(t, "POST", "/scheduler/leader/step-down?dry_run=true", object{"reason": "r"})
+	covered["stepDownLeader"] = true
+	if said := fmt.Sprint(dry["changes"]); !strings.Contains(said, "map[from:true member:alive to:false]") ||
+		!strings.Contains(said, fmt.Sprintf("map[from:%v member:node]", leader["node"])) {
+		t.Errorf("the dry run of stepping down says %s", said)
+	}
+	if now := w.Must(t, "GET", "/scheduler/leader", nil); now["epoch"] != leader["epoch"] || now["alive"] != true {
+		t.Errorf("a dry run has made the leader step down: %v, then %v", leader, now)
 	}
 	// The others of a kind share the code of one above; an archived letter is that of a test of dlqapi.
 	for _, name := range []string{"putTopicPolicy", "putDefaultPolicy", "updateSagaBulk", "restoreDeadLetter"} {

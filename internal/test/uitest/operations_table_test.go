@@ -19,7 +19,9 @@ type object = map[string]any
 func guarded(t *testing.T) *uitest.Server {
 	t.Helper()
 	key := "skald_abcdefgh_" + base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
-	s := uitest.Start(t, func(c *config.Config) { c.Auth.BootstrapAdminKey = config.Secret(key) })
+	s := uitest.Start(t, func(c *config.Config) {
+		c.Auth.BootstrapAdminKey, c.Webhooks.MaxAttempts = config.Secret(key), 1
+	})
 	s.Key = key
 	return s
 }

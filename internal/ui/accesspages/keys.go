@@ -62,7 +62,7 @@ var roles = []web.Option{
 func (p *pages) newKey(v *web.Visit) (*web.Action, error) {
 	a := &web.Action{
 		Label: "Create the key", Title: "New API key", Nav: "Access", Back: web.Link{Name: "API keys", URL: "/ui/access"},
-		Class: web.Safe, Needs: accessAdmin,
+		Class: web.Safe, Needs: accessAdmin, DryRun: web.DryRunInQuery,
 		Means: "The key is shown once, on the next page. Keys with the same name and tenant are one subject in audit " +
 			"records, so that one can replace another.",
 		Fields: []web.Field{
@@ -111,6 +111,7 @@ func (p *pages) revokeKey(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Revoke", Title: "Revoke the API key " + key.Name, Nav: "Access",
 		Back: web.Link{Name: "API keys", URL: "/ui/access"}, Class: web.Dangerous, Needs: accessAdmin,
+		DryRun:  web.DryRunInQuery,
 		Means:   used + " Every node rejects it within 5 seconds, and its sessions end.",
 		Warning: "A revoked key cannot be restored. Anyone still using it gets 401.",
 		Confirm: text[len(text)-6:], About: "the last six characters of the key's id",

@@ -37,7 +37,8 @@ func (p *pages) endSession(v *web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "End the session", Title: "End a session", Nav: "Access",
 		Back: web.Link{Name: "Sessions", URL: "/ui/access/sessions"}, Class: web.Safe, NoReason: true, NoKey: true,
-		Means: "The browser has to sign in again. It takes effect on other nodes within 5 seconds.",
+		DryRun: web.DryRunInQuery,
+		Means:  "The browser has to sign in again. It takes effect on other nodes within 5 seconds.",
 		Send: func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 			return p.kit.Client.DeleteSession(ctx, id, &client.DeleteSessionParams{}, edit)
 		},

@@ -45,7 +45,7 @@ func (p *pages) events(v *web.Visit) (*web.Page, error) {
 func (p *pages) publish(*web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Publish", Title: "Publish an event", Nav: "Jobs", Back: web.Link{Name: "Events", URL: "/ui/jobs/events"},
-		Needs: "jobs:write", NoReason: true,
+		Needs: "jobs:write", NoReason: true, DryRun: web.DryRunInQuery,
 		Means: "Every enabled job triggered by events of this type gets a run. An event whose dedupe key is already known " +
 			"is not stored again.",
 		Fields: []web.Field{

@@ -111,7 +111,8 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 
 	other := start()
 	many := "/ui/runs/selected?action=cancel&run=" + strings.TrimPrefix(again, "/ui/runs/") + "&run=" + id
-	form = uitest.Form(reads(t, s, many, "not possible in this state", "possible for <code>1</code> of them"))
+	form = uitest.Form(reads(t, s, many, "not possible in this state",
+		"The state changes from pending to canceled.", "possible for <code>1</code> of them"))
 	form.Set("reason", "not today")
 	status, page, _ := s.Post(t, many, form)
 	if status != 200 || strings.Count(page, "accepted") != 1 || strings.Count(page, ">refused") != 1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -67,7 +68,9 @@ func (p *pages) selected(v *web.Visit) (*web.Action, error) {
 			delete(body, "action")
 			return nil
 		},
-		Foresee: func(ctx context.Context, _ []byte) (*web.Preview, error) { return p.foreseeSelected(ctx, all, verb) },
+		Foresee: func(ctx context.Context, body []byte) (*web.Preview, error) {
+			return p.foreseeSelected(ctx, all, verb, body)
+		},
 	}
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		raw, err := io.ReadAll(body)
@@ -87,10 +90,11 @@ func (p *pages) selected(v *web.Visit) (*web.Action, error) {
 	return a, nil
 }
 
+// foreseeSelected lists what the action would change in each run, from what to what.
 func (p *pages) foreseeSelected(
-	ctx context.Context, all []selectedRun, verb client.JobRunVerb,
+	ctx context.Context, all []selectedRun, verb client.JobRunVerb, body []byte,
 ) (*web.Preview, error) {
-	shown := &web.Preview{Heads: []string{"Run", "Job", "State", "What happens to it"}}
+	shown := &web.Preview{Heads: []string{"Run", "Job", "State", "What changes"}}
 	basic, allowed := client.GetJobRunParamsViewBasic, 0
 	for i := range all {
 		s := &all[i]
@@ -99,11 +103,13 @@ func (p *pages) foreseeSelected(
 			return nil, err
 		}
 		s.Run = res.JSON200
-		row := []string{s.ID.String(), "", "", "rejected: there is no such run"}
+		row := []string{s.ID.String(), "", "", "nothing: there is no such run"}
 		if s.Run != nil {
-			row[1], row[2], row[3] = s.Run.JobDefinition.Name, web.BadgeOf(s.Run.State).Word, "not possible in this state"
-			if slices.Contains(s.Run.AllowedActions, verb) {
-				s.Allowed, row[3] = true, string(verb)
+			row[1], row[2] = s.Run.JobDefinition.Name, web.BadgeOf(s.Run.State).Word
+			if row[3], err = p.foreseeOne(ctx, s, verb, body); err != nil {
+				return nil, err
+			}
+			if s.Allowed {
 				allowed++
 			}
 		}
@@ -111,6 +117,30 @@ func (p *pages) foreseeSelected(
 	}
 	shown.Ends = web.Sentence("The action is possible for %s of them.", allowed)
 	return shown, nil
+}
+
+// foreseeOne says what the dry run of the action on a run answers.
+func (p *pages) foreseeOne(
+	ctx context.Context, s *selectedRun, verb client.JobRunVerb, body []byte,
+) (string, error) {
+	if !slices.Contains(s.Run.AllowedActions, verb) {
+		return "not possible in this state", nil
+	}
+	answer := *s
+	dry := func(ctx context.Context, r *http.Request) error {
+		r.URL.RawQuery = url.Values{"dry_run": {"true"}}.Encode()
+		return web.ChangesNothing(ctx, r)
+	}
+	if err := p.sendSelected(ctx, &answer, runActionsByName[verb].send, body, dry); err != nil {
+		return "", err
+	}
+	if s.Allowed = answer.Run != nil; !s.Allowed {
+		return "nothing: " + answer.Detail, nil
+	}
+	if answer.Run.Changes == nil || len(*answer.Run.Changes) == 0 {
+		return "nothing", nil
+	}
+	return web.PlannedText(*answer.Run.Changes), nil
 }
 
 // sendSelected acts on one run. Its Idempotency-Key is that of the form and the run, so that a form that is sent

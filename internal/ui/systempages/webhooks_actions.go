@@ -91,7 +91,7 @@ func (p *pages) createWebhook(*web.Visit) (*web.Action, error) {
 	return &web.Action{
 		Label: "Create", Title: "Create a webhook", Nav: "Webhooks",
 		Back:  web.Link{Name: "Webhooks", URL: "/ui/webhooks"},
-		Needs: webhookAdmin, Means: meansCreate,
+		Needs: webhookAdmin, Means: meansCreate, DryRun: web.DryRunInQuery,
 		Fields: append(webhookFields(&client.Webhook{}), web.Field{
 			Name: "from", Label: "Begin", Kind: "select", Value: "now",
 			Options: []web.Option{
@@ -252,7 +252,6 @@ func (p *pages) redeliver(v *web.Visit) (*web.Action, error) {
 		return nil, err
 	}
 	at := deliveryPath(w.ID, id)
-	a.DryRun = web.NoDryRun
 	a.NoReason, a.ETag, a.Done = true, "", func([]byte) string { return at }
 	a.Back = web.Link{Name: "delivery", URL: at}
 	a.Send = func(ctx context.Context, _ io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
@@ -266,7 +265,6 @@ func (p *pages) redeliverSince(v *web.Visit) (*web.Action, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.DryRun = web.NoDryRun
 	a.NoReason, a.ETag = true, ""
 	a.Fields = []web.Field{{
 		Name: "since", Label: "Created since: a time, or an offset such as -24h", Value: "-24h", Required: true,

@@ -98,7 +98,7 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 	if err := d.preview(v, form); err != nil {
 		return nil, err
 	}
-	if !posted && v.URL.RawQuery == "" && d.Problem != nil && d.Problem.Code == "REQ_SCHEMA" {
+	if !posted && v.URL.RawQuery == "" && d.Problem != nil && d.lacksFields() {
 		d.Problem = nil // missing fields have not been filled in yet
 		for i := range a.Fields {
 			a.Fields[i].Problem = ""
@@ -113,6 +113,12 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 		p.Status = d.Problem.Status
 	}
 	return p, nil
+}
+
+// lacksFields reports whether the API has refused the values of the fields, which a new form does not have yet.
+func (d *dialog) lacksFields() bool {
+	return d.Problem.Code == "REQ_SCHEMA" ||
+		!d.Edits && d.Problem.Status == http.StatusUnprocessableEntity && len(d.Problem.Errors) > 0
 }
 
 // open records the values that the form begins with, and when: a form that was sent has them already.

@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"encoding/json"
+	"html"
 	"html/template"
 	"strings"
 	"time"
@@ -39,6 +40,16 @@ var plannedWords = map[string]string{
 	"drain_at":            "the time since when it drains",
 	"lost_at":             "the time when it was lost",
 	"detached_at":         "the time when it was detached",
+	"alive":               "whether there is a leader",
+	"node":                "the leader",
+	"active":              "whether it is valid",
+	"revoked_at":          "the time when it was revoked",
+	"revoked_by":          "the person or program that has revoked it",
+	"workflow_version":    "the version of the workflow",
+	"next_attempt_at":     "the next attempt",
+	"ended_at":            "the end",
+	"tenant_id":           "the tenant",
+	"expires_at":          "the expiry",
 
 	"former_secret_expires_at": "the end of the former secret",
 }
@@ -54,6 +65,8 @@ var plannedKinds = map[client.PlannedChangeOf]string{
 var plannedStates = map[string]map[string]string{
 	"enabled": {"true": "enabled", "false": "disabled"},
 	"paused":  {"true": "paused", "false": "active"},
+	"alive":   {"true": "yes", "false": "no"},
+	"active":  {"true": "yes", "false": "no"},
 }
 
 // Planned says what a dry run says that an action changes, each from what to what. fields are those of its form: what
@@ -64,6 +77,18 @@ func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HT
 	}
 	return all
 }
+
+// PlannedText is Planned for a cell of a table, as one text without markup.
+func PlannedText(changes []client.PlannedChange) string {
+	var all []string
+	for _, sentence := range Planned(changes) {
+		all = append(all, html.UnescapeString(markup.Replace(string(sentence))))
+	}
+	return strings.Join(all, " ")
+}
+
+// markup is what Sentence writes around its arguments.
+var markup = strings.NewReplacer("<code>", "", "</code>", "")
 
 // Planned is the preview of a dry run that only has changes.
 func (a *Action) Planned(answer []byte) (*Preview, error) {
@@ -183,6 +208,8 @@ func manyOf(n int64, of client.PlannedChangeOf) string {
 // plannedValue is a value of a planned change as people read it.
 func plannedValue(c *client.PlannedChange, value *string) string {
 	switch {
+	case value == nil && c.Member == "tenant_id":
+		return "any"
 	case value == nil && c.Member == "next_run_at":
 		return "now"
 	case value == nil && c.Member == "place":
