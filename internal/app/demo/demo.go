@@ -3,7 +3,8 @@
 // what happened and checks the ledger. A demo that is kept running is a server with something in
 // every state, for people to explore and operate.
 //
-// Files, each on top of those before it: timeline, demo, api, people, services, keep, sagas, letters, jobs.
+// Files, each on top of those before it: api, people, timeline, demo, sagas, services, jobs, keep, letters,
+// participants.
 package demo
 
 import (

@@ -96,7 +96,7 @@ func Keep(ctx context.Context, cfg KeepConfig) (err error) {
 	go func() { worked <- f.work(ctx, cfg.Log) }()
 	defer func() { cancel(); err = errors.Join(err, <-worked) }()
 
-	for _, fill := range []func(context.Context) error{f.fillSagas, f.fillLetters, f.fillJobs} {
+	for _, fill := range []func(context.Context) error{f.fillSagas, f.fillParticipants, f.fillLetters, f.fillJobs} {
 		if err := fill(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil

@@ -43,6 +43,7 @@ func TestADemoThatStaysHasSomethingInEveryStateToLookAt(t *testing.T) {
 		"/job-runs?definition=nightly-settlement&state=": "SUCCEEDED RUNNING SKIPPED",
 		"/dlq/messages?topic=refunds&status=":            "PENDING",
 		"/timeline?correlation_id=":                      "4711",
+		"/participants?state=":                           "OPEN HELD",
 		"/sagas?state=":                                  "running completed compensating compensated failed cancelled timed_out",
 		"/job-runs?state=":                               "PENDING RUNNING SUCCEEDED FAILED TIMED_OUT CANCELED",
 		"/dlq/messages?status=":                          "PENDING DEAD RESOLVED",

@@ -63,7 +63,7 @@ func (p *people) signIn(a *config.Auth) {
 func (p *people) token(person, audience, nonce string) (string, error) {
 	now, signed := time.Now(), ""
 	for _, part := range []object{{"alg": "EdDSA", "kid": keyID}, {
-		"iss": p.issuer, "aud": audience, "sub": person, "nonce": nonce, "role": roles[person],
+		"iss": p.issuer, "aud": audience, "sub": person, "preferred_username": person, "nonce": nonce, "role": roles[person],
 		"iat": now.Unix(), "exp": now.Add(24 * time.Hour).Unix(),
 	}} {
 		text, err := json.Marshal(part)

@@ -112,6 +112,9 @@ func (p *pages) foreseen(ctx context.Context, body []byte) (*web.Preview, error)
 	if err := json.Unmarshal(body, &d); err != nil {
 		return nil, web.Malformed("A field has a value of the wrong type, such as an invalid time.")
 	}
+	if (d.Type == client.JobTypeTime || d.Type == "") && (d.Schedule == nil || d.Schedule.Value == "") {
+		return &web.Preview{Ends: "It has no schedule yet."}, nil
+	}
 	if d.Schedule == nil || d.Schedule.Value == "" {
 		return &web.Preview{Ends: web.Sentence("It runs %s.", dueWords(&client.JobDefinition{Event: d.Event}))}, nil
 	}

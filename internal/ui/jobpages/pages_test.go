@@ -58,7 +58,7 @@ func preview(t *testing.T, s *uitest.Server, path string, fields ...string) stri
 func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	s := uitest.Start(t)
 	reads(t, s, "/ui/jobs?name=none", "No jobs match these filters")
-	reads(t, s, "/ui/jobs/new", "only manually")
+	reads(t, s, "/ui/jobs/new", "only manually", "It has no schedule yet.")
 	spring := []string{
 		"name", "nightly-report", "description", hostile, "command_name", "report", "type", "time",
 		"schedule.type", "daily_at", "schedule.value", "02:30", "schedule.timezone", "Europe/Berlin",

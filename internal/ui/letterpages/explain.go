@@ -3,6 +3,7 @@ package letterpages
 import (
 	"fmt"
 	"html/template"
+	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
@@ -111,6 +112,15 @@ func ofSaga(l *client.DeadLetter) []template.HTML {
 			step),
 		web.Sentence("Resolve: if %s was compensated manually. The saga treats it as compensated and continues.", step),
 	}
+}
+
+// destination describes where a retry of a letter sends it: a job by its name, which its letters' topic has.
+func destination(l *client.DeadLetter) string {
+	name, ofJob := strings.CutPrefix(l.OriginalTopic, "job.")
+	if ofJob && l.Target.Kind == client.DeadLetterTargetKindJobRun {
+		return "a run of the job " + name
+	}
+	return targetOf(&l.Target)
 }
 
 // targetOf describes where a retry sends a letter.

@@ -67,7 +67,7 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 	}
 	q := v.URL.Query()
 	d := letterPage{
-		Letter: l, Explained: explained(l, v.Now), Target: targetOf(&l.Target), Now: v.Now, JSON: res.Body,
+		Letter: l, Explained: explained(l, v.Now), Target: destination(l), Now: v.Now, JSON: res.Body,
 		Tab: strings.ToLower(q.Get("tab")), Areas: areas("Letters"), Actions: p.letterButtons(v, l),
 		Accepted: accepted[q.Get("accepted")],
 	}

@@ -51,6 +51,12 @@ function stale(why) {
 // On a narrow screen the rows come first: filters are folded unless one is set.
 if (matchMedia('(max-width: 640px)').matches) for (const d of document.querySelectorAll('details[data-fold]')) d.open = false;
 
+// Where the tabs have no room for all, the one that is shown is in view.
+for (const tab of document.querySelectorAll('.tabs [aria-current]')) {
+  const row = tab.parentElement;
+  row.scrollLeft = tab.offsetLeft + tab.offsetWidth - row.offsetLeft - row.clientWidth + 24;
+}
+
 async function refresh() {
   if (document.hidden || document.querySelector('main form.act')) return;
   let why;
