@@ -94,12 +94,7 @@ func (st *Static) read(ctx context.Context) (credentials.Login, error) {
 	if err != nil {
 		return credentials.Login{}, err
 	}
-	data := secret.Data
-	if inner, ok := data["data"].(map[string]any); ok { // version 2 wraps it
-		if _, ok := data["metadata"].(map[string]any); ok {
-			data = inner
-		}
-	}
+	data := unwrapped(secret.Data)
 	login := credentials.Login{User: text(data, st.user), Password: text(data, st.value)}
 	if login.Password == "" {
 		return credentials.Login{}, fmt.Errorf("vault: read %s: the secret has no string at key %q", st.path, st.value)

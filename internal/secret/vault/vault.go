@@ -1,6 +1,6 @@
 // Package vault gets the login of the database from HashiCorp Vault: a static one from
 // a key-value path (Static), or one that Vault creates with a lease (Dynamic). Both are
-// credentials.Source.
+// credentials.Source. A Reader reads other secrets from key-value paths.
 //
 // No request ever waits for Vault: its logins are kept in memory, and as long as PostgreSQL
 // accepts them, Vault may be sealed, slow or down. A static login is read again when PostgreSQL
@@ -150,6 +150,16 @@ func statusOf(err error) int {
 func text(data map[string]any, key string) string {
 	s, _ := data[key].(string)
 	return s
+}
+
+// unwrapped returns the data of a secret, which version 2 of the key-value engine wraps.
+func unwrapped(data map[string]any) map[string]any {
+	if inner, ok := data["data"].(map[string]any); ok {
+		if _, ok := data["metadata"].(map[string]any); ok {
+			return inner
+		}
+	}
+	return data
 }
 
 // seconds reads a TTL in Vault's form; a missing one is unlimited.
