@@ -525,6 +525,12 @@ const (
 	OverviewTopicAlertsRate     OverviewTopicAlerts = "rate"
 )
 
+// Defines values for ParticipantSecretSource.
+const (
+	ParticipantSecretSourceFile  ParticipantSecretSource = "file"
+	ParticipantSecretSourceVault ParticipantSecretSource = "vault"
+)
+
 // Defines values for ParticipantState.
 const (
 	ParticipantStateHELD      ParticipantState = "HELD"
@@ -1201,11 +1207,13 @@ const (
 // APIKey defines model for APIKey.
 type APIKey struct {
 	// Active Whether the key is accepted now: neither revoked nor expired.
-<<<<<<< HEAD
-	Active    bool      `json:"active"`
-	AnyTenant bool      `json:"any_tenant"`
-	CreatedAt time.Time `json:"created_at"`
-	CreatedBy string    `json:"created_by"`
+	Active    bool `json:"active"`
+	AnyTenant bool `json:"any_tenant"`
+
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes   *PlannedChanges `json:"changes,omitempty"`
+	CreatedAt time.Time       `json:"created_at"`
+	CreatedBy string          `json:"created_by"`
 
 	// CreatedByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
 	// Absent if it was no person signed in there, or the token had no name. It decides
@@ -1213,17 +1221,6 @@ type APIKey struct {
 	CreatedByName *ActorName         `json:"created_by_name,omitempty"`
 	ExpiresAt     *time.Time         `json:"expires_at,omitempty"`
 	ID            openapi_types.UUID `json:"id"`
-=======
-	Active    bool `json:"active"`
-	AnyTenant bool `json:"any_tenant"`
-
-	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
-	Changes   *PlannedChanges    `json:"changes,omitempty"`
-	CreatedAt time.Time          `json:"created_at"`
-	CreatedBy string             `json:"created_by"`
-	ExpiresAt *time.Time         `json:"expires_at,omitempty"`
-	ID        openapi_types.UUID `json:"id"`
->>>>>>> 1c694231 (saga, sagapages: what was decided and not called says so)
 
 	// LastUsedAt Accurate to about a minute.
 	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
@@ -3539,16 +3536,18 @@ type GroupRedriveInput struct {
 
 // HTTPCall A request to a participant. Redirects are never followed.
 type HTTPCall struct {
-	// Body What is sent as JSON: any value with expressions in its strings. By default
-	// Skald sends the saga's payload and the outputs of its steps.
+	// Body What is sent as JSON: any value with expressions in its strings, also secrets of
+	// the participant. By default Skald sends the saga's payload and the outputs of its
+	// steps.
 	Body interface{} `json:"body,omitempty"`
 
 	// Form What is sent in place of `body` as a form: strings with expressions,
 	// numbers, true, false, or lists of these.
 	Form JSONObject `json:"form,omitempty"`
 
-	// Headers Their values may have expressions. They go before those of the participant that
-	// have the same name.
+	// Headers Their values may have expressions, also secrets of the participant
+	// (`Bearer ${secrets.token}`). They go before those of the participant that have the
+	// same name.
 	Headers map[string]string `json:"headers,omitempty"`
 
 	// Method Default: POST.
@@ -5217,8 +5216,9 @@ type Participant struct {
 	CreatedByName *ActorName `json:"created_by_name,omitempty"`
 
 	// Headers Headers of every call of a step that names the participant, unless the step has a
-	// header of the same name. Everyone who may read the participant sees their values, so
-	// they must not be secrets; `secrets.NAME` and `${…}` are refused.
+	// header of the same name. Everyone who may read the participant sees these values, so
+	// they must not be secrets; name one that is bound to the participant as
+	// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
 	Headers ParticipantHeaders `json:"headers"`
 
 	// HeldBy The subject of the person who holds it; absent if no person does.
@@ -5253,6 +5253,10 @@ type Participant struct {
 
 	// Reason Why it is in this state, as a sentence; absent for one that was never held.
 	Reason *string `json:"reason,omitempty"`
+
+	// Secrets In the answer to a read of one: the secrets that are bound to it in the
+	// configuration of the node that answers, by name.
+	Secrets []ParticipantSecret `json:"secrets,omitempty"`
 
 	// Since Since when it has been in this state.
 	Since time.Time `json:"since"`
@@ -5297,8 +5301,9 @@ type ParticipantFigures struct {
 }
 
 // ParticipantHeaders Headers of every call of a step that names the participant, unless the step has a
-// header of the same name. Everyone who may read the participant sees their values, so
-// they must not be secrets; `secrets.NAME` and `${…}` are refused.
+// header of the same name. Everyone who may read the participant sees these values, so
+// they must not be secrets; name one that is bound to the participant as
+// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
 type ParticipantHeaders map[string]string
 
 // ParticipantInput defines model for ParticipantInput.
@@ -5309,8 +5314,9 @@ type ParticipantInput struct {
 	BaseURL string `json:"base_url"`
 
 	// Headers Headers of every call of a step that names the participant, unless the step has a
-	// header of the same name. Everyone who may read the participant sees their values, so
-	// they must not be secrets; `secrets.NAME` and `${…}` are refused.
+	// header of the same name. Everyone who may read the participant sees these values, so
+	// they must not be secrets; name one that is bound to the participant as
+	// `${secrets.NAME}`, alone or inside a string. Other expressions are refused.
 	Headers *ParticipantHeaders `json:"headers,omitempty"`
 
 	// MaxInFlight How many calls may be in flight at once, over all nodes; absent: no limit.
@@ -5393,6 +5399,28 @@ type ParticipantReleaseInput struct {
 	// Reason Recorded in the audit trail.
 	Reason *string `json:"reason,omitempty"`
 }
+
+// ParticipantSecret A secret that calls of the participant may have. Its value is never shown.
+type ParticipantSecret struct {
+	Name string `json:"name"`
+
+	// ReadAt When the node that answers last read it; absent if it has not yet.
+	ReadAt *time.Time `json:"read_at,omitempty"`
+
+	// Readable Whether the node that answers could read it the last time. If it could not, the last
+	// value stays in use for `participants.secret_max_age`. Absent if this node makes no
+	// calls and reads none.
+	Readable *bool `json:"readable,omitempty"`
+
+	// Source Where the secret is kept. The path is in the configuration only.
+	Source ParticipantSecretSource `json:"source"`
+
+	// Why Why it could not be read; absent if it could.
+	Why *string `json:"why,omitempty"`
+}
+
+// ParticipantSecretSource Where the secret is kept. The path is in the configuration only.
+type ParticipantSecretSource string
 
 // ParticipantState `OPEN`: calls are made. `HELD`: only canaries, or nothing while a person holds
 // it. `RELEASING`: waiting calls are made in waves.

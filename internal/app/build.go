@@ -33,6 +33,9 @@ import (
 	"github.com/skald-saga/skald/internal/saga/gate"
 	"github.com/skald-saga/skald/internal/saga/participant"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
+	"github.com/skald-saga/skald/internal/saga/secrets"
+	"github.com/skald-saga/skald/internal/secret/keeper"
+	"github.com/skald-saga/skald/internal/secret/vault"
 	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/waiting"
 )
@@ -75,6 +78,9 @@ type node struct {
 	writes      *writes
 	calls       *participant.Client
 	known       *gate.Known     // the participants with a name
+	secrets     *secrets.Bound  // that they may get; nil: none
+	keeper      *keeper.Keeper  // of their values; nil: there are none
+	vault       *vault.Reader   // of those in Vault; nil: there are none
 	gate        *gate.Gate      // in front of them
 	signing     func() [][]byte // keys that sign calls of participants; nil: there are none
 	examiner    *certifier.Runner
@@ -109,8 +115,9 @@ func build(
 	for _, add := range []func(context.Context) error{
 		n.addMetrics,
 		n.addWrites,
-		n.addCalls,
 		n.addParticipants,
+		n.addSecrets,
+		n.addCalls,
 		n.addExaminer,
 		n.addNotices,
 		n.addEnds,
@@ -168,7 +175,7 @@ func (n *node) addCalls(context.Context) (err error) {
 		return err
 	}
 	n.calls = participant.New(participant.Config{
-		Policy: n.policy, TLS: n.trusted, SigningKeys: n.signing,
+		Policy: n.policy, TLS: n.trusted, SigningKeys: n.signing, Secrets: n.secrets, Hidden: n.hidden,
 		Version: n.opt.Version.Version, MaxResponseBytes: n.cfg.Engine.MaxResponseBytes,
 		MaxJSONDepth: n.cfg.Limits.MaxJSONDepth, MaxIdlePerHost: 2 * n.cfg.Engine.MaxRunning, Now: n.now, Log: n.opt.Log,
 	})
@@ -325,7 +332,8 @@ func (n *node) edge(ctx context.Context) (httpapi.Config, error) {
 			Store: n.hooks, Deliveries: n.hooks, CheckEndpoint: checkEndpoint(n.policy, n.cfg.Webhooks.AllowHTTP),
 		},
 		Participants: httpapi.Participants{
-			Store: n.participants, Gates: n.participants, Held: n.gate.Held, Changed: n.participantChangedHere,
+			Store: n.participants, Gates: n.participants, Held: n.gate.Held, Secrets: n.secrets,
+			Changed: n.participantChangedHere,
 		},
 		Access: httpapi.Access{Keys: n.keys, Sessions: n.sessions, Development: n.checker == nil, Tenant: tenant.Tenant{
 			ID:     n.cfg.Tenant.DefaultID,

@@ -39,24 +39,29 @@ type canaryNode struct {
 	ids                   map[string]string       // path parameter → the owner's
 	more                  map[string][]string     // path parameter → further values of the owner's
 	hostile               *hostile                // nil: the owner says the canary and no more
+	echo                  http.HandlerFunc        // answers below /echo; nil: nothing does
 }
 
-func newCanaryNode(t *testing.T, h *hostile) *canaryNode {
+func newCanaryNode(t *testing.T, h *hostile, change ...func(*canaryNode, *config.Config)) *canaryNode {
 	t.Helper()
 	dsn := testdb.DSN(t)
 	a := &canaryNode{t: t, dsn: dsn, root: newToken(t), heard: &syncBuffer{}, ops: map[string]apiOperation{},
-		said: map[string]*written{}, ids: map[string]string{}, more: map[string][]string{}, hostile: h}
+		said: map[string]*written{}, ids: map[string]string{}, more: map[string][]string{}, hostile: h,
+		tenant: uuid.NewString()}
+	a.participants = httptest.NewServer(http.HandlerFunc(a.participate))
+	t.Cleanup(a.participants.Close)
 	a.node = start(t, dsn, "a", bootstrapped(a.root), quickRetries, func(c *config.Config) {
 		c.Webhooks.MaxAttempts, c.DLQ.MaxRetries = 2, 5
 		c.UI.Links = []string{"Traces=https://traces.example/{trace_id}", "Logs=https://logs.example/?q={correlation_id}"}
+		for _, f := range change {
+			f(a, c)
+		}
 	})
 	var err error
 	if a.db, err = sql.Open("postgres", dsn); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.db.Close() })
-	a.participants = httptest.NewServer(http.HandlerFunc(a.participate))
-	t.Cleanup(a.participants.Close)
 	key := func(name, tenant string) string {
 		body := fmt.Sprintf(`{"name":%q,"role":"admin","tenant_id":%q}`, name, tenant)
 		status, text := a.send(a.root, "POST", "/api/v1/api-keys", body)
@@ -65,7 +70,6 @@ func newCanaryNode(t *testing.T, h *hostile) *canaryNode {
 		}
 		return field(text, "key")
 	}
-	a.tenant = uuid.NewString()
 	a.owner, a.stranger = key(canary, a.tenant), key("stranger", uuid.NewString())
 	return a
 }
@@ -75,6 +79,9 @@ func (a *canaryNode) participate(w http.ResponseWriter, r *http.Request) {
 	text, _ := io.ReadAll(r.Body)
 	path := r.URL.Path
 	switch {
+	case a.echo != nil && strings.HasPrefix(path, "/echo"):
+		r.Body = io.NopCloser(strings.NewReader(string(text)))
+		a.echo(w, r)
 	case strings.Contains(path, "heard"): // the stranger's webhook
 		_, _ = fmt.Fprintln(a.heard, r.URL, r.Header, string(text))
 	case strings.HasSuffix(path, "refuse"):

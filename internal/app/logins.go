@@ -66,6 +66,13 @@ func openLogins(ctx context.Context, cfg config.Config, log *slog.Logger) (*logi
 }
 
 func (l *logins) vault(v config.Vault) vault.Config {
+	cfg := vaultOf(v)
+	cfg.Observe, cfg.Log = l.observe, l.log
+	return cfg
+}
+
+// vaultOf says how to reach Vault and to sign in.
+func vaultOf(v config.Vault) vault.Config {
 	return vault.Config{
 		Address: v.Address, Namespace: v.Namespace, CACert: v.CACert, Timeout: v.Timeout,
 		Method: vault.Method(v.AuthMethod), Mount: v.AuthMount, Token: string(v.Token), TokenFile: v.TokenFile,
@@ -74,7 +81,6 @@ func (l *logins) vault(v config.Vault) vault.Config {
 		SecretIDFile: v.SecretIDFile,
 		Role:         v.KubernetesRole,
 		JWTFile:      v.JWTFile,
-		Observe:      l.observe, Log: l.log,
 	}
 }
 

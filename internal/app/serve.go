@@ -52,6 +52,7 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 	})
 	parts.Go(func() { n.watchHangup(work) })
 	parts.Go(func() { n.gate.Run(work) })
+	parts.Go(func() { n.keepSecrets(work) })
 	seal := func(chain trail.Sealed, sealed func(events int, lag time.Duration)) {
 		parts.Go(func() {
 			audit.Seal(work, audit.SealConfig{

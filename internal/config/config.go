@@ -7,7 +7,7 @@
 // config.example.yaml are all derived from these tags.
 //
 // Files, each on top of those before it: address, pages, secret, config, field, rule, conninfo,
-// mistake, defaults, jobs, roles, sources, vault, changed, check, database, load.
+// mistake, defaults, jobs, roles, sources, bindings, vault, changed, check, database, load.
 package config
 
 import (
@@ -21,30 +21,31 @@ import (
 // checked; Default returns it with nothing set. It is a value:
 // copy it freely, and do not write to its lists.
 type Config struct {
-	Store        StoreKind    `key:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Memory is lost when the process ends and is refused in prod."`
-	Roles        []string     `key:"roles" validate:"min=1,dive,oneof=api engine scheduler worker ingest" doc:"What this process does: api serves the API, engine drives sagas, scheduler may lead the job runs (with jobs.scheduler), worker executes Skald's own job runs (with jobs.worker), ingest reads dead letters from Kafka (with ingest.topics). Deliveries, redrives, retention and sealing run in every process. Some process must have each role."`
-	App          App          `key:"app" doc:"Identity and profile of this installation."`
-	Database     Database     `key:"database" doc:"The PostgreSQL that holds all state. Without url and host, Skald starts a private PostgreSQL."`
-	Vault        Vault        `key:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
-	Server       Server       `key:"server" doc:"The HTTP API."`
-	UI           UI           `key:"ui" doc:"The pages for people under /ui/ (docs/ui.md)."`
-	Engine       Engine       `key:"engine" doc:"The saga engine of this node."`
-	Egress       Egress       `key:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address; an address or port that is closed is refused as soon as a workflow, webhook or target names it. Ports of services that speak no HTTP (SSH, mail, databases) are closed unless an entry of allow names them. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
-	Participants Participants `key:"participants" doc:"How participants are called (docs/participants.md)."`
-	Audit        Audit        `key:"audit" doc:"The audit trail."`
-	Log          Log          `key:"log" doc:"Logging."`
-	Auth         Auth         `key:"auth" doc:"Authentication: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
-	Encryption   Encryption   `key:"encryption" doc:"Encryption of data from clients and participants before it is stored. Off without keys. See docs/security.md."`
-	Tenant       Tenant       `key:"tenant" doc:"The default tenant."`
-	Limits       Limits       `key:"limits" doc:"Limits on requests."`
-	Webhooks     Webhooks     `key:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
-	Kafka        Kafka        `key:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; records can start job runs; audit events can be published to it. Off without brokers."`
-	Ingest       Ingest       `key:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
-	DLQ          DLQ          `key:"dlq" doc:"The dead-letter queue (docs/dlq.md). Settings of letters are the defaults for topics without their own policy."`
-	Jobs         Jobs         `key:"jobs" doc:"Job runs."`
-	Retention    Retention    `key:"retention" doc:"How long ended sagas stay live before they are archived, unless their workflow sets it."`
-	Test         TestSeams    `key:"test" doc:"Settings for tests only; refused unless app.environment is test."`
-	Failpoints   string       `key:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints honour it; refused in prod."`
+	Store              StoreKind          `key:"store" validate:"oneof=postgres memory" doc:"Where sagas are stored: postgres, or memory for trials. Memory is lost when the process ends and is refused in prod."`
+	Roles              []string           `key:"roles" validate:"min=1,dive,oneof=api engine scheduler worker ingest" doc:"What this process does: api serves the API, engine drives sagas, scheduler may lead the job runs (with jobs.scheduler), worker executes Skald's own job runs (with jobs.worker), ingest reads dead letters from Kafka (with ingest.topics). Deliveries, redrives, retention and sealing run in every process. Some process must have each role."`
+	App                App                `key:"app" doc:"Identity and profile of this installation."`
+	Database           Database           `key:"database" doc:"The PostgreSQL that holds all state. Without url and host, Skald starts a private PostgreSQL."`
+	Vault              Vault              `key:"vault" doc:"HashiCorp Vault, as the source of the database login. Off until a path is set. See docs/operations.md."`
+	Server             Server             `key:"server" doc:"The HTTP API."`
+	UI                 UI                 `key:"ui" doc:"The pages for people under /ui/ (docs/ui.md)."`
+	Engine             Engine             `key:"engine" doc:"The saga engine of this node."`
+	Egress             Egress             `key:"egress" doc:"Addresses at which participants and webhooks may be called. Every connection is checked on its resolved address; an address or port that is closed is refused as soon as a workflow, webhook or target names it. Ports of services that speak no HTTP (SSH, mail, databases) are closed unless an entry of allow names them. An entry is a CIDR, an address or a host name, alone or with a port or port range: 10.0.0.0/8, 127.0.0.1:18000-18100, orders.internal:8443, *.example.com, [fd00::/8]:443."`
+	Participants       Participants       `key:"participants" doc:"How participants are called (docs/participants.md)."`
+	ParticipantSecrets ParticipantSecrets `key:"participant_secrets" doc:"Secrets that participants get in headers and bodies of calls, as ${secrets.NAME} (docs/workflows.md): by the name of a registered participant (of another tenant than the default one: its id, a slash, the name), base_url, at or below which they may be sent, and secrets, each by its name with file, a file of one line, or vault, an API path of Vault, # and a key. All nodes need the same; those that drive sagas read the values, at start and whenever they change. Example: {card: {base_url: https://api.card.example, secrets: {api_key: {file: /run/secrets/card}, token: {vault: secret/data/card#token}}}}."`
+	Audit              Audit              `key:"audit" doc:"The audit trail."`
+	Log                Log                `key:"log" doc:"Logging."`
+	Auth               Auth               `key:"auth" doc:"Authentication: API keys, and JWTs of an OpenID Connect issuer. See docs/security.md."`
+	Encryption         Encryption         `key:"encryption" doc:"Encryption of data from clients and participants before it is stored. Off without keys. See docs/security.md."`
+	Tenant             Tenant             `key:"tenant" doc:"The default tenant."`
+	Limits             Limits             `key:"limits" doc:"Limits on requests."`
+	Webhooks           Webhooks           `key:"webhooks" doc:"Deliveries to webhooks (docs/webhooks.md)."`
+	Kafka              Kafka              `key:"kafka" doc:"Kafka (docs/kafka.md): dead letters are ingested from it and sent back to it; records can start job runs; audit events can be published to it. Off without brokers."`
+	Ingest             Ingest             `key:"ingest" doc:"Dead letters from Kafka (docs/kafka.md); off without topics."`
+	DLQ                DLQ                `key:"dlq" doc:"The dead-letter queue (docs/dlq.md). Settings of letters are the defaults for topics without their own policy."`
+	Jobs               Jobs               `key:"jobs" doc:"Job runs."`
+	Retention          Retention          `key:"retention" doc:"How long ended sagas stay live before they are archived, unless their workflow sets it."`
+	Test               TestSeams          `key:"test" doc:"Settings for tests only; refused unless app.environment is test."`
+	Failpoints         string             `key:"failpoints" validate:"max=4096" doc:"Faults to inject, such as name=kill@3;name2=err%0.01. Only binaries built with -tags failpoints honour it; refused in prod."`
 }
 
 // Environment is the profile: it selects defaults, and prod refuses unsafe settings.
@@ -166,11 +167,12 @@ type Egress struct {
 // Participants configures how Skald and the participants of sagas authenticate each other.
 // SigningSecrets holds the content of SigningSecretsFile when that is given.
 type Participants struct {
-	TLSCertFile        string `key:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
-	TLSKeyFile         string `key:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
-	TLSCAFile          string `key:"tls_ca_file" doc:"File of CA certificates (PEM) to verify https participants and targets of dead letters with; empty means the system's. It is read again when it changes."`
-	SigningSecrets     Secret `key:"signing_secrets" doc:"Secret with which calls to participants are signed, whsec_ and the base64 of 24 to 64 random bytes; during a rotation two, separated by a comma or white space. Empty means that calls are not signed. Excludes signing_secrets_file."`
-	SigningSecretsFile string `key:"signing_secrets_file" doc:"File that contains the secrets, one per line. It is read again when it changes. Excludes signing_secrets."`
+	TLSCertFile        string        `key:"tls_cert_file" doc:"File of the client certificate with its chain (PEM), which Skald shows to https participants, and to https targets of dead letters, that ask for one. It is read again when it changes. Requires tls_key_file."`
+	TLSKeyFile         string        `key:"tls_key_file" doc:"File of that certificate's private key (PEM)."`
+	TLSCAFile          string        `key:"tls_ca_file" doc:"File of CA certificates (PEM) to verify https participants and targets of dead letters with; empty means the system's. It is read again when it changes."`
+	SigningSecrets     Secret        `key:"signing_secrets" doc:"Secret with which calls to participants are signed, whsec_ and the base64 of 24 to 64 random bytes; during a rotation two, separated by a comma or white space. Empty means that calls are not signed. Excludes signing_secrets_file."`
+	SigningSecretsFile string        `key:"signing_secrets_file" doc:"File that contains the secrets, one per line. It is read again when it changes. Excludes signing_secrets."`
+	SecretMaxAge       time.Duration `key:"secret_max_age" validate:"min=1m,max=720h" doc:"How long a value of participant_secrets is used that can no longer be read from its file or from Vault; then calls with it fail before anything is sent, and are retried."`
 }
 
 // Audit is the audit trail and its hash chain.

@@ -104,6 +104,8 @@ func describe(t reflect.Type, validate string) string {
 		return "one of " + strings.ReplaceAll(choices, " ", ", ")
 	}
 	switch {
+	case t == reflect.TypeFor[ParticipantSecrets]():
+		return "participants by name, each with base_url and secrets; in the environment as YAML or JSON"
 	case t == reflect.TypeFor[uuid.UUID]():
 		return "a UUID that is not all zeros"
 	case t == reflect.TypeFor[time.Duration]():

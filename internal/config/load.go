@@ -64,6 +64,14 @@ type loader struct {
 // used in its place, so that it causes no further mistakes.
 func (l *loader) set(into layer, f field, raw any, origin string) {
 	into.origin[f.key] = origin
+	if f.typ == reflect.TypeFor[ParticipantSecrets]() {
+		read, mistakes := participantSecrets(raw)
+		for _, detail := range mistakes {
+			l.add(f.key, origin, detail)
+		}
+		into.values[f.key] = read
+		return
+	}
 	value, ok := f.convert(raw)
 	if !ok {
 		detail := "must be " + f.allowed

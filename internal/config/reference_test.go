@@ -133,7 +133,7 @@ func document(f field) docField {
 		d.Default = strings.TrimPrefix(d.Default, "; ")
 		d.Comment += " (" + strings.Join(perProfile, "; ") + ")"
 		d.Line = "# " + d.Line
-	case first == "" || first == "[]":
+	case first == "" || first == "[]" || first == "{}":
 		d.Default = "empty"
 		d.Line = "# " + strings.TrimSpace(d.Line)
 	default:
@@ -164,6 +164,8 @@ func defaultOf(f field, env Environment) string {
 		return s
 	case Secret:
 		return string(value)
+	case ParticipantSecrets:
+		return "{}"
 	case []string:
 		return "[" + strings.Join(value, ", ") + "]"
 	default:

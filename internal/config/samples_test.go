@@ -13,7 +13,11 @@ var samples = map[string]struct {
 	text string
 	want any
 }{
-	"app.name":                            {"orders", "orders"},
+	"app.name":                    {"orders", "orders"},
+	"participants.secret_max_age": {"10m", 10 * time.Minute},
+	"participant_secrets": {"{card: {base_url: 'https://card', secrets: {key: {file: /run/card}}}}", ParticipantSecrets{{
+		Participant: "card", BaseURL: "https://card", Secrets: []SecretSource{{Name: "key", File: "/run/card"}},
+	}}},
 	"app.version":                         {"1.2.3", "1.2.3"},
 	"app.tier":                            {"business", "business"},
 	"store":                               {"memory", Memory},

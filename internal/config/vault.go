@@ -41,10 +41,13 @@ func (v Vault) missing() string {
 	return ""
 }
 
+// usesVault reports whether anything comes from Vault.
+func (c Config) usesVault() bool { return c.Vault.Keeps() || c.ParticipantSecrets.fromVault() }
+
 // vaultRules are the conditions between Vault's settings and the database's.
 var vaultRules = []rule{
-	{"vault.address", []string{"vault.static_path", "vault.dynamic_path"}, func(c Config) string {
-		return unless(!c.Vault.Keeps() || c.Vault.Address != "", "must be set with a path")
+	{"vault.address", []string{"vault.static_path", "vault.dynamic_path", "participant_secrets"}, func(c Config) string {
+		return unless(!c.usesVault() || c.Vault.Address != "", "must be set with a path, or for participant_secrets")
 	}},
 	{"vault.address", []string{"app.environment"}, func(c Config) string {
 		return unless(c.App.Environment != Prod || !c.Vault.inTheClear(), "must be https:// in prod, or on loopback")
@@ -54,7 +57,7 @@ var vaultRules = []rule{
 		[]string{"vault.token", "vault.token_file", "vault.role_id", "vault.kubernetes_role"},
 		func(c Config) string {
 			lacks := c.Vault.missing()
-			return unless(!c.Vault.Keeps() || lacks == "", "needs "+lacks)
+			return unless(!c.usesVault() || lacks == "", "needs "+lacks)
 		},
 	},
 	{"database.host", []string{"database.url", "vault.static_path", "vault.dynamic_path"}, func(c Config) string {

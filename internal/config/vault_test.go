@@ -22,7 +22,7 @@ func TestRulesOfVault(t *testing.T) {
 		{"a static path and migrations", []string{"SKALD_DATABASE_AUTO_MIGRATE=true"}, nil},
 		{"a URL without a password", []string{"SKALD_DATABASE_HOST=", "SKALD_DATABASE_URL=postgres://app@db/x"}, nil},
 		{"an address alone", []string{"SKALD_VAULT_STATIC_PATH="}, nil},
-		{"a path without an address", []string{"SKALD_VAULT_ADDRESS="}, []string{"vault.address (SKALD_VAULT_ADDRESS): must be set with a path"}},
+		{"a path without an address", []string{"SKALD_VAULT_ADDRESS="}, []string{"vault.address (SKALD_VAULT_ADDRESS): must be set with a path, or for participant_secrets"}},
 		{"an address that is none", []string{"SKALD_VAULT_ADDRESS=vault:8200"},
 			[]string{"vault.address (SKALD_VAULT_ADDRESS): must be empty or http:// or https:// with a host and optionally a port, such as https://vault.internal:8200"}},
 		{"an address with a token in it", []string{"SKALD_VAULT_ADDRESS=https://canary@vault:8200"},

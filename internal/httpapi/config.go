@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
+	"github.com/skald-saga/skald/internal/saga/secrets"
 	"github.com/skald-saga/skald/internal/tenant"
 	"github.com/skald-saga/skald/internal/waiting"
 )
@@ -123,6 +124,8 @@ type Participants struct {
 	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is, or there is none. The
 	// field may be nil: letters and webhooks then wait at no gate.
 	Held func(tenant uuid.UUID, url string) *registry.Participant
+	// Secrets are those that participants may get. Nil: none.
+	Secrets *secrets.Bound
 	// Changed is called after each change of one.
 	Changed func()
 }

@@ -112,13 +112,14 @@ func (s *server) assemble() {
 	of.AtGate = func(ctx context.Context, of saga.Ref, now time.Time) (*saga.AtGate, error) {
 		return registryapi.AtGate(ctx, parts.Store, parts.Gates, of, now)
 	}
+	of.Secrets = parts.Secrets
 	s.sagas = sagaapi.New(&sagas{Kit: s.kit, Sagas: cfg.Sagas, Tenant: cfg.Access.Tenant, Jobs: cfg.Jobs != nil})
 	s.audited = &audited{Kit: s.kit, Sagas: of.Store, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
 		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint, Gate: s.gate}
 	s.parties = &parties{Kit: s.kit, Participants: cfg.Participants.Store, Gates: cfg.Participants.Gates,
-		CheckEndpoint: of.CheckParticipant, Changed: cfg.Participants.Changed}
+		Secrets: parts.Secrets, CheckEndpoint: of.CheckParticipant, Changed: cfg.Participants.Changed}
 	s.glance = overviewapi.New(&glance{Kit: s.kit, Store: cfg.Overview, Loops: cfg.Loops})
 	s.keys = &keys{
 		Kit: s.kit, Keys: cfg.Access.Keys, Sessions: cfg.Access.Sessions, Forget: cfg.Access.Forget,

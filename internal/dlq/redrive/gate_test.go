@@ -61,7 +61,7 @@ func (x *party) now() registry.Participant {
 
 func (x *party) hold() {
 	p := x.now()
-	x.put(p.Hold("ann", "maintenance", moment().Now), p.Epoch)
+	x.put(p.Hold("ann", "Ann", "maintenance", moment().Now), p.Epoch)
 }
 
 func (x *party) release() {

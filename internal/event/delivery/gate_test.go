@@ -37,7 +37,7 @@ func TestDeliveriesWaitAtTheGateOfTheirEndpoint(t *testing.T) {
 			}
 		}
 		put(p, 0)
-		held := p.Hold("ann", "maintenance", time.Now())
+		held := p.Hold("ann", "Ann", "maintenance", time.Now())
 		put(held, p.Epoch)
 		waits, other := w.subscribe("http://h/hooks/a"), w.subscribe("http://h/other")
 		w.happen(10)

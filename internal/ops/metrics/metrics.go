@@ -37,6 +37,7 @@ type Metrics struct {
 	loops    *prometheus.GaugeVec
 	done     func(loop string) // nil: there are no watchers
 	notices  *notices
+	secrets  *secretMetrics
 	letters  *letters
 	ingest   *ingest
 	sources  *sources
@@ -132,6 +133,7 @@ func New(load func() (running, waiting int)) *Metrics {
 	)
 	m.loops = gauge("skald_loop_last_success_timestamp_seconds", "When a background loop last finished a round.", "loop")
 	m.notices = newNotices(counter, gauge)
+	m.secrets = newSecretMetrics(counter)
 	m.letters = newLetters(counter, gauge)
 	m.ingest = newIngest(counter, gauge)
 	m.sources = newSources(counter, gauge)

@@ -16,7 +16,7 @@ func TestAGateOpensThoughSagasCome(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		n := w.start("a", gated(w, "a"))
 		w.participant("card")
-		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", now()) })
+		w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", "", now()) })
 		d := named("card", "n")
 		var all []uuid.UUID
 		for range 50 {

@@ -23,7 +23,7 @@ type Evaluation struct {
 	// arguments of jobs have always done. Complete does so whatever the reason is.
 	Nulls, Complete bool
 	Missing         []string
-	// Secrets are where the secrets belong, in the order of the text last appended to.
+	// Secrets are where secrets belong in what was appended to since it was last emptied.
 	Secrets []Secret
 }
 
@@ -34,8 +34,19 @@ type Secret struct {
 	Len  int
 }
 
-// placeholder is what a secret looks like until the request is sent, and in every record of it.
-func placeholder(name string) string { return "«secret:" + name + "»" }
+// Placeholder is what a secret looks like until the request is sent, and in every record of it.
+func Placeholder(name string) string { return "«secret:" + name + "»" }
+
+// Filled appends b to out with a value in place of every placeholder of which secrets says where it
+// is. Text that only looks like one stays.
+func Filled(out, b []byte, secrets []Secret, value func(out []byte, name string) []byte) []byte {
+	from := 0
+	for _, s := range secrets {
+		out = value(append(out, b[from:s.At]...), s.Name)
+		from = s.At + s.Len
+	}
+	return append(out, b[from:]...)
+}
 
 // Evaluate begins an evaluation.
 func Evaluate(v Values) *Evaluation { return &Evaluation{values: v} }

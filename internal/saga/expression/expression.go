@@ -27,6 +27,7 @@ const (
 	Condition                 // `when` of a step
 	Answer                    // the answer of a participant
 	Result                    // the result of a completed saga
+	Standing                  // a header that every call to a participant has
 )
 
 // variables are what expressions can name at each site, in the order in which people read them.
@@ -36,6 +37,7 @@ var variables = map[Site][]string{
 	Condition: {"payload", "steps", "saga", "now"},
 	Answer:    {"status", "headers", "body"},
 	Result:    {"payload", "steps", "saga"},
+	Standing:  {"secrets"},
 }
 
 // members are those of variables that always have the same ones.
@@ -68,10 +70,12 @@ const (
 
 func (p *Place) variable(name string) error {
 	known := variables[p.Site]
-	if slices.Contains(known, name) {
-		if name == "secrets" && p.Secret == nil {
-			return errSecretPlace
-		}
+	switch {
+	case p.Site == Standing && name != "secrets":
+		return errStanding
+	case name == "secrets" && p.Secret == nil:
+		return errSecretPlace
+	case slices.Contains(known, name):
 		return nil
 	}
 	return fmt.Errorf("there is no variable %.100q here; known are %s", name, strings.Join(known, ", "))
@@ -97,6 +101,9 @@ func member(variable, name string) error {
 
 var errSecretPlace = errors.New("a secret may be used in a header or in a body of a request, alone or inside a " +
 	"string, as ${secrets.NAME}: not in a computation, nor in a path or query")
+
+var errStanding = errors.New("only a secret can stand here, as ${secrets.NAME}: these headers are the same for every " +
+	"call. Write what depends on the saga into the headers of the step")
 
 // Failure is an expression that gave nothing for the values it met. Its text quotes the
 // expression and no value.

@@ -22,6 +22,9 @@ func compileExpr(source string, p *Place) (*expr, error) {
 		return &expr{source: source, path: found, plain: !strings.Contains(source, "[") &&
 			(found.root == "payload" || found.root == "steps")}, err
 	}
+	if p.Site == Standing {
+		return nil, errStanding
+	}
 	computed, err := compile(source, p)
 	if err != nil && p.Lenient {
 		if old, ok := oldPath(source, p); ok {
@@ -83,7 +86,7 @@ func (x *expr) append(b []byte, e *Evaluation) ([]byte, error) {
 
 // secret appends the placeholder of a secret.
 func (e *Evaluation) secret(b []byte, name string) []byte {
-	mark := placeholder(name)
+	mark := Placeholder(name)
 	e.Secrets = append(e.Secrets, Secret{Name: name, At: len(b), Len: len(mark)})
 	return append(b, mark...)
 }

@@ -28,8 +28,13 @@ type view struct {
 
 // participants are those of one tenant.
 type participants struct {
-	byName map[string]*registry.Participant
+	byName map[string]*named
 	byHost map[string][]placed // those with the longest path first
+}
+
+type named struct {
+	registry.Participant
+	standing registry.Standing
 }
 
 type placed struct {
@@ -47,6 +52,13 @@ func NewKnown(rows registry.Rows) *Known {
 // Named returns a participant of a tenant by its name, nil if this node knows none. It must not be
 // changed.
 func (k *Known) Named(tenant uuid.UUID, name string) *registry.Participant {
+	if p := k.named(tenant, name); p != nil {
+		return &p.Participant
+	}
+	return nil
+}
+
+func (k *Known) named(tenant uuid.UUID, name string) *named {
 	if of := k.now.Load().tenants[tenant]; of != nil {
 		return of.byName[name]
 	}
@@ -83,16 +95,16 @@ func (k *Known) Wake() {
 // Address implements engine.Config.Address. A name that this node does not know may have been
 // registered a moment ago, so it is looked for in the store before a call fails for it.
 func (k *Known) Address(ctx context.Context, c *saga.Call) (known bool, err error) {
-	p := k.Named(c.Tenant, c.By.Names())
+	p := k.named(c.Tenant, c.By.Names())
 	if p == nil {
 		if err := k.Refresh(ctx); err != nil {
 			return false, err
 		}
-		if p = k.Named(c.Tenant, c.By.Names()); p == nil {
+		if p = k.named(c.Tenant, c.By.Names()); p == nil {
 			return false, nil
 		}
 	}
-	p.Settings.Address(c)
+	p.Settings.AddressWith(c, &p.standing)
 	return true, nil
 }
 
@@ -115,10 +127,10 @@ func viewOf(all []registry.Participant) *view {
 		v.tenants = map[uuid.UUID]*participants{}
 	}
 	for i := range all {
-		p := &all[i]
+		p := &named{Participant: all[i], standing: registry.StandingOf(all[i].Settings.Headers)}
 		of := v.tenants[p.TenantID]
 		if of == nil {
-			of = &participants{byName: map[string]*registry.Participant{}, byHost: map[string][]placed{}}
+			of = &participants{byName: map[string]*named{}, byHost: map[string][]placed{}}
 			v.tenants[p.TenantID] = of
 		}
 		of.byName[p.Name] = p
@@ -131,7 +143,7 @@ func viewOf(all []registry.Participant) *view {
 		for place < len(list) && len(list[place].Path) >= len(at.Path) {
 			place++
 		}
-		of.byHost[at.Host] = append(list[:place], append([]placed{{at, p}}, list[place:]...)...)
+		of.byHost[at.Host] = append(list[:place], append([]placed{{at, &p.Participant}}, list[place:]...)...)
 	}
 	return v
 }
@@ -140,7 +152,7 @@ func viewOf(all []registry.Participant) *view {
 func (k *Known) Each(f func(*registry.Participant)) {
 	for _, of := range k.now.Load().tenants {
 		for _, p := range of.byName {
-			f(p)
+			f(&p.Participant)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/skald-saga/skald/internal/egress"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
 
@@ -29,6 +30,8 @@ const (
 	CodeDialTimeout    = "dial_timeout"
 	CodeTLSFailed      = "tls_failed"
 	CodeNotSent        = "not_sent" // the connection broke before the first byte
+	// CodeSecretUnavailable: a secret of the request has no value on this node, or does not go to its address.
+	CodeSecretUnavailable = registry.CodeSecretUnavailable
 
 	// Whether the participant acted is unknown.
 	CodeTimeout          = "timeout"

@@ -22,7 +22,9 @@ import (
 	"time"
 
 	"github.com/skald-saga/skald/internal/egress"
+	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/secrets"
 )
 
 // Config configures a Client. The zero value of every field is usable.
@@ -38,6 +40,10 @@ type Config struct {
 	// SigningKeys returns the current signing keys, each of which adds a signature to every
 	// request; nil means that requests are not signed.
 	SigningKeys func() [][]byte
+	// Secrets are what participants get in place of the placeholders in calls. Nil: there are none.
+	Secrets *secrets.Bound
+	// Hidden is called when the answer of a call had a secret, which was replaced. Nil: not called.
+	Hidden func(call *saga.Call)
 	// Version is part of the User-Agent, "skald/VERSION"; "" means "dev".
 	Version string
 	// MaxResponseBytes limits the body of an answer, both as received and as canonical
@@ -107,6 +113,9 @@ func New(cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Hidden == nil {
+		cfg.Hidden = func(*saga.Call) {}
+	}
 	return &Client{
 		cfg:   cfg,
 		dial:  cfg.Policy.DialContext(cfg.DialTimeout),
@@ -160,6 +169,14 @@ func (c *Client) attempt(ctx context.Context, call *saga.Call, started time.Time
 }
 
 func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.Time) saga.Outcome {
+	var hide *secrets.Hider
+	if c.cfg.Secrets != nil || call.By.HTTP.Secrets != nil {
+		filled, of, err := c.withSecrets(ctx, call)
+		if err != nil {
+			return failure(saga.NotApplied, retry.Unavailable, CodeSecretUnavailable, "nothing was sent: "+err.Error())
+		}
+		call, hide = filled, of
+	}
 	t, err := c.target(call)
 	if err != nil {
 		return neverSendable(CodeInvalidRequest, err)
@@ -169,10 +186,10 @@ func (c *Client) attemptHTTP(ctx context.Context, call *saga.Call, started time.
 		return neverSendable(CodeInvalidRequest, err)
 	}
 	deadline := time.Now().Add(call.Timeout)
-	o, again := c.send(ctx, call, t, head, deadline, false)
+	o, again := c.send(ctx, call, t, head, hide, deadline, false)
 	if again {
 		sent := o.Verdict == saga.Unknown
-		o, _ = c.send(ctx, call, t, head, deadline, true)
+		o, _ = c.send(ctx, call, t, head, hide, deadline, true)
 		o.InDoubt = sent && o.Verdict != saga.Done
 	}
 	return o
@@ -192,7 +209,8 @@ func (c *Client) target(call *saga.Call) (*target, error) {
 // most likely before the participant saw the request, because participants close idle
 // connections. The same bytes must then be sent once more, over a new connection. That is
 // the same attempt, with the same key.
-func (c *Client) send(ctx context.Context, call *saga.Call, t *target, head []byte, deadline time.Time, fresh bool,
+func (c *Client) send(
+	ctx context.Context, call *saga.Call, t *target, head []byte, hide *secrets.Hider, deadline time.Time, fresh bool,
 ) (o saga.Outcome, again bool) {
 	cn, err := c.connection(ctx, t, deadline, fresh)
 	if err != nil {
@@ -219,10 +237,23 @@ func (c *Client) send(ctx context.Context, call *saga.Call, t *target, head []by
 	case err != nil:
 		return noAnswer(ctx, err), again
 	}
-	if call.Rules != nil {
-		return c.judged(call.Rules, a), false
+	if hide == nil {
+		return c.outcome(call, a), false
 	}
-	return c.answered(a), false
+	found := c.hidden(&a, hide)
+	o = c.outcome(call, a)
+	if hideIn(&o, hide) || found {
+		c.cfg.Hidden(call)
+	}
+	return o, false
+}
+
+// outcome returns what an answer means.
+func (c *Client) outcome(call *saga.Call, a answer) saga.Outcome {
+	if call.Rules != nil {
+		return c.judged(call.Rules, a)
+	}
+	return c.answered(a)
 }
 
 // warn logs what the outcome must not contain, because it is shown to users: which address

@@ -13,6 +13,10 @@ import (
 // CodeUnknown is the outcome code of a call whose participant is no longer registered.
 const CodeUnknown = "participant_unknown"
 
+// CodeSecretUnavailable is the outcome code of a call whose secret has no value. Nothing was sent, and it says nothing
+// about the participant.
+const CodeSecretUnavailable = "secret_unavailable"
+
 // Unknown is the outcome of a call that names a participant that the tenant does not have. Nothing
 // was sent, and it may be registered again before the next attempt.
 func Unknown(c *saga.Call, now time.Time) saga.Outcome {
@@ -29,9 +33,18 @@ func Unknown(c *saga.Call, now time.Time) saga.Outcome {
 // participant's headers beneath those of the step; and the participant's timeout if the step has
 // none. Method, key and body are the definition's, and stay the same in every attempt.
 func (s *Settings) Address(c *saga.Call) {
+	standing := StandingOf(s.Headers)
+	s.AddressWith(c, &standing)
+}
+
+// AddressWith is Address with what Standing has returned.
+func (s *Settings) AddressWith(c *saga.Call, standing *Standing) {
 	to := *c.By.HTTP // shared with the definition
 	to.URL = s.BaseURL + to.Path
-	to.Headers = beneath(s.Headers, to.Headers)
+	if standing.secrets != nil {
+		to.Secrets = standing.beneath(&to)
+	}
+	to.Headers = beneath(standing.headers, to.Headers)
 	c.By.HTTP = &to
 	if s.TimeoutMS > 0 && !c.OwnTimeout {
 		c.Timeout = time.Duration(s.TimeoutMS) * time.Millisecond

@@ -1,12 +1,14 @@
 package registry_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/skald-saga/skald/internal/saga"
+	"github.com/skald-saga/skald/internal/saga/expression"
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 )
@@ -61,15 +63,71 @@ func TestTheTimeoutOfACallByName(t *testing.T) {
 	}
 }
 
-// Headers are sent as they stand, so what looks like a secret that is named is refused.
-func TestAHeaderOfAParticipantNamesNoSecret(t *testing.T) {
+func TestWhatAHeaderOfAParticipantCanHave(t *testing.T) {
 	for value, good := range map[string]bool{
-		"secrets.card": false, "Bearer secrets.card": false, "${secrets.card}": false, "${payload.a}": false,
-		"$${a}": false, "no secret": true, "secret": true, "$5": true,
+		"secrets.card": false, "Bearer secrets.card": false, "${secrets.card}": true, "Bearer ${secrets.card}": true,
+		"${payload.a}": false, "${secrets.a + 'b'}": false, "${'a'}": false, "${1}": false, "${secrets}": false,
+		"${secrets.a.b}": false, "${secrets.a": false, "${secrets.a}\r\nX: y": false, "no secret": true, "secret": true,
+		"$5": true, "$${a}": true,
 	} {
 		_, err := registry.Settings{BaseURL: "http://h", Headers: map[string]string{"A": value}}.Checked("card")
 		if (err == nil) != good {
 			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
+// The headers of a participant have placeholders until the call is sent, and those of the step win, with their secrets.
+func TestSecretsInTheHeadersOfACallByName(t *testing.T) {
+	s, err := registry.Settings{BaseURL: "http://h", Headers: map[string]string{
+		"Authorization": "Bearer ${secrets.token}", "X-Key": "${secrets.key}", "X-Text": "«secret:token»", "X-Dollar": "$${a}",
+	}}.Checked("card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := []expression.Secret{{Name: "other", At: 2, Len: len("«secret:other»")}}
+	c := saga.Call{By: workflow.Call{HTTP: &workflow.HTTPCall{
+		Path: "/", Headers: map[string]string{"authorization": "A «secret:other»"},
+		Secrets: map[string][]expression.Secret{"authorization": own, workflow.BodyPlace: own},
+	}}}
+	s.Address(&c)
+	want := workflow.HTTPCall{
+		Path: "/", URL: "http://h/",
+		Headers: map[string]string{
+			"authorization": "A «secret:other»", "X-Key": "«secret:key»", "X-Text": "«secret:token»", "X-Dollar": "${a}",
+		},
+		Secrets: map[string][]expression.Secret{
+			"authorization": own, workflow.BodyPlace: own, "X-Key": {{Name: "key", Len: len("«secret:key»")}},
+		},
+	}
+	if diff := cmp.Diff(want, *c.By.HTTP); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := registry.SecretsIn("${secrets.a} ${secrets.b} ${secrets.a}"); !cmp.Equal(got, []string{"a", "b"}) {
+		t.Errorf("secrets in a header: %q", got)
+	}
+}
+
+func TestWhereABoundSecretGoes(t *testing.T) {
+	b := &registry.Binding{Participant: "card", BaseURL: "https://card.example/v1", Secrets: []string{"key", "token"}}
+	for _, tt := range []struct {
+		of          *registry.Binding
+		secret, url string
+		want        string // part of it; "" if it goes there
+	}{
+		{b, "key", "https://card.example/v1", ""}, {b, "token", "https://card.example/v1/charges?a=b", ""},
+		{b, "key", "https://CARD.example:443/v1/x", ""}, {b, "key", "", ""},
+		{b, "other", "https://card.example/v1", "which has key, token: write one of these"},
+		{b, "key", "https://card.example/v10", "go to https://card.example/v1 and below"},
+		{b, "key", "https://card.example/", "and below"}, {b, "key", "http://card.example/v1", "and below"},
+		{b, "key", "https://card.example.evil.example/v1", "and below"}, {b, "key", "https://evil.example/v1", "and below"},
+		{b, "key", "https://card.example/v1/../x", "and below"}, {b, "key", "https://card.example/v1/%2E./x", "and below"},
+		{b, "key", "https://card.example/v1/..", "and below"}, {b, "key", "https://card.example/v1/..x/a.b", ""},
+		{b, "key", "https://card.example:444/v1", "and below"}, {nil, "key", "https://card.example/v1", "no secret is bound"},
+	} {
+		why := tt.of.Refusal("card", tt.secret, tt.url)
+		if tt.want == "" && why != "" || tt.want != "" && !strings.Contains(why, tt.want) {
+			t.Errorf("%s to %s: %q, want %q", tt.secret, tt.url, why, tt.want)
 		}
 	}
 }

@@ -20,6 +20,9 @@ var (
 		"The name, the URL or a header is invalid. `errors` lists every error.", 422)
 	CodeURL = Problems.Add("SAGA_PARTICIPANT_URL_NOT_ALLOWED", "URL not allowed",
 		"The server's egress rules do not allow the base URL, so no call could ever reach the participant.", 422)
+	CodeSecret = Problems.Add("SAGA_PARTICIPANT_SECRET_NOT_ALLOWED", "Secret not allowed",
+		"A header has a secret that the participant does not get from this server: it is not bound to this name and base "+
+			"URL under `participant_secrets` of the configuration.", 422)
 	CodeURLTaken = Problems.Add("SAGA_PARTICIPANT_URL_TAKEN", "Another participant has this URL",
 		"The tenant has a participant with the same base URL under another name, so a call would belong to both.", 409)
 	CodeLimit = Problems.Add("SAGA_PARTICIPANT_LIMIT_REACHED", "Too many participants",

@@ -2,7 +2,8 @@
 // theirs, and the gate in front of them: open, held after too many failures, releasing what
 // waited (decision 0144). It is pure.
 //
-// Files, each on top of those before it: problems, settings, address, gate, past, registry, match, count, turn, store.
+// Files, each on top of those before it: problems, standing, settings, address, gate, past, registry, match, binding,
+// count, turn, store.
 package registry
 
 import (

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/retry"
+	"github.com/skald-saga/skald/internal/saga/expression"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -102,13 +103,16 @@ func (s Settings) Checked(name string) (Settings, error) {
 		switch value := s.Headers[key]; {
 		case seen[lower]:
 			wrong.Add(at, CodeInvalid, "this header appears twice, in different letter case")
-		case !httpguts.ValidHeaderFieldName(key) || !httpguts.ValidHeaderFieldValue(value):
+		case !httpguts.ValidHeaderFieldName(key) || !expression.Has(value) && !httpguts.ValidHeaderFieldValue(value):
 			wrong.Add(at, CodeInvalid, "is not a valid header")
 		case workflow.OwnHeader(key):
 			wrong.Add(at, CodeInvalid, "this header is set by Skald itself")
-		case strings.Contains(value, "secrets.") || strings.Contains(value, "${"): // they would be sent as they stand
-			wrong.Add(at, CodeInvalid, "secrets and expressions come in a later version: until then keep credentials in a "+
-				"proxy in front of the participant, or use client certificates (participants.tls_cert_file)")
+		case !expression.Has(value) && strings.Contains(value, "secrets."): // it would be sent as it stands
+			wrong.Add(at, CodeInvalid, "names a secret outside of ${…}: write ${secrets.NAME}")
+		case expression.Has(value):
+			if why := mistakeInStanding(value); why != "" {
+				wrong.Add(at, CodeInvalid, "%s", why)
+			}
 		}
 		seen[lower] = true
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga/registry"
+	"github.com/skald-saga/skald/internal/saga/secrets"
 )
 
 func settingsOf(b *api.ParticipantInput) registry.Settings {
@@ -76,6 +77,17 @@ func GateWait(p *registry.Participant, now time.Time) *api.GateWait {
 		Participant: p.Name, State: api.ParticipantState(p.Gate.State), Since: p.Gate.Since, Summary: p.WaitsAt(now),
 		NextCanaryAt: p.Gate.NextCanary,
 	}
+}
+
+func secretOf(s *secrets.Named) api.ParticipantSecret {
+	out := api.ParticipantSecret{Name: s.Name, Source: api.ParticipantSecretSource(s.State.Kind)}
+	if s.Reads {
+		out.Readable, out.Why = &s.State.Readable, httpkit.UnlessEmpty(s.State.Why)
+		if at := s.State.ReadAt; !at.IsZero() {
+			out.ReadAt = new(at.UTC().Truncate(time.Millisecond))
+		}
+	}
+	return out
 }
 
 func figuresOf(f *registry.Figures) *api.ParticipantFigures {

@@ -5,8 +5,12 @@ package registryapi
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api"
 	"github.com/skald-saga/skald/internal/fault"
@@ -14,6 +18,8 @@ import (
 	"github.com/skald-saga/skald/internal/httpkit/planned"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
+	"github.com/skald-saga/skald/internal/saga/secrets"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // Handlers are the operations on participants. Every field but CheckEndpoint is required.
@@ -24,6 +30,8 @@ type Handlers struct {
 	// CheckEndpoint returns why no call could ever reach a base URL, "" if one can; the text is
 	// shown to the tenant. Nil: no URL is refused.
 	CheckEndpoint func(url string) (reason string)
+	// Secrets are those that participants may get. Nil: none.
+	Secrets *secrets.Bound
 	// Changed is called after a change: nodes then look at once.
 	Changed func()
 }
@@ -72,6 +80,9 @@ func (s *Handlers) GetParticipant(ctx context.Context, in api.GetParticipantRequ
 	out.Waiting, out.InFlight, out.LastHour = &f.Waiting, &f.InFlight, figuresOf(&f)
 	out.WaitingLetters, out.WaitingWebhooks = &f.Letters, &f.Webhooks
 	out.LastReleases = httpkit.Each(past, releaseOf)
+	if all := s.Secrets.List(p.TenantID, p.Name); all != nil {
+		out.Secrets = httpkit.Each(all, secretOf)
+	}
 	a.Body = out
 	return a, nil
 }
@@ -107,6 +118,9 @@ func (s *Handlers) PutParticipant(ctx context.Context, in api.PutParticipantRequ
 		}
 	}
 	req := httpkit.RequestOf(ctx)
+	if err := s.refused(req.Tenant.ID, in.Name, &settings); err != nil {
+		return nil, err
+	}
 	return s.change(ctx, in.Name, in.Params.IfMatch, in.Body.Reason, registry.VerbPut,
 		func(present *registry.Participant) (after registry.Participant, changed bool) {
 			if present == nil {
@@ -114,6 +128,22 @@ func (s *Handlers) PutParticipant(ctx context.Context, in api.PutParticipantRequ
 			}
 			return present.With(settings, s.Now()), true
 		})
+}
+
+// refused is the fault of headers with secrets that a participant with these settings does not get.
+func (s *Handlers) refused(tenant uuid.UUID, name string, settings *registry.Settings) error {
+	var wrong fault.Mistakes
+	for _, header := range slices.Sorted(maps.Keys(settings.Headers)) {
+		for _, secret := range registry.SecretsIn(settings.Headers[header]) {
+			if why := s.Secrets.Refusal(tenant, name, secret, settings.BaseURL); why != "" {
+				wrong.Add("/headers/"+strictjson.Token(header), registry.CodeSecret, "%s", why)
+			}
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return httpkit.FieldsFault(fault.Invalid, registry.CodeSecret, wrong)
 }
 
 // HoldParticipant holds a participant until a person releases it.

@@ -22,6 +22,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/reports"
 	"github.com/skald-saga/skald/internal/saga/sagabulk"
+	"github.com/skald-saga/skald/internal/saga/secrets"
 	"github.com/skald-saga/skald/internal/saga/simulate"
 	"github.com/skald-saga/skald/internal/saga/workflow"
 	"github.com/skald-saga/skald/internal/tenant"
@@ -67,6 +68,8 @@ type Sagas struct {
 	// Participant returns a registered participant, for definitions that name one. Fault: NotFound.
 	// Nil: none is registered.
 	Participant func(ctx context.Context, tenant uuid.UUID, name string) (registry.Participant, error)
+	// Secrets are those that participants may get. Nil: none.
+	Secrets *secrets.Bound
 	// Written writes requests, and reads answers, as calls of participants do, for simulations;
 	// StepTimeout applies to a step that specifies none.
 	Written     simulate.Transport

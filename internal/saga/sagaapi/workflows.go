@@ -100,8 +100,8 @@ func (s *Handlers) parsedDefinition(ctx context.Context, text []byte, isJSON boo
 }
 
 // runnable refuses definitions with jobs if job runs are not configured, and those that
-// call addresses the server may not reach, or name participants that the tenant does not have. Host
-// names are checked again at every connection. Faults: Unavailable; Invalid.
+// call addresses the server may not reach, or name participants that the tenant does not have, or
+// secrets that these do not get. Host names are checked again at every connection. Faults: Unavailable; Invalid.
 func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow.Definition) error {
 	if !s.Jobs && def.HasJobs() {
 		return fault.New(fault.Unavailable, jobrun.CodeUnavailable, "a step of this workflow is a job, and the memory store has no job runs: use PostgreSQL")
@@ -131,10 +131,18 @@ func (s *Handlers) runnable(ctx context.Context, tenant uuid.UUID, def *workflow
 		check(&def.Steps[i].Action, i, "action")
 		check(&def.Steps[i].Compensation.Call, i, "compensation")
 	}
-	if wrong == nil {
+	refused := def.SecretMistakes(func(by *workflow.Call, secret string) error {
+		return s.Secrets.Allowed(tenant, by, secret)
+	})
+	switch {
+	case wrong == nil && refused == nil:
 		return nil
+	case wrong == nil:
+		code = workflow.CodeSecret
+	case refused != nil:
+		code = workflow.CodeInvalid
 	}
-	return httpkit.FieldsFault(fault.Invalid, code, wrong)
+	return httpkit.FieldsFault(fault.Invalid, code, append(wrong, refused...))
 }
 
 // participantsOf reads the participants that a definition names; one that is not registered is missing.

@@ -43,7 +43,14 @@ type HTTPCall struct {
 	// outputs of its steps. Canonical JSON.
 	Body json.RawMessage `json:"body,omitempty"`
 	Form json.RawMessage `json:"form,omitempty"` // an object; canonical JSON
+	// Secrets is where secrets belong in a request whose expressions have been evaluated: in the headers
+	// above, by name, and under BodyPlace in the body of the call. Nil: nowhere. Until it is sent it has their
+	// placeholders there.
+	Secrets map[string][]expression.Secret `json:"-"`
 }
+
+// BodyPlace stands for the body in HTTPCall.Secrets. No header has this name.
+const BodyPlace = ""
 
 // kind is the call's type, as a step spells it; "" when there is no call.
 func (c *Call) kind() string {

@@ -13,6 +13,7 @@ type Plan struct {
 	once   sync.Once
 	steps  []stepPlan
 	output *expression.Template
+	at     func(step int) string // its pointer in the definition that was parsed; nil: in that order
 
 	payload *schema.Schema
 }

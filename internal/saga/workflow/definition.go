@@ -5,7 +5,7 @@
 // it was created with (traps X15). Pure: values in, values out.
 //
 // Files, each on top of those before it: problems, answer, reader, name, call, compiled,
-// definition, failure, parse, output, job, order, plan, store, validate, yaml.
+// definition, failure, parse, output, job, order, plan, secrets, store, validate, yaml.
 package workflow
 
 import (

@@ -49,7 +49,7 @@ func TestMistakesInCallsByName(t *testing.T) {
 		`{"participant":"stock","path":"/${payload.x +}"}`:              {{"path", workflow.CodeExpression, "is not an expression"}},
 		`{"participant":"stock","path":"/${steps.nope}"}`:               {{"path", workflow.CodeExpression, "not a step"}},
 		`{"participant":"stock","path":"/?k=${secrets.K}"}`:             {{"path", workflow.CodeExpression, "header or in a body"}},
-		`{"participant":"stock","headers":{"X-K":"k ${secrets.K}"}}`:    {{"headers/X-K", workflow.CodeExpression, "later version"}},
+		`{"participant":"stock","headers":{"X-K":"k ${secrets.K.x}"}}`:  {{"headers/X-K", workflow.CodeExpression, "name one secret"}},
 		`{"participant":"stock"}`:                                       nil,
 		`{"participant":"STOCK_ü:1","path":"/"}`:                        nil,
 		`{"participant":"stock","path":"/a b/ü?x=http://y/../z&p=%2e"}`: nil,

@@ -20,7 +20,8 @@ import (
 type planner struct {
 	d        *Definition
 	fail     func(at string, err error)
-	at       func(step int) string // its pointer
+	at       func(step int) string             // its pointer
+	secret   func(by *Call, name string) error // whether a call may use a secret; nil: any
 	computes bool
 	language bool // otherwise `${` is what it was before there were expressions
 }
@@ -112,7 +113,9 @@ func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Reques
 	if len(p.headers) > 0 {
 		changed.Headers = maps.Clone(by.Headers)
 		for _, h := range p.headers {
+			e.Secrets = nil
 			value, err := h.text.Append(nil, e, nil)
+			changed.place(h.name, e.Secrets)
 			if err == nil && !httpguts.ValidHeaderFieldValue(string(value)) {
 				err = &expression.Failure{Source: h.name, Why: errHeaderValue.Error()}
 			}
@@ -122,7 +125,7 @@ func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Reques
 			changed.Headers[h.name] = string(value)
 		}
 	}
-	out.HTTP = &changed
+	out.HTTP, e.Secrets = &changed, nil
 	switch {
 	case p.body != nil:
 		out.Body, err = p.body.Append(make([]byte, 0, 512), e)
@@ -130,10 +133,22 @@ func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Reques
 		out.ContentType = ContentForm
 		out.Body, err = p.form.Append(make([]byte, 0, 256), e)
 	}
+	changed.place(BodyPlace, e.Secrets)
 	if err != nil && p.form != nil {
 		return out, pointed(err, "form")
 	}
 	return out, pointed(err, "body")
+}
+
+// place notes where secrets belong.
+func (h *HTTPCall) place(at string, secrets []expression.Secret) {
+	if len(secrets) == 0 {
+		return
+	}
+	if h.Secrets == nil {
+		h.Secrets = map[string][]expression.Secret{}
+	}
+	h.Secrets[at] = secrets
 }
 
 // addressMember is the member that says where the request goes.
@@ -245,7 +260,7 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 	}
 	if by.Args != nil {
 		place := c.place(i, site)
-		place.Lenient, place.Usable = true, nil
+		place.Lenient, place.Usable, place.Secret = true, nil, func(string) error { return errJobSecret }
 		p.args = c.template(by.Args, strings.TrimSuffix(at, "/action")+"/args", place)
 		return p
 	}
@@ -254,7 +269,12 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 	}
 	h, at := by.HTTP, at+"/http"
 	place := c.place(i, site)
-	place.Secret = func(string) error { return errNoSecrets }
+	place.Secret = func(name string) error {
+		if c.secret == nil {
+			return nil
+		}
+		return c.secret(by, name)
+	}
 	to := h.URL + h.Path // one of them is empty
 	is := h.Body != nil || h.Form != nil || expression.Has(to)
 	for _, name := range slices.Sorted(maps.Keys(h.Headers)) {
@@ -313,8 +333,8 @@ func (c *planner) rules(a *Answer, at string) *Rules {
 	return out
 }
 
-var errNoSecrets = errors.New("secrets of participants come in a later version: until then keep credentials in a proxy " +
-	"in front of the participant, or use client certificates (participants.tls_cert_file)")
+var errJobSecret = errors.New("the arguments of a job are stored with its run, so they cannot have a secret: let the " +
+	"worker read it from where it is kept")
 
 // schema compiles a schema, nil when there is none or it is wrong.
 func (c *planner) schema(doc json.RawMessage, at string) *schema.Schema {
@@ -345,8 +365,9 @@ func (d *Definition) Unfit(pointer string, payload json.RawMessage) fault.Mistak
 // expressions compiles everything in a definition to find the mistakes. Their pointers lead to the
 // steps as they were written.
 func (r *reader) expressions(d *Definition) {
+	at := func(i int) string { return fmt.Sprintf("/steps/%d", d.Position(i)) }
 	c := planner{
-		d: d, language: true, at: func(i int) string { return fmt.Sprintf("/steps/%d", d.Position(i)) },
+		d: d, language: true, at: at,
 		fail: func(at string, err error) {
 			code := CodeExpression
 			if strings.HasPrefix(at, "/output") || strings.HasSuffix(at, "_schema") || strings.Contains(at+"/", "/args/") {
@@ -360,5 +381,7 @@ func (r *reader) expressions(d *Definition) {
 	if c.computes {
 		d.Expressions = ExpressionsCEL
 	}
-	d.Plan = d.newPlan()
+	if d.Plan = d.newPlan(); d.Plan != nil {
+		d.Plan.at = at
+	}
 }

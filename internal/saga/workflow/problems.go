@@ -43,6 +43,10 @@ var (
 		"What stands in `${…}`, or a rule of an answer, cannot be evaluated: it does not compile, names something that "+
 			"does not exist or that cannot have happened yet, or is not true or false where it has to be. See "+
 			"docs/workflows.md.", 422)
+	CodeSecret = Problems.Add("WORKFLOW_SECRET_NOT_ALLOWED", "Secret not allowed",
+		"A request has a secret that its participant does not get from this server: the secret is not bound to it under "+
+			"`participant_secrets` of the configuration, or the request goes to no registered participant. See "+
+			"docs/workflows.md.", 422)
 	CodeMissingCompensation = Problems.Add("WORKFLOW_MISSING_COMPENSATION", "Missing compensation",
 		"A step has no compensation. If there is nothing to compensate, write `compensation: none`.", 422)
 	CodeCompensationAfterPivot = Problems.Add("WORKFLOW_COMPENSATION_AFTER_PIVOT", "Compensation after the pivot",

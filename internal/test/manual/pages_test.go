@@ -54,7 +54,9 @@ var pages = []page{
 	{name: "simulation.md", private: true},
 	{name: "start.md", stub: true},
 	{name: "webhooks.md", stub: true},
-	{name: "workflows.md", stub: true},
+	{name: "workflows.md", stub: true, env: []string{
+		"SKALD_PARTICIPANT_SECRETS={bank: {base_url: 'http://127.0.0.1:9001/bank', secrets: {token: {file: $PWD/bank-token}}}}",
+	}},
 	{name: "workers.md", private: true, masks: epochs},
 }
 
@@ -93,6 +95,10 @@ func (p page) run(t *testing.T) {
 		addr := testnet.FreeAddress(t)
 		Background(t, Skald(t), []string{"participant", "stub", "--listen", addr})
 		replace["127.0.0.1:9001"] = addr
+		env = slices.Clone(env)
+		for i := range env {
+			env[i] = strings.NewReplacer("127.0.0.1:9001", addr, "$PWD", dir).Replace(env[i])
+		}
 	}
 	if p.bank {
 		addr := testnet.FreeAddress(t)

@@ -58,6 +58,8 @@ var rules = []Mutant{
 		Old: "return t, t.Waits != nil || t.Busy > 0", New: "return t, t.Busy > 0"},
 	{Rows: "I23c", File: "internal/saga/registry/past.go",
 		Old: "Holds: after == Held && before != Held,", New: "Holds: after == Held,"},
+	{Rows: "I24", File: "internal/saga/participant/participant.go",
+		Old: "		call, hide = filled, of\n", New: "		*call, hide = *filled, of\n"},
 	{Rows: "I25", File: "internal/saga/parked.go",
 		Old: "d.Park = e.Participant", New: "d.Park = \"\""},
 	{Rows: "beyond 1", File: "internal/saga/stopped.go",

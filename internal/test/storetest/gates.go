@@ -181,7 +181,7 @@ func gateHeldByHand(f *fixture) {
 // A canary does, which is let through while it is held.
 func gateHeldAgain(f *fixture) {
 	p := f.party("card")
-	p, _ = p.Hold("ann", "", f.now()).Release("ann", 10, f.now())
+	p, _ = p.Hold("ann", "", "", f.now()).Release("ann", 10, f.now())
 	p.Version = 1
 	f.put(p, 0)
 	run, later := f.parked("card"), f.parked("card")
@@ -310,9 +310,9 @@ func gateOutage(f *fixture) {
 	} {
 		p = f.decided(p, g)
 	}
-	held := p.Hold("ann", "maintenance", at(20))
+	held := p.Hold("ann", "Ann", "maintenance", at(20))
 	f.put(held, p.Epoch)
-	again := held.Hold("bob", "longer", at(25)) // it is held already
+	again := held.Hold("bob", "Bob", "longer", at(25)) // it is held already
 	f.put(again, held.Epoch)
 	began := at(9)
 	want := []registry.Past{{

@@ -1,0 +1,56 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// Binding says which secrets a participant may get, and where it has to be. The operators of a server bind secrets, in
+// its configuration: who may register a participant or a workflow cannot (decision 0149).
+type Binding struct {
+	TenantID    uuid.UUID
+	Participant string
+	BaseURL     string // as BaseOf returns it
+	Secrets     []string
+}
+
+// BaseOf returns the one form of a base URL, or what is wrong with it.
+func BaseOf(text string) (base, mistake string) { return baseOf(text) }
+
+// Refusal says why a secret does not go to a URL, "" if it may: a base URL of the participant, or the address of a call.
+// b is nil if nothing is bound to the participant.
+func (b *Binding) Refusal(participant, secret, url string) string {
+	switch {
+	case b == nil:
+		return fmt.Sprintf("no secret is bound to participant %q on this server: bind %q to it under "+
+			"participant_secrets of the configuration", participant, secret)
+	case !slices.Contains(b.Secrets, secret):
+		return fmt.Sprintf("secret %q is not bound to participant %q on this server, which has %s: write one of these, "+
+			"or bind it under participant_secrets of the configuration", secret, participant, strings.Join(b.Secrets, ", "))
+	case url != "" && !b.Reaches(url):
+		return fmt.Sprintf("the secrets of participant %q go to %s and below, and it is elsewhere: change its base_url "+
+			"back, or base_url under participant_secrets of the configuration", participant, b.BaseURL)
+	}
+	return ""
+}
+
+// Reaches reports whether a URL is that of the binding, or below it.
+func (b *Binding) Reaches(url string) bool {
+	at, ok := PlaceOf(b.BaseURL)
+	to, is := PlaceOf(url)
+	return ok && is && at.Holds(&to) && !climbs(to.Path)
+}
+
+// climbs reports whether a path has a part that a server may read as . or .., and so leads elsewhere.
+func climbs(path string) bool {
+	path = strings.ReplaceAll(strings.ToLower(path), "%2e", ".")
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." {
+			return true
+		}
+	}
+	return false
+}

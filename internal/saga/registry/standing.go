@@ -1,0 +1,99 @@
+package registry
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/skald-saga/skald/internal/saga/expression"
+	"github.com/skald-saga/skald/internal/saga/workflow"
+)
+
+// Standing are the headers of a participant as calls have them: with placeholders where secrets belong.
+type Standing struct {
+	headers map[string]string
+	secrets map[string][]expression.Secret
+}
+
+// StandingOf returns the headers of calls that name a participant with these headers.
+func StandingOf(headers map[string]string) Standing {
+	out := Standing{headers: headers}
+	for name, value := range headers {
+		if !expression.Has(value) {
+			continue
+		}
+		text, err := expression.NewText(value, standingPlace(nil))
+		e := expression.Evaluate(nil)
+		if err == nil {
+			var sent []byte
+			if sent, err = text.Append(nil, e, nil); err == nil {
+				value = string(sent)
+			}
+		}
+		if err != nil { // Checked has refused it
+			continue
+		}
+		if out.secrets == nil {
+			out.headers, out.secrets = maps.Clone(headers), map[string][]expression.Secret{}
+		}
+		if out.headers[name] = value; len(e.Secrets) > 0 {
+			out.secrets[name] = e.Secrets
+		}
+	}
+	return out
+}
+
+// standingPlace is that of headers of a participant. secret is called with the name of each secret; nil: not called.
+func standingPlace(secret func(name string)) *expression.Place {
+	return &expression.Place{Site: expression.Standing, Secret: func(name string) error {
+		if secret != nil {
+			secret(name)
+		}
+		return nil
+	}}
+}
+
+// SecretsIn returns the names of the secrets in the value of a header, in their order.
+func SecretsIn(value string) (names []string) {
+	_, err := expression.NewText(value, standingPlace(func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}))
+	if err != nil {
+		return nil
+	}
+	return names
+}
+
+// beneath returns where secrets belong in a request with its own headers and those of its participant.
+func (s *Standing) beneath(own *workflow.HTTPCall) map[string][]expression.Secret {
+	all := maps.Clone(s.secrets)
+	for name := range own.Headers {
+		for other := range s.secrets {
+			if strings.EqualFold(name, other) {
+				delete(all, other)
+			}
+		}
+	}
+	maps.Copy(all, own.Secrets)
+	return all
+}
+
+// mistakeInStanding returns what is wrong with a header that has secrets, "" if nothing is.
+func mistakeInStanding(value string) string {
+	text, err := expression.NewText(value, standingPlace(nil))
+	if err != nil {
+		return err.Error()
+	}
+	sent, err := text.Append(nil, expression.Evaluate(nil), nil)
+	switch {
+	case err != nil:
+		return err.Error()
+	case !httpguts.ValidHeaderFieldValue(string(sent)):
+		return "is not a valid header"
+	}
+	return ""
+}
