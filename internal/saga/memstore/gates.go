@@ -58,12 +58,18 @@ func (m *memory) queue(tenant uuid.UUID, name string) (refs []saga.Ref) {
 	return refs
 }
 
-// takeBack makes sagas wait that were let through and have not made their call yet.
+// takeBack makes wait what was let through and has not made its call yet.
 func (m *memory) takeBack(p *registry.Participant) {
 	for ref, w := range m.parked {
 		if ref.Tenant == p.TenantID && w.participant == p.Name {
 			w.granted = nil
 			m.parked[ref] = w
+		}
+	}
+	for c, w := range m.callers {
+		if c.TenantID == p.TenantID && w.participant == p.Name {
+			w.granted = nil
+			m.callers[c] = w
 		}
 	}
 }

@@ -102,6 +102,16 @@ const sameGate = `SELECT 1 FROM saga.participants WHERE tenant_id = $1 AND name 
 const takeBack = `
 UPDATE saga.parked SET granted_at = NULL WHERE tenant_id = $1 AND participant = $2 AND granted_at IS NOT NULL`
 
+// takeAllBack makes everything wait that was let through to a participant and has not made its call yet.
+func takeAllBack(ctx context.Context, tx *sqlx.Tx, tenant uuid.UUID, name string) error {
+	for _, text := range []string{takeBack, takeBackCallers} {
+		if _, err := tx.ExecContext(ctx, text, tenant, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // letThrough makes the first sagas of a queue due. It takes only rows that are free: one that is
 // locked is being changed, and waits for the next time.
 const letThrough = `
@@ -142,7 +152,7 @@ func (st *Participants) Decide(
 			}
 			verb := d.Verb(p.Gate.State)
 			if verb == registry.VerbHeld {
-				if err := st.db.ExecIn(ctx, tx, takeBack, p.TenantID, p.Name); err != nil {
+				if err := takeAllBack(ctx, tx, p.TenantID, p.Name); err != nil {
 					return err
 				}
 			}

@@ -118,10 +118,8 @@ func (st *Participants) Put(ctx context.Context, p registry.Participant, epoch i
 				return err
 			}
 			if epoch != 0 && p.Gate.HeldBy != "" {
-				for _, text := range []string{takeBack, takeBackCallers} {
-					if _, err := tx.ExecContext(ctx, text, p.TenantID, p.Name); err != nil {
-						return err
-					}
+				if err := takeAllBack(ctx, tx, p.TenantID, p.Name); err != nil {
+					return err
 				}
 			}
 			if err := pass(ctx, tx, p.TenantID, p.Name, present.Gate.State, &p.Gate, p.UpdatedAt); err != nil {
