@@ -63,14 +63,14 @@ func (w *WorkerProcess) Moved(to WorkerState, now time.Time) (changed bool, refu
 	if to == WorkerDraining && w.DrainAt == nil {
 		w.DrainAt = &now
 	}
-	if w.State != was {
-		w.LostAt, w.DetachedAt = nil, nil
+	if w.State == was {
+		return true, nil
 	}
-	switch {
-	case w.State == was:
-	case w.State == WorkerDetached:
+	w.LostAt, w.DetachedAt = nil, nil
+	switch w.State {
+	case WorkerDetached:
 		w.DetachedAt = &now
-	case w.State == WorkerLost:
+	case WorkerLost:
 		w.LostAt = &now
 	}
 	return true, nil

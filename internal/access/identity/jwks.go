@@ -66,7 +66,7 @@ type outageKey struct{}
 
 // VerifySignature implements oidc.KeySet.
 func (s *keySet) VerifySignature(ctx context.Context, raw string) ([]byte, error) {
-	jws, err := jose.ParseSigned(raw, s.algorithms)
+	jws, err := jose.ParseSignedCompact(raw, s.algorithms)
 	if err != nil {
 		return nil, fmt.Errorf("malformed token: %w", err)
 	}

@@ -74,7 +74,7 @@ func (s *Handlers) wouldCreate(ctx context.Context, r *admission.Request) (api.R
 	run := saga.NewInstance(would.Saga, would.Definition)
 	out := toAPISaga(&run)
 	changes := planned.List{
-		{Member: "state", To: string(out.State)}, {Member: "workflow_version", To: strconv.Itoa(int(out.WorkflowVersion))},
+		{Member: "state", To: string(out.State)}, {Member: "workflow_version", To: strconv.Itoa(out.WorkflowVersion)},
 	}
 	changes.Differs("business_key", "", httpkit.Text(out.BusinessKey))
 	changes.Differs("correlation_id", "", httpkit.Text(out.CorrelationID))

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -228,7 +229,7 @@ func (o *outage) watch(ctx context.Context) {
 				o.watched = append(o.watched, g)
 			}
 		}
-		rows.Close()
+		_ = errors.Join(rows.Err(), rows.Close()) // the next look sees what this one missed
 	}
 }
 
