@@ -1,6 +1,6 @@
 // Command payments is a bank with three interfaces, none of which knows Skald: /header takes an idempotency key in a
-// header, /body takes one in the body, /plain takes none. A fourth, /guarded, is a participant in front of /plain, which
-// asks before it charges. docs/payment-api.md calls all four. Everything is in memory.
+// header, /body takes one in the body, /plain takes none. A fourth, /guarded, is a participant in front of /plain,
+// which asks before it charges. docs/payment-api.md calls all four. Everything is in memory.
 //
 //	go run ./examples/payments
 //	curl 127.0.0.1:9002/plain/charges?order=7   # what was charged for order 7

@@ -106,7 +106,8 @@ func TestTheBanks(t *testing.T) {
 		for i := range got {
 			got[i], said = post(t, base+"/"+tt.bank+"/charges", body, "Idempotency-Key", key)
 		}
-		if n, _ := charges(t, base, tt.bank, tt.order); got != tt.statuses || n != tt.charges || !strings.Contains(said, tt.said) {
+		n, _ := charges(t, base, tt.bank, tt.order)
+		if got != tt.statuses || n != tt.charges || !strings.Contains(said, tt.said) {
 			t.Errorf("%s, %d: %v, %s, %d charges", tt.bank, tt.amount, got, said, n)
 		}
 	}

@@ -33,7 +33,9 @@ var secretValues = map[string]string{
 // secretLooks are how the values can look in a text: as they are, and as what JSON, HTML, URLs, base64, hex, and
 // PostgreSQL, which shows bytes in hex, make of them.
 func secretLooks() map[string]string {
-	looks := map[string]string{"password of login": "pw-canary-993311", "password in hex": hex.EncodeToString([]byte("pw-canary-993311"))}
+	looks := map[string]string{
+		"password of login": "pw-canary-993311", "password in hex": hex.EncodeToString([]byte("pw-canary-993311")),
+	}
 	for name, v := range secretValues {
 		quoted, _ := json.Marshal(v)
 		twice, _ := json.Marshal(string(quoted))
@@ -57,7 +59,8 @@ type echoing struct {
 
 func (e *echoing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	all := fmt.Sprint(r.URL.Path, " ", r.Header.Get("X-Key"), " ", r.Header.Get("X-Token"), " ", r.Header.Get("Authorization"),
+	all := fmt.Sprint(r.URL.Path, " ", r.Header.Get("X-Key"), " ", r.Header.Get("X-Token"), " ",
+		r.Header.Get("Authorization"),
 		" ", string(body))
 	e.mu.Lock()
 	e.seen = append(e.seen, all)
@@ -247,7 +250,8 @@ func (e *echoing) received(t *testing.T) {
 	for what, part := range map[string]string{
 		"headers": "/echo/ok " + secretValues["api_key"] + " " + secretValues["token"] + " " + secretValues["login"] + " ",
 		"body":    strings.NewReplacer(`\u0026`, "&").Replace(string(key)),
-		"form":    "key=" + string(expression.PercentEncoded(nil, secretValues["api_key"])) + "&token=t%20" + secretValues["token"],
+		"form": "key=" + string(expression.PercentEncoded(nil, secretValues["api_key"])) +
+			"&token=t%20" + secretValues["token"],
 	} {
 		if !strings.Contains(all, part) {
 			t.Errorf("the participant got no %s with %s, but\n%s", what, part, all)

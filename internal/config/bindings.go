@@ -147,3 +147,16 @@ func (r *bindings) source(key, name string, raw any) SecretSource {
 	}
 	return s
 }
+
+// withTextKeys returns a section of a file. It turns keys that YAML parses as numbers and the like
+// into text.
+func withTextKeys(value any) (map[string]any, bool) {
+	keys, ok := value.(map[string]any)
+	if other, mixed := value.(map[any]any); mixed {
+		keys, ok = map[string]any{}, true
+		for key, value := range other {
+			keys[fmt.Sprint(key)] = value
+		}
+	}
+	return keys, ok
+}

@@ -3,7 +3,6 @@ package config
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"reflect"
@@ -289,17 +288,4 @@ func readDocument(content []byte) (tree map[string]any, err error) {
 		return nil, further
 	}
 	return tree, nil
-}
-
-// withTextKeys returns a section of a file. It turns keys that YAML parses as numbers and the like
-// into text.
-func withTextKeys(value any) (map[string]any, bool) {
-	keys, ok := value.(map[string]any)
-	if other, mixed := value.(map[any]any); mixed {
-		keys, ok = map[string]any{}, true
-		for key, value := range other {
-			keys[fmt.Sprint(key)] = value
-		}
-	}
-	return keys, ok
 }

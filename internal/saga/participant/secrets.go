@@ -67,8 +67,8 @@ func inBody(contentType string, values map[string]string) func(b []byte, name st
 	}
 }
 
-// hidden replaces the secrets in an answer before its rules see it, and reports whether it had any. JSON is brought into
-// its canonical form first, in which no character hides behind an escape.
+// hidden replaces the secrets in an answer before its rules see it, and reports whether it had any. JSON is brought
+// into its canonical form first, in which no character hides behind an escape.
 func (c *Client) hidden(a *answer, hide *secrets.Hider) (found bool) {
 	for name, values := range a.header {
 		for i, value := range values {
@@ -96,8 +96,8 @@ func (c *Client) hidden(a *answer, hide *secrets.Hider) (found bool) {
 	return found
 }
 
-// hideIn replaces the secrets in what is stored of an answer, in case it was mended or decoded after hidden, and reports
-// whether it had any.
+// hideIn replaces the secrets in what is stored of an answer, in case it was mended or decoded after hidden, and
+// reports whether it had any.
 func hideIn(o *saga.Outcome, hide *secrets.Hider) (found bool) {
 	text := func(s *string) {
 		if hidden := hide.Text(*s); hidden != *s {

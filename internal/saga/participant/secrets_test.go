@@ -73,7 +73,8 @@ func withSecrets(t *testing.T, base string, values ...string) *Client {
 		t.Fatal(err)
 	}
 	return newClient(t, func(c *Config) {
-		c.Secrets = secrets.New(known, fixed(values), true, []registry.Binding{{Participant: "card", BaseURL: base, Secrets: names}})
+		c.Secrets = secrets.New(known, fixed(values), true,
+			[]registry.Binding{{Participant: "card", BaseURL: base, Secrets: names}})
 		c.SigningKeys = func() [][]byte { return keys }
 		c.Now = func() time.Time { return instant }
 	})
@@ -139,8 +140,8 @@ func TestACallWithoutItsSecretIsNotSent(t *testing.T) {
 		}(), secretCall(srv.url() + "/a"), "/v1 and below"},
 	} {
 		o := tt.client.Call(t.Context(), tt.call)
-		if o.Verdict != saga.NotApplied || o.Class != retry.Unavailable || o.Code != CodeSecretUnavailable || o.InDoubt || o.Last ||
-			!strings.Contains(o.Message, tt.why) || registry.Counts(&o) {
+		if o.Verdict != saga.NotApplied || o.Class != retry.Unavailable || o.Code != CodeSecretUnavailable ||
+			o.InDoubt || o.Last || !strings.Contains(o.Message, tt.why) || registry.Counts(&o) {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}

@@ -80,7 +80,8 @@ func TestWhatAHeaderOfAParticipantCanHave(t *testing.T) {
 // The headers of a participant have placeholders until the call is sent, and those of the step win, with their secrets.
 func TestSecretsInTheHeadersOfACallByName(t *testing.T) {
 	s, err := registry.Settings{BaseURL: "http://h", Headers: map[string]string{
-		"Authorization": "Bearer ${secrets.token}", "X-Key": "${secrets.key}", "X-Text": "«secret:token»", "X-Dollar": "$${a}",
+		"Authorization": "Bearer ${secrets.token}", "X-Key": "${secrets.key}", "X-Text": "«secret:token»",
+		"X-Dollar": "$${a}",
 	}}.Checked("card")
 	if err != nil {
 		t.Fatal(err)

@@ -38,7 +38,8 @@ func classOf(d time.Duration) int {
 // Counts reports whether the outcome of a call says anything about its participant: not if nothing
 // could be sent by its definition or for want of a secret, or if this node gave it up.
 func Counts(o *saga.Outcome) bool {
-	return o.Code != "aborted" && o.Code != CodeSecretUnavailable && !(o.Verdict == saga.NotApplied && o.Class == retry.Refused)
+	return o.Code != "aborted" && o.Code != CodeSecretUnavailable &&
+		!(o.Verdict == saga.NotApplied && o.Class == retry.Refused)
 }
 
 // Count adds the outcome of a call, which Counts. let: a grant let it through. now is the database's

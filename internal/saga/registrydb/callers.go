@@ -21,7 +21,8 @@ const stillStands = `CASE w.kind
 	        AND i.state = 'WAITING' AND d.state = 'RUNNING')
 	ELSE EXISTS (SELECT FROM saga.webhooks h JOIN saga.webhook_deliveries d
 	        ON d.tenant_id = h.tenant_id AND d.webhook_id = h.id
-	      WHERE h.tenant_id = w.tenant_id AND h.id = w.id AND h.enabled AND d.status = 'pending' AND d.due_at <= now()) END`
+	      WHERE h.tenant_id = w.tenant_id AND h.id = w.id AND h.enabled
+	        AND d.status = 'pending' AND d.due_at <= now()) END`
 
 // firstStands is since when something beside sagas waits at the gate of a participant.
 const firstStands = `(SELECT w.parked_at FROM saga.gate_waits w

@@ -59,8 +59,8 @@ func meanings(value string) []string {
 	return all
 }
 
-// quoted is a text inside a string of JSON, as most programs write it: with few escapes, with those of HTML, and with all
-// characters escaped that are not ASCII.
+// quoted is a text inside a string of JSON, as most programs write it: with few escapes, with those of HTML, and with
+// all characters escaped that are not ASCII.
 func quoted(s string) (all []string) {
 	var few, ascii bytes.Buffer
 	e := json.NewEncoder(&few)

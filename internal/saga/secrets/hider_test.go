@@ -94,7 +94,9 @@ func TestASecretIsHiddenHoweverItIsRepeated(t *testing.T) {
 func TestWhatIsHiddenOfAValueWithAScheme(t *testing.T) {
 	value := "Basic " + base64.StdEncoding.EncodeToString([]byte("ann:correct horse"))
 	h := newHider(1, map[string][]string{"login": {value}})
-	for _, answer := range []string{value, strings.TrimPrefix(value, "Basic "), "ann:correct horse", "bad password correct horse"} {
+	for _, answer := range []string{
+		value, strings.TrimPrefix(value, "Basic "), "ann:correct horse", "bad password correct horse",
+	} {
 		if got := h.Text(answer); strings.Contains(got, "horse") || strings.Contains(got, value[6:]) {
 			t.Errorf("%q is shown as %q", answer, got)
 		}

@@ -1,6 +1,6 @@
 // Package keeper keeps secrets that are read from files and Vault up to date while the program runs, so that a
-// rotation needs no restart. No caller waits for Vault: its secrets are read in the background, once a minute. A file is
-// read again when it has changed, at the latest after half a minute.
+// rotation needs no restart. No caller waits for Vault: its secrets are read in the background, once a minute. A file
+// is read again when it has changed, at the latest after half a minute.
 //
 // Files, each on top of those before it: value, keeper.
 package keeper

@@ -157,7 +157,8 @@ func TestValuesThatAreNoSecrets(t *testing.T) {
 		for text, wrong := range map[string]string{
 			"": "is empty", "\n\n": "is empty", "short": "is too short", strings.Repeat("x", keeper.MaxLength+1): "is too large",
 			strings.Repeat("x", 100<<10): "is too large", "two lines\nof text": "has a line break inside",
-			"tab\tinside": "control character", "\xff\xfe\xfd12345": "is not UTF-8", " blank-before": "begins or ends with a blank",
+			"tab\tinside": "control character", "\xff\xfe\xfd12345": "is not UTF-8",
+			" blank-before": "begins or ends with a blank",
 		} {
 			w := newWorld(t, dir)
 			w.write(text)

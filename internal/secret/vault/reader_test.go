@@ -21,7 +21,9 @@ func TestAReaderKeepsItsToken(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v := vaulttest.New()
 				v.Token("given", time.Hour, 100*time.Hour)
-				v.Login("auth/approle/login", vaulttest.Login{Want: map[string]string{"role_id": "r"}, TTL: time.Hour, MaxTTL: 3 * time.Hour})
+				v.Login("auth/approle/login", vaulttest.Login{
+					Want: map[string]string{"role_id": "r"}, TTL: time.Hour, MaxTTL: 3 * time.Hour,
+				})
 				v.Secret("secret/data/card", map[string]any{"token": "t-1", "data": "other"})
 				v.Secret("kv1/card", map[string]any{"token": "t-2"})
 				cfg.Address, cfg.Transport = "http://vault", v

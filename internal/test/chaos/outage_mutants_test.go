@@ -107,7 +107,8 @@ func TestTheJudgeOfOutages(t *testing.T) {
 			}
 		}},
 		{"it is released although no canary has succeeded", "dead", func(r *outageRecord) {
-			r.gates = slices.Insert(r.gates, 6, gateView{participant: theDead, state: "RELEASING", at: at(50), since: at(50), rate: 20})
+			r.gates = slices.Insert(r.gates, 6,
+				gateView{participant: theDead, state: "RELEASING", at: at(50), since: at(50), rate: 20})
 			r.gates = slices.Insert(r.gates, 7, gateView{participant: theDead, state: "HELD", at: at(51), since: at(51)})
 		}},
 		{"all that waited is let through at once", "flood", func(r *outageRecord) { more(r, 200, 83, 84) }},

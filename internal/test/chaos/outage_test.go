@@ -126,7 +126,8 @@ func newOutage(t *testing.T, sagas int, length time.Duration) *outage {
 				"release":         map[string]any{"start_per_s": o.rules.start, "factor": o.rules.factor},
 			},
 		})
-		if r := o.request(ctx, o.nodes[0], http.MethodPut, "/api/v1/participants/"+name, "", body); r.status != http.StatusOK {
+		r := o.request(ctx, o.nodes[0], http.MethodPut, "/api/v1/participants/"+name, "", body)
+		if r.status != http.StatusOK {
 			t.Fatalf("registering participant %s was answered %d: %s", name, r.status, r.body)
 		}
 	}

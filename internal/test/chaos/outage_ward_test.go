@@ -43,7 +43,7 @@ type attempt struct {
 
 func (a *arrival) spent() attempt { return attempt{a.saga, a.step, a.action, a.attempt} }
 
-// symptom is what becomes of one call.
+// symptom is what happens to one call.
 type symptom int
 
 const (
@@ -134,7 +134,7 @@ func (w *ward) before(next http.Handler) http.Handler {
 	})
 }
 
-// admit records a call and returns what becomes of it.
+// admit records a call and returns what happens to it.
 func (w *ward) admit(participant string, r *http.Request) symptom {
 	n, _ := strconv.Atoi(r.Header.Get("X-Saga-Attempt"))
 	w.mu.Lock()

@@ -52,7 +52,7 @@ var rules = []Mutant{
 		New: "if d.s.EndCause != nil && d.After.past() {"},
 	{Rows: "I23", File: "internal/saga/registry/gate.go",
 		Old: "return Decision{Gate: g, Changed: true, Grants: 1}", New: "return Decision{Gate: g, Changed: true, Grants: 2}"},
-	{Rows: "I23a", File: "internal/dlq/redrive/gate.go",
+	{Rows: "I23a", File: "internal/dlq/redrive/drive.go",
 		Old: "if r.cfg.Gate == nil || d.To.Kind != dlq.ToHTTP {", New: "if r.cfg.Gate != nil || d.To.Kind != dlq.ToHTTP {"},
 	{Rows: "I23b", File: "internal/event/delivery/gate.go",
 		Old: "return t, t.Waits != nil || t.Busy > 0", New: "return t, t.Busy > 0"},

@@ -190,7 +190,8 @@ func gateHeldAgain(f *fixture) {
 	}
 	now := f.now()
 	d := p.Gate.Decide(&p.Settings.Outage, registry.Seen{Let: 20, LetFailed: 20, Waiting: true}, now)
-	if _, stored, err := f.Participants.Decide(f.t.Context(), &p, d, now); !stored || err != nil || d.Gate.State != registry.Held {
+	_, stored, err := f.Participants.Decide(f.t.Context(), &p, d, now)
+	if !stored || err != nil || d.Gate.State != registry.Held {
 		f.t.Fatalf("%s, stored %t, %v", d.Gate.State, stored, err)
 	}
 	for _, r := range []saga.Instance{run, later} {
@@ -201,7 +202,8 @@ func gateHeldAgain(f *fixture) {
 	p.Gate, p.Epoch = d.Gate, p.Epoch+1
 	canary := registry.Decision{Gate: p.Gate, Changed: true, Grants: 1}
 	n, stored, err := f.Participants.Decide(f.t.Context(), &p, canary, now)
-	if n != 1 || !stored || err != nil || !f.take(&later, "card", later.NextCall()) && !f.take(&run, "card", run.NextCall()) {
+	if n != 1 || !stored || err != nil ||
+		!f.take(&later, "card", later.NextCall()) && !f.take(&run, "card", run.NextCall()) {
 		f.t.Errorf("%d canaries, stored %t, %v", n, stored, err)
 	}
 }
