@@ -5362,8 +5362,13 @@ type ParticipantOutage struct {
 type ParticipantOutagePast struct {
 	HeldAt time.Time `json:"held_at"`
 
-	// HeldBy The person who held it; absent if Skald did.
+	// HeldBy The subject of the person who held it; absent if Skald did.
 	HeldBy *string `json:"held_by,omitempty"`
+
+	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	HeldByName *ActorName `json:"held_by_name,omitempty"`
 
 	// LastedMS From `held_at` to `released_at`.
 	LastedMS int64 `json:"lasted_ms"`

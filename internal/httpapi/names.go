@@ -22,9 +22,9 @@ import (
 // actedAt has the members of responses that name an actor, with the member that says when. What
 // people called the actor then is in the member with _name behind it, which named fills in from the
 // record of what the actor did. Other actors are stored with their names.
-var actedAt = map[string]string{
-	"created_by": "created_at", "updated_by": "updated_at", "revoked_by": "revoked_at", "changed_by": "changed_at",
-	"held_by": "since", "initiated_by": "created_at", "actor": "at",
+var actedAt = map[string][]string{
+	"created_by": {"created_at"}, "updated_by": {"updated_at"}, "revoked_by": {"revoked_at"},
+	"changed_by": {"changed_at"}, "held_by": {"since", "held_at"}, "initiated_by": {"created_at"}, "actor": {"at"},
 }
 
 // aboutMembers are those whose values identify what the actor did something to: the object itself, or
@@ -83,12 +83,12 @@ func namingOfStruct(t reflect.Type, outer []reflect.Type) *naming {
 			out.inside = append(out.inside, i)
 		}
 	}
-	for actor, at := range actedAt {
+	for actor, times := range actedAt {
 		a, has := members[actor]
 		name, named := members[actor+"_name"]
-		when, dated := members[at]
-		if has && named && dated && (actor != "actor" || t == reflect.TypeFor[api.JobEvent]()) {
-			out.actors = append(out.actors, namedActor{a, name, when})
+		at := slices.IndexFunc(times, func(at string) bool { _, is := members[at]; return is })
+		if has && named && at >= 0 && (actor != "actor" || t == reflect.TypeFor[api.JobEvent]()) {
+			out.actors = append(out.actors, namedActor{a, name, members[times[at]]})
 		}
 	}
 	if out.actors == nil && out.inside == nil {
@@ -116,7 +116,7 @@ func (s *server) named(ctx context.Context, out api.Response) api.Response {
 	path := chi.RouteContext(ctx).URLParams.Values
 	collect(v, path, &all)
 	req := httpkit.RequestOf(ctx)
-	if a.Status == http.StatusCreated || a.Status == http.StatusAccepted {
+	if a.Status == http.StatusCreated && !a.Replayed {
 		all = slices.DeleteFunc(all, func(u unnamed) bool { // made by this request
 			if u.Actor == req.Who.Subject {
 				setName(u.name, req.Who.Name)
