@@ -277,10 +277,14 @@ var sweeps = []string{
 	   FROM saga.saga_states s
 	  WHERE p.granted_at < now() - interval '1 minute'
 	    AND s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` + stillWaits,
-	`DELETE FROM saga.parked p
-	  WHERE (p.granted_at < now() - interval '1 minute' OR p.granted_at IS NULL)
-	    AND NOT EXISTS (SELECT FROM saga.saga_states s WHERE s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` +
-		sagadb.SameCall + `)`,
+	// Compared with the row as it was seen: a saga may park with its next call while this waits for its row.
+	`DELETE FROM saga.parked w
+	  USING (SELECT p.* FROM saga.parked p
+	          WHERE (p.granted_at < now() - interval '1 minute' OR p.granted_at IS NULL)
+	            AND NOT EXISTS (SELECT FROM saga.saga_states s WHERE s.id = p.saga_id AND s.tenant_id = p.tenant_id AND ` +
+		sagadb.SameCall + `)) p
+	  WHERE w.tenant_id = p.tenant_id AND w.saga_id = p.saga_id
+	    AND (w.state, w.step, w.attempt) = (p.state, p.step, p.attempt)`,
 	sweepCallers,
 	`DELETE FROM saga.participant_calls WHERE bucket < now() - interval '65 minutes'`,
 	`DELETE FROM saga.participant_flights WHERE at < now() - interval '1 minute'`,
