@@ -23,7 +23,7 @@ func TestAGateOpensThoughSagasCome(t *testing.T) {
 			all = append(all, n.create(d))
 		}
 		w.untilEndedOr(all...)
-		w.order("card", func(p registry.Participant) registry.Participant { p, _ = p.Release("ann", 0, now()); return p })
+		w.order("card", func(p registry.Participant) registry.Participant { p, _ = p.Release("", 0, now()); return p })
 		for begun := time.Now(); w.gateOf("card").Gate.State != registry.Open; synctest.Wait() {
 			if time.Since(begun) > time.Minute {
 				t.Fatalf("its gate is %+v after a minute", w.gateOf("card").Gate)
