@@ -4,7 +4,8 @@
 // participants' ledgers, the clients' records and the database are compared, and every promise
 // of requirements/invariants.md 2.2 about sagas must have been kept.
 //
-// Two other campaigns do the same to dead letters and to job runs. Workers of job runs are
+// Another campaign lets participants be ill, each in its way, and holds outage mode to what it
+// promises. Two others do the same to dead letters and to job runs. Workers of job runs are
 // processes too, which record what they do by the machine's monotonic clock before they report
 // it, and the database itself records every move. J1 to J9 of the invariants must hold.
 //
@@ -12,6 +13,7 @@
 //	SKALD_CHAOS=long go test -run Chaos -v …                 `make chaos`
 //	go test -run JobRunsSurvive -v …                         about two minutes
 //	SKALD_CHAOS=long go test -run JobRunsSurvive -v …        `make chaos-jobs`
+//	OUTAGE_SAGAS=20000 OUTAGE_SECONDS=60 go test -run AnOutage …  `make outage`
 //	SKALD_CHAOS_SEED=42 go test …                            the same random choices again
 //
 // A seed repeats who does what and when; it cannot repeat how the machine schedules it. A

@@ -107,13 +107,19 @@ func TestTheJudgeOfOutages(t *testing.T) {
 			}
 		}},
 		{"it is released although no canary has succeeded", "dead", func(r *outageRecord) {
-			r.gates = slices.Insert(r.gates, 6,
-				gateView{participant: theDead, state: "RELEASING", at: at(50), since: at(50), rate: 20})
+			r.gates = slices.Insert(r.gates, 6, gateView{participant: theDead, state: "RELEASING", at: at(50), since: at(50),
+				rate: 20})
 			r.gates = slices.Insert(r.gates, 7, gateView{participant: theDead, state: "HELD", at: at(51), since: at(51)})
 		}},
 		{"all that waited is let through at once", "flood", func(r *outageRecord) { more(r, 200, 83, 84) }},
 		{"calls are more than the rate says", "flood", func(r *outageRecord) { more(r, 100, 85, 87) }},
 		{"calls are fewer than the rate says", "ramp", func(r *outageRecord) { less(r, 82.5, 88) }},
+		{"calls are fewer on a machine that cannot keep the pace", "", func(r *outageRecord) {
+			less(r, 82.5, 88)
+			for i := range r.before.sagas {
+				r.before.sagas[i] = time.Second
+			}
+		}},
 		{"it begins faster than it is set", "ramp", func(r *outageRecord) { gate(r, "RELEASING").rate = 30 }},
 		{"it never grows", "ramp", func(r *outageRecord) {
 			for i := range r.gates {

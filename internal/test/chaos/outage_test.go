@@ -238,7 +238,7 @@ func (o *outage) watch(ctx context.Context) {
 func (o *outage) measure(ctx context.Context) {
 	for pause(ctx, 50*time.Millisecond) {
 		began := time.Now()
-		res, err := o.http.Get("http://" + o.shop.addr + "/" + theWell + "/healthz")
+		res, err := o.http.Get("http://" + o.shop.addr + "/" + theWell + "/")
 		if err != nil {
 			continue
 		}

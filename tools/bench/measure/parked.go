@@ -240,7 +240,8 @@ func (p *parked) release(ctx context.Context) (share float64, err error) {
 	}
 	// A saga of three steps waits for each of its calls: those that ended are what was let through, too.
 	var again int
-	err = p.run.db.pool.QueryRowContext(ctx, `SELECT count(*) FROM saga.parked WHERE granted_at IS NULL AND step > 0`).Scan(&again)
+	err = p.run.db.pool.QueryRowContext(ctx,
+		`SELECT count(*) FROM saga.parked WHERE granted_at IS NULL AND step > 0`).Scan(&again)
 	if err != nil {
 		return 0, fmt.Errorf("count parked sagas: %w", err)
 	}
