@@ -2,7 +2,6 @@ package registrydb_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -33,7 +32,7 @@ func TestASweepLeavesWhatParksMeanwhile(t *testing.T) {
 		INSERT INTO saga.parked (tenant_id, saga_id, participant, state, step, attempt, parked_at)
 		SELECT tenant_id, id, 'card', 2, 0, 2, now() FROM saga.saga_states WHERE id = $1`, id)
 
-	parks, err := look.BeginTx(ctx, nil)
+	parks, err := pgtest.Observer(t, dsn).BeginTx(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +47,11 @@ func TestASweepLeavesWhatParksMeanwhile(t *testing.T) {
 	}
 	swept := make(chan error, 1)
 	go func() { swept <- registrydb.New(db).Sweep(ctx) }()
-	for begun := time.Now(); pgtest.Ask[int](t, look, `
-		SELECT count(*) FROM pg_stat_activity
-		 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%saga.parked%'`) == 0; {
-		if time.Since(begun) > patience.Limit {
-			t.Fatal("the sweep does not wait for the saga that parks")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	patience.Until(t, "the sweep waits for the saga that parks", func() bool {
+		return pgtest.Ask[int](t, look, `
+			SELECT count(*) FROM pg_stat_activity
+			 WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%saga.parked%'`) > 0
+	})
 	if err := parks.Commit(); err != nil {
 		t.Fatal(err)
 	}
