@@ -65,7 +65,7 @@ func orderAt(t *testing.T, o orderAtGate, c *writes, next string) {
 	c.w = w
 	a := w.start("a", gated(w, "a"))
 	w.participant("card")
-	w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", now()) })
+	w.order("card", func(p registry.Participant) registry.Participant { return p.Hold("ann", "", "", now()) })
 	d := named("stock", "un")
 	d.Steps[1].Action.HTTP.URL = "http://card/do/1"
 	d.TimeoutMS = time.Hour.Milliseconds() / 2

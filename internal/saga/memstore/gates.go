@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/audit/operator"
+	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/saga"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
@@ -94,8 +95,8 @@ func (st *Participants) Look(_ context.Context, p *registry.Participant, now tim
 	if waiting := st.m.queue(p.TenantID, p.Name); len(waiting) > 0 {
 		seen.Waiting, seen.WaitsSince = true, st.m.parked[waiting[0]].at
 	}
-	if others := st.m.standing(p.TenantID, p.Name); len(others) > 0 {
-		if at := st.m.callers[others[0]].at; !seen.Waiting || at.Before(seen.WaitsSince) {
+	for _, c := range st.m.standing(p.TenantID, p.Name) {
+		if at := st.m.standsSince(c); !seen.Waiting || at.Before(seen.WaitsSince) {
 			seen.Waiting, seen.WaitsSince = true, at
 		}
 	}
@@ -217,6 +218,20 @@ func (m *memory) standing(tenant uuid.UUID, name string) (all []registry.Caller)
 		return cmp.Or(m.callers[a].at.Compare(m.callers[b].at), bytes.Compare(a.ID[:], b.ID[:]))
 	})
 	return all
+}
+
+// standsSince returns since when a caller waits: a webhook, which takes a new place for each of its deliveries, since
+// the first of them is due.
+func (m *memory) standsSince(c registry.Caller) time.Time {
+	since := m.callers[c].at
+	if h := m.hooks[c.ID]; h != nil && c.Kind == registry.Webhook {
+		for _, d := range h.deliveries {
+			if d.Status == webhook.Pending && d.DueAt.Before(since) {
+				since = d.DueAt
+			}
+		}
+	}
+	return since
 }
 
 // TakeTurn implements registry.Gates.
