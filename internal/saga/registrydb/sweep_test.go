@@ -12,7 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
-// A saga that turns back waits with another call: until it parks with that one, what it has at the gate means
+// A saga that begins to compensate waits with another call: until it parks with that one, what it has at the gate means
 // nothing and is swept. If it parks while a sweep is under way, the sweep has seen the former row only, and must
 // leave the new one, without which the saga is not let through.
 func TestASweepLeavesWhatParksMeanwhile(t *testing.T) {

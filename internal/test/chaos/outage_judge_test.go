@@ -9,7 +9,7 @@ import (
 )
 
 // outageRecord is what is known of an outage when everything is well again: what the participants
-// received, and how their gates moved in that time.
+// received, and how their gates moved in the meantime.
 type outageRecord struct {
 	rules    gateRules
 	ill      interval
