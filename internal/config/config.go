@@ -6,8 +6,8 @@
 // meaning (doc). The loader, its messages, docs/configuration.md and
 // config.example.yaml are all derived from these tags.
 //
-// Files, each on top of those before it: address, pages, secret, config, field, rule, conninfo,
-// mistake, defaults, jobs, roles, sources, bindings, vault, changed, check, database, load.
+// Files, each on top of those before it: address, pages, secret, bindings, config, field, rule,
+// conninfo, mistake, defaults, jobs, roles, sources, vault, changed, check, database, load.
 package config
 
 import (
