@@ -117,7 +117,7 @@ func TestASecretGoesToItsParticipantOnly(t *testing.T) {
 		{`{"participant": "shop", ` + header + `}`, "headers/X-K", "no secret is bound"},
 		{`{"participant": "card", "body": {"k": ["${secrets.pin}"]}}`, "body/k/0", "write one of these"},
 		{`{"url": "` + elsewhere + `/x", ` + header + `}`, "headers/X-K", "no secret is bound to participant \"shop\""},
-		{`{"url": "http://localhost:9/x", "form": {"k": "${secrets.key}"}}`, "form/k", "PUT /participants/NAME"},
+		{`{"url": "` + strings.Replace(b.base, "/card", "/nowhere", 1) + `/x", "form": {"k": "${secrets.key}"}}`, "form/k", "PUT /participants/NAME"},
 	} {
 		status, doc := call(t, "POST", b.url+"/api/v1/sagas", step(w[0]))
 		refused(status, doc, "WORKFLOW_SECRET_NOT_ALLOWED", "/steps/0/action/http/"+w[1], w[2])
