@@ -13,7 +13,6 @@ type Plan struct {
 	once   sync.Once
 	steps  []stepPlan
 	output *expression.Template
-	at     func(step int) string // its pointer in the definition that was parsed; nil: in that order
 
 	payload *schema.Schema
 }

@@ -365,9 +365,8 @@ func (d *Definition) Unfit(pointer string, payload json.RawMessage) fault.Mistak
 // expressions compiles everything in a definition to find the mistakes. Their pointers lead to the
 // steps as they were written.
 func (r *reader) expressions(d *Definition) {
-	at := func(i int) string { return fmt.Sprintf("/steps/%d", d.Position(i)) }
 	c := planner{
-		d: d, language: true, at: at,
+		d: d, language: true, at: func(i int) string { return fmt.Sprintf("/steps/%d", d.Position(i)) },
 		fail: func(at string, err error) {
 			code := CodeExpression
 			if strings.HasPrefix(at, "/output") || strings.HasSuffix(at, "_schema") || strings.Contains(at+"/", "/args/") {
@@ -381,7 +380,5 @@ func (r *reader) expressions(d *Definition) {
 	if c.computes {
 		d.Expressions = ExpressionsCEL
 	}
-	if d.Plan = d.newPlan(); d.Plan != nil {
-		d.Plan.at = at
-	}
+	d.Plan = d.newPlan()
 }

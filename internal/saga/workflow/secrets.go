@@ -36,12 +36,8 @@ func (d *Definition) SecretMistakes(allowed func(by *Call, name string) error) (
 	if !d.UsesSecrets() {
 		return nil
 	}
-	at := func(i int) string { return fmt.Sprintf("/steps/%d", i) }
-	if d.Plan != nil && d.Plan.at != nil {
-		at = d.Plan.at
-	}
 	c := planner{
-		d: d, language: true, at: at, secret: allowed,
+		d: d, language: true, at: func(i int) string { return fmt.Sprintf("/steps/%d", d.Position(i)) }, secret: allowed,
 		fail: func(at string, err error) { wrong.Add(at, CodeSecret, "%s", err) },
 	}
 	c.plan()

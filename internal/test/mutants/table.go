@@ -87,6 +87,8 @@ var rules = []Mutant{
 		New: "Verdict: Unknown, Class: retry.Refused, Code: CodeMappingFailed"},
 	{Rows: "beyond 8", File: "internal/saga/apply.go", Old: "case !is:", New: "case is:"},
 	{Rows: "beyond 9", File: "internal/saga/engine/drive.go", Old: "case !known:", New: "case !known && call.Key == \"\":"},
+	{Rows: "beyond 10", File: "internal/saga/participant/secrets.go",
+		Old: "append(b, j[1:len(j)-1]...)", New: "append(append(b, j[:0]...), values[name]...)"},
 	{Rows: "gap 5, J10", File: "internal/jobrun/ends.go",
 		Old: "FailuresUsed: r.FailuresUsed, MaxLosses", New: "MaxLosses"},
 	{Rows: "A-04, F47, gap 22", File: "internal/jobrun/plan.go",

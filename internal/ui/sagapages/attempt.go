@@ -190,7 +190,7 @@ func outcome(l *client.StepLog) string {
 // notApplied are the codes of attempts whose request was not carried out.
 var notApplied = []string{
 	"http_425", "http_429", "dial_failed", "dial_timeout", "dns_failed", "tls_failed", "not_sent", "egress_denied",
-	"invalid_request", "request_too_large", "participant_unknown",
+	"invalid_request", "request_too_large", "mapping_failed", "participant_unknown", "secret_unavailable",
 }
 
 // neighbours finds the attempts before and after, in the order of time.
