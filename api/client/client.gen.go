@@ -34,6 +34,7 @@ const (
 	ActionKindJobBulk         ActionKind = "job_bulk"
 	ActionKindJobDefinition   ActionKind = "job_definition"
 	ActionKindJobFence        ActionKind = "job_fence"
+	ActionKindJobQueue        ActionKind = "job_queue"
 	ActionKindJobRun          ActionKind = "job_run"
 	ActionKindJobScheduler    ActionKind = "job_scheduler"
 	ActionKindJobSettings     ActionKind = "job_settings"
@@ -393,6 +394,12 @@ const (
 	JobMisfirePolicySkip     JobMisfirePolicy = "skip"
 )
 
+// Defines values for JobQueueState.
+const (
+	JobQueueStateHELD JobQueueState = "HELD"
+	JobQueueStateOPEN JobQueueState = "OPEN"
+)
+
 // Defines values for JobRunContinuationState.
 const (
 	JobRunContinuationStateCONFIRMING JobRunContinuationState = "CONFIRMING"
@@ -428,6 +435,7 @@ const (
 	JobRunWaitReasonKey          JobRunWaitReason = "key"
 	JobRunWaitReasonLeader       JobRunWaitReason = "leader"
 	JobRunWaitReasonNothing      JobRunWaitReason = "nothing"
+	JobRunWaitReasonQueue        JobRunWaitReason = "queue"
 	JobRunWaitReasonSlot         JobRunWaitReason = "slot"
 	JobRunWaitReasonStart        JobRunWaitReason = "start"
 	JobRunWaitReasonTurn         JobRunWaitReason = "turn"
@@ -489,6 +497,7 @@ const (
 	OverviewCauseKindGroupRegressed          OverviewCauseKind = "group_regressed"
 	OverviewCauseKindNoLeader                OverviewCauseKind = "no_leader"
 	OverviewCauseKindParticipantHeld         OverviewCauseKind = "participant_held"
+	OverviewCauseKindQueueHeld               OverviewCauseKind = "queue_held"
 	OverviewCauseKindQueueWithoutWorker      OverviewCauseKind = "queue_without_worker"
 	OverviewCauseKindRedriveAwaitingApproval OverviewCauseKind = "redrive_awaiting_approval"
 	OverviewCauseKindRedriveHalted           OverviewCauseKind = "redrive_halted"
@@ -1018,6 +1027,12 @@ const (
 const (
 	ListBackfillsParamsIncludeExactTotal ListBackfillsParamsInclude = "exact_total"
 	ListBackfillsParamsIncludeTotal      ListBackfillsParamsInclude = "total"
+)
+
+// Defines values for ListJobQueuesParamsInclude.
+const (
+	ListJobQueuesParamsIncludeExactTotal ListJobQueuesParamsInclude = "exact_total"
+	ListJobQueuesParamsIncludeTotal      ListJobQueuesParamsInclude = "total"
 )
 
 // Defines values for ListJobRunsParamsSort.
@@ -4463,6 +4478,47 @@ type JobProgress struct {
 	Percent  *float64           `json:"percent,omitempty"`
 }
 
+// JobQueue A queue of job runs.
+type JobQueue struct {
+	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
+	Changes *PlannedChanges `json:"changes,omitempty"`
+
+	// HeldBy Who holds it; absent if it is not held.
+	HeldBy *string `json:"held_by,omitempty"`
+	Name   string  `json:"name"`
+
+	// Reason Why it is held, as the person who holds it has written.
+	Reason *string `json:"reason,omitempty"`
+
+	// Running In the answer to a read of one: how many of its runs workers have, up to 1,000.
+	Running *int `json:"running,omitempty"`
+
+	// Since Since when it is in this state; absent if it was never held.
+	Since *time.Time `json:"since,omitempty"`
+
+	// State `OPEN`: its runs are handed out. `HELD`: a person holds them back.
+	State JobQueueState `json:"state"`
+
+	// Version Increases with every change; the ETag. 0 before the first.
+	Version int64 `json:"version"`
+
+	// Waiting In the answer to a read of one: how many of its runs are due and wait for a worker,
+	// up to 1,000.
+	Waiting *int `json:"waiting,omitempty"`
+
+	// WaitingIsCapped There are more.
+	WaitingIsCapped *bool `json:"waiting_is_capped,omitempty"`
+}
+
+// JobQueueList defines model for JobQueueList.
+type JobQueueList struct {
+	Pagination Pagination `json:"pagination"`
+	Queues     []JobQueue `json:"queues"`
+}
+
+// JobQueueState `OPEN`: its runs are handed out. `HELD`: a person holds them back.
+type JobQueueState string
+
 // JobReasonInput defines model for JobReasonInput.
 type JobReasonInput struct {
 	Reason *string `json:"reason,omitempty"`
@@ -4676,6 +4732,7 @@ type JobRunExplanation struct {
 	// leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
 	// claimed it yet. `start`, `end`: its worker has to start or finish it.
 	// `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
+	// `queue`: a person holds its queue.
 	WaitsFor JobRunWaitReason `json:"waits_for"`
 }
 
@@ -4751,6 +4808,7 @@ type JobRunVerb string
 // leader. `worker`: no worker can run it. `turn`: workers can run it, and have not
 // claimed it yet. `start`, `end`: its worker has to start or finish it.
 // `confirmation`: its worker is silent. `cancel`: its worker was asked to stop.
+// `queue`: a person holds its queue.
 type JobRunWaitReason string
 
 // JobSchedule When the job is due. docs/schedules.md is the guide.
@@ -8179,6 +8237,9 @@ type IncludeTotal = []string
 // JobDefinitionRef defines model for JobDefinitionRef.
 type JobDefinitionRef = string
 
+// JobQueueName defines model for JobQueueName.
+type JobQueueName = string
+
 // JobRunID defines model for JobRunID.
 type JobRunID = UUID
 
@@ -8299,6 +8360,9 @@ type JobBulkFound = JobBulk
 
 // JobDefinitionFound defines model for JobDefinitionFound.
 type JobDefinitionFound = JobDefinition
+
+// JobQueueFound A queue of job runs.
+type JobQueueFound = JobQueue
 
 // JobRunChanged defines model for JobRunChanged.
 type JobRunChanged = JobRun
@@ -9638,6 +9702,69 @@ type CreateJobRunParams struct {
 	// Baggage W3C Baggage, at most 64 members and 8192 bytes. Kept and sent on like
 	// `tracestate`, also without a `traceparent`. Ignored if it is malformed or longer.
 	Baggage *Baggage `json:"baggage,omitempty"`
+}
+
+// ListJobQueuesParams defines parameters for ListJobQueues.
+type ListJobQueuesParams struct {
+	// State Return only queues in this state.
+	State *JobQueueState `form:"state,omitempty" json:"state,omitempty"`
+
+	// Page From 1; default: 1. `page * page_size` must be at most 10,000. Cannot be
+	// combined with `cursor`.
+	Page *Page `form:"page,omitempty" json:"page,omitempty"`
+
+	// PageSize Maximum number of items; default: 20.
+	PageSize *PageSize `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// Cursor The `next_cursor` of the previous page, unchanged, with the same filters. Cannot
+	// be combined with `page`.
+	Cursor *Cursor `form:"cursor,omitempty" json:"cursor,omitempty"`
+
+	// Include What to add to the response. `total`: `total_count`, as far as counting is
+	// cheap; always present with `page`. `exact_total`: an exact count, which can take
+	// seconds for millions of items.
+	Include IncludeTotal `form:"include,omitempty" json:"include,omitempty"`
+}
+
+// ListJobQueuesParamsInclude defines parameters for ListJobQueues.
+type ListJobQueuesParamsInclude string
+
+// HoldJobQueueParams defines parameters for HoldJobQueue.
+type HoldJobQueueParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
+}
+
+// ReleaseJobQueueParams defines parameters for ReleaseJobQueue.
+type ReleaseJobQueueParams struct {
+	// DryRun `true` changes nothing and returns 200 with the resource as it would be, and in
+	// `changes` what would change.
+	DryRun *DryRunOfOne `form:"dry_run,omitempty" json:"dry_run,omitempty"`
+
+	// IfMatch Proceed only if the resource has this `ETag`. Required where the operation is
+	// marked `x-if-match: required`, and everywhere with `server.require_if_match`,
+	// except in dry runs.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// IdempotencyKey Visible ASCII characters, for example a UUID; quotes around them, as in `"k1"`,
+	// are not part of the key. The request takes effect once;
+	// repeating it within 24 hours returns the same response, marked
+	// `Idempotent-Replayed: true`. A response that held a secret is not repeated
+	// (409, `REQ_IDEMPOTENCY_ANSWER_NOT_KEPT`).
+	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
 // ListJobRunsParams defines parameters for ListJobRuns.
@@ -11392,6 +11519,12 @@ type ResumeJobDefinitionJSONRequestBody = JobReasonInput
 // CreateJobRunJSONRequestBody defines body for CreateJobRun for application/json ContentType.
 type CreateJobRunJSONRequestBody = JobRunInput
 
+// HoldJobQueueJSONRequestBody defines body for HoldJobQueue for application/json ContentType.
+type HoldJobQueueJSONRequestBody = JobReasonInput
+
+// ReleaseJobQueueJSONRequestBody defines body for ReleaseJobQueue for application/json ContentType.
+type ReleaseJobQueueJSONRequestBody = JobReasonInput
+
 // CreateJobBulkJSONRequestBody defines body for CreateJobBulk for application/json ContentType.
 type CreateJobBulkJSONRequestBody = JobBulkInput
 
@@ -11955,6 +12088,12 @@ type ClientInterface interface {
 	CreateJobRunWithBody(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CreateJobRun(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListJobQueues(ctx context.Context, params *ListJobQueuesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetJobQueue(ctx context.Context, queue JobQueueName, reqEditors ...RequestEditorFn) (*http.Response, error)
+	HoldJobQueueWithBody(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	HoldJobQueue(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, body HoldJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReleaseJobQueueWithBody(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ReleaseJobQueue(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, body ReleaseJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListJobRuns(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	ListJobBulks(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CreateJobBulkWithBody(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12711,6 +12850,36 @@ func (c *Client) CreateJobRun(ctx context.Context, definition JobDefinitionRef, 
 
 func (c *Client) ListJobDefinitionVersions(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListJobDefinitionVersionsRequest(c.Server, definition)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ListJobQueues(ctx context.Context, params *ListJobQueuesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListJobQueuesRequest(c.Server, params)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) GetJobQueue(ctx context.Context, queue JobQueueName, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetJobQueueRequest(c.Server, queue)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) HoldJobQueueWithBody(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldJobQueueRequestWithBody(c.Server, queue, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) HoldJobQueue(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, body HoldJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewHoldJobQueueRequest(c.Server, queue, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReleaseJobQueueWithBody(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseJobQueueRequestWithBody(c.Server, queue, params, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ReleaseJobQueue(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, body ReleaseJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseJobQueueRequest(c.Server, queue, params, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -14643,6 +14812,54 @@ func NewListJobDefinitionVersionsRequest(server string, definition JobDefinition
 	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-definitions/%s/versions", pathParam0), "", nil)
 }
 
+func NewListJobQueuesRequest(server string, params *ListJobQueuesParams) (*http.Request, error) {
+	var r requested
+	if params != nil {
+		r.query("state", params.State, "string", "")
+		r.query("page", params.Page, "integer", "int32")
+		r.query("page_size", params.PageSize, "integer", "int32")
+		r.query("cursor", params.Cursor, "string", "")
+		r.query("include", params.Include, "array", "")
+	}
+	return r.request(http.MethodGet, server, "/api/v1/job-queues", "", nil)
+}
+
+func NewGetJobQueueRequest(server string, queue JobQueueName) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("queue", queue, "string", "")
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/job-queues/%s", pathParam0), "", nil)
+}
+
+func NewHoldJobQueueRequest(server string, queue JobQueueName, params *HoldJobQueueParams, body HoldJobQueueJSONRequestBody) (*http.Request, error) {
+	return NewHoldJobQueueRequestWithBody(server, queue, params, "application/json", asJSON(body))
+}
+
+func NewHoldJobQueueRequestWithBody(server string, queue JobQueueName, params *HoldJobQueueParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("queue", queue, "string", "")
+	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
+		r.head("If-Match", params.IfMatch, "string", "")
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-queues/%s/hold", pathParam0), contentType, body)
+}
+
+func NewReleaseJobQueueRequest(server string, queue JobQueueName, params *ReleaseJobQueueParams, body ReleaseJobQueueJSONRequestBody) (*http.Request, error) {
+	return NewReleaseJobQueueRequestWithBody(server, queue, params, "application/json", asJSON(body))
+}
+
+func NewReleaseJobQueueRequestWithBody(server string, queue JobQueueName, params *ReleaseJobQueueParams, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("queue", queue, "string", "")
+	if params != nil {
+		r.query("dry_run", params.DryRun, "boolean", "")
+		r.head("If-Match", params.IfMatch, "string", "")
+		r.head("Idempotency-Key", params.IdempotencyKey, "string", "")
+	}
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/job-queues/%s/release", pathParam0), contentType, body)
+}
+
 func NewListJobRunsRequest(server string, params *ListJobRunsParams) (*http.Request, error) {
 	var r requested
 	if params != nil {
@@ -16271,6 +16488,12 @@ type ClientWithResponsesInterface interface {
 	CreateJobRunWithBodyWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error)
 	CreateJobRunWithResponse(ctx context.Context, definition JobDefinitionRef, params *CreateJobRunParams, body CreateJobRunJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateJobRunResponse, error)
 	ListJobDefinitionVersionsWithResponse(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*ListJobDefinitionVersionsResponse, error)
+	ListJobQueuesWithResponse(ctx context.Context, params *ListJobQueuesParams, reqEditors ...RequestEditorFn) (*ListJobQueuesResponse, error)
+	GetJobQueueWithResponse(ctx context.Context, queue JobQueueName, reqEditors ...RequestEditorFn) (*GetJobQueueResponse, error)
+	HoldJobQueueWithBodyWithResponse(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldJobQueueResponse, error)
+	HoldJobQueueWithResponse(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, body HoldJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldJobQueueResponse, error)
+	ReleaseJobQueueWithBodyWithResponse(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseJobQueueResponse, error)
+	ReleaseJobQueueWithResponse(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, body ReleaseJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseJobQueueResponse, error)
 	ListJobRunsWithResponse(ctx context.Context, params *ListJobRunsParams, reqEditors ...RequestEditorFn) (*ListJobRunsResponse, error)
 	ListJobBulksWithResponse(ctx context.Context, params *ListJobBulksParams, reqEditors ...RequestEditorFn) (*ListJobBulksResponse, error)
 	CreateJobBulkWithBodyWithResponse(ctx context.Context, params *CreateJobBulkParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateJobBulkResponse, error)
@@ -18007,6 +18230,88 @@ func ParseListJobDefinitionVersionsResponse(rsp *http.Response) (*ListJobDefinit
 // GET /api/v1/job-definitions/{definition}/versions
 func (c *ClientWithResponses) ListJobDefinitionVersionsWithResponse(ctx context.Context, definition JobDefinitionRef, reqEditors ...RequestEditorFn) (*ListJobDefinitionVersionsResponse, error) {
 	return decoded(ParseListJobDefinitionVersionsResponse)(c.ListJobDefinitionVersions(ctx, definition, reqEditors...))
+}
+
+type ListJobQueuesResponse struct {
+	Answer
+	JSON200                       *JobQueueList
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseListJobQueuesResponse(rsp *http.Response) (*ListJobQueuesResponse, error) {
+	var a ListJobQueuesResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// ListJobQueuesWithResponse List queues of job runs
+//
+// GET /api/v1/job-queues
+func (c *ClientWithResponses) ListJobQueuesWithResponse(ctx context.Context, params *ListJobQueuesParams, reqEditors ...RequestEditorFn) (*ListJobQueuesResponse, error) {
+	return decoded(ParseListJobQueuesResponse)(c.ListJobQueues(ctx, params, reqEditors...))
+}
+
+type GetJobQueueResponse struct {
+	Answer
+	JSON200                       *JobQueueFound
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseGetJobQueueResponse(rsp *http.Response) (*GetJobQueueResponse, error) {
+	var a GetJobQueueResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// GetJobQueueWithResponse Get a queue of job runs
+//
+// GET /api/v1/job-queues/{queue}
+func (c *ClientWithResponses) GetJobQueueWithResponse(ctx context.Context, queue JobQueueName, reqEditors ...RequestEditorFn) (*GetJobQueueResponse, error) {
+	return decoded(ParseGetJobQueueResponse)(c.GetJobQueue(ctx, queue, reqEditors...))
+}
+
+type HoldJobQueueResponse struct {
+	Answer
+	JSON200                       *JobQueueFound
+	ApplicationProblemJSON428     *PreconditionRequired
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseHoldJobQueueResponse(rsp *http.Response) (*HoldJobQueueResponse, error) {
+	var a HoldJobQueueResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) HoldJobQueueWithBodyWithResponse(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*HoldJobQueueResponse, error) {
+	return decoded(ParseHoldJobQueueResponse)(c.HoldJobQueueWithBody(ctx, queue, params, contentType, body, reqEditors...))
+}
+
+// HoldJobQueueWithResponse Hold a queue of job runs
+//
+// POST /api/v1/job-queues/{queue}/hold
+func (c *ClientWithResponses) HoldJobQueueWithResponse(ctx context.Context, queue JobQueueName, params *HoldJobQueueParams, body HoldJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*HoldJobQueueResponse, error) {
+	return decoded(ParseHoldJobQueueResponse)(c.HoldJobQueue(ctx, queue, params, body, reqEditors...))
+}
+
+type ReleaseJobQueueResponse struct {
+	Answer
+	JSON200                       *JobQueueFound
+	ApplicationProblemJSON428     *PreconditionRequired
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseReleaseJobQueueResponse(rsp *http.Response) (*ReleaseJobQueueResponse, error) {
+	var a ReleaseJobQueueResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{428, &a.ApplicationProblemJSON428}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ReleaseJobQueueWithBodyWithResponse(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReleaseJobQueueResponse, error) {
+	return decoded(ParseReleaseJobQueueResponse)(c.ReleaseJobQueueWithBody(ctx, queue, params, contentType, body, reqEditors...))
+}
+
+// ReleaseJobQueueWithResponse Release a queue of job runs
+//
+// POST /api/v1/job-queues/{queue}/release
+func (c *ClientWithResponses) ReleaseJobQueueWithResponse(ctx context.Context, queue JobQueueName, params *ReleaseJobQueueParams, body ReleaseJobQueueJSONRequestBody, reqEditors ...RequestEditorFn) (*ReleaseJobQueueResponse, error) {
+	return decoded(ParseReleaseJobQueueResponse)(c.ReleaseJobQueue(ctx, queue, params, body, reqEditors...))
 }
 
 type ListJobRunsResponse struct {

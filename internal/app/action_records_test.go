@@ -239,6 +239,8 @@ func (w *walker) jobs() {
 	w.do("replaceJobDefinition", `{"name":"report","type":"time","command_name":"report","schedule":{"type":"hourly_at_minute","value":"5"}}`, "report")
 	w.do("updateJobDefinition", `{"enabled":false,"default_args":{"n":1e2},"reason":"not this week"}`, "report")
 	w.do("updateJobDefinition", `{"enabled":true,"retry":{"max_attempts":2,"multiplier":1.50},"reason":"back"}`, "report")
+	w.do("holdJobQueue", why, "nightly")
+	w.do("releaseJobQueue", why, "nightly")
 	w.do("pauseJobDefinition", why, "report")
 	w.do("resumeJobDefinition", why, "report")
 	w.do("publishJobEvent", `{"event_type":"orders.created","payload":{}}`)

@@ -34,6 +34,9 @@ func (a *canaryNode) writeJobs() {
 		`{"name":"#-work","type":"manual","command_name":"#","queue":"#-work","dead_letter":true,"concurrency_policy":"allow"}`,
 	)
 	a.keeps("definition", canary+"-tick")
+	a.does("holdJobQueue", `{"reason":"#"}`, "queue:#-work")
+	a.does("releaseJobQueue", `{"reason":"#"}`, "queue:#-work")
+	a.keeps("queue", canary+"-work")
 	a.does("pauseJobDefinition", `{"reason":"#"}`)
 	a.does("resumeJobDefinition", `{"reason":"#"}`)
 	a.does("previewSchedule", `{"schedule":{"type":"hourly_at_minute","value":"0"}}`)

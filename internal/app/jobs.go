@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
 	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
+	"github.com/skald-saga/skald/internal/jobrun/queuedb"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
 	"github.com/skald-saga/skald/internal/jobrun/scheduler"
 	"github.com/skald-saga/skald/internal/ops/metrics"
@@ -34,6 +35,7 @@ type jobStores struct {
 	sagaBulks   *bulkdb.SagaBulks
 	certified   *certifydb.Certifications
 	workers     jobrun.Workers
+	queues      jobrun.Queues
 	fences      jobrun.Fences
 	elections   jobrun.Elections
 	settings    jobrun.SettingsStore
@@ -63,7 +65,7 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	kept := &jobStores{
 		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: bulkdb.NewRunBulks(db, runs),
 		sagaBulks: bulkdb.NewSagaBulks(db, sagas), certified: certifydb.New(db.DB),
-		workers: jobdb.NewWorkers(db.DB, settings.Current), fences: jobdb.NewFences(db.DB),
+		workers: jobdb.NewWorkers(db.DB, settings.Current), queues: queuedb.New(db), fences: jobdb.NewFences(db.DB),
 		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,
 		events: events, records: events, outbox: events,
@@ -204,6 +206,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		Bulks:       j.bulks,
 		Work:        j.work,
 		Workers:     j.workers,
+		Queues:      j.queues,
 		Fences:      j.fences,
 		Elections:   j.elections,
 		Settings:    j.settings,

@@ -20,6 +20,7 @@ type Jobs struct {
 	Events      jobrun.Events
 	Work        jobrun.Work
 	Workers     jobrun.Workers
+	Queues      jobrun.Queues
 	Fences      jobrun.Fences
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore

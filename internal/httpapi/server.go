@@ -135,7 +135,7 @@ func (s *server) assemble() {
 	if j := cfg.Jobs; j != nil {
 		s.jobs = &jobs{
 			Kit: s.kit, Definitions: j.Definitions, Runs: j.Runs, Bulks: j.Bulks, Events: j.Events, Elections: j.Elections,
-			Settings: j.Settings, Workers: j.Workers, StoreNow: j.Now, Offloaded: j.Offloaded, Sagas: of.Store,
+			Settings: j.Settings, Workers: j.Workers, Queues: j.Queues, StoreNow: j.Now, Offloaded: j.Offloaded, Sagas: of.Store,
 			RefuseTopic: j.RefuseTopic, ArgsAllow: j.ArgsAllow,
 		}
 		if q := cfg.DeadLetters; q != nil {

@@ -3,6 +3,7 @@ package jobrun
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,11 +25,12 @@ const (
 	ForEnd          Waiting = "end"          // its worker to finish it
 	ForConfirmation Waiting = "confirmation" // its silent worker to confirm it
 	ForCancel       Waiting = "cancel"       // its worker to stop it, as requested
+	ForQueue        Waiting = "queue"        // a person to release its queue
 )
 
 // Waitings lists all values of Waiting.
 var Waitings = []Waiting{ForNothing, ForSlot, ForBackoff, ForKey, ForLeader, ForWorker, ForTurn, ForStart, ForEnd,
-	ForConfirmation, ForCancel}
+	ForConfirmation, ForCancel, ForQueue}
 
 // Situation is a run with the context that Explain needs.
 type Situation struct {
@@ -40,6 +42,8 @@ type Situation struct {
 	// more.
 	Workers []WorkerProcess
 	Unknown bool
+	// Queue is the queue of a run that no worker has.
+	Queue RunQueue
 	// SagaSuspended reports that the run is a step of a suspended saga, and held.
 	SagaSuspended bool
 	// Settings determine the durations.
@@ -100,6 +104,14 @@ func (s *Situation) unassigned() Explanation {
 	case r.AvailableAt.After(s.Now):
 		return Explanation{ForSlot, fmt.Sprintf("It is due at %s.", stamp(r.AvailableAt)), &r.CreatedAt, &r.AvailableAt,
 			uuid.Nil}
+	case s.Queue.State == QueueHeld:
+		why := ""
+		if s.Queue.Reason != "" {
+			why = ": " + strings.TrimSuffix(s.Queue.Reason, ".")
+		}
+		return Explanation{WaitsFor: ForQueue, Since: s.Queue.Since, Summary: fmt.Sprintf("Its queue %q is held since %s by "+
+			"%s%s. It keeps its place, and is handed out after a person has released the queue.",
+			r.Queue, stamp(*s.Queue.Since), s.Queue.HeldBy, why)}
 	case s.Holder != nil && s.Holder.ID != r.ID:
 		return Explanation{ForKey, fmt.Sprintf("Run %s is %s and has its concurrency key %q; its policy is %s.",
 			s.Holder.ID, s.Holder.State, r.ConcurrencyKey, r.Concurrency), &r.AvailableAt, nil, s.Holder.ID}

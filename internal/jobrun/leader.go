@@ -87,6 +87,7 @@ type Failure struct {
 type Backlog struct {
 	Waiting   int // created ahead, or waiting for a key or a backoff
 	Claimable int
+	Held      int // claimable, but for their queue, which a person holds
 	Assigned  int
 	Running   int
 	Doubted   int // of Running

@@ -5,8 +5,8 @@
 //
 // Files, each on top of those before it: definition, machine, state, run, problems, settings,
 // admit, leader, published, worker, store, event, new, args, ends, backfill, check, sweep,
-// apply, audited, builtin, bulk, claim, damage, deliver, emit, explain, hints, logline,
-// outbox, plan, follow, program, records, history.
+// apply, audited, builtin, bulk, claim, damage, deliver, emit, queue, explain, hints,
+// logline, outbox, plan, follow, program, records, history.
 package jobrun
 
 import (

@@ -33,6 +33,7 @@ const (
 	JobScheduler  Kind = "job_scheduler" // subject: the node that leads
 	JobSettings   Kind = "job_settings"  // subject: the setting
 	JobFence      Kind = "job_fence"     // subject: the key
+	JobQueue      Kind = "job_queue"     // subject: the name
 
 	Workflow      Kind = "workflow"    // subject: the name
 	Participant   Kind = "participant" // subject: the name
@@ -50,7 +51,7 @@ const (
 // Kinds lists every kind.
 var Kinds = []Kind{
 	DeadLetter, DeadGroup, TopicPolicy, Redrive,
-	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence,
+	JobDefinition, JobRun, JobBackfill, JobBulk, JobWorker, JobScheduler, JobSettings, JobFence, JobQueue,
 	Workflow, Participant, Webhook, APIKey, Session, Retention, Schema, Erasure, SagaBulk, Certification, Saga,
 }
 

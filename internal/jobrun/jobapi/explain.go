@@ -64,6 +64,9 @@ func (s *Handlers) situation(ctx context.Context, tenant uuid.UUID, r jobrun.Run
 	if r.WorkerID != uuid.Nil && r.State != jobrun.Orphaned {
 		return x, nil
 	}
+	if x.Queue, err = s.Queues.Queue(ctx, tenant, r.Queue); err != nil {
+		return x, err
+	}
 	if r.SagaID != uuid.Nil {
 		switch of, err := s.Sagas.Get(ctx, tenant, r.SagaID); {
 		case err == nil:

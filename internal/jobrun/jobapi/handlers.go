@@ -3,7 +3,7 @@
 //
 // Files, each on top of those before it: convert, canceled, backfills, definitions_show,
 // definitions_dry, definitions, definitions_change, bulks, handlers, calendar, events, explain, logs, runs,
-// runs_list, scheduler, schedules.
+// runs_list, scheduler, schedules, queues.
 package jobapi
 
 import (
@@ -27,6 +27,7 @@ type Handlers struct {
 	Elections   jobrun.Elections
 	Settings    jobrun.SettingsStore
 	Workers     jobrun.Workers
+	Queues      jobrun.Queues
 	// StoreNow returns the time that decides which runs are due. It is the database's, because the
 	// clocks of nodes differ. Optional; default: the node's clock.
 	StoreNow func(context.Context) (time.Time, error)

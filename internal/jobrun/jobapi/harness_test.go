@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/queuedb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/apitest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -54,7 +55,8 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
 		Definitions: jobdb.NewDefinitions(base, settings.Current), Runs: runs, Elections: leader, Settings: settings,
-		Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: masses,
+		Workers: jobdb.NewWorkers(db, settings.Current), Queues: queuedb.New(base), Fences: jobdb.NewFences(db),
+		Bulks:  masses,
 		Events: jobdb.NewEvents(base, settings.Current),
 	}}
 	e.Edge = apitest.NewEdge(t, append([]func(*httpapi.Config){func(c *httpapi.Config) {

@@ -52,7 +52,7 @@ func (w *claimWorld) often(percent int) bool     { return w.rand.IntN(100) < per
 func (w *claimWorld) some(of ...string) []string { return of[:w.rand.IntN(len(of)+1)] }
 
 func (w *claimWorld) build() {
-	for _, table := range []string{"claims", "workers", "job_runs"} {
+	for _, table := range []string{"claims", "workers", "job_runs", "queues"} {
 		pgtest.Execute(w.t, w.j.DB.SQL(), `DELETE FROM jobs.`+table)
 	}
 	w.Now, w.Settings, w.Answered = pgtest.Now(), jobrun.NewSettings(1, nil), map[uuid.UUID][]string{}
@@ -76,6 +76,15 @@ func (w *claimWorld) build() {
 			lost_at = CASE WHEN $2::text = 'LOST' THEN now() END, detached_at = CASE WHEN $2::text = 'DETACHED' THEN now() END WHERE id = $1`,
 			p.ID, p.State, p.HeartbeatAt)
 		w.Workers = append(w.Workers, p)
+	}
+	w.Held = nil
+	for _, queue := range []string{"a", "b", "c"} {
+		state := jobrun.QueueOpen
+		if w.often(15) {
+			state, w.Held = jobrun.QueueHeld, append(w.Held, queue)
+		}
+		pgtest.Execute(w.t, w.j.DB.SQL(), `INSERT INTO jobs.queues (tenant_id, name, state, since, version)
+			VALUES ($1, $2, $3, now(), 1)`, w.j.Tenant, queue, state)
 	}
 	for range w.rand.IntN(14) {
 		w.addRun()

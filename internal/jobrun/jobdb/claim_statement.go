@@ -28,6 +28,12 @@ var claimable = `
 	          LIMIT 1) IS NULL)
 	 ORDER BY ` + claimOrder
 
+// isOpen is the condition that a queue is not held.
+func isOpen(queue string) string {
+	return `NOT EXISTS (SELECT FROM jobs.queues h
+	 WHERE h.tenant_id = @tenant AND h.name = ` + queue + ` AND h.state = 'HELD')`
+}
+
 // mayClaim is the condition that worker w may get runs (@fresh: the longest silence, in
 // microseconds).
 func mayClaim(id string) string {
@@ -68,7 +74,7 @@ var claimRuns = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
 	  FROM w
 	 CROSS JOIN unnest(w.queues) AS q (queue)
-	 WHERE w.room > 0 AND (@queues::text[] IS NULL OR q.queue = ANY (@queues::text[]))
+	 WHERE w.room > 0 AND (@queues::text[] IS NULL OR q.queue = ANY (@queues::text[])) AND `+isOpen("q.queue")+`
 ), front AS MATERIALIZED (
 	SELECT q.queue FROM q CROSS JOIN LATERAL (`+claimable+` LIMIT q.room) AS r
 	 WHERE (SELECT count(*) FROM q) > 1
@@ -162,7 +168,7 @@ var claimOfQueue = postgres.Named(claimEpoch+`, alone AS MATERIALIZED (
 		   AND @queue = ANY (w.queues) OFFSET 0) AS w
 	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND `+unanswered("c", "k.worker", "k.claim_id")+`
 ), q AS MATERIALIZED (
-	SELECT @queue AS queue, w.labels, w.commands FROM w WHERE w.room > 0 LIMIT 1
+	SELECT @queue AS queue, w.labels, w.commands FROM w WHERE w.room > 0 AND `+isOpen("@queue")+` LIMIT 1
 ), seats AS MATERIALIZED (
 	SELECT array_agg(w.id ORDER BY s.n, w.id) AS workers, count(*) AS n
 	  FROM q CROSS JOIN w CROSS JOIN LATERAL generate_series(1, w.room) AS s (n)

@@ -8,9 +8,9 @@
 // workers.go and offload.go (logs) are stores of their own.
 //
 // Files, each on top of those before it: tables, specs, runs, edges, columns, decisions, worker_calls, outbox,
-// published, claim_statement, definitions, emit, finish, follow, claim, log, read, builtin, changes, claim_queue,
-// definitions_delete, definitions_list, deliver, fences, heartbeat, history, insert, leader, letters, slots, list,
-// log_read, offload, operate, records, sealed, settings, start, workers.
+// published, claim_statement, definitions, emit, finish, follow, claim, log, read, builtin, changes,
+// claim_queue, definitions_delete, definitions_list, deliver, fences, heartbeat, history, insert, leader, letters,
+// slots, list, log_read, offload, operate, records, sealed, settings, start, workers.
 package jobdb
 
 import (

@@ -16,10 +16,17 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r
     AND r.concurrency_key IS NULL) LIMIT $1) AS w)
        + (SELECT count(*) FROM (SELECT 1 FROM jobs.job_runs r
          WHERE r.phase` + jobdb.Waits + ` AND r.concurrency_key IS NOT NULL AND r.admitted_at IS NULL LIMIT $1) AS w),
-       c.n, c.oldest, h.assigned, h.running, h.doubted
+       c.n, c.oldest, h.assigned, h.running, h.doubted,
+       (SELECT count(*) FROM (SELECT FROM jobs.queues q
+          JOIN jobs.job_runs r ON r.tenant_id = q.tenant_id AND r.queue = q.name
+         WHERE q.state = 'HELD' AND r.phase` + jobdb.Claimable + `
+           AND r.admitted_at IS NOT NULL AND NOT r.held LIMIT $1) AS k)
   FROM (SELECT count(*) AS n, min(x.available_at) AS oldest FROM (
 	SELECT r.available_at FROM jobs.job_runs r
-	  WHERE r.phase` + jobdb.Claimable + ` AND r.admitted_at IS NOT NULL AND NOT r.held LIMIT $1) AS x) AS c
+	  WHERE r.phase` + jobdb.Claimable + ` AND r.admitted_at IS NOT NULL AND NOT r.held
+	    AND NOT EXISTS (SELECT FROM jobs.queues q
+	          WHERE q.tenant_id = r.tenant_id AND q.name = r.queue AND q.state = 'HELD')
+	  LIMIT $1) AS x) AS c
  CROSS JOIN (SELECT count(*) FILTER (WHERE r.state` + jobdb.Is(jobrun.Assigned) + `) AS assigned,
    count(*) FILTER (WHERE r.state` + jobdb.Is(jobrun.Running) + `) AS running,
                     count(*) FILTER (WHERE r.continuation_state` + jobdb.Is(jobrun.Confirming) + `) AS doubted
@@ -33,7 +40,8 @@ func (st *Sweeps) Backlog(ctx context.Context) (b jobrun.Backlog, err error) {
 	}
 	err = postgres.EachRow(rows, func() error {
 		var oldest sql.NullTime
-		err := rows.Scan(&b.Waiting, &b.Claimable, &oldest, &b.Assigned, &b.Running, &b.Doubted)
+		err := rows.Scan(&b.Waiting, &b.Claimable, &oldest, &b.Assigned, &b.Running, &b.Doubted,
+			&b.Held)
 		b.Oldest = oldest.Time.UTC()
 		if !oldest.Valid {
 			b.Oldest = oldest.Time

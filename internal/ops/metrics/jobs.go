@@ -89,8 +89,8 @@ func (m *Metrics) InvariantsBroken(n int) { m.jobs.broken.Add(float64(n)) }
 
 // JobBacklog records how many runs have not ended, and the age of the oldest one.
 func (m *Metrics) JobBacklog(b jobrun.Backlog, now time.Time) {
-	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "assigned": b.Assigned,
-		"running": b.Running - b.Doubted, "confirming": b.Doubted} {
+	for state, n := range map[string]int{"waiting": b.Waiting, "claimable": b.Claimable, "held": b.Held,
+		"assigned": b.Assigned, "running": b.Running - b.Doubted, "confirming": b.Doubted} {
 		m.jobs.runs.WithLabelValues(state).Set(float64(n))
 	}
 	age := time.Duration(0)

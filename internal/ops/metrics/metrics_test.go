@@ -242,7 +242,7 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 
 	m.JobLeads(true, 7)
 	m.JobBacklog(
-		jobrun.Backlog{Waiting: 1, Claimable: 2, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon},
+		jobrun.Backlog{Waiting: 1, Claimable: 2, Held: 6, Assigned: 3, Running: 9, Doubted: 4, Oldest: noon},
 		noon.Add(time.Minute),
 	)
 	got = scrape(t, m)
@@ -252,8 +252,9 @@ func TestWhatIsGoneIsNotShownAnyMore(t *testing.T) {
 	})
 	want := map[string]float64{
 		"skald_job_leader": 1, "skald_job_leader_epoch": 7, "skald_job_runs_claimable_age_seconds": 60,
-		`skald_job_runs{state="waiting"}`: 1, `skald_job_runs{state="claimable"}`: 2, `skald_job_runs{state="assigned"}`: 3,
-		`skald_job_runs{state="running"}`: 5, `skald_job_runs{state="confirming"}`: 4, // who is in doubt runs, too
+		`skald_job_runs{state="waiting"}`: 1, `skald_job_runs{state="claimable"}`: 2, `skald_job_runs{state="held"}`: 6,
+		`skald_job_runs{state="assigned"}`: 3,
+		`skald_job_runs{state="running"}`:  5, `skald_job_runs{state="confirming"}`: 4, // who is in doubt runs, too
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("of the leader (-want +got):\n%s", diff)

@@ -28,6 +28,7 @@ const (
 	WebhookDisabled Kind = "webhook_disabled"
 	WebhookFailing  Kind = "webhook_failing"
 	ParticipantHeld Kind = "participant_held"
+	QueueHeld       Kind = "queue_held"
 	NoLeader        Kind = "no_leader"
 	SweepLate       Kind = "sweep_late"
 )
@@ -44,7 +45,7 @@ type Cause struct {
 	// Groups is how many groups of dead letters are merged; 0: at most one is concerned.
 	Groups int
 	Count  Count
-	Wait   Count // of a participant: the sagas that wait for it
+	Wait   Count // of a participant: the sagas that wait for it; of a queue: its runs
 	most   int   // letters of the group whose text it has, if several are merged
 	Since  time.Time
 }
@@ -73,7 +74,7 @@ const byPerson = "person"
 
 // Counted sets how many items were found; n above the limit means that there are more.
 func (c *Cause) Counted(n int) {
-	if c.Kind == ParticipantHeld {
+	if c.Kind == ParticipantHeld || c.Kind == QueueHeld {
 		c.Count, c.Wait = Count{N: 1}, CountOf(n)
 		return
 	}
@@ -155,6 +156,9 @@ func (c *Cause) Next() Step {
 		}
 		return Step{"getParticipant", principal.SagasRead}
 	}
+	if c.Kind == QueueHeld {
+		return Step{"releaseJobQueue", principal.JobsAdmin}
+	}
 	return Step{"getLeader", principal.JobsRead}
 }
 
@@ -216,6 +220,8 @@ func (c *Cause) Link() string {
 		return item("/webhooks")
 	case ParticipantHeld:
 		return item("/participants")
+	case QueueHeld:
+		return item("/job-queues")
 	}
 	return api + "/scheduler/leader"
 }

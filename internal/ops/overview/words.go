@@ -104,6 +104,15 @@ func (c *Cause) Summary() string {
 		return fmt.Sprintf("Deliveries to webhook %s fail", c.Name)
 	case ParticipantHeld:
 		return fmt.Sprintf("Participant %s is held: %s%s", c.Name, c.Text, c.waiting())
+	case QueueHeld:
+		why := ""
+		if c.Text != "" {
+			why = ": " + c.Text
+		}
+		if c.Wait == (Count{}) {
+			return fmt.Sprintf("Queue %s is held%s", c.Name, why)
+		}
+		return fmt.Sprintf("Queue %s is held%s; runs that wait: %s", c.Name, why, c.Wait.number())
 	case NoLeader:
 		return "No node leads the job runs"
 	}
@@ -161,6 +170,8 @@ func (c *Cause) Means() string {
 			return "Nothing is sent to it until a person releases it. What waits spends no attempts, but deadlines count."
 		}
 		return "Skald makes one waiting call from time to time, and lets the others through once one succeeds."
+	case QueueHeld:
+		return "Workers get no runs of it until a person releases it. Its runs keep their order."
 	case NoLeader:
 		return "No runs are created for slots, and lost runs are not detected. Start a node with the role scheduler."
 	}

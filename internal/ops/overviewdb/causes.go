@@ -158,6 +158,7 @@ const waitingRuns = `waiting AS MATERIALIZED (
 	           AND r.scheduled_for < statement_timestamp() - interval '1 minute'
 	         ORDER BY r.scheduled_for, r.id LIMIT %[1]d) AS r
 	 WHERE r.due < statement_timestamp() - interval '1 minute'
+	   AND NOT EXISTS (SELECT FROM jobs.queues q WHERE q.tenant_id = @tenant AND q.name = r.queue AND q.state = 'HELD')
 )`
 
 var runCauses = causes(`
@@ -216,6 +217,26 @@ WITH held AS MATERIALIZED (
 	       h.name AS id,
 	       (SELECT count(*) FROM (SELECT FROM saga.parked w
 	         WHERE w.tenant_id = @tenant AND w.participant = h.name AND w.granted_at IS NULL LIMIT %[1]d) AS few) AS n,
+	       h.since
+	  FROM held h
+)`)
+
+// queueCauses: queues that people hold, those first that have been held longest. n are the runs that wait.
+var queueCauses = causes(`
+WITH held AS MATERIALIZED (
+	SELECT q.name, q.reason, q.since FROM jobs.queues q
+	 WHERE q.tenant_id = @tenant AND q.state = 'HELD' ORDER BY q.since, q.name LIMIT %[2]d
+), causes AS (
+	SELECT 'queue_held' AS kind,
+	       h.name,
+	       '' AS step,
+	       '' AS code,
+	       '' AS why,
+	       left(h.reason, 200) AS text,
+	       h.name AS id,
+	       (SELECT count(*) FROM (SELECT FROM jobs.job_runs r
+	         WHERE r.tenant_id = @tenant AND r.queue = h.name AND r.phase` + jobdb.Claimable + `
+	           AND r.admitted_at IS NOT NULL AND NOT r.held LIMIT %[1]d) AS few) AS n,
 	       h.since
 	  FROM held h
 )`)

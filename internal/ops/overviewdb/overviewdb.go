@@ -40,7 +40,7 @@ func (st *Store) Overview(ctx context.Context, tenant uuid.UUID) (o overview.Ove
 	var definitions int
 	err = st.db.InTenant(ctx, tenant, func(tx *sqlx.Tx) error {
 		for _, part := range [][]*postgres.Statement{{sagaCauses, participantCauses}, {groupCauses, redriveCauses},
-			{runCauses, workerCauses}, {webhookCauses}} {
+			{runCauses, queueCauses, workerCauses}, {webhookCauses}} {
 			for _, s := range part {
 				found, err := causeTable.All(tx.QueryContext(ctx, s.Text, s.Args(postgres.Values{tenant})...))
 				if err != nil {

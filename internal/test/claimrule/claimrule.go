@@ -40,6 +40,7 @@ type Pool struct {
 	Settings jobrun.Settings
 	Workers  []jobrun.WorkerProcess
 	Runs     []Pooled
+	Held     []string // queues that a person holds
 	// Answered are the claims that were answered before, by worker.
 	Answered map[uuid.UUID][]string
 }
@@ -53,6 +54,7 @@ type Pooled struct {
 // claimable reports whether r may be given to anybody.
 func (p *Pool) claimable(r *Pooled) bool {
 	return jobrun.CanMove(r.State, jobrun.Assigned, jobrun.Worker) && r.AdmittedAt != nil && !r.Held &&
+		!slices.Contains(p.Held, r.Queue) &&
 		r.CancelRequestedAt == nil && p.keyIsFree(&r.Run)
 }
 

@@ -62,6 +62,8 @@ var rules = []Mutant{
 		Old: "		call, hide = filled, of\n", New: "		*call, hide = *filled, of\n"},
 	{Rows: "I25", File: "internal/saga/parked.go",
 		Old: "d.Park = e.Participant", New: "d.Park = \"\""},
+	{Rows: "I25a", File: "internal/jobrun/jobdb/claim_statement.go",
+		Old: "AND h.name = ` + queue + ` AND h.state = 'HELD')`", New: "AND h.name = ` + queue + ` AND h.state = 'OPEN')`"},
 	{Rows: "beyond 1", File: "internal/saga/stopped.go",
 		Old: "	p.MaxAttempts = math.MaxInt\n", New: "	_ = math.MaxInt\n"},
 	{Rows: "beyond 2", File: "internal/saga/workflow/definition.go",

@@ -1,7 +1,7 @@
 // Package jobpages has the pages of jobs: definitions, the calendar, runs with their logs, workers.
 //
 // Files, each on top of those before it: runrow, words, bars, definitions, definition,
-// definition_form, definition_actions, runs, bulks, gantt, named, run_actions, workers,
+// definition_form, definition_actions, runs, bulks, gantt, named, run_actions, workers, queue,
 // backfills, calendar, events, pages, run, selected, takers, worker_actions.
 package jobpages
 
@@ -46,6 +46,9 @@ func Register(k *web.Kit) error {
 	k.Page("GET /ui/workers", p.workers)
 	k.Page("GET /ui/workers/{worker}", p.worker)
 	k.Action("/ui/workers/{worker}/actions/{action}", p.workerAction)
+	k.Page("GET /ui/queues/{queue}", p.queue)
+	k.Action("/ui/queues/{queue}/hold", p.holdQueue)
+	k.Action("/ui/queues/{queue}/release", p.releaseQueue)
 	k.Action("/ui/scheduler/step-down", p.stepDown)
 	return k.Templates(templates)
 }

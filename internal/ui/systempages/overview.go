@@ -168,6 +168,7 @@ var signs = map[client.OverviewCauseKind]web.Badge{
 	client.OverviewCauseKindWebhookDisabled:    {Shape: "■", Word: "disabled", Tone: "bad"},
 	client.OverviewCauseKindWebhookFailing:     {Shape: "▲", Word: "failing", Tone: "undo"},
 	client.OverviewCauseKindParticipantHeld:    {Shape: "■", Word: "held", Tone: "bad"},
+	client.OverviewCauseKindQueueHeld:          {Shape: "■", Word: "held", Tone: "run"},
 	client.OverviewCauseKindNoLeader:           {Shape: "■", Word: "no leader", Tone: "bad"},
 	client.OverviewCauseKindSweepLate:          {Shape: "◷", Word: "late", Tone: "bad"},
 }
@@ -180,6 +181,7 @@ var steps = map[string]string{
 	"rerunJobRun": "Run again", "detachWorker": "Open worker", "enableWebhook": "Open webhook",
 	"testWebhook": "Open webhook", "getLeader": "See leader",
 	"getParticipant": "Open participant", "releaseParticipant": "Open participant",
+	"releaseJobQueue": "Open queue",
 }
 
 // bulkSteps are the operations that help with one saga, as bulk actions.
@@ -229,7 +231,7 @@ var pagesOf = []struct{ api, ui string }{
 	{"/api/v1/sagas/bulk/", "/ui/sagas/bulk/"}, {"/api/v1/sagas", "/ui/sagas"}, {"/api/v1/workflows", "/ui/workflows"},
 	{"/api/v1/participants", "/ui/participants"},
 	{"/api/v1/job-runs/bulk", "/ui/run-bulks"}, {"/api/v1/job-runs", "/ui/runs"}, {"/api/v1/workers", "/ui/workers"},
-	{"/api/v1/job-definitions", "/ui/jobs"}, {"/api/v1/webhooks", "/ui/webhooks"},
+	{"/api/v1/job-queues", "/ui/queues"}, {"/api/v1/job-definitions", "/ui/jobs"}, {"/api/v1/webhooks", "/ui/webhooks"},
 	{"/api/v1/dlq/groups/", "/ui/dlq/groups/"}, {"/api/v1/dlq/groups", "/ui/dlq"},
 	{"/api/v1/dlq/redrives", "/ui/redrives"},
 	{"/api/v1/dlq/messages", "/ui/dlq/letters"}, {"/api/v1/dlq/archive/", "/ui/dlq/letters/"},

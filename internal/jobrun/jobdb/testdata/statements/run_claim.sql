@@ -18,7 +18,7 @@ WITH e AS MATERIALIZED (
 	SELECT DISTINCT q.queue, w.labels, w.commands, w.room
 	  FROM w
 	 CROSS JOIN unnest(w.queues) AS q (queue)
-	 WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[]))
+	 WHERE w.room > 0 AND ($4::text[] IS NULL OR q.queue = ANY ($4::text[])) AND NOT EXISTS (SELECT FROM jobs.queues h WHERE h.tenant_id = $1 AND h.name = q.queue AND h.state = 'HELD')
 ), front AS MATERIALIZED (
 	SELECT q.queue FROM q CROSS JOIN LATERAL (
 	SELECT r.id, r.priority, r.scheduled_for, r.concurrency_key

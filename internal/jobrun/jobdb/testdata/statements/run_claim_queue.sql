@@ -19,7 +19,7 @@ WITH e AS MATERIALIZED (
 	 WHERE EXISTS (SELECT FROM e) AND (SELECT count(*) FROM alone) > 0 AND NOT EXISTS (SELECT FROM jobs.claims c
 	                     WHERE c.worker_id = k.worker AND c.claim_id = k.claim_id)
 ), q AS MATERIALIZED (
-	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 LIMIT 1
+	SELECT $5 AS queue, w.labels, w.commands FROM w WHERE w.room > 0 AND NOT EXISTS (SELECT FROM jobs.queues h WHERE h.tenant_id = $1 AND h.name = $5 AND h.state = 'HELD') LIMIT 1
 ), seats AS MATERIALIZED (
 	SELECT array_agg(w.id ORDER BY s.n, w.id) AS workers, count(*) AS n
 	  FROM q CROSS JOIN w CROSS JOIN LATERAL generate_series(1, w.room) AS s (n)

@@ -1,0 +1,88 @@
+package jobpages
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// queuePage is a queue of job runs.
+type queuePage struct {
+	*client.JobQueue
+	Actions []web.Button
+	Now     time.Time
+}
+
+func (p *pages) gotQueue(v *web.Visit) (*client.JobQueue, string, error) {
+	res, err := p.kit.Client.GetJobQueueWithResponse(v.Context(), v.PathValue("queue"))
+	if err != nil {
+		return nil, "", err
+	}
+	q, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	return q, res.HTTPResponse.Header.Get("ETag"), err
+}
+
+const (
+	meansHoldQueue    = "Workers get no more runs of it. Those that wait keep their order; those that workers have go on."
+	meansReleaseQueue = "Its runs are handed out again, in their order."
+)
+
+func queuePath(name string) string { return "/ui/queues/" + url.PathEscape(name) }
+
+func (p *pages) queue(v *web.Visit) (*web.Page, error) {
+	q, _, err := p.gotQueue(v)
+	if err != nil {
+		return nil, err
+	}
+	d := &queuePage{JobQueue: q, Now: v.Now}
+	if !p.kit.ReadOnly {
+		d.Actions = []web.Button{v.Button("Hold", queuePath(q.Name)+"/hold", "jobs:admin", meansHoldQueue, web.Safe)}
+		if q.State == client.JobQueueStateHELD {
+			d.Actions = []web.Button{
+				v.Button("Release", queuePath(q.Name)+"/release", "jobs:admin", meansReleaseQueue, web.Safe),
+			}
+		}
+	}
+	return &web.Page{Template: "queue", Title: "Queue " + q.Name, Nav: "Workers", Refresh: 5, Data: d}, nil
+}
+
+// onQueue is the form of an action on the queue of the URL.
+func (p *pages) onQueue(v *web.Visit, label, means string) (*web.Action, *client.JobQueue, error) {
+	q, etag, err := p.gotQueue(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	at := queuePath(q.Name)
+	return &web.Action{
+		Label: label, Title: label + " queue " + q.Name, Nav: "Workers", Back: web.Link{Name: q.Name, URL: at},
+		Needs: "jobs:admin", Means: means, ETag: etag, Subject: q.Name, State: string(q.State),
+		DryRun: web.DryRunInQuery, Done: func([]byte) string { return at },
+	}, q, nil
+}
+
+func (p *pages) holdQueue(v *web.Visit) (*web.Action, error) {
+	a, q, err := p.onQueue(v, "Hold", meansHoldQueue)
+	if err != nil {
+		return nil, err
+	}
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.HoldJobQueueWithBody(ctx, q.Name, &client.HoldJobQueueParams{}, web.JSON, body, edit)
+	}
+	return a, nil
+}
+
+func (p *pages) releaseQueue(v *web.Visit) (*web.Action, error) {
+	a, q, err := p.onQueue(v, "Release", meansReleaseQueue)
+	if err != nil {
+		return nil, err
+	}
+	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
+		return p.kit.Client.ReleaseJobQueueWithBody(ctx, q.Name, &client.ReleaseJobQueueParams{}, web.JSON, body, edit)
+	}
+	return a, nil
+}
