@@ -165,9 +165,11 @@ examples: postgres ## record the examples of the contract again, from the answer
 	rm -rf .skald/examples && mkdir -p .skald/examples
 	for run in 1 2; do \
 		SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES) || exit; \
-		SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run 'WhatActionsOnASaga|AnswersThatNoOther' ./internal/test/uitest || exit; done
+		SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES_ELSEWHERE) || exit; done
 	SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/published
 
+# The tests of other packages that examples are from.
+EXAMPLES_ELSEWHERE = -run 'WhatActionsOnASaga|AnswersThatNoOther|ThePageSaysWhetherTheParticipant' ./internal/test/uitest ./internal/ui/sagapages
 EXAMPLES = $$($(GO) list ./internal/... | grep -E '/(httpapi|[a-z]+api)$$')
 
 verify-generated: ## fail if the code in api/ is not what openapi.yaml generates, and generate it

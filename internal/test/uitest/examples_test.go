@@ -126,6 +126,11 @@ func TestAnswersThatNoOtherTestOfTheAPIGets(t *testing.T) {
 	hook := "/webhooks/" + idOf(s.Must(t, "POST", "/webhooks", object{"url": "https://127.0.0.1/hook",
 		"event_types": []string{"saga.completed"}}))
 	s.dry(hook+"/test", nil)
+	s.dry("/webhooks", object{"url": "https://127.0.0.1/hook", "event_types": []string{"saga.completed"}})
+	sent := idOf(s.Must(t, "POST", hook+"/test", nil))
+	s.dry(hook+"/deliveries/"+sent+"/redeliver", nil)
+	s.dry(hook+"/redeliver", object{"since": at(-24)})
+	s.dry("/api-keys", object{"name": "reports", "role": "auditor"})
 	s.call("DELETE", hook+"?dry_run=true", nil)
 
 	s.Must(t, "POST", "/workflows", object{"name": "greet", "steps": []object{{
@@ -152,7 +157,10 @@ func TestAnswersThatNoOtherTestOfTheAPIGets(t *testing.T) {
 		s.dry(at+"/resume", object{"reason": "three are right"})
 		s.dry(at+"/cancel", object{"reason": "two were meant"})
 	}
-	s.call("GET", "/sessions/current", nil, "Cookie", signedIn(t, s.Server))
+	browser := signedIn(t, s.Server)
+	s.call("GET", "/sessions/current", nil, "Cookie", browser)
+	sessions := s.Must(t, "GET", "/sessions", nil)["sessions"].([]any)
+	s.call("DELETE", fmt.Sprint("/sessions/", sessions[0].(object)["id"], "?dry_run=true"), nil)
 }
 
 // signedIn returns the cookie of a browser that signed in with the server's key.
