@@ -10,7 +10,8 @@
 // call is the most expensive thing Skald does: with net/http a saga costs the server a
 // quarter more (decision 0012). Answers are still parsed by net/http.
 //
-// Files, each on top of those before it: conn, text, outcome, target, idle, secrets, participant, request, rules, written.
+// Files, each on top of those before it: conn, text, outcome, target, idle, secrets, participant, request,
+// rules, written.
 package participant
 
 import (
