@@ -4485,7 +4485,12 @@ type JobQueue struct {
 
 	// HeldBy Who holds it; absent if it is not held.
 	HeldBy *string `json:"held_by,omitempty"`
-	Name   string  `json:"name"`
+
+	// HeldByName What the identity provider called this person at that time (`auth.jwt_name_claim`).
+	// Absent if it was no person signed in there, or the token had no name. It decides
+	// nothing: filters and permissions go by the subject beside it.
+	HeldByName *ActorName `json:"held_by_name,omitempty"`
+	Name       string     `json:"name"`
 
 	// Reason Why it is held, as the person who holds it has written.
 	Reason *string `json:"reason,omitempty"`

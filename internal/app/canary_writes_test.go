@@ -215,7 +215,7 @@ func (a *canaryNode) writeSagas() {
 	a.does("retrySaga", `{"reason":"#","requested_by":"#","from_step":"#-two","input_patch":{"#":"#"}}`, stranded())
 	a.does("createSagaBulk", `{"action":"retry","filter":{"workflow_name":"#-waits","correlation_id":"#",
 		"initiated_by":"#","assignee":"#","trace_id":"#","business_key":"#","error_code":"#","step":"#","metadata":"{\"#\":\"#\"}",
-		"business_key_prefix":"#","correlation_id_prefix":"#"},"reason":"#"}`)
+		"business_key_prefix":"#","correlation_id_prefix":"#","waits_for":"#"},"reason":"#"}`)
 	slow := a.does("createSagaBulk", `{"action":"suspend","ids":["`+uuid.NewString()+`","`+uuid.NewString()+`"],
 		"rate_per_second":0.01,"reason":"#"}`)
 	a.keeps("saga_bulk_id", field(slow, "id"))

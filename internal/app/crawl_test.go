@@ -52,7 +52,7 @@ var wildcards = map[string]string{
 	"saga": "saga_id", "workflow": "name", "letter": "message_id", "fingerprint": "fingerprint", "topic": "topic",
 	"redrive": "redrive_id", "definition": "definition", "backfill": "backfill_id", "run": "run_id", "bulk": "bulk_id",
 	"worker": "worker_id", "webhook": "webhook_id", "delivery": "delivery_id", "key": "key_id", "session": "session_id",
-	"certification": "certification_id", "participant": "participant",
+	"certification": "certification_id", "participant": "participant", "queue": "queue",
 }
 
 var wildcard = regexp.MustCompile(`\{(\w+)\}`)

@@ -19,10 +19,13 @@ import (
 // addSecrets adds the secrets that participants may get, and reads them if this node makes calls. One that cannot be
 // read is logged, and keeps no node from starting (decision 0149).
 func (n *node) addSecrets(ctx context.Context) (err error) {
+	reads := n.cfg.Has(config.RoleEngine)
 	if len(n.cfg.ParticipantSecrets) == 0 {
+		if reads { // the series of an alert exists from the start
+			n.metrics.WatchSecrets(nil, func() int { return 0 })
+		}
 		return nil
 	}
-	reads := n.cfg.Has(config.RoleEngine)
 	cfg := keeper.Config{MaxAge: n.cfg.Participants.SecretMaxAge, Log: n.opt.Log}
 	var bindings []registry.Binding
 	var owners, names []string // of each source, and each once

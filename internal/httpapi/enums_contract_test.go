@@ -22,6 +22,7 @@ var (
 // otherStyles are the lists of the contract that do not follow decision 0133, and why. A list is named as the schema,
 // parameter or member that has it, after the schema around it.
 var otherStyles = map[string]string{
+	"ParticipantSecretSource":      "as the configuration spells it",
 	"StepAction":                   "stored by the saga's step logs as their seed spells it",
 	"SagaState":                    "the names of the saga model's states",
 	"RetryClass":                   "workflow definitions choose from it",

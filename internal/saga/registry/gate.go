@@ -74,11 +74,13 @@ func (d *Decision) Verb(before State) string {
 const VerbHeld = "held"
 
 // Limits of a wave: waves are at least shortestWave apart, one makes up for at most mostLate that no
-// node has looked, and an open participant's leftovers are let through in parts.
+// node has looked, and an open participant's leftovers are let through in parts. A gate opens when nothing has
+// waited for settles after a wave: a webhook has one delivery waiting, and comes back with the next.
 const (
 	shortestWave = 200 * time.Millisecond
 	mostLate     = 1500 * time.Millisecond
 	leftovers    = 1000
+	settles      = time.Second
 	fastest      = 1e6 // calls per second, to which a rate grows
 )
 
@@ -128,6 +130,8 @@ func (g Gate) whileReleasing(o *Outage, seen Seen, now time.Time) Decision {
 		return changed(g.paused(seen.Pause, now))
 	case wave.Broken(seen.Let, seen.LetFailed):
 		return changed(g.broken(o, seen.Let, seen.LetFailed, "while it was released", now))
+	case !seen.Waiting && now.Sub(waved) < settles:
+		return Decision{Gate: g}
 	case !seen.Waiting, seen.WaitsSince.After(waved):
 		// The last wave left none waiting. Those that have come since are leftovers: of a participant that is
 		// called all the time there are always some.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -29,6 +31,8 @@ func (w *world) checkTrail(ctx context.Context, v *verdict) error {
 		}
 		last, known := at[id]
 		switch {
+		case id == uuid.Nil.String(): // what happened to participants
+			continue
 		case v.sagas[id] == nil:
 			w.add("I10", id, "", "has an event %s, and does not exist", event)
 		case !known && (event != string(saga.SagaStarted) || from != saga.NoState || to != saga.Pending):
