@@ -282,7 +282,7 @@ func TestTargets(t *testing.T) {
 		{"http://h/${payload.uni}", "http://h/%E4%BA%88%E7%B4%84", ""},
 		{"http://h/a?x=${payload.empty}", "http://h/a?x=", ""},
 		{"http://h/a/${payload.empty}", "", "empty"},
-		{"http://h/a/${payload.dots}/b", "", ". or .."},
+		{"http://h/a/${payload.dots}/b", "", `"." or ".."`},
 		{"http://h/a/${payload.none}", "", "only a string"},
 		{"http://h/a/${payload.list}", "", "only a string"},
 		{"http://h/a/${payload.absent}", "", "missing"},

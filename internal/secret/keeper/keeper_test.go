@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,8 +27,24 @@ type world struct {
 	t     *testing.T
 	file  string
 	vault *vaulttest.Vault
-	log   bytes.Buffer
-	bad   []int
+
+	mu  sync.Mutex // of what the rounds write
+	log bytes.Buffer
+	bad []int
+}
+
+// Write implements io.Writer, for the log.
+func (w *world) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.log.Write(p)
+}
+
+// seen returns how many readings failed, and what was logged.
+func (w *world) seen() (failures int, log string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.bad), w.log.String()
 }
 
 func newWorld(t *testing.T, dir string) *world {
@@ -44,9 +61,11 @@ func newWorld(t *testing.T, dir string) *world {
 			{Label: "card.key", File: w.file}, {Label: "card.token", Path: path, Key: "token"},
 			{Label: "card.other", Path: path, Key: "other"},
 		},
-		Vault: from.Read, MaxAge: time.Hour, Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Vault: from.Read, MaxAge: time.Hour, Log: slog.New(slog.NewTextHandler(w, nil)),
 		Observe: func(i int, err error) {
 			if err != nil {
+				w.mu.Lock()
+				defer w.mu.Unlock()
 				w.bad = append(w.bad, i)
 			}
 		},
@@ -107,8 +126,8 @@ func TestARotationNeedsNoRestart(t *testing.T) {
 		}
 		stop()
 		synctest.Wait()
-		if strings.Contains(w.log.String(), "value") {
-			t.Errorf("the log has a value: %s", w.log.String())
+		if _, log := w.seen(); strings.Contains(log, "value") {
+			t.Errorf("the log has a value: %s", log)
 		}
 	})
 }
@@ -135,8 +154,9 @@ func TestASecretThatCanNoLongerBeRead(t *testing.T) {
 				t.Errorf("source %d: %+v", i, s)
 			}
 		}
-		if w.Unreadable() != 3 || len(w.bad) < 3 || strings.Count(w.log.String(), "msg=\"a secret of a participant cannot be read") > 3*6 {
-			t.Errorf("%d unreadable, %d failures, log %s", w.Unreadable(), len(w.bad), w.log.String())
+		failures, log := w.seen()
+		if w.Unreadable() != 3 || failures < 3 || strings.Count(log, "msg=\"a secret of a participant cannot be read") > 3*6 {
+			t.Errorf("%d unreadable, %d failures, log %s", w.Unreadable(), failures, log)
 		}
 		time.Sleep(11 * time.Minute)
 		w.wants(0, "", "was last read at ")
