@@ -49,7 +49,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 		w.Must(t, "PUT", "/participants/"+name, object{"base_url": w.Participant + "/" + name})
 	}
 	w.Must(t, "POST", "/participants/held/hold", object{})
-	w.Must(t, "POST", "/job-queues/held/hold", object{})
+	w.Must(t, "POST", "/job-queues/stopped/hold", object{})
 	w.Call(t, "POST", "/workflows", object{"name": "dry", "steps": []object{{
 		"name": "a", "action": object{"http": object{"url": w.Participant + "/ok"}}, "compensation": "none",
 	}}})
@@ -192,7 +192,7 @@ func TestADryRunOfOneThing(t *testing.T) {
 		{"revokeAPIKey", "revoke", deputy, object{"reason": "r"}, "active true false"},
 		{"deleteSession", "DELETE/" + session + "?", "/sessions", object{}, "place live -"},
 		{"holdJobQueue", "hold", "/job-queues/open", object{}, "state OPEN HELD"},
-		{"releaseJobQueue", "release", "/job-queues/held", object{}, "state HELD OPEN"},
+		{"releaseJobQueue", "release", "/job-queues/stopped", object{}, "state HELD OPEN"},
 		{"updateSaga", "PATCH", noted, object{"note": "text"}, "note - text"},
 		{"restoreSaga", "restore", ended, object{"reason": "r"}, "place archive live"},
 		{"cancelJobRun", "cancel", run, object{}, "state PENDING CANCELED"},

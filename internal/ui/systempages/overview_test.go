@@ -91,7 +91,7 @@ func TestTheOverviewNamesCauses(t *testing.T) {
 	for q, want := range map[string]string{
 		saga: `href="/ui/sagas/` + saga, s.URL + "/api/v1/sagas/" + saga + "/events?order=asc": `href="/ui/sagas/` + saga,
 		"/ui/dlq/letters/" + id: `href="/ui/dlq/letters/` + id, "register": `href="/ui/register-workflow"`,
-		hostile: `href="/ui/sagas/` + saga, "nothing like it": "Nothing equals or begins with this", "": `href="/ui/workers"`,
+		hostile: `href="/ui/sagas/` + saga, "nothing like it": "Nothing matches this", "": `href="/ui/workers"`,
 		strings.Repeat("a", 256): "REQ_INVALID_PARAMETER", "publish": `href="/ui/jobs/events/publish"`,
 		s.URL + "/api/v1/job-runs/" + run + "/logs?format=text": `href="/ui/runs/` + run + `"><`,
 		s.URL + "/skald/api/v1/sagas?status=failed":             `href="/ui/sagas?status=failed"`,
