@@ -1,5 +1,6 @@
 #!/bin/sh
 # Builds the program of the previous version, the commit in internal/test/chaos/testdata/previous, and prints its path.
+# Exit code 3: there is no history here, as in a shallow clone.
 set -eu
 cd "$(dirname "$0")/.."
 commit=$(cat internal/test/chaos/testdata/previous)
@@ -7,6 +8,7 @@ dir=$(pwd)/.skald/previous
 if [ ! -x "$dir/$commit" ]; then
 	git cat-file -e "$commit^{commit}" 2>/dev/null || {
 		echo "this clone does not have the commit $commit of the previous version: git fetch --unshallow" >&2
+		[ "$(git rev-parse --is-shallow-repository 2>/dev/null || echo true)" = false ] || exit 3 # nothing is wrong
 		exit 1
 	}
 	source=$(mktemp -d)
