@@ -89,7 +89,7 @@ var HotSagaStatements = map[string]string{
 	"saga_commit_onward": commitOnward.Text, "saga_commit_driven": commitDriven.Text,
 	"saga_claim": claimSagas,
 	"saga_load":  loadSagas, "saga_load_logs": loadLogs, "saga_get": getSaga, "saga_logs": stepLogs,
-	"saga_restored": insertOne.Text,
+	"saga_restored": insertBatch.Text,
 }
 
 // ReadEachThatWaits makes lists look up each saga, however few wait for a participant.
