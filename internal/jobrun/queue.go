@@ -30,11 +30,11 @@ type RunQueue struct {
 	State    QueueState
 	Since    *time.Time // nil: it was never held
 	Reason   string
-	HeldBy   string
-	Version  int64 // 0: it was never held
+	HeldBy   string // the subject of the person who holds it; "": it is not held
+	Version  int64  // 0: it was never held
 }
 
-// Hold returns the queue held by a person, as its next version; changed is false if it is held by the
+// Hold returns the queue held by a person, named by the subject, as its next version; changed is false if it is held by the
 // same person for the same reason.
 func (q RunQueue) Hold(by, reason string, now time.Time) (after RunQueue, changed bool) {
 	by = cmp.Or(by, "a person")

@@ -54,12 +54,7 @@ func (s *Handlers) GetJobQueue(ctx context.Context, in api.GetJobQueueRequestObj
 
 // HoldJobQueue holds a queue until a person releases it.
 func (s *Handlers) HoldJobQueue(ctx context.Context, in api.HoldJobQueueRequestObject) (api.Response, error) {
-	reason := reasonOf(in.Body)
-	req := httpkit.RequestOf(ctx)
-	by := req.Principal
-	if req.Who.Name != "" {
-		by = req.Who.Name
-	}
+	by, reason := httpkit.RequestOf(ctx).Principal, reasonOf(in.Body)
 	return s.changeQueue(ctx, in.Queue, in.Params.IfMatch, "hold", reason,
 		func(q jobrun.RunQueue) (jobrun.RunQueue, bool) { return q.Hold(by, reason, s.Now()) })
 }
@@ -92,19 +87,16 @@ func (s *Handlers) changeQueue(
 		after, changed := decide(q)
 		if httpkit.DryRun(ctx) {
 			after.Version = q.Version
-			changes, err := httpkit.Differences(toAPIQueue(&q), toAPIQueue(&after))
-			if err != nil {
-				return nil, err
-			}
-			return queueAnswer(&after, changes), nil
+			return httpkit.Would(queueAnswer(&q), toAPIQueue(&after),
+				func(q *api.JobQueue) **api.PlannedChanges { return &q.Changes })
 		}
 		if !changed {
-			return queueAnswer(&q, nil), nil
+			return queueAnswer(&q), nil
 		}
 		by := s.Did(ctx, s.Now(), operator.JobQueue, name, verb, reason, nil).From(q.Audited(), after.Audited())
 		switch err := s.Queues.PutQueue(ctx, after, by); {
 		case err == nil:
-			return queueAnswer(&after, nil), nil
+			return queueAnswer(&after), nil
 		case !fault.IsCode(err, jobrun.CodeStale):
 			return nil, err
 		}
@@ -112,10 +104,8 @@ func (s *Handlers) changeQueue(
 	return nil, httpkit.KeepsChanging("queue")
 }
 
-func queueAnswer(q *jobrun.RunQueue, changes *api.PlannedChanges) httpkit.Answer {
-	out := toAPIQueue(q)
-	out.Changes = changes
-	return httpkit.Answer{Status: http.StatusOK, Body: out, ETag: httpkit.ETagOf(q.Version)}
+func queueAnswer(q *jobrun.RunQueue) httpkit.Answer {
+	return httpkit.Answer{Status: http.StatusOK, Body: toAPIQueue(q), ETag: httpkit.ETagOf(q.Version)}
 }
 
 func toAPIQueue(q *jobrun.RunQueue) api.JobQueue {
