@@ -5,7 +5,7 @@
 //	go run ./examples/payments
 //	curl 127.0.0.1:9002/plain/charges?order=7   # what was charged for order 7
 //
-// As in the sandboxes of real banks, the amount chooses what goes wrong, by its last two digits: see amounts.
+// As in the sandboxes of real banks, the amount chooses what goes wrong, by its last two digits: see bank.go.
 package main
 
 import (

@@ -58,14 +58,14 @@ func (s *Handlers) CreateAPIKey(ctx context.Context, in api.CreateAPIKeyRequestO
 
 // wouldIssue answers a dry run with a new key: its changes are what differs from one of which nothing is given.
 func wouldIssue(key *access.Key) (api.Response, error) {
-	none, out := toAPIKey(key, key.CreatedAt), toAPIKey(key, key.CreatedAt)
+	none := toAPIKey(key, key.CreatedAt)
 	none.Name, none.Role, none.AnyTenant, none.Active = "", "", false, false
 	none.TenantID, none.TenantRegion, none.TenantMajor, none.TenantMinor = nil, nil, nil, nil
 	none.ExpiresAt, none.Queues = nil, nil
-	var err error
-	out.Changes, err = httpkit.Differences(none, out)
-	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
+	return httpkit.Would(httpkit.Answer{Status: http.StatusOK, Body: none}, toAPIKey(key, key.CreatedAt), changesOfKey)
 }
+
+func changesOfKey(k *api.APIKey) **api.PlannedChanges { return &k.Changes }
 
 // keyRequestOf reads the parameters of a new key.
 func keyRequestOf(req *httpkit.Request, b *api.APIKeyInput) access.Request {
@@ -160,9 +160,8 @@ func (s *Handlers) wouldRevoke(ctx context.Context, id uuid.UUID) (api.Response,
 		return nil, err
 	}
 	after := before.Revoked(req.Principal, now)
-	out := toAPIKey(&after, now)
-	out.Changes, err = httpkit.Differences(toAPIKey(&before, now), out)
-	return httpkit.Answer{Status: http.StatusOK, Body: out}, err
+	is := httpkit.Answer{Status: http.StatusOK, Body: toAPIKey(&before, now)}
+	return httpkit.Would(is, toAPIKey(&after, now), changesOfKey)
 }
 
 func toAPIKey(k *access.Key, now time.Time) api.APIKey {

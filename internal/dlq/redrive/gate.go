@@ -1,7 +1,6 @@
 package redrive
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -10,14 +9,6 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
-
-// Gate stands in front of the participants that targets belong to.
-type Gate interface {
-	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is, or there is none.
-	Held(tenant uuid.UUID, url string) *registry.Participant
-	// Turn asks for a call.
-	Turn(ctx context.Context, c registry.Caller, url string) registry.Turn
-}
 
 // busyFor is how long a letter waits here while too many calls of its participant are in flight.
 const busyFor = 20 * time.Second

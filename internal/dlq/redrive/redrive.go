@@ -23,6 +23,7 @@ import (
 	"github.com/skald-saga/skald/internal/dlq"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/page"
+	"github.com/skald-saga/skald/internal/saga/registry"
 )
 
 // Driver carries letters to targets of one kind. It is safe for concurrent use.
@@ -45,7 +46,7 @@ type Config struct {
 	// Forbidden reports whether a topic is never driven to, because ingestion reads it and
 	// the record would come back as a letter (invariant D6); nil: none is.
 	Forbidden func(topic string) bool
-	Gate      Gate // in front of the participants that HTTP targets belong to; nil: there is none
+	Gate      registry.Turns // in front of the participants that HTTP targets belong to; nil: there is none
 	Now       func() time.Time
 	Jitter    func() float64   // in [0,1); loop.Chance
 	NewID     func() uuid.UUID // UUIDv7

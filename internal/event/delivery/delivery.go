@@ -32,7 +32,7 @@ type Config struct {
 	// Send makes one attempt. It must return promptly when its context ends.
 	Send func(context.Context, *webhook.Subscription, *webhook.Delivery) webhook.Outcome
 	// Gate stands in front of the participants that endpoints belong to; nil: there is none.
-	Gate  Gate
+	Gate  registry.Turns
 	Now   func() time.Time
 	NewID func() uuid.UUID
 	Log   *slog.Logger

@@ -3,20 +3,10 @@ package delivery
 import (
 	"context"
 
-	"github.com/google/uuid"
-
 	"github.com/skald-saga/skald/internal/event/webhook"
 	"github.com/skald-saga/skald/internal/loop"
 	"github.com/skald-saga/skald/internal/saga/registry"
 )
-
-// Gate stands in front of the participants that endpoints belong to.
-type Gate interface {
-	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is, or there is none.
-	Held(tenant uuid.UUID, url string) *registry.Participant
-	// Turn asks for a call.
-	Turn(ctx context.Context, c registry.Caller, url string) registry.Turn
-}
 
 func callerOf(s *webhook.Subscription) registry.Caller {
 	return registry.Caller{TenantID: s.TenantID, Kind: registry.Webhook, ID: s.ID}

@@ -17,12 +17,8 @@ type Binding struct {
 	Secrets     []string
 }
 
-// BaseOf returns the one form of a base URL, or what is wrong with it.
-func BaseOf(text string) (base, mistake string) { return baseOf(text) }
-
 // Refusal says why a secret does not go to a URL, "" if it may: a base URL of the participant, or the address of a
-// call.
-// b is nil if nothing is bound to the participant.
+// call. b is nil if nothing is bound to the participant.
 func (b *Binding) Refusal(participant, secret, url string) string {
 	switch {
 	case b == nil:

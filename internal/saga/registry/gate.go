@@ -49,8 +49,8 @@ type Seen struct {
 	LastLetOK      time.Time // end of the last of them that succeeded; zero: none
 	// Pause is until when the participant has asked not to be called; zero: it has not.
 	Pause   time.Time
-	Waiting bool // a saga waits for it
-	// WaitsSince is since when the saga waits that has waited longest; zero: none waits.
+	Waiting bool // something waits for it
+	// WaitsSince is since when what has waited longest waits; zero: nothing waits.
 	WaitsSince time.Time
 }
 

@@ -92,7 +92,7 @@ func (s Settings) Checked(name string) (Settings, error) {
 	case slices.Contains(reserved, name):
 		wrong.Add("/name", CodeInvalid, "is reserved")
 	}
-	base, mistake := baseOf(s.BaseURL)
+	base, mistake := BaseOf(s.BaseURL)
 	if mistake != "" {
 		wrong.Add("/base_url", CodeInvalid, "%s", mistake)
 	}
@@ -123,9 +123,9 @@ func (s Settings) Checked(name string) (Settings, error) {
 	return s, nil
 }
 
-// baseOf returns the one form of a base URL: scheme and host in lower case, no default port, no
+// BaseOf returns the one form of a base URL, or what is wrong with it: scheme and host in lower case, no default port, no
 // slash at the end.
-func baseOf(text string) (base, mistake string) {
+func BaseOf(text string) (base, mistake string) {
 	if why := workflow.MistakeInURL(text); why != "" {
 		return text, why
 	}

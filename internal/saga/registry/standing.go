@@ -24,25 +24,29 @@ func StandingOf(headers map[string]string) Standing {
 		if !expression.Has(value) {
 			continue
 		}
-		text, err := expression.NewText(value, standingPlace(nil))
-		e := expression.Evaluate(nil)
-		if err == nil {
-			var sent []byte
-			if sent, err = text.Append(nil, e, nil); err == nil {
-				value = string(sent)
-			}
-		}
+		sent, secrets, err := marked(value)
 		if err != nil { // Checked has refused it
 			continue
 		}
 		if out.secrets == nil {
 			out.headers, out.secrets = maps.Clone(headers), map[string][]expression.Secret{}
 		}
-		if out.headers[name] = value; len(e.Secrets) > 0 {
-			out.secrets[name] = e.Secrets
+		if out.headers[name] = sent; len(secrets) > 0 {
+			out.secrets[name] = secrets
 		}
 	}
 	return out
+}
+
+// marked returns the value of a header with placeholders for its secrets, and where these are.
+func marked(value string) (string, []expression.Secret, error) {
+	text, err := expression.NewText(value, standingPlace(nil))
+	if err != nil {
+		return "", nil, err
+	}
+	e := expression.Evaluate(nil)
+	sent, err := text.Append(nil, e, nil)
+	return string(sent), e.Secrets, err
 }
 
 // standingPlace is that of headers of a participant. secret is called with the name of each secret; nil: not called.
@@ -84,15 +88,11 @@ func (s *Standing) beneath(own *workflow.HTTPCall) map[string][]expression.Secre
 
 // mistakeInStanding returns what is wrong with a header that has secrets, "" if nothing is.
 func mistakeInStanding(value string) string {
-	text, err := expression.NewText(value, standingPlace(nil))
-	if err != nil {
-		return err.Error()
-	}
-	sent, err := text.Append(nil, expression.Evaluate(nil), nil)
+	sent, _, err := marked(value)
 	switch {
 	case err != nil:
 		return err.Error()
-	case !httpguts.ValidHeaderFieldValue(string(sent)):
+	case !httpguts.ValidHeaderFieldValue(sent):
 		return "is not a valid header"
 	}
 	return ""

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -26,6 +27,14 @@ type Caller struct {
 	Kind     CallerKind
 	ID       uuid.UUID
 	Redrive  uuid.UUID // of an Item
+}
+
+// Turns is the gate of the participants that callers call, which are those of their URLs.
+type Turns interface {
+	// Held returns the participant that a URL belongs to if its gate is not open; nil: it is open, or there is none.
+	Held(tenant uuid.UUID, url string) *Participant
+	// Turn asks for a call.
+	Turn(ctx context.Context, c Caller, url string) Turn
 }
 
 // Turn is the answer of a gate to a caller. Without Waits and Busy the call may be made.
