@@ -110,6 +110,12 @@ func namesAreRecorded(t *testing.T, n *node, token func(sub, name string) string
 	held := send(kim, "GET", "/participants/payments", "")
 	named("a participant", at(held, "created_by_name"), "Kim Ö")
 	named("who holds a participant", at(held, "held_by_name"), "lee")
+	send(lee, "POST", "/job-queues/reports/hold", `{"reason": "r"}`)
+	queue := send(kim, "GET", "/job-queues/reports", "")
+	named("who holds a queue", at(queue, "held_by_name"), "lee")
+	if by := at(queue, "held_by"); !strings.HasPrefix(by, "jwt:") {
+		t.Errorf("a queue is held by %q, which is no subject", by)
+	}
 
 	renamed := token("7f3c", "kim-2")
 	send(renamed, "POST", "/sagas/"+id+"/suspend", `{"reason": "r"}`)
