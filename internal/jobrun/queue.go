@@ -34,8 +34,8 @@ type RunQueue struct {
 	Version  int64  // 0: it was never held
 }
 
-// Hold returns the queue held by a person, named by the subject, as its next version; changed is false if it is held by the
-// same person for the same reason.
+// Hold returns the queue held by a person, named by the subject, as its next version; changed is false if it is held by
+// the same person for the same reason.
 func (q RunQueue) Hold(by, reason string, now time.Time) (after RunQueue, changed bool) {
 	by = cmp.Or(by, "a person")
 	if q.State == QueueHeld && q.HeldBy == by && q.Reason == reason {

@@ -123,8 +123,8 @@ func (s Settings) Checked(name string) (Settings, error) {
 	return s, nil
 }
 
-// BaseOf returns the one form of a base URL, or what is wrong with it: scheme and host in lower case, no default port, no
-// slash at the end.
+// BaseOf returns the one form of a base URL, or what is wrong with it: scheme and host in lower case, no default port,
+// no slash at the end.
 func BaseOf(text string) (base, mistake string) {
 	if why := workflow.MistakeInURL(text); why != "" {
 		return text, why
