@@ -164,6 +164,19 @@ func keyring(c config.Encryption) (*envelope.Keyring, error) {
 	return keys, nil
 }
 
+// conditionOf asks for the state of a database. When a newer program has migrated it, it also asks which programs can
+// use the schema: the answer may change while this one runs.
+func conditionOf(d *postgres.DB) func(context.Context) (postgres.Condition, error) {
+	return func(ctx context.Context) (postgres.Condition, error) {
+		c, err := d.Condition(ctx)
+		if err != nil || c.Schema <= db.Version() {
+			return c, err
+		}
+		c.Floor, err = db.Floor(ctx, d.Read)
+		return c, err
+	}
+}
+
 // trusted returns an error if production must not trust a database with its sagas; other
 // environments log a warning. The private database may have only its superuser as a login.
 func trusted(ctx context.Context, d *postgres.DB, prod, private bool, log *slog.Logger) error {

@@ -79,6 +79,11 @@ func TestReadinessSaysWhatIsWrongWithTheDatabase(t *testing.T) {
 			"too old for this server"},
 		{"too new", `INSERT INTO saga.saga_schema_version (version, description) VALUES (99999, 'of a newer Skald')`,
 			`DELETE FROM saga.saga_schema_version WHERE version = 99999`, http.StatusOK, "newer than this server"},
+		{"too new, and without what it needs", `INSERT INTO saga.saga_schema_version (version, description)
+			VALUES (99999, 'of a newer Skald'); UPDATE skald.schema_floor SET version = version + 99999`,
+			`DELETE FROM saga.saga_schema_version WHERE version = 99999;
+			UPDATE skald.schema_floor SET version = version - 99999`, http.StatusServiceUnavailable,
+			"too new for this server"},
 	} {
 		run(t, d, tt.do, `SELECT pg_reload_conf()`)
 		says(tt.what, tt.status, tt.words)

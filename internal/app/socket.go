@@ -110,8 +110,8 @@ const (
 	sayEvery     = time.Minute
 )
 
-// openWaiting calls open until the database is available and its schema migrated, so that a node may start before
-// them. It returns early if ctx ends, or on an error that neither explains.
+// openWaiting calls open until the database is available, accepts writes and has its schema, so that a node may start
+// before them. It returns early if ctx ends, or on an error that neither explains.
 func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() error) error {
 	began, pause := time.Now(), firstPause
 	var said time.Time
@@ -122,7 +122,7 @@ func (s *socket) openWaiting(ctx context.Context, log *slog.Logger, open func() 
 		}
 		var pending *db.Pending
 		unmigrated := errors.As(err, &pending)
-		if err == nil || !unmigrated && !postgres.Away(err) {
+		if err == nil || !unmigrated && !postgres.Passing(err) {
 			return err
 		}
 		obstacle := cmp.Or(postgres.Trouble(err), "the database cannot be used")

@@ -163,7 +163,7 @@ func postgresStores(ctx context.Context, db *postgres.DB, common dlq.Policy, log
 		timeline:  timelinedb.NewTimelines(db),
 		overview:  overviewdb.New(db, letters),
 		jobStores: postgresJobs(jobs, sagas, queue),
-		secret:    db.Secret, storage: sagas.Storage, ping: db.Ping, condition: db.Condition,
+		secret:    db.Secret, storage: sagas.Storage, ping: db.Ping, condition: conditionOf(db),
 	}, nil
 }
 

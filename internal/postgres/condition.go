@@ -9,6 +9,9 @@ import (
 // Condition is the state of a server as far as it affects the durability and the isolation of data.
 type Condition struct {
 	Schema int // the version of the schema, that of its newest migration
+	// Floor is the newest migration that a program must know to use the schema; 0: nothing says so. Only asked for,
+	// by the program itself, when the schema is newer than the program.
+	Floor int
 	// Off lists the settings that are off although the server may lose confirmed writes without
 	// them: fsync, synchronous_commit, full_page_writes.
 	Off       []string

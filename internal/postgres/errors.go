@@ -75,6 +75,10 @@ func Away(err error) bool {
 		errors.Is(err, driver.ErrBadConn) || standby(err)
 }
 
+// Passing reports whether the database may be usable later as it is configured: it is away, has run out of something,
+// or accepts no writes.
+func Passing(err error) bool { return Away(err) || Exhausted(err) != "" || serverReadOnly(err) }
+
 // Trouble says in words what is wrong with the database when a connection to it or a write fails
 // with err; "" if the error shows nothing of that kind. The words are public.
 func Trouble(err error) string {
