@@ -22,7 +22,7 @@ var more = []Mutant{
 	{Rows: "D-53", File: "internal/secret/vault/dynamic.go",
 		Old: "until.Add(-third-loop.Within(third/8))", New: "until.Add(third)"},
 	{Rows: "D-05, D-52", File: "internal/secret/vault/vault.go",
-		Old: "\t\t\treturn inner\n", New: "\t\t\treturn data\n"},
+		Old: "\t\t\treturn inner\n", New: "\t\t\t_ = inner\n\t\t\treturn data\n"},
 	{Rows: "F46", File: "internal/jobrun/schedule/walk.go",
 		Old: "\t\tif due, _ := s.slot(until); due == until {\n\t\t\treturn true\n\t\t}\n", New: ""},
 	{Rows: "A-02", File: "internal/jobrun/schedule/compile.go",
