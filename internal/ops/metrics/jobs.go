@@ -48,7 +48,7 @@ func newJobs(
 			"skald_job_runs",
 			"Job runs that have not ended, as the leader counts them, up to "+strconv.Itoa(
 				jobrun.BacklogCap,
-			)+" of those that wait; absent on other nodes.",
+			)+" of those that wait; 0 on other nodes.",
 			"state",
 		),
 		age: gauge(
@@ -71,8 +71,7 @@ func (m *Metrics) JobLeads(leads bool, epoch int64) {
 		return
 	}
 	m.jobs.leads.Set(0)
-	m.jobs.runs.Reset()
-	m.jobs.age.Set(0)
+	m.JobBacklog(jobrun.Backlog{}, time.Time{})
 }
 
 // JobSwept records a sweep of the leader.

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skald-saga/skald/internal/dlq"
+	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -43,6 +44,7 @@ func (m *Metrics) zeros() {
 			m.letters.live.WithLabelValues(string(s))
 		}
 	}
+	m.JobBacklog(jobrun.Backlog{}, time.Time{})
 	each(m.upkeep.logs, []string{"moved", "failed"})
 	each(m.upkeep.hints, []string{"answered", "lost"})
 }

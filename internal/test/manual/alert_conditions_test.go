@@ -328,6 +328,9 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 	c.fire("SkaldRunsWait")
 	c.silence(api)
 	c.fire("SkaldWorkersSilent")
+	post(t, api+"/job-queues/lonely/hold", "", `{"reason": "maintenance"}`)
+	post(t, api+"/job-definitions/greet/runs", "", `{"args": {}}`)
+	c.fire("SkaldJobQueueHeld")
 	c.sql(`ALTER TABLE jobs.backfills RENAME TO elsewhere`)
 	c.fire("SkaldSweepFails")
 

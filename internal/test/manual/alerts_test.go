@@ -93,7 +93,14 @@ func TestEachAlertIsTriedAndExplained(t *testing.T) {
 var optional = map[string]string{
 	"skald_postgres_oldest_snapshot":                        "measured every five minutes",
 	"skald_database_login_failed_total":                     "only with a login that can change",
+	"skald_database_login_renewed_total":                    "the same",
+	"skald_database_login_last_success_timestamp_seconds":   "the same",
 	"skald_database_login_valid_until_timestamp_seconds":    "the same",
+	"skald_table_bytes":                                     "for each table, measured every five minutes",
+	"skald_table_tuples":                                    "the same",
+	"skald_dlq_ingest_topic":                                "for each topic that is read",
+	"skald_participant_secret_read_failures_total":          "for each participant that has secrets",
+	"skald_participant_secret_echoes_total":                 "the same",
 	`skald_loop_last_success_timestamp_seconds{dlq_upkeep}`: "a loop of nodes without a worker",
 }
 
@@ -138,6 +145,26 @@ func expectSeries(t *testing.T, a *alert, shown string) {
 			}
 		}
 	}
+}
+
+// metricsOf returns the names of all metrics in the code.
+func metricsOf(t *testing.T) (names []string) {
+	t.Helper()
+	dir := filepath.Join(root(t), "internal", "ops", "metrics")
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !strings.HasSuffix(file, "_test.go") {
+			names = append(names, regexp.MustCompile(`skald_[a-z_]+`).FindAllString(content(t, file), -1)...)
+		}
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) < 80 {
+		t.Fatalf("only %d metrics were found", len(names))
+	}
+	return names
 }
 
 // firing asks Prometheus which alerts fire.
@@ -186,6 +213,11 @@ func TestAlertsFireInARealPrometheus(t *testing.T) {
 	all := alerts(t)
 	for i := range all {
 		expectSeries(t, &all[i], shown)
+	}
+	for _, name := range metricsOf(t) {
+		if !regexp.MustCompile("(?m)^"+name+"(_count)?[ {]").MatchString(shown) && optional[name] == "" {
+			t.Errorf("a fresh node has no series %s", name)
+		}
 	}
 
 	prometheus, dir := testnet.FreeAddress(t), t.TempDir()
