@@ -3,15 +3,13 @@ package app_test
 import (
 	"cmp"
 	"fmt"
-	"io"
+	"maps"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -176,7 +174,7 @@ func failOver(t *testing.T, small bool, strike func(*testing.T, *primary)) (back
 	var io time.Duration
 	set := func(c *config.Config) { io = c.Database.IOTimeout }
 	nodes := []*node{start(t, both, "a", set), start(t, both, "b", set)}
-	book := serveBook(t, nodes[0])
+	calls := serveShop(t, nodes[0])
 
 	const all = 240
 	var lots [2]*orders
@@ -224,87 +222,30 @@ func failOver(t *testing.T, small bool, strike func(*testing.T, *primary)) (back
 	}
 	again := int64(0)
 	ids := map[string]bool{}
-	for _, o := range lots {
-		o.settled(all/2 + 1)
-		again += o.again.Load()
-		for id := range o.ids {
-			ids[id] = true
+	for i, o := range lots {
+		if again += o.again.Load(); len(o.ids) != all/2+1 {
+			t.Errorf("%d sagas for %d orders", len(o.ids), all/2+1)
 		}
+		maps.Copy(ids, o.ids)
+		o.url = nodes[1-i].url // the same orders again, at the other node
+		o.run(all/2, nil)
 	}
 	t.Logf("%d orders accepted, %d requests asked to try again", len(ids), again)
-	d := owner(t, standby.DSN(devpg.Database))
-	until(t, d, fmt.Sprintf(`SELECT count(*) = %d AND count(*) FILTER (WHERE status = 'COMPLETED') = %d FROM saga.saga_states`,
-		all+2, all+2))
-	book.judge(t, ids)
+	if known := len(ids); known == all+2 {
+		for _, o := range lots {
+			maps.Copy(ids, o.ids)
+		}
+		if len(ids) != known {
+			t.Errorf("I11: orders that were repeated started %d other sagas", len(ids)-known)
+		}
+	}
+	judge(t, nodes[0].url, owner(t, standby.DSN(devpg.Database)), calls, ids)
+	start(t, both, "c") // which has nothing to do
+	calls.silent(t)
 	// Not by a clock: what has to pass first is a few seconds, and what must not is a minute.
 	back = slices.Max(times)
 	if back > io/2 {
 		t.Errorf("back %s after the promotion; the time limit of a connection is %s", back, io)
 	}
 	return back
-}
-
-// book is the ledger of the participants of the workflow pair.
-type book struct {
-	mu    sync.Mutex
-	calls map[string][]entry // guarded by mu: by saga
-}
-
-type entry struct{ step, action, key, body string }
-
-func serveBook(t *testing.T, n *node) *book {
-	t.Helper()
-	b := &book{calls: map[string][]entry{}}
-	participant := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			return // its node has given it up
-		}
-		h := r.Header
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		id := h.Get("X-Saga-Id")
-		b.calls[id] = append(b.calls[id],
-			entry{h.Get("X-Saga-Step"), h.Get("X-Saga-Action"), h.Get("Idempotency-Key"), string(body)})
-		_, _ = io.WriteString(w, `{"ok":true}`) // as above
-	}))
-	t.Cleanup(participant.Close)
-	if status, doc := call(t, "POST", n.url+"/api/v1/workflows",
-		strings.ReplaceAll(twoSteps, "URL", participant.URL)); status != http.StatusCreated {
-		t.Fatalf("register: %d %v", status, doc)
-	}
-	return b
-}
-
-// judge compares the ledger with the sagas that were accepted: each has called its steps in order, with
-// one key and one body for each step, and has undone nothing; no other saga has called anything.
-func (b *book) judge(t *testing.T, accepted map[string]bool) {
-	t.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	repeated := 0
-	for id, calls := range b.calls {
-		if !accepted[id] {
-			t.Errorf("saga %s called a participant, and no client knows it", id)
-		}
-		var order []string
-		first := map[string]entry{}
-		for _, c := range calls {
-			if c.action != "execute" {
-				t.Errorf("saga %s: %s of %s", id, c.action, c.step)
-			}
-			if was, known := first[c.step]; !known {
-				first[c.step], order = c, append(order, c.step)
-			} else if repeated++; was != c {
-				t.Errorf("saga %s called %s with %v and %v", id, c.step, was, c)
-			}
-		}
-		if len(order) != 2 || !slices.IsSorted(order) {
-			t.Errorf("saga %s called %v", id, order)
-		}
-	}
-	if len(b.calls) != len(accepted) {
-		t.Errorf("%d sagas called participants, %d were accepted", len(b.calls), len(accepted))
-	}
-	t.Logf("%d calls were repeated", repeated)
 }
