@@ -88,3 +88,18 @@ func TestPatchesHaveTheirOwnMediaType(t *testing.T) {
 		}
 	}
 }
+
+// Accept chooses among formats and refuses none: a client that wants a picture gets JSON, and is told so.
+func TestAcceptRefusesNothing(t *testing.T) {
+	t.Parallel()
+	e := apitest.NewEdge(t)
+	for path, want := range map[string]string{apitest.SagasPath: "application/json", "/api/v1/nothing": "application/problem+json"} {
+		plain := e.Send("GET", path, "")
+		for _, accept := range []string{"image/png", "application/json;q=0", "text/*", "nonsense"} {
+			r := e.Send("GET", path, "", "Accept", accept)
+			if media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); r.Status != plain.Status || media != want {
+				t.Errorf("%s, Accept %s: %d %s, want %d %s", path, accept, r.Status, media, plain.Status, want)
+			}
+		}
+	}
+}
