@@ -76,12 +76,12 @@ unraced: # the packages that `make race` leaves out
 	$(TEST) $(LONGEST) $$($(GO) list ./... | grep -vxF "$$(sh scripts/raced.sh)")
 
 test-ui: postgres programs ## run all journeys of people through the pages in chromium, and check every page for accessibility
-	SKALD_UI=all $(TEST) -v ./internal/test/browser
-	SKALD_UI=all $(TEST) -v -run TestHostileText ./internal/app
+	TEST_UI=all $(TEST) -v ./internal/test/browser
+	TEST_UI=all $(TEST) -v -run TestHostileText ./internal/app
 
 screenshots: postgres programs ## make pictures of every page, light and dark, wide and narrow, in .skald/screenshots
 	mkdir -p .skald/screenshots
-	SKALD_SCREENSHOTS=$(CURDIR)/.skald/screenshots $(TEST) -run TestScreenshots ./internal/test/browser
+	TEST_SCREENSHOTS=$(CURDIR)/.skald/screenshots $(TEST) -run TestScreenshots ./internal/test/browser
 
 test-fast: ## run the tests that need only Go: no database, object store or broker (under a minute)
 	$(TEST) $$($(GO) list -test -f '{{if .ForTest}}{{.ForTest}} {{join .Deps " "}}{{end}}' ./... | \
@@ -117,7 +117,7 @@ schemathesis: postgres programs build ## send requests made from the contract to
 	@sh scripts/schemathesis.sh $(SCHEMATHESIS_ARGS)
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
-	SKALD_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
+	TEST_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
 
 outage: postgres ## let four participants be ill for a minute, each in its way, under 20,000 sagas, kill a node, then check every ledger (five minutes; SAGAS=2000 SECONDS=20)
 	OUTAGE_SAGAS=$(or $(SAGAS),20000) OUTAGE_SECONDS=$(or $(SECONDS),60) $(GO) test -v -timeout 60m -run 'TestAnOutage$$' ./internal/test/chaos
@@ -127,10 +127,10 @@ failover: postgres ## lose a primary in five ways, ten times each, with two node
 
 upgrade: postgres ## replace nodes of the previous version by those of this one and back, under load, then check every ledger (about six minutes; ROLLOUTS=2)
 	@previous=$$(GO='$(GO)' sh scripts/previous.sh) && \
-		SKALD_PREVIOUS=$$previous SKALD_ROLLOUTS=$(ROLLOUTS) $(GO) test -tags upgrade -v -timeout 30m -run AnUpgradeAndTheWayBack ./internal/test/chaos
+		TEST_PREVIOUS=$$previous TEST_ROLLOUTS=$(ROLLOUTS) $(GO) test -tags upgrade -v -timeout 30m -run AnUpgradeAndTheWayBack ./internal/test/chaos
 
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
-	SKALD_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive|FailpointOfJobRuns' ./internal/test/chaos
+	TEST_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive|FailpointOfJobRuns' ./internal/test/chaos
 
 chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and recreated, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos
@@ -164,9 +164,9 @@ generate: ## generate code from openapi.yaml
 examples: postgres ## record the examples of the contract again, from the answers that the tests of the API get
 	rm -rf .skald/examples && mkdir -p .skald/examples
 	for run in 1 2; do \
-		SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES) || exit; \
-		SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES_ELSEWHERE) || exit; done
-	SKALD_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/published
+		TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES) || exit; \
+		TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 $(EXAMPLES_ELSEWHERE) || exit; done
+	TEST_EXAMPLES=$(CURDIR)/.skald/examples $(TEST) -count=1 -run TestExamplesFollowTheContract ./internal/httpapi/published
 
 # The tests of other packages that examples are from.
 EXAMPLES_ELSEWHERE = -run 'WhatActionsOnASaga|AnswersThatNoOther|ThePageSaysWhetherTheParticipant' ./internal/test/uitest ./internal/ui/sagapages

@@ -79,7 +79,7 @@ consumers() {
 	if command -v javac >/dev/null && fetch scripts/kafka/consumers/spring/pom.xml "$dir/spring" &&
 		fetch scripts/kafka/consumers/connect/pom.xml "$dir/connect" &&
 		javac -nowarn -cp "$dir/spring/*" -d "$dir/classes" scripts/kafka/consumers/spring/*.java; then
-		export SKALD_TEST_KAFKA_CONSUMERS="$dir"
+		export TEST_KAFKA_CONSUMERS="$dir"
 	else
 		echo "REAL CONSUMERS ARE NOT AVAILABLE: only their recorded records are tried" >&2
 	fi
@@ -173,9 +173,9 @@ with | test)
 		trap 'exit 1' HUP INT TERM
 		start
 	fi
-	SKALD_TEST_KAFKA_BROKERS=$(cat "$address")
-	echo "the Kafka tests run on Apache Kafka $version, $SKALD_TEST_KAFKA_BROKERS"
-	export SKALD_TEST_KAFKA_BROKERS SKALD_TEST_KAFKA_LIBS="$dir/libs"
+	TEST_KAFKA_BROKERS=$(cat "$address")
+	echo "the Kafka tests run on Apache Kafka $version, $TEST_KAFKA_BROKERS"
+	export TEST_KAFKA_BROKERS TEST_KAFKA_LIBS="$dir/libs"
 	if [ "$1" = with ]; then
 		shift
 		"$@"
@@ -193,11 +193,11 @@ records)
 		start
 	fi
 	consumers
-	SKALD_TEST_KAFKA_BROKERS=$(cat "$address") ${GO:-go} test -count=1 -timeout 10m -run TestWhatRealConsumers ./internal/kafka -update-records
+	TEST_KAFKA_BROKERS=$(cat "$address") ${GO:-go} test -count=1 -timeout 10m -run TestWhatRealConsumers ./internal/kafka -update-records
 	;;
 chaos)
 	programs
-	SKALD_CHAOS=long SKALD_TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run "$campaign" ./internal/test/chaos
+	TEST_CHAOS=long TEST_KAFKA_LIBS=$dir/libs ${GO:-go} test -v -count=1 -timeout 40m -run "$campaign" ./internal/test/chaos
 	;;
 *)
 	sed -n '2,25p' "$0" >&2

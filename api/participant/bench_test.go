@@ -20,10 +20,10 @@ import (
 )
 
 // The same handler with the library and without it, in turns, over HTTP: one that inserts a row, and one that looks,
-// updates and inserts, as most do. A database with a disk that is written to: SKALD_BENCH_DATABASE_URL; the private
+// updates and inserts, as most do. A database with a disk that is written to: TEST_BENCH_DATABASE_URL; the private
 // one of tests does not wait for its disk.
 func BenchmarkBesideAPlainHandler(b *testing.B) {
-	dsn := os.Getenv("SKALD_BENCH_DATABASE_URL")
+	dsn := os.Getenv("TEST_BENCH_DATABASE_URL")
 	if dsn == "" {
 		dsn = testdb.Empty(b)
 	}

@@ -291,9 +291,9 @@ func badRequests(method, path string, item *openapi3.PathItem, op *openapi3.Oper
 
 // chosen reports whether a kind is tried in the i-th place of an operation: in the first
 // place every kind, in the others a third of them, unless all are asked for by
-// SKALD_BAD_INPUT=all, which takes twice as long.
+// TEST_BAD_INPUT=all, which takes twice as long.
 func chosen(i int, kind string) bool {
-	return i == 0 || (i+len(kind))%3 == 0 || os.Getenv("SKALD_BAD_INPUT") == "all"
+	return i == 0 || (i+len(kind))%3 == 0 || os.Getenv("TEST_BAD_INPUT") == "all"
 }
 
 func plain(v any) string {

@@ -26,7 +26,7 @@ func TestHostileTextStaysText(t *testing.T) {
 		t.Errorf("only %d fields took hostile text", n)
 	}
 	p := &hostilePages{crawl: newCrawl(a, a.url, 8), shown: map[string]bool{}, left: map[string]bool{}}
-	all := os.Getenv("SKALD_UI") == "all"
+	all := os.Getenv("TEST_UI") == "all"
 	if all {
 		p.each = 0
 	}

@@ -21,10 +21,10 @@ import (
 // oddReports is how many reports the fleet makes.
 const oddReports = 10_000
 
-// fleetSeed returns the seed of the fleet: SKALD_TEST_SEED, or a fixed one.
+// fleetSeed returns the seed of the fleet: TEST_SEED, or a fixed one.
 func fleetSeed(t *testing.T) uint64 {
 	t.Helper()
-	text := os.Getenv("SKALD_TEST_SEED")
+	text := os.Getenv("TEST_SEED")
 	if text == "" {
 		return 1
 	}
@@ -78,7 +78,7 @@ func (g strange) document() (text string, good bool) {
 func TestAFleetOfOddReportsLosesNothing(t *testing.T) {
 	t.Parallel()
 	seed := fleetSeed(t)
-	t.Logf("SKALD_TEST_SEED=%d", seed)
+	t.Logf("TEST_SEED=%d", seed)
 	y := workerNodeOf(t, "null", func(c *worker.Config) { c.Concurrency = 50 })
 	const runs, each = 50, oddReports / 2 / 50
 	var reports atomic.Int64

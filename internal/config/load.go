@@ -181,12 +181,23 @@ func (l *loader) readEnv(environ []string) layer {
 		}
 	}
 	for _, name := range sortedKeys(vars) {
-		if name == "SKALD_URL" || name == "SKALD_KEY" {
-			continue // workers use these to find the server; a shell may set them for both
+		if !ofOtherPrograms(name) {
+			l.add(name, "", unknownVariable(name))
 		}
-		l.add(name, "", unknownVariable(name))
 	}
 	return out
+}
+
+// ofOtherPrograms reports whether a variable is for what uses Skald: a shell may have it for both. Workers find the
+// server by the first two, clients and `skald participant certify` have the next two, participants the secret of signed
+// calls, and shell jobs, which may run skald, their run and its arguments.
+func ofOtherPrograms(name string) bool {
+	switch name {
+	case "SKALD_URL", "SKALD_KEY", "SKALD_API_KEY", "SKALD_CERTIFY_SECRET", "SKALD_SECRET", "SKALD_RUN_ID", "SKALD_ATTEMPT",
+		"SKALD_FENCING_TOKEN", "SKALD_DEFINITION", "SKALD_IDEMPOTENCY_KEY", "SKALD_SCHEDULED_FOR":
+		return true
+	}
+	return strings.HasPrefix(name, "SKALD_ARG_")
 }
 
 // serviceLinkNames are the variables that Kubernetes sets in every pod for a

@@ -1,8 +1,11 @@
 package config
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,9 +119,58 @@ func TestNamesThatAgreeAreFine(t *testing.T) {
 	}
 }
 
-func TestAShellMayHaveTheVariablesOfWorkers(t *testing.T) {
-	if _, err := Load("", []string{"SKALD_URL=http://127.0.0.1:8080", "SKALD_KEY=skald_x"}); err != nil {
-		t.Error(err)
+// A variable that the manual, a script, a test or an example names is a setting, or does not keep Skald from starting: a
+// shell has them for both. Variables of tools and tests have another prefix.
+func TestAShellMayHaveEveryVariableThatIsNamedAnywhere(t *testing.T) {
+	root := filepath.Join("..", "..")
+	named := map[string]string{} // to a file that names it
+	name, read := regexp.MustCompile(`SKALD_[A-Z0-9_]*[A-Z0-9]\b`), regexp.MustCompile(`env\("(SKALD_\w+)"`)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		switch {
+		case d.IsDir() && (d.Name() == "node_modules" || d.Name() == "decisions" || d.Name() == "requirements" ||
+			strings.HasPrefix(d.Name(), ".") && d.Name() != ".ci" && rel != "."):
+			return filepath.SkipDir
+		case d.IsDir():
+			return nil
+		}
+		which := name
+		if filepath.Ext(path) == ".go" {
+			which = read // of those in the code
+		} else if top, _, _ := strings.Cut(rel, string(filepath.Separator)); !slices.Contains([]string{"Makefile", "README.md",
+			"docker-compose.yml", "Dockerfile", "docs", "scripts", ".ci", "examples", "sdk", "deploy"}, top) {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range which.FindAllStringSubmatch(string(text), -1) {
+			named[m[len(m)-1]] = rel
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := map[string]bool{}
+	for _, f := range fields {
+		for _, n := range f.names {
+			known[n] = true
+		}
+	}
+	for _, n := range []string{"SKALD_API_KEY", "SKALD_KEY", "SKALD_RUN_ID", "SKALD_ARG_WHO"} {
+		if named[n] == "" {
+			t.Errorf("%s was not found: the search is broken", n)
+		}
+	}
+	for n, file := range named {
+		if known[n] {
+			continue
+		}
+		if _, err := Load("", []string{n + "=x"}); err != nil {
+			t.Errorf("%s names %s, with which Skald does not start: %v", file, n, err)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
-// cluster is the brokers of a test: those of SKALD_TEST_KAFKA_BROKERS, which other
+// cluster is the brokers of a test: those of TEST_KAFKA_BROKERS, which other
 // tests use too, or fakes in this process. Names of topics and groups contain its mark,
 // so that tests do not share any.
 type cluster struct {
@@ -31,7 +31,7 @@ type cluster struct {
 // newCluster uses the given brokers, else fakes.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	if given := os.Getenv("SKALD_TEST_KAFKA_BROKERS"); given != "" {
+	if given := os.Getenv("TEST_KAFKA_BROKERS"); given != "" {
 		return openCluster(t, strings.Split(given, ","), nil)
 	}
 	return newFake(t)

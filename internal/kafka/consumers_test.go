@@ -164,7 +164,7 @@ func (p *programs) run(cmd *exec.Cmd) *output {
 // Records of real consumers become letters with place, error, class and group, and a
 // retry is consumed: by the real programs, on a real broker.
 func TestWhatRealConsumersGiveUpIsUnderstoodAndConsumedAgain(t *testing.T) {
-	dir := os.Getenv("SKALD_TEST_KAFKA_CONSUMERS")
+	dir := os.Getenv("TEST_KAFKA_CONSUMERS")
 	if dir == "" {
 		t.Skip("make test-kafka fetches the consumers; without them the records of testdata/consumers are tried")
 	}

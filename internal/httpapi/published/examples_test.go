@@ -19,9 +19,9 @@ import (
 )
 
 // TestExamplesFollowTheContract: each is valid, and every operation that takes or returns JSON has one. With
-// SKALD_EXAMPLES it first writes them again, from what the tests have recorded there: make examples.
+// TEST_EXAMPLES it first writes them again, from what the tests have recorded there: make examples.
 func TestExamplesFollowTheContract(t *testing.T) {
-	if dir := os.Getenv("SKALD_EXAMPLES"); dir != "" {
+	if dir := os.Getenv("TEST_EXAMPLES"); dir != "" {
 		rewrite(t, dir)
 		return
 	}

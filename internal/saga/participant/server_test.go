@@ -24,7 +24,7 @@ import (
 
 // benchServer makes the test binary a participant, so that benchmarks measure only the
 // caller.
-const benchServer = "SKALD_TEST_BENCH_SERVER"
+const benchServer = "TEST_BENCH_SERVER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(benchServer) != "" {

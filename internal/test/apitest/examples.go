@@ -24,7 +24,7 @@ type Candidate struct {
 }
 
 // recordInto is the directory for candidates: make examples.
-var recordInto = os.Getenv("SKALD_EXAMPLES")
+var recordInto = os.Getenv("TEST_EXAMPLES")
 
 // answered is what the answers of an operation with a status in a test have in common.
 type answered struct {

@@ -140,10 +140,10 @@ func fromTheDemoAlone(t *testing.T, program string) {
 	t.Logf("found, understood and repaired in %s", time.Since(began).Round(time.Second))
 }
 
-// picture keeps what the tab shows, if SKALD_SCREENSHOTS names a directory.
+// picture keeps what the tab shows, if TEST_SCREENSHOTS names a directory.
 func picture(t *testing.T, tab *browser.Tab, name string) {
 	t.Helper()
-	if dir := os.Getenv("SKALD_SCREENSHOTS"); dir != "" {
+	if dir := os.Getenv("TEST_SCREENSHOTS"); dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, name), tab.Screenshot(), 0o644); err != nil {
 			t.Fatal(err)
 		}

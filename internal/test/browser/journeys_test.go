@@ -19,7 +19,7 @@ import (
 	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
-// TestThePages takes people's ways through the pages of one demo. SKALD_UI=all adds those that take long.
+// TestThePages takes people's ways through the pages of one demo. TEST_UI=all adds those that take long.
 func TestThePages(t *testing.T) {
 	at := startDemo(t)
 	for _, j := range []struct {

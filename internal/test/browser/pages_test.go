@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { browser.Main(m) }
 
 // all reports whether the tests that take long run as well.
-func all() bool { return os.Getenv("SKALD_UI") == "all" }
+func all() bool { return os.Getenv("TEST_UI") == "all" }
 
 // startDemo runs the demo with something in every state.
 func startDemo(t *testing.T) demo.Place {
@@ -355,7 +355,7 @@ func TestWhatCannotBeReadIsFound(t *testing.T) {
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
 func TestScreenshots(t *testing.T) {
-	dir := os.Getenv("SKALD_SCREENSHOTS")
+	dir := os.Getenv("TEST_SCREENSHOTS")
 	if dir == "" {
 		return // make screenshots
 	}

@@ -78,9 +78,9 @@ func TestChaos(t *testing.T) {
 // chaosMode is how much is done: "" or long.
 func chaosMode(t *testing.T) string {
 	t.Helper()
-	mode := os.Getenv("SKALD_CHAOS")
+	mode := os.Getenv("TEST_CHAOS")
 	if _, known := plans[mode]; !known {
-		t.Fatalf("SKALD_CHAOS=%q; it may be empty or long", mode)
+		t.Fatalf("TEST_CHAOS=%q; it may be empty or long", mode)
 	}
 	return mode
 }
@@ -88,13 +88,13 @@ func chaosMode(t *testing.T) string {
 // seed is that of the environment, or a random one.
 func seed(t *testing.T) uint64 {
 	t.Helper()
-	text := os.Getenv("SKALD_CHAOS_SEED")
+	text := os.Getenv("TEST_CHAOS_SEED")
 	if text == "" {
 		return rand.Uint64() >> 32
 	}
 	s, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
-		t.Fatalf("SKALD_CHAOS_SEED: %v", err)
+		t.Fatalf("TEST_CHAOS_SEED: %v", err)
 	}
 	return s
 }

@@ -10,11 +10,11 @@
 // it, and the database itself records every move. J1 to J9 of the invariants must hold.
 //
 //	go test -run Chaos -v ./internal/test/chaos             about a minute
-//	SKALD_CHAOS=long go test -run Chaos -v …                 `make chaos`
+//	TEST_CHAOS=long go test -run Chaos -v …                 `make chaos`
 //	go test -run JobRunsSurvive -v …                         about two minutes
-//	SKALD_CHAOS=long go test -run JobRunsSurvive -v …        `make chaos-jobs`
+//	TEST_CHAOS=long go test -run JobRunsSurvive -v …        `make chaos-jobs`
 //	OUTAGE_SAGAS=20000 OUTAGE_SECONDS=60 go test -run AnOutage …  `make outage`
-//	SKALD_CHAOS_SEED=42 go test …                            the same random choices again
+//	TEST_CHAOS_SEED=42 go test …                            the same random choices again
 //
 // A seed repeats who does what and when; it cannot repeat how the machine schedules it. A
 // failed run keeps its directory and prints its path: the ledger, the nodes' logs and the event

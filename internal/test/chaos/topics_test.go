@@ -45,10 +45,10 @@ var realTopicPlans = map[string]topicPlan{
 // TestDeadLettersSurviveRecreatedTopics proves that every record of a topic that is deleted and
 // recreated becomes one letter, byte for byte, whichever process dies meanwhile. A life of a
 // topic ends only when all of it is stored: before that, Kafka itself loses records.
-// With SKALD_TEST_KAFKA_LIBS it also runs with an Apache Kafka that is killed with SIGKILL.
+// With TEST_KAFKA_LIBS it also runs with an Apache Kafka that is killed with SIGKILL.
 func TestDeadLettersSurviveRecreatedTopics(t *testing.T) {
 	t.Parallel()
-	mode, libs := chaosMode(t), os.Getenv("SKALD_TEST_KAFKA_LIBS")
+	mode, libs := chaosMode(t), os.Getenv("TEST_KAFKA_LIBS")
 	t.Run("brokers of this process", func(t *testing.T) { surviveTopics(t, topicPlans[mode], "") })
 	if libs != "" {
 		t.Run("Apache Kafka", func(t *testing.T) { surviveTopics(t, realTopicPlans[mode], libs) })

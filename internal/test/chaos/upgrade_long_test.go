@@ -17,18 +17,18 @@ var rollout = plan{lease: 15 * time.Second, nodes: 2, clients: 24, think: 300 * 
 const longestGap = 5 * time.Second
 
 // TestAnUpgradeAndTheWayBack replaces the nodes of the previous version by those of this one, one by one, and
-// back, several times, while clients start sagas: SKALD_PREVIOUS is the program of the previous version. No call
+// back, several times, while clients start sagas: TEST_PREVIOUS is the program of the previous version. No call
 // may be repeated, no client may get an error other than a 503, and no saga may wait for a lease to expire.
 func TestAnUpgradeAndTheWayBack(t *testing.T) {
-	previous := os.Getenv("SKALD_PREVIOUS")
+	previous := os.Getenv("TEST_PREVIOUS")
 	if previous == "" {
-		t.Fatal("SKALD_PREVIOUS does not name the program of the previous version")
+		t.Fatal("TEST_PREVIOUS does not name the program of the previous version")
 	}
 	rounds := 5
-	if text := os.Getenv("SKALD_ROLLOUTS"); text != "" {
+	if text := os.Getenv("TEST_ROLLOUTS"); text != "" {
 		var err error
 		if rounds, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("SKALD_ROLLOUTS: %v", err)
+			t.Fatalf("TEST_ROLLOUTS: %v", err)
 		}
 	}
 	p := rollout

@@ -11,11 +11,11 @@ import (
 	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
-// TestThePageOfKafka runs docs/kafka.md on the brokers of SKALD_TEST_KAFKA_BROKERS, such as the
+// TestThePageOfKafka runs docs/kafka.md on the brokers of TEST_KAFKA_BROKERS, such as the
 // Apache Kafka of scripts/kafka.sh test; otherwise on a broker of its own.
 func TestThePageOfKafka(t *testing.T) {
 	t.Parallel()
-	brokers := os.Getenv("SKALD_TEST_KAFKA_BROKERS")
+	brokers := os.Getenv("TEST_KAFKA_BROKERS")
 	if brokers == "" {
 		fake, err := kfake.NewCluster(kfake.NumBrokers(1))
 		if err != nil {
@@ -27,7 +27,7 @@ func TestThePageOfKafka(t *testing.T) {
 	addr := testnet.FreeAddress(t)
 	Session{
 		Page: "docs/kafka.md",
-		Env:  []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "SKALD_LISTEN_ADDR=" + addr, "SKALD_KAFKA_BROKERS=" + brokers},
+		Env:  []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "SKALD_LISTEN_ADDR=" + addr, "TEST_KAFKA_BROKERS=" + brokers},
 		Replace: map[string]string{
 			"127.0.0.1:8080":               addr,
 			"127.0.0.1:19092":              brokers,

@@ -14,7 +14,7 @@ import (
 
 // Env is the variable that sets another limit, for tests of code that was broken on purpose: what they wait for
 // often never comes.
-const Env = "SKALD_TEST_PATIENCE"
+const Env = "TEST_PATIENCE"
 
 // Limit is how long a test waits for something that has to happen.
 var Limit = limit()

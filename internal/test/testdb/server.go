@@ -16,7 +16,7 @@ import (
 )
 
 // urlEnv names the environment variable with the DSN of an existing server.
-const urlEnv = "SKALD_TEST_DATABASE_URL"
+const urlEnv = "TEST_DATABASE_URL"
 
 // address is how to connect to a server as a superuser.
 type address struct {

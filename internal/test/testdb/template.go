@@ -26,7 +26,7 @@ var template struct {
 
 // AfterMigrationsEnv is a statement that changes every migrated database of a test: it breaks the schema, so that
 // the tests of what it breaks have to fail (internal/test/mutants).
-const AfterMigrationsEnv = "SKALD_TEST_AFTER_MIGRATIONS"
+const AfterMigrationsEnv = "TEST_AFTER_MIGRATIONS"
 
 // templateName names the template of these migrations, and of what is done to the database after them.
 func templateName() string {

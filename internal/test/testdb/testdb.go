@@ -5,7 +5,7 @@
 // ends with the process. Its directory is skald-testdb-<uid> in TMPDIR; without TMPDIR it is in
 // /dev/shm (memory) if there is enough, else in /tmp. The next process reuses it, and the
 // migrated template in it. There are as many directories as there were processes at the same
-// time, of 0.1 to 0.4 GB each; they can be deleted while no test runs. SKALD_TEST_DATABASE_URL,
+// time, of 0.1 to 0.4 GB each; they can be deleted while no test runs. TEST_DATABASE_URL,
 // when set, is the DSN of a superuser of an existing server to use instead.
 //
 // Without PostgreSQL tests fail, with advice; they are never skipped.

@@ -18,7 +18,7 @@ SEQUENCES = int(os.environ.get("SEQUENCES", "1000"))
 try:
     import hypothesis
 except ModuleNotFoundError:
-    if os.environ.get("SKALD_SDK") == "all":
+    if os.environ.get("TEST_SDK") == "all":
         raise
     hypothesis = None
 

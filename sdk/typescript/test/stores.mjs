@@ -18,11 +18,11 @@ export function inMemory() {
 const url = process.env.DATABASE_URL;
 
 /** The tests on PostgreSQL run unless only those in memory are wanted: a missing database is a failure. */
-export const withPostgres = process.env.SKALD_TEST_STORES !== "memory";
+export const withPostgres = process.env.TEST_STORES !== "memory";
 
 /** A store in a schema of its own on the database of DATABASE_URL. */
 export async function inPostgres(schema) {
-  if (!url) throw new Error("DATABASE_URL is not set: use make test-sdk, or SKALD_TEST_STORES=memory without PostgreSQL");
+  if (!url) throw new Error("DATABASE_URL is not set: use make test-sdk, or TEST_STORES=memory without PostgreSQL");
   const settings = { connectionString: url, options: `-c search_path=${schema}`, max: 8 };
   let pool = new pg.Pool(settings);
   await pool.query(`CREATE SCHEMA ${schema}; ${migration} CREATE TABLE effects (key text NOT NULL)`);
