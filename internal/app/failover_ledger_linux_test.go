@@ -92,7 +92,7 @@ func judge(t *testing.T, url string, d *sql.DB, calls *received, accepted map[st
 		ends[id] = end
 	}
 	if t.Failed() {
-		return // what is missing is in the ledger as well
+		return // the ledger would say the same again
 	}
 	var stored, mislead, epoch int
 	err := d.QueryRowContext(t.Context(), `

@@ -193,8 +193,9 @@ func (l *loader) readEnv(environ []string) layer {
 // calls, and shell jobs, which may run skald, their run and its arguments.
 func ofOtherPrograms(name string) bool {
 	switch name {
-	case "SKALD_URL", "SKALD_KEY", "SKALD_API_KEY", "SKALD_CERTIFY_SECRET", "SKALD_SECRET", "SKALD_RUN_ID", "SKALD_ATTEMPT",
-		"SKALD_FENCING_TOKEN", "SKALD_DEFINITION", "SKALD_IDEMPOTENCY_KEY", "SKALD_SCHEDULED_FOR":
+	case "SKALD_URL", "SKALD_KEY", "SKALD_API_KEY", "SKALD_CERTIFY_SECRET", "SKALD_SECRET",
+		"SKALD_RUN_ID", "SKALD_ATTEMPT", "SKALD_FENCING_TOKEN",
+		"SKALD_DEFINITION", "SKALD_IDEMPOTENCY_KEY", "SKALD_SCHEDULED_FOR":
 		return true
 	}
 	return strings.HasPrefix(name, "SKALD_ARG_")

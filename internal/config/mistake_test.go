@@ -119,10 +119,13 @@ func TestNamesThatAgreeAreFine(t *testing.T) {
 	}
 }
 
-// A variable that the manual, a script, a test or an example names is a setting, or does not keep Skald from starting: a
-// shell has them for both. Variables of tools and tests have another prefix.
+// A variable that the manual, a script, a test or an example names is a setting, or does not keep
+// Skald from starting: a shell has them for both. Variables of tools and tests have another prefix.
 func TestAShellMayHaveEveryVariableThatIsNamedAnywhere(t *testing.T) {
 	root := filepath.Join("..", "..")
+	places := []string{
+		"Makefile", "README.md", "docker-compose.yml", "Dockerfile", "docs", "scripts", ".ci", "examples", "sdk", "deploy",
+	}
 	named := map[string]string{} // to a file that names it
 	name, read := regexp.MustCompile(`SKALD_[A-Z0-9_]*[A-Z0-9]\b`), regexp.MustCompile(`env\("(SKALD_\w+)"`)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -140,8 +143,7 @@ func TestAShellMayHaveEveryVariableThatIsNamedAnywhere(t *testing.T) {
 		which := name
 		if filepath.Ext(path) == ".go" {
 			which = read // of those in the code
-		} else if top, _, _ := strings.Cut(rel, string(filepath.Separator)); !slices.Contains([]string{"Makefile", "README.md",
-			"docker-compose.yml", "Dockerfile", "docs", "scripts", ".ci", "examples", "sdk", "deploy"}, top) {
+		} else if top, _, _ := strings.Cut(rel, string(filepath.Separator)); !slices.Contains(places, top) {
 			return nil
 		}
 		text, err := os.ReadFile(path)

@@ -89,11 +89,13 @@ func TestPatchesHaveTheirOwnMediaType(t *testing.T) {
 	}
 }
 
-// Accept chooses among formats and refuses none: a client that wants a picture gets JSON, and is told so.
+// Accept chooses among formats and refuses none: a client that wants a picture gets JSON, and its type.
 func TestAcceptRefusesNothing(t *testing.T) {
 	t.Parallel()
 	e := apitest.NewEdge(t)
-	for path, want := range map[string]string{apitest.SagasPath: "application/json", "/api/v1/nothing": "application/problem+json"} {
+	for path, want := range map[string]string{
+		apitest.SagasPath: "application/json", "/api/v1/nothing": "application/problem+json",
+	} {
 		plain := e.Send("GET", path, "")
 		for _, accept := range []string{"image/png", "application/json;q=0", "text/*", "nonsense"} {
 			r := e.Send("GET", path, "", "Accept", accept)

@@ -75,8 +75,8 @@ func Away(err error) bool {
 		errors.Is(err, driver.ErrBadConn) || standby(err)
 }
 
-// Passing reports whether the database may be usable later as it is configured: it is away, has run out of something,
-// or accepts no writes.
+// Passing reports whether the database may be usable later as it is configured: it is unavailable, has run out of
+// something, or accepts no writes.
 func Passing(err error) bool { return Away(err) || Exhausted(err) != "" || serverReadOnly(err) }
 
 // Trouble says in words what is wrong with the database when a connection to it or a write fails
