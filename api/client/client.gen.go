@@ -7314,6 +7314,16 @@ type Step struct {
 	// Args Like `args` in `action`.
 	Args JSONObject `json:"args,omitempty"`
 
+	// Checkpoint False: the next step may be called before the outcome of this one is on disk. It is
+	// written at most `engine.checkpoint_ms` later, with the outcome of the next step, the
+	// end, a wait, a failure or the turn to compensation. If the node is lost in between,
+	// this step and those after it, up to and including the first one with
+	// `checkpoint: true`, may have run: going forward they are called again with the same
+	// `Idempotency-Key` and body; turning back they are undone, last first, as in doubt.
+	// A pivot, a step with `when` and a job are called only once everything before them
+	// is on disk. Not allowed for jobs and pivots. Default: true.
+	Checkpoint *bool `json:"checkpoint,omitempty"`
+
 	// Compensation A call that undoes the step, or `none` if there is nothing to undo.
 	Compensation Compensation `json:"compensation"`
 

@@ -249,6 +249,7 @@ func (n *node) addEngine(context.Context) error {
 		Node: n.name, Process: thisProcess(), Gone: isGone, Unfit: n.clockWrong, Now: n.now,
 		Ended: n.sagaEnded, NewID: newID, Log: n.opt.Log,
 		LeaseTTL: e.LeaseTTL, ReaperInterval: e.ReaperInterval, SlowAfter: e.SlowStepAfter,
+		Checkpoint:   time.Duration(e.CheckpointMS) * time.Millisecond,
 		DrainTimeout: max(e.DrainTimeout, 1), StepTimeout: e.DefaultStepTimeout,
 		CompensationTimeout: e.DefaultCompensationTimeout, Budget: budget(n.cfg.Limits), MaxRunning: e.MaxRunning,
 		Observer: engine.Observer{

@@ -149,6 +149,7 @@ type Engine struct {
 	DefaultStepTimeout         time.Duration `key:"default_step_timeout" validate:"min=1ms,max=24h" doc:"Timeout of one call to a participant, if the step sets none."`
 	MaxResponseBytes           int64         `key:"max_response_bytes" validate:"min=1024,max=67108864" doc:"Maximum size of a participant's response."`
 	SlowStepAfter              time.Duration `key:"slow_step_after" validate:"min=1ms,max=1h" doc:"A call that takes longer is recorded as RUNNING in the step log."`
+	CheckpointMS               int           `key:"checkpoint_ms" validate:"min=0,max=1000" doc:"The outcome of a step with checkpoint: false is written at most this many milliseconds after it arrived; 0: at once, as that of any step."`
 	StalledAfter               time.Duration `key:"stalled_after" validate:"min=10s,max=8760h" doc:"A saga that is due and has not changed for this long needs attention; must exceed the longest call."`
 	StalledFailures            int           `key:"stalled_failures" validate:"min=1,max=1000000" doc:"A saga whose current call has failed this often needs attention too."`
 	CommitBatch                int           `key:"commit_batch" validate:"min=1,max=1000" doc:"Maximum number of transitions in one commit."`

@@ -60,6 +60,7 @@ func Default(env Environment) Config {
 			DefaultStepTimeout:         30 * time.Second,
 			MaxResponseBytes:           1 << 20,
 			SlowStepAfter:              500 * time.Millisecond,
+			CheckpointMS:               20,
 			StalledAfter:               15 * time.Minute,
 			StalledFailures:            20,
 			CommitBatch:                256,

@@ -92,6 +92,7 @@ var samples = map[string]struct {
 	"engine.default_step_timeout":         {"2s", 2 * time.Second},
 	"engine.max_response_bytes":           {"4096", int64(4096)},
 	"engine.slow_step_after":              {"1s", time.Second},
+	"engine.checkpoint_ms":                {"50", 50},
 	"engine.stalled_after":                {"1h", time.Hour},
 	"engine.stalled_failures":             {"5", 5},
 	"engine.commit_batch":                 {"1", 1},

@@ -19,6 +19,9 @@ type decision struct {
 	why     string            // a more specific detail than "the saga is …"
 	illegal *IllegalEdgeError // the first move that the table does not have; nil: none
 	pivot   bool              // refused because of the saga's pivot
+	passes  bool              // the step after the current one was called already
+	// What the current step was before the decision (Instance.reach, unanswered).
+	reach, lost int
 }
 
 // newDecision begins the next version of r.
@@ -26,6 +29,7 @@ func newDecision(r *Instance, m Moment) *decision {
 	d := &decision{
 		Change: Change{Before: Precondition{Version: r.Version, Epoch: r.LeaseEpoch}, After: *r},
 		m:      m,
+		reach:  r.reach(), lost: r.unanswered(),
 	}
 	d.Audit = make([]AuditEvent, 0, 3)
 	d.s = &d.After.Saga
@@ -156,9 +160,9 @@ func (d *decision) advance(k int, told AuditType) {
 		d.void()
 	}
 	switch {
-	case d.s.EndCause != nil: // a flag was committed first; the outcome is kept and undone
+	case d.s.EndCause != nil && !d.passes: // a flag was committed first; the outcome is kept and undone
 		d.tellOfStep(told)
-		d.turnBack(k)
+		d.turnBack(max(k, d.reach))
 	case k+1 == d.s.TotalSteps:
 		d.tellOfStep(told)
 		d.s.CurrentStep = d.s.TotalSteps
@@ -167,6 +171,7 @@ func (d *decision) advance(k int, told AuditType) {
 		d.to(StepCompleted)
 		d.Audit[len(d.Audit)-1].Type = told
 		d.atStep(k+1, Execute)
+		d.doubtNext(k)
 		d.to(Running) // this commit also stores the intent to call k+1
 		d.consider()
 	}

@@ -23,10 +23,11 @@ func (d *decision) givenUp(o Outcome, what string) *Error {
 const earlierDoubt = "; an earlier attempt may have been applied"
 
 // turnBackHere starts compensating at a current step that is not done. If that step may
-// have been applied, it is compensated first (trap X10).
+// have been applied, it is compensated first (trap X10), after those that a lost node may have
+// called since.
 func (d *decision) turnBackHere() {
 	if d.s.Uncertain {
-		d.turnBack(d.s.CurrentStep)
+		d.turnBack(max(d.s.CurrentStep, d.reach))
 	} else {
 		d.turnBack(d.s.CurrentStep - 1)
 	}

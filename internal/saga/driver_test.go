@@ -72,8 +72,14 @@ func (w *world) send() {
 	if w.crashes("before the answer") {
 		return
 	}
+	if w.chance("checkpoint", 30) && !w.flush() {
+		return
+	}
 	if w.chance("slow", 20) {
 		w.meddle("before it is slow")
+		if !w.flush() {
+			return
+		}
 		w.decide(Slow{StartedAt: outcome.StartedAt})
 		if w.run == nil {
 			return // crashed meanwhile
@@ -81,7 +87,74 @@ func (w *world) send() {
 	}
 	w.meddle("during the call")
 	w.now = outcome.EndedAt
+	if len(w.held) > 0 && w.chance("what is held cannot be stored", 5) {
+		w.forget()
+		return
+	}
 	w.decide(Answered{outcome})
+}
+
+// forget loses what the driver holds, and the answer of the call in flight.
+func (w *world) forget() {
+	w.held = nil
+	if w.wakeUp(); w.run != nil {
+		w.decide(Forgotten{})
+	}
+}
+
+// flush writes what is held, while the call in flight goes on. False: the driver is gone, or the saga is no longer
+// its own.
+func (w *world) flush() bool {
+	for len(w.held) > 0 {
+		if w.crashes("before the checkpoint") {
+			return false
+		}
+		if w.store(w.held) {
+			w.held = nil
+			w.happened["saga.checkpoint"]++
+			return !w.crashes("after the checkpoint")
+		}
+		w.stale++
+		if w.again(); w.run == nil {
+			return false
+		}
+	}
+	return w.run != nil
+}
+
+// again reads the saga after a commit that came too late, and decides once more on what is held.
+func (w *world) again() {
+	held := w.held
+	w.held = nil
+	if w.wakeUp(); w.run == nil {
+		return // ended or reopened by force: nothing of its driver's business
+	}
+	for _, p := range held {
+		o, again := p.e.(Passed)
+		if !again {
+			o = Passed(p.e.(Answered))
+		}
+		before := *w.run
+		c, err := happens(before, o, w.moment())
+		if err != nil {
+			w.t.Fatalf("%#v once more on %+v: %v", o, before.Saga, err)
+		}
+		w.hold(decided{o, before, c})
+		if before.EndCause != nil {
+			w.happened["saga.held through a flag"]++
+		}
+	}
+}
+
+// hold goes on from a decision without writing it.
+func (w *world) hold(p decided) {
+	w.held = append(w.held, p)
+	c := w.held[0].c
+	for _, p := range w.held[1:] {
+		c = c.Then(p.c)
+	}
+	w.run = &c.After
+	w.happened["saga.held"]++
 }
 
 // decide applies a driver's event and commits it. A flag that was set
@@ -94,23 +167,30 @@ func (w *world) decide(e Event) {
 			w.t.Fatalf("%#v on %+v: %v", e, before.Saga, err)
 		}
 		_, answered := e.(Answered)
+		if answered && c.Deferrable() && w.chance("held", 70) {
+			w.hold(decided{e, before, c})
+			return
+		}
 		if _, slow := e.(Slow); answered && w.chance("release", 15) || !slow && c.After.SuspendedAt != nil {
 			c = c.Released(w.now)
 		}
 		if w.crashes("before the disk") {
 			return
 		}
-		if !w.commit(e, before, c) {
+		parts := append(w.held, decided{e, before, c}) //nolint:gocritic // held is replaced below
+		if !w.store(parts) {
 			w.stale++
-			if w.wakeUp(); w.run == nil {
-				return // ended or reopened by force: nothing of its driver's business
+			if w.again(); w.run == nil {
+				return
 			}
 			continue
 		}
+		w.held = nil
 		if w.crashes("after the disk") {
 			return
 		}
 		w.run = &c.After
+		w.run.Version = w.head.Version
 		if w.head.LeaseOwner == nil {
 			w.run = nil
 		}

@@ -18,6 +18,14 @@ type Event interface{ event() Verb }
 // Answered is the outcome of the call in flight.
 type Answered struct{ Outcome }
 
+// Passed is the outcome of a step that was done, of which the driver has held the change while it went on: the
+// step after it was called already, so a flag turns the saga only after that one's outcome.
+type Passed struct{ Outcome }
+
+// Forgotten means that the driver has lost the outcomes that it held: the call in flight and those after it, as far
+// as definitions allow, may have been made. The driver lives; those of dead nodes are forgotten by the claim.
+type Forgotten struct{}
+
 // Turned means that the driver has noticed a flag (cancel, deadline) while no call is in flight.
 type Turned struct{}
 
@@ -115,6 +123,8 @@ type Parked struct {
 }
 
 func (Answered) event() Verb            { return "" }
+func (Passed) event() Verb              { return "" }
+func (Forgotten) event() Verb           { return "" }
 func (Parked) event() Verb              { return "" }
 func (Turned) event() Verb              { return "" }
 func (Slow) event() Verb                { return "" }

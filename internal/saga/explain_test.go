@@ -193,3 +193,28 @@ func TestADamagedSagaIsExplained(t *testing.T) {
 		}
 	}
 }
+
+func TestHowFarItsNodeMayBeIsExplained(t *testing.T) {
+	ahead := `Its node may be ahead of what is recorded, at most at step "s2" (checkpoint: false).`
+	doubted := `So may those after it up to step "s2", as their outcomes need not have been on disk`
+	for _, tt := range []struct {
+		name string
+		run  Instance
+		want string
+	}{
+		{"by default it cannot be", Started("uuu"), ""},
+		{"it may be", Ahead("uuu"), ahead},
+		{"it was lost", Lost(Ahead("uuu")), doubted},
+		{"lost, by default", Lost(Started("uuu")), ""},
+	} {
+		x := explain.Saga(&tt.run, nil, true, Noon)
+		said := strings.Contains(x.Summary, "checkpoint: false")
+		if said != (tt.want != "") || !strings.Contains(x.Summary, tt.want) {
+			t.Errorf("%s: %q, want %q", tt.name, x.Summary, tt.want)
+		}
+	}
+	r, _, _ := Tell(t, Ahead("uuu"), "done done")
+	if x := explain.Saga(&r, nil, true, Noon); strings.Contains(x.Summary, "checkpoint") {
+		t.Errorf("at the last step: %q", x.Summary)
+	}
+}

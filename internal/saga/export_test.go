@@ -5,6 +5,8 @@ var (
 	Noon       = noon
 	Happenings = happenings
 	Started    = started
+	Ahead      = startedAhead
+	Lost       = lost
 	Tell       = tell
 	Happens    = happens
 	Moments    = moments

@@ -7,7 +7,7 @@
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
 // record, run, mapping, call, actions, budget, event, attention, filter, problems, new, store,
-// archive, step_decision, failure_summary, operated, stopped, actor_name, apply,
+// archive, step_decision, failure_summary, operated, stopped, actor_name, checkpoint, apply,
 // damage, doubt, erased, faults, flags, force, job, left, letter, note, parked, reopen, steps.
 package saga
 
@@ -125,6 +125,10 @@ func Apply(r Instance, e Event, m Moment) (Change, error) {
 		ok = d.turned()
 	case Slow:
 		ok = d.slow(e)
+	case Passed:
+		ok = d.passed(e.Outcome)
+	case Forgotten:
+		ok = d.forgotten()
 	case Begun:
 		ok = d.begun()
 	case Parked:

@@ -14,6 +14,8 @@ import (
 // may refuse any call, also the repetition of one that was applied.
 type participant struct {
 	applied, undone int // how often there was an effect
+	// output is what it answers to the action once that was applied, always the same.
+	output string
 }
 
 // policies draws retry policies of few attempts, sometimes of very few.
@@ -69,12 +71,20 @@ func (w *world) receive(c Call) Outcome {
 	silence := []retry.Class{retry.Timeout, retry.Network, retry.ServerError, retry.BadResponse}
 	switch rapid.SampledFrom(ways).Draw(w.t, "way") {
 	case answersDone:
-		p.does(c.Action)
-		o.Verdict, o.Code = Done, ""
 		o.Output = json.RawMessage(`{"step":"` + c.Step + `"}`)
+		fallthrough
 	case answersNothing:
+		if c.Action == Execute && already {
+			o.Output = nil
+			if p.output != "" {
+				o.Output = json.RawMessage(p.output)
+			}
+		}
 		p.does(c.Action)
 		o.Verdict, o.Code = Done, ""
+		if c.Action == Execute {
+			p.output = string(o.Output)
+		}
 	case refusesTheSecond:
 		p.does(c.Action)
 		o.Verdict, o.Class, o.InDoubt = Refused, retry.Refused, true

@@ -73,7 +73,7 @@ func (d *decision) undoAgain() {
 func (d *decision) turnHalted() {
 	from := d.s.CurrentStep - 1
 	if d.s.Uncertain {
-		from++
+		from = max(d.s.CurrentStep, d.reach)
 	}
 	d.undoFrom(from)
 	if !d.s.State.Terminal() {
@@ -139,7 +139,8 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 		n = *e.FromStep
 	}
 	tried := slices.ContainsFunc(e.Logs, func(l StepLog) bool { return l.StepIndex == failed && l.Action == Compensate })
-	uncertain := halted && d.s.Uncertain || !halted && tried
+	last := d.mayHaveRun(failed, e.Logs)
+	uncertain := halted && d.s.Uncertain || !halted && (tried || last > failed)
 	switch {
 	case n > failed:
 		d.why = fmt.Sprintf("it has not passed step %q", d.After.Def.Steps[failed].Name)
@@ -153,7 +154,7 @@ func (d *decision) retryFailed(e RetryRequested) bool {
 	}
 	d.s.CancelRequestedAt = nil
 	d.tell(RetryAsked).say(words{By: e.By, Reason: e.Reason, FromStep: d.After.Def.Steps[n].Name, Patched: e.Patch != nil})
-	d.prepare(n, failed, e)
+	d.prepare(n, failed, last, e)
 	done := n < failed || d.After.outputs[n] != nil // including the one that was made to fail and then succeeded
 	if done && (halted || n <= d.s.CurrentStep) {
 		d.reopen()
@@ -183,9 +184,23 @@ func (d *decision) failedStep() int {
 	return d.s.TotalSteps - 1 // every step was done, and then it was compensated on request
 }
 
-// prepare records the starting point of the steps' next runs.
-func (d *decision) prepare(n, failed int, e RetryRequested) {
-	for k := range failed + 1 {
+// mayHaveRun returns the last step of a failed saga that may have been called.
+func (d *decision) mayHaveRun(failed int, logs []StepLog) int {
+	if d.s.Halted() {
+		return max(failed, d.reach)
+	}
+	last := max(failed, d.s.CurrentStep)
+	for i := range logs {
+		if l := &logs[i]; l.Action == Compensate && l.Attempt > d.After.base(l.StepIndex, Compensate) {
+			last = max(last, l.StepIndex) // also if there was nothing to call
+		}
+	}
+	return last
+}
+
+// prepare records the starting point of the steps' next runs. last is the last step that may have been called.
+func (d *decision) prepare(n, failed, last int, e RetryRequested) {
+	for k := range last + 1 {
 		next := NextRun{Base: d.After.base(k, Execute), UndoBase: d.After.base(k, Compensate)}
 		for i := range e.Logs {
 			switch l := &e.Logs[i]; {
@@ -243,7 +258,7 @@ func (d *decision) forward(n int, uncertain bool) {
 		if s.Next == nil {
 			continue
 		}
-		if k >= n && (k > n || anew) {
+		if k >= n && anew {
 			s.Runs++
 			s.Base, s.Skipped, s.Doubt = s.Next.Base, false, false
 		}

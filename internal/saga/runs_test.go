@@ -217,7 +217,7 @@ func inconsistent(r *Instance) string {
 	case !r.State.Forward() && r.State != Completed && r.EndCause == nil:
 		return "turned back without a cause"
 	case r.State == Completed && r.EndCause != nil,
-		r.State.Forward() && r.EndCause != nil && *r.EndCause == CauseStepFailed:
+		r.State.Forward() && r.EndCause != nil && *r.EndCause == CauseStepFailed && !r.Def.Ahead(r.CurrentStep-1):
 		return "a cause that should have turned it back"
 	case r.State == Cancelled && *r.EndCause != CauseCancelled, r.State == TimedOut && *r.EndCause != CauseDeadline,
 		r.State == Compensated && (*r.EndCause == CauseCancelled || *r.EndCause == CauseDeadline):

@@ -272,8 +272,8 @@ func (r *Instance) inDoubt(v *StepView) bool {
 		return false
 	case by.Skipped:
 		return by.Doubt
-	case v.Index == r.CurrentStep && (r.State.Forward() || r.Halted()):
-		return r.Uncertain
+	case v.Index >= r.CurrentStep && (r.State.Forward() || r.Halted()):
+		return r.Uncertain && v.Index <= r.reach()
 	}
 	return v.Compensation != nil
 }

@@ -45,6 +45,8 @@ func (w *world) expectedView(r *Instance, i int) (StepState, CompensationState) 
 		passed = StepStateFailed
 	}
 	switch {
+	case w.loose[i] && !w.mustUndo(i):
+		return -1, -1
 	case w.forcedEnd && r.State == Completed:
 		return -1, -1 // as far as it came
 	case r.Halted() && i < r.CurrentStep:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 type witness struct {
 	done      []bool       // EXECUTE SUCCESS is committed
 	doubt     []bool       // may have been applied: no answer says that it was
+	loose     []bool       // may be undone though not applied: a person's retry has hidden how often a step failed
 	ended     map[work]int // its outcome is decided, once more after a resume
 	answered  map[work]int // committed answers
 	takeovers map[work]int
@@ -46,8 +48,9 @@ type work struct {
 
 func newWitness(n int) witness {
 	return witness{
-		done: make([]bool, n), doubt: make([]bool, n), ended: map[work]int{}, answered: map[work]int{},
-		takeovers: map[work]int{}, resumed: map[work]int{}, closed: map[work]int{},
+		done: make([]bool, n), doubt: make([]bool, n), loose: make([]bool, n),
+		ended: map[work]int{}, answered: map[work]int{}, takeovers: map[work]int{},
+		resumed: map[work]int{}, closed: map[work]int{},
 		skipped:    make([]bool, n),
 		byHand:     make([]bool, n),
 		undoByHand: make([]bool, n),
@@ -68,12 +71,40 @@ func (w *world) takenOver(s *Saga) {
 	w.takeovers[at(&r)]++
 	if s.State.Forward() {
 		w.doubt[s.CurrentStep] = true
+		for k := s.CurrentStep; w.goesAhead(k); k++ {
+			w.doubt[k+1] = true
+			w.takeovers[work{k + 1, Execute}]++
+			w.happened["saga.in doubt beyond the row"]++
+		}
 	}
 }
 
-// checkCommit is called after each commit of e.
-func (w *world) checkCommit(e Event, before *Instance, c *Change) {
+// goesAhead reports whether the step after step k may be called before the outcome of step k is written.
+func (w *world) goesAhead(k int) bool {
+	if k+1 >= len(w.def.Steps) || w.def.Steps[k].Pivot || w.def.Steps[k+1].Pivot {
+		return false
+	}
+	checkpoint := w.def.Steps[k].Checkpoint
+	return checkpoint != nil && !*checkpoint
+}
+
+// loosen notes that the number of failures of the current step is no longer known.
+func (w *world) loosen(r *Instance) {
+	for k := r.CurrentStep; w.goesAhead(k); k++ {
+		w.loose[k+1] = true
+		w.takeovers[work{k + 1, Execute}] += r.Attempt
+	}
+}
+
+// holds reports whether the driver holds the outcome of step i.
+func (w *world) holds(i int) bool {
+	return slices.ContainsFunc(w.held, func(p decided) bool { return p.before.CurrentStep == i })
+}
+
+// checkCommit is called after each commit of decisions in one change.
+func (w *world) checkCommit(parts []decided, c *Change) {
 	t, after := w.t, &c.After
+	before, e := &parts[0].before, parts[len(parts)-1].e
 	w.changes++
 	if why := inconsistent(after); why != "" {
 		t.Fatalf("%#v leads to a saga that is %s: %+v", e, why, after.Saga)
@@ -86,10 +117,19 @@ func (w *world) checkCommit(e Event, before *Instance, c *Change) {
 		t.Fatalf("version %d → %d, epoch %d → %d", before.Version, after.Version, before.LeaseEpoch, after.LeaseEpoch)
 	}
 	w.happened[fmt.Sprintf("%T in %s", e, before.State)]++
-	w.note(e, before, after)
-	w.noteByHand(before, c)
+	for i := range parts {
+		p := &parts[i]
+		if i == len(parts)-1 {
+			w.note(p.e, &p.before, after)
+		} else {
+			w.note(p.e, &p.before, &p.c.After)
+		}
+	}
+	last := parts[len(parts)-1]
+	last.c.After = *after
+	w.noteByHand(&last.before, &last.c)
 	w.checkAudit(c)
-	w.checkLetters(e, before, c)
+	w.checkLetters(e, &last.before, &last.c)
 	running := 0
 	for _, l := range w.logs {
 		if (l.Status == LogRunning) != (l.CompletedAt == nil) {
@@ -141,15 +181,22 @@ func (w *world) note(e Event, before, after *Instance) {
 	case UnsuspendRequested:
 		if before.Stopped() {
 			w.resumed[at(after)]++
+			w.loosen(after)
 		}
 	case ResumeRequested:
 		w.resumed[at(after)]++
 	case RetryRequested:
 		w.resumed[at(after)]++
+		w.loosen(after)
 	case StepOrdered:
 		w.resumed[at(after)]++
 	case FailureForced, CompletionForced:
 		w.forcedEnd = after.State == Completed
+		w.loosen(after)
+	case Forgotten:
+		w.takenOver(&before.Saga)
+	case Passed:
+		w.note(Answered(e), before, after)
 	case Answered:
 		w.answered[at(before)]++
 		goesOn := after.State.Forward() == before.State.Forward() && after.CurrentStep == k && !after.State.Terminal() &&
@@ -175,14 +222,14 @@ func (w *world) checkCall(c Call) {
 	t := w.t
 	for i := range w.def.Steps {
 		switch {
-		case c.Action == Execute && i < c.Index && !w.done[i] && !w.skipped[i]: // I3
+		case c.Action == Execute && i < c.Index && !w.done[i] && !w.skipped[i] && !w.holds(i): // I3
 			t.Fatalf("step %d is executed before step %d is done", c.Index, i)
 		// I4
 		case c.Action == Compensate && i > c.Index && w.mustUndo(i) && w.row(i, Compensate, LogSuccess, LogSkipped) == nil:
 			t.Fatalf("step %d is undone before step %d", c.Index, i)
 		}
 	}
-	if c.Action == Compensate && (!w.mustUndo(c.Index) || w.def.Steps[c.Index].Compensation.None()) {
+	if c.Action == Compensate && (!w.mustUndo(c.Index) && !w.loose[c.Index] || w.def.Steps[c.Index].Compensation.None()) {
 		t.Fatalf("step %d is undone: done %v, in doubt %v", c.Index, w.done[c.Index], w.doubt[c.Index])
 	}
 	if pivot := w.def.Pivot(); c.Action == Compensate && pivot >= 0 && (w.done[pivot] || w.skipped[pivot]) { // I21
@@ -209,7 +256,8 @@ func (w *world) checkCall(c Call) {
 			continue
 		}
 		sent++
-		if !bytes.Equal(earlier.Body, c.Body) || earlier.Attempt >= c.Attempt || earlier.Fence > c.Fence { // I6, I7
+		differs := !bytes.Equal(earlier.Body, c.Body) && !w.byPerson(c.Index)
+		if differs || earlier.Attempt >= c.Attempt || earlier.Fence > c.Fence { // I6, I7
 			t.Fatalf("not a repetition:\n%+v %s\n%+v %s", earlier, earlier.Body, c, c.Body)
 		}
 	}
@@ -218,6 +266,17 @@ func (w *world) checkCall(c Call) {
 	if pivot := w.def.Pivot(); sent >= bound && (pivot < 0 || c.Index <= pivot) { // I8
 		t.Fatalf("call %d of step %d %s, at most %d are allowed", sent+1, c.Index, c.Action, bound)
 	}
+}
+
+// byPerson reports whether a person has decided about a step of which step i may have been called ahead: then the
+// output of that step may be another one than before.
+func (w *world) byPerson(i int) bool {
+	for k := i - 1; k >= 0 && w.goesAhead(k); k-- {
+		if w.byHand[k] || w.skipped[k] {
+			return true
+		}
+	}
+	return false
 }
 
 // noteByHand learns from logs that no call has written, and from steps that start over.
@@ -242,6 +301,9 @@ func (w *world) noteByHand(before *Instance, c *Change) {
 			w.skipped[l.StepIndex] = true
 		case l.Action == Execute && l.Error.Code == "abandoned":
 			w.doubt[l.StepIndex] = true
+			for k := l.StepIndex; w.goesAhead(k); k++ {
+				w.doubt[k+1] = true
+			}
 		}
 	}
 	if before.Interventions == after.Interventions {
@@ -280,7 +342,7 @@ func (w *world) anew(k int) {
 		w.t.Fatalf("step %d begins anew, but it was not undone: %+v\n%s", k, p, w.story())
 	}
 	w.participants[k] = participant{}
-	w.done[k], w.doubt[k], w.skipped[k], w.byHand[k] = false, false, false, false
+	w.done[k], w.doubt[k], w.skipped[k], w.byHand[k], w.loose[k] = false, false, false, false, false
 	for _, m := range []map[work]int{w.answered, w.closed, w.rows, w.ended, w.resumed, w.takeovers} {
 		delete(m, work{k, Execute})
 	}

@@ -29,6 +29,7 @@ type world struct {
 	// The node. run is nil when no node holds the saga.
 	node int64
 	run  *Instance
+	held []decided // what it has decided and not written (checkpoint: false)
 
 	participants []participant
 	calls        []Call // every call that was sent, in order
@@ -87,7 +88,7 @@ func (w *world) crashes(where string) bool {
 	}
 	w.crashesLeft--
 	w.node++ // the next incarnation
-	w.run = nil
+	w.run, w.held = nil, nil
 	return true
 }
 
@@ -98,8 +99,24 @@ func (w *world) load() Instance {
 	return Rebuild(w.head, w.def, logs)
 }
 
+// decided is one decision of those that a commit writes.
+type decided struct {
+	e      Event
+	before Instance
+	c      Change
+}
+
 // commit writes a change if its precondition holds, as a store does.
 func (w *world) commit(e Event, before Instance, c Change) bool {
+	return w.store([]decided{{e, before, c}})
+}
+
+// store writes decisions in one change.
+func (w *world) store(parts []decided) bool {
+	c := parts[0].c
+	for _, p := range parts[1:] {
+		c = c.Then(p.c)
+	}
 	if c.Before != (Precondition{w.head.Version, w.head.LeaseEpoch}) {
 		return false
 	}
@@ -115,7 +132,7 @@ func (w *world) commit(e Event, before Instance, c Change) bool {
 	w.audit = append(w.audit, c.Audit...)
 	w.head = after
 	c.After.Saga = after
-	w.checkCommit(e, &before, &c)
+	w.checkCommit(parts, &c)
 	return true
 }
 
@@ -184,6 +201,13 @@ func workflows() *rapid.Generator[*workflow.Definition] {
 			}
 		}
 		reactions(t, d)
+		if rapid.Bool().Draw(t, "checkpoints") {
+			for i := range d.Steps {
+				if rapid.IntRange(0, 3).Draw(t, "checkpoint") > 0 {
+					d.Steps[i].Checkpoint = new(false)
+				}
+			}
+		}
 		return d
 	})
 }

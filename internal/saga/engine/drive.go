@@ -20,6 +20,12 @@ type drive struct {
 	// called: this drive has asked a gate before. A saga that waits at one is released, so it can have
 	// been let through only before its drive began.
 	called bool
+	// held is what run is ahead of the row; nil: nothing.
+	held *held
+	// careful: nothing is held any more, because something that was held could not be stored.
+	careful bool
+	// forgot: what was held, and the call in flight with it, must be done again.
+	forgot bool
 }
 
 func nothing() {}
@@ -47,11 +53,17 @@ func (d *drive) loop() (after func()) {
 		var event saga.Event = saga.Turned{}
 		if task == saga.Send {
 			if s.stopping.Load() {
-				s.handOver(refs(d.run.Ref()))
+				if d.write() {
+					s.handOver(refs(d.run.Ref()))
+				}
 				return nothing
 			}
 			var later func()
-			if event, later = d.perform(); event == nil {
+			d.forgot = false
+			if event, later = d.perform(); d.forgot {
+				continue
+			}
+			if event == nil {
 				return later
 			}
 		}
@@ -106,8 +118,7 @@ func (d *drive) perform() (event saga.Event, after func()) {
 		case err != nil && s.calls.Err() != nil:
 			return nil, nothing
 		case err != nil: // it stays this node's, holds no slot, and has spent nothing
-			ref, again := d.run.Ref(), s.e.cfg.Now().Add(addressAgain)
-			return nil, func() { s.waitUntil(ref, again) }
+			return nil, d.later(addressAgain)
 		case !known:
 			return saga.Answered{Outcome: registry.Unknown(&call, s.e.cfg.Now())}, nothing
 		}
@@ -116,7 +127,7 @@ func (d *drive) perform() (event saga.Event, after func()) {
 	if s.e.cfg.Gate != nil {
 		entry = s.e.cfg.Gate.Enter(s.calls, &call, d.run.NextCall(), !d.called)
 		d.called = true
-		ref, now := d.run.Ref(), s.e.cfg.Now()
+		now := s.e.cfg.Now()
 		switch {
 		case s.calls.Err() != nil:
 			if entry.Leave != nil {
@@ -126,33 +137,64 @@ func (d *drive) perform() (event saga.Event, after func()) {
 		case entry.Park != "":
 			return saga.Parked{Participant: entry.Park, Until: now.Add(farLook(s.e.cfg.Jitter()))}, nothing
 		case entry.Busy > 0: // it stays this node's, and holds no slot
-			return nil, func() { s.waitUntil(ref, now.Add(entry.Busy)) }
+			return nil, d.later(entry.Busy)
 		}
 	}
 	hit(call.Action, failpoint.StepBeforeSend, failpoint.CompBeforeSend)
 	answer := make(chan saga.Outcome, 1)
 	started := s.e.cfg.Now()
 	go func() { answer <- s.e.cfg.Call(s.calls, call) }()
-	slow := time.NewTimer(s.e.cfg.SlowAfter)
-	select {
-	case o = <-answer:
-		slow.Stop()
-	case <-slow.C:
-		d.recordSlow(started)
-		o = <-answer
-	}
+	o, ours := d.await(answer, started)
 	hit(call.Action, failpoint.StepAfterReply, failpoint.CompAfterReply)
 	s.e.cfg.Observer.CallDone(call.Action, &o)
-	if s.calls.Err() != nil {
-		if entry.Leave != nil {
-			entry.Leave(nil)
-		}
-		return nil, nothing
-	}
-	if entry.Leave != nil {
+	abandoned := s.calls.Err() != nil
+	switch {
+	case entry.Leave == nil:
+	case abandoned:
+		entry.Leave(nil)
+	default:
 		entry.Leave(&o)
 	}
+	if abandoned || !ours {
+		return nil, nothing
+	}
 	return saga.Answered{Outcome: o}, nothing
+}
+
+// await returns the answer of the call in flight, and whether the saga still waits for it. Meanwhile it writes what
+// is held, and records a call that takes long.
+func (d *drive) await(answer <-chan saga.Outcome, started time.Time) (o saga.Outcome, ours bool) {
+	cfg := &d.s.e.cfg
+	slow := time.NewTimer(cfg.SlowAfter)
+	defer slow.Stop()
+	var checkpoint <-chan time.Time
+	if left, is := d.held.due(cfg.Checkpoint, cfg.Now()); is {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		checkpoint = timer.C
+	}
+	ours = true
+	for {
+		select {
+		case o = <-answer:
+			return o, ours
+		case <-checkpoint:
+			ours = d.write() && !d.forgot
+		case <-slow.C:
+			if ours = ours && d.write() && !d.forgot; ours {
+				d.recordSlow(started)
+			}
+		}
+	}
+}
+
+// later writes what is held and returns what lets the saga wait for a short time, as this node's.
+func (d *drive) later(wait time.Duration) func() {
+	if !d.write() {
+		return nothing
+	}
+	ref, again := d.run.Ref(), d.s.e.cfg.Now().Add(wait)
+	return func() { d.s.waitUntil(ref, again) }
 }
 
 // addressAgain is how long a call waits whose participant could not be looked up.
@@ -172,13 +214,6 @@ func (d *drive) addressed(call *saga.Call) (known bool, err error) {
 	return known, err
 }
 
-// farLook is after how long a saga at a gate looks again although nothing has let it through: so far
-// that a million of them cost nothing, and spread over half an hour. It is beyond Config.Hold, so
-// that the saga is released.
-func farLook(chance float64) time.Duration {
-	return 30*time.Minute + time.Duration(chance*float64(30*time.Minute))
-}
-
 // recordSlow makes a long call visible as RUNNING. Best effort: if the row has changed in the
 // meantime, the commit of the call's outcome detects and handles that.
 func (d *drive) recordSlow(started time.Time) {
@@ -194,40 +229,59 @@ func (d *drive) recordSlow(started time.Time) {
 	d.run = change.After
 }
 
-// decide applies an event and commits the decision, and repeats this whenever the row has
-// changed in the meantime. It returns false if the saga no longer belongs to this node.
+// write commits what is held, if anything is. The call in flight goes on. It returns false if the saga
+// no longer belongs to this node.
+func (d *drive) write() bool { return d.held == nil || d.decide(nil) }
+
+// decide applies an event, nil for none, and holds the decision or commits it with all that is held. It
+// repeats this whenever the row has changed in the meantime, and returns false if the saga no longer
+// belongs to this node.
 func (d *drive) decide(event saga.Event) bool {
 	e := d.s.e
+	_, parks := event.(saga.Parked)
+	if parks && !d.write() {
+		return false
+	}
 	stripped := false
 	for try := 0; ; try++ {
-		m := e.moment()
-		change, err := saga.Apply(d.run, event, m)
-		if _, parks := event.(saga.Parked); parks && err != nil {
-			return true // flagged since: there is a turn to take instead
-		}
-		if err != nil {
-			e.cfg.Log.Warn(
-				"an outcome no longer matches its saga",
-				slog.String("saga_id", d.run.ID.String()),
-				slog.Any("error", err),
-			)
-			return false
-		}
-		next := change.After.NextRunAt
-		if d.s.stopping.Load() || change.After.SuspendedAt != nil || next != nil && next.Sub(m.Now) > e.cfg.Hold {
-			change = change.Released(m.Now)
+		var change saga.Change
+		if event == nil {
+			change = d.held.change
+		} else {
+			m := e.moment()
+			next, err := saga.Apply(d.run, event, m)
+			switch {
+			case err != nil && parks:
+				return true // flagged since: there is a turn to take instead
+			case err != nil:
+				d.unfit(err)
+				return false
+			case d.holds(event, &next, m.Now):
+				return true
+			}
+			change = d.held.with(next)
+			due := change.After.NextRunAt
+			if d.s.stopping.Load() || change.After.SuspendedAt != nil || due != nil && due.Sub(m.Now) > e.cfg.Hold {
+				change = change.Released(m.Now)
+			}
 		}
 		hit(d.run.Action(), failpoint.StepBeforeCommit, failpoint.CompBeforeCommit)
-		err = e.cfg.Commit(d.s.calls, &change)
+		err := e.cfg.Commit(d.s.calls, &change)
 		hit(d.run.Action(), failpoint.StepAfterCommit, failpoint.CompAfterCommit)
 		switch {
 		case err == nil && change.Letter != nil && change.Letter.Outcome == dlq.GaveUp && !change.After.State.Terminal():
 			d.seen.lose() // only the store knows which letter the compensation has that was left
+			d.held = nil
 			return d.reload(change) == stored
 		case err == nil:
 			d.seen.saw(&change)
-			d.run = change.After
+			d.run, d.held = change.After, nil
 			return true
+		case fault.IsCode(err, saga.CodeUnstorable) && d.held != nil:
+			e.cfg.Log.Warn("the database cannot store the results of several steps; making these calls again, one by one",
+				slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
+			d.held, d.careful, d.forgot = nil, true, true
+			event = saga.Forgotten{}
 		case fault.IsCode(err, saga.CodeUnstorable) && !stripped:
 			e.cfg.Log.Warn(
 				"the database cannot store a step's result; recording the step without it",
@@ -247,11 +301,39 @@ func (d *drive) decide(event saga.Event) bool {
 		d.seen.lose()
 		switch d.reload(change) {
 		case stored:
+			d.held = nil
 			return true
 		case notOurs:
 			return false
 		}
+		if d.held == nil {
+			continue
+		}
+		if d.held, err = d.held.again(d.run, e.moment()); err != nil {
+			d.unfit(err)
+			return false
+		}
+		d.run = d.held.change.After
 	}
+}
+
+// holds reports whether a decision is not committed now. The drive then goes on from it.
+func (d *drive) holds(event saga.Event, c *saga.Change, now time.Time) bool {
+	most := d.s.e.cfg.Checkpoint
+	a, answered := event.(saga.Answered)
+	if left, is := d.held.due(most, now); !answered || most <= 0 || is && left == 0 || d.careful ||
+		d.s.stopping.Load() || !c.Deferrable() {
+		return false
+	}
+	d.held = d.held.and(*c, a.Outcome, now)
+	d.run = d.held.change.After
+	return true
+}
+
+// unfit logs that outcomes came too late: an operator has ended the saga by force.
+func (d *drive) unfit(err error) {
+	d.s.e.cfg.Log.Warn("an outcome no longer matches its saga",
+		slog.String("saga_id", d.run.ID.String()), slog.Any("error", err))
 }
 
 // backoff spaces the attempts to read back after an outage.
@@ -298,35 +380,4 @@ func (d *drive) reload(change saga.Change) readBack {
 		}
 		return notOurs
 	}
-}
-
-func written(change saga.Change, now saga.Loaded) bool {
-	if len(change.Logs) == 0 {
-		a := &change.After
-		return now.Saga.Version == a.Version && now.Saga.State == a.State && now.Saga.UpdatedAt.Equal(a.UpdatedAt)
-	}
-	mine := change.Logs[0]
-	for _, l := range now.Logs {
-		sameCall := l.StepIndex == mine.StepIndex && l.Action == mine.Action && l.Attempt == mine.Attempt
-		if l.ID == mine.ID || mine.Completes && sameCall && l.Status == mine.Status && l.UpdatedAt.Equal(mine.UpdatedAt) {
-			return true
-		}
-	}
-	return false
-}
-
-// withoutContent turns an outcome whose content the database rejects into one that it can
-// store. A success loses its output, so the answer was unusable and the outcome is unknown. Any
-// other outcome is kept without its content.
-func withoutContent(event saga.Event) saga.Event {
-	a, ok := event.(saga.Answered)
-	if !ok {
-		return event
-	}
-	if a.Verdict == saga.Done {
-		a.Verdict, a.Class, a.Code = saga.Unknown, retry.BadResponse, "unstorable_response"
-	}
-	a.Message = "the participant's answer cannot be stored"
-	a.Output, a.Response, a.Request, a.StackTrace, a.Cause = nil, nil, nil, "", nil
-	return a
 }

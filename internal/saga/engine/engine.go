@@ -5,7 +5,8 @@
 //	       change  := saga.Apply(run, outcome)
 //	       commit(change)            // then, and only then, the next call
 //
-// It keeps no state that is not in the store. A node holds one lease; when the lease is lost
+// It keeps no state that is not in the store, except for a moment the outcomes of steps with
+// checkpoint: false (held). A node holds one lease; when the lease is lost
 // every drive stops immediately, and the node that takes over repeats the call in flight with
 // the same key. Recovery after a crash is that takeover.
 package engine
@@ -71,6 +72,7 @@ type Config struct {
 	ReaperInterval      time.Duration  // 1 s
 	SlowAfter           time.Duration  // 500 ms: a call that runs longer is recorded as RUNNING
 	Hold                time.Duration  // 5 s: longer waits need no owner
+	Checkpoint          time.Duration  // how long the outcome of a step with checkpoint: false may be held; 0: not at all
 	DrainTimeout        time.Duration  // 20 s: how long calls in flight may still take at shutdown
 	StepTimeout         time.Duration  // 30 s: of steps that have none
 	CompensationTimeout time.Duration  // of sagas that have none; 0: no deadline

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"time"
+
 	"github.com/skald-saga/skald/internal/failpoint"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga"
@@ -36,4 +38,11 @@ func hit(a saga.Action, step, comp failpoint.Name) {
 		return
 	}
 	_ = failpoint.Hit(step)
+}
+
+// farLook is after how long a saga at a gate looks again although nothing has let it through: so far
+// that a million of them cost nothing, and spread over half an hour. It is beyond Config.Hold, so
+// that the saga is released.
+func farLook(chance float64) time.Duration {
+	return 30*time.Minute + time.Duration(chance*float64(30*time.Minute))
 }

@@ -68,6 +68,23 @@ func scenarios() []scenario {
 		{name: "an undo whose reply is lost and that a gateway then refuses", d: steps("uuu"), behavior: plain(both(2, always(no), 1, then(lostReply, turnedAway))), end: saga.Failed},
 		{name: "an undo that is refused", d: steps("uuu"), behavior: plain(both(2, always(no), 1, always(no))), end: saga.Failed},
 	}
+	third := func(r reply) func(saga.Call, int) reply { return when(2, saga.Execute, always(r)) }
+	for name, sc := range map[string]scenario{
+		"steps that do not wait for the disk": {behavior: plain(nil), end: saga.Completed},
+		"one of them takes longer":            {behavior: plain(third(slowly(yes, 50*time.Millisecond))), end: saga.Completed},
+		"the last of them is refused": {
+			behavior: plain(when(3, saga.Execute, always(slowly(no, 10*time.Millisecond)))), end: saga.Compensated},
+		"lost replies of the last of them": {behavior: plain(when(3, saga.Execute, always(lostReply))), end: saga.Compensated},
+		"cancel while outcomes are held": {
+			behavior: intervening(2, saga.Execute, cancel, third(slowly(yes, 10*time.Millisecond))), end: saga.Cancelled},
+		"cancel while outcomes are held, and the call is refused": {
+			behavior: intervening(2, saga.Execute, cancel, third(slowly(no, 50*time.Millisecond))), end: saga.Cancelled},
+		"compensate while outcomes are held": {
+			behavior: intervening(1, saga.Execute, saga.CompensateRequested{By: "op"}, third(yes)), end: saga.Compensated},
+	} {
+		sc.name, sc.d = name, ahead("ahead", "uuuu")
+		all = append(all, sc)
+	}
 	for step, where := range []string{"the first step", "the second step", "the third step", "the last step"} {
 		all = append(
 			all,

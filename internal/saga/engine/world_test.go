@@ -162,8 +162,9 @@ func (w *world) prepare(name string, tweak ...func(*engine.Config)) *node {
 		Ended: func(ref saga.Ref, committed *saga.Loaded) {
 			n.ends.Ended(waiting.Key{Kind: waiting.Saga, Tenant: ref.Tenant, ID: ref.ID}, waiting.Committed(committed))
 		},
-		NewID: w.newID,
-		Log:   w.log.With(slog.String("on", name)),
+		NewID:      w.newID,
+		Checkpoint: 20 * time.Millisecond,
+		Log:        w.log.With(slog.String("on", name)),
 	}
 	for _, f := range tweak {
 		f(&cfg)
@@ -350,6 +351,15 @@ func named(name, pattern string) *workflow.Definition {
 			s.Compensation.HTTP = &workflow.HTTPCall{Method: "POST", URL: fmt.Sprintf("http://%s/undo/%d", name, i)}
 		}
 		d.Steps = append(d.Steps, s)
+	}
+	return d
+}
+
+// ahead returns a workflow like named, in which no step waits for the disk.
+func ahead(name, pattern string) *workflow.Definition {
+	d := named(name, pattern)
+	for i := range d.Steps {
+		d.Steps[i].Checkpoint = new(false)
 	}
 	return d
 }

@@ -140,6 +140,7 @@ func Saga(r *saga.Instance, logs []saga.StepLog, alive bool, now time.Time) Expl
 	if r.Uncertain {
 		x.Summary += doubtOf(x.Step)
 	}
+	x.Summary += aheadWords(r)
 	if x.Deadline != nil && (r.SuspendedAt == nil || r.Stopped()) && !r.Flagged() {
 		x.Summary += " Its deadline is " + x.Deadline.Format(time.RFC3339) + "."
 	}
@@ -161,6 +162,19 @@ func doubtOf(s *ExplainedStep) string {
 	}
 	return fmt.Sprintf(" An earlier attempt may have been applied: unless a later one succeeds, "+
 		"step %q is compensated as well.", s.Name)
+}
+
+// aheadWords describes the steps that may be called before the row shows it (checkpoint: false).
+func aheadWords(r *saga.Instance) string {
+	if doubted := r.InDoubtAfter(); len(doubted) > 0 {
+		return fmt.Sprintf(" So may those after it up to step %q, as their outcomes need not have been on disk "+
+			"(checkpoint: false): they are called again with the same keys, or compensated first.", doubted[len(doubted)-1])
+	}
+	if ahead := r.Ahead(); len(ahead) > 0 && r.LeaseOwner != nil {
+		return fmt.Sprintf(" Its node may be ahead of what is recorded, at most at step %q (checkpoint: false).",
+			ahead[len(ahead)-1])
+	}
+	return ""
 }
 
 // leftWords describes the compensations that were left, besides that of the current step.

@@ -5,7 +5,7 @@
 // it was created with (traps X15). Pure: values in, values out.
 //
 // Files, each on top of those before it: problems, answer, reader, name, call, compiled,
-// definition, failure, parse, output, job, order, plan, secrets, store, validate, yaml.
+// definition, checkpoint, failure, parse, output, job, order, plan, secrets, store, validate, yaml.
 package workflow
 
 import (
@@ -123,6 +123,9 @@ type Step struct {
 	OnCompensationFailure OnUndoFailure `json:"on_compensation_failure,omitempty"`
 	// Pivot: once this step is done, the saga is never compensated (decision 0147).
 	Pivot bool `json:"pivot,omitempty"`
+	// Checkpoint is false if the next step may be called before this one's outcome is on disk
+	// (Definition.Ahead); nil: true, which is never stored.
+	Checkpoint *bool `json:"checkpoint,omitempty"`
 	// Metadata is what people and reports want to know of the step; Skald makes nothing
 	// of it. A canonical JSON object; nil: none.
 	Metadata json.RawMessage `json:"metadata,omitempty"`

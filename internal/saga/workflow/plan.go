@@ -234,6 +234,9 @@ func (c *planner) place(i int, site expression.Site) *expression.Place {
 	return &expression.Place{
 		Site: site, Known: c.d.hasStep,
 		Usable: func(name string) error {
+			if site == expression.Undo {
+				return c.d.written(i, name)
+			}
 			if site != expression.Action && site != expression.Condition {
 				return nil
 			}

@@ -120,6 +120,7 @@ func (r *reader) step(v any, at string) Step {
 		"on_failure",
 		"on_compensation_failure",
 		"pivot",
+		"checkpoint",
 		"metadata",
 	)
 	if m == nil {
@@ -144,6 +145,7 @@ func (r *reader) step(v any, at string) Step {
 		}
 	}
 	s.Action = r.action(m, at)
+	s.Checkpoint = r.checkpoint(m, at, &s)
 	s.Answer = r.answer(m, at, s.Action.Job != "")
 	s.When = r.text(m, at, "when", 4096)
 	if s.When != "" && m["pivot"] == true {

@@ -30,6 +30,7 @@ var commits = []contract{
 	{"an ended saga never changes", commitEnded},
 	{"compensation's deadline is counted on the store's clock, from its beginning", commitCompensationDeadline},
 	{"a batch of three hundred is written whole", commitMany},
+	{"the outcomes of several steps are written in one change, or none of them", commitTogether},
 }
 
 func commitStaleVersion(f *fixture) {
@@ -347,5 +348,30 @@ func commitMany(f *fixture) {
 		if stale := i%10 == 9; stale != (err != nil) {
 			f.t.Errorf("change %d: %v", i, err)
 		}
+	}
+}
+
+// commitTogether writes outcomes that were held (checkpoint: false) with the next one, whatever that is.
+func commitTogether(f *fixture) {
+	for name, last := range map[string]saga.Event{
+		"done": f.done(`{"c":3}`), "refused": f.refused(`{"c":3}`), "unanswered": f.unanswered(),
+	} {
+		run := f.into(saga.Running)
+		c := f.apply(run, f.done(`{"a":1}`))
+		c = c.Then(f.apply(c.After, last))
+		poisoned, stale := c, c
+		poisoned.Logs = slices.Clone(c.Logs)
+		poisoned.Logs[0].Request = raw(nul)
+		stale.Before.Version++
+		f.unchanged(run.ID, func() {
+			f.wantFault(f.commit(poisoned)[0], fault.Invalid, saga.CodeUnstorable)
+			f.wantFault(f.commit(stale)[0], fault.Conflict, saga.CodeStale)
+		})
+		want := len(f.load(run.ID).Logs) + len(c.Logs)
+		after, logs := f.moved(c), len(f.load(run.ID).Logs)
+		if after.Version != run.Version+1 || logs != want || len(c.Logs) < 2 {
+			f.t.Errorf("%s: version %d and %d logs; want %d and %d", name, after.Version, logs, run.Version+1, want)
+		}
+		f.check(after)
 	}
 }

@@ -29,6 +29,7 @@ type railRow struct {
 	Drawing       drawing
 	Code          string
 	Selected      bool
+	Checkpoint    string       // whether the next step waits for the disk, if it does not
 	Pivot         string       // whether the saga may be compensated, if the step decides about that
 	Buttons       []web.Button // for what may be done about this step
 }
@@ -114,6 +115,9 @@ func (s *story) row(st *client.StepView, last int) railRow {
 		of := &s.definition.Steps[st.StepIndex]
 		action := web.ActionOf(of)
 		row.Kind, row.Call, row.Undo = web.CallKind(action), web.CallWords(action), web.CallWords(web.UndoOf(of))
+		if of.Checkpoint != nil && !*of.Checkpoint {
+			row.Checkpoint = "checkpoint: false: the next step does not wait for the disk"
+		}
 		if of.Pivot != nil && *of.Pivot {
 			row.Pivot = "pivot: once it is done, nothing is undone"
 			if st.StepIndex < s.saga.CurrentStep && !s.turned() {

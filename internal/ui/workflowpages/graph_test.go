@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/skald-saga/skald/api/client"
 )
 
 // drawn says which steps stand in which layer, and the edges.
@@ -65,5 +67,19 @@ func TestAGraphOfManyStepsIsNotDrawn(t *testing.T) {
 	}
 	if newGraph(many) != nil || newGraph(many[:mostDrawn]) == nil {
 		t.Error("the limit does not hold")
+	}
+}
+
+func TestAStepSaysThatTheNextDoesNotWaitForTheDisk(t *testing.T) {
+	got := ""
+	for _, s := range stepsOf(&client.WorkflowDefinition{Steps: []client.Step{
+		{Name: "a", Checkpoint: new(false)}, {Name: "b", Checkpoint: new(true)}, {Name: "c"},
+	}}) {
+		if s.Ahead {
+			got += s.Name
+		}
+	}
+	if got != "a" {
+		t.Errorf("of %q", got)
 	}
 }

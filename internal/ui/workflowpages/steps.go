@@ -18,6 +18,7 @@ type step struct {
 	// Stays: there is no undo, and steps follow that may fail.
 	Stays            bool
 	Pivot            bool   // once it is done, nothing is undone
+	Ahead            bool   // the next step may be called before its outcome is on disk
 	UndoFailure      string // what follows when the undo gave up, unless that is to stop
 	OnFailure        string // what its failure leads to, unless that is a compensation
 	Retry, UndoRetry string // empty: the workflow's
@@ -37,6 +38,7 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 			Call: web.CallWords(web.ActionOf(s)), Undo: web.CallWords(web.UndoOf(s)),
 		}
 		all[i].Pivot, all[i].OnFailure = i == pivot, onFailure(d, s)
+		all[i].Ahead = s.Checkpoint != nil && !*s.Checkpoint
 		if goesOn(d, s) && all[i].Undo != "" {
 			all[i].UndoFailure = "if it gives up, the steps before it are compensated anyway"
 		}
