@@ -31,6 +31,10 @@ type SagaEnd struct {
 	// WithoutUndo names the steps registered with compensation: none. They must
 	// never be compensated, and their effects may outlive a compensated saga.
 	WithoutUndo []string
+	// Ahead names the steps registered with checkpoint: false. A saga whose
+	// node was lost may be compensated from beyond them, though no answer of
+	// theirs is known and the steps after them were never called.
+	Ahead []string
 }
 
 // Violation is a broken promise, with the call or calls that show it.
@@ -156,7 +160,12 @@ type stepHistory struct {
 
 // touched returns the arrival of the first call of the step.
 func (s stepHistory) touched() (seq int64, called bool) {
-	for _, e := range slices.Concat(s.executes, s.undos) {
+	return first(slices.Concat(s.executes, s.undos))
+}
+
+// first returns the arrival of the first of calls.
+func first(calls []Entry) (seq int64, called bool) {
+	for _, e := range calls {
 		if !called || e.Seq < seq {
 			seq, called = e.Seq, true
 		}

@@ -64,6 +64,11 @@ var withoutUndoOfB = map[string]SagaEnd{
 	"s1": {Outcome: Compensated, Steps: []string{"a", "b", "c"}, WithoutUndo: []string{"b"}},
 }
 
+// ahead is an end of a saga of which only step c waits for the disk.
+func ahead(o Outcome) map[string]SagaEnd {
+	return map[string]SagaEnd{"s1": {Outcome: o, Steps: []string{"a", "b", "c"}, Ahead: []string{"a", "b"}}}
+}
+
 func TestHonestLedgersHaveNoViolations(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -93,6 +98,10 @@ func TestHonestLedgersHaveNoViolations(t *testing.T) {
 			story(x("a", lost), x("a", dup), x("b"), x("c"))},
 		{"an execute that never arrived is undone first", Checker{Calm: true}, ended(Compensated),
 			story(x("a"), c("b", nothing), c("a"))},
+		{"after a crash answered steps are called again", Checker{}, ahead(Completed), story(x("a"), x("b"),
+			x("a", attempt(2), dup, fence(2)), x("b", attempt(2), dup, fence(2)), x("c", attempt(2), fence(2)))},
+		{"or undone beyond what was called", Checker{}, ahead(Compensated),
+			story(x("a", lost), c("c", nothing), c("b", nothing), c("a"))},
 		{"an undo is retried until it is answered", Checker{Calm: true}, ended(Compensated),
 			story(x("a"), x("b", refused), c("a", failed), c("a", lost, attempt(2)), c("a", attempt(3), dup))},
 		{"a crash hid the refusal, and the step is undone", Checker{}, ended(Compensated),
@@ -159,6 +168,11 @@ func TestEachBrokenPromiseIsReported(t *testing.T) {
 			[]string{"I3 b: before step a"}},
 		{"a step undone that was never reached", Checker{}, ended(Compensated),
 			story(x("a", refused), c("b", nothing)), []string{"I3 b: before step a"}},
+		{"a step called ahead of one that has not answered", Checker{}, ahead(Completed),
+			story(x("a", lost), x("b"), x("a", attempt(2), dup), x("c")), []string{"I3 b: before step a"}},
+		{"what was called ahead is not undone", Checker{}, ahead(Compensated),
+			story(x("a"), x("b"), x("a", attempt(2), refused, fence(2)), c("a", fence(2))),
+			[]string{"I4 a: before the later step b", "I2 b: still applied"}},
 		{"compensation forward", Checker{}, ended(Compensated), story(x("a"), x("b"), x("c", refused), c("a"), c("b")),
 			[]string{"I4 a: before the later step b"}},
 		{"compensation forward, of a step whose execute never arrived", Checker{}, ended(Compensated),

@@ -124,7 +124,8 @@ func (w *world) fingerprints(ctx context.Context) (map[string]string, error) {
 
 // end is the final state in the form of the ledger's checker.
 func (r *record) end() ledger.SagaEnd {
-	end := ledger.SagaEnd{Outcome: ledger.Compensated, Steps: r.flow.steps, WithoutUndo: r.flow.withoutUndo}
+	end := ledger.SagaEnd{Outcome: ledger.Compensated, Steps: r.flow.steps, WithoutUndo: r.flow.withoutUndo,
+		Ahead: r.flow.ahead}
 	switch r.state {
 	case saga.Completed:
 		end.Outcome = ledger.Completed

@@ -14,8 +14,9 @@ type flow struct {
 	name        string
 	steps       []string
 	withoutUndo []string
-	attempts    int // max_attempts of a step
-	undos       int // max_attempts of a compensation
+	ahead       []string // steps with checkpoint: false
+	attempts    int      // max_attempts of a step
+	undos       int      // max_attempts of a compensation
 	definition  []byte
 }
 
@@ -32,7 +33,7 @@ func stepIndex(name string) int {
 
 // makeFlows generates workflows of three to six steps, some without a compensation. Half of
 // them give calls less time than participants sometimes take (shortTimeout); every fourth gives
-// up compensations early, so that there are dirty ends.
+// up compensations early, so that there are dirty ends; of every second, most steps do not wait for the disk.
 func makeFlows(r *rand.Rand, participant string) []flow {
 	var flows []flow
 	for i := range 8 {
@@ -57,6 +58,10 @@ func makeFlows(r *rand.Rand, participant string) []flow {
 			if r.Float64() < 0.2 && k > 0 {
 				step["compensation"] = "none"
 				f.withoutUndo = append(f.withoutUndo, name)
+			}
+			if i%2 == 1 && r.Float64() < 0.75 {
+				step["checkpoint"] = false
+				f.ahead = append(f.ahead, name)
 			}
 			steps = append(steps, step)
 		}
@@ -83,6 +88,15 @@ func makeFlows(r *rand.Rand, participant string) []flow {
 }
 
 func shortTimeout(i int) bool { return i >= 4 }
+
+// checkpoint returns the lowest step that may be the first without a record when a step is called: those from
+// there on do not wait for the disk.
+func (f *flow) checkpoint(step int) int {
+	for step > 0 && slices.Contains(f.ahead, stepName(step-1)) {
+		step--
+	}
+	return step
+}
 
 func (f *flow) hasUndo(step string) bool { return !slices.Contains(f.withoutUndo, step) }
 

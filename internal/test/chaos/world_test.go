@@ -101,6 +101,7 @@ func (w *world) open(db *database, faults shop.Config) {
 	}
 	w.shop = p
 	w.flows = makeFlows(w.dice("flows"), p.addr)
+	p.witness.knows(w.flows)
 }
 
 // dice is a source of randomness that depends only on the seed and its purpose.
