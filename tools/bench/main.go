@@ -179,10 +179,12 @@ func parseOptions(args []string) (options, error) {
 	flags.StringVar(&o.jsonFile, "json", "", "file to write the report to")
 	clients := flags.String("clients", "1,16,64,256", "numbers of clients, one level each")
 	modes := flags.String("modes", "submit,wait", "what clients wait for: submit, wait or both")
+	checkpoint := flags.Bool("checkpoint", true, "whether each step waits for the outcome of the one before to be on disk")
 	serverEnvFlag(flags, &o.ServerEnv)
 	if err := parse(flags, args); err != nil {
 		return options{}, err
 	}
+	o.Ahead = !*checkpoint
 	for text := range strings.FieldsFuncSeq(*clients, isComma) {
 		n, err := strconv.Atoi(strings.TrimSpace(text))
 		if err != nil {

@@ -46,6 +46,8 @@ type Config struct {
 	// Compensated is the number of clients for the workflow whose last step is refused, Mixed that for
 	// the one to which this happens every third time; 0 skips them.
 	Compensated, Mixed int
+	// Ahead: no step waits for the disk (checkpoint: false).
+	Ahead bool
 	// Duration is how long the clients of one level submit, Warmup how long they submit before
 	// counting starts (0: no warm-up).
 	Duration, Warmup time.Duration
@@ -110,7 +112,7 @@ func (r *run) measure(ctx context.Context) error {
 	if err := r.restartServer(ctx, &r.report.Ready.ExistingDatabase); err != nil {
 		return err
 	}
-	for _, flow := range workflows(r.participantAddr) {
+	for _, flow := range r.workflows() {
 		if err := registerWorkflow(ctx, r.serverURL, flow); err != nil {
 			return err
 		}
@@ -131,7 +133,7 @@ func (r *run) measure(ctx context.Context) error {
 // levels lists the levels to measure, in order.
 func (r *run) levels() []levelSpec {
 	var specs []levelSpec
-	flows := workflows(r.participantAddr)
+	flows := r.workflows()
 	for _, mode := range r.cfg.Modes {
 		for _, clients := range r.cfg.Clients {
 			specs = append(specs, levelSpec{flows[0], mode, clients})
@@ -148,6 +150,17 @@ func (r *run) levels() []levelSpec {
 		}
 	}
 	return specs
+}
+
+// workflows returns those that are measured.
+func (r *run) workflows() [3]workflow {
+	flows := workflows(r.participantAddr)
+	if r.cfg.Ahead {
+		for i := range flows {
+			flows[i].goAhead()
+		}
+	}
+	return flows
 }
 
 // restartServer stops the server and starts it again, and sets ready to how long it took to

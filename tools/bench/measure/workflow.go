@@ -59,6 +59,13 @@ func workflows(participant string) [3]workflow {
 	}
 }
 
+// goAhead lets no step of the workflow wait for the disk.
+func (w *workflow) goAhead() {
+	for _, step := range w.definition["steps"].([]any) { //nolint:forcetypeassert // made above
+		step.(map[string]any)["checkpoint"] = false //nolint:forcetypeassert // made above
+	}
+}
+
 func call(participant, path string) map[string]any {
 	return map[string]any{"http": map[string]any{"method": http.MethodPost, "url": "http://" + participant + path}}
 }
