@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -55,7 +56,9 @@ func newLayer() layer { return layer{map[string]any{}, map[string]string{}} }
 
 // loader collects the mistakes of one Load.
 type loader struct {
-	origins  []layer // strongest first
+	file     string         // that is read
+	lines    map[string]int // of its keys
+	origins  []layer        // strongest first
 	mistakes []Mistake
 }
 
@@ -83,8 +86,11 @@ func (l *loader) set(into layer, f field, raw any, origin string) {
 	into.values[f.key] = value
 }
 
-// add reports a mistake in the value that origin has for key.
+// add reports a mistake in the value that origin has for key; in a file, with its line.
 func (l *loader) add(key, origin, detail string) {
+	if line := l.lines[key]; line > 0 && origin == l.file {
+		origin += ":" + strconv.Itoa(line)
+	}
 	l.mistakes = append(l.mistakes, Mistake{Key: key, Origin: origin, Detail: detail})
 }
 
@@ -117,8 +123,33 @@ func (l *loader) readFile(path string) layer {
 		l.add("", path, describeFileError(err))
 		return out
 	}
+	l.file, l.lines = path, linesOf(content)
 	l.readTree(out, path, tree)
 	return out
+}
+
+// linesOf returns the lines of a file's keys and of those below them, as `section` and `section.key`.
+func linesOf(content []byte) map[string]int {
+	lines := map[string]int{}
+	var document yamlv3.Node
+	if yamlv3.Unmarshal(content, &document) != nil || len(document.Content) == 0 {
+		return lines // without keys
+	}
+	var note func(prefix string, of *yamlv3.Node)
+	note = func(prefix string, of *yamlv3.Node) {
+		if of.Kind != yamlv3.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(of.Content); i += 2 {
+			key := of.Content[i]
+			lines[prefix+key.Value] = key.Line
+			if prefix == "" {
+				note(key.Value+".", of.Content[i+1])
+			}
+		}
+	}
+	note("", document.Content[0])
+	return lines
 }
 
 // readTree walks a parsed file. A key with no value counts as not given.

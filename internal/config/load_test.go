@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,9 @@ func load(t *testing.T, yaml string, environ ...string) Config {
 	return c
 }
 
+// lineNumber matches a line of a file; TestAMistakeInAFileHasItsLine has them.
+var lineNumber = regexp.MustCompile(`FILE:\d+`)
+
 // mistakes loads an invalid configuration and returns one line per mistake, with the file's
 // path shortened to FILE.
 func mistakes(t *testing.T, yaml string, environ ...string) []string {
@@ -51,7 +55,7 @@ func mistakes(t *testing.T, yaml string, environ ...string) []string {
 	for _, m := range invalid.Mistakes {
 		line := m.String()
 		if path != "" {
-			line = strings.ReplaceAll(line, path, "FILE")
+			line = lineNumber.ReplaceAllString(strings.ReplaceAll(line, path, "FILE"), "FILE")
 		}
 		lines = append(lines, line)
 	}

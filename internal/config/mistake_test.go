@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -249,5 +250,24 @@ func TestMistakesNeverCiteValues(t *testing.T) {
 	for _, content := range []string{canary, "- " + canary, "'" + canary, "*" + canary, "!!int " + canary,
 		"a: !!int " + canary} {
 		refused(content, rewrite(content))
+	}
+}
+
+func TestAMistakeInAFileHasItsLine(t *testing.T) {
+	path := write(t, "# a comment\nserver:\n  listen_adr: x\n  max_body_bytes: many\n\nengine: {lease_ttl: 9h}\nsaga: 1\n")
+	_, err := Load(path, nil)
+	var invalid *Error
+	if !errors.As(err, &invalid) {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, m := range invalid.Mistakes {
+		got[m.Key] = strings.TrimPrefix(m.Origin, path)
+	}
+	want := map[string]string{
+		"server.listen_adr": ":3", "server.max_body_bytes": ":4", "engine.lease_ttl": ":6", "saga": ":7",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }
