@@ -10,7 +10,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -34,7 +33,7 @@ func Run(ctx context.Context, cfg config.Config, opt Options) error {
 	opt.Log = slog.New(log)
 	listener, err := net.Listen("tcp", cfg.Server.ListenAddr)
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return unusableAddress("server.listen_addr", "SKALD_LISTEN_ADDR", cfg.Server.ListenAddr, err)
 	}
 	defer listener.Close()
 	sock, err := openSocket(ctx, &cfg, &opt, listener)

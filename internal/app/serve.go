@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -167,7 +166,7 @@ func (n *node) serveProfiling(addr string) (closeIt func(), err error) {
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return func() {}, fmt.Errorf("listen for profiling: %w", err)
+		return func() {}, unusableAddress("server.debug_addr", "SKALD_SERVER_DEBUG_ADDR", addr, err)
 	}
 	s := &http.Server{Handler: profiling(), ReadHeaderTimeout: 5 * time.Second}
 	go s.Serve(l) //nolint:errcheck // it ends with Close

@@ -5,10 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/skald-saga/skald/db"
@@ -33,6 +35,15 @@ type socket struct {
 	handler  atomic.Pointer[http.Handler]
 	refused  atomic.Pointer[func()] // called for each connection beyond the limit per address
 	obstacle atomic.Pointer[string] // why the node has not started yet
+}
+
+// unusableAddress says of an address on which this process cannot listen which setting names it, and what to do.
+func unusableAddress(setting, variable, addr string, err error) error {
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("%s (%s): %w", setting, variable, err)
+	}
+	return fmt.Errorf("%s (%s): another process uses %s: end it, or choose another port (port 0 takes a free one)",
+		setting, variable, addr)
 }
 
 // openSocket begins to serve on l. ctx is the context of requests, without its cancellation.

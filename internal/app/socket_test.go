@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/lib/pq"
 
 	"github.com/skald-saga/skald/db"
+	"github.com/skald-saga/skald/internal/config"
 )
 
 // A node that starts waits for what passes, and says so at once and then each minute; what no waiting changes ends it.
@@ -64,5 +66,27 @@ func TestAStartWaitsForWhatPassesAndSaysSoOnceAMinute(t *testing.T) {
 		if tries != 1 || !errors.Is(err, problem) {
 			t.Errorf("%s: %d tries, %v", name, tries, err)
 		}
+	}
+}
+
+// The message about an address that is taken has its setting and a way out.
+func TestAPortInUseIsExplained(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg := config.Default(config.Test)
+	cfg.Server.ListenAddr = taken.Addr().String()
+	err = Run(t.Context(), cfg, Options{EUID: 1000, Log: slog.New(slog.DiscardHandler)})
+	want := "server.listen_addr (SKALD_LISTEN_ADDR): another process uses " + taken.Addr().String() +
+		": end it, or choose another port (port 0 takes a free one)"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v, want\n%s", err, want)
+	}
+	_, err = new(node).serveProfiling(taken.Addr().String())
+	if err == nil || !strings.HasPrefix(err.Error(), "server.debug_addr (SKALD_SERVER_DEBUG_ADDR): another process uses") {
+		t.Errorf("for profiling: %v", err)
 	}
 }
