@@ -133,9 +133,9 @@ var schema = []Mutant{
 		Old: "DROP FUNCTION dlq.update_updated_at();\n", New: ""},
 	{Rows: "D-37", File: "db/migrations/0102_dlq_archive.sql",
 		Old: "DROP FUNCTION dlq.purge_batch(integer, integer, integer);\n", New: ""},
-	{Rows: "X39", File: "db/migrations/0380_saga_model.sql",
-		Old: "DELETE FROM saga.saga_schema_version WHERE version = 380;",
-		New: "DELETE FROM saga.saga_schema_version WHERE version >= 330;"},
+	{Rows: "X39", File: "db/migrations/0464_participants.sql", // one of the newest twelve: older ones go together
+		Old: "DELETE FROM saga.saga_schema_version WHERE version = 464;",
+		New: "DELETE FROM saga.saga_schema_version WHERE version >= 455;"},
 	{Rows: "F57", File: "db/migrations/0150_views_by_tenant.sql",
 		Old: "INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM gone', heads) USING batch, tenants",
 		New: "INSERT INTO saga.saga_states_archive (%1$s) SELECT %1$s FROM gone WHERE false', heads) " +
