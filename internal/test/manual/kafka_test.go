@@ -27,7 +27,7 @@ func TestThePageOfKafka(t *testing.T) {
 	addr := testnet.FreeAddress(t)
 	Session{
 		Page: "docs/kafka.md",
-		Env:  []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "SKALD_LISTEN_ADDR=" + addr, "TEST_KAFKA_BROKERS=" + brokers},
+		Env:  []string{"SKALD_DATABASE_URL=" + testdb.DSN(t), "SKALD_LISTEN_ADDR=" + addr, "SKALD_KAFKA_BROKERS=" + brokers},
 		Replace: map[string]string{
 			"127.0.0.1:8080":               addr,
 			"127.0.0.1:19092":              brokers,
