@@ -2,6 +2,7 @@ package published
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/audit/trail"
 	"github.com/skald-saga/skald/internal/event/cloudevent"
+	"github.com/skald-saga/skald/internal/httpkit"
 	"github.com/skald-saga/skald/internal/saga"
 )
 
@@ -178,5 +180,32 @@ func TestProblemsAreListedAtTheirOperations(t *testing.T) {
 				t.Errorf("%s: %s has no codes", at.op.text("operationId"), status)
 			}
 		}
+	}
+}
+
+// A change with If-Match is decided again when its resource has changed in between, and says so when that never ends.
+// The exceptions are not decided again.
+func TestChangesThatAreDecidedAgainSaySo(t *testing.T) {
+	once := []string{
+		"changeSettings", "deleteParticipant", "deleteWebhook", "disableWorkflow", "enableWorkflow", "registerWorkflow",
+		"updateSagaBulk",
+	}
+	raw, _ := contract(t)
+	decided := 0
+	for at := range operations(raw) {
+		conditional := slices.ContainsFunc(at.op.list("parameters"), func(v any) bool {
+			return resolved(raw, v)["name"] == "If-Match"
+		})
+		id := at.op.text("operationId")
+		says := slices.Contains(at.op.object("x-problems").list("409"), any(httpkit.CodeKeepsChanging))
+		if want := conditional && at.method != "get" && !slices.Contains(once, id); says != want {
+			t.Errorf("%s lists %s: %v, want %v", id, httpkit.CodeKeepsChanging, says, want)
+		}
+		if says {
+			decided++
+		}
+	}
+	if decided < 40 {
+		t.Errorf("only %d operations are decided again: the search is broken", decided)
 	}
 }
