@@ -97,6 +97,9 @@ func Floor(ctx context.Context, db Reader) (floor int, err error) {
 	return floor, rows.Err()
 }
 
+// Has reports whether a schema with this floor still has what this binary uses; if the floor is 0, nothing says so.
+func Has(floor int) bool { return floor != 0 && floor <= Version() }
+
 // Usable returns an error if the schema is newer than this binary, and this binary cannot use it.
 func Usable(ctx context.Context, db Reader, status []Applied) error {
 	newer := Newer(status)
@@ -107,7 +110,7 @@ func Usable(ctx context.Context, db Reader, status []Applied) error {
 	switch {
 	case err != nil:
 		return err
-	case floor == 0 || floor > Version():
+	case !Has(floor):
 		return fmt.Errorf("%w, and removed what this one uses", newer)
 	}
 	for _, m := range status {

@@ -117,9 +117,9 @@ func (n *node) ready(ctx context.Context) (httpapi.Readiness, error) {
 		switch expected := db.Version(); {
 		case c.Schema < expected:
 			return is, fmt.Errorf("the schema of the database is too old for this server: version %d, not %d", c.Schema, expected)
-		case c.Schema > expected && (c.Floor == 0 || c.Floor > expected): // as db.Usable decides at the start
-			return is, fmt.Errorf("the schema of the database is too new for this server: version %d, which removed what "+
-				"version %d has", c.Schema, expected)
+		case c.Schema > expected && !db.Has(c.Floor):
+			return is, fmt.Errorf("the schema of the database is too new for this server: version %d no longer has what "+
+				"version %d uses", c.Schema, expected)
 		case c.Schema > expected: // the first nodes of an upgrade have migrated it: it holds what older ones need
 			is.Warnings = append(is.Warnings, fmt.Sprintf(
 				"the schema of the database is newer than this server: version %d, not %d", c.Schema, expected))

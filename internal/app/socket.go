@@ -37,7 +37,8 @@ type socket struct {
 	obstacle atomic.Pointer[string] // why the node has not started yet
 }
 
-// unusableAddress says of an address on which this process cannot listen which setting names it, and what to do.
+// unusableAddress returns the error for an address on which this process cannot listen: which setting names it, and if
+// the port is taken, what to do.
 func unusableAddress(setting, variable, addr string, err error) error {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s (%s): %w", setting, variable, err)

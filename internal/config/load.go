@@ -219,9 +219,10 @@ func (l *loader) readEnv(environ []string) layer {
 	return out
 }
 
-// ofOtherPrograms reports whether a variable is for what uses Skald: a shell may have it for both. Workers find the
-// server by the first two, clients and `skald participant certify` have the next two, participants the secret of signed
-// calls, and shell jobs, which may run skald, their run and its arguments.
+// ofOtherPrograms reports whether a variable belongs to a program that uses Skald; a shell may have it for both. The
+// first two tell workers where the server is and who they are, the third is the key of clients, the fourth that of
+// `skald participant certify`, the fifth the secret of participants for signed calls. The others describe a run to a
+// shell job, which may itself run skald.
 func ofOtherPrograms(name string) bool {
 	switch name {
 	case "SKALD_URL", "SKALD_KEY", "SKALD_API_KEY", "SKALD_CERTIFY_SECRET", "SKALD_SECRET",

@@ -29,6 +29,16 @@ func (w *world) at(id uuid.UUID) (step, logs int) {
 	return l.Saga.CurrentStep, len(l.Logs)
 }
 
+// untilHeld waits for 5 ms, in which a saga gets to a call that takes longer, and all before it must be held.
+func (w *world) untilHeld(id uuid.UUID) {
+	w.t.Helper()
+	time.Sleep(5 * time.Millisecond)
+	synctest.Wait()
+	if step, logs := w.at(id); step != 0 || logs != 0 {
+		w.t.Fatalf("it is at step %d with %d logs; not everything is held", step, logs)
+	}
+}
+
 // TestStepsThatDoNotWaitAreWrittenTogether: one commit for three steps, and each of its rows is there.
 func TestStepsThatDoNotWaitAreWrittenTogether(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
@@ -128,11 +138,7 @@ func TestNoInterventionLosesAnOutcome(t *testing.T) {
 					d.Retry.MaxAttempts = 1
 					d.Steps[2].Checkpoint = nil
 					id := w.start("a").create(d)
-					time.Sleep(5 * time.Millisecond)
-					synctest.Wait()
-					if step, logs := w.at(id); step != 0 || logs != 0 {
-						t.Fatalf("it is at step %d with %d logs; nothing is held", step, logs)
-					}
+					w.untilHeld(id)
 					if err := w.intervene(id, tt.event); err != nil {
 						t.Fatal(err)
 					}
@@ -226,11 +232,7 @@ func TestATakeoverKnowsHowFarTheLostNodeMayBe(t *testing.T) {
 				n := w.start("a")
 				id := n.create(d)
 				for range tt.kills {
-					time.Sleep(5 * time.Millisecond)
-					synctest.Wait()
-					if step, logs := w.at(id); step != 0 || logs != 0 {
-						t.Fatalf("it is at step %d with %d logs; nothing is held", step, logs)
-					}
+					w.untilHeld(id)
 					n.kill()
 					if tt.event != nil {
 						if err := w.intervene(id, tt.event); err != nil {
@@ -258,8 +260,7 @@ func TestAStopWritesWhatIsHeld(t *testing.T) {
 		w.participants.behavior = slower(0, 0, 10*time.Millisecond)
 		a := w.start("a")
 		id := a.create(ahead("ahead", "uuuu"))
-		time.Sleep(5 * time.Millisecond)
-		synctest.Wait()
+		w.untilHeld(id)
 		a.stop()
 		if step, logs := w.at(id); step != 3 || logs != 3 {
 			t.Errorf("it was left at step %d with %d logs; want 3 and 3", step, logs)
@@ -331,8 +332,7 @@ func TestASagaForcedToFailWhileOutcomesAreHeld(t *testing.T) {
 		d := ahead("ahead", "uuuu")
 		d.Steps[2].Checkpoint = nil
 		id := w.start("a").create(d)
-		time.Sleep(5 * time.Millisecond)
-		synctest.Wait()
+		w.untilHeld(id)
 		if err := w.intervene(id, saga.FailureForced{By: "op"}); err != nil {
 			t.Fatal(err)
 		}

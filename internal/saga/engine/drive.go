@@ -256,7 +256,7 @@ func (d *drive) decide(event saga.Event) bool {
 			case err != nil:
 				d.unfit(err)
 				return false
-			case d.holds(event, &next, m.Now):
+			case d.hold(event, &next, m.Now):
 				return true
 			}
 			change = d.held.with(next)
@@ -317,8 +317,9 @@ func (d *drive) decide(event saga.Event) bool {
 	}
 }
 
-// holds reports whether a decision is not committed now. The drive then goes on from it.
-func (d *drive) holds(event saga.Event, c *saga.Change, now time.Time) bool {
+// hold keeps a decision in memory if it need not be committed now, and reports whether it did. The drive then goes on
+// from it.
+func (d *drive) hold(event saga.Event, c *saga.Change, now time.Time) bool {
 	most := d.s.e.cfg.Checkpoint
 	a, answered := event.(saga.Answered)
 	if left, is := d.held.due(most, now); !answered || most <= 0 || is && left == 0 || d.careful ||

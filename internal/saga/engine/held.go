@@ -7,7 +7,7 @@ import (
 )
 
 // held is the outcomes of steps with checkpoint: false that are not written yet (decision 0157). It belongs to one
-// drive, which writes it together with whatever comes next, or once it is checkpointed at the latest. If the node
+// drive, which writes it together with whatever comes next, or after Config.Checkpoint at the latest. If the node
 // dies, its saga is taken over as if the calls had been in flight. A drive that ends while its session goes on must
 // have written it.
 type held struct {
@@ -46,7 +46,7 @@ func (h *held) again(run saga.Instance, m saga.Moment) (*held, error) {
 	return onto, nil
 }
 
-// due returns how long it may still be held; without anything held, forever.
+// due returns how long it may still be held; is is false if nothing is held.
 func (h *held) due(most time.Duration, now time.Time) (left time.Duration, is bool) {
 	if h == nil {
 		return 0, false

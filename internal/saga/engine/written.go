@@ -5,7 +5,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga"
 )
 
-// written reports whether a change, of which it is unknown, was written to a saga that was read since.
+// written reports whether a change whose commit had an unknown outcome is in its saga, which was read afterwards.
 func written(change saga.Change, now saga.Loaded) bool {
 	if len(change.Logs) == 0 {
 		a := &change.After

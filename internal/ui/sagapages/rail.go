@@ -115,7 +115,7 @@ func (s *story) row(st *client.StepView, last int) railRow {
 		of := &s.definition.Steps[st.StepIndex]
 		action := web.ActionOf(of)
 		row.Kind, row.Call, row.Undo = web.CallKind(action), web.CallWords(action), web.CallWords(web.UndoOf(of))
-		if of.Checkpoint != nil && !*of.Checkpoint {
+		if web.GoesAhead(of) {
 			row.Checkpoint = "checkpoint: false: the next step does not wait for the disk"
 		}
 		if of.Pivot != nil && *of.Pivot {

@@ -27,6 +27,9 @@ func UndoOf(st *client.Step) *client.Call {
 	return nil
 }
 
+// GoesAhead reports whether the step after this one need not wait for its outcome to be on disk (checkpoint: false).
+func GoesAhead(st *client.Step) bool { return st.Checkpoint != nil && !*st.Checkpoint }
+
 // ToCertify is the permission to examine participants.
 const ToCertify = "workflows:admin"
 

@@ -38,7 +38,7 @@ func stepsOf(d *client.WorkflowDefinition) []step {
 			Call: web.CallWords(web.ActionOf(s)), Undo: web.CallWords(web.UndoOf(s)),
 		}
 		all[i].Pivot, all[i].OnFailure = i == pivot, onFailure(d, s)
-		all[i].Ahead = s.Checkpoint != nil && !*s.Checkpoint
+		all[i].Ahead = web.GoesAhead(s)
 		if goesOn(d, s) && all[i].Undo != "" {
 			all[i].UndoFailure = "if it gives up, the steps before it are compensated anyway"
 		}
