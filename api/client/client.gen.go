@@ -2053,10 +2053,14 @@ type CompleteInput struct {
 	WorkerID UUID    `json:"worker_id"`
 }
 
-// CompleteItem A run that has ended; without `error` it succeeded.
+// CompleteItem A run that has ended: without `error` and `canceled` it succeeded.
 type CompleteItem struct {
-	Attempt int32         `json:"attempt"`
-	Emit    []EmittedItem `json:"emit,omitempty"`
+	Attempt int32 `json:"attempt"`
+
+	// Canceled The worker has stopped the run because a cancel was requested. It then has
+	// neither result nor error.
+	Canceled *bool         `json:"canceled,omitempty"`
+	Emit     []EmittedItem `json:"emit,omitempty"`
 
 	// Error Why a run failed. Its texts are never refused for what they contain: what cannot
 	// be stored (a NUL character, half of a surrogate pair, bytes that are not UTF-8)
@@ -2071,9 +2075,11 @@ type CompleteItem struct {
 	Resources *RunResources `json:"resources,omitempty"`
 
 	// Result Any JSON value. Callers without `payloads:read` get the text `***`.
-	Result   AnyJSON `json:"result,omitempty"`
-	RunID    UUID    `json:"run_id"`
-	TimedOut *bool   `json:"timed_out,omitempty"`
+	Result AnyJSON `json:"result,omitempty"`
+	RunID  UUID    `json:"run_id"`
+
+	// TimedOut With `error`: end as TIMED_OUT instead of FAILED.
+	TimedOut *bool `json:"timed_out,omitempty"`
 }
 
 // CompleteStepInput defines model for CompleteStepInput.
@@ -3319,6 +3325,45 @@ type ErasureResult struct {
 
 	// WebhookDeliveries Recorded deliveries whose event lost the text of its error.
 	WebhookDeliveries int `json:"webhook_deliveries"`
+}
+
+// ExchangeInput What a worker reports and requests.
+type ExchangeInput struct {
+	// ClaimID An id for this call, so that it can be repeated.
+	ClaimID *string `json:"claim_id,omitempty"`
+
+	// Outcomes How runs of the worker have ended; may be empty.
+	Outcomes []CompleteItem `json:"outcomes"`
+
+	// Queues Only from these of its registered queues.
+	Queues []string `json:"queues,omitempty"`
+
+	// Slots Maximum number of runs to start; those that `outcomes` end do not count
+	// against the worker's `max_runs` any more.
+	Slots int32 `json:"slots"`
+
+	// WaitMS How long to wait for the first run; default: 0.
+	WaitMS *int32 `json:"wait_ms,omitempty"`
+}
+
+// ExchangedRuns The results of the outcomes, and runs for the worker.
+type ExchangedRuns struct {
+	// LeaseMS How long the leases of `runs` last. For a repeated call, what remains of the
+	// first one to expire.
+	LeaseMS int64 `json:"lease_ms"`
+
+	// Results One for each outcome, in their order.
+	Results []RunResult `json:"results"`
+
+	// Runs Runs that the worker has to execute now; they are RUNNING.
+	Runs []ClaimedRun `json:"runs"`
+
+	// State The worker's state, as in the answer of a claim.
+	State WorkerState `json:"state"`
+
+	// WaitedMS How long the call had waited when the leases of `runs` began. A worker
+	// counts them from this long after it sent the call, by its own clock.
+	WaitedMS int64 `json:"waited_ms"`
 }
 
 // ExpiredSagas defines model for ExpiredSagas.
@@ -11702,6 +11747,9 @@ type DetachWorkerJSONRequestBody = WorkerActionInput
 // DrainWorkerJSONRequestBody defines body for DrainWorker for application/json ContentType.
 type DrainWorkerJSONRequestBody = WorkerActionInput
 
+// ExchangeRunsJSONRequestBody defines body for ExchangeRuns for application/json ContentType.
+type ExchangeRunsJSONRequestBody = ExchangeInput
+
 // WorkerHeartbeatJSONRequestBody defines body for WorkerHeartbeat for application/json ContentType.
 type WorkerHeartbeatJSONRequestBody = HeartbeatInput
 
@@ -12270,6 +12318,8 @@ type ClientInterface interface {
 	DetachWorker(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	DrainWorkerWithBody(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	DrainWorker(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ExchangeRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ExchangeRuns(ctx context.Context, workerID WorkerID, body ExchangeRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	WorkerHeartbeatWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	WorkerHeartbeat(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	StartRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -13700,6 +13750,16 @@ func (c *Client) DrainWorkerWithBody(ctx context.Context, workerID WorkerID, par
 
 func (c *Client) DrainWorker(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDrainWorkerRequest(c.Server, workerID, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ExchangeRunsWithBody(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExchangeRunsRequestWithBody(c.Server, workerID, contentType, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) ExchangeRuns(ctx context.Context, workerID WorkerID, body ExchangeRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExchangeRunsRequest(c.Server, workerID, body)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -16168,6 +16228,16 @@ func NewDrainWorkerRequestWithBody(server string, workerID WorkerID, params *Dra
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/drain", pathParam0), contentType, body)
 }
 
+func NewExchangeRunsRequest(server string, workerID WorkerID, body ExchangeRunsJSONRequestBody) (*http.Request, error) {
+	return NewExchangeRunsRequestWithBody(server, workerID, "application/json", asJSON(body))
+}
+
+func NewExchangeRunsRequestWithBody(server string, workerID WorkerID, contentType string, body io.Reader) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("worker_id", workerID, "string", "uuid")
+	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/workers/%s/exchange", pathParam0), contentType, body)
+}
+
 func NewWorkerHeartbeatRequest(server string, workerID WorkerID, body WorkerHeartbeatJSONRequestBody) (*http.Request, error) {
 	return NewWorkerHeartbeatRequestWithBody(server, workerID, "application/json", asJSON(body))
 }
@@ -16670,6 +16740,8 @@ type ClientWithResponsesInterface interface {
 	DetachWorkerWithResponse(ctx context.Context, workerID WorkerID, params *DetachWorkerParams, body DetachWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DetachWorkerResponse, error)
 	DrainWorkerWithBodyWithResponse(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
 	DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error)
+	ExchangeRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExchangeRunsResponse, error)
+	ExchangeRunsWithResponse(ctx context.Context, workerID WorkerID, body ExchangeRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*ExchangeRunsResponse, error)
 	WorkerHeartbeatWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error)
 	WorkerHeartbeatWithResponse(ctx context.Context, workerID WorkerID, body WorkerHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*WorkerHeartbeatResponse, error)
 	StartRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*StartRunsResponse, error)
@@ -20514,6 +20586,28 @@ func (c *ClientWithResponses) DrainWorkerWithBodyWithResponse(ctx context.Contex
 // POST /api/v1/workers/{worker_id}/drain
 func (c *ClientWithResponses) DrainWorkerWithResponse(ctx context.Context, workerID WorkerID, params *DrainWorkerParams, body DrainWorkerJSONRequestBody, reqEditors ...RequestEditorFn) (*DrainWorkerResponse, error) {
 	return decoded(ParseDrainWorkerResponse)(c.DrainWorker(ctx, workerID, params, body, reqEditors...))
+}
+
+type ExchangeRunsResponse struct {
+	Answer
+	JSON200                       *ExchangedRuns
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseExchangeRunsResponse(rsp *http.Response) (*ExchangeRunsResponse, error) {
+	var a ExchangeRunsResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+func (c *ClientWithResponses) ExchangeRunsWithBodyWithResponse(ctx context.Context, workerID WorkerID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExchangeRunsResponse, error) {
+	return decoded(ParseExchangeRunsResponse)(c.ExchangeRunsWithBody(ctx, workerID, contentType, body, reqEditors...))
+}
+
+// ExchangeRunsWithResponse Report ended job runs and start the next ones
+//
+// POST /api/v1/workers/{worker_id}/exchange
+func (c *ClientWithResponses) ExchangeRunsWithResponse(ctx context.Context, workerID WorkerID, body ExchangeRunsJSONRequestBody, reqEditors ...RequestEditorFn) (*ExchangeRunsResponse, error) {
+	return decoded(ParseExchangeRunsResponse)(c.ExchangeRuns(ctx, workerID, body, reqEditors...))
 }
 
 type WorkerHeartbeatResponse struct {

@@ -146,6 +146,12 @@ func (a *canaryNode) writeWork() {
 	a.does("startRuns", `{"runs":[{`+ofMany(run, fence)+`}]}`)
 	a.does("completeRuns", `{"runs":[{`+ofMany(run, fence)+`,`+fmt.Sprintf(emitted, "many")+`}]}`)
 	run, fence = a.started()
+	a.does("exchangeRuns", `{"outcomes":[{`+ofMany(run, fence)+`,`+fmt.Sprintf(emitted, "exchange")+`}],"slots":1,"queues":["#"],
+		"claim_id":"#"}`)
+	run, fence = a.started()
+	a.does("exchangeRuns", `{"outcomes":[{`+ofMany(run, fence)+`,`+broken+`}],"slots":1,"queues":["#"],"claim_id":"#2"}`)
+	a.does("rerunJobRun", `{"args":{"#":"#"},"reason":"#"}`)
+	run, fence = a.started()
 	a.does("completeRuns", `{"runs":[{`+ofMany(run, fence)+`,`+broken+`}]}`)
 	a.does("rerunJobRun", `{"args":{"#":"#"},"reason":"#"}`)
 	_, fence = a.started()

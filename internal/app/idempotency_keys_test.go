@@ -25,6 +25,7 @@ var takesNoKey = map[string]string{
 	"claimRuns":           "the worker protocol: a claim whose answer is lost ends with its leases",
 	"startRuns":           "the worker protocol: carries lease tokens",
 	"completeRuns":        "the worker protocol: carries lease tokens",
+	"exchangeRuns":        "the worker protocol: carries lease tokens, and the id of its claim",
 	"startRun":            "the worker protocol: carries the lease token",
 	"reportProgress":      "the worker protocol: carries the lease token",
 	"completeRun":         "the worker protocol: carries the lease token",

@@ -12,6 +12,7 @@ import (
 	"github.com/skald-saga/skald/internal/groupcommit"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/fencedb"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/joblog"
 	"github.com/skald-saga/skald/internal/jobrun/jobworker"
@@ -65,8 +66,8 @@ func postgresJobs(db *jobdb.DB, sagas *sagadb.Sagas, letters *dlqdb.Queue) *jobS
 	kept := &jobStores{
 		definitions: jobdb.NewDefinitions(db, settings.Current), runs: runs, bulks: bulkdb.NewRunBulks(db, runs),
 		sagaBulks: bulkdb.NewSagaBulks(db, sagas), certified: certifydb.New(db.DB),
-		workers: jobdb.NewWorkers(db.DB, settings.Current), queues: queuedb.New(db), fences: jobdb.NewFences(db.DB),
-		elections: jobdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
+		workers: jobdb.NewWorkers(db.DB, settings.Current), queues: queuedb.New(db), fences: fencedb.New(db.DB),
+		elections: leaderdb.NewElections(db.DB), settings: settings, offloading: jobdb.NewLogs(db),
 		current: settings.Current, line: db.Line, admitted: db.Hub.OnAdmitted, onOver: db.OnOver,
 		events: events, records: events, outbox: events,
 		ensure:    jobdb.NewDefinitions(db, settings.Current).EnsureBuiltIns,
@@ -96,6 +97,8 @@ type jobs struct {
 	claims   *groupcommit.Committer[jobrun.ClaimRequest, []jobrun.Offer]
 	starts   *groupcommit.Committer[tenantFence, jobrun.Done]
 	finishes *groupcommit.Committer[jobrun.Result, jobrun.Done]
+	// exchanges end runs, and claim and start others
+	exchanges *groupcommit.Committer[jobrun.Exchange, jobrun.Exchanged]
 	// refuseTopic returns why events of job runs are not published to a topic; nil: no Kafka
 	refuseTopic func(topic string) string
 	argsAllow   []string                               // programs that treat their arguments as data
@@ -143,6 +146,12 @@ func (n *node) newJobs(ctx context.Context) (*jobs, error) {
 		MaxBatch: min(batch, jobrun.MaxClaim),
 		Observe:  m.Batch("job_finish"),
 	})
+	j.exchanges = groupcommit.New(groupcommit.Config[jobrun.Exchange, jobrun.Exchanged]{
+		Flush:    j.flushExchanges,
+		Key:      func(x jobrun.Exchange) any { return x.Claim.WorkerID },
+		MaxBatch: maxClaims,
+		Observe:  m.Batch("job_exchange"),
+	})
 	return j, nil
 }
 
@@ -154,7 +163,7 @@ const (
 // claim combines claims of a few runs from one queue into one statement. A claim with any other
 // condition, or that got nothing from a combined statement, executes its own.
 func (j *jobs) claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offer, error) {
-	if len(a.Queues) == 1 && a.Slots <= fewRuns && !a.Start {
+	if len(a.Queues) == 1 && a.Slots <= fewRuns {
 		if offers, err := j.claims.Do(ctx, a); err != nil || len(offers) > 0 {
 			return offers, err
 		}
@@ -194,6 +203,27 @@ func (j *jobs) flushFinishes(ctx context.Context, batch []jobrun.Result) ([]jobr
 	return out, failpoint.Hit(failpoint.WorkerComplete)
 }
 
+// exchange combines small exchanges about one queue into one transaction. Any other has its own.
+func (j *jobs) exchange(ctx context.Context, x jobrun.Exchange) (jobrun.Exchanged, error) {
+	if len(x.Claim.Queues) == 1 && x.Claim.Slots <= fewRuns && len(x.Results) <= fewRuns {
+		return j.exchanges.Do(ctx, x)
+	}
+	got, err := j.flushExchanges(ctx, []jobrun.Exchange{x})
+	if err != nil {
+		return jobrun.Exchanged{}, err
+	}
+	return got[0], nil
+}
+
+// flushExchanges writes the results of workers, and claims and starts runs for them.
+func (j *jobs) flushExchanges(ctx context.Context, batch []jobrun.Exchange) ([]jobrun.Exchanged, error) {
+	out, err := j.work.Exchange(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
+	return out, failpoint.Hit(failpoint.WorkerExchange)
+}
+
 // edge returns the API's dependencies on job runs; nil: there are none.
 func (j *jobs) edge() *httpapi.Jobs {
 	if j == nil {
@@ -217,6 +247,7 @@ func (j *jobs) edge() *httpapi.Jobs {
 		},
 		Claim:     j.claim,
 		Finish:    j.finishes.Do,
+		Exchange:  j.exchange,
 		Offloaded: j.logs.open(), RefuseTopic: j.refuseTopic, ArgsAllow: j.argsAllow,
 		Admitted: func(woke func(uuid.UUID, string)) { j.woken = append(j.woken, woke) },
 	}
@@ -254,5 +285,6 @@ func (j *jobs) close() {
 	j.claims.Close()
 	j.starts.Close()
 	j.finishes.Close()
+	j.exchanges.Close()
 	j.logs.close()
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -129,7 +129,7 @@ func TestANodesWorkerRefusesAnOlderEpoch(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	if _, _, err := jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
+	if _, _, err := leaderdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	y.must("POST", "/api/v1/job-definitions",

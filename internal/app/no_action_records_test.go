@@ -15,6 +15,7 @@ var tellsItself = map[string]string{
 	"claimRuns":           "the worker protocol",
 	"startRuns":           "the worker protocol",
 	"completeRuns":        "the worker protocol",
+	"exchangeRuns":        "the worker protocol",
 	"startRun":            "the worker protocol",
 	"reportProgress":      "the worker protocol",
 	"completeRun":         "the worker protocol",

@@ -14,7 +14,7 @@ import (
 
 	"github.com/skald-saga/skald/api/worker"
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -49,7 +49,7 @@ func workerNodeOf(t *testing.T, lease string, change ...func(*worker.Config)) *w
 	}
 	t.Cleanup(db.Close)
 	y.db = db
-	if _, _, err := jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
+	if _, _, err := leaderdb.NewElections(db).Acquire(t.Context(), uuid.New(), "test", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	return y.prepared(lease, change...)

@@ -58,6 +58,7 @@ const (
 	LeaderRenew        Name = "leader.renew"
 	WorkerStart        Name = "worker.start"     // starts are committed, but their workers have no answer yet
 	WorkerComplete     Name = "worker.complete"  // ends are committed, but their workers have no answer yet
+	WorkerExchange     Name = "worker.exchange"  // ends and starts are committed, but their workers have no answer yet
 	LogAfterWrite      Name = "log.after_write"  // the bytes are stored, not yet under the log's name
 	LogAfterRename     Name = "log.after_rename" // the log has its name, but the database has no record of it yet
 	LogBeforeTx        Name = "log.before_tx"
@@ -67,7 +68,7 @@ const (
 // Jobs lists the points of a job run's life, in its order.
 var Jobs = []Name{
 	SchedTickBefore, SchedTickInserted, SchedAdmit, SchedSweep, LeaderAcquireAfter, LeaderRenew,
-	WorkerStart, WorkerComplete, LogAfterWrite, LogAfterRename, LogBeforeTx, LogAfterTx,
+	WorkerStart, WorkerComplete, WorkerExchange, LogAfterWrite, LogAfterRename, LogBeforeTx, LogAfterTx,
 }
 
 // Letters lists the points of a dead letter's life, in its order.

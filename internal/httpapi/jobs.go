@@ -36,6 +36,9 @@ type Jobs struct {
 	// commit. Nil: each call goes to Work directly.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
 	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
+	// Exchange is the method of Work for one worker, usually through a group commit. Nil: each call
+	// goes to Work directly.
+	Exchange func(context.Context, jobrun.Exchange) (jobrun.Exchanged, error)
 	// Admitted registers woke to be called whenever runs in a queue become claimable,
 	// until the process ends: a hint. Nil: waiting claims poll every second or two.
 	Admitted func(woke func(tenant uuid.UUID, queue string))
@@ -68,16 +71,21 @@ func (j *Jobs) complete() {
 			return one(j.Work.Finish(ctx, []jobrun.Result{r}))
 		}
 	}
+	if j.Exchange == nil {
+		j.Exchange = func(ctx context.Context, x jobrun.Exchange) (jobrun.Exchanged, error) {
+			return one(j.Work.Exchange(ctx, []jobrun.Exchange{x}))
+		}
+	}
 	if j.MaxWaiting == 0 {
 		j.MaxWaiting = 10_000
 	}
 }
 
-func one(done []jobrun.Done, err error) (jobrun.Done, error) {
-	if err != nil {
-		return jobrun.Done{}, err
+func one[T any](done []T, err error) (first T, _ error) {
+	if err == nil {
+		first = done[0]
 	}
-	return done[0], nil
+	return first, err
 }
 
 // jobsOpen rejects operations on job runs if these are not configured.

@@ -20,9 +20,11 @@ var creating = map[string]bool{
 }
 
 // limit counts a request against the limits of its credential and its tenant. Reports of
-// workers are not counted: a worker that had to wait would lose its runs. Fault: TooMany.
+// workers are not counted: a worker that had to wait would lose its runs; an exchange, which may be one,
+// is refused by its handler if it reports nothing. Fault: TooMany.
 func (s *server) limit(w http.ResponseWriter, req *httpkit.Request) error {
-	if s.cfg.Limiter == nil || req.Permission == principal.JobsWork && req.Operation != "claimRuns" {
+	exchange := req.Operation == "exchangeRuns"
+	if s.cfg.Limiter == nil || req.Permission == principal.JobsWork && req.Operation != "claimRuns" && !exchange {
 		return nil
 	}
 	key := req.Who.Subject
@@ -37,5 +39,10 @@ func (s *server) limit(w http.ResponseWriter, req *httpkit.Request) error {
 	}
 	s.cfg.Limited(v.Limit)
 	h.Set("Retry-After", strconv.Itoa(int(max(1, math.Ceil(v.Wait.Seconds())))))
-	return fault.New(fault.TooMany, httpkit.CodeRateLimited, "too many requests: the limit %q allows the next one in %s", v.Limit, v.Wait.Round(time.Millisecond))
+	err := fault.New(fault.TooMany, httpkit.CodeRateLimited, "too many requests: the limit %q allows the next one in %s", v.Limit, v.Wait.Round(time.Millisecond))
+	if exchange {
+		req.Limited = err
+		return nil
+	}
+	return err
 }

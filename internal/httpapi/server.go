@@ -143,7 +143,7 @@ func (s *server) assemble() {
 		}
 		s.workers = workerapi.New(&workers{
 			Kit: s.kit, Work: j.Work, Workers: j.Workers, Fences: j.Fences, Current: j.Current, Claim: j.Claim, Start: j.Start,
-			Finish: j.Finish,
+			Finish: j.Finish, Exchange: j.Exchange,
 		}, j.MaxWaiting)
 		if j.Admitted != nil {
 			j.Admitted(s.workers.Admitted)

@@ -39,6 +39,9 @@ type Request struct {
 	// Next is the cursor of the page after the one that the response contains; "": it is no
 	// page of a list, or the last one.
 	Next string
+	// Limited is why a request that is over its rate limit must do only what cannot wait; nil: it is
+	// not.
+	Limited *fault.Error
 }
 
 type requestKey struct{}

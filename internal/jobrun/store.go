@@ -274,6 +274,19 @@ type Done struct {
 	Err      error     // the fault of this report: see Judge
 }
 
+// Exchange is what a worker reports and requests in one call. All results are its own, and its claim
+// starts the runs.
+type Exchange struct {
+	Results []Result
+	Claim   ClaimRequest
+}
+
+// Exchanged is the answer to an Exchange.
+type Exchanged struct {
+	Done   []Done // one for each result, in order
+	Offers []Offer
+}
+
 // Work is the interface for workers (jobrun.md 5b). All times are the database's. A tenant's
 // workers get only its runs. Refusals are faults with the codes that Judge returns.
 type Work interface {
@@ -295,10 +308,14 @@ type Work interface {
 	// its token is unknown and the worker's start is refused (J-26). Without a leader, or for a
 	// draining worker, it assigns none. Fault: Gone.
 	Claim(ctx context.Context, a ClaimRequest) ([]Offer, error)
-	// ClaimEach is Claim for several workers in one statement; each worker claims from one queue
-	// and starts its runs itself. A worker that gets nothing may still get something from Claim,
-	// which also returns the reason.
+	// ClaimEach is Claim for several workers in one statement; each worker claims once, from one
+	// queue. A worker that gets nothing may still get something from Claim, which also returns the
+	// reason.
 	ClaimEach(ctx context.Context, asks []ClaimRequest) ([][]Offer, error)
+	// Exchange is Finish and then ClaimEach with Start for several workers, in one transaction if all
+	// results are successes without consequences. A result is durable before a run is assigned to
+	// its worker, and no run is assigned if a result could not be stored.
+	Exchange(ctx context.Context, all []Exchange) ([]Exchanged, error)
 	// Start makes runs RUNNING (W4, J-25) and returns one Done for each, in order.
 	Start(ctx context.Context, tenant uuid.UUID, fences []RunFence) ([]Done, error)
 	// Progress stores what a worker reports, and renews the lease (W5).
@@ -317,10 +334,6 @@ type Work interface {
 	AckCancel(ctx context.Context, tenant, run uuid.UUID, f Fence) (Done, error)
 	// Confirm ends the doubt about a run before the deadline (W11).
 	Confirm(ctx context.Context, tenant, run uuid.UUID, f Fence) (Run, error)
-	// CheckFence stores the newest token that was checked for key, and reports whether this one is
-	// not older. Fault: Invalid (CodeFenceNotIssued) for a newer token that no run of the tenant
-	// holds or, if it names its run, that the run never had; such a token is not stored.
-	CheckFence(ctx context.Context, tenant uuid.UUID, key string, token ShownToken) (ok bool, err error)
 }
 
 // ShownToken is a fencing token, and the run it was issued for if the caller names it, else
@@ -342,8 +355,12 @@ type KeyFence struct {
 // FencingToken returns the token in the form that workers receive.
 func (f *KeyFence) FencingToken() string { return fencingToken(f.Epoch, f.Seq) }
 
-// Fences stores the checked fencing tokens, for operators. A tenant sees only its own.
+// Fences stores the checked fencing tokens. A tenant sees only its own.
 type Fences interface {
+	// CheckFence stores the newest token that was checked for key, and reports whether this one is
+	// not older. Fault: Invalid (CodeFenceNotIssued) for a newer token that no run of the tenant
+	// holds or, if it names its run, that the run never had; such a token is not stored.
+	CheckFence(ctx context.Context, tenant uuid.UUID, key string, token ShownToken) (ok bool, err error)
 	// ListFences returns a page of fences by key, without a total.
 	ListFences(ctx context.Context, tenant uuid.UUID, p page.Request[string]) (page.Of[KeyFence], error)
 	// Fence returns the fence of a key. Fault: NotFound.

@@ -15,7 +15,9 @@ import (
 	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/fencedb"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/queuedb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/test/apitest"
@@ -48,14 +50,14 @@ func newJobEdge(t *testing.T, change ...func(*httpapi.Config)) *jobEdge {
 	base := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
 	runs := jobdb.NewJobs(base, settings.Current)
 	masses := bulkdb.NewRunBulks(base, runs)
-	leader := jobdb.NewElections(db)
+	leader := leaderdb.NewElections(db)
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
 		t.Fatalf("nobody leads: %v", err)
 	}
 	e := &jobEdge{db: db, term: term, work: runs, jobs: &httpapi.Jobs{
 		Definitions: jobdb.NewDefinitions(base, settings.Current), Runs: runs, Elections: leader, Settings: settings,
-		Workers: jobdb.NewWorkers(db, settings.Current), Queues: queuedb.New(base), Fences: jobdb.NewFences(db),
+		Workers: jobdb.NewWorkers(db, settings.Current), Queues: queuedb.New(base), Fences: fencedb.New(db),
 		Bulks:  masses,
 		Events: jobdb.NewEvents(base, settings.Current),
 	}}

@@ -18,19 +18,20 @@ import (
 // claimrule.Pool defines which runs a claim gets; these are the parts of the statements for single
 // and combined claims.
 
-// startClaimed starts runs that were just assigned. It is a separate statement because only
-// ASSIGNED runs become RUNNING (J-06, J-07), and PostgreSQL changes a row only once per statement.
+// startClaimed starts runs that were just assigned to workers of one tenant. It is a separate
+// statement because only ASSIGNED runs become RUNNING (J-06, J-07), and PostgreSQL changes a row only
+// once per statement.
 var startClaimed = postgres.Named(`
 UPDATE jobs.job_runs r
    SET state = 'RUNNING', version = r.version + 1, started_at = clock_timestamp(), updated_at = clock_timestamp(),
        lease_expires_at = clock_timestamp() + @lease * interval '1 microsecond'
-  FROM unnest(@ids::uuid[]) AS f (id)
+  FROM unnest(@ids::uuid[], @workers::uuid[]) AS f (id, worker)
  WHERE r.id = f.id
    AND r.tenant_id = @tenant
-   AND r.assigned_worker_id = @worker
+   AND r.assigned_worker_id = f.worker
    AND r.state || ''`+movableTo(jobrun.Running, jobrun.Worker)+`
 RETURNING r.id, r.version, r.started_at, r.lease_expires_at`,
-	postgres.Single("tenant", "worker", "ids", "lease"))
+	postgres.Single("tenant", "ids", "workers", "lease"))
 
 // claimed reads the runs that the claim with an id got and that the worker still holds, with the
 // time left of their leases, which the worker counts from this response. A run whose lease has
@@ -60,7 +61,7 @@ func (st *Jobs) Claim(ctx context.Context, a jobrun.ClaimRequest) ([]jobrun.Offe
 	if err != nil {
 		return nil, err
 	}
-	offers, err := tryClaim(func(keyless bool) ([]jobrun.Offer, error) { return st.claim(ctx, a, settings, keyless) })
+	offers, err := st.claim(ctx, []jobrun.ClaimRequest{a}, settings)
 	if err == nil && len(offers) == 0 {
 		offers, err = st.claimedBefore(ctx, a)
 	}
@@ -85,28 +86,38 @@ func tryClaim(claim func(keyless bool) ([]jobrun.Offer, error)) (offers []jobrun
 	return offers, err
 }
 
-func (st *Jobs) claim(
-	ctx context.Context, a jobrun.ClaimRequest, s jobrun.Settings, keyless bool,
-) ([]jobrun.Offer, error) {
-	query, args := claimQuery([]jobrun.ClaimRequest{a}, s, keyless)
-	if !a.Start {
+// claim makes claims that one claimQuery serves.
+func (st *Jobs) claim(ctx context.Context, asks []jobrun.ClaimRequest, s jobrun.Settings) ([]jobrun.Offer, error) {
+	return tryClaim(func(keyless bool) (offers []jobrun.Offer, err error) {
+		if asks[0].Start {
+			err = st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
+				offers, err = st.claimIn(ctx, tx, asks, s, keyless)
+				return err
+			})
+			return offers, err
+		}
+		query, args := claimQuery(asks, s, keyless)
 		rows, err := st.db.QueryWrite(ctx, query, args...)
 		if err != nil {
 			return nil, err
 		}
 		return st.offers(ctx, rows, false)
-	}
-	var offers []jobrun.Offer
-	err := st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
-		rows, err := st.db.QueryIn(ctx, tx, query, args...)
-		if err != nil {
-			return err
-		}
-		if offers, err = st.offers(ctx, rows, false); err != nil || len(offers) == 0 {
-			return err
-		}
-		return st.startOffers(ctx, tx, offers, s)
 	})
+}
+
+// claimIn claims runs and starts them.
+func (st *Jobs) claimIn(
+	ctx context.Context, tx *sqlx.Tx, asks []jobrun.ClaimRequest, s jobrun.Settings, keyless bool,
+) ([]jobrun.Offer, error) {
+	query, args := claimQuery(asks, s, keyless)
+	rows, err := st.db.QueryIn(ctx, tx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	offers, err := st.offers(ctx, rows, false)
+	if err == nil && len(offers) > 0 {
+		err = st.startOffers(ctx, tx, offers, s)
+	}
 	return offers, err
 }
 
@@ -136,14 +147,15 @@ func (st *Jobs) offers(ctx context.Context, rows *sql.Rows, repeated bool) (offe
 
 func (st *Jobs) startOffers(ctx context.Context, tx *sqlx.Tx, offers []jobrun.Offer, s jobrun.Settings) error {
 	slices.SortFunc(offers, func(a, b jobrun.Offer) int { return compareIDs(a.ID, b.ID) })
-	var ids postgres.BinaryColumn
+	var ids, workers postgres.BinaryColumn
 	at := make(map[uuid.UUID]*jobrun.Run, len(offers))
 	for i := range offers {
 		ids.UUID(offers[i].ID)
+		workers.UUID(offers[i].WorkerID)
 		at[offers[i].ID] = &offers[i].Run
 	}
 	rows, err := st.db.QueryIn(ctx, tx, startClaimed.Text,
-		startClaimed.Args(postgres.Values{offers[0].TenantID, offers[0].WorkerID, ids.Parameter(),
+		startClaimed.Args(postgres.Values{offers[0].TenantID, ids.Parameter(), workers.Parameter(),
 			s.Seconds(jobrun.RunLease).Microseconds()})...)
 	if err != nil {
 		return err

@@ -10,29 +10,28 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 )
 
+// joined identifies the claims that one statement serves.
+type joined struct {
+	at    jobqueue.TenantQueue
+	start bool
+}
+
 // ClaimEach implements jobrun.Work, with one statement per queue.
 func (st *Jobs) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][]jobrun.Offer, error) {
 	settings, err := st.settings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	of := map[jobqueue.TenantQueue][]jobrun.ClaimRequest{}
+	of := map[joined][]jobrun.ClaimRequest{}
 	for _, a := range asks {
-		if len(a.Queues) == 1 && !a.Start {
-			at := jobqueue.TenantQueue{Tenant: a.TenantID, Queue: a.Queues[0]}
-			of[at] = append(of[at], a)
+		if len(a.Queues) == 1 {
+			k := joined{jobqueue.TenantQueue{Tenant: a.TenantID, Queue: a.Queues[0]}, a.Start}
+			of[k] = append(of[k], a)
 		}
 	}
 	got := make(map[uuid.UUID][]jobrun.Offer, len(asks)) // by worker
 	for _, group := range of {
-		offers, err := tryClaim(func(keyless bool) ([]jobrun.Offer, error) {
-			query, args := claimQuery(group, settings, keyless)
-			rows, err := st.db.QueryWrite(ctx, query, args...)
-			if err != nil {
-				return nil, err
-			}
-			return st.offers(ctx, rows, false)
-		})
+		offers, err := st.claim(ctx, group, settings)
 		if err != nil {
 			return nil, postgres.Wrap("claim job runs together", err)
 		}

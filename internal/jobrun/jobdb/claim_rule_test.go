@@ -142,8 +142,10 @@ func (w *claimWorld) keyTaken(key string) bool {
 // asks is a claim of any queues by one worker, or claims of one queue by several
 // workers.
 func (w *claimWorld) asks() (all []jobrun.ClaimRequest) {
+	start := w.often(50)
 	ask := func(p jobrun.WorkerProcess, queues []string) {
-		a := jobrun.ClaimRequest{TenantID: w.j.Tenant, WorkerID: p.ID, Slots: 1 + w.rand.IntN(6), Queues: queues}
+		a := jobrun.ClaimRequest{TenantID: w.j.Tenant, WorkerID: p.ID, Slots: 1 + w.rand.IntN(6), Queues: queues,
+			Start: start}
 		if w.often(40) {
 			a.ClaimID = w.one("first", "second")
 		}
@@ -208,8 +210,11 @@ func (w *claimWorld) assigned(asks []jobrun.ClaimRequest, got [][]uuid.UUID) {
 			n := slices.IndexFunc(w.Runs, func(r claimrule.Pooled) bool { return r.ID == id })
 			r := &w.Runs[n]
 			r.State, r.WorkerID = jobrun.Assigned, asks[i].WorkerID
+			if asks[i].Start {
+				r.State = jobrun.Running
+			}
 			stored := w.j.GetRun(w.t, id)
-			if stored.State != jobrun.Assigned || stored.WorkerID != r.WorkerID || stored.LeaderEpoch != 1 {
+			if stored.State != r.State || stored.WorkerID != r.WorkerID || stored.LeaderEpoch != 1 {
 				w.t.Fatalf("a run that was claimed is stored as %s", fmt.Sprint(stored.State, stored.WorkerID, stored.LeaderEpoch))
 			}
 		}

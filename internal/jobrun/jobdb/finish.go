@@ -90,18 +90,14 @@ RETURNING f.n, r.version, r.started_at, r.finished_at, r.concurrency_key IS NOT 
 func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
 	out := make([]jobrun.Done, len(results))
 	settled := make([]bool, len(results))
-	var plain []int
-	for i := range results {
-		if r := &results[i]; r.Error == nil && len(r.Emit) == 0 {
-			plain = append(plain, i)
-		}
-	}
-	// In id order, in which all transactions lock runs.
-	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
-	_, err := postgres.RetryCollision(func() (struct{}, error) {
-		return struct{}{}, st.succeed(ctx, results, plain, out, settled)
+	plain := successes(results)
+	freed, err := postgres.RetryCollision(func() (bool, error) {
+		return st.succeed(ctx, st.db.QueryWrite, results, plain, out, settled)
 	})
-	if err != nil && !postgres.DataError(err) { // one by one, to find the row that cannot be stored
+	switch {
+	case err == nil:
+		st.ended(results, plain, settled, freed)
+	case !postgres.DataError(err): // else one by one, to find the row that cannot be stored
 		return nil, fmt.Errorf("finish job runs: %w", err)
 	}
 	for i := range results {
@@ -117,29 +113,42 @@ func (st *Jobs) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.D
 
 func compareIDs(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) }
 
-// succeed ends the runs whose results are at plain, and marks those that it ended.
-func (st *Jobs) succeed(
-	ctx context.Context, results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool,
-) error {
+// successes returns the places of the results without further consequences, in id order, in which all
+// transactions lock runs.
+func successes(results []jobrun.Result) (plain []int) {
+	for i := range results {
+		if r := &results[i]; r.Error == nil && len(r.Emit) == 0 {
+			plain = append(plain, i)
+		}
+	}
+	slices.SortFunc(plain, func(a, b int) int { return compareIDs(results[a].RunID, results[b].RunID) })
+	return plain
+}
+
+// succeed ends the runs whose results are at plain, and marks those that it ended. freed: one of them
+// frees a concurrency key.
+func (st *Jobs) succeed(ctx context.Context, query postgres.QueryFunc,
+	results []jobrun.Result, plain []int, out []jobrun.Done, settled []bool,
+) (freed bool, err error) {
 	if len(plain) == 0 {
-		return nil
+		return false, nil
 	}
 	fences, said := fenceTable.Batch(len(plain)), successTable.Batch(len(plain))
 	for _, i := range plain {
 		r := &results[i]
+		settled[i] = false
 		sealer := st.db.Keys.SealerFor(r.TenantID, r.RunID)
 		value, err := postgres.Seal(&sealer, fieldRunResult, r.Value)
 		if err != nil {
-			return err
+			return false, err
 		}
 		fences.Add(&fenceRow{r.TenantID, r.RunID, r.Fence})
 		said.Add(&success{r, value})
 	}
-	rows, err := st.db.QueryWrite(ctx, finishRuns.Text, finishRuns.Args(fences, said)...)
+	rows, err := query(ctx, finishRuns.Text, finishRuns.Args(fences, said)...)
 	if err != nil {
-		return err
+		return false, err
 	}
-	freed := false // whether an ended run frees a concurrency key
 	err = postgres.EachRow(rows, func() error {
 		var n int
 		var version int64
@@ -158,9 +167,11 @@ func (st *Jobs) succeed(
 		postgres.UTC(r.StartedAt, r.FinishedAt)
 		return nil
 	})
-	if err != nil {
-		return err
-	}
+	return freed, err
+}
+
+// ended notifies those who wait for what succeed has committed.
+func (st *Jobs) ended(results []jobrun.Result, plain []int, settled []bool, freed bool) {
 	for _, i := range plain {
 		if settled[i] {
 			st.db.over(results[i].TenantID, results[i].RunID)
@@ -169,7 +180,6 @@ func (st *Jobs) succeed(
 	if freed {
 		st.db.Hub.WantLeader()
 	}
-	return nil
 }
 
 // heldRun is a run with only the fields known from the call.

@@ -16,6 +16,7 @@ import (
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -25,7 +26,7 @@ func TestALeaderLeadsUntilItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db, see := pgtest.Connect(t, dsn), pgtest.Observer(t, dsn)
-	e := jobdb.NewElections(db)
+	e := leaderdb.NewElections(db)
 	a, b := uuid.New(), uuid.New()
 	acquire := func(id uuid.UUID) (int64, bool) {
 		t.Helper()
@@ -76,7 +77,7 @@ func TestAnOperatorDeposesTheLeader(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db := pgtest.Connect(t, dsn)
-	e := jobdb.NewElections(db)
+	e := leaderdb.NewElections(db)
 	by := operator.By{Actor: "ada", Reason: "a try"}.Did(uuid.New(), uuid.New(), time.Now(), operator.JobScheduler, "node",
 		"step-down", nil)
 	if err := e.ForceResign(t.Context(), by); fault.KindOf(err) != fault.Conflict {
@@ -102,11 +103,11 @@ func TestOfManyContendersOneLeadsAndEpochsGrow(t *testing.T) {
 	dsn := testdb.DSN(t)
 	see := pgtest.Observer(t, dsn)
 	const contenders, rounds = 8, 20
-	elections := make([]*jobdb.Elections, contenders)
+	elections := make([]*leaderdb.Elections, contenders)
 	ids := make([]uuid.UUID, contenders)
 	for i := range elections {
 		if i%2 == 0 { // two contenders to a database handle, so that they also meet on its connections
-			elections[i] = jobdb.NewElections(pgtest.Connect(t, dsn))
+			elections[i] = leaderdb.NewElections(pgtest.Connect(t, dsn))
 		} else {
 			elections[i] = elections[i-1]
 		}
@@ -141,7 +142,7 @@ func TestALeadersWriteAndTheNextEpochAreSerialised(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db, see := pgtest.Connect(t, dsn), pgtest.Observer(t, dsn)
-	e := jobdb.NewElections(db)
+	e := leaderdb.NewElections(db)
 	term := pgtest.Lead(t, e, time.Minute)
 	inside, resume, wrote := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -196,7 +197,7 @@ func TestALeaderThatPausesInAWriteLosesItsTransaction(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
 	db, see := pgtest.Connect(t, dsn), pgtest.Observer(t, dsn)
-	e := jobdb.NewElections(db)
+	e := leaderdb.NewElections(db)
 	term := pgtest.Lead(t, e, time.Minute)
 	inside, resume, wrote := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	var silence float64 // after so many seconds the server ends the write

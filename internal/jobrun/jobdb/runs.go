@@ -4,13 +4,14 @@
 // read.go and emit.go, assigned to a worker in claim.go, and changed by its worker in
 // start.go, heartbeat.go, worker_calls.go and finish.go, by operators in operate.go;
 // changes.go writes a decision and its consequences. definitions.go, published.go
-// (events), records.go and outbox.go (events from and to Kafka), leader.go, settings.go,
+// (events), records.go and outbox.go (events from and to Kafka), settings.go,
 // workers.go and offload.go (logs) are stores of their own.
 //
-// Files, each on top of those before it: tables, specs, runs, edges, columns, decisions, worker_calls, outbox,
-// published, claim_statement, definitions, emit, finish, follow, claim, log, read, builtin, changes,
-// claim_queue, definitions_delete, definitions_list, deliver, fences, heartbeat, history, insert, leader, letters,
-// slots, list, log_read, offload, operate, records, sealed, settings, start, workers.
+// Files, each on top of those before it: tables, edges, specs, runs, columns, outbox, published,
+// worker_calls, decisions, definitions, emit, finish, claim_statement, claim, log, read, slots,
+// builtin, changes, claim_queue, definitions_delete, definitions_list, deliver, exchange, follow,
+// heartbeat, history, insert, leader, letters, list, log_read, offload, operate, records, sealed,
+// settings, start, workers.
 package jobdb
 
 import (

@@ -142,17 +142,6 @@ var eventDeliveryTable = postgres.NewTable(
 	postgres.UUIDOrZero("letter_id", func(d *eventDelivery) *uuid.UUID { return &d.LetterID }),
 )
 
-// keyFenceTable is jobs.fences.
-var keyFenceTable = postgres.NewTable(
-	postgres.UUID("tenant_id", func(f *jobrun.KeyFence) *uuid.UUID { return &f.TenantID }),
-	postgres.Text("key", func(f *jobrun.KeyFence) *string { return &f.Key }),
-	postgres.Int("epoch", func(f *jobrun.KeyFence) *int64 { return &f.Epoch }),
-	postgres.Int("seq", func(f *jobrun.KeyFence) *int64 { return &f.Seq }),
-	postgres.Time("checked_at", func(f *jobrun.KeyFence) *time.Time { return &f.CheckedAt }).From("clock_timestamp()"),
-)
-
-var keyFenceColumns = keyFenceTable.Selected("f")
-
 // settingRow is one changed setting with the version of all settings; its name is "" if none was
 // changed.
 type settingRow struct {
@@ -200,22 +189,3 @@ var logChunkTable = postgres.NewTable(
 )
 
 var logChunkColumns = logChunkTable.Selected("l")
-
-// leaderTable is jobs.leader, and standbyTable is jobs.schedulers. Both are used only for reading.
-var leaderTable = postgres.NewTable(
-	postgres.UUID("leader_id", func(l *jobrun.Leadership) *uuid.UUID { return &l.LeaderID }),
-	postgres.Text("node", func(l *jobrun.Leadership) *string { return &l.Node }),
-	postgres.Int("epoch", func(l *jobrun.Leadership) *int64 { return &l.Epoch }),
-	postgres.Time("acquired_at", func(l *jobrun.Leadership) *time.Time { return &l.AcquiredAt }),
-	postgres.Time("expires_at", func(l *jobrun.Leadership) *time.Time { return &l.ExpiresAt }),
-	postgres.TimeOrNil("swept_at", func(l *jobrun.Leadership) **time.Time { return &l.SweptAt }),
-	postgres.Bool("alive", func(l *jobrun.Leadership) *bool { return &l.Alive }).
-		ReadFrom("l.expires_at > clock_timestamp()"),
-)
-
-var standbyTable = postgres.NewTable(
-	postgres.UUID("leader_id", func(s *jobrun.Standby) *uuid.UUID { return &s.LeaderID }),
-	postgres.Text("node", func(s *jobrun.Standby) *string { return &s.Node }),
-	postgres.Time("started_at", func(s *jobrun.Standby) *time.Time { return &s.StartedAt }),
-	postgres.Time("seen_at", func(s *jobrun.Standby) *time.Time { return &s.SeenAt }),
-)

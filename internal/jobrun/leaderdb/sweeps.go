@@ -1,6 +1,6 @@
 // Package leaderdb is the leader's work on job runs in PostgreSQL: sweeps.go handles silent workers
 // and their runs, end.go ends lost and late runs, admit.go makes waiting runs claimable, slots.go
-// creates due runs.
+// creates due runs; elections.go decides who leads.
 package leaderdb
 
 import (

@@ -12,7 +12,6 @@ import (
 
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/jobdb"
 	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/test/pgtest"
@@ -33,7 +32,7 @@ func newSweeping(t *testing.T) sweeping {
 	s := sweeping{Jobs: j, Sweeps: leaderdb.NewSweeps(j.Base), see: pgtest.Observer(t, j.Dsn),
 		set: jobrun.NewSettings(1, nil)}
 	pgtest.Expire(t, s.see)
-	s.term = pgtest.Lead(t, jobdb.NewElections(j.DB), time.Hour)
+	s.term = pgtest.Lead(t, leaderdb.NewElections(j.DB), time.Hour)
 	return s
 }
 
@@ -265,7 +264,7 @@ func TestALeaderWhoseTermIsOverChangesNothing(t *testing.T) {
 			}
 		}
 		if over == "its lease has ended" {
-			s.term = pgtest.Lead(t, jobdb.NewElections(s.DB), time.Hour)
+			s.term = pgtest.Lead(t, leaderdb.NewElections(s.DB), time.Hour)
 		}
 	}
 	moves(t, 1)(s.Orphan(t.Context(), s.term, s.set, 10))

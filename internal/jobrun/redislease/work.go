@@ -41,6 +41,17 @@ func (n *noting) ClaimEach(ctx context.Context, asks []jobrun.ClaimRequest) ([][
 	return got, err
 }
 
+func (n *noting) Exchange(ctx context.Context, all []jobrun.Exchange) ([]jobrun.Exchanged, error) {
+	got, err := n.Work.Exchange(ctx, all)
+	for i := range got {
+		n.released(all[i].Results, got[i].Done)
+		for k := range got[i].Offers {
+			n.hold(ctx, &got[i].Offers[k].Run)
+		}
+	}
+	return got, err
+}
+
 func (n *noting) Start(ctx context.Context, tenant uuid.UUID, fences []jobrun.RunFence) ([]jobrun.Done, error) {
 	done, err := n.Work.Start(ctx, tenant, fences)
 	for i := range done {
@@ -87,12 +98,17 @@ func (n *noting) Confirm(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fe
 
 func (n *noting) Finish(ctx context.Context, results []jobrun.Result) ([]jobrun.Done, error) {
 	done, err := n.Work.Finish(ctx, results)
+	n.released(results, done)
+	return done, err
+}
+
+// released notes that the workers of ended runs no longer hold them.
+func (n *noting) released(results []jobrun.Result, done []jobrun.Done) {
 	for i := range done {
 		if done[i].Err == nil {
 			n.hints.Release(jobrun.RunFence{RunID: results[i].RunID, Fence: results[i].Fence})
 		}
 	}
-	return done, err
 }
 
 func (n *noting) Release(ctx context.Context, tenant, run uuid.UUID, f jobrun.Fence,

@@ -50,7 +50,8 @@ func newJobFixture(t *testing.T) *jobFixture {
 	s.sweeps = leaderdb.NewSweeps(jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil))
 	s.uses(s.world)
 	var leads bool
-	if s.term, leads, err = jobdb.NewElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour); err != nil || !leads {
+	s.term, leads, err = leaderdb.NewElections(db).Acquire(t.Context(), uuid.New(), "n", time.Hour)
+	if err != nil || !leads {
 		t.Fatal(leads, err)
 	}
 	s.job = jobrun.Definition{ID: uuid.New(), TenantID: s.tenant, Name: "d", Version: 1, SpecVersion: 1, Enabled: true,

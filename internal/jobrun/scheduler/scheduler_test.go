@@ -109,7 +109,7 @@ func (n *node) count(sweep string) int {
 // config is the common configuration of the nodes of w.
 func (w *world) config() scheduler.Config {
 	return scheduler.Config{
-		Elections: jobdb.NewElections(w.db),
+		Elections: leaderdb.NewElections(w.db),
 		Sweeps:    leaderdb.NewSweeps(jobdb.NewDB(w.db, jobrun.Chance{Jitter: rand.Float64, NewID: newID}, nil)),
 		Settings:  func(context.Context) (jobrun.Settings, error) { return jobrun.NewSettings(1, w.set), nil },
 		NewID:     newID, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),

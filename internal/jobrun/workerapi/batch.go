@@ -3,6 +3,7 @@ package workerapi
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/google/uuid"
 
@@ -82,18 +83,52 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 	if err := s.bound(ctx, in.WorkerID); err != nil {
 		return nil, err
 	}
+	b, outcomes := reported(ctx, in.WorkerID, in.Body.Runs)
+	done, err := s.settle(ctx, outcomes, s.Work.Finish)
+	if err != nil {
+		return nil, err
+	}
+	b.put(done)
+	return b.answer(0)
+}
+
+// reported reads the items of a report.
+func reported(ctx context.Context, worker uuid.UUID, items []api.Item[api.CompleteItem]) (*batch, []outcome) {
 	tenant := httpkit.RequestOf(ctx).Tenant.ID
-	return many(ctx, 0, in.Body.Runs, func(v *api.CompleteItem) uuid.UUID { return v.RunID },
-		func(v *api.CompleteItem, texts *plaintext.Members) (jobrun.Result, error) {
-			res, wrong := toResult(tenant, in.WorkerID, v, texts)
+	return collect(ctx, items, func(v *api.CompleteItem) uuid.UUID { return v.RunID },
+		func(v *api.CompleteItem, texts *plaintext.Members) (outcome, error) {
+			out, wrong := toOutcome(tenant, worker, v, texts)
 			if wrong != nil {
-				return res, wrong
+				return out, wrong
 			}
-			return res, mayEmit(ctx, &res)
-		},
-		func(_ uuid.UUID, results []jobrun.Result) ([]jobrun.Done, error) {
-			return s.Work.Finish(ctx, results)
+			return out, mayEmit(ctx, &out.Result)
 		})
+}
+
+// settle stores outcomes, and returns one Done for each: canceled runs one by one, then the others with
+// finish.
+func (s *Handlers) settle(ctx context.Context, outcomes []outcome,
+	finish func(context.Context, []jobrun.Result) ([]jobrun.Done, error)) ([]jobrun.Done, error) {
+	out := make([]jobrun.Done, len(outcomes))
+	var results []jobrun.Result
+	var places []int
+	for i := range outcomes {
+		o := &outcomes[i]
+		if !o.canceled {
+			results, places = append(results, o.Result), append(places, i)
+			continue
+		}
+		done, err := s.Work.AckCancel(ctx, o.TenantID, o.RunID, o.Fence)
+		if err != nil && fault.As(err) == nil {
+			return nil, err
+		}
+		out[i], out[i].Err = done, err
+	}
+	done, err := finish(ctx, results)
+	for n := range done {
+		out[places[n]] = done[n]
+	}
+	return out, err
 }
 
 // many responds to a call about many runs, each handled independently: read converts an item to
@@ -101,11 +136,25 @@ func (s *Handlers) CompleteRuns(ctx context.Context, in api.CompleteRunsRequestO
 func many[T, V any](ctx context.Context, lease int64, items []api.Item[T], id func(*T) uuid.UUID,
 	read func(*T, *plaintext.Members) (V, error),
 	store func(tenant uuid.UUID, all []V) ([]jobrun.Done, error)) (api.Response, error) {
-	req, b := httpkit.RequestOf(ctx), batch{seen: map[uuid.UUID]struct{}{}}
+	b, all := collect(ctx, items, id, read)
+	if len(all) > 0 {
+		done, err := store(httpkit.RequestOf(ctx).Tenant.ID, all)
+		if err != nil {
+			return nil, err
+		}
+		b.put(done)
+	}
+	return b.answer(lease)
+}
+
+// collect reads the items of a list, and returns what reaches the store.
+func collect[T, V any](ctx context.Context, items []api.Item[T], id func(*T) uuid.UUID,
+	read func(*T, *plaintext.Members) (V, error)) (*batch, []V) {
+	req, b := httpkit.RequestOf(ctx), &batch{seen: map[uuid.UUID]struct{}{}}
 	var all []V
 	for i := range items {
 		item := &items[i]
-		if !take(&b, req, i, item, id(&item.Value)) {
+		if !take(b, req, i, item, id(&item.Value)) {
 			continue
 		}
 		var texts plaintext.Members
@@ -117,14 +166,7 @@ func many[T, V any](ctx context.Context, lease int64, items []api.Item[T], id fu
 		}
 		all = append(all, v)
 	}
-	if len(all) > 0 {
-		done, err := store(req.Tenant.ID, all)
-		if err != nil {
-			return nil, err
-		}
-		b.put(done)
-	}
-	return b.answer(lease)
+	return b, all
 }
 
 // batch collects the outcomes of the items of a list.
@@ -165,13 +207,26 @@ func (b *batch) put(done []jobrun.Done) {
 	}
 }
 
-// answer returns a result for each item. If the outcome of one is unknown, the whole batch fails:
-// the worker repeats it, and runs already processed are answered as replays.
-func (b *batch) answer(lease int64) (httpkit.Answer, error) {
+// known returns why the outcome of an item is unknown. Then the whole batch fails: the worker repeats
+// it, and runs already processed are answered as replays.
+func (b *batch) known() error {
 	for i := range b.done {
 		if err := b.done[i].Err; err != nil && fault.As(err) == nil {
-			return httpkit.Answer{}, err
+			return err
 		}
+	}
+	return nil
+}
+
+// refused reports whether an item was refused.
+func (b *batch) refused() bool {
+	return slices.ContainsFunc(b.done, func(d jobrun.Done) bool { return d.Err != nil })
+}
+
+// answer returns a result for each item.
+func (b *batch) answer(lease int64) (httpkit.Answer, error) {
+	if err := b.known(); err != nil {
+		return httpkit.Answer{}, err
 	}
 	return httpkit.Answer{Status: http.StatusOK, Body: toRunResults(lease, b.done, b.items)}, nil
 }

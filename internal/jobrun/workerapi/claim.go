@@ -19,59 +19,87 @@ import (
 // ClaimRuns assigns runs to a worker, and waits for the first one (W3).
 func (s *Handlers) ClaimRuns(ctx context.Context, in api.ClaimRunsRequestObject) (api.Response, error) {
 	b := in.Body
-	ask := jobrun.ClaimRequest{
-		TenantID: httpkit.RequestOf(ctx).Tenant.ID, WorkerID: in.WorkerID, Slots: int(b.Slots),
-		ClaimID: httpkit.Text(b.ClaimID),
-		Start:   b.Start != nil && *b.Start,
-	}
-	if b.Queues != nil {
-		ask.Queues = distinct(b.Queues)
-	}
-	settings, err := s.Current(ctx)
+	ask := askOf(ctx, in.WorkerID, b.Slots, b.Queues, b.ClaimID)
+	ask.Start = b.Start != nil && *b.Start
+	c, err := s.claimant(ctx, &ask)
 	if err != nil {
 		return nil, err
 	}
+	g, err := s.await(ctx, ask, c, b.WaitMS)
+	if err != nil {
+		return nil, err
+	}
+	state, err := s.stateAfter(ctx, ask, c, g.offers)
+	if err != nil {
+		return nil, err
+	}
+	lease := c.lease(&ask, g.offers).Milliseconds()
+	return httpkit.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease, state, g.offers)}, nil
+}
+
+// askOf is what a worker requests.
+func askOf(ctx context.Context, worker uuid.UUID, slots int32, queues []string, id *string) jobrun.ClaimRequest {
+	ask := jobrun.ClaimRequest{
+		TenantID: httpkit.RequestOf(ctx).Tenant.ID, WorkerID: worker, Slots: int(slots), ClaimID: httpkit.Text(id),
+	}
+	if queues != nil {
+		ask.Queues = distinct(queues)
+	}
+	return ask
+}
+
+// claimant is a worker that claims.
+type claimant struct {
+	kind     jobqueue.Kind
+	settings jobrun.Settings
+	every    time.Duration // how often its signs of life are stored
+}
+
+// claimant returns the worker of a claim, which counts as its sign of life. A claim of any queues becomes
+// one of the only queue, which costs less. Faults: Gone, Forbidden.
+func (s *Handlers) claimant(ctx context.Context, ask *jobrun.ClaimRequest) (c claimant, err error) {
+	if c.settings, err = s.Current(ctx); err != nil {
+		return c, err
+	}
+	c.every = c.settings.Seconds(jobrun.HeartbeatTTL) / 3
 	k, err := s.kindOf(ctx, ask.TenantID, ask.WorkerID)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
 	if err := httpkit.RequestOf(ctx).Who.RequireQueues(k.Queues); err != nil {
-		return nil, err
+		return c, err
 	}
-	if ask.Queues == nil && len(k.Queues) == 1 {
-		ask.Queues = k.Queues // a claim from one queue costs less
+	if c.kind = k; ask.Queues == nil && len(k.Queues) == 1 {
+		ask.Queues = k.Queues
 	}
-	every := settings.Seconds(jobrun.HeartbeatTTL) / 3
-	if s.waits.HeartbeatDue(ask.TenantID, ask.WorkerID, every) {
-		if _, err := s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
-			return nil, err
-		}
+	if s.waits.HeartbeatDue(ask.TenantID, ask.WorkerID, c.every) {
+		_, err = s.alive(ctx, ask.TenantID, ask.WorkerID, c.every)
 	}
-	lease := settings.Seconds(jobrun.AssignLease)
+	return c, err
+}
+
+// lease is how long the runs of a claim are the worker's. A repeated claim has what is left of the first
+// lease to expire.
+func (c *claimant) lease(ask *jobrun.ClaimRequest, offers []jobrun.Offer) time.Duration {
+	lease := c.settings.Seconds(jobrun.AssignLease)
 	if ask.Start {
-		lease = settings.Seconds(jobrun.RunLease)
-	}
-	var offers []jobrun.Offer
-	if b.WaitMS == nil || *b.WaitMS == 0 {
-		offers, err = s.claim(ctx, ask)
-	} else {
-		offers, err = s.awaitRuns(ctx, ask, k, min(time.Duration(*b.WaitMS)*time.Millisecond, s.Limits.MaxWait))
-	}
-	if err != nil {
-		return nil, err
+		lease = c.settings.Seconds(jobrun.RunLease)
 	}
 	for i := range offers {
 		if left := offers[i].Left; left > 0 {
 			lease = min(lease, left)
 		}
 	}
-	state := jobrun.WorkerActive                // a worker in another state gets nothing
-	if len(offers) == 0 || offers[0].Left > 0 { // a repeated claim by a draining worker also returns its runs
-		if state, err = s.alive(ctx, ask.TenantID, ask.WorkerID, every); err != nil {
-			return nil, err
-		}
+	return lease
+}
+
+// stateAfter returns the state of a worker after its claim. Fault: Gone.
+func (s *Handlers) stateAfter(ctx context.Context, ask jobrun.ClaimRequest, c claimant,
+	offers []jobrun.Offer) (jobrun.WorkerState, error) {
+	if len(offers) > 0 && offers[0].Left == 0 { // a repeated claim by a draining worker also returns its runs
+		return jobrun.WorkerActive, nil // a worker in another state gets nothing
 	}
-	return httpkit.Answer{Status: http.StatusOK, Body: toClaimedRuns(lease.Milliseconds(), state, offers)}, nil
+	return s.alive(ctx, ask.TenantID, ask.WorkerID, c.every)
 }
 
 // alive records a heartbeat of a worker, and returns its state. Fault: Gone.
@@ -119,23 +147,41 @@ func (s *Handlers) claim(ctx context.Context, ask jobrun.ClaimRequest) ([]jobrun
 	return s.Claim(ctx, ask)
 }
 
+// granted is what a claim got, and when that claim was made: its leases begin no earlier.
+type granted struct {
+	offers []jobrun.Offer
+	at     time.Time
+}
+
+// await makes a claim, and waits for its first run if the worker does.
+func (s *Handlers) await(ctx context.Context, ask jobrun.ClaimRequest, c claimant,
+	waitMS *int32) (g granted, err error) {
+	if waitMS != nil && *waitMS > 0 {
+		return s.awaitRuns(ctx, ask, c.kind, min(time.Duration(*waitMS)*time.Millisecond, s.Limits.MaxWait))
+	}
+	g.at = time.Now()
+	g.offers, err = s.claim(ctx, ask)
+	return g, err
+}
+
 // awaitRuns repeats the claim until it gets a run, the wait is over, the client disconnects or the
 // server begins to stop.
 func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k jobqueue.Kind,
-	wait time.Duration) (offers []jobrun.Offer, err error) {
+	wait time.Duration) (g granted, err error) {
 	if ask.Queues != nil && len(meet(ask.Queues, k.Queues)) == 0 {
 		wait = 0 // queues or labels beyond its registration
 	}
 	p, room := s.waits.Enter(ask.TenantID, ask.WorkerID, k, ask.Queues) // before the first claim, to miss no hint
 	if !room {
-		return nil, fault.New(fault.Unavailable, fault.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
+		return g, fault.New(fault.Unavailable, fault.CodeUnavailable, "%d claims are waiting on this node, which is the limit: retry later or on another node", s.waits.Max)
 	}
-	defer func() { p.Leave(err == nil && len(offers) == ask.Slots) }()
+	defer func() { p.Leave(err == nil && len(g.offers) == ask.Slots) }()
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	for woken := false; ; {
-		if offers, err = s.claim(ctx, ask); err != nil || len(offers) > 0 {
-			return offers, err
+		g.at = time.Now()
+		if g.offers, err = s.claim(ctx, ask); err != nil || len(g.offers) > 0 {
+			return g, err
 		}
 		if woken {
 			p.Requeue()
@@ -144,11 +190,11 @@ func (s *Handlers) awaitRuns(ctx context.Context, ask jobrun.ClaimRequest, k job
 		case <-p.Awake:
 			woken = true
 		case <-over.C:
-			return nil, nil
+			return g, nil
 		case <-s.Stopping:
-			return nil, nil
+			return g, nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return g, ctx.Err()
 		}
 	}
 }

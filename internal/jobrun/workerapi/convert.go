@@ -39,9 +39,15 @@ func foundIn[T any](req *httpkit.Request, i int, item *api.Item[T], id uuid.UUID
 	return found{id, j.Refused, j.Adjusted}, j.Refused == nil || j.Kept
 }
 
-// toResult converts an item of a CompleteBatch, and checks what involves several members. Fault:
-// that of the schema.
-func toResult(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Members) (jobrun.Result, *fault.Error) {
+// outcome is what a worker reports of a run: its result, or that it was canceled.
+type outcome struct {
+	jobrun.Result
+	canceled bool
+}
+
+// toOutcome converts an item of a report, and checks what involves several members. Fault: that of the
+// schema.
+func toOutcome(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Members) (outcome, *fault.Error) {
 	var wrong fault.Mistakes
 	res := jobrun.Result{
 		TenantID: tenant, RunID: r.RunID, Fence: fenceOf(worker, r.Attempt, r.LeaseToken, r.LeaderEpoch),
@@ -51,17 +57,21 @@ func toResult(tenant, worker uuid.UUID, r *api.CompleteItem, texts *plaintext.Me
 	if r.Error != nil {
 		res.Error = runErrorOf(r.Error, texts)
 	}
+	canceled := r.Canceled != nil && *r.Canceled
 	switch {
 	case res.Error == nil && res.TimedOut:
 		wrong.Add("/error", "required", "is required with timed_out")
 	case res.Error != nil && (res.Value != nil || res.Emit != nil):
 		wrong.Add("/error", "excluded", "cannot be combined with result or emit")
+	case canceled && (res.Error != nil || res.Value != nil || res.Emit != nil ||
+		res.ExitCode != nil || r.Resources != nil):
+		wrong.Add("/canceled", "excluded", "cannot be combined with result, error, exit_code, resources or emit")
 	}
 	checkResult(&res, &wrong)
 	if wrong != nil {
-		return res, httpkit.SchemaFault(wrong...)
+		return outcome{Result: res}, httpkit.SchemaFault(wrong...)
 	}
-	return res, nil
+	return outcome{res, canceled}, nil
 }
 
 // toBeat converts a run of a heartbeat.
@@ -78,10 +88,14 @@ func toBeat(worker uuid.UUID, r *api.HeartbeatRun, texts *plaintext.Members) job
 }
 
 func toClaimedRuns(lease int64, state jobrun.WorkerState, offers []jobrun.Offer) api.ClaimedRuns {
-	out := api.ClaimedRuns{State: api.WorkerState(state), LeaseMS: lease, Runs: make([]api.ClaimedRun, len(offers))}
+	return api.ClaimedRuns{State: api.WorkerState(state), LeaseMS: lease, Runs: toRuns(offers)}
+}
+
+func toRuns(offers []jobrun.Offer) []api.ClaimedRun {
+	out := make([]api.ClaimedRun, len(offers))
 	for i := range offers {
 		o := &offers[i]
-		out.Runs[i] = api.ClaimedRun{
+		out[i] = api.ClaimedRun{
 			RunID: o.ID, Definition: o.DefinitionName, DefinitionID: httpkit.UnlessNil(o.DefinitionID),
 			Command: o.CommandName, Args: o.Args, Checkpoint: o.LastCheckpoint,
 			Attempt:    int32(o.Attempt), //nolint:gosec // counts assignments

@@ -28,7 +28,7 @@ func (s *Handlers) CheckFence(ctx context.Context, in api.CheckFenceRequestObjec
 	if in.Body.RunID != nil {
 		token.Run = *in.Body.RunID
 	}
-	ok, err := s.Work.CheckFence(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.FenceKey, token)
+	ok, err := s.Fences.CheckFence(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.FenceKey, token)
 	if err != nil {
 		return nil, err
 	}

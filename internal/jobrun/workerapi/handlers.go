@@ -27,6 +27,8 @@ type Handlers struct {
 	// Start and Finish are Work's for one run, usually through a group commit.
 	Start  func(ctx context.Context, tenant uuid.UUID, f jobrun.RunFence) (jobrun.Done, error)
 	Finish func(context.Context, jobrun.Result) (jobrun.Done, error)
+	// Exchange is Work's for one worker, usually through a group commit.
+	Exchange func(context.Context, jobrun.Exchange) (jobrun.Exchanged, error)
 
 	waits *jobqueue.Waits
 }

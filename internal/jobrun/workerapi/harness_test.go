@@ -15,7 +15,9 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/fencedb"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
 	"github.com/skald-saga/skald/internal/test/apitest"
@@ -30,7 +32,7 @@ type workerEdge struct {
 	runs *jobdb.Jobs
 	jobs *httpapi.Jobs
 	work *told
-	lead *jobdb.Elections
+	lead *leaderdb.Elections
 	term jobrun.Term
 	job  jobrun.Definition
 }
@@ -65,10 +67,10 @@ func newWorkerEdge(t *testing.T, change ...func(*httpapi.Config)) *workerEdge {
 	t.Cleanup(func() { raw.Close() })
 	settings := jobdb.NewSettings(db)
 	jobs := jobdb.NewDB(db, jobrun.Chance{Jitter: rand.Float64, NewID: uuid.New}, nil)
-	s := &workerEdge{raw: raw, runs: jobdb.NewJobs(jobs, settings.Current), lead: jobdb.NewElections(db)}
+	s := &workerEdge{raw: raw, runs: jobdb.NewJobs(jobs, settings.Current), lead: leaderdb.NewElections(db)}
 	s.work = &told{s.runs, make(chan jobrun.ClaimRequest, 1000)}
 	s.jobs = &httpapi.Jobs{
-		Runs: s.runs, Work: s.work, Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db),
+		Runs: s.runs, Work: s.work, Workers: jobdb.NewWorkers(db, settings.Current), Fences: fencedb.New(db),
 		Elections: s.lead, Settings: settings, Current: settings.Current,
 		Admitted: func(woke func(uuid.UUID, string)) {
 			ctx, stop := context.WithCancel(t.Context())

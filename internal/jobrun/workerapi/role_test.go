@@ -30,7 +30,7 @@ func TestWhatAWorkersCredentialOpens(t *testing.T) {
 		"GET /sessions/current", "DELETE /sessions/{session_id}", "GET /sessions", "POST /sessions", // of itself
 		"GET /whoami",
 		"POST /workers/{worker_id}/claim", "POST /workers/{worker_id}/complete", "POST /workers/{worker_id}/drain",
-		"POST /workers/{worker_id}/heartbeat", "POST /workers/{worker_id}/start",
+		"POST /workers/{worker_id}/exchange", "POST /workers/{worker_id}/heartbeat", "POST /workers/{worker_id}/start",
 		"POST /workers",
 	}
 	if diff := cmp.Diff(want, open); diff != "" {

@@ -221,6 +221,7 @@ func TestBatchesKeepTheContract(t *testing.T) {
 	for _, i := range items {
 		add("start", "StartBatch", `{"runs":[`+i+`]}`)
 		add("complete", "CompleteBatch", `{"runs":[`+i+`]}`)
+		add("exchange", "ExchangeInput", `{"slots":1,"outcomes":[`+i+`]}`)
 		add("heartbeat", "HeartbeatInput", `{"seq":1,"running":[`+i+`]}`)
 	}
 	for _, more := range []string{
@@ -228,8 +229,10 @@ func TestBatchesKeepTheContract(t *testing.T) {
 		`"error":{"code":"E"}`, `"error":{"code":""}`, `"error":{"code":"E","x":1}`,
 		`"error":5`, `"timed_out":1,"error":{"code":"E"}`, `"timed_out":true,"error":{"code":"E"}`, `"resources":{"peak_rss_bytes":-1}`, `"resources":{"cpu_seconds_total":1}`, `"resources":[]`,
 		`"emit":[]`, `"emit":{}`, `"emit":[{"event":{"event_type":"e"}}]`, `"emit":[{"event":{}}]`, `"emit":[{"run":{"definition":"d","args":[1]}}]`,
+		`"canceled":true`, `"canceled":1`,
 	} {
 		add("complete", "CompleteBatch", `{"runs":[{`+ok+`,`+more+`}]}`)
+		add("exchange", "ExchangeInput", `{"slots":1,"outcomes":[{`+ok+`,`+more+`}]}`)
 	}
 	for _, more := range []string{
 		`"progress":{"percent":101}`, `"progress":{"percent":5,"message":"x","counters":{"a":1}}`, `"progress":{"counters":{"a":"b"}}`, `"checkpoint":{"a":1}`, `"progress":{"x":1}`,

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -117,7 +117,7 @@ func TestEachCauseIsFound(t *testing.T) {
 	s.glances()
 	s.flows()
 	s.finds(t, wanted{"no_leader", "No node leads the job runs", "getLeader", "There is no leader"})
-	term := pgtest.Lead(t, jobdb.NewElections(pgtest.Connect(t, dsn)), time.Hour)
+	term := pgtest.Lead(t, leaderdb.NewElections(pgtest.Connect(t, dsn)), time.Hour)
 	pgtest.Execute(t, db, `UPDATE jobs.leader SET swept_at = now() - interval '10 minutes' WHERE epoch = $1`, term.Epoch)
 	s.finds(t, wanted{"sweep_late", "does not look for lost and late runs", "getLeader", "Last round"})
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/httpapi"
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/fencedb"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/principal"
 	"github.com/skald-saga/skald/internal/saga"
@@ -51,7 +53,7 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 	base := jobdb.NewDB(db, jobrun.Chance{Jitter: func() float64 { return 0 }, NewID: uuid.New}, nil)
 	settings, sagas := jobdb.NewSettings(db), sagadb.NewSagasWith(base)
 	runs := jobdb.NewJobs(base, settings.Current)
-	leader := jobdb.NewElections(db)
+	leader := leaderdb.NewElections(db)
 	e := &bulkEdge{bulks: bulkdb.NewSagaBulks(base, sagas)}
 	term, leads, err := leader.Acquire(t.Context(), uuid.New(), "n", 10*time.Minute)
 	if err != nil || !leads {
@@ -63,7 +65,7 @@ func newBulkEdge(t *testing.T, change ...func(*httpapi.Config)) *bulkEdge {
 		c.Jobs = &httpapi.Jobs{
 			Definitions: jobdb.NewDefinitions(base, settings.Current),
 			Runs:        runs, Elections: leader, Settings: settings, Work: runs,
-			Workers: jobdb.NewWorkers(db, settings.Current), Fences: jobdb.NewFences(db), Bulks: bulkdb.NewRunBulks(base, runs),
+			Workers: jobdb.NewWorkers(db, settings.Current), Fences: fencedb.New(db), Bulks: bulkdb.NewRunBulks(base, runs),
 			Events: jobdb.NewEvents(base, settings.Current), Current: settings.Current,
 		}
 		c.Sagas.Store, c.Sagas.Workflows, c.Sagas.Archive = sagas, sagadb.NewWorkflows(db), sagas

@@ -33,6 +33,11 @@ var jobs = []Mutant{
 	after("3.7-4",
 		"CREATE OR REPLACE VIEW jobs.invariants WITH (security_invoker = true) AS SELECT * FROM "+
 			"(SELECT i.* FROM (SELECT NULL::jobs.invariants AS r) n, LATERAL (SELECT (n.r).*) i) x WHERE false"),
+	{Rows: "J11", File: "internal/jobrun/jobdb/exchange.go",
+		Old: "st.succeed(ctx, st.db.QueryFuncIn(tx), x.results", New: "st.succeed(ctx, st.db.QueryWrite, x.results"},
+	{Rows: "J12", File: "internal/jobrun/jobdb/exchange.go",
+		Old: "\tcase !postgres.DataError(err):\n\t\treturn nil, err\n\tdefault:",
+		New: "\tcase !postgres.DataError(err) || err != nil:\n\t\treturn nil, err\n\tdefault:"},
 	{Rows: "J-17, J-18", File: "internal/jobrun/jobdb/finish.go",
 		Old: "AND r.lease_token = f.token AND r.leader_epoch = f.epoch AND",
 		New: "AND r.lease_token = f.token AND f.epoch IS NOT NULL AND"},

@@ -6,7 +6,7 @@ var last = []Mutant{
 	after("S2-88", "ALTER TABLE saga.audit_events ALTER timestamp DROP DEFAULT"),
 	{Rows: "S1-68", File: "db/adopt.go",
 		Old: "\tif err != nil || !bereft {", New: "\tif err != nil || bereft {"},
-	{Rows: "A-13", File: "api/worker/session.go",
+	{Rows: "A-13", File: "api/worker/beat.go",
 		Old: "\t\t\t\ts.confirm(ctx)\n", New: ""},
 	{Rows: "J8", File: "internal/jobrun/scheduler/slots.go",
 		Old: "value: spec.Value, tz: spec.Timezone,", New: "value: spec.Value,"},

@@ -7,7 +7,7 @@ var stores = []Mutant{
 		Old: "LIMIT q.room FOR NO KEY UPDATE OF r SKIP LOCKED", New: "LIMIT q.room"},
 	{Rows: "J3, F50, F11, X17, gap 1, J-19, J-25", File: "internal/jobrun/jobdb/finish.go",
 		Old: "AND r.lease_token = f.token AND", New: "AND (r.lease_token = f.token OR r.lease_token IS NOT NULL) AND"},
-	{Rows: "J5, J-02, gap 11", File: "internal/jobrun/jobdb/leader.go",
+	{Rows: "J5, J-02, gap 11", File: "internal/jobrun/leaderdb/elections.go",
 		Old: "epoch = l.epoch + 1, acquired_at", New: "epoch = l.epoch, acquired_at"},
 	{Rows: "F39", File: "internal/dlq/dlqdb/queue.go",
 		Old: " FOR NO KEY UPDATE OF m SKIP LOCKED\n" +

@@ -15,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/bulk/bulkdb"
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/leaderdb"
 	"github.com/skald-saga/skald/internal/jobrun/schedule"
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/retry"
@@ -311,7 +312,7 @@ func (j Jobs) AdmitRun(t *testing.T, run uuid.UUID) {
 }
 
 // Lead makes a leader whose lease lasts for ttl.
-func Lead(t testing.TB, e *jobdb.Elections, ttl time.Duration) jobrun.Term {
+func Lead(t testing.TB, e *leaderdb.Elections, ttl time.Duration) jobrun.Term {
 	t.Helper()
 	term, leads, err := e.Acquire(t.Context(), uuid.New(), "node", ttl)
 	if err != nil || !leads {

@@ -1,4 +1,4 @@
-package jobdb_test
+package fencedb_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"github.com/skald-saga/skald/internal/audit/operator"
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/jobrun"
-	"github.com/skald-saga/skald/internal/jobrun/jobdb"
+	"github.com/skald-saga/skald/internal/jobrun/fencedb"
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/test/pgtest"
 )
@@ -32,7 +32,7 @@ func TestAFenceOfAnotherSystemRefusesOlderTokens(t *testing.T) {
 		epoch, seq int64
 		ok         bool
 	}{{1, 5, true}, {1, 5, true}, {1, 4, false}, {1, 7, true}, {2, 1, true}, {1, 9, false}} {
-		ok, err := j.CheckFence(t.Context(), j.Tenant, "table-1",
+		ok, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, "table-1",
 			jobrun.ShownToken{Epoch: tt.epoch, Seq: tt.seq, Run: holds(tt.epoch, tt.seq)})
 		if err != nil || ok != tt.ok {
 			t.Errorf("%d.%d: %v, %v", tt.epoch, tt.seq, ok, err)
@@ -63,7 +63,7 @@ func TestAFenceTakesOnlyTokensOfItsTenantsRuns(t *testing.T) {
 	own, foreign := j.Running(t, j.NewWorker(t), j.Job), other.Running(t, other.NewWorker(t), other.Job)
 	check := func(token jobrun.ShownToken) string {
 		t.Helper()
-		switch ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", token); {
+		switch ok, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, "ledger", token); {
 		case fault.IsCode(err, jobrun.CodeFenceNotIssued):
 			return "not issued"
 		case err != nil:
@@ -84,7 +84,7 @@ func TestAFenceTakesOnlyTokensOfItsTenantsRuns(t *testing.T) {
 	if n := j.Count(t, `SELECT count(*) FROM jobs.fences`); n != 0 {
 		t.Errorf("%d fences are remembered", n)
 	}
-	if ok, err := j.CheckFence(t.Context(), other.Tenant, "ledger", shown(foreign)); !ok || err != nil {
+	if ok, err := fencedb.New(j.DB).CheckFence(t.Context(), other.Tenant, "ledger", shown(foreign)); !ok || err != nil {
 		t.Errorf("its own tenant: %v, %v", ok, err)
 	}
 	// A run that has ended, and an attempt that another one has followed, must be named.
@@ -108,14 +108,14 @@ func TestAFenceTakesOnlyTokensOfItsTenantsRuns(t *testing.T) {
 func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
-	_, err := j.CheckFence(t.Context(), j.Tenant, "ledger", jobrun.ShownToken{Epoch: 1, Seq: 1})
+	_, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, "ledger", jobrun.ShownToken{Epoch: 1, Seq: 1})
 	if !fault.IsCode(err, jobrun.CodeFenceNotIssued) {
 		t.Errorf("before the first assignment: %v", err)
 	}
 	r := j.Running(t, j.NewWorker(t), j.Job)
 	for _, tt := range [][2]int64{{r.LeaderEpoch + 1, r.FencingSeq}, {r.LeaderEpoch, r.FencingSeq + 1}, {999999, 1},
 		{0, 1}, {1, 0}, {0, 0}} {
-		ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", jobrun.ShownToken{Epoch: tt[0], Seq: tt[1]})
+		ok, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, "ledger", jobrun.ShownToken{Epoch: tt[0], Seq: tt[1]})
 		if f := fault.As(err); ok || f == nil || f.Kind != fault.Invalid || f.Code != jobrun.CodeFenceNotIssued {
 			t.Errorf("%v: %v, %v", tt, ok, err)
 		}
@@ -123,7 +123,7 @@ func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 	if n := j.Count(t, `SELECT count(*) FROM jobs.fences`); n != 0 {
 		t.Fatalf("%d fences are remembered", n)
 	}
-	if ok, err := j.CheckFence(t.Context(), j.Tenant, "ledger", shown(r)); !ok || err != nil {
+	if ok, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, "ledger", shown(r)); !ok || err != nil {
 		t.Errorf("the genuine one: %v, %v", ok, err)
 	}
 }
@@ -131,10 +131,10 @@ func TestAFenceDoesNotRememberATokenThatNoRunWasGiven(t *testing.T) {
 func TestAFenceIsShownAndItsResetRecorded(t *testing.T) {
 	t.Parallel()
 	j := pgtest.NewJobs(t)
-	st := jobdb.NewFences(j.DB)
+	st := fencedb.New(j.DB)
 	first, second := j.Running(t, j.NewWorker(t), j.Job), j.Running(t, j.NewWorker(t), j.Job)
 	for _, key := range []string{"c", "a", "b"} {
-		if ok, err := j.CheckFence(t.Context(), j.Tenant, key, shown(second)); !ok || err != nil {
+		if ok, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, key, shown(second)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 	}
@@ -160,7 +160,8 @@ func TestAFenceIsShownAndItsResetRecorded(t *testing.T) {
 		t.Errorf("another tenant sees %+v, %v", found, err)
 	}
 	did := func(f jobrun.KeyFence) operator.Action {
-		a := jobAction(j.Tenant, operator.JobFence, f.Key, "reset")
+		a := operator.By{Actor: "ada", Reason: "because"}.
+			Did(pgtest.NewID(), j.Tenant, pgtest.Now(), operator.JobFence, f.Key, "reset", nil)
 		a.Detail = json.RawMessage(`{"fencing_token":"` + f.FencingToken() + `"}`)
 		return a
 	}
@@ -180,10 +181,10 @@ func TestAFenceIsShownAndItsResetRecorded(t *testing.T) {
 	if n := j.Count(t, `SELECT count(*) FROM saga.audit_actions WHERE kind = 'job_fence' AND subject = 'a' AND verb = 'reset'`); n != 1 {
 		t.Errorf("%d actions are on record", n)
 	}
-	if ok, err := j.CheckFence(t.Context(), j.Tenant, "a", shown(first)); !ok || err != nil {
+	if ok, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, "a", shown(first)); !ok || err != nil {
 		t.Errorf("an older token after the reset: %v, %v", ok, err)
 	}
-	if ok, err := j.CheckFence(t.Context(), j.Tenant, "b", shown(first)); ok || err != nil {
+	if ok, err := fencedb.New(j.DB).CheckFence(t.Context(), j.Tenant, "b", shown(first)); ok || err != nil {
 		t.Errorf("an older token of a key that was not reset: %v, %v", ok, err)
 	}
 }

@@ -1,9 +1,11 @@
-package jobdb
+// Package fencedb stores in PostgreSQL the newest fencing token that was checked for each key.
+package fencedb
 
 import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jmoiron/sqlx"
@@ -15,6 +17,23 @@ import (
 	"github.com/skald-saga/skald/internal/page"
 	"github.com/skald-saga/skald/internal/postgres"
 )
+
+// Fences is jobrun.Fences on PostgreSQL.
+type Fences struct{ db *postgres.DB }
+
+// New returns the fences of db.
+func New(db *postgres.DB) *Fences { return &Fences{db} }
+
+// keyFenceTable is jobs.fences.
+var keyFenceTable = postgres.NewTable(
+	postgres.UUID("tenant_id", func(f *jobrun.KeyFence) *uuid.UUID { return &f.TenantID }),
+	postgres.Text("key", func(f *jobrun.KeyFence) *string { return &f.Key }),
+	postgres.Int("epoch", func(f *jobrun.KeyFence) *int64 { return &f.Epoch }),
+	postgres.Int("seq", func(f *jobrun.KeyFence) *int64 { return &f.Seq }),
+	postgres.Time("checked_at", func(f *jobrun.KeyFence) *time.Time { return &f.CheckedAt }).From("clock_timestamp()"),
+)
+
+var keyFenceColumns = keyFenceTable.Selected("f")
 
 // givenToken reports whether a run of the tenant holds a token or, if the run is named, ever had
 // it: without a name, only runs held by workers are examined.
@@ -36,9 +55,9 @@ ON CONFLICT (tenant_id, key) DO UPDATE
    SET epoch = EXCLUDED.epoch, seq = EXCLUDED.seq, checked_at = EXCLUDED.checked_at
  WHERE (EXCLUDED.epoch, EXCLUDED.seq) >= (f.epoch, f.seq)`, keyFenceTable.As("f"))
 
-// CheckFence implements jobrun.Work. Only a token that would replace the newest one is checked for
+// CheckFence implements jobrun.Fences. Only a token that would replace the newest one is checked for
 // its run: an older one is refused in any case.
-func (st *Jobs) CheckFence(
+func (st *Fences) CheckFence(
 	ctx context.Context, tenant uuid.UUID, key string, token jobrun.ShownToken,
 ) (ok bool, err error) {
 	f := jobrun.KeyFence{TenantID: tenant, Key: key, Epoch: token.Epoch, Seq: token.Seq}
@@ -75,12 +94,6 @@ func notIssued(f *jobrun.KeyFence) error {
 		"no run of this tenant holds %s: refuse the write; if the run has ended, name it as run_id", f.FencingToken()).
 		With(fault.Field{Pointer: "/fencing_token", Code: "not_issued", Message: "is not the token of a run of this tenant"})
 }
-
-// Fences is jobrun.Fences on PostgreSQL.
-type Fences struct{ db *postgres.DB }
-
-// NewFences returns the fences of db.
-func NewFences(db *postgres.DB) *Fences { return &Fences{db} }
 
 var (
 	listFences = postgres.OfTenant(`SELECT `+keyFenceColumns+`
