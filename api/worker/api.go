@@ -149,13 +149,15 @@ type problem struct {
 }
 
 type runResults struct {
-	LeaseMS int64 `json:"lease_ms"`
-	Results []struct {
-		RunID           string   `json:"run_id"`
-		Status          int      `json:"status"`
-		CancelRequested bool     `json:"cancel_requested"`
-		Problem         *problem `json:"problem"`
-	} `json:"results"`
+	LeaseMS int64       `json:"lease_ms"`
+	Results []runResult `json:"results"`
+}
+
+type runResult struct {
+	RunID           string   `json:"run_id"`
+	Status          int      `json:"status"`
+	CancelRequested bool     `json:"cancel_requested"`
+	Problem         *problem `json:"problem"`
 }
 
 type beatAnswer struct {

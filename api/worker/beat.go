@@ -90,3 +90,43 @@ func (s *session) beatWith(ctx context.Context, seq int64, told map[*held]news) 
 	}
 	return nil
 }
+
+// beat sends heartbeats until ctx ends. It runs in its own goroutine, so that busy
+// handlers do not delay it. A detached worker continues with them while it drains: an
+// operator may undo the detaching, and then they renew its leases.
+func (s *session) beat(ctx context.Context) {
+	seq, detached := int64(0), false
+	for pause := time.Duration(0); ; pause = s.interval {
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		seq++
+		if err := s.beatOnce(ctx, seq); gone(err) {
+			if !detached {
+				s.log.Warn("the worker was detached: it finishes its runs and registers again", slog.Any("error", err))
+				s.end(ErrLost)
+				s.confirm(ctx)
+			}
+			detached = true
+		} else if err != nil && ctx.Err() == nil {
+			s.log.Warn("heartbeat failed", slog.Any("error", err))
+		}
+	}
+}
+
+// confirm tells the server that the runs of the detached worker continue, and
+// drops those that it refuses. It does not extend the leases of the others.
+func (s *session) confirm(ctx context.Context) {
+	var doubted []*held
+	s.each(func(h *held) { doubted = append(doubted, h) })
+	for _, h := range doubted {
+		err := s.w.api.post(ctx, 5*time.Second, "/api/v1/job-runs/"+h.RunID+"/confirm-continuation", h.of(s.id, nil), nil)
+		if err != nil && !unknown(err) {
+			h.drop(errors.Join(ErrLost, err))
+		}
+	}
+}

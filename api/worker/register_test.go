@@ -171,6 +171,7 @@ func TestADetachedWorkerConfirmsItsRunsAndRegistersAgain(t *testing.T) {
 		if err := <-causes[lost.String()]; !errors.Is(err, worker.ErrLost) || !errors.As(err, &refusal) {
 			t.Errorf("the refused run ended with %v", err)
 		}
+		synctest.Wait() // until the server knows that nothing of the first worker waits any more
 		next := s.add()
 		time.Sleep(time.Second)
 		if n := len(s.made("workers")); n != 1 || len(s.completed()) != 0 {

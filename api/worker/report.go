@@ -19,6 +19,7 @@ type report struct {
 	body    json.RawMessage // an item of a batch
 	instead map[string]any  // what is reported if the server refuses it
 	done    chan struct{}   // closed when the server knows it, or it was given up
+	passed  bool            // the slot of the run is no longer its own; for those for whom done is closed
 }
 
 const (
@@ -27,15 +28,15 @@ const (
 )
 
 // tellEnd reports to the server how a run ended, and returns when the server knows or
-// the report was given up.
-func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause error) {
+// the report was given up. passed: the slot of the run is no longer its own.
+func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause error) (passed bool) {
 	call := func(what string, more map[string]any) error {
 		return w.insist(s, h, "/api/v1/job-runs/"+h.RunID+"/"+what, h.of(s.id, more))
 	}
 	switch {
 	case err != nil && errors.Is(cause, ErrCanceled):
 		_ = call("cancel-ack", nil)
-		return
+		return false
 	case err != nil && (errors.Is(cause, ErrStopping) || errors.Is(cause, ErrLeaseOver)):
 		more := map[string]any{"reason": plaintext.Text(cause.Error(), plaintext.Characters(maxReason))}
 		if errors.Is(cause, ErrLeaseOver) {
@@ -44,7 +45,7 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 		if refusesContent(call("release", more)) { // by a server that does not know lease_lost
 			_ = call("release", nil)
 		}
-		return
+		return false
 	}
 	body := map[string]any{
 		"run_id":       h.RunID,
@@ -83,11 +84,12 @@ func (w *Worker) tellEnd(s *session, h *held, r *Run, result any, err, cause err
 	item, e := json.Marshal(body)
 	if e != nil {
 		s.log.Error("a result cannot be reported", slog.String("run_id", h.RunID), slog.Any("error", e))
-		return
+		return false
 	}
-	rep := &report{s, h, item, instead, make(chan struct{})}
+	rep := &report{s: s, h: h, body: item, instead: instead, done: make(chan struct{})}
 	w.reports <- rep
 	<-rep.done
+	return rep.passed
 }
 
 // outcome returns the result of a handler that succeeded, nil if it has none. The error says
@@ -155,21 +157,80 @@ func (w *Worker) send(batch []*report) {
 				rest = append(rest, r)
 			}
 		}
-		w.sendFor(now[0].s, now)
+		of := now[0].s
+		if of.claiming.Err() == nil && w.exchanges() {
+			now = w.pass(of, now)
+		}
+		w.sendFor(of, now)
 		batch = rest
 	}
 }
 
+// pass reports a batch of results and begins the next runs in its slots, which are the call's until it
+// returns. It returns the results that must be reported without it.
+func (w *Worker) pass(s *session, batch []*report) (left []*report) {
+	slots, begun := len(batch), 0
+	defer func() { s.give(slots - begun) }()
+	for _, r := range batch {
+		r.passed = true
+	}
+	r := request{Slots: slots, ClaimID: newID()}
+	for pause := newPause(); len(batch) > 0; {
+		r.Outcomes = bodies(batch)
+		a, sent, err := w.exchange(context.Background(), 30*time.Second, s.path("exchange"), &r)
+		if err == nil && len(a.Results) != len(batch) {
+			err = errWrongNumber(len(a.Results), len(batch))
+		}
+		switch {
+		case err == nil:
+			if a.State == "DETACHED" {
+				s.end(ErrLost)
+			}
+			if s.claiming.Err() == nil { // before their answers end the last runs, for whose end a drain waits
+				begun = s.accept(&a, sent, slots)
+			} else {
+				s.releaseAll(a.Runs)
+			}
+			for i, r := range batch {
+				w.settle(s, r, a.Results[i].Status, a.Results[i].Problem)
+			}
+			return nil
+		case !unknown(err):
+			w.knowsExchange(err)
+			return batch
+		}
+		s.log.Warn("reporting failed", slog.Any("error", err))
+		batch = w.still(batch)
+		_ = pause.wait(context.Background())
+	}
+	return nil
+}
+
+// bodies returns the items of a call.
+func bodies(batch []*report) []json.RawMessage {
+	items := make([]json.RawMessage, len(batch))
+	for i, r := range batch {
+		items[i] = r.body
+	}
+	return items
+}
+
+func errWrongNumber(answers, results int) error {
+	return fmt.Errorf("%d answers for %d results", answers, results)
+}
+
+// still returns the reports that the server may still accept, and gives the others up.
+func (w *Worker) still(batch []*report) []*report {
+	return keep(batch, func(r *report) bool { return !r.h.isLost() && time.Since(r.h.leaseEnd()) < w.cfg.ReportFor })
+}
+
 func (w *Worker) sendFor(s *session, batch []*report) {
 	for pause := newPause(); len(batch) > 0; {
-		items := make([]json.RawMessage, len(batch))
-		for i, r := range batch {
-			items[i] = r.body
-		}
 		var answer runResults
-		err := w.api.post(context.Background(), 30*time.Second, s.path("complete"), map[string]any{"runs": items}, &answer)
+		body := map[string]any{"runs": bodies(batch)}
+		err := w.api.post(context.Background(), 30*time.Second, s.path("complete"), body, &answer)
 		if err == nil && len(answer.Results) != len(batch) {
-			err = fmt.Errorf("%d answers for %d results", len(answer.Results), len(batch))
+			err = errWrongNumber(len(answer.Results), len(batch))
 		}
 		switch {
 		case err == nil:
@@ -189,7 +250,7 @@ func (w *Worker) sendFor(s *session, batch []*report) {
 			return
 		}
 		s.log.Warn("reporting failed", slog.Any("error", err))
-		batch = keep(batch, func(r *report) bool { return !r.h.isLost() && time.Since(r.h.leaseEnd()) < w.cfg.ReportFor })
+		batch = w.still(batch)
 		_ = pause.wait(context.Background())
 	}
 }

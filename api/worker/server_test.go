@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -31,6 +30,7 @@ const (
 type skald struct {
 	t      *testing.T
 	client *http.Client
+	older  bool // it knows no exchange
 
 	mu      sync.Mutex
 	waiting []api.ClaimedRun
@@ -84,6 +84,7 @@ var bodies = map[string]func() any{
 	"workers": newOf[api.WorkerInput], "claim": newOf[api.ClaimInput], "start": newOf[starts],
 	"heartbeat": newOf[beat], "complete": newOf[completes], "fail": newOf[api.FailInput],
 	"release": newOf[api.ReleaseInput], "cancel-ack": newOf[api.FenceInput],
+	"exchange":             newOf[exchanges],
 	"confirm-continuation": newOf[api.FenceInput], "logs": newOf[api.LogInput], "drain": newOf[api.WorkerActionInput],
 }
 
@@ -96,12 +97,20 @@ func newSkald(t *testing.T) *skald {
 	}
 }
 
-// onFakeClock plays a test with a server.
+// onFakeClock plays a test with a server of today, and with one that knows no exchange.
 func onFakeClock(t *testing.T, play func(t *testing.T, s *skald)) {
+	t.Helper()
+	t.Run("today", func(t *testing.T) { onServer(t, false, play) })
+	t.Run("older", func(t *testing.T) { onServer(t, true, play) })
+}
+
+// onServer plays a test with one of these servers.
+func onServer(t *testing.T, older bool, play func(t *testing.T, s *skald)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSkald(t)
+		s.older = older
 		listener := &memory{conns: make(chan net.Conn), closed: make(chan struct{})}
 		server := &http.Server{Handler: s} //nolint:gosec // its only client is the worker of the test
 		served := make(chan error, 1)
@@ -178,17 +187,7 @@ func (s *skald) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := decoder.Decode(c.body); err != nil {
 		s.t.Errorf("%s: %v in %.500s", r.URL.Path, err, text)
 	}
-	s.mu.Lock()
-	s.calls = append(s.calls, c)
-	hook := s.hooks[c.verb]
-	s.mu.Unlock()
-	var answer *reply
-	if hook != nil {
-		answer = hook(c)
-	}
-	if answer == nil {
-		answer = s.answer(c)
-	}
+	answer := s.serve(c)
 	switch {
 	case answer.status == 0:
 		panic(http.ErrAbortHandler)
@@ -199,6 +198,20 @@ func (s *skald) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer.body)
 }
 
+// serve answers a call as the test says, or as a server without faults does.
+func (s *skald) serve(c *call) *reply {
+	s.mu.Lock()
+	s.calls = append(s.calls, c)
+	hook := s.hooks[c.verb]
+	s.mu.Unlock()
+	if hook != nil {
+		if answer := hook(c); answer != nil {
+			return answer
+		}
+	}
+	return s.answer(c)
+}
+
 // answer is what a server without faults answers.
 func (s *skald) answer(c *call) *reply {
 	switch body := c.body.(type) {
@@ -206,6 +219,8 @@ func (s *skald) answer(c *call) *reply {
 		return &reply{status: 201, body: registered(*body.MaxRuns)}
 	case *api.ClaimInput:
 		return &reply{status: 200, body: api.ClaimedRuns{State: "ACTIVE", LeaseMS: 20_000, Runs: s.claim(c)}}
+	case *exchanges:
+		return s.exchange(c, body)
 	case *starts:
 		out := api.RunResults{LeaseMS: new(lease.Milliseconds())}
 		for _, r := range body.Runs {
@@ -374,25 +389,5 @@ func failing(n int, status int, code string) func(*call) *reply {
 			return &reply{status: status, code: code}
 		}
 		return nil
-	}
-}
-
-// wantSteps fails the test unless each pause between the calls is at most the next step, and at
-// least half of it, and that share varies.
-func wantSteps(t *testing.T, calls []*call, steps ...time.Duration) {
-	t.Helper()
-	if len(calls) <= len(steps) {
-		t.Fatalf("%d calls, want more than %d", len(calls), len(steps))
-	}
-	shares := map[string]bool{}
-	for i, step := range steps {
-		paused := calls[i+1].at.Sub(calls[i].at)
-		if paused < step/2 || paused > step {
-			t.Errorf("pause %d is %s, want %s to %s", i, paused, step/2, step)
-		}
-		shares[fmt.Sprintf("%.3f", paused.Seconds()/step.Seconds())] = true
-	}
-	if len(shares) < 2 && len(steps) > 3 {
-		t.Errorf("the pauses have no jitter: %v", shares)
 	}
 }

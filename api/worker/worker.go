@@ -64,7 +64,10 @@ type Worker struct {
 	api      *client
 	handlers map[string]Handler
 	reports  chan *report
-	epoch    int64 // the newest epoch of a leader under which runs were assigned; of the goroutine that claims
+
+	mu    sync.Mutex
+	epoch int64     // guarded by mu: the newest epoch of a leader under which runs were assigned
+	older time.Time // guarded by mu: when the server was last found to know no exchange; zero: never
 }
 
 // New returns a worker, or an error if cfg is invalid. It sends nothing; Run does.

@@ -20,21 +20,34 @@ hold '[]'
       [ -z "$pid" ] || kill "$pid"                        # gone, lost or to be canceled: stop the work
   done ) 2> /dev/null & beats=$!
 trap 'kill $beats; call "workers/$worker/drain" "{}" > /dev/null; rm -f "$held"*' EXIT
-for ((n = 0; n < ${MAX_RUNS:-1000000000}; )); do
-  run=$(call "workers/$worker/claim" '{"slots":1,"wait_ms":20000}' | jq -ce '.runs[0] // empty') || { sleep 1; continue; }
+outcomes='[]' done=0 calls=1 most=${MAX_RUNS:-1000000000}
+settle() {              # answer: counts the run that it reported; a result that cannot be stored is reported as a failure
+  case $(jq -r '.results[0].status // 0' <<< "$1") in
+    0) ;;
+    200) done=$((done + 1)) outcomes='[]' ;;
+    400 | 413 | 422) outcomes=$(jq -c '[.[0] | {run_id, attempt, lease_token, leader_epoch} +
+      {error: {code: "RESULT_REFUSED", message: "no result that can be stored", retryable: false}}]' <<< "$outcomes") ;;
+    *) outcomes='[]' ;;                                   # another worker has the run
+  esac
+}
+while [ $done -lt "$most" ]; do                           # each call reports the last run and gets the next, which is RUNNING
+  got=$(call "workers/$worker/exchange" "{\"outcomes\":$outcomes,\"slots\":1,\"wait_ms\":20000,\"claim_id\":\"$calls\"}") || { sleep 1; continue; }
+  calls=$((calls + 1))                                    # not before the answer: repeated under its id, a claim is the same one
+  settle "$got"
+  run=$(jq -ce '.runs[0] // empty' <<< "$got") || { [ "$outcomes" != '[]' ] || hold '[]'; continue; }
   id=$(jq -r .run_id <<< "$run")
-  fence=$(jq -c "{worker_id: \"$worker\", attempt, lease_token, leader_epoch}" <<< "$run")
-  hold "$(jq -c '[{run_id, attempt, lease_token, leader_epoch}]' <<< "$run")"
-  if call "job-runs/$id/start" "$fence" > /dev/null; then  # a 409 is no right to start
-    jq -r .args.line <<< "$run" | tr a-z A-Z > "$held.out" & echo $! > "$held.pid"
-    if wait $!; then
-      base64 -w0 "$held.out" > "$held.b64"               # the output may be anything
-      call "job-runs/$id/logs" "$(jq -c --rawfile out "$held.b64" '. + {seq: 0, chunk_base64: $out}' <<< "$fence")" > /dev/null
-      call "job-runs/$id/complete" "$(jq -c --rawfile out "$held.out" '. + {result: {shouted: ($out | rtrimstr("\n"))}, exit_code: 0}' <<< "$fence")" > /dev/null && n=$((n + 1)) ||
-        call "job-runs/$id/fail" "$(jq -c '. + {error: {code: "RESULT_REFUSED", message: "no result that can be stored", retryable: false}}' <<< "$fence")" > /dev/null
-    else
-      call "job-runs/$id/fail" "$(jq -c '. + {error: {code: "FAILED", message: "tr failed", retryable: true}}' <<< "$fence")" > /dev/null
-    fi
+  fence=$(jq -c '{run_id, attempt, lease_token, leader_epoch}' <<< "$run")
+  hold "[$fence]"
+  jq -r .args.line <<< "$run" | tr a-z A-Z > "$held.out" & echo $! > "$held.pid"
+  if wait $!; then
+    base64 -w0 "$held.out" > "$held.b64"                  # the output may be anything
+    call "job-runs/$id/logs" "$(jq -c --rawfile out "$held.b64" "del(.run_id) + {worker_id: \"$worker\", seq: 0, chunk_base64: \$out}" <<< "$fence")" > /dev/null
+    outcomes=$(jq -c --rawfile out "$held.out" '[. + {result: {shouted: ($out | rtrimstr("\n"))}, exit_code: 0}]' <<< "$fence")
+  else
+    outcomes=$(jq -c '[. + {error: {code: "FAILED", message: "tr failed", retryable: true}}]' <<< "$fence")
   fi
-  hold '[]'; rm -f "$held.pid" "$held.out"
+  rm -f "$held.pid" "$held.out"
+  while [ "$outcomes" != '[]' ] && [ $((done + 1)) -ge "$most" ] && [ $done -lt "$most" ]; do  # the last one: get no other
+    got=$(call "workers/$worker/complete" "{\"runs\":$outcomes}") && settle "$got" || sleep 1
+  done
 done
