@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // execution is an attempt of a run, as its worker sees it.
@@ -306,9 +308,10 @@ func (x *execution) report(call, outcome string, more map[string]any) {
 	x.note(entry{Kind: didIntend, Call: call, Outcome: outcome})
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
+	claim := uuid.New()
 	for ctx.Err() == nil {
 		x.w.orders.during(atReporting, x.w)
-		h := x.w.call(ctx, "/job-runs/"+x.run.ID+"/"+call, x.body(more), 1500*time.Millisecond)
+		h := x.tell(ctx, call, more, claim)
 		if h.unknown() {
 			pause(ctx, x.w.between(20*time.Millisecond, 150*time.Millisecond))
 			continue

@@ -40,8 +40,9 @@ type span struct{ from, to int64 }
 
 // workerSlot keeps one worker process running, restarting it when it has ended.
 type workerSlot struct {
-	h    *fleet
-	name string
+	h         *fleet
+	name      string
+	exchanges bool // it reports runs and gets the next ones in one call
 
 	mu      sync.Mutex
 	proc    *process       // guarded by mu
@@ -63,7 +64,7 @@ func newFleet(w *world, places, runs int, confirm time.Duration) (*fleet, error)
 		return nil, err
 	}
 	for i := range places {
-		h.slots = append(h.slots, &workerSlot{h: h, name: fmt.Sprintf("worker-%d", i+1)})
+		h.slots = append(h.slots, &workerSlot{h: h, name: fmt.Sprintf("worker-%d", i+1), exchanges: i%2 == 1})
 	}
 	return h, nil
 }
@@ -93,6 +94,8 @@ func (b *workerSlot) start() error {
 		Seed:    h.w.seed ^ uint64(h.born)<<32,
 		Runs:    h.runs,
 		Confirm: h.confirm,
+
+		Exchanges: b.exchanges,
 	}
 	for _, n := range h.w.nodes {
 		cfg.Nodes = append(cfg.Nodes, n.url)

@@ -28,7 +28,7 @@ func dieAtJob(t *testing.T, bin string, names []failpoint.Name) {
 	p := jobsPlan{
 		plan:    plan{lease: time.Second, nodes: 1, clients: 2, think: 200 * time.Millisecond},
 		length:  length,
-		workers: 1,
+		workers: 2, // of which one exchanges
 		settle:  30 * time.Second,
 	}
 	w := newWorld(t, p.plan, seed(t), bin)

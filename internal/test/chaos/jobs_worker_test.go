@@ -30,6 +30,8 @@ type workerConfig struct {
 	Seed    uint64
 	Runs    int           // at once
 	Confirm time.Duration // how long Skald waits for the confirmation of a run in doubt
+
+	Exchanges bool // it reports runs and gets the next ones in one call
 }
 
 // jobWorker is a worker as a user might write one: it speaks the protocol without a library,
@@ -54,6 +56,7 @@ type registration struct {
 	gone context.CancelFunc
 	id   string
 	beat time.Duration
+	work sync.WaitGroup // executions
 
 	mu   sync.Mutex
 	held map[string]*execution // guarded by mu, by fence
@@ -286,8 +289,7 @@ type claimed struct {
 // claimOn claims runs until the worker is gone, and executes them. A claim whose answer was
 // lost is repeated, or forgotten: then its runs stay assigned to the worker.
 func (w *jobWorker) claimOn(r *registration) {
-	var work sync.WaitGroup
-	defer work.Wait()
+	defer r.work.Wait()
 	for r.ctx.Err() == nil {
 		r.mu.Lock()
 		free := w.cfg.Runs - len(r.held)
@@ -296,16 +298,21 @@ func (w *jobWorker) claimOn(r *registration) {
 			pause(r.ctx, 20*time.Millisecond)
 			continue
 		}
-		ask := map[string]any{"slots": free, "wait_ms": 1000, "claim_id": uuid.NewString(), "start": w.chance(0.25)}
-		var got struct {
-			Lease int64 `json:"lease_ms"`
-			Runs  []claimed
+		call, ask := "claim", map[string]any{"slots": free, "wait_ms": 1000, "claim_id": uuid.NewString()}
+		if w.cfg.Exchanges {
+			call, ask["outcomes"] = "exchange", []any{}
+		} else {
+			ask["start"] = w.chance(0.25)
 		}
+		var got granted
 		sent, since, again := time.Now(), monotonic(), true
 		for again && r.ctx.Err() == nil {
 			sent, since = time.Now(), monotonic()
 			w.orders.during(atClaiming, w)
-			h := w.call(r.ctx, "/workers/"+r.id+"/claim", ask, 2500*time.Millisecond)
+			if w.cfg.Exchanges { // it starts runs as well
+				w.orders.during(atStarting, w)
+			}
+			h := w.call(r.ctx, "/workers/"+r.id+"/"+call, ask, 2500*time.Millisecond)
 			if h.status == http.StatusGone {
 				r.gone()
 				return
@@ -315,18 +322,7 @@ func (w *jobWorker) claimOn(r *registration) {
 				pause(r.ctx, w.between(20*time.Millisecond, 150*time.Millisecond))
 			}
 		}
-		for _, c := range got.Runs {
-			x := newExecution(w, r, c, since, sent.Add(time.Duration(got.Lease)*time.Millisecond))
-			r.mu.Lock()
-			r.held[x.fence()] = x
-			r.mu.Unlock()
-			work.Go(func() {
-				x.live()
-				r.mu.Lock()
-				delete(r.held, x.fence())
-				r.mu.Unlock()
-			})
-		}
+		w.begin(r, &got, sent, since)
 	}
 }
 

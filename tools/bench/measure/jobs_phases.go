@@ -112,6 +112,14 @@ func (r *jobsRun) singles(ctx context.Context) error {
 	return r.rate(ctx, "one by one", r.cfg.Singles, singleWorkers, singleTarget, r.takeSingle)
 }
 
+func (r *jobsRun) exchangedBatches(ctx context.Context) error {
+	return r.rate(ctx, "batches of 100, one call each", r.cfg.Runs, batchWorkers, exchangedTarget, r.exchanging(runsOfClaim))
+}
+
+func (r *jobsRun) exchangedSingles(ctx context.Context) error {
+	return r.rate(ctx, "one by one, one call each", r.cfg.Singles, singleWorkers, exchangedSingleTarget, r.exchanging(1))
+}
+
 func (r *jobsRun) takeSingle(ctx context.Context, worker string) (int, error) {
 	took, err := r.takeOne(ctx, worker)
 	if took {

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // claimedRun contains what a worker needs of a claimed run: its fence.
@@ -105,6 +108,44 @@ func (r *jobsRun) takeBatch(ctx context.Context, worker string) (int, error) {
 		ends[i] = runEnd{runs[i], result}
 	}
 	return len(runs), r.all(ctx, worker, "complete", ends, len(ends))
+}
+
+// exchanging returns a function that makes one exchange of a worker: it reports the runs that the last
+// one got, and gets as many as slots. It returns how many it reported.
+func (r *jobsRun) exchanging(slots int) func(ctx context.Context, worker string) (int, error) {
+	var mu sync.Mutex
+	held := map[string][]claimedRun{}
+	return func(ctx context.Context, worker string) (int, error) {
+		mu.Lock()
+		mine := held[worker]
+		mu.Unlock()
+		outcomes := make([]runEnd, len(mine))
+		for i := range mine {
+			outcomes[i] = runEnd{mine[i], result}
+		}
+		var got struct {
+			Results []struct {
+				Status int `json:"status"`
+			} `json:"results"`
+			Runs []claimedRun `json:"runs"`
+		}
+		body := map[string]any{"outcomes": outcomes, "slots": slots, "claim_id": uuid.NewString()}
+		if err := r.call(ctx, http.MethodPost, "/api/v1/workers/"+worker+"/exchange", body, &got); err != nil {
+			return 0, err
+		}
+		for _, one := range got.Results {
+			if one.Status != http.StatusOK {
+				return 0, fmt.Errorf("exchange: one of %d runs got %d", len(mine), one.Status)
+			}
+		}
+		if len(got.Results) != len(mine) {
+			return 0, fmt.Errorf("exchange: %d results of %d runs", len(got.Results), len(mine))
+		}
+		mu.Lock()
+		held[worker] = got.Runs
+		mu.Unlock()
+		return len(mine), nil
+	}
 }
 
 // takeOne claims, starts and completes one run; false: there was none.

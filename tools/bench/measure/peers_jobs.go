@@ -16,20 +16,20 @@ type jobLevel struct {
 	jobs       int
 	workers    int // of Skald, over HTTP
 	concurrent int // jobs that River runs at the same time, in its own process
-	one        func(r *jobsRun, ctx context.Context, worker string) (int, error)
+	slots      int // that a worker of Skald fills with each call
 }
 
 var jobLevels = []jobLevel{
-	{"jobs-1", "job runs, one by one, 32 at a time", 15_000, singleWorkers, singleWorkers, (*jobsRun).takeSingle},
+	{"jobs-1", "job runs, one by one, 32 at a time", 15_000, singleWorkers, singleWorkers, 1},
 	{"jobs-100", "job runs, batches of 100, 4 at a time", 60_000, batchWorkers, batchWorkers * runsOfClaim,
-		(*jobsRun).takeBatch},
+		runsOfClaim},
 }
 
 // riverCooldown is the least time between two fetches of River. Its default of 100 ms would limit
 // 32 workers to 320 jobs a second.
 const riverCooldown = "2ms"
 
-// jobTurn measures Skald, which claims, starts and completes runs over HTTP.
+// jobTurn measures Skald, whose workers report runs and get the next ones in one call over HTTP.
 func (p *peersRun) jobTurn(ctx context.Context, l jobLevel) (t turn, err error) {
 	r := p.jobs
 	var epoch int64
@@ -52,9 +52,7 @@ func (p *peersRun) jobTurn(ctx context.Context, l jobLevel) (t turn, err error) 
 	if err != nil {
 		return turn{}, err
 	}
-	took, err := r.take(ctx, n, l.workers, func(ctx context.Context, worker string) (int, error) {
-		return l.one(r, ctx, worker)
-	})
+	took, err := r.take(ctx, n, l.workers, r.exchanging(l.slots))
 	if err == nil {
 		err = r.ended(ctx, before, n)
 	}
