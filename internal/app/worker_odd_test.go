@@ -131,7 +131,8 @@ func TestARunWhoseLeaseIsAlwaysLostEnds(t *testing.T) {
 func TestARefusedFailureStaysTheSameFailure(t *testing.T) {
 	t.Parallel()
 	way := &refusing{refuse: func(path string, body []byte) int {
-		if strings.HasSuffix(path, "/complete") && bytes.Contains(body, []byte("secret")) {
+		reports := strings.HasSuffix(path, "/exchange") || strings.HasSuffix(path, "/complete")
+		if reports && bytes.Contains(body, []byte("secret")) {
 			return http.StatusBadRequest
 		}
 		return 0
