@@ -115,6 +115,7 @@ func generateLoad(ctx context.Context, args []string, out io.Writer) error {
 		"submit: ask for acceptance; wait: ask for the ended saga",
 	)
 	flags.IntVar(&cfg.Clients, "clients", 1, "clients at the same time")
+	flags.IntVar(&cfg.Payload, "payload", 0, "size of a saga's payload in bytes; 0: about 100")
 	flags.DurationVar(&cfg.Duration, "duration", 5*time.Second, "how long new sagas are created")
 	flags.StringVar(&cfg.WantStatus, "want-status", "COMPLETED", "status of the ended saga in mode wait")
 	flags.StringVar(&cfg.Orders.URL, "url", "", "URL of a server other than Skald, to which -body is sent")
@@ -176,6 +177,7 @@ func parseOptions(args []string) (options, error) {
 	flags.DurationVar(&o.Drain, "drain", 2*time.Minute, "how long the accepted sagas of a level may take to end")
 	flags.IntVar(&o.Compensated, "compensated", 64, "clients for compensated sagas; 0 for none")
 	flags.IntVar(&o.Mixed, "mixed", 64, "clients for sagas of which every third is compensated; 0 for none")
+	flags.IntVar(&o.Payload, "payload", 0, "size of a saga's payload in bytes; 0: about 100")
 	flags.StringVar(&o.jsonFile, "json", "", "file to write the report to")
 	clients := flags.String("clients", "1,16,64,256", "numbers of clients, one level each")
 	modes := flags.String("modes", "submit,wait", "what clients wait for: submit, wait or both")

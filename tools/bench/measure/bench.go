@@ -48,6 +48,8 @@ type Config struct {
 	Compensated, Mixed int
 	// Ahead: no step waits for the disk (checkpoint: false).
 	Ahead bool
+	// Payload is the size of a saga's payload in bytes; 0: about 100.
+	Payload int
 	// Duration is how long the clients of one level submit, Warmup how long they submit before
 	// counting starts (0: no warm-up).
 	Duration, Warmup time.Duration

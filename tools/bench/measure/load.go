@@ -3,9 +3,11 @@ package measure
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -31,6 +33,8 @@ type LoadConfig struct {
 	Workflow string
 	Mode     Mode
 	Clients  int
+	// Payload is the size of a saga's payload in bytes; 0: about 100.
+	Payload  int
 	Duration time.Duration
 	// WantStatus is the status a waiting client expects of the ended saga; "": any.
 	WantStatus string
@@ -129,7 +133,7 @@ func newLoadClient(ctx context.Context, cfg LoadConfig, transport *http.Transpor
 			c.wantState = []byte(`"status":"` + cfg.WantStatus + `"`)
 		}
 	}
-	return c, c.post(ctx, target, sagaRequest(cfg.Workflow))
+	return c, c.post(ctx, target, sagaRequest(cfg.Workflow, cfg.Payload))
 }
 
 // post prepares the request that the client repeats.
@@ -145,9 +149,14 @@ func (c *loadClient) post(ctx context.Context, target string, body []byte) error
 	return nil
 }
 
-// sagaRequest is the body that creates one saga, its payload about 100 bytes.
-func sagaRequest(workflow string) []byte {
-	const payload = `{"order_id":"A-10023","customer_id":"C-4711","amount":12900,"currency":"EUR","items":[{"sku":"S-1"}]}`
+// sagaRequest is the body that creates one saga with a payload of size bytes, which does not compress; 0: about 100.
+func sagaRequest(workflow string, size int) []byte {
+	payload := `{"order_id":"A-10023","customer_id":"C-4711","amount":12900,"currency":"EUR","items":[{"sku":"S-1"}]}`
+	if more := size - len(payload); more > 0 {
+		noise := make([]byte, more)
+		_, _ = rand.NewChaCha8([32]byte{1}).Read(noise) // never fails
+		payload = payload[:len(payload)-1] + `,"note":"` + base64.StdEncoding.EncodeToString(noise)[:more] + `"}`
+	}
 	return []byte(`{"workflow_name":"` + workflow + `","payload":` + payload + `}`)
 }
 

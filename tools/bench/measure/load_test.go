@@ -135,16 +135,18 @@ func TestSagaID(t *testing.T) {
 	}
 }
 
-func TestSagaRequestHoldsAPayloadOfAboutAHundredBytes(t *testing.T) {
-	var body struct {
-		WorkflowName string `json:"workflow_name"`
-		Payload      json.RawMessage
-	}
-	if err := json.Unmarshal(sagaRequest("bench-undo"), &body); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(body.Payload); body.WorkflowName != "bench-undo" || n < 90 || n > 110 {
-		t.Errorf("workflow %q with %d bytes of payload; want bench-undo with 90 to 110", body.WorkflowName, n)
+func TestSagaRequestHoldsAPayloadOfTheSizeThatIsAskedFor(t *testing.T) {
+	for size, about := range map[int]int{0: 100, 1000: 1010, 100_000: 100_010} {
+		var body struct {
+			WorkflowName string `json:"workflow_name"`
+			Payload      json.RawMessage
+		}
+		if err := json.Unmarshal(sagaRequest("bench-undo", size), &body); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(body.Payload); body.WorkflowName != "bench-undo" || n < about-10 || n > about+10 {
+			t.Errorf("workflow %q with %d bytes of payload; want bench-undo with about %d", body.WorkflowName, n, about)
+		}
 	}
 }
 
