@@ -22,7 +22,7 @@ const (
 	CodeRequestTooLarge = "request_too_large"
 )
 
-// The fixed parts of the body of a call (Instance.body).
+// The fixed parts of the body of a call (body).
 const (
 	bodyFrame = len(`{"saga_id":"","workflow_name":"","step":"","action":"","payload":,"outputs":{}}`) + 36
 	undoFrame = len(`,"input":,"output":`)
@@ -123,7 +123,7 @@ func (d *decision) affordable(o Outcome) Outcome {
 	}
 	return Outcome{
 		Verdict: Unknown, Class: retry.BadResponse, Code: code, Message: message, Request: o.Request,
-		StartedAt: o.StartedAt, EndedAt: o.EndedAt, Last: true,
+		Parts: o.Parts, StartedAt: o.StartedAt, EndedAt: o.EndedAt, Last: true,
 	}
 }
 

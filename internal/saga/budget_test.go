@@ -77,7 +77,7 @@ func TestASagaKeepsItsBudgetToTheByte(t *testing.T) {
 	}
 	// An output that the compensation of its step has to carry; the count may be one byte too large.
 	run.CurrentStep = 0
-	limit := int64(len(run.body(&def.Steps[0], Compensate, "compensate")))
+	limit := int64(len(run.body(&def.Steps[0], Compensate)))
 	for limit, want := range map[int64]State{limit + 1: Running, limit - 1: Compensating} {
 		if r, _ := budgeted(t, Budget{Request: limit}, start, doneWith(text(450))); r.State != want {
 			t.Errorf("an output carried by its compensation within max_request_bytes %d: %s", limit, r.State)
@@ -120,7 +120,7 @@ func TestAnOutputThatNoCompensationCouldCarryIsDropped(t *testing.T) {
 	start := NewInstance(New(Spec{ID: uuid.UUID{1}, Payload: text(300)}, def, 1, new(int64(42)), noon, 0), def)
 	fits, _ := budgeted(t, Budget{}, start, doneWith(text(200)))
 	fits.CurrentStep = 0
-	limit := int64(len(fits.body(&def.Steps[0], Compensate, "compensate")))
+	limit := int64(len(fits.body(&def.Steps[0], Compensate)))
 	r, _ := budgeted(t, Budget{Request: limit + 1}, start, doneWith(text(200)))
 	if r.CurrentStep != 1 || r.State != Running {
 		t.Errorf("%s at step %d although the compensation fits", r.State, r.CurrentStep)

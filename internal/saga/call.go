@@ -38,10 +38,10 @@ func (r *Instance) call(d Defaults) (Call, error) {
 		Timeout: r.Def.StepTimeout(r.CurrentStep, d.StepTimeout), OwnTimeout: step.TimeoutMS > 0,
 	}
 	c.Trace, c.TraceState, c.Baggage = textOf(r.TraceID), textOf(r.TraceState), textOf(r.Baggage)
-	word, reruns := "execute", r.intervened(r.CurrentStep).Runs
+	word, reruns := wordOf(c.Action), r.intervened(r.CurrentStep).Runs
 	by := &step.Action
 	if c.Action == Compensate {
-		word, reruns = "compensate", r.intervened(r.CurrentStep).Undos
+		reruns = r.intervened(r.CurrentStep).Undos
 		by = &step.Compensation.Call
 	}
 	c.By = *by
@@ -63,55 +63,18 @@ func (r *Instance) call(d Defaults) (Call, error) {
 	case by.Args != nil:
 		c.Body = r.Def.JobArgs(by, r.input(r.CurrentStep), r.Outputs())
 	default:
-		c.Body = r.body(step, c.Action, word)
+		c.Body, c.Parts = r.body(step, c.Action), r.parts()
 	}
 	return c, nil
 }
 
-// body builds the request body (DESIGN.md section 5). Fields are in a fixed order and outputs in
-// step order, and every part is canonical JSON, so that the same call is byte-equal regardless of
-// the caller.
-func (r *Instance) body(step *workflow.Step, action Action, word string) []byte {
-	b := make([]byte, 0, 256+2*len(r.Payload))
-	b = append(b, `{"saga_id":"`...)
-	b = append(b, r.ID.String()...)
-	b = append(b, `","workflow_name":`...)
-	b = appendText(b, r.WorkflowName)
-	b = append(b, `,"step":`...)
-	b = appendText(b, step.Name)
-	b = append(b, `,"action":"`...)
-	b = append(b, word...)
-	b = append(b, `","payload":`...)
-	b = append(b, orNull(r.input(r.CurrentStep))...)
-	b = append(b, `,"outputs":{`...)
-	first := true
-	for i, out := range r.outputs {
-		if out == nil {
-			continue
-		}
-		if !first {
-			b = append(b, ',')
-		}
-		first = false
-		b = appendText(b, r.Def.Steps[i].Name)
-		b = append(b, ':')
-		b = append(b, out...)
+// body builds the request body.
+func (r *Instance) body(step *workflow.Step, action Action) []byte {
+	c := body{
+		saga: r.ID, workflow: r.WorkflowName, step: step.Name, word: wordOf(action), input: r.input(r.CurrentStep),
+		outputs: r.outputs, of: r.CurrentStep,
 	}
-	b = append(b, '}')
-	if action == Compensate {
-		b = append(b, `,"input":`...)
-		b = append(b, orNull(r.input(r.CurrentStep))...)
-		b = append(b, `,"output":`...)
-		b = append(b, orNull(r.outputs[r.CurrentStep])...)
-	}
-	return append(b, '}')
-}
-
-// appendText appends s as a JSON string. Names contain no characters that need escaping (workflow.ValidName).
-func appendText(b []byte, s string) []byte {
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
+	return c.appendTo(make([]byte, 0, 256+2*len(r.Payload)), func(i int) string { return r.Def.Steps[i].Name })
 }
 
 // Headers returns the headers of the call, except those that depend on when it is sent:

@@ -6,7 +6,7 @@
 // precondition still holds, and otherwise not at all.
 //
 // Files, each on top of those before it: machine, state, interventions, saga, outcome, audit,
-// record, run, mapping, call, actions, budget, event, attention, filter, problems, new, store,
+// record, run, request, mapping, call, actions, budget, event, attention, filter, problems, new, store,
 // archive, step_decision, failure_summary, operated, stopped, actor_name, checkpoint, apply,
 // damage, doubt, erased, faults, flags, force, job, left, letter, note, parked, reopen, steps.
 package saga

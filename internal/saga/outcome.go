@@ -29,6 +29,7 @@ type Outcome struct {
 	StackTrace string          // where the participant failed, as it reports; "" if it does not
 	Cause      *Error          // the cause, as the participant reports, without times; nil if it does not
 	Request    []byte          // the body sent
+	Parts      Parts           // of Request
 	RetryAfter time.Duration   // the participant's Retry-After; 0 if none
 	StartedAt  time.Time
 	EndedAt    time.Time
@@ -39,4 +40,18 @@ type Outcome struct {
 	// Last means that the retries are used up elsewhere (by the job). No further attempt
 	// follows, regardless of the step's policy.
 	Last bool
+}
+
+// Parts says what a request consists of that Skald has made itself: the saga's payload, and outputs of its
+// steps. Byte i is the attempt of step i whose log has the output; 0: the request has none of that step. The
+// payload and logs that have ended never change, so the request can be made from them at any time and need
+// not be kept in each step log (decision 0158). Nil: only the bytes of the request say what it was.
+type Parts []byte
+
+// givenBy returns an attempt as a byte of Parts; 0 for one that has no room in it.
+func givenBy(attempt int) byte {
+	if attempt > 255 {
+		return 0
+	}
+	return byte(attempt)
 }

@@ -67,7 +67,8 @@ func (w *world) receive(c Call) Outcome {
 	if already {
 		ways = []way{answersDone, answersNothing, refuses, appliesInSilence, neverReached}
 	}
-	o := Outcome{Code: "code", Message: "message", Request: c.Body, StartedAt: w.now, EndedAt: w.now.Add(time.Millisecond)}
+	o := Outcome{Code: "code", Message: "message", Request: c.Body, Parts: c.Parts, StartedAt: w.now,
+		EndedAt: w.now.Add(time.Millisecond)}
 	silence := []retry.Class{retry.Timeout, retry.Network, retry.ServerError, retry.BadResponse}
 	switch rapid.SampledFrom(ways).Draw(w.t, "way") {
 	case answersDone:

@@ -18,7 +18,7 @@ func (d *decision) log(action Action, o Outcome, status LogStatus, final bool) {
 	l := StepLog{
 		ID: d.m.NewID(), SagaID: d.s.ID, StepIndex: d.s.CurrentStep, StepName: d.After.Def.Steps[d.s.CurrentStep].Name,
 		Action: action, Attempt: d.s.Attempt, Status: status, Final: final,
-		Request: o.Request, Response: o.Response,
+		Request: o.Request, Parts: o.Parts, Response: o.Response,
 		StartedAt: o.StartedAt, CompletedAt: &ended, DurationMS: &ms, UpdatedAt: d.m.Now,
 		Completes: d.After.recorded,
 	}
@@ -98,6 +98,8 @@ type StepLog struct {
 	Final     bool // the outcome row seed 1 means; false for an attempt that is retried
 	Outcome   *string
 	Request   json.RawMessage
+	// Parts, if not nil, are those of Request, which a store then need not keep (MakeRequests).
+	Parts     Parts
 	Response  json.RawMessage
 	Error     *Error
 	StartedAt time.Time
@@ -114,7 +116,7 @@ type StepLog struct {
 
 // LeaveContent drops what brief logs lack: the request, and the response unless the attempt was skipped.
 func (l *StepLog) LeaveContent() {
-	l.Request = nil
+	l.Request, l.Parts = nil, nil
 	if l.Status != LogSkipped {
 		l.Response = nil
 	}

@@ -18,6 +18,8 @@ type Instance struct {
 	// outputs[i] is step i's output once EXECUTE SUCCESS is committed, nil before that.
 	// A step without output has the JSON null.
 	outputs []json.RawMessage
+	// given[i] is the attempt whose log has outputs[i] (givenBy).
+	given Parts
 	// recorded: the call in flight has a RUNNING step log, which its answer completes.
 	recorded bool
 	// run is the job run in flight: its id, and when it was begun. Zero unless
@@ -39,7 +41,8 @@ type Defaults struct {
 
 // NewInstance returns the instance of a saga that has no step logs yet.
 func NewInstance(s Saga, def *workflow.Definition) Instance {
-	return Instance{Saga: s, Def: def, outputs: make([]json.RawMessage, len(def.Steps))}
+	n := len(def.Steps)
+	return Instance{Saga: s, Def: def, outputs: make([]json.RawMessage, n), given: make(Parts, n)}
 }
 
 // Rebuild returns the instance of a saga from its step logs, in any order. A manually written
@@ -64,6 +67,7 @@ func Rebuild(s Saga, def *workflow.Definition, logs []StepLog) Instance {
 		}
 		if l.Action == Execute && l.Status == LogSuccess && l.StepIndex < len(r.outputs) {
 			r.outputs[l.StepIndex] = orNull(l.Response)
+			r.given[l.StepIndex] = givenBy(l.Attempt)
 		}
 		if l.Status == LogRunning && l.StepIndex == s.CurrentStep && l.Action == r.Action() && l.Attempt == s.Attempt {
 			r.recorded = true
@@ -137,9 +141,10 @@ type Call struct {
 	Fence   int64 // Saga.LeaseEpoch
 	// Key is the Idempotency-Key: the same for every attempt of this step and
 	// action, over restarts and owners (invariant I7).
-	Key  string
-	Body []byte        // byte-equal in every attempt (invariant I7)
-	By   workflow.Call // how the call is made; shared with the definition
+	Key   string
+	Body  []byte        // byte-equal in every attempt (invariant I7)
+	Parts Parts         // of Body
+	By    workflow.Call // how the call is made; shared with the definition
 	// Filled: By holds a request whose expressions have been evaluated, for this call alone.
 	Filled      bool
 	ContentType string          // of Body; "": JSON
@@ -170,17 +175,19 @@ func (r *Instance) Outputs() map[string]json.RawMessage {
 	return m
 }
 
-// with returns a copy of r in which step i has the output out.
+// with returns a copy of r in which the current attempt has given step i the output out.
 func (r Instance) with(i int, out json.RawMessage) Instance {
-	r.outputs = slices.Clone(r.outputs)
-	r.outputs[i] = orNull(out)
+	r.outputs, r.given = slices.Clone(r.outputs), append(make(Parts, 0, len(r.outputs)), r.given...)[:len(r.outputs)]
+	r.outputs[i], r.given[i] = orNull(out), givenBy(r.Attempt)
 	return r
 }
 
 // without returns a copy of r in which no step from i on has an output.
 func (r Instance) without(i int) Instance {
 	r.outputs = slices.Clone(r.outputs)
+	r.given = append(make(Parts, 0, len(r.outputs)), r.given...)[:len(r.outputs)]
 	clear(r.outputs[i:])
+	clear(r.given[i:])
 	return r
 }
 

@@ -1,6 +1,7 @@
 package saga
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/skald-saga/skald/internal/saga/workflow"
+	"github.com/skald-saga/skald/internal/strictjson"
 )
 
 // world is everything around one saga, in the hands of a test: the store, the
@@ -133,7 +135,29 @@ func (w *world) store(parts []decided) bool {
 	w.head = after
 	c.After.Saga = after
 	w.checkCommit(parts, &c)
+	w.checkRequests()
 	return true
+}
+
+// checkRequests checks that each request with parts can be made again, whatever was decided since it was sent.
+func (w *world) checkRequests() {
+	w.t.Helper()
+	logs := slices.Clone(w.logs)
+	for i := range logs {
+		if logs[i].Parts != nil {
+			logs[i].Request = nil
+		}
+	}
+	MakeRequests(&w.head, logs)
+	for i, l := range logs {
+		if l.Parts == nil {
+			continue
+		}
+		sent, err := strictjson.Canonical(nil, w.logs[i].Request, strictjson.Stored)
+		if err != nil || !bytes.Equal(sent, l.Request) {
+			w.t.Fatalf("%s %d of step %d, %v\nsent %s\nmade %s", l.Action, l.Attempt, l.StepIndex, err, sent, l.Request)
+		}
+	}
 }
 
 // write stores a log: a second row, or the completion of a RUNNING one.

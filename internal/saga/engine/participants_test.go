@@ -91,6 +91,7 @@ func (p *participants) call(ctx context.Context, n *node, c saga.Call) saga.Outc
 		Message:    "m",
 		RetryAfter: r.retryAfter,
 		Request:    c.Body,
+		Parts:      c.Parts,
 		StartedAt:  began,
 	}
 	// An answer that takes no time needs no timer. Many timers that have already

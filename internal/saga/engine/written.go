@@ -33,6 +33,6 @@ func withoutContent(event saga.Event) saga.Event {
 		a.Verdict, a.Class, a.Code = saga.Unknown, retry.BadResponse, "unstorable_response"
 	}
 	a.Message = "the participant's answer cannot be stored"
-	a.Output, a.Response, a.Request, a.StackTrace, a.Cause = nil, nil, nil, "", nil
+	a.Output, a.Response, a.Request, a.Parts, a.StackTrace, a.Cause = nil, nil, nil, nil, "", nil
 	return a
 }

@@ -52,6 +52,7 @@ func copyLog(l *saga.StepLog) saga.StepLog {
 	c := *l
 	c.Outcome, c.CompletedAt, c.DurationMS = copied(l.Outcome), copied(l.CompletedAt), copied(l.DurationMS)
 	c.Request, c.Response, c.Error = bytes.Clone(l.Request), bytes.Clone(l.Response), copyError(l.Error)
+	c.Parts = bytes.Clone(l.Parts)
 	return c
 }
 

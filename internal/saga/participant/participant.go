@@ -151,7 +151,7 @@ func (c *Client) Call(ctx context.Context, call saga.Call) saga.Outcome {
 	}
 	started := c.now()
 	o := c.attempt(ctx, &call, started)
-	o.Request, o.StartedAt, o.EndedAt = call.Recorded(), started, c.now()
+	o.Request, o.Parts, o.StartedAt, o.EndedAt = call.Recorded(), call.Parts, started, c.now()
 	if o.EndedAt.Before(started) { // the clock was set back
 		o.EndedAt = started
 	}

@@ -23,7 +23,7 @@ var (
 	archivedLogs          = archivedLogsOf(logColumns, "")
 	archivedLogsBrief     = archivedLogsOf(briefLogColumns, "")
 	archivedLogsExplained = archivedLogsOf(explainedLogColumns, "")
-	archivedLogsByID      = archivedLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
+	archivedLogsByID      = archivedLogsOf(logColumns, withSources)
 )
 
 func archivedLogsOf(columns, which string) string {
@@ -60,7 +60,7 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want sag
 		}
 		a.Logs = []saga.StepLog{}
 		sealer := st.db.Keys.SealerFor(tenant, id)
-		return postgres.EachRow(rows, func() error {
+		err = postgres.EachRow(rows, func() error {
 			l, err := scanLog(rows, oneSealer(&sealer))
 			if want.Explained {
 				l.LeaveContent()
@@ -68,6 +68,10 @@ func (st *Sagas) GetArchived(ctx context.Context, tenant, id uuid.UUID, want sag
 			a.Logs = append(a.Logs, l)
 			return shown(err)
 		})
+		if whole(want) {
+			a.Logs = withRequests(&a.Saga, a.Logs, want)
+		}
+		return err
 	})
 	switch {
 	case err != nil:

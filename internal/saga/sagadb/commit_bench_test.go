@@ -65,6 +65,14 @@ func BenchmarkCommitKinds(b *testing.B) {
 	done := func(run saga.Instance) saga.Change { return pgtest.Applied(run, pgtest.Done()) }
 	for name, kind := range map[string]func(i int, run saga.Instance) saga.Change{
 		"onward": func(_ int, run saga.Instance) saga.Change { return done(run) },
+		"onward, its request stored": func(_ int, run saga.Instance) saga.Change {
+			c := pgtest.Applied(run, pgtest.Sent(run, pgtest.Done()))
+			c.Logs[0].Parts = nil
+			return c
+		},
+		"onward, its request made when read": func(_ int, run saga.Instance) saga.Change {
+			return pgtest.Applied(run, pgtest.Sent(run, pgtest.Done()))
+		},
 		"a third refused": func(i int, run saga.Instance) saga.Change {
 			if i%3 == 0 {
 				return refused(done(run).After)

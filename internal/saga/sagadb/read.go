@@ -31,16 +31,21 @@ func (st *Sagas) Get(ctx context.Context, tenant, id uuid.UUID) (saga.Saga, erro
 	return s, nil
 }
 
-// The step logs of a saga: complete, without what a brief view leaves out, and those of given ids.
+// The step logs of a saga: complete, those of given ids with what their requests are made of, and without what brief
+// views leave out.
 var (
-	stepLogs          = stepLogsOf(logColumns, "")
-	stepLogsBrief     = stepLogsOf(briefLogColumns, "")
-	stepLogsExplained = stepLogsOf(explainedLogColumns, "")
-	stepLogsByID      = stepLogsOf(logColumns, " AND l.id = ANY ($3::uuid[])")
+	stepLogs          = stepLogsOf(logColumns+headOfLogs, "")
+	stepLogsByID      = stepLogsOf(logColumns+headOfLogs, withSources)
+	stepLogsBrief     = stepLogsOf(briefLogColumns+" FROM saga.saga_step_logs l", "")
+	stepLogsExplained = stepLogsOf(explainedLogColumns+" FROM saga.saga_step_logs l", "")
 )
 
-func stepLogsOf(columns, which string) string {
-	return postgres.OfTenant(`SELECT `+columns+` FROM saga.saga_step_logs l
+// headOfLogs follows logColumns: what requests need of the head, the payload in one row.
+const headOfLogs = `, h.workflow_name, CASE WHEN row_number() OVER () = 1 THEN h.payload END AS payload
+  FROM saga.saga_step_logs l JOIN saga.saga_states h ON h.id = l.saga_id AND h.tenant_id = l.tenant_id`
+
+func stepLogsOf(columnsFrom, which string) string {
+	return postgres.OfTenant(`SELECT `+columnsFrom+`
  WHERE l.saga_id = $2 AND l.tenant_id = tenant.id`+which,
 		`ORDER BY step_index, started_at, attempt`)
 }
@@ -57,15 +62,29 @@ func (st *Sagas) StepLogs(ctx context.Context, tenant, id uuid.UUID, want saga.L
 	case want.Brief:
 		query = stepLogsBrief
 	}
+	head := sagaRow{Saga: &saga.Saga{ID: id}}
+	var more []any
+	var payload []byte // in the first row
+	if whole(want) {
+		more = []any{&head.WorkflowName, &payload}
+	}
 	sealer := st.db.Keys.SealerFor(tenant, id)
 	err := st.db.ReadTenant(ctx, tenant, query, func(rows *sql.Rows) error {
-		l, err := scanLog(rows, oneSealer(&sealer))
+		l, err := scanLog(rows, oneSealer(&sealer), more...)
 		if want.Explained {
 			l.LeaveContent()
 		}
 		logs = append(logs, l)
+		if payload != nil {
+			head.payload = payload
+		}
 		return shown(err)
 	}, args...)
+	if err == nil && whole(want) {
+		head.Payload, err = postgres.Unseal(&sealer, fieldPayload, head.payload)
+		head.ContentUnreadable, err = err != nil, shown(err)
+		logs = withRequests(head.Saga, logs, want)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read step logs: %w", err)
 	}
@@ -140,6 +159,9 @@ func (st *Sagas) withLogs(ctx context.Context, rows *sql.Rows) ([]saga.Loaded, e
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load step logs: %w", err)
+	}
+	for i := range out {
+		saga.MakeRequests(&out[i].Saga, out[i].Logs)
 	}
 	if closed != nil {
 		out = slices.DeleteFunc(out, func(l saga.Loaded) bool { return closed[l.Saga.Ref()] })

@@ -7,7 +7,7 @@
 // archive.go and retention.go what happens to ended sagas; trail.go the events in order,
 // trail_archive.go where old ones go.
 //
-// Files, each on top of those before it: trail_write, sealing, tables, states,
+// Files, each on top of those before it: trail_write, sealing, tables, requests, states,
 // idempotency_keys, business_key, conditions, waits, list, archive, trail, claim, changes, onward, commit,
 // steer, workflows, jobs, notes, read, series, attempts, calls, create, decide, erase, errors,
 // letters, neglected, ownership, parked, retention, sagas, sealed, statistics, storage,

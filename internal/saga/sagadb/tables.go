@@ -103,6 +103,7 @@ var logTable = postgres.NewTable(
 	postgres.Bool("final", func(r *logRow) *bool { return &r.Final }),
 	postgres.TextOrNil("outcome_code", func(r *logRow) **string { return &r.Outcome }),
 	postgres.JSON("request_payload", func(r *logRow) *[]byte { return &r.request }),
+	postgres.Bytes("request_parts", func(r *logRow) *[]byte { return (*[]byte)(&r.Parts) }),
 	postgres.JSON("response_payload", func(r *logRow) *[]byte { return &r.response }),
 	postgres.JSON("error", func(r *logRow) *[]byte { return &r.failure }),
 	postgres.Time("started_at", func(r *logRow) *time.Time { return &r.StartedAt }),
@@ -117,9 +118,11 @@ var theLogs = logTable.As("g")
 // completedLog is what is written when a RUNNING row is completed.
 var completedLog = logTable.Without("id", "step_name", "started_at")
 
-// seal sets the stored form of the content.
+// seal sets the stored form of the content. A request that saga.MakeRequests can make is not stored.
 func (r *logRow) seal(p *envelope.Sealer) (err error) {
-	if r.request, err = postgres.Seal(p, logField(fieldRequest, r.StepLog), r.Request); err != nil {
+	if r.Parts != nil {
+		r.request = nil
+	} else if r.request, err = postgres.Seal(p, logField(fieldRequest, r.StepLog), r.Request); err != nil {
 		return err
 	}
 	if r.response, err = postgres.Seal(p, logField(fieldResponse, r.StepLog), r.Response); err != nil {
@@ -245,6 +248,7 @@ var logColumns = logTable.Selected("l")
 // briefLogColumns are logColumns of which those that saga.Logs.Brief leaves out are NULL, so that PostgreSQL does not
 // even read them.
 var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS request_payload",
+	"l.request_parts", "NULL::bytea AS request_parts",
 	"l.response_payload", "CASE WHEN l.status = 'SKIPPED' THEN l.response_payload END AS response_payload").
 	Replace(logColumns)
 
@@ -252,6 +256,7 @@ var briefLogColumns = strings.NewReplacer("l.request_payload", "NULL::jsonb AS r
 // encrypted content, since only its bytes say whether it can be decrypted.
 var explainedLogColumns = strings.NewReplacer(
 	"l.request_payload", "CASE WHEN l.request_payload ? '$skald_enc' THEN l.request_payload END AS request_payload",
+	"l.request_parts", "NULL::bytea AS request_parts",
 	"l.response_payload", `CASE
   WHEN l.status = 'SKIPPED' OR l.response_payload ? '$skald_enc' THEN l.response_payload
   END AS response_payload`,
@@ -261,18 +266,18 @@ var explainedLogColumns = strings.NewReplacer(
   END AS error`).
 	Replace(logColumns)
 
-// scanLog reads one row of logColumns. sealerOf returns the sealer of the log's saga. A log
-// whose encrypted content cannot be decrypted is returned as scanSaga does.
-func scanLog(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer) (saga.StepLog, error) {
-	l, _, err := scanLogOf(row, sealerOf)
+// scanLog reads one row of logColumns, and the columns after them into more. sealerOf returns the sealer of the log's
+// saga. A log whose encrypted content cannot be decrypted is returned as scanSaga does.
+func scanLog(row postgres.Scanner, sealerOf func(saga.Ref) *envelope.Sealer, more ...any) (saga.StepLog, error) {
+	l, _, err := scanLogOf(row, sealerOf, more...)
 	return l, err
 }
 
 // scanLogOf is scanLog that also returns the log's saga.
 func scanLogOf(row postgres.Scanner,
-	sealerOf func(saga.Ref) *envelope.Sealer) (l saga.StepLog, of saga.Ref, err error) {
+	sealerOf func(saga.Ref) *envelope.Sealer, more ...any) (l saga.StepLog, of saga.Ref, err error) {
 	r := logRow{StepLog: &l}
-	if err = logTable.Scan(row, &r); err != nil {
+	if err = logTable.Scan(row, &r, more...); err != nil {
 		return l, r.of, err
 	}
 	of, l.SagaID = r.of, r.of.ID

@@ -95,6 +95,13 @@ func Done() saga.Event {
 	}}
 }
 
+// Sent returns an outcome of the call in flight, with its request.
+func Sent(run saga.Instance, e saga.Event) saga.Event {
+	a, call := e.(saga.Answered), run.Call(saga.Defaults{})
+	a.Request, a.Parts = call.Body, call.Parts
+	return a
+}
+
 func Applied(run saga.Instance, e saga.Event) saga.Change {
 	c, err := saga.Apply(run, e, saga.Moment{Now: Now(), NewID: NewID})
 	if err != nil {

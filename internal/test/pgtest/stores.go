@@ -56,6 +56,30 @@ func EnvOf(t *testing.T, db *postgres.DB) storetest.Env {
 			}
 			return open
 		},
+		Sent: func(t *testing.T, tenant, id uuid.UUID) map[string]string {
+			t.Helper()
+			if db.Keys.Seals() { // which SQL cannot open
+				return nil
+			}
+			sent := map[string]string{}
+			rows, err := db.SQL().QueryContext(t.Context(), `SELECT concat_ws(' ', step_index, action, attempt), coalesce(request_payload::text, '')
+			  FROM saga.every_step_log WHERE tenant_id = $1 AND saga_id = $2`, tenant, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var place, request string
+				if err := rows.Scan(&place, &request); err != nil {
+					t.Fatal(err)
+				}
+				sent[place] = request
+			}
+			if err := rows.Err(); err != nil {
+				t.Fatal(err)
+			}
+			return sent
+		},
 		Now:    time.Now,
 		Settle: func(t *testing.T) { Settle(t, db.SQL()) },
 		// The server's clock cannot be advanced, so all times that are compared with it are

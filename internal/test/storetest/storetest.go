@@ -52,6 +52,9 @@ type Env struct {
 	OpenLetters func(t *testing.T, saga uuid.UUID) []uuid.UUID
 	// BriefErrors: the audit trail stores errors without the details from participants.
 	BriefErrors bool
+	// Sent returns the requests of a saga's logs, live or archived, as SQL shows them, by "step action attempt";
+	// "": the log has none. Nil: the store has no SQL, or keeps requests as they were sent.
+	Sent func(t *testing.T, tenant, saga uuid.UUID) map[string]string
 	// Settle returns when every transaction that is open now has ended: until then the feed may
 	// hold back committed events.
 	Settle func(t *testing.T)
@@ -105,7 +108,7 @@ func Ownership(t *testing.T, open func(t *testing.T) Env) {
 // Archive tests saga.Archive. open returns a new Env that lasts as long as its test.
 func Archive(t *testing.T, open func(t *testing.T) Env) {
 	env := open(t)
-	run(t, map[string][]contract{"archive": archives, "restore": restores, "notes": notes},
+	run(t, map[string][]contract{"archive": archives, "restore": restores, "notes": notes, "requests": requests},
 		func(*testing.T) Env { return env })
 	run(t, map[string][]contract{"archive of all tenants": archivesOfAll}, open)
 }

@@ -26,14 +26,14 @@ WITH locked AS MATERIALIZED (
 	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id
 	RETURNING s.id, s.tenant_id, CASE WHEN l.comp_starts THEN s.compensation_timeout_at END AS undo_until
 ), logged AS (
-	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
-	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, response_payload::jsonb, error::jsonb, started_at, completed_at, duration_ms, updated_at
-	  FROM unnest($27::uuid[], $28::uuid[], $29::uuid[], $30::bigint[], $31::text[], $32::text[], $33::bigint[], $34::text[], $35::bool[], $36::text[], $37::text[], $38::text[], $39::text[], $40::timestamptz[], $41::timestamptz[], $42::bigint[], $43::timestamptz[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
+	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, request_parts, response_payload, error, started_at, completed_at, duration_ms, updated_at)
+	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, request_parts, response_payload::jsonb, error::jsonb, started_at, completed_at, duration_ms, updated_at
+	  FROM unnest($27::uuid[], $28::uuid[], $29::uuid[], $30::bigint[], $31::text[], $32::text[], $33::bigint[], $34::text[], $35::bool[], $36::text[], $37::text[], $38::bytea[], $39::text[], $40::text[], $41::timestamptz[], $42::timestamptz[], $43::bigint[], $44::timestamptz[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, request_parts, response_payload, error, started_at, completed_at, duration_ms, updated_at)
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 ), told AS (
 	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
 	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data::jsonb, old_state, new_state, error::jsonb, actor, request_id, trace_id, span_id, digest
-	  FROM unnest($44::uuid[], $45::uuid[], $46::text[], $47::bigint[], $48::text[], $49::bigint[], $50::timestamptz[], $51::text[], $52::bigint[], $53::bigint[], $54::text[], $55::text[], $56::text[], $57::text[], $58::text[], $59::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
+	  FROM unnest($45::uuid[], $46::uuid[], $47::text[], $48::bigint[], $49::text[], $50::bigint[], $51::timestamptz[], $52::text[], $53::bigint[], $54::bigint[], $55::text[], $56::text[], $57::text[], $58::text[], $59::text[], $60::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
 	 WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
 SELECT id, tenant_id, undo_until FROM moved

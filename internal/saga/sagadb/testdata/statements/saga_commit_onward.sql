@@ -20,14 +20,14 @@ WITH locked AS MATERIALIZED (
 	 WHERE s.id = l.id AND s.tenant_id = l.tenant_id
 	RETURNING s.id, s.tenant_id, NULL::timestamptz AS undo_until
 ), logged AS (
-	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, started_at, completed_at, duration_ms, updated_at)
-	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, response_payload::jsonb, started_at, completed_at, duration_ms, updated_at
-	  FROM unnest($16::uuid[], $17::uuid[], $18::uuid[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[], $24::bool[], $25::text[], $26::text[], $27::text[], $28::timestamptz[], $29::timestamptz[], $30::bigint[], $31::timestamptz[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, started_at, completed_at, duration_ms, updated_at)
+	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, request_parts, response_payload, started_at, completed_at, duration_ms, updated_at)
+	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, request_parts, response_payload::jsonb, started_at, completed_at, duration_ms, updated_at
+	  FROM unnest($16::uuid[], $17::uuid[], $18::uuid[], $19::bigint[], $20::text[], $21::text[], $22::bigint[], $23::text[], $24::bool[], $25::text[], $26::text[], $27::bytea[], $28::text[], $29::timestamptz[], $30::timestamptz[], $31::bigint[], $32::timestamptz[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, request_parts, response_payload, started_at, completed_at, duration_ms, updated_at)
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 ), told AS (
 	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, old_state, new_state, trace_id, span_id, digest)
 	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, old_state, new_state, trace_id, span_id, digest
-	  FROM unnest($32::uuid[], $33::uuid[], $34::text[], $35::bigint[], $36::text[], $37::bigint[], $38::timestamptz[], $39::bigint[], $40::bigint[], $41::text[], $42::text[], $43::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, old_state, new_state, trace_id, span_id, digest)
+	  FROM unnest($33::uuid[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::bigint[], $39::timestamptz[], $40::bigint[], $41::bigint[], $42::text[], $43::text[], $44::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, old_state, new_state, trace_id, span_id, digest)
 	 WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
 SELECT id, tenant_id, undo_until FROM moved

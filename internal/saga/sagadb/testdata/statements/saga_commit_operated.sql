@@ -1,6 +1,6 @@
 
 WITH locked AS MATERIALIZED (
-	SELECT c.* FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[], $13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[], $18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[], $23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[], $27::uuid[], $68::bool[], $69::bigint[], $70::text[], $71::text[]) AS c (id, was, epoch_was, version, state, current_step, attempt, failures, uncertain, owner, epoch, next_run_at, error, end_cause, clean, attention, attention_reason, comp_ms, comp_starts, comp_expired, timed_out_at, cancel_at, started_at, completed_at, updated_at, keyed, tenant_id, suspend, deadline_ms, interventions, result)
+	SELECT c.* FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bool[], $10::bigint[], $11::bigint[], $12::timestamptz[], $13::text[], $14::text[], $15::bool[], $16::bool[], $17::text[], $18::bigint[], $19::bool[], $20::bool[], $21::timestamptz[], $22::timestamptz[], $23::timestamptz[], $24::timestamptz[], $25::timestamptz[], $26::bool[], $27::uuid[], $69::bool[], $70::bigint[], $71::text[], $72::text[]) AS c (id, was, epoch_was, version, state, current_step, attempt, failures, uncertain, owner, epoch, next_run_at, error, end_cause, clean, attention, attention_reason, comp_ms, comp_starts, comp_expired, timed_out_at, cancel_at, started_at, completed_at, updated_at, keyed, tenant_id, suspend, deadline_ms, interventions, result)
 	  JOIN saga.saga_states s ON s.id = c.id AND s.tenant_id = c.tenant_id
 	 WHERE s.version = c.was AND s.lease_epoch = c.epoch_was
 	 ORDER BY s.id, s.tenant_id
@@ -42,15 +42,15 @@ WITH locked AS MATERIALIZED (
 	   AND (NOT l.keyed OR (l.id, l.tenant_id) IN (SELECT saga_id, tenant_id FROM keys))
 	RETURNING s.id, s.tenant_id, CASE WHEN l.comp_starts THEN s.compensation_timeout_at END AS undo_until
 ), logs AS MATERIALIZED (
-	SELECT * FROM unnest($34::uuid[], $35::uuid[], $36::uuid[], $37::bigint[], $38::text[], $39::text[], $40::bigint[], $41::text[], $42::bool[], $43::text[], $44::text[], $45::text[], $46::text[], $47::timestamptz[], $48::timestamptz[], $49::bigint[], $50::timestamptz[], $51::bool[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at, completes)
+	SELECT * FROM unnest($34::uuid[], $35::uuid[], $36::uuid[], $37::bigint[], $38::text[], $39::text[], $40::bigint[], $41::text[], $42::bool[], $43::text[], $44::text[], $45::bytea[], $46::text[], $47::text[], $48::timestamptz[], $49::timestamptz[], $50::bigint[], $51::timestamptz[], $52::bool[]) AS g (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, request_parts, response_payload, error, started_at, completed_at, duration_ms, updated_at, completes)
 	 WHERE ((g.saga_id, g.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 ), logged AS (
-	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, response_payload, error, started_at, completed_at, duration_ms, updated_at)
-	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, response_payload::jsonb, error::jsonb, started_at, completed_at, duration_ms, updated_at
+	INSERT INTO saga.saga_step_logs (id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload, request_parts, response_payload, error, started_at, completed_at, duration_ms, updated_at)
+	SELECT id, saga_id, tenant_id, step_index, step_name, action, attempt, status, final, outcome_code, request_payload::jsonb, request_parts, response_payload::jsonb, error::jsonb, started_at, completed_at, duration_ms, updated_at
 	  FROM logs WHERE NOT completes
 ), closed AS (
 	UPDATE saga.saga_step_logs t
-	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb, response_payload = g.response_payload::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.duration_ms, updated_at = g.updated_at
+	   SET status = g.status, final = g.final, outcome_code = g.outcome_code, request_payload = g.request_payload::jsonb, request_parts = g.request_parts, response_payload = g.response_payload::jsonb, error = g.error::jsonb, completed_at = g.completed_at, duration_ms = g.duration_ms, updated_at = g.updated_at
 	  FROM logs g
 	 WHERE g.completes
 	   AND t.saga_id = g.saga_id
@@ -62,6 +62,6 @@ WITH locked AS MATERIALIZED (
 ), told AS (
 	INSERT INTO saga.audit_events (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest)
 	SELECT saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data::jsonb, old_state, new_state, error::jsonb, actor, request_id, trace_id, span_id, digest
-	  FROM unnest($52::uuid[], $53::uuid[], $54::text[], $55::bigint[], $56::text[], $57::bigint[], $58::timestamptz[], $59::text[], $60::bigint[], $61::bigint[], $62::text[], $63::text[], $64::text[], $65::text[], $66::text[], $67::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest) WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
+	  FROM unnest($53::uuid[], $54::uuid[], $55::text[], $56::bigint[], $57::text[], $58::bigint[], $59::timestamptz[], $60::text[], $61::bigint[], $62::bigint[], $63::text[], $64::text[], $65::text[], $66::text[], $67::text[], $68::bytea[]) AS e (saga_id, tenant_id, event_type, step_index, step_name, attempt, timestamp, event_data, old_state, new_state, error, actor, request_id, trace_id, span_id, digest) WHERE ((e.saga_id, e.tenant_id) IN (SELECT id, tenant_id FROM moved)) IS TRUE
 )
 SELECT id, tenant_id, undo_until FROM moved
