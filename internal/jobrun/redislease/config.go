@@ -4,14 +4,14 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/gomodule/redigo/redis"
 )
 
 const (
 	// defaultTimeout bounds a round trip, and so how long a caller of Alive waits.
 	defaultTimeout = 50 * time.Millisecond
-	// dialTimeout may be longer because no caller waits for it. It bounds all first connections of
-	// a client together.
+	// dialTimeout may be longer because no caller waits for it. It bounds what is done to reach one
+	// server.
 	dialTimeout = time.Second
 	// queued is the capacity of the queue of notes; when it is full, notes are dropped.
 	queued = 4096
@@ -46,4 +46,10 @@ type eval struct {
 	script *redis.Script
 	key    string
 	args   []any
+}
+
+// reply is what a server answered to a script.
+type reply struct {
+	yes bool // it returned 1
+	err error
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/jobrun"
+	"github.com/skald-saga/skald/internal/jobrun/redislease"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -75,6 +76,16 @@ func TestAClusterHasEachLeaseWhereItsKeyBelongs(t *testing.T) {
 	}
 	if notes != len(held) {
 		t.Errorf("there are %d notes of %d runs", notes, len(held))
+	}
+
+	keys := []string{"", "{", "{}", "{}a", "a{b}c{d}", "{{a}}", "a}b{c", "héé", strings.Repeat("x", 300)}
+	for _, f := range fences {
+		keys = append(keys, f.RunID.String(), "{"+f.RunID.String()+"}:a")
+	}
+	for _, key := range keys {
+		if slot := nodes[0].do(t, "CLUSTER", "KEYSLOT", key).(int64); int64(redislease.SlotOf(key)) != slot {
+			t.Errorf("the slot of %q is %d, want %d", key, redislease.SlotOf(key), slot)
+		}
 	}
 
 	late := held[0]

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestOptionsOfAURL(t *testing.T) {
+func TestPlacesOfURLs(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
 		"redis://h":                          "[h:6379]/0 master= cluster=false user=: sentinel=: tls=false",
@@ -15,13 +15,13 @@ func TestOptionsOfAURL(t *testing.T) {
 		"redis+cluster://a:1,b,[::1]:2":                                     "[a:1 b:6379 [::1]:2]/0 master= cluster=true user=: sentinel=: tls=false",
 		"rediss+cluster://u:pw@a/0":                                         "[a:6379]/0 master= cluster=true user=u:pw sentinel=: tls=true",
 	} {
-		o, err := parseURL(url)
+		p, err := parseURL(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		got := fmt.Sprintf("%s/%d master=%s cluster=%v user=%s:%s sentinel=%s:%s tls=%v", o.Addrs, o.DB, o.MasterName, o.IsClusterMode,
-			o.Username, o.Password, o.SentinelUsername, o.SentinelPassword, o.TLSConfig != nil)
+		got := fmt.Sprintf("%s/%d master=%s cluster=%v user=%s:%s sentinel=%s:%s tls=%v", p.addrs, p.db, p.master, p.cluster,
+			p.user, p.password, p.sentinelUser, p.sentinelPassword, p.tls != nil)
 		if got != want {
 			t.Errorf("%s is %s, want %s", url, got, want)
 		}

@@ -2,7 +2,7 @@
 // PostgreSQL decide, and a Redis that is slow, unavailable, empty or wrong costs only performance
 // (docs/decisions/0034-redis-leases.md).
 //
-// One goroutine with one client uses Redis: a single server, a Sentinel setup or a Cluster. Callers
+// One goroutine uses Redis: a single server, a Sentinel setup or a Cluster. Callers
 // queue their notes and continue; a caller that needs a response waits at most for the timeout.
 package redislease
 
@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 )
@@ -41,7 +41,7 @@ func New(cfg Config) (*Hints, error) {
 var (
 	// hold stores a worker unless a later attempt, or a foreign value, is stored. ARGV: attempt,
 	// value, milliseconds.
-	hold = redis.NewScript(`local v = redis.pcall('GET', KEYS[1])
+	hold = redis.NewScript(1, `local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then return 0 end
 if v and v ~= ARGV[2] then
   local a = tonumber(string.match(v, '^(%d+) '))
@@ -50,10 +50,10 @@ end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 return 1`)
 	// release deletes the key if it contains exactly this fence. ARGV: value.
-	release = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+	release = redis.NewScript(1, `if redis.pcall('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)
 	// alive reports whether exactly this fence is stored. ARGV: value.
-	alive = redis.NewScript(`if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end
+	alive = redis.NewScript(1, `if redis.pcall('GET', KEYS[1]) == ARGV[1] then return 1 end
 return 0`)
 )
 

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/google/uuid"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/skald-saga/skald/internal/jobrun"
 	"github.com/skald-saga/skald/internal/jobrun/redislease"
@@ -129,11 +129,27 @@ func (s *server) kill() {
 // do runs a command on the server directly.
 func (s *server) do(t *testing.T, command string, args ...any) any {
 	t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.addr, Password: s.password, Protocol: 2})
-	defer client.Close()
-	answer, err := client.Do(t.Context(), append([]any{command}, args...)...).Result()
+	conn, err := redis.DialContext(t.Context(), "tcp", s.addr, redis.DialPassword(s.password))
 	if err != nil {
 		t.Fatalf("%s: %v", command, err)
+	}
+	defer conn.Close()
+	answer, err := conn.Do(command, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	return readable(answer)
+}
+
+// readable returns an answer with texts in place of bytes.
+func readable(answer any) any {
+	switch a := answer.(type) {
+	case []byte:
+		return string(a)
+	case []any:
+		for i := range a {
+			a[i] = readable(a[i])
+		}
 	}
 	return answer
 }

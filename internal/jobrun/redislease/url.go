@@ -9,9 +9,19 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/redis/go-redis/v9"
 )
+
+// place is where Redis is, as a URL says it.
+type place struct {
+	addrs          []string // of Sentinels, if master is not ""; else of servers
+	master         string   // its name among the Sentinels; "": there are none
+	cluster        bool
+	db             int
+	user, password string // of the servers; "": none
+	// sentinelUser and sentinelPassword are those of the Sentinels.
+	sentinelUser, sentinelPassword string
+	tls                            *tls.Config // nil: without TLS
+}
 
 // CheckURL returns what is wrong with a URL, without citing it. It is
 //
@@ -40,18 +50,18 @@ var (
 		"or redis+sentinel://, hosts with commas and /master; or redis+cluster:// and hosts with commas")
 )
 
-// parseURL returns the options in the URL. Its errors do not quote the URL, which may contain
+// parseURL returns the place that the URL names. Its errors do not quote the URL, which may contain
 // passwords.
-func parseURL(rawURL string) (*redis.UniversalOptions, error) {
+func parseURL(rawURL string) (*place, error) {
 	scheme, rest, _ := strings.Cut(rawURL, "://")
 	scheme, kind, suffixed := strings.Cut(scheme, "+")
 	form, known := paths[kind]
 	if scheme != "redis" && scheme != "rediss" || !known || suffixed != (kind != "") {
 		return nil, errURL
 	}
-	o := &redis.UniversalOptions{IsClusterMode: kind == "cluster"}
+	p := &place{cluster: kind == "cluster"}
 	if scheme == "rediss" {
-		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+		p.tls = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	port := "6379"
 	if kind == "sentinel" {
@@ -68,30 +78,30 @@ func parseURL(rawURL string) (*redis.UniversalOptions, error) {
 	}
 	for _, host := range strings.Split(rest[len(user):end], ",") {
 		u, err := url.Parse("redis://" + user + host + rest[end:])
-		if err != nil || u.Hostname() == "" || u.Fragment != "" || len(o.Addrs) > 0 && kind == "" {
+		if err != nil || u.Hostname() == "" || u.Fragment != "" || len(p.addrs) > 0 && kind == "" {
 			return nil, errURL
 		}
-		o.Addrs = append(o.Addrs, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)))
-		if len(o.Addrs) == 1 && !common(o, u, form, kind) {
+		p.addrs = append(p.addrs, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)))
+		if len(p.addrs) == 1 && !common(p, u, form, kind) {
 			return nil, errURL
 		}
 	}
-	return o, nil
+	return p, nil
 }
 
 // common reads the parts that all hosts share, and reports whether they are valid.
-func common(o *redis.UniversalOptions, u *url.URL, form *regexp.Regexp, kind string) bool {
+func common(p *place, u *url.URL, form *regexp.Regexp, kind string) bool {
 	path := form.FindStringSubmatch(u.Path)
 	if path == nil {
 		return false
 	}
-	o.MasterName = path[1]
-	o.DB, _ = strconv.Atoi(path[2]) // "" means 0
+	p.master = path[1]
+	p.db, _ = strconv.Atoi(path[2]) // "" means 0
 	password, ok := u.User.Password()
 	if u.User != nil && !ok {
 		return false // some put a single word in place of the password, others of the user
 	}
-	o.Username, o.Password = u.User.Username(), password
+	p.user, p.password = u.User.Username(), password
 	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil || u.ForceQuery {
 		return false
@@ -101,12 +111,12 @@ func common(o *redis.UniversalOptions, u *url.URL, form *regexp.Regexp, kind str
 		case kind != "sentinel" || len(values) != 1:
 			return false
 		case name == "sentinel_password":
-			o.SentinelPassword = values[0]
+			p.sentinelPassword = values[0]
 		case name == "sentinel_username":
-			o.SentinelUsername = values[0]
+			p.sentinelUser = values[0]
 		default:
 			return false
 		}
 	}
-	return o.SentinelUsername == "" || o.SentinelPassword != ""
+	return p.sentinelUser == "" || p.sentinelPassword != ""
 }

@@ -126,7 +126,7 @@ var drivers = map[string][]string{
 	"github.com/prometheus/":         {"internal/ops/metrics"},
 	"github.com/twmb/franz-go/":      {"internal/kafka", "internal/dlq/targets", "scripts/kafka/topic"},
 	"github.com/minio/":              {"internal/jobrun/logstore"},
-	"github.com/redis/go-redis/v9":   {"internal/jobrun/redislease"},
+	"github.com/gomodule/redigo":     {"internal/jobrun/redislease"},
 	"github.com/getkin/kin-openapi":  {"internal/dlq/dlqapi", "internal/httpapi", "internal/jobrun/workerapi", "internal/httpkit", "internal/test/apitest", "api", "api/client"},
 	"github.com/go-chi/chi/v5":       {"internal/httpapi", "api", "api/client"},
 	"github.com/oapi-codegen/":       {"internal/httpapi", "api", "api/client"},
