@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -147,6 +149,47 @@ func (p *crawl) send(req *http.Request, as string) (int, http.Header, string) {
 		p.a.t.Fatal(err)
 	}
 	return res.StatusCode, res.Header, string(text)
+}
+
+// fetched is the answer to the request for a page.
+type fetched struct {
+	path, text string
+	status     int
+	header     http.Header
+}
+
+// readAll gets the pages that are queued and those that read queues, a few at a time, each with the credential that as
+// returns, and reads them one after the other, in the order in which they were queued.
+func (p *crawl) readAll(as func(path string) string, read func(*fetched)) {
+	p.a.t.Helper()
+	for len(p.next) > 0 {
+		paths, slots := p.next, make(chan struct{}, 4)
+		p.next = nil
+		for _, page := range together(p.a.t, len(paths), func(i int) *fetched {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			f := &fetched{path: paths[i]}
+			f.status, f.header, f.text = p.request(http.MethodGet, f.path, as(f.path), nil)
+			return f
+		}) {
+			read(page)
+		}
+	}
+}
+
+// together calls f for 0 to n-1 at the same time.
+func together[T any](t *testing.T, n int, f func(i int) *T) []*T {
+	t.Helper()
+	results := make([]*T, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { results[i] = f(i) })
+	}
+	all.Wait()
+	if slices.Contains(results, nil) { // it has failed
+		t.FailNow()
+	}
+	return results
 }
 
 // follow queues the pages that a page links to.

@@ -39,11 +39,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	}
 	_, _, text := p.request(http.MethodGet, "/docs/?q="+url.QueryEscape(breaks), "", nil)
 	p.check("what the manual finds", text)
-	for len(p.next) > 0 {
-		path := p.next[0]
-		p.next = p.next[1:]
-		p.read(path)
-	}
+	p.readAll(p.as, p.read)
 	p.asAnyTenant()
 	p.answers()
 	if len(p.left) != len(linked) {
@@ -88,14 +84,18 @@ func (p *hostilePages) name(pattern string) {
 	}
 }
 
-// read gets a page, checks it, follows its links, and fills its forms.
-func (p *hostilePages) read(path string) {
-	p.a.t.Helper()
-	as := p.a.owner
+// as is the credential for a page.
+func (p *hostilePages) as(path string) string {
 	if strings.HasPrefix(path, "/ui/system") {
-		as = p.a.root
+		return p.a.root
 	}
-	status, header, text := p.request(http.MethodGet, path, as, nil)
+	return p.a.owner
+}
+
+// read checks a page, follows its links, and fills its forms.
+func (p *hostilePages) read(f *fetched) {
+	p.a.t.Helper()
+	path, status, header, text, as := f.path, f.status, f.header, f.text, p.as(f.path)
 	if to := header.Get("Location"); to != "" && strings.HasPrefix(to, "/ui/") {
 		p.look(to)
 		return

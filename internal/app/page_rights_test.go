@@ -96,7 +96,11 @@ type offers struct {
 	enabled  map[string]string // label and path of what a visitor can press → its kind
 	disabled map[string]bool   // label and need of what is shown and cannot be pressed
 	heading  string
+	forms    []aForm // that it leads to
 }
+
+// aForm is where a form is, and what kind it is of.
+type aForm struct{ kind, to string }
 
 // simulation is a form that changes nothing.
 const simulation = "/ui/simulate-workflow"
@@ -136,22 +140,19 @@ func (m *rights) pages() (all []string) {
 			m.look(path)
 		}
 	}
-	for len(m.next) > 0 {
-		path := m.next[0]
-		m.next = m.next[1:]
-		status, header, text := m.request(http.MethodGet, path, m.a.owner, nil)
-		if !strings.HasPrefix(header.Get("Content-Type"), "text/html") || status >= 300 && status < 400 {
-			continue
+	m.readAll(func(string) string { return m.a.owner }, func(f *fetched) {
+		if !strings.HasPrefix(f.header.Get("Content-Type"), "text/html") || f.status >= 300 && f.status < 400 {
+			return
 		}
-		doc, err := html.Parse(strings.NewReader(text))
+		doc, err := html.Parse(strings.NewReader(f.text))
 		if err != nil {
 			m.a.t.Fatal(err)
 		}
-		m.follow(path, doc)
-		if m.kind(path) == "" {
-			all = append(all, path)
+		m.follow(f.path, doc)
+		if m.kind(f.path) == "" {
+			all = append(all, f.path)
 		}
-	}
+	})
 	return all
 }
 
@@ -159,9 +160,13 @@ func (m *rights) pages() (all []string) {
 // differ for reasons of time are read again.
 func (m *rights) compared(path string) (all []*offers) {
 	for range 3 {
-		all = nil
-		for _, who := range m.visitors {
-			all = append(all, m.offered(path, who))
+		all = together(m.a.t, len(m.visitors), func(i int) *offers { return m.offered(path, m.visitors[i]) })
+		for _, o := range all {
+			for _, f := range o.forms {
+				if some := m.where[f.kind]; len(some) < 2 && !slices.Contains(some, f.to) {
+					m.where[f.kind] = append(some, f.to)
+				}
+			}
 		}
 		if again := m.offered(path, m.visitors[adminAt]); maps.Equal(again.enabled, all[adminAt].enabled) {
 			break
@@ -257,9 +262,7 @@ func (m *rights) offer(o *offers, n *html.Node, to string) {
 	o.enabled[label(n)+" "+path] = kind
 	plain := strings.NewReplacer("?tenant="+m.a.tenant+"&", "?", "?tenant="+m.a.tenant, "",
 		"&tenant="+m.a.tenant, "").Replace(to)
-	if all := m.where[kind]; len(all) < 2 && !slices.Contains(all, plain) {
-		m.where[kind] = append(all, plain)
-	}
+	o.forms = append(o.forms, aForm{kind, plain})
 }
 
 func disabled(n *html.Node) bool {

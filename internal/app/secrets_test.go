@@ -171,15 +171,12 @@ func TestNoSecretIsStoredLoggedOrShown(t *testing.T) {
 			p.look(path)
 		}
 	}
-	for len(p.next) > 0 {
-		path := p.next[0]
-		p.next = p.next[1:]
-		_, _, text := p.request("GET", path, a.owner, nil)
-		check("page", path, text)
-		if doc, err := xhtml.Parse(strings.NewReader(text)); err == nil {
-			p.follow(path, doc)
+	p.readAll(func(string) string { return a.owner }, func(f *fetched) {
+		check("page", f.path, f.text)
+		if doc, err := xhtml.Parse(strings.NewReader(f.text)); err == nil {
+			p.follow(f.path, doc)
 		}
-	}
+	})
 	a.dump(func(table, row string) { check("row", table, row) })
 	patience.Until(t, "the webhook has heard of the sagas", func() bool { return strings.Contains(a.heard.String(), sagas[len(sagas)-1]) })
 	check("delivery", "", a.heard.String())
