@@ -140,6 +140,8 @@ func (a *canaryNode) writeWork() {
 	run, fence = a.started()
 	a.does("failRun", `{`+fence+`,`+broken+`}`)
 	a.more["run_id"] = append(a.more["run_id"], run)
+	_, fence = a.started() // another, so that there are several to run again
+	a.does("failRun", `{`+fence+`,`+broken+`}`)
 	_, fence = a.fence()
 	a.does("releaseRun", `{`+fence+`,"reason":"#"}`)
 	run, fence = a.fence()

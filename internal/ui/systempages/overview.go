@@ -67,11 +67,9 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 			}
 		} else if c.ID == nil && c.Count > 1 {
 			line.Many = web.Count(c.Count, c.IsCapped)
-			line.Act, line.Step = p.forAll(v, &c, line.URL, line.Step)
+			line.Act, line.Step = p.forAll(&c, line.URL, line.Step)
 		}
-		if !c.Next.Allowed {
-			line.Needs = c.Next.Permission
-		}
+		line.Needs = v.Lacks(needed(&c, line.Act), false)
 		d.Causes = append(d.Causes, line)
 	}
 	for _, part := range o.Omitted {
@@ -201,7 +199,7 @@ func lettersOf(c *client.OverviewCause) url.Values {
 
 // forAll is what the button of a cause of many items opens, and what it says: the form of a bulk operation that does
 // the step to all of them, or their list.
-func (p *pages) forAll(v *web.Visit, c *client.OverviewCause, list, step string) (page, label string) {
+func (p *pages) forAll(c *client.OverviewCause, list, step string) (page, label string) {
 	if p.kit.ReadOnly {
 		return list, "See"
 	}
@@ -210,12 +208,19 @@ func (p *pages) forAll(v *web.Visit, c *client.OverviewCause, list, step string)
 		return "/ui/sagas/bulk/new?" + filters + "&action=" + action, step
 	}
 	if filters, of := strings.CutPrefix(list, "/ui/runs?"); of && c.Next.Operation == "rerunJobRun" {
-		if runs, err := url.ParseQuery(filters); err == nil && v.May("jobs:admin") {
+		if runs, err := url.ParseQuery(filters); err == nil {
 			return web.RunBulk("rerun", runs), step
 		}
-		step = "See"
 	}
 	return list, step
+}
+
+// needed is the permission for what the button of a cause does: many runs at once take more than one of them.
+func needed(c *client.OverviewCause, act string) string {
+	if strings.HasPrefix(act, "/ui/run-bulks/") {
+		return "jobs:admin"
+	}
+	return c.Next.Permission
 }
 
 // pageOf is the page that shows what an operation returns. Lists have the same parameters on both.
