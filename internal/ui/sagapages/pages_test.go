@@ -2,7 +2,9 @@ package sagapages_test
 
 import (
 	"encoding/json"
+	"html"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -210,4 +212,25 @@ func retryWithAnotherInput(t *testing.T, s *uitest.Server, saga string) {
 		text, err := json.Marshal(doc["steps"])
 		return err == nil && strings.Contains(string(text), `{"id":9007199254740993,"more":9007199254740995,"text":"new"}`)
 	})
+}
+
+// TestTheListSaysWhatInlineStepsAreCalled: the workflow of such a saga is a hash; the list has the name that its client
+// gave as well, and filters by the hash.
+func TestTheListSaysWhatInlineStepsAreCalled(t *testing.T) {
+	s := uitest.Start(t)
+	steps := []any{map[string]any{"name": "ping", "compensation": "none",
+		"action": map[string]any{"http": map[string]any{"url": s.Participant + "/ok"}}}}
+	s.Must(t, "POST", "/workflows", map[string]any{"name": "order", "steps": steps})
+	s.Must(t, "POST", "/sagas", map[string]any{"workflow_name": "order", "business_key": "registered"})
+	s.Must(t, "POST", "/sagas", map[string]any{"workflow_name": "refund", "business_key": "sent", "steps": steps})
+	_, page := s.Get(t, "/ui/sagas")
+	link := regexp.MustCompile(`href="([^"]*workflow_name=inline[^"]*)">`).FindStringSubmatch(page)
+	if len(link) == 0 || strings.Count(page, `<span class="call">refund</span>`) != 1 ||
+		strings.Contains(page, `<span class="call">order</span>`) {
+		t.Fatalf("the list does not say what its workflows are called:\n%s", page)
+	}
+	_, page = s.Get(t, "/ui/sagas"+strings.TrimPrefix(html.UnescapeString(link[1]), "/ui/sagas"))
+	if !strings.Contains(page, ">sent<") || strings.Contains(page, ">registered<") {
+		t.Errorf("%s does not list exactly the saga with these steps:\n%s", link[1], page)
+	}
 }

@@ -36,6 +36,7 @@ type sagaRow struct {
 	*client.Saga
 	Done, Part percent // of the tiny rail: what is done, and the present step
 	Tone       string
+	Called     string     // what its client called its inline steps; empty: its workflow is registered
 	Waits      string     // what it waits for
 	WaitsUntil *time.Time // for how long
 	Open       bool       // its peek is open
@@ -124,6 +125,9 @@ func (p *pages) peek(v *web.Visit, row *sagaRow) (err error) {
 // rowOf shows how far a saga is, and what it waits for.
 func rowOf(s *client.Saga, now time.Time) sagaRow {
 	row := sagaRow{Saga: s, Tone: web.BadgeOf(s.State).Tone}
+	if strings.HasPrefix(s.WorkflowName, "inline:") {
+		row.Called = s.SagaType
+	}
 	if s.TotalSteps > 0 {
 		row.Done = percent(100 * s.CurrentStep / s.TotalSteps)
 		if s.CurrentStep < s.TotalSteps {
