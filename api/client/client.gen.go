@@ -10328,7 +10328,10 @@ type StreamEventsParams struct {
 // ListSagasParams defines parameters for ListSagas.
 type ListSagasParams struct {
 	// Archived List the archive instead of the live sagas.
-	Archived     *bool   `form:"archived,omitempty" json:"archived,omitempty"`
+	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
+
+	// WorkflowName The `workflow_name` that sagas have: of those with inline `steps`, `inline:` and a hash,
+	// not what their client called the steps.
 	WorkflowName *string `form:"workflow_name,omitempty" json:"workflow_name,omitempty"`
 
 	// Status Repeatable.
