@@ -176,7 +176,7 @@ var steps = map[string]string{
 	"resumeCompensation": "Resume", "acknowledgeSaga": "Acknowledge", "explainSaga": "See why", "explainJobRun": "See why",
 	"retryDeadLetterGroup": "See", "createRedrive": "See", "retrySaga": "Retry",
 	"resumeRedrive": "Open redrive", "approveRedrive": "Open redrive",
-	"rerunJobRun": "Run again", "detachWorker": "Open worker", "enableWebhook": "Open webhook",
+	"rerunJobRun": "Rerun", "detachWorker": "Open worker", "enableWebhook": "Open webhook",
 	"testWebhook": "Open webhook", "getLeader": "See leader",
 	"getParticipant": "Open participant", "releaseParticipant": "Open participant",
 	"releaseJobQueue": "Open queue",

@@ -168,7 +168,7 @@ func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 			strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_409)") &&
 			strings.Contains(page, "Job rows failed: 2 runs in the last 24 h (BAD_FILE)")
 	})
-	runs := regexp.MustCompile(`href="(/ui/run-bulks/new[^"]*)">Run again 2…`).FindAllStringSubmatch(page, -1)
+	runs := regexp.MustCompile(`href="(/ui/run-bulks/new[^"]*)">Rerun 2…`).FindAllStringSubmatch(page, -1)
 	if len(runs) != 1 {
 		t.Fatalf("%d buttons run two runs again:\n%s", len(runs), page)
 	}
