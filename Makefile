@@ -17,7 +17,7 @@ RACED = $(addprefix ./internal/,saga/sagadb jobrun/jobdb dlq/dlqdb kafka postgre
 comma := ,
 
 .DEFAULT_GOAL := help
-.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos outage failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin bench-parked soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts test-sdk bench-dlq mutants licenses release test-release examples
+.PHONY: help check skald-bench test-bench object-store programs build run demo demo-ui test test-fast race unraced test-ui ci-like screenshots schemathesis chaos outage failover chaos-jobs chaos-kafka lint generate verify-generated bench bench-read bench-ui bench-dlq-read bench-jobs bench-peers test-peers bench-migrate bench-xmin bench-parked bench-scaling soak postgres kafka kafka-stop test-kafka test-keycloak test-alerts test-sdk bench-dlq mutants licenses release test-release examples
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -215,6 +215,9 @@ bench-xmin: postgres build skald-bench ## measure sagas and job runs while a sna
 
 bench-parked: postgres build skald-bench ## measure a server with a million sagas that wait for a participant, and their release (four minutes, 3 GB; SAGAS=100000)
 	./bin/skald-bench parked $(if $(SAGAS),-sagas $(SAGAS))
+
+bench-scaling: postgres build skald-bench ## measure how the cost of a saga grows with the table, its steps, its payload and what is in flight (ten minutes, 5 GB; STORED=0,10000000 ROUNDS=1)
+	./bin/skald-bench scaling $(if $(STORED),-stored $(STORED)) $(if $(ROUNDS),-rounds $(ROUNDS))
 
 soak: postgres build skald-bench ## load a server steadily and fail if its goroutines, files, connections or memory grow (half an hour; DURATION=4h RATE=50)
 	./bin/skald-bench soak $(if $(DURATION),-duration $(DURATION)) $(if $(RATE),-rate $(RATE))

@@ -32,7 +32,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -72,6 +71,8 @@ func dispatch(ctx context.Context, args []string) error {
 			return migrate(ctx, args[1:], os.Stdout)
 		case "parked":
 			return parked(ctx, args[1:], os.Stdout)
+		case "scaling":
+			return scaling(ctx, args[1:], os.Stdout)
 		case "xmin":
 			return xmin(ctx, args[1:], os.Stdout)
 		case "participant":
@@ -187,12 +188,9 @@ func parseOptions(args []string) (options, error) {
 		return options{}, err
 	}
 	o.Ahead = !*checkpoint
-	for text := range strings.FieldsFuncSeq(*clients, isComma) {
-		n, err := strconv.Atoi(strings.TrimSpace(text))
-		if err != nil {
-			return options{}, fmt.Errorf("-clients must be numbers separated by commas, not %q", *clients)
-		}
-		o.Clients = append(o.Clients, n)
+	var err error
+	if o.Clients, err = numbers(*clients); err != nil {
+		return options{}, fmt.Errorf("-clients: %w", err)
 	}
 	for text := range strings.FieldsFuncSeq(*modes, isComma) {
 		o.Modes = append(o.Modes, measure.Mode(strings.TrimSpace(text)))

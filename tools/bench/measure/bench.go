@@ -11,7 +11,7 @@
 // table, level, bench, generate_sql, generate, dlq_kafka, load, servers, dlq, jobs, recorder,
 // peers_level, read_cases, letters_generate, peers_skald, peers_dtm, read, ui_fill, growth,
 // jobs_worker, jobs_phases, letters_read, peers_jobs, peers_restate, peers_table, dlq_phases,
-// migrate, participant, peers, soak, ui, ui_open, xmin.
+// migrate, participant, peers, scaling, soak, ui, ui_open, xmin.
 package measure
 
 import (
@@ -138,17 +138,17 @@ func (r *run) levels() []levelSpec {
 	flows := r.workflows()
 	for _, mode := range r.cfg.Modes {
 		for _, clients := range r.cfg.Clients {
-			specs = append(specs, levelSpec{flows[0], mode, clients})
+			specs = append(specs, levelSpec{flows[0], mode, clients, r.cfg.Payload})
 		}
 	}
 	if r.cfg.Compensated > 0 {
 		for _, mode := range r.cfg.Modes {
-			specs = append(specs, levelSpec{flows[1], mode, r.cfg.Compensated})
+			specs = append(specs, levelSpec{flows[1], mode, r.cfg.Compensated, r.cfg.Payload})
 		}
 	}
 	if r.cfg.Mixed > 0 {
 		for _, mode := range r.cfg.Modes {
-			specs = append(specs, levelSpec{flows[2], mode, r.cfg.Mixed})
+			specs = append(specs, levelSpec{flows[2], mode, r.cfg.Mixed, r.cfg.Payload})
 		}
 	}
 	return specs

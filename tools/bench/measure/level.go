@@ -12,6 +12,7 @@ type levelSpec struct {
 	flow    workflow
 	mode    Mode
 	clients int
+	payload int // bytes; 0: about 100
 }
 
 // snapshot contains the totals that the machine and the database have used at one moment.

@@ -44,7 +44,7 @@ func TestNewLevelTurnsTotalsIntoRates(t *testing.T) {
 		RSS:        7, PeakRSS: 8, WALPerSaga: 2500, HOTRatio: 0.9,
 		Errors: 3, FirstError: "busy",
 	}
-	spec := levelSpec{workflows("127.0.0.1:1")[0], Submit, 64}
+	spec := levelSpec{workflows("127.0.0.1:1")[0], Submit, 64, 0}
 	near := cmpopts.EquateApprox(0, 1e-9)
 	if diff := cmp.Diff(want, newLevel(spec, load, out, before, after, memory{7, 8}), near); diff != "" {
 		t.Errorf("newLevel (-want +got):\n%s", diff)

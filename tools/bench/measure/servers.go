@@ -153,7 +153,7 @@ func (r *run) runLoad(ctx context.Context, spec levelSpec, duration time.Duratio
 		"-workflow", spec.flow.name,
 		"-mode", string(spec.mode),
 		"-clients", fmt.Sprint(spec.clients),
-		"-payload", fmt.Sprint(r.cfg.Payload),
+		"-payload", fmt.Sprint(spec.payload),
 		"-duration", duration.String(),
 		"-want-status", spec.flow.wantStatus,
 	})

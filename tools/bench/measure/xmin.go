@@ -180,7 +180,7 @@ func (x *xmin) load(ctx context.Context, d time.Duration) (u underway, err error
 		}
 	})
 	flow := workflows(x.run.participantAddr)[0]
-	result, err := x.run.runLoad(ctx, levelSpec{flow, Wait, x.cfg.Clients}, d)
+	result, err := x.run.runLoad(ctx, levelSpec{flow: flow, mode: Wait, clients: x.cfg.Clients}, d)
 	all.Wait()
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return u, err
