@@ -83,7 +83,7 @@ func TestAnOutage(t *testing.T) {
 	o.report(v)
 }
 
-// number is a number of the environment.
+// number reads a whole number from an environment variable.
 func number(t *testing.T, name string, or int) int {
 	t.Helper()
 	text := os.Getenv(name)

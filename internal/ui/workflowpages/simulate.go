@@ -88,7 +88,7 @@ func fieldsOf(def *client.WorkflowDefinition, form url.Values) (fields []answerF
 	return fields
 }
 
-// play asks the API, and returns the status of the page; 0: all is well.
+// play lets the API play the workflow, and returns the status of the page; 0: all is well.
 func (p *pages) play(v *web.Visit, d *simulation) (status int, err error) {
 	in := client.SimulationInput{WorkflowName: &d.Name, WorkflowVersion: new(int32(d.Version))} //nolint:gosec // from 1
 	if text := strings.TrimSpace(d.Payload); text != "" {
