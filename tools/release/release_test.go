@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -139,6 +140,27 @@ func installDeb(t *testing.T, root, dist string) {
 	write(t, root+"/etc/skald/skald.yaml", config)
 }
 
+// maxImage is how many bytes the unpacked image must stay below.
+const maxImage = 70_000_000
+
+func sizeOf(t *testing.T, dir string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			size += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
 // runImage unpacks the image and runs it as its user says, on a file system that it cannot write.
 func runImage(t *testing.T, root, dist string) {
 	file, err := os.Open(only(t, dist+"/skald_*_image_amd64.tar"))
@@ -148,6 +170,11 @@ func runImage(t *testing.T, root, dist string) {
 	defer file.Close()
 	at := filepath.Join(t.TempDir(), "image")
 	config := unpack(t, file, at)
+	if size := sizeOf(t, at); size >= maxImage {
+		t.Errorf("the image has %d bytes unpacked, want less than %d", size, maxImage)
+	} else {
+		t.Logf("the image has %d bytes unpacked", size)
+	}
 	if config.Config.User != nonroot || strings.Join(config.Config.Entrypoint, " ") != "/skald" {
 		t.Errorf("the image says %+v", config.Config)
 	}
