@@ -175,6 +175,7 @@ func failOver(t *testing.T, small bool, strike func(*testing.T, *primary)) (back
 	set := func(c *config.Config) { io = c.Database.IOTimeout }
 	nodes := []*node{start(t, both, "a", set), start(t, both, "b", set)}
 	calls := serveShop(t, nodes[0])
+	others := goBeside(t, nodes)
 
 	const all = 240
 	var lots [2]*orders
@@ -187,6 +188,7 @@ func failOver(t *testing.T, small bool, strike func(*testing.T, *primary)) (back
 		placing.Go(func() {
 			lots[i].run(all/2, map[int]func(){all / 4: func() {
 				struck.Do(func() {
+					others.strike()
 					strike(t, &primary{first, w, disk, nodes})
 					run(t, s, `SELECT pg_promote()`)
 					promoted = time.Now()
@@ -239,7 +241,8 @@ func failOver(t *testing.T, small bool, strike func(*testing.T, *primary)) (back
 			t.Errorf("I11: orders that were repeated started %d other sagas", len(ids)-known)
 		}
 	}
-	judge(t, nodes[0].url, owner(t, standby.DSN(devpg.Database)), calls, ids)
+	others.judge()
+	judge(t, nodes[0].url, owner(t, standby.DSN(devpg.Database)), calls, ids, others.sagas())
 	start(t, both, "c") // which has nothing to do
 	calls.silent(t)
 	// Not by a clock: what has to pass first is a few seconds, and what must not is a minute.

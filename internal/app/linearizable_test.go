@@ -28,11 +28,15 @@ type request struct {
 	value string
 }
 
-// seen is the response to a request: the register at that time, or a refusal (412).
+// seen is the response to a request: the register at that time, a refusal (412), or none that says whether the request
+// was made.
 type seen struct {
 	register
-	refused bool
+	refused, unknown bool
 }
+
+// unread is the version that a write has created whose response is unknown.
+const unread = "unread"
 
 // registers is the model of linearizable GETs and conditional writes (invariant I12): a write
 // succeeds exactly if it names the current version, and every write that changes something
@@ -43,7 +47,11 @@ var registers = porcupine.Model{
 		at, in, out := state.(register), input.(request), output.(seen)
 		switch {
 		case !in.write:
-			return at == (register{}) || at == out.register, out.register
+			return at == (register{}) || at == out.register || at == register{unread, out.value}, out.register
+		case out.unknown && at.version != in.match: // refused, or to be made later
+			return true, at
+		case out.unknown:
+			return true, register{unread, in.value}
 		case out.refused:
 			return at.version != in.match, at
 		}
