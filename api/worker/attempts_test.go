@@ -69,7 +69,7 @@ func TestALateAnswerIsOfTheAttemptThatWasAskedFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			onFakeClock(t, func(t *testing.T, s *skald) {
-				id := s.add()
+				id, verdict := s.add(), verdict // of this server
 				verdict.RunID = &id
 				began := time.Now()
 				s.on("heartbeat", func(c *call) *reply {
