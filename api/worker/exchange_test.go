@@ -133,6 +133,7 @@ func TestAnUnansweredExchangeIsRepeatedAsItIs(t *testing.T) {
 			return nil, nil
 		}, func(c *worker.Config) { c.Concurrency = 1 })
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if len(ran) != 2 || ran[0] != first.String() || ran[1] != second.String() {
 			t.Errorf("executed %v", ran)
 		}
