@@ -61,6 +61,44 @@ var registers = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
 }
 
+// A write whose response is unknown was made or not, and nothing else follows from it.
+func TestTheModelOfRegisters(t *testing.T) {
+	t.Parallel()
+	read := func(version, value string) [2]any {
+		return [2]any{request{}, seen{register: register{version, value}}}
+	}
+	write := func(match, version, value string) [2]any {
+		return [2]any{request{true, match, value}, seen{register: register{version, value}}}
+	}
+	refused := func(match, value string) [2]any { return [2]any{request{true, match, value}, seen{refused: true}} }
+	unknown := func(match, value string) [2]any { return [2]any{request{true, match, value}, seen{unknown: true}} }
+	for what, c := range map[string]struct {
+		history [][2]any
+		ok      bool
+	}{
+		"a write":                              {[][2]any{read("1", "a"), write("1", "2", "b"), read("2", "b"), refused("1", "c")}, true},
+		"a lost update":                        {[][2]any{read("1", "a"), write("1", "2", "b"), write("1", "3", "c")}, false},
+		"a write that was refused for nothing": {[][2]any{read("1", "a"), refused("1", "b")}, false},
+		"a read of what is over":               {[][2]any{read("1", "a"), write("1", "2", "b"), read("1", "a")}, false},
+		"an unknown write that was made":       {[][2]any{read("1", "a"), unknown("1", "b"), read("2", "b"), write("2", "3", "c")}, true},
+		"an unknown write that was not made":   {[][2]any{read("1", "a"), unknown("1", "b"), read("1", "a"), write("1", "2", "c")}, true},
+		"an unknown write of something else":   {[][2]any{read("1", "a"), unknown("1", "b"), read("2", "c")}, false},
+		"an unknown write over another":        {[][2]any{read("1", "a"), write("1", "2", "b"), unknown("1", "c"), read("3", "c")}, false},
+	} {
+		var history []porcupine.Operation
+		for i, h := range c.history {
+			op := porcupine.Operation{Input: h[0], Output: h[1], Call: int64(2 * i), Return: int64(2*i + 1)}
+			if h[1].(seen).unknown {
+				op.ClientId, op.Return = -1, 1000
+			}
+			history = append(history, op)
+		}
+		if ok := porcupine.CheckOperations(registers, history); ok != c.ok {
+			t.Errorf("%s: %v", what, ok)
+		}
+	}
+}
+
 func TestConcurrentReadsAndGuardedWritesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	dsn := testdb.DSN(t)
