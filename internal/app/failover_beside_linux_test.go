@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,15 +30,21 @@ type beside struct {
 	foreign []string // of the other tenant
 	calls   map[string]int
 	history []porcupine.Operation
-	leaked  string // an answer to the first tenant that names the second's
+	unknown atomic.Int64 // writes
+	leaked  string       // an answer to the first tenant that names the second's
 
-	goOn chan struct{} // the first steps of halted sagas are answered
-	stop chan struct{}
-	all  sync.WaitGroup
+	goOn    chan struct{} // the first steps of halted sagas are answered
+	tooLate chan struct{} // the steps of late sagas are answered
+	stopped atomic.Bool
+	all     sync.WaitGroup
 }
 
 // foreignWord is in the contents of the other tenant and nowhere else.
 const foreignWord = "foreignWord-5f1c"
+
+// mostUnknown is after how many writes without an answer nothing is written any more: the time to judge a history grows
+// exponentially with them.
+const mostUnknown = 10
 
 const besideFlows = `{"name": "late", "timeout_ms": 1500, "steps": [
 	{"name": "a", "timeout_ms": 60000, "action": {"http": {"url": "URL/late"}}, "compensation": {"http": {"url": "URL/undo"}}}]}
@@ -51,7 +58,7 @@ func goBeside(t *testing.T, nodes []*node) *beside {
 	t.Helper()
 	b := &beside{
 		t: t, nodes: nodes, other: uuid.NewString(), calls: map[string]int{},
-		goOn: make(chan struct{}), stop: make(chan struct{}),
+		goOn: make(chan struct{}), tooLate: make(chan struct{}),
 	}
 	participant := httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(participant.Close)
@@ -84,8 +91,8 @@ func (b *beside) serve(w http.ResponseWriter, r *http.Request) {
 	b.mu.Unlock()
 	switch r.URL.Path {
 	case "/late":
-		select { // longer than the saga may take
-		case <-time.After(4 * time.Second):
+		select {
+		case <-b.tooLate:
 		case <-r.Context().Done():
 		}
 	case "/first":
@@ -156,14 +163,13 @@ func (b *beside) writeGuarded() {
 	for client := range 4 {
 		clients.Go(func() {
 			for n, last := 0, (seen{}); ; n++ {
-				select {
-				case <-b.stop:
+				if b.stopped.Load() {
 					return
-				case <-time.After(20 * time.Millisecond):
 				}
+				time.Sleep(20 * time.Millisecond)
 				in := request{}
 				at := b.nodes[client%len(b.nodes)].url + "/api/v1/workflows/idle"
-				if last.version != "" && n%2 == 0 {
+				if last.version != "" && n%2 == 0 && b.unknown.Load() < mostUnknown {
 					in = request{write: true, match: last.version, value: fmt.Sprint(n%4 == 0)}
 					at += map[string]string{"true": "/enable", "false": "/disable"}[in.value]
 				}
@@ -178,7 +184,9 @@ func (b *beside) writeGuarded() {
 				switch {
 				case !known && !in.write:
 					continue // it changes nothing
-				case !known: // it may happen at any later time, and by another client than the next request
+				case !known:
+					b.unknown.Add(1)
+					// It may happen at any later time, beside the client's next requests.
 					op.Return = int64(time.Hour)
 					op.ClientId = -1
 				}
@@ -224,13 +232,13 @@ func (b *beside) guarded(at string, in request) (out seen, known bool) {
 // searchAnswers looks for the other tenant's contents in what the first one is shown, until it is stopped.
 func (b *beside) searchAnswers() {
 	for n := 0; ; n++ {
-		select {
-		case <-b.stop:
+		if b.stopped.Load() {
 			return
-		case <-time.After(50 * time.Millisecond):
 		}
+		time.Sleep(50 * time.Millisecond)
 		path := []string{
-			"/sagas?limit=100&include=payload", "/workflows?limit=100", "/audit/events?limit=100", "/sagas/" + b.foreign[n%len(b.foreign)],
+			"/sagas?limit=100&include=payload", "/workflows?limit=100", "/audit/events?limit=100",
+			"/sagas/" + b.foreign[n%len(b.foreign)],
 		}[n%4]
 		res, err := http.Get(b.nodes[n%len(b.nodes)].url + "/api/v1" + path)
 		if err != nil {
@@ -239,7 +247,8 @@ func (b *beside) searchAnswers() {
 		}
 		text, _ := io.ReadAll(res.Body)
 		_ = res.Body.Close()
-		if strings.Contains(string(text), foreignWord) || res.StatusCode == http.StatusOK && strings.HasPrefix(path, "/sagas/") {
+		found := res.StatusCode == http.StatusOK && strings.HasPrefix(path, "/sagas/")
+		if found || strings.Contains(string(text), foreignWord) {
 			b.mu.Lock()
 			b.leaked = path + ": " + string(text)
 			b.mu.Unlock()
@@ -286,11 +295,18 @@ func TestTheJudgeOfDeadlines(t *testing.T) {
 // judge is called when the primary has been replaced and all orders are placed.
 func (b *beside) judge() {
 	b.t.Helper()
-	close(b.stop)
+	b.stopped.Store(true)
 	b.all.Wait()
 	if result, info := porcupine.CheckOperationsVerbose(registers, b.history, patience.Limit); result != porcupine.Ok {
 		b.t.Errorf("I12: the history of guarded writes is not linearizable: %s\n%v", result, info.PartialLinearizationsOperations())
 	}
+	for i, id := range b.late {
+		patience.Until(b.t, "the deadline of "+id+" is recorded", func() bool {
+			doc := b.ask(i, "GET", "/sagas/"+id, "", "")
+			return b.t.Failed() || doc["status"] != "STARTED" && doc["status"] != "RUNNING"
+		})
+	}
+	close(b.tooLate)
 	for i, id := range b.late {
 		doc := b.ask(i, "GET", "/sagas/"+id+"?wait=4m", "", "")
 		events := b.ask(i, "GET", "/sagas/"+id+"/events", "", "")

@@ -287,7 +287,8 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 		"SKALD_EGRESS_ALLOW="+c.host, "SKALD_TEST_CLOCK_OFFSET=3s", "SKALD_SERVER_MAX_CONNECTIONS_PER_ADDRESS=60",
 		"SKALD_ENGINE_MAX_RUNNING=8", "SKALD_WEBHOOKS_MAX_ATTEMPTS=1", "SKALD_WEBHOOKS_DISABLE_AFTER=1",
 		"SKALD_DLQ_RETENTION_DAYS=2", "SKALD_KAFKA_BROKERS="+testnet.ClosedAddress(t),
-		"SKALD_KAFKA_EVENT_TOPIC=events")
+		"SKALD_KAFKA_EVENT_TOPIC=events", "SKALD_PARTICIPANT_SECRETS={card: {base_url: 'http://"+c.host+
+			"/card', secrets: {key: {file: "+filepath.Join(dir, "missing")+"}}}}")
 	api := "http://" + addr + "/api/v1"
 	patience.Until(t, "the server is ready", func() bool {
 		return ready(t.Context(), http.DefaultClient, "http://"+addr+"/readyz")
@@ -319,7 +320,7 @@ scrape_configs: [{job_name: skald, static_configs: [{targets: [%q, %q]}]}]
 	c.fire("SkaldKafkaBehind", "SkaldWebhookDisabled")
 	c.call("PUT", api+"/participants/card", `{"base_url": "http://`+c.host+`/card"}`, nil)
 	post(t, api+"/participants/card/hold", "", `{"reason": "maintenance"}`)
-	c.fire("SkaldParticipantHeld")
+	c.fire("SkaldParticipantHeld", "SkaldParticipantSecretUnreadable")
 
 	// A run that no worker takes, and a table that is gone.
 	post(t, api+"/job-definitions", "",
