@@ -29,30 +29,29 @@ const (
 )
 
 // Unsendable returns the outcome of the current call if the budget does not allow its
-// body: nothing is built and nothing is sent. A step is not sent either if its
-// compensation could not be sent afterwards. An earlier attempt, made under a larger
-// budget, stays in doubt.
-//
-// It also returns the outcome of a call whose expressions give nothing. The body of a call with
-// expressions is known only when they are evaluated, so that of a compensation is not looked at
-// before its step is sent.
+// body, or if its expressions give nothing: nothing is sent. A step is not sent either if its
+// compensation could not be sent afterwards; what its expressions take from the output of the step
+// is looked at when that has arrived. An earlier attempt, made under a larger budget, stays in doubt.
 func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bool) {
-	if r.Def.Computed(r.CurrentStep, r.Action() == Compensate) {
-		c, err := r.call(Defaults{})
-		if err != nil {
-			return unmapped(err, now), true
-		}
-		return tooLarge(len(c.Body), b, now)
+	k, action := r.CurrentStep, r.Action()
+	if r.Def.Computed(k, action == Compensate) {
+		_, o, unsendable = r.computed(Defaults{}, b, now)
+		return o, unsendable
 	}
 	if b.Request <= 0 {
 		return o, false
 	}
-	k, outputs := r.CurrentStep, r.outputsSize()
-	size := r.bodySize(k, r.Action(), outputs)
-	if r.State != Compensating && !r.Def.Steps[k].Compensation.None() {
-		size = max(size, r.bodySize(k, Compensate, outputs))
+	size := r.bodySize(k, action, r.outputsSize(), b.Request)
+	return tooLarge(max(size, r.undoSize(b)), b, now)
+}
+
+// undoSize returns the size of the body of the compensation of the step whose action is sent, 0 if it has none.
+func (r *Instance) undoSize(b Budget) int {
+	k := r.CurrentStep
+	if b.Request <= 0 || r.State == Compensating || r.Def.Steps[k].Compensation.None() {
+		return 0
 	}
-	return tooLarge(size, b, now)
+	return r.bodySize(k, Compensate, r.outputsSize(), b.Request)
 }
 
 func tooLarge(size int, b Budget, now time.Time) (o Outcome, unsendable bool) {
@@ -76,14 +75,17 @@ func (r *Instance) Prepared(d Defaults, b Budget, now time.Time) (c Call, o Outc
 		}
 		return r.Call(d), o, false
 	}
+	return r.computed(d, b, now)
+}
+
+// computed is Prepared for a call with expressions.
+func (r *Instance) computed(d Defaults, b Budget, now time.Time) (c Call, o Outcome, unsendable bool) {
 	c, err := r.call(d)
 	if err != nil {
 		return c, unmapped(err, now), true
 	}
-	if o, unsendable = tooLarge(len(c.Body), b, now); unsendable {
-		return c, o, true
-	}
-	return c, o, false
+	o, unsendable = tooLarge(max(len(c.Body), r.undoSize(b)), b, now)
+	return c, o, unsendable
 }
 
 // affordable returns o unless its output exceeds the budget of the saga, or of a compensation
@@ -94,7 +96,7 @@ func (d *decision) affordable(o Outcome) Outcome {
 	if o.Verdict != Done || b.Saga <= 0 && b.Request <= 0 {
 		return o
 	}
-	k, out := d.s.CurrentStep, len(orNull(o.Output))
+	k := d.s.CurrentStep
 	code, message := "", ""
 	if held := r.held() + len(o.Output); b.Saga > 0 && int64(held) > b.Saga {
 		code = CodeSagaTooLarge
@@ -102,16 +104,13 @@ func (d *decision) affordable(o Outcome) Outcome {
 			held, b.Saga)
 	}
 	if b.Request > 0 && code == "" {
-		outputs := r.outputsSize() + len(r.Def.Steps[k].Name) + len(`"":,`) + out
+		with := r.with(k, o.Output)
+		outputs := with.outputsSize()
 		for i := k; i >= 0 && code == ""; i-- {
-			if r.Def.Steps[i].Compensation.None() {
+			if r.Def.Steps[i].Compensation.None() || i < k && r.Def.Computed(i, true) && !r.Def.UndoReads(i, k) {
 				continue
 			}
-			size := r.bodySize(i, Compensate, outputs)
-			if i == k {
-				size += out - len(orNull(nil))
-			}
-			if int64(size) > b.Request {
+			if size := with.bodySize(i, Compensate, outputs, b.Request); int64(size) > b.Request {
 				code = CodeSagaTooLarge
 				message = fmt.Sprintf("with the step's output the compensation of step %q would have %d bytes; "+
 					"limits.max_request_bytes allows %d", r.Def.Steps[i].Name, size, b.Request)
@@ -153,16 +152,23 @@ func (r *Instance) outputsSize() int {
 	return n
 }
 
+// smallValue is more than what an expression names beside payload, input and outputs: a key or an id.
+const smallValue = 4096
+
 // bodySize returns the size of the body of a call of step k without building it, given
-// outputsSize. It may count one byte too many: the last comma.
-func (r *Instance) bodySize(k int, a Action, outputs int) int {
+// outputsSize. It may count one byte too many: the last comma. A body of expressions is counted
+// generously where even that is within the limit, else it is made; it has 0 bytes while they give nothing.
+func (r *Instance) bodySize(k int, a Action, outputs int, limit int64) int {
 	step := &r.Def.Steps[k]
 	by := &step.Action
 	if a == Compensate {
 		by = &step.Compensation.Call
 	}
-	if r.Def.Computed(k, a == Compensate) {
-		return 0
+	if most, ok := r.Def.MostBytes(k, a == Compensate, max(r.held(), smallValue)); ok {
+		if int64(most) <= limit {
+			return most
+		}
+		return r.filledSize(k, a)
 	}
 	input := len(orNull(r.input(k)))
 	if by.Args != nil {
@@ -173,4 +179,13 @@ func (r *Instance) bodySize(k int, a Action, outputs int) int {
 		size += len(Compensate) - len(Execute) + undoFrame + input + len(orNull(r.outputs[k]))
 	}
 	return size
+}
+
+// filledSize makes the body of a call of step k and returns its size, 0 if its expressions give nothing.
+func (r *Instance) filledSize(k int, a Action) int {
+	of := *r
+	if of.CurrentStep, of.State = k, Running; a == Compensate {
+		of.State = Compensating
+	}
+	return len(of.Call(Defaults{}).Body)
 }

@@ -69,7 +69,7 @@ func TestASagaKeepsItsBudgetToTheByte(t *testing.T) {
 		}
 	}
 	run, _ := budgeted(t, Budget{}, start, doneWith(text(450)))
-	undo := int64(run.bodySize(1, Compensate, run.outputsSize())) // larger than the request of the step itself
+	undo := int64(run.bodySize(1, Compensate, run.outputsSize(), 0)) // larger than the request of the step itself
 	for limit, want := range map[int64]bool{undo: false, undo - 1: true} {
 		if _, unsendable := run.Unsendable(Budget{Request: limit}, noon); unsendable != want {
 			t.Errorf("a request of %d bytes within max_request_bytes %d: refused %v", undo, limit, unsendable)
@@ -96,7 +96,7 @@ func TestNoRequestIsBuiltBeyondTheBudget(t *testing.T) {
 	def := definition("uu")
 	start := NewInstance(New(Spec{ID: uuid.UUID{1}, Payload: text(500)}, def, 1, new(int64(42)), noon, 0), def)
 	run, _ := budgeted(t, Budget{}, start, doneWith(text(300)))
-	undo := run.bodySize(1, Compensate, run.outputsSize())
+	undo := run.bodySize(1, Compensate, run.outputsSize(), 0)
 
 	if _, unsendable := run.Unsendable(Budget{Request: int64(undo)}, noon); unsendable {
 		t.Error("a step whose requests just fit is not sent")

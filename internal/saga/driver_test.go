@@ -63,7 +63,7 @@ func (w *world) send() {
 	}
 	call := w.run.Call(Defaults{StepTimeout: time.Second})
 	w.checkCall(call)
-	size := w.run.bodySize(call.Index, call.Action, w.run.outputsSize())
+	size := w.run.bodySize(call.Index, call.Action, w.run.outputsSize(), 0)
 	if size != len(call.Body) && size != len(call.Body)+1 {
 		w.t.Fatalf("the body has %d bytes; it was taken for %d", len(call.Body), size)
 	}

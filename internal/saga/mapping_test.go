@@ -31,12 +31,17 @@ output: {reservation: "${steps.reserve}", twice: "${payload.n * 2}", none: "${pa
 
 func mappedSaga(tb testing.TB, payload string) Instance {
 	tb.Helper()
-	def, err := workflow.ParseYAML([]byte(mappedOrder), workflow.Limits{})
+	return sagaOf(tb, mappedOrder, payload)
+}
+
+// sagaOf returns a saga of a definition in YAML, which a node has claimed.
+func sagaOf(tb testing.TB, definition, payload string) Instance {
+	tb.Helper()
+	def, err := workflow.ParseYAML([]byte(definition), workflow.Limits{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	owner := int64(1)
-	s := New(Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(payload)}, def, 1, &owner, noon, time.Hour)
+	s := New(Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(payload)}, def, 1, new(int64(1)), noon, time.Hour)
 	return NewInstance(s, def)
 }
 
@@ -138,6 +143,26 @@ func TestAMappingThatFailsIsNeverSent(t *testing.T) {
 	}
 }
 
+// Nothing is sent to an address or with a header that no server would take.
+func TestAddressesAndHeadersThatBecomeTooLongAreNotSent(t *testing.T) {
+	for _, tt := range []struct{ id, header, wrong string }{
+		{strings.Repeat("x", 8192-len("http://stock/reservations/?n=3")), "x", ""},
+		{strings.Repeat("x", 8193-len("http://stock/reservations/?n=3")), "x", "url: it becomes 8193 bytes long and can have 8192"},
+		{strings.Repeat("/", 3000), "x", "url: it becomes 9030 bytes long"},
+		{"o", strings.Repeat("x", 8192), ""},
+		{"o", strings.Repeat("x", 8193), "headers/X-Order: it becomes 8193 bytes long"},
+		{"o", `a\u0007b`, "headers/X-Order: it gives characters that a header cannot have"},
+	} {
+		definition := strings.Replace(mappedOrder, "${payload.id}/${call.attempt}", "${payload.header}", 1)
+		r := sagaOf(t, definition, `{"n":2,"id":"`+tt.id+`","header":"`+tt.header+`","sku":"a","big":1}`)
+		_, o, unsendable := r.Prepared(Defaults{}, Budget{}, noon)
+		said := o.Code == CodeMappingFailed && strings.HasPrefix(o.Message, tt.wrong)
+		if unsendable != (tt.wrong != "") || unsendable && !said {
+			t.Errorf("%.20s, %.20s: %v %+v; want %s", tt.id, tt.header, unsendable, o, tt.wrong)
+		}
+	}
+}
+
 // In a compensation it needs a person, and names the expression.
 func TestACompensationThatCannotBeMappedNeedsAttention(t *testing.T) {
 	r, logs := mappedSaga(t, mappedPayload), []StepLog{}
@@ -168,12 +193,7 @@ steps:
 // played drives a saga and returns the paths that were called; refused answers 409.
 func played(tb testing.TB, definition, payload, refused string) (calls string, r Instance, logs []StepLog) {
 	tb.Helper()
-	def, err := workflow.ParseYAML([]byte(definition), workflow.Limits{})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	owner := int64(1)
-	r = NewInstance(New(Spec{ID: uuid.UUID{1}, Payload: json.RawMessage(payload)}, def, 1, &owner, noon, time.Hour), def)
+	r = sagaOf(tb, definition, payload)
 	for range 20 {
 		var e Event = Turned{}
 		switch task := r.Next(noon); task {
@@ -198,7 +218,7 @@ func played(tb testing.TB, definition, payload, refused string) (calls string, r
 			tb.Fatal(err)
 		}
 		logs = append(logs, c.Logs...)
-		r = Rebuild(c.After.Saga, def, logs) // as if the node were restarted after each commit
+		r = Rebuild(c.After.Saga, r.Def, logs) // as if the node were restarted after each commit
 	}
 	tb.Fatal("it does not end")
 	return calls, r, logs

@@ -109,7 +109,7 @@ var errStanding = errors.New("only a secret can stand here, as ${secrets.NAME}: 
 // expression and no value.
 type Failure struct {
 	Pointer string // where in the call; "" for a text
-	Source  string // the expression
+	Source  string // the expression; "": the whole of it
 	Why     string
 	Missing bool // a path leads to nothing
 }
@@ -118,6 +118,9 @@ func (f *Failure) Error() string {
 	at := ""
 	if f.Pointer != "" {
 		at = f.Pointer + ": "
+	}
+	if f.Source == "" {
+		return at + f.Why
 	}
 	return fmt.Sprintf("%s${%s}: %s", at, f.Source, f.Why)
 }

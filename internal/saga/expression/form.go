@@ -3,6 +3,7 @@ package expression
 import (
 	"encoding/json"
 	"errors"
+	"math"
 
 	"github.com/skald-saga/skald/internal/strictjson"
 )
@@ -78,4 +79,16 @@ func (f *Form) Append(b []byte, e *Evaluation) ([]byte, error) {
 		}
 	}
 	return b, nil
+}
+
+// Most is Most of a template, of the form as it is sent: a byte may take three.
+func (f *Form) Most(value int) int {
+	most := 0
+	for i := range f.fields {
+		most = add(most, len(f.fields[i].name)+len("&=")+mostText(f.fields[i].text.parts, value))
+	}
+	if most > math.MaxInt/3 {
+		return math.MaxInt
+	}
+	return 3 * most
 }

@@ -77,5 +77,8 @@ func TestPathsCopyWhatAModelFinds(t *testing.T) {
 		if err != nil || string(got) != string(want) {
 			t.Fatalf("%s in %s:\n got %s\nwant %s", source, payload, got, want)
 		}
+		if most := tmpl.Most(len(want)); most < len(want) || most > len(want)+2 {
+			t.Fatalf("%s in %s: at most %d bytes; it has %d", source, payload, most, len(want))
+		}
 	})
 }

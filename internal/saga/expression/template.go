@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,6 +149,47 @@ func (t *Template) string(s, at string, p *Place, fail func(string, error)) {
 		t.Computes = true
 	}
 	t.nodes = append(t.nodes, n)
+}
+
+// Most returns how many bytes the template can become if no value that its expressions name is larger than value;
+// math.MaxInt if one of them computes.
+func (t *Template) Most(value int) int {
+	most := 0
+	for i := range t.nodes {
+		n := &t.nodes[i]
+		most = add(most, len(n.literal)+len(`""`))
+		if n.value != nil {
+			most = add(most, n.value.most(value))
+		}
+		most = add(most, mostText(n.text, value))
+	}
+	return most
+}
+
+func mostText(parts []textPart, value int) int {
+	most := 0
+	for i := range parts {
+		most = add(most, len(parts[i].literal))
+		if x := parts[i].expr; x != nil {
+			most = add(most, x.most(value))
+		}
+	}
+	return most
+}
+
+// most returns how many bytes x can become if the value that it names has at most that many.
+func (x *expr) most(value int) int {
+	if x.computed != nil {
+		return math.MaxInt
+	}
+	return value
+}
+
+func add(a, b int) int {
+	if a > math.MaxInt-b {
+		return math.MaxInt
+	}
+	return a + b
 }
 
 var errTooLarge = errors.New("its value would make the whole too large")

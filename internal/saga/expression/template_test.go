@@ -327,6 +327,9 @@ func TestForms(t *testing.T) {
 			tt.wrong != "" && (wrong == nil || !strings.Contains(wrong.Error(), tt.wrong)) {
 			t.Errorf("%s: %s %v, want %s%s", tt.form, got, wrong, tt.want, tt.wrong)
 		}
+		if most := f.Most(len(`"a/b?c=d&e"`)); wrong == nil && (most < len(got) || most > 200) {
+			t.Errorf("%s: at most %d bytes; it has %d", tt.form, most, len(got))
+		}
 	}
 }
 

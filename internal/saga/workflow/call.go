@@ -211,6 +211,14 @@ func (r *reader) where(h *HTTPCall, o map[string]any, at string) {
 	}
 }
 
+// addressMember is the member that says where the request goes.
+func (h *HTTPCall) addressMember() string {
+	if h.Participant != "" {
+		return "path"
+	}
+	return "url"
+}
+
 // mistakeInPath returns what is wrong with the path below a base URL, "" if nothing is. No path may lead out of the
 // base URL, whatever its expressions give.
 func mistakeInPath(s string) string {

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/skald-saga/skald/internal/saga/expression"
@@ -33,6 +34,7 @@ type callPlan struct {
 	form    *expression.Form
 	args    *expression.Template
 	rules   *Rules
+	reads   []string // the steps whose outputs it names
 }
 
 type headerPlan struct {
@@ -42,3 +44,12 @@ type headerPlan struct {
 
 // computed reports whether the request is not the one that is sent without expressions.
 func (p *callPlan) computed() bool { return p.target != nil || p.args != nil }
+
+// pointed puts the member of the request before the pointer of a failure.
+func pointed(err error, member string) error {
+	var f *expression.Failure
+	if errors.As(err, &f) {
+		f.Pointer = member + f.Pointer
+	}
+	return err
+}

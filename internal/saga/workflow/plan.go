@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/skald-saga/skald/internal/fault"
 	"github.com/skald-saga/skald/internal/saga/expression"
 	"github.com/skald-saga/skald/internal/strictjson"
@@ -78,106 +76,6 @@ func (d *Definition) Rules(i int, undo bool) *Rules {
 		return p.rules
 	}
 	return nil
-}
-
-// Request is a request with its expressions evaluated.
-type Request struct {
-	HTTP        *HTTPCall // its method, URL and headers
-	Body        []byte    // nil: what Skald sends when the definition has no body
-	ContentType string    // "": JSON
-}
-
-// ContentForm is the content type of forms.
-const ContentForm = "application/x-www-form-urlencoded"
-
-var errHeaderValue = errors.New("it gives characters that a header cannot have")
-
-// Request evaluates the request of step i. The error is an *expression.Failure.
-func (d *Definition) Request(i int, undo bool, e *expression.Evaluation) (Request, error) {
-	p := d.callPlan(i, undo)
-	by := d.Steps[i].Action.HTTP
-	if undo {
-		by = d.Steps[i].Compensation.HTTP
-	}
-	out := Request{HTTP: by}
-	changed := HTTPCall{Method: by.Method, Headers: by.Headers, Participant: by.Participant}
-	target, err := p.target.Append(nil, e)
-	switch {
-	case err != nil:
-		return out, pointed(err, by.addressMember())
-	case by.Participant != "":
-		changed.Path = string(target)
-	default:
-		changed.URL = string(target)
-	}
-	if len(p.headers) > 0 {
-		changed.Headers = maps.Clone(by.Headers)
-		for _, h := range p.headers {
-			e.Secrets = nil
-			value, err := h.text.Append(nil, e, nil)
-			changed.place(h.name, e.Secrets)
-			if err == nil && !httpguts.ValidHeaderFieldValue(string(value)) {
-				err = &expression.Failure{Source: h.name, Why: errHeaderValue.Error()}
-			}
-			if err != nil {
-				return out, pointed(err, "headers/"+h.name)
-			}
-			changed.Headers[h.name] = string(value)
-		}
-	}
-	out.HTTP, e.Secrets = &changed, nil
-	switch {
-	case p.body != nil:
-		out.Body, err = p.body.Append(make([]byte, 0, 512), e)
-	case p.form != nil:
-		out.ContentType = ContentForm
-		out.Body, err = p.form.Append(make([]byte, 0, 256), e)
-	}
-	changed.place(BodyPlace, e.Secrets)
-	if err != nil && p.form != nil {
-		return out, pointed(err, "form")
-	}
-	return out, pointed(err, "body")
-}
-
-// place notes where secrets belong.
-func (h *HTTPCall) place(at string, secrets []expression.Secret) {
-	if len(secrets) == 0 {
-		return
-	}
-	if h.Secrets == nil {
-		h.Secrets = map[string][]expression.Secret{}
-	}
-	h.Secrets[at] = secrets
-}
-
-// addressMember is the member that says where the request goes.
-func (h *HTTPCall) addressMember() string {
-	if h.Participant != "" {
-		return "path"
-	}
-	return "url"
-}
-
-// pointed puts the member of the request before the pointer of a failure.
-func pointed(err error, member string) error {
-	var f *expression.Failure
-	if errors.As(err, &f) {
-		f.Pointer = member + f.Pointer
-	}
-	return err
-}
-
-// Arguments fills in the arguments of the job of step i; ok is false if they have no
-// expressions but references, which JobArgs fills in. The error is an *expression.Failure.
-func (d *Definition) Arguments(i int, undo bool, e *expression.Evaluation) (args []byte, ok bool, err error) {
-	p := d.callPlan(i, undo)
-	if p == nil || p.args == nil {
-		return nil, false, nil
-	}
-	e.Nulls = true
-	args, err = p.args.Append(nil, e)
-	return args, true, pointed(err, "args")
 }
 
 // Outcome fills in the output declaration; ok is false if it has no expressions but
@@ -263,7 +161,11 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 	}
 	if by.Args != nil {
 		place := c.place(i, site)
-		place.Lenient, place.Usable, place.Secret = true, nil, func(string) error { return errJobSecret }
+		place.Lenient, place.Secret = true, func(string) error { return errJobSecret }
+		place.Usable = func(name string) error {
+			p.reads = append(p.reads, name)
+			return nil
+		}
 		p.args = c.template(by.Args, strings.TrimSuffix(at, "/action")+"/args", place)
 		return p
 	}
@@ -272,6 +174,11 @@ func (c *planner) call(by *Call, i int, site expression.Site, at string) (p call
 	}
 	h, at := by.HTTP, at+"/http"
 	place := c.place(i, site)
+	usable := place.Usable
+	place.Usable = func(name string) error {
+		p.reads = append(p.reads, name)
+		return usable(name)
+	}
 	place.Secret = func(name string) error {
 		if c.secret == nil {
 			return nil
