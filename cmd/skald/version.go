@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/skald-saga/skald/internal/httpapi"
@@ -25,9 +26,12 @@ func (versionCmd) Run() error {
 	return nil
 }
 
-func versionLine() string {
-	v := buildInfo()
-	return strings.Join([]string{"skald", v.Version, v.Commit, v.Go}, " ")
+func versionLine() string { return lineOf(buildInfo()) }
+
+// lineOf is one line; a build without version control, as `go install` makes it, has no commit.
+func lineOf(v httpapi.Version) string {
+	words := []string{"skald", v.Version, v.Commit, v.Go}
+	return strings.Join(slices.DeleteFunc(words, func(s string) bool { return s == "" }), " ")
 }
 
 // buildInfo is what `skald version`, /version, the pages and the User-Agent of calls tell of this program.

@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/skald-saga/skald/internal/httpapi"
 )
 
 func TestAVersionIsThatOfTheFileAndSaysWhetherItIsReleased(t *testing.T) {
@@ -22,6 +24,17 @@ func TestAVersionIsThatOfTheFileAndSaysWhetherItIsReleased(t *testing.T) {
 	} {
 		if got := versionOf("1.2.3", c.released, c.module); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestTheLineOfAVersionHasOneBlankBetweenWords(t *testing.T) {
+	for want, v := range map[string]httpapi.Version{
+		"skald 1.2.3 0123abc go1.30": {Version: "1.2.3", Commit: "0123abc", Go: "go1.30"},
+		"skald 1.2.3 go1.30":         {Version: "1.2.3", Go: "go1.30"},
+	} {
+		if got := lineOf(v); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
