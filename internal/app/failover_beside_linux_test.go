@@ -46,12 +46,20 @@ const foreignWord = "foreignWord-5f1c"
 // exponentially with them.
 const mostUnknown = 10
 
-const besideFlows = `{"name": "late", "timeout_ms": 1500, "steps": [
-	{"name": "a", "timeout_ms": 60000, "action": {"http": {"url": "URL/late"}}, "compensation": {"http": {"url": "URL/undo"}}}]}
-{"name": "halt", "steps": [
-	{"name": "a", "timeout_ms": 600000, "action": {"http": {"url": "URL/first"}}, "compensation": "none"},
-	{"name": "b", "action": {"http": {"url": "URL/second"}}, "compensation": "none"}]}
-{"name": "idle", "steps": [{"name": "a", "action": {"http": {"url": "URL/none"}}, "compensation": "none"}]}`
+var besideFlows = []string{
+	`{"name": "late", "timeout_ms": 1500, "steps": [{
+		"name": "a", "timeout_ms": 60000, "action": {"http": {"url": "URL/late"}},
+		"compensation": {"http": {"url": "URL/undo"}}}]}`,
+	`{"name": "halt", "steps": [
+		{"name": "a", "timeout_ms": 600000, "action": {"http": {"url": "URL/first"}}, "compensation": "none"},
+		{"name": "b", "action": {"http": {"url": "URL/second"}}, "compensation": "none"}]}`,
+	besideFlow("idle"),
+}
+
+func besideFlow(name string) string {
+	return `{"name": "` + name + `", "steps": [{
+		"name": "a", "action": {"http": {"url": "URL/none"}}, "compensation": "none"}]}`
+}
 
 // goBeside begins, and returns once halted sagas are suspended and the other tenant has sagas.
 func goBeside(t *testing.T, nodes []*node) *beside {
@@ -62,15 +70,13 @@ func goBeside(t *testing.T, nodes []*node) *beside {
 	}
 	participant := httptest.NewServer(http.HandlerFunc(b.serve))
 	t.Cleanup(participant.Close)
-	for flow := range strings.SplitSeq(strings.ReplaceAll(besideFlows, "URL", participant.URL), "\n{\"name\"") {
-		if !strings.HasPrefix(flow, "{") {
-			flow = `{"name"` + flow
-		}
-		b.ask(0, "POST", "/workflows", flow, "")
+	register := func(flow, tenant string) {
+		b.ask(0, "POST", "/workflows", strings.ReplaceAll(flow, "URL", participant.URL), tenant)
 	}
-	b.ask(0, "POST", "/workflows", strings.ReplaceAll(
-		`{"name": "`+foreignWord+`", "steps": [{"name": "a", "action": {"http": {"url": "URL/none"}}, "compensation": "none"}]}`,
-		"URL", participant.URL), b.other)
+	for _, flow := range besideFlows {
+		register(flow, "")
+	}
+	register(besideFlow(foreignWord), b.other)
 	for i := range 4 {
 		b.halted = append(b.halted, b.order(i, "halt", ""))
 		b.foreign = append(b.foreign, b.order(i, foreignWord, b.other))
