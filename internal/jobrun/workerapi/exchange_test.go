@@ -35,6 +35,17 @@ func statuses(x client.ExchangedRuns) (out []int) {
 	return out
 }
 
+// holding is a worker that has begun three runs.
+func holding(t *testing.T) (s *workerEdge, worker uuid.UUID, held []client.ClaimedRun) {
+	t.Helper()
+	s = newWorkerEdge(t)
+	worker = s.worker("")
+	for range 3 {
+		s.run(s.job)
+	}
+	return s, worker, s.claim(worker, `{"slots":3,"start":true}`)
+}
+
 func TestAReportIsAnsweredWithTheNextRun(t *testing.T) {
 	t.Parallel()
 	s := newWorkerEdge(t)
@@ -51,12 +62,7 @@ func TestAReportIsAnsweredWithTheNextRun(t *testing.T) {
 
 func TestOneCallReportsRunsAndStartsTheNext(t *testing.T) {
 	t.Parallel()
-	s := newWorkerEdge(t)
-	w := s.worker("")
-	for range 3 {
-		s.run(s.job)
-	}
-	held := s.claim(w, `{"slots":3,"start":true}`)
+	s, w, held := holding(t)
 	next := []uuid.UUID{s.run(s.job), s.run(s.job)}
 	outcomes := []string{
 		item(held[0], `,"result":{"pages":3},"exit_code":0`), `5`, item(held[1], `,"error":{"code":"EXIT_1"},"exit_code":1`),
@@ -104,12 +110,7 @@ func TestOneCallReportsRunsAndStartsTheNext(t *testing.T) {
 // A cancel is acknowledged among other outcomes, by both calls that report many runs.
 func TestACancelIsAcknowledgedInAReport(t *testing.T) {
 	t.Parallel()
-	s := newWorkerEdge(t)
-	w := s.worker("")
-	for range 3 {
-		s.run(s.job)
-	}
-	held := s.claim(w, `{"slots":3,"start":true}`)
+	s, w, held := holding(t)
 	for _, c := range held[:2] {
 		s.exec(`UPDATE jobs.job_runs SET cancel_requested_at = now() WHERE id = $1`, c.RunID)
 	}
