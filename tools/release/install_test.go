@@ -59,7 +59,8 @@ func runDocker(t *testing.T, root, dist string) {
 		"CREATE ROLE docker LOGIN CREATEROLE PASSWORD 'docker'", "-c", "CREATE DATABASE docker OWNER docker")
 	listen := "127.0.0.1:" + freePort(t)
 	docker := func(args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `exec docker "$@"`, "docker"}, args...)...)
+		// Also when the test ends, which ends its context first.
+		cmd := exec.Command("sh", append([]string{"-c", `exec docker "$@"`, "docker"}, args...)...)
 		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -78,6 +79,9 @@ func runDocker(t *testing.T, root, dist string) {
 	}
 	t.Cleanup(func() {
 		out, err := docker("rm", "--force", "--time", "30", "manual")
+		if err != nil {
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
 		_ = cmd.Wait() // it ends with its container
 		if err != nil || t.Failed() {
 			t.Errorf("%v: %s\n%s", err, out, tail(log.String()))
