@@ -32,10 +32,14 @@ type store struct {
 	stalled  []saga.Stalled
 	unread   bool // the first page of them is empty
 	asked    []any
+	searches int
+	search   time.Duration // how long one takes
 }
 
 func (s *store) Neglected(_ context.Context, q saga.NeglectedQuery) (page []saga.Stalled, next saga.Ref, err error) {
 	s.asked = []any{q.Idle, q.Failures, q.Limit > 0}
+	s.searches++
+	time.Sleep(s.search)
 	if s.unread && q.After == (saga.Ref{}) {
 		return nil, saga.Ref{ID: uuid.UUID{1}}, nil // a page of sagas that cannot be read
 	}
@@ -264,4 +268,20 @@ func TestJanitorRaisesAttentionForWhatMakesNoProgress(t *testing.T) {
 			t.Errorf("logged %s", log)
 		}
 	})
+}
+
+// TestALongSearchForStalledSagasIsRare: with a million unfinished sagas it takes seconds. The counts, which are
+// cheap, keep their pace.
+func TestALongSearchForStalledSagasIsRare(t *testing.T) {
+	for search, most := range map[time.Duration]int{0: 300, 100 * time.Millisecond: 300, 4 * time.Second: 45} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &store{search: search}
+			work(t, s, time.Hour, janitor.Config{
+				Commit: func(context.Context, saga.Change) error { return nil }, Now: time.Now,
+			})
+			if s.searches > most || s.searches < most*7/10 || len(s.counted) < 180 {
+				t.Errorf("searches of %s: %d in an hour, want about %d; counted %d times", search, s.searches, most, len(s.counted))
+			}
+		})
+	}
 }

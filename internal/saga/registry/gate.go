@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -191,6 +192,9 @@ func (g Gate) releasedBy(by string, rate float64, now time.Time) Gate {
 	return g.releasing(rate, cmp.Or(by, "a person")+" released it", now)
 }
 
+// ShownRate is Rate to a tenth, as people read it.
+func (g *Gate) ShownRate() float64 { return math.Round(10*g.Rate) / 10 }
+
 // Sentence says in which state the gate of a participant is, since when and why.
 func (g *Gate) Sentence(now time.Time) string {
 	text := fmt.Sprintf("%s since %s", strings.ToLower(string(g.State)), g.Since.UTC().Format(time.RFC3339))
@@ -199,7 +203,7 @@ func (g *Gate) Sentence(now time.Time) string {
 	}
 	switch {
 	case g.State == Releasing:
-		text += fmt.Sprintf("; %g calls per second are let through", g.Rate)
+		text += fmt.Sprintf("; %g calls per second are let through", g.ShownRate())
 	case g.NextCanary != nil && g.NextCanary.After(now):
 		text += "; next canary in " + spelled(g.NextCanary.Sub(now))
 	case g.NextCanary != nil:

@@ -185,7 +185,10 @@ func TestAGateSaysWhy(t *testing.T) {
 	if got := held2.Sentence(after(time.Minute)); got != "held since 2026-05-04T12:00:00Z because ann holds it" {
 		t.Error(got)
 	}
-	if got := release.Sentence(after(0)); !strings.HasSuffix(got, "; 10 calls per second are let through") {
-		t.Error(got)
+	for rate, want := range map[float64]string{10: "10", 309.5868211199999: "309.6", 0.25: "0.3", 1e5: "100000"} {
+		release.Rate = rate
+		if got := release.Sentence(after(0)); !strings.HasSuffix(got, "; "+want+" calls per second are let through") {
+			t.Error(got)
+		}
 	}
 }

@@ -56,7 +56,7 @@ func toAPI(p *registry.Participant) api.Participant {
 		out.MaxInFlight = new(int32(n)) //nolint:gosec // the contract bounds it
 	}
 	if g.State == registry.Releasing {
-		out.RatePerS = &g.Rate
+		out.RatePerS = new(g.ShownRate())
 	}
 	return out
 }
