@@ -309,7 +309,7 @@ func (b *beside) judge() {
 	for i, id := range b.late {
 		patience.Until(b.t, "the deadline of "+id+" is recorded", func() bool {
 			doc := b.ask(i, "GET", "/sagas/"+id, "", "")
-			return b.t.Failed() || doc["status"] != "STARTED" && doc["status"] != "RUNNING"
+			return b.t.Failed() || doc["timed_out_at"] != nil
 		})
 	}
 	close(b.tooLate)
