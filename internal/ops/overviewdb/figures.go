@@ -149,11 +149,23 @@ var slotTable = postgres.NewTable(
 	postgres.Time("next_due_at", func(s *overview.Slot) *time.Time { return &s.DueAt }),
 )
 
-// nextSlots: $1 is the tenant. Paused definitions have no slots.
+// nextSlots: $1 is the tenant. Paused definitions have no slots. The runs of the next minute exist already, and the
+// definition's next slot is the one after them.
 var nextSlots = `
-SELECT ` + slotTable.Selected("d") + ` FROM jobs.job_definitions d
- WHERE d.tenant_id = $1 AND d.next_due_at IS NOT NULL AND d.enabled AND d.paused_at IS NULL AND d.deleted_at IS NULL
- ORDER BY d.next_due_at, d.name LIMIT 5`
+SELECT ` + slotTable.Selected("n") + ` FROM (
+	SELECT s.name, min(s.due) AS next_due_at FROM (
+		(SELECT d.name, d.next_due_at AS due FROM jobs.job_definitions d
+		  WHERE d.tenant_id = $1 AND d.next_due_at IS NOT NULL AND ` + hasSlots + `
+		  ORDER BY d.next_due_at, d.name LIMIT 5)
+		UNION ALL
+		(SELECT d.name, r.scheduled_for FROM jobs.job_runs r JOIN jobs.job_definitions d ON d.id = r.definition_id
+		  WHERE r.tenant_id = $1 AND r.phase = 'PENDING' AND r.trigger = 'TIME'
+		    AND r.scheduled_for > statement_timestamp() AND ` + hasSlots + `
+		  ORDER BY r.scheduled_for LIMIT 100)) AS s
+	 GROUP BY s.name) AS n
+ ORDER BY n.next_due_at, n.name LIMIT 5`
+
+const hasSlots = `d.enabled AND d.paused_at IS NULL AND d.deleted_at IS NULL`
 
 var nodeTable = postgres.NewTable(
 	postgres.Text("node_name", func(n *overview.Node) *string { return &n.Name }),

@@ -119,6 +119,10 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		t.Errorf("after running: %s", to)
 	}
 	reads(t, s, "/ui/jobs/nightly-report", "manual", "pending")
+	cancel := reads(t, s, to+"/actions/cancel", `value="act">Cancel the run</button>`, "The state changes from")
+	if strings.Contains(cancel, "<code>preview</code>") {
+		t.Errorf("the reason of the dry run is shown\n%s", cancel)
+	}
 
 	fill := "/ui/jobs/nightly-report/actions/backfill"
 	slots := []string{"from", "2026-11-01T12:00:00Z", "to", "2026-11-04T12:00:00Z", "reason", hostile}

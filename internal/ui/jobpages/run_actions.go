@@ -39,7 +39,8 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 	},
 	client.JobRunVerbRerun: {
 		label: "Rerun",
-		means: "Creates a new run from the current definition, linked to this one, with its own failure budget.",
+		means: "Creates a new run from the current definition, linked to this one, with its own failure budget. It is due " +
+			"now, whenever this one was: a job that needs a date takes it from its arguments.",
 		fields: []web.Field{
 			{Name: "args", Label: "Arguments (empty: the same as before)", Kind: "json"},
 			{Name: "overlap", Kind: "check", Label: "Start it even if another run has not ended"},
@@ -83,8 +84,11 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 		},
 		Done: func([]byte) string { return path },
 	}
-	if verb == client.JobRunVerbRerun {
+	switch verb {
+	case client.JobRunVerbRerun:
 		a.Done = runAnswered
+	case client.JobRunVerbCancel:
+		a.Label = "Cancel the run" // beside Back, the word alone could mean the form
 	}
 	return a, nil
 }

@@ -20,7 +20,8 @@ var heldBy = map[client.DeadLetterHold]string{
 
 // endings describe how a letter ended.
 var endings = map[client.DeadLetterResolution]string{
-	client.DeadLetterResolutionREDRIVEN:  "Its target accepted it. Processing has not been confirmed.",
+	client.DeadLetterResolutionREDRIVEN: "Its target accepted it, so nothing more is needed. Whether it was processed is known once " +
+		"its consumer, or a person, reports the outcome.",
 	client.DeadLetterResolutionCONFIRMED: "Its consumer has confirmed that it was processed.",
 	client.DeadLetterResolutionBOUNCED:   "It was sent, and came back as another letter.",
 	client.DeadLetterResolutionMANUAL:    "It was resolved by an operator: it was handled elsewhere.",

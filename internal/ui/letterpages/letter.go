@@ -15,6 +15,7 @@ import (
 type letterPage struct {
 	Letter    *client.DeadLetter
 	Explained []template.HTML
+	Retryable bool
 	Accepted  string // the action that was just accepted
 	Saga      *client.SagaExplanation
 	Rail      []railStep
@@ -69,7 +70,7 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 	d := letterPage{
 		Letter: l, Explained: explained(l, v.Now), Target: destination(l), Now: v.Now, JSON: res.Body,
 		Tab: strings.ToLower(q.Get("tab")), Areas: areas("Letters"), Actions: p.letterButtons(v, l),
-		Accepted: accepted[q.Get("accepted")],
+		Accepted: accepted[q.Get("accepted")], Retryable: allows(l, client.DeadLetterVerbRetry),
 	}
 	if !slices.ContainsFunc(letterTabs, func(t string) bool { return strings.EqualFold(t, d.Tab) }) {
 		d.Tab = "content"

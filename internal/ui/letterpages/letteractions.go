@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,7 +103,8 @@ var accepted = map[string]string{
 	"restore": "Accepted. It is no longer in the archive.",
 }
 
-// letterButtons returns the actions that the API allows for a letter, irreversible ones last.
+// letterButtons returns the actions that the API allows for a letter, irreversible ones last. First is what helps: an
+// edit where the same content is unlikely to succeed.
 func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
@@ -120,7 +122,9 @@ func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.But
 		if verb == client.DeadLetterVerbRetry && editable(l) {
 			b := v.Button("Edit and retry", path+"edit", "dlq:write", "Change what is sent; the original stays.", web.Changes)
 			b.Page = true
-			all = append(all, b)
+			if all = append(all, b); l.ErrorClass == client.DeadLetterErrorClassPERMANENT { // the first one stands out
+				slices.Reverse(all)
+			}
 		}
 	}
 	return all

@@ -178,6 +178,26 @@ func TestGroupsAndLettersAreFoundAndAnswered(t *testing.T) {
 	}
 }
 
+// TestWhatHelpsALetterStandsOut: the first button is drawn as the one to press.
+func TestWhatHelpsALetterStandsOut(t *testing.T) {
+	s := start(t)
+	const bad, good = "unlikely to succeed", "A retry may succeed"
+	for _, tt := range []struct{ class, says, first string }{
+		{"PERMANENT", bad, "Edit and retry"}, {"TRANSIENT", good, "Retry"},
+	} {
+		letter := "/ui/dlq/letters/" + s.push(t, map[string]any{"error_class": tt.class})
+		is := s.page(t, letter, tt.says)
+		_, text, found := strings.Cut(is, `class="button first"`)
+		if _, text, _ = strings.Cut(text, ">"); !found || !strings.HasPrefix(text, tt.first+"…") {
+			t.Errorf("the first action on a letter that is %s is not %q", tt.class, tt.first)
+		}
+		s.act(t, letter+"/actions/resolve", "reason", "by hand")
+		if page := s.page(t, letter); strings.Contains(page, good) || strings.Contains(page, bad) {
+			t.Errorf("a resolved letter says whether a retry would succeed")
+		}
+	}
+}
+
 // TestALetterIsEditedAndRetried covers journey 4: the digits of 64-bit numbers arrive at the target, and the original
 // stays.
 func TestALetterIsEditedAndRetried(t *testing.T) {

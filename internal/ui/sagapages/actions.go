@@ -112,6 +112,8 @@ func (p *pages) action(v *web.Visit) (*web.Action, error) {
 		}
 	}
 	switch {
+	case name == client.SagaActionCancel:
+		a.Label = "Cancel the saga" // beside Back, the word alone could mean the form
 	case name == client.SagaActionRetry:
 		if err := p.retry(v, a, s, e); err != nil {
 			return nil, err

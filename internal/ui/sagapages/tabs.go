@@ -164,7 +164,7 @@ func (p *pages) previews(v *web.Visit, s *client.Saga, e *client.SagaExplanation
 }
 
 func (p *pages) dryRun(v *web.Visit, s *client.Saga, b possible, c *previewColumn) error {
-	body := map[string]any{"reason": "preview"}
+	body := map[string]any{"reason": web.PreviewReason}
 	if b.name == client.SagaActionExtendDeadline {
 		body["timeout_ms"] = (15 * time.Minute).Milliseconds()
 	}

@@ -96,6 +96,9 @@ type Action struct {
 	Extra any
 }
 
+// PreviewReason is the reason of a dry run that needs one before a person has written it: it is not shown.
+const PreviewReason = "preview"
+
 // Field is an input of an action's form, beside the reason.
 type Field struct {
 	// Name of the member of the body, "a.b" for one within another.
@@ -280,7 +283,7 @@ func (a *Action) request(v *Visit, form Form, key, etag string, dry bool) (statu
 			body["dry_run"] = true
 		}
 		if body["reason"] == nil && !a.NoReason && a.Class != Safe {
-			body["reason"] = "preview" // required, but not recorded
+			body["reason"] = PreviewReason // required, but not recorded
 		}
 	}
 	raw, err := json.Marshal(body)

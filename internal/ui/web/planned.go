@@ -28,7 +28,7 @@ var plannedWords = map[string]string{
 	"next_run_at":         "the next attempt",
 	"attention_reason":    "what needs attention",
 	"order":               "the decision about the current step",
-	"cancel_requested_at": "the time when the worker was asked to stop",
+	"cancel_requested_at": "the time when the worker is asked to stop",
 	"place":               "the place",
 	"content":             "the content",
 	"revision":            "the revision that is sent",
@@ -73,7 +73,9 @@ var plannedStates = map[string]map[string]string{
 // they are about has their names and units.
 func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
-		all = append(all, plannedSentence(&changes[i], fields))
+		if to := changes[i].To; to == nil || *to != PreviewReason {
+			all = append(all, plannedSentence(&changes[i], fields))
+		}
 	}
 	return all
 }
