@@ -1,7 +1,7 @@
 // Package jobpages has the pages of jobs: definitions, the calendar, runs with their logs, workers.
 //
 // Files, each on top of those before it: runrow, words, bars, definitions, definition,
-// definition_form, definition_actions, runs, bulks, gantt, named, run_actions, workers, queue,
+// definition_form, definition_actions, runs, bulks, gantt, run_actions, workers, queue,
 // backfills, calendar, events, pages, run, selected, takers, worker_actions.
 package jobpages
 

@@ -17,7 +17,7 @@ type runPage struct {
 	Badge    web.Badge
 	Took     string
 	Explain  *client.JobRunExplanation
-	Summary  []part // of Explain
+	Summary  string // of Explain
 	Actions  []web.Button
 	Tabs     []web.Tab
 	Tab      string
@@ -38,7 +38,7 @@ type decision struct {
 	client.JobEvent
 	From, To  *web.Badge
 	Token     string // the fence of its attempt; empty: it has none
-	Why       []part
+	Why       string
 	Who       string // the person or program that requested it; empty: a worker or the scheduler
 	WhoseName *string
 }
@@ -138,11 +138,11 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 			tokens[a.Attempt] = *a.FencingToken
 		}
 	}
-	d.Summary = named(web.Prose(d.Explain.Summary))
+	d.Summary = web.Prose(d.Explain.Summary)
 	for _, e := range d.Explain.Decisions {
 		row := decision{JobEvent: e}
 		if e.Reason != nil {
-			row.Why = named(*e.Reason)
+			row.Why = *e.Reason
 		}
 		if e.Attempt != nil {
 			row.Token = tokens[*e.Attempt]

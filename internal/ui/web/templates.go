@@ -105,7 +105,7 @@ func (k *Kit) functions() template.FuncMap {
 		"json":   Tree, "value": Value, "badge": BadgeOf, "sagabadge": SagaBadge,
 		"bulkbadge": BulkBadge, "fillbadge": BackfillBadge,
 		"short": Short, "clip": Clip, "clipped": Clipped,
-		"words": Words, "prose": Prose, "capital": Capital,
+		"words": Words, "prose": Prose, "capital": Capital, "named": Named,
 		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") },
 		"clock":     func(t time.Time) string { return t.UTC().Format("15:04:05") },
 		"day":       func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },

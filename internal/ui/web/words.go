@@ -67,6 +67,28 @@ func Capital(s string) string {
 
 var timeInText = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 
+// Part is a part of a text: words, or a thing that it names, with the path of its page below the base.
+type Part struct{ Text, Kind, ID, Path string }
+
+var namesThing = regexp.MustCompile(
+	`\b(run|saga|redrive|letter|worker) ([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b`)
+
+var pagesOfThings = map[string]string{
+	"run": "/ui/runs/", "saga": "/ui/sagas/", "redrive": "/ui/redrives/", "letter": "/ui/dlq/letters/",
+	"worker": "/ui/workers/",
+}
+
+// Named returns a text of the API in parts, so that the things in it can be links.
+func Named(text string) (parts []Part) {
+	at := 0
+	for _, m := range namesThing.FindAllStringSubmatchIndex(text, -1) {
+		kind, id := text[m[2]:m[3]], text[m[4]:m[5]]
+		parts = append(parts, Part{Text: text[at:m[0]]}, Part{Kind: kind, ID: id, Path: pagesOfThings[kind] + id})
+		at = m[1]
+	}
+	return append(parts, Part{Text: text[at:]})
+}
+
 // Duration shows d in at most two units.
 func Duration(d time.Duration) string {
 	switch {

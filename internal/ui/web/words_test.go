@@ -1,6 +1,7 @@
 package web
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -13,6 +14,23 @@ func TestTextsOfTheAPIAreSentences(t *testing.T) {
 	} {
 		if got := Prose(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestTextsOfTheAPINameThings(t *testing.T) {
+	const id = "01a21e29-3c68-7b2a-9d1e-0123456789ab"
+	for text, want := range map[string][]Part{
+		"":              {{}},
+		"nothing named": {{Text: "nothing named"}},
+		"run " + id + " is active": {
+			{Text: ""}, {Kind: "run", ID: id, Path: "/ui/runs/" + id}, {Text: " is active"},
+		},
+		"by redrive " + id:           {{Text: "by "}, {Kind: "redrive", ID: id, Path: "/ui/redrives/" + id}, {Text: ""}},
+		"the letter " + id + "0 <b>": {{Text: "the letter " + id + "0 <b>"}},
+	} {
+		if got := Named(text); !slices.Equal(got, want) {
+			t.Errorf("%q: %+v, want %+v", text, got, want)
 		}
 	}
 }
