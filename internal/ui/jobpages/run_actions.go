@@ -86,7 +86,7 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 	}
 	switch verb {
 	case client.JobRunVerbRerun:
-		a.Done = runAnswered
+		a.Done, a.Fields[0].Hint = runAnswered, string(r.Args)
 	case client.JobRunVerbCancel:
 		a.Label = "Cancel the run" // beside Back, the word alone could mean the form
 	}

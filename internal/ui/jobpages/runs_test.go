@@ -97,6 +97,7 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 		"<td><code>"+token+"</code></td>", "/logs?format=text&amp;attempt=1")
 	blocked(t, s)
 	reads(t, s, "/ui/runs/"+id+"?tab=json", "DISK_FULL")
+	reads(t, s, "/ui/runs/"+id+"/actions/rerun", `placeholder="{&#34;text&#34;:`, "It is due now")
 	again := posts(t, s, "/ui/runs/"+id+"/actions/rerun", "reason", "there is room now")
 	reads(t, s, again+"?tab=retries", id)
 

@@ -224,8 +224,9 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	form.Set("payload_json", `{"id": 9007199254740993, "customer": `)
 	form.Set("reason", "wrong customer")
 	form.Set("do", "preview")
-	if _, page, _ := s.Post(t, edit, form); !strings.Contains(page, "not valid JSON") {
-		t.Errorf("what is not JSON is accepted:\n%s", page)
+	// Above the form, and at the field.
+	if _, page, _ := s.Post(t, edit, form); strings.Count(page, "This is not valid JSON") != 2 {
+		t.Errorf("what is not JSON is accepted, or told more than twice:\n%s", page)
 	}
 	form.Set("payload_json", `{"id": 9007199254740995, "customer": "c-18", "text": "`+hostile+`"}`)
 	form.Set("without_trace", "true")
