@@ -35,6 +35,7 @@ type gateView struct {
 	at          time.Time // of the change
 	since       time.Time // when it came into its state
 	rate        float64
+	waits       int // how many sagas wait there
 }
 
 // speeds are times that something took.
@@ -152,12 +153,13 @@ type rise struct {
 	took     time.Duration
 	due, got float64
 	in       time.Duration // since the beginning of the release
-	last     bool          // what waited may have come to its end at any time
+	dry      bool          // what waited may have come to its end in it, or before
+	last     bool
 	until    time.Time
 }
 
 func (r *outageRecord) rises(s *stay) (all []rise) {
-	due := 0.0
+	due, dry := 0.0, false
 	for i := range s.levels {
 		from, to := s.levels[i].at, s.to
 		if i == 0 {
@@ -167,9 +169,10 @@ func (r *outageRecord) rises(s *stay) (all []rise) {
 			to = s.levels[i+1].at
 		}
 		rate := s.levels[i].rate
+		dry = dry || i+1 == len(s.levels) || float64(s.levels[i+1].waits) < rate
 		due += rate * to.Sub(from).Seconds()
 		all = append(all, rise{rate: rate, took: to.Sub(from), due: due, got: float64(r.received(s.participant, s.from, to)),
-			in: to.Sub(s.from), last: i+1 == len(s.levels), until: to})
+			in: to.Sub(s.from), dry: dry, last: i+1 == len(s.levels), until: to})
 	}
 	return all
 }
@@ -193,7 +196,7 @@ func (r *outageRecord) judgeRelease(s *stay, add func(rule, format string, args 
 		}
 		// Sagas that were let through may come to their turn a little later, and much later if the machine
 		// cannot even keep the pace of the orders: then how far they are off the ramp is only shown.
-		if step.last || !r.keepsPace() {
+		if step.dry || !r.keepsPace() {
 			continue
 		}
 		got := float64(r.received(s.participant, s.from, step.until.Add(clumsy)))
@@ -322,7 +325,7 @@ func (r *outageRecord) summary() string {
 			case s.state == "RELEASING":
 				releases, steps = releases+1, max(steps, len(s.levels))
 				for _, step := range r.rises(s) {
-					if !step.last && step.due >= 100 {
+					if !step.dry && step.due >= 100 {
 						off = append(off, fmt.Sprintf("%+.0f %%", 100*(step.got/step.due-1)))
 					}
 				}

@@ -43,7 +43,8 @@ func soundOutage() *outageRecord {
 	call(theDead, 82, false)
 	for i := range 5 {
 		s, rate := 82.5+float64(i), 20*math.Pow(1.5, float64(i))
-		r.gates = append(r.gates, gateView{participant: theDead, state: "RELEASING", at: at(s), since: at(82.5), rate: rate})
+		r.gates = append(r.gates, gateView{participant: theDead, state: "RELEASING", at: at(s), since: at(82.5), rate: rate,
+			waits: 1000})
 		for k := range int(rate) {
 			call(theDead, s+float64(k)/rate, false)
 		}
@@ -118,6 +119,12 @@ func TestTheJudgeOfOutages(t *testing.T) {
 			less(r, 82.5, 88)
 			for i := range r.before.sagas {
 				r.before.sagas[i] = time.Second
+			}
+		}},
+		{"calls are fewer because none is left", "", func(r *outageRecord) {
+			less(r, 82.5, 88)
+			for i := range r.gates {
+				r.gates[i].waits = 0
 			}
 		}},
 		{"it begins faster than it is set", "ramp", func(r *outageRecord) { gate(r, "RELEASING").rate = 30 }},

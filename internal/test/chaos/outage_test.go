@@ -218,14 +218,17 @@ func (o *outage) watch(ctx context.Context) {
 	epochs := map[string]int64{}
 	for pause(ctx, slack/2) {
 		rows, err := o.db.sql().QueryContext(ctx, `
-			SELECT name, epoch, state, since, rate, coalesce(grown_at, since) FROM saga.participants`)
+			SELECT name, epoch, state, since, rate, coalesce(grown_at, since),
+			       (SELECT count(*) FROM saga.parked w WHERE w.participant = name AND w.granted_at IS NULL)
+			  FROM saga.participants`)
 		if err != nil {
 			continue
 		}
 		for rows.Next() {
 			var g gateView
 			var epoch int64
-			if rows.Scan(&g.participant, &epoch, &g.state, &g.since, &g.rate, &g.at) == nil && epochs[g.participant] != epoch {
+			err := rows.Scan(&g.participant, &epoch, &g.state, &g.since, &g.rate, &g.at, &g.waits)
+			if err == nil && epochs[g.participant] != epoch {
 				epochs[g.participant] = epoch
 				o.watched = append(o.watched, g)
 			}
