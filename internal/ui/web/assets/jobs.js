@@ -201,7 +201,10 @@ function follow(section) {
   }
 
   function draws() {
-    if (!drawing) { drawing = true; requestAnimationFrame(show); }
+    if (drawing) return;
+    drawing = true;
+    if (document.hidden) setTimeout(show); // a page that is not shown gets no frames
+    else requestAnimationFrame(show);
   }
 
   // show brings the page up to date with what has come.
