@@ -41,17 +41,19 @@ func (r *Instance) Unsendable(b Budget, now time.Time) (o Outcome, unsendable bo
 	if b.Request <= 0 {
 		return o, false
 	}
-	size := r.bodySize(k, action, r.outputsSize(), b.Request)
-	return tooLarge(max(size, r.undoSize(b)), b, now)
+	outputs := r.outputsSize()
+	size := r.bodySize(k, action, outputs, b.Request)
+	return tooLarge(max(size, r.undoSize(outputs, b)), b, now)
 }
 
-// undoSize returns the size of the body of the compensation of the step whose action is sent, 0 if it has none.
-func (r *Instance) undoSize(b Budget) int {
+// undoSize returns the size of the body of the compensation of the step whose action is sent, given outputsSize; 0 if
+// it has none or there is no limit.
+func (r *Instance) undoSize(outputs int, b Budget) int {
 	k := r.CurrentStep
 	if b.Request <= 0 || r.State == Compensating || r.Def.Steps[k].Compensation.None() {
 		return 0
 	}
-	return r.bodySize(k, Compensate, r.outputsSize(), b.Request)
+	return r.bodySize(k, Compensate, outputs, b.Request)
 }
 
 func tooLarge(size int, b Budget, now time.Time) (o Outcome, unsendable bool) {
@@ -84,7 +86,7 @@ func (r *Instance) computed(d Defaults, b Budget, now time.Time) (c Call, o Outc
 	if err != nil {
 		return c, unmapped(err, now), true
 	}
-	o, unsendable = tooLarge(max(len(c.Body), r.undoSize(b)), b, now)
+	o, unsendable = tooLarge(max(len(c.Body), r.undoSize(r.outputsSize(), b)), b, now)
 	return c, o, unsendable
 }
 
@@ -164,11 +166,12 @@ func (r *Instance) bodySize(k int, a Action, outputs int, limit int64) int {
 	if a == Compensate {
 		by = &step.Compensation.Call
 	}
-	if most, ok := r.Def.MostBytes(k, a == Compensate, max(r.held(), smallValue)); ok {
-		if int64(most) <= limit {
+	if undo := a == Compensate; r.Def.Computed(k, undo) { // held takes time for each step
+		if most, ok := r.Def.MostBytes(k, undo, max(r.held(), smallValue)); ok && int64(most) <= limit {
 			return most
+		} else if ok {
+			return r.filledSize(k, a)
 		}
-		return r.filledSize(k, a)
 	}
 	input := len(orNull(r.input(k)))
 	if by.Args != nil {
