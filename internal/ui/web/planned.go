@@ -73,9 +73,11 @@ var plannedStates = map[string]map[string]string{
 // they are about has their names and units.
 func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
-		if to := changes[i].To; to == nil || *to != PreviewReason {
-			all = append(all, plannedSentence(&changes[i], fields))
+		c := &changes[i]
+		if strings.HasSuffix(c.Member, "reason") && c.To != nil && *c.To == PreviewReason {
+			continue
 		}
+		all = append(all, plannedSentence(c, fields))
 	}
 	return all
 }

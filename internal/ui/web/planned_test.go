@@ -1,6 +1,8 @@
 package web
 
 import (
+	"html/template"
+	"slices"
 	"testing"
 
 	"github.com/skald-saga/skald/api/client"
@@ -9,8 +11,13 @@ import (
 func TestAPlanDoesNotShowTheReasonOfItsDryRun(t *testing.T) {
 	changes := []client.PlannedChange{
 		{Member: "state", From: new("RUNNING"), To: new("CANCELED")}, {Member: "cancel_reason", To: new(PreviewReason)},
+		{Member: "queue", From: new("default"), To: new("preview")},
 	}
-	if got := Planned(changes); len(got) != 1 || got[0] != "The state changes from <code>running</code> to <code>canceled</code>." {
-		t.Errorf("%q", got)
+	want := []template.HTML{
+		"The state changes from <code>running</code> to <code>canceled</code>.",
+		"Queue changes from <code>default</code> to <code>preview</code>.",
+	}
+	if got := Planned(changes); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
