@@ -18,7 +18,7 @@ var largeCompensations = map[string]string{
 	"job, plain":  `job: undo, args: {a: "${VALUE}", b: ["${VALUE}", "${VALUE}"]}`,
 }
 
-const twoSteps = `
+const threeSteps = `
 name: order
 steps:
 - name: reserve
@@ -49,7 +49,7 @@ func TestNoStepIsSentWhoseComputedCompensationCouldNotBe(t *testing.T) {
 				fits, not = 1200+900, 1200 // the payload is in it twice
 			}
 			what := name + ", action " + action
-			early := fmt.Sprintf(twoSteps, action, in(undo, "payload.p"), "")
+			early := fmt.Sprintf(threeSteps, action, strings.ReplaceAll(undo, "VALUE", "payload.p"), "")
 			for limit, want := range map[int64]bool{fits: false, not: true} {
 				r := sagaOf(t, early, payload)
 				o, unsendable := r.Unsendable(Budget{Request: limit}, noon)
@@ -64,7 +64,7 @@ func TestNoStepIsSentWhoseComputedCompensationCouldNotBe(t *testing.T) {
 				}
 			}
 			output := json.RawMessage(fmt.Sprintf(`{"p":"%s"}`, strings.Repeat("x", 900)))
-			own := fmt.Sprintf(twoSteps, action, in(undo, "output.p"), "")
+			own := fmt.Sprintf(threeSteps, action, strings.ReplaceAll(undo, "VALUE", "output.p"), "")
 			if name == "" {
 				fits, not = 2400, 1200 // the output is in it twice
 			}
@@ -84,7 +84,8 @@ func TestNoStepIsSentWhoseComputedCompensationCouldNotBe(t *testing.T) {
 // A later output that the compensation of an earlier step names counts as well.
 func TestAnOutputIsDroppedThatAnEarlierComputedCompensationCouldNotCarry(t *testing.T) {
 	for name, undo := range largeCompensations {
-		definition := fmt.Sprintf(twoSteps, "reserve", in(undo, "steps.charge.p"), "/${payload.id}")
+		undo = strings.ReplaceAll(undo, "VALUE", "steps.charge.p")
+		definition := fmt.Sprintf(threeSteps, "reserve", undo, "/${payload.id}")
 		output := json.RawMessage(fmt.Sprintf(`{"p":"%s"}`, strings.Repeat("x", 900)))
 		for limit, want := range map[int64]State{3200: Running, 2400: Compensating} {
 			r, _ := budgeted(t, Budget{Request: limit}, sagaOf(t, definition, `{"id":"1"}`), doneWith(nil), doneWith(output))
@@ -94,5 +95,3 @@ func TestAnOutputIsDroppedThatAnEarlierComputedCompensationCouldNotCarry(t *test
 		}
 	}
 }
-
-func in(template, value string) string { return strings.ReplaceAll(template, "VALUE", value) }

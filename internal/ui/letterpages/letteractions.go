@@ -122,9 +122,11 @@ func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.But
 		if verb == client.DeadLetterVerbRetry && editable(l) {
 			b := v.Button("Edit and retry", path+"edit", "dlq:write", "Change what is sent; the original stays.", web.Changes)
 			b.Page = true
-			if all = append(all, b); l.ErrorClass == client.DeadLetterErrorClassPERMANENT { // the first one stands out
-				slices.Reverse(all)
+			at := len(all)
+			if l.ErrorClass == client.DeadLetterErrorClassPERMANENT {
+				at = 0 // the first one stands out
 			}
+			all = slices.Insert(all, at, b)
 		}
 	}
 	return all
