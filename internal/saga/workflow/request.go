@@ -26,7 +26,7 @@ const ContentForm = "application/x-www-form-urlencoded"
 const maxPart = 8192
 
 func tooLong(value []byte) error {
-	why := fmt.Sprintf("it becomes %d bytes long and can have %d: send what is long in the body", len(value), maxPart)
+	why := fmt.Sprintf("it is %d bytes long, and %d are allowed: send long values in the body", len(value), maxPart)
 	return &expression.Failure{Why: why}
 }
 
