@@ -117,20 +117,20 @@ schemathesis: postgres programs build ## send requests made from the contract to
 	@sh scripts/schemathesis.sh $(SCHEMATHESIS_ARGS)
 
 chaos: postgres ## kill two nodes two hundred times under load, then check every ledger and letter (about twenty minutes)
-	TEST_CHAOS=long $(GO) test -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
+	TEST_CHAOS=long $(GO) test -count=1 -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
 
 outage: postgres ## let four participants be ill for a minute, each in its way, under 20,000 sagas, kill a node, then check every ledger (five minutes; SAGAS=2000 SECONDS=20)
-	OUTAGE_SAGAS=$(or $(SAGAS),20000) OUTAGE_SECONDS=$(or $(SECONDS),60) $(GO) test -v -timeout 60m -run 'TestAnOutage$$' ./internal/test/chaos
+	OUTAGE_SAGAS=$(or $(SAGAS),20000) OUTAGE_SECONDS=$(or $(SECONDS),60) $(GO) test -count=1 -v -timeout 60m -run 'TestAnOutage$$' ./internal/test/chaos
 
 failover: postgres ## lose a primary in five ways, ten times each, with two nodes and a synchronous standby, then check every ledger (about twenty minutes; ROUNDS=3)
-	FAILOVER_ROUNDS=$(if $(ROUNDS),$(ROUNDS),10) $(GO) test -v -timeout 60m -run AFailoverToTheStandby ./internal/app
+	FAILOVER_ROUNDS=$(if $(ROUNDS),$(ROUNDS),10) $(GO) test -count=1 -v -timeout 60m -run AFailoverToTheStandby ./internal/app
 
 upgrade: postgres ## replace nodes of the previous version by those of this one and back, under load, then check every ledger (about six minutes; ROLLOUTS=2)
 	@previous=$$(GO='$(GO)' sh scripts/previous.sh) && \
-		TEST_PREVIOUS=$$previous TEST_ROLLOUTS=$(ROLLOUTS) $(GO) test -tags upgrade -v -timeout 30m -run AnUpgradeAndTheWayBack ./internal/test/chaos
+		TEST_PREVIOUS=$$previous TEST_ROLLOUTS=$(ROLLOUTS) $(GO) test -count=1 -tags upgrade -v -timeout 30m -run AnUpgradeAndTheWayBack ./internal/test/chaos
 
 chaos-jobs: postgres ## kill and pause workers, leaders and the database under job runs, with wrong clocks, then check every run (about sixteen minutes)
-	TEST_CHAOS=long $(GO) test -v -timeout 40m -run 'JobRunsSurvive|FailpointOfJobRuns' ./internal/test/chaos
+	TEST_CHAOS=long $(GO) test -count=1 -v -timeout 40m -run 'JobRunsSurvive|FailpointOfJobRuns' ./internal/test/chaos
 
 chaos-kafka: postgres ## kill nodes and an Apache Kafka while its topics are deleted and recreated, then check all 10,000 letters (about seven minutes)
 	@GO='$(GO)' sh scripts/kafka.sh chaos
@@ -185,7 +185,7 @@ release: ## build what is published of this commit into dist/: programs, Debian 
 
 test-release: postgres ## build a release twice and compare the bytes, install its packages and start them, and test the chart with Helm (half an hour)
 	@sh scripts/programs.sh debootstrap podman runc skopeo docker-registry kubectl:kubernetes-client
-	cd tools/release && $(GO) test -v -timeout 60m ./...
+	cd tools/release && $(GO) test -count=1 -v -timeout 60m ./...
 	cd tools/helm && $(GO) test ./...
 
 skald-bench: # the benchmark, a module of its own
