@@ -5155,6 +5155,9 @@ type OverviewCounts struct {
 	// RunsLate Runs that should have started a minute ago and have not.
 	RunsLate *OverviewCount `json:"runs_late,omitempty"`
 
+	// RunsSkipped Runs that were skipped in the last 24 hours.
+	RunsSkipped *OverviewCount `json:"runs_skipped,omitempty"`
+
 	// RunsUnclaimable Late runs that no active worker takes.
 	RunsUnclaimable *OverviewCount `json:"runs_unclaimable,omitempty"`
 

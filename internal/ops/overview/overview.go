@@ -75,8 +75,9 @@ type Overview struct {
 	LettersOpen                      Count
 	GroupsNew, GroupsRegressed       Count
 	RedrivesHalted, RedrivesWaiting  Count
-	RunsFailed, RunsLate             Count
-	RunsUnclaimable, Paused          Count
+	RunsFailed, RunsSkipped          Count
+	RunsLate, RunsUnclaimable        Count
+	Paused                           Count
 	WorkersLost                      Count
 	WebhooksDisabled, WebhooksFailed Count
 

@@ -37,6 +37,12 @@ var figures = []figure{
 	{func(o *overview.Overview) *overview.Count { return &o.RedrivesWaiting },
 		`SELECT FROM redrives WHERE state = 'AWAITING_APPROVAL'`},
 	{func(o *overview.Overview) *overview.Count { return &o.RunsFailed }, `SELECT FROM failed`},
+	{func(o *overview.Overview) *overview.Count { return &o.RunsSkipped },
+		`SELECT FROM jobs.job_runs r
+		 WHERE r.tenant_id = @tenant
+		   AND r.phase = 'SKIPPED'
+		   AND r.scheduled_for > statement_timestamp() - interval '48 hours'
+		   AND r.finished_at > statement_timestamp() - interval '24 hours'`},
 	{func(o *overview.Overview) *overview.Count { return &o.RunsLate }, `SELECT FROM waiting`},
 	{func(o *overview.Overview) *overview.Count { return &o.RunsUnclaimable }, `SELECT FROM waiting WHERE NOT takeable`},
 	{func(o *overview.Overview) *overview.Count { return &o.Paused },

@@ -61,8 +61,8 @@ const disagreements = `(async () => {
 	if (path === "/ui/") {
 		const overview = await ask("/overview"), counts = overview?.counts ?? {};
 		for (const [label, name] of [["sagas active", "sagas_active"], ["need attention", "sagas_need_attention"],
-			["dead letters open", "letters_open"], ["runs failed permanently, 24 h", "runs_failed"], ["runs late", "runs_late"],
-			["jobs paused", "definitions_paused"]]) {
+			["dead letters open", "letters_open"], ["runs failed permanently, 24 h", "runs_failed"],
+			["runs skipped, 24 h", "runs_skipped"], ["runs late", "runs_late"], ["jobs paused", "definitions_paused"]]) {
 			const of = counts[name], shown = [...document.querySelectorAll("main .figures div")]
 				.find((d) => text(d.querySelector("dt")) === label);
 			if (shown && of) compare(label, text(shown.querySelector("dd")), count(of.count) + (of.is_capped ? "+" : ""));
