@@ -11,9 +11,10 @@ import (
 
 // outcomes is a drawing of the outcomes of a definition's last runs, the oldest on the left.
 type outcomes struct {
-	Bars  []outcome
-	Width int
-	Words string // the same as text for screen readers
+	Bars   []outcome
+	Width  int
+	Words  string // the same as text for screen readers
+	Others string // how many did not succeed, of each state; empty: all did
 }
 
 // outcome is one run that has ended.
@@ -51,10 +52,14 @@ func newOutcomes(runs []client.JobRunOutcome, base string) (o outcomes) {
 		}
 		o.Bars = append(o.Bars, bar)
 	}
-	var said []string
+	var said, others []string
 	for _, s := range order {
-		said = append(said, fmt.Sprintf("%d %s", counts[s], web.BadgeOf(s).Word))
+		words := fmt.Sprintf("%d %s", counts[s], web.BadgeOf(s).Word)
+		said = append(said, words)
+		if s != client.JobRunStateSUCCEEDED {
+			others = append(others, words)
+		}
 	}
-	o.Width, o.Words = len(runs)*outcomeStep, strings.Join(said, ", ")
+	o.Width, o.Words, o.Others = len(runs)*outcomeStep, strings.Join(said, ", "), strings.Join(others, ", ")
 	return o
 }

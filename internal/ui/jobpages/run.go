@@ -16,6 +16,7 @@ type runPage struct {
 	*client.JobRun
 	Badge    web.Badge
 	Took     string
+	Overlap  string // what its concurrency key means for others
 	Explain  *client.JobRunExplanation
 	Summary  string // of Explain
 	Actions  []web.Button
@@ -72,7 +73,8 @@ func (p *pages) runDetail(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d := &runPage{
-		JobRun: r, JSON: raw, Now: v.Now, Badge: web.BadgeOf(r.State), Took: took(r, v.Now), Error: r.Error,
+		JobRun: r, JSON: raw, Now: v.Now, Badge: web.BadgeOf(r.State), Took: took(r, v.Now),
+		Overlap: overlapShort[r.ConcurrencyPolicy], Error: r.Error,
 		Tab: v.URL.Query().Get("tab"), Actions: p.runButtons(v, r),
 	}
 	if d.Tab == "" {

@@ -17,8 +17,8 @@ type runAction struct {
 	send         web.Operation
 }
 
-// runActions in the order of their buttons.
-var runActions = []client.JobRunVerb{client.JobRunVerbRerun, client.JobRunVerbReassign, client.JobRunVerbCancel}
+// runActions in the order of their buttons: a run that hangs is canceled more often than it is given to another worker.
+var runActions = []client.JobRunVerb{client.JobRunVerbRerun, client.JobRunVerbCancel, client.JobRunVerbReassign}
 
 var runActionsByName = map[client.JobRunVerb]runAction{
 	client.JobRunVerbCancel: {

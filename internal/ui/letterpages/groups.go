@@ -56,10 +56,11 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 		return nil
 	}
 	path := "/ui/dlq/groups/" + g.Fingerprint
-	retry := v.Button("Retry", web.Redrive("retry", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
-		"Retry its pending letters: ten first, the rest if none of those comes back.", web.Changes)
-	retry.Page = true
-	all = append(all, retry)
+	pending := g.Open == nil || *g.Open > 0
+	if pending {
+		all = append(all, redriveButton(v, g, "Retry", "retry", web.Changes,
+			"Retry its pending letters: ten first, the rest if none of those comes back."))
+	}
 	add := func(label, verb, means string) {
 		all = append(all, v.Button(label, path+"/"+verb+from, "dlq:write", means, web.Safe))
 	}
@@ -73,10 +74,20 @@ func (p *pages) groupButtons(v *web.Visit, g *client.DeadLetterGroup, from strin
 		add("Reopen", "reopen", "The cause persists.")
 	}
 	add("Assign", "assign", "Who is investigating, and a note.")
-	discard := v.Button("Discard", web.Redrive("discard", url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write",
-		"Give up its pending letters. They are no longer retried.", web.Dangerous)
-	discard.Page = true
-	return append(all, discard)
+	if pending {
+		all = append(all, redriveButton(v, g, "Discard", "discard", web.Dangerous,
+			"Give up its pending letters. They are no longer retried."))
+	}
+	return all
+}
+
+// redriveButton opens the form of a redrive of a group's letters.
+func redriveButton(
+	v *web.Visit, g *client.DeadLetterGroup, label, action string, class web.Class, means string,
+) web.Button {
+	b := v.Button(label, web.Redrive(action, url.Values{"fingerprint": {g.Fingerprint}}), "dlq:write", means, class)
+	b.Page = true
+	return b
 }
 
 // groupPage is one group with its newest letters.
