@@ -82,6 +82,7 @@ var causes = []wanted{
 	{"webhook_failing", "Deliveries to webhook ", "testWebhook", "failing"},
 	{"participant_held", "Participant card is held: anonymous holds it: maintenance", "releaseParticipant",
 		"Calls are held"},
+	{"queue_held", "Queue upkeep is held", "releaseJobQueue", "the disk is replaced"},
 }
 
 // TestEachCauseIsFound makes each kind of trouble, finds it in the overview with the step that helps, and follows the
@@ -110,6 +111,8 @@ func TestEachCauseIsFound(t *testing.T) {
 		pgtest.Execute(t, db, `UPDATE jobs.workers SET heartbeat_at = now() - interval '1 hour' WHERE id = $1`, worker)
 		pgtest.Execute(t, db, `UPDATE jobs.job_runs SET scheduled_for = now() - interval '5 minutes',
 			available_at = now() - interval '5 minutes' WHERE queue IN ('slow', 'gpu')`)
+		pgtest.Execute(t, db, `UPDATE jobs.job_runs SET state = 'SKIPPED', version = version + 1,
+			finished_at = now() WHERE queue = 'never'`)
 		for _, want := range causes {
 			s.finds(t, want)
 		}
@@ -128,7 +131,8 @@ func (t trouble) glances() {
 	_, figures, _ := strings.Cut(html.UnescapeString(page), `<dl class="figures">`)
 	figures, _, _ = strings.Cut(figures, "</dl>")
 	for label, says := range map[string]string{
-		"runs failed permanently, 24 h": "2 runs", "runs late": "2 runs", "jobs paused": "1 job,",
+		"runs failed permanently, 24 h": "2 runs", "runs skipped, 24 h": "1 run", "runs late": "2 runs",
+		"jobs paused": "1 job,",
 	} {
 		before, _, ok := strings.Cut(figures, `">`+label)
 		_, link, _ := strings.Cut(before[strings.LastIndex(before, "<a "):], `href="`)
@@ -142,7 +146,7 @@ func (t trouble) glances() {
 func (t trouble) flows() {
 	traffic := t.made("GET", "/overview", nil)["traffic"].(object)
 	for name, want := range map[string]object{
-		"sagas": {"count": "2", "ended": "1", "failed": "1"}, "runs": {"count": "3", "failed": "2"}, "letters": {"seconds": "300"},
+		"sagas": {"count": "2", "ended": "1", "failed": "1"}, "runs": {"count": "4", "failed": "2"}, "letters": {"seconds": "300"},
 	} {
 		got := traffic[name].(object)
 		for member, value := range want {
@@ -170,7 +174,7 @@ func (t trouble) flows() {
 			letters)
 	}
 	_, page := t.Get(t, "/ui/")
-	for _, want := range []string{"Traffic now", "2 of 3 failed", "a minute", "Last hour",
+	for _, want := range []string{"Traffic now", "2 of 4 failed", "a minute", "Last hour",
 		`aria-label="By minute, sagas started: 2 in 60 minutes, at most `} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not say %q", want)
@@ -227,10 +231,13 @@ func (t trouble) letters() {
 // jobs have runs that no worker takes, and runs that fail.
 func (t trouble) jobs() {
 	t.change("/settings", `{"values": {"heartbeat_ttl_seconds": 300, "worker_detach_grace_seconds": 3600}, "reason": "test"}`)
-	for name, queue := range map[string]string{"nightly": "default", "slowly": "slow", "render": "gpu"} {
+	for name, queue := range map[string]string{
+		"nightly": "default", "slowly": "slow", "render": "gpu", "clean": "upkeep", "skipped": "never",
+	} {
 		t.made("POST", "/job-definitions", object{"name": name, "type": "manual", "command_name": name, "queue": queue})
 		t.made("POST", "/job-definitions/"+name+"/runs", object{})
 	}
+	t.made("POST", "/job-queues/upkeep/hold", object{"reason": "the disk is replaced"})
 	t.made("POST", "/job-definitions/render/pause", object{"reason": "test"})
 	t.made("POST", "/workers", object{"name": "idle", "queues": []string{"slow"}})
 	for range 2 {
