@@ -32,6 +32,7 @@ import (
 	"github.com/skald-saga/skald/internal/saga/engine"
 	"github.com/skald-saga/skald/internal/saga/gate"
 	"github.com/skald-saga/skald/internal/saga/participant"
+	"github.com/skald-saga/skald/internal/saga/registry"
 	"github.com/skald-saga/skald/internal/saga/sagaapi"
 	"github.com/skald-saga/skald/internal/saga/secrets"
 	"github.com/skald-saga/skald/internal/secret/keeper"
@@ -86,6 +87,7 @@ type node struct {
 	examiner    *certifier.Runner
 	definitions *pinned
 	ends        *waiting.Board
+	takes       *groupcommit.Committer[registry.Grant, bool]    // of grants of gates
 	loads       *groupcommit.Committer[*saga.Ref, *saga.Loaded] // what waiters read, shared between them
 	engine      *engine.Engine
 	notices     *notices

@@ -126,6 +126,7 @@ func (n *node) serve(ctx context.Context, sock *socket, lost <-chan struct{}) er
 	parts.Wait()
 	n.writes.Close()
 	n.loads.Close()
+	n.takes.Close()
 	n.tail.Close()
 	n.calls.Close()
 	if n.letters != nil {

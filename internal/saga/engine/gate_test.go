@@ -233,8 +233,9 @@ func TestAGrantWhoseNodeDiesIsGivenAgain(t *testing.T) {
 		if let != 1 || !stored || err != nil {
 			t.Fatalf("%d were let through, %t, %v", let, stored, err)
 		}
-		if ok, err := w.store.Participants.Take(context.Background(), refOf(id), "card", call); !ok || err != nil {
-			t.Fatalf("%t %v", ok, err) // as the node that died did
+		grants := []registry.Grant{{Of: refOf(id), Participant: "card", Call: call}}
+		if taken, err := w.store.Participants.Take(context.Background(), grants); !taken[0] || err != nil {
+			t.Fatalf("%t %v", taken, err) // as the node that died did
 		}
 		w.until("it waits again", func() bool {
 			wait, err := w.store.Participants.Wait(context.Background(), refOf(id))

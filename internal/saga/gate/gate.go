@@ -18,6 +18,8 @@ import (
 // Config of a Gate. Every field is required unless its comment says otherwise.
 type Config struct {
 	Store registry.Gates
+	// Take is Store.Take for one call, many of them in one commit. Nil: each has its own.
+	Take  func(context.Context, registry.Grant) (bool, error)
 	Known *Known
 	Node  string // its name, unique among live nodes
 	Now   func() time.Time
@@ -56,7 +58,7 @@ type counted struct {
 	stored            time.Time // the bucket of the last sum that was stored
 }
 
-// New returns a gate that lets everything through until its first Round.
+// New returns a gate that lets nothing through until it has read which participants there are.
 func New(cfg Config) *Gate {
 	nothing := func() {}
 	if cfg.Due == nil {
@@ -64,6 +66,12 @@ func New(cfg Config) *Gate {
 	}
 	if cfg.Moved == nil {
 		cfg.Moved = nothing
+	}
+	if cfg.Take == nil {
+		cfg.Take = func(ctx context.Context, g registry.Grant) (bool, error) {
+			taken, err := cfg.Store.Take(ctx, []registry.Grant{g})
+			return err == nil && taken[0], err
+		}
 	}
 	if cfg.Round == nil {
 		cfg.Round = func(map[registry.State]int) {}
@@ -75,6 +83,10 @@ func New(cfg Config) *Gate {
 
 // Enter implements engine.Gate.
 func (g *Gate) Enter(ctx context.Context, c *saga.Call, call saga.CallID, mayHaveGrant bool) engine.Entry {
+	if err := g.cfg.Known.Read(ctx); err != nil {
+		g.unread(ctx, err)
+		return engine.Entry{Busy: every}
+	}
 	_, url := c.By.Endpoint()
 	p := g.cfg.Known.Of(c.Tenant, url)
 	if p == nil {
@@ -84,7 +96,9 @@ func (g *Gate) Enter(ctx context.Context, c *saga.Call, call saga.CallID, mayHav
 	if p.Gate.State != registry.Open {
 		if mayHaveGrant {
 			var err error
-			granted, err = g.cfg.Store.Take(ctx, saga.Ref{Tenant: c.Tenant, ID: c.SagaID}, p.Name, call)
+			granted, err = g.cfg.Take(ctx, registry.Grant{
+				Of: saga.Ref{Tenant: c.Tenant, ID: c.SagaID}, Participant: p.Name, Call: call,
+			})
 			if err != nil && ctx.Err() == nil {
 				g.cfg.Log.WarnContext(ctx, "cannot take the grant of a saga; it waits", slog.Any("error", err))
 			}
@@ -109,6 +123,10 @@ func (g *Gate) Held(tenant uuid.UUID, url string) *registry.Participant {
 
 // Turn asks for a call that no saga makes.
 func (g *Gate) Turn(ctx context.Context, c registry.Caller, url string) registry.Turn {
+	if err := g.cfg.Known.Read(ctx); err != nil {
+		g.unread(ctx, err)
+		return registry.Turn{Busy: every}
+	}
 	p := g.cfg.Known.Of(c.TenantID, url)
 	if p == nil {
 		return registry.Turn{}
@@ -134,6 +152,13 @@ func (g *Gate) Turn(ctx context.Context, c registry.Caller, url string) registry
 		o := h.Outcome()
 		g.ended(p, &o, let)
 	}}
+}
+
+// unread logs that a call waits because this node does not know yet which participants are held.
+func (g *Gate) unread(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		g.cfg.Log.WarnContext(ctx, "cannot read the participants; a call waits", slog.Any("error", err))
+	}
 }
 
 // begin counts a call in flight. If there are as many as this node may have, it returns after how
@@ -270,9 +295,16 @@ func (g *Gate) Round(ctx context.Context) error {
 		}
 		g.nodes.Store(int64(n))
 	}
+	var seen []registry.Seen
+	if due != nil {
+		var err error
+		if seen, err = g.cfg.Store.Look(ctx, due, now); err != nil {
+			return err
+		}
+	}
 	moved, let := false, 0
-	for _, p := range due {
-		changed, n, err := g.decide(ctx, p, now)
+	for i, p := range due {
+		changed, n, err := g.decide(ctx, p, seen[i], now)
 		if err != nil {
 			return err
 		}
@@ -347,11 +379,9 @@ func (g *Gate) called(p *registry.Participant, now time.Time) bool {
 }
 
 // decide decides about one gate.
-func (g *Gate) decide(ctx context.Context, p *registry.Participant, now time.Time) (moved bool, let int, err error) {
-	seen, err := g.cfg.Store.Look(ctx, p, now)
-	if err != nil {
-		return false, 0, err
-	}
+func (g *Gate) decide(
+	ctx context.Context, p *registry.Participant, seen registry.Seen, now time.Time,
+) (moved bool, let int, err error) {
 	d := p.Gate.Decide(&p.Settings.Outage, seen, now)
 	if !d.Changed && d.Grants == 0 {
 		return false, 0, nil

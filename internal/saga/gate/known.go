@@ -15,9 +15,9 @@ import (
 // concurrent use, and reading it neither locks nor allocates.
 type Known struct {
 	rows registry.Rows
-	now  atomic.Pointer[view]
-	turn sync.Mutex    // of Refresh
-	mark registry.Mark // guarded by turn
+	now  atomic.Pointer[view] // nil: not read yet
+	turn sync.Mutex           // of Refresh
+	mark registry.Mark        // guarded by turn
 	wake chan struct{}
 }
 
@@ -42,11 +42,29 @@ type placed struct {
 	of *registry.Participant
 }
 
-// NewKnown returns what is known of the participants in rows: nothing until the first Refresh.
+// NewKnown returns what is known of the participants in rows: nothing until they are read.
 func NewKnown(rows registry.Rows) *Known {
-	k := &Known{rows: rows, wake: make(chan struct{}, 1)}
-	k.now.Store(&view{})
-	return k
+	return &Known{rows: rows, wake: make(chan struct{}, 1)}
+}
+
+// Read reads the participants unless this node has read them before. What may concern a held one waits for it.
+func (k *Known) Read(ctx context.Context) error {
+	if k.now.Load() != nil {
+		return nil
+	}
+	k.turn.Lock()
+	defer k.turn.Unlock()
+	if k.now.Load() != nil { // another call has
+		return nil
+	}
+	return k.refresh(ctx)
+}
+
+func (k *Known) of(tenant uuid.UUID) *participants {
+	if v := k.now.Load(); v != nil {
+		return v.tenants[tenant]
+	}
+	return nil
 }
 
 // Named returns a participant of a tenant by its name, nil if this node knows none. It must not be
@@ -59,7 +77,7 @@ func (k *Known) Named(tenant uuid.UUID, name string) *registry.Participant {
 }
 
 func (k *Known) named(tenant uuid.UUID, name string) *named {
-	if of := k.now.Load().tenants[tenant]; of != nil {
+	if of := k.of(tenant); of != nil {
 		return of.byName[name]
 	}
 	return nil
@@ -68,7 +86,7 @@ func (k *Known) named(tenant uuid.UUID, name string) *named {
 // Of returns the participant of a tenant to which a call of this URL belongs, nil if there is
 // none: of several, the one with the longest path. It must not be changed.
 func (k *Known) Of(tenant uuid.UUID, url string) *registry.Participant {
-	of := k.now.Load().tenants[tenant]
+	of := k.of(tenant)
 	if of == nil {
 		return nil
 	}
@@ -112,9 +130,18 @@ func (k *Known) Address(ctx context.Context, c *saga.Call) (known bool, err erro
 func (k *Known) Refresh(ctx context.Context) error {
 	k.turn.Lock()
 	defer k.turn.Unlock()
+	return k.refresh(ctx)
+}
+
+// refresh is Refresh while k.turn is held.
+func (k *Known) refresh(ctx context.Context) error {
 	all, next, changed, err := k.rows.Changed(ctx, k.mark)
-	if err != nil || !changed {
+	if err != nil {
 		return err
+	}
+	if !changed {
+		k.now.CompareAndSwap(nil, &view{})
+		return nil
 	}
 	k.mark = next
 	k.now.Store(viewOf(all))
@@ -150,7 +177,11 @@ func viewOf(all []registry.Participant) *view {
 
 // Each calls f for every participant that is known.
 func (k *Known) Each(f func(*registry.Participant)) {
-	for _, of := range k.now.Load().tenants {
+	v := k.now.Load()
+	if v == nil {
+		return
+	}
+	for _, of := range v.tenants {
 		for _, p := range of.byName {
 			f(&p.Participant)
 		}

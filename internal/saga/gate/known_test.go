@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -59,6 +60,73 @@ func TestTheLongestPathNamesTheParticipant(t *testing.T) {
 	if k.Of(uuid.Nil, "http://h") != nil || k.Named(tenant, "card") == nil {
 		t.Error("tenants are mixed, or names are not known")
 	}
+}
+
+// A node that has just started knows nothing. It must not call a participant that is held before its first round, and
+// nothing at all while it cannot read which are.
+func TestANodeThatHasReadNothingCallsNothingThatIsHeld(t *testing.T) {
+	rows := stored(t, map[string]string{"card": "http://card", "stock": "http://stock"})
+	held, err := rows.Get(t.Context(), tenant, "card")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rows.Put(t.Context(), held.Hold("ann", "Ann", "", time.Now()), held.Epoch, registry.VerbHeld); err != nil {
+		t.Fatal(err)
+	}
+	broken := &failing{Gates: rows, err: errors.New("no connection")}
+	enter := func(g *gate.Gate, host string) (step, other string) {
+		say := func(park string, busy time.Duration) string {
+			switch {
+			case busy > 0:
+				return "waits"
+			case park != "":
+				return "parks at " + park
+			}
+			return "is called"
+		}
+		c := &saga.Call{Tenant: tenant, By: workflow.Call{HTTP: &workflow.HTTPCall{URL: "http://" + host + "/x"}}}
+		entry := g.Enter(t.Context(), c, saga.CallID{}, true)
+		webhook := registry.Caller{TenantID: tenant, Kind: registry.Webhook, ID: uuid.New()}
+		turn := g.Turn(t.Context(), webhook, "http://"+host+"/x")
+		park := ""
+		if turn.Waits != nil {
+			park = turn.Waits.Name
+		}
+		return say(entry.Park, entry.Busy), say(park, turn.Busy)
+	}
+	node := func() *gate.Gate {
+		return gate.New(gate.Config{
+			Store: rows, Known: gate.NewKnown(broken), Node: "a", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
+	}
+	for _, tt := range []struct {
+		broken      error
+		host, wants string
+	}{
+		{nil, "card", "parks at card"}, {nil, "stock", "is called"}, {nil, "elsewhere", "is called"},
+		{broken.err, "card", "waits"}, {broken.err, "stock", "waits"}, {broken.err, "elsewhere", "waits"},
+	} {
+		broken.err = tt.broken
+		if step, other := enter(node(), tt.host); step != tt.wants || other != tt.wants {
+			t.Errorf("with error %v, a step of %s %s and a webhook %s, want that it %s", tt.broken, tt.host, step,
+				other, tt.wants)
+		}
+	}
+}
+
+// failing are gates whose participants cannot be read while err is set.
+type failing struct {
+	registry.Gates
+	err error
+}
+
+func (f *failing) Changed(
+	ctx context.Context, since registry.Mark,
+) ([]registry.Participant, registry.Mark, bool, error) {
+	if f.err != nil {
+		return nil, since, false, f.err
+	}
+	return f.Gates.Changed(ctx, since)
 }
 
 // A saga that uses no participant with a name pays nothing for those of others.

@@ -87,21 +87,28 @@ func (st *Participants) Count(_ context.Context, _ string, sums []registry.Sum) 
 }
 
 // Look implements registry.Gates.
-func (st *Participants) Look(_ context.Context, p *registry.Participant, now time.Time) (registry.Seen, error) {
+func (st *Participants) Look(_ context.Context, all []*registry.Participant, now time.Time) ([]registry.Seen, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	window, state := p.Since(now)
-	var seen registry.Seen
-	if waiting := st.m.queue(p.TenantID, p.Name); len(waiting) > 0 {
-		seen.Waiting, seen.WaitsSince = true, st.m.parked[waiting[0]].at
+	seen := make([]registry.Seen, len(all))
+	for i, p := range all {
+		seen[i] = st.m.seen(p, now)
 	}
-	for _, c := range st.m.standing(p.TenantID, p.Name) {
-		if at := st.m.standsSince(c); !seen.Waiting || at.Before(seen.WaitsSince) {
+	return seen, nil
+}
+
+func (m *memory) seen(p *registry.Participant, now time.Time) (seen registry.Seen) {
+	window, state := p.Since(now)
+	if waiting := m.queue(p.TenantID, p.Name); len(waiting) > 0 {
+		seen.Waiting, seen.WaitsSince = true, m.parked[waiting[0]].at
+	}
+	for _, c := range m.standing(p.TenantID, p.Name) {
+		if at := m.standsSince(c); !seen.Waiting || at.Before(seen.WaitsSince) {
 			seen.Waiting, seen.WaitsSince = true, at
 		}
 	}
-	for i := range st.m.calls {
-		s := &st.m.calls[i]
+	for i := range m.calls {
+		s := &m.calls[i]
 		if s.TenantID != p.TenantID || s.Participant != p.Name {
 			continue
 		}
@@ -119,7 +126,7 @@ func (st *Participants) Look(_ context.Context, p *registry.Participant, now tim
 			seen.Pause = *s.Pause
 		}
 	}
-	return seen, nil
+	return seen
 }
 
 // Decide implements registry.Gates.
@@ -250,15 +257,18 @@ func (st *Participants) TakeTurn(_ context.Context, participant string, c regist
 }
 
 // Take implements registry.Gates.
-func (st *Participants) Take(_ context.Context, of saga.Ref, participant string, call saga.CallID) (bool, error) {
+func (st *Participants) Take(_ context.Context, grants []registry.Grant) ([]bool, error) {
 	st.m.mu.Lock()
 	defer st.m.mu.Unlock()
-	w, there := st.m.parked[of]
-	if !there || w.granted == nil || w.participant != participant || w.call != call {
-		return false, nil
+	taken := make([]bool, len(grants))
+	for i, g := range grants {
+		w, there := st.m.parked[g.Of]
+		if there && w.granted != nil && w.participant == g.Participant && w.call == g.Call {
+			delete(st.m.parked, g.Of)
+			taken[i] = true
+		}
 	}
-	delete(st.m.parked, of)
-	return true, nil
+	return taken, nil
 }
 
 // Wait implements registry.Gates.

@@ -11,16 +11,18 @@ import (
 
 // Sum is what one node counted of one participant in one second.
 type Sum struct {
-	TenantID    uuid.UUID
-	Participant string
-	Bucket      time.Time // the second, by the database's clock
+	TenantID    uuid.UUID `json:"tenant_id"`
+	Participant string    `json:"participant"`
+	Bucket      time.Time `json:"bucket"` // the second, by the database's clock
 
-	Calls, Failed  int64
-	Let, LetFailed int64
-	LetOKAt        *time.Time
-	Pause          *time.Time
-	Codes          map[string]int64 // of calls that did not succeed
-	Latencies      [Slowest + 1]int64
+	Calls     int64              `json:"calls"`
+	Failed    int64              `json:"failed"`
+	Let       int64              `json:"let"`
+	LetFailed int64              `json:"let_failed"`
+	LetOKAt   *time.Time         `json:"let_ok_at"`
+	Pause     *time.Time         `json:"pause"`
+	Codes     map[string]int64   `json:"codes,omitempty"` // of calls that did not succeed
+	Latencies [Slowest + 1]int64 `json:"latencies"`
 }
 
 // Slowest is the last class of latencies: class i has calls of less than 2^i ms, the last one the rest.

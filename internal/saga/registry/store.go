@@ -48,15 +48,16 @@ type Gates interface {
 	Count(ctx context.Context, node string, sums []Sum) error
 	// Fly records how many calls a node has in flight.
 	Fly(ctx context.Context, node string, flights []Flight) error
-	// Look returns what all nodes have counted of a participant until now, and whether sagas wait for
-	// it.
-	Look(ctx context.Context, p *Participant, now time.Time) (Seen, error)
+	// Look returns what all nodes have counted of each of these participants until now, and whether sagas wait
+	// for it.
+	Look(ctx context.Context, all []*Participant, now time.Time) ([]Seen, error)
 	// Decide stores a decision that was made on p, and lets up to d.Grants of those through that wait for p,
 	// those first that have waited longest. Unless d has changed something, only the latter. stored is
 	// false, and nothing is done, if the gate is no longer at p.Epoch.
 	Decide(ctx context.Context, p *Participant, d Decision, now time.Time) (granted int, stored bool, err error)
-	// Take uses up the grant of a saga's call; false: it has none.
-	Take(ctx context.Context, of saga.Ref, participant string, call saga.CallID) (bool, error)
+	// Take uses up grants of different sagas, and returns for each whether there was one. A grant that another
+	// transaction is withdrawing is none.
+	Take(ctx context.Context, grants []Grant) ([]bool, error)
 	// TakeTurn uses up the grant of a caller that is no saga; false: it has none, and waits from now on.
 	TakeTurn(ctx context.Context, participant string, c Caller) (let bool, err error)
 	// Wait returns at which participant a saga waits, nil: at none.
@@ -70,6 +71,13 @@ type Gates interface {
 	Sweep(ctx context.Context) error
 	// Nodes returns how many nodes there are.
 	Nodes(ctx context.Context) (int, error)
+}
+
+// Grant is what lets a call of a saga through at the gate of a participant.
+type Grant struct {
+	Of          saga.Ref
+	Participant string
+	Call        saga.CallID
 }
 
 // Wait is a saga's place at a gate.

@@ -24,15 +24,16 @@ const stillStands = `CASE w.kind
 	      WHERE h.tenant_id = w.tenant_id AND h.id = w.id AND h.enabled
 	        AND d.status = 'pending' AND d.due_at <= now()) END`
 
-// firstStands is since when something beside sagas waits at the gate of a participant. A webhook stands there for one
-// delivery after the other, and takes a new place for each: it waits since the first of them is due.
+// firstStands is since when something beside sagas waits at the gate of the participant q.name. A webhook stands there
+// for one delivery after the other, and takes a new place for each: it waits since the first of them is due.
 const firstStands = `least((SELECT w.parked_at FROM saga.gate_waits w
-	WHERE w.tenant_id = $1 AND w.participant = $2 AND w.granted_at IS NULL AND w.kind <> 'webhook' AND ` + stillStands + `
+	WHERE w.tenant_id = q.tenant_id AND w.participant = q.name AND w.granted_at IS NULL
+	  AND w.kind <> 'webhook' AND ` + stillStands + `
 	ORDER BY w.parked_at, w.id LIMIT 1),
 	(SELECT min(least(w.parked_at, (SELECT min(d.due_at) FROM saga.webhook_deliveries d
 	          WHERE d.tenant_id = w.tenant_id AND d.webhook_id = w.id AND d.status = 'pending')))
 	   FROM saga.gate_waits w
-	  WHERE w.tenant_id = $1 AND w.participant = $2 AND w.granted_at IS NULL AND w.kind = 'webhook'
+	  WHERE w.tenant_id = q.tenant_id AND w.participant = q.name AND w.granted_at IS NULL AND w.kind = 'webhook'
 	    AND ` + stillStands + `))`
 
 // takeTurn uses up the grant of a caller, or gives it a place in the queue. One that waits there

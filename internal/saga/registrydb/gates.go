@@ -26,10 +26,15 @@ const stillWaits = sagadb.SameCall + ` AND s.lease_owner IS NULL AND s.suspended
 
 const ofItsSaga = `JOIN saga.saga_states s ON s.id = p.saga_id AND s.tenant_id = p.tenant_id`
 
+// countCalls: $1 is a JSON array of sums.
 const countCalls = `
 INSERT INTO saga.participant_calls AS c (tenant_id, participant, bucket, node, calls, failed, let, let_failed,
                                          let_ok_at, pause, codes, latencies)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+SELECT s.tenant_id, s.participant, s.bucket, $2, s.calls, s.failed, s.let, s.let_failed, s.let_ok_at, s.pause,
+       coalesce(s.codes, '{}'), s.latencies
+  FROM jsonb_to_recordset($1::jsonb) AS s (tenant_id uuid, participant text, bucket timestamptz, calls bigint,
+       failed bigint, let bigint, let_failed bigint, let_ok_at timestamptz, pause timestamptz, codes jsonb,
+       latencies bigint[])
 ON CONFLICT (tenant_id, participant, bucket, node) DO UPDATE
    SET calls = c.calls + excluded.calls, failed = c.failed + excluded.failed, let = c.let + excluded.let,
        let_failed = c.let_failed + excluded.let_failed, let_ok_at = greatest(c.let_ok_at, excluded.let_ok_at),
@@ -37,58 +42,63 @@ ON CONFLICT (tenant_id, participant, bucket, node) DO UPDATE
 
 // Count implements registry.Gates.
 func (st *Participants) Count(ctx context.Context, node string, sums []registry.Sum) error {
-	return postgres.Wrap("count calls of participants", st.db.InWrite(ctx, func(tx *sqlx.Tx) error {
-		for i := range sums {
-			s := &sums[i]
-			codes, err := json.Marshal(s.Codes)
-			if err != nil {
-				return err
-			}
-			if s.Codes == nil {
-				codes = []byte("{}")
-			}
-			if err := st.db.ExecIn(ctx, tx, countCalls, s.TenantID, s.Participant, s.Bucket, node, s.Calls, s.Failed,
-				s.Let, s.LetFailed, s.LetOKAt, s.Pause, string(codes), pq.Array(s.Latencies[:])); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
+	text, err := json.Marshal(sums)
+	if err != nil {
+		return err
+	}
+	_, err = st.db.Read.ExecContext(ctx, countCalls, string(text), node)
+	return postgres.Wrap("count calls of participants", err)
 }
 
+// lookAt: $1 and $2 are tenants and names, $3 and $4 what Participant.Since returns of each.
 const lookAt = `
-SELECT coalesce(sum(c.calls) FILTER (WHERE c.bucket >= $3), 0),
-       coalesce(sum(c.failed) FILTER (WHERE c.bucket >= $3), 0),
-       coalesce(sum(c.let) FILTER (WHERE c.bucket >= $4), 0),
-       coalesce(sum(c.let_failed) FILTER (WHERE c.bucket >= $4), 0),
-       max(c.let_ok_at) FILTER (WHERE c.bucket >= $4), max(c.pause) FILTER (WHERE c.bucket >= $4),
-       least((SELECT p.parked_at FROM saga.parked p ` + ofItsSaga + `
-               WHERE p.tenant_id = $1 AND p.participant = $2 AND p.granted_at IS NULL AND ` + stillWaits + `
-               ORDER BY p.parked_at, p.saga_id LIMIT 1), ` + firstStands + `)
-  FROM saga.participant_calls c
- WHERE c.tenant_id = $1 AND c.participant = $2 AND c.bucket >= least($3, $4)`
+SELECT l.*
+  FROM unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::timestamptz[]) WITH ORDINALITY
+       AS q (tenant_id, name, in_window, in_state, place)
+ CROSS JOIN LATERAL (
+	SELECT coalesce(sum(c.calls) FILTER (WHERE c.bucket >= q.in_window), 0),
+	       coalesce(sum(c.failed) FILTER (WHERE c.bucket >= q.in_window), 0),
+	       coalesce(sum(c.let) FILTER (WHERE c.bucket >= q.in_state), 0),
+	       coalesce(sum(c.let_failed) FILTER (WHERE c.bucket >= q.in_state), 0),
+	       max(c.let_ok_at) FILTER (WHERE c.bucket >= q.in_state), max(c.pause) FILTER (WHERE c.bucket >= q.in_state),
+	       least((SELECT p.parked_at FROM saga.parked p ` + ofItsSaga + `
+	               WHERE p.tenant_id = q.tenant_id AND p.participant = q.name AND p.granted_at IS NULL
+	                 AND ` + stillWaits + `
+	               ORDER BY p.parked_at, p.saga_id LIMIT 1), ` + firstStands + `)
+	  FROM saga.participant_calls c
+	 WHERE c.tenant_id = q.tenant_id AND c.participant = q.name AND c.bucket >= least(q.in_window, q.in_state)) AS l
+ ORDER BY q.place`
 
 // Look implements registry.Gates.
 func (st *Participants) Look(
-	ctx context.Context, p *registry.Participant, now time.Time,
-) (seen registry.Seen, err error) {
-	window, state := p.Since(now)
-	var ok, pause, waits sql.NullTime
-	err = st.db.Read.QueryRowContext(ctx, lookAt, p.TenantID, p.Name, window, state).Scan(&seen.Calls, &seen.Failed,
-		&seen.Let, &seen.LetFailed, &ok, &pause, &waits)
-	if err != nil {
-		return seen, fmt.Errorf("look at the calls of participant %s: %w", p.Name, err)
+	ctx context.Context, of []*registry.Participant, now time.Time,
+) (all []registry.Seen, err error) {
+	tenants, names := make([]uuid.UUID, len(of)), make([]string, len(of))
+	windows, states := make([]time.Time, len(of)), make([]time.Time, len(of))
+	for i, p := range of {
+		tenants[i], names[i] = p.TenantID, p.Name
+		windows[i], states[i] = p.Since(now)
 	}
-	if ok.Valid {
-		seen.LastLetOK = ok.Time.UTC()
+	rows, err := st.db.QueryRead(ctx, lookAt, pq.Array(tenants), pq.Array(names), pq.Array(windows), pq.Array(states))
+	if err == nil {
+		err = postgres.EachRow(rows, func() error {
+			var seen registry.Seen
+			var ok, pause, waits sql.NullTime
+			err := rows.Scan(&seen.Calls, &seen.Failed, &seen.Let, &seen.LetFailed, &ok, &pause, &waits)
+			if ok.Valid {
+				seen.LastLetOK = ok.Time.UTC()
+			}
+			if pause.Valid {
+				seen.Pause = pause.Time.UTC()
+			}
+			if waits.Valid {
+				seen.Waiting, seen.WaitsSince = true, waits.Time.UTC()
+			}
+			all = append(all, seen)
+			return err
+		})
 	}
-	if pause.Valid {
-		seen.Pause = pause.Time.UTC()
-	}
-	if waits.Valid {
-		seen.Waiting, seen.WaitsSince = true, waits.Time.UTC()
-	}
-	return seen, nil
+	return all, postgres.Wrap("look at the calls of participants", err)
 }
 
 var moveGate = postgres.Named(`UPDATE saga.participants SET `+gateTable.Set("p", "tenant_id", "name", "epoch")+`,
@@ -187,19 +197,43 @@ func (st *Participants) Decide(
 	return granted, stored, nil
 }
 
+// takeGrants: $1 to $6 identify them. A grant whose row is locked is being withdrawn.
+const takeGrants = `
+WITH granted AS MATERIALIZED (
+	SELECT p.tenant_id, p.saga_id, g.place
+	  FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::int2[], $5::int4[], $6::int4[]) WITH ORDINALITY
+	       AS g (tenant_id, saga_id, participant, state, step, attempt, place)
+	  JOIN saga.parked p USING (tenant_id, saga_id, participant, state, step, attempt)
+	 WHERE p.granted_at IS NOT NULL
+	   FOR UPDATE OF p SKIP LOCKED
+)
+DELETE FROM saga.parked p USING granted g WHERE p.tenant_id = g.tenant_id AND p.saga_id = g.saga_id
+RETURNING g.place`
+
 // Take implements registry.Gates.
-func (st *Participants) Take(
-	ctx context.Context, of saga.Ref, participant string, call saga.CallID,
-) (bool, error) {
-	done, err := st.db.Read.ExecContext(ctx, `
-		DELETE FROM saga.parked
-		 WHERE tenant_id = $1 AND saga_id = $2 AND participant = $3 AND state = $4 AND step = $5 AND attempt = $6
-		   AND granted_at IS NOT NULL`, of.Tenant, of.ID, participant, call.State, call.Step, call.Attempt)
-	if err != nil {
-		return false, fmt.Errorf("take the grant of saga %s: %w", of.ID, err)
+func (st *Participants) Take(ctx context.Context, grants []registry.Grant) ([]bool, error) {
+	var tenants, ids []uuid.UUID
+	var names []string
+	var states, steps, attempts []int64
+	for _, g := range grants {
+		tenants, ids, names = append(tenants, g.Of.Tenant), append(ids, g.Of.ID), append(names, g.Participant)
+		states, steps = append(states, int64(g.Call.State)), append(steps, int64(g.Call.Step))
+		attempts = append(attempts, int64(g.Call.Attempt))
 	}
-	n, err := done.RowsAffected()
-	return n == 1, err
+	taken := make([]bool, len(grants))
+	rows, err := st.db.QueryRead(ctx, takeGrants, pq.Array(tenants), pq.Array(ids), pq.Array(names), pq.Array(states),
+		pq.Array(steps), pq.Array(attempts))
+	if err == nil {
+		err = postgres.EachRow(rows, func() error {
+			var place int
+			if err := rows.Scan(&place); err != nil {
+				return err
+			}
+			taken[place-1] = true
+			return nil
+		})
+	}
+	return taken, postgres.Wrap("take the grants of sagas", err)
 }
 
 const waitAt = `

@@ -16,6 +16,7 @@ import (
 var gates = []contract{
 	{"a saga is parked with its change, and let through in the order of arrival", gateQueue},
 	{"a grant is taken once, by the call that it was given for", gateGrant},
+	{"grants of several calls are taken together", gateGrants},
 	{"what has moved on waits no longer, and what is driven or suspended is left alone", gateMovedOn},
 	{"a decision on another epoch changes nothing", gateStale},
 	{"a person who holds a gate takes back what was let through", gateHeldByHand},
@@ -61,11 +62,11 @@ func (f *fixture) due(runs ...saga.Instance) (due []uuid.UUID) {
 
 func (f *fixture) look(p *registry.Participant) registry.Seen {
 	f.t.Helper()
-	seen, err := f.Participants.Look(f.t.Context(), p, f.now())
-	if err != nil {
-		f.t.Fatal(err)
+	seen, err := f.Participants.Look(f.t.Context(), []*registry.Participant{p}, f.now())
+	if err != nil || len(seen) != 1 {
+		f.t.Fatal(seen, err)
 	}
-	return seen
+	return seen[0]
 }
 
 func (f *fixture) waiting(p *registry.Participant) bool {
@@ -75,11 +76,11 @@ func (f *fixture) waiting(p *registry.Participant) bool {
 
 func (f *fixture) take(run *saga.Instance, name string, call saga.CallID) bool {
 	f.t.Helper()
-	ok, err := f.Participants.Take(f.t.Context(), run.Ref(), name, call)
-	if err != nil {
-		f.t.Fatal(err)
+	taken, err := f.Participants.Take(f.t.Context(), []registry.Grant{{Of: run.Ref(), Participant: name, Call: call}})
+	if err != nil || len(taken) != 1 {
+		f.t.Fatal(taken, err)
 	}
-	return ok
+	return taken[0]
 }
 
 func gateQueue(f *fixture) {
@@ -131,6 +132,29 @@ func gateGrant(f *fixture) {
 	}
 	if !f.take(&run, "card", call) || f.take(&run, "card", call) {
 		f.t.Error("the grant was not taken once")
+	}
+}
+
+func gateGrants(f *fixture) {
+	p := f.party("card")
+	f.put(p, 0)
+	granted, another := f.parked("card"), f.parked("card")
+	f.let(&p, 2)
+	waits, elsewhere := f.parked("card"), f.parked("stock")
+	grant := func(run *saga.Instance, name string) registry.Grant {
+		return registry.Grant{Of: run.Ref(), Participant: name, Call: run.NextCall()}
+	}
+	grants := []registry.Grant{
+		grant(&waits, "card"), grant(&another, "card"), grant(&elsewhere, "card"), grant(&granted, "card"),
+	}
+	for _, want := range [][]bool{{false, true, false, true}, {false, false, false, false}} {
+		taken, err := f.Participants.Take(f.t.Context(), grants)
+		if err != nil || !slices.Equal(taken, want) {
+			f.t.Errorf("%v were taken, %v, want %v", taken, err, want)
+		}
+	}
+	if wait, err := f.Participants.Wait(f.t.Context(), elsewhere.Ref()); err != nil || wait == nil {
+		f.t.Errorf("it no longer waits at another gate: %v", err)
 	}
 }
 
@@ -198,10 +222,12 @@ func gateCounts(f *fixture) {
 			f.t.Fatal(err)
 		}
 	}
-	seen, err := f.Participants.Look(f.t.Context(), &p, now)
-	if err != nil {
-		f.t.Fatal(err)
+	other := f.party("nothing is known of it")
+	all, err := f.Participants.Look(f.t.Context(), []*registry.Participant{&other, &p}, now)
+	if err != nil || len(all) != 2 || all[0] != (registry.Seen{}) {
+		f.t.Fatal(all, err)
 	}
+	seen := all[1]
 	want := registry.Seen{Calls: 20, Failed: 8, Let: 4, LetFailed: 2, LastLetOK: ok, Pause: pause}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		f.t.Errorf("seen (-want +got):\n%s", diff)
