@@ -120,7 +120,7 @@ chaos: postgres ## kill two nodes two hundred times under load, then check every
 	TEST_CHAOS=long $(GO) test -count=1 -v -timeout 60m -run 'Chaos|DeadLettersSurvive|ARedriveTells' ./internal/test/chaos
 
 outage: postgres ## let four participants be ill for a minute, each in its way, under 20,000 sagas, kill a node, then check every ledger (five minutes; SAGAS=2000 SECONDS=20)
-	OUTAGE_SAGAS=$(or $(SAGAS),20000) OUTAGE_SECONDS=$(or $(SECONDS),60) $(GO) test -count=1 -v -timeout 60m -run 'TestAnOutage$$' ./internal/test/chaos
+	TMPDIR=$$(sh scripts/tmpdir.sh) OUTAGE_SAGAS=$(or $(SAGAS),20000) OUTAGE_SECONDS=$(or $(SECONDS),60) $(GO) test -count=1 -v -timeout 60m -run 'TestAnOutage$$' ./internal/test/chaos
 
 failover: postgres ## lose a primary in five ways, ten times each, with two nodes and a synchronous standby, then check every ledger (about twenty minutes; ROUNDS=3)
 	FAILOVER_ROUNDS=$(if $(ROUNDS),$(ROUNDS),10) $(GO) test -count=1 -v -timeout 60m -run AFailoverToTheStandby ./internal/app

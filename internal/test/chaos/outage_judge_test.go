@@ -95,7 +95,12 @@ func (r *outageRecord) stays() (all []stay) {
 }
 
 // received counts the attempts of which the first call came to a participant in [from, to).
-func (r *outageRecord) received(participant string, from, to time.Time) (n int) {
+func (r *outageRecord) received(participant string, from, to time.Time) int {
+	return len(r.calls(participant, from, to))
+}
+
+// calls are when the first calls of attempts came to a participant in [from, to), since from.
+func (r *outageRecord) calls(participant string, from, to time.Time) (after []time.Duration) {
 	seen := map[attempt]bool{}
 	for i := range r.arrivals {
 		a := &r.arrivals[i]
@@ -104,10 +109,10 @@ func (r *outageRecord) received(participant string, from, to time.Time) (n int) 
 		}
 		seen[a.spent()] = true
 		if !a.at.Before(from) && a.at.Before(to) {
-			n++
+			after = append(after, a.at.Sub(from))
 		}
 	}
-	return n
+	return after
 }
 
 // judge holds the record to what outage mode promises.
@@ -136,10 +141,10 @@ func (r *outageRecord) judgeHeld(s *stay, add func(rule, format string, args ...
 	if !from.Before(s.to) {
 		return
 	}
-	n, most := r.received(s.participant, from, s.to), r.canaries(s.to.Sub(from))
-	if n > most {
-		add("held", "%s was held for %s and got %d calls, at most %d canaries were due", s.participant, s.to.Sub(s.from), n,
-			most)
+	calls, most := r.calls(s.participant, from, s.to), r.canaries(s.to.Sub(from))
+	if len(calls) > most {
+		add("held", "%s was held for %s and, from %s on, got %d calls after %v: at most %d canaries were due", s.participant,
+			s.to.Sub(s.from), learned, len(calls), calls, most)
 	}
 }
 

@@ -19,13 +19,14 @@ import (
 	"github.com/skald-saga/skald/examples/order/shop"
 )
 
-// outage is one campaign: sagas are ordered at a steady pace for a third of its length while all are well, for its
-// length while four participants are ill, each in its way, and for a third of it after they are well again.
+// outage is one campaign: sagas are ordered at a steady pace while all are well, for its length while four participants
+// are ill, each in its way, and after they are well again for as long as before.
 type outage struct {
 	*world
-	sagas  int
-	length time.Duration
-	rules  gateRules
+	sagas    int
+	length   time.Duration
+	ordering time.Duration // of all sagas
+	rules    gateRules
 
 	ward    *ward
 	watched []gateView // of watch
@@ -52,7 +53,7 @@ func TestAnOutage(t *testing.T) {
 
 	traded := make(chan struct{})
 	go func() { o.trade(ctx); close(traded) }()
-	pause(ctx, o.length/3)
+	pause(ctx, (o.ordering-o.length)/2)
 	ill := o.ward.fallIll()
 	o.log.write("participants: ill")
 	pause(ctx, o.length/3)
@@ -97,11 +98,15 @@ func number(t *testing.T, name string, or int) int {
 	return n
 }
 
+// pace is how many sagas are ordered in a second at most: as many as two cores start and end in one.
+const pace = 80
+
 // newOutage returns a world whose participants are registered and whose nodes are ready.
 func newOutage(t *testing.T, sagas int, length time.Duration) *outage {
 	t.Helper()
 	p := plan{lease: 2 * time.Second, nodes: 2, clients: 48, sagas: sagas, drain: 3 * time.Minute}
 	o := &outage{world: newWorld(t, p, seed(t), binary(t, buildPlain)), sagas: sagas, length: length}
+	o.ordering = max(length*5/3, time.Duration(sagas)*time.Second/pace)
 	o.rules = gateRules{ratio: 0.4, least: 20, window: max(3*time.Second, length/6), canary: max(time.Second, length/12),
 		start: 20, factor: 1.5}
 	ctx := t.Context()
@@ -195,7 +200,7 @@ func (o *outage) newOrder(r *rand.Rand) *order {
 
 // trade orders all sagas at a steady pace; on a machine that cannot keep it, later.
 func (o *outage) trade(ctx context.Context) {
-	began, each := time.Now(), o.length*5/3/time.Duration(o.sagas)
+	began, each := time.Now(), o.ordering/time.Duration(o.sagas)
 	var next atomic.Int64
 	var clients sync.WaitGroup
 	for i := range o.plan.clients {
