@@ -22,6 +22,8 @@ func keepToBudgets(t *testing.T, p *place) {
 			tab.SlowCPU(4)
 			tab.Go(p.URL + page)
 			best = min(best, tab.FirstPaint())
+			tab.SlowCPU(1) // a slowed tab takes the time of those that follow
+			tab.Go("about:blank")
 		}
 		t.Logf("%s: first paint after %.0f ms on a CPU four times slower (budget 500)", page, best)
 		if best > 5000 {
