@@ -183,13 +183,13 @@ func collect(v reflect.Value, path []string, all *[]unnamed) {
 			collect(v.Field(i), path, all)
 		}
 		for _, member := range is.actors {
-			actor := textIn(v.Field(member.actor))
-			if !principal.HasName(actor) {
+			actor, at := textIn(v.Field(member.actor)), reflect.Indirect(v.Field(member.at))
+			if !principal.HasName(actor) || !at.IsValid() { // a dry run says who would do it, not when
 				continue
 			}
 			u := unnamed{name: v.Field(member.name)}
 			u.Actor, u.About = actor, slices.Clone(path)
-			u.At, _ = reflect.Indirect(v.Field(member.at)).Interface().(time.Time)
+			u.At, _ = at.Interface().(time.Time)
 			for _, i := range is.about {
 				if about := textIn(v.Field(i)); about != "" {
 					u.About = append(u.About, about)

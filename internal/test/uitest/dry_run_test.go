@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
 )
 
@@ -16,7 +17,8 @@ import (
 // as it was.
 func TestADryRunOfOneThing(t *testing.T) {
 	t.Parallel()
-	s := guarded(t)
+	var ada string // a person, who has a name beside her subject
+	s := guarded(t, func(c *config.Config) { ada = admin(t, c) })
 	w := &acting{s, t, "dry"}
 	letters(w, 3)
 	ids := w.ids("/dlq/messages?topic=dry", "messages", "id")
@@ -233,6 +235,11 @@ func TestADryRunOfOneThing(t *testing.T) {
 		if status != 200 || !slices.ContainsFunc(said, func(s string) bool { return strings.HasPrefix(s, c.want) }) {
 			t.Errorf("%s: %d, says %q, not %q: %v", c.operation, status, said, c.want, dry)
 		}
+		s.Token = ada
+		if status, dry := w.Call(t, method, path+"dry_run=true", c.body); status >= 500 {
+			t.Errorf("%s by a person: %d %v", c.operation, status, dry)
+		}
+		s.Token = ""
 		if after := w.Must(t, "GET", c.path, nil); !reflect.DeepEqual(before, after) {
 			t.Errorf("the dry run of %s has changed %v to %v", c.operation, before, after)
 		}

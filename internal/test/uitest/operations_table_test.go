@@ -16,11 +16,14 @@ type object = map[string]any
 
 // guarded starts a server on which people have keys, so
 // that one can approve what another one has requested.
-func guarded(t *testing.T) *uitest.Server {
+func guarded(t *testing.T, change ...func(*config.Config)) *uitest.Server {
 	t.Helper()
 	key := "skald_abcdefgh_" + base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	s := uitest.Start(t, func(c *config.Config) {
 		c.Auth.BootstrapAdminKey, c.Webhooks.MaxAttempts = config.Secret(key), 1
+		for _, f := range change {
+			f(c)
+		}
 	})
 	s.Key = key
 	return s

@@ -29,6 +29,7 @@ type Server struct {
 	// Participant answers every call of a step with 200, unless its path names a status ("/503/reserve").
 	Participant string
 	Key         string // the API key that Call sends; empty: none
+	Token       string // of a person, which Call sends instead; empty: none
 	logs        *buffer
 }
 
@@ -126,7 +127,10 @@ func (s *Server) Call(t testing.TB, method, path string, body any) (int, map[str
 	if method == http.MethodPatch {
 		req.Header.Set("If-Match", "*")
 	}
-	if s.Key != "" {
+	switch {
+	case s.Token != "":
+		req.Header.Set("Authorization", "Bearer "+s.Token)
+	case s.Key != "":
 		req.Header.Set("X-API-Key", s.Key)
 	}
 	status, text := s.send(t, req)
