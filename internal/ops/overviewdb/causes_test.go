@@ -81,7 +81,7 @@ var causes = []wanted{
 	{"webhook_disabled", " is disabled (the endpoint answered 410 Gone)", "enableWebhook", "410 Gone"},
 	{"webhook_failing", "Deliveries to webhook ", "testWebhook", "failing"},
 	{"participant_held", "Participant card is held: anonymous holds it: maintenance", "releaseParticipant",
-		"Calls are held"},
+		"Its calls wait"},
 	{"queue_held", "Queue upkeep is held", "releaseJobQueue", "the disk is replaced"},
 }
 

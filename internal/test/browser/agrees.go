@@ -60,7 +60,7 @@ const disagreements = `(async () => {
 	}
 	if (path === "/ui/") {
 		const overview = await ask("/overview"), counts = overview?.counts ?? {};
-		for (const [label, name] of [["sagas active", "sagas_active"], ["need attention", "sagas_need_attention"],
+		for (const [label, name] of [["sagas active", "sagas_active"], ["sagas need attention", "sagas_need_attention"],
 			["dead letters open", "letters_open"], ["runs failed permanently, 24 h", "runs_failed"],
 			["runs skipped, 24 h", "runs_skipped"], ["runs late", "runs_late"], ["jobs paused", "definitions_paused"]]) {
 			const of = counts[name], shown = [...document.querySelectorAll("main .figures div")]

@@ -132,7 +132,7 @@ func redriveAll(t *testing.T, p *place) {
 	tab.Click("#groups td.error > a", "Timeout")
 	tab.Click("main .actions a", "Retry")
 	tab.Until("the canary of ten", `document.querySelector("[name='canary.count']")?.value === "10"`)
-	tab.See("3,000 letters fit")
+	tab.See("3,000 letters match")
 	tab.Fill("[name='stop_on.failures']", "5")
 	tab.Fill("input[name=reason]", "the bank answers again")
 	tab.Click("button.first", "Start")

@@ -82,7 +82,7 @@ func TestAPersonSignsInAtTheProvider(t *testing.T) {
 			t.Errorf("signing in sets %q, without %s", set, want)
 		}
 	}
-	b.wants("a page for alice", b.get("/ui/access/permissions"), 200, "jwt:alice · operator", "Sign out")
+	b.wants("a page for alice", b.get("/ui/access/permissions"), 200, `jwt:alice<span class="role"> · operator`, "Sign out")
 	b.wants("her session", b.do("GET", "/api/v1/sessions/current", nil), 200, `"subject":"jwt:alice"`, tenantOfAlice)
 
 	b.wants("the same answer again, in the same browser", b.back(to), 401, "not started in this browser")

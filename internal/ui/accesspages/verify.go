@@ -35,8 +35,15 @@ func (d *verification) Covered() string {
 		said = fmt.Sprintf("Seal %s is the one that you kept, and %s after it continue the chain.",
 			web.Count(d.Seal), seals(n))
 	case d.Since != nil:
-		said = fmt.Sprintf("Everything up to seal %s was verified %s; %s after it checked now.",
-			web.Count(d.Since.Seq), web.Ago(d.Now, d.Since.At), seals(n))
+		said = fmt.Sprintf("Everything up to seal %s was verified %s; ", web.Count(d.Since.Seq), web.Ago(d.Now, d.Since.At))
+		switch n {
+		case 0:
+			said += "no seal has been added since."
+		case 1:
+			said += "1 seal has been added since, and is correct."
+		default:
+			said += seals(n) + " have been added since, and are correct."
+		}
 	}
 	if d.Next != "" {
 		return said + " There are more."

@@ -37,7 +37,7 @@ func definitionFields() []web.Field {
 			"daily_at", "each day at", "weekdays_at", "Monday to Friday at", "weekly_at", "each week on",
 			"hourly_at_minute", "each hour at minute", "every_n_minutes", "every n minutes", "interval", "interval",
 			"cron", "cron")},
-		{Name: "schedule.value", Label: "Its value", Hint: "02:30 · MON 09:00 · 0,30 · 90s · 30 2 * * *"},
+		{Name: "schedule.value", Label: "When (in the form of the schedule)", Hint: "02:30 · MON 09:00 · 0,30 · 90s · 30 2 * * *"},
 		{Name: "schedule.timezone", Label: "Time zone", Hint: "such as Europe/Berlin or UTC"},
 		{Name: "schedule.dst_gap", Label: "Times skipped by a clock change", Kind: "select", Options: web.Labelled(
 			"", "due at the end of the gap", "skip", "not due")},
@@ -54,13 +54,13 @@ func definitionFields() []web.Field {
 		number("priority", "Priority, -100 to 100; higher first", "0"),
 		document("required_labels", "Labels required of the worker", `{"zone": "a"}`),
 		document("labels", "Labels of the job", `{"team": "finance"}`),
-		{Group: "One at a time", Name: "concurrency_policy", Label: "A run that becomes due while another is active",
+		{Group: "Overlap", Name: "concurrency_policy", Label: "A run that becomes due while another is active",
 			Kind: "select", Options: web.Labelled("allow", "runs as well", "forbid", "is skipped", "queue", "waits",
 				"replace", "cancels the other")},
 		{Name: "concurrency_key", Label: "Key shared with other jobs", Hint: "its own"},
 		number("queue_limit", "How many may wait (0: any number)", "0"),
 		{Name: "retry_holds_key", Label: "A waiting retry keeps the next slot from starting", Kind: "check"},
-		{Group: "Late slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: web.Labelled(
+		{Group: "Missed slots", Name: "misfire_policy", Label: "Overdue slots", Kind: "select", Options: web.Labelled(
 			"skip", "are skipped", "fire_once", "the newest runs", "catch_up", "all of them run, oldest first")},
 		span("misfire_grace_ms", "Overdue after (0: according to the settings)", "0"),
 		number("catch_up_limit", "At most this many run", "100"),
@@ -68,7 +68,7 @@ func definitionFields() []web.Field {
 		span("retry.initial_interval_ms", "First wait", "1 s"),
 		span("retry.max_interval_ms", "Longest wait", "10 min"),
 		number("retry.multiplier", "Backoff multiplier", "2"),
-		number("retry.jitter", "Jitter, as a fraction", "0.2"),
+		number("retry.jitter", "Jitter (0 to 1)", "0.2"),
 		span("timeout_ms", "Timeout of an attempt (0: none)", "0"),
 		number("max_losses", "Lost assignments allowed (0: according to the settings)", "0"),
 		{Name: "dead_letter", Label: "A run that gave up becomes a dead letter", Kind: "select", Options: web.Labelled(

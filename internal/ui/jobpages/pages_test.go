@@ -112,7 +112,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		"The state changes from <code>paused</code> to <code>active</code>.")
 	posts(t, s, "/ui/jobs/nightly-report/actions/resume", "reason", "over")
 	reads(t, s, "/ui/jobs/nightly-report/actions/run",
-		"The state of 1 new run changes from <code>nothing</code> to <code>pending</code>.")
+		"1 new run is created, which is <code>pending</code>.")
 
 	to := posts(t, s, "/ui/jobs/nightly-report/actions/run", "args", `{"a":1}`, "overlap", "true")
 	if !strings.HasPrefix(to, "/ui/runs/") {
@@ -127,7 +127,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	fill := "/ui/jobs/nightly-report/actions/backfill"
 	slots := []string{"from", "2026-11-01T12:00:00Z", "to", "2026-11-04T12:00:00Z", "reason", hostile}
 	if page := preview(t, s, fill, slots...); !strings.Contains(page, "3 of 3 slots") ||
-		!strings.Contains(page, "The state of 3 new runs changes from <code>nothing</code> to <code>pending</code>.") {
+		!strings.Contains(page, "3 new runs are created, which are <code>pending</code>.") {
 		t.Errorf("the slots of a backfill are not shown\n%s", page)
 	}
 	to = posts(t, s, fill, slots...)
@@ -138,7 +138,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	remove := "/ui/jobs/nightly-report/actions/delete"
 	form := uitest.Form(reads(t, s, remove, "Runs that have not ended", "has not ended"))
 	if page := preview(t, s, remove, "force", "true", "reason", "gone"); !strings.Contains(page,
-		"The place changes from <code>live</code> to <code>deleted</code>.") {
+		"It changes from <code>live</code> to <code>deleted</code>.") {
 		t.Errorf("the preview of a deletion:\n%s", page)
 	}
 	form.Set("reason", "gone")

@@ -28,7 +28,7 @@ func (p *pages) gotQueue(v *web.Visit) (*client.JobQueue, string, error) {
 }
 
 const (
-	meansHoldQueue    = "Workers get no more runs of it. Those that wait keep their order; those that workers have go on."
+	meansHoldQueue    = "Workers get no new runs from this queue. Waiting runs keep their order; runs that workers have continue."
 	meansReleaseQueue = "Its runs are handed out again, in their order."
 )
 

@@ -2,6 +2,7 @@ package jobpages
 
 import (
 	"net/url"
+	"slices"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -73,13 +74,23 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 }
 
 // bulkButtons are the actions on all runs that match the list's filters.
-func bulkButtons(v *web.Visit, l *web.List) []web.Button {
+func bulkButtons(v *web.Visit, l *web.List) (all []web.Button) {
 	matching := l.Sent("sort", "", "order", "")
 	button := func(label, action, means string) web.Button {
 		return v.Button(label, web.RunBulk(action, matching), "jobs:admin", means, web.Changes)
 	}
-	return []web.Button{
-		button("Cancel all that match", "cancel", "Ends the runs that have not started, and asks the workers of others to stop."),
-		button("Rerun all that match", "rerun", "Creates new runs of those that have ended."),
+	over, states := 0, v.URL.Query()["state"]
+	for _, state := range states {
+		if slices.Contains(ended, client.JobRunState(state)) {
+			over++
+		}
 	}
+	if over == 0 || over < len(states) {
+		all = append(all, button("Cancel all that match", "cancel",
+			"Ends the runs that have not started, and asks the workers of others to stop."))
+	}
+	if len(states) == 0 || over > 0 {
+		all = append(all, button("Rerun all that match", "rerun", "Creates new runs of those that have ended."))
+	}
+	return all
 }

@@ -103,6 +103,16 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 
 	reads(t, s, "/ui/runs?error_code=DISK_FULL", "1 run", "DISK_FULL")
 	reads(t, s, "/ui/runs?state=FAILED&state=TIMED_OUT&finished_from=-1h", "import", `name="state" value="TIMED_OUT"`)
+	for query, want := range map[string][2]bool{ // whether they can be canceled, and run again
+		"state=FAILED": {false, true}, "state=PENDING&state=RUNNING": {true, false}, "state=FAILED&state=PENDING": {true, true},
+		"": {true, true},
+	} {
+		page := reads(t, s, "/ui/runs?"+query, "Runs")
+		got := [2]bool{strings.Contains(page, "Cancel all that match"), strings.Contains(page, "Rerun all that match")}
+		if got != want {
+			t.Errorf("runs with %q: actions on all are offered %v, want %v", query, got, want)
+		}
+	}
 	reads(t, s, "/ui/runs?correlation_id="+url.QueryEscape(hostile[:1])+"*", ", by correlation", "import",
 		"filter.correlation_id_prefix="+url.QueryEscape(hostile[:1]))
 	reads(t, s, "/ui/runs?queue=none", "No runs match these filters")

@@ -262,7 +262,7 @@ func (p *pages) showRedrive(v *web.Visit, answer []byte) (*web.Preview, int64, e
 	case 1:
 		say(web.Sentence("%s letter fits.", 1))
 	default:
-		say(web.Sentence("%s letters fit.", web.Count(dry.Matched)))
+		say(web.Sentence("%s letters match.", web.Count(dry.Matched)))
 	}
 	shown.Sentences = append(shown.Sentences, web.Planned(dry.Changes)...)
 	if dry.BlockedKeys > 0 {

@@ -2,11 +2,15 @@ package letterpages
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -78,7 +82,15 @@ func aboutRedrive(r *client.Redrive) string {
 	case r.Selected != nil:
 		return web.Count(*r.Selected) + " selected letters"
 	case len(r.Filter) > 0:
-		return string(r.Filter)
+		var filter map[string]any
+		if json.Unmarshal(r.Filter, &filter) != nil {
+			return string(r.Filter)
+		}
+		var words []string
+		for _, name := range slices.Sorted(maps.Keys(filter)) {
+			words = append(words, web.Words(name)+" "+fmt.Sprint(filter[name]))
+		}
+		return strings.Join(words, ", ")
 	}
 	return "every letter"
 }

@@ -30,8 +30,8 @@ func TestAGroupIsRedrivenWithACanary(t *testing.T) {
 	if page := s.page(t, "/ui/redrives/new", "How carefully"); strings.Contains(page, "/action is required") {
 		t.Error("the first look at the form finds fault with a field that is filled in")
 	}
-	s.page(t, "/ui/redrives/new?all=true", "letters fit") // without an action: they are retried
-	s.page(t, form, "<code>60</code> letters fit", group, `value="10"`,
+	s.page(t, "/ui/redrives/new?all=true", "letters match") // without an action: they are retried
+	s.page(t, form, "<code>60</code> letters match", group, `value="10"`,
 		"The status of 60 letters changes from <code>pending</code> to <code>retrying</code>.")
 	patch := url.QueryEscape(`[{"op":"replace","path":"/id","value":9007199254740995}]`)
 	s.page(t, form+"&transform="+patch, "replace /id", "9007199254740993", "9007199254740995")
@@ -119,7 +119,7 @@ func TestARedriveIsForAsManyLettersAsThePageHasShown(t *testing.T) {
 		more()
 		more()
 		path := "/ui/redrives/new?action=" + action + "&filter.topic=" + topic
-		form := uitest.Form(s.page(t, path, "<code>2</code> letters fit"))
+		form := uitest.Form(s.page(t, path, "<code>2</code> letters match"))
 		more()
 		for name, value := range map[string]string{"confirm": "2", "reason": "test data", "do": "act"} {
 			form.Set(name, value)

@@ -148,7 +148,7 @@ func rowOf(s *client.Saga, now time.Time) sagaRow {
 	case s.DeadLetterID != nil:
 		row.Waits = "its dead letter"
 	case s.NextRunAt != nil && s.NextRunAt.After(now):
-		row.Waits, row.WaitsUntil = "a retry", s.NextRunAt
+		row.Waits, row.WaitsUntil = "its next call", s.NextRunAt // at a gate, or for a retry
 	case s.CurrentStepName != nil:
 		row.Waits = *s.CurrentStepName
 	}

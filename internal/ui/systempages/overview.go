@@ -63,10 +63,10 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 				line.Act, line.Step = web.Redrive("retry", letters), "Retry"
 			}
 			if c.Count > 1 {
-				line.Many = web.Count(c.Count, c.IsCapped)
+				line.Many = web.Count(c.Count, c.IsCapped) + " letters"
 			}
 		} else if c.ID == nil && c.Count > 1 {
-			line.Many = web.Count(c.Count, c.IsCapped)
+			line.Many = strings.TrimSuffix(web.Count(c.Count, c.IsCapped)+" "+nouns[c.Part], " ")
 			line.Act, line.Step = p.forAll(&c, line.URL, line.Step)
 		}
 		line.Needs = v.Lacks(needed(&c, line.Act), false)
@@ -186,6 +186,11 @@ var steps = map[string]string{
 var bulkSteps = map[string]string{"resumeCompensation": "resume-compensation", "acknowledgeSaga": "acknowledge",
 	"retrySaga": "retry"}
 
+// nouns are what causes count, by the part of the system that they are about.
+var nouns = map[client.OverviewPart]string{
+	client.OverviewPartSagas: "sagas", client.OverviewPartDeadLetters: "letters", client.OverviewPartJobRuns: "runs",
+}
+
 // lettersOf is the filter of a redrive that selects the letters of a cause; nil: it is not about errors of letters.
 func lettersOf(c *client.OverviewCause) url.Values {
 	switch c.Next.Operation {
@@ -262,7 +267,7 @@ func figures(c *client.OverviewCounts) (out []glanced) {
 		label, url string
 	}{
 		{c.SagasActive, "sagas active", "/ui/sagas?active=true"},
-		{c.SagasNeedAttention, "need attention", "/ui/sagas?needs_attention=true"},
+		{c.SagasNeedAttention, "sagas need attention", "/ui/sagas?needs_attention=true"},
 		{c.LettersOpen, "dead letters open", "/ui/dlq"},
 		{c.RunsFailed, "runs failed permanently, 24 h", "/ui/runs?state=FAILED&state=TIMED_OUT&finished_from=-24h"},
 		{c.RunsSkipped, "runs skipped, 24 h", "/ui/runs?state=SKIPPED&finished_from=-24h"},

@@ -168,7 +168,7 @@ func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 			strings.Contains(page, "2 sagas of order: the compensation of reserve gave up (http_409)") &&
 			strings.Contains(page, "Job rows failed: 2 runs in the last 24 h (BAD_FILE)")
 	})
-	runs := regexp.MustCompile(`href="(/ui/run-bulks/new[^"]*)">Rerun 2…`).FindAllStringSubmatch(page, -1)
+	runs := regexp.MustCompile(`href="(/ui/run-bulks/new[^"]*)">Rerun 2 runs…`).FindAllStringSubmatch(page, -1)
 	if len(runs) != 1 {
 		t.Fatalf("%d buttons run two runs again:\n%s", len(runs), page)
 	}
@@ -177,7 +177,7 @@ func theButtonDoesWhatItSays(t *testing.T, s *uitest.Server) {
 	if matched := uitest.Form(form).Get("matched"); !preset || matched != "2" {
 		t.Errorf("%s: running again is preset: %v, for %q runs\n%s", runs[0][1], preset, matched, form)
 	}
-	buttons := regexp.MustCompile(`href="(/ui/sagas/bulk/new[^"]*)">Resume ([23])…`).FindAllStringSubmatch(page, -1)
+	buttons := regexp.MustCompile(`href="(/ui/sagas/bulk/new[^"]*)">Resume ([23]) sagas…`).FindAllStringSubmatch(page, -1)
 	if len(buttons) != 2 {
 		t.Fatalf("%d buttons resume many sagas:\n%s", len(buttons), page)
 	}

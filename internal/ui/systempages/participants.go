@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
@@ -48,6 +49,14 @@ type participantPage struct {
 type codeCount struct {
 	Code  string
 	Calls int64
+}
+
+// HeldAbove is the share of failures above which it is held.
+func (d *participantPage) HeldAbove() string {
+	if d.Outage.FailureRatio == nil {
+		return ""
+	}
+	return strconv.FormatFloat(100**d.Outage.FailureRatio, 'f', -1, 64) + " %"
 }
 
 // Failures is the share of the calls of the last hour that failed, in percent; it has calls.

@@ -125,7 +125,7 @@ func TestAWebhookFromItsCreationToItsDeletion(t *testing.T) {
 	status, page, _ := s.Post(t, one+"/delete", stale)
 	s.has("a stale form", status, page, 412, "changed since you opened the form",
 		"The state changes from <code>enabled</code> to <code>disabled</code>.", ": webhook disable by anonymous",
-		"The place changes from <code>live</code> to <code>deleted</code>.")
+		"It changes from <code>live</code> to <code>deleted</code>.")
 	s.act(one+"/delete", url.Values{"reason": {"moved"}, "confirm": {"wrong"}}, 400, "Not confirmed")
 	confirmed := url.Values{"reason": {"moved"}, "confirm": {one[len(one)-6:]}}
 	if _, to := s.act(one+"/delete", confirmed, 303); to != "/ui/webhooks" {

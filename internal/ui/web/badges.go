@@ -48,6 +48,10 @@ var badges = map[string]Badge{
 	"DISCARDED": {"⤼", "discarded", "muted"},
 	// Workers.
 	"ACTIVE": {"●", "active", "done"},
+	// Gates of participants and of queues.
+	"OPEN":      {"●", "open", "done"},
+	"HELD":      {"■", "held", "bad"},
+	"RELEASING": {"▲", "being released", "undo"},
 	// API keys.
 	"REVOKED":  {"✕", "revoked", "bad"},
 	"EXPIRED":  {"◷", "expired", "muted"},

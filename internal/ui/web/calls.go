@@ -35,7 +35,7 @@ const ToCertify = "workflows:admin"
 
 // MeansCertify is what an examination does.
 const MeansCertify = "It executes and compensates steps there, with new saga ids, and marks every call with the header " +
-	"X-Saga-Certification: 1. What it does at the participant stays."
+	"X-Saga-Certification: 1. What it does at the participant is not undone."
 
 // CallKind returns the transport of a call: http or job; "" for none.
 func CallKind(c *client.Call) string {

@@ -5,16 +5,23 @@ import (
 	"encoding/json"
 	"html"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
 )
 
-// FromTo is the sentence of one thing that changes.
+// FromTo is the sentence of one thing that changes; "" stands for no value.
 func FromTo(what, from, to string) template.HTML {
-	return Sentence(strings.ReplaceAll(Capital(what), "%", "%%")+" changes from %s to %s.",
-		cmp.Or(from, "nothing"), cmp.Or(to, "nothing"))
+	what = strings.ReplaceAll(Capital(what), "%", "%%")
+	switch {
+	case from == "":
+		return Sentence(what+" is set to %s; there is none now.", to)
+	case to == "":
+		return Sentence(what+" is removed; now it is %s.", from)
+	}
+	return Sentence(what+" changes from %s to %s.", from, to)
 }
 
 // plannedWords is how people call the members of a planned change.
@@ -29,10 +36,8 @@ var plannedWords = map[string]string{
 	"attention_reason":    "what needs attention",
 	"order":               "the decision about the current step",
 	"cancel_requested_at": "the time when the worker is asked to stop",
-	"place":               "the place",
 	"content":             "the content",
 	"revision":            "the revision that is sent",
-	"secret":              "the time of the secret",
 	"paused_at":           "the time when it was paused",
 	"paused_until":        "the end of the pause",
 	"next_due_at":         "the next slot",
@@ -42,17 +47,20 @@ var plannedWords = map[string]string{
 	"detached_at":         "the time when it was detached",
 	"alive":               "whether there is a leader",
 	"node":                "the leader",
-	"active":              "whether it is valid",
-	"revoked_at":          "the time when it was revoked",
-	"revoked_by":          "the person or program that has revoked it",
+	"reason":              "the reason",
+	"held_by":             "who holds it",
+	"rate_per_s":          "the rate per second",
 	"workflow_version":    "the version of the workflow",
 	"next_attempt_at":     "the next attempt",
 	"ended_at":            "the end",
 	"tenant_id":           "the tenant",
 	"expires_at":          "the expiry",
-
-	"former_secret_expires_at": "the end of the former secret",
 }
+
+// records are members that say who has done what is asked for, and when. A plan has them only when they were there
+// before: that it will have been done now, by the visitor, needs no sentence.
+var records = []string{"since", "held_by", "approved_by", "approved_by_name", "revoked_at", "revoked_by", "disabled_at",
+	"disabled_reason"}
 
 // plannedKinds is how people call the things that planned changes count.
 var plannedKinds = map[client.PlannedChangeOf]string{
@@ -66,7 +74,6 @@ var plannedStates = map[string]map[string]string{
 	"enabled": {"true": "enabled", "false": "disabled"},
 	"paused":  {"true": "paused", "false": "active"},
 	"alive":   {"true": "yes", "false": "no"},
-	"active":  {"true": "yes", "false": "no"},
 }
 
 // Planned says what a dry run says that an action changes, each from what to what. fields are those of its form: what
@@ -74,7 +81,8 @@ var plannedStates = map[string]map[string]string{
 func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
 		c := &changes[i]
-		if strings.HasSuffix(c.Member, "reason") && c.To != nil && *c.To == PreviewReason {
+		if strings.HasSuffix(c.Member, "reason") && c.To != nil && *c.To == PreviewReason ||
+			c.From == nil && slices.Contains(records, c.Member) {
 			continue
 		}
 		all = append(all, plannedSentence(c, fields))
@@ -165,25 +173,36 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 			verb = "change"
 		}
 	}
+	who := strings.ReplaceAll(cmp.Or(many, "It"), "%", "%%") + " " + verb
 	switch c.Member {
 	case "enabled", "paused":
 		return FromTo("the state", from, to)
 	case "deleted_at":
-		return FromTo("the place", "live", "deleted")
+		return Sentence(who+" from %s to %s.", "live", "deleted")
+	case "place":
+		return Sentence(who+" from %s to %s.", from, to)
+	case "active": // a key, or a session
+		return Sentence(who+" from %s to %s.", "valid", "ended")
 	case "new_delivery":
-		return FromTo("a new delivery", from, to)
+		return Sentence("A new delivery is made, which is %s.", to)
+	case "secret":
+		return Sentence("A new secret replaces the one of %s.", from)
+	case "former_secret_expires_at":
+		return Sentence("The former secret is valid until %s.", to)
+	case "attention_reason":
+		if c.To == nil {
+			return Sentence(who+" from needing attention (%s) to not needing it.", Words(from))
+		}
 	case "suspended_at":
-		who := strings.ReplaceAll(cmp.Or(many, "It"), "%", "%%") + " " + verb
 		if c.To != nil {
 			return Sentence(who + " from not suspended to suspended.")
 		}
 		return Sentence(who+" from suspended (since %s) to not suspended.", from)
 	case "new_run":
-		what := "the state of 1 new run"
 		if c.Count != nil && *c.Count != 1 {
-			what = "the state of " + Count(*c.Count) + " new runs"
+			return Sentence(Count(*c.Count)+" new runs are created, which are %s.", to)
 		}
-		return FromTo(what, from, to)
+		return Sentence("1 new run is created, which is %s.", to)
 	}
 	what := plannedWords[c.Member]
 	if what == "" { // a server that is newer

@@ -21,3 +21,30 @@ func TestAPlanDoesNotShowTheReasonOfItsDryRun(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestAPlanSpeaksOfWhatIsThere(t *testing.T) {
+	for _, tt := range []struct {
+		change client.PlannedChange
+		want   template.HTML
+	}{
+		{client.PlannedChange{Member: "queue", To: new("gpu")}, "Queue is set to <code>gpu</code>; there is none now."},
+		{client.PlannedChange{Member: "queue", From: new("gpu")}, "Queue is removed; now it is <code>gpu</code>."},
+		{client.PlannedChange{Member: "state", From: new("OPEN"), To: new("HELD")},
+			"The state changes from <code>open</code> to <code>held</code>."},
+		{client.PlannedChange{Member: "new_run", To: new("PENDING"), Count: new(int64(2))},
+			"2 new runs are created, which are <code>pending</code>."},
+		{client.PlannedChange{Member: "attention_reason", From: new("compensation_failed"), Count: new(int64(4)),
+			Of: new(client.PlannedChangeOfSaga)},
+			"4 sagas change from needing attention (<code>compensation failed</code>) to not needing it."},
+		{client.PlannedChange{Member: "attention_reason", From: new("compensation_failed")},
+
+			"It changes from needing attention (<code>compensation failed</code>) to not needing it."},
+		{client.PlannedChange{Member: "held_by", From: new("jwt:ada"), To: new("jwt:kim")},
+			"Who holds it changes from <code>jwt:ada</code> to <code>jwt:kim</code>."},
+		{client.PlannedChange{Member: "held_by", To: new("jwt:kim")}, ""},
+	} {
+		if got := slices.Concat(Planned([]client.PlannedChange{tt.change}), []template.HTML{""})[0]; got != tt.want {
+			t.Errorf("%+v: %q, want %q", tt.change, got, tt.want)
+		}
+	}
+}

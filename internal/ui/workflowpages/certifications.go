@@ -247,10 +247,10 @@ func (p *pages) certify(v *web.Visit) (*web.Action, error) {
 		Fields: []web.Field{
 			{Name: "url", Label: "URL of the action; {step} stands for the step's name", Value: at, Required: true},
 			{Name: "compensation_url", Label: "URL of the compensation (empty: that of the action)"},
-			{Name: "effects_url", Label: "URL that counts the effects of a key (empty: they are not counted)"},
+			{Name: "effects_url", Label: "URL that returns how many effects a key has had (empty: effects are not counted)"},
 			{Name: "step", Label: "Name of the step", Hint: "charge"},
-			{Name: "payload", Label: "Payload of the sagas", Kind: "json"},
-			{Name: "race_seconds", Label: "Seconds of races under load", Kind: "number"},
+			{Name: "payload", Label: "Saga payload", Kind: "json"},
+			{Name: "race_seconds", Label: "Load test, in seconds", Kind: "number"},
 		},
 		Done: func(answer []byte) string {
 			var c client.Certification

@@ -91,9 +91,9 @@ function stamps() {
 function help() {
   const box = document.createElement('dialog');
   box.className = 'help';
-  box.setAttribute('aria-label', 'Keys');
+  box.setAttribute('aria-label', 'Keyboard shortcuts');
   const title = box.appendChild(document.createElement('h2'));
-  title.textContent = 'Keys';
+  title.textContent = 'Keyboard shortcuts';
   const list = box.appendChild(document.createElement('dl'));
   const pages = [...document.querySelectorAll('header [data-key]')].map((a) => [`g ${a.dataset.key}`, a.textContent]);
   for (const [key, what] of [...keys, ...pages]) {
@@ -177,7 +177,7 @@ const foot = document.querySelector('footer.foot');
 if (foot) {
   const button = document.createElement('button');
   button.className = 'keys';
-  button.textContent = 'Keys';
+  button.textContent = 'Keyboard shortcuts';
   button.addEventListener('click', help);
   foot.append(button);
 }
