@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/pgtest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -84,7 +86,8 @@ func TestOldAuditEventsGoIntoTheirArchive(t *testing.T) {
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"ok":true}`) }),
 	)
 	defer participant.Close()
-	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
+	dsn := testdb.DSN(t)
+	n := start(t, dsn, "a", func(c *config.Config) {
 		c.Retention.Interval, c.Retention.Events = 50*time.Millisecond, time.Millisecond
 	})
 	call(t, "POST", n.url+"/api/v1/workflows", strings.ReplaceAll(twoSteps, "URL", participant.URL))
@@ -105,5 +108,17 @@ func TestOldAuditEventsGoIntoTheirArchive(t *testing.T) {
 	}
 	if _, feed := call(t, "GET", n.url+"/api/v1/saga-events", ""); len(feed["events"].([]any)) != 0 {
 		t.Errorf("the feed still has them: %v", feed)
+	}
+	// Once they are deleted there as well, the saga is still found, archived or not.
+	pgtest.Execute(t, pgtest.Observer(t, dsn), `DELETE FROM saga.audit_events_archive WHERE saga_id = $1`, doc["saga_id"])
+	for _, archived := range []bool{false, true} {
+		if archived {
+			call(t, "POST", n.url+"/api/v1/admin/retention/run", `{"older_than": "`+time.Now().UTC().Format(time.RFC3339Nano)+`"}`)
+		}
+		for path, want := range map[string]int{"/api/v1/sagas/%v": 200, "/api/v1/sagas/%v/events": 200, "/ui/sagas/%v": 200} {
+			if got := status(t, "GET", n.url+fmt.Sprintf(path, doc["saga_id"]), ""); got != want {
+				t.Errorf("a saga without events, archived %t: GET %s answers %d", archived, path, got)
+			}
+		}
 	}
 }

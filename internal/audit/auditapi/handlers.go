@@ -21,7 +21,8 @@ type Verify func(ctx context.Context, tenant uuid.UUID, from int64, limit int) (
 // operators, and timelines. Fields are required unless a comment says otherwise.
 type Handlers struct {
 	*httpkit.Kit
-	Sagas saga.Store
+	Sagas   saga.Store
+	Archive saga.Archive
 	// Trail is the audit trail of sagas, Follow sends new events, and Verify checks its
 	// seals.
 	Trail  trail.Trail
