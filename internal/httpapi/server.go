@@ -114,8 +114,8 @@ func (s *server) assemble() {
 	}
 	of.Secrets = parts.Secrets
 	s.sagas = sagaapi.New(&sagas{Kit: s.kit, Sagas: cfg.Sagas, Tenant: cfg.Access.Tenant, Jobs: cfg.Jobs != nil})
-	s.audited = &audited{Kit: s.kit, Sagas: of.Store, Archive: of.Archive, Trail: cfg.Trail.Events, Follow: cfg.Trail.Follow,
-		Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
+	s.audited = &audited{Kit: s.kit, Sagas: of.Store, Archive: of.Archive, Trail: cfg.Trail.Events,
+		Follow: cfg.Trail.Follow, Verify: cfg.Trail.Verify, Timeline: cfg.Trail.Timeline}
 	s.hooks = &hooks{Kit: s.kit, Webhooks: cfg.Webhooks.Store, Deliveries: cfg.Webhooks.Deliveries,
 		Workflows: of.Workflows, CheckEndpoint: cfg.Webhooks.CheckEndpoint, Gate: s.gate}
 	s.parties = &parties{Kit: s.kit, Participants: cfg.Participants.Store, Gates: cfg.Participants.Gates,

@@ -67,9 +67,10 @@ func ask(
 		return err
 	}
 	defer db.close()
-	// The server is started as in a complete run.
+	// The server is started as in a complete run, but archives nothing: most of what was generated has expired.
 	server := &run{cfg: Config{
-		Skald: cfg.Skald, DatabaseURL: cfg.Data.DatabaseURL, Dir: cfg.Dir, Out: cfg.Out, ServerEnv: cfg.ServerEnv,
+		Skald: cfg.Skald, DatabaseURL: cfg.Data.DatabaseURL, Dir: cfg.Dir, Out: cfg.Out,
+		ServerEnv: append([]string{"SKALD_RETENTION_INTERVAL=0"}, cfg.ServerEnv...),
 	}}
 	var ready Millis
 	if err := server.measureStart(ctx, &ready); err != nil {
