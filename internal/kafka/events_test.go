@@ -215,9 +215,9 @@ func TestARecordThatIsNoEventBecomesALetterAndStopsNothing(t *testing.T) {
 			t.Errorf("offset %d became %+v", offset, l)
 		}
 	}
-	if n := refused.Load(); int(n) != len(why) {
-		t.Errorf("%d refused records were counted", n)
-	}
+	patience.Until(t, "the refused records are counted, after they are stored", func() bool {
+		return int(refused.Load()) == len(why)
+	})
 }
 
 // While the database is unavailable nothing is lost, and no broker is asked to wait for it.
