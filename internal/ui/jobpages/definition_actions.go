@@ -172,7 +172,9 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 		{Name: "scheduled_for", Label: "Not before (empty: now)", Hint: "2027-01-04T08:00:00Z"},
 		{Name: "priority", Label: "Priority (empty: that of the definition)", Kind: "number"},
 		{Name: "correlation_id", Label: "Correlation"},
-		{Name: "overlap", Kind: "check", Label: "Start it even if another run has not ended"},
+	}
+	if d.ConcurrencyPolicy != client.JobConcurrencyPolicyAllow {
+		a.Fields = append(a.Fields, web.Field{Name: "overlap", Kind: "check", Label: startsAnyway})
 	}
 	a.Body = overlapping
 	a.Foresee = func(ctx context.Context, _ []byte) (*web.Preview, error) { return p.unfinished(ctx, d) }
@@ -182,6 +184,9 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	a.Done = runAnswered
 	return a, nil
 }
+
+// startsAnyway is the label of the field that does not respect the concurrency policy.
+const startsAnyway = "Start it even if another run has not ended"
 
 // overlapping converts the field "overlap" to the form in the contract.
 func overlapping(form web.Form, body map[string]any) error {

@@ -43,7 +43,7 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 			"now, whenever this one was: a job that needs a date takes it from its arguments.",
 		fields: []web.Field{
 			{Name: "args", Label: "Arguments (empty: the same as before)", Kind: "json"},
-			{Name: "overlap", Kind: "check", Label: "Start it even if another run has not ended"},
+			{Name: "overlap", Kind: "check", Label: startsAnyway},
 		},
 		send: web.On(client.ClientInterface.RerunJobRunWithBody),
 	},
@@ -87,6 +87,9 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 	switch verb {
 	case client.JobRunVerbRerun:
 		a.Done, a.Fields[0].Hint = runAnswered, string(r.Args)
+		if r.ConcurrencyPolicy == client.JobConcurrencyPolicyAllow {
+			a.Fields = a.Fields[:1]
+		}
 	case client.JobRunVerbCancel:
 		a.Label = "Cancel the run" // beside Back, the word alone could mean the form
 	}

@@ -39,11 +39,11 @@ const (
 )
 
 var workerViews = []web.View{
-	{Name: "Here", Filter: url.Values{"state": {"ACTIVE", "DRAINING", "LOST"}}},
+	{Name: "Connected", Filter: url.Values{"state": {"ACTIVE", "DRAINING", "LOST"}}},
 	{Name: "Active", Filter: url.Values{"state": {"ACTIVE"}}},
 	{Name: "Draining", Filter: url.Values{"state": {"DRAINING"}}},
 	{Name: "Lost", Filter: url.Values{"state": {"LOST"}}},
-	{Name: "Gone", Filter: url.Values{"state": {"DETACHED"}}},
+	{Name: "Detached", Filter: url.Values{"state": {"DETACHED"}}},
 	{Name: "All"},
 }
 

@@ -181,7 +181,7 @@ func retried(l *client.DeadLetter, answer []byte) (*web.Preview, error) {
 	if err := json.Unmarshal(answer, &dry); err != nil {
 		return nil, err
 	}
-	shown := &web.Preview{Ends: web.Sentence("It is sent to %s. If that accepts it, it is then resolved.", targetOf(&l.Target))}
+	shown := &web.Preview{Ends: web.Sentence("It is sent to %s, and resolved if that accepts it.", destination(l))}
 	if dry.Changes != nil {
 		shown.Sentences = web.Planned(*dry.Changes)
 	}

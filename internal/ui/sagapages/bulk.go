@@ -124,7 +124,12 @@ func showBulk(answer []byte) (*web.Preview, error) {
 	shown := &web.Preview{Count: &dry.Matched, Sentences: []template.HTML{
 		web.Sentence("It applies to %s sagas.", web.Count(dry.Matched, dry.MatchedIsCapped)),
 	}}
-	if dry.Examined > 0 {
+	switch {
+	case dry.Examined == 0:
+	case dry.Skipped == 0:
+		shown.Sentences = append(shown.Sentences, web.Sentence("Each of the first %s would accept it now.",
+			web.Count(dry.Examined)))
+	default:
 		shown.Sentences = append(shown.Sentences, web.Sentence(
 			"Of the first %s, %s would accept it now and %s would be skipped.", web.Count(dry.Examined), web.Count(dry.Done),
 			web.Count(dry.Skipped)))

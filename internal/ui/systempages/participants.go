@@ -84,7 +84,9 @@ func (p *pages) participant(v *web.Visit) (*web.Page, error) {
 	slices.SortFunc(d.Codes, func(a, b codeCount) int { return int(b.Calls - a.Calls) })
 	if !p.kit.ReadOnly {
 		at := participantPath(one.Name)
-		d.Actions = []web.Button{v.Button("Hold", at+"/hold", webhookAdmin, meansHold, web.Safe)}
+		if one.HeldBy == nil {
+			d.Actions = []web.Button{v.Button("Hold", at+"/hold", webhookAdmin, meansHold, web.Safe)}
+		}
 		if one.State != client.ParticipantStateOPEN {
 			d.Actions = append([]web.Button{v.Button("Release", at+"/release", webhookAdmin, meansRelease, web.Safe)},
 				d.Actions...)
