@@ -47,7 +47,8 @@ func NewKnown(rows registry.Rows) *Known {
 	return &Known{rows: rows, wake: make(chan struct{}, 1)}
 }
 
-// Read reads the participants unless this node has read them before. What may concern a held one waits for it.
+// Read reads the participants unless this node has read them before. Calls wait for it: any of them may be of one that
+// is held.
 func (k *Known) Read(ctx context.Context) error {
 	if k.now.Load() != nil {
 		return nil

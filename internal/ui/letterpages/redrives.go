@@ -3,7 +3,6 @@ package letterpages
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"io"
 	"maps"
@@ -82,17 +81,30 @@ func aboutRedrive(r *client.Redrive) string {
 	case r.Selected != nil:
 		return web.Count(*r.Selected) + " selected letters"
 	case len(r.Filter) > 0:
-		var filter map[string]any
+		var filter map[string]json.RawMessage
 		if json.Unmarshal(r.Filter, &filter) != nil {
 			return string(r.Filter)
 		}
 		var words []string
 		for _, name := range slices.Sorted(maps.Keys(filter)) {
-			words = append(words, web.Words(name)+" "+fmt.Sprint(filter[name]))
+			words = append(words, web.Words(name)+" "+filterWords(filter[name]))
 		}
 		return strings.Join(words, ", ")
 	}
 	return "every letter"
+}
+
+// filterWords is the value of a member of a filter: a text, or several of which any fits; anything else as it is.
+func filterWords(value json.RawMessage) string {
+	var one string
+	if json.Unmarshal(value, &one) == nil {
+		return one
+	}
+	var any []string
+	if json.Unmarshal(value, &any) == nil {
+		return strings.Join(any, " or ")
+	}
+	return string(value)
 }
 
 // slice is a part of the progress bar, in percent.

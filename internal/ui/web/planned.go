@@ -55,6 +55,8 @@ var plannedWords = map[string]string{
 	"ended_at":            "the end",
 	"tenant_id":           "the tenant",
 	"expires_at":          "the expiry",
+
+	"former_secret_expires_at": "the end of the former secret",
 }
 
 // records are members that say who has done what is asked for, and when. A plan has them only when they were there
@@ -188,7 +190,9 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 	case "secret":
 		return Sentence("A new secret replaces the one of %s.", from)
 	case "former_secret_expires_at":
-		return Sentence("The former secret is valid until %s.", to)
+		if c.To != nil {
+			return Sentence("The former secret is valid until %s.", to)
+		}
 	case "attention_reason":
 		if c.To == nil {
 			return Sentence(who+" from needing attention (%s) to not needing it.", Words(from))
