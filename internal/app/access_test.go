@@ -1,23 +1,19 @@
 package app_test
 
 import (
-	"crypto/ed25519"
 	"crypto/rand"
-	"encoding/base64"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/skald-saga/skald/internal/access"
 	"github.com/skald-saga/skald/internal/app"
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 func newToken(t *testing.T) string {
@@ -152,29 +148,16 @@ func TestDevelopmentModeWarnsAndRequiresLoopback(t *testing.T) {
 
 func TestATokenOfTheConfiguredIssuerIsAccepted(t *testing.T) {
 	t.Parallel()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b64 := base64.RawURLEncoding.EncodeToString
-	var issuer *httptest.Server
-	issuer = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/.well-known/openid-configuration" {
-			fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, issuer.URL, issuer.URL+"/keys")
-			return
-		}
-		fmt.Fprintf(w, `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"1","x":%q}]}`, b64(public))
-	}))
-	defer issuer.Close()
+	people := testnet.NewPeople(t)
 	token := func(audience, role string, person ...string) string {
 		person = append(person, "alice", "")[:2]
-		text := b64([]byte(`{"alg":"EdDSA","kid":"1"}`)) + "." + b64(fmt.Appendf(nil,
-			`{"iss":%q,"aud":%q,"sub":%q,"preferred_username":%q,"exp":%d,"groups":{"skald":%q},"org":"0198a5b0-0000-7000-8000-000000000002"}`,
-			issuer.URL, audience, person[0], person[1], time.Now().Add(time.Hour).Unix(), role))
-		return text + "." + b64(ed25519.Sign(private, []byte(text)))
+		return people.Token(t, map[string]any{
+			"aud": audience, "sub": person[0], "preferred_username": person[1], "groups": map[string]any{"skald": role},
+			"org": "0198a5b0-0000-7000-8000-000000000002",
+		})
 	}
 	n := start(t, testdb.DSN(t), "a", func(c *config.Config) {
-		c.Auth.JWTIssuer, c.Auth.JWTAudience, c.Auth.JWTRoleClaim, c.Auth.JWTTenantClaim = issuer.URL, "orders",
+		c.Auth.JWTIssuer, c.Auth.JWTAudience, c.Auth.JWTRoleClaim, c.Auth.JWTTenantClaim = people.URL, "orders",
 			"groups.skald", "org"
 	})
 	req, err := http.NewRequestWithContext(t.Context(), "GET", n.url+"/api/v1/whoami", nil)

@@ -1,4 +1,4 @@
-// Package testnet gives tests addresses on loopback, and certificates for them.
+// Package testnet gives tests addresses on loopback, certificates for them, and an identity provider.
 package testnet
 
 import (

@@ -11,14 +11,21 @@ import (
 
 	"github.com/skald-saga/skald/internal/config"
 	"github.com/skald-saga/skald/internal/test/patience"
+	"github.com/skald-saga/skald/internal/test/testnet"
 )
 
 // TestADryRunOfOneThing asks of every action on one thing that has dry_run what it would change, and finds the thing
 // as it was.
 func TestADryRunOfOneThing(t *testing.T) {
 	t.Parallel()
-	var ada string // a person, who has a name beside her subject
-	s := guarded(t, func(c *config.Config) { ada = admin(t, c) })
+	people := testnet.NewPeople(t)
+	s := guarded(t, func(c *config.Config) {
+		c.Auth.JWTIssuer, c.Auth.JWTAudience = people.URL, "skald"
+		c.Auth.JWTRoleClaim, c.Auth.JWTDefaultTenant = "role", true
+	})
+	ada := people.Token(t, map[string]any{ // a person, who has a name beside her subject
+		"aud": "skald", "sub": "ada", "preferred_username": "Ada", "role": "admin",
+	})
 	w := &acting{s, t, "dry"}
 	letters(w, 3)
 	ids := w.ids("/dlq/messages?topic=dry", "messages", "id")

@@ -37,7 +37,6 @@ func TestAPlanSpeaksOfWhatIsThere(t *testing.T) {
 			Of: new(client.PlannedChangeOfSaga)},
 			"4 sagas change from needing attention (<code>compensation failed</code>) to not needing it."},
 		{client.PlannedChange{Member: "attention_reason", From: new("compensation_failed")},
-
 			"It changes from needing attention (<code>compensation failed</code>) to not needing it."},
 		{client.PlannedChange{Member: "held_by", From: new("jwt:ada"), To: new("jwt:kim")},
 			"Who holds it changes from <code>jwt:ada</code> to <code>jwt:kim</code>."},
