@@ -105,7 +105,7 @@ func editAndRetry(t *testing.T, p *place) {
 	tab.See("61.20")
 	tab.Fill("input[name=reason]", "the amount was wrong")
 	tab.Click("button.first", "")
-	tab.See("Accepted")
+	tab.See("The target answered")
 	tab.Until("the letter resolved", badge("resolved"))
 	letter, _, _ := strings.Cut(strings.TrimPrefix(tab.Path(), "/ui/dlq/letters/"), "?")
 	attempts := p.Must(t, "GET", "/dlq/messages/"+letter+"?include=attempts", nil)["attempts"].([]any)

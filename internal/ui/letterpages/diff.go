@@ -2,10 +2,13 @@ package letterpages
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"html/template"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/skald-saga/skald/internal/ui/web"
 )
@@ -17,6 +20,30 @@ type operation struct {
 	Value json.RawMessage `json:"value,omitempty"`
 	// Before is the value that it replaces or removes.
 	Before json.RawMessage `json:"-"`
+}
+
+// sentence is an operation as a person reads it: "amount: 599.00 → 59.90".
+func (o operation) sentence() template.HTML {
+	at := strings.ReplaceAll(strings.TrimPrefix(o.Path, "/"), "/", " / ")
+	at = unescaped.Replace(cmp.Or(at, "the payload"))
+	switch o.Op {
+	case "add":
+		return web.Sentence("%s: added, %s", at, brief(o.Value))
+	case "remove":
+		return web.Sentence("%s: left out, now %s", at, brief(o.Before))
+	}
+	return web.Sentence("%s: %s → %s", at, brief(o.Before), brief(o.Value))
+}
+
+var unescaped = strings.NewReplacer("~1", "/", "~0", "~")
+
+// brief is a value on one line.
+func brief(raw json.RawMessage) string {
+	const most = 120
+	if text := []rune(string(raw)); len(text) > most {
+		return string(text[:most]) + "…"
+	}
+	return string(raw)
 }
 
 // difference returns the patch that turns before into after. Numbers are compared and kept as written: 1.0

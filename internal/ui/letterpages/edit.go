@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,13 +35,13 @@ type editForm struct {
 	Rows    []string // prefixes of the fields of header operations
 	Presets []string // names of the fields
 	Target  bool
+	Folds   string      // what the folded headers are
+	Opened  bool        // one of them is to change
+	changes []operation // of the payload
 }
 
 // editShown is the preview of an edit.
-type editShown struct {
-	Patch   template.HTML
-	Changes []operation
-}
+type editShown struct{ Patch template.HTML }
 
 // edit is the form that changes what a retry sends.
 func (p *pages) edit(v *web.Visit) (*web.Action, error) {
@@ -72,8 +73,19 @@ func (p *pages) edit(v *web.Visit) (*web.Action, error) {
 				[]web.Option{{}}, web.Options("POST", "PUT", "PATCH", "DELETE")...)})
 	}
 	a.Extra = &x
-	a.Body = func(form web.Form, members map[string]any) error { return editBody(&d, &x, form, members) }
-	a.Foresee = func(_ context.Context, body []byte) (*web.Preview, error) { return foreseen(l, body) }
+	x.Folds = "Add headers"
+	switch n := len(d.Headers); {
+	case n == 1:
+		x.Folds = "1 header: change it, or add others"
+	case n > 1:
+		x.Folds = web.Count(n) + " headers: change them, or add others"
+	}
+	x.Opened = slices.ContainsFunc(x.Presets, v.Form.Has) ||
+		slices.ContainsFunc(x.Rows, func(row string) bool { return v.Form.Get(row+"op") != "" })
+	a.Body = func(form web.Form, members map[string]any) error {
+		return editBody(&d, &x, payload.Name, form, members)
+	}
+	a.Foresee = func(_ context.Context, body []byte) (*web.Preview, error) { return x.foreseen(l, body) }
 	return a, nil
 }
 
@@ -169,7 +181,7 @@ func headerOps(rows []string, sent []client.DeadLetterHeader, form web.Form) (op
 }
 
 // editBody makes the body of a retry from the form: only changes are sent.
-func editBody(d *carried, x *editForm, form web.Form, members map[string]any) error {
+func editBody(d *carried, x *editForm, payload string, form web.Form, members map[string]any) error {
 	for _, name := range []string{"payload_json", "payload_text", "payload_bytes", "key_text"} {
 		delete(members, name)
 	}
@@ -178,7 +190,7 @@ func editBody(d *carried, x *editForm, form web.Form, members map[string]any) er
 		if err != nil {
 			return malformed("payload_json", "This is not valid JSON: "+err.Error()+".")
 		}
-		if len(patch) > 0 {
+		if x.changes = patch; len(patch) > 0 {
 			members["payload_patch"] = patch
 		}
 	}
@@ -220,8 +232,19 @@ func editBody(d *carried, x *editForm, form web.Form, members map[string]any) er
 	if len(ops) > 0 {
 		members["headers_patch"] = ops
 	}
-	return nil
+	for _, name := range []string{"payload_patch", "payload_base64", "key_base64", "headers_patch", "target"} {
+		if members[name] != nil {
+			return nil
+		}
+	}
+	return &web.Refusal{Problem: client.Problem{
+		Status: http.StatusUnprocessableEntity, Title: "Nothing is changed", Detail: unchanged,
+		Errors: []client.ProblemField{{Pointer: "/" + payload, Message: unchanged}},
+	}}
 }
+
+// unchanged is what a form says that was sent as it was opened.
+const unchanged = "Nothing is changed yet. To send the letter as it is, go back and use Retry."
 
 func malformed(field, detail string) error {
 	r := web.Malformed(detail)
@@ -230,7 +253,7 @@ func malformed(field, detail string) error {
 }
 
 // foreseen describes what an edit changes.
-func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
+func (x *editForm) foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 	var asked struct {
 		Patch   json.RawMessage `json:"payload_patch"`
 		Bytes   *string         `json:"payload_base64"`
@@ -243,11 +266,9 @@ func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 	}
 	shown, more := &web.Preview{}, editShown{}
 	if asked.Patch != nil {
-		if err := json.Unmarshal(asked.Patch, &more.Changes); err != nil {
-			return nil, err
+		for _, o := range x.changes {
+			shown.Sentences = append(shown.Sentences, o.sentence())
 		}
-		shown.Sentences = append(shown.Sentences, web.Sentence("The payload is patched, by %s operations (RFC 6902).",
-			len(more.Changes)))
 		more.Patch = web.Tree(asked.Patch)
 	}
 	if asked.Bytes != nil {
@@ -273,9 +294,6 @@ func foreseen(l *client.DeadLetter, body []byte) (*web.Preview, error) {
 		to = "topic " + *t.Topic
 	} else if t != nil && t.URL != nil {
 		to = *t.URL
-	}
-	if len(shown.Sentences) == 0 {
-		shown.Sentences = append(shown.Sentences, "Nothing is changed: the content is sent unchanged.")
 	}
 	shown.Ends = web.Sentence("It is sent to %s, and Skald waits for the response.", to)
 	shown.Extra = more

@@ -48,7 +48,7 @@ func TestALetterIsSentElsewhereReportedAndRestored(t *testing.T) {
 		t.Errorf("its own target got %q, the other one %q", at, body)
 	}
 	s.page(t, letter+"?tab=attempts", elsewhere.URL+"/new-home")
-	s.page(t, letter, "Its target accepted it", "Report the outcome")
+	s.page(t, letter, "The target answered <code>200</code> at", "Report the outcome")
 
 	ack := letter + "/actions/ack"
 	s.page(t, ack, "it failed again", "/api/v1/dlq/messages/"+id+"/ack", "generation")

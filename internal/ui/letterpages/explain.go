@@ -3,6 +3,7 @@ package letterpages
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +21,6 @@ var heldBy = map[client.DeadLetterHold]string{
 
 // endings describe how a letter ended.
 var endings = map[client.DeadLetterResolution]string{
-	client.DeadLetterResolutionREDRIVEN: "Its target accepted it, so nothing more is needed. Whether it was processed is known once " +
-		"its consumer, or a person, reports the outcome.",
 	client.DeadLetterResolutionCONFIRMED: "Its consumer has confirmed that it was processed.",
 	client.DeadLetterResolutionBOUNCED:   "It was sent, and came back as another letter.",
 	client.DeadLetterResolutionMANUAL:    "It was resolved by an operator: it was handled elsewhere.",
@@ -48,7 +47,34 @@ func explained(l *client.DeadLetter, now time.Time) []template.HTML {
 		return []template.HTML{web.Sentence("All its retries have failed (%s of %s). It is no longer retried: requeue "+
 			"it once the cause is fixed, or resolve it.", l.RetryCount, l.MaxRetries)}
 	}
+	if *l.Resolution == client.DeadLetterResolutionREDRIVEN {
+		return []template.HTML{accepts(l, now), "Nothing more is needed. If it turns out that its consumer could not process it, " +
+			"report that: it then counts as a retry that failed."}
+	}
 	return []template.HTML{plain(endings[*l.Resolution])}
+}
+
+// accepts describes how the target of a letter took it: by its latest retry that was accepted.
+func accepts(l *client.DeadLetter, now time.Time) template.HTML {
+	for _, a := range slices.Backward(l.Attempts) {
+		if a.Outcome != client.DeadLetterAttemptOutcomeACKNOWLEDGED {
+			continue
+		}
+		at := web.When(now, a.EndedAt)
+		switch {
+		case a.StatusCode != nil:
+			return web.Sentence("The target answered %s at %s.", *a.StatusCode, at)
+		case a.Written != nil:
+			return web.Sentence("It was written to the topic %s at %s: partition %s, offset %s.", a.Written.Topic, at,
+				a.Written.Partition, a.Written.Offset)
+		case a.Target.Kind == client.DeadLetterTargetKindJobRun:
+			return web.Sentence("A new run of its job succeeded at %s.", at)
+		case a.Target.Kind == client.DeadLetterTargetKindSagaStep:
+			return web.Sentence("The compensation of its saga succeeded at %s.", at)
+		}
+		return web.Sentence("The target accepted it at %s.", at)
+	}
+	return "The target accepted it."
 }
 
 func pending(l *client.DeadLetter, now time.Time) (all []template.HTML) {

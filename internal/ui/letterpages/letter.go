@@ -75,7 +75,8 @@ func (p *pages) letter(v *web.Visit) (*web.Page, error) {
 	if !slices.ContainsFunc(letterTabs, func(t string) bool { return strings.EqualFold(t, d.Tab) }) {
 		d.Tab = "content"
 	}
-	counts := map[string]int{"Attempts": len(l.Attempts), "Revisions": len(revisions), "Lineage": len(l.Lineage)}
+	others := len(l.Lineage) - 1 // besides itself
+	counts := map[string]int{"Attempts": len(l.Attempts), "Revisions": len(revisions), "Lineage": others}
 	for _, t := range letterTabs {
 		tab := web.Tab{Name: t, URL: "?tab=" + strings.ToLower(t), Current: strings.EqualFold(t, d.Tab)}
 		if n := counts[t]; n > 0 {

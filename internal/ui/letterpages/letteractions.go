@@ -96,7 +96,7 @@ func deleteLetter(
 
 // accepted describes the action that was just accepted, from a parameter of the URL.
 var accepted = map[string]string{
-	"retry":   "Accepted. See the outcome under Attempts.",
+	"retry":   "Sent.",
 	"failed":  "The retry failed. The target's response is below.",
 	"requeue": "Accepted. It is pending again.", "discard": "Accepted. It is discarded.",
 	"resolve": "Accepted. It counts as handled.", "ack": "Accepted.", "update": "Accepted.",
@@ -118,7 +118,9 @@ func (p *pages) letterButtons(v *web.Visit, l *client.DeadLetter) (all []web.But
 			continue
 		}
 		known := letterVerbs[verb]
-		all = append(all, v.Button(known.label, path+string(verb), known.permission, known.means, known.class))
+		b := v.Button(known.label, path+string(verb), known.permission, known.means, known.class)
+		b.Quiet = verb == client.DeadLetterVerbAck // a letter that was sent needs nothing more
+		all = append(all, b)
 		if verb == client.DeadLetterVerbRetry && editable(l) {
 			b := v.Button("Edit and retry", path+"edit", "dlq:write", "Change what is sent; the original stays.", web.Changes)
 			b.Page = true

@@ -220,7 +220,17 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 
 	s.target.answer(http.StatusOK)
 	edit := letter + "/actions/edit"
-	form := uitest.Form(s.page(t, edit, "9007199254740993", "Leave out tracing: traceparent"))
+	opened := s.page(t, edit, "9007199254740993", "Leave out tracing: traceparent", "4 headers: change them, or add others")
+	if strings.Contains(opened, "What it would do") || strings.Contains(opened, "Nothing is changed") {
+		t.Errorf("a form in which nothing was changed yet has a preview:\n%s", opened)
+	}
+	form := uitest.Form(opened)
+	form.Set("payload_json", `{"id": 9007199254740993, "customer": "c-17", "text": "`+hostile+`"}`)
+	form.Set("reason", "wrong customer")
+	form.Set("do", "act")
+	if status, page, _ := s.Post(t, edit, form); status != 422 || !strings.Contains(page, "Nothing is changed yet") {
+		t.Errorf("an edit that changes nothing: %d\n%s", status, page)
+	}
 	form.Set("payload_json", `{"id": 9007199254740993, "customer": `)
 	form.Set("reason", "wrong customer")
 	form.Set("do", "preview")
@@ -236,7 +246,9 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 	form.Set("h3_op", "set") // of two headers of one name, each has a row
 	form.Set("h3_value", "blue")
 	_, page, _ := s.Post(t, edit, form)
-	for _, w := range []string{"/customer", "9007199254740995", "Without the header", "payload_patch"} {
+	for _, w := range []string{"/customer", "9007199254740995", "Without the header", "payload_patch",
+		"<code>customer</code>: <code>&#34;c-17&#34;</code> → <code>&#34;c-18&#34;</code>",
+		"<code>id</code>: <code>9007199254740993</code> → <code>9007199254740995</code>"} {
 		if !strings.Contains(page, w) {
 			t.Errorf("the preview does not say %q:\n%s", w, page)
 		}
@@ -251,6 +263,17 @@ func TestALetterIsEditedAndRetried(t *testing.T) {
 		heads.Get("Traceparent") != "" {
 		t.Errorf("the target got %s %v", body, heads)
 	}
+	sent := s.page(t, letter+"?accepted=retry", "The target answered <code>200</code> at <code>", "Nothing more is needed")
+	if strings.Contains(sent, `class="button first"`) {
+		t.Errorf("a letter that has arrived has an action that stands out:\n%s", sent)
+	}
+	if strings.Index(sent, "The target answered") > strings.Index(sent, "The error was") {
+		t.Error("a letter that has arrived begins with its old error")
+	}
+	if strings.Contains(sent, `Lineage <span`) {
+		t.Error("a letter that has not come back counts itself as its lineage")
+	}
+	s.page(t, letter+"?tab=lineage", "It has not come back as another letter")
 	s.page(t, letter+"?tab=revisions", "wrong customer", "/customer", "without traceparent", "with x-tenant: acme-eu",
 		"without x-tag: green", "with x-tag: blue")
 	s.page(t, letter+"?rev=0", "9007199254740993")

@@ -321,6 +321,7 @@ type Button struct {
 	Label, URL, Means string
 	Needs             string // what the visitor lacks; empty: nothing
 	Danger            bool
+	Quiet             bool // not drawn as the one to press, even where it comes first
 	Page              bool // it opens as a page, not in a dialog
 	// Chosen is the action on the selected items that the surrounding form submits; empty: the button is a
 	// link.

@@ -24,6 +24,15 @@ func Ago(now, t time.Time) string {
 	return Duration(d.Truncate(time.Second)) + " ago"
 }
 
+// When is a time by the clock (UTC), with its day unless that is today.
+func When(now, t time.Time) string {
+	now, t = now.UTC(), t.UTC()
+	if now.Year() == t.Year() && now.YearDay() == t.YearDay() {
+		return t.Format("15:04:05") + " UTC"
+	}
+	return t.Format("2006-01-02 15:04:05") + " UTC"
+}
+
 // Moment is a time in a sequence that is read from its first: the clock (UTC) of the first, and how long after it the
 // others were.
 func Moment(first, t time.Time) string {
