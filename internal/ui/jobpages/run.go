@@ -27,6 +27,7 @@ type runPage struct {
 	Gantt    gantt
 	Log      logTail
 	Error    *client.JobRunError
+	Said     bool // the summary has the whole message of the error
 	CPU      string
 	Percent  string // as reported by the worker; empty: not reported
 	Counters []string
@@ -141,6 +142,12 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 		}
 	}
 	d.Summary = web.Prose(d.Explain.Summary)
+	d.Said = d.Error != nil && strings.Contains(d.Explain.Summary, d.Error.Message)
+	for i := range d.Gantt.Rows { // what the summary says, the attempt does not repeat
+		if reason := d.Gantt.Rows[i].Reason; reason != nil && strings.Contains(d.Explain.Summary, *reason) {
+			d.Gantt.Rows[i].Reason = nil
+		}
+	}
 	for _, e := range d.Explain.Decisions {
 		row := decision{JobEvent: e}
 		if e.Reason != nil {

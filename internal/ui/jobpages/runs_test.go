@@ -90,11 +90,14 @@ func TestARunIsFollowedAndActedOnFromItsPages(t *testing.T) {
 	call(200, "POST", "/job-runs/"+id+"/fail", with(fence, "error", map[string]any{
 		"code": "DISK_FULL", "message": hostile, "stack": hostile, "retryable": false,
 	}))
-	reads(t, s, "/ui/runs/"+id, "DISK_FULL", "not retryable", "stack trace")
+	failed := reads(t, s, "/ui/runs/"+id, "DISK_FULL", "not retryable", "stack trace")
+	if n := strings.Count(failed, "DISK_FULL"); n != 1 {
+		t.Errorf("the page of a failed run says its error %d times", n)
+	}
 	_, attempts := s.Call(t, "GET", "/job-runs/"+id+"/attempts", nil)
 	token := attempts["attempts"].([]any)[0].(map[string]any)["fencing_token"].(string)
-	reads(t, s, "/ui/runs/"+id+"?tab=decisions", "started", "assigned", "failed", "<th>Fence</th>",
-		"<td><code>"+token+"</code></td>", "/logs?format=text&amp;attempt=1")
+	reads(t, s, "/ui/runs/"+id+"?tab=decisions", "started", "assigned", "failed", ">Fence</th>",
+		`data-label="Fence"><code>`+token+"</code></td>", "/logs?format=text&amp;attempt=1")
 	blocked(t, s)
 	reads(t, s, "/ui/runs/"+id+"?tab=json", "DISK_FULL")
 	reads(t, s, "/ui/runs/"+id+"/actions/rerun", `placeholder="{&#34;text&#34;:`, "It is due now")

@@ -85,10 +85,10 @@ func (p *pages) participant(v *web.Visit) (*web.Page, error) {
 	if !p.kit.ReadOnly {
 		at := participantPath(one.Name)
 		if one.HeldBy == nil {
-			d.Actions = []web.Button{v.Button("Hold", at+"/hold", webhookAdmin, meansHold, web.Safe)}
+			d.Actions = []web.Button{v.Button("Hold", at+"/hold", webhookAdmin, meansHold, web.Changes)}
 		}
 		if one.State != client.ParticipantStateOPEN {
-			d.Actions = append([]web.Button{v.Button("Release", at+"/release", webhookAdmin, meansRelease, web.Safe)},
+			d.Actions = append([]web.Button{v.Button("Release", at+"/release", webhookAdmin, meansRelease, web.Changes)},
 				d.Actions...)
 		}
 		d.Actions = append(d.Actions, v.Button("Examine", "/ui/certify?"+url.Values{"url": {one.BaseURL}}.Encode(),
@@ -112,9 +112,9 @@ func (p *pages) onParticipant(v *web.Visit, label, means string) (*web.Action, *
 	}
 	at := participantPath(one.Name)
 	return &web.Action{
-		Label: label, Title: label + ": " + one.Name, Nav: "Participants", Back: web.Link{Name: one.Name, URL: at},
+		Label: label, Title: label + " " + one.Name, Nav: "Participants", Back: web.Link{Name: one.Name, URL: at},
 		Needs: webhookAdmin, Means: means, ETag: etag, Subject: one.Name, State: string(one.State),
-		DryRun: web.DryRunInQuery, Done: func([]byte) string { return at },
+		Class: web.Changes, DryRun: web.DryRunInQuery, Done: func([]byte) string { return at },
 	}, one, nil
 }
 

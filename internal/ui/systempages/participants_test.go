@@ -22,7 +22,7 @@ func TestAParticipantIsHeldAndReleasedByAPerson(t *testing.T) {
 	s.act("/ui/participants/card/hold", url.Values{"reason": {hostile}}, 303)
 	s.get("/ui/participants/card", 200, "Its calls wait", "holds it: &lt;script&gt;", "/ui/participants/card/release")
 	s.get("/ui/participants?state=HELD", 200, "/ui/participants/card")
-	s.act("/ui/participants/card/release", url.Values{"rate": {"fast"}}, 400)
+	s.act("/ui/participants/card/release", url.Values{"rate": {"fast"}, "reason": {"done"}}, 400)
 	s.act("/ui/participants/card/release", url.Values{"rate": {"2.5"}, "reason": {"done"}}, 303)
 	page := s.get("/ui/participants/card", 200)
 	if !strings.Contains(page, "released it") && !strings.Contains(page, "what waited was let through") { // nothing waited
@@ -31,12 +31,12 @@ func TestAParticipantIsHeldAndReleasedByAPerson(t *testing.T) {
 	s.act("/ui/participants/card/hold", url.Values{"reason": {"again"}}, 303)
 	s.get("/ui/", 200, "Participant card is held: ", "holds it: again", "/ui/participants/card")
 	s.get("/ui/sagas?waits_for=card", 200, "No sagas match")
-	s.act("/ui/participants/card/release", url.Values{}, 303)
+	s.act("/ui/participants/card/release", url.Values{"reason": {"it answers"}}, 303)
 	patience.Until(t, "the release to end", func() bool {
 		_, doc := s.Call(t, "GET", "/participants/card", nil)
 		return doc["state"] == "OPEN"
 	})
-	s.get("/ui/participants/card", 200, "Its calls are made", "holds it: &lt;script&gt;", "<td>0</td>")
+	s.get("/ui/participants/card", 200, "Its calls are made", "holds it: &lt;script&gt;", `data-label="Waited">0</td>`)
 	s.get("/ui/audit/events?event_type=participant.held", 200, "participant.held", "/ui/participants/card")
 	s.get("/ui/participants/nobody", 404)
 }

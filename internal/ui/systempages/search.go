@@ -1,6 +1,7 @@
 package systempages
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,10 +14,35 @@ import (
 // found is the page of a search.
 type found struct {
 	Query   string
-	Hits    []hit
+	Kinds   []hits // what was found, by kind
+	Actions []place
 	Places  []place
 	Omitted []string
 	Now     time.Time
+}
+
+// hits are what was found of one kind, the kinds in the order of their first hits.
+type hits struct {
+	Name string
+	Hits []hit
+}
+
+// kindNames are the plurals of kinds of hits.
+var kindNames = map[client.SearchHitKind]string{
+	client.SearchHitKindSaga: "Sagas", client.SearchHitKindWorkflow: "Workflows", client.SearchHitKindTopic: "Topics",
+	client.SearchHitKindDeadLetter: "Dead letters", client.SearchHitKindDeadLetterGroup: "Groups of dead letters",
+	client.SearchHitKindRedrive: "Redrives", client.SearchHitKindJobDefinition: "Jobs", client.SearchHitKindJobRun: "Runs",
+	client.SearchHitKindWebhook: "Webhooks", client.SearchHitKindWorker: "Workers",
+}
+
+// add puts a hit to those of its kind.
+func (d *found) add(h client.SearchHit) {
+	name := cmp.Or(kindNames[h.Kind], web.Capital(web.Words(h.Kind)))
+	i := slices.IndexFunc(d.Kinds, func(k hits) bool { return k.Name == name })
+	if i < 0 {
+		i, d.Kinds = len(d.Kinds), append(d.Kinds, hits{Name: name})
+	}
+	d.Kinds[i].Hits = append(d.Kinds[i].Hits, hit{h, pageOf(h.Link)})
 }
 
 // hit is a line of what was found.
@@ -59,7 +85,14 @@ var actions = []place{
 
 func (p *pages) search(v *web.Visit) (*web.Page, error) {
 	d := found{Query: strings.TrimSpace(v.URL.Query().Get("q")), Now: v.Now}
-	d.Places = append(pasted(d.Query), p.places(v, d.Query)...)
+	d.Places = pasted(d.Query)
+	for _, one := range p.places(v, d.Query) {
+		if one.needs != "" {
+			d.Actions = append(d.Actions, one)
+		} else {
+			d.Places = append(d.Places, one)
+		}
+	}
 	page := &web.Page{Template: "search", Title: "Go to anything"}
 	if d.Query != "" {
 		res, err := p.kit.Client.SearchWithResponse(v.Context(), &client.SearchParams{Q: resource(d.Query)})
@@ -71,7 +104,7 @@ func (p *pages) search(v *web.Visit) (*web.Page, error) {
 			return nil, err
 		}
 		for _, h := range list.Hits {
-			d.Hits = append(d.Hits, hit{h, pageOf(h.Link)})
+			d.add(h)
 		}
 		for _, o := range list.Omitted {
 			d.Omitted = append(d.Omitted, web.Words(o.Part))

@@ -122,15 +122,15 @@ func enabled(is bool) string {
 	return "disabled"
 }
 
-// onWebhook is the form of an action on the webhook of the URL.
-func (p *pages) onWebhook(v *web.Visit, label, means string) (*web.Action, *client.Webhook, error) {
+// onWebhook is the form of an action on the webhook of the URL, whose title ends with that of the webhook.
+func (p *pages) onWebhook(v *web.Visit, label, title, means string) (*web.Action, *client.Webhook, error) {
 	w, etag, err := p.webhookOf(v)
 	if err != nil {
 		return nil, nil, err
 	}
 	at := webhookPath(w.ID)
 	return &web.Action{
-		Label: label, Title: label + ": webhook to " + w.URL, Nav: "Webhooks", Back: web.Link{Name: w.URL, URL: at},
+		Label: label, Title: title + " " + w.URL, Nav: "Webhooks", Back: web.Link{Name: w.URL, URL: at},
 		Needs: webhookAdmin, Means: means, ETag: etag, Subject: w.ID.String(), State: enabled(w.Enabled),
 		DryRun: web.DryRunInQuery,
 		Done:   func([]byte) string { return at },
@@ -138,7 +138,7 @@ func (p *pages) onWebhook(v *web.Visit, label, means string) (*web.Action, *clie
 }
 
 func (p *pages) editWebhook(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Save", meansEdit)
+	a, w, err := p.onWebhook(v, "Save", "Edit the webhook to", meansEdit)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (p *pages) editWebhook(v *web.Visit) (*web.Action, error) {
 }
 
 func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Delete", meansDelete)
+	a, w, err := p.onWebhook(v, "Delete", "Delete the webhook to", meansDelete)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (p *pages) deleteWebhook(v *web.Visit) (*web.Action, error) {
 }
 
 func (p *pages) enableWebhook(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Enable", meansEnable)
+	a, w, err := p.onWebhook(v, "Enable", "Enable the webhook to", meansEnable)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (p *pages) enableWebhook(v *web.Visit) (*web.Action, error) {
 }
 
 func (p *pages) disableWebhook(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Disable", meansDisable)
+	a, w, err := p.onWebhook(v, "Disable", "Disable the webhook to", meansDisable)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (p *pages) disableWebhook(v *web.Visit) (*web.Action, error) {
 }
 
 func (p *pages) rotateSecret(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Rotate the secret", meansRotate)
+	a, w, err := p.onWebhook(v, "Rotate the secret", "Rotate the secret of the webhook to", meansRotate)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (p *pages) rotateSecret(v *web.Visit) (*web.Action, error) {
 }
 
 func (p *pages) testWebhook(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Test", meansTest)
+	a, w, err := p.onWebhook(v, "Test", "Send a test event to", meansTest)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +243,7 @@ func showDelivery(webhook uuid.UUID) func(answer []byte) string {
 }
 
 func (p *pages) redeliver(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Redeliver", meansRedeliver)
+	a, w, err := p.onWebhook(v, "Redeliver", "Send one delivery again to", meansRedeliver)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,7 @@ func (p *pages) redeliver(v *web.Visit) (*web.Action, error) {
 }
 
 func (p *pages) redeliverSince(v *web.Visit) (*web.Action, error) {
-	a, w, err := p.onWebhook(v, "Redeliver what failed", meansSince)
+	a, w, err := p.onWebhook(v, "Redeliver what failed", "Redeliver what failed to reach", meansSince)
 	if err != nil {
 		return nil, err
 	}

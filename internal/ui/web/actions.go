@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,7 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 		}
 	}
 	d.Command = d.asCurl(v, form)
-	p := &Page{Template: "action", Title: a.Title, Nav: a.Nav, Data: d, Scripts: a.Scripts}
+	p := &Page{Template: "action", Title: a.Title, Nav: a.Nav, Data: d, Scripts: a.Scripts, OwnCommand: d.Command != ""}
 	if a.Template != "" {
 		p.Template = a.Template
 	}
@@ -339,6 +340,24 @@ func (v *Visit) Button(label, path, permission, means string, class Class) Butto
 // ForSelected returns the button of an action on the items selected in the surrounding form.
 func (v *Visit) ForSelected(label, action, permission string) Button {
 	return Button{Label: label, Chosen: action, Needs: v.Lacks(permission, false)}
+}
+
+// Withheld takes from the rows of a list the buttons that the visitor may not use, and returns one of each kind: the
+// page says once what they need.
+func Withheld(rows ...*[]Button) (all []Button) {
+	for _, row := range rows {
+		var offered []Button
+		for _, b := range *row {
+			switch {
+			case b.Needs == "":
+				offered = append(offered, b)
+			case !slices.ContainsFunc(all, func(o Button) bool { return o.Label == b.Label && o.Needs == b.Needs }):
+				all = append(all, b)
+			}
+		}
+		*row = offered
+	}
+	return all
 }
 
 // Lacks is what the visitor needs besides for what requires a permission and, if it concerns all tenants, a

@@ -106,6 +106,8 @@ type Page struct {
 	Header http.Header
 	// Attention is shown before the title, as in "(3) Skald"; 0: nothing.
 	Attention int64
+	// OwnCommand: the page shows what it does as curl itself, so that its requests are not shown as well.
+	OwnCommand bool
 	// Scripts are files of the folder assets that only this page needs, beside those that every page has.
 	Scripts []string
 	Data    any

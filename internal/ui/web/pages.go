@@ -231,7 +231,12 @@ func (c chrome) URL() *url.URL { return c.visit.URL }
 func (c chrome) Now() time.Time { return c.visit.Now }
 
 // Calls are the requests to the API that this page is made of, as curl would send them.
-func (c chrome) Calls() []string { return c.visit.calls.asCurl(c.visit.Request, c.kit.Base) }
+func (c chrome) Calls() []string {
+	if c.OwnCommand {
+		return nil
+	}
+	return c.visit.calls.asCurl(c.visit.Request, c.kit.Base)
+}
 
 // Entries of the navigation.
 func (c chrome) Entries() []Entry {
@@ -298,7 +303,7 @@ func (k *Kit) render(w http.ResponseWriter, v *Visit, p *Page) {
 		http.Error(w, "The page cannot be shown; see the server's log for the cause.", http.StatusInternalServerError)
 		return
 	}
-	page := showDirections(out.Bytes())
+	page := showDirections(cards(out.Bytes()))
 	if v.Tenant != "" {
 		page = v.keepTenant(page)
 	}

@@ -160,7 +160,7 @@ func (p *pages) registerPage(v *web.Visit, d *registration, status int) *web.Pag
 	}
 	return &web.Page{
 		Template: "workflow-register", Title: title, Nav: "Workflows", Status: status, Data: d,
-		Scripts: []string{"workflows.js"},
+		Scripts: []string{"workflows.js"}, OwnCommand: d.Curl != "",
 	}
 }
 

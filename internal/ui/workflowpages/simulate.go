@@ -57,7 +57,7 @@ func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
 		return nil, web.ErrNoPage // it is damaged
 	}
 	d.Answers = fieldsOf(w.Definition, v.Form)
-	d.Tabs = p.tabsOf(w.Name, version, "simulate", false)
+	d.Tabs = p.tabsOf(w.Workflow, "simulate", false)
 	page := &web.Page{Template: "workflow-simulate", Title: "Simulate " + w.Name, Nav: "Workflows", Data: d}
 	if v.Method != "POST" {
 		if d.Payload == "" {

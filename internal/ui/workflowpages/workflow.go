@@ -131,22 +131,23 @@ func (p *pages) workflow(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Tabs = p.tabsOf(name, version, d.Tab, d.Counts.Refused)
+	d.Tabs = p.tabsOf(w.Workflow, d.Tab, d.Counts.Refused)
 	d.Actions = p.buttonsOf(v, w.Workflow)
 	return &web.Page{Template: "workflow", Title: name, Nav: "Workflows", Refresh: 10, Data: d}, nil
 }
 
-// tabsOf returns the views of a version. uncounted: the visitor may not see figures.
-func (p *pages) tabsOf(name string, version int, current string, uncounted bool) (tabs []web.Tab) {
-	base := p.kit.Base
+// tabsOf returns the views of a version. uncounted: the visitor may not see figures. The only version has no changes.
+func (p *pages) tabsOf(w *client.Workflow, current string, uncounted bool) (tabs []web.Tab) {
+	base, version := p.kit.Base, strconv.Itoa(w.Version)
 	for _, t := range workflowTabs {
 		tab := tabOf(t)
-		if uncounted && (tab == "performance" || tab == "over-time") || p.kit.ReadOnly && tab == "simulate" {
+		if uncounted && (tab == "performance" || tab == "over-time") || p.kit.ReadOnly && tab == "simulate" ||
+			tab == "changes" && w.LatestVersion == 1 && current != tab {
 			continue
 		}
-		at := base + pathOf(name) + "?" + url.Values{"v": {strconv.Itoa(version)}, "tab": {tab}}.Encode()
+		at := base + pathOf(w.Name) + "?" + url.Values{"v": {version}, "tab": {tab}}.Encode()
 		if tab == "simulate" {
-			at = base + simulatePath + "?" + url.Values{"name": {name}, "v": {strconv.Itoa(version)}}.Encode()
+			at = base + simulatePath + "?" + url.Values{"name": {w.Name}, "v": {version}}.Encode()
 		}
 		tabs = append(tabs, web.Tab{Name: t, URL: at, Current: tab == current})
 	}
