@@ -2,6 +2,7 @@ package accesspages
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -30,9 +31,23 @@ type actionList struct {
 // action is a recorded action with its changes.
 type action struct {
 	client.Action
+	What         string         // the operation's title in the contract, or its kind and verb
+	ByRequest    string         // the URL of the list of what the same request did
 	Page, Called string         // of the subject; no page: empty
 	Changes      []change       // from before to after, where both were recorded
 	Facts        map[string]any // other members of its detail
+}
+
+// titleOf is what an action's operation does, in the words of the contract; "": no request did it. One of a bulk has
+// the title of the operation on one.
+func titleOf(titles map[string]string, a *client.Action) string {
+	if a.Operation != nil {
+		return titles[*a.Operation]
+	}
+	if a.Kind == client.ActionKindSaga {
+		return titles[a.Verb+"Saga"]
+	}
+	return ""
 }
 
 // change is a member that differs.
@@ -135,8 +150,21 @@ func (p *pages) actions(v *web.Visit) (*web.Page, error) {
 		return nil, err
 	}
 	d := actionList{List: l, Parts: auditTabs("What people did")}
+	_, titles, err := p.operations(v)
+	if err != nil {
+		return nil, err
+	}
 	for _, a := range list.Actions {
-		d.Actions = append(d.Actions, told(a))
+		row := told(a)
+		row.What = cmp.Or(titleOf(titles, &a), web.Capital(web.Words(a.Kind))+": "+web.Words(a.Verb))
+		if a.RequestID != nil {
+			of := url.Values{"request_id": {*a.RequestID}}
+			if scope := l.Value("scope"); scope != "" {
+				of.Set("scope", scope)
+			}
+			row.ByRequest = "?" + of.Encode()
+		}
+		d.Actions = append(d.Actions, row)
 	}
 	return &web.Page{Template: "audit-actions", Title: "Audit", Nav: "Audit", Refresh: 10, Data: d}, nil
 }

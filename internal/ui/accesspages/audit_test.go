@@ -108,7 +108,16 @@ func interventionsAreListed(t *testing.T, s *uitest.Server) {
 	})["id"].(string)
 	pageOf(t, s, "/ui/audit?kind=job_bulk", 200, `<a href="`+ofRuns+`"`)
 	pageOf(t, s, ofRuns, 200, "the shop has closed")
-	page = pageOf(t, s, "/ui/audit?subject="+ids[0], 200, "saga: cancel")
+	page = pageOf(t, s, "/ui/audit?subject="+ids[0], 200, ">Cancel a saga</span>")
+	suspend := s.Must(t, "GET", "/audit?subject="+ids[0]+"&verb=suspend", nil)["actions"].([]any)[0]
+	request := suspend.(map[string]any)["request_id"].(string)
+	if !strings.Contains(page, `<a class="quiet" href="?request_id=`+request+`" title="`+request+`"><code>`+request[:4]+"…") {
+		t.Errorf("the request of an action is no link:\n%s", page)
+	}
+	pageOf(t, s, "/ui/audit?request_id="+request, 200, "payments are &lt;down&gt;")
+	if page := pageOf(t, s, "/ui/audit", 200, ">Create an API key</span>"); strings.Contains(page, ">createAPIKey") {
+		t.Error("an action is called by the id of its operation")
+	}
 	if strings.Count(page, "<tr data-key=") != 3 {
 		t.Errorf("the page of one saga omits what the bulk did to it:\n%s", page)
 	}

@@ -20,6 +20,7 @@ type pages struct {
 
 	mu           sync.Mutex
 	byPermission map[string][]operation // guarded by mu; nil: not yet read
+	titles       map[string]string      // of operations, by operationId; guarded by mu, read with them
 }
 
 // Register adds the pages to k.

@@ -63,7 +63,7 @@ type permissions struct {
 }
 
 func (p *pages) permissions(v *web.Visit) (*web.Page, error) {
-	byName, err := p.operations(v)
+	byName, _, err := p.operations(v)
 	if err != nil {
 		return nil, err
 	}
@@ -76,25 +76,25 @@ func (p *pages) permissions(v *web.Visit) (*web.Page, error) {
 	return &web.Page{Template: "permissions", Title: "Access", Nav: "Access", Data: d}, nil
 }
 
-// operations returns the operations of the contract by required permission, so that the table is always current. They
-// are read once: the contract does not change while the process runs.
-func (p *pages) operations(v *web.Visit) (map[string][]operation, error) {
+// operations returns the operations of the contract by required permission, so that the table is always current, and
+// what each does, by its operationId. They are read once: the contract does not change while the process runs.
+func (p *pages) operations(v *web.Visit) (byPermission map[string][]operation, titles map[string]string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.byPermission != nil {
-		return p.byPermission, nil
+		return p.byPermission, p.titles, nil
 	}
 	res, err := p.kit.Client.GetContractWithResponse(v.Context(), &client.GetContractParams{})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var doc struct {
 		Paths map[string]map[string]json.RawMessage `json:"paths"`
 	}
 	if err := json.Unmarshal(res.Body, &doc); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	all := map[string][]operation{}
+	all, titles := map[string][]operation{}, map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
 		for _, method := range slices.Sorted(maps.Keys(doc.Paths[path])) {
 			var op struct {
@@ -102,11 +102,15 @@ func (p *pages) operations(v *web.Visit) (map[string][]operation, error) {
 				Permission string `json:"x-permission"`
 				Summary    string `json:"summary"`
 			}
-			if json.Unmarshal(doc.Paths[path][method], &op) == nil && op.Permission != "" {
+			if json.Unmarshal(doc.Paths[path][method], &op) != nil {
+				continue
+			}
+			titles[op.ID] = op.Summary
+			if op.Permission != "" {
 				all[op.Permission] = append(all[op.Permission], operation{op.ID, strings.ToUpper(method), path, op.Summary})
 			}
 		}
 	}
-	p.byPermission = all
-	return all, nil
+	p.byPermission, p.titles = all, titles
+	return all, titles, nil
 }

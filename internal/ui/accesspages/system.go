@@ -41,6 +41,9 @@ type unusedIndex struct {
 	Bytes       int64
 }
 
+// MayChange reports whether the visitor may change the settings.
+func (d systemPage) MayChange() bool { return d.Change != nil && d.Change.Needs == "" }
+
 // Bar is the length of a bar of the page, of 100.
 func (d systemPage) Bar(bytes int64) int64 { return bytes * 100 / max(d.Largest, 1) }
 

@@ -14,8 +14,9 @@ import (
 // groupList is the page of groups: letters with the same kind of error.
 type groupList struct {
 	*web.List
-	Areas  []web.Tab
-	Groups []groupRow
+	Areas    []web.Tab
+	Groups   []groupRow
+	Withheld []web.Button // what the visitor may not do
 }
 
 // groupRow is a group with what can be done to it.
@@ -47,6 +48,11 @@ func (p *pages) groups(v *web.Visit) (*web.Page, error) {
 	for _, g := range list.Groups {
 		d.Groups = append(d.Groups, groupRow{g, p.groupButtons(v, &g, "?from=list")})
 	}
+	rows := make([]*[]web.Button, len(d.Groups))
+	for i := range d.Groups {
+		rows[i] = &d.Groups[i].Actions
+	}
+	d.Withheld = web.Withheld(rows...)
 	return &web.Page{Template: "groups", Title: "Dead letters", Nav: "Dead letters", Refresh: 10, Data: d}, nil
 }
 

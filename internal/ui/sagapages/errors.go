@@ -14,14 +14,15 @@ type errorsPage struct {
 	Groups   []errorGroup
 	Examined int64
 	Capped   bool
+	Withheld []web.Button // what the visitor may not do
 }
 
 // errorGroup is sagas with the same error at the same step.
 type errorGroup struct {
 	*client.SagaErrorGroup
-	URL  string      // of the list of these sagas
-	Bulk *web.Button // a bulk operation on them; nil: the pages only show
-	Undo bool        // the step was being undone
+	URL  string       // of the list of these sagas
+	Bulk []web.Button // a bulk operation on them
+	Undo bool         // the step was being undone
 }
 
 var (
@@ -53,10 +54,14 @@ func (p *pages) errors(v *web.Visit) (*web.Page, error) {
 		_, query, _ := strings.Cut(g.Links["sagas"], "?")
 		group := errorGroup{SagaErrorGroup: g, URL: "/ui/sagas?" + query, Undo: g.Action == client.StepActionCOMPENSATE}
 		if !p.kit.ReadOnly {
-			all := bulkButton(v, "Act on all", query)
-			group.Bulk = &all
+			group.Bulk = []web.Button{bulkButton(v, "Act on all", query)}
 		}
 		d.Groups = append(d.Groups, group)
 	}
+	rows := make([]*[]web.Button, len(d.Groups))
+	for i := range d.Groups {
+		rows[i] = &d.Groups[i].Bulk
+	}
+	d.Withheld = web.Withheld(rows...)
 	return &web.Page{Template: "errors", Title: "Saga errors", Nav: "Sagas", Refresh: 10, Data: d}, nil
 }

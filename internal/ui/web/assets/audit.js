@@ -4,19 +4,28 @@ const most = 1000; // rows in the page
 const { base, api, tenant } = document.body.dataset;
 let reading, last = '', count = 0;
 
+const short = (id) => (id.length > 12 ? `${id.slice(0, 4)}…${id.slice(-6)}` : id);
+const words = (state) => state.toLowerCase().replaceAll('_', ' ');
+
 function add(event) {
   const row = document.getElementById('event-row').content.firstElementChild.cloneNode(true);
   const time = row.querySelector('time');
   time.dateTime = event.timestamp;
   time.textContent = 'just now';
-  const state = [event.old_state, event.new_state].filter(Boolean).join(' → ');
+  const state = [event.old_state, event.new_state].filter(Boolean).map(words).join(' → ');
   for (const cell of row.querySelectorAll('[data-of]')) cell.textContent = { ...event, state, actor: event.actor_name ?? event.actor }[cell.dataset.of] ?? '';
   row.querySelector('[data-of=actor]').title = event.actor ?? '';
   const link = row.querySelector('a');
   const participant = /^[0-]+$/.test(event.saga_id) && event.event_data?.participant;
   const page = participant ? `participants/${encodeURIComponent(participant)}` : `sagas/${encodeURIComponent(event.saga_id)}`;
   link.href = `${base}/ui/${page}${tenant ? `?tenant=${encodeURIComponent(tenant)}` : ''}`;
-  link.firstChild.textContent = participant || `${event.saga_id.slice(0, 4)}…${event.saga_id.slice(-6)}`;
+  link.firstChild.textContent = participant || short(event.saga_id);
+  const request = row.querySelector('[data-request]');
+  if (event.request_id) {
+    request.href = `${base}/ui/audit?request_id=${encodeURIComponent(event.request_id)}${tenant ? `&tenant=${encodeURIComponent(tenant)}` : ''}`;
+    request.title = event.request_id;
+    request.firstChild.textContent = short(event.request_id);
+  } else request.remove();
   const body = document.querySelector('#events tbody');
   body.querySelector('.empty')?.closest('tr').remove();
   body.append(row);
