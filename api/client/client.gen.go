@@ -1563,7 +1563,8 @@ type Backfill struct {
 	// Changes Only in the answer to `dry_run`: what the request would change, from what to what.
 	Changes *PlannedChanges `json:"changes,omitempty"`
 
-	// Created Number of runs created.
+	// Created Number of runs created, with those that the policy on overlap has skipped since:
+	// `GET /job-runs?backfill_id=…&state=SKIPPED` lists them.
 	Created      int64              `json:"created"`
 	CreatedAt    time.Time          `json:"created_at"`
 	DefinitionID openapi_types.UUID `json:"definition_id"`
@@ -1612,7 +1613,7 @@ type Backfill struct {
 	// more runs, and can be canceled.
 	ScheduleUnreadable *bool `json:"schedule_unreadable,omitempty"`
 
-	// Skipped Number of slots excluded.
+	// Skipped Number of slots that were left as they were, because of `reprocess`.
 	Skipped int64 `json:"skipped"`
 
 	// State HALTED: it found more than it may touch (`halts_above`), and waits until it

@@ -23,8 +23,7 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 	a.Fields = []web.Field{
 		{Name: "from", Label: "From", Required: true, Value: midnight.Format(time.RFC3339)},
 		{Name: "to", Label: "To (exclusive)", Required: true, Value: v.Now.UTC().Format(time.RFC3339)},
-		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: web.Labelled(
-			"none", "do not run again", "failed", "run again if they did not succeed", "completed", "run again")},
+		{Name: "reprocess", Label: "Slots that ran before", Kind: "select", Options: reprocessOptions},
 		{Name: "order", Label: "Order", Kind: "select",
 			Options: web.Labelled("oldest", "oldest first", "newest", "newest first")},
 		{Name: "max_active", Label: "At most this many at a time", Kind: "number", Hint: "5"},
@@ -46,6 +45,10 @@ func (p *pages) backfill(v *web.Visit) (*web.Action, error) {
 	a.SendsCount(v)
 	return a, nil
 }
+
+// reprocessOptions say what happens to slots that ran before.
+var reprocessOptions = web.Labelled(
+	"none", "do not run again", "failed", "run again if they did not succeed", "completed", "run again")
 
 // slotsShown is how many slots a backfill's preview shows.
 const slotsShown = 50
@@ -84,6 +87,8 @@ type backfillPage struct {
 	*client.Backfill
 	Job     *client.JobDefinition
 	JobURL  string
+	Made    string  // the runs that it created
+	Again   string  // what happens to slots that ran before
 	Reaches float64 // progress, in percent of its time range
 	Runs    []runRow
 	Actions []web.Button
@@ -117,6 +122,9 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 		}
 		d.Reaches = min(100, max(0, 100*float64(done)/float64(whole)))
 	}
+	if err := p.made(v, &d); err != nil {
+		return nil, err
+	}
 	size := client.PageSize(50)
 	res, err := p.kit.Client.ListJobRunsWithResponse(ctx, &client.ListJobRunsParams{BackfillID: &b.ID, PageSize: &size})
 	if err != nil {
@@ -140,6 +148,44 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 		}
 	}
 	return page, nil
+}
+
+// made says how many runs a backfill has created, and how many of them the policy on overlap has skipped since: those
+// did nothing.
+func (p *pages) made(v *web.Visit, d *backfillPage) error {
+	for _, o := range reprocessOptions {
+		if o.Value == string(d.Reprocess) {
+			d.Again = o.Label
+		}
+	}
+	d.Made = web.Count(d.Created) + " runs created"
+	if d.Created == 1 {
+		d.Made = "1 run created"
+	}
+	if d.Created == 0 {
+		return nil
+	}
+	one := client.PageSize(1)
+	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{
+		BackfillID: &d.ID, State: []client.JobRunState{client.JobRunStateSKIPPED},
+		Include: client.IncludeTotal{"total"}, PageSize: &one,
+	})
+	if err != nil {
+		return err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return err
+	}
+	switch n := list.Pagination.TotalCount; {
+	case n == nil || *n == 0:
+	case d.Created == 1:
+		d.Made += " and skipped"
+	default:
+		capped := list.Pagination.TotalIsCapped
+		d.Made += ", " + web.Count(*n, capped != nil && *capped) + " of them skipped"
+	}
+	return nil
 }
 
 func (p *pages) gotBackfill(v *web.Visit) (*client.Backfill, error) {

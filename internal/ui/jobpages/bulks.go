@@ -7,11 +7,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
 )
+
+// usualFilters of a bulk operation are shown, the others folded.
+var usualFilters = []string{"queue", "error_code", "finished_from", "finished_to", "gave_up", "late_by_min"}
 
 // newBulk is the form of an action on all runs that match a filter.
 func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
@@ -22,8 +26,9 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 			"The scheduler works through them in small steps; completed changes are kept if it is canceled. " +
 			"Without states, a rerun applies to the runs that failed or timed out.",
 		Fields: []web.Field{
-			{Name: "action", Label: "Action", Kind: "select", Options: web.Options("cancel", "rerun")},
-			{Name: "filter.definition", Label: "Job"},
+			{Name: "action", Label: "Do this", Kind: "select", Options: web.Labelled(
+				"cancel", "Cancel: end them", "rerun", "Rerun: create new runs like them")},
+			{Name: "filter.definition", Label: "Job", Group: "To all runs that match"},
 			{Name: "filter.states", Label: "States, one per line", Kind: "lines"},
 			{Name: "filter.triggers", Label: "Created by, one per line", Kind: "lines", Hint: "TIME"},
 		},
@@ -53,7 +58,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 		if f.Name == "definition" || f.Name == "trigger" {
 			continue
 		}
-		field := web.Field{Name: "filter." + f.Name, Label: f.Label}
+		field := web.Field{Name: "filter." + f.Name, Label: f.Label, Rare: !slices.Contains(usualFilters, f.Name)}
 		switch {
 		case f.Name == "late_by_min":
 			field.Kind = "number"
@@ -65,7 +70,7 @@ func (p *pages) newBulk(v *web.Visit) (*web.Action, error) {
 		}
 		a.Fields = append(a.Fields, field)
 		if f.Prefix != "" {
-			a.Fields = append(a.Fields, web.Field{Name: "filter." + f.Prefix, Label: f.Label + " begins with"})
+			a.Fields = append(a.Fields, web.Field{Name: "filter." + f.Prefix, Label: f.Label + " begins with", Rare: true})
 		}
 	}
 	a.SendsCount(v)

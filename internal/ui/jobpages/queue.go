@@ -41,10 +41,10 @@ func (p *pages) queue(v *web.Visit) (*web.Page, error) {
 	}
 	d := &queuePage{JobQueue: q, Now: v.Now}
 	if !p.kit.ReadOnly {
-		d.Actions = []web.Button{v.Button("Hold", queuePath(q.Name)+"/hold", "jobs:admin", meansHoldQueue, web.Safe)}
+		d.Actions = []web.Button{v.Button("Hold", queuePath(q.Name)+"/hold", "jobs:admin", meansHoldQueue, web.Changes)}
 		if q.State == client.JobQueueStateHELD {
 			d.Actions = []web.Button{
-				v.Button("Release", queuePath(q.Name)+"/release", "jobs:admin", meansReleaseQueue, web.Safe),
+				v.Button("Release", queuePath(q.Name)+"/release", "jobs:admin", meansReleaseQueue, web.Changes),
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func (p *pages) onQueue(v *web.Visit, label, means string) (*web.Action, *client
 	return &web.Action{
 		Label: label, Title: label + " queue " + q.Name, Nav: "Workers", Back: web.Link{Name: q.Name, URL: at},
 		Needs: "jobs:admin", Means: means, ETag: etag, Subject: q.Name, State: string(q.State),
-		DryRun: web.DryRunInQuery, Done: func([]byte) string { return at },
+		Class: web.Changes, DryRun: web.DryRunInQuery, Done: func([]byte) string { return at },
 	}, q, nil
 }
 

@@ -25,11 +25,12 @@ type redriveForm struct {
 	Parts []formPart
 }
 
-// formPart is a heading with the names of its fields. A folded part opens if one of its fields has a value.
+// formPart is a heading with the names of its fields. What is folded opens if one of its fields has a value.
 type formPart struct {
 	Title, Means string
 	Names        map[string]bool
-	Fold         string // id of what folds; empty: it does not fold
+	Fold         string          // id of what folds; empty: it does not fold
+	More         map[string]bool // further fields, which are folded
 }
 
 // redriveActions describe what a redrive does to each letter.
@@ -134,7 +135,7 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 			names[f.Name] = true
 		}
 		a.Fields = append(a.Fields, slices.Clone(fields)...)
-		x.Parts = append(x.Parts, formPart{title, means, names, fold})
+		x.Parts = append(x.Parts, formPart{Title: title, Means: means, Names: names, Fold: fold})
 	}
 	part("What", "", "", web.Field{Name: "action", Label: "What to do", Kind: "select", Options: redriveActions})
 	if v.Form.Has("ids") {
@@ -143,7 +144,9 @@ func (p *pages) newRedrive(v *web.Visit) (*web.Action, error) {
 	} else {
 		part("Which letters", "Letters that match all of these filters.", "",
 			append(usual, web.Field{Name: "all", Label: "Every letter, ignoring the filters", Kind: "check"})...)
-		part("More filters", "", "more-filters", more...)
+		part("", "", "", more...)
+		of := len(x.Parts) - 2
+		x.Parts[of].More, x.Parts = x.Parts[of+1].Names, x.Parts[:of+1]
 	}
 	part("How carefully", "The canary is sent first and watched; the rest follows only if its letters do not come back.", "", howFields...)
 	part("When", "", "", whenFields...)
