@@ -65,7 +65,7 @@ func inPostgres(t *testing.T) (world, *sql.DB) {
 }
 
 // write writes the trail of a new tenant: three seals, each over a saga that was
-// started and cancelled, and a fourth saga that is not sealed.
+// started and canceled, and a fourth saga that is not sealed.
 func (w world) write(t *testing.T) uuid.UUID {
 	t.Helper()
 	tenant := tenant.Tenant{ID: uuid.New()}

@@ -14,7 +14,7 @@ type Outcome string
 const (
 	// Completed means that every step was done.
 	Completed Outcome = "completed"
-	// Compensated means that it failed, was cancelled or ran out of time, and
+	// Compensated means that it failed, was canceled or ran out of time, and
 	// that everything was undone.
 	Compensated Outcome = "compensated"
 	// Dirty means that an undo gave up: effects may remain, and the

@@ -61,7 +61,7 @@ var orders = []order{
 		client.SagaStateCompensated,
 		ledger.Compensated,
 	},
-	{"An order whose charge succeeds but whose response is always lost: refunded first, then the reservation is cancelled",
+	{"An order whose charge succeeds but whose response is always lost: refunded first, then the reservation is canceled",
 		`{"order_id": "A-3", "sku": "lamp", "quantity": 2, "amount": 59.9, "card": "visa", "simulate": {"charge-payment": "drop_reply_always"}}`,
 		client.SagaStatusFAILED, client.SagaStateCompensated, ledger.Compensated},
 }

@@ -21,7 +21,7 @@ func (r *Redriver) automatic(ctx, drives context.Context, kind dlq.TargetKind) {
 
 // due drives one batch; more means that there may be another one.
 func (r *Redriver) due(ctx, drives context.Context, kind dlq.TargetKind) (more bool) {
-	// A claim is not cancelled when the node stops: letters that were claimed and then
+	// A claim is not canceled when the node stops: letters that were claimed and then
 	// not sent would wait for their lease to expire, and that would count as a retry.
 	claimed := time.Now()
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), storing)

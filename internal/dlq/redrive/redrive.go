@@ -96,7 +96,7 @@ const (
 	LoopUpkeep    = "upkeep"
 )
 
-// storing is the time limit of a write that must not be cancelled because the node
+// storing is the time limit of a write that must not be canceled because the node
 // stops or a client has disconnected.
 const storing = 10 * time.Second
 

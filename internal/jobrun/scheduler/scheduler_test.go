@@ -243,7 +243,7 @@ func TestADeposedLeaderStops(t *testing.T) {
 	patience.Until(t, "another one leads", func() bool { return b.epoch.Load() > 1 && a.epoch.Load() == 0 })
 }
 
-// F44: a call that hangs is cancelled, and the other sweeps continue; F48 and O5: a
+// F44: a call that hangs is canceled, and the other sweeps continue; F48 and O5: a
 // failure is reported, and a round with a failure is not counted as successful.
 func TestASweepThatHangsOrFailsDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()

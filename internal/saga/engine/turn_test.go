@@ -102,7 +102,7 @@ func TestCancelBetweenTheCreateAndItsStart(t *testing.T) {
 	})
 }
 
-// TestCancelRacesTheLastStep: each of a thousand sagas is cancelled at about the time its
+// TestCancelRacesTheLastStep: each of a thousand sagas is canceled at about the time its
 // last step is done. The first commit decides, permanently.
 func TestCancelRacesTheLastStep(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {

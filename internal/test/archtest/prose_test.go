@@ -149,6 +149,8 @@ var oddWords = []struct{ re, instead string }{
 	{`(takes?|taken|taking|took) (it |them |the [a-z]+ )?away`, `"removes"`},
 	{`(to|can|may|could) be had`, `"is available"`},
 	{`not [a-z]+ any ?more`, `"no longer"`},
+	{`(be|been|being|are|was|were|not|it is|that is) cancelled|cancelling`,
+		`"canceled": two Ls only name the state of sagas`},
 }
 
 // proseFiles are the files besides Go whose every line is checked: the contract, pages for users, templates, scripts

@@ -177,7 +177,7 @@ func outageFlows(addr string) (flows []flow) {
 // sound is the workflow that uses only the participant that is never ill.
 func (o *outage) sound() *flow { return &o.flows[len(o.flows)-1] }
 
-// newOrder generates an order: one in twenty will be cancelled, and one in twenty has a deadline, which most pass
+// newOrder generates an order: one in twenty will be canceled, and one in twenty has a deadline, which most pass
 // only if they wait at a gate.
 func (o *outage) newOrder(r *rand.Rand) *order {
 	o.mu.Lock()

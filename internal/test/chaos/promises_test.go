@@ -44,7 +44,7 @@ func checkHead(r *record, add func(invariant, step, format string, args ...any))
 	case o.cancelAccepted && r.cause != "cancelled":
 		add("I5", "", "its cancel was accepted, and it ended %s for the cause %q", r.state, r.cause)
 	case r.cause == "cancelled" && !o.cancelSent:
-		add("I5", "", "was cancelled though nobody asked for it")
+		add("I5", "", "was canceled though nobody asked for it")
 	}
 	if r.version < 2 {
 		add("I5", "", "ended at version %d", r.version)

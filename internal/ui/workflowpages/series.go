@@ -56,7 +56,7 @@ type seriesRow struct {
 	P50, P95 string
 }
 
-// Failed are those that failed and were not cancelled by a user.
+// Failed are those that failed and were not canceled by a user.
 func (r *seriesRow) Failed() int64 { return r.FailedCount - r.CancelledCount }
 
 const (
