@@ -63,8 +63,9 @@ const disagreements = `(async () => {
 		for (const [label, name] of [["sagas active", "sagas_active"], ["sagas need attention", "sagas_need_attention"],
 			["dead letters open", "letters_open"], ["runs failed permanently, 24 h", "runs_failed"],
 			["runs skipped, 24 h", "runs_skipped"], ["runs late", "runs_late"], ["jobs paused", "definitions_paused"]]) {
+			const one = (words) => words.replace(/s\b/g, ""); // 1 saga needs attention
 			const of = counts[name], shown = [...document.querySelectorAll("main .figures div")]
-				.find((d) => text(d.querySelector("dt")) === label);
+				.find((d) => one(text(d.querySelector("dt"))) === one(label));
 			if (shown && of) compare(label, text(shown.querySelector("dd")), count(of.count) + (of.is_capped ? "+" : ""));
 		}
 		const minutes = overview?.minutes ?? [];

@@ -103,7 +103,7 @@ func (p *pages) foreseeSelected(
 			return nil, err
 		}
 		s.Run = res.JSON200
-		row := []string{s.ID.String(), "", "", "nothing: there is no such run"}
+		row := []string{"run " + s.ID.String(), "", "", "nothing: there is no such run"}
 		if s.Run != nil {
 			row[1], row[2] = s.Run.JobDefinition.Name, web.BadgeOf(s.Run.State).Word
 			if row[3], err = p.foreseeOne(ctx, s, verb, body); err != nil {

@@ -108,7 +108,7 @@ func (p *pages) runsOf(ctx context.Context, worker uuid.UUID) (*web.Preview, err
 	for i := range list.JobRuns {
 		r := &list.JobRuns[i]
 		shown.Rows = append(shown.Rows, []string{
-			r.ID.String(), r.JobDefinition.Name, web.BadgeOf(r.State).Word, strconv.Itoa(r.Attempt),
+			"run " + r.ID.String(), r.JobDefinition.Name, web.BadgeOf(r.State).Word, strconv.Itoa(r.Attempt),
 		})
 	}
 	return shown, nil

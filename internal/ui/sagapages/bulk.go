@@ -51,7 +51,7 @@ func bulkFields(v *web.Visit) []web.Field {
 		}
 	}
 	return append(fields, web.Field{Name: "rate_per_second", Label: "Sagas per second", Kind: "number",
-		Group: "How fast", Hint: "Empty: as fast as possible. A retried saga calls its participant at once."})
+		Group: "How fast: a retried saga calls its participant at once", Hint: "as fast as possible"})
 }
 
 // notFilters are the parameters of the list that are not filters, and those of the form.
@@ -139,7 +139,7 @@ func showBulk(answer []byte) (*web.Preview, error) {
 		shown.Heads = []string{"Saga", "Workflow", "Now", "Then"}
 	}
 	for _, s := range dry.Sample {
-		row := []string{s.SagaID.String(), "", "", ""}
+		row := []string{"saga " + s.SagaID.String(), "", "", ""}
 		if s.WorkflowName != nil && s.State != nil {
 			row[1], row[2] = *s.WorkflowName, web.BadgeOf(*s.State).Word
 		}

@@ -260,6 +260,10 @@ func known(link string) (string, bool) {
 	return "", false
 }
 
+// singular makes the label of a figure that of one.
+var singular = strings.NewReplacer(
+	"sagas need ", "saga needs ", "sagas ", "saga ", "letters ", "letter ", "runs ", "run ", "jobs ", "job ")
+
 // figures returns the counts at the top of the page, except those that the visitor may not read.
 func figures(c *client.OverviewCounts) (out []glanced) {
 	for _, f := range []struct {
@@ -275,7 +279,11 @@ func figures(c *client.OverviewCounts) (out []glanced) {
 		{c.DefinitionsPaused, "jobs paused", "/ui/jobs?paused=true"},
 	} {
 		if f.of != nil {
-			out = append(out, glanced{web.Count(f.of.Count, f.of.IsCapped), f.label, f.url})
+			label := f.label
+			if f.of.Count == 1 {
+				label = singular.Replace(label)
+			}
+			out = append(out, glanced{web.Count(f.of.Count, f.of.IsCapped), label, f.url})
 		}
 	}
 	return out

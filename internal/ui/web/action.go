@@ -145,7 +145,7 @@ type Form map[string]string
 type Preview struct {
 	Sentences []template.HTML // in order; made by Sentence
 	Ends      template.HTML   // the situation afterwards
-	// Heads and Rows are a table below it, such as samples or counts; empty: none.
+	// Heads and Rows are a table below it, such as samples or counts; empty: none. What Named finds in them is a link.
 	Heads []string
 	Rows  [][]string
 	// Extra is for the template "preview-extra" of the action's own page.

@@ -83,13 +83,21 @@ var plannedStates = map[string]map[string]string{
 func Planned(changes []client.PlannedChange, fields ...Field) (all []template.HTML) {
 	for i := range changes {
 		c := &changes[i]
-		if strings.HasSuffix(c.Member, "reason") && c.To != nil && *c.To == PreviewReason ||
+		if strings.HasSuffix(c.Member, "reason") && c.To != nil && reasonIn(*c.To) == PreviewReason ||
 			c.From == nil && slices.Contains(records, c.Member) {
 			continue
 		}
 		all = append(all, plannedSentence(c, fields))
 	}
 	return all
+}
+
+// reasonIn is what a person has written of a reason, before which the API may say who did it: "ada holds it: tests".
+func reasonIn(text string) string {
+	if _, written, after := strings.Cut(text, " holds it: "); after {
+		return written
+	}
+	return text
 }
 
 // PlannedText is Planned for a cell of a table, as one text without markup.

@@ -11,6 +11,7 @@ import (
 func TestAPlanDoesNotShowTheReasonOfItsDryRun(t *testing.T) {
 	changes := []client.PlannedChange{
 		{Member: "state", From: new("RUNNING"), To: new("CANCELED")}, {Member: "cancel_reason", To: new(PreviewReason)},
+		{Member: "reason", From: new("ada holds it: tests"), To: new("ada holds it: " + PreviewReason)},
 		{Member: "queue", From: new("default"), To: new("preview")},
 	}
 	want := []template.HTML{

@@ -66,6 +66,7 @@ func (p *pages) simulate(v *web.Visit) (*web.Page, error) {
 		return page, nil
 	}
 	page.Status, err = p.play(v, d)
+	page.OwnCommand = d.Curl != ""
 	return page, err
 }
 
