@@ -1092,6 +1092,13 @@ const (
 	ListCertificationsParamsIncludeTotal      ListCertificationsParamsInclude = "total"
 )
 
+// Defines values for GetCertificationReportParamsFormat.
+const (
+	GetCertificationReportParamsFormatJSON  GetCertificationReportParamsFormat = "json"
+	GetCertificationReportParamsFormatJunit GetCertificationReportParamsFormat = "junit"
+	GetCertificationReportParamsFormatText  GetCertificationReportParamsFormat = "text"
+)
+
 // Defines values for ListSagaErrorsParamsInclude.
 const (
 	ListSagaErrorsParamsIncludeExactTotal ListSagaErrorsParamsInclude = "exact_total"
@@ -10161,6 +10168,16 @@ type CancelCertificationParams struct {
 	IdempotencyKey *KeptIdempotencyKey `json:"Idempotency-Key,omitempty"`
 }
 
+// GetCertificationReportParams defines parameters for GetCertificationReport.
+type GetCertificationReportParams struct {
+	// Format The format of the response; overrides `Accept`.
+	Format *GetCertificationReportParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+	Accept *string                             `json:"Accept,omitempty"`
+}
+
+// GetCertificationReportParamsFormat defines parameters for GetCertificationReport.
+type GetCertificationReportParamsFormat string
+
 // CertifyParticipantParams defines parameters for CertifyParticipant.
 type CertifyParticipantParams struct {
 	// IdempotencyKey Visible ASCII characters, for example a UUID. Quotes around them, as in `"k1"`, are
@@ -12209,6 +12226,7 @@ type ClientInterface interface {
 	GetCertification(ctx context.Context, certificationID CertificationID, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelCertificationWithBody(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CancelCertification(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetCertificationReport(ctx context.Context, certificationID CertificationID, params *GetCertificationReportParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CertifyParticipantWithBody(ctx context.Context, params *CertifyParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 	CertifyParticipant(ctx context.Context, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 	DeleteParticipant(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -13177,6 +13195,11 @@ func (c *Client) CancelCertificationWithBody(ctx context.Context, certificationI
 
 func (c *Client) CancelCertification(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCancelCertificationRequest(c.Server, certificationID, params, body)
+	return c.send(ctx, req, err, reqEditors)
+}
+
+func (c *Client) GetCertificationReport(ctx context.Context, certificationID CertificationID, params *GetCertificationReportParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCertificationReportRequest(c.Server, certificationID, params)
 	return c.send(ctx, req, err, reqEditors)
 }
 
@@ -15277,6 +15300,16 @@ func NewCancelCertificationRequestWithBody(server string, certificationID Certif
 	return r.request(http.MethodPost, server, fmt.Sprintf("/api/v1/participants/certifications/%s/cancel", pathParam0), contentType, body)
 }
 
+func NewGetCertificationReportRequest(server string, certificationID CertificationID, params *GetCertificationReportParams) (*http.Request, error) {
+	var r requested
+	pathParam0 := r.path("certification_id", certificationID, "string", "uuid")
+	if params != nil {
+		r.query("format", params.Format, "string", "")
+		r.head("Accept", params.Accept, "string", "")
+	}
+	return r.request(http.MethodGet, server, fmt.Sprintf("/api/v1/participants/certifications/%s/report", pathParam0), "", nil)
+}
+
 func NewCertifyParticipantRequest(server string, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody) (*http.Request, error) {
 	return NewCertifyParticipantRequestWithBody(server, params, "application/json", asJSON(body))
 }
@@ -16631,6 +16664,7 @@ type ClientWithResponsesInterface interface {
 	GetCertificationWithResponse(ctx context.Context, certificationID CertificationID, reqEditors ...RequestEditorFn) (*GetCertificationResponse, error)
 	CancelCertificationWithBodyWithResponse(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CancelCertificationResponse, error)
 	CancelCertificationWithResponse(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelCertificationResponse, error)
+	GetCertificationReportWithResponse(ctx context.Context, certificationID CertificationID, params *GetCertificationReportParams, reqEditors ...RequestEditorFn) (*GetCertificationReportResponse, error)
 	CertifyParticipantWithBodyWithResponse(ctx context.Context, params *CertifyParticipantParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CertifyParticipantResponse, error)
 	CertifyParticipantWithResponse(ctx context.Context, params *CertifyParticipantParams, body CertifyParticipantJSONRequestBody, reqEditors ...RequestEditorFn) (*CertifyParticipantResponse, error)
 	DeleteParticipantWithResponse(ctx context.Context, name ParticipantName, params *DeleteParticipantParams, reqEditors ...RequestEditorFn) (*DeleteParticipantResponse, error)
@@ -18994,6 +19028,25 @@ func (c *ClientWithResponses) CancelCertificationWithBodyWithResponse(ctx contex
 // POST /api/v1/participants/certifications/{certification_id}/cancel
 func (c *ClientWithResponses) CancelCertificationWithResponse(ctx context.Context, certificationID CertificationID, params *CancelCertificationParams, body CancelCertificationJSONRequestBody, reqEditors ...RequestEditorFn) (*CancelCertificationResponse, error) {
 	return decoded(ParseCancelCertificationResponse)(c.CancelCertification(ctx, certificationID, params, body, reqEditors...))
+}
+
+type GetCertificationReportResponse struct {
+	Answer
+	JSON200                       *CertificationReport
+	XML200                        *string
+	ApplicationProblemJSONDefault *Failure
+}
+
+func ParseGetCertificationReportResponse(rsp *http.Response) (*GetCertificationReportResponse, error) {
+	var a GetCertificationReportResponse
+	return unless(&a, a.read(rsp, answer{200, &a.JSON200}, answer{200, &a.XML200}, answer{0, &a.ApplicationProblemJSONDefault}))
+}
+
+// GetCertificationReportWithResponse Get the report of a certification
+//
+// GET /api/v1/participants/certifications/{certification_id}/report
+func (c *ClientWithResponses) GetCertificationReportWithResponse(ctx context.Context, certificationID CertificationID, params *GetCertificationReportParams, reqEditors ...RequestEditorFn) (*GetCertificationReportResponse, error) {
+	return decoded(ParseGetCertificationReportResponse)(c.GetCertificationReport(ctx, certificationID, params, reqEditors...))
 }
 
 type CertifyParticipantResponse struct {

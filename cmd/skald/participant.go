@@ -104,17 +104,7 @@ func (p participantCertify) payload() (json.RawMessage, error) {
 }
 
 func (p participantCertify) write(report certify.Report) error {
-	var text []byte
-	var err error
-	switch p.Format {
-	case "json":
-		text, err = json.MarshalIndent(report, "", "  ")
-		text = append(text, '\n')
-	case "junit":
-		text, err = certifier.JUnit(report)
-	default:
-		text = []byte(report.Text())
-	}
+	text, err := report.In(certify.Format(p.Format))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,10 @@ package app_test
 
 import (
 	"database/sql"
+	"encoding/json"
+	"encoding/xml"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/internal/config"
+	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/stub"
 	"github.com/skald-saga/skald/internal/test/patience"
 	"github.com/skald-saga/skald/internal/test/testdb"
@@ -36,6 +40,70 @@ func examined(t *testing.T, fault string, before func(*http.Request)) string {
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// reportsAgree reads one report in its three formats: JUnit has the counts and the cases of the JSON, and the text is
+// what the command line prints of it.
+func reportsAgree(t *testing.T, at string) {
+	t.Helper()
+	read := func(format string) []byte {
+		t.Helper()
+		res, err := http.Get(at + "?format=" + format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %d %v\n%s", format, res.StatusCode, err, text)
+		}
+		return text
+	}
+	var report certify.Report
+	if err := json.Unmarshal(read("json"), &report); err != nil || len(report.Findings) == 0 || len(report.Untried) == 0 {
+		t.Fatalf("%v: %+v", err, report)
+	}
+	if text := string(read("text")); text != report.Text() {
+		t.Errorf("the text is\n%s\nnot\n%s", text, report.Text())
+	}
+	type result struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+	var suite struct {
+		XMLName  xml.Name `xml:"testsuite"`
+		Tests    int      `xml:"tests,attr"`
+		Failures int      `xml:"failures,attr"`
+		Skipped  int      `xml:"skipped,attr"`
+		Cases    []struct {
+			Name    string   `xml:"name,attr"`
+			Failure []result `xml:"failure"`
+			Skipped []result `xml:"skipped"`
+		} `xml:"testcase"`
+	}
+	if err := xml.Unmarshal(read("junit"), &suite); err != nil {
+		t.Fatal(err)
+	}
+	shown, failed, skipped := map[string]certify.Finding{}, 0, 0
+	for _, f := range report.Findings {
+		for _, v := range f.Vectors {
+			shown[v] = f
+		}
+	}
+	for _, c := range suite.Cases {
+		f, breach := shown[c.Name]
+		skipped += len(c.Skipped)
+		if failed += len(c.Failure); breach != (len(c.Failure) == 1) || len(c.Failure) > 1 || breach &&
+			(!strings.HasPrefix(c.Failure[0].Message, f.Code+": ") || !strings.Contains(c.Failure[0].Text, f.Curl[0])) {
+			t.Errorf("%s: %+v; found was %+v", c.Name, c.Failure, f)
+		}
+	}
+	if suite.Tests != len(report.Played)+len(report.Untried) || suite.Tests != len(suite.Cases) ||
+		suite.Failures != len(shown) || suite.Failures != failed || suite.Skipped != len(report.Untried) ||
+		suite.Skipped != skipped {
+		t.Errorf("JUnit has %d tests, %d failures, %d skipped; the report: %d played, %d shown, %d not tried", suite.Tests,
+			suite.Failures, suite.Skipped, len(report.Played), len(shown), len(report.Untried))
+	}
 }
 
 func TestTheServerExaminesParticipants(t *testing.T) {
@@ -94,6 +162,7 @@ func TestTheServerExaminesParticipants(t *testing.T) {
 	if doc := ended(second); doc["verdict"] != "BREACHES" || !strings.Contains(fmt.Sprint(doc["report"]), "done_again") {
 		t.Errorf("%v", doc)
 	}
+	reportsAgree(t, at+"certifications/"+fmt.Sprint(second)+"/report")
 
 	// What cannot be reached, and what must not be.
 	gone := httptest.NewServer(nil)

@@ -15,6 +15,7 @@ const (
 	MediaJSON   = "application/json"
 	MediaYAML   = "application/yaml"
 	MediaText   = "text/plain"
+	MediaXML    = "application/xml"
 	MediaNDJSON = "application/x-ndjson"
 	MediaStream = "text/event-stream"
 )

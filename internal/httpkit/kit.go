@@ -3,8 +3,8 @@
 // entity tags, waiting, live streams, redaction, and the record of who did what.
 //
 // Files, each on top of those before it: problems, faults, cursor, pattern, violations, shape,
-// items, request, etag, redact, answer, streams, kit, values, audit, check, dryrun, key, list, published,
-// stream, trace, wait.
+// items, request, etag, redact, answer, streams, kit, values, accept, audit, check, dryrun, key, list,
+// published, stream, trace, wait.
 package httpkit
 
 import (

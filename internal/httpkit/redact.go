@@ -53,6 +53,7 @@ var (
 	rawJSON       = reflect.TypeFor[json.RawMessage]()
 	plannedChange = reflect.TypeFor[api.PlannedChange]()
 	anyText       = reflect.TypeFor[string]()
+	anyTexts      = reflect.TypeFor[[]string]()
 )
 
 func (n Redactor) walk(v reflect.Value) bool {
@@ -116,6 +117,10 @@ func (n Redactor) member(f reflect.Value, of reflect.StructField) bool {
 	case n[name] && f.Kind() == reflect.Pointer && f.Type().Elem() == anyText:
 		if !f.IsNil() {
 			f.Set(reflect.ValueOf(new(RedactedText))) // the target of the handler's pointer may be shared
+		}
+	case n[name] && f.Type() == anyTexts:
+		if f.Len() > 0 {
+			f.Set(reflect.ValueOf([]string{RedactedText}))
 		}
 	default:
 		return n.walk(f)

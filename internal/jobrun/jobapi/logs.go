@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -51,9 +50,10 @@ var errLogLeft = errors.New("the client reading the log disconnected")
 func (s *Handlers) GetRunLog(ctx context.Context, in api.GetRunLogRequestObject) (api.Response, error) {
 	req, p := httpkit.RequestOf(ctx), in.Params
 	l := &runLog{
-		s: s, ctx: ctx, tenant: req.Tenant.ID, media: logMedia(httpkit.Text(p.Accept)), bare: req.Method == http.MethodHead,
+		s: s, ctx: ctx, tenant: req.Tenant.ID, bare: req.Method == http.MethodHead,
 		stream: httpkit.Text(p.Stream), follow: p.Follow != nil && *p.Follow, end: jobrun.LogEnd,
 	}
+	l.media = httpkit.Preferred(httpkit.Text(p.Accept), httpkit.MediaNDJSON, httpkit.MediaText, httpkit.MediaStream)
 	if p.Format != nil {
 		l.media = logFormats[string(*p.Format)]
 	}
@@ -123,16 +123,6 @@ func logPosition(bad func(name, code, format string, args ...any) *fault.Error,
 
 // logFormats are the values of the parameter format.
 var logFormats = map[string]string{"text": httpkit.MediaText, "ndjson": httpkit.MediaNDJSON, "sse": httpkit.MediaStream}
-
-// logMedia selects the format of the response.
-func logMedia(accept string) string {
-	for _, media := range []string{httpkit.MediaStream, httpkit.MediaText} {
-		if strings.Contains(accept, media) {
-			return media
-		}
-	}
-	return httpkit.MediaNDJSON
-}
 
 // read rereads the run.
 func (l *runLog) read(id uuid.UUID) (err error) {

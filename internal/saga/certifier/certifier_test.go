@@ -3,7 +3,6 @@ package certifier
 import (
 	"bytes"
 	"context"
-	"encoding/xml"
 	"errors"
 	"io"
 	"net"
@@ -180,19 +179,6 @@ func TestTheReportIsAsPrinted(t *testing.T) {
 	want, err := os.ReadFile(golden)
 	if err != nil || got != string(want) {
 		t.Errorf("%v: the report is\n%s", err, got)
-	}
-	text, err := JUnit(report)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var suite testSuite
-	if err := xml.Unmarshal(text, &suite); err != nil {
-		t.Fatal(err)
-	}
-	failed := slices.DeleteFunc(suite.Cases, func(c testCase) bool { return c.Failure == nil })
-	if suite.Failures != len(report.Findings[0].Vectors) || len(failed) != suite.Failures ||
-		suite.Skipped != len(report.Untried) || !strings.Contains(string(text), "late_do_accepted") {
-		t.Errorf("JUnit:\n%s", text)
 	}
 }
 

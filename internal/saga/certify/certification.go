@@ -158,6 +158,17 @@ func (c *Certification) Done(r Report, why error, at time.Time) error {
 	return nil
 }
 
+// Reported returns the report. Fault: Conflict if there is none that can be read.
+func (c *Certification) Reported() (r Report, err error) {
+	switch {
+	case c.Report != nil:
+		return r, json.Unmarshal(c.Report, &r)
+	case c.State == Completed:
+		return r, fault.New(fault.Conflict, CodeNoReport, "the stored report of the certification cannot be read")
+	}
+	return r, fault.New(fault.Conflict, CodeNoReport, "the certification is %s; only a completed one has a report", c.State)
+}
+
 // Limits of texts, in characters.
 const (
 	maxError   = 500

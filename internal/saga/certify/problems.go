@@ -12,6 +12,9 @@ var (
 			"runs, except the newest ones of each host.", 404)
 	CodeConflict = Problems.Add("CERTIFICATION_STATE_CONFLICT", "The state of the certification forbids it",
 		"A certification that has ended cannot be canceled.", 409)
+	CodeNoReport = Problems.Add("CERTIFICATION_HAS_NO_REPORT", "The certification has no report",
+		"It has not ended, or ended without one: only a COMPLETED certification has a report. Also if the stored report "+
+			"cannot be read (`report_unreadable`).", 409)
 	CodeInvalid = Problems.Add("CERTIFICATION_INVALID", "The participant cannot be examined like this",
 		"A URL is not one that this server may call, the payload is too large, or the report is not that of an "+
 			"examination; `errors` names the member.", 422)

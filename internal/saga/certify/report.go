@@ -1,6 +1,7 @@
 package certify
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,6 +72,28 @@ func Findings(breaches []Shown) []Finding {
 		}
 	}
 	return all
+}
+
+// Format is how a report is written.
+type Format string
+
+// Formats of reports.
+const (
+	JSON  Format = "json"
+	Text  Format = "text"  // for a terminal
+	JUnit Format = "junit" // for programs that show results of tests
+)
+
+// In writes the report in a format.
+func (r Report) In(f Format) ([]byte, error) {
+	switch f {
+	case Text:
+		return []byte(r.Text()), nil
+	case JUnit:
+		return r.junit()
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	return append(text, '\n'), err
 }
 
 // RuleName is how docs/participants.md calls a rule.

@@ -118,6 +118,62 @@ func (s *Handlers) GetCertification(ctx context.Context, in api.GetCertification
 	return certificationAnswer(&c)
 }
 
+// GetCertificationReport returns the report of a certification as the command line writes it.
+func (s *Handlers) GetCertificationReport(
+	ctx context.Context, in api.GetCertificationReportRequestObject,
+) (api.Response, error) {
+	ctx, cancel := s.Bounded(ctx)
+	defer cancel()
+	c, err := s.Certifications.Get(ctx, httpkit.RequestOf(ctx).Tenant.ID, in.CertificationID)
+	if err != nil {
+		return nil, err
+	}
+	report, err := c.Reported()
+	if err != nil {
+		return nil, err
+	}
+	a := certificationReport{report, reportFormats[httpkit.Preferred(httpkit.Text(in.Params.Accept), reportMedia...)]}
+	if in.Params.Format != nil {
+		a.format = certify.Format(*in.Params.Format)
+	}
+	return a, nil
+}
+
+// reportMedia are the media types of reports, the default first.
+var reportMedia = []string{httpkit.MediaJSON, httpkit.MediaText, httpkit.MediaXML}
+
+var reportFormats = map[string]certify.Format{
+	httpkit.MediaJSON: certify.JSON, httpkit.MediaText: certify.Text, httpkit.MediaXML: certify.JUnit,
+}
+
+// certificationReport is the response that contains a report.
+type certificationReport struct {
+	report certify.Report
+	format certify.Format
+}
+
+// Write implements api.Response.
+func (a certificationReport) Write(w http.ResponseWriter) error {
+	text, err := a.report.In(a.format)
+	if err != nil {
+		return err
+	}
+	out := httpkit.Answer{Status: http.StatusOK, Raw: text}
+	for media, format := range reportFormats {
+		if format == a.format {
+			out.Media = media + "; charset=utf-8"
+		}
+	}
+	return out.Write(w)
+}
+
+// Redacted returns the report without the calls and the answers of the participant.
+func (a certificationReport) Redacted(by httpkit.Redactor) (api.Response, bool) {
+	covered, ok := by.Redact(a.report)
+	a.report, _ = covered.(certify.Report)
+	return a, ok
+}
+
 // ListCertifications returns a page of certifications, newest first.
 func (s *Handlers) ListCertifications(
 	ctx context.Context, in api.ListCertificationsRequestObject,

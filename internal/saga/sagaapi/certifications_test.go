@@ -2,7 +2,9 @@ package sagaapi_test
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/skald-saga/skald/internal/postgres"
 	"github.com/skald-saga/skald/internal/saga/certify"
 	"github.com/skald-saga/skald/internal/saga/certifydb"
+	"github.com/skald-saga/skald/internal/test/apitest"
 	"github.com/skald-saga/skald/internal/test/testdb"
 )
 
@@ -103,6 +106,10 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	e.Send("POST", at+"/cancel", `{"reason":"too late"}`).Wants(http.StatusConflict, certify.CodeConflict)
+	var same certify.Report
+	if e.Send("GET", at+"/report", "").Into(&same); !reflect.DeepEqual(same, report) {
+		t.Errorf("the report is %+v", same)
+	}
 
 	r = e.Send("POST", certificationsPath, `{"reason":"build 7","report":{"url":"http://127.0.0.1:9001/charges","version":"1.4.0",
 		"certified":true,"played":["repeat"],"effects_counted":true,"findings":[],"warnings":[],
@@ -118,6 +125,7 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 
 	canceled := e.Send("POST", "/api/v1/participants/certify", `{"url":"http://127.0.0.1:9001/"}`)
 	canceled.Into(&would)
+	e.Send("GET", certificationsPath+"/"+would.ID.String()+"/report", "").Wants(http.StatusConflict, certify.CodeNoReport)
 	e.Send("POST", certificationsPath+"/"+would.ID.String()+"/cancel", `{"reason":"the wrong host"}`)
 	if none, err := store.Take(t.Context(), token, time.Minute); err != nil || none != nil {
 		t.Errorf("a canceled one is examined: %+v, %v", none, err)
@@ -159,4 +167,48 @@ func TestCertificationsAreRequestedReportedAndCanceled(t *testing.T) {
 	reported(`{"code":"a","rule":"1","title":"a","why":"a","vector":"repeat","seen":"a","curl":["a"],"vectors":["repeat"]}`, "")
 	latest("BREACHES")
 	e.Send("GET", certificationsPath+"/"+uuid.NewString(), "").Wants(http.StatusNotFound, certify.CodeNotFound)
+	e.Send("GET", certificationsPath+"/"+uuid.NewString()+"/report", "").Wants(http.StatusNotFound, certify.CodeNotFound)
+}
+
+// The report is in the format that was asked for, and shows the calls and answers only to those who may see contents.
+func TestReportsOfCertificationsHaveThreeFormats(t *testing.T) {
+	t.Parallel()
+	db, err := postgres.Open(t.Context(), postgres.Config{DSN: testdb.DSN(t), CountFor: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	e := newBulkEdge(t, apitest.Guarded, func(c *httpapi.Config) { c.Sagas.Certifications = certifydb.New(db) })
+	r := e.Send("POST", certificationsPath, `{"report":{"url":"http://127.0.0.1:9001/","version":"1.4.0","certified":false,
+		"played":["repeat"],"effects_counted":true,"findings":[{"code":"done_again","rule":"1","title":"It is done again.",
+		"why":"It charges twice.","vector":"repeat","seen":"call 2 was answered 200 canary","curl":["curl -d canary","curl"],
+		"vectors":["repeat"]}],"warnings":[],"not_tried":[]}}`, apitest.As("operator")...)
+	if r.Status != http.StatusCreated {
+		t.Fatalf("%d %s", r.Status, r.Body)
+	}
+	at := r.Header.Get("Location") + "/report"
+	for _, tt := range []struct{ query, accept, media, want string }{
+		{"", "", "application/json", `"code": "done_again"`},
+		{"", "application/json, text/plain, */*", "application/json", `"code": "done_again"`},
+		{"", "image/png", "application/json", `"code": "done_again"`},
+		{"", "text/plain", "text/plain", "BREACH done_again (rule 1)"},
+		{"?format=text", "application/xml", "text/plain", "BREACH done_again (rule 1)"},
+		{"", "application/xml", "application/xml", `<testsuite name="skald participant certify http://127.0.0.1:9001/"`},
+		{"?format=junit", "", "application/xml", `<failure message="done_again: It is done again."`},
+		{"?format=json", "text/plain", "application/json", `"code": "done_again"`},
+	} {
+		as := func(who string) []string { return append(apitest.As(who), "Accept", tt.accept) }
+		open, veiled := e.Send("GET", at+tt.query, "", as("operator")...), e.Send("GET", at+tt.query, "", as("auditor")...)
+		for _, r := range []apitest.Reply{open, veiled} {
+			if media := r.Header.Get("Content-Type"); r.Status != http.StatusOK ||
+				media != tt.media+"; charset=utf-8" || !strings.Contains(string(r.Body), tt.want) {
+				t.Errorf("%s, Accept %s: %d %s\n%s", tt.query, tt.accept, r.Status, media, r.Body)
+			}
+		}
+		if strings.Count(string(open.Body), "canary") != 2 || strings.Count(string(veiled.Body), "***") != 2 ||
+			strings.Contains(string(veiled.Body), "canary") {
+			t.Errorf("%s shows an operator\n%s\nand an auditor\n%s", tt.query, open.Body, veiled.Body)
+		}
+	}
+	e.Send("GET", at+"?format=yaml", "", apitest.As("operator")...).Wants(http.StatusBadRequest, "REQ_INVALID_PARAMETER")
 }

@@ -14,9 +14,8 @@ import (
 // and is only passed on.
 var pure = []string{
 	"bytes", "cmp", "context", "crypto/sha256", "crypto/subtle", "encoding/base32", "encoding/base64", "encoding/binary",
-	"encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "io", "maps", "math", "math/bits", "mime", "net/netip",
-	"net/url",
-	"path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode",
+	"encoding/hex", "encoding/json", "encoding/xml", "errors", "fmt", "hash/fnv", "io", "maps", "math", "math/bits",
+	"mime", "net/netip", "net/url", "path", "reflect", "regexp", "slices", "sort", "strconv", "strings", "time", "unicode",
 	"unicode/utf16", "unicode/utf8",
 	"github.com/evanphx/json-patch/v5", "github.com/google/uuid",
 	"github.com/santhosh-tekuri/jsonschema/v6", "go.yaml.in/yaml/v3", "golang.org/x/net/http/httpguts",

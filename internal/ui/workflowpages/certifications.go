@@ -164,7 +164,21 @@ type certificationPage struct {
 	Findings []breach
 	Untried  []untried
 	Actions  []web.Button
-	Now      time.Time
+	// Downloads are the formats of the report; none without a report.
+	Downloads []reportFormat
+	Now       time.Time
+}
+
+// reportFormat is a format in which the API has the report.
+type reportFormat struct {
+	Format       client.GetCertificationReportParamsFormat
+	Name, Ending string
+}
+
+var reportFormats = []reportFormat{
+	{client.GetCertificationReportParamsFormatText, "text", "txt"},
+	{client.GetCertificationReportParamsFormatJSON, "JSON", "json"},
+	{client.GetCertificationReportParamsFormatJunit, "JUnit", "xml"},
 }
 
 type breach struct {
@@ -201,6 +215,7 @@ func (p *pages) certification(v *web.Visit) (*web.Page, error) {
 	}
 	d := certificationPage{Certification: c, Badge: verdictOf(c), Now: v.Now}
 	if c.Report != nil {
+		d.Downloads = reportFormats
 		for _, f := range c.Report.Findings {
 			shown := breach{CertificationFinding: f, Called: "rule " + f.Rule}
 			if f.Rule == "" || f.Rule[0] < '0' || f.Rule[0] > '9' {

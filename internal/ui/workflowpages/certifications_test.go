@@ -59,6 +59,13 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 		"never certified")
 	get("/ui/certifications/"+broken, "breaches found", "A repeated call is done again.", "It charges twice.", "rule 1",
 		"Also shown by race", "curl -sS &#39;"+s.Participant, "It fails.", "it has one step", "pairs", "reported", "1.4.0")
+	for format, text := range map[string]string{"text": "BREACH done_again", "json": `"code": "done_again"`, "junit": "<testsuite "} {
+		at := "/api/v1/participants/certifications/" + broken + "/report?format=" + format
+		get("/ui/certifications/"+broken, `href="`+at+`"`, `download="certification-`+broken)
+		if status, report := s.Get(t, at); status != 200 || !strings.Contains(report, text) {
+			t.Errorf("%s: %d\n%s", at, status, report)
+		}
+	}
 	right := s.Must(t, "POST", "/participants/certifications", report())["id"].(string)
 	if page := get("/ui/workflows/order", "certified", "/ui/certifications/"+right); strings.Contains(page, broken) {
 		t.Error("an older certification is shown")
@@ -87,6 +94,9 @@ func TestAWorkflowShowsWhetherItsParticipantsAreCertified(t *testing.T) {
 		t.Fatalf("answered %d, %s:\n%s", status, path, text)
 	}
 	page := get(path, "vectors played", path+"/cancel")
+	if strings.Contains(page, "/report") {
+		t.Error("a report is offered before there is one")
+	}
 	_, form := s.Get(t, path+"/cancel")
 	filled := uitest.Form(form)
 	filled.Set("reason", "the wrong host")
