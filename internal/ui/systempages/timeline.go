@@ -53,7 +53,7 @@ type timeFold struct {
 
 const (
 	axisWidth = 720.0
-	axisChar  = 1.9 // percent of the axis that a character of a label takes where it is narrowest
+	axisChar  = 2.3 // percent of the axis that a character of a label takes where it is narrowest
 	// mostEntries pages of 200 are drawn at once.
 	mostEntryPages = 5
 )

@@ -47,7 +47,7 @@ func TestATimelineShowsEverythingOfACorrelation(t *testing.T) {
 	s.get("/ui/timeline"+of+"&cursor=x", 400)
 	page := s.get("/ui/timeline"+of, 200, "compensated", "completed", "reserve compensate 1: success after", "saga end",
 		`class="bar undo"`, `class="bar bad"`, "/ui/sagas/")
-	if lanes := strings.Count(page, `<tr class="inner">`); lanes != 4 {
+	if lanes := strings.Count(page, `<tr class="inner"`); lanes != 4 {
 		t.Errorf("%d steps have a lane, want 4:\n%s", lanes, page)
 	}
 	s.get("/ui/timeline"+of+"&open=2026-11-23T12:00:00Z&open=x", 200, "Fold all waits")

@@ -11,8 +11,8 @@ import (
 // cards prepares the tables of a page for narrow screens, where the style sheet draws each row as a card: every cell
 // gets the head of its column as data-label, and data-cell says what it is to the card: its "title", what "pick"s it,
 // an "act" without a label, or "none" of the row's values. The roles keep a table one for screen readers, which would
-// take what is displayed as a block for text. Tables in any other frame than class="table", or with fewer than three
-// columns, stay as they are.
+// take what is displayed as a block for text. Lanes get the roles alone: their rows are blocks as well, each with its
+// axis below. Tables in any other frame than these, or with fewer than three columns, stay as they are.
 func cards(page []byte) []byte {
 	var out bytes.Buffer
 	from := 0
@@ -24,19 +24,21 @@ func cards(page []byte) []byte {
 			return out.Bytes()
 		}
 		out.Write(page[from:begin])
-		if framed(page[:begin]) {
-			out.Write(asCards(page[begin:end]))
-		} else {
+		switch frame := page[max(0, bytes.LastIndexByte(page[:begin], '<')):begin]; {
+		case framed(frame, `class="table"`):
+			out.Write(asCards(page[begin:end], false))
+		case framed(frame, `class="table lanes"`):
+			out.Write(asCards(page[begin:end], true))
+		default:
 			out.Write(page[begin:end])
 		}
 		from = end
 	}
 }
 
-// framed reports whether what comes before a table ends with the frame of a list.
-func framed(before []byte) bool {
-	frame := before[max(0, bytes.LastIndexByte(before, '<')):]
-	return bytes.HasPrefix(frame, []byte("<div")) && bytes.Contains(frame, []byte(`class="table"`)) &&
+// framed reports whether the tag before a table is the frame of a list of that class.
+func framed(frame []byte, class string) bool {
+	return bytes.HasPrefix(frame, []byte("<div")) && bytes.Contains(frame, []byte(class)) &&
 		!bytes.Contains(frame, []byte("role="))
 }
 
@@ -82,6 +84,8 @@ type grid struct {
 	next    int  // the column of the next cell
 	linked  bool // a row with a link has been seen
 	hidden  bool // text that is only for screen readers
+
+	onlyRoles bool
 }
 
 // mark is text to insert at a position.
@@ -90,9 +94,9 @@ type mark struct {
 	text string
 }
 
-// asCards adds the attributes to a table.
-func asCards(table []byte) []byte {
-	g := &grid{}
+// asCards adds the attributes to a table, or the roles alone.
+func asCards(table []byte, roles bool) []byte {
+	g := &grid{onlyRoles: roles}
 	z := html.NewTokenizer(bytes.NewReader(table))
 	for at := 0; ; {
 		kind := z.Next()
@@ -142,7 +146,9 @@ func (g *grid) start(name, tag string, at int) {
 	role := roleOf[name]
 	switch name {
 	case "table":
-		g.roles = append(g.roles, mark{at, " data-cards"})
+		if !g.onlyRoles {
+			g.roles = append(g.roles, mark{at, " data-cards"})
+		}
 	case "thead":
 		g.inHead = true
 	case "tr":
@@ -221,6 +227,9 @@ func (g *grid) title() int {
 func (g *grid) marked(table []byte) []byte {
 	title, kinds := g.title(), map[int]string{}
 	for _, c := range g.cells {
+		if g.onlyRoles {
+			break
+		}
 		var of column
 		if c.column < len(g.columns) {
 			of = g.columns[c.column]

@@ -37,6 +37,10 @@ func TestRowsOfListsAreCards(t *testing.T) {
 	if page = string(cards([]byte(named))); !strings.Contains(page, `data-cell="title" data-label="State">failed`) {
 		t.Errorf("a title with its label has none: %s", page)
 	}
+	lanes := strings.Replace(list, `class="table"`, `class="table lanes"`, 1)
+	if page = string(cards([]byte(lanes))); !strings.Contains(page, `<td role="cell">failed`) || strings.Contains(page, "data-c") {
+		t.Errorf("lanes are not only a table: %s", page)
+	}
 	for _, other := range []string{
 		strings.Replace(list, `class="table"`, `class="table rail"`, 1), strings.Replace(list, `class="table"`, `class="table" role="region"`, 1),
 		strings.Replace(list, "<td>two", `<td rowspan="2">two`, 1), "<p>no table</p>", `<div class="table"><table><thead><tr><th>cut`,
