@@ -1986,7 +1986,10 @@ type ClaimedRun struct {
 	Queue          string              `json:"queue"`
 	RunID          openapi_types.UUID  `json:"run_id"`
 	SagaID         *openapi_types.UUID `json:"saga_id,omitempty"`
-	ScheduledFor   time.Time           `json:"scheduled_for"`
+
+	// ScheduledFor The slot that the work is for; for a run without one, when it was requested. Retries
+	// and reruns have that of the run that they repeat.
+	ScheduledFor time.Time `json:"scheduled_for"`
 
 	// State The state of a run. docs/jobs.md describes the life cycle.
 	State JobRunState `json:"state"`
@@ -4722,7 +4725,8 @@ type JobRun struct {
 	SagaID     *openapi_types.UUID `json:"saga_id,omitempty"`
 	SagaStep   *int                `json:"saga_step,omitempty"`
 
-	// ScheduledFor The run's slot; for a run without one, when it was requested.
+	// ScheduledFor The run's slot; for a run without one, when it was requested. A retry or a rerun
+	// has that of the run that it repeats.
 	ScheduledFor time.Time `json:"scheduled_for"`
 
 	// SkipReason Why it was SKIPPED. Only in lists; the explanation of a run says it as well.

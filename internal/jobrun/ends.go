@@ -80,8 +80,9 @@ func (d *decision) retry() {
 	n := Run{
 		ID: m.NewID(), TenantID: r.TenantID, DefinitionID: r.DefinitionID, DefinitionName: r.DefinitionName,
 		SpecVersion: r.SpecVersion, CommandName: r.CommandName, Version: 1, State: Pending, Trigger: ByRetry,
-		ScheduledFor: due, AvailableAt: due, Queue: r.Queue, Priority: r.Priority, RequiredLabels: r.RequiredLabels,
-		Labels: r.Labels, Args: r.Args, ConcurrencyKey: r.ConcurrencyKey, Concurrency: r.Concurrency, TimeoutMS: r.TimeoutMS,
+		ScheduledFor: r.ScheduledFor, AvailableAt: due, Queue: r.Queue, Priority: r.Priority,
+		RequiredLabels: r.RequiredLabels, Labels: r.Labels, Args: r.Args, ConcurrencyKey: r.ConcurrencyKey,
+		Concurrency: r.Concurrency, TimeoutMS: r.TimeoutMS,
 		FailuresUsed: r.FailuresUsed, MaxLosses: r.MaxLosses, Continuation: NoDoubt, Checkpoint: r.Checkpoint,
 		RootRunID: r.RootRunID, RetryOfRunID: r.ID, RetryNumber: r.RetryNumber + 1,
 		IdempotencyKey: RetryKey(r.ID, r.RetryNumber+1),

@@ -29,7 +29,7 @@ func underWay() jobrun.Run {
 		TimeoutMS: 5, Attempt: 2, FailuresUsed: 1, LossesUsed: 1, MaxLosses: 5, WorkerID: uuid.New(),
 		LeaseToken: uuid.New(), LeaderEpoch: 4,
 		Continuation: jobrun.Confirming, ConfirmStartedAt: &noon, ConfirmDeadlineAt: &noon, Checkpoint: []byte(`{"at":9}`),
-		RootRunID: id, CorrelationID: "c", TraceID: "t", StartedAt: &noon,
+		RootRunID: id, CorrelationID: "c", TraceID: "t", StartedAt: &noon, ScheduledFor: noon.Add(-20 * time.Hour),
 	}
 }
 
@@ -107,7 +107,8 @@ func TestARetryIsANewRunThatCarriesTheBudgetOn(t *testing.T) {
 		2, 1
 	want.RetryOfRunID, want.RootRunID, want.Trigger, want.IdempotencyKey = r.ID, r.RootRunID, jobrun.ByRetry,
 		jobrun.RetryKey(r.ID, 1)
-	// What it retries had these, and it carries them on.
+	// What it retries had these, and it carries them on: also the slot, which is whose work it does.
+	want.ScheduledFor = r.ScheduledFor
 	want.SpecVersion, want.Args, want.Queue, want.Priority, want.Checkpoint = r.SpecVersion, r.Args, r.Queue,
 		r.Priority, r.Checkpoint
 	want.ConcurrencyKey, want.Concurrency, want.TimeoutMS, want.MaxLosses = r.ConcurrencyKey, r.Concurrency,

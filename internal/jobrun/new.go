@@ -16,6 +16,7 @@ type Request struct {
 	Trigger      Trigger
 	Key          string    // idempotency key, from one of the key functions below
 	ScheduledFor time.Time // zero: now
+	Repeats      time.Time // the ScheduledFor of the run that it repeats, which it has too, but it is due now; zero: none
 	Args         json.RawMessage
 	Priority     *int // nil: the definition's
 	Labels       map[string]string
@@ -92,6 +93,9 @@ func New(d *Definition, a Request, s Settings, m Moment) Run {
 		slot = m.Now
 	}
 	due := slot
+	if !a.Repeats.IsZero() {
+		slot = a.Repeats
+	}
 	if a.Trigger == ByTime && d.Spec.JitterMS > 0 {
 		due = due.Add(time.Duration(m.Jitter * float64(d.Spec.JitterMS) * float64(time.Millisecond)))
 	}
@@ -187,8 +191,8 @@ func Pairs(sets ...map[string]string) []string {
 	return out
 }
 
-// RerunRequest returns the request for a manual rerun of an ended run, with its arguments,
-// priority, labels and links, and a fresh budget. The caller sets the key.
+// RerunRequest returns the request for a manual rerun of an ended run, for the same slot, with its
+// arguments, priority, labels and links, and a fresh budget. The caller sets the key.
 func RerunRequest(r *Run) Request {
 	labels := make(map[string]string, len(r.Labels))
 	for _, pair := range r.Labels {
@@ -197,6 +201,7 @@ func RerunRequest(r *Run) Request {
 	}
 	return Request{
 		Trigger:       ByHand,
+		Repeats:       r.ScheduledFor,
 		Args:          r.Args,
 		Priority:      &r.Priority,
 		Labels:        labels,

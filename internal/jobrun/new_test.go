@@ -116,6 +116,7 @@ func TestARerunIsAskedForWithWhatItsRunHad(t *testing.T) {
 	want.Trigger, want.Args, want.Priority, want.RootRunID, want.RetryOfRunID = jobrun.ByHand, r.Args, r.Priority,
 		r.RootRunID, r.ID
 	want.RetryNumber, want.FailuresUsed, want.LossesUsed = r.RetryNumber+1, 0, 0
+	want.ScheduledFor, want.AvailableAt, want.AdmittedAt = r.ScheduledFor, noon, &noon // for its slot, but due now
 	want.CorrelationID, want.TraceID = "c", "t"
 	if diff := cmp.Diff(want, n); diff != "" {
 		t.Errorf("the run (-want +got):\n%s", diff)

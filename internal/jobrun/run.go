@@ -26,7 +26,8 @@ type Run struct {
 
 	State   State
 	Trigger Trigger
-	// ScheduledFor is the slot, in UTC; for runs without a slot, the time of the request (S4).
+	// ScheduledFor is the slot, in UTC; for runs without a slot, the time of the request (S4). A run that repeats
+	// another, as a retry or a rerun, has that of the other: its worker does the work of the same day.
 	ScheduledFor time.Time
 	AvailableAt  time.Time  // not assigned before
 	AdmittedAt   *time.Time // since when it is due and allowed by its policy, and so claimable; nil: not yet

@@ -73,7 +73,7 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 			Trigger: jobrun.ByLetter, Key: jobrun.LetterKey(l.ID, l.Number), Args: l.Send.Payload, LetterID: l.ID,
 			CorrelationID: l.CorrelationID, TraceID: l.TraceID, By: l.Actor,
 		}
-		if asked.TraceState, asked.Baggage, err = traceOfLetter(ctx, tx, l); err != nil {
+		if asked.TraceState, asked.Baggage, asked.Repeats, err = traceOfLetter(ctx, tx, l); err != nil {
 			return err
 		}
 		runs = []jobrun.Run{jobrun.New(&d, asked, settings, st.db.At(at))}
@@ -98,22 +98,25 @@ func (st *Jobs) Rerun(ctx context.Context, l *dlq.Drive, now func() time.Time) d
 
 var errNoJob = errors.New("no such job definition")
 
-// traceOfRun reads what a run passes on beside its trace id.
+// traceOfRun reads what a run passes on beside its trace id, and its slot.
 const traceOfRun = `
-SELECT coalesce(r.tracestate, ''), coalesce(r.baggage, '') FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2`
+SELECT coalesce(r.tracestate, ''), coalesce(r.baggage, ''), r.scheduled_for
+  FROM jobs.job_runs r WHERE r.tenant_id = $1 AND r.id = $2`
 
-// traceOfLetter returns what the run that retries a letter passes on beside its trace id: of the
-// run that gave up, if it still exists, otherwise of the letter's headers.
-func traceOfLetter(ctx context.Context, tx *sqlx.Tx, l *dlq.Drive) (state, baggage string, err error) {
+// traceOfLetter returns what the run that retries a letter passes on beside its trace id, and its
+// slot: of the run that gave up, if it still exists, otherwise of the letter's headers, and none.
+func traceOfLetter(
+	ctx context.Context, tx *sqlx.Tx, l *dlq.Drive,
+) (state, baggage string, slot time.Time, err error) {
 	if l.Link.JobRunID == uuid.Nil {
 		state, baggage = l.Send.TraceContext()
-		return state, baggage, nil
+		return state, baggage, slot, nil
 	}
-	err = tx.QueryRowContext(ctx, traceOfRun, l.TenantID, l.Link.JobRunID).Scan(&state, &baggage)
+	err = tx.QueryRowContext(ctx, traceOfRun, l.TenantID, l.Link.JobRunID).Scan(&state, &baggage, &slot)
 	if errors.Is(err, sql.ErrNoRows) {
-		return "", "", nil
+		return "", "", slot, nil
 	}
-	return state, baggage, err
+	return state, baggage, slot, err
 }
 
 // jobByIDOrName reads the definition for a new run, and the database's time. It returns errNoJob if

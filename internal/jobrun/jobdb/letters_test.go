@@ -101,6 +101,9 @@ func TestAFailedRunLeavesALetterThatAnotherRunResolves(t *testing.T) {
 		pgtest.Compact(t, r.Args) != `{"n":1}` {
 		t.Errorf("the run is %+v", r)
 	}
+	if of := m.GetRun(t, l.Link.JobRunID); !r.ScheduledFor.Equal(of.ScheduledFor) || !r.AvailableAt.After(of.AvailableAt) {
+		t.Errorf("the run is for %s and due at %s, of one for %s", r.ScheduledFor, r.AvailableAt, of.ScheduledFor)
+	}
 	if r.TraceID != trace || r.TraceState != "congo=t61rcWkgMzE" || r.Baggage != "userId=7" {
 		t.Errorf("the trace of the run is %q, %q, %q", r.TraceID, r.TraceState, r.Baggage)
 	}
