@@ -44,6 +44,9 @@ type Admission struct {
 	Reason string
 }
 
+// Because begins the reason of a run that is skipped by its policy forbid; the run in its way follows.
+const Because = "because "
+
 // AdmitKey decides about the runs of one concurrency key (S18, sweep 10), of which at most one may
 // be held by a worker or claimable. all contains the key's runs that a worker holds, that are
 // claimable, or that are waiting and due, and all its waiting retries.
@@ -130,7 +133,11 @@ func (k *admission) hold(h *Candidate) {
 		retry := c.Trigger == ByRetry
 		switch {
 		case c.Policy == Forbid && !retry:
-			k.decide(c, StepSkip, "forbidden while run %s of %s has not ended", h.ID, stamp(h.ScheduledFor))
+			was := "had not ended"
+			if h.State == Running {
+				was = "was still running"
+			}
+			k.decide(c, StepSkip, Because+"run %s of %s %s", h.ID, stamp(h.ScheduledFor), was)
 		case c.Policy == Replace && retry:
 			k.decide(c, StepSkip, "a newer run has its key: run %s of %s", h.ID, stamp(h.ScheduledFor))
 		case c.Policy == Replace && c != by:

@@ -52,9 +52,9 @@ var BuiltIns = []BuiltIn{
 	{SystemPurge, daily("02:40", "deletes archived dead letters whose time has passed, and old counts")},
 	// Nodes do this continuously; a run executes one round immediately.
 	{SystemOffload, system("moves logs of ended job runs to the log store, and purges runs whose time has passed, now", nil)},
-	{SystemRetention, daily("03:40", "deletes processed events, answered claims and forgotten fences of job runs whose time has passed")},
+	{SystemRetention, daily("03:40", "deletes what job runs no longer need: events that were processed, claims that were answered, and old fencing tokens")},
 	{SystemReseal, Spec{
-		Description: "seals with the current key what older ones have sealed, and says what still needs them",
+		Description: "encrypts with the current key what is still encrypted with older ones, and says which keys are still needed",
 		Type:        OnTime, Misfire: FireOnce, Schedule: &schedule.Spec{Type: schedule.DailyAt, Value: "04:10"},
 		TimeoutMS: 24 * hourMS, Concurrency: Forbid,
 	}},

@@ -193,5 +193,8 @@ func (s *Situation) epilogue() string {
 	if why == "" {
 		return fmt.Sprintf("It was %s at %s%s.", what, at, by)
 	}
+	if strings.HasPrefix(why, Because) {
+		return fmt.Sprintf("It was %s at %s%s, %s.", what, at, by, why)
+	}
 	return fmt.Sprintf("It was %s at %s%s: %s.", what, at, by, why)
 }

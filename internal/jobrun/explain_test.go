@@ -46,8 +46,8 @@ func TestWhatARunWaitsFor(t *testing.T) {
 		"nothing: another one ran": {func(s *jobrun.Situation) {
 			s.Run.State, s.Run.FinishedAt = jobrun.Skipped, &before
 			s.Decisions = []jobrun.HistoryEvent{{To: jobrun.Pending, Actor: "ada", Reason: "backfill"},
-				{To: jobrun.Skipped, Reason: "forbidden while run 7 has not ended"}}
-		}, jobrun.ForNothing, "It was skipped at 2026-01-01T11:59:00Z: forbidden while run 7 has not ended."},
+				{To: jobrun.Skipped, Reason: "because run 7 was still running"}}
+		}, jobrun.ForNothing, "It was skipped at 2026-01-01T11:59:00Z, because run 7 was still running."},
 		"nothing: its worker stopped it": {func(s *jobrun.Situation) {
 			s.Run.State, s.Run.FinishedAt = jobrun.Canceled, &before
 			s.Decisions = []jobrun.HistoryEvent{{Kind: jobrun.WasCancelAsk, Actor: "kim", Reason: "not needed"},

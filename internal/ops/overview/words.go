@@ -2,6 +2,7 @@ package overview
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/skald-saga/skald/internal/saga"
 )
@@ -103,6 +104,9 @@ func (c *Cause) Summary() string {
 	case WebhookFailing:
 		return fmt.Sprintf("Deliveries to webhook %s fail", c.Name)
 	case ParticipantHeld:
+		if who, why, by := strings.Cut(c.Text, " holds it"); by && c.Why == byPerson {
+			return fmt.Sprintf("%s holds the participant %s%s%s", who, c.Name, why, c.waiting())
+		}
 		return fmt.Sprintf("Participant %s is held: %s%s", c.Name, c.Text, c.waiting())
 	case QueueHeld:
 		why := ""

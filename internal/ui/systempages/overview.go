@@ -31,6 +31,8 @@ type cause struct {
 	Step  string // what its button says
 	Many  string // of how many items, where the button leads to a list of them
 	Needs string // the permission that the visitor lacks
+	Right string // what takes that permission
+	See   bool   // it is looked at before it is done
 }
 
 // glanced is a figure, with the page behind it.
@@ -60,7 +62,7 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		line.Act = line.URL
 		if letters := lettersOf(&c); letters != nil {
 			if !p.kit.ReadOnly {
-				line.Act, line.Step = web.Redrive("retry", letters), "Retry"
+				line.Act, line.Step, line.See = web.Redrive("retry", letters), "Retry", true
 			}
 			if c.Count > 1 {
 				line.Many = web.Count(c.Count, c.IsCapped) + " letters"
@@ -69,7 +71,7 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 			line.Many = strings.TrimSuffix(web.Count(c.Count, c.IsCapped)+" "+nouns[c.Part], " ")
 			line.Act, line.Step = p.forAll(&c, line.URL, line.Step)
 		}
-		line.Needs = v.Lacks(needed(&c, line.Act), false)
+		line.Needs, line.Right = v.Lacks(needed(&c, line.Act), false), rights[c.Next.Operation]
 		d.Causes = append(d.Causes, line)
 	}
 	for _, part := range o.Omitted {
@@ -180,6 +182,15 @@ var steps = map[string]string{
 	"testWebhook": "Open webhook", "getLeader": "See leader",
 	"getParticipant": "Open participant", "releaseParticipant": "Open participant",
 	"releaseJobQueue": "Open queue",
+}
+
+// rights are what takes a permission that the visitor may lack, by the operation that helps.
+var rights = map[string]string{
+	"resumeCompensation": "resuming it", "acknowledgeSaga": "acknowledging it", "retrySaga": "retrying it",
+	"retryDeadLetterGroup": "retrying it", "createRedrive": "retrying them", "resumeRedrive": "resuming it",
+	"approveRedrive": "approving it", "rerunJobRun": "running it again", "detachWorker": "detaching it",
+	"enableWebhook": "enabling it", "testWebhook": "testing it", "releaseParticipant": "releasing it",
+	"releaseJobQueue": "releasing it",
 }
 
 // bulkSteps are the operations that help with one saga, as bulk actions.

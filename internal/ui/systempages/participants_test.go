@@ -29,7 +29,7 @@ func TestAParticipantIsHeldAndReleasedByAPerson(t *testing.T) {
 		t.Errorf("after the release:\n%s", page)
 	}
 	s.act("/ui/participants/card/hold", url.Values{"reason": {"again"}}, 303)
-	s.get("/ui/", 200, "Participant card is held: ", "holds it: again", "/ui/participants/card")
+	s.get("/ui/", 200, "holds the participant card: again", "/ui/participants/card")
 	s.get("/ui/sagas?waits_for=card", 200, "No sagas match")
 	s.act("/ui/participants/card/release", url.Values{"reason": {"it answers"}}, 303)
 	patience.Until(t, "the release to end", func() bool {

@@ -35,7 +35,7 @@ var plannedWords = map[string]string{
 	"next_run_at":         "the next attempt",
 	"attention_reason":    "what needs attention",
 	"order":               "the decision about the current step",
-	"cancel_requested_at": "the time when the worker is asked to stop",
+	"cancel_requested_at": "the request to stop",
 	"content":             "the content",
 	"revision":            "the revision that is sent",
 	"paused_at":           "the time when it was paused",
@@ -212,9 +212,15 @@ func plannedSentence(c *client.PlannedChange, fields []Field) template.HTML {
 		return Sentence(who+" from suspended (since %s) to not suspended.", from)
 	case "new_run":
 		if c.Count != nil && *c.Count != 1 {
-			return Sentence(Count(*c.Count)+" new runs are created, which are %s.", to)
+			return Sentence(Count(*c.Count) + " new runs are created, and wait for workers.")
 		}
-		return Sentence("1 new run is created, which is %s.", to)
+		return "A new run is created, and waits for a worker."
+	case "cancel_requested_at":
+		if c.To != nil && many == "" {
+			return "Its worker is asked to stop."
+		} else if c.To != nil {
+			return Sentence("The workers of " + strings.ReplaceAll(many, "%", "%%") + " are asked to stop.")
+		}
 	}
 	what := plannedWords[c.Member]
 	if what == "" { // a server that is newer
