@@ -134,7 +134,7 @@ func (p *pages) backfillProgress(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Runs = rowsOf(runs.JobRuns, v.Now)
+	d.Runs = p.rowsOf(v, runs.JobRuns)
 	page := &web.Page{Template: "backfill", Title: title, Nav: "Jobs", Data: &d, Refresh: 5}
 	if b.EndedAt == nil {
 		page.Refresh = 1

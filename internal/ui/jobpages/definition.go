@@ -133,7 +133,7 @@ func (p *pages) fillTab(v *web.Visit, d *definitionPage) error {
 		if err != nil {
 			return err
 		}
-		d.Runs = rowsOf(list.JobRuns, v.Now)
+		d.Runs = p.rowsOf(v, list.JobRuns)
 	case "next":
 		res, err := p.kit.Client.ListNextJobRunsWithResponse(ctx, of, &client.ListNextJobRunsParams{})
 		if err != nil {

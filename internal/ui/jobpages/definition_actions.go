@@ -169,7 +169,7 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	}
 	a.Fields = []web.Field{
 		{Name: "args", Label: "Arguments", Kind: "json", Value: a.Fields[0].Value},
-		{Name: "scheduled_for", Label: "Not before (empty: now)", Hint: "2027-01-04T08:00:00Z"},
+		{Name: "scheduled_for", Label: "Due (empty: now; its worker is given this time, which may be past)", Hint: "2027-01-04T08:00:00Z"},
 		{Name: "priority", Label: "Priority (empty: that of the definition)", Kind: "number"},
 		{Name: "correlation_id", Label: "Correlation"},
 	}
@@ -181,12 +181,9 @@ func (p *pages) run(v *web.Visit) (*web.Action, error) {
 	a.Send = func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error) {
 		return p.kit.Client.CreateJobRunWithBody(ctx, d.ID.String(), &client.CreateJobRunParams{}, web.JSON, body, edit)
 	}
-	a.Done = runAnswered
+	a.Done, a.Ways = runAnswered, p.waysOut(v)
 	return a, nil
 }
-
-// startsAnyway is the label of the field that does not respect the concurrency policy.
-const startsAnyway = "Start it even if another run has not ended"
 
 // overlapping converts the field "overlap" to the form in the contract.
 func overlapping(form web.Form, body map[string]any) error {

@@ -112,7 +112,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 		"The state changes from <code>paused</code> to <code>active</code>.")
 	posts(t, s, "/ui/jobs/nightly-report/actions/resume", "reason", "over")
 	reads(t, s, "/ui/jobs/nightly-report/actions/run",
-		"1 new run is created, which is <code>pending</code>.")
+		"A new run is created, and waits for a worker.")
 
 	to := posts(t, s, "/ui/jobs/nightly-report/actions/run", "args", `{"a":1}`, "overlap", "true")
 	if !strings.HasPrefix(to, "/ui/runs/") {
@@ -127,7 +127,7 @@ func TestAJobIsDefinedAndOperatedFromItsPages(t *testing.T) {
 	fill := "/ui/jobs/nightly-report/actions/backfill"
 	slots := []string{"from", "2026-11-01T12:00:00Z", "to", "2026-11-04T12:00:00Z", "reason", hostile}
 	if page := preview(t, s, fill, slots...); !strings.Contains(page, "3 of 3 slots") ||
-		!strings.Contains(page, "3 new runs are created, which are <code>pending</code>.") {
+		!strings.Contains(page, "3 new runs are created, and wait for workers.") {
 		t.Errorf("the slots of a backfill are not shown\n%s", page)
 	}
 	to = posts(t, s, fill, slots...)

@@ -18,6 +18,8 @@ type runPage struct {
 	Took     string
 	Overlap  string // what its concurrency key means for others
 	Explain  *client.JobRunExplanation
+	Waits    string // what it waits for
+	Beside   beside
 	Summary  string // of Explain
 	Actions  []web.Button
 	Tabs     []web.Tab
@@ -75,8 +77,8 @@ func (p *pages) runDetail(v *web.Visit) (*web.Page, error) {
 	}
 	d := &runPage{
 		JobRun: r, JSON: raw, Now: v.Now, Badge: web.BadgeOf(r.State), Took: took(r, v.Now),
-		Overlap: overlapShort[r.ConcurrencyPolicy], Error: r.Error,
-		Tab: v.URL.Query().Get("tab"), Actions: p.runButtons(v, r),
+		Overlap: keyWords[r.ConcurrencyPolicy], Error: r.Error,
+		Tab: v.URL.Query().Get("tab"),
 	}
 	if d.Tab == "" {
 		d.Tab = "decisions"
@@ -105,6 +107,10 @@ func (p *pages) runDetail(v *web.Visit) (*web.Page, error) {
 	if err := p.chainOf(v, d); err != nil {
 		return nil, err
 	}
+	if d.Beside, err = p.besideOf(v, r, d.Chain); err != nil {
+		return nil, err
+	}
+	d.Actions = p.runButtons(v, r, len(d.Beside.Again) > 0)
 	page := &web.Page{
 		Template: "run", Title: r.JobDefinition.Name, Nav: "Jobs", Data: d, Refresh: 5, Scripts: []string{"jobs.js"},
 	}
@@ -141,7 +147,10 @@ func (p *pages) explainRun(v *web.Visit, d *runPage) error {
 			tokens[a.Attempt] = *a.FencingToken
 		}
 	}
-	d.Summary = web.Prose(d.Explain.Summary)
+	d.Summary, d.Waits = web.Prose(d.Explain.Summary), waitWords[d.Explain.WaitsFor]
+	if d.Waits == "" {
+		d.Waits = "It waits for: " + web.Words(d.Explain.WaitsFor)
+	}
 	d.Said = d.Error != nil && strings.Contains(d.Explain.Summary, d.Error.Message)
 	for i := range d.Gantt.Rows { // what the summary says, the attempt does not repeat
 		if reason := d.Gantt.Rows[i].Reason; reason != nil && strings.Contains(d.Explain.Summary, *reason) {
@@ -188,7 +197,7 @@ func (p *pages) chainOf(v *web.Visit, d *runPage) error {
 	if err != nil {
 		return err
 	}
-	d.Chain = rowsOf(list.JobRuns, v.Now)
+	d.Chain = p.rowsOf(v, list.JobRuns)
 	if n := len(d.Chain); n > 1 {
 		for i := range d.Tabs {
 			if d.Tabs[i].Name == "Retries" {

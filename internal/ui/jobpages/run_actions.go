@@ -38,9 +38,7 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 		send: web.On(client.ClientInterface.ReassignJobRunWithBody),
 	},
 	client.JobRunVerbRerun: {
-		label: "Rerun",
-		means: "Creates a new run from the current definition, linked to this one, with its own failure budget. It is due " +
-			"now, whenever this one was: a job that needs a date takes it from its arguments.",
+		label: "Rerun", means: meansRerun,
 		fields: []web.Field{
 			{Name: "args", Label: "Arguments (empty: the same as before)", Kind: "json"},
 			{Name: "overlap", Kind: "check", Label: startsAnyway},
@@ -49,15 +47,17 @@ var runActionsByName = map[client.JobRunVerb]runAction{
 	},
 }
 
-func (p *pages) runButtons(v *web.Visit, r *client.JobRun) (all []web.Button) {
+// runButtons are the actions on a run. Only a rerun stands out, of a run that did not do its work and was not repeated.
+func (p *pages) runButtons(v *web.Visit, r *client.JobRun, repeated bool) (all []web.Button) {
 	if p.kit.ReadOnly {
 		return nil
 	}
 	for _, verb := range runActions {
-		if a := runActionsByName[verb]; slices.Contains(r.AllowedActions, verb) {
-			all = append(all, v.Button(
-				a.label, "/ui/runs/"+r.ID.String()+"/actions/"+string(verb), "jobs:write", a.means, web.Changes,
-			))
+		if slices.Contains(r.AllowedActions, verb) {
+			a := runActionsByName[verb]
+			b := v.Button(a.label, runVerbPath(r, verb), "jobs:write", a.means, web.Changes)
+			b.Quiet = verb != client.JobRunVerbRerun || repeated || !slices.Contains(didNothing, r.State)
+			all = append(all, b)
 		}
 	}
 	return all
@@ -86,7 +86,8 @@ func (p *pages) runAction(v *web.Visit) (*web.Action, error) {
 	}
 	switch verb {
 	case client.JobRunVerbRerun:
-		a.Done, a.Fields[0].Hint = runAnswered, string(r.Args)
+		a.Done, a.Fields[0].Hint, a.Ways = runAnswered, string(r.Args), p.waysOut(v)
+		a.Means += " It does the work of " + stamp(r.ScheduledFor) + ", as this one: its worker is given that time."
 		if r.ConcurrencyPolicy == client.JobConcurrencyPolicyAllow {
 			a.Fields = a.Fields[:1]
 		}

@@ -1,7 +1,10 @@
 package jobpages
 
 import (
+	"slices"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/skald-saga/skald/api/client"
 	"github.com/skald-saga/skald/internal/ui/web"
@@ -10,13 +13,41 @@ import (
 // runRow is a run in a list.
 type runRow struct {
 	client.JobRun
-	Took string // until now, if it has not ended; empty: it has not started
+	Took  string      // until now, if it has not ended; empty: it has not started
+	Rerun *web.Button // of a run that did not do its work; nil: it did, or another one repeats it
 }
 
-func rowsOf(runs []client.JobRun, now time.Time) []runRow {
-	rows := make([]runRow, len(runs))
+// didNothing are the states in which a run has ended without doing its work.
+var didNothing = []client.JobRunState{
+	client.JobRunStateFAILED, client.JobRunStateTIMEDOUT, client.JobRunStateSKIPPED, client.JobRunStateCANCELED,
+}
+
+const meansRerun = "Creates a new run from the current definition, linked to this one, with its own failure budget. It " +
+	"is due now."
+
+// runVerbPath is the path of the form of an action on a run.
+func runVerbPath(r *client.JobRun, verb client.JobRunVerb) string {
+	return "/ui/runs/" + r.ID.String() + "/actions/" + string(verb)
+}
+
+func (p *pages) rowsOf(v *web.Visit, runs []client.JobRun) []runRow {
+	rows, repeated := make([]runRow, len(runs)), map[uuid.UUID]bool{}
 	for i := range runs {
-		rows[i] = runRow{JobRun: runs[i], Took: took(&runs[i], now)}
+		if of := runs[i].RetryOfRunID; of != nil {
+			repeated[*of] = true
+		}
+	}
+	for i := range runs {
+		r := &runs[i]
+		rows[i] = runRow{JobRun: *r, Took: took(r, v.Now)}
+		if repeated[r.ID] || p.kit.ReadOnly || !slices.Contains(didNothing, r.State) ||
+			!slices.Contains(r.AllowedActions, client.JobRunVerbRerun) {
+			continue
+		}
+		b := v.Button("Rerun", runVerbPath(r, client.JobRunVerbRerun), "jobs:write", meansRerun, web.Changes)
+		if b.Needs == "" {
+			rows[i].Rerun = &b
+		}
 	}
 	return rows
 }

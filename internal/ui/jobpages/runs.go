@@ -56,7 +56,7 @@ func (p *pages) runs(v *web.Visit) (*web.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := runList{List: l, Rows: rowsOf(list.JobRuns, v.Now), Pick: !p.kit.ReadOnly}
+	d := runList{List: l, Rows: p.rowsOf(v, list.JobRuns), Pick: !p.kit.ReadOnly}
 	if !p.kit.ReadOnly && len(d.Rows) > 0 {
 		d.Bulks = bulkButtons(v, l)
 		for i := range d.Bulks {

@@ -84,6 +84,29 @@ var overlapShort = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyQueue:   "one at a time, others wait",
 }
 
+// keyWords say what happens to a run itself while another one has its key. What happens to the others depends on their
+// policies, which may differ: those of a backfill, for example.
+var keyWords = map[client.JobConcurrencyPolicy]string{
+	client.JobConcurrencyPolicyForbid:  "while another run has it, this one is skipped",
+	client.JobConcurrencyPolicyReplace: "this run ends another one that has it",
+	client.JobConcurrencyPolicyQueue:   "while another run has it, this one waits",
+}
+
+// waitWords say what a run is waiting for.
+var waitWords = map[client.JobRunWaitReason]string{
+	client.JobRunWaitReasonSlot:         "It waits for the time when it is due",
+	client.JobRunWaitReasonBackoff:      "It waits for its next attempt",
+	client.JobRunWaitReasonKey:          "It waits for its concurrency key",
+	client.JobRunWaitReasonLeader:       "It waits for a scheduler that leads",
+	client.JobRunWaitReasonWorker:       "It waits for a worker that can take it",
+	client.JobRunWaitReasonTurn:         "It waits for its turn",
+	client.JobRunWaitReasonStart:        "It waits for its worker to begin",
+	client.JobRunWaitReasonEnd:          "It has been running",
+	client.JobRunWaitReasonConfirmation: "It waits for its worker to confirm it",
+	client.JobRunWaitReasonCancel:       "It waits for its worker to stop",
+	client.JobRunWaitReasonQueue:        "It waits for its queue to be released",
+}
+
 // lateWords say what happens to slots that are overdue.
 var lateWords = map[client.JobMisfirePolicy]string{
 	client.JobMisfirePolicySkip:     "Overdue slots are skipped.",

@@ -205,7 +205,7 @@ func (p *pages) worker(v *web.Visit) (*web.Page, error) {
 		if err != nil {
 			return nil, err
 		}
-		*part.rows = rowsOf(list.JobRuns, v.Now)
+		*part.rows = p.rowsOf(v, list.JobRuns)
 	}
 	return &web.Page{Template: "worker", Title: w.Name, Nav: "Workers", Refresh: 5, Data: d}, nil
 }

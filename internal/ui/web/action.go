@@ -77,6 +77,9 @@ type Action struct {
 	Send func(ctx context.Context, body io.Reader, edit client.RequestEditorFn) (*http.Response, error)
 	// Foresee reads what the preview has besides what the dry run says. A *Refusal is shown in the form.
 	Foresee func(ctx context.Context, body []byte) (*Preview, error)
+	// Ways says what can be done about a problem, in place of the problem itself in a form that was not sent yet.
+	// Optional; nil: there is nothing to say about this one.
+	Ways func(ctx context.Context, problem *client.Problem) []template.HTML
 	// Show turns the answer to a dry run into a preview. Optional; default: its changes.
 	Show func(answer []byte) (*Preview, error)
 	// Done is the path below the base where the visitor goes once the API has accepted it, required unless

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"html/template"
 	"io"
 	"net/http"
 	"slices"
@@ -44,6 +45,7 @@ type dialog struct {
 	Typed   string
 	Preview *Preview
 	Problem *client.Problem // of the preview, or of the attempt to act
+	Out     []template.HTML // what can be done about a problem
 	Changed bool            // the resource has changed since the form was opened
 	Since   *since          // what has changed, then
 	Opened  time.Time       // when this form was opened
@@ -105,12 +107,18 @@ func (k *Kit) dialog(v *Visit, a *Action) (*Page, error) {
 			a.Fields[i].Problem = ""
 		}
 	}
+	sent := posted && v.Form.Get("do") != "preview"
+	if d.Problem != nil && a.Ways != nil {
+		if d.Out = a.Ways(v.Context(), d.Problem); d.Out != nil && !sent {
+			d.Problem = nil
+		}
+	}
 	d.Command = d.asCurl(v, form)
 	p := &Page{Template: "action", Title: a.Title, Nav: a.Nav, Data: d, Scripts: a.Scripts, OwnCommand: d.Command != ""}
 	if a.Template != "" {
 		p.Template = a.Template
 	}
-	if d.Problem != nil && posted && v.Form.Get("do") != "preview" {
+	if d.Problem != nil && sent {
 		p.Status = d.Problem.Status
 	}
 	return p, nil

@@ -107,6 +107,7 @@ func (k *Kit) functions() template.FuncMap {
 		"short": Short, "clip": Clip, "clipped": Clipped,
 		"words": Words, "prose": Prose, "capital": Capital, "named": Named,
 		"stamp":     func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") },
+		"when":      When,
 		"clock":     func(t time.Time) string { return t.UTC().Format("15:04:05") },
 		"day":       func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
 		"minute":    func(t time.Time) string { return t.UTC().Format("01-02 15:04") },

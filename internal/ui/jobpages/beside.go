@@ -1,0 +1,122 @@
+package jobpages
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// beside is what the page of a run says about other runs, and about who asked for it.
+type beside struct {
+	Again   []runRow  // the runs that repeat it
+	Skipped *web.Link // the runs that were skipped because of it; nil: none
+	Usual   string    // how long runs of its job usually take, if it takes much longer; empty: it does not
+	Reason  string    // of the person who requested it
+}
+
+// unusual is how many times as long as usual a run takes of which the page says so.
+const unusual = 5
+
+func (p *pages) besideOf(v *web.Visit, r *client.JobRun, chain []runRow) (b beside, err error) {
+	for _, other := range chain {
+		if other.RetryOfRunID != nil && *other.RetryOfRunID == r.ID {
+			b.Again = append(b.Again, other)
+		}
+	}
+	if r.ConcurrencyKey != nil && r.StartedAt != nil {
+		if b.Skipped, err = p.skippedBy(v, r); err != nil {
+			return b, err
+		}
+	}
+	if r.StartedAt != nil && r.FinishedAt == nil && v.Now.Sub(*r.StartedAt) > 30*time.Second {
+		if b.Usual, err = p.usual(v, r); err != nil {
+			return b, err
+		}
+	}
+	if r.Trigger == client.JobTriggerMANUAL {
+		b.Reason, err = p.reasonOf(v, r)
+	}
+	return b, err
+}
+
+// listed returns the newest runs of a job in one state.
+func (p *pages) listed(
+	v *web.Visit, job string, state client.JobRunState, from *time.Time, most client.PageSize,
+) ([]client.JobRun, error) {
+	res, err := p.kit.Client.ListJobRunsWithResponse(v.Context(), &client.ListJobRunsParams{
+		Definition: &job, State: []client.JobRunState{state}, FinishedFrom: from, PageSize: &most,
+	})
+	if err != nil {
+		return nil, err
+	}
+	list, err := web.Got(res.JSON200, res.ApplicationProblemJSONDefault)
+	if err != nil {
+		return nil, err
+	}
+	return list.JobRuns, nil
+}
+
+// skippedBy are the runs of the same job that were skipped because of r.
+func (p *pages) skippedBy(v *web.Visit, r *client.JobRun) (*web.Link, error) {
+	const most = 100
+	job := r.JobDefinition.ID.String()
+	runs, err := p.listed(v, job, client.JobRunStateSKIPPED, r.StartedAt, most)
+	if err != nil {
+		return nil, err
+	}
+	of := slices.DeleteFunc(runs, func(s client.JobRun) bool {
+		return s.SkipReason == nil || !strings.Contains(*s.SkipReason, r.ID.String())
+	})
+	switch n := len(of); n {
+	case 0:
+		return nil, nil
+	case 1:
+		return &web.Link{Name: "1 run was skipped", URL: "/ui/runs/" + of[0].ID.String()}, nil
+	default:
+		return &web.Link{Name: web.Count(n, n == most) + " runs were skipped", URL: "/ui/runs?" + url.Values{
+			"definition": {r.JobDefinition.Name}, "state": {"SKIPPED"},
+			"finished_from": {r.StartedAt.UTC().Format(time.RFC3339)},
+		}.Encode()}, nil
+	}
+}
+
+// usual is the median of how long the latest runs took that succeeded; empty: r does not take much longer.
+func (p *pages) usual(v *web.Visit, r *client.JobRun) (string, error) {
+	runs, err := p.listed(v, r.JobDefinition.ID.String(), client.JobRunStateSUCCEEDED, nil, 20)
+	if err != nil {
+		return "", err
+	}
+	var all []time.Duration
+	for _, s := range runs {
+		if s.StartedAt != nil && s.FinishedAt != nil {
+			all = append(all, s.FinishedAt.Sub(*s.StartedAt))
+		}
+	}
+	if len(all) < 3 {
+		return "", nil
+	}
+	slices.Sort(all)
+	if median := all[len(all)/2]; v.Now.Sub(*r.StartedAt) > unusual*median {
+		return web.Duration(median), nil
+	}
+	return "", nil
+}
+
+// reasonOf reads the reason of the person who requested a run, if the visitor may read what people did.
+func (p *pages) reasonOf(v *web.Visit, r *client.JobRun) (string, error) {
+	id, size := r.ID.String(), client.PageSize(100)
+	res, err := p.kit.Client.ListActionsWithResponse(v.Context(), &client.ListActionsParams{Subject: &id, PageSize: &size})
+	if err != nil || res.StatusCode() != http.StatusOK || res.JSON200 == nil || len(res.JSON200.Actions) == 0 {
+		return "", err
+	}
+	first := res.JSON200.Actions[len(res.JSON200.Actions)-1] // newest first: the one that created it
+	if first.Reason == nil {
+		return "", nil
+	}
+	return *first.Reason, nil
+}

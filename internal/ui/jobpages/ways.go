@@ -1,0 +1,80 @@
+package jobpages
+
+import (
+	"context"
+	"html/template"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/skald-saga/skald/api/client"
+	"github.com/skald-saga/skald/internal/ui/web"
+)
+
+// startsAnyway is the label of the field that does not respect the concurrency policy.
+const startsAnyway = "Start it even if another run has not ended"
+
+// waysOut says in a form which run is in the way of a new one, and what can be done about it.
+func (p *pages) waysOut(v *web.Visit) func(context.Context, *client.Problem) []template.HTML {
+	return func(ctx context.Context, problem *client.Problem) []template.HTML {
+		if problem.Code != "JOB_CONCURRENCY_FORBID" {
+			return nil
+		}
+		for _, part := range web.Named(problem.Detail) {
+			id, err := uuid.Parse(part.ID)
+			if err != nil {
+				continue
+			}
+			res, err := p.kit.Client.GetJobRunWithResponse(ctx, id, &client.GetJobRunParams{})
+			if err != nil || res.JSON200 == nil {
+				return nil // the problem itself names the run
+			}
+			return p.waysPast(ctx, v, res.JSON200)
+		}
+		return nil
+	}
+}
+
+// waysPast describes r, which is in the way, and the two ways to get past it.
+func (p *pages) waysPast(ctx context.Context, v *web.Visit, r *client.JobRun) []template.HTML {
+	page := template.HTMLEscapeString(p.kit.Base + "/ui/runs/" + r.ID.String())
+	link := template.HTML(`<a href="` + page + `">`) //nolint:gosec // escaped
+	is := web.Sentence(" of %s, due %s", r.JobDefinition.Name, stamp(r.ScheduledFor))
+	how, cancel := web.Sentence(", has not started yet."), "It ends at once, without having done anything."
+	if r.StartedAt != nil && r.State == client.JobRunStateRUNNING {
+		how = web.Sentence(", has been running for %s.", web.Duration(v.Now.Sub(*r.StartedAt)))
+		if line := p.lastLine(ctx, v, r.ID); line != "" {
+			how += web.Sentence(" Its log ends with %s.", line)
+		}
+		cancel = "Its worker is asked to stop; its work then remains undone, unless it is run again too."
+	}
+	return []template.HTML{
+		"Another run is in the way: " + link + web.Sentence("run %s", web.Short(r.ID)) + "</a>" + is + how,
+		link + "Cancel that run</a> first, then start this one. " + plainHTML(cancel),
+		"Or tick “" + plainHTML(startsAnyway) + "”: both then run at the same time, which the definition of the job forbids " +
+			"otherwise.",
+	}
+}
+
+func plainHTML(text string) template.HTML {
+	return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
+}
+
+// lastLine is the end of a run's log; empty: there is none, or the visitor may not read it.
+func (p *pages) lastLine(ctx context.Context, v *web.Visit, run uuid.UUID) string {
+	if !v.May("payloads:read") {
+		return ""
+	}
+	format, tail := client.GetRunLogParamsFormatText, int32(2000)
+	res, err := p.kit.Client.GetRunLogWithResponse(ctx, run, &client.GetRunLogParams{Format: &format, TailBytes: &tail})
+	if err != nil || res.ApplicationProblemJSONDefault != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(res.Body)), "\n")
+	const most = 200
+	last := []rune(strings.TrimSpace(plain(lines[len(lines)-1])))
+	if len(last) > most {
+		return string(last[:most]) + "…"
+	}
+	return string(last)
+}
