@@ -25,7 +25,7 @@ type services struct {
 	mu     sync.Mutex
 	as     map[string]string // how an operation such as "stock/release" responds; default: ok
 	seen   map[string]int    // calls by path and Idempotency-Key, for operations that succeed at the third attempt
-	last   []arrival         // the newest calls, oldest first
+	last   []arrival         // the newest calls, oldest first; one for each operation and answer
 	stop   chan struct{}
 }
 
@@ -34,10 +34,22 @@ type arrival struct {
 	At              time.Time
 	Operation, Body string
 	Status          int
+	Before          int // how often the operation has answered so before
 }
 
 // arrivals is how many calls the page of the services lists.
 const arrivals = 50
+
+// arrived adds a call. Of those of one operation with one answer only the newest is kept, so that a single letter
+// stays in sight among webhooks that are sent again and again.
+func arrived(all []arrival, a arrival) []arrival {
+	if i := slices.IndexFunc(all, func(o arrival) bool { return o.Operation == a.Operation && o.Status == a.Status }); i >= 0 {
+		a.Before = all[i].Before + 1
+		all = slices.Delete(all, i, i+1)
+	}
+	all = append(all, a)
+	return all[max(0, len(all)-arrivals):]
+}
 
 // manners are the ways in which an operation can respond.
 var manners = map[string]string{
@@ -124,8 +136,7 @@ func (s *services) respond(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mu.Lock()
-	s.last = append(s.last, arrival{time.Now(), operation, string(text), status})
-	s.last = s.last[max(0, len(s.last)-arrivals):]
+	s.last = arrived(s.last, arrival{At: time.Now(), Operation: operation, Body: string(text), Status: status})
 	s.mu.Unlock()
 	answer(w, status, body)
 }
@@ -144,7 +155,7 @@ func booked(text []byte) (int, object) {
 	return http.StatusOK, object{"booked": in.Amount}
 }
 
-var arrived = template.Must(template.New("").Parse(`<!doctype html>
+var arrivalsPage = template.Must(template.New("").Parse(`<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>Services of the demo</title>
 <meta name="color-scheme" content="light dark"><meta http-equiv="refresh" content="5"><link rel="icon" href="data:,">
@@ -152,10 +163,11 @@ var arrived = template.Must(template.New("").Parse(`<!doctype html>
 td, th { text-align: left; padding: .2em 1em .2em 0; vertical-align: top }
 code { overflow-wrap: anywhere }</style>
 <h1>Services of the demo</h1>
-<p>The newest calls that they have answered. Make one answer differently with
+<p>The newest call that each operation has answered so, and how many there were before. Make one answer differently with
 <code>curl -X PUT -d down {{.URL}}/manners/stock/reserve</code>.</p>
-<table><tr><th>at<th>operation<th>answer<th>body{{range .Last}}
-<tr><td>{{.At.Format "15:04:05"}}<td>{{.Operation}}<td>{{.Status}}<td><code>{{.Body}}</code>{{end}}
+<table><tr><th>at<th>operation<th>answer<th>before<th>body{{range .Last}}
+<tr><td>{{.At.Format "15:04:05"}}<td>{{.Operation}}<td>{{.Status}}
+<td>{{with .Before}}{{.}}{{end}}<td><code>{{.Body}}</code>{{end}}
 </table></html>
 `))
 
@@ -166,5 +178,5 @@ func (s *services) page(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Unlock()
 	slices.Reverse(last)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_ = arrived.Execute(w, object{"URL": s.url, "Last": last}) // the browser has gone, or has the page
+	_ = arrivalsPage.Execute(w, object{"URL": s.url, "Last": last}) // the browser has gone, or has the page
 }
