@@ -43,7 +43,8 @@ const arrivals = 50
 // arrived adds a call. Of those of one operation with one answer only the newest is kept, so that a single letter
 // stays in sight among webhooks that are sent again and again.
 func arrived(all []arrival, a arrival) []arrival {
-	if i := slices.IndexFunc(all, func(o arrival) bool { return o.Operation == a.Operation && o.Status == a.Status }); i >= 0 {
+	like := func(o arrival) bool { return o.Operation == a.Operation && o.Status == a.Status }
+	if i := slices.IndexFunc(all, like); i >= 0 {
 		a.Before = all[i].Before + 1
 		all = slices.Delete(all, i, i+1)
 	}
@@ -165,9 +166,9 @@ code { overflow-wrap: anywhere }</style>
 <h1>Services of the demo</h1>
 <p>The newest call that each operation has answered so, and how many there were before. Make one answer differently with
 <code>curl -X PUT -d down {{.URL}}/manners/stock/reserve</code>.</p>
-<table><tr><th>at<th>operation<th>answer<th>before<th>body{{range .Last}}
+<table><tr><th>at<th>operation<th>answer<th>body{{range .Last}}
 <tr><td>{{.At.Format "15:04:05"}}<td>{{.Operation}}<td>{{.Status}}
-<td>{{with .Before}}{{.}}{{end}}<td><code>{{.Body}}</code>{{end}}
+{{with .Before}}and {{.}} before{{end}}<td><code>{{.Body}}</code>{{end}}
 </table></html>
 `))
 

@@ -45,7 +45,7 @@ func TestTheWorkOfASkippedRunIsDone(t *testing.T) {
 	})
 	const first = `class="button first"`
 	page := reads(t, s, "/ui/runs/"+held, `href="/ui/runs/`+skipped+`">1 run was skipped</a> because of this one`,
-		"It has been running, since", "while another run has it, this one is skipped", "the first")
+		"It has been running since", "while another run has it, this one is skipped", "the first")
 	if strings.Contains(page, first) {
 		t.Errorf("an action on a run that works stands out\n%s", page)
 	}

@@ -92,19 +92,19 @@ var keyWords = map[client.JobConcurrencyPolicy]string{
 	client.JobConcurrencyPolicyQueue:   "while another run has it, this one waits",
 }
 
-// waitWords say what a run is waiting for.
+// waitWords say what a run has been waiting for, since a time that follows.
 var waitWords = map[client.JobRunWaitReason]string{
-	client.JobRunWaitReasonSlot:         "It waits for the time when it is due",
-	client.JobRunWaitReasonBackoff:      "It waits for its next attempt",
-	client.JobRunWaitReasonKey:          "It waits for its concurrency key",
-	client.JobRunWaitReasonLeader:       "It waits for a scheduler that leads",
-	client.JobRunWaitReasonWorker:       "It waits for a worker that can take it",
-	client.JobRunWaitReasonTurn:         "It waits for its turn",
-	client.JobRunWaitReasonStart:        "It waits for its worker to begin",
+	client.JobRunWaitReasonSlot:         "It has waited for the time when it is due",
+	client.JobRunWaitReasonBackoff:      "It has waited for its next attempt",
+	client.JobRunWaitReasonKey:          "It has waited for its concurrency key",
+	client.JobRunWaitReasonLeader:       "It has waited for a scheduler that leads",
+	client.JobRunWaitReasonWorker:       "It has waited for a worker that can take it",
+	client.JobRunWaitReasonTurn:         "It has waited for its turn",
+	client.JobRunWaitReasonStart:        "It has waited for its worker to begin",
 	client.JobRunWaitReasonEnd:          "It has been running",
-	client.JobRunWaitReasonConfirmation: "It waits for its worker to confirm it",
-	client.JobRunWaitReasonCancel:       "It waits for its worker to stop",
-	client.JobRunWaitReasonQueue:        "It waits for its queue to be released",
+	client.JobRunWaitReasonConfirmation: "It has waited for its worker to confirm it",
+	client.JobRunWaitReasonCancel:       "It has waited for its worker to stop",
+	client.JobRunWaitReasonQueue:        "It has waited for its queue to be released",
 }
 
 // lateWords say what happens to slots that are overdue.
