@@ -11,8 +11,9 @@ import (
 // cards prepares the tables of a page for narrow screens, where the style sheet draws each row as a card: every cell
 // gets the head of its column as data-label, and data-cell says what it is to the card: its "title", what "pick"s it,
 // an "act" without a label, or "none" of the row's values. The roles keep a table one for screen readers, which would
-// take what is displayed as a block for text. Lanes get the roles alone: their rows are blocks as well, each with its
-// axis below. Tables in any other frame than these, or with fewer than three columns, stay as they are.
+// take what is displayed as a block for text; a table with a role has no links in its caption. Lanes get the roles
+// alone: their rows are blocks as well, each with its axis below. Tables in any other frame than these, or with fewer
+// than three columns, stay as they are.
 func cards(page []byte) []byte {
 	var out bytes.Buffer
 	from := 0
