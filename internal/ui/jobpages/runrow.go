@@ -45,9 +45,7 @@ func (p *pages) rowsOf(v *web.Visit, runs []client.JobRun) []runRow {
 			continue
 		}
 		b := v.Button("Rerun", runVerbPath(r, client.JobRunVerbRerun), "jobs:write", meansRerun, web.Changes)
-		if b.Needs == "" {
-			rows[i].Rerun = &b
-		}
+		rows[i].Rerun = &b
 	}
 	return rows
 }
