@@ -5,18 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/skald-saga/skald/internal/app/demo"
-	"github.com/skald-saga/skald/internal/config"
-	"github.com/skald-saga/skald/internal/test/browser"
-	"github.com/skald-saga/skald/internal/test/uitest"
 )
 
 // TestThePages takes people's ways through the pages of one demo. TEST_UI=all adds those that take long.
@@ -303,40 +297,4 @@ func twoPeople(t *testing.T, at demo.Place) {
 	tab.See("Accepted")
 	tab.See("suspended")
 	tab.Follows()
-}
-
-// TestBehindAProxyAllLinksStayBelowItsPath opens pages through a proxy that takes a path away.
-func TestBehindAProxyAllLinksStayBelowItsPath(t *testing.T) {
-	if !all() {
-		return // make test-ui
-	}
-	s := uitest.Start(t, func(c *config.Config) { c.Server.BasePath = "/skald" })
-	target, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	front := httptest.NewServer(http.StripPrefix("/skald", httputil.NewSingleHostReverseProxy(target)))
-	defer front.Close()
-	tab := browser.Open(t)
-	tab.Go(front.URL + "/skald/ui/")
-	for _, page := range []string{"Sagas", "Workflows", "Dead letters", "Manual"} {
-		if page == "Manual" { // it is in the menu of the person
-			tab.Go(front.URL + "/skald/docs/")
-		} else {
-			tab.Click("header nav a", page)
-		}
-		tab.Until(page, `document.querySelector("header [aria-current]")?.textContent.trim() === "`+page+`"`)
-		var astray []string
-		tab.Eval(`[...document.querySelectorAll("a[href], form[action], link[href], script[src]")]
-			.map(e => e.getAttribute("href") ?? e.getAttribute("action") ?? e.getAttribute("src"))
-			.filter(u => u.startsWith("/") && !u.startsWith("/skald/"))`, &astray)
-		if len(astray) > 0 {
-			t.Errorf("%s leads elsewhere: %q", page, astray)
-		}
-	}
-	tab.Fill("#q", "lease")
-	tab.Press(kb.Enter)
-	tab.Until("what was found", `document.querySelector(".hit mark")`)
-	tab.Go(front.URL + "/skald/docs/api")
-	tab.See("Rules for all operations")
 }

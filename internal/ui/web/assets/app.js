@@ -9,6 +9,12 @@ let seen = Date.now();
 let tag = body.dataset.tag ?? '';
 let live = '-'; // the regions that this page shows, as the server has named them
 
+// A page that the browser had kept says when it was made, not what time it is: this computer's clock is right until
+// the server has been asked.
+const [sent] = performance.getEntriesByType('navigation');
+const kept = Boolean(sent) && sent.transferSize < sent.encodedBodySize;
+let skew = kept ? 0 : Date.parse(body.dataset.now) - Date.now(); // the server's clock against this one
+
 // waiting shows a line at the top of the page while something takes more than a moment. The present content stays.
 let pending = 0;
 export async function waiting(promise) {
@@ -64,6 +70,8 @@ async function refresh() {
     const known = { 'Skald-Live': live };
     if (tag) known['If-None-Match'] = tag;
     const res = await waiting(fetch(location.href, { headers: known, cache: 'no-store', signal: soon() }));
+    const late = Date.parse(res.headers.get('Date')) - Date.now();
+    if (Math.abs(late - skew) > 2000) skew = late; // that header has no fractions of seconds
     if (dialog.open && (res.ok || res.status === 304 || res.status === 401)) { await res.text(); answered(); return; } // the page behind it waits
     if (res.status === 401) { location.reload(); return; }
     if (document.getElementById('problem') && res.ok) { location.reload(); return; } // the missing resource is back
@@ -148,8 +156,6 @@ document.addEventListener('click', (e) => {
 document.addEventListener('visibilitychange', () => { if (!document.hidden && body.dataset.refresh) refresh(); });
 
 // Times are words that age.
-const skew = Date.parse(body.dataset.now) - Date.now(); // the server's clock against this one
-
 export function ago(ms) {
   const word = (n) => {
     if (n < 10_000) return `${Math.max(1, Math.floor(n / 1000))} s`;
@@ -163,14 +169,16 @@ export function ago(ms) {
   return ms < 1000 ? 'just now' : `${word(ms)} ago`;
 }
 
-setInterval(() => {
+function age() {
   if (document.hidden) return;
   const now = Date.now() + skew;
   for (const t of document.querySelectorAll('time[datetime]:not([data-fixed])')) {
     const text = ago(now - Date.parse(t.dateTime));
     if (t.textContent !== text) t.textContent = text;
   }
-}, 1000);
+}
+setInterval(age, 1000);
+if (kept) { age(); if (body.dataset.refresh) refresh(); }
 
 // Actions: the form of the page that the link leads to, in a dialog.
 async function open(url) {
