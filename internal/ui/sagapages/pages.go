@@ -2,7 +2,7 @@
 // forms of these actions.
 //
 // Files, each on top of those before it: story, gantt, reads, compare, attempt, verbs, actions, filters, export,
-// track, rail, sagas, state, tabs, bulk, errors, notes, pages, retry, saga, start.
+// track, rail, sagas, state, tabs, bulk, drawn, errors, notes, pages, retry, saga, start.
 package sagapages
 
 import (

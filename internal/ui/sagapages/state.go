@@ -24,7 +24,7 @@ type state struct {
 // its dead letter.
 const (
 	leastHold = time.Second
-	mostHold  = 15 * time.Second // of a saga that goes on
+	mostHold  = 30 * time.Second // of a saga that goes on
 	endedHold = time.Minute
 )
 

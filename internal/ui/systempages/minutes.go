@@ -21,11 +21,8 @@ type chart struct {
 	Spark      *web.Spark // nil: there was none
 }
 
-// minute is a row of the table; nil: not counted.
-type minute struct {
-	From                     time.Time
-	Started, Failed, Letters *int64
-}
+// minute is a row of the table, in the words of its cells.
+type minute struct{ From, Words, Started, Failed, Letters string }
 
 // counted are the charts, in their order.
 var counted = []struct {
@@ -63,12 +60,20 @@ func lastHour(minutes []client.OverviewMinute) *hour {
 	}
 	for i := len(minutes) - 1; i >= 0; i-- {
 		m := &minutes[i]
-		row := minute{m.From, m.SagasStarted, m.SagasFailed, m.Letters}
-		if some(row.Started) || some(row.Failed) || some(row.Letters) {
-			h.Rows = append(h.Rows, row)
+		if some(m.SagasStarted) || some(m.SagasFailed) || some(m.Letters) {
+			h.Rows = append(h.Rows, minute{web.Stamp(m.From), web.Minute(m.From), cell(m.SagasStarted), cell(m.SagasFailed),
+				cell(m.Letters)})
 		}
 	}
 	return h
 }
 
 func some(n *int64) bool { return n != nil && *n > 0 }
+
+// cell is a number in the table; empty: it was not counted.
+func cell(n *int64) string {
+	if n == nil {
+		return ""
+	}
+	return web.Count(*n)
+}

@@ -2,7 +2,10 @@ package web
 
 import (
 	"fmt"
+	"html"
+	"html/template"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -10,15 +13,9 @@ import (
 // Spark is a drawing of a few numbers as bars, small enough for a line of text.
 type Spark struct {
 	Width, Height int
-	Bars          []SparkBar
+	Bars          template.HTML
 	Words         string // the same as text for screen readers
 	Tone          string // empty: the usual one
-}
-
-// SparkBar is one number.
-type SparkBar struct {
-	X, Y, H int
-	Title   string
 }
 
 const (
@@ -49,15 +46,16 @@ func newSpark(values []int64, height int, title func(i int) string) *Spark {
 	if most == 0 {
 		return nil
 	}
-	s := &Spark{Width: len(values) * sparkStep, Height: height}
+	var bars Drawing
 	for i, n := range values {
 		h := 1 // zero is a line
 		if n > 0 {
 			h = max(2, int(n*int64(height)/most))
 		}
-		s.Bars = append(s.Bars, SparkBar{X: i * sparkStep, Y: height - h, H: h, Title: Count(n) + " " + title(i)})
+		bars.Write(`<rect x="`, strconv.Itoa(i*sparkStep), `" y="`, strconv.Itoa(height-h), `" width="4" height="`,
+			strconv.Itoa(h), `"><title>`, html.EscapeString(Count(n)+" "+title(i)), `</title></rect>`)
 	}
-	return s
+	return &Spark{Width: len(values) * sparkStep, Height: height, Bars: bars.HTML()}
 }
 
 // Minutely draws numbers of minutes, the first of which begins at from. Its words say what is most worth knowing of so

@@ -5,8 +5,8 @@
 // Every page is a GET whose URL holds its whole state. Every action is a form that works without scripts; scripts
 // make pages live and save round trips.
 //
-// Files, each on top of those before it: words, badges, calls, charts, redrive, bidi, jsontree, documents, timescale,
-// axislabels, linediff, problems, spans, local, tenant, assets, kit, tag, cards, regions, templates, pages,
+// Files, each on top of those before it: words, badges, calls, drawing, charts, redrive, bidi, jsontree, documents,
+// timescale, axislabels, linediff, problems, spans, local, tenant, assets, kit, tag, cards, regions, templates, pages,
 // action, planned, stale, fields, operation, actions, list, sorting, runbulk, web.
 package web
 

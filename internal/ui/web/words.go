@@ -46,6 +46,12 @@ func Moment(first, t time.Time) string {
 	}
 }
 
+// Stamp is a time for programs, such as the attribute of an element.
+func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// Minute is a time in a table whose rows are minutes.
+func Minute(t time.Time) string { return t.UTC().Format("01-02 15:04") }
+
 // Prose is a text of the API as a sentence of its own: with a capital, a full stop, and times as people write them.
 func Prose(text string) string {
 	s := timeInText.ReplaceAllStringFunc(text, func(stamp string) string {

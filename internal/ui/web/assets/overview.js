@@ -42,7 +42,7 @@ function show() {
     back.addEventListener('click', () => { write({}); show(); });
     note.append(back);
   }
-  const left = lines.length - hidden;
+  const left = lines.length - hidden + Number(document.getElementById('causes')?.dataset.less ?? 0);
   document.title = document.title.replace(/^\(\d+\) /, '');
   if (left) document.title = `(${left}) ${document.title}`;
 }
