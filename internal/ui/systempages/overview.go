@@ -14,13 +14,18 @@ import (
 type overview struct {
 	*client.Overview
 	Heading string
-	Causes  []cause
+	Causes  []cause // the most urgent ones
+	Less    int     // causes that are not shown
 	Figures []glanced
 	Traffic []flow
 	Hour    *hour // nil: not counted
 	Omitted []string
 	Now     time.Time
 }
+
+// mostCauses is how many causes are shown unless all are asked for (?causes=all): more than that is no list to work
+// through, and each of fifty open overviews would draw them whenever one changes.
+const mostCauses = 25
 
 // cause is a line of what needs a person.
 type cause struct {
@@ -57,7 +62,12 @@ func (p *pages) overview(v *web.Visit) (*web.Page, error) {
 		return page, nil
 	}
 	d := overview{Overview: o, Now: p.kit.Now(), Heading: heading(len(o.Causes)), Figures: figures(&o.Counts)}
-	for _, c := range o.Causes {
+	causes := o.Causes
+	if v.URL.Query().Get("causes") != "all" && len(causes) > mostCauses {
+		d.Less = len(causes) - mostCauses
+		causes = causes[:mostCauses]
+	}
+	for _, c := range causes {
 		line := cause{OverviewCause: c, Badge: signs[c.Kind], URL: pageOf(c.Link), Step: steps[c.Next.Operation]}
 		line.Act = line.URL
 		if letters := lettersOf(&c); letters != nil {

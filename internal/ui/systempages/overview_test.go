@@ -227,3 +227,27 @@ func follow(t *testing.T, s *uitest.Server, saga, letter, run, group string) {
 		next(change.event, change.want)
 	}
 }
+
+// TestTheMostUrgentCausesComeFirst: of very many causes the page shows the first ones and how many it leaves out, and
+// all of them on request. Its heading counts all.
+func TestTheMostUrgentCausesComeFirst(t *testing.T) {
+	s := uitest.Start(t)
+	var letters []any
+	for n := range 30 {
+		letters = append(letters, map[string]any{
+			"original_topic": fmt.Sprintf("topic-%02d", n), "error_message": "timeout", "payload": map[string]any{},
+			"target": map[string]any{"kind": "http", "url": s.Participant + "/ok"},
+		})
+	}
+	s.Must(t, "POST", "/dlq/messages/batch", map[string]any{"messages": letters})
+	shown := func(page string) int { return strings.Count(page, `<li class="cause"`) }
+	patience.Until(t, "thirty causes are counted", func() bool {
+		_, page := s.Get(t, "/ui/")
+		return strings.Contains(page, "30 things need a person") && shown(page) == 25 &&
+			strings.Contains(page, `<a href="/ui/?causes=all">Show 5 less urgent ones</a>`) &&
+			strings.Contains(page, `id="causes" data-less="5"`)
+	})
+	if _, page := s.Get(t, "/ui/?causes=all"); shown(page) != 30 || strings.Contains(page, "less urgent") {
+		t.Errorf("%d of 30 causes:\n%s", shown(page), page)
+	}
+}
