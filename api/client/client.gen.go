@@ -9882,7 +9882,8 @@ type ListJobRunsParams struct {
 	FinishedTo   *time.Time `form:"finished_to,omitempty" json:"finished_to,omitempty"`
 
 	// LateByMin Runs that started at least this many minutes after their slot, or have been
-	// waiting at least that long since.
+	// waiting at least that long since. A retry or a rerun counts from when it was due
+	// itself.
 	LateByMin *int `form:"late_by_min,omitempty" json:"late_by_min,omitempty"`
 
 	// GaveUp `true`: runs that FAILED or TIMED_OUT, that no retry or rerun follows, and that

@@ -33,6 +33,8 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 	plain := e.run("job", "")
 	labeled := e.run("job", `{"labels":{"x":"a=b"},"correlation_id":"c 1"}`)
 	failed := e.run("other", "")
+	// Its rerun is for the same slot, but late only if it starts long after it was asked for.
+	e.db.SQL().ExecContext(t.Context(), `UPDATE jobs.job_runs SET scheduled_for = scheduled_for - interval '3 hours' WHERE id = $1`, failed.ID) //nolint:errcheck // the checks below show its effect
 	worker, offers := e.claim(1, true)
 	e.finish(&offers[0], &jobrun.Error{Code: "BOOM", Message: "x"})
 	again := e.Send("POST", jobRuns+"/"+failed.ID.String()+"/rerun", "").Run(201)
@@ -73,12 +75,12 @@ func TestRunsAreListedByEachFilter(t *testing.T) {
 		"created_to=" + at(failed.CreatedAt):                          "labeled plain",
 		"finished_from=" + at(failed.CreatedAt):                       "failed",
 		"finished_to=" + at(plain.CreatedAt):                          "",
-		"scheduled_to=" + at(plain.ScheduledFor):                      "started late",
-		"scheduled_from=" + at(again.ScheduledFor) + "&state=RUNNING": "again",
+		"scheduled_to=" + at(plain.ScheduledFor):                      "started late again failed",
+		"scheduled_from=" + at(again.ScheduledFor) + "&state=RUNNING": "started late again",
 		"gave_up=true":                                                "",
 		"gave_up=false":                                               "started late again failed labeled plain",
-		"late_by_min=20":                                              "started late",
-		"late_by_min=60":                                              "late",
+		"late_by_min=20":                                              "started late failed",
+		"late_by_min=60":                                              "late failed",
 		"late_by_min=60&worker=" + two[0].WorkerID.String() + "&state=RUNNING&state=FAILED": "late",
 	} {
 		l := e.list(query)

@@ -156,6 +156,11 @@ type condition struct {
 	args      []any
 }
 
+// due is the time since which a run, alias r, may be late: its slot, or, if it repeats another run and so has that
+// one's slot, when its own turn came.
+const due = `CASE WHEN r.retry_number > 0 OR r.trigger || '' = '` + string(jobrun.ByLetter) + `'
+  THEN r.available_at ELSE r.scheduled_for END`
+
 // alternatives returns the conditions that distinguish the parts of a list: all combinations of
 // conditions that different indexes serve.
 func alternatives(f jobrun.Filter) [][]condition {
@@ -179,9 +184,10 @@ func alternatives(f jobrun.Filter) [][]condition {
 	}
 	if f.LateByMS > 0 { // idx_job_runs_late, and runs that have not started
 		late := float64(f.LateByMS) / 1000
-		either(condition{"r.late AND r.started_at - r.scheduled_for >= make_interval(secs => ?)", []any{late}},
+		either(condition{"r.late AND r.started_at - " + due + " >= make_interval(secs => ?)", []any{late}},
 			condition{"r.started_at IS NULL AND r.phase" + Unfinished +
-				" AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)", []any{late}})
+				" AND r.scheduled_for <= clock_timestamp() - make_interval(secs => ?)" +
+				" AND " + due + " <= clock_timestamp() - make_interval(secs => ?)", []any{late, late}})
 	}
 	if f.Sort == jobrun.BySlot && len(all) == 1 { // idx_job_runs_state has each phase in this order
 		of := f.States

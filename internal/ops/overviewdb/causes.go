@@ -125,19 +125,20 @@ WITH recent AS MATERIALIZED (
 	  FROM recent WHERE state IN ('HALTED', 'AWAITING_APPROVAL') LIMIT %[2]d
 )`)
 
-// failedRuns: runs that gave up in the last day. A saga or a retry takes care of the others.
+// failedRuns: runs that gave up in the last day. A saga or a retry takes care of the others. They are found by their
+// slots, of which the newest are read: a rerun may be for one of last week.
 var failedRuns = `failed AS MATERIALIZED (
 	SELECT f.* FROM (
 		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id
 		   FROM jobs.job_runs r
-		  WHERE r.tenant_id = @tenant AND r.phase = 'FAILED' AND r.scheduled_for > statement_timestamp() - interval '48 hours'
+		  WHERE r.tenant_id = @tenant AND r.phase = 'FAILED' AND r.scheduled_for > statement_timestamp() - interval '8 days'
 		  ORDER BY r.scheduled_for DESC, r.id DESC LIMIT %[1]d)
 		UNION ALL
 		(SELECT r.id, r.definition_name, r.error_code, r.finished_at, r.root_run_id, r.retry_number, r.saga_id
 		   FROM jobs.job_runs r
 		  WHERE r.tenant_id = @tenant
 		    AND r.phase = 'TIMED_OUT'
-		    AND r.scheduled_for > statement_timestamp() - interval '48 hours'
+		    AND r.scheduled_for > statement_timestamp() - interval '8 days'
 		  ORDER BY r.scheduled_for DESC, r.id DESC LIMIT %[1]d)) AS f
 	 WHERE f.finished_at > statement_timestamp() - interval '24 hours' AND f.saga_id IS NULL
 	   AND ` + strings.ReplaceAll(jobdb.NoneFollows("f"), "f.tenant_id", "@tenant") + `
@@ -156,6 +157,7 @@ const waitingRuns = `waiting AS MATERIALIZED (
 	           AND r.phase = 'PENDING'
 	           AND NOT r.held
 	           AND r.scheduled_for < statement_timestamp() - interval '1 minute'
+	           AND r.available_at < statement_timestamp() - interval '1 minute' -- a retry has the slot of what it repeats
 	         ORDER BY r.scheduled_for, r.id LIMIT %[1]d) AS r
 	 WHERE r.due < statement_timestamp() - interval '1 minute'
 	   AND NOT EXISTS (SELECT FROM jobs.queues q WHERE q.tenant_id = @tenant AND q.name = r.queue AND q.state = 'HELD')

@@ -131,8 +131,8 @@ func (t trouble) glances() {
 	_, figures, _ := strings.Cut(html.UnescapeString(page), `<dl class="figures">`)
 	figures, _, _ = strings.Cut(figures, "</dl>")
 	for label, says := range map[string]string{
-		"runs failed permanently, 24 h": "2 runs", "runs skipped, 24 h": "1 run", "runs late": "2 runs",
-		"jobs paused": "1 job,",
+		"runs failed permanently, 24 h": "2 runs", "run skipped, 24 h": "1 run", "runs late": "2 runs",
+		"job paused": "1 job,",
 	} {
 		before, _, ok := strings.Cut(figures, `">`+label)
 		_, link, _ := strings.Cut(before[strings.LastIndex(before, "<a "):], `href="`)
